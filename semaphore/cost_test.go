@@ -6,19 +6,19 @@ package semaphore_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
 )
 
 // A semaphore that three processes hold and ten wait for costs less than $3 a month on
 // DynamoDB.
 func TestCostOfAMonth(t *testing.T) {
-	onStage(t, 3, func(t *testing.T, s *stage) {
+	onWorld(t, 3, func(t *testing.T, s *world) {
 		const slots, waiters, long = 3, 10, 5 * time.Minute
 		s.blind = true
 		timed := func(o *tenure.Options) {
@@ -40,39 +40,59 @@ func TestCostOfAMonth(t *testing.T) {
 		}
 		time.Sleep(25 * time.Second)
 		for _, p := range all {
-			p.faults.ResetLog()
+			p.client.Faults().ResetLog()
 		}
 		time.Sleep(long)
-		reads, writes := map[string]float64{}, 0.0
+		reads, writes := 0.0, 0.0
 		for _, p := range all {
-			for _, l := range p.faults.Log() {
+			for _, l := range p.client.Faults().Log() {
 				units := 1 / long.Seconds() // of a strong read of up to 4 kB, or a write of 1 kB
-				how := "strong"
 				switch {
 				case l.Op.IsWrite():
 					writes += units
-					continue
 				case l.Consistency == driver.Eventual:
-					units /= 2
-					how = "eventual"
+					reads += units / 2
+				default:
+					reads += units
 				}
-				of := strings.TrimPrefix(l.Key, name+":")
-				if strings.HasPrefix(of, "slot/") {
-					of = "slot"
-				}
-				reads[of+" "+how] += units
 			}
 		}
-		sum := 0.0
-		for of, units := range reads {
-			sum += units
-			t.Logf("%s: %.2f read units a second", of, units)
-		}
 		const month, read, write = 30 * 24 * 3600, 0.125e-6, 0.625e-6
-		dollars := month * (sum*read + writes*write)
-		t.Logf("%.1f read units a second in all, and %.1f write units: $%.2f a month", sum, writes, dollars)
+		dollars := month * (reads*read + writes*write)
+		t.Logf("%.1f read units a second in all, and %.1f write units: $%.2f a month", reads, writes, dollars)
 		if dollars > 3 {
 			t.Errorf("$%.2f a month", dollars)
 		}
+	})
+}
+
+// What it costs, in requests to the store.
+func TestRequests(t *testing.T) {
+	reads := func(p *process) int { return p.client.Faults().Count(faultstore.OpGet) }
+	onWorld(t, 5, func(t *testing.T, s *world) {
+		first := s.process("first", 5)
+		first.release(first.hold(t.Context()))
+
+		// A slot that is free.
+		p := s.process("p", 5)
+		count := func(what string, wantReads, wantAll int) {
+			t.Helper()
+			if r, all := reads(p), p.client.Faults().Count(); r > wantReads || all > wantAll {
+				t.Errorf("%s: %d requests, %d of them reads; want at most %d and %d", what, all, r, wantAll, wantReads)
+			}
+			p.client.Faults().ResetLog()
+		}
+		p.release(p.hold(t.Context()))
+		count("the first slot of a process", 3, 5)
+		p.release(p.hold(t.Context()))
+		count("the next slot", 2, 4)
+		l, err := p.TryAcquire(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		count("a try", 1, 3)
 	})
 }

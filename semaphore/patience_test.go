@@ -6,6 +6,7 @@ package semaphore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,12 +56,12 @@ func TestAMomentWithoutTheStore(t *testing.T) {
 	}
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
-			onStage(t, 1, func(t *testing.T, s *stage) {
+			onWorld(t, 1, func(t *testing.T, s *world) {
 				first := s.process("first", 1)
 				first.release(first.hold(t.Context()))
 				for skip := range 6 {
-					p := s.process("p", 1)
-					p.faults.Inject(faultstore.Rule{
+					p := s.process(fmt.Sprint("p", skip), 1)
+					p.client.Faults().Inject(faultstore.Rule{
 						Ops: []faultstore.Op{faultstore.OpGet}, Skip: skip, Count: 3, Fault: faultstore.Refuse(),
 					})
 					begun := time.Now()
@@ -79,34 +80,34 @@ func TestAMomentWithoutTheStore(t *testing.T) {
 // A store that stays away ends a call that does not wait, after three request
 // timeouts, or after what the call says; and it is not asked without a pause.
 func TestTryWithoutTheStore(t *testing.T) {
-	onStage(t, 1, func(t *testing.T, s *stage) {
+	onWorld(t, 1, func(t *testing.T, s *world) {
 		p := s.process("p", 1)
 		p.release(p.hold(t.Context()))
 		request := p.client.Options().RequestTimeout
-		p.faults.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
+		p.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Refuse()})
 		for _, c := range []struct {
 			timeout time.Duration
 			want    time.Duration
 		}{{0, 3 * request}, {time.Minute, time.Minute}} {
-			p.faults.ResetLog()
+			p.client.Faults().ResetLog()
 			begun := time.Now()
 			_, err := p.TryAcquire(t.Context(), &tenure.AcquireOptions{StoreTimeout: c.timeout})
 			took := time.Since(begun)
 			if !errors.Is(err, faultstore.ErrInjected) || took < c.want || took > 2*c.want {
 				t.Errorf("%v after %v, want it after %v", err, took, c.want)
 			}
-			if n, most := p.faults.Count(), int(took/(refresh/10)); n > most {
+			if n, most := p.client.Faults().Count(), int(took/(refresh/10)); n > most {
 				t.Errorf("%d requests in %v", n, took)
 			}
 		}
-		p.faults.ResetLog()
+		p.client.Faults().ResetLog()
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		_, err := p.Acquire(ctx, &tenure.AcquireOptions{StoreTimeout: -1})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if n := p.faults.Count(); n > 10*int(time.Minute/refresh) {
+		if n := p.client.Faults().Count(); n > 10*int(time.Minute/refresh) {
 			t.Errorf("a waiter sends %d requests in a minute to a store that refuses them", n)
 		}
 	})
@@ -117,10 +118,10 @@ func TestTryWithoutTheStore(t *testing.T) {
 func TestNoWaiterDependsOnTheLine(t *testing.T) {
 	for what, fault := range map[string]faultstore.Fault{"no answer": faultstore.BlackHole(), "errors": faultstore.Refuse()} {
 		t.Run(what, func(t *testing.T) {
-			onStage(t, 1, func(t *testing.T, s *stage) {
+			onWorld(t, 1, func(t *testing.T, s *world) {
 				first, p := s.process("first", 1), s.process("p", 1)
 				held := first.hold(t.Context())
-				p.faults.Inject(faultstore.Rule{Key: name + ":line", Fault: fault})
+				p.client.Faults().Inject(faultstore.Rule{Key: name + ":line", Fault: fault})
 				const work = 3 * lease
 				begun := time.Now()
 				time.AfterFunc(work, func() { first.release(held) })
@@ -138,7 +139,7 @@ func TestNoWaiterDependsOnTheLine(t *testing.T) {
 func TestIncidentEndsNoWaiter(t *testing.T) {
 	denied := driver.NotApplied(driver.Permanent(errors.New("denied")))
 	for skip := range 6 {
-		onStage(t, 1, func(t *testing.T, s *stage) {
+		onWorld(t, 1, func(t *testing.T, s *world) {
 			first, p := s.process("first", 1), s.process("p", 1)
 			held := first.hold(t.Context())
 			got := make(chan error, 1)
@@ -150,7 +151,7 @@ func TestIncidentEndsNoWaiter(t *testing.T) {
 				got <- err
 			}()
 			time.Sleep(3 * refresh)
-			p.faults.Inject(faultstore.Rule{Skip: skip, Count: 5, Fault: faultstore.Fault{Effect: faultstore.Refused, Err: denied}})
+			p.client.Faults().Inject(faultstore.Rule{Skip: skip, Count: 5, Fault: faultstore.Fault{Effect: faultstore.Refused, Err: denied}})
 			time.Sleep(3 * refresh)
 			first.release(held)
 			time.Sleep(lease)

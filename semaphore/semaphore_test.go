@@ -19,74 +19,96 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// Five processes want two slots: both are used, and never more.
+// Processes want some slots: all are used, and never more; also where the store loses
+// requests and replies and is slow, and where some hold under sessions that end.
 func TestAtMostNHold(t *testing.T) {
-	onStage(t, 2, func(t *testing.T, s *stage) {
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer stop()
-		var wg sync.WaitGroup
-		for i := range 5 {
-			p := s.process(fmt.Sprintf("p%d", i), 2)
-			wg.Go(func() { p.work(ctx, time.Duration(i+1)*300*time.Millisecond) })
-		}
-		wg.Wait()
-		if s.highest() != 2 {
-			t.Errorf("%d held at once, of 2 slots", s.highest())
-		}
-	})
-}
-
-// The same on a store that loses requests and replies, and is slow.
-func TestAtMostNHoldOnABadStore(t *testing.T) {
-	onStage(t, 3, func(t *testing.T, s *stage) {
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer stop()
-		var wg sync.WaitGroup
-		for i := range 6 {
-			p := s.process(fmt.Sprintf("p%d", i), 3)
-			p.faults.Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {
-				switch rand.N(20) {
-				case 0:
-					return faultstore.LoseReply()
-				case 1:
-					return faultstore.LoseRequest()
-				case 2:
-					return faultstore.Late(rand.N(20 * time.Second))
-				case 3:
-					return faultstore.BlackHole()
+	const slots = 3
+	for _, how := range []string{"alone", "on a bad store", "under sessions"} {
+		t.Run(how, func(t *testing.T) {
+			onWorld(t, slots, func(t *testing.T, s *world) {
+				ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer stop()
+				var wg sync.WaitGroup
+				for i := range 6 {
+					p := s.process(fmt.Sprintf("p%d", i), slots)
+					took := time.Duration(i+1) * 300 * time.Millisecond
+					switch {
+					case how == "on a bad store":
+						p.client.Faults().Inject(faultstore.Rule{Decide: badStore})
+						wg.Go(func() { p.lose(ctx) })
+					case how == "under sessions" && i%2 == 1:
+						wg.Go(func() {
+							for ctx.Err() == nil {
+								session := p.underSession(slots)
+								life, end := context.WithTimeout(ctx, 20*time.Second)
+								var workers sync.WaitGroup
+								for range 2 {
+									workers.Go(func() { p.work(life, took) })
+								}
+								workers.Wait()
+								end()
+								if err := session.Close(context.WithoutCancel(ctx)); err != nil {
+									t.Error(err)
+								}
+							}
+						})
+					default:
+						wg.Go(func() { p.work(ctx, took) })
+					}
 				}
-				return faultstore.Slow(rand.N(200*time.Millisecond), rand.N(200*time.Millisecond))
-			}})
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					l, err := p.Acquire(ctx, &tenure.AcquireOptions{StoreTimeout: -1})
-					if err != nil {
-						if ctx.Err() == nil {
-							t.Error(err)
-						}
-						return
+				wg.Wait()
+				if s.highest() != slots {
+					t.Errorf("%d held at once, of %d slots", s.highest(), slots)
+				}
+				for owner, n := range s.count {
+					if n < 5 {
+						t.Errorf("%s got %d slots in ten minutes", owner, n)
 					}
-					p.enter(l)
-					select {
-					case <-time.After(rand.N(20 * time.Second)):
-					case <-l.Context().Done():
-					}
-					p.leave(l)
-					_ = l.Release(ctx) // it may be lost
 				}
 			})
+		})
+	}
+}
+
+// badStore loses requests and replies, and is slow.
+func badStore(faultstore.Call) faultstore.Fault {
+	switch rand.N(20) {
+	case 0:
+		return faultstore.LoseReply()
+	case 1:
+		return faultstore.LoseRequest()
+	case 2:
+		return faultstore.Late(rand.N(20 * time.Second))
+	case 3:
+		return faultstore.BlackHole()
+	}
+	return faultstore.Slow(rand.N(200*time.Millisecond), rand.N(200*time.Millisecond))
+}
+
+// lose takes slots until ctx ends, as work does, and may lose them.
+func (p *process) lose(ctx context.Context) {
+	for ctx.Err() == nil {
+		l, err := p.Acquire(ctx, &tenure.AcquireOptions{StoreTimeout: -1})
+		if err != nil {
+			if ctx.Err() == nil {
+				p.s.t.Error(err)
+			}
+			return
 		}
-		wg.Wait()
-		if s.highest() != 3 {
-			t.Errorf("%d held at once, of 3 slots", s.highest())
+		p.enter(l)
+		select {
+		case <-time.After(rand.N(20 * time.Second)):
+		case <-l.Context().Done():
 		}
-	})
+		p.leave(l)
+		_ = l.Release(ctx) // it may be lost
+	}
 }
 
 // The slot of a holder that has crashed is free after its lease, for who waits
 // and for who tries.
 func TestCrashFreesTheSlot(t *testing.T) {
-	onStage(t, 2, func(t *testing.T, s *stage) {
+	onWorld(t, 2, func(t *testing.T, s *world) {
 		a, b, c, d := s.process("a", 2), s.process("b", 2), s.process("c", 2), s.process("d", 2)
 		la := a.hold(t.Context())
 		b.hold(t.Context())
@@ -118,7 +140,7 @@ func TestCrashFreesTheSlot(t *testing.T) {
 
 // Who tries and gets none is told who has them.
 func TestTryAcquire(t *testing.T) {
-	onStage(t, 2, func(t *testing.T, s *stage) {
+	onWorld(t, 2, func(t *testing.T, s *world) {
 		a, b := s.process("a", 2), s.process("b", 2)
 		l, err := a.TryAcquire(t.Context(), &tenure.AcquireOptions{Data: []byte("a's")})
 		if err != nil {
@@ -156,7 +178,7 @@ func TestTryAcquire(t *testing.T) {
 
 // TestDeadlineOfAWaitTellsWhoHolds: who has the slots, in a first look and in the line.
 func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
-	onStage(t, 2, func(t *testing.T, s *stage) {
+	onWorld(t, 2, func(t *testing.T, s *world) {
 		a, b := s.process("a", 2), s.process("b", 2)
 		var held []*semaphore.Lease
 		for range 2 {
@@ -202,7 +224,7 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 
 // The lease is the slot's: its name and token fence, and its data stays there.
 func TestLease(t *testing.T) {
-	onStage(t, 1, func(t *testing.T, s *stage) {
+	onWorld(t, 1, func(t *testing.T, s *world) {
 		p := s.process("p", 1)
 		var grant fence.Grant
 		for i := range 3 {
@@ -234,7 +256,7 @@ var errWork = errors.New("work failed")
 
 // Run returns what work returns, and what became of the lease.
 func TestRun(t *testing.T) {
-	onStage(t, 1, func(t *testing.T, s *stage) {
+	onWorld(t, 1, func(t *testing.T, s *world) {
 		p := s.process("p", 1)
 		err := p.Run(t.Context(), nil, func(ctx context.Context, l *semaphore.Lease) error {
 			if inner, ok := tenure.FromContext(ctx); !ok || inner.Name() != l.Name() {
@@ -243,32 +265,6 @@ func TestRun(t *testing.T) {
 			return errWork
 		})
 		if err != errWork { //nolint:errorlint // as it is
-			t.Error(err)
-		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		if err := p.Run(ctx, nil, func(ctx context.Context, _ *semaphore.Lease) error { <-ctx.Done(); return nil }); err != nil {
-			t.Error(err)
-		}
-		err = p.Run(t.Context(), nil, func(ctx context.Context, _ *semaphore.Lease) error {
-			p.faults.SetBlackHole(true)
-			defer p.faults.SetBlackHole(false)
-			<-ctx.Done()
-			return errWork
-		})
-		if !errors.Is(err, errWork) || !errors.Is(err, tenure.ErrLost) {
-			t.Error(err)
-		}
-		asked := make(chan error, 1)
-		err = p.Run(t.Context(), nil, func(ctx context.Context, l *semaphore.Lease) error {
-			go func() { asked <- s.process("operator", 1).client.StepDown(t.Context(), l.Name(), "why not") }()
-			<-ctx.Done()
-			return errWork
-		})
-		if !errors.Is(err, errWork) || !errors.Is(err, tenure.ErrSteppedDown) {
-			t.Error(err)
-		}
-		if err := <-asked; err != nil {
 			t.Error(err)
 		}
 		func() {

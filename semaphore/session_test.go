@@ -23,7 +23,7 @@ func (p *process) underSession(slots int) *tenure.Session {
 	if err != nil {
 		p.s.t.Fatal(err)
 	}
-	p.Semaphore, err = semaphore.New(p.client, name, slots, &semaphore.Options{Session: session})
+	p.Semaphore, err = semaphore.New(p.client.Client, name, slots, &semaphore.Options{Session: session})
 	if err != nil {
 		p.s.t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (p *process) underSession(slots int) *tenure.Session {
 // Two processes have three slots each, under a session. They cost its heartbeat.
 // When one process crashes its slots are free, and the other one's are not.
 func TestSlotsUnderASession(t *testing.T) {
-	onStage(t, 6, func(t *testing.T, s *stage) {
+	onWorld(t, 6, func(t *testing.T, s *world) {
 		a, b, c := s.process("a", 6), s.process("b", 6), s.process("c", 6)
 		session := a.underSession(6)
 		b.underSession(6)
@@ -47,10 +47,10 @@ func TestSlotsUnderASession(t *testing.T) {
 		if _, err := c.TryAcquire(t.Context(), nil); !errors.Is(err, semaphore.ErrFull) {
 			t.Fatal(err)
 		}
-		a.faults.ResetLog()
+		a.client.Faults().ResetLog()
 		time.Sleep(10 * lease)
 		heartbeats := int(10 * lease / (lease / 5))
-		if n := a.faults.Count() - a.faults.Count(faultstore.OpGet); n > heartbeats+1 {
+		if n := a.client.Faults().Count() - a.client.Faults().Count(faultstore.OpGet); n > heartbeats+1 {
 			t.Errorf("three slots cost %d writes in %d heartbeat periods", n, heartbeats)
 		}
 		for _, l := range as[1:] {
@@ -94,7 +94,7 @@ func TestSessionEndsTheWait(t *testing.T) {
 			}
 		}, tenure.ErrSessionClosed},
 		"lost": {func(_ context.Context, p *process, s *tenure.Session) {
-			p.faults.SetBlackHole(true)
+			p.client.Partition()
 			<-s.Context().Done()
 		}, tenure.ErrLost},
 		"client closed": {func(ctx context.Context, p *process, _ *tenure.Session) {
@@ -105,7 +105,7 @@ func TestSessionEndsTheWait(t *testing.T) {
 	}
 	for what, c := range ends {
 		t.Run(what, func(t *testing.T) {
-			onStage(t, 1, func(t *testing.T, s *stage) {
+			onWorld(t, 1, func(t *testing.T, s *world) {
 				holder, p := s.process("holder", 1), s.process("p", 1)
 				held := holder.hold(t.Context())
 				session := p.underSession(1)
@@ -128,7 +128,7 @@ func TestSessionEndsTheWait(t *testing.T) {
 				if took := time.Since(begun); took > 2*time.Second {
 					t.Errorf("it took %v", took)
 				}
-				p.faults.SetBlackHole(false)
+				p.client.Heal()
 				holder.release(held)
 				if l, err := p.TryAcquire(t.Context(), nil); !errors.Is(err, tenure.ErrSessionClosed) {
 					t.Errorf("slot %v, error %v", l, err)
@@ -144,13 +144,10 @@ func TestSessionEndsTheWait(t *testing.T) {
 func TestResizeOverASession(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
-			onStage(t, 3, func(t *testing.T, s *stage) {
+			onWorld(t, 3, func(t *testing.T, s *world) {
 				p := s.process("p", 3)
 				p.underSession(3)
-				var leases []*semaphore.Lease
-				for range 3 {
-					leases = append(leases, p.hold(t.Context()))
-				}
+				leases := p.holdAll(3)
 				var stops sync.WaitGroup
 				for _, l := range leases {
 					stops.Go(func() {
@@ -164,7 +161,7 @@ func TestResizeOverASession(t *testing.T) {
 					})
 				}
 				if crash {
-					p.faults.SetBlackHole(true)
+					p.client.Partition()
 				}
 				begun := time.Now()
 				if err := s.process("operator", 3).Resize(t.Context(), 1, &semaphore.ResizeOptions{StepDown: true}); err != nil {
@@ -177,52 +174,9 @@ func TestResizeOverASession(t *testing.T) {
 				if crash && took > lease+5*refresh || !crash && took > lease/2 {
 					t.Errorf("it took %v", took)
 				}
-				p.faults.SetBlackHole(false)
+				p.client.Heal()
 				stops.Wait()
 			})
 		})
 	}
-}
-
-// Processes with a session and without one want the same slots, and some of their
-// sessions end: never more hold than may.
-func TestSessionsAmongOthers(t *testing.T) {
-	onStage(t, 3, func(t *testing.T, s *stage) {
-		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer stop()
-		var wg sync.WaitGroup
-		for i := range 6 {
-			p := s.process(fmt.Sprintf("p%d", i), 3)
-			took := time.Duration(i+1) * 300 * time.Millisecond
-			if i%2 == 0 {
-				wg.Go(func() { p.work(ctx, took) })
-				continue
-			}
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					session := p.underSession(3)
-					var workers sync.WaitGroup
-					life, end := context.WithTimeout(ctx, 20*time.Second)
-					for range 2 {
-						workers.Go(func() { p.work(life, took) })
-					}
-					workers.Wait()
-					end()
-					if err := session.Close(context.WithoutCancel(ctx)); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if s.highest() != 3 {
-			t.Errorf("%d held at once, of 3 slots", s.highest())
-		}
-		for i := range 6 {
-			if n := s.count[fmt.Sprintf("p%d", i)]; n < 5 {
-				t.Errorf("p%d got %d slots in five minutes", i, n)
-			}
-		}
-		t.Log(s)
-	})
 }

@@ -21,13 +21,13 @@ import (
 
 // Of several processes that begin with different numbers, one's counts for all.
 func TestOneNumberCounts(t *testing.T) {
-	onStage(t, 4, func(t *testing.T, s *stage) {
+	onWorld(t, 4, func(t *testing.T, s *world) {
 		var wg sync.WaitGroup
 		numbers := make([]int, 4)
 		processes := make([]*process, 4)
 		for i := range processes {
 			processes[i] = s.process(fmt.Sprintf("p%d", i), i+1)
-			processes[i].faults.Inject(faultstore.Rule{Fault: faultstore.Slow(10*time.Millisecond, 0)})
+			processes[i].client.Faults().Inject(faultstore.Rule{Fault: faultstore.Slow(10*time.Millisecond, 0)})
 			if n, stored, err := processes[i].Slots(t.Context()); n != i+1 || stored || err != nil {
 				t.Errorf("%d slots before the first use, %v", n, err)
 			}
@@ -67,7 +67,7 @@ func TestOneNumberCounts(t *testing.T) {
 // that name.
 func TestForeignSizeIsLeftAlone(t *testing.T) {
 	for _, data := range []string{"hello", `{"slots":0,"highest":0}`, `{"slots":3,"highest":2}`, `{"slots":1,"highest":1001}`} {
-		onStage(t, 2, func(t *testing.T, s *stage) {
+		onWorld(t, 2, func(t *testing.T, s *world) {
 			p := s.process("p", 2)
 			l, err := p.client.Acquire(t.Context(), semaphore.SizeName(name), &tenure.AcquireOptions{Data: []byte(data)})
 			if err != nil {
@@ -97,7 +97,7 @@ func TestForeignSizeIsLeftAlone(t *testing.T) {
 // Somebody else's lock that has the name, and no data, is told of: whoever holds it lays no
 // number down. Once it is free the number is laid down.
 func TestForeignLockInPlaceOfTheSize(t *testing.T) {
-	onStage(t, 2, func(t *testing.T, s *stage) {
+	onWorld(t, 2, func(t *testing.T, s *world) {
 		p, other := s.process("p", 2), s.process("other", 2)
 		l, err := other.client.Acquire(t.Context(), semaphore.SizeName(name), nil)
 		if err != nil {
@@ -127,10 +127,10 @@ func TestForeignLockInPlaceOfTheSize(t *testing.T) {
 // A number that somebody has deleted is laid down again, before anybody is
 // admitted.
 func TestDeletedSize(t *testing.T) {
-	onStage(t, 2, func(t *testing.T, s *stage) {
+	onWorld(t, 2, func(t *testing.T, s *world) {
 		p := s.process("p", 2)
 		p.release(p.hold(t.Context()))
-		store := p.faults.Driver()
+		store := p.client.Faults().Driver()
 		rec, err := store.Get(t.Context(), semaphore.SizeName(name), driver.Strong)
 		if err != nil {
 			t.Fatal(err)

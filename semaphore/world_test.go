@@ -5,18 +5,16 @@ package semaphore_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/semaphore"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 const (
@@ -25,12 +23,12 @@ const (
 	refresh = time.Second      // the default
 )
 
-// stage is where processes act, inside a synctest bubble. It counts who holds a
-// slot, and fails the test when two have the same one, or more hold than may.
-type stage struct {
-	t       *testing.T
-	records *memstore.Store
-	blind   bool // the store cannot watch, as many cannot
+// world counts who holds a slot, and fails the test when two have the same one, or more hold
+// than may.
+type world struct {
+	*tenuretest.World
+	t     *testing.T
+	blind bool // no hint of the store arrives, as from those that cannot watch
 
 	mu    sync.Mutex
 	most  int // that may hold
@@ -39,73 +37,51 @@ type stage struct {
 	count map[string]int // of slots that a process has got
 }
 
-func newStage(t *testing.T, most int) *stage {
+// onWorld runs the test in a bubble, with a world.
+func onWorld(t *testing.T, most int, test func(t *testing.T, s *world)) {
 	t.Helper()
-	return &stage{t: t, records: memstore.New(), most: most, held: map[int]string{}, count: map[string]int{}}
-}
-
-// onStage runs the test in a bubble, with a stage.
-func onStage(t *testing.T, most int, test func(t *testing.T, s *stage)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newStage(t, most)) })
+	synctest.Test(t, func(t *testing.T) {
+		quiet := func(o *tenure.Options) { o.Logger = slog.New(slog.DiscardHandler) }
+		test(t, &world{World: tenuretest.New(t, quiet), t: t, most: most, held: map[int]string{}, count: map[string]int{}})
+	})
 }
 
 // allow changes how many may hold.
-func (s *stage) allow(most int) {
+func (s *world) allow(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.most, s.peak = most, len(s.held)
 }
 
-func (s *stage) holding() int {
+func (s *world) holding() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.held)
 }
 
-func (s *stage) highest() int {
+func (s *world) highest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peak
 }
 
-// process is a client with a semaphore, on a store that can fail.
+// process is a client with a semaphore.
 type process struct {
 	*semaphore.Semaphore
-	s      *stage
+	s      *world
 	owner  string
-	client *tenure.Client
-	faults *faultstore.Store
-	leases []*semaphore.Lease // of hold
+	client *tenuretest.Client
 }
 
 // process starts a process.
-func (s *stage) process(owner string, slots int, edit ...func(*tenure.Options)) *process {
+func (s *world) process(owner string, slots int, edit ...func(*tenure.Options)) *process {
 	s.t.Helper()
-	p := &process{s: s, owner: owner, faults: faultstore.New(s.records.Open(), nil)}
-	o := &tenure.Options{Owner: owner, Clock: tenure.MonotonicClock()}
-	for _, e := range edit {
-		e(o)
+	p := &process{s: s, owner: owner, client: s.Client(owner, edit...)}
+	if s.blind {
+		p.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Fault: faultstore.LoseRequest()})
 	}
 	var err error
-	store := p.faults.Driver()
-	if s.blind {
-		store = struct{ driver.Store }{store}
-	}
-	if p.client, err = tenure.New(store, o); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		p.faults.SetBlackHole(false)
-		for _, l := range p.leases {
-			_ = l.Release(context.WithoutCancel(s.t.Context()))
-		}
-		if err := p.client.Close(context.WithoutCancel(s.t.Context())); err != nil && !errors.Is(err, tenure.ErrClosed) {
-			s.t.Errorf("close of %s: %v", owner, err)
-		}
-		p.faults.Close()
-	})
-	if p.Semaphore, err = semaphore.New(p.client, name, slots, nil); err != nil {
+	if p.Semaphore, err = semaphore.New(p.client.Client, name, slots, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	return p
@@ -132,7 +108,7 @@ func (p *process) leave(l *semaphore.Lease) {
 	delete(p.s.held, l.Slot())
 }
 
-// hold takes a slot. The lease is noted until release.
+// hold takes a slot. It is noted until release.
 func (p *process) hold(ctx context.Context) *semaphore.Lease {
 	p.s.t.Helper()
 	l, err := p.Acquire(ctx, nil)
@@ -140,10 +116,17 @@ func (p *process) hold(ctx context.Context) *semaphore.Lease {
 		p.s.t.Fatalf("%s: %v", p.owner, err)
 	}
 	p.enter(l)
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.leases = append(p.leases, l)
 	return l
+}
+
+// holdAll takes so many slots, and returns their leases by slot.
+func (p *process) holdAll(slots int) []*semaphore.Lease {
+	all := make([]*semaphore.Lease, slots)
+	for range slots {
+		l := p.hold(p.s.t.Context())
+		all[l.Slot()] = l
+	}
+	return all
 }
 
 func (p *process) release(l *semaphore.Lease) {
@@ -178,11 +161,5 @@ func (p *process) work(ctx context.Context, took time.Duration) {
 // reaches the store any more.
 func (p *process) crash(l *semaphore.Lease) {
 	p.leave(l)
-	p.faults.SetBlackHole(true)
-}
-
-func (s *stage) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return fmt.Sprint(s.count)
+	p.client.Partition()
 }
