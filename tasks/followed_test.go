@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -39,7 +38,7 @@ func (r *replica) watcher(see func(context.Context, *tasks.Followed)) {
 
 // expectSkipping compares the journal, in which an entry may be missing: who is
 // elected at once has no time to see it.
-func (s *stage) expectSkipping(entry, want string) {
+func (s *world) expectSkipping(entry, want string) {
 	s.t.Helper()
 	if got := strings.ReplaceAll(s.story(), entry+", ", ""); got != want {
 		s.t.Errorf("journal:\n got %s\nwant %s", got, want)
@@ -60,8 +59,7 @@ func (r *replica) noteChanges() {
 // A leader tells its followers things through its data; the next one goes on,
 // and nobody sees a tenure of its own.
 func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		replicas := map[string]*replica{}
 		stops := map[string]context.CancelFunc{}
 		ended := map[string]<-chan result{}
@@ -104,10 +102,10 @@ func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 		s.expect(`c sees b2 "from b"`)
 
 		// The leader is cut off.
-		replicas["b"].faults.SetBlackHole(true)
+		replicas["b"].client.Partition()
 		time.Sleep(2 * lease)
 		s.expectSkipping("c sees nobody", "c leads")
-		replicas["b"].faults.SetBlackHole(false)
+		replicas["b"].client.Heal()
 		time.Sleep(lease)
 		story := strings.ReplaceAll(s.story(), "release, ", "")
 		if story = strings.TrimPrefix(story, `b sees c3 "from c", `); story != `b sees c3 "news of c"` {
@@ -125,15 +123,14 @@ func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 // A leader whose writes are lost begins to follow while the record still shows
 // its own tenure: that is nobody.
 func TestNobodyFollowsItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
 		r.noteChanges()
 		r.add("l1", act{quiet: true})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := r.run(ctx)
 		time.Sleep(lease)
-		remove := r.faults.Inject(faultstore.Rule{
+		remove := r.client.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return c.Op.IsWrite() },
 			Fault: faultstore.LoseRequest(),
 		})
@@ -150,8 +147,7 @@ func TestNobodyFollowsItself(t *testing.T) {
 // A following task that takes its time to stop does not see the tenure that it
 // makes way for.
 func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		rival := s.lead("rival")
 		r := s.replica("a")
 		r.watcher(func(ctx context.Context, f *tasks.Followed) {
@@ -176,8 +172,7 @@ func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
 // An error of the store does not change who is followed; a leader that shows no
 // sign of life does. The same leader may come back.
 func TestFollowedWhileTheStoreIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		s.lead("rival")
 		r := s.replica("b")
 		r.noteChanges() // no leading task: it does not campaign
@@ -185,12 +180,12 @@ func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 		ended := r.run(ctx)
 		time.Sleep(lease)
 		s.expect(`b sees rival1 ""`)
-		r.faults.SetBlackHole(true)
+		r.client.Partition()
 		time.Sleep(lease / 2)
 		s.expect("")
 		time.Sleep(lease)
 		s.expect("b sees nobody")
-		r.faults.SetBlackHole(false)
+		r.client.Heal()
 		time.Sleep(lease)
 		s.expect(`b sees rival1 ""`)
 		stop()
@@ -201,8 +196,7 @@ func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 // A slow loop over the changes skips states and holds up nobody, the handle
 // ends with the following, and its data is the caller's own.
 func TestChangesSkipAndEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		rival := s.lead("rival")
 		r := s.replica("b")
 		var seen []string
@@ -249,8 +243,7 @@ func TestChangesSkipAndEnd(t *testing.T) {
 
 // Each runs its work once for each leader, and never twice at once.
 func TestEach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		rivals := []*replica{s.replica("r1"), s.replica("r2"), s.replica("r3"), s.replica("r4")}
 		b := s.replica("b")
 		b.watcher(func(ctx context.Context, f *tasks.Followed) {
@@ -299,8 +292,7 @@ func TestEach(t *testing.T) {
 // A leader that counted as dead and comes back is served again; the end of the
 // group ends Each with the context's error.
 func TestEachServesALeaderThatComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		s.lead("rival")
 		b := s.replica("b")
 		b.watcher(func(ctx context.Context, f *tasks.Followed) {
@@ -314,9 +306,9 @@ func TestEachServesALeaderThatComesBack(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := b.run(ctx)
 		time.Sleep(lease)
-		b.faults.SetBlackHole(true)
+		b.client.Partition()
 		time.Sleep(2 * lease)
-		b.faults.SetBlackHole(false)
+		b.client.Heal()
 		time.Sleep(lease)
 		stop()
 		(<-ended).check(t, nil)

@@ -22,8 +22,7 @@ import (
 // Two replicas hand over: the second one's following tasks have returned before
 // its leading ones start, and those start after the first one's release.
 func TestHandover(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		a := s.replica("a").cast(nil).run(ctx)
 		time.Sleep(lease)
@@ -57,8 +56,7 @@ func TestHandover(t *testing.T) {
 func TestReplicasThroughFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onWorld(t, func(t *testing.T, s *world) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				var ended []<-chan result
 				var stops []context.CancelFunc
@@ -86,9 +84,9 @@ func TestReplicasThroughFaults(t *testing.T) {
 				leaders, following := 0, 0
 				for range 100 {
 					r := replicas[rng.IntN(len(replicas))]
-					r.faults.SetBlackHole(true)
+					r.client.Partition()
 					time.Sleep(time.Duration(rng.Int64N(int64(2 * lease))))
-					r.faults.SetBlackHole(false)
+					r.client.Heal()
 					time.Sleep(time.Duration(rng.Int64N(int64(lease))))
 					s.mu.Lock()
 					for k, n := range s.running {
@@ -147,14 +145,13 @@ func TestInBubble(t *testing.T) {
 
 // A group without leading tasks does not campaign, and is done with its tasks.
 func TestGroupWithoutLeadingTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
 		r.add("a1", act{after: 2 * lease, how: done})
 		r.add("f1", act{after: 3 * lease, how: done})
 		ended := r.run(t.Context())
 		time.Sleep(lease)
-		if _, err := s.records.Get(t.Context(), election, driver.Strong); err == nil {
+		if _, err := s.Store().Get(t.Context(), election, driver.Strong); err == nil {
 			t.Error("it campaigns")
 		}
 		(<-ended).check(t, nil)
@@ -165,8 +162,7 @@ func TestGroupWithoutLeadingTasks(t *testing.T) {
 
 // A replica alone does not start its following tasks only to stop them.
 func TestFirstReplicaLeadsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		start := time.Now()
 		r := s.replica("a").cast(nil)
@@ -186,8 +182,7 @@ func TestFirstReplicaLeadsAtOnce(t *testing.T) {
 // Values of Run's context reach the tasks, and leading ones find their lease.
 func TestContextValues(t *testing.T) {
 	type key struct{}
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
 		check := func(ctx context.Context) error {
 			if ctx.Value(key{}) != "value" {
@@ -217,8 +212,7 @@ func TestContextValues(t *testing.T) {
 
 // What is wrong with a group is an error of Run, and nothing is started.
 func TestRunRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a", func(o *tasks.Options) { o.StopTimeout = -1 })
 		r.Always("", func(context.Context) error { return nil })
 		r.Always("x", nil)

@@ -22,15 +22,14 @@ import (
 // and awaited; then the following ones are started again, although the store is
 // away, and with the store back the replica leads again.
 func TestLossWhileLeading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		// What work returns whose lease is lost does not count.
 		r := s.replica("a").cast(map[string]act{"l1": {late: errTask}, "l2": {late: tasks.ErrStop, drain: 5 * time.Second}})
 		ended := r.run(ctx)
 		time.Sleep(lease)
 		s.expect("a1, a2, l1, l2")
-		r.faults.SetBlackHole(true)
+		r.client.Partition()
 		time.Sleep(2 * lease)
 		told, rest, _ := strings.Cut(s.story(), ", l1., l2., ")
 		if sorted(told) != "-l1, -l2" {
@@ -39,7 +38,7 @@ func TestLossWhileLeading(t *testing.T) {
 		if !strings.HasPrefix(rest, "f1, f2") && !strings.HasPrefix(rest, "release, f1, f2") {
 			t.Errorf("with the store away: %q", rest)
 		}
-		r.faults.SetBlackHole(false)
+		r.client.Heal()
 		time.Sleep(2 * lease)
 		pending(t, ended)
 		story := s.story()
@@ -54,16 +53,15 @@ func TestLossWhileLeading(t *testing.T) {
 
 // The lease is lost while leading tasks are started: the others are not.
 func TestLossWhileStartingToLead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := s.replica("a").cast(nil)
 		r.started = func(task string) {
 			if task == "l1" {
 				r.started = nil
-				r.faults.SetBlackHole(true)
+				r.client.Partition()
 				time.Sleep(2 * lease) // a slow start
-				r.faults.SetBlackHole(false)
+				r.client.Heal()
 			}
 		}
 		ended := r.run(ctx)
@@ -84,8 +82,7 @@ func TestLossWhileStartingToLead(t *testing.T) {
 // The lease is lost while the following tasks stop: the leading ones are not
 // started.
 func TestLossBeforeLeading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		rival := s.lead("rival")
 		ctx, stop := context.WithCancel(t.Context())
 		r := s.replica("a", func(o *tasks.Options) { o.StopTimeout = time.Hour }).cast(map[string]act{"f1": {drain: 2 * lease}})
@@ -95,7 +92,7 @@ func TestLossBeforeLeading(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(5 * time.Second)
-		r.faults.SetBlackHole(true)
+		r.client.Partition()
 		time.Sleep(2*lease - 5*time.Second)
 		s.expect("a1, a2, f1, f2, -f2, f2., -f1")
 		time.Sleep(4 * time.Second)
@@ -111,20 +108,19 @@ func TestLossBeforeLeading(t *testing.T) {
 // The lease is lost while the leading tasks are stopped in order: the others
 // are told at once then, there is no other campaign, and the loss is reported.
 func TestLossWhileStopping(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := s.replica("a", func(o *tasks.Options) { o.StopTimeout = time.Hour }).cast(map[string]act{"l2": {drain: 2 * lease}})
 		ended := r.run(ctx)
 		time.Sleep(lease)
-		r.faults.SetBlackHole(true)
+		r.client.Partition()
 		stop()
 		synctest.Wait()
 		s.expect("a1, a2, l1, l2, -l2")
 		time.Sleep(lease)
 		s.expect("-l1, l1.")
 		time.Sleep(lease)
-		r.faults.SetBlackHole(false)
+		r.client.Heal()
 		(<-ended).check(t, tenure.ErrLost)
 		if story := strings.ReplaceAll(s.story(), "release, ", ""); story != "l2., "+alwaysStop {
 			t.Errorf("after the loss: %q", story)
@@ -132,42 +128,10 @@ func TestLossWhileStopping(t *testing.T) {
 	})
 }
 
-// Another process takes the record away by force: no loss of time, but of the
-// lease.
-func TestLossToAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		r := s.replica("a").cast(map[string]act{"l1": {drain: time.Second}})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := r.run(ctx)
-		time.Sleep(lease)
-		rec, err := s.records.Get(ctx, election, driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec2 := rec
-		rec2.Version, rec2.Beat, rec2.Owner = "forced", "forced", "thief"
-		rec2.Token++
-		if _, err := s.records.Swap(ctx, rec, rec2); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(lease - time.Second)
-		story := s.story()
-		if !strings.HasPrefix(story, "a1, a2, l1, l2, ") || !strings.HasSuffix(story, "l1., f1, f2") {
-			t.Errorf("journal %q", story)
-		}
-		time.Sleep(2 * lease)
-		s.expect(followingStops + ", l1, l2") // the thief shows no life
-		stop()
-		(<-ended).check(t, nil)
-	})
-}
-
 // Check fails before the context ends: an error that comes of it is one of the
 // loss.
 func TestErrorOfCheckIsALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
 		ctx, stop := context.WithCancel(t.Context())
 		var tenures atomic.Int32
@@ -176,8 +140,8 @@ func TestErrorOfCheckIsALoss(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			r.faults.SetBlackHole(true)
-			defer r.faults.SetBlackHole(false)
+			r.client.Partition()
+			defer r.client.Heal()
 			for {
 				// At the deadline timer and check are equally early.
 				time.Sleep(l.Remaining())
@@ -203,14 +167,19 @@ func TestClientClosed(t *testing.T) {
 		"leading":   "a1, a2, l1, l2, -l1, -l2, l1., l2., release, " + alwaysStop,
 		"following": "a1, a2, f1, f2, " + followingStops + ", " + alwaysStop,
 		"before":    "a1, a2, " + alwaysStop,
+		"alone":     "f1, -f1, f1.",
 	} {
 		t.Run(phase, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onWorld(t, func(t *testing.T, s *world) {
 				if phase == "following" {
 					s.lead("rival")
 				}
-				r := s.replica("a").cast(map[string]act{"l2": {drain: 2 * drain}})
+				r := s.replica("a")
+				if phase == "alone" { // without leading tasks, and so without a campaign
+					r.add("f1", act{})
+				} else {
+					r.cast(map[string]act{"l2": {drain: 2 * drain}})
+				}
 				shut := func() {
 					if err := r.client.Close(t.Context()); err != nil {
 						t.Error(err)
@@ -231,24 +200,8 @@ func TestClientClosed(t *testing.T) {
 	}
 }
 
-// So it does without leading tasks, and so without a campaign.
-func TestClientClosedWithoutLeadingTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		r := s.replica("a")
-		r.add("f1", act{})
-		ended := r.run(t.Context())
-		time.Sleep(lease)
-		if err := r.client.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		(<-ended).check(t, tenure.ErrClosed)
-		s.expect("f1, -f1, f1.")
-	})
-}
-
 // expect2 takes the order in which two tasks are told at once for the same.
-func (s *stage) expect2(want string) {
+func (s *world) expect2(want string) {
 	s.t.Helper()
 	if got := strings.Replace(s.story(), "-l2, -l1", "-l1, -l2", 1); got != want {
 		s.t.Errorf("journal:\n got %s\nwant %s", got, want)
@@ -258,11 +211,10 @@ func (s *stage) expect2(want string) {
 // A store that is away from the start: the replica follows, for as long as it
 // takes, and a stop works.
 func TestStoreAwayFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := s.replica("a").cast(nil)
-		r.faults.SetBlackHole(true)
+		r.client.Partition()
 		ended := r.run(ctx)
 		time.Sleep(time.Hour)
 		s.expect("a1, a2, f1, f2")
@@ -275,10 +227,9 @@ func TestStoreAwayFromTheStart(t *testing.T) {
 
 // A record that cannot be used is an error of the group.
 func TestElectionThatCannotBeUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a").cast(nil)
-		r.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.RequestLost, Err: driver.ErrUnreadable}})
+		r.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.RequestLost, Err: driver.ErrUnreadable}})
 		(<-r.run(t.Context())).check(t, tenure.ErrUnreadable)
 		if story := s.story(); !strings.HasPrefix(story, "a1, a2, ") || !strings.HasSuffix(story, alwaysStop) || strings.Contains(story, "l1") {
 			t.Errorf("journal %q", story)
@@ -288,14 +239,13 @@ func TestElectionThatCannotBeUsed(t *testing.T) {
 
 // The release is awaited before anything else is stopped, for a lease at most.
 func TestReleaseThatIsNotAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a").cast(nil)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := r.run(ctx)
 		time.Sleep(lease)
-		r.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Count: 1, Fault: faultstore.BlackHole()})
-		r.faults.SetBlackHole(true)
+		r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Count: 1, Fault: faultstore.BlackHole()})
+		r.client.Partition()
 		stop()
 		start := time.Now()
 		(<-ended).check(t, nil)
@@ -305,15 +255,14 @@ func TestReleaseThatIsNotAnswered(t *testing.T) {
 		if story := s.story(); !strings.HasSuffix(story, "-l2, l2., -l1, l1., "+alwaysStop) {
 			t.Errorf("journal %q", story)
 		}
-		r.faults.SetBlackHole(false)
+		r.client.Heal()
 	})
 }
 
 // A leader that is asked to step down ends its tasks as after a loss, and
 // follows; with the lock still good, so that a last checkpoint can be written.
 func TestStepDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		a := s.replica("a").cast(map[string]act{"l2": {drain: 2 * drain, late: errTask}})
 		endedA := a.run(ctx)
@@ -332,5 +281,45 @@ func TestStepDown(t *testing.T) {
 		stop()
 		(<-endedA).check(t, nil)
 		(<-endedB).check(t, nil)
+	})
+}
+
+// TestUnhealthyLeaderGivesWay: its tasks are told, the tenure ends as failed, and the
+// replica leads again when its cool-down is over.
+func TestUnhealthyLeaderGivesWay(t *testing.T) {
+	onWorld(t, func(t *testing.T, s *world) {
+		client := s.Client("a", func(o *tenure.Options) { o.Label = "v2" })
+		e := client.Election(election, &tenure.ElectionOptions{
+			CoolDown: 10 * time.Second, HealthPeriod: time.Second, HealthFailures: 2,
+			Health: func(_ context.Context, l *tenure.Lease) error {
+				if l.Token() == 1 {
+					return errTask
+				}
+				return nil
+			},
+		})
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		group := tasks.New(e, nil)
+		begun := time.Now()
+		var led []time.Duration
+		group.Leading("work", func(ctx context.Context, l *tenure.Lease) error {
+			led = append(led, time.Since(begun).Round(time.Second))
+			<-ctx.Done()
+			if l.Token() == 1 && !errors.Is(context.Cause(ctx), tenure.ErrUnhealthy) {
+				t.Errorf("told to stop because of %v", context.Cause(ctx))
+			}
+			return ctx.Err()
+		})
+		if err := group.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if len(led) != 2 || led[1] != 12*time.Second {
+			t.Errorf("it led after %v, want after 0s and 12s", led)
+		}
+		history, err := client.History(t.Context(), election)
+		if err != nil || len(history) != 2 || history[1].End != tenure.EndFailed || history[0].End != tenure.EndReleased {
+			t.Errorf("history %+v, %v", history, err)
+		}
 	})
 }

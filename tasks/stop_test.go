@@ -40,10 +40,9 @@ func stopped(phase, name string) string {
 // released between the last leading task and the first that always runs.
 func TestTaskStopsTheGroupInOrder(t *testing.T) {
 	for how, end := range map[string]func() error{"error": fails, "stop": stops, "panic": panics, "goexit": exits} {
-		for _, name := range []string{"a1", "a2", "l1", "l2", "f1", "f2", "following a1", "following a2"} {
+		for _, name := range []string{"a1", "l1", "l2", "f1", "f2", "following a2"} {
 			t.Run(how+" of "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStage(t)
+				onWorld(t, func(t *testing.T, s *world) {
 					name, alone := strings.CutPrefix(name, "following ")
 					phase, starts := leadingStops, "a1, a2, l1, l2"
 					if alone || name[0] == 'f' {
@@ -67,9 +66,9 @@ func TestTaskStopsTheGroupInOrder(t *testing.T) {
 }
 
 // checkTenure checks how the tenure of a leader ended that a task has stopped.
-func (s *stage) checkTenure(how string) {
+func (s *world) checkTenure(how string) {
 	s.t.Helper()
-	rec, err := s.records.Get(s.t.Context(), election, driver.Strong)
+	rec, err := s.Store().Get(s.t.Context(), election, driver.Strong)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -124,8 +123,7 @@ func TestStopInEachPhase(t *testing.T) {
 			"stopping by itself": {"", "a1, a2, l1, l2, l2!, -l1, l1., release, " + alwaysStop},
 		} {
 			t.Run(how+" while "+phase, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStage(t)
+				onWorld(t, func(t *testing.T, s *world) {
 					if strings.HasPrefix(phase, "following") || phase == "settling" {
 						s.lead("rival")
 					}
@@ -161,8 +159,7 @@ func TestStopInEachPhase(t *testing.T) {
 func TestCauses(t *testing.T) {
 	reason := errors.New("enough")
 	causes := map[string]error{}
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		held := s.lead("rival")
 		r := s.replica("a")
 		r.Always("signal", func(ctx context.Context) error {
@@ -217,15 +214,15 @@ func TestErrorsOfTheStopAreJoined(t *testing.T) {
 		"l1": {late: late},
 		"a1": {late: fmt.Errorf("wrapped: %w", context.Canceled)}, // the context's
 	}
-	synctest.Test(t, func(t *testing.T) {
-		res := <-newStage(t).replica("a").cast(acts).run(t.Context())
+	onWorld(t, func(t *testing.T, s *world) {
+		res := <-s.replica("a").cast(acts).run(t.Context())
 		res.check(t, first)
 		if got := res.err.Error(); got != "task \"l2\": first\ntask \"l1\": late" {
 			t.Errorf("error %q", got)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
-		r := newStage(t).replica("a").cast(acts)
+	onWorld(t, func(t *testing.T, s *world) {
+		r := s.replica("a").cast(acts)
 		r.Always("a3", func(ctx context.Context) error { <-ctx.Done(); panic("late too") })
 		res := <-r.run(t.Context())
 		p, ok := res.panicked.(*tasks.PanicError)
@@ -238,8 +235,7 @@ func TestErrorsOfTheStopAreJoined(t *testing.T) {
 // Tasks that are done leave the others alone. The leader goes on leading with
 // nothing to do, and an error of a context that has not ended is an error.
 func TestDoneTasksLeaveTheOthersAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := s.replica("a").cast(map[string]act{
 			"a1": {after: lease, how: done}, "l1": {after: 2 * lease, how: done}, "l2": {after: 3 * lease, how: done},
@@ -251,8 +247,8 @@ func TestDoneTasksLeaveTheOthersAlone(t *testing.T) {
 		(<-ended).check(t, nil)
 		s.expect("release, -a2, a2.")
 	})
-	synctest.Test(t, func(t *testing.T) {
-		res := <-newStage(t).replica("a").cast(map[string]act{
+	onWorld(t, func(t *testing.T, s *world) {
+		res := <-s.replica("a").cast(map[string]act{
 			"l1": {after: lease, how: func() error { return context.Canceled }},
 		}).run(t.Context())
 		res.check(t, context.Canceled)

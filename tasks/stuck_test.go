@@ -27,8 +27,7 @@ func TestTaskThatDoesNotStop(t *testing.T) {
 		{"f2", "a1, a2, f1, f2, -f2, -f1, f1., " + alwaysStop},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onWorld(t, func(t *testing.T, s *world) {
 				if test.name[0] == 'f' {
 					s.lead("rival")
 				}
@@ -56,8 +55,7 @@ func TestTaskThatDoesNotStop(t *testing.T) {
 // that hangs until it was given up and the client's stop timeout has passed;
 // then the record runs out by itself.
 func TestRecordOfALeaderThatDoesNotStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := s.replica("a")
 		var held *tenure.Lease
@@ -84,7 +82,7 @@ func TestRecordOfALeaderThatDoesNotStop(t *testing.T) {
 		// Until the client's stop timeout, which is a lease, it is covered.
 		for time.Since(told) < stopTimeout+lease-time.Second {
 			time.Sleep(time.Second / 10)
-			rec, err := s.records.Get(t.Context(), election, driver.Strong)
+			rec, err := s.Store().Get(t.Context(), election, driver.Strong)
 			if err != nil || rec.State != driver.Held || rec.Token != held.Token() || held.Check() != nil {
 				t.Fatalf("after %v the record is %+v, %v; check: %v", time.Since(told), rec, err, held.Check())
 			}
@@ -101,8 +99,7 @@ func TestRecordOfALeaderThatDoesNotStop(t *testing.T) {
 
 // One that returns after it was given up has the lock released then.
 func TestLeaderThatStopsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := s.replica("a")
 		r.add("l1", act{drain: stopTimeout + 5*time.Second})
@@ -120,12 +117,11 @@ func TestLeaderThatStopsLate(t *testing.T) {
 // A leading task that runs on after its lease was lost ends the group, and so
 // the process: there is nothing else that could end the task.
 func TestLeaderThatDoesNotStopAfterALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a").cast(map[string]act{"l1": {drain: time.Hour}})
 		ended := r.run(t.Context())
 		time.Sleep(lease)
-		r.faults.SetBlackHole(true)
+		r.client.Partition()
 		(<-ended).check(t, tasks.ErrStopTimeout)
 		if story := s.story(); !strings.HasSuffix(story, "l2., "+alwaysStop) || strings.Contains(story, "f1") {
 			t.Errorf("journal %q", story)
@@ -137,8 +133,7 @@ func TestLeaderThatDoesNotStopAfterALoss(t *testing.T) {
 // A following task that hangs keeps the leading ones from starting, and the
 // lock is handed back.
 func TestFollowerThatDoesNotStopWhenElected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onWorld(t, func(t *testing.T, s *world) {
 		rival := s.lead("rival")
 		ended := s.replica("a").cast(map[string]act{"f2": {drain: time.Hour}}).run(t.Context())
 		time.Sleep(lease)

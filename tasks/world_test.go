@@ -14,13 +14,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tasks"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 const (
@@ -32,31 +33,35 @@ const (
 
 var errTask = errors.New("task failed")
 
-// stage is where replicas act, inside a synctest bubble. It keeps what they do
-// in a journal, and checks at every entry of a task that its kind may run now.
-type stage struct {
-	t       *testing.T
-	records *memstore.Store
+// world keeps what replicas do in a journal, and checks at every entry of a task that its kind
+// may run now.
+type world struct {
+	*tenuretest.World
+	t *testing.T
 
 	mu      sync.Mutex
 	journal []string
 	running map[string]int // tasks by "owner kind"
 }
 
-func newStage(t *testing.T) *stage {
+// onWorld runs the test in a bubble, with a world.
+func onWorld(t *testing.T, test func(t *testing.T, s *world)) {
 	t.Helper()
-	return &stage{t: t, records: memstore.New(), running: map[string]int{}}
+	synctest.Test(t, func(t *testing.T) {
+		quiet := func(o *tenure.Options) { o.Logger = slog.New(slog.DiscardHandler) }
+		test(t, &world{World: tenuretest.New(t, quiet), t: t, running: map[string]int{}})
+	})
 }
 
 // note adds an entry to the journal.
-func (s *stage) note(format string, a ...any) {
+func (s *world) note(format string, a ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.journal = append(s.journal, fmt.Sprintf(format, a...))
 }
 
 // story returns the journal from the entry on that it was last asked for.
-func (s *stage) story() string {
+func (s *world) story() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.journal = nil }()
@@ -64,7 +69,7 @@ func (s *stage) story() string {
 }
 
 // expect compares the journal since the last time.
-func (s *stage) expect(want string) {
+func (s *world) expect(want string) {
 	s.t.Helper()
 	if got := s.story(); got != want {
 		s.t.Errorf("journal:\n got %s\nwant %s", got, want)
@@ -74,31 +79,19 @@ func (s *stage) expect(want string) {
 // replica is one process: a client with a group.
 type replica struct {
 	*tasks.Group
-	s       *stage
+	s       *world
 	owner   string
-	client  *tenure.Client
-	faults  *faultstore.Store
+	client  *tenuretest.Client
 	signals chan<- os.Signal // set while the group runs
 	started func(task string)
 	plain   bool // its starts are not for the journal
 }
 
 // replica returns a replica without tasks.
-func (s *stage) replica(owner string, edit ...func(*tasks.Options)) *replica {
+func (s *world) replica(owner string, edit ...func(*tasks.Options)) *replica {
 	s.t.Helper()
-	r := &replica{s: s, owner: owner, faults: faultstore.New(s.records.Open(), nil)}
-	c, err := tenure.New(r.faults.Driver(), &tenure.Options{Owner: owner, Clock: tenure.MonotonicClock()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.client = c
-	s.t.Cleanup(func() {
-		if err := c.Close(context.WithoutCancel(s.t.Context())); err != nil && !errors.Is(err, tenure.ErrClosed) {
-			s.t.Errorf("close of %s: %v", owner, err)
-		}
-		r.faults.Close()
-	})
-	r.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Decide: func(faultstore.Call) faultstore.Fault {
+	r := &replica{s: s, owner: owner, client: s.Client(owner)}
+	r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Decide: func(faultstore.Call) faultstore.Fault {
 		s.checkRelease(r)
 		return faultstore.Fault{}
 	}})
@@ -106,14 +99,14 @@ func (s *stage) replica(owner string, edit ...func(*tasks.Options)) *replica {
 	for _, e := range edit {
 		e(&o)
 	}
-	r.Group = tasks.New(c.Election(election, &tenure.ElectionOptions{Data: []byte("from " + owner)}), &o)
+	r.Group = tasks.New(r.client.Election(election, &tenure.ElectionOptions{Data: []byte("from " + owner)}), &o)
 	r.Notify(func(c chan<- os.Signal, _ ...os.Signal) { r.signals = c })
 	return r
 }
 
 // checkRelease fails the test if anything of the leader's runs when its lock
 // is released.
-func (s *stage) checkRelease(r *replica) {
+func (s *world) checkRelease(r *replica) {
 	if r.signals == nil {
 		return // a rival without a group
 	}
@@ -232,7 +225,7 @@ func (r *replica) add(name string, a act) {
 // checkHeld fails the test if the record is released, or another's, when a
 // leading task ends whose lease is good.
 func (r *replica) checkHeld(name string, l *tenure.Lease) {
-	rec, err := r.s.records.Get(context.Background(), election, driver.Strong)
+	rec, err := r.s.Store().Get(context.Background(), election, driver.Strong)
 	if err != nil || l.Check() != nil {
 		return
 	}
@@ -270,7 +263,7 @@ func (r *replica) run(ctx context.Context) <-chan result {
 }
 
 // lead takes the lock by another's hand.
-func (s *stage) lead(owner string) *tenure.Lease {
+func (s *world) lead(owner string) *tenure.Lease {
 	s.t.Helper()
 	l, err := s.replica(owner).client.Acquire(s.t.Context(), election, nil)
 	if err != nil {
