@@ -269,7 +269,6 @@ func TestErasedHasNoRecord(t *testing.T) {
 // nothing is deleted but what is in its place and another's, or what is too old.
 func TestChroniclers(t *testing.T) {
 	const limit = 3
-	timing := Timing{}.WithDefaults()
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		fresh := 0

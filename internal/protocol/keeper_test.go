@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 
 // TestAllFollow: when a session ends all its locks are stepped, some at a time.
 func TestAllFollow(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	env := counting()
 	k := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
@@ -53,7 +53,6 @@ func TestAllFollow(t *testing.T) {
 // TestGrantedUnderASession: what an acquire has written is the session's own from
 // before it has sent that until the holder has it, whenever the session is asked.
 func TestGrantedUnderASession(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	env, _ := seeing(timing)
 	k := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
@@ -121,7 +120,6 @@ func TestSessionBeatsByItself(t *testing.T) {
 // TestOpenByTheClock: no lock may be taken under a session whose deadline has passed,
 // also before its machine was told of that; nor when it has been told to stop.
 func TestOpenByTheClock(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	k := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
 	end := k.Deadline()
@@ -131,5 +129,390 @@ func TestOpenByTheClock(t *testing.T) {
 	k.Stop(time.Second)
 	if k.Open(time.Second) {
 		t.Error("open when it has been told to stop")
+	}
+}
+
+// counting returns an Env whose strings are all different.
+func counting() Env {
+	env, n := middle(), 0
+	env.Fresh = func() string { n++; return fmt.Sprintf("w%d", n) }
+	return env
+}
+
+// tied returns a session that was opened at 0, and the holder of a lock that was
+// granted under it at 0.
+func tied(t Timing) (session *Keeper, lock *Holder) {
+	env := counting()
+	session = NewKeeper(t, env, Grant{Record: alive(t, "s", "v")})
+	session.Step(0)
+	lock = NewTied(t, env, Grant{Record: under(t, "s", "v", 7)}, session)
+	lock.Step(0)
+	return session, lock
+}
+
+// ask has a request reach the holder through its session.
+func (h *Holder) ask(now time.Duration, q driver.Request) Action {
+	h.mail = append(h.mail, q)
+	return h.Step(now)
+}
+
+// alive returns the record of a session.
+func alive(t Timing, id, version string) driver.Record {
+	return driver.Record{
+		Key: driver.SessionKey(id), Version: version, Beat: version, Owner: "us", Token: 1,
+		Lease: t.Lease, Heartbeat: t.Heartbeat, State: driver.Alive,
+	}
+}
+
+// under returns the record of a lock that is held under a session.
+func under(t Timing, id, version string, token uint64) driver.Record {
+	rec := theirs(t, version, token)
+	rec.Owner, rec.Session = "us", id
+	return rec
+}
+
+// notes returns those of an action that matter here.
+func (a Action) has(n Note) bool { return slices.Contains(a.Notes, n) }
+
+// TestNothingWakesForEach: a lock under a session that lives has nothing to do, and
+// is told of its deadline by the session's.
+func TestNothingWakesForEach(t *testing.T) {
+	session, lock := tied(timing)
+	if at, ok := lock.Next(); ok {
+		t.Errorf("to be stepped at %v", at)
+	}
+	if at, ok := session.Next(); !ok || at > timing.Lease {
+		t.Errorf("the session is stepped at %v, %v", at, ok)
+	}
+	end := session.Deadline()
+	session.Step(end)
+	if a := lock.Step(end); !a.has(NoteEnded) || lock.Cause() != Expired || !lock.Expired() {
+		t.Errorf("notes %v, cause %v, expired %v", a.Notes, lock.Cause(), lock.Expired())
+	}
+	if at, ok := lock.Next(); ok {
+		t.Errorf("draining, and stepped at %v: the session goes quiet first", at)
+	}
+}
+
+// TestQuietWithItsSession: the lock says so once, and writes nothing.
+func TestQuietWithItsSession(t *testing.T) {
+	session, lock := tied(timing)
+	session.Stop(time.Second)
+	lock.Step(time.Second)
+	quiet := time.Second + timing.StopTimeout
+	for now := time.Second; now < quiet; {
+		at, _ := session.Next()
+		now = max(now, at)
+		if r := session.Step(now).Call; r != nil {
+			session.Reply(now, found(r.Next))
+		}
+	}
+	if !session.Quiet() {
+		t.Fatal("the session is not quiet")
+	}
+	quiets := 0
+	for i := range 5 {
+		a := lock.Step(quiet + time.Duration(i)*timing.Lease)
+		if a.has(NoteQuiet) {
+			quiets++
+		}
+		if a.Call != nil {
+			t.Errorf("sends %v: the session's record says why", a.Call.Kind)
+		}
+	}
+	if quiets != 1 || !lock.Quiet() {
+		t.Errorf("quiet %v, said %d times", lock.Quiet(), quiets)
+	}
+	if at, ok := lock.Next(); ok {
+		t.Errorf("stepped at %v for nothing", at)
+	}
+}
+
+// TestClosingFreesAll: work that returns when the session has ended writes nothing
+// of its lock; but what only the lock's own record can show is written.
+func TestClosingFreesAll(t *testing.T) {
+	handOver := driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7}
+	for _, tt := range []struct {
+		name   string
+		before func(session *Keeper, lock *Holder)
+		want   driver.EndReason // of a release of its own
+	}{
+		{"nothing to tell", func(s *Keeper, _ *Holder) { s.Stop(time.Second) }, ""},
+		{"the session expired", func(s *Keeper, _ *Holder) { s.Step(s.Deadline()) }, ""},
+		{"the session lives", func(*Keeper, *Holder) {}, driver.EndReleased},
+		{"asked", func(s *Keeper, l *Holder) { s.Stop(time.Second); l.ask(time.Second, handOver) }, "handed over"},
+		{"data", func(s *Keeper, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
+		{"granted when the session was quiet", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(0); s.silence = silent }, driver.EndAbandoned},
+		{"abandoned", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(time.Second) }, driver.EndAbandoned},
+		{"stopped before the session expired", func(s *Keeper, l *Holder) { l.phase = leaving; s.Step(s.Deadline()) }, driver.EndReleased},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			session, lock := tied(timing)
+			tt.before(session, lock)
+			now := max(2*time.Second, session.Deadline())
+			if session.Cause() == None || session.Cause() == Stopped {
+				now = 2 * time.Second
+			}
+			lock.freeBy = now + timing.Lease
+			r := lock.Done(now).Call
+			if r == nil && tt.want != "" {
+				t.Fatalf("writes nothing, want %q", tt.want)
+			}
+			if r != nil {
+				if r.Kind != Release || r.Next.End != tt.want && (tt.want != "handed over" || r.Next.State != driver.Reserved) {
+					t.Errorf("sends %v of %q as %s, want %q", r.Kind, r.Next.End, r.Next.State, tt.want)
+				}
+				return
+			}
+			if at, ok := lock.Next(); ok {
+				t.Errorf("to be stepped at %v", at)
+			}
+			if lock.Over() {
+				t.Error("over before the session is")
+			}
+			session.out = nil
+			closing := session.Done(now).Call
+			for closing == nil || closing.Kind != Release {
+				if closing == nil {
+					t.Fatal("the session is not closed")
+				}
+				closing = session.Reply(now, found(closing.Next)).Call
+			}
+			session.Reply(now, found(closing.Next))
+			lock.Step(now + 3*timing.Lease)
+			if !lock.Over() || lock.Freed() != Released {
+				t.Errorf("over %v, %v", lock.Over(), lock.Freed())
+			}
+		})
+	}
+}
+
+// TestOneThatDoesNotStopHoldsUpNoOther: when the work of another lock outlasts the
+// session's time, a lock whose work has returned is released alone; and what it has
+// to tell is written also when the session is closed.
+func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
+	timing := Timing{StopTimeout: time.Minute}.WithDefaults()
+	session, lock := tied(timing)
+	session.Stop(time.Second)
+	session.sent = time.Hour // it does not expire
+	if a := lock.Done(2 * time.Second); a.Call != nil {
+		t.Fatalf("sends %v", a.Call.Kind)
+	}
+	lock.Step(2*time.Second + 2*timing.Lease)
+	if lock.Over() {
+		t.Fatalf("given up as %v while the session is closing", lock.Freed())
+	}
+	session.out = nil
+	quiet := time.Second + timing.StopTimeout
+	session.Step(quiet)
+	r := lock.Step(quiet).Call
+	if r == nil || r.Kind != Release || r.Next.End != driver.EndReleased {
+		t.Fatalf("want a release, got %+v", r)
+	}
+	lock.Reply(quiet, Result{Outcome: NotApplied, Err: errStore})
+	again, _ := lock.Next()
+	if r = lock.Step(again).Call; r == nil || r.Kind != Release {
+		t.Errorf("not tried again after the first failure: %+v", r)
+	}
+
+	session, lock = tied(timing)
+	session.Stop(time.Second)
+	lock.ask(time.Second, driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7})
+	lock.Done(time.Second)
+	lock.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
+	session.out, session.freed = nil, Released
+	at, ok := lock.Next()
+	if r := lock.Step(at).Call; !ok || r == nil || r.Next.State != driver.Reserved {
+		t.Errorf("the hand-over is lost with the session: %+v", r)
+	}
+}
+
+// TestStoppedLockLapses: a lock whose work outlasts its time, or stalls, is free a
+// lease later although its session lives on.
+func TestStoppedLockLapses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		timing Timing
+		quiet  time.Duration
+		end    driver.EndReason
+	}{
+		{"stalled", Timing{Progress: 4 * time.Second}.WithDefaults(), 4 * time.Second, driver.EndStalled},
+		{"stop timeout", Timing{}.WithDefaults(), time.Second + Timing{}.WithDefaults().StopTimeout, driver.EndStopTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			session, lock := tied(tt.timing)
+			if tt.timing.Progress == 0 {
+				lock.Stop(time.Second)
+			}
+			session.sent = 10 * tt.timing.Lease // it lives
+			if at, ok := lock.Next(); !ok || at != tt.quiet {
+				t.Fatalf("next at %v, %v, want %v", at, ok, tt.quiet)
+			}
+			a := lock.Step(tt.quiet)
+			if !a.has(NoteQuiet) || a.Call == nil || a.Call.Kind != Quit || a.Call.Next.End != tt.end {
+				t.Fatalf("notes %v, request %+v", a.Notes, a.Call)
+			}
+			lock.Reply(tt.quiet, found(a.Call.Next))
+			lapse := tt.quiet + tt.timing.Lease
+			if at, ok := lock.Next(); !ok || at != lapse {
+				t.Fatalf("next at %v, %v, want %v", at, ok, lapse)
+			}
+			if r := lock.Step(lapse - 1).Call; r != nil {
+				t.Errorf("sends %v before the lease has passed", r.Kind)
+			}
+			r := lock.Step(lapse).Call
+			if r == nil || r.Kind != Release || r.Next.End != tt.end || r.Next.State != driver.Released || r.Next.Session != "" {
+				t.Fatalf("want a release as %q, got %+v", tt.end, r)
+			}
+			now := lapse
+			for range 50 { // it is not given up: nothing else ends it
+				lock.Reply(now, Result{Outcome: NotApplied, Err: errStore})
+				now, _ = lock.Next()
+				r = lock.Step(now).Call
+			}
+			if r == nil || now < lapse+2*tt.timing.Lease {
+				t.Fatalf("given up at %v: %+v", now, r)
+			}
+			lock.Reply(now, found(r.Next))
+			if !lock.Over() || lock.Freed() != Released {
+				t.Errorf("over %v, %v", lock.Over(), lock.Freed())
+			}
+			if a := lock.Done(now + 1); a.Call != nil || len(a.Notes) > 0 {
+				t.Errorf("done: %+v", a)
+			}
+		})
+	}
+}
+
+// TestAskedThroughTheSession: a request ends the tenure that it is meant for, and
+// no other.
+func TestAskedThroughTheSession(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		q    driver.Request
+		want Cause
+	}{
+		{"step-down", driver.Request{Kind: driver.StepDown, Token: 7}, Asked},
+		{"any token", driver.Request{Kind: driver.HandOver, To: "x"}, Asked},
+		{"a former tenure", driver.Request{Kind: driver.StepDown, Token: 6}, None},
+		{"a kind that is not known", driver.Request{Kind: "dance", Token: 7}, None},
+		{"a question", driver.Request{Kind: driver.Confirm, Token: 7}, None},
+	} {
+		_, lock := tied(timing)
+		tt.q.Lock = "k"
+		if lock.ask(time.Second, tt.q); lock.Cause() != tt.want || (lock.Asked() != nil) != (tt.want == Asked) {
+			t.Errorf("%s: ended as %v, asked %+v", tt.name, lock.Cause(), lock.Asked())
+		}
+	}
+}
+
+// TestInbox: a request that was laid into the session's record is found by the next
+// heartbeat, and taken out by the one after it was answered; the others stay.
+func TestInbox(t *testing.T) {
+	session, lock := tied(timing)
+	NewContender(timing, counting(), Want{Key: "k2", Under: session}, NewSight(timing, counting()))
+	at, _ := session.Next()
+	r := session.Step(at).Call
+	laid := r.Prev.Clone()
+	laid = asking(laid, "q1", driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7})
+	laid = asking(laid, "q2", driver.Request{ID: "other", Kind: driver.StepDown, Lock: "k2"})
+	laid = asking(laid, "q3", driver.Request{ID: "dance", Kind: "dance", Lock: "k2"})
+	sent := session.Sent()
+	a := session.Reply(at, conflict(laid))
+	if r = a.Call; session.Cause() != None || session.Sent() != sent {
+		t.Fatalf("cause %v, sent %v", session.Cause(), session.Sent())
+	}
+	if r == nil || len(r.Next.Requests) != 3 {
+		t.Fatalf("want a heartbeat that keeps them, got %+v", r)
+	}
+	if len(a.Wake) != 1 || a.Wake[0] != Machine(lock) {
+		t.Errorf("wakes %v", a.Wake)
+	}
+	if lock.Step(at); lock.Cause() != Asked {
+		t.Errorf("the lock ended as %v", lock.Cause())
+	}
+	if in := session.pending(); len(in) != 1 || in[0].ID != "other" {
+		t.Errorf("inbox %+v", in)
+	}
+	session.Reply(at, found(r.Next)) // it was under way when that was answered
+	at, _ = session.Next()
+	r = session.Step(at).Call
+	if r == nil || len(r.Next.Requests) != 1 || r.Next.Requests[0].ID != "other" {
+		t.Fatalf("want a heartbeat without what was answered, got %+v", r)
+	}
+	session.Reply(at, found(r.Next))
+	if len(session.answered) != 0 {
+		t.Errorf("remembers %v for ever", session.answered)
+	}
+}
+
+// TestLateAnswerUnderAnEndedSession: a release was under way when the session came
+// to its end. When it is answered, or given up, the lock is over as well: nobody
+// steps it again.
+func TestLateAnswerUnderAnEndedSession(t *testing.T) {
+	for _, outcome := range []Outcome{Unknown, NotApplied} {
+		session, lock := tied(timing)
+		now := time.Second
+		if a := lock.Done(now); a.Call == nil || a.Call.Kind != Release {
+			t.Fatalf("no release: %+v", a)
+		}
+		session.Renew(now)
+		other := alive(timing, "s", "theirs")
+		other.State = driver.Closed
+		session.Reply(now, Result{Outcome: Conflicted, Record: other, Found: true})
+		lock.Step(now)
+		if lock.Over() {
+			t.Fatal("over before the release is answered")
+		}
+		lock.Reply(now, Result{Outcome: outcome})
+		if !lock.Over() {
+			at, ok := lock.Next()
+			t.Errorf("%v: the lock is not over, and is stepped at %v, %v", outcome, at, ok)
+		}
+	}
+}
+
+// TestManyWhoAsk: whoever writes into a session's record, its holder tries again
+// soon, and who asks and is forestalled again and again waits for longer and longer.
+func TestManyWhoAsk(t *testing.T) {
+	session, _ := tied(timing)
+	r := session.Renew(0).Call
+	for n := range 30 {
+		other := r.Prev.Clone()
+		other.Version = fmt.Sprintf("other%d", n)
+		a := session.Reply(0, conflict(other))
+		if r = a.Call; r == nil {
+			at, ok := session.Next()
+			if !ok || at > timing.Lease/250 {
+				t.Fatalf("after %d requests the heartbeat waits until %v, %v", n+1, at, ok)
+			}
+			r = session.Step(at).Call
+			session.retry = 0
+		}
+		if r == nil {
+			t.Fatal("no heartbeat")
+		}
+	}
+	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
+	now, waited := time.Duration(0), time.Duration(0)
+	for n := range 12 {
+		a := k.Reply(now, conflict(alive(timing, "s", fmt.Sprintf("b%d", n))))
+		if r = a.Call; r == nil {
+			at, ok := k.Next()
+			if !ok {
+				t.Fatal("nothing more to do")
+			}
+			waited, now = at-now, at
+			r = k.Step(now).Call
+		}
+		for r != nil && r.Kind != Ask {
+			r = k.Reply(now, found(alive(timing, "s", fmt.Sprintf("b%d", n)))).Call
+		}
+		if r == nil {
+			t.Fatal("asks no more")
+		}
+	}
+	if waited < timing.Lease/20 {
+		t.Errorf("forestalled 12 times, it waits for %v", waited)
 	}
 }

@@ -31,7 +31,6 @@ func frees(t *testing.T, o *Offer, at time.Duration, rec driver.Record) *Call {
 // TestUnusedOfferIsFreed: after a third of the lease and not before, as a tenure in which
 // no work was done.
 func TestUnusedOfferIsFreed(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	o, rec := offered(timing, time.Second)
 	at, due := o.Next()
 	if want := time.Second + timing.Lease/3; !due || at != want || timing.FreeAfter() != timing.Lease/3 {
@@ -52,7 +51,6 @@ func TestUnusedOfferIsFreed(t *testing.T) {
 
 // TestOfferGivenUp: it is freed at once, whether it was stepped before or not, and once.
 func TestOfferGivenUp(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for _, stepped := range []bool{true, false} {
 		o := NewOffer(timing, counting(), Grant{Record: theirs(timing, beat0, 7)})
 		if stepped {
@@ -70,7 +68,6 @@ func TestOfferGivenUp(t *testing.T) {
 // TestOfferTaken: nothing is sent when the holder has shown life through this process, and
 // a release that is under way then is the last.
 func TestOfferTaken(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	o, _ := offered(timing, 0)
 	o.Taken()
 	if c := o.Step(timing.Lease).Call; c != nil || !o.Over() {
@@ -89,7 +86,6 @@ func TestOfferTaken(t *testing.T) {
 
 // TestOfferMeets: what a release that was refused means.
 func TestOfferMeets(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat0, 7)
 	asked := asking(rec, "v", driver.Request{ID: "q", Kind: driver.StepDown})
 	later := rec
@@ -120,7 +116,6 @@ func TestOfferMeets(t *testing.T) {
 
 // TestOfferWithoutAnswer: it is tried again until the record has run out by itself.
 func TestOfferWithoutAnswer(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	o, rec := offered(timing, 0)
 	now, tries := timing.FreeAfter(), 0
 	for ; !o.Over(); tries++ {

@@ -61,7 +61,6 @@ func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.
 }
 
 func TestReaper(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	long := alive(timing, "s", "b")
 	long.Lease = 2 * timing.Lease
 	over := closed(alive(timing, "s", "b"), "c", driver.EndReleased)
@@ -93,7 +92,6 @@ func TestReaper(t *testing.T) {
 
 // TestReaperLeavesTheLiving: a session that shows life is left alone.
 func TestReaperLeavesTheLiving(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for name, from := range map[string]time.Duration{"soon": timing.Heartbeat, "at the last moment": timing.Lease} {
 		rec := alive(timing, "s", "b")
 		g, sent := reap(t, timing, &rec, func(now time.Duration) {
@@ -109,7 +107,6 @@ func TestReaperLeavesTheLiving(t *testing.T) {
 
 // TestReaperOfUnknownFate: a look tells what became of a write without an answer.
 func TestReaperOfUnknownFate(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	over := closed(alive(timing, "s", "b"), "c", driver.EndReleased)
 	begin := func() (*Reaper, time.Duration) {
 		g := NewReaper(timing, counting(), "s", NewSight(timing, counting()))
@@ -149,7 +146,6 @@ func TestReaperOfUnknownFate(t *testing.T) {
 
 // TestReaperMeetsAnother: who comes late finds nothing, or what it has not seen.
 func TestReaperMeetsAnother(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for name, now := range map[string]driver.Record{"deleted": {}, "brought back": alive(timing, "s", "b")} {
 		rec := closed(alive(timing, "s", "b"), "c", driver.EndReleased)
 		first := true

@@ -66,7 +66,6 @@ func TestFollowsBeat(t *testing.T) {
 
 // TestRelayJudges: what a dispatch means for a record as a look shows it.
 func TestRelayJudges(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	at := func(beat string) driver.Record { return theirs(timing, beat, 7) }
 	asked := asking(at(beat1), "v", driver.Request{ID: "q", Kind: driver.StepDown})
 	revoked := reserved(at(beat1), "v", heir{}, timing.Lease, driver.EndRevoked, nil)
@@ -120,7 +119,6 @@ func TestRelayJudges(t *testing.T) {
 // TestRelayWritesOneBeat: a heartbeat changes the beat and nothing else, whichever process
 // carries it out: all that do write the same over the same.
 func TestRelayWritesOneBeat(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat1, 7)
 	rec.Data, rec.Label, rec.Host = []byte("d"), "v1", "h"
 	rec.Requests = []driver.Request{{ID: "q", Kind: driver.HandOver, To: "x"}}
@@ -144,7 +142,6 @@ func TestRelayWritesOneBeat(t *testing.T) {
 // shorter lease wrote its own: others waited for that, and the holder, which had not heard
 // of it yet, acted for the longer one.
 func TestRelayKeepsTheLease(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat1, 7)
 	rec.Heartbeat, rec.Drift = timing.Heartbeat, timing.Drift
 	other := Timing{Lease: timing.Lease / 2, Drift: 0.2}.WithDefaults()
@@ -160,7 +157,6 @@ func TestRelayKeepsTheLease(t *testing.T) {
 // TestRelayKnowing: a record that the process has seen saves the look, if it shows the beat
 // that the dispatch follows. It answers nothing.
 func TestRelayKnowing(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for beat, want := range map[string]Kind{beat0: Look, beat1: Heartbeat, beat2: Look} {
 		r := NewRelay(timing, counting(), sent, theirs(timing, beat, 7), time.Second)
 		if c := r.Step(0).Call; c == nil || c.Kind != want {
@@ -184,7 +180,6 @@ func TestRelayKnowing(t *testing.T) {
 // TestRelayRaces: a request that comes between is kept, and a process that writes again and
 // again is waited for, longer and longer.
 func TestRelayRaces(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat1, 7)
 	r, _ := relayed(t, timing, sent, found(rec))
 	rec = asking(rec, "v1", driver.Request{ID: "q", Kind: driver.StepDown})
@@ -211,7 +206,6 @@ func TestRelayRaces(t *testing.T) {
 // TestRelayWithoutAnswer: a write that was not answered is looked for. A store that gives
 // no answer for the patience is unusable, and so is one that answers looks alone.
 func TestRelayWithoutAnswer(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat1, 7)
 	for name, reads := range map[string]bool{"mute": false, "answers looks": true} {
 		r, c := relayed(t, timing, sent, found(rec))
@@ -260,7 +254,6 @@ func TestRelayWithoutAnswer(t *testing.T) {
 // TestRelayReleases: the record is left as a holder leaves it that knows of the request in
 // it, with the data of the release, or those that it has.
 func TestRelayReleases(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat1, 7)
 	rec.Data = []byte("old")
 	stepDown := driver.Request{ID: "q", Kind: driver.StepDown, By: "op"}
@@ -315,7 +308,6 @@ func TestRelayReleases(t *testing.T) {
 
 // TestRelayGivenUp: it sends nothing more.
 func TestRelayGivenUp(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	r, _ := relayed(t, timing, sent, found(theirs(timing, beat1, 7)))
 	r.GiveUp(1)
 	if r.Over() {

@@ -13,7 +13,6 @@ import (
 // TestStandstillWaits: for the longest that a contender would wait for any record, from
 // the reply that showed it first, and at least for a lease of this process.
 func TestStandstillWaits(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	s := NewStandstill(timing)
 	if s.Until() != 0 {
 		t.Errorf("until %v with nothing seen", s.Until())

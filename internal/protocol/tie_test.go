@@ -26,7 +26,6 @@ func seeing(t Timing) (Env, map[string]*Sight) {
 // TestDeadSessionCostsAWriteEach: the first move of who wants a lock that was seen
 // under a session is what the session's end calls for.
 func TestDeadSessionCostsAWriteEach(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	over := alive(timing, "s", "b")
 	over.State, over.End, over.Until = driver.Closed, driver.EndReleased, time.Unix(99, 0)
 	expired := over
@@ -96,7 +95,6 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 // TestDoubtIsCleared: a session that a cheap read does not find is not closed and
 // not asked for anything, but looked at again by a read that proves something.
 func TestDoubtIsCleared(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for _, kind := range []driver.RequestKind{driver.StepDown, driver.ReleaseDead, ""} {
 		env, _ := seeing(timing)
 		sight, u := NewSight(timing, env), env.Session("s")
@@ -124,7 +122,6 @@ func TestDoubtIsCleared(t *testing.T) {
 // session asks in the session's record, once in the pause, and never when the
 // holder was asked already.
 func TestWishThroughTheSession(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	mine := driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7}
 	former, other := mine, mine
 	former.Token, other.Lock = 6, "k2"
@@ -230,7 +227,6 @@ func TestShownByAnother(t *testing.T) {
 // TestTiedLooks: who waits for a lock under a session looks each refresh period,
 // however long the lock's record has stood, as long as the session shows life.
 func TestTiedLooks(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	env, _ := seeing(timing)
 	u := env.Session("s")
 	lock, lives := under(timing, "s", "v", 7), alive(timing, "s", "v")
@@ -261,7 +257,6 @@ func TestTiedLooks(t *testing.T) {
 // same that the holder lived when the acquire had begun. So a session that is closed
 // then, in order, is a sign of life.
 func TestClosedAfterAnOvertakenReply(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for _, alone := range []bool{true, false} {
 		env, _ := seeing(timing)
 		u, lives := env.Session("s"), alive(timing, "s", "b")
@@ -297,7 +292,6 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 // session that is closed then, in order, is a sign of life; if not, it says nothing of
 // whether the holder still lived when the acquire began.
 func TestClosedAfterAnothersReply(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	const begun = time.Second
 	for _, tt := range []struct {
 		sent  time.Duration
@@ -331,7 +325,6 @@ func TestClosedAfterAnothersReply(t *testing.T) {
 // TestReleasedBeforeItsSessionIsRead: a lock that an acquire has seen held, and that is
 // released before the acquire has read the session, has shown life.
 func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for _, tt := range []struct {
 		end   driver.EndReason
 		lived bool

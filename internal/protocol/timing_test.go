@@ -81,7 +81,6 @@ func TestWindow(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for _, random := range []float64{0, 0.5, 1 - 1e-9} {
 		env := Env{Random: func() float64 { return random }}
 		before := time.Duration(0)

@@ -81,7 +81,6 @@ func dead(t Timing) driver.Record {
 
 // TestUndertaker: what it frees, and what it leaves alone.
 func TestUndertaker(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	with := func(edit func(*driver.Record)) driver.Record {
 		rec := dead(timing)
 		edit(&rec)
@@ -157,7 +156,6 @@ func TestUndertaker(t *testing.T) {
 // TestUndertakerLooksAgain: a late heartbeat, a request, a lost answer or a claim that is
 // still under way do not end its duty.
 func TestUndertakerLooksAgain(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	of := Death{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	late := func(n int) func(*burial, time.Duration, *Call) Outcome {
 		return func(b *burial, _ time.Duration, r *Call) Outcome {
@@ -224,7 +222,6 @@ func TestUndertakerLooksAgain(t *testing.T) {
 // TestUndertakerGivesUp: it does not outlive the lease for long, and looks for a claim that
 // may be under way no longer than that can be.
 func TestUndertakerGivesUp(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	of := Death{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	b := &burial{rec: dead(timing), fate: func(*burial, time.Duration, *Call) Outcome { return NotApplied }}
 	u := b.run(t, timing, of)

@@ -45,7 +45,6 @@ func (s *shelf) do(_ time.Duration, r *Call) Result {
 // the session lives. An acquire under the session, one that only tries too, releases
 // what nobody holds, and has the lock.
 func TestGhostOfItsOwnSession(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for name, want := range map[string]Want{"waits": {}, "tries": {Try: true}, "unless alive": {UnlessAlive: true}} {
 		t.Run(name, func(t *testing.T) {
 			env, _ := seeing(timing)
@@ -95,7 +94,6 @@ func TestGhostOfItsOwnSession(t *testing.T) {
 // TestNoGhost: what a machine of the session knows of is no ghost, however little it
 // knows of it yet. Nobody under the session releases it.
 func TestNoGhost(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for name, hold := range map[string]func(s *Keeper, c *Contender, rec driver.Record){
 		"held": func(s *Keeper, c *Contender, rec driver.Record) {
 			c.Reply(1, found(rec))
@@ -141,7 +139,6 @@ func TestNoGhost(t *testing.T) {
 // of its release, is not asked again and again; and an acquire with bounded patience
 // ends.
 func TestGhostThatIsNotReleased(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	env, _ := seeing(timing)
 	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
 	session.Step(0)
@@ -171,7 +168,6 @@ func TestGhostThatIsNotReleased(t *testing.T) {
 // session knows of is answered by giving the lock up. One for a lock that is held goes
 // to its lease.
 func TestGhostThatIsAskedFor(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	for _, kind := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Confirm} {
 		session, lock := tied(timing)
 		at, _ := session.Next()
@@ -198,7 +194,6 @@ func TestGhostThatIsAskedFor(t *testing.T) {
 // TestGhostThatMadeWay: the release of a ghost finds that the acquire's own claim, of
 // unknown outcome until then, was applied after another release of it.
 func TestGhostThatMadeWay(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	env, _ := seeing(timing)
 	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
 	session.Step(0)
@@ -218,5 +213,103 @@ func TestGhostThatMadeWay(t *testing.T) {
 	c.Reply(at, conflict(driver.Claimed(claim.Next, freed(ghost, "w", driver.EndAbandoned, nil), true)))
 	if g, ok := c.Granted(); !ok || g.Record.Token != 8 || g.Record.Version != claim.Next.Version {
 		t.Errorf("granted %v: %+v", ok, g.Record)
+	}
+}
+
+// TestDisclaimerAsks: what an acquire of the session has written, and does not
+// know of yet, is not released.
+func TestDisclaimerAsks(t *testing.T) {
+	for _, mine := range []bool{true, false} {
+		session := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+		c := NewContender(timing, counting(), Want{Key: "k", Under: session}, NewSight(timing, counting()))
+		if mine {
+			c.unknown = attempts{{kind: Claim, version: "v"}}
+		}
+		d := NewDisclaimer(timing, counting(), session, "k", 7)
+		if a := d.Step(0); a.Call == nil || a.Call.Kind != Look || a.Call.Consistency != driver.Strong {
+			t.Fatalf("begins with %+v", a.Call)
+		}
+		a := d.Reply(1, Result{Outcome: Applied, Record: under(timing, "s", "v", 7), Found: true})
+		if released := a.Call != nil; released == mine {
+			t.Errorf("mine: %v; released: %v", mine, released)
+		}
+	}
+}
+
+// TestDisclaimerRests: a store that shows the lock, and never says what became of its
+// release, is not asked again and again.
+func TestDisclaimerRests(t *testing.T) {
+	timing, writes := Timing{}.WithDefaults(), 0
+	lock := under(timing, "s", "v", 7)
+	session := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	d := NewDisclaimer(timing, counting(), session, "k", 7)
+	drive(d, timing.Lease, func(_ time.Duration, r *Call) Result {
+		if r.Kind == Look {
+			return found(lock)
+		}
+		writes++
+		return Result{Outcome: Unknown, Err: errStore}
+	})
+	if writes < 3 || writes > 30 {
+		t.Errorf("%d writes in a lease", writes)
+	}
+}
+
+// TestQuestionIsAskedAgain: whether a session holds the lock is asked again after a
+// lease where the store has not answered, and after four where it has.
+func TestQuestionIsAskedAgain(t *testing.T) {
+	for name, outcome := range map[string]Outcome{"answered": Applied, "unknown": Unknown, "not applied": NotApplied} {
+		timing, asked := Timing{}.WithDefaults(), 0
+		env, _ := seeing(timing)
+		sight := NewSight(timing, env)
+		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
+		c := NewContender(timing, env, Want{Key: "k", Owner: "other"}, sight)
+		session := alive(timing, "s", "b")
+		drive(c, 8*timing.Lease, func(now time.Duration, r *Call) Result {
+			session.Version = (now / timing.Heartbeat).String() // it lives, and has taken out what lay there
+			session.Beat = session.Version
+			switch {
+			case r.Kind == Peek:
+				return found(session)
+			case r.Kind != Inquire:
+				return found(under(timing, "s", "v", 7))
+			}
+			if asked++; outcome == Applied {
+				return found(r.Next)
+			}
+			return Result{Outcome: outcome, Err: errStore}
+		})
+		if few := asked <= 2; few != (outcome == Applied) || asked < 2 || asked > 8 {
+			t.Errorf("%s: asked %d times in eight leases", name, asked)
+		}
+	}
+}
+
+// TestEachTermIsAskedFor: that the session was asked about one term of the lock puts off no
+// question about the next.
+func TestEachTermIsAskedFor(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	env, _ := seeing(timing)
+	c := NewContender(timing, env, Want{Key: "k", Owner: "other"}, NewSight(timing, env))
+	lock, session := under(timing, "s", "v", 7), alive(timing, "s", "b")
+	asked := map[uint64]int{}
+	drive(c, 4*timing.Lease, func(now time.Duration, r *Call) Result {
+		session.Version = (now / timing.Heartbeat).String()
+		session.Beat = session.Version
+		if now >= 2*timing.Lease {
+			lock.Version, lock.Beat, lock.Token = "late", "late", 8 // a late copy of a claim
+		}
+		switch r.Kind {
+		case Peek:
+			return found(session)
+		case Inquire:
+			asked[r.Next.Requests[0].Token]++
+			return found(r.Next)
+		default:
+			return found(lock)
+		}
+	})
+	if asked[7] != 1 || asked[8] != 1 {
+		t.Errorf("asked about the tokens %v, want once about 7 and once about 8", asked)
 	}
 }

@@ -14,7 +14,6 @@ import (
 // A lease that nobody waited for any more says so in the record: its holder has
 // written nothing of the tenure before it.
 func TestUnwantedLeaseIsAbandoned(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	env := Env{Fresh: func() string { return "fresh" }, Random: func() float64 { return 0.5 }}
 	for _, wanted := range []bool{true, false} {
 		h := NewHolder(timing, env, Grant{
@@ -36,7 +35,6 @@ func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 // A release that was applied may be an earlier one than the latest: data that were
 // laid in between are not known to be kept.
 func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
-	timing := Timing{}.WithDefaults()
 	n := 0
 	env := Env{Fresh: func() string { n++; return fmt.Sprint("fresh", n) }, Random: func() float64 { return 0.5 }}
 	now := time.Hour
@@ -75,5 +73,63 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 	}
 	if h.DataKept() >= serial {
 		t.Error("data are told as kept that the release which was applied did not carry")
+	}
+}
+
+// holding returns a holder of a lease granted at 0.
+func holding(t Timing) *Holder {
+	rec := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "us", Token: 1, Lease: t.Lease, State: driver.Held}
+	return NewHolder(t, middle(), Grant{Record: rec})
+}
+
+// TestLateGrantDoesNotStall: a grant whose reply was lost comes late, and the
+// work cannot have shown progress before.
+func TestLateGrantDoesNotStall(t *testing.T) {
+	h := holding(Timing{Progress: 4 * time.Second}.WithDefaults())
+	h.Step(8 * time.Second)
+	if h.Cause() != None {
+		t.Errorf("ended as %v when the work began", h.Cause())
+	}
+	if at, _ := h.Next(); at > 8*time.Second {
+		h.Step(at)
+	}
+	h.Step(12 * time.Second)
+	if h.Cause() == None {
+		t.Error("no progress for 4 s, and not ended")
+	}
+}
+
+// TestIdleStepDrawsNoVersion: versions are random strings, and the record's data
+// may be large; neither is made for nothing.
+func TestIdleStepDrawsNoVersion(t *testing.T) {
+	drawn := 0
+	env := middle()
+	env.Fresh = func() string { drawn++; return "w" }
+	h := NewHolder(Timing{}.WithDefaults(), env, Grant{Record: driver.Record{Key: "k", Version: "v", Token: 1}})
+	h.Step(0)
+	h.Step(time.Second)
+	if drawn != 0 {
+		t.Errorf("%d versions drawn, none sent", drawn)
+	}
+}
+
+// TestRenewIsAnswered: a heartbeat under way since before the call does not
+// answer it.
+func TestRenewIsAnswered(t *testing.T) {
+	h := holding(Timing{Manual: true}.WithDefaults())
+	h.Step(0)
+	a := h.Renew(time.Second)
+	first := a.Call
+	if first == nil {
+		t.Fatal("nothing sent")
+	}
+	h.Renew(2 * time.Second)
+	a = h.Reply(3*time.Second, Result{Outcome: Applied, Record: first.Next, Found: true})
+	if a.Call == nil || a.Call.Kind != Heartbeat {
+		t.Fatalf("want a second heartbeat, got %+v", a.Call)
+	}
+	a = h.Reply(4*time.Second, Result{Outcome: Applied, Record: a.Call.Next, Found: true})
+	if a.Call != nil {
+		t.Errorf("and a third: %+v", a.Call)
 	}
 }

@@ -1,0 +1,463 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+var (
+	errStore = errors.New("store")
+	timing   = Timing{}.WithDefaults() // of these tests
+)
+
+// waiting returns a contender whose claim is under way since 0.
+func waiting(t Timing, want Want) *Contender {
+	want.Key, want.Owner = "k", "us"
+	c := NewContender(t, middle(), want, NewSight(t, middle()))
+	c.Step(0)
+	return c
+}
+
+// TestUnknownLookIsNoWrite: a look without an answer leaves nothing to clean up.
+func TestUnknownLookIsNoWrite(t *testing.T) {
+	c := waiting(timing, Want{})
+	rec := driver.Record{Key: "k", Version: "w", Beat: "w", Token: 3, Lease: timing.Lease, State: driver.Held}
+	c.Reply(0, Result{Outcome: Conflicted, Record: rec, Found: true})
+	at, _ := c.Next()
+	if a := c.Step(at); a.Call == nil || a.Call.Kind != Look {
+		t.Fatalf("want a look, got %+v", a.Call)
+	}
+	c.Reply(at, Result{Outcome: Unknown, Err: errStore})
+	c.GiveUp(at)
+	if !c.Over() {
+		t.Error("cleans up although it wrote nothing")
+	}
+}
+
+// TestLostRace: a claim that lost has nothing to clean up.
+func TestLostRace(t *testing.T) {
+	c := waiting(Timing{}.WithDefaults(), Want{})
+	c.GiveUp(0)
+	if c.Over() {
+		t.Error("over with a claim under way")
+	}
+	rec := driver.Record{Key: "k", Version: "w", Beat: "w", Token: 3, Lease: time.Second, State: driver.Held}
+	c.Reply(time.Second, Result{Outcome: Conflicted, Record: rec, Found: true})
+	if !c.Over() {
+		t.Error("not over although its only claim lost")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		want    Want
+		err     error
+		outcome Outcome
+		first   bool // refused by the first failure
+		ever    bool
+	}{
+		{"a store that is busy", Want{}, errStore, NotApplied, false, false},
+		{"patience", Want{Patience: 5 * time.Second}, errStore, NotApplied, false, true},
+		{"no permission", Want{}, driver.Permanent(errStore), NotApplied, true, true},
+		{"unreadable", Want{}, driver.ErrUnreadable, NotApplied, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, now := waiting(timing, tt.want), time.Duration(0)
+			for i := range 60 {
+				c.Reply(now, Result{Outcome: tt.outcome, Err: tt.err})
+				if i == 0 && (c.Refused() != nil) != tt.first {
+					t.Errorf("refused at once: %v", c.Refused() != nil)
+				}
+				if c.Refused() != nil {
+					break
+				}
+				now, _ = c.Next()
+				if a := c.Step(now); a.Call == nil {
+					t.Fatalf("nothing sent at %v", now)
+				}
+			}
+			if got := c.Refused() != nil; got != tt.ever {
+				t.Fatalf("refused: %v, want %v", got, tt.ever)
+			}
+			if r := c.Refused(); r != nil && !errors.Is(r.Err, tt.err) {
+				t.Errorf("refused for %v, want %v", r.Err, tt.err)
+			}
+			if tt.want.Patience > 0 && now < tt.want.Patience {
+				t.Errorf("patience of %v ended at %v", tt.want.Patience, now)
+			}
+		})
+	}
+}
+
+// mover is a machine that sends requests.
+type mover interface {
+	Step(now time.Duration) Action
+	Next() (time.Duration, bool)
+	Reply(now time.Duration, r Result) Action
+}
+
+// drive has a machine send requests until then, each of which takes a millisecond.
+func drive(m mover, until time.Duration, answer func(now time.Duration, r *Call) Result) {
+	now := time.Duration(0)
+	for r := m.Step(now).Call; now < until; {
+		if r == nil {
+			at, ok := m.Next()
+			if !ok {
+				return
+			}
+			now = max(now, at)
+			r = m.Step(now).Call
+			continue
+		}
+		now += time.Millisecond
+		r = m.Reply(now, answer(now, r)).Call
+	}
+}
+
+// TestFailuresAreForgottenWithAnAnswer: after a bad time the tries are as
+// close again as at first.
+func TestFailuresAreForgottenWithAnAnswer(t *testing.T) {
+	c := waiting(timing, Want{})
+	rec := driver.Record{Key: "k", Version: "w", Beat: "w", Token: 3, Lease: timing.Lease, State: driver.Held}
+	now := time.Duration(0)
+	next := func() {
+		t.Helper()
+		at, ok := c.Next()
+		if now = at; !ok || c.Step(at).Call == nil {
+			t.Fatal("nothing to do")
+		}
+	}
+	for range 10 {
+		c.Reply(now, Result{Outcome: NotApplied, Err: errStore})
+		next()
+	}
+	c.Reply(now, Result{Outcome: Conflicted, Record: rec, Found: true})
+	next()
+	c.Reply(now, Result{Outcome: NotApplied, Err: errStore})
+	if at, _ := c.Next(); at-now > timing.Lease/500 {
+		t.Errorf("next try after %v", at-now)
+	}
+
+	h := holding(timing)
+	now = 0
+	beat := func(r Result) {
+		t.Helper()
+		at, ok := h.Next()
+		if now = at; !ok || h.Step(at).Call == nil {
+			t.Fatal("no heartbeat")
+		}
+		if r.Outcome == Applied {
+			r.Record = h.rec.Clone()
+			r.Record.Version, r.Record.Beat = h.out.version, h.out.version
+		}
+		h.Reply(now, r)
+	}
+	for range 8 {
+		beat(Result{Outcome: NotApplied, Err: errStore})
+	}
+	beat(Result{Outcome: Applied, Found: true})
+	beat(Result{Outcome: NotApplied, Err: errStore})
+	if at, _ := h.Next(); at-now > timing.Lease/500 {
+		t.Errorf("next heartbeat after %v", at-now)
+	}
+}
+
+// TestSessionOfAFormerLife: a cheap reply that shows the lock under another session,
+// from before its record was deleted, is no sign of life of who holds it now.
+func TestSessionOfAFormerLife(t *testing.T) {
+	env, _ := seeing(timing)
+	env.Session("old").Saw(0, 0, driver.Strong, alive(timing, "old", "beat of old"), true)
+	sight := NewSight(timing, env)
+	c := NewContender(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: true}, sight)
+	now := time.Second
+	looked := false
+	for call := c.Step(now).Call; now < timing.Lease/2; now += 10 * time.Millisecond {
+		if call == nil {
+			call = c.Step(now).Call
+			continue
+		}
+		r := found(under(timing, "new", "v", 7))
+		switch {
+		case call.Kind == Claim:
+			r = conflict(under(timing, "new", "v", 7))
+		case call.Kind == Peek && call.Key == driver.SessionKey("old"):
+			r = found(alive(timing, "old", "beat of old"))
+		case call.Kind == Peek:
+			r = found(alive(timing, "new", "beat of new"))
+		case call.Consistency == driver.Eventual:
+			looked, r = true, found(under(timing, "old", "u", 7))
+		}
+		call = c.Reply(now, r).Call
+	}
+	if r := c.Refused(); r != nil || !looked {
+		t.Errorf("refused %+v; cheap look made: %v", r, looked)
+	}
+}
+
+// TestDoubtGoesBeforeTheLastMove: an acquire that gives up at a sign of life does not
+// take over from one that a cheap reply has shown, however long that has stood: a
+// strong look tells first.
+func TestDoubtGoesBeforeTheLastMove(t *testing.T) {
+	for _, unless := range []bool{true, false} {
+		env, _ := seeing(timing)
+		c := NewContender(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: unless}, NewSight(timing, env))
+		taken := false
+		now := time.Second
+		for call := c.Step(now).Call; now < 3*timing.Lease; now += 10 * time.Millisecond {
+			if call == nil {
+				call = c.Step(now).Call
+				continue
+			}
+			r := found(theirs(timing, "second", 7))
+			switch {
+			case call.Kind == Claim:
+				r = conflict(theirs(timing, "first", 7))
+			case call.Kind == Takeover:
+				taken, r = true, found(call.Next)
+			case call.Consistency == driver.Strong && now < 2*timing.Lease:
+				r = Result{Outcome: NotApplied, Err: errStore}
+			}
+			call = c.Reply(now, r).Call
+		}
+		if _, granted := c.Granted(); taken == unless || granted == unless || (c.Refused() != nil) != unless {
+			t.Errorf("unless alive: %v; takes over: %v, granted: %v, refused: %+v", unless, taken, granted, c.Refused())
+		}
+	}
+}
+
+// sends returns what a contender sends until then, and at which times.
+func sends(c *Contender, until time.Duration, answer func(now time.Duration, r *Call) Result) (kinds []Kind, at []time.Duration) {
+	drive(c, until, func(now time.Duration, r *Call) Result {
+		if r.Kind == Look && r.Consistency != driver.Strong {
+			kinds = append(kinds, -1) // none of these may be cheap
+		}
+		kinds, at = append(kinds, r.Kind), append(at, now)
+		return answer(now, r)
+	})
+	return kinds, at
+}
+
+// TestTryLooksFirst: where a refused claim is charged, a try that knows nothing looks, and
+// claims only what that shows to be free. One that waits, one that has seen the record and
+// one under a session claim at once.
+func TestTryLooksFirst(t *testing.T) {
+	env, _ := seeing(timing)
+	held := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "other", Token: 7, Lease: timing.Lease, State: driver.Held}
+	free := held
+	free.State, free.Owner = driver.Released, ""
+	keeper := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	for name, c := range map[string]struct {
+		want Want
+		is   driver.Record
+		seen bool
+		all  []Kind
+		held bool
+	}{
+		"held":            {Want{Try: true, LookFirst: true}, held, false, []Kind{Look}, true},
+		"free":            {Want{Try: true, LookFirst: true}, free, false, []Kind{Look, Claim}, false},
+		"absent":          {Want{Try: true, LookFirst: true}, driver.Record{}, false, []Kind{Look, Claim}, false},
+		"seen free":       {Want{Try: true, LookFirst: true}, free, true, []Kind{Claim}, false},
+		"waits":           {Want{LookFirst: true}, free, false, []Kind{Claim}, false},
+		"not charged":     {Want{Try: true}, held, false, []Kind{Claim}, true},
+		"under a session": {Want{Try: true, LookFirst: true, Under: keeper}, free, false, []Kind{Claim}, false},
+	} {
+		sight, found := NewSight(timing, env), c.is.State != ""
+		if c.seen {
+			sight.Saw(0, 0, driver.Strong, c.is, found)
+		}
+		c.want.Key, c.want.Owner = "k", "us"
+		con := NewContender(timing, env, c.want, sight)
+		kinds, _ := sends(con, time.Minute, func(_ time.Duration, r *Call) Result {
+			switch {
+			case r.Kind == Look:
+				return Result{Outcome: Applied, Record: c.is, Found: found}
+			case c.held:
+				return Result{Outcome: Conflicted, Record: c.is, Found: true}
+			}
+			now := r.Next
+			now.Token = c.is.Token + 1
+			return Result{Outcome: Applied, Record: now, Found: true, Former: c.is}
+		})
+		_, granted := con.Granted()
+		if r := con.Refused(); !slices.Equal(kinds, c.all) || granted == c.held || c.held != (r != nil && r.Held && r.Record.Token == 7) {
+			t.Errorf("%s: it sent %v, granted %t, refused %+v; want %v", name, kinds, granted, r, c.all)
+		}
+	}
+}
+
+// TestThrottledClaimIsFollowedByALook: reads have room where writes have none. So a contender
+// whose claim, or whose takeover, was throttled learns who has the lock, and waits for that one
+// instead of writing again.
+func TestThrottledClaimIsFollowedByALook(t *testing.T) {
+	env, _ := seeing(timing)
+	throttled := Result{Outcome: NotApplied, Err: driver.NotApplied(driver.Throttled(errStore))}
+	held := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "other", Token: 7, Lease: timing.Lease, State: driver.Held}
+	next := held
+	next.Version, next.Beat, next.Token = "w", "w", 8
+	for name, c := range map[string]struct {
+		want  Want
+		seen  bool // held, long ago
+		first []Kind
+	}{
+		"a try":     {Want{Try: true}, false, []Kind{Claim, Look}},
+		"one waits": {Want{}, false, []Kind{Claim, Look}},
+		"takeover":  {Want{Behind: true}, true, []Kind{Takeover, Look}},
+	} {
+		sight := NewSight(timing, env)
+		if c.seen {
+			sight.Saw(-2*timing.Lease, -2*timing.Lease, driver.Strong, held, true)
+		}
+		c.want.Key, c.want.Owner = "k", "us"
+		con := NewContender(timing, env, c.want, sight)
+		writes := 0
+		kinds, _ := sends(con, timing.Lease/20, func(_ time.Duration, r *Call) Result {
+			if r.Kind == Look {
+				return found(next)
+			}
+			writes++
+			return throttled
+		})
+		if writes != 1 || len(kinds) < 2 || !slices.Equal(kinds[:2], c.first) {
+			t.Errorf("%s: it sent %v, want %v and no other write", name, kinds, c.first)
+		}
+		if r := con.Refused(); c.want.Try != (r != nil && r.Held && r.Record.Token == 8) {
+			t.Errorf("%s: refused %+v", name, r)
+		}
+	}
+}
+
+// TestThrottledClaimsOfAFreeLockRest: looks that show the lock free do not have the claims
+// come sooner than the throttling bids, nor the patience last for ever.
+func TestThrottledClaimsOfAFreeLockRest(t *testing.T) {
+	env, _ := seeing(timing)
+	con := NewContender(timing, env, Want{Key: "k", Owner: "us", Patience: timing.Lease}, NewSight(timing, env))
+	kinds, at := sends(con, 4*timing.Lease, func(_ time.Duration, r *Call) Result {
+		if r.Kind == Look {
+			return Result{Outcome: Applied}
+		}
+		return Result{Outcome: NotApplied, Err: driver.NotApplied(driver.Throttled(errStore))}
+	})
+	last, pause := time.Duration(-1), timing.Heartbeat/16
+	for i, k := range kinds {
+		if k != Claim {
+			continue
+		}
+		if last >= 0 && at[i]-last < pause {
+			t.Errorf("claim %d came %v after the one before, want %v at least", i, at[i]-last, pause)
+		}
+		last = at[i]
+	}
+	if r := con.Refused(); r == nil || r.Held || at[len(at)-1] > timing.Lease+timing.Lease/5 {
+		t.Errorf("refused %+v after %v, want the store's error after %v", r, at[len(at)-1], timing.Lease)
+	}
+}
+
+// TestThrottledReplacementIsTriedAgain: a contender whose grant came too late replaces it. It
+// knows that record by its own write alone, and a look would have it wait for itself.
+func TestThrottledReplacementIsTriedAgain(t *testing.T) {
+	env, _ := seeing(timing)
+	con := NewContender(timing, env, Want{Key: "k", Owner: "us"}, NewSight(timing, env))
+	claim := con.Step(0).Call
+	claim.Next.Token = 1
+	now := 2 * timing.Lease
+	if r := con.Reply(now, found(claim.Next)).Call; r == nil || r.Kind != Takeover {
+		t.Fatalf("after a grant that came too late: %+v", r)
+	}
+	con.Reply(now, Result{Outcome: NotApplied, Err: driver.NotApplied(driver.Throttled(errStore))})
+	at, _ := con.Next()
+	if r := con.Step(at).Call; at > now+timing.Lease/10 || r == nil || r.Kind != Takeover || r.Prev.Version != claim.Next.Version {
+		t.Errorf("after it was throttled: %+v at %v", r, at-now)
+	}
+}
+
+// TestCooledContenderDoesNotSpin: the holder's lease has run out, and a cheap read has
+// left a doubt. A candidate that cools down looks, before it takes the lock. It did
+// neither, and was due again in the same instant, for as long as the doubt stood.
+func TestCooledContenderDoesNotSpin(t *testing.T) {
+	rec := driver.Record{
+		Key: "k", Version: "v", Beat: "v", Owner: "them", Token: 2, Lease: timing.Lease, State: driver.Held, Label: "v1",
+		Prev: &driver.Tenure{Owner: "us", Token: 1, Label: "v2", End: driver.EndFailed},
+	}
+	sight := NewSight(timing, middle())
+	sight.Saw(0, 0, driver.Strong, rec, true)
+	want := Want{Key: "k", Owner: "us", Label: "v2", Behind: true, CoolDown: 10 * time.Second, CoolDownMax: 30 * time.Second}
+	c := NewContender(timing, middle(), want, sight)
+	c.Step(0)
+	now, taken := timing.Lease+time.Second, time.Duration(0)
+	sight.Saw(now, now, driver.Eventual, driver.Record{}, false) // which proves nothing, and leaves a doubt
+	if !sight.doubt || sight.NextLook() <= now {
+		t.Fatalf("doubt %v, and the next look is at %v", sight.doubt, sight.NextLook())
+	}
+	call := c.Step(now).Call
+	for range 100 {
+		if call == nil {
+			at, ok := c.Next()
+			if !ok || at <= now {
+				t.Fatalf("at %v it sends nothing, and is due at %v, %v", now, at, ok)
+			}
+			now = at
+			call = c.Step(now).Call
+			continue
+		}
+		if call.Kind != Look {
+			taken = now
+			break
+		}
+		call = c.Reply(now, found(rec)).Call
+	}
+	if due := timing.Lease + time.Second + want.CoolDown; taken != due {
+		t.Errorf("it takes the lock at %v, want %v: a cool-down after it could have", taken, due)
+	}
+}
+
+// TestHeirs: whom a record is reserved for.
+func TestHeirs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		owner, label string // of the record
+		want         string // who may take it: by name, of the label, without a label
+		nobody       bool
+	}{
+		"an owner":                   {"us", "", "us", false},
+		"an owner, and a label":      {"us", "v2", "us", false},
+		"a label":                    {"", "v2", "of it", false},
+		"nobody":                     {"", "", "", true},
+		"somebody else":              {"x", "", "", false},
+		"a label that nobody has":    {"", "v3", "", false},
+		"an owner with another case": {"Us", "", "", false},
+	} {
+		rec := driver.Record{State: driver.Reserved, Owner: tt.owner, Label: tt.label}
+		for who, is := range map[string]heir{"us": {"us", "v1"}, "of it": {"b", "v2"}, "no label": {"c", ""}, "other": {"d", "v1"}} {
+			if got := KeptFor(rec, is.owner, is.label); got != (who == tt.want) {
+				t.Errorf("%s: kept for %q: %v", name, who, got)
+			}
+			for _, state := range []driver.State{driver.Held, driver.Released} {
+				if rec := (driver.Record{State: state, Owner: tt.owner, Label: tt.label}); KeptFor(rec, is.owner, is.label) || KeptForNobody(rec) {
+					t.Errorf("%s, but %s: kept for %q", name, state, who)
+				}
+			}
+		}
+		if KeptForNobody(rec) != tt.nobody {
+			t.Errorf("%s: kept for nobody: %v", name, KeptForNobody(rec))
+		}
+	}
+}
+
+// TestReservationsCount: one for somebody counts by the time that it names alone.
+// One for nobody is the former holder's lease, and counts with the bound of its clocks.
+func TestReservationsCount(t *testing.T) {
+	held := theirs(Timing{}.WithDefaults(), "v1", 1)
+	held.Drift = 0.01
+	for to, want := range map[heir]float64{{owner: "x"}: 0, {label: "v2"}: 0, {}: 0.01} {
+		if rec := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil); rec.Drift != want || heirOf(rec) != to || rec.Host != "" {
+			t.Errorf("reserved for %+v: %+v", to, rec)
+		}
+	}
+}
