@@ -18,18 +18,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// TestDiskFull has a process fill up a file system of its own, which nobody
-// else sees and which ends with it.
+// TestDiskFull fills up a file system: a write fails as not applied, and with space again all
+// goes on.
 func TestDiskFull(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root may mount a small file system")
-	}
-	lines := start(t, "small disk", t.TempDir(), func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	}).wait(t)
-	if len(lines) == 1 && strings.Contains(lines[0], "mount") {
-		t.Skip(lines[0])
-	}
+	lines := onSmallDisk(t, "small disk")
 	if len(lines) != 3 || lines[0] != passes || !strings.Contains(lines[1], "no space left") || lines[2] != "ok" {
 		t.Errorf("child: %q", lines)
 	}
@@ -39,30 +31,37 @@ func TestDiskFull(t *testing.T) {
 // file system that has no room for that, it is moved when it has no room left. A file system
 // that something else has filled is named as such when a store is opened there.
 func TestDiskFullOfTheLog(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root may mount a small file system")
-	}
-	lines := start(t, "small log", t.TempDir(), func(cmd *exec.Cmd) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	}).wait(t)
-	if len(lines) == 1 && strings.Contains(lines[0], "mount") {
-		t.Skip(lines[0])
-	}
+	lines := onSmallDisk(t, "small log")
 	if len(lines) != 2 || lines[1] != "ok" || !strings.Contains(lines[0], "locks.db\": no space left for it") {
 		t.Errorf("child: %q", lines)
 	}
 }
 
 func init() {
-	children["small disk"] = func(folder string) error { return onSmallDisk(folder, childFull) }
-	children["small log"] = func(folder string) error { return onSmallDisk(folder, childFullOfTheLog) }
+	for name, child := range map[string]func(folder string) error{"small disk": childFull, "small log": childFullOfTheLog} {
+		children[name] = func(folder string) error {
+			if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=1m"); err != nil {
+				return os.NewSyscallError("mount", err)
+			}
+			return child(folder)
+		}
+	}
 }
 
-func onSmallDisk(folder string, child func(string) error) error {
-	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=1m"); err != nil {
-		return os.NewSyscallError("mount", err)
+// onSmallDisk returns what a child says on a file system of its own, which nobody else sees
+// and which ends with it.
+func onSmallDisk(t *testing.T, child string) []string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small file system")
 	}
-	return child(folder)
+	lines := start(t, child, t.TempDir(), func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	}).wait(t)
+	if len(lines) == 1 && strings.Contains(lines[0], "mount") {
+		t.Skip(lines[0])
+	}
+	return lines
 }
 
 func childFullOfTheLog(folder string) error {

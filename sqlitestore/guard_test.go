@@ -177,32 +177,3 @@ func TestGuardOldSnapshot(t *testing.T) {
 		t.Errorf("in a new transaction: %v, want that it is stale", err)
 	}
 }
-
-// TestGuardUnderSession: what is held under a session is held.
-func TestGuardUnderSession(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "app.db")
-	db := handle(t, file, "busy_timeout(5000)")
-	s := mustNew(t, db)
-	guarded := func(token uint64) error {
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback() }()
-		return Guard(context.WithoutCancel(t.Context()), tx, "k", token)
-	}
-	rec := enginetest.Claim(t, s, under("k", "s1"))
-	if err := guarded(1); err != nil {
-		t.Error(err)
-	}
-	taken := under("k", "s2")
-	taken.Token = 2
-	enginetest.Swap(t, s, rec, taken)
-	stale := (*StaleError)(nil)
-	if err := guarded(1); !errors.As(err, &stale) || stale.Highest != 2 || stale.State != driver.Held {
-		t.Errorf("the former token: %v", err)
-	}
-	if err := guarded(2); err != nil {
-		t.Error(err)
-	}
-}

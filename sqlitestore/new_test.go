@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
@@ -171,35 +170,6 @@ func TestNewHandleClosed(t *testing.T) {
 	enginetest.Swap(t, s, rec, released(rec))
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestNewAtOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "app.db")
-	mustRun(t, handle(t, file), "CREATE TABLE orders (id INTEGER PRIMARY KEY)")
-	var wg sync.WaitGroup
-	for i := range 12 {
-		db := handle(t, file)
-		wg.Go(func() {
-			s, err := New(db, nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if err := persist(func() error {
-				_, _, err := s.Claim(t.Context(), held(fmt.Sprint("k", i), "a"))
-				return err
-			}); err != nil {
-				t.Error(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := ask(t, file, "SELECT count(*) FROM tenure_records"); got != int64(12) {
-		t.Errorf("%v records of 12", got)
 	}
 }
 

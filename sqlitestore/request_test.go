@@ -44,20 +44,3 @@ func TestRequestsInTheShell(t *testing.T) {
 		t.Errorf("requests by hand: %+v", got.Requests)
 	}
 }
-
-// TestNotUTF8 checks that what JSON would replace is refused, not changed.
-func TestNotUTF8(t *testing.T) {
-	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	rec := enginetest.Claim(t, s, held("k", "a"))
-	bad := driver.Request{ID: "q", Kind: driver.StepDown, Reason: "\xff"}
-	for _, change := range []func(*driver.Record){
-		func(r *driver.Record) { r.Requests = []driver.Request{bad} },
-		func(r *driver.Record) { r.Asked = &bad },
-		func(r *driver.Record) { r.Prev = &driver.Tenure{Asked: &bad} },
-	} {
-		after := next(rec)
-		change(&after)
-		_, err := s.Swap(t.Context(), rec, after)
-		wantError(t, err, permanent, "valid UTF-8")
-	}
-}

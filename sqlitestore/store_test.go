@@ -10,11 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -56,78 +53,6 @@ func TestLinkedPath(t *testing.T) {
 		if got := enginetest.Get(t, two, "k"); got.Owner != "a" {
 			t.Errorf("%s: owner %q", name, got.Owner)
 		}
-	}
-}
-
-// TestUnknownColumns has an older version write a record of a newer one.
-func TestUnknownColumns(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "locks.db")
-	s := mustOpen(t, file)
-	rec := enginetest.Claim(t, s, held("k", "a"))
-	shell(t, file, "ALTER TABLE tenure_records ADD COLUMN note TEXT")
-	shell(t, file, "UPDATE tenure_records SET note = 'kept'")
-	rec = enginetest.Swap(t, s, rec, next(rec))
-	enginetest.Swap(t, s, rec, released(rec))
-	enginetest.Claim(t, s, held("k", "b"))
-	if got := ask(t, file, "SELECT note FROM tenure_records"); got != "kept" {
-		t.Fatalf("note is %v, want kept", got)
-	}
-}
-
-func TestDataNilAndEmpty(t *testing.T) {
-	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	rec := enginetest.Claim(t, s, held("k", "a"))
-	for _, data := range [][]byte{nil, {}, {0}, nil, {}} {
-		after := next(rec)
-		after.Data = data
-		rec = enginetest.Swap(t, s, rec, after)
-		if got := enginetest.Get(t, s, "k").Data; (got == nil) != (data == nil) || len(got) != len(data) {
-			t.Errorf("stored %#v, got %#v", data, got)
-		}
-	}
-}
-
-// TestLinesUp has many goroutines write through one store: none of them meets
-// SQLITE_BUSY, and what they count is exact.
-func TestLinesUp(t *testing.T) {
-	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	enginetest.Claim(t, s, held("shared", "a"))
-	const workers, rounds = 32, 20
-	var wins atomic.Int64
-	var wg sync.WaitGroup
-	for i := range workers {
-		wg.Go(func() {
-			own, _, err := s.Claim(t.Context(), held(fmt.Sprint("own-", i), "a"))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			for range rounds {
-				if own, err = s.Swap(t.Context(), own, next(own)); err != nil {
-					t.Error(err)
-					return
-				}
-				cur, err := s.Get(t.Context(), "shared", driver.Strong)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				after := next(cur)
-				after.Token++
-				_, err = s.Swap(t.Context(), cur, after)
-				if conflict := (*driver.ConflictError)(nil); err != nil && !errors.As(err, &conflict) {
-					t.Error(err)
-					return
-				}
-				if err == nil {
-					wins.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if got := enginetest.Get(t, s, "shared").Token; got != uint64(wins.Load())+1 {
-		t.Fatalf("token %d after %d takeovers", got, wins.Load())
 	}
 }
 
