@@ -73,29 +73,6 @@ func TestDiagnoseOthers(t *testing.T) {
 	diagnosed(t, e, table, Options{SharedTable: true}, `bad items: the other client writes leases like "20s"`, "write dialect=dynamolock")
 }
 
-func TestDiagnoseExpiry(t *testing.T) {
-	for attribute, want := range map[string]string{
-		"expires": `warn ttl: items expire by "expires"`, "fencingToken": `bad ttl: items expire by "fencingToken", which locks have`,
-	} {
-		e, table := diagnosedTable(t, nil)
-		_, err := connect(t, e.URL).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
-			TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attribute), Enabled: aws.Bool(true)},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		diagnosed(t, e, table, Options{}, want, "switch TTL off")
-	}
-}
-
-func TestDiagnoseCapacity(t *testing.T) {
-	e, table := diagnosedTable(t, func(in *dynamodb.CreateTableInput) {
-		in.BillingMode = types.BillingModeProvisioned
-		in.ProvisionedThroughput = &types.ProvisionedThroughput{ReadCapacityUnits: aws.Int64(5), WriteCapacityUnits: aws.Int64(1)}
-	})
-	diagnosed(t, e, table, Options{}, "warn billing: provisioned, with 5 read and 1 write units a second: 12 processes", "raise the write units")
-}
-
 // The table has other keys than the URL says: the store does not open, and what to write is
 // told.
 func TestDiagnoseOtherKeys(t *testing.T) {

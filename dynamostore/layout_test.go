@@ -5,10 +5,8 @@ package dynamostore
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -158,59 +156,4 @@ func TestSwapWritesWhatChanged(t *testing.T) {
 	if _, err := store.Swap(t.Context(), driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}, next); err != nil || !strings.Contains(body.UpdateExpression, attrReleased) {
 		t.Errorf("a swap from a record that is hardly known: %q, %v; want all of it written", body.UpdateExpression, err)
 	}
-}
-
-// TestNewerFieldsStay has an older program go on with the record of a newer one.
-func TestNewerFieldsStay(t *testing.T) {
-	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
-		table := newTable(t, e, nil)
-		store := open(t, e.URL, table, nil)
-		it := ownRow(t, false, item{"key": text("k"), attrTenure: text(`{"host":"h","later":{"a":[1,2.50]}}`), "tenureLater": text("x")})
-		plantItem(t, e.URL, table, it)
-		rec := enginetest.Get(t, store, "k")
-		for i, step := range []func(*driver.Record){
-			func(r *driver.Record) { r.Beat = r.Version },
-			func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Kind: driver.StepDown}} },
-			func(r *driver.Record) { r.State, r.Requests, r.End = driver.Released, nil, driver.EndSteppedDown },
-		} {
-			next := rec.Clone()
-			next.Version = fmt.Sprint("v", i)
-			step(&next)
-			rec = enginetest.Swap(t, store, rec, next)
-			left := readItem(t, e.URL, table, item{"key": text("k")})
-			if s := textOf(left, attrTenure); !strings.Contains(s, `"later":{"a":[1,2.50]}`) || textOf(left, "tenureLater") != "x" {
-				t.Errorf("after step %d: %s, %v", i, s, left["tenureLater"])
-			}
-		}
-		now, _, err := store.Claim(t.Context(), held("k"))
-		if stored, _ := store.Get(t.Context(), "k", driver.Strong); err != nil || now.Unknown != "" || stored.Unknown != "" || stored.Token != 8 {
-			t.Errorf("a new tenure has %q, %q, token %d, %v", now.Unknown, stored.Unknown, stored.Token, err)
-		}
-	})
-}
-
-// TestItemsOfTheOldLayout, from before the first release, are neither free nor
-// read as anything.
-func TestItemsOfTheOldLayout(t *testing.T) {
-	empty := &types.AttributeValueMemberM{Value: item{}}
-	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
-		table := newTable(t, e, nil)
-		store := open(t, e.URL, table, nil)
-		for name, it := range map[string]item{
-			"held":     row(item{attrStamp: text("v"), attrVersion: text("v"), attrToken: n("7"), attrTenure: &types.AttributeValueMemberM{Value: item{"beat": text("v")}}}),
-			"released": row(item{attrStamp: text("v"), attrVersion: text("v"), attrToken: n("7"), attrTenure: empty, attrReleased: text("1"), "tenureEnded": empty}),
-		} {
-			it["key"] = text(name)
-			plantItem(t, e.URL, table, it)
-			if rec, err := store.Get(t.Context(), name, driver.Strong); !errors.Is(err, driver.ErrUnreadable) || !strings.Contains(err.Error(), "before the first release") {
-				t.Errorf("%s: %+v, %v", name, rec, err)
-			}
-			if _, _, err := store.Claim(t.Context(), held(name)); !errors.Is(err, driver.ErrUnreadable) || !errors.Is(err, driver.ErrNotApplied) {
-				t.Errorf("claim of one that is %s: %v", name, err)
-			}
-			if left := readItem(t, e.URL, table, item{"key": text(name)}); !reflect.DeepEqual(left, it) {
-				t.Errorf("the row changed to %v", left)
-			}
-		}
-	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -24,15 +25,20 @@ import (
 // attributes changed; nil takes one away.
 func ownRow(t *testing.T, free bool, changes item) item {
 	t.Helper()
+	rec := held("k")
+	if free {
+		rec.State, rec.End = driver.Released, driver.EndReleased
+	}
+	return changed(t, rec, changes)
+}
+
+func changed(t *testing.T, rec driver.Record, changes item) item {
+	t.Helper()
 	o, err := (*Options)(nil).resolve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := held("k")
 	rec.Token = 7
-	if free {
-		rec.State, rec.End = driver.Released, driver.EndReleased
-	}
 	it := o.encode(rec)
 	it[attrToken] = number(rec.Token)
 	maps.Copy(it, changes)
@@ -43,6 +49,18 @@ func ownRow(t *testing.T, free bool, changes item) item {
 // TestDamagedRows has rows of Tenure's own that somebody changed by hand, or a
 // later version wrote: none is free.
 func TestDamagedRows(t *testing.T) {
+	resting := func(changes item, change func(more *driver.Record)) item {
+		it := changed(t, under("k", "s1"), changes)
+		if change != nil {
+			more, err := recordcodec.DecodePart(textOf(it, attrTenure))
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(&more)
+			it[attrTenure] = text(recordcodec.Encode(more))
+		}
+		return it
+	}
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)
 		for i, tc := range []struct {
@@ -69,7 +87,17 @@ func TestDamagedRows(t *testing.T) {
 			{"data a string", ownRow(t, true, item{attrData: text("d")}), "data is a string (S)"},
 			{"freed by hand", ownRow(t, false, item{attrReleased: text("1")}), `isReleased was set by hand: remove it, and free the lock with "tenure release"`},
 			{"requests a string", ownRow(t, false, item{attrTenure: text(`{"requests":"x"}`)}), "requests is not a list"},
-			{"of a later version", ownRow(t, true, item{attrState: text("hibernating")}), ""},
+			// What rests is taken by the death of its session alone. So a row that does not name
+			// it any more is nobody's to take.
+			{"under a session", resting(nil, nil), ""},
+			{"no session", resting(nil, func(more *driver.Record) { more.Session = "" }), "it has no tenure.session"},
+			{"session a number", resting(item{attrTenure: text(`{"lease":"1s","session":1}`)}, nil), "session is not a string"},
+			{"no state", resting(item{attrState: nil}, nil), `tenureState is not "resting"`},
+			{"state reserved", resting(item{attrState: text("reserved")}, nil), `tenureState is not "resting"`},
+			{"no exact lease", resting(nil, func(more *driver.Record) { more.Lease = 0 }), "does not say for how long"},
+			{"under a session, freed by hand", resting(item{attrReleased: text("1")}, nil), "was set by hand"},
+			{"lease raised by hand", resting(item{attrLease: text("60000")}, nil), ""},
+			{"session freed by hand", changed(t, session("s1"), item{attrReleased: text("1")}), ""},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				key := fmt.Sprint("k", i)
@@ -127,31 +155,6 @@ func TestSharedTokenIsNeverGivenTwice(t *testing.T) {
 	now, _, err := store.Claim(t.Context(), held("k"))
 	if err != nil || now.Token != 2 {
 		t.Errorf("the next claim: token %d, %v; want 2", now.Token, err)
-	}
-}
-
-// TestSharingATableThatWasOurs follows what the documentation says about the
-// order, and lets the other client wipe everything.
-func TestSharingATableThatWasOurs(t *testing.T) {
-	e := enginetest.FullDynamoDB(t)
-	table := newTable(t, e, nil)
-	var rec driver.Record
-	cycle := func(options *Options) {
-		t.Helper()
-		store := open(t, e.URL, table, options)
-		now := enginetest.Claim(t, store, held("k"))
-		next := now.Clone()
-		next.Version, next.State, next.End = held("k").Version, driver.Released, driver.EndReleased
-		rec = enginetest.Swap(t, store, now, next)
-	}
-	for range 5 {
-		cycle(nil)
-	}
-	cycle(&Options{SharedTable: true})
-	deleteItem(t, e.URL, table, item{"key": text("k")})
-	before := rec.Token
-	if cycle(&Options{SharedTable: true}); rec.Token <= before {
-		t.Errorf("token %d after %d", rec.Token, before)
 	}
 }
 

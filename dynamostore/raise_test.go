@@ -6,14 +6,10 @@ package dynamostore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -112,60 +108,6 @@ func TestRaiseInASharedTable(t *testing.T) {
 		next.Version, next.Token = "up", rec.Token+1000
 		if _, err := s.Raise(t.Context(), rec, next); !errors.Is(err, driver.ErrNotApplied) {
 			t.Errorf("%v: want a refusal", err)
-		}
-	})
-}
-
-// TestRaiseBesideJava: a program of the client for Java that is not stopped is a sign of
-// life, too.
-func TestRaiseBesideJava(t *testing.T) {
-	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
-		if e.NoTransactions {
-			t.Skipf("%s has no transactions: see TestSharedNeedsTransactions", e.Name)
-		}
-		table := newTable(t, e, nil)
-		s := open(t, e.URL, table, &Options{SharedTable: true})
-		client, err := tenure.New(s, &tenure.Options{LeaseDuration: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close(context.WithoutCancel(t.Context()))
-		l, err := client.Acquire(t.Context(), "lock", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		javaHas(t, e.URL, table, "lock", nil)
-		stop, over := make(chan struct{}), make(chan error, 1)
-		go func() {
-			db := connect(t, e.URL)
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					over <- nil
-					return
-				case <-time.After(50 * time.Millisecond):
-				}
-				_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-					TableName: &table, Key: item{"key": text("lock")}, UpdateExpression: aws.String("SET #rv = :rv"),
-					ExpressionAttributeNames:  map[string]string{"#rv": attrVersion},
-					ExpressionAttributeValues: item{":rv": text(fmt.Sprint("java-beat-", i))},
-				})
-				if err != nil {
-					over <- err
-					return
-				}
-			}
-		}()
-		n, err := client.RaiseTokens(t.Context(), "", 1000, nil)
-		if !errors.Is(err, tenure.ErrAlive) || !strings.Contains(err.Error(), `of "java-1"`) || n != (tenure.RaisedTokens{}) {
-			t.Errorf("%+v, %v", n, err)
-		}
-		close(stop)
-		if err := <-over; err != nil {
-			t.Error(err)
 		}
 	})
 }

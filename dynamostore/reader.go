@@ -161,10 +161,6 @@ func (r *reader) foreignLease() time.Duration {
 
 // more returns what the text of an item of Tenure's own says.
 func (r *reader) more() driver.Record {
-	if _, early := r.it[attrTenure].(*types.AttributeValueMemberM); early {
-		r.fail(fmt.Errorf("%s is a map (M), of a version of Tenure before the first release: nothing can be done with it; delete the item, and its tokens begin at 1", attrTenure))
-		return driver.Record{}
-	}
 	s := r.text(attrTenure, true)
 	if r.err != nil {
 		return driver.Record{}

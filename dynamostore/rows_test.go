@@ -56,6 +56,9 @@ var foreignRows = []struct {
 		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: text(`{"beat":"older"}`),
 		attrReleased: text("1"), attrState: text("released"),
 	})},
+	{name: "dynamolock, over a lock under a session", lease: 20 * time.Second, row: row(item{
+		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: text(`{"lease":"1s","session":"s1"}`), attrState: text(stateResting),
+	})},
 	{name: "our map damaged by another", lease: 20 * time.Second, row: row(item{attrStamp: text("older"), attrTenure: text("?")})},
 	{name: "data of 350 kB", row: row(item{attrData: binary(strings.Repeat("x", 350_000))}), lease: 20 * time.Second},
 

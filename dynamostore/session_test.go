@@ -5,11 +5,7 @@ package dynamostore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,95 +99,6 @@ func TestRestingItems(t *testing.T) {
 				swap(alive, closed)
 				want("the session after its closing", alive.Key, leaseResting, "closed", "")
 			})
-		}
-	})
-}
-
-// TestDamagedRestingRows: what rests is taken by the death of its session alone.
-// So a row that does not name it any more is nobody's to take.
-func TestDamagedRestingRows(t *testing.T) {
-	o, err := (*Options)(nil).resolve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := func(rec driver.Record, change func(it item, more *driver.Record)) item {
-		rec.Token = 7
-		it := o.encode(rec)
-		it[attrToken] = number(rec.Token)
-		more, err := recordcodec.DecodePart(textOf(it, attrTenure))
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := more
-		if change(it, &more); !reflect.DeepEqual(more, before) {
-			it[attrTenure] = text(recordcodec.Encode(more))
-		}
-		return it
-	}
-	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
-		table := newTable(t, e, nil)
-		store := open(t, e.URL, table, nil)
-		for i, tc := range []struct {
-			name    string
-			row     item
-			refused string // "": it is understood, and not free
-		}{
-			{"as it is", row(under("k", "s1"), func(item, *driver.Record) {}), ""},
-			{"no session", row(under("k", "s1"), func(_ item, more *driver.Record) { more.Session = "" }), "it has no tenure.session"},
-			{"session a number", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrTenure] = text(`{"lease":"1s","session":1}`) }), "session is not a string"},
-			{"no state", row(under("k", "s1"), func(it item, _ *driver.Record) { delete(it, attrState) }), `tenureState is not "resting"`},
-			{"state reserved", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrState] = text("reserved") }), `tenureState is not "resting"`},
-			{"no exact lease", row(under("k", "s1"), func(_ item, more *driver.Record) { more.Lease = 0 }), "does not say for how long"},
-			{"freed by hand", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrReleased] = text("1") }), "was set by hand"},
-			{"lease raised by hand", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrLease] = text("60000") }), ""},
-			{"session freed by hand", row(session("s1"), func(it item, _ *driver.Record) { it[attrReleased] = text("1") }), ""},
-		} {
-			t.Run(tc.name, func(t *testing.T) {
-				key := fmt.Sprint("k", i)
-				tc.row["key"] = text(key)
-				plantItem(t, e.URL, table, tc.row)
-				rec, err := store.Get(t.Context(), key, driver.Strong)
-				if tc.refused != "" && (!errors.Is(err, driver.ErrUnreadable) || !strings.Contains(err.Error(), tc.refused)) || tc.refused == "" && err != nil {
-					t.Errorf("Get: %+v, %v; want %q", rec, err, tc.refused)
-				}
-				_, _, err = store.Claim(t.Context(), held(key))
-				conflict := (*driver.ConflictError)(nil)
-				if tc.refused == "" && !errors.As(err, &conflict) || tc.refused != "" && !errors.Is(err, driver.ErrUnreadable) {
-					t.Errorf("Claim: %v", err)
-				}
-				if left := readItem(t, e.URL, table, item{"key": text(key)}); !reflect.DeepEqual(left, tc.row) {
-					t.Errorf("the row changed:\n%v\nto\n%v", tc.row, left)
-				}
-			})
-		}
-	})
-}
-
-// TestForeignOverResting has another client write over a lock under a session all
-// the same. What it left of ours does not count, least of all the session.
-func TestForeignOverResting(t *testing.T) {
-	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
-		table := newTable(t, e, nil)
-		store := open(t, e.URL, table, nil)
-		ours := enginetest.Claim(t, store, under("k", "s1"))
-		it := readItem(t, e.URL, table, item{"key": text("k")})
-		for _, lease := range []string{"20s", leaseResting} {
-			theirs := maps.Clone(it) // dynamolock puts back what it has read
-			maps.Copy(theirs, item{attrOwner: text("dynamolock-1"), attrVersion: text("theirs-" + lease), attrLease: text(lease)})
-			plantItem(t, e.URL, table, theirs)
-			rec, err := store.Get(t.Context(), "k", driver.Strong)
-			if lease == leaseResting {
-				if !errors.Is(err, driver.ErrUnreadable) {
-					t.Errorf("with lease %q: %+v, %v; want ErrUnreadable", lease, rec, err)
-				}
-			} else if err != nil || rec.Session != "" || rec.Owner != "dynamolock-1" || rec.State != driver.Held || rec.Lease != 20*time.Second {
-				t.Errorf("with lease %q: %+v, %v", lease, rec, err)
-			}
-			next := ours.Clone()
-			next.Version, next.Data = held("").Version, []byte("late")
-			if _, err := store.Swap(t.Context(), ours, next); err == nil {
-				t.Error("our write went over it")
-			}
 		}
 	})
 }
@@ -349,33 +256,5 @@ func TestSessionsInASharedTable(t *testing.T) {
 	}
 	if err := shared.Delete(t.Context(), closed); err != nil {
 		t.Errorf("Delete: %v", err)
-	}
-}
-
-// TestSessionsOnTheWire counts the requests: a claim under a session, and each
-// write to a session's record, is one UpdateItem.
-func TestSessionsOnTheWire(t *testing.T) {
-	var calls []string
-	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
-		_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-		var in struct{ ConditionExpression string }
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.ConditionExpression == "" {
-			t.Errorf("%s: %v, without a condition", operation, err)
-		}
-		calls = append(calls, operation)
-		fmt.Fprint(rw, `{}`)
-	})
-	alive := enginetest.Claim(t, store, session("s1"))
-	enginetest.Claim(t, store, under("k", "s1"))
-	for _, state := range []driver.State{driver.Alive, driver.Closed} {
-		next := alive.Clone()
-		next.Version, next.State = held("").Version, state
-		alive = enginetest.Swap(t, store, alive, next)
-	}
-	if err := store.Delete(t.Context(), alive); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"UpdateItem", "UpdateItem", "UpdateItem", "UpdateItem", "DeleteItem"}; !slices.Equal(calls, want) {
-		t.Errorf("requests %q, want %q", calls, want)
 	}
 }

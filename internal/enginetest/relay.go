@@ -22,6 +22,7 @@ type Relay struct {
 	held  chan struct{} // closed when bytes flow again; nil if they do
 	ended bool
 	conns []net.Conn
+	dark  map[net.Conn]bool
 	trips int
 }
 
@@ -69,6 +70,24 @@ func (r *Relay) Trips() int {
 	n := r.trips
 	r.trips = 0
 	return n
+}
+
+// Connections returns how many connections of clients there are.
+func (r *Relay) Connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.conns) / 2
+}
+
+// Forget lets all connections stand, and passes nothing on them any more, as a NAT that has
+// forgotten them. New ones work.
+func (r *Relay) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dark = map[net.Conn]bool{}
+	for _, conn := range r.conns {
+		r.dark[conn] = true
+	}
 }
 
 // Cut closes all connections.
@@ -130,7 +149,7 @@ func (r *Relay) pass(to, from net.Conn, asking bool, asked *bool) {
 	for {
 		n, err := from.Read(buf)
 		r.mu.Lock()
-		held := r.held
+		held, dark := r.held, r.dark[from]
 		if n > 0 {
 			if asking && !*asked {
 				r.trips++
@@ -141,7 +160,7 @@ func (r *Relay) pass(to, from net.Conn, asking bool, asked *bool) {
 		if held != nil {
 			<-held
 		}
-		if n > 0 {
+		if n > 0 && !dark {
 			if _, err := to.Write(buf[:n]); err != nil {
 				_ = from.Close()
 				return
