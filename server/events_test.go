@@ -6,8 +6,6 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/server"
 )
 
 // follow opens a stream of events.
@@ -115,20 +112,6 @@ func TestAStreamBeginsAtOnce(t *testing.T) {
 			s.cancel()
 			<-s.ended
 		}
-	})
-}
-
-func TestALockThatIsLostIsShownInDoubtBefore(t *testing.T) {
-	inWorld(t, func(w *world) {
-		h := w.acquire(ci, "jobs/a", "web-7")
-		h.beats()
-		s := w.follow(ci, "name=jobs/a", "text/event-stream")
-		time.Sleep(9 * time.Second)
-		if got := s.data(w.T, "status"); got["in_doubt"] != true || got["state"] != "held" {
-			w.Errorf("it shows %v", got)
-		}
-		s.cancel()
-		<-s.ended
 	})
 }
 
@@ -248,32 +231,17 @@ func TestAListThatIsTooLongIsOneStreams(t *testing.T) {
 
 // A stream outlives no token.
 func TestAStreamEndsWithItsToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "principals")
-		write := func(text string) {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write(principalsText)
-		w := newWorld(t, worldOptions{options: func(o *server.Options) {
-			var err error
-			if o.Principals, err = server.OpenPrincipals(file, o.Logger); err != nil {
-				t.Fatal(err)
-			}
-		}})
-		s := w.follow(ci, "prefix=", "application/x-ndjson")
-		narrow := w.follow(ops, "name=jobs/a", "application/x-ndjson")
+	inWorldWithFile(t, principalsText, func(w *world, write func(string)) {
+		s, narrow := w.follow(ci, "prefix=", "application/x-ndjson"), w.follow(ops, "name=jobs/a", "application/x-ndjson")
 		time.Sleep(time.Second)
 		write(fmt.Sprintf("alice %s admin:\nops %s read:web/\n", alice, ops))
 		time.Sleep(6 * time.Second)
 		<-s.ended
 		<-narrow.ended
-		if got := s.lines(); len(got) == 0 || got[len(got)-1] != "problem urn:tenure:problem:unauthenticated" {
-			t.Errorf("it ends with %q", got)
-		}
-		if got := narrow.lines(); len(got) == 0 || got[len(got)-1] != "problem urn:tenure:problem:forbidden" {
-			t.Errorf("it ends with %q", got)
+		for end, s := range map[string]*stream{"unauthenticated": s, "forbidden": narrow} {
+			if got := s.lines(); len(got) == 0 || got[len(got)-1] != "problem urn:tenure:problem:"+end {
+				w.Errorf("it ends with %q, want %s", got, end)
+			}
 		}
 	})
 }

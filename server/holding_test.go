@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure/memstore"
@@ -336,25 +335,6 @@ func TestShutdownTellsWaitersToAskElsewhere(t *testing.T) {
 			w.Errorf("a heartbeat is answered with %s, connection %q", a.text, a.header.Get("Connection"))
 		}
 		w.want(h.release(), 200, "")
-	})
-}
-
-// Another server knows nothing of the first one, and serves its clients all the same.
-func TestAnyReplicaServesAnyHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		one, two := newWorld(t, worldOptions{store: store, owner: "tenured-1"}), newWorld(t, worldOptions{store: store, owner: "tenured-2"})
-		h := one.acquire(ci, "jobs/a", "web-7")
-		for range 10 {
-			for _, w := range []*world{two, one} {
-				h.w = w
-				h.beats()
-				time.Sleep(3 * time.Second)
-			}
-		}
-		h.w = two
-		two.want(h.release(), 200, "")
-		one.want(one.get("/v1/fence-check?name=x", ci), 405, "method-not-allowed")
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -150,59 +149,6 @@ func (w *real) holds(secret, name string) {
 	}
 	if a := w.do("POST", "/v1/release", secret, object{"name": name, "token": h.token, "after": next}, nil); a.status != 200 {
 		w.Fatalf("release: %d %s", a.status, a.text)
-	}
-}
-
-func TestOverTheNetwork(t *testing.T) {
-	w := newReal(t, loopback(t), nil)
-	w.holds(ci, "jobs/a")
-	if a := w.do("GET", "/v1/status?name=jobs/a", ci, nil, nil); a.string("state") != "released" {
-		t.Errorf("the lock is %s", a.text)
-	}
-}
-
-func TestOverAUnixSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Skip(err)
-	}
-	w := newReal(t, l, nil)
-	w.url = "http://any-name"
-	w.http.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}
-	w.holds(ci, "jobs/a")
-}
-
-// A client that goes away while it waits takes no lock, on a real connection too.
-func TestAConnectionThatBreaksTakesNothing(t *testing.T) {
-	w := newReal(t, loopback(t), nil)
-	g := w.do("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"}, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, "POST", w.url+"/v1/acquire", bytes.NewReader([]byte(`{"name":"jobs/a","owner":"web-8","wait_ms":20000}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+ci)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if res, err := w.http.Do(r); err == nil {
-			_ = res.Body.Close()
-		}
-	}()
-	waits := func(n string) bool {
-		return bytes.Contains([]byte(w.do("GET", "/metrics", ci, nil, nil).text), []byte(`tenure_server_waits{for="acquire"} `+n))
-	}
-	w.until("it waits", func() bool { return waits("1") })
-	cancel()
-	<-ended
-	w.until("it waits no more", func() bool { return waits("0") })
-	w.do("POST", "/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": g.string("beat")}, nil)
-	if st := w.do("GET", "/v1/status?name=jobs/a", ci, nil, nil); st.string("state") != "released" || st.number("token") != 1 {
-		t.Errorf("the lock is %s", st.text)
 	}
 }
 

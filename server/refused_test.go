@@ -102,7 +102,10 @@ func TestTokensThatAreRefused(t *testing.T) {
 				w.Errorf("%q: no WWW-Authenticate", headers)
 			}
 		}
-		r := request("GET", "/v1/locks", "", nil)
+		r := request("GET", "/v1/locks?access_token="+ci, "", nil)
+		r.Header.Set("Cookie", "Authorization=Bearer "+ci)
+		w.want(w.do(r), 401, "unauthenticated")
+		r = request("GET", "/v1/locks", "", nil)
 		r.Header.Set("Authorization", "bearer  "+ci)
 		w.want(w.do(r), 200, "")
 	})
