@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -171,76 +170,4 @@ func TestWatchStands(t *testing.T) {
 	}
 	defer stop()
 	wantHint(t, hints, "a release while the watch was set up")
-}
-
-// TestCutUnderAWatch ends the connections of a watch while the record is released and
-// deleted: the watch hints when it stands again, although nothing is there any more.
-func TestCutUnderAWatch(t *testing.T) {
-	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
-	config, namespace := mustConfig(t, file, "admin"), newNamespace(t, file)
-	away := make(chan struct{})
-	w := &wire{}
-	cuts := w.on(config)
-	var conns connections
-	cuts.Dial = conns.dial
-	s, other := mustOpen(t, cuts, namespace, nil), mustOpen(t, config, namespace, nil)
-	rec := mustClaim(t, other, "lock")
-	hints := watched(t, s, "lock")
-	w.set(func(*http.Request) fault {
-		select {
-		case <-away:
-			return pass
-		default:
-			return refuse
-		}
-	})
-	conns.cut()
-	if err := other.Delete(t.Context(), rec); err != nil {
-		t.Fatal(err)
-	}
-	w.requests()
-	eventually(t, "an attempt to watch again", func(context.Context) error {
-		if len(w.requests()) == 0 {
-			return errors.New("there was none")
-		}
-		return nil
-	})
-	if n := len(hints); n > 0 {
-		t.Errorf("%d hints while it was cut off", n)
-	}
-	close(away)
-	wantHint(t, hints, "what has happened meanwhile")
-	rec = mustClaim(t, other, "lock")
-	for len(hints) > 0 {
-		<-hints
-	}
-	if _, err := other.Swap(t.Context(), rec, released(rec)); err != nil {
-		t.Fatal(err)
-	}
-	wantHint(t, hints, "a release after that")
-}
-
-// connections can be cut.
-type connections struct {
-	mu  sync.Mutex
-	all []net.Conn
-}
-
-func (c *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	if err == nil {
-		c.mu.Lock()
-		c.all = append(c.all, conn)
-		c.mu.Unlock()
-	}
-	return conn, err
-}
-
-func (c *connections) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.all {
-		_ = conn.Close()
-	}
-	c.all = nil
 }

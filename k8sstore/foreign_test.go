@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -187,80 +186,6 @@ func TestBesideElector(t *testing.T) {
 	if n := mustLease(t, store, "controller").Spec.LeaseTransitions; n == nil || *n < 5 {
 		t.Errorf("leaseTransitions: %v, want 5 changes of holder at least", n)
 	}
-}
-
-// TestManyContend has electors and clients of Tenure take turns at one Lease. No two lead
-// at once.
-func TestManyContend(t *testing.T) {
-	const turns = 12
-	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
-	config, namespace := mustConfig(t, file, "admin"), newNamespace(t, file)
-	var mu sync.Mutex
-	leader, byTenure, byElector, highest := "", 0, 0, uint64(0)
-	enter := func(who string, token uint64) {
-		mu.Lock()
-		defer mu.Unlock()
-		if leader != "" {
-			t.Errorf("%s leads beside %s", who, leader)
-		}
-		if token != 0 && token <= highest {
-			t.Errorf("%s has token %d after %d", who, token, highest)
-		}
-		leader, highest = who, max(highest, token)
-		if token == 0 {
-			byElector++
-		} else {
-			byTenure++
-		}
-	}
-	leave := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		leader = ""
-	}
-	enough := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return byTenure >= turns/2 && byElector >= turns/2
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	var all sync.WaitGroup
-	for i := range 2 {
-		client := newClientOf(t, mustOpen(t, config, namespace, &Options{SharedLease: true}), fmt.Sprint("tenure-", i), 15*time.Second)
-		all.Go(func() {
-			for ctx.Err() == nil && !enough() {
-				if err := client.Run(ctx, "controller", nil, func(_ context.Context, l *tenure.Lease) error {
-					enter(l.Owner(), l.Token())
-					<-time.After(10 * time.Millisecond)
-					leave()
-					return nil
-				}); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-				<-time.After(200 * time.Millisecond) // electors poll, and would come too late each time
-			}
-		})
-		all.Go(func() {
-			for n := 0; ctx.Err() == nil && !enough(); n++ {
-				who := fmt.Sprintf("elector-%d-%d", i, n)
-				c := elect(t, config, namespace, "controller", who, 15*time.Second, true)
-				select {
-				case <-c.leads:
-					enter(who, 0)
-					<-time.After(10 * time.Millisecond)
-					leave()
-				case <-ctx.Done():
-				}
-				c.stop()
-			}
-		})
-	}
-	all.Wait()
-	if !enough() {
-		t.Errorf("%d turns of Tenure and %d of electors, want %d of each", byTenure, byElector, turns/2)
-	}
-	t.Logf("%d turns of Tenure, %d of electors", byTenure, byElector)
 }
 
 // lease returns the spec that an elector writes.
@@ -485,8 +410,8 @@ func TestSharedRefusals(t *testing.T) {
 }
 
 // TestRaiseOverElectors: tokens are raised over what an elector has left, once it has
-// shown no life for its own duration; and not beside one that lives, nor over one under
-// whose name Tenure has never given a token.
+// shown no life for its own duration; and not over one under whose name Tenure has never
+// given a token.
 func TestRaiseOverElectors(t *testing.T) {
 	s, other, _ := rig(t, &Options{SharedLease: true})
 	ops := newClientOf(t, s, "ops", time.Second)
@@ -501,27 +426,8 @@ func TestRaiseOverElectors(t *testing.T) {
 	plantSpec(t, other, "free", specBy("", 1, time.Now()), nil)
 	plantSpec(t, other, "never", specBy("controller", 3600, time.Now()), nil)
 
-	stop, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		for at := time.Now(); ; at = at.Add(time.Second) {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Millisecond):
-				plantSpec(t, other, "lock", specBy("elector", 2, at), nil)
-			}
-		}
-	}()
-	n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-	if !errors.Is(err, tenure.ErrAlive) || !strings.Contains(err.Error(), `lock "lock", of "elector"`) || n.Locks != 0 {
-		t.Errorf("beside a living elector: %+v, %v", n, err)
-	}
-	close(stop)
-	<-over
-
 	begun := time.Now()
-	n, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+	n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
 	if err != nil || n != (tenure.RaisedTokens{Locks: 3, Foreign: 1}) || time.Since(begun) < 2*time.Second {
 		t.Errorf("%+v, %v, after %v", n, err, time.Since(begun))
 	}

@@ -318,31 +318,6 @@ func TestReadWhileDataChange(t *testing.T) {
 	}
 }
 
-// TestMemoryIsItsOwn: what a caller does to a record that it was given changes nothing
-// that the store remembers.
-func TestMemoryIsItsOwn(t *testing.T) {
-	s, _, _ := rig(t, nil)
-	rec := mustClaim(t, s, "lock")
-	next := released(rec)
-	next.Data = []byte("data")
-	if _, err := s.Swap(t.Context(), rec, next); err != nil {
-		t.Fatal(err)
-	}
-	got, err := s.Get(t.Context(), "lock", driver.Strong)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.Data[0] = 'x'
-	now, prev, err := s.Claim(t.Context(), held("lock"))
-	if err != nil || string(now.Data) != "data" || string(prev.Data) != "data" {
-		t.Errorf("claim: data %q, and %q before, %v", now.Data, prev.Data, err)
-	}
-	prev.Data[0], now.Data[1] = 'x', 'x'
-	if got, err = s.Get(t.Context(), "lock", driver.Strong); err != nil || string(got.Data) != "data" {
-		t.Errorf("data %q, %v", got.Data, err)
-	}
-}
-
 // TestForgetful: a store that has forgotten what it saw takes one more request, and
 // nothing else.
 func TestForgetful(t *testing.T) {

@@ -5,7 +5,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -54,24 +53,6 @@ func work(t *testing.T, l *enginetest.Ledger, url string) (stop func()) {
 	}
 }
 
-// TestServerKilledUnderLoad kills the server, and starts it again on its data.
-func TestServerKilledUnderLoad(t *testing.T) {
-	server := enginetest.StartPostgreSQL(t, "fsync=on", "full_page_writes=on")
-	schema, _ := Schema("")
-	mustExec(t, server.URL, schema)
-	var book enginetest.Ledger
-	stop := work(t, &book, server.URL)
-	for range 3 {
-		atLeast(t, &book, book.Count()+5)
-		server.Kill()
-		server.Start()
-		server.Await()
-	}
-	atLeast(t, &book, book.Count()+5)
-	stop()
-	t.Logf("%d tenures", book.Count())
-}
-
 // TestStandbyPromotedUnderLoad kills a primary whose standby is synchronous, and promotes
 // that. No write that was answered is lost.
 func TestStandbyPromotedUnderLoad(t *testing.T) {
@@ -93,42 +74,6 @@ func TestStandbyPromotedUnderLoad(t *testing.T) {
 	rec, err := mustOpen(t, both).Get(t.Context(), "lock", driver.Strong)
 	if err != nil || rec.Token < book.Highest() {
 		t.Errorf("the record has token %d, %v; %d was given", rec.Token, err, book.Highest())
-	}
-}
-
-// TestAsynchronousPromotionLosesTokens shows why the guide wants synchronous replication:
-// what an asynchronous standby had not received yet is lost, and its token is given again,
-// while the holder believes in it. It is the engine that loses it, and says nothing.
-func TestAsynchronousPromotionLosesTokens(t *testing.T) {
-	primary := enginetest.StartPostgreSQL(t)
-	schema, _ := Schema("")
-	mustExec(t, primary.URL, schema)
-	standby := primary.Standby()
-	s := mustOpen(t, primary.URL)
-	first := enginetest.Claim(t, s, held("lock"))
-	free := enginetest.Swap(t, s, first, released(first))
-	eventually(t, "the standby has the release", func(context.Context) error {
-		if !ask[bool](t, standby.URL, "SELECT EXISTS (SELECT FROM tenure_records WHERE key = 'lock' AND version = $1)", free.Version) {
-			return errors.New("it has not")
-		}
-		return nil
-	})
-	standby.Kill() // it falls behind, by as much as a loaded network can have it
-	client, err := tenure.New(s, &tenure.Options{LeaseDuration: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := client.Acquire(t.Context(), "lock", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	primary.Kill()
-	standby.Start()
-	standby.Await()
-	standby.Promote()
-	again := enginetest.Claim(t, mustOpen(t, standby.URL), held("lock"))
-	if again.Token != lease.Token() || lease.Check() != nil {
-		t.Errorf("token %d, the holder has %d, %v: nothing was lost; the guide says that it is", again.Token, lease.Token(), lease.Check())
 	}
 }
 

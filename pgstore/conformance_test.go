@@ -5,6 +5,7 @@ package pgstore
 
 import (
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,11 @@ import (
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
+
+func TestMain(m *testing.M) {
+	enginetest.DefaultSignals() // of the servers that tests start
+	os.Exit(m.Run())
+}
 
 func TestConformance(t *testing.T) {
 	server := enginetest.PostgreSQL(t)

@@ -586,26 +586,6 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 	}
 }
 
-// TestLaterFormat: a row of a later version is read by nobody, and changed by nobody.
-func TestLaterFormat(t *testing.T) {
-	database := newDatabase(t, enginetest.PostgreSQL(t))
-	s := mustOpen(t, database)
-	rec := enginetest.Claim(t, s, held("lock"))
-	mustExec(t, database, "UPDATE tenure_records SET format = 2")
-	_, swap := s.Swap(t.Context(), rec, beat(rec))
-	_, _, claim := s.Claim(t.Context(), held("lock"))
-	mustExec(t, database, "UPDATE tenure_records SET state = 'released'")
-	_, _, claimReleased := s.Claim(t.Context(), held("lock"))
-	for what, err := range map[string]error{"swap": swap, "claim": claim, "claim of a released one": claimReleased, "delete": s.Delete(t.Context(), rec)} {
-		if !errors.Is(err, driver.ErrUnreadable) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "upgrade") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if n := ask[int64](t, database, "SELECT count(*) FROM tenure_records WHERE format = 2 AND version = $1", rec.Version); n != 1 {
-		t.Error("the row was changed")
-	}
-}
-
 // TestRowChangesUnderTheStatement: a row that changes while a statement waits for it is
 // judged, and reported, as it is when the turn of the statement comes.
 func TestRowChangesUnderTheStatement(t *testing.T) {
