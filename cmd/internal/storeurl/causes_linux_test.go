@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package storeurl_test
+package storeurl
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/pgstore"
@@ -63,7 +62,7 @@ func (c cause) test(t *testing.T) {
 func (c cause) happens(t *testing.T) error {
 	var store driver.Store
 	if c.url != "" {
-		at, err := storeurl.Parse(c.url)
+		at, err := Parse(c.url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,181 +4,155 @@
 package storeurl
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	service "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
-// DynamoDB is what the URL of a store on DynamoDB says:
+// dynamodb is what the URL of a store on DynamoDB says:
 //
 //	dynamodb://TABLE?region=REGION&endpoint=URL
-type DynamoDB struct {
-	Table string
-	Account
-	Options dynamostore.Options
-
-	found *found
+type dynamodb struct {
+	table string
+	account
+	options dynamostore.Options
 }
 
-// parameters are those of a URL, in the order in which they are written.
-var parameters = []string{
-	"region", "endpoint", "profile", "dialect", "shared", "partition-key", "sort-key", "sort-value", "eventual-replicas", "ttl", "unshare",
-}
-
-// What the parts of a URL may be made of. Those of a table are DynamoDB's own
-// rule; those of a region would make a host of it. Regular expressions that count far
-// take time at every start of the command.
+// The rule of tableName is DynamoDB's own.
 var (
-	tableName     = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
-	parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
-	regionName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
-	tableARN      = regexp.MustCompile(`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]+)$`)
+	tableName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+	tableARN  = regexp.MustCompile(
+		`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]+)$`)
 )
 
-func parseDynamoDB(rest string) (Location, error) {
-	d, err := readDynamoDB(rest)
-	if err != nil {
-		return Location{}, err
+func (d *dynamodb) parameters() []parameter {
+	o := &d.options
+	dialect := ""
+	if o.Dialect != dynamostore.Java {
+		dialect = o.Dialect.String()
 	}
-	d.found = new(found)
-	return Location{engine: d, current: func() string { return d.found.or(d.URL()) }, open: d.open}, nil
+	return append(
+		d.account.parameters(),
+		parameter{"dialect", dialect, func(value string) (err error) {
+			if o.Dialect, err = dynamostore.ParseDialect(value); err != nil {
+				return errors.New("dialect= is neither java nor dynamolock: leave it out, " +
+					"or write that of the other lock client of this table")
+			}
+			return nil
+		}},
+		toggle("shared", "true", &o.SharedTable),
+		word("partition-key", &o.PartitionKey),
+		word("sort-key", &o.SortKey),
+		word("sort-value", &o.SortValue),
+		toggle("eventual-replicas", "true", &o.EventualReplicas),
+		toggle("ttl", "true", &o.TimeToLive),
+		toggle("unshare", "true", &o.Unshare),
+	)
 }
 
-// readDynamoDB reads what follows the colon. It does not leave that to net/url,
-// which takes what is wrong here for a port, or for a fragment.
-func readDynamoDB(rest string) (DynamoDB, error) {
+func readDynamoDB(rest string) (engine, error) {
 	const write = "write dynamodb://TABLE?region=REGION"
-	rest, slashes := strings.CutPrefix(rest, "//")
-	table, query, _ := strings.Cut(rest, "?")
-	d := DynamoDB{Table: table}
-	arn := tableARN.FindStringSubmatch(table)
-	switch {
-	case !slashes || table == "":
-		return d, errors.New("the table is missing: " + write)
-	case arn != nil:
-		return d, fmt.Errorf("an ARN stands where the table's name belongs: write dynamodb://%s?region=%s", arn[2], arn[1])
-	case strings.Contains(table, "@"):
-		return d, errors.New("a user or a password stands in it: credentials come from AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role; " + write)
-	case strings.HasPrefix(table, "localhost"), strings.Contains(table, ":"):
-		return d, errors.New("a host or a port stands where the table's name belongs: write dynamodb://TABLE?region=REGION&endpoint=http://HOST:PORT")
-	case strings.Contains(table, "/"):
-		return d, errors.New("a path follows the table's name: leave it out, and " + write)
-	case strings.Contains(rest, "#"):
-		return d, errors.New(`it has a "#": write %23 in its place`)
-	case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
-		return d, fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
-	}
-	values, err := readParameters(query, parameters)
+	table, path, query, err := cut(rest, write)
 	if err != nil {
-		return d, err
+		return nil, err
 	}
-	return d, d.set(values)
-}
-
-// set takes the parameters, each of which is there once at the most.
-func (d *DynamoDB) set(values url.Values) (err error) {
-	if err = d.read(values); err != nil {
-		return err
+	if arn := tableARN.FindStringSubmatch(table + path); arn != nil {
+		return nil, fmt.Errorf("an ARN stands where the table's name belongs: write dynamodb://%s?region=%s", arn[2], arn[1])
 	}
-	o := dynamostore.Options{
-		PartitionKey: values.Get("partition-key"), SortKey: values.Get("sort-key"), SortValue: values.Get("sort-value"),
+	if err := awsName("table", table, path, write); err != nil {
+		return nil, err
 	}
-	if (o.SortKey == "") != (o.SortValue == "") {
-		return errors.New("sort-key= and sort-value= go together: the name of the table's sort key, and the value that the locks of this store have there")
-	}
-	if name := values.Get("dialect"); name != "" {
-		if o.Dialect, err = dynamostore.ParseDialect(name); err != nil {
-			return errors.New("dialect= is neither java nor dynamolock: leave it out, or write that of the other lock client of this table")
-		}
-	}
-	if err = readSwitches(values, false, map[string]*bool{
-		"shared": &o.SharedTable, "eventual-replicas": &o.EventualReplicas, "ttl": &o.TimeToLive, "unshare": &o.Unshare,
-	}); err != nil {
-		return err
-	}
-	if o.PartitionKey == dynamostore.DefaultPartitionKey {
-		o.PartitionKey = ""
-	}
-	d.Options = o
-	// It sends nothing: it says which options there cannot be.
-	if _, err := dynamostore.New(dynamodb.New(dynamodb.Options{}), d.Table, &o); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "dynamostore: "))
-	}
-	return nil
-}
-
-// endpoint returns a base URL as all write it.
-func endpoint(text string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	const write = "write endpoint=http://HOST:PORT or endpoint=https://HOST"
-	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return "", errors.New("endpoint= is no address of a server: " + write)
-	case u.User != nil:
-		return "", errors.New("endpoint= has a user or a password: leave it out, " + write)
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return "", errors.New(`endpoint= ends with a "?" or "#" of its own: ` + write)
+	case path != "":
+		return nil, errors.New("a path follows the table's name: leave it out, and " + write)
+	case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
+		return nil, fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
 	}
-	u.Host = strings.ToLower(u.Host)
-	return strings.TrimRight(u.String(), "/"), nil
+	d := dynamodb{table: table}
+	if err := readParameters(query, d.parameters()); err != nil {
+		return nil, err
+	}
+	if (d.options.SortKey == "") != (d.options.SortValue == "") {
+		return nil, errors.New("sort-key= and sort-value= go together: the name of the table's sort key, " +
+			"and the value that the locks of this store have there")
+	}
+	if d.options.PartitionKey == dynamostore.DefaultPartitionKey {
+		d.options.PartitionKey = ""
+	}
+	if _, err := d.unasked(); err != nil { // it says which options there cannot be
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "dynamostore: "))
+	}
+	return d, nil
 }
 
-// URL returns the URL that says the same: what is a default is left out, and
-// the rest stands in one order.
-func (d DynamoDB) URL() string {
-	values := d.values()
-	values["partition-key"], values["sort-key"], values["sort-value"] = d.Options.PartitionKey, d.Options.SortKey, d.Options.SortValue
-	if d.Options.Dialect != dynamostore.Java {
-		values["dialect"] = d.Options.Dialect.String()
+func (d dynamodb) text(bool) string { return withParameters("dynamodb://"+d.table, d.parameters()) }
+
+func (d dynamodb) host() string { return d.hostOf("dynamodb") }
+
+const (
+	// An answer that says "not now" is asked for again so often.
+	openAttempts = 3
+	openPause    = 300 * time.Millisecond
+)
+
+// open sees that the table is there and fit for locks.
+func (d dynamodb) open(ctx context.Context, f *found) (driver.Store, error) {
+	client, err := d.client(ctx, f)
+	if err != nil {
+		return nil, err
 	}
-	for name, is := range map[string]bool{
-		"shared": d.Options.SharedTable, "eventual-replicas": d.Options.EventualReplicas, "ttl": d.Options.TimeToLive, "unshare": d.Options.Unshare,
-	} {
-		if is {
-			values[name] = "true"
+	for attempt := 1; ; attempt++ {
+		store, err := dynamostore.Open(ctx, client, d.table, &d.options)
+		answered := smithy.APIError(nil)
+		if err == nil {
+			return store, nil
+		}
+		if attempt == openAttempts || !errors.As(err, &answered) || errors.Is(err, driver.ErrPermanent) {
+			return nil, err
+		}
+		select {
+		case <-time.After(openPause):
+		case <-ctx.Done():
+			return nil, err
 		}
 	}
-	return withParameters("dynamodb://"+d.Table, parameters, values)
 }
 
-// withParameters returns a URL with the parameters that have a value, in the order of names.
-func withParameters(text string, names []string, values map[string]string) string {
-	separator := "?"
-	for _, name := range names {
-		if value := values[name]; value != "" {
-			text += separator + name + "=" + escape(value)
-			separator = "&"
-		}
+func (d dynamodb) connect(ctx context.Context, f *found) (driver.Store, error) {
+	client, err := d.client(ctx, f)
+	if err != nil {
+		return nil, err
 	}
-	return text
+	return dynamostore.New(client, d.table, &d.options)
 }
 
-// readSwitches reads parameters that are true or false, or, with digits, 1 or 0 as well.
-func readSwitches(values url.Values, digits bool, switches map[string]*bool) error {
-	for name, to := range switches {
-		switch value := values.Get(name); {
-		case value == "true" || digits && value == "1":
-			*to = true
-		case value == "" || value == "false" || digits && value == "0":
-		case digits:
-			return fmt.Errorf("%s= is neither 1 nor 0", name)
-		default:
-			return fmt.Errorf("%s= is neither true nor false", name)
-		}
+func (d dynamodb) unasked() (driver.Store, error) {
+	return dynamostore.New(service.New(service.Options{Region: d.region}), d.table, &d.options)
+}
+
+func (d dynamodb) client(ctx context.Context, f *found) (*service.Client, error) {
+	client, at, err := awsClient(ctx, d.account, func(cfg aws.Config) (*service.Client, *string) {
+		client := service.NewFromConfig(cfg, func(o *service.Options) {
+			if d.endpoint != "" {
+				o.BaseEndpoint = &d.endpoint
+			}
+		})
+		return client, client.Options().BaseEndpoint
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dynamodb table %q: %w", d.table, err)
 	}
-	return nil
-}
-
-// escape is url.QueryEscape, and leaves an endpoint legible.
-func escape(value string) string {
-	return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(url.QueryEscape(value))
+	d.account = at
+	f.note(d)
+	return client, nil
 }

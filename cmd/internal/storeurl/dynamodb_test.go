@@ -1,118 +1,19 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package storeurl_test
+package storeurl
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
-	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
-
-func TestParseDynamoDB(t *testing.T) {
-	for _, tc := range []struct{ url, want string }{
-		{"dynamodb://locks", ""},
-		{"dynamodb://locks?", "dynamodb://locks"},
-		{"dynamodb://my.Locks_1-2?region=eu-central-1", ""},
-		{"dynamodb://locks?endpoint=HTTP://LocalHost:8000/&region=local", "dynamodb://locks?region=local&endpoint=http://localhost:8000"},
-		{"dynamodb://locks?endpoint=https%3A%2F%2Fvpce-1.example%2Fpart", "dynamodb://locks?endpoint=https://vpce-1.example/part"},
-		{"dynamodb://locks?endpoint=http://[::1]:8000", "dynamodb://locks?endpoint=http://%5B::1%5D:8000"},
-		{"dynamodb://locks?partition-key=key&dialect=java&shared=false&eventual-replicas=false&ttl=false", "dynamodb://locks"},
-		{
-			"dynamodb://locks?ttl=true&eventual-replicas=true&sort-value=a%20b%26c%23&sort-key=sk&partition-key=id&shared=true&dialect=dynamolock&profile=two words",
-			"dynamodb://locks?profile=two+words&dialect=dynamolock&shared=true&partition-key=id&sort-key=sk&sort-value=a+b%26c%23&eventual-replicas=true&ttl=true",
-		},
-	} {
-		if tc.want == "" {
-			tc.want = tc.url
-		}
-		l, err := storeurl.Parse(tc.url)
-		if err != nil || l.URL() != tc.want {
-			t.Errorf("Parse(%q) = %q, %v; want %q", tc.url, l.URL(), err, tc.want)
-			continue
-		}
-		again, err := storeurl.Parse(l.URL())
-		d, ok := storeurl.DynamoDBOf(l)
-		if e, _ := storeurl.DynamoDBOf(again); err != nil || !ok || !reflect.DeepEqual(d, e) {
-			t.Errorf("Parse(%q) = %+v, %v; want %+v", l.URL(), e, err, d)
-		}
-		if l.File() != "" || l.Private() {
-			t.Errorf("%q is a file %q, private %v", tc.url, l.File(), l.Private())
-		}
-	}
-	l, err := storeurl.Parse("dynamodb://locks?shared=true&dialect=dynamolock&sort-key=sk&sort-value=a%20b%26c%23&profile=p&region=r&endpoint=http://h&partition-key=id&eventual-replicas=true&ttl=true")
-	want := storeurl.DynamoDB{
-		Table: "locks", Account: storeurl.Account{Region: "r", Profile: "p", Endpoint: "http://h"},
-		Options: dynamostore.Options{
-			PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock, SharedTable: true, EventualReplicas: true, TimeToLive: true,
-		},
-	}
-	if got, _ := storeurl.DynamoDBOf(l); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("it is %+v, %v; want %+v", got, err, want)
-	}
-}
-
-func TestParseDynamoDBRefuses(t *testing.T) {
-	for _, tc := range []struct{ url, want string }{
-		{"dynamodb:", "the table is missing: write dynamodb://TABLE?region=REGION"},
-		{"dynamodb://", "the table is missing"},
-		{"dynamodb:locks", "the table is missing"},
-		{"dynamodb://?region=r", "the table is missing"},
-		{"dynamodb://AKIA:secret@locks?region=r", "a user or a password stands in it: credentials come from AWS_PROFILE"},
-		{"dynamodb://secret@locks", "a user or a password"},
-		{"dynamodb://locks/", "a path follows the table's name"},
-		{"dynamodb://locks/part?region=r", "a path follows the table's name"},
-		{"dynamodb://localhost/locks", "a host or a port stands where the table's name belongs: write dynamodb://TABLE?region=REGION&endpoint=http://HOST:PORT"},
-		{"dynamodb://127.0.0.1:8000", "a host or a port"},
-		{"dynamodb://arn:aws-cn:dynamodb:cn-north-1:111122223333:table/locks", "write dynamodb://locks?region=cn-north-1"},
-		{"dynamodb://lo", `table name "lo": it must have 3 to 255 letters`},
-		{"dynamodb://my%20locks", `table name "my%20locks"`},
-		{"dynamodb://" + strings.Repeat("n", 256), "it must have 3 to 255 letters"},
-		{"dynamodb://locks#x", "write %23"},
-		{"dynamodb://locks?sort-key=s&sort-value=a#b", "write %23"},
-		{"dynamodb://locks?region=%zz", "cannot be read"},
-		{"dynamodb://locks?region=a;profile=b", "cannot be read"},
-		{"dynamodb://locks?Region=r", `parameter "Region" is unknown: the parameters are region, endpoint, profile`},
-		{"dynamodb://locks?secret-key=secret", `parameter "secret-key" is unknown`},
-		{"dynamodb://locks?region=a&region=a", "region= is there 2 times: write it once"},
-		{"dynamodb://locks?region=", "region= has no value: write one, or leave it out"},
-		{"dynamodb://locks?region", "region= has no value"},
-		{"dynamodb://locks?region=x.evil.example/", "region=x.evil.example/ is no name of a region"},
-		{"dynamodb://locks?endpoint=127.0.0.1:8000", "endpoint= is no address of a server: write endpoint=http://HOST:PORT"},
-		{"dynamodb://locks?endpoint=localhost:8000", "endpoint= is no address of a server"},
-		{"dynamodb://locks?endpoint=ftp://h", "endpoint= is no address of a server"},
-		{"dynamodb://locks?endpoint=http://", "endpoint= is no address of a server"},
-		{"dynamodb://locks?endpoint=http://u:secret@h", "endpoint= has a user or a password"},
-		{"dynamodb://locks?endpoint=http://h?secret", `endpoint= ends with a "?"`},
-		{"dynamodb://locks?dialect=go", "dialect= is neither java nor dynamolock"},
-		{"dynamodb://locks?shared=yes", "shared= is neither true nor false"},
-		{"dynamodb://locks?eventual-replicas=1", "eventual-replicas= is neither true nor false"},
-		{"dynamodb://locks?ttl=expires", "ttl= is neither true nor false"},
-		{"dynamodb://locks?sort-key=s", "sort-key= and sort-value= go together"},
-		{"dynamodb://locks?sort-value=s", "sort-key= and sort-value= go together"},
-		{"dynamodb://locks?sort-key=key&sort-value=s", `sort key and partition key are both "key"`},
-		{"dynamodb://locks?partition-key=ownerName", `key attribute "ownerName" has the name of an attribute of a lock's item`},
-		{"dynamodb://locks?sort-key=s&sort-value=" + strings.Repeat("v", 1025), "at most 1024"},
-	} {
-		_, err := storeurl.Parse(tc.url)
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("Parse(%.80q) = %v; want an error with %q", tc.url, err, tc.want)
-			continue
-		}
-		if text := err.Error(); strings.Contains(text, "secret") && !strings.Contains(text, `parameter "secret-key"`) || strings.Contains(text, "AKIA") || strings.Count(text, "\n") > 0 {
-			t.Errorf("Parse(%.80q) tells too much: %v", tc.url, err)
-		}
-	}
-}
 
 // home keeps the settings of the machine away from a test.
 func home(t *testing.T) string {
@@ -148,7 +49,7 @@ func roles(t *testing.T) *atomic.Int64 {
 func connected(t *testing.T, url string) (id string, region string, err error) {
 	t.Helper()
 	l := mustParse(t, url)
-	client, err := storeurl.Client(t.Context(), l)
+	client, err := l.written.(dynamodb).client(t.Context(), l.found)
 	if err != nil {
 		return "", "", err
 	}

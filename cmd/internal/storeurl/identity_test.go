@@ -1,28 +1,27 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package storeurl_test
+package storeurl
 
 import (
 	"errors"
 	"sync"
 	"testing"
 
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestIdentityOfAStoreIsOne(t *testing.T) {
 	s := memstore.New()
-	if id, err := storeurl.Identity(t.Context(), s); id != storeurl.NoIdentity || err != nil {
+	if id, err := Identity(t.Context(), s); id != NoIdentity || err != nil {
 		t.Fatalf("identity of an empty store: %q, %v", id, err)
 	}
 	var all sync.Map
 	var each sync.WaitGroup
 	for range 8 {
 		each.Go(func() {
-			id, err := storeurl.Identify(t.Context(), s)
+			id, err := Identify(t.Context(), s)
 			if err != nil {
 				t.Error(err)
 			}
@@ -30,7 +29,7 @@ func TestIdentityOfAStoreIsOne(t *testing.T) {
 		})
 	}
 	each.Wait()
-	id, err := storeurl.Identity(t.Context(), s)
+	id, err := Identity(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +39,7 @@ func TestIdentityOfAStoreIsOne(t *testing.T) {
 		}
 		return true
 	})
-	if other, err := storeurl.Identify(t.Context(), memstore.New()); other == id || err != nil {
+	if other, err := Identify(t.Context(), memstore.New()); other == id || err != nil {
 		t.Errorf("identity of another store: %q, %v; the first has %q", other, err, id)
 	}
 }
@@ -50,19 +49,19 @@ func TestIdentityIsNotGuessed(t *testing.T) {
 	faults := faultstore.New(memstore.New(), nil)
 	remove := faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.Refuse()})
 	s := faults.Driver()
-	if id, err := storeurl.Identify(t.Context(), s); id != "" || !errors.Is(err, faultstore.ErrInjected) {
+	if id, err := Identify(t.Context(), s); id != "" || !errors.Is(err, faultstore.ErrInjected) {
 		t.Errorf("without a write: %q, %v", id, err)
 	}
-	if id, err := storeurl.Identity(t.Context(), s); id != storeurl.NoIdentity || err != nil {
+	if id, err := Identity(t.Context(), s); id != NoIdentity || err != nil {
 		t.Errorf("after it: %q, %v", id, err)
 	}
 	remove()
-	written, err := storeurl.Identify(t.Context(), s)
+	written, err := Identify(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.Refuse()})
-	if id, err := storeurl.Identity(t.Context(), s); id != "" || err == nil {
+	if id, err := Identity(t.Context(), s); id != "" || err == nil {
 		t.Errorf("without a read of %q: %q, %v", written, id, err)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package storeurl_test
+package storeurl
 
 import (
 	"os"
@@ -10,73 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
-
-func TestParseKubernetes(t *testing.T) {
-	dir := t.TempDir()
-	t.Chdir(dir)
-	file := filepath.ToSlash(filepath.Join(dir, "sub", "config"))
-	for _, tc := range []struct{ url, want string }{
-		{"kubernetes:", "kubernetes:"},
-		{"kubernetes://", "kubernetes:"},
-		{"kubernetes://jobs", "kubernetes://jobs"},
-		{"kubernetes://123", "kubernetes://123"},
-		{"kubernetes://a--b", "kubernetes://a--b"},
-		{"kubernetes://" + strings.Repeat("x", 63), "kubernetes://" + strings.Repeat("x", 63)},
-		{"kubernetes:?context=prod", "kubernetes:?context=prod"},
-		{"kubernetes://jobs?context=arn:aws:eks:eu-central-1:1:cluster/x%26y", "kubernetes://jobs?context=arn:aws:eks:eu-central-1:1:cluster/x%26y"},
-		{"kubernetes://jobs?kubeconfig=sub/config", "kubernetes://jobs?kubeconfig=" + file},
-		{"kubernetes://jobs?prefix=locks", "kubernetes://jobs?prefix=locks"},
-		{"kubernetes://jobs?prefix=a.locks.", "kubernetes://jobs?prefix=a.locks"},
-		{"kubernetes://jobs?prefix=tenure", "kubernetes://jobs"},
-		{"kubernetes://jobs?shared=false", "kubernetes://jobs"},
-		{"kubernetes://jobs?shared=true&prefix=x&context=c", "kubernetes://jobs?context=c&prefix=x&shared=true"},
-	} {
-		l, err := storeurl.Parse(tc.url)
-		if err != nil {
-			t.Errorf("%s: %v", tc.url, err)
-			continue
-		}
-		again, err := storeurl.Parse(l.URL())
-		if got := filepath.ToSlash(l.URL()); got != tc.want || l.Shown() != l.URL() || err != nil || again.URL() != l.URL() || l.Private() {
-			t.Errorf("%s: %q, shown %q, want %q; read again: %q, %v", tc.url, got, l.Shown(), tc.want, again.URL(), err)
-		}
-	}
-}
-
-func TestParseKubernetesRefuses(t *testing.T) {
-	for _, tc := range []struct{ url, want string }{
-		{"kubernetes:jobs", "the two slashes are missing"},
-		{"kubernetes://Jobs", `namespace "Jobs": it must have at most 63 lower-case letters`},
-		{"kubernetes://-a", "no dash at an end"},
-		{"kubernetes://a-", "no dash at an end"},
-		{"kubernetes://a.b", "namespace"},
-		{"kubernetes://" + strings.Repeat("x", 64), "at most 63"},
-		{"kubernetes://u:secret@host", "a user or a password stands in it"},
-		{"kubernetes://secret@host", "a user or a password stands in it"},
-		{"kubernetes://10.0.0.1:6443", "a host or a port stands where the namespace belongs"},
-		{"kubernetes://jobs/locks", "a path follows the namespace"},
-		{"kubernetes://jobs#x", "write %23"},
-		{"kubernetes://jobs?token=secret", `parameter "token" is unknown: the parameters are kubeconfig, context, prefix, shared`},
-		{"kubernetes://jobs?sec@ret=x", "a parameter is unknown"},
-		{"kubernetes://jobs?context=", "context= has no value"},
-		{"kubernetes://jobs?context=a&context=b", "context= is there 2 times"},
-		{"kubernetes://jobs?a;b=secret", "cannot be read"},
-		{"kubernetes://jobs?kubeconfig=~/config", `begins with a "~"`},
-		{"kubernetes://jobs?kubeconfig=$HOME/config", "nobody has put in the value"},
-		{"kubernetes://jobs?kubeconfig=%00", `'\x00' at position 1`},
-		{"kubernetes://jobs?prefix=Locks", "prefix=Locks: it must have at most 59 lower-case letters"},
-		{"kubernetes://jobs?prefix=a..b", "prefix=a..b: it must have"},
-		{"kubernetes://jobs?prefix=.", "prefix=: it must have"},
-		{"kubernetes://jobs?prefix=" + strings.Repeat("x", 60), "at most 59"},
-		{"kubernetes://jobs?prefix=u:secret", "prefix=u:…"},
-		{"kubernetes://jobs?shared=secret", "shared= is neither true nor false"},
-	} {
-		wantRefused(t, tc.url, tc.want)
-	}
-}
 
 const kubeconfig = `apiVersion: v1
 kind: Config
@@ -115,9 +49,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 	} {
 		t.Setenv("KUBECONFIG", tc.env)
 		l := mustParse(t, tc.url)
-		if k, ok := storeurl.EngineOf[storeurl.Kubernetes](l); !ok {
-			t.Fatal("it is none")
-		} else if c, namespace, err := k.Config(); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+namespace+"?") {
+		if c, namespace, err := l.written.(kubernetes).config(l.found); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+namespace+"?") {
 			t.Errorf("%s with %s: %v, %q, %v", tc.url, tc.env, c, namespace, err)
 		}
 		if l.URL() != tc.want || l.Shown() != tc.want {
@@ -126,8 +58,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 		// Kubectl is told to use another context.
 		write("config", strings.Replace(kubeconfig, "current-context: one", "current-context: two", 1))
 		again := mustParse(t, l.URL())
-		k, _ := storeurl.EngineOf[storeurl.Kubernetes](again)
-		if c, _, err := k.Config(); err != nil || c.Host != tc.host {
+		if c, _, err := again.written.(kubernetes).config(again.found); err != nil || c.Host != tc.host {
 			t.Errorf("%s: %v, %v", l.URL(), c, err)
 		}
 		write("config", kubeconfig)
@@ -187,8 +118,7 @@ func TestKubernetesPluginHasNoInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := mustParse(t, "kubernetes:?kubeconfig="+file)
-	k, _ := storeurl.EngineOf[storeurl.Kubernetes](l)
-	if config, _, err := k.Config(); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
+	if config, _, err := l.written.(kubernetes).config(l.found); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
 		t.Errorf("%+v, %v", config, err)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package storeurl_test
+package storeurl
 
 import (
 	"context"
@@ -27,7 +27,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/pgstore"
@@ -113,7 +112,7 @@ func (r rotation) test(t *testing.T) {
 // and which polls no lock that it waits for.
 func rotating(t *testing.T, url string, w watching, renewed chan struct{}) *tenure.Client {
 	t.Helper()
-	at, err := storeurl.Parse(url)
+	at, err := Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,8 +384,8 @@ func TestDialChecksTheServer(t *testing.T) {
 		}
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	z, _ := storeurl.EngineOf[storeurl.ZooKeeper](mustParse(t, "zookeeper://127.0.0.1:"+port+"/p?ca="+dir+"/ca.pem"))
-	o, err := z.Options()
+	z := mustParse(t, "zookeeper://127.0.0.1:"+port+"/p?ca="+dir+"/ca.pem").written.(zookeeper)
+	o, err := z.options()
 	if err != nil {
 		t.Fatal(err)
 	}

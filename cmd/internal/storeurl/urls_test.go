@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/k8sstore"
+	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/s3store"
+)
+
+func mustParse(t *testing.T, url string) Location {
+	t.Helper()
+	l, err := Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// made is a URL of testdata/urls.txt, and what is made of it.
+type made struct{ url, want string }
+
+func urls(t testing.TB) (all []made) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/urls.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		switch line[0] {
+		case '#', '\n':
+			continue
+		case '\t':
+			all[len(all)-1].want += line
+			continue
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if url, err := strconv.Unquote(line); err == nil {
+			line = url
+		}
+		all = append(all, made{url: line})
+	}
+	return all
+}
+
+// TestURLs also reads again what a URL is written as: it means the same.
+func TestURLs(t *testing.T) {
+	all := urls(t)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("XDG_STATE_HOME", "/s")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.1.0.1")
+	names := strings.NewReplacer(dir, "DIR", filepath.Dir(dir), "UP")
+	for _, m := range all {
+		l, err := Parse(m.url)
+		got, people := "", ""
+		if err != nil {
+			people = err.Error()
+			if m.url != "" {
+				people = strings.ReplaceAll(people, usage(), "USAGE")
+			}
+			got = "\t! " + people + "\n"
+		} else {
+			people = l.Shown()
+			got = "\t= " + l.URL() + "\n"
+			if people != l.URL() {
+				got += "\tshown " + people + "\n"
+			}
+			if strings.Contains(m.want, "\ton ") {
+				got += "\ton " + l.Host() + "\n"
+			}
+			again, err := Parse(l.URL())
+			if err != nil || !reflect.DeepEqual(again.written, l.written) {
+				t.Errorf("%s is written as %s, which is %+v, %v; want %+v", m.url, l.URL(), again.written, err, l.written)
+			} else if again.URL() != l.URL() || again.Shown() != people {
+				t.Errorf("%s is written as %s, which is written as %s", m.url, l.URL(), again.URL())
+			}
+		}
+		if got = names.Replace(got); got != m.want {
+			t.Errorf("%q\n%swant\n%s", m.url, got, m.want)
+		}
+		if strings.Contains(people, "secret") {
+			t.Errorf("%s: the password is shown: %s", m.url, people)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for url, want := range map[string]engine{
+		"dynamodb://locks?shared=true&dialect=dynamolock&sort-key=sk&sort-value=a%20b%26c%23&profile=p&region=r" +
+			"&endpoint=http://h&partition-key=id&eventual-replicas=1&ttl=true&unshare=false": dynamodb{
+			table: "locks", account: account{region: "r", profile: "p", endpoint: "http://h"},
+			options: dynamostore.Options{
+				PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock,
+				SharedTable: true, EventualReplicas: true, TimeToLive: true,
+			},
+		},
+		"s3://bucket/p?path_style=1": s3{bucket: "bucket", pathStyle: true, options: s3store.Options{Prefix: "p/"}},
+		"s3://bucket?trust=true":     s3{bucket: "bucket", options: s3store.Options{TrustServer: true}},
+		"kubernetes://n?kubeconfig=/k&context=c&prefix=p&shared=true": kubernetes{
+			namespace: "n", kubeconfig: "/k", context: "c", options: k8sstore.Options{Prefix: "p.", SharedLease: true},
+		},
+		"etcds://u:p@h/%2Fteam/locks?ca=/a&cert=/c&key=/k": etcd{
+			cluster: cluster{
+				servers: servers{user: "u", password: "p", hosts: []server{{"h", "2379"}}},
+				path:    "/team/locks", ca: "/a", cert: "/c", key: "/k",
+			},
+			secure: true,
+		},
+		"zookeeper://u@h:1/p?session=20s&password_file=/f": zookeeper{
+			cluster: cluster{servers: servers{user: "u", passwordFile: "/f", hosts: []server{{"h", "1"}}}, path: "p"},
+			session: 20 * time.Second,
+		},
+		"postgres://u@h/d?listen=off&commit=remote_apply&table=s.t&sslmode=disable": postgres{
+			servers: servers{user: "u", hosts: []server{{"h", ""}}}, database: "d",
+			more:  []parameter{{name: "sslmode", text: "disable"}},
+			table: "s.t", commit: pgstore.CommitRemoteApply, listenOff: true,
+		},
+		"sqlite:/l.db?mode=0660": sqlite{"/l.db", 0o660},
+	} {
+		if l := mustParse(t, url); !reflect.DeepEqual(l.written, want) {
+			t.Errorf("%s is %+v, want %+v", url, l.written, want)
+		}
+	}
+	if l := mustParse(t, "memory:"); !l.Private() || mustParse(t, "etcd://h").Private() {
+		t.Error("memory: is private, and etcd: is not")
+	}
+	if l := mustParse(t, "sqlite:/l.db"); l.File() != "/l.db" || mustParse(t, "postgres://u@h").User() != "u" {
+		t.Errorf("the file is %q", l.File())
+	}
+}
+
+func TestDefault(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	preset := filepath.Join(home, ".local/state")
+	for state, want := range map[string]string{"": preset, "relative": preset, filepath.Join(home, "s"): filepath.Join(home, "s")} {
+		want = "sqlite:" + filepath.Join(want, "tenure/locks.db")
+		t.Setenv("XDG_STATE_HOME", state)
+		l, err := Default()
+		named := mustParse(t, "default:")
+		if err != nil || l.URL() != want || named.URL() != want {
+			t.Errorf("with XDG_STATE_HOME %q: %q, %v, named %q; want %q", state, l.URL(), err, named.URL(), want)
+		}
+		if !l.Preset() || !named.Preset() || mustParse(t, want).Preset() {
+			t.Errorf("with XDG_STATE_HOME %q it is preset if nobody names the file, and only then", state)
+		}
+	}
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "")
+	if _, err := Default(); err == nil || !strings.Contains(err.Error(), "--store") {
+		t.Errorf("without a home: %v", err)
+	}
+}
+
+// Whatever is wrong with a URL, what stands behind a colon or an @ is not shown: it
+// may be a password.
+func FuzzErrorsTellNoPassword(f *testing.F) {
+	for _, m := range urls(f) {
+		if before, after, ok := strings.Cut(m.url, "secret"); ok {
+			f.Add(before, after)
+		}
+	}
+	f.Add("dynamodb://locks?partition-key=tenure:", "")
+	f.Add("dynamodb://locks?partition-key=rangeKey@", "&sort-key=key@&sort-value=x")
+	const secret = "s3cr3tpw"
+	f.Fuzz(func(t *testing.T, before, after string) {
+		for _, sign := range []string{":", "@", ""} {
+			if sign == "" && !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "@") {
+				continue
+			}
+			url := before + sign + secret + after
+			if _, err := Parse(url); err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("Parse(%q) tells the password: %v", url, err)
+			}
+		}
+	})
+}
+
+// Whatever a URL is, if it is one then what it is written as means the same, and what is
+// shown of it has no password.
+func FuzzPostgres(f *testing.F) {
+	for _, m := range urls(f) {
+		if text, ok := strings.CutPrefix(m.url, "postgres:"); ok {
+			f.Add(strings.Replace(text, "secret", "s3cr3tpw", 1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := Parse("postgres:" + text)
+		if err != nil {
+			return
+		}
+		again, err := Parse(l.URL())
+		if err != nil || again.URL() != l.URL() || again.Shown() != l.Shown() {
+			t.Fatalf("%q is %q, shown %q; read again %+v, %v", text, l.URL(), l.Shown(), again, err)
+		}
+		if _, err := Parse(l.Shown()); err != nil {
+			t.Errorf("%q is shown as %q: %v", text, l.Shown(), err)
+		}
+		p := l.written.(postgres)
+		if password, err := p.knownPassword(); err == nil && strings.Contains(password, "s3cr3tpw") &&
+			strings.Contains(strings.Replace(l.Shown(), p.user, "", 1), "s3cr3tpw") && strings.Count(text, "s3cr3tpw") == 1 {
+			t.Errorf("%q is shown as %q", text, l.Shown())
+		}
+	})
+}
