@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	cirello.io/dynamolock/v2 v2.1.0
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/dynamodb v1.73.0

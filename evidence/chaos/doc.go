@@ -1,17 +1,22 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command chaos has real processes contend for one lock on real engines, and a
-// nemesis do to them what happens to programs: they are killed, stopped,
-// suspended, cut off from the engine, started in time namespaces; their clocks
-// are moved; the engine is stopped, locked, or killed and started again. It
-// judges what they did, and writes a page with the timeline of each round. It
-// needs Linux, and the engines that it runs on: scripts/engines install NAME.
+// Command chaos has real processes work under locks on real engines, and a nemesis do to
+// them what happens to programs, and judges what they did. It needs Linux, and the engines
+// that it runs on: scripts/engines install NAME. There are several workloads, with flags of
+// their own:
 //
 //	go run ./evidence/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1 -report chaos.html
 //
-// How to read the page, and what is judged, is told in docs/evidence/README.md.
+// has replicas contend for one lock. They are killed, stopped, suspended, cut off from the
+// engine, started in time namespaces; their clocks are moved; the engine is stopped, locked,
+// or killed and started again. A page has the timeline of each round. How to read it, and
+// what is judged, is told in docs/evidence/README.md.
 //
-// Package replica is the program that it starts several times over; to that end
-// it starts itself.
+//	go run ./evidence/chaos -workload readers -duration 10m
+//	go run ./evidence/chaos -workload service -duration 10m
+//
+// have readers and writers of one register, and clients of the lock service: see package
+// service. Package trial has what all workloads share, package replica the program that is
+// started several times over: this program starts itself.
 package main

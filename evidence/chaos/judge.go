@@ -7,32 +7,25 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
-// judge reads what the replicas have said.
+// judge reads what the replicas have said, and the resource has seen.
 func (r *round) judge() *verdict {
-	v := &verdict{counts: counts{Faults: map[kind]int{}, Proved: map[kind]int{}}}
+	v := &verdict{counts: counts{Faults: map[kind]int{}, Proved: map[kind]int{}, Lost: r.lost}}
 	for _, p := range r.problems {
 		v.sin(unexpected, violation{}, "%s", p)
 	}
-	for _, id := range r.registers.twice {
-		v.sin(unexpected, violation{}, "operation %s came twice", id)
-	}
-	var passes []pass
-	var history []porcupine.Operation
+	told := map[string]*trial.Told{}
 	for _, s := range r.seats {
 		for _, p := range s.lives {
 			v.Lives++
-			ps, ops := r.readLife(v, s, p)
-			passes, history = append(passes, ps...), append(history, ops...)
+			r.readLife(v, s, p, told)
 		}
 	}
 	for _, e := range r.events {
@@ -45,18 +38,19 @@ func (r *round) judge() *verdict {
 		}
 	}
 	slices.SortFunc(v.Tenancies, func(a, b tenancy) int { return cmp.Compare(a.To, b.To) })
-	r.judgeTokens(v)
-	r.judgePasses(v, passes)
+	v.Log = r.log(v.Tenancies, told)
+	for _, f := range v.Log.Judge() {
+		seat := slices.IndexFunc(r.seats, func(s *seat) bool { return s.name == life(f.Owner) })
+		v.sin(f.Sin, violation{From: f.From, To: f.To, Seat: seat}, "%s", f.Text)
+		if f.Sin == trial.Overlap {
+			v.Overlaps++
+		}
+	}
+	if r.record.Token < r.highest {
+		v.sin(trial.Tokens, violation{From: r.ended, To: r.ended, Seat: -1}, "the record has token %d in the end, but %d was granted", r.record.Token, r.highest)
+	}
 	r.judgeClocks(v)
 	r.measure(v)
-	v.Lost = r.lost
-
-	switch result := checkFenced(history); result {
-	case porcupine.Illegal:
-		v.sin(unlinear, violation{From: r.began, To: r.ended, Seat: -1}, "no order explains the %d operations on the fenced register", len(history))
-	case porcupine.Unknown:
-		v.sin(undecidable, violation{}, "the search for an order of %d operations took too long", len(history))
-	}
 	if r.recovery < 0 || r.recovery > r.bound {
 		v.sin(noLeader, violation{From: r.healed, To: r.ended, Seat: -1},
 			"time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery), shown(r.bound))
@@ -64,35 +58,33 @@ func (r *round) judge() *verdict {
 	return v
 }
 
-// readLife takes the tenancies of a process, its checks that passed, and its
-// operations on the fenced register.
-func (r *round) readLife(v *verdict, s *seat, p *process) (passes []pass, history []porcupine.Operation) {
-	if text := p.outcome(); text != "" {
-		v.sin(unexpected, violation{}, "%s", text)
-	}
+// readLife takes the tenancies of a process, and what it was told of its operations.
+func (r *round) readLife(v *verdict, s *seat, p *process, told map[string]*trial.Told) {
 	terms := map[uint64]*tenancy{}
-	open := map[string]replica.Line{}
-	var order []uint64
+	var order []*tenancy
 	passed := func(l replica.Line) {
-		passes = append(passes, pass{l.Token, p.name, s.index, l.From, l.To})
-		if t := terms[l.Token]; t != nil && l.From > t.Last {
-			t.Last, t.LastTo = l.From, l.To
+		v.Checks++
+		if r.blind(p.name, l.From) {
+			v.Blind++
+		} else if t := terms[l.Token]; t != nil && l.From > t.Last {
+			t.Last = l.From
 		}
 	}
 	for _, l := range p.lines {
+		at := violation{From: l.At, To: l.At, Seat: s.index}
 		switch l.Kind {
 		case replica.Ready:
 			r.judgePlace(v, p, l)
 		case replica.Trouble:
-			v.sin(unexpected, violation{From: l.At, To: l.At, Seat: s.index}, "%s says: %s", p.name, l.Text)
+			v.sin(unexpected, at, "%s says: %s", p.name, l.Text)
 		case replica.Blank:
 			v.Blanks++
 		case replica.Granted:
 			if terms[l.Token] != nil {
-				v.sin(tokens, violation{From: l.At, To: l.At, Seat: s.index}, "token %d was granted to %s twice", l.Token, p.name)
+				v.sin(trial.Tokens, at, "token %d was granted to %s twice", l.Token, p.name)
 			}
 			terms[l.Token] = &tenancy{Token: l.Token, Process: p.name, Seat: s.index, From: l.From, To: l.To}
-			order = append(order, l.Token)
+			order = append(order, terms[l.Token])
 			passed(l)
 		case replica.Held:
 			passed(l)
@@ -103,157 +95,77 @@ func (r *round) readLife(v *verdict, s *seat, p *process) (passes []pass, histor
 		case replica.Begin:
 			passed(l)
 			v.Operations++
-			open[l.Op.ID] = l
+			told[l.Op.ID] = nil
 		case replica.End:
-			history = r.took(v, history, open[l.Op.ID], l.Op, l.At)
-			delete(open, l.Op.ID)
-		}
-	}
-	for _, begun := range open { // killed meanwhile
-		lost := *begun.Op
-		lost.Result = replica.Unknown
-		history = r.took(v, history, begun, &lost, p.end)
-	}
-	for _, token := range order {
-		v.Tenancies = append(v.Tenancies, *terms[token])
-	}
-	v.Checks += len(passes)
-	return passes, history
-}
-
-// took takes an operation that has ended into the history, if it is one on the
-// fenced register that has, or may have, happened.
-func (r *round) took(v *verdict, history []porcupine.Operation, begun replica.Line, op *replica.Op, end int64) []porcupine.Operation {
-	if op.Do == replica.Plain {
-		v.Plain++
-	} else {
-		v.Fenced++
-	}
-	seen, came := r.registers.visits[op.ID]
-	switch op.Result {
-	case replica.Unsent:
-		v.Unsent++
-		return history
-	case replica.Unknown:
-		v.Unknown++
-		// What its caller does not know, the register does: whether it let the
-		// operation in, and until when.
-		if !came || !seen.Ran {
-			return history
-		}
-		if end = r.ended; seen.To > 0 {
-			end = seen.To
-		}
-	}
-	if op.Do == replica.Plain {
-		return history
-	}
-	return append(history, porcupine.Operation{
-		ClientId: 0, Call: begun.At, Return: end,
-		Input:  asked{op.Do, begun.Token, begun.Op.Value},
-		Output: told{op.Result, op.Value, op.Highest},
-	})
-}
-
-// judgeTokens looks at the order of grants. The tenancies are in the order of
-// their grants.
-func (r *round) judgeTokens(v *verdict) {
-	by := map[uint64]string{}
-	for _, t := range v.Tenancies {
-		if other, twice := by[t.Token]; twice && other != t.Process {
-			v.sin(tokens, violation{From: t.From, To: t.To, Seat: t.Seat}, "token %d was granted to %s and to %s", t.Token, other, t.Process)
-		}
-		by[t.Token] = t.Process
-	}
-	if r.record.Token < r.highest {
-		v.sin(tokens, violation{From: r.ended, To: r.ended, Seat: -1}, "the record has token %d in the end, but %d was granted", r.record.Token, r.highest)
-	}
-}
-
-// judgePasses looks for checks that passed after another was granted the lock.
-// A check that passed may have looked at the clock at any time between its begin
-// and its end, and so may the first one of a tenancy: only what is so in any case
-// counts.
-func (r *round) judgePasses(v *verdict, passes []pass) {
-	slices.SortFunc(passes, func(a, b pass) int { return cmp.Compare(a.from, b.from) })
-	type pair struct {
-		process string
-		token   uint64
-	}
-	found := map[pair]int{} // in v.Violations
-	rival := map[pair]tenancy{}
-	next := 0
-	var newest tenancy // with the highest token of all that were granted by then
-	for _, p := range passes {
-		for next < len(v.Tenancies) && v.Tenancies[next].To < p.from {
-			if t := v.Tenancies[next]; t.Token > newest.Token {
-				newest = t
+			switch l.Op.Result {
+			case replica.Done, replica.Refused:
+				told[l.Op.ID] = &trial.Told{Refused: l.Op.Result == replica.Refused, Highest: l.Op.Highest, Value: l.Op.Value}
+			case replica.Unknown:
+				v.Unknown++
+			case replica.Unsent:
+				v.Unsent++
 			}
-			next++
 		}
-		if newest.Token <= p.token {
-			continue
-		}
-		if r.blind(p) {
-			v.Blind++
-			continue
-		}
-		key := pair{p.process, p.token}
-		i, seen := found[key]
-		if !seen {
-			i = len(v.Violations)
-			found[key] = i
-			v.Overlaps++
-			v.sin(overlap, violation{From: newest.To, Seat: p.seat}, "")
-			rival[key] = newest
-		}
-		x := &v.Violations[i]
-		x.To = p.from
-		x.Text = fmt.Sprintf("a check of %s under token %d passed %v after %s was granted token %d",
-			p.process, p.token, shown(time.Duration(x.To-x.From)), rival[key].Process, rival[key].Token)
 	}
+	for _, t := range order {
+		v.Tenancies = append(v.Tenancies, *t)
+	}
+}
+
+// log returns the log of the round.
+func (r *round) log(tenancies []tenancy, told map[string]*trial.Told) *trial.Log {
+	l := &trial.Log{Effects: r.effects}
+	for _, t := range tenancies {
+		l.Holds = append(l.Holds, trial.Hold{
+			Lock: replica.LockName, Owner: t.Process, Token: t.Token, Begin: t.To, Last: t.Last, Killed: t.ended == 0,
+		})
+	}
+	for i := range l.Effects {
+		e := &l.Effects[i]
+		e.Told = told[e.ID]
+		if !r.blind(e.Owner, e.Checked) {
+			continue
+		}
+		for _, h := range l.Holds { // its check is one that no clock could stop
+			if h.Token == e.Token && h.Owner == e.Owner {
+				e.Checked = h.Last
+			}
+		}
+	}
+	return l
 }
 
 // blind says that nothing that the process could ask showed the pause that it
 // had just been through.
-func (r *round) blind(p pass) bool {
+func (r *round) blind(process string, at int64) bool {
 	return slices.ContainsFunc(r.events, func(e event) bool {
-		return e.On == p.process && e.Blind[0] <= p.from && p.from < e.Blind[1]
+		return e.On == process && e.Blind[0] <= at && at < e.Blind[1]
 	})
 }
 
-// late says that another had been granted the lock when an operation came.
-func (v *verdict) late(seen visit) bool {
-	for _, t := range v.Tenancies {
-		if t.To < seen.From && t.Token > seen.Token {
-			return true
-		}
-	}
-	return false
-}
-
-// measure counts what the registers saw, and how close tenancies came to each
+// measure counts what the resource saw, and how close tenancies came to each
 // other.
 func (r *round) measure(v *verdict) {
-	for id, seen := range r.registers.visits {
-		late := v.late(seen)
-		if late && r.blind(pass{process: owner(id), from: seen.From}) {
+	v.Late = v.Log.Late()
+	v.LatePast = len(v.Late)
+	for _, e := range v.Late {
+		if r.blind(e.Owner, e.Came) {
 			v.LateGap++
 		}
-		switch {
-		case seen.Refused:
-			v.Refused++
-		case late && seen.Ran && seen.Do == replica.Plain:
-			v.LatePast++
-		case late && seen.Ran:
+		if e.Entered > 0 {
 			v.LateIn++
+		}
+	}
+	for _, e := range v.Log.Effects {
+		if e.Refused {
+			v.Refused++
 		}
 	}
 	v.counts.Tenancies = len(v.Tenancies)
 	v.Margin = -1
 	for i := range v.Tenancies {
 		t := &v.Tenancies[i]
-		t.Lost = t.ended == 0 || t.ended > 0 && lossy(t.End)
+		t.Lost = t.ended == 0 || lossy(t.End)
 		if i == 0 {
 			continue
 		}
@@ -269,8 +181,8 @@ func (r *round) measure(v *verdict) {
 	}
 }
 
-// owner returns the process that an operation is of: its id begins with that.
-func owner(id string) string {
-	name, _, _ := strings.Cut(id, "-")
-	return name
+// life returns the seat of a process, whose name begins with that.
+func life(process string) string {
+	seat, _, _ := strings.Cut(process, ".")
+	return seat
 }

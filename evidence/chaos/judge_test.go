@@ -6,69 +6,53 @@
 package main
 
 import (
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
-func TestJudgePasses(t *testing.T) {
-	// Token 1 was granted at 10, token 2, to another process, from 100 to 110.
-	grants := []tenancy{
-		{Token: 1, Process: "a", From: 9, To: 10},
-		{Token: 2, Process: "b", From: 100, To: 110, Seat: 1},
+// The log of a round has the checks that clocks could stop, and what callers were told.
+func TestJudge(t *testing.T) {
+	line := func(kind replica.Kind, token uint64, from, to int64) replica.Line {
+		return replica.Line{Kind: kind, Token: token, From: from, To: to, At: to}
 	}
 	for _, test := range []struct {
 		name            string
-		pass            pass
+		pass            replica.Line // of a, which has token 1, after b was granted token 2 from 100 to 110
+		result          replica.Result
 		overlaps, blind int
+		sin             trial.Sin
 	}{
-		{"before", pass{1, "a", 0, 90, 91}, 0, 0},
-		{"begun before, ended after", pass{1, "a", 0, 109, 200}, 0, 0},
-		{"begun at the same time", pass{1, "a", 0, 110, 111}, 0, 0},
-		{"begun after", pass{1, "a", 0, 111, 112}, 1, 0},
-		{"begun after, where no clock showed the pause", pass{1, "a", 0, 150, 151}, 0, 1},
-		{"begun when the clocks showed it", pass{1, "a", 0, 160, 161}, 1, 0},
-		{"of the new holder", pass{2, "b", 1, 150, 151}, 0, 0},
-		{"of a third one", pass{1, "c", 2, 150, 151}, 1, 0},
+		{"before", line(replica.Held, 1, 90, 91), replica.Done, 0, 0, ""},
+		{"begun before, ended after", line(replica.Held, 1, 109, 200), replica.Done, 0, 0, ""},
+		{"begun at the same time", line(replica.Held, 1, 110, 111), replica.Done, 0, 0, ""},
+		{"begun after", line(replica.Held, 1, 111, 112), replica.Done, 1, 0, trial.Overlap},
+		{"begun after, where no clock showed the pause", line(replica.Held, 1, 150, 151), replica.Done, 0, 1, ""},
+		{"begun when the clocks showed it", line(replica.Held, 1, 160, 161), replica.Done, 1, 0, trial.Overlap},
+		{"told what is not so", line(replica.Held, 1, 90, 91), replica.Refused, 0, 0, trial.Fence},
+		{"granted again", line(replica.Granted, 1, 90, 91), replica.Done, 0, 0, trial.Tokens},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := &round{events: []event{{On: "a", Blind: [2]int64{140, 160}}}}
-			v := &verdict{Tenancies: grants}
-			r.judgePasses(v, []pass{{2, "b", 1, 112, 113}, test.pass})
-			if v.Overlaps != test.overlaps || v.Blind != test.blind || v.has(overlap) != (test.overlaps > 0) {
-				t.Errorf("%d overlaps, %d blind, %v", v.Overlaps, v.Blind, v.Violations)
-			}
-		})
-	}
-}
-
-func TestJudgeTokens(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		grants []tenancy
-		last   uint64
-		sin    bool
-	}{
-		{"rising", []tenancy{{Token: 1, Process: "a"}, {Token: 2, Process: "b"}}, 2, false},
-		{"one that nobody believed in", []tenancy{{Token: 1, Process: "a"}, {Token: 3, Process: "b"}}, 4, false},
-		{"twice", []tenancy{{Token: 1, Process: "a"}, {Token: 1, Process: "b"}}, 1, true},
-		{"the record has fallen", []tenancy{{Token: 1, Process: "a"}, {Token: 2, Process: "b"}}, 1, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r, v := &round{}, &verdict{Tenancies: test.grants}
-			r.record.Token = test.last
-			for _, g := range test.grants {
-				r.highest = max(r.highest, g.Token)
-			}
-			r.judgeTokens(v)
-			if v.has(tokens) != test.sin {
-				t.Errorf("%v", v.Violations)
-			}
-		})
+		begin, end := line(replica.Begin, 1, 20, 21), line(replica.End, 1, 0, 30)
+		begin.Op, end.Op = &replica.Op{ID: "a.1-1"}, &replica.Op{ID: "a.1-1", Result: test.result, Highest: 2}
+		a := &process{name: "a.1", lines: []replica.Line{line(replica.Granted, 1, 9, 10), begin, end, test.pass}}
+		b := &process{name: "b.1", lines: []replica.Line{line(replica.Granted, 2, 100, 110), line(replica.Held, 2, 112, 113)}}
+		r := &round{
+			seats:   []*seat{{name: "a", lives: []*process{a}}, {name: "b", index: 1, lives: []*process{b}}},
+			events:  []event{{On: "a.1", Blind: [2]int64{140, 160}}},
+			effects: []trial.Effect{{ID: "a.1-1", Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 20, Came: 22, Entered: 23, Left: 24}},
+			highest: 2, record: driver.Record{Token: 2},
+		}
+		v := r.judge()
+		if v.Overlaps != test.overlaps || v.Blind != test.blind || v.Operations != 1 || test.sin != "" && !v.has(test.sin) || test.sin == "" && len(v.Violations) > 0 {
+			t.Errorf("%s: %d overlaps, %d blind, %v", test.name, v.Overlaps, v.Blind, v.Violations)
+		}
+		r.highest = 3
+		if !r.judge().has(trial.Tokens) {
+			t.Errorf("%s: the record has a lower token than was granted", test.name)
+		}
 	}
 }
 
@@ -134,81 +118,5 @@ func TestJudgePlace(t *testing.T) {
 				t.Errorf("%v", v.Violations)
 			}
 		})
-	}
-}
-
-func TestFencedModel(t *testing.T) {
-	const write, read = replica.Write, replica.Read
-	type op struct {
-		do       replica.Do
-		token    uint64
-		value    string // written, or read
-		result   replica.Result
-		highest  uint64
-		from, to int64
-	}
-	first, second := op{write, 1, "x", replica.Done, 0, 1, 2}, op{write, 2, "y", replica.Done, 0, 3, 4}
-	for _, test := range []struct {
-		name string
-		ops  []op
-		good bool
-	}{
-		{"in order", []op{first, second, {read, 2, "y", replica.Done, 0, 5, 6}}, true},
-		{"a stale write is refused", []op{first, second, {write, 1, "z", replica.Refused, 2, 5, 6}}, true},
-		{"a stale write is let in", []op{first, second, {write, 1, "z", replica.Done, 0, 5, 6}}, false},
-		{"a stale read is let in", []op{first, second, {read, 1, "y", replica.Done, 0, 5, 6}}, false},
-		{"a good write is refused", []op{first, {write, 1, "z", replica.Refused, 2, 3, 4}}, false},
-		{"refused by a token that was never there", []op{first, second, {write, 1, "z", replica.Refused, 3, 5, 6}}, false},
-		{"a write is lost", []op{first, second, {read, 2, "x", replica.Done, 0, 5, 6}}, false},
-		{"a write under way", []op{first, {write, 1, "z", replica.Unknown, 0, 3, 9}, {read, 1, "x", replica.Done, 0, 5, 6}}, true},
-		{"a write of unknown outcome is seen", []op{first, {write, 1, "z", replica.Unknown, 0, 3, 9}, {read, 1, "z", replica.Done, 0, 5, 6}}, true},
-		{"a stale write of unknown outcome is seen", []op{first, second, {write, 1, "z", replica.Unknown, 0, 5, 9}, {read, 2, "z", replica.Done, 0, 10, 11}}, false},
-		{"a read raises the fence", []op{first, {read, 2, "x", replica.Done, 0, 3, 4}, {write, 1, "z", replica.Done, 0, 5, 6}}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var history []porcupine.Operation
-			for _, o := range test.ops {
-				history = append(history, porcupine.Operation{
-					Input: asked{o.do, o.token, o.value}, Output: told{o.result, o.value, o.highest}, Call: o.from, Return: o.to,
-				})
-			}
-			if got := checkFenced(history); (got == porcupine.Ok) != test.good {
-				t.Errorf("%v", got)
-			}
-		})
-	}
-}
-
-// What a caller does not know of an operation, the register does.
-func TestTook(t *testing.T) {
-	r := &round{ended: 99, registers: &registers{visits: map[string]visit{
-		"in": {Ran: true, To: 7}, "under way": {Ran: true}, "out": {Refused: true, To: 7},
-	}}}
-	for _, test := range []struct {
-		id     string
-		do     replica.Do
-		result replica.Result
-		end    int64 // 0 if it is not in the history
-	}{
-		{"in", replica.Write, replica.Done, 50},
-		{"in", replica.Write, replica.Unknown, 7},
-		{"under way", replica.Write, replica.Unknown, 99},
-		{"out", replica.Write, replica.Unknown, 0},
-		{"out", replica.Write, replica.Refused, 50},
-		{"never came", replica.Write, replica.Unknown, 0},
-		{"never came", replica.Write, replica.Unsent, 0},
-		{"in", replica.Plain, replica.Done, 0},
-	} {
-		begun := replica.Line{Op: &replica.Op{ID: test.id, Do: test.do}}
-		history := r.took(&verdict{}, nil, begun, &replica.Op{ID: test.id, Do: test.do, Result: test.result}, 50)
-		if got := slices.Collect(func(yield func(int64) bool) {
-			for _, o := range history {
-				if !yield(o.Return) {
-					return
-				}
-			}
-		}); test.end == 0 && len(got) > 0 || test.end > 0 && !slices.Equal(got, []int64{test.end}) {
-			t.Errorf("%s, %s, %s: ends at %v, want %d", test.id, test.do, test.result, got, test.end)
-		}
 	}
 }

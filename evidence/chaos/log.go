@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
 // record is a line of the log of a round: one of its fields is there.
@@ -20,7 +21,7 @@ type record struct {
 	Event   *event        `json:"event,omitempty"`
 	Process string        `json:"process,omitempty"`
 	Line    *replica.Line `json:"line,omitempty"`
-	Visit   *visit        `json:"visit,omitempty"`
+	Effect  *trial.Effect `json:"effect,omitempty"`
 }
 
 // save writes down all that was seen in a round, for anyone who looks into a
@@ -47,8 +48,8 @@ func (r *round) save(path string) (err error) {
 			}
 		}
 	}
-	for _, v := range r.registers.visits {
-		err = errors.Join(err, lines.Encode(record{Visit: &v}))
+	for _, e := range r.effects {
+		err = errors.Join(err, lines.Encode(record{Effect: &e}))
 	}
 	return errors.Join(err, w.Flush())
 }

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,14 +18,30 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/service"
 )
 
 // roles are what this program can be in place of the nemesis.
-var roles = map[string]proc.Role{replica.RoleName: replica.Role}
+var roles = map[string]proc.Role{replica.RoleName: replica.Role, readerRole: serveReader}
+
+// workloads are what -workload names, each with flags of its own.
+var workloads = map[string]func(ctx context.Context, args []string, out, stderr io.Writer) error{
+	"lock": run, "readers": runReaders, "service": service.Run,
+}
 
 func main() {
 	proc.Play(roles)
-	proc.Main("chaos", run)
+	proc.Main("chaos", func(ctx context.Context, args []string, out, stderr io.Writer) error {
+		name := "lock"
+		if len(args) > 1 && (args[0] == "-workload" || args[0] == "--workload") {
+			name, args = args[1], args[2:]
+		}
+		run, known := workloads[name]
+		if !known {
+			return fmt.Errorf("workload %q is not known: there are %s", name, strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
+		}
+		return run(ctx, args, out, stderr)
+	})
 }
 
 // settings are what the command line says.

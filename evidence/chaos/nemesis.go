@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
 // nemesis deals faults until ctx ends, and returns when they are over.
@@ -27,22 +27,15 @@ func (r *round) nemesis(ctx context.Context, random *rand.Rand) {
 		r.trouble("%s has no faults like %v", r.Engine, r.Only)
 		return
 	}
-	var under sync.WaitGroup
-	for n := 0; ctx.Err() == nil; n++ {
-		if n%len(deck) == 0 {
-			random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
-		}
-		f := deck[n%len(deck)]
-		length := time.Duration((f.least + random.Float64()*(f.most-f.least)) * float64(r.Lease))
-		after := time.Duration((0.3 + 0.9*random.Float64()) * float64(r.Lease))
-		seeds := [2]uint64{random.Uint64(), random.Uint64()}
-		under.Go(func() {
-			// A fault that has begun ends in its own time.
-			r.strike(context.WithoutCancel(ctx), f, length, rand.New(rand.NewPCG(seeds[0], seeds[1])))
+	in := func(leases float64) time.Duration { return time.Duration(leases * float64(r.Lease)) }
+	var cards []trial.Fault
+	for _, f := range deck {
+		cards = append(cards, trial.Fault{
+			Least: in(f.least), Most: in(f.most),
+			Strike: func(ctx context.Context, length time.Duration, random *rand.Rand) { r.strike(ctx, f, length, random) },
 		})
-		wait.Rest(ctx, after)
 	}
-	under.Wait()
+	trial.Deal(ctx, cards, in(0.3), in(1.2), random)
 }
 
 // strike brings about one fault.

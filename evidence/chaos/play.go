@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
 // play plays a round. The error is one of this program, or of the machine; what
@@ -35,11 +36,8 @@ func (p plan) play(ctx context.Context) (_ *round, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.engine.close()) }()
-	if r.registers, err = openRegisters(r.watch, p.Open); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.registers.close()) }()
-
+	r.resource = trial.OpenResource(r.watch.Now, p.Open)
+	defer r.resource.Close()
 	defer r.killAll()
 	return r, r.run(ctx)
 }
@@ -104,8 +102,18 @@ func (r *round) run(ctx context.Context) error {
 		})
 	}
 	ending.Wait()
+	for _, s := range r.seats {
+		for _, p := range s.lives {
+			if text := p.outcome(); text != "" {
+				r.problems = append(r.problems, text)
+			}
+		}
+	}
 	r.ended = r.watch.Now()
 	r.lost = r.engine.lost()
+	var bad []string
+	r.effects, bad = r.resource.Seen()
+	r.problems = append(r.problems, bad...)
 	store, err := replica.OpenStore(r.engine.store(-1))
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -149,26 +150,12 @@ func (c *counts) add(d *counts) {
 	for k, n := range d.Proved {
 		c.Proved[k] += n
 	}
-	c.Kills += d.Kills
-	c.Stops += d.Stops
-	c.Lives += d.Lives
-	c.Namespaces += d.Namespaces
-	c.Tenancies += d.Tenancies
-	c.Takeovers += d.Takeovers
-	c.Blanks += d.Blanks
-	c.Operations += d.Operations
-	c.Fenced += d.Fenced
-	c.Plain += d.Plain
-	c.Unknown += d.Unknown
-	c.Unsent += d.Unsent
-	c.Checks += d.Checks
-	c.Refused += d.Refused
-	c.LateIn += d.LateIn
-	c.LatePast += d.LatePast
-	c.LateGap += d.LateGap
-	c.Blind += d.Blind
-	c.Lost += d.Lost
-	c.Overlaps += d.Overlaps
+	to, from := reflect.ValueOf(c).Elem(), reflect.ValueOf(d).Elem()
+	for i := range to.NumField() {
+		if n := to.Field(i); n.Kind() == reflect.Int {
+			n.SetInt(n.Int() + from.Field(i).Int())
+		}
+	}
 	c.Leaderless = max(c.Leaderless, d.Leaderless)
 	if d.Margin >= 0 && (c.Margin < 0 || d.Margin < c.Margin) {
 		c.Margin = d.Margin

@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
 // plan is what a round is to be.
@@ -38,11 +39,11 @@ type plan struct {
 // round is one run of a few replicas on a fresh engine, under one nemesis.
 type round struct {
 	plan
-	dir       string
-	watch     replica.Watch
-	registers *registers
-	engine    engine
-	seats     []*seat
+	dir      string
+	watch    replica.Watch
+	resource *trial.Resource
+	engine   engine
+	seats    []*seat
 
 	engineBusy sync.Mutex
 
@@ -64,6 +65,7 @@ type round struct {
 	late                 time.Duration // by how much this machine is late at most
 	record               driver.Record // of the lock, at the end
 	lost                 int           // pieces of bytes that vanished in gates
+	effects              []trial.Effect
 }
 
 // seat is where one replica after another lives.
@@ -84,7 +86,7 @@ func (s *seat) fill(where *timespace) error {
 	life := len(s.lives) + 1
 	s.mu.Unlock()
 	p, err := launch(r.dir, replica.Config{
-		Name: fmt.Sprintf("%s.%d", s.name, life), Store: r.engine.store(s.index), Register: r.registers.url,
+		Name: fmt.Sprintf("%s.%d", s.name, life), Store: r.engine.store(s.index), Resource: r.resource.URL(),
 		Lease: r.Lease, Lock: s.index%2 == 1, Wrong: r.Wrong,
 		Seed: r.Seed ^ uint64(s.index<<16+life), Rate: r.drawRate(s.index, life),
 	}, where, r.watch, r.heard)

@@ -8,10 +8,9 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
 // Measures of the drawing, in its own units.
@@ -85,7 +84,7 @@ func (r *round) draw(v *verdict) *timeline {
 	}
 	t.Rows = append(t.Rows, last)
 	for _, x := range v.Violations {
-		if x.Sin == overlap {
+		if x.Sin == trial.Overlap {
 			red := t.box(headRow, t.Height-headRow, x.From, x.To, "red", x.Text, "")
 			red.W = max(red.W, 3)
 			t.Reds = append(t.Reds, red)
@@ -141,16 +140,15 @@ func (r *round) drawSeat(t *timeline, v *verdict, s *seat) row {
 			w.Marks = append(w.Marks, mark{t.x(e.From), w.Y + 7, "ask", t.tell(e), "▾"})
 		}
 	}
-	for id, seen := range r.registers.visits {
-		if seat, _, _ := strings.Cut(owner(id), "."); seat != s.name {
+	for _, e := range v.Late {
+		if life(e.Owner) != s.name {
 			continue
 		}
-		switch {
-		case seen.Refused:
-			w.Marks = append(w.Marks, mark{t.x(seen.From), w.Y + 42, "refused", fmt.Sprintf("late: %s under token %d, refused by the fence at %s", seen.Do, seen.Token, t.at(seen.From)), "▴"})
-		case seen.Do == replica.Plain && v.late(seen):
-			w.Marks = append(w.Marks, mark{t.x(seen.From), w.Y + 42, "past", fmt.Sprintf("late: write under token %d reached the unfenced register at %s", seen.Token, t.at(seen.From)), "▴"})
+		class, what := "past", "let in by the fence"
+		if e.Refused {
+			class, what = "refused", "refused by the fence"
 		}
+		w.Marks = append(w.Marks, mark{t.x(e.Came), w.Y + 42, class, fmt.Sprintf("late: under token %d, %s at %s", e.Token, what, t.at(e.Came)), "▴"})
 	}
 	slices.SortFunc(w.Marks, func(a, b mark) int { return int(a.X - b.X) })
 	return w

@@ -11,25 +11,19 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/page"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
-// sin is what a round must not show.
-type sin string
-
-// Sins.
+// What a round must not show, beside what the judge of its log finds.
 const (
-	overlap     sin = "overlap"      // a check passed after another was granted the lock
-	tokens      sin = "tokens"       // a token twice, or lower than one before
-	unlinear    sin = "linearizable" // no order explains the fenced register
-	noLeader    sin = "no leader"    // nobody led in time after the faults
-	hook        sin = "clock"        // a replica's clock did not show what was done to it
-	unexpected  sin = "unexpected"   // an error that no fault explains
-	undecidable sin = "undecided"    // the search for an order took too long
+	noLeader   trial.Sin = "no leader"  // nobody led in time after the faults
+	hook       trial.Sin = "clock"      // a replica's clock did not show what was done to it
+	unexpected trial.Sin = "unexpected" // an error that no fault explains
 )
 
 // violation is a sin, and where on the time line it is.
 type violation struct {
-	Sin      sin
+	Sin      trial.Sin
 	Text     string
 	From, To int64
 	Seat     int
@@ -40,20 +34,11 @@ type tenancy struct {
 	Token    uint64
 	Process  string
 	Seat     int
-	From, To int64 // the grant: around the first check
-	Last     int64 // when the last check that passed began
-	LastTo   int64
+	From, To int64  // the grant: around the first check
+	Last     int64  // when the last check that passed began
 	End      string // as the replica said; "" if it was killed
 	Lost     bool
 	ended    int64
-}
-
-// pass is a check that passed.
-type pass struct {
-	token    uint64
-	process  string
-	seat     int
-	from, to int64
 }
 
 // counts are the figures of a round.
@@ -69,16 +54,14 @@ type counts struct {
 	Blanks    int // grants of which the holder knew only when they were over
 
 	Operations int // all that were begun
-	Fenced     int
-	Plain      int
 	Unknown    int // whose caller does not know the outcome
 	Unsent     int // the lease had ended right before
 	Checks     int // checks that passed, and were told of
 
 	Refused  int // by the fence
-	LateIn   int // late, but let in by the fence: the new holder had not come yet
-	LatePast int // late writes that reached the unfenced register
-	LateGap  int // of these two, those from a replica whose clocks did not show a pause yet
+	LatePast int // late operations: a resource without a fence lets them in
+	LateIn   int // of these, let in by the fence: the new holder had not come yet
+	LateGap  int // of these, those from a replica whose clocks did not show a pause yet
 	Blind    int // checks that passed while no clock showed a pause
 	Proved   map[kind]int
 	Lost     int // pieces of bytes that vanished in gates
@@ -93,14 +76,16 @@ type verdict struct {
 	counts
 	Violations []violation
 	Tenancies  []tenancy
+	Log        *trial.Log
+	Late       []trial.Effect
 }
 
-func (v *verdict) sin(s sin, at violation, format string, args ...any) {
+func (v *verdict) sin(s trial.Sin, at violation, format string, args ...any) {
 	at.Sin, at.Text = s, fmt.Sprintf(format, args...)
 	v.Violations = append(v.Violations, at)
 }
 
-func (v *verdict) has(s sin) bool {
+func (v *verdict) has(s trial.Sin) bool {
 	return slices.ContainsFunc(v.Violations, func(x violation) bool { return x.Sin == s })
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"database/sql"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -42,13 +41,6 @@ func versions(ctx context.Context, engines []string) []version {
 		}
 		first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		all = append(all, version{name, first})
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/anishathalye/porcupine" {
-				all = append(all, version{"porcupine", m.Version})
-			}
-		}
 	}
 	return all
 }

@@ -12,7 +12,7 @@ import "time"
 type Config struct {
 	Name     string
 	Store    string // sqlite:PATH or dynamodb:URL
-	Register string // URL of the registers
+	Resource string // URL of what the holder writes to
 	Page     string // file of the shift of its clocks
 	Lease    time.Duration
 	Rate     float64 // by what part of it the rate of its clocks differs
@@ -72,7 +72,7 @@ type Line struct {
 	Clocks  *Reading `json:"clocks,omitempty"`
 }
 
-// Op is an operation on a register. Its first three fields are there when it
+// Op is an operation on the resource. Its first three fields are there when it
 // begins, the others when it has ended.
 type Op struct {
 	ID     string `json:"id"`
@@ -88,9 +88,8 @@ type Do string
 
 // Operations.
 const (
-	Write Do = "write" // the fenced register
-	Read  Do = "read"  // the fenced register
-	Plain Do = "plain" // writes the unfenced register
+	Write Do = "write"
+	Read  Do = "read"
 )
 
 // Result is how an operation has ended for the one who asked for it.

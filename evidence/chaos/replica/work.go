@@ -12,16 +12,18 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/fence"
 )
 
 const (
-	// opTimeout bounds one operation on a register.
+	// opTimeout bounds one operation.
 	opTimeout = 2 * time.Second
 	// checkPeriod is how often the lease is asked beside the operations.
 	checkPeriod = 2 * time.Millisecond
@@ -71,8 +73,9 @@ func (r *replica) work(ctx context.Context, l *tenure.Lease, random *rand.Rand) 
 	seeds := [2]uint64{random.Uint64(), random.Uint64()}
 	var wg sync.WaitGroup
 	wg.Go(func() { r.keepChecking(ctx, l) })
-	wg.Go(func() { r.operate(ctx, l, rand.New(rand.NewPCG(seeds[0], 2)), []Do{Write, Write, Read}) })
-	wg.Go(func() { r.operate(ctx, l, rand.New(rand.NewPCG(seeds[1], 3)), []Do{Plain}) })
+	for i, seed := range seeds {
+		wg.Go(func() { r.operate(ctx, l, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
 	wg.Wait()
 	r.say(Line{Kind: Ended, Token: l.Token(), Text: fmt.Sprint(context.Cause(ctx))})
 	return nil
@@ -110,16 +113,15 @@ func (r *replica) keepChecking(ctx context.Context, l *tenure.Lease) {
 }
 
 // operate does operations until ctx ends, or the lease.
-func (r *replica) operate(ctx context.Context, l *tenure.Lease, random *rand.Rand, what []Do) {
+func (r *replica) operate(ctx context.Context, l *tenure.Lease, random *rand.Rand) {
 	for ctx.Err() == nil {
 		from, to, err := r.check(l)
 		if err != nil {
 			return
 		}
-		do := what[random.IntN(len(what))]
-		op := &Op{ID: fmt.Sprintf("%s-%d", r.config.Name, r.serial.Add(1)), Do: do}
-		if do != Read {
-			op.Value = fmt.Sprintf("%s/%d", op.ID, l.Token())
+		op := &Op{ID: fmt.Sprintf("%s-%d", r.config.Name, r.serial.Add(1)), Do: Read}
+		if random.IntN(3) > 0 {
+			op.Do, op.Value = Write, fmt.Sprintf("%s/%d", op.ID, l.Token())
 		}
 		r.say(Line{Kind: Begin, Token: l.Token(), From: from, To: to, Op: op})
 		rest(random, maxDwell)
@@ -127,10 +129,10 @@ func (r *replica) operate(ctx context.Context, l *tenure.Lease, random *rand.Ran
 		// end with the lease. Some ask the lease again, right before they are
 		// sent, as fence.NewTransport does.
 		client := r.fixed(l.Token())
-		if do != Plain && random.IntN(4) == 0 && r.config.Wrong != NoCheck {
+		if random.IntN(4) == 0 && r.config.Wrong != NoCheck {
 			client = r.http
 		}
-		ended := r.perform(context.WithoutCancel(ctx), client, op)
+		ended := r.perform(context.WithoutCancel(ctx), client, op, from)
 		r.say(Line{Kind: End, Token: l.Token(), Op: ended})
 		rest(random, pause)
 	}
@@ -143,14 +145,18 @@ func rest(random *rand.Rand, most time.Duration) {
 
 // perform sends an operation, and returns how it ended. Nothing is returned as
 // its result if it was not sent.
-func (r *replica) perform(ctx context.Context, client *http.Client, op *Op) *Op {
+func (r *replica) perform(ctx context.Context, client *http.Client, op *Op, checked int64) *Op {
 	ended := *op
 	ended.Result = Unknown
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		r.config.Register+"/"+string(op.Do)+"?id="+op.ID, strings.NewReader(op.Value))
+		r.config.Resource+"/effect", strings.NewReader(op.Value))
 	if err != nil {
 		return &ended
 	}
+	req.Header.Set(trial.OwnerHeader, r.config.Name)
+	req.Header.Set(trial.CheckedHeader, strconv.FormatInt(checked, 10))
+	req.Header.Set(trial.IDHeader, op.ID)
+	req.Header.Set(trial.DoHeader, string(op.Do))
 	answer, err := client.Do(req)
 	if err != nil {
 		if errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrReleased) || errors.Is(err, tenure.ErrStopTimeout) {

@@ -3,15 +3,16 @@
 
 //go:build linux
 
-package main
+package service
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,13 +20,21 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/holds"
+	"github.com/tenurelock/tenure/evidence/peers/service"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
+// lockName is the lock that all contend for.
+const lockName = "jobs/nightly"
+
 // plan is what a round is to be.
 type plan struct {
-	setting
+	Tenured  string // the path of the program
+	Replicas int
+	Lease    time.Duration
 	Programs []*peers.Program // a seat for each
 	Seed     uint64
 	Length   time.Duration // of the nemesis
@@ -33,23 +42,28 @@ type plan struct {
 	Only []string
 }
 
-// round is one run of clients that contend for a lock, under one nemesis.
+// round is one run of clients that contend for a lock, under one nemesis: a lock service on a
+// fresh file, a resource, and the clients.
 type round struct {
-	*stage
-	plan   plan
-	random *rand.Rand
-	deck   []fault
-	seats  []*seat
-	faults counter // what the nemesis did
+	plan
+	replicas *service.Replicas
+	resource *trial.Resource
+	dir      string
+	file     string // of the store
+	log      string // what the clients' work writes
+	random   *rand.Rand
+	seats    []*seat
 
 	storeBusy   sync.Mutex
 	replicaBusy sync.Mutex
 
-	weather counter // what the proxies did
+	struck  trial.Counter // what the nemesis did
+	weather trial.Counter // what the gates did
+	errors  trial.Counter // what clients' work came to, beside grants
 
 	mu       sync.Mutex // guards the fields below
+	deaths   map[string]holds.Death
 	problems []string
-	errors   map[string]int // what clients' work came to, beside grants
 	healed   bool
 
 	began, ended int64
@@ -57,30 +71,9 @@ type round struct {
 	bound        time.Duration // of that
 }
 
-// counter counts by name. It may be used concurrently.
-type counter struct {
-	mu sync.Mutex
-	of map[string]int
-}
-
-func (c *counter) add(name string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[string]int{}
-	}
-	c.of[name] += n
-}
-
-func (c *counter) all() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.of)
-}
-
 // seat is where one client after another lives.
 type seat struct {
-	r       *round
+	*round
 	index   int
 	program *peers.Program
 	busy    sync.Mutex // held by the fault that it is under
@@ -92,13 +85,41 @@ type seat struct {
 	works *peers.Call
 }
 
+// client is a process that holds locks by the service, behind a gate of its own.
+type client struct {
+	*peers.Member
+	front *gate.HTTP
+	owner string
+}
+
 // play plays a round. The error is one of this program, or of the machine.
 func (p plan) play(ctx context.Context) (v *verdict, err error) {
-	r := &round{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), deck: p.deck(), errors: map[string]int{}}
-	if r.stage, err = p.setting.open(ctx); err != nil {
+	r := &round{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), deaths: map[string]holds.Death{}}
+	if r.dir, err = os.MkdirTemp("", "tenure-chaos-service-"); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.stage.close()) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	r.file, r.log = filepath.Join(r.dir, "locks.db"), filepath.Join(r.dir, "holds.log")
+	if err := os.WriteFile(r.log, nil, 0o600); err != nil {
+		return nil, err
+	}
+	r.resource = trial.OpenResource(proc.Monotonic, false)
+	defer r.resource.Close()
+	r.replicas, err = service.Start(ctx, service.Config{
+		Program: p.Tenured, Dir: r.dir, Stores: slices.Repeat([]string{"sqlite:" + r.file}, p.Replicas), Lease: p.Lease, Drain: p.Lease / 4,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer r.replicas.Close()
+	defer func() {
+		for _, s := range r.seats {
+			if c := s.current(); c != nil {
+				c.Kill()
+				c.front.Close()
+			}
+		}
+	}()
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
@@ -106,19 +127,19 @@ func (p plan) play(ctx context.Context) (v *verdict, err error) {
 }
 
 func (r *round) run(ctx context.Context) error {
-	for i, program := range r.plan.Programs {
+	for i, program := range r.Programs {
 		// Most holds live by their heartbeats.
 		hold := time.Duration((0.5 + 2.5*r.random.Float64()) * float64(r.Lease))
-		r.seats = append(r.seats, &seat{r: r, index: i, program: program, hold: hold})
+		r.seats = append(r.seats, &seat{round: r, index: i, program: program, hold: hold})
 	}
-	if err := wait.AtOnce(ctx, len(r.seats), len(r.seats), func(ctx context.Context, i int) error { return r.seats[i].fill(ctx) }); err != nil {
+	if err := r.each(ctx, (*seat).fill); err != nil {
 		return err
 	}
 	r.began = proc.Monotonic()
 	if err := wait.Until(ctx, "somebody holds the lock", func() bool { owner, _ := r.holder(); return owner != "" }); err != nil {
 		return err
 	}
-	striking, stop := context.WithTimeout(ctx, r.plan.Length)
+	striking, stop := context.WithTimeout(ctx, r.Length)
 	r.nemesis(striking)
 	stop()
 	if ctx.Err() != nil {
@@ -130,33 +151,49 @@ func (r *round) run(ctx context.Context) error {
 	if err := r.lastBlow(ctx); err != nil {
 		return err
 	}
-	return r.finish(ctx)
+	r.ended = proc.Monotonic()
+	return r.each(ctx, (*seat).finish)
 }
 
-// fill starts a client in the seat, and has it work.
-func (s *seat) fill(ctx context.Context) error {
-	r := s.r
+// each does something to all seats at once.
+func (r *round) each(ctx context.Context, do func(*seat, context.Context) error) error {
+	return wait.AtOnce(ctx, len(r.seats), len(r.seats), func(ctx context.Context, i int) error { return do(r.seats[i], ctx) })
+}
+
+// fill starts a client in the seat, and has it work: it takes the lock and holds it for a
+// while, over and over. Half of that is between a check and the effect that it allows: a
+// process that is stopped there is late, as nothing but a fence can tell.
+func (s *seat) fill(ctx context.Context) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lives++
-	w := gate.Storm(r.Lease)
-	r.mu.Lock()
-	if r.healed {
+	w := gate.Storm(s.Lease)
+	s.round.mu.Lock()
+	if s.healed {
 		w = gate.Fair
 	}
-	r.mu.Unlock()
-	owner := fmt.Sprintf("%s-%d.%d", s.program.Kind, s.index+1, s.lives)
-	c, err := r.client(ctx, s.program, owner, w, r.plan.Seed<<16+uint64(s.index<<8+s.lives))
+	s.round.mu.Unlock()
+	c := &client{owner: fmt.Sprintf("%s-%d.%d", s.program.Kind, s.index+1, s.lives)}
+	if c.front, err = service.NewFront(s.replicas.URLs(), w, s.Seed<<16+uint64(s.index<<8+s.lives)); err != nil {
+		return err
+	}
+	c.Member, err = s.program.Open(ctx, wire.Request{
+		Command: wire.Open, Endpoint: c.front.Address(), Owner: c.owner, Secret: s.replicas.Worker,
+	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", owner, err)
+		c.front.Close()
+		return fmt.Errorf("%s: %w", c.owner, err)
 	}
 	s.now = c
-	s.works = c.Begin(r.work(s.hold, pause))
+	s.works = c.Begin(wire.Request{
+		Command: wire.Work, Name: lockName, Log: s.log, Resource: s.resource.URL(), EffectMs: 10, HesitateMs: 10,
+		HoldMs: s.hold.Milliseconds(), PauseMs: 50, DurationMs: long.Milliseconds(), WaitMs: peers.Milliseconds(2 * time.Second),
+	})
 	return nil
 }
 
-// pause is between a release and the next acquire of a client.
-const pause = 50 * time.Millisecond
+// long is a time that no round takes.
+const long = time.Hour
 
 // current is the client in the seat.
 func (s *seat) current() *client {
@@ -169,7 +206,9 @@ func (s *seat) current() *client {
 func (s *seat) kill() {
 	c := s.current()
 	c.Kill()
-	s.r.died(c.owner)
+	s.round.mu.Lock()
+	s.deaths[c.owner] = holds.Death{At: proc.Monotonic(), Holds: long}
+	s.round.mu.Unlock()
 	s.leave(c)
 }
 
@@ -178,7 +217,7 @@ func (s *seat) leave(c *client) {
 	c.front.Close()
 	for fault, n := range c.front.Counts() {
 		if fault != gate.None {
-			s.r.weather.add(string(fault), n)
+			s.weather.Add(string(fault), n)
 		}
 	}
 }
@@ -203,7 +242,7 @@ func (r *round) holder() (owner string, since int64) {
 	return owner, since
 }
 
-// heal ends all faults, and has every seat filled.
+// heal ends all faults.
 func (r *round) heal() error {
 	r.mu.Lock()
 	r.healed = true
@@ -229,13 +268,13 @@ func (r *round) lastBlow(ctx context.Context) error {
 	lateness := wait.Lateness()
 	// A lease, with what clocks may differ by; a look of the waiter's replica; a takeover.
 	r.bound = r.Lease*3/2 + 2*time.Second
-	var killed *seat
+	var killed string
 	var at int64
 	err := wait.Until(ctx, "a holder to be killed", func() bool {
 		owner, _ := r.holder()
 		for _, s := range r.seats {
 			if c := s.current(); c.owner == owner && c.Alive() {
-				at, killed = proc.Monotonic(), s
+				at, killed = proc.Monotonic(), owner
 				s.kill()
 				return true
 			}
@@ -248,7 +287,7 @@ func (r *round) lastBlow(ctx context.Context) error {
 	r.recovery = -1
 	wait.Within(ctx, 4*r.Lease+10*time.Second, func() bool {
 		owner, since := r.holder()
-		if since > at && owner != "" && owner != killed.current().owner {
+		if since > at && owner != "" && owner != killed {
 			r.recovery = time.Duration(since - at)
 			return true
 		}
@@ -258,45 +297,31 @@ func (r *round) lastBlow(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// finish tells all clients to end their work.
-func (r *round) finish(ctx context.Context) error {
-	r.ended = proc.Monotonic()
-	return wait.AtOnce(ctx, len(r.seats), len(r.seats), func(ctx context.Context, i int) error {
-		s := r.seats[i]
-		c := s.current()
-		if !c.Alive() {
-			return nil
-		}
-		if _, err := c.Do(ctx, c.Asking(wire.End, lockName)); err != nil {
-			return err
-		}
-		bound, cancel := context.WithTimeout(ctx, 5*r.Lease+wait.Bound)
-		defer cancel()
-		a, err := s.works.Wait(bound)
-		if err != nil {
-			return fmt.Errorf("%s does not end: %w", c.owner, err)
-		}
-		r.note(a.Counts)
-		s.leave(c)
+// finish tells the client to end its work, and takes down what it came to.
+func (s *seat) finish(ctx context.Context) error {
+	c := s.current()
+	if !c.Alive() {
 		return nil
-	})
-}
-
-// note takes down what a client's work came to.
-func (r *round) note(counts *wire.Counts) {
-	if counts == nil {
-		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if counts.Errors > 0 {
-		kind, _, _ := strings.Cut(counts.LastError, ":")
-		r.errors[kind] += int(counts.Errors)
+	if _, err := c.Do(ctx, c.Asking(wire.End, lockName)); err != nil {
+		return err
+	}
+	bound, cancel := context.WithTimeout(ctx, 5*s.Lease+wait.Bound)
+	defer cancel()
+	a, err := s.works.Wait(bound)
+	if err != nil {
+		return fmt.Errorf("%s does not end: %w", c.owner, err)
+	}
+	s.leave(c)
+	if n := a.Counts; n != nil && n.Errors > 0 {
+		kind, _, _ := strings.Cut(n.LastError, ":")
+		s.errors.Add(kind, int(n.Errors))
 		// Without an answer for long an acquire ends so, and so may a release.
 		if !strings.Contains(kind, "Unavailable") && !strings.Contains(kind, "Uncertain") {
-			r.problems = append(r.problems, "a client's work came to an error: "+counts.LastError)
+			s.trouble("a client's work came to an error: %s", n.LastError)
 		}
 	}
+	return nil
 }
 
 // trouble notes what should not happen, whatever the nemesis does.
@@ -304,26 +329,4 @@ func (r *round) trouble(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
-}
-
-// gapBound is for how long nobody may hold the lock in a round: a dead holder's lease; one
-// more that a heartbeat which comes late can add; one that a waiter begins anew when its
-// replica is killed; two for grants of which nobody learns, a third of a lease each; and a
-// store that stands still.
-func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Second }
-
-func (r *round) verdict(ctx context.Context) (*verdict, error) {
-	p, bad, err := r.past(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p.Began, p.Ended, p.Gap = r.began, r.ended, gapBound(r.Lease)
-	v := judge(p)
-	v.Wrong = append(v.Wrong, bad...)
-	v.Wrong = append(v.Wrong, r.problems...)
-	if r.recovery < 0 || r.recovery > r.bound {
-		v.say("after the last kill nobody held the lock for %v; at most %v are allowed", r.recovery.Round(time.Millisecond), r.bound)
-	}
-	v.Recovery, v.Faults, v.Weather, v.Errors = r.recovery, r.faults.all(), r.weather.all(), r.errors
-	return v, nil
 }

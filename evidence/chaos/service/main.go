@@ -3,7 +3,14 @@
 
 //go:build linux
 
-package main
+// Package service is the workload of chaos in which programs in Python, TypeScript and Java
+// hold one lock in turn, by a lock service of three replicas, while a nemesis does to all of
+// them what happens to programs and networks: clients and replicas are killed, stopped and
+// started again; the network is cut; the store is slow; a gate before each client loses,
+// delays, doubles, replays and cuts calls, and answers in the place of the service. The
+// holder writes to a resource behind a fence. What the clients, the resource and the
+// service's own history say of it is judged.
+package service
 
 import (
 	"context"
@@ -13,6 +20,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,16 +31,8 @@ import (
 	"github.com/tenurelock/tenure/evidence/peers/service"
 )
 
-// roles are what this program can be in place of the nemesis.
-var roles = map[string]proc.Role{replicaRole: serveReplica}
-
 // thisModule is where the results stand.
 const thisModule = "github.com/tenurelock/tenure/evidence"
-
-func main() {
-	proc.Play(roles)
-	proc.Main("service", run)
-}
 
 // settings are what the command line says.
 type settings struct {
@@ -45,7 +45,7 @@ type settings struct {
 
 func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
-	flags := flag.NewFlagSet("service", flag.ContinueOnError)
+	flags := flag.NewFlagSet("chaos -workload service", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var names []string
 	for _, kind := range service.Kinds {
@@ -58,7 +58,16 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.Lease, "lease", 2*time.Second, "lease duration")
 	flags.IntVar(&s.Replicas, "replicas", 3, "replicas of the service")
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
-	flags.BoolVar(&s.write, "write", false, "write evidence/service/results.json, and its part of docs/evidence/faults.md")
+	flags.BoolVar(&s.write, "write", false, "write evidence/chaos/service/results.json, and its part of docs/evidence/faults.md")
+	flags.Func("faults", "`names` of faults, with commas between; all if empty", func(text string) error {
+		for name := range strings.SplitSeq(text, ",") {
+			if !slices.ContainsFunc(faults, func(f fault) bool { return f.name == name }) {
+				return fmt.Errorf("%q is not known", name)
+			}
+			s.Only = append(s.Only, name)
+		}
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -80,17 +89,18 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	return s, nil
 }
 
-func run(ctx context.Context, args []string, out, stderr io.Writer) error {
+// Run runs what the arguments say.
+func Run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	s, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "tenure-service-")
+	dir, err := os.MkdirTemp("", "tenure-chaos-service-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-	if s.Program, err = service.BuildTenured(ctx, dir); err != nil {
+	if s.Tenured, err = service.BuildTenured(ctx, dir); err != nil {
 		return err
 	}
 	began := time.Now()

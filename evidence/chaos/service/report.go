@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package service
 
 import (
 	"fmt"
@@ -20,9 +20,9 @@ import (
 // The files that a run writes, in the module's folder and beside it, and the command that
 // the page says its part is made by.
 const (
-	resultsFile = "service/results.json"
+	resultsFile = "chaos/service/results.json"
 	pageFile    = "../docs/evidence/faults.md"
-	command     = "go run ./evidence/service"
+	command     = "go run ./evidence/chaos -workload service"
 )
 
 // report is what a run has found. The page's part is made of it alone.
@@ -99,7 +99,6 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; to the next holder after the last kill: %v.\n", gap.Round(10*time.Millisecond), gapBound(r.Lease), recovery.Round(10*time.Millisecond))
 	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: %d.**\n",
 		times(r.sum(func(x result) map[string]int { return x.Faults })), times(r.sum(func(x result) map[string]int { return x.Weather })), len(r.wrong()))
-	fmt.Fprintf(&b, "\n%d mistakes, made on purpose one at a time, show in a scene each.\n", len(variants))
 	return b.String()
 }
 

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package trial
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/tenurelock/tenure/fence"
+)
+
+// The headers of an effect, beside those of package fence. ID and Do may be missing.
+const (
+	OwnerHeader   = "Effect-Owner"
+	CheckedHeader = "Effect-Checked"
+	IDHeader      = "Effect-ID"
+	DoHeader      = "Effect-Do" // "read"; otherwise it writes
+)
+
+// Resource is what the holders of locks write to and read from, in POST /effect: a register for
+// each lock, behind a fence. It takes down all that comes.
+type Resource struct {
+	server *httptest.Server
+	now    func() int64
+
+	mu        sync.Mutex // guards the fields below
+	effects   []*Effect
+	byID      map[string]bool
+	registers map[string]string
+	bad       []string
+}
+
+// OpenResource starts one. Open says that the fence lets everybody in, to show that a run
+// finds it.
+func OpenResource(now func() int64, open bool) *Resource {
+	r := &Resource{now: now, byID: map[string]bool{}, registers: map[string]string{}}
+	var guard fence.Guard = fence.NewGate(nil)
+	if open {
+		guard = ajar{}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /effect", r.noted(fence.Handler(guard, http.HandlerFunc(r.enter), nil)))
+	r.server = httptest.NewServer(mux)
+	return r
+}
+
+// ajar is a guard that refuses nobody.
+type ajar struct{}
+
+func (ajar) Do(ctx context.Context, _ string, _ uint64, write func(context.Context) error) error {
+	return write(ctx)
+}
+
+// URL is where the resource is.
+func (r *Resource) URL() string { return r.server.URL }
+
+// Close ends it.
+func (r *Resource) Close() {
+	r.server.CloseClientConnections()
+	r.server.Close()
+}
+
+type effectKey struct{}
+
+// noted takes an effect down when it comes, and when it has an answer.
+func (r *Resource) noted(fenced http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+		e, err := read(q)
+		r.mu.Lock()
+		if err == nil && e.ID != "" && r.byID[e.ID] {
+			err = fmt.Errorf("effect %s came twice", e.ID)
+		}
+		if err != nil {
+			r.bad = append(r.bad, "the resource was sent no effect: "+err.Error())
+			r.mu.Unlock()
+			return
+		}
+		e.Came = r.now()
+		r.byID[e.ID] = true
+		r.effects = append(r.effects, e)
+		r.mu.Unlock()
+		fenced.ServeHTTP(rw, q.WithContext(context.WithValue(q.Context(), effectKey{}, e)))
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e.Left, e.Refused = r.now(), rw.Header().Get(fence.RefusedHeader) == "stale"
+	})
+}
+
+func read(q *http.Request) (*Effect, error) {
+	grant, err := fence.ParseHeader(q.Header)
+	if err != nil {
+		return nil, err
+	}
+	e := &Effect{
+		ID: q.Header.Get(IDHeader), Lock: grant.Name(), Token: grant.Token(),
+		Owner: q.Header.Get(OwnerHeader), Read: q.Header.Get(DoHeader) == "read",
+	}
+	e.Checked, err = strconv.ParseInt(q.Header.Get(CheckedHeader), 10, 64)
+	return e, err
+}
+
+// enter is reached by what the fence lets in.
+func (r *Resource) enter(rw http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	e := q.Context().Value(effectKey{}).(*Effect) //nolint:forcetypeassert // noted puts it there
+	r.mu.Lock()
+	e.Entered = r.now()
+	if !e.Read {
+		r.registers[e.Lock] = string(body)
+	}
+	e.Value = r.registers[e.Lock]
+	value := e.Value
+	r.mu.Unlock()
+	if e.Read {
+		_, _ = io.WriteString(rw, value) // who cannot be reached learns nothing
+	}
+}
+
+// Seen returns all effects, in the order in which they came, and what came that was none.
+func (r *Resource) Seen() (effects []Effect, bad []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.effects {
+		effects = append(effects, *e)
+	}
+	return effects, slices.Clone(r.bad)
+}
