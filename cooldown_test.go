@@ -5,9 +5,7 @@ package tenure_test
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,139 +20,6 @@ const coolDown = 2 * time.Second // and 2 leases at most, by default
 // labelled says which version of the software a machine runs.
 func labelled(label string) func(*tenure.Options) {
 	return func(o *tenure.Options) { o.Label = label }
-}
-
-// build is one version of a leader's software: what its work does.
-type build func(ctx context.Context, m *machine, l *tenure.Lease) error
-
-var builds = map[string]build{
-	"panics at once": func(context.Context, *machine, *tenure.Lease) error { panic("a bad build") },
-	// It leaks, gets slower and slower, and shows no progress any more.
-	"leaks and stalls": func(ctx context.Context, _ *machine, l *tenure.Lease) error {
-		for pause := time.Second; ctx.Err() == nil; pause *= 2 {
-			l.Progress()
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-		}
-		return ctx.Err()
-	},
-	"fails its health check": func(ctx context.Context, _ *machine, _ *tenure.Lease) error {
-		for range 3 {
-			time.Sleep(time.Second)
-		}
-		return errors.New("unhealthy 3 times in a row")
-	},
-}
-
-func goodBuild(ctx context.Context, _ *machine, l *tenure.Lease) error {
-	for ctx.Err() == nil {
-		l.Progress()
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-// ledBy is who led, from when to when.
-type ledBy struct {
-	mu   sync.Mutex
-	list []led
-}
-
-type led struct {
-	label    string
-	from, to time.Time
-}
-
-// of returns how often a version led, for how long in all, and the longest time before
-// one of its tenures in which nobody led.
-func (g *ledBy) of(label string) (times int, in, gap time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, l := range g.list {
-		if l.label != label {
-			continue
-		}
-		times++
-		in += l.to.Sub(l.from)
-		if i > 0 {
-			gap = max(gap, l.from.Sub(g.list[i-1].to))
-		}
-	}
-	return times, in, gap
-}
-
-// campaigns runs a build until ctx ends, and again at once whenever it has failed, as a
-// supervisor does.
-func (g *ledBy) campaigns(ctx context.Context, m *machine, o *tenure.ElectionOptions, b build) {
-	once := func() {
-		defer func() { _ = recover() }()
-		_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
-			was := led{label: m.Options().Label, from: time.Now()}
-			defer func() {
-				was.to = time.Now()
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				g.list = append(g.list, was)
-			}()
-			return b(ctx, m, l)
-		})
-	}
-	for ctx.Err() == nil {
-		once()
-	}
-}
-
-// TestABadBuildLosesToAGoodOne: how long each of the bad builds led in an hour, beside a
-// good one and alone.
-func TestABadBuildLosesToAGoodOne(t *testing.T) {
-	notOnEngines(t, tooManyCalls)
-	for name, bad := range builds {
-		for _, beside := range []bool{true, false} {
-			title := name + ", alone"
-			if beside {
-				title = name + ", beside a good one"
-			}
-			inWorldRun(t, title, func(t *testing.T, w *world) {
-				progress := func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second }
-				o := &tenure.ElectionOptions{CoolDown: coolDown}
-				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
-				defer stop()
-				var g ledBy
-				var all sync.WaitGroup
-				all.Go(func() { g.campaigns(ctx, w.machine("new", labelled("v2"), progress), o, bad) })
-				time.Sleep(100 * time.Millisecond) // the new one leads first
-				if beside {
-					all.Go(func() { g.campaigns(ctx, w.machine("old", labelled("v1"), progress), o, goodBuild) })
-				}
-				all.Wait()
-				times, in, gap := g.of("v2")
-				good, goodFor, goodGap := g.of("v1")
-				t.Logf("the bad build led %d times, for %v in all, and waited for %v at most; the good one %d times, for %v, after %v",
-					times, in, gap, good, goodFor, goodGap)
-				if beside {
-					// Until the good one has come, the bad one may lead again.
-					if times > 2 || in > time.Minute || good != 1 || goodFor < 59*time.Minute {
-						t.Errorf("the bad build led %d times, for %v; the good one %d times, for %v", times, in, good, goodFor)
-					}
-					if goodGap > lease+refresh {
-						t.Errorf("the good build waited for %v", goodGap)
-					}
-					return
-				}
-				if least := int(time.Hour / (3*lease + 30*time.Second)); times < least {
-					t.Errorf("alone it led %d times, want %d at least", times, least)
-				}
-				if gap > 2*lease+time.Second {
-					t.Errorf("alone it waited for %v, want two leases at most", gap)
-				}
-			})
-		}
-	}
 }
 
 // fails has the machine lead once, and its work fail; it returns how long that waited.
@@ -244,6 +109,13 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 				other.leads(nil, nil)
 			}
 		}, 0},
+		"its work has stalled": {func(_ *world, own, _ *machine) {
+			slow := &tenure.AcquireOptions{History: true, Timing: tenure.Timing{ProgressTimeout: time.Second}}
+			want(own.t, own.Run(own.t.Context(), "x", slow, func(ctx context.Context, _ *tenure.Lease) error {
+				<-ctx.Done()
+				return nil
+			}), tenure.ErrStalled)
+		}, coolDown},
 		"it was asked to step down": {func(w *world, own, other *machine) {
 			done := started(func() error {
 				return own.Run(own.t.Context(), "x", &tenure.AcquireOptions{History: true}, func(ctx context.Context, _ *tenure.Lease) error {

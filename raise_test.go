@@ -118,23 +118,6 @@ func TestRaiseTokens(t *testing.T) {
 	})
 }
 
-// A lock of a session that was closed in order ended with it.
-func TestRaiseTokensUnderAClosedSession(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a := l.machine("a")
-		s := a.mustOpen(nil)
-		under := a.mustTake(s, "x")
-		a.mustClose(s, under)
-		if rec := l.record("x"); rec.State != driver.Held {
-			t.Skip("the lock was released by itself")
-		}
-		l.machine("ops").mustRaise("")
-		if rec := l.record("x"); rec.Prev == nil || rec.Prev.End != driver.EndReleased || rec.Prev.Until.IsZero() {
-			t.Errorf("the tenure before is %+v", rec.Prev)
-		}
-	})
-}
-
 // A prefix bounds the locks that are watched and raised, and not the sessions.
 func TestRaiseTokensBelowAPrefix(t *testing.T) {
 	inLossyWorld(t, func(t *testing.T, l *lossy) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
 )
 
 // reservation is for how long a lock is kept for whom it was handed over to.
@@ -229,102 +228,4 @@ func TestStandBackFromALabel(t *testing.T) {
 			}
 		})
 	}
-}
-
-// older is a store as a process of an older version uses it, which knows of no label to
-// hand over to: it reads none in a request, and does not look at that of a reservation.
-type older struct{ driver.Store }
-
-func (o older) read(rec driver.Record) driver.Record {
-	rec = rec.Clone()
-	if rec.State == driver.Reserved {
-		rec.Label = ""
-	}
-	for i := range rec.Requests {
-		rec.Requests[i].ToLabel = ""
-	}
-	for _, q := range []*driver.Request{rec.Asked, prevAsked(rec)} {
-		if q != nil {
-			q.ToLabel = ""
-		}
-	}
-	return rec
-}
-
-func prevAsked(rec driver.Record) *driver.Request {
-	if rec.Prev == nil {
-		return nil
-	}
-	return rec.Prev.Asked
-}
-
-func (o older) err(err error) error {
-	var conflict *driver.ConflictError
-	if errors.As(err, &conflict) {
-		return &driver.ConflictError{Key: conflict.Key, Current: o.read(conflict.Current), Absent: conflict.Absent}
-	}
-	return err
-}
-
-func (o older) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
-	rec, err := o.Store.Get(ctx, key, c)
-	return o.read(rec), err
-}
-
-func (o older) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	now, prev, err = o.Store.Claim(ctx, next)
-	return o.read(now), o.read(prev), o.err(err)
-}
-
-func (o older) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	rec, err := o.Store.Swap(ctx, prev, next)
-	return o.read(rec), o.err(err)
-}
-
-// ofOlder returns a world whose machines are of an older version.
-func (w *world) ofOlder() *world {
-	return &world{t: w.t, records: w.records, open: func() driver.Store { return older{w.open()} }}
-}
-
-// TestOlderProcessesWaitForALabel: an older process with that very label waits until the
-// reservation has lapsed, while a newer one takes the lock at once.
-func TestOlderProcessesWaitForALabel(t *testing.T) {
-	for _, newer := range []bool{false, true} {
-		inWorldRun(t, fmt.Sprint("beside a newer one ", newer), func(t *testing.T, w *world) {
-			a := w.machine("a", labelled("v1"))
-			a.obeys("x")
-			old := w.ofOlder().machine("old", labelled("v2")).waits("x")
-			time.Sleep(lease)
-			begun := time.Now()
-			want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
-			if newer {
-				if took := soon(t, w.machine("new", labelled("v2")).waits("x")).Sub(begun); took > heartbeat+2*refresh {
-					t.Errorf("the newer one waited for %v", took)
-				}
-				return
-			}
-			if took := soon(t, old).Sub(begun); took < reservation || took > heartbeat+reservation+refresh {
-				t.Errorf("it took the lock after %v, want %v after the release", took, reservation)
-			}
-		})
-	}
-}
-
-// TestOlderHolderReservesForNobody: it makes way, and everybody waits until its
-// reservation has lapsed.
-func TestOlderHolderReservesForNobody(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.ofOlder().machine("old", labelled("v1")).obeys("x")
-		b := w.machine("b", labelled("v2"))
-		begun := time.Now()
-		asked := started(func() error { return b.TransferToLabel(t.Context(), "x", "v2", "deploy") })
-		time.Sleep(heartbeat + time.Second)
-		if s, err := b.Status(t.Context(), "x"); err != nil || s.State != tenure.StateReserved || s.ReservedFor != "" || s.ReservedForLabel != "" || s.End != tenure.EndHandedOver {
-			t.Errorf("status %+v, %v", s, err)
-		}
-		if took := soon(t, b.waits("x")).Sub(begun); took < reservation || took > heartbeat+reservation+2*refresh {
-			t.Errorf("it took the lock after %v", took)
-		}
-		want(t, <-asked, nil)
-	})
 }

@@ -12,23 +12,10 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/memstore"
 )
 
 // deafmute hides the Watch of the store in it.
 type deafmute struct{ driver.Store }
-
-func TestDriverWatchesIfInnerDoes(t *testing.T) {
-	if _, ok := faultstore.New(memstore.New(), nil).Driver().(driver.Watcher); !ok {
-		t.Error("Driver lost the Watch of its inner store")
-	}
-	if _, ok := faultstore.New(deafmute{memstore.New()}, nil).Driver().(driver.Watcher); ok {
-		t.Error("Driver claims a Watch that its inner store does not have")
-	}
-	if _, ok := driver.Store(faultstore.New(memstore.New(), nil)).(driver.Watcher); ok {
-		t.Error("Store itself claims to watch")
-	}
-}
 
 func TestHintFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // After a suspend that outlasted the lease, Check fails with its first call,
@@ -30,7 +30,7 @@ func TestSuspendEndsTheLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(t, memstore.New(), "a")
+				m := newMachine(tenuretest.New(t), "a")
 				l := acquire(t, m, "x")
 				untouched := acquire(t, m, "y")
 				time.Sleep(10*time.Second + 123*time.Millisecond)
@@ -65,7 +65,7 @@ func TestSuspendEndsTheLease(t *testing.T) {
 // up for it.
 func TestShortSuspendCostsItsLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t, memstore.New(), "a")
+		m := newMachine(tenuretest.New(t), "a")
 		l := acquire(t, m, "x")
 		before := l.Remaining()
 		m.suspend(5 * time.Second)
@@ -94,7 +94,7 @@ func TestStepsOfTheWallClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(t, memstore.New(), "a", func(o *tenure.Options) { o.TrustBootClock = test.trust })
+				m := newMachine(tenuretest.New(t), "a", func(o *tenure.Options) { o.TrustBootClock = test.trust })
 				l := acquire(t, m, "x")
 				m.step(test.step)
 				want(t, l.Check(), test.want)
@@ -109,10 +109,10 @@ func TestStepsOfTheWallClock(t *testing.T) {
 // because somebody set the clock.
 func TestStepDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		records := memstore.New()
-		a, b := newMachine(t, records, "a"), newMachine(t, records, "b")
+		w := tenuretest.New(t)
+		a, b := newMachine(w, "a"), newMachine(w, "b")
 		la := acquire(t, a, "x")
-		a.faults.SetBlackHole(true)
+		a.Partition()
 		start := time.Now()
 		go func() {
 			for range 28 {
@@ -133,8 +133,8 @@ func TestStepDoesNotShortenTheWait(t *testing.T) {
 // holder's lock: its takeover is conditional on what it saw.
 func TestContenderThatSleptTakesNoLivingHoldersLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		records := memstore.New()
-		a, b := newMachine(t, records, "a"), newMachine(t, records, "b")
+		w := tenuretest.New(t)
+		a, b := newMachine(w, "a"), newMachine(w, "b")
 		la := acquire(t, a, "x")
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -144,17 +144,17 @@ func TestContenderThatSleptTakesNoLivingHoldersLock(t *testing.T) {
 		}()
 		for range 20 {
 			time.Sleep(5 * time.Second)
-			b.faults.SetBlackHole(true)
+			b.Partition()
 			time.Sleep(2 * lease)
-			b.faults.SetBlackHole(false)
+			b.Heal()
 		}
 		want(t, la.Check(), nil)
 		stop()
 		want(t, <-done, context.Canceled)
-		if rec := record(t, records, "x"); rec.Owner != "a" || rec.Token != 1 {
-			t.Errorf("record %+v", rec)
+		if rec, err := w.Store().Get(t.Context(), "x", driver.Strong); err != nil || rec.Owner != "a" || rec.Token != 1 {
+			t.Errorf("record %+v, %v", rec, err)
 		}
-		if b.faults.Count(faultstore.OpTakeover) == 0 {
+		if b.Faults().Count(faultstore.OpTakeover) == 0 {
 			t.Error("no takeover was tried")
 		}
 	})
@@ -165,10 +165,10 @@ func TestReplyFromBeforeASuspendRevivesNothing(t *testing.T) {
 	for name, look := range map[string]bool{"with a look": true, "without a look": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(t, memstore.New(), "a")
+				m := newMachine(tenuretest.New(t), "a")
 				l := acquire(t, m, "x")
 				time.Sleep(time.Second)
-				m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.Slow(0, time.Second/8)})
+				m.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.Slow(0, time.Second/8)})
 				renewed := make(chan error)
 				go func() { renewed <- l.Renew(t.Context()) }()
 				time.Sleep(time.Second / 16)
@@ -190,18 +190,18 @@ func TestReplyFromBeforeASuspendRevivesNothing(t *testing.T) {
 // the contender counts as well, the lock is taken again from there.
 func TestGrantFromBeforeAPauseIsNotBelievedIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		records := memstore.New()
-		m := newMachine(t, records, "a")
+		w := tenuretest.New(t)
+		m := newMachine(w, "a")
 		slow := func(away func(time.Duration)) {
-			m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Key: "x", Count: 1, Fault: faultstore.Slow(0, time.Second)})
+			m.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Key: "x", Count: 1, Fault: faultstore.Slow(0, time.Second)})
 			time.AfterFunc(time.Second/2, func() { away(lease) })
 		}
 		slow(m.step)
 		_, err := m.Acquire(t.Context(), "x", nil)
 		want(t, err, tenure.ErrExpired)
 		time.Sleep(time.Second)
-		if rec := record(t, records, "x"); rec.State != driver.Released {
-			t.Errorf("record %+v", rec)
+		if rec, err := w.Store().Get(t.Context(), "x", driver.Strong); err != nil || rec.State != driver.Released {
+			t.Errorf("record %+v, %v", rec, err)
 		}
 		slow(m.step)
 		want(t, m.Election("x", nil).Run(t.Context(), func(_ context.Context, l *tenure.Lease) error {
