@@ -98,38 +98,34 @@ func TestDeployedArguments(t *testing.T) {
 	checkArgs(t, strings.Fields(starts[1]), map[string]string{"/etc/tenured/tokens": "tokens"})
 }
 
-// The unit is one that systemd takes, and leaves little open.
+// The units are such that systemd takes, and leave little open.
 func TestUnit(t *testing.T) {
-	checkUnit(t, "tenured.service", readDeployment(t, "tenured.service"), "/usr/local/bin/tenured")
-}
-
-// So is that of a node of etcd.
-func TestUnitOfEtcd(t *testing.T) {
-	text, err := os.ReadFile(etcdFiles + "/etcd.service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkUnit(t, "etcd.service", string(text), "/usr/local/bin/etcd")
+	checkUnit(t, deployment, "tenured")
+	checkUnit(t, etcdFiles, "etcd")
 }
 
 // checkUnit has systemd read a unit, with another program in the place of its own.
-func checkUnit(t *testing.T, name, text, start string) {
+func checkUnit(t *testing.T, folder, program string) {
 	t.Helper()
-	program, err := exec.LookPath("systemd-analyze")
+	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("there is no systemd-analyze: it comes with systemd")
 	}
-	// It looks for the program.
+	name := program + ".service"
 	unit := filepath.Join(t.TempDir(), name)
-	text = strings.ReplaceAll(text, start, "/bin/true")
-	if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
+	text, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "verify", "--man=no", unit).CombinedOutput()
+	text = bytes.ReplaceAll(text, []byte("/usr/local/bin/"+program), []byte("/bin/true")) // it looks for the program
+	if err := os.WriteFile(unit, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit).CombinedOutput()
 	if err != nil || bytes.Contains(out, []byte(name+":")) {
 		t.Errorf("%v: %s", err, out)
 	}
-	out, err = exec.CommandContext(t.Context(), program, "security", "--offline=yes", "--threshold=20", "--no-pager", unit).CombinedOutput()
+	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=yes", "--threshold=20", "--no-pager", unit).CombinedOutput()
 	if err != nil {
 		t.Errorf("it is exposed by more than 2.0: %v: %s", err, out)
 	}

@@ -4,7 +4,6 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,12 +27,10 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// etcdPage is the page about etcd, etcdFiles the folder of its files, and etcdRounds the
-// variable that says how often each fault comes.
+// etcdPage is the page about etcd, and etcdFiles the folder of its files.
 const (
-	etcdPage   = "../../../docs/guides/etcd.md"
-	etcdFiles  = "../../../docs/guides/etcd"
-	etcdRounds = "TENURE_ETCD_ROUNDS"
+	etcdPage  = "../../../docs/guides/etcd.md"
+	etcdFiles = "../../../docs/guides/etcd"
 )
 
 // etcdGuide is the etcd of the guide, on this machine. What is typed, and what the members are
@@ -245,7 +241,7 @@ func (g *etcdGuide) client(url, owner string) *tenure.Client {
 }
 
 // TestEtcdGuide takes the etcd of the guide through its life: written, installed, the first
-// lock, who is refused, faults of the leader, a member that is lost, a restore.
+// lock, who is refused, a member that is lost, a restore. Package evidence/chaos has the faults of etcd.
 func TestEtcdGuide(t *testing.T) {
 	t.Parallel()
 	g := newEtcdGuide(t, "a", "b", "c", "d")
@@ -269,33 +265,9 @@ func TestEtcdGuide(t *testing.T) {
 		t.Fatalf("a program wrote beside its prefix: %v: %s", err, out)
 	}
 	mark("the first lock")
-	w := g.work(16)
-	rounds := 1
-	if text := os.Getenv(etcdRounds); text != "" {
-		if _, err := fmt.Sscan(text, &rounds); err != nil {
-			t.Fatalf("%s=%q: %v", etcdRounds, text, err)
-		}
-	}
-	for range rounds {
-		leader := g.leading()
-		leader.Kill()
-		w.goesOn()
-		leader.Start()
-		leader.Await()
-		w.goesOn()
-		mark("killed " + leader.name)
-		leader = g.leading()
-		leader.Stop()
-		w.goesOn()
-		leader.Continue()
-		leader.Await()
-		w.goesOn()
-		mark("paused " + leader.name)
-	}
-	g.replace(w)
+	g.replace()
 	mark("replaced c")
-	w.end()
-	g.restore(w.book.Highest())
+	g.restore()
 	mark("restored")
 }
 
@@ -321,101 +293,8 @@ func (g *etcdGuide) strangers() {
 	}
 }
 
-// leading returns who leads.
-func (g *etcdGuide) leading() *guidedMember {
-	g.t.Helper()
-	var found *guidedMember
-	eventually(g.t, "a leader", func() bool {
-		for _, m := range g.members {
-			if m.Engine == nil || !m.Running() {
-				continue
-			}
-			if _, err := g.try(m, "curl --silent --max-time 2 http://"+m.metrics+"/metrics | grep --line-regexp 'etcd_server_is_leader 1'"); err == nil {
-				found = m
-			}
-		}
-		return found != nil
-	})
-	return found
-}
-
-// guideWork is what goes on through the faults: a crowd takes turns with one lock, and a
-// command has another one, that must not be lost.
-type guideWork struct {
-	g       *etcdGuide
-	book    enginetest.Ledger
-	command *exec.Cmd
-	said    bytes.Buffer
-	ended   chan struct{} // the command has
-	stop    context.CancelFunc
-	working sync.WaitGroup
-}
-
-func (g *etcdGuide) work(crowd int) *guideWork {
-	g.t.Helper()
-	w := &guideWork{g: g, ended: make(chan struct{})}
-	url := g.store(nil, "## Three members")
-	ready := filepath.Join(g.dir, "ready")
-	w.command = exec.CommandContext(g.t.Context(), "tenure", "run", "--store", url, "kept", "--", "sh", "-c", "touch "+ready+"; exec sleep infinity")
-	w.command.Stdout, w.command.Stderr = &w.said, &w.said
-	w.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := w.command.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	go func() {
-		_ = w.command.Wait() // the status says it
-		close(w.ended)
-	}()
-	awaitFile(g.t, ready)
-	var ctx context.Context
-	ctx, w.stop = context.WithCancel(g.t.Context())
-	for i := range crowd {
-		client := g.client(url, fmt.Sprint("w", i))
-		w.working.Go(func() {
-			for ctx.Err() == nil {
-				lease, err := client.Acquire(ctx, "contended", &tenure.AcquireOptions{StoreTimeout: -1})
-				if err != nil {
-					continue
-				}
-				w.book.Enter(g.t, lease)
-				pause(ctx, 20*time.Millisecond)
-				_ = lease.Release(context.WithoutCancel(ctx)) // it runs out otherwise
-			}
-		})
-	}
-	w.goesOn()
-	return w
-}
-
-// goesOn waits until others have had the lock, and sees that the command has its own.
-func (w *guideWork) goesOn() {
-	w.g.t.Helper()
-	before := w.book.Count()
-	eventually(w.g.t, "tenures", func() bool { return w.book.Count() >= before+3 })
-	select {
-	case <-w.ended:
-		w.g.t.Fatalf("a lease of 15 s was lost: %s", &w.said)
-	default:
-	}
-}
-
-// end ends all of it. The command has had its lock from the beginning.
-func (w *guideWork) end() {
-	w.g.t.Helper()
-	w.stop()
-	w.working.Wait()
-	if err := w.command.Process.Signal(syscall.SIGTERM); err != nil {
-		w.g.t.Fatal(err)
-	}
-	<-w.ended
-	if status := w.command.ProcessState.ExitCode(); status != 128+int(syscall.SIGTERM) {
-		w.g.t.Errorf("the command that had a lock through all faults ended with %d: %s", status, &w.said)
-	}
-	w.g.t.Logf("%d tenures", w.book.Count())
-}
-
 // replace has c lose its disk, and d take its place.
-func (g *etcdGuide) replace(w *guideWork) {
+func (g *etcdGuide) replace() {
 	g.t.Helper()
 	c, d := g.members["c"], g.members["d"]
 	c.Kill()
@@ -431,7 +310,6 @@ func (g *etcdGuide) replace(w *guideWork) {
 	g.startUnit(d)
 	d.Await()
 	g.typed(nil, "### Replace a member", "until etcdctl member promote")
-	w.goesOn()
 	if out := g.must(nil, "etcdctl member list"); strings.Count(out, "started") != 3 || strings.Contains(out, " c,") {
 		g.t.Errorf("the members are\n%s", out)
 	}
@@ -439,8 +317,8 @@ func (g *etcdGuide) replace(w *guideWork) {
 
 // restore goes back to a snapshot. The token of the lock that others have had since is given
 // again if the tokens are not raised, and a higher one if they are.
-func (g *etcdGuide) restore(highest uint64) {
-	t := g.t
+func (g *etcdGuide) restore() {
+	t, highest := g.t, uint64(0)
 	t.Helper()
 	url := g.store(nil, "## Three members")
 	g.typed(nil, "## Backup and restore", "ETCDCTL_ENDPOINTS")

@@ -95,10 +95,6 @@ type held struct {
 	beat        time.Duration // the period of heartbeats
 	deadline    time.Time
 	first       time.Time // of the heartbeat that is under way
-	asked       string
-	// least is the shortest time that was left when a heartbeat was confirmed.
-	least time.Duration
-	again []string // why a heartbeat was sent again
 }
 
 var (
@@ -137,7 +133,6 @@ func (c *caller) grant(ctx context.Context, name, owner string, wait time.Durati
 				c: c, Name: name, Token: g.Token, after: g.Beat,
 				lease: time.Duration(g.Lease) * time.Millisecond, beat: time.Duration(g.Heartbeat) * time.Millisecond,
 			}
-			h.least = h.lease
 			return h, nil
 		case err == nil && r.Status == http.StatusConflict && wait == 0:
 			return nil, errHeld
@@ -168,24 +163,16 @@ func (h *held) renew(ctx context.Context) error {
 		r, err := h.try(ctx)
 		var got struct {
 			Usable int64 `json:"usable_ms"`
-			Asked  *struct{ Kind string }
 		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Body, &got) == nil:
-			if left := time.Until(h.deadline); !h.deadline.IsZero() {
-				h.least = min(h.least, left)
-			}
 			h.deadline, h.after = h.first.Add(time.Duration(got.Usable)*time.Millisecond), h.next
-			if got.Asked != nil {
-				h.asked = got.Asked.Kind
-			}
 			return nil
 		case err == nil && r.kind() == "lost":
 			return errLost
 		}
-		h.again = append(h.again, fmt.Sprintf("%d %s %v", r.Status, r.kind(), err))
 		pause(ctx, backoff)
 		backoff = min(2*backoff, time.Second)
 	}

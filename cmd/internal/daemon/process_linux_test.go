@@ -6,7 +6,6 @@ package daemon_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -193,105 +192,6 @@ func (f *fleet) tokens(c *caller) map[string]uint64 {
 	}
 }
 
-// A waiter is told to ask elsewhere at once when the service shuts down, readiness fails,
-// and heartbeats are answered until the end.
-func TestShutdownTellsWaiters(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, 1, "--drain", "3s", "--lease", "30s")
-	r := f.all[0]
-	c := f.caller(r)
-	ctx := t.Context()
-	h, err := c.acquire(ctx, "job", "holder", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan reply, 1)
-	go func() {
-		a, err := f.caller(r).call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": "job", "owner": "waiter", "wait_ms": 20000})
-		if err != nil {
-			t.Error(err)
-		}
-		answered <- a
-	}()
-	awaitWaits(t, c)
-	begun := time.Now()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	a := <-answered
-	if a.Status != http.StatusServiceUnavailable || a.kind() != "unavailable" || a.Header.Get("Retry-After") == "" {
-		t.Errorf("the waiter was told %d %s, Retry-After %q", a.Status, a.Body, a.Header.Get("Retry-After"))
-	}
-	for n := 0; n < 5; n++ {
-		if err := h.renew(ctx); err != nil || len(h.again) > 0 {
-			t.Fatalf("heartbeat %d during the drain, %v after the signal: %v, tried again for %q", n, time.Since(begun), err, h.again)
-		}
-	}
-	if a, err := c.call(ctx, http.MethodGet, "/readyz", nil); err != nil || a.Status != http.StatusServiceUnavailable {
-		t.Errorf("ready during the drain: %v %d %s", err, a.Status, a.Body)
-	}
-	if err := r.cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(begun); took < 3*time.Second {
-		t.Errorf("it ended after %v, before its drain of 3s", took)
-	}
-
-	// The next one knows the holder by its token and beat.
-	r.start()
-	if err := h.renew(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := h.release(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-// awaitWaits waits until a call waits at the service.
-func awaitWaits(t *testing.T, c *caller) {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); pause(t.Context(), 10*time.Millisecond) {
-		a, err := c.call(t.Context(), http.MethodGet, "/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(a.Body)) {
-			if strings.HasPrefix(line, "tenure_server_waits") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
-				return
-			}
-		}
-	}
-	t.Fatal("nobody waits")
-}
-
-// Connections that say nothing use up the limit: others take their place, and what is left of
-// them is cut off.
-func TestConnectionsThatSayNothing(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, 1, "--max-connections", "2")
-	r := f.all[0]
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var silent []net.Conn
-	for range 2 {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", r.socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close() }()
-		silent = append(silent, c)
-	}
-	if a, err := f.caller(r).call(ctx, http.MethodGet, "/healthz", nil); err != nil || a.Status != http.StatusOK {
-		t.Errorf("a connection above the limit is never served: %v", err)
-	}
-	for _, c := range silent {
-		_ = c.SetReadDeadline(time.Now().Add(patience))
-		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a connection that said nothing is open: %v", err)
-		}
-	}
-}
-
 // A second signal ends the drain.
 func TestSecondSignal(t *testing.T) {
 	f := newFleet(t, 1, "--drain", "1h")
@@ -356,33 +256,6 @@ func TestKilledService(t *testing.T) {
 		if err := h.release(ctx); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// A replica that has given a grant leaves the lock alone if the heartbeats go to another one,
-// when the grant would be freed, and when it ends.
-func TestHeartbeatsGoElsewhere(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, 2, "--lease", "12s", "--drain", "0s")
-	ctx := t.Context()
-	h, err := f.caller(f.all[0]).grant(ctx, "job", "holder", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	granted := time.Now()
-	h.c = f.caller(f.all[1])
-	for time.Since(granted) < h.lease/2 { // it is freed after a third
-		if err := h.renew(ctx); err != nil {
-			t.Fatal(err)
-		}
-		pause(ctx, 200*time.Millisecond)
-	}
-	f.all[0].stop(syscall.SIGTERM, 0)
-	if err := h.renew(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := h.release(ctx); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -23,40 +23,84 @@ func TestCallerKilled(t *testing.T) {
 	f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
 }
 
-func TestGuardianKilled(t *testing.T) {
+// TestGuardianLost kills and stops the guardian.
+func TestGuardianLost(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra)
-	f.awaitHydra()
-	f.signal(f.guardian(), syscall.SIGKILL)
-	r := f.finish()
-	if r.Status != 73 || r.Exit.Reason != Abandoned || !r.Exit.GuardianLost || r.Exit.Signal != syscall.SIGKILL {
-		t.Errorf("%v", r.Exit)
-	}
-	if !strings.Contains(f.stderr.String(), "notice: guardian lost") {
-		t.Errorf("no notice:\n%s", &f.stderr)
+	const (
+		deaf     = `setsid sh -c 'echo $$ >left; while :; do sleep 100; done' & exit 4`
+		obedient = `trap 'echo >term; exit' TERM; echo $$ >main; while :; do sleep 0.05; done`
+	)
+	overdue := with(short, "-beats", "1", "-ready", "go")
+	for name, test := range map[string]struct {
+		script, ready string
+		flags         []string
+		sig           syscall.Signal
+		reason        Reason
+	}{
+		"Killed":             {hydra, "main", nil, syscall.SIGKILL, Abandoned},
+		"KilledContain":      {hydra, "main", []string{"-contain"}, syscall.SIGKILL, Abandoned},
+		"KilledWhileForking": {forking, "main", nil, syscall.SIGKILL, Abandoned},
+		// The command had ended: its own status is known, what it left is killed.
+		"KilledWhileAwaiting": {deaf, "left", nil, syscall.SIGKILL, Abandoned},
+		"Stopped":             {hydra, "main", overdue, syscall.SIGSTOP, Overdue},
+		"StoppedContain":      {hydra, "main", with(overdue, "-contain"), syscall.SIGSTOP, Overdue},
+		// SIGTERM comes from the caller. The stopped guardian is waited for until -kill.
+		"StoppedStillTerminates": {
+			obedient, "main", []string{"-term", "700ms", "-kill", "10s", "-expiry", "14s", "-beats", "1", "-ready", "go"}, syscall.SIGSTOP, Overdue,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFamily(t, test.script, test.flags...)
+			f.await("started", test.ready)
+			switch test.script {
+			case hydra:
+				f.awaitHydra()
+			case forking:
+				time.Sleep(300 * time.Millisecond) // the family grows
+			case deaf:
+				f.eventually("notice", func() bool { return len(f.below()) == 2 })
+			}
+			f.signal(f.guardian(), test.sig)
+			f.write("go")
+			r := f.finish()
+			if r.Status != 73 || r.Exit.Reason != test.reason || !r.Exit.GuardianLost || test.script != obedient && !r.Exit.Killed && test.reason == Overdue {
+				t.Errorf("status %d, %v", r.Status, r.Exit)
+			}
+			if name == "Stopped" && r.Spare < 0 {
+				t.Errorf("the family outlived the expiry by %v", -r.Spare)
+			}
+			switch {
+			case test.script == obedient:
+				f.await("term")
+			case name == "Killed" && (r.Exit.Signal != syscall.SIGKILL || !strings.Contains(f.stderr.String(), "notice: guardian lost")):
+				t.Errorf("%v, or no notice:\n%s", r.Exit, &f.stderr)
+			}
+		})
 	}
 }
 
-func TestGuardianKilledWhileForking(t *testing.T) {
+// A caller that is continued by others before the expiry need not wait for the guardian, which
+// holds the deadline for it; inside a namespace it cannot continue the caller.
+func TestCallerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, forking)
-	f.await("main")
-	time.Sleep(300 * time.Millisecond) // the family grows
-	f.signal(f.guardian(), syscall.SIGKILL)
-	if r := f.finish(); r.Exit.Reason != Abandoned {
-		t.Errorf("%v", r.Exit)
-	}
-}
-
-// The command had ended when the guardian died: its own status is known, what it left is killed.
-func TestGuardianKilledWhileAwaiting(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, `setsid sh -c 'echo $$ >left; while :; do sleep 100; done' & exit 4`)
-	f.await("left")
-	f.eventually("notice", func() bool { return len(f.below()) == 2 })
-	f.signal(f.guardian(), syscall.SIGKILL)
-	if r := f.finish(); r.Exit.Reason != Abandoned || !r.Exit.GuardianLost {
-		t.Errorf("%v", r.Exit)
+	for _, flag := range []string{"-contain=false", "-contain"} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			f := startFamily(t, hydra, "-term", "500ms", "-kill", "900ms", "-expiry", "60s", "-ready", hydraReady, flag)
+			f.awaitHydra()
+			f.await("counting")
+			f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
+			f.eventually("end of the family", f.dead)
+			f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
+			begun := time.Now()
+			if r := f.finish(); r.Status != 73 || r.Exit.Reason != Overdue {
+				t.Errorf("%v", r.Exit)
+			}
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("the end took %v", took)
+			}
+		})
 	}
 }
 
@@ -84,24 +128,6 @@ func TestCallerStopped(t *testing.T) {
 	}
 }
 
-// A caller that is continued by others before the expiry need not wait for the guardian.
-func TestCallerStoppedAndContinued(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, hydra, "-term", "500ms", "-kill", "900ms", "-expiry", "60s", "-ready", hydraReady)
-	f.awaitHydra()
-	f.await("counting")
-	f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
-	f.eventually("end of the family", f.dead)
-	f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
-	begun := time.Now()
-	if r := f.finish(); r.Status != 73 || r.Exit.Reason != Overdue {
-		t.Errorf("%v", r.Exit)
-	}
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("the end took %v", took)
-	}
-}
-
 // A short stop within the limits changes nothing.
 func TestCallerStoppedShortly(t *testing.T) {
 	t.Parallel()
@@ -111,36 +137,6 @@ func TestCallerStoppedShortly(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
 	if r := f.finish(); r.Status != 6 || r.Exit.Reason != Ended {
-		t.Errorf("%v", r.Exit)
-	}
-}
-
-func TestGuardianStopped(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-beats", "1", "-ready", "go")...)
-	f.awaitHydra()
-	f.signal(f.guardian(), syscall.SIGSTOP)
-	f.write("go")
-	r := f.finish()
-	if r.Status != 73 || r.Exit.Reason != Overdue || !r.Exit.Killed || !r.Exit.GuardianLost {
-		t.Errorf("%v", r.Exit)
-	}
-	if r.Spare < 0 {
-		t.Errorf("the family outlived the expiry by %v", -r.Spare)
-	}
-}
-
-// With the guardian stopped, SIGTERM comes from the caller.
-func TestGuardianStoppedStillTerminates(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, `trap 'echo >term; exit' TERM; echo $$ >ready; while :; do sleep 0.05; done`,
-		"-term", "700ms", "-kill", "10s", "-expiry", "14s", "-beats", "1", "-ready", "go")
-	f.await("ready", "started") // the stopped guardian is waited for until -kill
-	f.signal(f.guardian(), syscall.SIGSTOP)
-	f.write("go")
-	r := f.finish()
-	f.await("term")
-	if r.Status != 73 || r.Exit.Reason != Overdue {
 		t.Errorf("%v", r.Exit)
 	}
 }
@@ -260,42 +256,6 @@ func TestContain(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestContainGuardianKilled(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, hydra, "-contain")
-	f.awaitHydra()
-	f.signal(f.guardian(), syscall.SIGKILL)
-	if r := f.finish(); r.Exit.Reason != Abandoned || !r.Exit.GuardianLost {
-		t.Errorf("%v", r.Exit)
-	}
-}
-
-func TestContainGuardianStopped(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-contain", "-beats", "1", "-ready", "go")...)
-	f.awaitHydra()
-	f.signal(f.guardian(), syscall.SIGSTOP)
-	f.write("go")
-	if r := f.finish(); r.Exit.Reason != Overdue || !r.Exit.Killed || !r.Exit.GuardianLost {
-		t.Errorf("%v", r.Exit)
-	}
-}
-
-// The guardian holds the deadline for a stopped caller inside a namespace, too. It cannot
-// continue the caller from there: the test does.
-func TestContainCallerStopped(t *testing.T) {
-	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-contain", "-ready", hydraReady)...)
-	f.awaitHydra()
-	f.await("counting")
-	f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
-	f.eventually("end of the family", f.dead)
-	f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
-	if r := f.finish(); r.Status != 73 || r.Exit.Reason != Overdue {
-		t.Errorf("%v", r.Exit)
 	}
 }
 

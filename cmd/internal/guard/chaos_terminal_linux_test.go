@@ -9,8 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -115,135 +115,144 @@ func (s *screen) stopAgain() {
 	})
 }
 
-func TestTerminalInput(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -- sh -c 'read x </dev/tty; echo got-$x; exit 5'; echo status-$?`)
-	s.eventually("the command", func() bool { return len(s.left()) >= 4 })
-	s.line("hello")
-	s.see("got-hello")
-	s.see("status-5")
-	// The shell has its terminal back.
-	s.line("echo back-$((40+2))")
-	s.see("back-42")
-}
-
-func TestTerminalInterrupt(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -- sh -c 'echo running-$((1+1)); exec sleep 1000'; echo status-$?`)
-	s.see("running-2")
-	s.key("C-c")
-	s.see("status-130")
-}
-
-func TestTerminalSuspendAndForeground(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -term 20s -kill 22s -expiry 30s -- sh -c 'echo running-$((1+1)); read x; echo got-$x; exit 6'; echo status-$?`)
-	s.see("running-2")
-	s.key("C-z")
-	s.see("Stopped")
-	s.see("status-148") // 128 + SIGTSTP: the shell's word for a stopped job
-	s.line("jobs; echo shell-$((40+2))")
-	s.see("shell-42")
-	s.line("fg; echo status-$?")
-	s.see("notice: resumed")
-	s.line("hello")
-	s.see("got-hello")
-	s.see("status-6")
-}
-
-func TestTerminalSuspendTwice(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -- sh -c 'echo running-$((1+1)); exec sleep 1000'`)
-	s.see("running-2")
-	s.key("C-z")
-	s.see("notice: suspended")
-	s.see("Stopped")
-	s.line("fg")
-	s.see("notice: resumed")
-	s.key("C-z")
-	s.stopAgain()
-	s.line("echo shell-$((40+2))")
-	s.see("shell-42")
-	s.line("fg; echo status-$?")
-	s.eventually("second fg", func() bool { return strings.Count(s.text(), "notice: resumed") == 2 })
-	s.key("C-c")
-	s.see("status-130")
-}
-
-func TestTerminalSuspendAndBackground(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	if err := syscall.Mkfifo(s.file("go"), 0o600); err != nil {
-		t.Fatal(err)
+// play types, presses keys and waits as a script says: "> LINE" types a line, "key KEY" presses
+// a key, "see TEXT" waits for a text on the screen, "N TEXT" for that text N times, "file NAME"
+// for a file, "dead N" until no more than N processes are left, "stopped" for the second stop.
+func (s *screen) play(script string) {
+	s.t.Helper()
+	for line := range strings.Lines(strings.TrimSpace(script)) {
+		what, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, _ := strconv.Atoi(what)
+		switch {
+		case what == ">":
+			s.line(text)
+		case what == "key":
+			s.key(text)
+		case what == "see":
+			s.see(text)
+		case what == "file":
+			s.await(text)
+		case what == "dead":
+			most, _ := strconv.Atoi(text)
+			s.eventually("end of the command", func() bool { return len(s.left()) <= most })
+		case what == "stopped":
+			s.stopAgain()
+		case n > 0:
+			s.eventually(text+" again", func() bool { return strings.Count(s.text(), text) == n })
+		default:
+			s.t.Fatalf("%q is not known", line)
+		}
 	}
-	s.line(`driver -- sh -c 'echo waiting-$((1+1)); read x <go; echo working-$((1+1)); read x; echo got-$x; exit 7'`)
-	s.see("waiting-2")
-	s.key("C-z")
-	s.see("Stopped")
-	s.line("bg")
-	s.see("notice: resumed")
-	if err := os.WriteFile(s.file("go"), []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
+}
+
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	const suspended = `
+		> driver -term 20s -kill 22s -expiry 30s %s -- sh -c 'echo running-$((1+1)); read x; echo got-$x; exit 6'; echo status-$?
+		see running-2
+		key C-z
+		see Stopped
+		see status-148
+		> jobs; echo shell-$((40+2))
+		see shell-42
+		> fg; echo status-$?
+		see notice: resumed
+		> hello
+		see got-hello
+		see status-6`
+	for name, script := range map[string]string{
+		"Input": `
+			> driver -- sh -c 'read x </dev/tty; echo got-$x; exit 5'; echo status-$?
+			file started
+			> hello
+			see got-hello
+			see status-5
+			> echo back-$((40+2))
+			see back-42`, // the shell has its terminal back
+		"Interrupt": `
+			> driver -- sh -c 'echo running-$((1+1)); exec sleep 1000'; echo status-$?
+			see running-2
+			key C-c
+			see status-130`,
+		"SuspendAndForeground": fmt.Sprintf(suspended, ""), // 148 is the shell's word for a stopped job
+		"Contain":              fmt.Sprintf(suspended, "-contain"),
+		"SuspendTwice": `
+			> driver -- sh -c 'echo running-$((1+1)); exec sleep 1000'
+			see running-2
+			key C-z
+			see notice: suspended
+			see Stopped
+			> fg
+			see notice: resumed
+			key C-z
+			stopped
+			> echo shell-$((40+2))
+			see shell-42
+			> fg; echo status-$?
+			2 notice: resumed
+			key C-c
+			see status-130`,
+		// It reads the terminal, which is the shell's: the job is stopped, and fg gives it the terminal.
+		"SuspendAndBackground": `
+			> mkfifo go; driver -- sh -c 'echo waiting-$((1+1)); read x <go; echo working-$((1+1)); read x; echo got-$x; exit 7'
+			see waiting-2
+			key C-z
+			see Stopped
+			> bg
+			see notice: resumed
+			> echo >go
+			see working-2
+			stopped
+			> fg; echo status-$?
+			2 notice: resumed
+			> hello
+			see got-hello
+			see status-7`,
+		// fg comes after the notice that the job is about to be stopped, and before the stop.
+		"ForegroundBeforeTheStop": `
+			> driver -linger 800ms -- sh -c 'echo waiting-$((1+1)); read x; echo got-$x; exit 7' &
+			see waiting-2
+			see notice: suspended
+			> fg; echo status-$?
+			see notice: resumed
+			> hello
+			see got-hello
+			see status-7`,
+		// The command is dead after the deadline, and the guardian continues the stopped job past
+		// the expiry: it ends by itself with 73.
+		"SuspendPastTheDeadline": `
+			> driver -term 1s -kill 2s -expiry 4s -ready up -- sh -c 'trap "" TERM; echo >up; echo running-$((1+1)); exec sleep 1000'
+			see running-2
+			file counting
+			key C-z
+			see Stopped
+			dead 1
+			> echo shell-$((40+2))
+			see Exit 73
+			> fg; echo over-$?
+			see over-1`,
+		// fg after the deadline, before the expiry: shell, driver and guardian are left.
+		"ForegroundPastTheDeadline": `
+			> driver -term 1s -kill 1500ms -expiry 60s -ready up -- sh -c 'trap "" TERM; echo >up; echo running-$((1+1)); exec sleep 1000'
+			see running-2
+			file counting
+			key C-z
+			see Stopped
+			dead 3
+			> fg; echo status-$?
+			see status-73
+			> echo shell-$((40+2))
+			see shell-42`,
+		// The terminal's modes come back when the command was killed.
+		"Modes": `
+			> driver -- sh -c 'stty raw -echo; kill -9 $$'; stty -a | tr ';' '\n' | grep -c -E ' -(icanon|echo) '; echo status-$?
+			see status-1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newScreen(t).play(script)
+		})
 	}
-	s.see("working-2")
-	// Now it reads the terminal, which is the shell's: the job is stopped, and fg gives it the terminal.
-	s.stopAgain()
-	s.line("fg; echo status-$?")
-	s.eventually("second fg", func() bool { return strings.Count(s.text(), "notice: resumed") == 2 })
-	s.line("hello")
-	s.see("got-hello")
-	s.see("status-7")
-}
-
-// fg comes after the notice that the job is about to be stopped, and before the stop.
-func TestTerminalForegroundBeforeTheStop(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -linger 800ms -- sh -c 'echo waiting-$((1+1)); read x; echo got-$x; exit 7' &`)
-	s.see("waiting-2")
-	s.see("notice: suspended")
-	s.line("fg; echo status-$?")
-	s.see("notice: resumed")
-	s.line("hello")
-	s.see("got-hello")
-	s.see("status-7")
-}
-
-// The command is dead after the deadline, and the guardian continues the stopped job past the
-// expiry: it ends by itself with 73.
-func TestTerminalSuspendPastTheDeadline(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -term 1s -kill 2s -expiry 4s -ready up -- sh -c 'trap "" TERM; echo >up; echo running-$((1+1)); exec sleep 1000'`)
-	s.see("running-2")
-	s.await("counting")
-	s.key("C-z")
-	s.see("Stopped")
-	s.eventually("end of everything", func() bool { return !s.running() })
-	s.line("echo shell-$((40+2))")
-	s.see("Exit 73")
-	s.line("fg; echo over-$?")
-	s.see("over-1")
-}
-
-// fg after the deadline, before the expiry.
-func TestTerminalForegroundPastTheDeadline(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -term 1s -kill 1500ms -expiry 60s -ready up -- sh -c 'trap "" TERM; echo >up; echo running-$((1+1)); exec sleep 1000'`)
-	s.see("running-2")
-	s.await("counting")
-	s.key("C-z")
-	s.see("Stopped")
-	s.eventually("end of the command", func() bool { return len(s.left()) <= 3 }) // shell, driver, guardian
-	s.line("fg; echo status-$?")
-	s.see("status-73")
-	s.line("echo shell-$((40+2))")
-	s.see("shell-42")
 }
 
 // In a pipeline the others may want the terminal; the command gets it when it asks.
@@ -273,20 +282,6 @@ func TestTerminalPipeline(t *testing.T) {
 	}
 }
 
-func TestTerminalContain(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -contain -- sh -c 'echo running-$((1+1)); read x; echo got-$x; exit 6'; echo status-$?`)
-	s.see("running-2")
-	s.key("C-z")
-	s.see("Stopped")
-	s.line("fg; echo status-$?")
-	s.see("notice: resumed")
-	s.line("hello")
-	s.see("got-hello")
-	s.see("status-6")
-}
-
 // While what the command left behind is awaited, the terminal is the caller's: Ctrl-C reaches it.
 func TestTerminalWhileAwaiting(t *testing.T) {
 	t.Parallel()
@@ -301,18 +296,6 @@ func TestTerminalWhileAwaiting(t *testing.T) {
 		}
 	}
 	s.see("status-4")
-}
-
-// The terminal's modes come back when the command was killed.
-func TestTerminalModes(t *testing.T) {
-	t.Parallel()
-	s := newScreen(t)
-	s.line(`driver -- sh -c 'stty raw -echo; kill -9 $$'; stty -a | grep -o -E ' -?(icanon|echo) '; echo status-$?`)
-	s.see("status-0")
-	text := s.text()
-	if strings.Contains(text, "\n -icanon") || strings.Contains(text, "\n -echo ") {
-		t.Error("the terminal is left raw")
-	}
 }
 
 // running reports whether anything but the shell is there.
