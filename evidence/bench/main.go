@@ -47,7 +47,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		engine  = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		clients = flags.String("clients", strings.Join(clientNames, ","), "which clients to measure")
 		list    = flags.String("steps", stepNames(), "which steps to make")
-		folder  = flags.String("profiles", "", "have the processes that hold many locks write profiles into this `folder`")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -64,7 +63,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *small {
 		r.size = quick
 	}
-	r.size.crowd.Profiles = *folder
 	r.report = &report{
 		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Clients: map[string]string{}, Quick: *small,
 		Units: gate.UnitRule, Prices: gate.PriceSource,

@@ -18,13 +18,12 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/keepers"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
 // roles are what this program can be in place of the benchmark.
-var roles = map[string]proc.Role{tenureName: serve.Tenure.Role, dynamolockName: serve.Dynamolock.Role, keepers.RoleName: keepers.Role}
+var roles = map[string]proc.Role{tenureName: serve.Tenure.Role, dynamolockName: serve.Dynamolock.Role}
 
 // rig is what all steps share.
 type rig struct {

@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestMain(m *testing.M) {
-	proc.Play(roles) // this binary is the program that holds the locks
+	proc.Play(serve.Roles) // this binary is the program that holds the locks
 	os.Exit(m.Run())
 }
 

@@ -26,12 +26,11 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
 )
 
-var roles = map[string]proc.Role{keepers.RoleName: keepers.Role}
-
 func main() {
-	proc.Play(roles)
+	proc.Play(serve.Roles)
 	proc.Main("crowd", run)
 }
 
@@ -45,7 +44,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		size   = keepers.Ordinary
 	)
 	flags.DurationVar(&size.Hold, "for", 5*time.Minute, "how long to hold them")
-	flags.StringVar(&size.Profiles, "profiles", "", "have the process write profiles into this `folder`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -115,13 +113,9 @@ func lines(h *keepers.Holding) [][2]string {
 	return [][2]string{
 		{"time to take them", fmt.Sprintf("%.1f s, %.0f a second, %s requests", h.Acquire.Took, float64(h.Locks)/h.Acquire.Took, page.Amount(h.Acquiring.Requests))},
 		{"held for", fmt.Sprintf("%.1f s, %.0f heartbeat periods", h.Hold.Took, h.Periods)},
-		{"heartbeats confirmed", fmt.Sprint(h.Hold.Renewed)},
 		{"requests meanwhile", fmt.Sprintf("%.0f: %s", h.Holding.Requests*h.Periods, h.Holding.Over(1/h.Periods).Operations(0))},
 		{"writes a heartbeat period", fmt.Sprintf("%.3f", h.Holding.WriteUnits)},
 		{"locks lost", fmt.Sprint(h.Hold.Lost)},
-		{"events: in jeopardy, lost", fmt.Sprintf("%d, %d", h.Hold.Jeopardies, h.Hold.LostEvents)},
-		{"least left of the old deadline", fmt.Sprintf("%.0f ms, when a heartbeat was confirmed", h.Hold.LeastSlack*1000)},
-		{"least left of the new deadline", fmt.Sprintf("%.0f ms, then", h.Hold.LeastRemaining*1000)},
 		{"goroutines, at most", fmt.Sprint(h.Hold.Goroutines)},
 		{"processor", fmt.Sprintf("%.2f s a minute", h.CPUMinute())},
 		{"memory a lock", fmt.Sprintf("%.0f bytes of heap, %.0f resident", h.PerLock(h.Acquire.Heap), h.PerLock(h.Acquire.RSS))},

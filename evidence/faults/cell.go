@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // verdict is what a rule says of what was seen.
@@ -19,14 +20,7 @@ const (
 	none   verdict = "-" // the library has no such thing
 )
 
-func judge(ok bool) verdict {
-	if ok {
-		return passed
-	}
-	return failed
-}
-
-// cell is what one subject did.
+// cell is what one client did under one fault.
 type cell struct {
 	Verdict verdict `json:"verdict"`
 	Seen    string  `json:"seen"`
@@ -34,7 +28,55 @@ type cell struct {
 	Figures []float64 `json:"figures,omitempty"`
 }
 
+// judged is a cell that has passed if ok.
+func judged(ok bool, figures []float64, seen string, args ...any) cell {
+	c := cell{Verdict: failed, Seen: fmt.Sprintf(seen, args...), Figures: figures}
+	if ok {
+		c.Verdict = passed
+	}
+	return c
+}
+
+// lacking is the cell of a client that has no such thing.
+func lacking(why string) cell { return cell{Verdict: none, Seen: why} }
+
+// margins is the cell of how long before another one's grant each holder stopped
+// believing. Nobody may be late.
+func margins(figures []float64) cell {
+	late := 0
+	for _, f := range figures {
+		if f < 0 {
+			late++
+		}
+	}
+	switch n := len(figures); late {
+	case 0:
+		return judged(true, figures, "told %s before (%s)", span(figures), plural(n, "run"))
+	case n:
+		return judged(false, figures, "told %s late (%s)", span(negative(figures)), plural(n, "run"))
+	default:
+		return judged(false, figures, "told up to %s late, in %d of %s", length(-slices.Min(figures)), late, plural(n, "run"))
+	}
+}
+
+// beliefs is the cell of for how long holders believed that should not have for an instant.
+func beliefs(figures []float64) cell {
+	more := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f <= 0 })
+	if len(more) == 0 {
+		return judged(true, figures, "its first check said no (%s)", plural(len(figures), "run"))
+	}
+	return judged(false, figures, "believed for %s beside the other one, in %d of %s", span(more), len(more), plural(len(figures), "run"))
+}
+
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
+
+func negative(figures []float64) []float64 {
+	all := make([]float64, len(figures))
+	for i, f := range figures {
+		all[i] = -f
+	}
+	return all
+}
 
 // span is a range of milliseconds, for people.
 func span(figures []float64) string {
@@ -56,38 +98,11 @@ func length(ms float64) string {
 	return fmt.Sprintf("%.0f ms", ms)
 }
 
-// runs says how many there were.
-func runs(n int) string { return plural(float64(n), "run") }
+func lengthOf(d time.Duration) string { return length(milliseconds(d.Nanoseconds())) }
 
-func plural(n float64, what string) string {
+func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%.0f %ss", n, what)
-}
-
-// margins is the cell of how long before another one's grant each holder stopped
-// believing. Nobody may be late.
-func margins(figures []float64) cell {
-	c := cell{Figures: figures}
-	late := 0
-	for _, f := range figures {
-		if f < 0 {
-			late++
-		}
-	}
-	c.Verdict = judge(late == 0)
-	switch {
-	case late == 0:
-		c.Seen = fmt.Sprintf("told %s before (%s)", span(figures), runs(len(figures)))
-	case late == len(figures):
-		lates := make([]float64, late)
-		for i, f := range figures {
-			lates[i] = -f
-		}
-		c.Seen = fmt.Sprintf("told %s late (%s)", span(lates), runs(late))
-	default:
-		c.Seen = fmt.Sprintf("told up to %s late, in %d of %s", length(-slices.Min(figures)), late, runs(len(figures)))
-	}
-	return c
+	return fmt.Sprintf("%d %ss", n, what)
 }

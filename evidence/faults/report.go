@@ -13,12 +13,29 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
+
+// table is a table of faults, each thrown at each client.
+type table struct {
+	rows    []row
+	columns []column
+	results string // the file that a run writes, in the module's folder
+	command string // by which the page says that its part is made
+	part    func(t table, r *report) string
+}
+
+// pageFile is the page of both tables, from the module's folder.
+const pageFile = "../../docs/evidence/faults.md"
+
+func libraryTable() table { return table{rows, columns, "results.json", "make faults", libraryPart} }
+
+func serviceTable() table {
+	return table{clientRows(), clients, "service.json", "go run ./evidence/faults -service", servicePart}
+}
 
 // report is everything that a run found. The page is made from it, and from what
 // the rows say of themselves.
@@ -26,149 +43,48 @@ type report struct {
 	Date      string                     `json:"date"` // of the run's start, UTC
 	Machine   machine.Machine            `json:"machine"`
 	Engine    string                     `json:"engine"`            // of DynamoDB
-	Engines   map[engine]string          `json:"engines,omitempty"` // the versions of the others
+	Engines   map[string]string          `json:"engines,omitempty"` // the versions of the others
 	Took      float64                    `json:"tookSeconds"`
 	Libraries map[string]string          `json:"libraries"` // version and runtime
-	Cells     map[string]map[string]cell `json:"cells"`     // by row and library
+	Cells     map[string]map[string]cell `json:"cells"`     // by row and column
 }
 
-// The files that a run writes, in the module's folder and beside it, and the command that
-// the page says its part is made by.
-const (
-	resultsFile = "results.json"
-	pageFile    = "../../docs/evidence/faults.md"
-	command     = "make faults"
-)
-
-// write writes both files.
-func (r *report) write(ctx context.Context) error {
-	dir, err := proc.ModuleDir(ctx, thisModule)
+// write writes what a run has found, and the page; of no run the page of the results that
+// there are.
+func (t table) write(ctx context.Context, r *report) error {
+	dir, err := proc.ModuleDir(ctx, "github.com/tenurelock/tenure/evidence/faults")
 	if err != nil {
 		return err
 	}
-	if err := page.WriteJSON(filepath.Join(dir, resultsFile), r); err != nil {
-		return err
+	results := filepath.Join(dir, t.results)
+	if r == nil {
+		r = &report{}
+		err = page.ReadJSON(results, r)
+	} else if err = t.complete(r); err == nil {
+		err = page.WriteJSON(results, r)
 	}
-	return rewrite(ctx)
-}
-
-// rewrite writes the page of the results that there are.
-func rewrite(ctx context.Context) error {
-	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
-		return err
+		return fmt.Errorf("nothing is written: %w", err)
 	}
-	r, err := readReport(filepath.Join(dir, resultsFile))
-	if err != nil {
-		return err
-	}
-	return page.Publish(r, r.markdown(), command, io.Discard, "", filepath.Join(dir, pageFile))
+	return page.Publish(r, t.part(t, r), t.command, io.Discard, "", filepath.Join(dir, pageFile))
 }
 
-func readReport(file string) (*report, error) {
-	var r report
-	return &r, page.ReadJSON(file, &r)
-}
-
-// markdown returns the part of the page that is made of the run. The versions are in the JSON.
-func (r *report) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, on %v; each engine on loopback.\n\n", r.Date, r.Machine)
-	libraries := slices.DeleteFunc(r.looked(), subject.elsewhere)
-	head, table := []string{"fault"}, [][]string{}
-	for _, s := range libraries {
-		head = append(head, s.title)
-	}
-	for _, row := range rows {
-		cells := []string{row.title}
-		for _, s := range libraries {
-			c := r.Cells[row.id][s.name]
-			if c.Verdict == passed && !s.isTenure() {
-				c.Seen = "" // the JSON has it
-			}
-			cells = append(cells, strings.TrimSuffix(marks[c.Verdict]+c.Seen, ": "))
-		}
-		table = append(table, cells)
-	}
-	page.Table(&b, head, table)
-	b.WriteString("\n" + r.counted(libraries, func(s subject) string { return s.title }) + "\n")
-	// On its stores Tenure passes all: complete sees to it.
-	b.WriteString("\nTenure on its stores. " + r.counted(slices.DeleteFunc(r.looked(), func(s subject) bool { return !s.isTenure() }), func(s subject) string { return string(s.on) }))
-	for _, s := range subjects {
-		if r.Libraries[s.name] == "" {
-			fmt.Fprintf(&b, " %s: %s.", s.title, notLooked)
-		}
-	}
-	b.WriteString("\n\nLeases and settings:")
-	for i, s := range libraries {
-		fmt.Fprintf(&b, "%s %s (%v) %s", []string{"", ";"}[min(i, 1)], s.title, s.lease, s.settings(s.lease).said)
-	}
-	b.WriteString(".\n\n")
-	explain(&b, rows)
-	return b.String()
-}
-
-// explain writes how each fault is made, and what passes.
-func explain(b *strings.Builder, rows []row) {
-	for _, row := range rows {
-		fmt.Fprintf(b, "- **%s**: %s *Pass:* %s\n", row.title, strings.ReplaceAll(row.how, "\n", " "), row.rule)
-	}
-}
-
-// notLooked stands in the place of what a run has left out.
-const notLooked = "not looked at in this run"
-
-var marks = map[verdict]string{passed: "**pass**: ", failed: "**FAIL**: ", none: "– "}
-
-// counted says how many rows each of some subjects passes.
-func (r *report) counted(of []subject, name func(subject) string) string {
-	texts := make([]string, len(of))
-	for i, s := range of {
-		ok, all := 0, 0
-		for _, cells := range r.Cells {
-			switch cells[s.name].Verdict {
-			case passed:
-				ok++
-				all++
-			case failed:
-				all++
-			}
-		}
-		texts[i] = fmt.Sprintf("%s %d of %d", name(s), ok, all)
-	}
-	return "Passed: " + strings.Join(texts, ", ") + "."
-}
-
-// looked are the libraries that the run has looked at.
-func (r *report) looked() []subject {
-	return slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool { return r.Libraries[s.name] == "" })
-}
-
-// complete returns an error if something of the libraries that were looked at is missing,
-// or a row is not passed by Tenure, on whatever store: such a page is not for others to
-// read.
-func (r *report) complete() error {
+// complete returns an error if something is missing, or a row is not passed by a client of
+// Tenure: such a page is not for others to read.
+func (t table) complete(r *report) error {
 	var wrong []string
-	if r.Libraries[tenureName] == "" {
-		wrong = append(wrong, "Tenure was not looked at")
-	}
-	for _, row := range rows {
-		for _, s := range r.looked() {
-			switch c, found := r.Cells[row.id][s.name]; {
-			case !found || c.Seen == "":
-				wrong = append(wrong, fmt.Sprintf("%s was not looked at for %s", row.id, s.name))
-			case s.isTenure() && c.Verdict != passed:
-				wrong = append(wrong, fmt.Sprintf("%s does not pass %s: %s", s.title, row.id, c.Seen))
+	for _, row := range t.rows {
+		for _, c := range t.columns {
+			switch found := r.Cells[row.id][c.id]; {
+			case found.Seen == "":
+				wrong = append(wrong, fmt.Sprintf("%s was not looked at for %s", row.id, c.id))
+			case c.ours && found.Verdict != passed:
+				wrong = append(wrong, fmt.Sprintf("%s does not pass %s: %s", c.title, row.id, found.Seen))
 			}
-		}
-	}
-	for _, s := range r.looked() {
-		if s.elsewhere() && r.Engines[s.on] == "" {
-			wrong = append(wrong, fmt.Sprintf("the version of %s is missing", s.on))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.Cells)) {
-		if !slices.ContainsFunc(rows, func(r row) bool { return r.id == id }) {
+		if !slices.ContainsFunc(t.rows, func(r row) bool { return r.id == id }) {
 			wrong = append(wrong, "there is no row "+id+" any more")
 		}
 	}
@@ -178,4 +94,64 @@ func (r *report) complete() error {
 	return nil
 }
 
-func now() string { return time.Now().UTC().Format(time.DateTime) + " UTC" }
+// libraryPart is the part of the page about libraries. The versions are in the JSON. On its
+// other stores Tenure passes all, and has no column: complete sees to it.
+func libraryPart(t table, r *report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Made on %s, on %v; each engine on loopback.\n\n", r.Date, r.Machine)
+	libraries := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
+	marks := map[verdict]string{passed: "**pass**: ", failed: "**FAIL**: ", none: "– "}
+	head, lines := []string{"fault"}, [][]string{}
+	settings := make([]string, len(libraries))
+	for i, c := range libraries {
+		head = append(head, c.title)
+		settings[i] = fmt.Sprintf("%s (%v) %s", c.title, c.lease, c.said)
+	}
+	for _, row := range t.rows {
+		line := []string{row.title}
+		for _, c := range libraries {
+			found := r.Cells[row.id][c.id]
+			if found.Verdict == passed && !c.ours {
+				found.Seen = "" // the JSON has it
+			}
+			line = append(line, strings.TrimSuffix(marks[found.Verdict]+found.Seen, ": "))
+		}
+		lines = append(lines, line)
+	}
+	page.Table(&b, head, lines)
+	fmt.Fprintf(&b, "\n%s\n", r.counted(libraries, func(c column) string { return c.title }))
+	ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
+	fmt.Fprintf(&b, "\nTenure on its stores. %s\n", r.counted(ours, func(c column) string { return c.engine }))
+	fmt.Fprintf(&b, "\nLeases and settings: %s.\n\n", strings.Join(settings, "; "))
+	explain(&b, t.rows)
+	return b.String()
+}
+
+// servicePart is the part about the clients of the service, which pass all.
+func servicePart(t table, r *report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Made on %s, on %v, with a lease of %v where nothing else is said. %s\n\n",
+		r.Date, r.Machine, usualLease, r.counted(t.columns, func(c column) string { return c.title }))
+	explain(&b, serviceRows)
+	return b.String()
+}
+
+// explain writes how each fault is made, and what passes.
+func explain(b *strings.Builder, rows []row) {
+	for _, row := range rows {
+		fmt.Fprintf(b, "- **%s**: %s *Pass:* %s\n", row.title, row.how, row.rule)
+	}
+}
+
+// counted says how many rows each of some columns passes.
+func (r *report) counted(of []column, name func(column) string) string {
+	texts := make([]string, len(of))
+	for i, c := range of {
+		verdicts := map[verdict]int{}
+		for _, cells := range r.Cells {
+			verdicts[cells[c.id].Verdict]++
+		}
+		texts[i] = fmt.Sprintf("%s %d of %d", name(c), verdicts[passed], verdicts[passed]+verdicts[failed])
+	}
+	return "Passed: " + strings.Join(texts, ", ") + "."
+}

@@ -20,7 +20,7 @@ import (
 )
 
 // etcdLibrary is etcd's concurrency package.
-var etcdLibrary = serve.Library{Name: etcdName, Module: "go.etcd.io/etcd/client/v3", Open: openEtcd}
+var etcdLibrary = serve.Library{Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Open: openEtcd}
 
 // etcdClient keeps one session for all its locks, as is usual.
 type etcdClient struct {

@@ -16,7 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -31,7 +31,7 @@ const namespace = "default"
 var errNoTry = errors.New("the library cannot try without waiting")
 
 // kubeLibrary is client-go's leaderelection.
-var kubeLibrary = serve.Library{Name: kubeName, Module: "k8s.io/client-go", Open: openKube}
+var kubeLibrary = serve.Library{Name: kubeID, Module: "k8s.io/client-go", Open: openKube}
 
 // kubeClient runs an elector for each lock.
 type kubeClient struct {
@@ -39,10 +39,10 @@ type kubeClient struct {
 	lease, deadline, retry time.Duration
 	bounded                bool // requests, as NewFromKubeconfig does it
 	releases               bool // when its context ends
-	client                 kubernetes.Interface
+	client                 clientset.Interface
 
-	mu      sync.Mutex
-	cancels []context.CancelFunc
+	ctx     context.Context // of all electors
+	close   context.CancelFunc
 	running sync.WaitGroup
 }
 
@@ -54,8 +54,9 @@ func openKube(r *wire.Request) (serve.Client, error) {
 		lease:  serve.Milliseconds(r.LeaseMs), deadline: serve.Milliseconds(r.LeaseMs) * 2 / 3, retry: serve.Milliseconds(r.RefreshMs),
 		bounded: r.RequestTimeout, releases: r.ReleaseOnCancel,
 	}
+	l.ctx, l.close = context.WithCancel(context.Background())
 	var err error
-	l.client, err = kubernetes.NewForConfig(l.config)
+	l.client, err = clientset.NewForConfig(l.config)
 	return l, err
 }
 
@@ -82,7 +83,7 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(l.ctx)
 	h := &kubeLeader{library: l, name: r.Name, cancel: cancel, leads: make(chan context.Context, 1), over: make(chan struct{}), told: make(chan struct{})}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
@@ -95,9 +96,6 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 		cancel()
 		return nil, err
 	}
-	l.mu.Lock()
-	l.cancels = append(l.cancels, cancel)
-	l.mu.Unlock()
 	l.running.Go(func() { elector.Run(ctx) })
 	select {
 	case h.ctx = <-h.leads:
@@ -117,11 +115,7 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 
 // Close ends all electors, as the end of their context does.
 func (l *kubeClient) Close() error {
-	l.mu.Lock()
-	for _, cancel := range l.cancels {
-		cancel()
-	}
-	l.mu.Unlock()
+	l.close()
 	l.running.Wait()
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // riverLibrary is the election among River's clients.
-var riverLibrary = serve.Library{Name: riverName, Module: "github.com/riverqueue/river", Open: openRiver}
+var riverLibrary = serve.Library{Name: "river", Module: "github.com/riverqueue/river", Open: openRiver}
 
 const (
 	// riverConns is how many connections to the database a process may have: each
@@ -39,10 +39,10 @@ const (
 type riverProcess struct {
 	pool    *pgxpool.Pool
 	bidders int
+	closed  chan struct{}
 
-	mu     sync.Mutex
-	closed bool
-	locks  map[*riverLeader]struct{}
+	mu    sync.Mutex
+	locks []*riverLeader
 }
 
 func openRiver(r *wire.Request) (serve.Client, error) {
@@ -57,7 +57,7 @@ func openRiver(r *wire.Request) (serve.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &riverProcess{pool: pool, bidders: 1, locks: map[*riverLeader]struct{}{}}
+	p := &riverProcess{pool: pool, bidders: 1, closed: make(chan struct{})}
 	if serve.Milliseconds(r.RefreshMs) == eagerRefresh {
 		p.bidders = riverEager
 	}
@@ -81,17 +81,10 @@ func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock
 	if r.TryOnly {
 		return nil, serve.Refuse(wire.Unsupported, errNoTry)
 	}
-	l := &riverLeader{
-		process: p, schema: riverSchema(r.Name),
-		leads: make(chan struct{}), over: make(chan struct{}), stopped: make(chan struct{}),
-	}
+	l := &riverLeader{process: p, schema: riverSchema(r.Name), leads: make(chan struct{}), over: make(chan struct{})}
 	p.mu.Lock()
-	closed := p.closed
-	p.locks[l] = struct{}{}
+	p.locks = append(p.locks, l)
 	p.mu.Unlock()
-	if closed {
-		return nil, context.Canceled
-	}
 	for range p.bidders {
 		if err := l.bid(); err != nil {
 			return nil, errors.Join(err, l.Release(nil))
@@ -100,7 +93,7 @@ func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock
 	select {
 	case <-l.leads:
 		return l, nil
-	case <-l.stopped:
+	case <-p.closed:
 		return nil, context.Canceled
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -108,18 +101,16 @@ func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock
 }
 
 // Close stops all clients, as a program does that ends.
-func (p *riverProcess) Close() error {
+func (p *riverProcess) Close() (err error) {
+	close(p.closed)
 	p.mu.Lock()
-	p.closed = true
 	locks := p.locks
-	p.locks = nil
 	p.mu.Unlock()
-	var errs []error
-	for l := range locks {
-		errs = append(errs, l.Release(nil))
+	for _, l := range locks {
+		err = errors.Join(err, l.Release(nil))
 	}
 	p.pool.Close()
-	return errors.Join(errs...)
+	return err
 }
 
 // riverLeader is the leadership in a schema. River tells nobody by a call of its API that
@@ -131,12 +122,10 @@ type riverLeader struct {
 	schema  string
 	leads   chan struct{} // closed when a client leads
 	over    chan struct{} // closed when that client is to stop what a leader does
-	stopped chan struct{} // closed when the clients are to stop
 
 	mu      sync.Mutex
 	clients []*river.Client[pgx.Tx]
 	leader  string // the client's id
-	once    sync.Once
 }
 
 // bid starts a client.
@@ -205,7 +194,6 @@ func (l *riverLeader) Release(*wire.Request) error {
 	l.mu.Lock()
 	clients := l.clients
 	l.mu.Unlock()
-	l.once.Do(func() { close(l.stopped) })
 	var all sync.WaitGroup
 	errs := make([]error, len(clients))
 	for i, client := range clients {

@@ -6,213 +6,214 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"net"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/etcdstore"
-	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/zkstore"
 )
 
-// tenureStore is a store of Tenure on another engine than DynamoDB. A scene has a place
-// there for itself: a table, a prefix, a root or a namespace.
-type tenureStore struct {
-	// place returns that of a scene's word.
-	place func(word string) string
-	// open opens the store. The endpoint is that of [scene.endpoint].
+// store is one of Tenure on another engine than DynamoDB. A scene has a place there for
+// itself.
+type store struct {
+	place string // WORD stands for a scene's
+	// open opens the store by way of an address, or of what the place makes of it.
 	open func(ctx context.Context, endpoint, place string) (driver.Store, error)
 	// url is how Tenure's command names the store.
 	url func(endpoint, place string) string
-	// writes tells a gate which of the bytes write a record.
-	writes func() func(piece []byte) bool
 }
 
-// tenureStores are those that are looked at, by the names of their subjects.
-var tenureStores = map[string]tenureStore{
-	onPostgresName: {
-		place: func(word string) string { return "tenure_faults_" + word },
+// stores are those that are looked at, by their columns.
+var stores = map[string]store{
+	"tenure-postgres": {
+		place: "tenure_faults_WORD",
 		open: func(ctx context.Context, endpoint, table string) (driver.Store, error) {
 			return pgstore.Open(ctx, endpoint, &pgstore.Options{Table: table})
 		},
-		url:    func(endpoint, table string) string { return endpoint + "&table=" + table },
-		writes: postgresWrites,
+		url: func(endpoint, table string) string { return endpoint + "&table=" + table },
 	},
-	onEtcdName: {
-		place: func(word string) string { return "tenure-faults-" + word + "/" },
+	"tenure-etcd": {
+		place: "tenure-faults-WORD/",
 		open: func(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
 			return etcdstore.Open(ctx, clientv3.Config{Endpoints: []string{endpoint}}, &etcdstore.Options{Prefix: prefix})
 		},
-		url:    func(endpoint, prefix string) string { return "etcd://" + endpoint + "/" + prefix },
-		writes: etcdWrites,
+		url: func(endpoint, prefix string) string { return "etcd://" + endpoint + "/" + prefix },
 	},
-	onZooKeeperName: {
-		place: func(word string) string { return "/tenure-faults-" + word },
+	"tenure-zookeeper": {
+		place: "/tenure-faults-WORD",
 		open: func(ctx context.Context, endpoint, root string) (driver.Store, error) {
 			return zkstore.Open(ctx, []string{endpoint}, &zkstore.Options{Root: root})
 		},
-		url:    func(endpoint, root string) string { return "zookeeper://" + endpoint + root },
-		writes: zooKeeperWrites,
+		url: func(endpoint, root string) string { return "zookeeper://" + endpoint + root },
 	},
-	onKubernetesName: {
-		place: func(word string) string { return "tenure-faults-" + word },
-		open: func(ctx context.Context, endpoint, namespace string) (driver.Store, error) {
-			config, _, err := k8sstore.Config(endpoint, "")
+	"tenure-kubernetes": {
+		place: "tenure-faults-WORD",
+		open: func(ctx context.Context, kubeconfig, namespace string) (driver.Store, error) {
+			config, _, err := k8sstore.Config(kubeconfig, "")
 			if err != nil {
 				return nil, err
 			}
 			return k8sstore.Open(ctx, config, namespace, nil)
 		},
-		url: func(endpoint, namespace string) string {
-			return "kubernetes://" + namespace + "?kubeconfig=" + endpoint
+		url: func(kubeconfig, namespace string) string {
+			return "kubernetes://" + namespace + "?kubeconfig=" + kubeconfig
 		},
-		writes: kubernetesWrites,
 	},
-	inBucketName: {
-		place: func(word string) string { return "tenure-faults-" + word + "/" },
-		open:  openBucket,
+	"tenure-bucket": {
+		place: "tenure-faults-WORD/",
+		open: func(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
+			at := "http://" + endpoint
+			client := s3.New(s3.Options{
+				BaseEndpoint: &at, Region: bucketRegion, UsePathStyle: true,
+				Credentials: credentials.NewStaticCredentialsProvider(bucketKey, bucketKey, ""),
+			})
+			return s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
+		},
 		url: func(endpoint, prefix string) string {
 			return "s3://" + bucketName + "/" + prefix + "?region=" + bucketRegion + "&endpoint=http://" + endpoint + "&path_style=1"
 		},
-		writes: bucketWrites,
 	},
 }
 
-// openBucket opens the store of a prefix of the bucket that scripts/engines makes.
-func openBucket(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
-	url := "http://" + endpoint
-	client := s3.New(s3.Options{
-		BaseEndpoint: &url, Region: bucketRegion, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(bucketKey, bucketKey, ""),
-	})
-	store, err := s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
-	if err != nil {
-		return nil, err
-	}
-	return store, nil
-}
-
-// gatewayEnv names the URL of a gateway with the bucket, as scripts/engines prints it.
-// The keys are those that Tenure's command takes for an endpoint on this machine.
+// The bucket that scripts/engines makes. The keys are those that Tenure's command takes for an
+// endpoint on this machine.
 const (
-	gatewayEnv   = "TENURE_TEST_VERSITYGW"
 	bucketName   = "locks"
 	bucketRegion = "us-east-1"
 	bucketKey    = "test"
 )
 
-// postgresConns is how many connections a process of Tenure may have. Those that a store
-// opens by default are enough for 1,000 locks at 10 ms with little to spare.
-const postgresConns = 64
-
-// postgresEndpoint is the URL of a database, with the settings of Tenure's pools there.
-func postgresEndpoint(database string) (string, error) {
-	u, err := url.Parse(database)
-	if err != nil {
-		return "", err
-	}
-	q := u.Query()
-	// So that each request has the text of its statement, by which the gate knows it.
-	q.Set("default_query_exec_mode", "exec")
-	q.Set("pool_max_conns", fmt.Sprint(postgresConns))
-	u.RawQuery = q.Encode()
-	return u.String(), nil
-}
-
 // openBound bounds the opening of a store.
 const openBound = 30 * time.Second
 
-// openPlace opens the store of a scene without a gate, and makes there what a program
-// finds that is not the first one to use the store.
-func (s *scene) openPlace(ctx context.Context) error {
-	kind := tenureStores[s.name]
-	s.place = kind.place(s.word)
-	switch s.on {
-	case postgreSQL:
-		if err := pgstore.CreateTable(ctx, s.database.pool, s.place); err != nil {
-			return err
-		}
-	case apiServer:
-		if err := s.cluster.namespace(ctx, s.place); err != nil {
-			return err
-		}
-	}
-	direct, err := s.direct()
-	if err != nil {
-		return err
-	}
-	endpoint, err := s.endpoint(direct)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, openBound)
-	defer cancel()
-	if s.records, err = kind.open(ctx, endpoint, s.place); err != nil {
-		return err
-	}
-	if s.on != zooKeeper {
-		return nil
-	}
-	// The first record of a folder of the store takes more than one write.
-	return wait.AtOnce(ctx, preparedLocks, preparedLocks, func(ctx context.Context, i int) error {
-		rec, _, err := s.records.Claim(ctx, driver.Record{
-			Key: s.named(i + 1), Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease,
+// openStore makes a place of Tenure on another store.
+func openStore(ctx context.Context, s *scene) (*place, error) {
+	of := stores[s.id]
+	p := &place{table: strings.ReplaceAll(of.place, "WORD", s.word)}
+	p.url = func(endpoint string) string { return of.url(endpoint, p.table) }
+	p.gate = func(owner string) (gate.Gate, error) {
+		// A record has its owner in it, whatever the store. So what is sent with the owner in it
+		// is a write of a record; a read, a watch or a sign of life of a connection is none.
+		return gate.NewTCPWrites(p.direct, func() func([]byte) bool {
+			return func(piece []byte) bool { return bytes.Contains(piece, []byte(owner)) }
 		})
+	}
+	end, err := p.prepare(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := p.endpoint(p.direct)
+	if err != nil {
+		return nil, err
+	}
+	bound, cancel := context.WithTimeout(ctx, openBound)
+	defer cancel()
+	records, err := of.open(bound, direct, p.table)
+	if err != nil {
+		return nil, err
+	}
+	p.forget = func(ctx context.Context, lock string) error {
+		rec, err := records.Get(ctx, lock, driver.Strong)
 		if err != nil {
 			return err
 		}
-		return s.records.Delete(ctx, rec)
-	})
+		return records.Delete(ctx, rec)
+	}
+	p.close = func(context.Context) {
+		_ = records.Close() // the engine is ended soon
+		end()
+	}
+	// A program finds a store that was used before. In ZooKeeper the first record of a folder
+	// takes more than one write.
+	for n := range preparedLocks {
+		rec := driver.Record{Key: s.named(n + 1), Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease}
+		if rec, _, err = records.Claim(bound, rec); err == nil {
+			err = records.Delete(bound, rec)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
-// forget deletes the record of a lock that was released, as an operator could.
-func (s *scene) forget(ctx context.Context, name string) error {
-	rec, err := s.records.Get(ctx, name, driver.Strong)
-	if err != nil {
-		return err
+// prepare makes what the store needs on its engine, and says where that is. The returned
+// function ends it.
+func (p *place) prepare(ctx context.Context, s *scene) (end func(), err error) {
+	server := s.engines[s.engine]
+	switch s.engine {
+	case postgreSQL:
+		return p.preparePostgres(ctx, server)
+	case kubernetes:
+		return p.prepareKubernetes(ctx, server, s.dir)
 	}
-	return s.records.Delete(ctx, rec)
+	p.direct, err = server.host()
+	return func() {}, err
 }
 
-// zooKeeperEnv names the host and port of a ZooKeeper.
-const zooKeeperEnv = "TENURE_TEST_ZOOKEEPER"
+// postgresConns is how many connections a process of Tenure may have. Those that a store
+// opens by default are enough for 1,000 locks at 10 ms with little to spare.
+const postgresConns = "64"
 
-// zooKeeperVersion asks a server for its version, by one of its commands of four letters.
-func zooKeeperVersion(ctx context.Context, address string) (string, error) {
-	const ask = "srvr"
-	ctx, cancel := context.WithTimeout(ctx, openBound)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+func (p *place) preparePostgres(ctx context.Context, server engine) (end func(), err error) {
+	if p.direct, err = server.host(); err != nil {
+		return nil, err
+	}
+	p.reached = func(address string) (string, error) {
+		u, err := url.Parse(server.address)
+		if err != nil {
+			return "", err
+		}
+		query := u.Query()
+		query.Set("pool_max_conns", postgresConns)
+		u.Host, u.RawQuery = address, query.Encode()
+		return u.String(), nil
+	}
+	pool, err := pgxpool.New(ctx, server.address)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	defer func() { _ = conn.Close() }() // all was read
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline) // without one it waits for longer
+	end = func() {
+		_, _ = pool.Exec(context.WithoutCancel(ctx), "DROP TABLE IF EXISTS "+p.table) // the server is ended soon
+		pool.Close()
 	}
-	if _, err := io.WriteString(conn, ask); err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(conn)
-	if err != nil {
-		return "", err
-	}
-	_, version, found := strings.Cut(string(text), "Zookeeper version: ")
-	if !found {
-		return "", fmt.Errorf("faults: ZooKeeper at %s does not tell its version, but %.80q: name %s in its 4lw.commands.whitelist", address, text, ask)
-	}
-	version, _, _ = strings.Cut(version, "-")
-	return version, nil
+	return end, pgstore.CreateTable(ctx, pool, p.table)
 }
+
+// tenureOn is this library on a store, whose place is the request's table.
+func tenureOn(id string) serve.Library {
+	return serve.Library{Name: id, Open: func(r *wire.Request) (serve.Client, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), openBound)
+		defer cancel()
+		records, err := stores[id].open(ctx, r.Endpoint, r.Table)
+		if err != nil {
+			return nil, err
+		}
+		client, err := serve.TenureOn(records, r)
+		return &storeClient{client, records}, err
+	}}
+}
+
+// storeClient closes its store as well.
+type storeClient struct {
+	serve.TenureClient
+	store driver.Store
+}
+
+func (c *storeClient) Close() error { return errors.Join(c.TenureClient.Close(), c.store.Close()) }

@@ -7,7 +7,6 @@ package peers
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -39,9 +37,6 @@ const module = "github.com/tenurelock/tenure/evidence"
 // caller skips what needs the peer.
 var ErrNoToolchain = errors.New("no toolchain for this peer")
 
-// lockPoll is the time between two tries to get the lock of a build.
-const lockPoll = 50 * time.Millisecond
-
 // Program is a peer that can be started.
 type Program struct {
 	Kind    Kind
@@ -52,15 +47,22 @@ type Program struct {
 // the library's name.
 func Own(kind Kind) *Program { return &Program{kind, proc.Command{Role: string(kind)}} }
 
-// BuildJava makes the program of the Java client, or finds it built. It runs Maven
-// only when the sources are not those of the last build. The first build fetches
-// its dependencies and can take minutes: ctx bounds it, the wait for another
-// process's build included.
-func BuildJava(ctx context.Context) (*Program, error) {
-	for _, tool := range []string{"java", "javac", "mvn"} {
+// Need returns an error that matches [ErrNoToolchain] if a tool is missing.
+func Need(tools ...string) error {
+	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoToolchain, err)
+			return fmt.Errorf("%w: %w", ErrNoToolchain, err)
 		}
+	}
+	return nil
+}
+
+// BuildJava makes the program of the Java client, or finds it built. It runs Maven
+// only when the sources are newer than the last build. The first build fetches
+// its dependencies and can take minutes: ctx bounds it.
+func BuildJava(ctx context.Context) (*Program, error) {
+	if err := Need("java", "javac", "mvn"); err != nil {
+		return nil, err
 	}
 	root, err := proc.ModuleDir(ctx, module)
 	if err != nil {
@@ -68,90 +70,67 @@ func BuildJava(ctx context.Context) (*Program, error) {
 	}
 	dir := filepath.Join(root, "peers", "java")
 	target := filepath.Join(dir, "target")
-	jar := filepath.Join(target, "lock-client-peer.jar")
-	err = Build(ctx, target, jar, []string{filepath.Join(dir, "pom.xml"), filepath.Join(dir, "src")}, func(ctx context.Context) error {
+	err = Build(ctx, target, []string{filepath.Join(dir, "pom.xml"), filepath.Join(dir, "src")}, func(ctx context.Context) error {
 		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package")
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, nil
+	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", filepath.Join(target, "lock-client-peer.jar")}}}, nil
 }
 
-// Build makes a file in a folder by a tool, unless it was made of the same sources, files
-// and folders, before. Processes that do so at the same time share one build.
-func Build(ctx context.Context, target, file string, sources []string, build func(context.Context) error) error {
-	unlock, err := lockDir(ctx, target)
+// Build makes something in a folder by a tool, unless it was made before and the sources, files
+// and folders, are older. Processes that do so at the same time share one build.
+func Build(ctx context.Context, target string, sources []string, build func(context.Context) error) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(target, "built"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	sum, err := sumSources(sources)
-	if err != nil {
+	defer func() { _ = file.Close() }() // and with it goes the lock
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	// The sum is written last: a build that was interrupted leaves none.
-	built := filepath.Join(target, "built.sum")
-	old, err := os.ReadFile(built)
-	if _, missing := os.Stat(file); err == nil && missing == nil && string(old) == sum {
-		return nil
+	// The beginning of the last build is in the file: one that was interrupted has left none.
+	began := time.Now()
+	var last time.Time
+	if text, err := io.ReadAll(file); err != nil {
+		return err
+	} else if len(text) > 0 {
+		if err := last.UnmarshalText(text); err != nil {
+			return err
+		}
 	}
-	if err := build(ctx); err != nil {
+	newest, err := newestOf(sources)
+	if err != nil || last.After(newest) {
 		return err
 	}
-	return os.WriteFile(built, []byte(sum), 0o644)
+	if err := errors.Join(file.Truncate(0), build(ctx)); err != nil {
+		return err
+	}
+	text, err := began.MarshalText()
+	if err == nil {
+		_, err = file.WriteAt(text, 0)
+	}
+	return err
 }
 
-// lockDir makes the folder and holds a lock on a file in it until the returned
-// function is called or the process ends.
-func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(filepath.Join(dir, "build.lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			_ = file.Close()
-			return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, fmt.Errorf("lock %s: %w", file.Name(), context.Cause(ctx))
-		case <-time.After(lockPoll):
-		}
-	}
-}
-
-// sumSources is a sum over what a peer is built from. Contents and not times, since a
-// checkout touches files that it does not change.
-func sumSources(sources []string) (string, error) {
-	sum := sha256.New()
+// newestOf is when the newest of the sources was changed.
+func newestOf(sources []string) (newest time.Time, err error) {
 	for _, source := range sources {
-		add := func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			file, err := os.Open(path)
+		err = errors.Join(err, filepath.WalkDir(source, func(_ string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = file.Close() }() // it was only read
-			fmt.Fprintf(sum, "\n%s\n", strings.TrimPrefix(path, filepath.Dir(source)))
-			_, err = io.Copy(sum, file)
+			info, err := entry.Info()
+			if err == nil && info.ModTime().After(newest) {
+				newest = info.ModTime()
+			}
 			return err
-		}
-		if err := filepath.WalkDir(source, add); err != nil {
-			return "", err
-		}
+		}))
 	}
-	return fmt.Sprintf("%x\n", sum.Sum(nil)), nil
+	return newest, err
 }

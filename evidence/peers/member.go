@@ -60,3 +60,12 @@ func (m *Member) Holds(ctx context.Context, name string) (bool, error) {
 	a, err := m.Do(ctx, m.Asking(wire.Holds, name))
 	return err == nil && a.Holds != nil && *a.Holds, err
 }
+
+// Usage is what the member's process uses.
+func (m *Member) Usage(ctx context.Context, collect bool) (wire.Usage, error) {
+	a, err := m.Do(ctx, wire.Request{Command: wire.Measure, Collect: collect})
+	if err == nil {
+		return *a.Usage, nil
+	}
+	return wire.Usage{}, err
+}

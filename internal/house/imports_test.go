@@ -109,7 +109,7 @@ var zones = []zone{
 	// clients, and the programs, which may import all but the commands.
 	{dir: "evidence/bed", may: []string{"dynamostore"}, others: true},
 	{dir: "evidence", any: true, others: true},
-	{dir: "evidence/peers", may: []string{".", "bell", "dynamostore", "evidence/bed", "internal/enginetest"}, inTests: onEngines, others: true},
+	{dir: "evidence/peers", may: []string{".", "bell", "driver", "dynamostore", "evidence/bed", "internal/enginetest"}, inTests: onEngines, others: true},
 
 	// What a stranger reads first has the public API alone.
 	{dir: "examples/failover", may: []string{".", "sqlitestore"}},

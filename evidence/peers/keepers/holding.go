@@ -3,27 +3,27 @@
 
 //go:build linux
 
+// Package keepers has one process hold many locks, and looks at what it uses: with Tenure
+// under one session, with dynamolock with a heartbeat for each.
 package keepers
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
-	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
 // Size is for how long a process holds locks, and how.
 type Size struct {
-	Timing   peers.Timing
-	Delay    time.Duration // added to each request
-	Hold     time.Duration
-	Profiles string // a folder for them; empty: none are written
+	Timing peers.Timing
+	Delay  time.Duration // added to each request
+	Hold   time.Duration
 }
 
 var (
@@ -37,6 +37,32 @@ var (
 func (s Size) For(d time.Duration) Size {
 	s.Hold = d
 	return s
+}
+
+// Acquirers is how many locks a process takes at once.
+const Acquirers = 16
+
+// Names returns names for so many locks.
+func Names(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("lock-%d", i)
+	}
+	return names
+}
+
+// Figures is what a process has used for a while.
+type Figures struct {
+	Took float64 `json:"tookSeconds"`
+	CPU  float64 `json:"cpuSeconds"`
+
+	// Of acquire, how much more there is after a garbage collection; of hold, what is resident
+	// in the end.
+	Heap int64 `json:"heapBytes"`
+	RSS  int64 `json:"rssBytes"`
+
+	Goroutines int `json:"goroutines"` // the most that were seen
+	Lost       int `json:"lost"`       // locks
 }
 
 // Holding is what came of it.
@@ -57,65 +83,107 @@ func (h *Holding) PerLock(n int64) float64 { return float64(n) / float64(h.Locks
 // CPUMinute is how many seconds of a processor the process uses in a minute.
 func (h *Holding) CPUMinute() float64 { return h.Hold.CPU / h.Hold.Took * 60 }
 
+// looksEach is how often a process that holds locks is looked at.
+const looksEach = time.Second
+
 // Hold has a process take locks, hold them, and give them back, through a gate. With
 // an error it returns what was found before.
 func Hold(ctx context.Context, client peers.Kind, locks int, g *gate.HTTP, table string, size Size) (h *Holding, err error) {
-	answers := make(chan Figures, 1)
-	p, err := proc.Start(proc.Command{Role: RoleName, Stderr: os.Stderr, Line: func(line []byte) {
-		var f Figures
-		if err := json.Unmarshal(line, &f); err != nil {
-			f.Err = err.Error()
-		}
-		answers <- f
-	}})
+	g.Slow(size.Delay)
+	r := size.Timing.Open(g.Address(), table)
+	r.Session = client == peers.Tenure
+	m, err := peers.Own(client).Open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Kill()
-	do := func(o order) (f Figures, err error) {
-		if err := p.Send(o); err != nil {
-			return f, fmt.Errorf("%s: %w", o.Do, err)
+	defer m.Kill()
+	// Some locks before, to have all of the client loaded, and its connections made.
+	err = wait.AtOnce(ctx, Acquirers, Acquirers, func(ctx context.Context, i int) error {
+		name := fmt.Sprintf("first-%d", i)
+		_, err := m.Acquire(ctx, name)
+		if err == nil {
+			_, err = m.Release(ctx, name)
 		}
-		select {
-		case f = <-answers:
-		case <-p.Exited():
-			return f, fmt.Errorf("%s: the process is gone: %v", o.Do, p.State())
-		case <-ctx.Done():
-			return f, context.Cause(ctx)
-		}
-		if f.Err != "" {
-			return f, errors.New(o.Do + ": " + f.Err)
-		}
-		return f, nil
-	}
-	h = &Holding{Locks: locks}
-	if size.Profiles != "" {
-		if _, err := do(order{Do: toProfile, To: size.Profiles}); err != nil {
-			return nil, err
-		}
-	}
-	g.Slow(size.Delay)
-	if _, err := do(order{Do: toOpen, Client: client, Endpoint: g.Address(), Table: table, Timing: size.Timing}); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	for _, part := range []struct {
-		order
-		found *Figures
-		used  *gate.Usage
-	}{
-		{order{Do: toAcquire, Locks: locks}, &h.Acquire, &h.Acquiring},
-		{order{Do: toHold, For: size.Hold}, &h.Hold, &h.Holding},
-		{order{Do: toClose}, &h.Close, &h.Closing},
-	} {
-		if *part.used, err = g.During(func() (err error) { *part.found, err = do(part.order); return err }); err != nil {
-			return h, err
-		}
-		if part.Do == toHold {
-			h.Periods = h.Hold.Took / size.Timing.Heartbeat.Seconds()
-			h.Holding = h.Holding.Over(h.Periods)
-		}
+	h = &Holding{Locks: locks}
+	names := Names(locks)
+	each := func(do func(ctx context.Context, name string) error) error {
+		return wait.AtOnce(ctx, locks, Acquirers, func(ctx context.Context, i int) error { return do(ctx, names[i]) })
 	}
-	return h, nil
+	h.Acquiring, err = h.Acquire.during(ctx, m, g, func() error {
+		return each(func(ctx context.Context, name string) error {
+			_, err := m.Acquire(ctx, name)
+			return err
+		})
+	})
+	if err != nil {
+		return h, err
+	}
+	h.Holding, err = h.Hold.during(ctx, m, g, func() error {
+		for end := time.Now().Add(size.Hold); time.Now().Before(end); {
+			if err := wait.For(ctx, min(looksEach, time.Until(end)+1)); err != nil {
+				return err
+			}
+			u, err := m.Usage(ctx, false)
+			if err != nil {
+				return err
+			}
+			h.Hold.Goroutines, h.Hold.RSS = max(h.Hold.Goroutines, u.Goroutines), u.RSS
+		}
+		return nil
+	})
+	if err != nil {
+		return h, err
+	}
+	h.Periods = h.Hold.Took / size.Timing.Heartbeat.Seconds()
+	h.Holding = h.Holding.Over(h.Periods)
+	var lost atomic.Int64
+	err = each(func(ctx context.Context, name string) error {
+		holds, err := m.Holds(ctx, name)
+		if err == nil && !holds {
+			lost.Add(1)
+		}
+		return err
+	})
+	h.Hold.Lost = int(lost.Load())
+	if err != nil {
+		return h, err
+	}
+	h.Closing, err = g.During(func() error {
+		began := time.Now()
+		_, err := m.Do(ctx, wire.Request{Command: wire.Close})
+		h.Close.Took = time.Since(began).Seconds()
+		return err
+	})
+	return h, err
+}
+
+// during notes what the process uses while f runs, and returns what goes over the wire.
+func (f *Figures) during(ctx context.Context, m *peers.Member, g *gate.HTTP, run func() error) (gate.Usage, error) {
+	before, err := m.Usage(ctx, true)
+	if err != nil {
+		return gate.Usage{}, err
+	}
+	began := time.Now()
+	used, err := g.During(run)
+	if err != nil {
+		return used, err
+	}
+	f.Took = time.Since(began).Seconds()
+	after, err := m.Usage(ctx, false)
+	if err != nil {
+		return used, err
+	}
+	clean, err := m.Usage(ctx, true)
+	f.CPU, f.Heap = after.CPU-before.CPU, clean.Heap-before.Heap
+	if f.RSS == 0 {
+		f.RSS = clean.RSS - before.RSS
+	}
+	return used, err
 }
 
 // MostGoroutines is one more than a process that holds locks under a session may
@@ -135,7 +203,7 @@ func (h *Holding) Missed() (all []string) {
 	}
 	writes := h.Holding.WriteUnits * h.Periods
 	miss(writes > h.Periods+Edges, "%.0f writes in %.1f heartbeat periods", writes, h.Periods)
-	miss(h.Hold.Lost > 0 || h.Hold.LostEvents > 0, "%d locks lost, %d events say so", h.Hold.Lost, h.Hold.LostEvents)
+	miss(h.Hold.Lost > 0, "%d locks lost", h.Hold.Lost)
 	miss(h.Hold.Goroutines >= MostGoroutines, "%d goroutines", h.Hold.Goroutines)
 	miss(h.Close.Took > 0 && h.Closing.WriteUnits > h.Closable(), "closed with %.0f writes", h.Closing.WriteUnits)
 	return all

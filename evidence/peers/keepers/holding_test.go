@@ -15,7 +15,7 @@ import (
 func TestMissed(t *testing.T) {
 	good := func() *Holding {
 		return &Holding{
-			Locks: 100, Periods: 50.2, Hold: Figures{Took: 20, Renewed: 50, Goroutines: 7}, Holding: gate.Usage{WriteUnits: 1},
+			Locks: 100, Periods: 50.2, Hold: Figures{Took: 20, Goroutines: 7}, Holding: gate.Usage{WriteUnits: 1},
 			Close: Figures{Took: 0.1}, Closing: gate.Usage{WriteUnits: 1},
 		}
 	}
@@ -25,7 +25,6 @@ func TestMissed(t *testing.T) {
 	for want, spoil := range map[string]func(*Holding){
 		"heartbeat pe": func(h *Holding) { h.Holding.WriteUnits = 1.1 },
 		"1 locks lost": func(h *Holding) { h.Hold.Lost = 1 },
-		"events":       func(h *Holding) { h.Hold.LostEvents = 1 },
 		"goroutines":   func(h *Holding) { h.Hold.Goroutines = MostGoroutines },
 		"closed with":  func(h *Holding) { h.Closing.WriteUnits = 100 },
 	} {

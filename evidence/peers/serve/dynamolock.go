@@ -25,9 +25,6 @@ var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2",
 
 var errReleased = errors.New("ReleaseLock said false")
 
-// createTableBound bounds the wait for a table of the client's own helper.
-const createTableBound = 30 * time.Second
-
 type dynamolockClient struct {
 	*dynamolock.Client
 	// safe is for how long the session monitor lets a lock be without a heartbeat;
@@ -38,7 +35,6 @@ type dynamolockClient struct {
 // OpenDynamolock opens a client over the given connections.
 func OpenDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	var opts []dynamolock.ClientOption
-	table := []dynamolock.CreateTableOption{}
 	if r.Owner != "" {
 		opts = append(opts, dynamolock.WithOwnerName(r.Owner))
 	}
@@ -52,26 +48,9 @@ func OpenDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	default:
 		opts = append(opts, dynamolock.WithHeartbeatPeriod(Milliseconds(r.HeartbeatMs)))
 	}
-	if r.PartitionKey != "" {
-		opts = append(opts, dynamolock.WithPartitionKeyName(r.PartitionKey))
-		table = append(table, dynamolock.WithCustomPartitionKeyName(r.PartitionKey))
-	}
-	if r.SortKey != "" {
-		opts = append(opts, dynamolock.WithSortKey(r.SortKey, r.SortValue))
-		table = append(table, dynamolock.WithSortKeyName(r.SortKey))
-	}
 	client, err := dynamolock.New(db, r.Table, opts...)
 	if err != nil {
 		return nil, err
-	}
-	if r.CreateTable {
-		if _, err := client.CreateTable(r.Table, table...); err != nil {
-			return nil, err
-		}
-		in := &dynamodb.DescribeTableInput{TableName: aws.String(r.Table)}
-		if err := dynamodb.NewTableExistsWaiter(db).Wait(context.Background(), in, createTableBound); err != nil {
-			return nil, err
-		}
 	}
 	c := &dynamolockClient{Client: client}
 	if r.Notice {
@@ -102,8 +81,8 @@ func (c *dynamolockClient) Acquire(ctx context.Context, r *wire.Request) (Lock, 
 
 // acquireOptions are the options of a request, of acquire or of work.
 func acquireOptions(r *wire.Request) ([]dynamolock.AcquireLockOption, error) {
-	if r.ConsistentReleased || r.UpdateExisting || r.OnlyIfExists {
-		return nil, Refuse(wire.Unsupported, fmt.Errorf("consistentReleased, updateExisting, onlyIfExists: %w", errUnsupported))
+	if r.UpdateExisting {
+		return nil, Refuse(wire.Unsupported, fmt.Errorf("updateExisting: %w", errUnsupported))
 	}
 	var opts []dynamolock.AcquireLockOption
 	if r.Data != nil {
@@ -200,21 +179,13 @@ func (l *dynamolockLock) Heartbeat(r *wire.Request) error {
 }
 
 func (l *dynamolockLock) Describe() wire.Lock {
-	d := wire.Lock{
-		Name: l.name, Owner: l.OwnerName(), Expired: aws.Bool(l.IsExpired()),
-		Attributes: make(map[string]string), Others: make(map[string]string),
-	}
+	d := wire.Lock{Name: l.name, Owner: l.OwnerName(), Attributes: map[string]string{}}
 	if data := l.Data(); data != nil {
 		d.Data = &data
 	}
 	for name, value := range l.AdditionalAttributes() {
-		switch value := value.(type) {
-		case *types.AttributeValueMemberS:
-			d.Attributes[name] = value.Value
-		case *types.AttributeValueMemberN:
-			d.Others[name] = "N " + value.Value
-		default:
-			d.Others[name] = fmt.Sprintf("%T", value)
+		if text, ok := value.(*types.AttributeValueMemberS); ok {
+			d.Attributes[name] = text.Value
 		}
 	}
 	return d

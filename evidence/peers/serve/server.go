@@ -13,7 +13,10 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -24,31 +27,27 @@ type Library struct {
 	Name   string
 	Module string // whose version is told; empty: this checkout
 	Open   func(*wire.Request) (Client, error)
-	// Commands are those that it has beside the ones of package wire, or in their
-	// place.
-	Commands map[string]Command
 }
 
 // Roles are those of a program that serves the libraries of this package.
 var Roles = map[string]proc.Role{Tenure.Name: Tenure.Role, Dynamolock.Name: Dynamolock.Role}
 
-// Command carries out a request.
-type Command func(context.Context, *Server, *wire.Request) (wire.Answer, error)
-
 // Server is a library behind a pipe. It may be used concurrently.
 type Server struct {
 	library Library
+	orders  orders
 
 	mu     sync.Mutex
 	client Client
 	owner  string
+	notice bool
 	locks  map[string]Lock
 }
 
 // Role serves the library to whoever has started this process. Nothing is released
 // when the input ends, as in a crash.
 func (l Library) Role(in io.Reader, out io.Writer) error {
-	s := &Server{library: l}
+	s := &Server{library: l, orders: orders{ending: make(chan struct{})}}
 	lines, now := proc.NewLines(out), proc.Monotonic()
 	err := lines.Say(wire.Answer{
 		Event: wire.Ready, OK: true, Peer: l.Name, Version: version(l.Module), Runtime: runtime.Version(),
@@ -79,12 +78,18 @@ func (s *Server) answer(r *wire.Request) (a wire.Answer) {
 }
 
 func (s *Server) run(ctx context.Context, r *wire.Request) (wire.Answer, error) {
-	if command := s.library.Commands[r.Command]; command != nil {
-		return command(ctx, s, r)
-	}
 	switch r.Command {
 	case wire.Ping:
 		return wire.Answer{}, nil
+	case wire.Measure:
+		u := measure(r.Collect)
+		return wire.Answer{Usage: &u}, nil
+	case wire.Hurry:
+		s.orders.hurry.Store(time.Now().Add(hurryBound).UnixNano())
+		return wire.Answer{}, nil
+	case wire.End:
+		s.orders.end(Milliseconds(&r.DrainMs))
+		return wire.Answer{}, s.close()
 	case wire.Open:
 		return wire.Answer{}, s.open(r)
 	case wire.Close:
@@ -108,19 +113,22 @@ func unsupported(r *wire.Request) error {
 
 // ask carries out a request that the client is needed for.
 func (s *Server) ask(ctx context.Context, r *wire.Request) (wire.Answer, error) {
-	client, err := s.Client()
+	client, err := s.opened()
 	if err != nil {
 		return wire.Answer{}, err
 	}
 	switch r.Command {
 	case wire.Acquire:
-		lock, err := s.Acquire(ctx, r)
+		lock, err := client.Acquire(ctx, r)
 		if err != nil {
 			return wire.Answer{}, err
 		}
+		s.mu.Lock()
+		s.locks[r.Name] = lock
+		s.mu.Unlock()
 		return describe(lock), nil
 	case wire.Work:
-		return (&work{client: client, owner: s.owner, request: r}).run(ctx)
+		return (&work{orders: &s.orders, client: client, owner: s.owner, notice: s.notice, request: r}).run(ctx)
 	case wire.Get:
 		if g, ok := client.(Getter); ok {
 			lock, err := g.Get(r)
@@ -151,7 +159,7 @@ func (s *Server) open(r *wire.Request) error {
 	if err != nil {
 		return err
 	}
-	s.client, s.owner, s.locks = client, r.Owner, map[string]Lock{}
+	s.client, s.owner, s.notice, s.locks = client, r.Owner, r.Notice, map[string]Lock{}
 	if s.owner == "" {
 		s.owner = fmt.Sprint(os.Getpid())
 	}
@@ -171,8 +179,7 @@ func (s *Server) close() error {
 	return client.Close()
 }
 
-// Client returns the open client.
-func (s *Server) Client() (Client, error) {
+func (s *Server) opened() (Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
@@ -190,22 +197,6 @@ func (s *Server) lock(name string) (Lock, error) {
 	return nil, errNoLock
 }
 
-// Acquire takes a lock and keeps it under its name.
-func (s *Server) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
-	client, err := s.Client()
-	if err != nil {
-		return nil, err
-	}
-	lock, err := client.Acquire(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.locks[r.Name] = lock
-	return lock, nil
-}
-
 func describe(lock Lock) (a wire.Answer) {
 	if d, ok := lock.(Describer); ok {
 		a.Lock = d.Describe()
@@ -214,4 +205,24 @@ func describe(lock Lock) (a wire.Answer) {
 		a.Token = &token
 	}
 	return a
+}
+
+// measure is what this process uses.
+func measure(collect bool) (u wire.Usage) {
+	if collect {
+		debug.FreeOSMemory()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	u.Heap, u.Goroutines = int64(m.HeapAlloc), runtime.NumGoroutine()
+	var pages int64
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		_, _ = fmt.Sscan(string(text), new(int64), &pages) // none, then
+	}
+	u.RSS = pages * int64(os.Getpagesize())
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil {
+		u.CPU = float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
+	}
+	return u
 }

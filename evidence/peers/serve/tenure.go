@@ -8,11 +8,13 @@ package serve
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/bell"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -34,27 +36,29 @@ func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := TenureOptions(r)
+	return TenureOn(store, r)
+}
+
+// TenureOn opens a client on a store, whose locks are under one session if the request says so.
+func TenureOn(store driver.Store, r *wire.Request) (c TenureClient, err error) {
+	options := &tenure.Options{
+		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs),
+		RefreshPeriod: Milliseconds(r.RefreshMs), RequestTimeout: Milliseconds(r.CallTimeoutMs),
+	}
 	if r.Bell {
 		udp, err := bell.Listen("127.0.0.1:0", nil) // it is closed with the process
 		if err != nil {
-			return nil, err
+			return c, err
 		}
 		options.Bell = tenure.Bell{Address: udp.Address(), Transport: udp, Heartbeats: r.Tells}
 	}
-	client, err := tenure.New(store, options)
-	if err != nil {
-		return nil, err
+	if r.Session {
+		options.StopTimeout = time.Minute // for the releases of many locks
 	}
-	return TenureClient{Client: client}, nil
-}
-
-// TenureOptions are those of a client for a request to open one.
-func TenureOptions(r *wire.Request) *tenure.Options {
-	return &tenure.Options{
-		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs), RefreshPeriod: Milliseconds(r.RefreshMs),
-		RequestTimeout: Milliseconds(r.CallTimeoutMs),
+	if c.Client, err = tenure.New(store, options); err == nil && r.Session {
+		c.Session, err = c.Client.OpenSession(context.Background(), nil)
 	}
+	return c, err
 }
 
 // TenureClient is a client of Tenure, on whatever store. If Session is set, the locks are
@@ -84,11 +88,20 @@ func (c TenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error
 	if err != nil {
 		return nil, err
 	}
+	if c.Session != nil { // whoever works under a session returns when told to, and releases
+		context.AfterFunc(lease.Context(), func() { _ = lease.Release(context.Background()) })
+	}
 	return TenureLock{lease}, nil
 }
 
-// Close closes the client.
-func (c TenureClient) Close() error { return c.Client.Close(context.Background()) }
+// Close closes the session, and the client.
+func (c TenureClient) Close() (err error) {
+	ctx := context.Background()
+	if c.Session != nil {
+		err = c.Session.Close(ctx)
+	}
+	return errors.Join(err, c.Client.Close(ctx))
+}
 
 // TenureLock is a lock of Tenure, under a session or not.
 type TenureLock struct{ *tenure.Lease }

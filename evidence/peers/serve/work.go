@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
@@ -23,28 +25,71 @@ const (
 	// acquireBound is how long an acquire of work may outlast the work's
 	// duration. A client's own limit is not in force while it loses races.
 	acquireBound = 30 * time.Second
+
+	// Work that is to be stopped by a signal checks without a pause for so long at most, and
+	// for hurryAfter when it goes on, so that a check is the first thing that it does then: a
+	// pause would end after the timers of the library that were due meanwhile.
+	hurryBound = 500 * time.Millisecond
+	hurryAfter = 20 * time.Millisecond
 )
 
-// work is the work command: acquire, hold and release until the time is up,
-// with a log of the holds.
-type work struct {
-	client  Client
-	owner   string
-	request *wire.Request
-	counts  wire.Counts
+// orders are what a process is told while its work runs.
+type orders struct {
+	hurry  atomic.Int64  // up to this instant of the wall clock
+	ending chan struct{} // closed when the work is to end, after drain
+	once   sync.Once
+	drain  time.Duration
 }
 
-func (w *work) run(ctx context.Context) (wire.Answer, error) {
-	log, err := os.OpenFile(w.request.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
+func (o *orders) end(drain time.Duration) {
+	o.once.Do(func() {
+		o.drain = drain
+		close(o.ending)
+	})
+}
+
+func (o *orders) toEnd() bool {
+	select {
+	case <-o.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// hurries says whether work that checked at two instants, one after the other, goes on
+// without a pause.
+func (o *orders) hurries(last, now int64) bool {
+	hurry := o.hurry.Load()
+	if hurry > 0 && now-last > hurryBound.Nanoseconds() {
+		hurry = now + hurryAfter.Nanoseconds() // it was stopped meanwhile
+		o.hurry.Store(hurry)
+	}
+	return now < hurry
+}
+
+// work is the work command: acquire, hold and release until the time is up, or until the
+// work is told to end, with a log of the holds.
+type work struct {
+	*orders
+	client  Client
+	owner   string
+	notice  bool // the log says as well when the library has said that the lock is lost
+	request *wire.Request
+	counts  wire.Counts
+	log     *os.File
+}
+
+func (w *work) run(ctx context.Context) (_ wire.Answer, err error) {
+	if w.log, err = os.OpenFile(w.request.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
 		return wire.Answer{}, err
 	}
-	defer func() { _ = log.Close() }() // every line is written at once
+	defer func() { _ = w.log.Close() }() // every line is written at once
 	deadline := time.Now().Add(Milliseconds(&w.request.DurationMs))
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(acquireBound))
 	defer cancel()
-	for time.Now().Before(deadline) {
-		if err := w.round(ctx, log); err != nil {
+	for time.Now().Before(deadline) && !w.toEnd() {
+		if err := w.round(ctx); err != nil {
 			return wire.Answer{}, err
 		}
 		wait.Rest(ctx, Milliseconds(&w.request.PauseMs)) // the next acquire ends with ctx, too
@@ -53,7 +98,7 @@ func (w *work) run(ctx context.Context) (wire.Answer, error) {
 }
 
 // round returns an error only when the log cannot be written.
-func (w *work) round(ctx context.Context, log *os.File) error {
+func (w *work) round(ctx context.Context) error {
 	lock, err := w.client.Acquire(ctx, w.request)
 	switch {
 	case err == nil:
@@ -71,24 +116,21 @@ func (w *work) round(ctx context.Context, log *os.File) error {
 		w.counts.Expired++
 		return nil
 	}
-	if err := w.write(log, wire.LogBegin, begin, lock); err != nil {
+	line := wire.LogLine{What: wire.LogBegin, At: begin}
+	if !w.notice { // some libraries ask their store for it, which the table of faults must not see
+		line.Token, _ = lock.Token()
+	}
+	if err := w.write(line); err != nil {
 		return err
 	}
-	held, last := true, begin
-	for until := begin + w.request.HoldMs*int64(time.Millisecond); last < until; {
-		// The instant first, then the check: what is logged was not expired.
-		now := proc.Monotonic()
-		if held = lock.Check(); !held {
-			break
-		}
-		last = now
-		wait.Rest(ctx, checkPeriod) // an end of ctx is seen by the next acquire
+	if told := lock.Notice(); w.notice && told != nil {
+		go func() {
+			<-told
+			_ = w.write(wire.LogLine{What: wire.LogNotice, At: proc.Monotonic()}) // who reads it misses it
+		}()
 	}
-	if err := w.write(log, wire.LogEnd, last, nil); err != nil {
+	if err := w.hold(lock); err != nil {
 		return err
-	}
-	if !held {
-		w.counts.Expired++
 	}
 	switch err := lock.Release(&wire.Request{}); {
 	case err == nil:
@@ -99,18 +141,61 @@ func (w *work) round(ctx context.Context, log *os.File) error {
 	return nil
 }
 
+// hold works under a lock until a check fails, the time is up, or the work has ended as it was
+// told to. The instants are of the wall clock, which is read without a system call: after one
+// others may run before the check.
+func (w *work) hold(lock Lock) error {
+	toMonotonic := wallToMonotonic()
+	last, no := time.Now().UnixNano(), int64(0)
+	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && !w.toEnd(); {
+		// The instant first, then the check: what is logged was not expired.
+		now := time.Now().UnixNano()
+		if !lock.Check() {
+			no = time.Now().UnixNano()
+			break
+		}
+		before := last
+		last = now
+		if !w.hurries(before, now) {
+			wait.Unless(checkPeriod, w.ending, nil)
+		}
+	}
+	if w.toEnd() { // by which the check may have failed
+		time.Sleep(w.drain)
+		return w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()})
+	}
+	if no > 0 {
+		w.counts.Expired++
+	}
+	if no > 0 && w.notice {
+		if err := w.write(wire.LogLine{What: wire.LogNo, At: no + toMonotonic}); err != nil {
+			return err
+		}
+	}
+	return w.write(wire.LogLine{What: wire.LogEnd, At: last + toMonotonic})
+}
+
+// wallToMonotonic is what makes an instant of the wall clock one of the machine's monotonic
+// clock.
+func wallToMonotonic() int64 {
+	const close = 100 * time.Microsecond
+	for {
+		before, wall, after := proc.Monotonic(), time.Now().UnixNano(), proc.Monotonic()
+		if after-before < close.Nanoseconds() {
+			return before - wall
+		}
+	}
+}
+
 func (w *work) failed(ctx context.Context, err error) {
 	w.counts.Errors++
 	w.counts.LastError = fmt.Sprintf("%T: %v", err, err)
 	wait.Rest(ctx, errorPause) // the next acquire ends with ctx, too
 }
 
-// write writes a line; with the lock's token, if there is one.
-func (w *work) write(log *os.File, what string, ns int64, lock Lock) error {
-	line := wire.LogLine{What: what, Owner: w.owner, At: ns}
-	if lock != nil {
-		line.Token, _ = lock.Token()
-	}
-	_, err := fmt.Fprintln(log, line)
+// write writes a line of the log.
+func (w *work) write(line wire.LogLine) error {
+	line.Owner = w.owner
+	_, err := fmt.Fprintln(w.log, line)
 	return err
 }

@@ -24,12 +24,13 @@ const (
 	Work      = "work"      // acquires, holds and releases in a loop, and keeps a log
 	Ping      = "ping"      // answers
 	Close     = "close"     // closes the client, which releases what it holds
+	Measure   = "measure"   // what the process itself uses (in Go only); sends nothing
 )
 
-// What only the table of faults asks for.
+// What a process is told while it works.
 const (
 	End   = "end"   // closes the client while its work needs DrainMs more
-	Hurry = "hurry" // has work ask without a pause, and answers: the process is about to be stopped
+	Hurry = "hurry" // has work check without a pause, and answers: the process is about to be stopped
 )
 
 // The kinds of a refusal, in [Answer.Kind].
@@ -51,34 +52,31 @@ type Request struct {
 	Command string `json:"cmd"`
 
 	// Of open.
-	Endpoint     string `json:"endpoint,omitempty"`
-	Region       string `json:"region,omitempty"`
-	Table        string `json:"table,omitempty"`
-	Owner        string `json:"owner,omitempty"`
-	LeaseMs      *int64 `json:"leaseMs,omitempty"`
-	HeartbeatMs  *int64 `json:"heartbeatMs,omitempty"`  // 0: no heartbeats in the background
-	PartitionKey string `json:"partitionKey,omitempty"` // the attribute's name; empty: "key"
-	SortKey      string `json:"sortKey,omitempty"`      // the attribute's name; empty: none
-	SortValue    string `json:"sortValue,omitempty"`    // its value in every request of this client
-	CreateTable  bool   `json:"createTable,omitempty"`  // by the client's own helper
-	Session      bool   `json:"session,omitempty"`      // Tenure only: one session for all locks
-	Bell         bool   `json:"bell,omitempty"`         // Tenure only: on the loopback
-	Tells        bool   `json:"tells,omitempty"`        // Tenure only: the bell tells of heartbeats, too
+	Endpoint    string `json:"endpoint,omitempty"`
+	Region      string `json:"region,omitempty"`
+	Table       string `json:"table,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	LeaseMs     *int64 `json:"leaseMs,omitempty"`
+	HeartbeatMs *int64 `json:"heartbeatMs,omitempty"` // 0: no heartbeats in the background
+	Session     bool   `json:"session,omitempty"`     // Tenure only: one session for all locks
+	Bell        bool   `json:"bell,omitempty"`        // Tenure only: on the loopback
+	Tells       bool   `json:"tells,omitempty"`       // Tenure only: the bell tells of heartbeats, too
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.
 	Name string `json:"name,omitempty"`
 
 	// Of acquire, and of work where it says so.
-	Data               *[]byte           `json:"dataBase64,omitempty"`         // also of release and heartbeat
-	WaitMs             *int64            `json:"waitMs,omitempty"`             // on top of the lease of the row that is met; also of work
-	RefreshMs          *int64            `json:"refreshMs,omitempty"`          // between two looks at a held lock; also of work
-	TryOnly            bool              `json:"tryOnly,omitempty"`            // Java: shouldSkipBlockingWait; dynamolock: FailIfLocked
-	ReplaceData        *bool             `json:"replaceData,omitempty"`        // Java's default is true, dynamolock's false
-	DeleteOnRelease    *bool             `json:"deleteOnRelease,omitempty"`    // Java's default is true, dynamolock's false; also of work
-	Attributes         map[string]string `json:"attributes,omitempty"`         // written as strings (S)
-	ConsistentReleased bool              `json:"consistentReleased,omitempty"` // Java only: acquireReleasedLocksConsistently
-	UpdateExisting     bool              `json:"updateExisting,omitempty"`     // Java only: updateExistingLockRecord
-	OnlyIfExists       bool              `json:"onlyIfExists,omitempty"`       // Java only: acquireOnlyIfLockAlreadyExists
+	Data            *[]byte           `json:"dataBase64,omitempty"`      // also of release and heartbeat
+	WaitMs          *int64            `json:"waitMs,omitempty"`          // on top of the lease of the row that is met; also of work
+	RefreshMs       *int64            `json:"refreshMs,omitempty"`       // between two looks at a held lock; also of work
+	TryOnly         bool              `json:"tryOnly,omitempty"`         // Java: shouldSkipBlockingWait; dynamolock: FailIfLocked
+	ReplaceData     *bool             `json:"replaceData,omitempty"`     // Java's default is true, dynamolock's false
+	DeleteOnRelease *bool             `json:"deleteOnRelease,omitempty"` // Java's default is true, dynamolock's false; also of work
+	Attributes      map[string]string `json:"attributes,omitempty"`      // written as strings (S)
+	UpdateExisting  bool              `json:"updateExisting,omitempty"`  // Java only: updateExistingLockRecord
+
+	// Of measure: garbage is collected before.
+	Collect bool `json:"collect,omitempty"`
 
 	// Of release: whether to delete the row. Nil: as the handle was acquired.
 	Delete *bool `json:"delete,omitempty"`
@@ -140,6 +138,15 @@ type Answer struct {
 
 	Holds  *bool   `json:"holds,omitempty"`  // of holds
 	Counts *Counts `json:"counts,omitempty"` // of work
+	Usage  *Usage  `json:"usage,omitempty"`  // of measure
+}
+
+// Usage is what a process uses.
+type Usage struct {
+	CPU        float64 `json:"cpuSeconds"` // ever
+	Heap       int64   `json:"heapBytes"`
+	RSS        int64   `json:"rssBytes"`
+	Goroutines int     `json:"goroutines"`
 }
 
 // Lock is what a client's handle says of a lock. What a client does not expose
@@ -148,14 +155,9 @@ type Lock struct {
 	Name       string            `json:"name,omitempty"`
 	Present    *bool             `json:"present,omitempty"` // of get: there is a row, or a handle of its own
 	Owner      string            `json:"owner,omitempty"`
-	RVN        string            `json:"rvn,omitempty"` // Java only, and not of a lock that was looked up
 	Data       *[]byte           `json:"dataBase64,omitempty"`
-	LeaseMs    *int64            `json:"leaseMs,omitempty"` // Java only
-	Expired    *bool             `json:"expired,omitempty"` // always true of a row that was looked up
 	Released   *bool             `json:"released,omitempty"`
-	SortValue  string            `json:"sortValue,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"` // the strings among the additional attributes
-	Others     map[string]string `json:"others,omitempty"`     // the rest: type and value, as in "N 17"
 }
 
 // Counts says what came of the rounds of a work command.
@@ -176,10 +178,16 @@ type Counts struct {
 //
 // The first instant is taken after acquire returned, the second is the last one
 // that preceded a check that said "not expired". Between the two the peer's own
-// handle always claimed the lock. A holder that was killed leaves no end.
+// handle always claimed the lock. A holder that was killed leaves no end. Of work that was
+// told to end, the second is when it had ended: the lock may have been lost before.
+//
+// With Notice there are two more, when a check said "expired", and when the client said
+// by itself that the lock is lost. The first may be later than the end: a check may hang.
 const (
-	LogBegin = "begin"
-	LogEnd   = "end"
+	LogBegin  = "begin"
+	LogEnd    = "end"
+	LogNo     = "no"
+	LogNotice = "notice"
 )
 
 // LogLine is such a line.

@@ -6,7 +6,6 @@ package tenurelock.interop;
 import com.amazonaws.services.dynamodbv2.AcquireLockOptions;
 import com.amazonaws.services.dynamodbv2.AmazonDynamoDBLockClient;
 import com.amazonaws.services.dynamodbv2.AmazonDynamoDBLockClientOptions;
-import com.amazonaws.services.dynamodbv2.CreateDynamoDBTableOptions;
 import com.amazonaws.services.dynamodbv2.GetLockOptions;
 import com.amazonaws.services.dynamodbv2.LockItem;
 import com.amazonaws.services.dynamodbv2.ReleaseLockOptions;
@@ -21,6 +20,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -30,12 +30,11 @@ import software.amazon.awssdk.http.urlconnection.UrlConnectionHttpClient;
 import software.amazon.awssdk.regions.Region;
 import software.amazon.awssdk.services.dynamodb.DynamoDbClient;
 import software.amazon.awssdk.services.dynamodb.model.AttributeValue;
-import software.amazon.awssdk.services.dynamodb.model.ProvisionedThroughput;
 
 /** The commands, each a call or two of the lock client. */
 final class Commands {
     /** The client and what every request of it needs. */
-    record Opened(AmazonDynamoDBLockClient client, DynamoDbClient dynamo, String owner, Optional<String> sortValue) {}
+    record Opened(AmazonDynamoDBLockClient client, DynamoDbClient dynamo, CompletableFuture<Long> drainMs) {}
 
     private final Map<String, LockItem> handles = new ConcurrentHashMap<>();
     private volatile Opened opened;
@@ -61,6 +60,9 @@ final class Commands {
                 return new Work(opened(), request).run();
             case "ping":
                 return new JsonObject();
+            case "end":
+                opened().drainMs().complete(number(request, "drainMs", 0));
+                return close();
             case "close":
                 return close();
             default:
@@ -80,21 +82,8 @@ final class Commands {
                 .build();
         final String table = string(request, "table", "");
         final String owner = string(request, "owner", "");
-        final String partitionKey = string(request, "partitionKey", "key");
-        final String sortKey = string(request, "sortKey", "");
         final long heartbeatMs = number(request, "heartbeatMs", 5000);
-        if (flag(request, "createTable", false)) {
-            final var throughput = ProvisionedThroughput.builder().readCapacityUnits(1000L).writeCapacityUnits(1000L);
-            final var create = CreateDynamoDBTableOptions.builder(dynamo, throughput.build(), table)
-                    .withPartitionKeyName(partitionKey);
-            if (!sortKey.isEmpty()) {
-                create.withSortKeyName(sortKey);
-            }
-            AmazonDynamoDBLockClient.createLockTableInDynamoDB(create.build());
-            dynamo.waiter().waitUntilTableExists(describe -> describe.tableName(table));
-        }
         final var options = AmazonDynamoDBLockClientOptions.builder(dynamo, table)
-                .withPartitionKeyName(partitionKey)
                 .withTimeUnit(TimeUnit.MILLISECONDS)
                 .withLeaseDuration(number(request, "leaseMs", 20000))
                 .withHeartbeatPeriod(heartbeatMs)
@@ -102,12 +91,8 @@ final class Commands {
         if (!owner.isEmpty()) {
             options.withOwnerName(owner);
         }
-        if (!sortKey.isEmpty()) {
-            options.withSortKeyName(sortKey);
-        }
-        final Optional<String> sortValue =
-                sortKey.isEmpty() ? Optional.empty() : Optional.of(string(request, "sortValue", ""));
-        opened = new Opened(new AmazonDynamoDBLockClient(options.build()), dynamo, owner, sortValue);
+        final var client = new AmazonDynamoDBLockClient(options.build());
+        opened = new Opened(client, dynamo, new CompletableFuture<>());
         return new JsonObject();
     }
 
@@ -120,14 +105,11 @@ final class Commands {
     }
 
     /** The acquire options of a request, of acquire or of work. */
-    static AcquireLockOptions acquireOptions(final Opened opened, final JsonObject request) {
+    static AcquireLockOptions acquireOptions(final JsonObject request) {
         final var options = AcquireLockOptions.builder(string(request, "name", ""))
                 .withTimeUnit(TimeUnit.MILLISECONDS)
                 .withShouldSkipBlockingWait(flag(request, "tryOnly", false))
-                .withAcquireReleasedLocksConsistently(flag(request, "consistentReleased", false))
-                .withUpdateExistingLockRecord(flag(request, "updateExisting", false))
-                .withAcquireOnlyIfLockAlreadyExists(flag(request, "onlyIfExists", false));
-        opened.sortValue().ifPresent(options::withSortKey);
+                .withUpdateExistingLockRecord(flag(request, "updateExisting", false));
         if (request.has("dataBase64")) {
             options.withData(data(request));
         }
@@ -157,7 +139,7 @@ final class Commands {
 
     private JsonObject acquire(final JsonObject request) throws Exception {
         final Opened now = opened();
-        final AcquireLockOptions options = acquireOptions(now, request);
+        final AcquireLockOptions options = acquireOptions(request);
         final LockItem item;
         final long sent = System.nanoTime();
         try {
@@ -191,7 +173,7 @@ final class Commands {
     private JsonObject get(final JsonObject request) throws Refusal {
         final Opened now = opened();
         final String name = string(request, "name", "");
-        final Optional<LockItem> lock = now.client().getLock(name, now.sortValue());
+        final Optional<LockItem> lock = now.client().getLock(name, Optional.empty());
         if (lock.isPresent()) {
             final JsonObject answer = describe(lock.get());
             answer.addProperty("present", true);
@@ -199,9 +181,8 @@ final class Commands {
             return answer;
         }
         // getLock is empty for a released row as well as for none.
-        final var options = GetLockOptions.builder(name);
-        now.sortValue().ifPresent(options::withSortKey);
-        final Optional<LockItem> row = now.client().getLockFromDynamoDB(options.build());
+        final Optional<LockItem> row =
+                now.client().getLockFromDynamoDB(GetLockOptions.builder(name).build());
         final JsonObject answer = row.map(Commands::describe).orElseGet(JsonObject::new);
         answer.addProperty("present", row.isPresent());
         if (row.isPresent()) {
@@ -259,28 +240,18 @@ final class Commands {
         final JsonObject lock = new JsonObject();
         lock.addProperty("name", item.getPartitionKey());
         lock.addProperty("owner", item.getOwnerName());
-        lock.addProperty("rvn", item.getRecordVersionNumber());
-        lock.addProperty("leaseMs", item.getLeaseDuration());
-        lock.addProperty("expired", item.isExpired());
-        item.getSortKey().ifPresent(value -> lock.addProperty("sortValue", value));
         item.getData().ifPresent(data -> {
             final byte[] bytes = new byte[data.remaining()];
             data.duplicate().get(bytes);
             lock.addProperty("dataBase64", Base64.getEncoder().encodeToString(bytes));
         });
         final JsonObject strings = new JsonObject();
-        final JsonObject others = new JsonObject();
         item.getAdditionalAttributes().forEach((name, value) -> {
             if (value.s() != null) {
                 strings.addProperty(name, value.s());
-            } else if (value.n() != null) {
-                others.addProperty(name, "N " + value.n());
-            } else {
-                others.addProperty(name, value.type().toString());
             }
         });
         lock.add("attributes", strings);
-        lock.add("others", others);
         return lock;
     }
 

@@ -38,7 +38,7 @@ final class Work {
                 StandardOpenOption.CREATE,
                 StandardOpenOption.WRITE,
                 StandardOpenOption.APPEND)) {
-            while (System.nanoTime() - deadline < 0) {
+            while (System.nanoTime() - deadline < 0 && !opened.drainMs().isDone()) {
                 round(log);
                 Thread.sleep(Commands.number(request, "pauseMs", 0));
             }
@@ -58,7 +58,7 @@ final class Work {
     private void round(final FileChannel log) throws IOException, InterruptedException {
         final LockItem item;
         try {
-            item = opened.client().acquireLock(Commands.acquireOptions(opened, request));
+            item = opened.client().acquireLock(Commands.acquireOptions(request));
         } catch (final RuntimeException e) {
             if (Refusal.kindOfAcquire(e).equals(Refusal.OTHER)) {
                 failed(e);
@@ -78,7 +78,7 @@ final class Work {
         final long until = begin + ms("holdMs");
         long last = begin;
         boolean held = true;
-        while (last - until < 0) {
+        while (last - until < 0 && !opened.drainMs().isDone()) {
             // The instant first, then the check: what is logged was not expired.
             final long now = System.nanoTime();
             held = !item.isExpired();
@@ -87,6 +87,12 @@ final class Work {
             }
             last = now;
             Thread.sleep(CHECK_MS);
+        }
+        if (opened.drainMs().isDone()) {
+            // By which the check may have failed.
+            Thread.sleep(opened.drainMs().join());
+            last = System.nanoTime();
+            held = true;
         }
         append(log, "end", item, last);
         if (!held) {

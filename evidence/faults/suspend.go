@@ -137,18 +137,14 @@ func buildPreload(ctx context.Context, dir string) error {
 // preloaded is the name of that library.
 const preloaded = "slept.so"
 
-// preloads says that a subject's process gets its time from libc, and so from that library;
-// its log is by that time then.
-func (s subject) preloads() bool { return s.name == javaName || s.isServed() }
-
-// prepareSleep builds what subjects need so that they can be suspended.
-func (r *rig) prepareSleep(ctx context.Context, chosen []subject) (err error) {
-	if slices.ContainsFunc(chosen, subject.preloads) {
+// prepareSleep builds what columns need so that they can be suspended.
+func (r *rig) prepareSleep(ctx context.Context, chosen []column) (err error) {
+	if slices.ContainsFunc(chosen, column.onLibc) {
 		if err := buildPreload(ctx, r.dir); err != nil {
 			return err
 		}
 	}
-	if slices.ContainsFunc(chosen, func(s subject) bool { return !s.preloads() }) {
+	if slices.ContainsFunc(chosen, func(c column) bool { return !c.onLibc() }) {
 		r.say("building with a runtime that can sleep")
 		r.suspendable, err = buildSuspendable(ctx, r.dir)
 	}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
+	"github.com/tenurelock/tenure/evidence/peers/service"
+)
+
+// column is a client that faults are thrown at. In its process it is a [serve.Library].
+type column struct {
+	id, title string
+	engine    string // what it keeps its locks in; empty: something of this process
+	ours      bool   // it is Tenure's, and must pass every row
+	group     int    // columns of one group are looked at at the same time
+	open      opener
+
+	lease    time.Duration // where the row does not say
+	beats    time.Duration // how many heartbeats there are in a lease
+	together int           // how many runs of a row go on at the same time
+	said     string        // of its settings
+
+	// Shares of the lease, in the proportions of the library's own defaults; zero: as the
+	// library does by itself.
+	heartbeat, refresh float64
+
+	kind      peers.Kind        // of a program of its own; empty: this one, in the role of the id
+	replicas  int               // of the service whose client it is
+	command   *lockCommand      // the library's program that runs a command under a lock
+	crowded   bool              // it holds 1,000 locks under one session
+	lacksRows map[string]string // why rows cannot be tried, by their ids
+}
+
+func (c column) name() string { return c.id }
+
+// onLibc says that the process gets its time from libc; its log is by that time then.
+func (c column) onLibc() bool { return c.kind != "" }
+
+// otherStore says that it is Tenure on another store than in the table of the libraries.
+func (c column) otherStore() bool { return stores[c.id].open != nil }
+
+// The columns that more than their own row of the table below speaks of.
+const (
+	tenureID = "tenure"
+	kubeID   = "client-go"
+)
+
+const (
+	// usualLease is long enough for a busy machine, and as short as etcd allows it.
+	usualLease = 3 * time.Second
+	// kubeLease is client-go's default. It cannot be scaled down in fairness: who
+	// waits sees of a renewal the second alone, and so may count up to a second
+	// less than the lease.
+	kubeLease = 15 * time.Second
+	// riverLease cannot be set.
+	riverLease = 15 * time.Second
+
+	fromLease   = "all follows from the lease"
+	fieldShares = "heartbeat 1/4 and refresh 1/20 of the lease"
+)
+
+// columns are the libraries, Tenure on DynamoDB as two of the others are, and then Tenure on
+// its other stores.
+var columns = []column{
+	{
+		id: tenureID, title: "Tenure", engine: dynamoDB, ours: true, open: onDynamoDB, command: tenureRun,
+		lease: usualLease, beats: 5, together: 8, said: fromLease,
+	},
+	{
+		id: "dynamolock", title: "dynamolock", engine: dynamoDB, open: onDynamoDB,
+		lease: usualLease, beats: 4, together: 8, said: fieldShares, heartbeat: 1.0 / 4, refresh: 1.0 / 20,
+	},
+	{
+		id: "java", title: "Java lock client", engine: dynamoDB, open: onDynamoDB, kind: peers.Java,
+		lease: usualLease, beats: 4, together: 2, said: fieldShares, heartbeat: 1.0 / 4, refresh: 1.0 / 20,
+	},
+	{
+		id: "etcd", title: "etcd concurrency", engine: etcd, open: onEtcd, command: etcdctlLock,
+		lease: usualLease, beats: 3, together: 8, said: "a session whose TTL is the lease",
+	},
+	{
+		id: kubeID, title: "client-go", open: onLeaseAPI,
+		lease: kubeLease, beats: 7, together: 8, refresh: 2.0 / 15,
+		said: "renew deadline 2/3 and retry period 2/15 of the lease; a time-out for requests as NewFromKubeconfig sets it",
+	},
+	{
+		id: "river", title: "River", engine: postgreSQL, open: onRiver,
+		lease: riverLease, beats: 3, together: 8, refresh: 1.0 / 3,
+		said: "all is fixed: a TTL of 15 s, a renewal every 5 s, a bid every 5 to 6 s",
+		lacksRows: map[string]string{
+			manyRow:      "has one election in a schema of a database",
+			endAtWorkRow: "its leader does River's own work alone",
+		},
+	},
+	onStore(column{id: "tenure-postgres", title: "Tenure on PostgreSQL", engine: postgreSQL, group: 1}),
+	onStore(column{id: "tenure-etcd", title: "Tenure on etcd", engine: etcd, group: 1}),
+	onStore(column{id: "tenure-zookeeper", title: "Tenure on ZooKeeper", engine: zooKeeper, group: 1}),
+	// Its API server is the largest of the engines: all at once would be too much for a
+	// machine with two cores.
+	onStore(column{id: "tenure-kubernetes", title: "Tenure on Kubernetes", engine: kubernetes, group: 2, crowded: true}),
+	onStore(column{id: "tenure-bucket", title: "Tenure in a bucket", engine: bucket, group: 1, crowded: true}),
+}
+
+func onStore(c column) column {
+	c.ours, c.open, c.command = true, openStore, tenureRun
+	c.lease, c.beats, c.together = usualLease, 5, 8
+	return c
+}
+
+// clients are those of the lock service, in a table of their own: each with one replica of
+// tenured, and with several.
+var clients = []column{
+	served(column{id: "python-1", title: "Python, 1 replica", kind: service.Python, replicas: 1, together: 3}),
+	served(column{id: "typescript-1", title: "TypeScript, 1 replica", kind: service.TypeScript, replicas: 1, together: 3}),
+	served(column{id: "java-1", title: "Java, 1 replica", kind: service.Java, replicas: 1, together: 2}),
+	served(column{id: "python-3", title: "Python, 3 replicas", kind: service.Python, replicas: 3, together: 3, group: 1}),
+	served(column{id: "typescript-3", title: "TypeScript, 3 replicas", kind: service.TypeScript, replicas: 3, together: 3, group: 1}),
+	served(column{id: "java-3", title: "Java, 3 replicas", kind: service.Java, replicas: 3, together: 2, group: 1}),
+}
+
+func served(c column) column {
+	c.engine, c.ours, c.open, c.lease, c.beats = dynamoDB, true, onService, usualLease, 5
+	return c
+}
+
+// roles are what this program can be: a process that holds locks with one of the
+// libraries in Go, and a command that is run under a lock.
+var roles = func() map[string]proc.Role {
+	all := map[string]proc.Role{tickRole: tick}
+	for _, l := range []serve.Library{serve.Tenure, serve.Dynamolock, etcdLibrary, kubeLibrary, riverLibrary} {
+		all[l.Name] = l.Role
+	}
+	for id := range stores {
+		all[id] = tenureOn(id).Role
+	}
+	return all
+}()
