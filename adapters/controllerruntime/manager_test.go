@@ -23,7 +23,7 @@ var ways = map[string]way{"by an election": byElection, "by a lock": byLock}
 // cutOff runs three hosts. The replies to the leader come late, and then it is cut off in the
 // middle of a reconcile, for a minute.
 func cutOff(t *testing.T, how way) (beside time.Duration, what string) {
-	s := newStage(t, 3)
+	s := newWorld(t, 3)
 	s.start(how)
 	leader := s.leader()
 	time.Sleep(30 * time.Second)
@@ -41,8 +41,7 @@ func cutOff(t *testing.T, how way) (beside time.Duration, what string) {
 }
 
 // TestLostInReconcile: a manager that loses its lease in the middle of a reconcile ends it
-// before the next one begins its own. With a Lease of client-go the two are under way beside
-// each other.
+// before the next one begins its own.
 func TestLostInReconcile(t *testing.T) {
 	for name, how := range ways {
 		for range 5 {
@@ -53,24 +52,13 @@ func TestLostInReconcile(t *testing.T) {
 			})
 		}
 	}
-	most := time.Duration(0)
-	for range 5 {
-		synctest.Test(t, func(t *testing.T) {
-			beside, _ := cutOff(t, byLease)
-			most = max(most, beside)
-		})
-	}
-	if most == 0 {
-		t.Error("no two reconciles by the Lease of client-go: does the model hold?")
-	}
-	t.Logf("with a Lease: two reconciles for %v at most", most)
 }
 
 // TestLeadsAgain: the same process leads again after a loss, and its controllers run again.
 func TestLeadsAgain(t *testing.T) {
 	for name, how := range ways {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, 1)
+			s := newWorld(t, 1)
 			s.start(how)
 			for range 3 {
 				h := s.leader()
@@ -91,7 +79,7 @@ func TestLeadsAgain(t *testing.T) {
 func TestStepDown(t *testing.T) {
 	for name, how := range ways {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, 2)
+			s := newWorld(t, 2)
 			s.stops = 5 * time.Second
 			s.start(how)
 			for range 3 {
@@ -116,7 +104,7 @@ func TestStepDown(t *testing.T) {
 			if beside, what, _ := s.end(); beside > 0 {
 				t.Errorf("%s: %s", name, what)
 			}
-			if s.world.Held("operator") {
+			if s.Held("operator") {
 				t.Errorf("%s: the lock is held after all", name)
 			}
 		})
@@ -132,12 +120,12 @@ func TestOthersStopSlowly(t *testing.T) {
 		return nil
 	})
 	for name, how := range map[string]way{
-		"by an election": func(s *stage, h *host) error {
+		"by an election": func(s *world, h *host) error {
 			return tenurectrl.RunManager(h.ctx, h.Election("operator", nil), &rest.Config{}, options(), func(mgr manager.Manager, _ *tenure.Lease) error {
 				return errors.Join(mgr.Add(notLeading{slow}), s.setup(h, mgr))
 			})
 		},
-		"by a lock": func(s *stage, h *host) error {
+		"by a lock": func(s *world, h *host) error {
 			return tenurectrl.RunStandby(h.ctx, newLock(h), &rest.Config{}, options(), func(mgr manager.Manager) error {
 				return errors.Join(mgr.Add(notLeading{slow}), s.setup(h, mgr))
 			})
@@ -160,7 +148,7 @@ func (notLeading) NeedLeaderElection() bool { return false }
 func TestContext(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+		s := newWorld(t, 1)
 		h := s.hosts[0]
 		o := options()
 		o.BaseContext = func() context.Context { return context.WithValue(t.Context(), key{}, "value") }
@@ -198,9 +186,9 @@ func TestContext(t *testing.T) {
 // TestStandby: what needs no leader runs in both, and the controllers in one.
 func TestStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+		s := newWorld(t, 2)
 		warm := make(chan string, 10)
-		s.start(func(s *stage, h *host) error {
+		s.start(func(s *world, h *host) error {
 			return tenurectrl.RunStandby(h.ctx, newLock(h), &rest.Config{}, options(), func(mgr manager.Manager) error {
 				return errors.Join(s.setup(h, mgr), mgr.Add(notLeading{func(ctx context.Context) error {
 					warm <- h.name
@@ -222,7 +210,7 @@ func TestStandby(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newStage(t, 1).hosts[0]
+		h := newWorld(t, 1).hosts[0]
 		bounded := 30 * time.Second
 		for want, o := range map[string]manager.Options{
 			"leave LeaderElection":           {LeaderElection: true},

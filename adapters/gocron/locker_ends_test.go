@@ -20,29 +20,12 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// locker returns a locker of the host for jobs of each minute.
-func (s *stage) locker(h *host, edit ...func(*tenuregocron.LockerOptions)) *tenuregocron.Locker {
-	s.t.Helper()
-	o := &tenuregocron.LockerOptions{Now: h.clock.Now, Location: time.UTC}
-	for _, e := range edit {
-		e(o)
-	}
-	l, err := tenuregocron.NewLocker(h.Client.Client, tenuregocron.Cron("* * * * *"), o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return l
-}
-
 // runs returns the ledger, the newest run first.
-func (s *stage) runs(l *tenuregocron.Locker) []once.Run {
+func (s *world) runs(l *tenuregocron.Locker) []once.Run {
 	s.t.Helper()
-	operator, err := tenure.New(s.world.Store().Open(), &tenure.Options{Clock: tenure.MonotonicClock()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer operator.Close(s.t.Context())
-	status, err := once.Show(s.t.Context(), operator, l.Name("job"))
+	operator := s.Client("operator")
+	defer operator.Kill()
+	status, err := once.Show(s.t.Context(), operator.Client, l.Name("job"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -56,12 +39,12 @@ func TestCrash(t *testing.T) {
 		t.Run(fmt.Sprint("redo=", redo), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// The second host is 30 s behind, so that it comes by when the first is dead.
-				s := newStage(t, 0, -30*time.Second)
+				s := newWorld(t, 0, -30*time.Second)
 				var last *tenuregocron.Locker
 				for _, h := range s.hosts {
-					l := s.locker(h, func(o *tenuregocron.LockerOptions) { o.Redo = redo })
+					l := s.locker(h, tenuregocron.Cron(minutely), func(o *tenuregocron.LockerOptions) { o.Redo = redo })
 					last = l
-					s.schedule(h, minutely(), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+					s.schedule(h, gocron.CronJob(minutely, false), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 						s.work(ctx, h, 20*time.Second, 0)
 						return context.Cause(ctx)
 					}), gocron.WithDistributedLocker(l))
@@ -102,8 +85,8 @@ func TestCrash(t *testing.T) {
 // listener that keeps the task from running.
 func TestLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 0)
-		l := s.locker(s.hosts[0])
+		s := newWorld(t, 0)
+		l := s.locker(s.hosts[0], tenuregocron.Cron(minutely))
 		n := 0
 		task := l.Task("job", func(context.Context, *once.Turn) error {
 			switch n++; n {
@@ -116,7 +99,7 @@ func TestLedger(t *testing.T) {
 			}
 		})
 		skip := errors.New("not on this day")
-		s.job(s.hosts[0], minutely(), task, []gocron.JobOption{
+		s.job(s.hosts[0], gocron.CronJob(minutely, false), task, []gocron.JobOption{
 			gocron.WithDistributedJobLocker(l),
 			gocron.WithEventListeners(
 				gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {}),
@@ -141,9 +124,9 @@ func TestLedger(t *testing.T) {
 }
 
 // TestShutdown: a scheduler that is shut down ends the task's context, and the lock is
-// released although gocron's context has ended by then. In real time: see stage.shutdown.
+// released although gocron's context has ended by then. In real time: see world.shutdown.
 func TestShutdown(t *testing.T) {
-	s := newStage(t, 0)
+	s := newWorld(t, 0)
 	l, err := tenuregocron.NewLocker(s.hosts[0].Client.Client, tenuregocron.Period(time.Second), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +142,7 @@ func TestShutdown(t *testing.T) {
 	if err := s.hosts[0].scheduler.Shutdown(); err != nil {
 		t.Error(err)
 	}
-	if s.world.Held(once.LockName(l.Name("job"))) {
+	if s.Held(once.LockName(l.Name("job"))) {
 		t.Error("the lock is held after the shutdown")
 	}
 	if r := s.runs(l)[0]; r.State != once.StateDone {
@@ -170,9 +153,9 @@ func TestShutdown(t *testing.T) {
 // TestLost: the task's context ends with the lease, before another process can begin.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 0)
-		l := s.locker(s.hosts[0])
-		s.schedule(s.hosts[0], minutely(), func() {}, gocron.WithDistributedLocker(l)) // to be shut down
+		s := newWorld(t, 0)
+		l := s.locker(s.hosts[0], tenuregocron.Cron(minutely))
+		s.schedule(s.hosts[0], gocron.CronJob(minutely, false), func() {}, gocron.WithDistributedLocker(l)) // to be shut down
 		lock, err := l.Lock(t.Context(), "other")
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +182,7 @@ func TestLost(t *testing.T) {
 // each begins once over a change of the leader, although the clocks are apart.
 func TestLockerWithElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, apart...)
+		s := newWorld(t, apart...)
 		for _, h := range s.hosts {
 			e := tenuregocron.NewElector(h.Election("scheduler", nil))
 			go func() {
@@ -207,8 +190,8 @@ func TestLockerWithElector(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			l := s.locker(h, func(o *tenuregocron.LockerOptions) { o.Elector = e })
-			s.schedule(h, minutely(), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+			l := s.locker(h, tenuregocron.Cron(minutely), func(o *tenuregocron.LockerOptions) { o.Elector = e })
+			s.schedule(h, gocron.CronJob(minutely, false), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 				s.work(ctx, h, 5*time.Second, 0)
 				return nil
 			}), gocron.WithDistributedLocker(l))
@@ -216,7 +199,7 @@ func TestLockerWithElector(t *testing.T) {
 		by := 0
 		for range 8 {
 			time.Sleep(9 * time.Minute)
-			leader := s.world.Leader("scheduler")
+			leader := s.Leader("scheduler")
 			if err := leader.StepDown(t.Context(), "scheduler", "a test"); err != nil {
 				t.Fatal(err)
 			}
@@ -239,10 +222,10 @@ func TestLockerWithElector(t *testing.T) {
 // TestLockerWithoutSlack: a clock that is far ahead is refused, where a bound was set.
 func TestLockerWithoutSlack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 0, 3*time.Hour)
+		s := newWorld(t, 0, 3*time.Hour)
 		soon := func(o *tenuregocron.LockerOptions) { o.MaxAhead = time.Hour }
 		for i, want := range []error{nil, once.ErrSlotAhead} {
-			lock, err := s.locker(s.hosts[i], soon).Lock(t.Context(), "job")
+			lock, err := s.locker(s.hosts[i], tenuregocron.Cron(minutely), soon).Lock(t.Context(), "job")
 			if !errors.Is(err, want) {
 				t.Errorf("host %d: %v, want %v", i, err, want)
 			}
@@ -257,8 +240,8 @@ func TestLockerWithoutSlack(t *testing.T) {
 
 func TestTaskWithoutLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 0)
-		err := s.locker(s.hosts[0]).Task("report", nil)(t.Context())
+		s := newWorld(t, 0)
+		err := s.locker(s.hosts[0], tenuregocron.Cron(minutely)).Task("report", nil)(t.Context())
 		if err == nil || !strings.Contains(err.Error(), `give the job gocron.WithName("report")`) {
 			t.Error(err)
 		}

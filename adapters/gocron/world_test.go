@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jonboulle/clockwork"
 
-	"github.com/tenurelock/tenure"
+	tenuregocron "github.com/tenurelock/tenure/adapters/gocron"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -37,21 +37,18 @@ type host struct {
 	clock *wallclock
 	*tenuretest.Client
 	scheduler gocron.Scheduler
-	cut       func() bool // whether the network is, for the locks of others
 	ctx       context.Context
 	stop      context.CancelFunc
 }
 
-// A stage is some hosts that have the same jobs, in a bubble, and what they did.
-type stage struct {
+// A world is some hosts that have the same jobs, in a bubble, and what they did.
+type world struct {
+	*tenuretest.World
 	t     *testing.T
-	world *tenuretest.World
 	hosts []*host
-	begun time.Time // when the stage was, by the true time
 
 	mu      sync.Mutex
-	off     map[string]bool // hosts that are cut off
-	working []*host         // in the order of their begin
+	working []*host // in the order of their begin
 	done    []stretch
 	skipped []error
 }
@@ -63,19 +60,14 @@ type stretch struct {
 	from, to   time.Time
 }
 
-// newStage returns a stage with one host for each clock.
-func newStage(t *testing.T, ahead ...time.Duration) *stage {
-	s := &stage{t: t, world: tenuretest.New(t), begun: time.Now(), off: make(map[string]bool)}
+// newStage returns a world with one host for each clock.
+func newWorld(t *testing.T, ahead ...time.Duration) *world {
+	s := &world{World: tenuretest.New(t), t: t}
 	for i, by := range ahead {
 		name := string(rune('a' + i))
 		h := &host{name: name, clock: &wallclock{Clock: clockwork.NewRealClock()}}
 		h.clock.set(by)
-		h.Client = s.world.Client(name, func(o *tenure.Options) { o.Logger = nil })
-		h.cut = func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.off[name]
-		}
+		h.Client = s.Client(name)
 		h.ctx, h.stop = context.WithCancel(t.Context())
 		s.hosts = append(s.hosts, h)
 	}
@@ -83,12 +75,12 @@ func newStage(t *testing.T, ahead ...time.Duration) *stage {
 }
 
 // schedule starts the scheduler of the host.
-func (s *stage) schedule(h *host, definition gocron.JobDefinition, task any, options ...gocron.SchedulerOption) {
+func (s *world) schedule(h *host, definition gocron.JobDefinition, task any, options ...gocron.SchedulerOption) {
 	s.job(h, definition, task, nil, options...)
 }
 
 // job starts the scheduler of the host with a job that has the options.
-func (s *stage) job(h *host, definition gocron.JobDefinition, task any, jobOptions []gocron.JobOption, options ...gocron.SchedulerOption) {
+func (s *world) job(h *host, definition gocron.JobDefinition, task any, jobOptions []gocron.JobOption, options ...gocron.SchedulerOption) {
 	s.t.Helper()
 	options = append(options, gocron.WithClock(h.clock), gocron.WithLocation(time.UTC), gocron.WithStopTimeout(time.Minute))
 	var err error
@@ -108,20 +100,22 @@ func (s *stage) job(h *host, definition gocron.JobDefinition, task any, jobOptio
 	h.scheduler.Start()
 }
 
-// partition cuts a host off its store, of whatever kind, or ends that.
-func (s *stage) partition(h *host, off bool) {
-	s.mu.Lock()
-	s.off[h.name] = off
-	s.mu.Unlock()
-	if off {
-		h.Partition()
-	} else {
-		h.Heal()
+// locker returns a locker of the host.
+func (s *world) locker(h *host, schedule tenuregocron.Schedule, edit ...func(*tenuregocron.LockerOptions)) *tenuregocron.Locker {
+	s.t.Helper()
+	o := &tenuregocron.LockerOptions{Now: h.clock.Now, Location: time.UTC}
+	for _, e := range edit {
+		e(o)
 	}
+	l, err := tenuregocron.NewLocker(h.Client.Client, schedule, o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return l
 }
 
 // work is what a job does: it works for a while, or until ctx ends, and then takes time to stop.
-func (s *stage) work(ctx context.Context, h *host, takes, stops time.Duration) {
+func (s *world) work(ctx context.Context, h *host, takes, stops time.Duration) {
 	from := time.Now()
 	s.mu.Lock()
 	s.working = append(s.working, h)
@@ -141,7 +135,7 @@ func (s *stage) work(ctx context.Context, h *host, takes, stops time.Duration) {
 // shutdown ends all schedulers, and returns what was done in the order of its begin. It
 // removes the jobs before, because Shutdown waits for running ones in a loop without a pause,
 // in which no virtual time passes.
-func (s *stage) shutdown() []stretch {
+func (s *world) shutdown() []stretch {
 	s.t.Helper()
 	for _, h := range s.hosts {
 		h.stop()

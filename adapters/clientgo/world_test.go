@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/tenurelock/tenure"
 	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
-	"github.com/tenurelock/tenure/adapters/clientgo/leasetest"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -25,14 +23,12 @@ import (
 type host struct {
 	name string
 	*tenuretest.Client
-	kube *leasetest.Host // its network to the Lease
 	ctx  context.Context
 	stop context.CancelFunc
 }
 
 // set cuts the host off, or not, and makes its replies slow.
 func (h *host) set(cut bool, slow time.Duration) {
-	h.kube.Set(cut, slow)
 	h.Heal()
 	h.Slow(2 * slow) // one half of it is that of the reply
 	if cut {
@@ -46,12 +42,11 @@ type stretch struct {
 	from, to time.Time
 }
 
-type stage struct {
-	t       *testing.T
-	world   *tenuretest.World
-	cluster leasetest.Cluster
-	hosts   []*host
-	stops   time.Duration // the work, to stop
+type world struct {
+	*tenuretest.World
+	t     *testing.T
+	hosts []*host
+	stops time.Duration // the work, to stop
 
 	mu      sync.Mutex
 	working map[string]*stretch
@@ -59,14 +54,11 @@ type stage struct {
 	running sync.WaitGroup
 }
 
-// locks are those of a stage: ours, or others.
-type locks func(h *host) resourcelock.Interface
-
-func newStage(t *testing.T, n int, stops time.Duration) *stage {
-	s := &stage{t: t, world: tenuretest.New(t), stops: stops, working: make(map[string]*stretch)}
+func newWorld(t *testing.T, n int, stops time.Duration) *world {
+	s := &world{World: tenuretest.New(t), t: t, stops: stops, working: make(map[string]*stretch)}
 	for i := range n {
-		h := &host{name: string(rune('a' + i)), kube: s.cluster.Host()}
-		h.Client = s.world.Client(h.name, func(o *tenure.Options) { o.Logger = nil })
+		h := &host{name: string(rune('a' + i))}
+		h.Client = s.Client(h.name)
 		h.ctx, h.stop = context.WithCancel(t.Context())
 		s.hosts = append(s.hosts, h)
 	}
@@ -74,7 +66,7 @@ func newStage(t *testing.T, n int, stops time.Duration) *stage {
 }
 
 // work goes on until ctx ends, and then takes its time to stop.
-func (s *stage) work(ctx context.Context, h *host) {
+func (s *world) work(ctx context.Context, h *host) {
 	w := &stretch{host: h.name, from: time.Now()}
 	s.mu.Lock()
 	s.working[h.name] = w
@@ -89,16 +81,11 @@ func (s *stage) work(ctx context.Context, h *host) {
 }
 
 // campaign runs an elector after the other, until the host stops.
-func (s *stage) campaign(h *host, lock resourcelock.Interface, release bool) {
+func (s *world) campaign(h *host, lock *tenureclientgo.Lock, release bool) {
 	s.running.Go(func() {
-		ours, isOurs := lock.(*tenureclientgo.Lock)
 		for h.ctx.Err() == nil {
-			ctx, stop := context.WithCancel(h.ctx)
-			started := func(ctx context.Context) { s.work(ctx, h) }
-			if isOurs {
-				ctx, stop = ours.Bind(h.ctx)
-				started = ours.Leading(func(ctx context.Context, _ *tenure.Lease) { s.work(ctx, h) })
-			}
+			ctx, stop := lock.Bind(h.ctx)
+			started := lock.Leading(func(ctx context.Context, _ *tenure.Lease) { s.work(ctx, h) })
 			elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 				Lock: lock, ReleaseOnCancel: release,
 				LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
@@ -115,7 +102,7 @@ func (s *stage) campaign(h *host, lock resourcelock.Interface, release bool) {
 }
 
 // leader waits until exactly one host works, and returns it.
-func (s *stage) leader() *host {
+func (s *world) leader() *host {
 	s.t.Helper()
 	for range 120 {
 		<-time.After(time.Second)
@@ -135,7 +122,7 @@ func (s *stage) leader() *host {
 }
 
 // end stops all hosts, and returns how long two of them worked beside each other.
-func (s *stage) end() (beside time.Duration, what string) {
+func (s *world) end() (beside time.Duration, what string) {
 	for _, h := range s.hosts {
 		h.set(false, 0)
 		h.stop()
@@ -155,9 +142,6 @@ func (s *stage) end() (beside time.Duration, what string) {
 	return beside, what
 }
 
-func ours(h *host) resourcelock.Interface {
+func ours(h *host) *tenureclientgo.Lock {
 	return tenureclientgo.NewLock(h.Client.Client, "operator", nil)
 }
-
-// theirs are client-go's, in a Lease.
-func theirs(h *host) resourcelock.Interface { return h.kube.Lock(h.name) }

@@ -30,7 +30,6 @@ import (
 
 	"github.com/tenurelock/tenure"
 	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
-	"github.com/tenurelock/tenure/adapters/clientgo/leasetest"
 	tenurectrl "github.com/tenurelock/tenure/adapters/controllerruntime"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -65,14 +64,12 @@ func options() manager.Options {
 type host struct {
 	name string
 	*tenuretest.Client
-	kube *leasetest.Host
 	ctx  context.Context
 	stop context.CancelFunc
 }
 
 // set cuts the host off its store and its cluster, or makes their replies late.
 func (h *host) set(cut bool, slow time.Duration) {
-	h.kube.Set(cut, slow)
 	h.Heal()
 	h.Slow(2 * slow)
 	if cut {
@@ -86,12 +83,11 @@ type stretch struct {
 	from, to time.Time
 }
 
-type stage struct {
-	t       *testing.T
-	world   *tenuretest.World
-	cluster leasetest.Cluster
-	hosts   []*host
-	stops   time.Duration // a reconcile, when its context ends
+type world struct {
+	*tenuretest.World
+	t     *testing.T
+	hosts []*host
+	stops time.Duration // a reconcile, when its context ends
 
 	mu      sync.Mutex
 	working map[string]*stretch
@@ -99,11 +95,11 @@ type stage struct {
 	running sync.WaitGroup
 }
 
-func newStage(t *testing.T, n int) *stage {
-	s := &stage{t: t, world: tenuretest.New(t), stops: 300 * time.Millisecond, working: make(map[string]*stretch)}
+func newWorld(t *testing.T, n int) *world {
+	s := &world{World: tenuretest.New(t), t: t, stops: 300 * time.Millisecond, working: make(map[string]*stretch)}
 	for i := range n {
-		h := &host{name: string(rune('a' + i)), kube: s.cluster.Host()}
-		h.Client = s.world.Client(h.name, func(o *tenure.Options) { o.Logger = nil })
+		h := &host{name: string(rune('a' + i))}
+		h.Client = s.Client(h.name)
 		h.ctx, h.stop = context.WithCancel(t.Context())
 		s.hosts = append(s.hosts, h)
 	}
@@ -111,7 +107,7 @@ func newStage(t *testing.T, n int) *stage {
 }
 
 // setup adds a controller whose only reconcile goes on until its context ends.
-func (s *stage) setup(h *host, mgr manager.Manager) error {
+func (s *world) setup(h *host, mgr manager.Manager) error {
 	reconciler := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		w := &stretch{host: h.name, from: time.Now()}
 		s.mu.Lock()
@@ -134,7 +130,7 @@ func (s *stage) setup(h *host, mgr manager.Manager) error {
 }
 
 // ended says that the reconcile of the host has ended.
-func (s *stage) ended(h *host) {
+func (s *world) ended(h *host) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w := s.working[h.name]; w != nil {
@@ -144,51 +140,19 @@ func (s *stage) ended(h *host) {
 }
 
 // A way is how a host runs its manager until it stops.
-type way func(*stage, *host) error
+type way func(*world, *host) error
 
-func byElection(s *stage, h *host) error {
+func byElection(s *world, h *host) error {
 	return tenurectrl.RunManager(h.ctx, h.Election("operator", nil), &rest.Config{}, options(), func(mgr manager.Manager, _ *tenure.Lease) error {
 		return s.setup(h, mgr)
 	})
 }
 
-func byLock(s *stage, h *host) error {
+func byLock(s *world, h *host) error {
 	return tenurectrl.RunStandby(h.ctx, newLock(h), &rest.Config{}, options(), func(mgr manager.Manager) error { return s.setup(h, mgr) })
 }
 
-// byLease is a manager with client-go's own lock. When Start returns, the process ends, and
-// with it its reconcile; another one is started in its place.
-func byLease(s *stage, h *host) error {
-	for h.ctx.Err() == nil {
-		o := options()
-		o.LeaderElection = true
-		o.LeaderElectionResourceLockInterface = h.kube.Lock(h.name)
-		o.LeaderElectionReleaseOnCancel = true
-		reuse := true
-		o.Controller.SkipNameValidation = &reuse
-		mgr, err := manager.New(&rest.Config{}, o)
-		if err != nil {
-			return err
-		}
-		if err := s.setup(h, mgr); err != nil {
-			return err
-		}
-		err = mgr.Start(h.ctx)
-		s.ended(h)
-		if err == nil {
-			return nil
-		}
-		if h.ctx.Err() == nil {
-			// A manager of its own accord does not start again.
-			if err := mgr.Start(h.ctx); err == nil {
-				s.t.Error("a manager has started twice")
-			}
-		}
-	}
-	return nil
-}
-
-func (s *stage) start(how way) {
+func (s *world) start(how way) {
 	for _, h := range s.hosts {
 		s.running.Go(func() {
 			if err := how(s, h); err != nil {
@@ -199,7 +163,7 @@ func (s *stage) start(how way) {
 }
 
 // leader waits until a host reconciles, and returns it.
-func (s *stage) leader() *host {
+func (s *world) leader() *host {
 	s.t.Helper()
 	for range 120 {
 		<-time.After(time.Second)
@@ -220,7 +184,7 @@ func (s *stage) leader() *host {
 
 // end stops all hosts, and returns for how long two of them have reconciled beside each other,
 // and in how many tenures of how many hosts.
-func (s *stage) end() (beside time.Duration, what string, tenures int) {
+func (s *world) end() (beside time.Duration, what string, tenures int) {
 	for _, h := range s.hosts {
 		h.set(false, 0)
 		h.stop()
