@@ -6,27 +6,32 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestMain(m *testing.M) {
-	proc.Play(roles) // this binary is the program that the benchmark starts
+	proc.Play(serve.Roles) // this binary is the program that the benchmark starts
 	os.Exit(m.Run())
 }
 
-// TestQuick makes a quick run, and looks at what was counted: times mean nothing
-// on a busy machine.
+// TestQuick makes a quick run beside the clients of DynamoDB, and looks at what was counted:
+// times mean nothing on a busy machine. What other parts have found stays.
 func TestQuick(t *testing.T) {
 	t.Parallel()
 	e := enginetest.FullDynamoDB(t)
@@ -39,173 +44,254 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	found, tables := filepath.Join(dir, "bench.json"), filepath.Join(dir, "page.md")
-	write(t, tables, "# Before\n"+page.BeginMark(command)+"what was there\n<!-- to here -->\nAfter.\n")
-	if err := run(t.Context(), []string{"-quick", "-engine", e.URL, "-clients", clients, "-json", found, "-markdown", tables}, t.Output(), t.Output()); err != nil {
-		t.Fatal(err)
-	}
-
-	var r report
-	if err := page.ReadJSON(found, &r); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := read(t, tables), "# Before\n"+page.BeginMark(command)+"\n"+r.markdown()+"\n<!-- to here -->\nAfter.\n"; got != want {
-		t.Errorf("the page is not made of the JSON:\n%s\nwant:\n%s", got, want)
-	}
-	checkCounts(t, &r)
-	checkSessions(t, &r)
-	for _, s := range steps {
-		rows := 0
-		for _, row := range r.Rows {
-			if row.Step == s.name {
-				rows++
-			}
-		}
-		if rows == 0 {
-			t.Errorf("step %s found nothing", s.name)
+	found, tables := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
+	for file, text := range map[string]string{
+		found:  `{"load": {"setting": "of another run"}}`,
+		tables: "# Before\n" + page.BeginMark("make bench") + "what was there\n<!-- to here -->\nAfter.\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
+	args := []string{"-quick", "-engine", e.URL, "-clients", clients, "-json", found, "-markdown", tables, "bench"}
+	if err := run(t.Context(), args, t.Output(), t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	all := parsed(t, found, tables, "bench")
+	if all["load"] == nil || all["load"].Setting != "of another run" {
+		t.Error("what another part found is gone")
+	}
+	for _, r := range all["bench"].Rows {
+		if len(r.Values) == 0 {
+			t.Errorf("%s: nothing was found", r.What)
+		}
+	}
+	checkCounts(t, all["bench"], quick.counted)
 }
 
-// checkCounts holds Tenure to what docs/evidence/performance.md says, and to be better
-// than the others where they are not the best possible.
-func checkCounts(t *testing.T, r *report) {
+// parsed returns what was found, of which a page must be made.
+func parsed(t *testing.T, found, tables string, names ...string) map[string]*part {
 	t.Helper()
-	want := map[string]struct {
-		requests      float64
-		operation     string
-		write, read   float64
-		lessThanPeers bool
+	all := map[string]*part{}
+	if err := page.ReadJSON(found, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := all[name].markdown(name)
+		if err == nil {
+			err = page.Check(tables, text, command(name))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return all
+}
+
+// checkCounts holds Tenure to what docs/evidence/performance.md says, and to be better than the
+// others where they are not the best possible; and sessions to one write a heartbeat period,
+// however many locks are held, and to cost as much as one lock.
+func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
+	t.Helper()
+	for what, w := range map[string]struct {
+		requests, write, read float64
+		lessThanPeers         bool
 	}{
-		takeFree:     {1, "UpdateItem", 1, 0, true},
-		takeReleased: {1, "UpdateItem", 1, 0, true},
-		tryHeld:      {1, "GetItem", 0, 1, false},
-		oneHeartbeat: {1, "UpdateItem", 1, 0, false},
-		releaseOne:   {1, "UpdateItem", 1, 0, false},
-		takeHistory:  {3, "", 3, 0, false},
-		takeShared:   {2, "", 4, 2, false},
-	}
-	for _, row := range r.Rows {
-		w, found := want[row.What]
-		if !found {
+		takeFree:     {1, 1, 0, true},
+		takeReleased: {1, 1, 0, true},
+		tryHeld:      {1, 0, 1, false},
+		oneHeartbeat: {1, 1, 0, false},
+		releaseOne:   {1, 1, 0, false},
+		takeHistory:  {3, 3, 0, false},
+		takeShared:   {2, 4, 2, false},
+	} {
+		ours := p.row(what).Values[tenureName].Used
+		if ours == nil || ours.Requests != w.requests || ours.WriteUnits != w.write || ours.ReadUnits != w.read {
+			t.Errorf("%s: %+v; want %v requests, %v and %v units", what, ours, w.requests, w.write, w.read)
 			continue
 		}
-		delete(want, row.What)
-		ours := row.Values[tenureName].Used
-		if ours == nil {
-			t.Errorf("%s: nothing was counted", row.What)
-			continue
-		}
-		if ours.Requests != w.requests || ours.WriteUnits != w.write || ours.ReadUnits != w.read || w.operation != "" && ours.ByOperation[w.operation] != w.requests {
-			t.Errorf("%s: %+v; want %v requests, %v and %v units", row.What, *ours, w.requests, w.write, w.read)
-		}
-		for name, v := range row.Values {
+		for name, v := range p.row(what).Values {
 			if w.lessThanPeers && name != tenureName && v.Used.Requests <= ours.Requests {
-				t.Errorf("%s: %v requests, and %s has %v", row.What, ours.Requests, name, v.Used.Requests)
+				t.Errorf("%s: %v requests, and %s has %v", what, ours.Requests, name, v.Used.Requests)
 			}
 		}
 	}
-	for what := range want {
-		t.Errorf("%s: no such row", what)
+	for _, r := range p.Of(crowded) {
+		h := r.Values[tenureName].Held
+		if h == nil {
+			continue
+		}
+		writes := h.Holding.WriteUnits * h.Periods
+		if missed := h.Missed(); missed != nil || math.Abs(writes-h.Periods) > 1+keepers.Edges || h.Holding.ReadUnits > 0 {
+			t.Errorf("%s: %.0f writes in %.1f heartbeat periods: %+v; %v", r.What, writes, h.Periods, h.Holding, missed)
+		}
+		if a := h.Acquiring.WriteUnits; a < float64(h.Locks) || h.PerLock(h.Acquire.Heap) <= 0 || h.Hold.CPU <= 0 {
+			t.Errorf("%s: taken with %v writes, %d bytes of heap, %v s of a processor", r.What, a, h.Acquire.Heap, h.Hold.CPU)
+		}
+	}
+	one, many := p.row(standings[0].what).Values[tenureName].Used, p.row(standings[1].what).Values[tenureName].Used
+	edges := 1 / monthOf.Seconds() // a heartbeat more, or less, in what was counted
+	if one == nil || many == nil || math.Abs(many.WriteUnits-one.WriteUnits) > 0.3*one.WriteUnits+edges {
+		t.Errorf("one lock uses %+v in a second, and a session %+v", one, many)
 	}
 }
 
-// checkSessions holds sessions to one write a heartbeat period, however many locks
-// are held, and to cost as much as one lock.
-func checkSessions(t *testing.T, r *report) {
-	t.Helper()
-	month := map[string]float64{} // write units by what and times
-	for _, row := range r.Rows {
-		v := row.Values[tenureName]
-		switch {
-		case row.Kind == monthly:
-			month[row.What] = v.Used.WriteUnits
-		case row.Kind == crowded && v.Held != nil:
-			h := v.Held
-			if writes := h.Holding.WriteUnits * h.Periods; math.Abs(writes-h.Periods) > 1+keepers.Edges || h.Holding.ReadUnits > 0 {
-				t.Errorf("%s: %.0f writes in %.1f heartbeat periods: %+v", row.What, writes, h.Periods, h.Holding)
-			}
-			if h.Hold.Lost > 0 || h.Hold.Goroutines >= keepers.MostGoroutines || h.Closing.WriteUnits > h.Closable() {
-				t.Errorf("%s: %v", row.What, h.Missed())
-			}
-			if a := h.Acquiring.ByOperation["UpdateItem"]; a < float64(h.Locks) || h.PerLock(h.Acquire.Heap) <= 0 || h.Hold.CPU <= 0 {
-				t.Errorf("%s: taken with %v writes, %d bytes of heap, %v s of a processor", row.What, a, h.Acquire.Heap, h.Hold.CPU)
-			}
-		}
+// TestQuickSession holds some locks for a moment, as `make sessions` does.
+func TestQuickSession(t *testing.T) {
+	t.Parallel()
+	e := enginetest.FullDynamoDB(t)
+	var out strings.Builder
+	args := []string{"-quick", "-engine", e.URL, "-steps", "session", "-locks", "200", "-hold", "2s", "bench"}
+	if err := run(t.Context(), args, &out, t.Output()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
 	}
-	edges := 1 / quick.counted.Seconds() // a heartbeat more, or less, in what was counted
-	for what, units := range month {
-		rest, one := strings.CutPrefix(what, standings[0].what)
-		if many := month[standings[1].what+rest]; one && math.Abs(many-units) > 0.3*units+edges {
-			t.Errorf("%s: %v write units a second, and for a session %v", what, units, many)
+	if want := "| Tenure, 200 locks | 0 |"; !strings.Contains(out.String(), want) {
+		t.Errorf("it does not say %q:\n%s", want, &out)
+	}
+}
+
+// TestQuickLoad takes each step with each peer of the service for a moment.
+func TestQuickLoad(t *testing.T) {
+	t.Parallel()
+	enginetest.Program(t, "etcd", "etcd")
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-quick", "load"}, &out, t.Output()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for _, want := range []string{
+		pairsRow(1), contended, handOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
 		}
 	}
 }
 
-// TestPage holds the page to the run that it shows.
+// TestPage holds the page to the runs that it shows, and these to be whole.
 func TestPage(t *testing.T) {
-	var r report
-	if err := page.ReadJSON("results.json", &r); err != nil {
-		t.Fatal(err)
+	all := parsed(t, "results.json", "../../docs/evidence/performance.md", "bench", "native", "load")
+	checkCounts(t, all["bench"], full.counted)
+	for name, p := range all {
+		if p.Quick || len(p.Wrong) > 0 {
+			t.Errorf("%s: results.json is of a quick run, or has what must not be: %v", name, p.Wrong)
+		}
 	}
-	if r.Quick {
-		t.Error("results.json is of a quick run")
+	for _, row := range all["native"].Engines() {
+		if row[3] == none || row[5] == none && row[1] != "two plain updates, as durable" {
+			t.Errorf("%s was not looked at: %q", row[0], row)
+		}
 	}
-	if err := page.Check("../../docs/evidence/performance.md", r.markdown(), command); err != nil {
-		t.Errorf("make bench writes both: %v", err)
+	for _, what := range []string{pairsRow(64), contended, handOver, beats, memory, processor} {
+		for _, who := range []string{gateway, oneLease, onEtcd, onSQLite} {
+			if all["load"].row(what).Values[who].Spread == nil {
+				t.Errorf("%s: nothing of %s", what, who)
+			}
+		}
 	}
-	checkCounts(t, &r)
-	checkSessions(t, &r)
 }
 
-func TestSpread(t *testing.T) {
-	s := newSpread([]float64{3, 1, 2, 4})
-	if *s != (spread{Runs: 4, Median: 2.5, Min: 1, Max: 4, P99: 4}) {
-		t.Errorf("%+v", *s)
+func TestBenchmarksAreRead(t *testing.T) {
+	figures := map[string][]float64{}
+	read(figures, []byte("goos: linux\n"+
+		"BenchmarkAcquireRelease/tenure/goroutines=1-2         \t     200\t   2000000 ns/op\n"+
+		"BenchmarkAcquireRelease/mutex/goroutines=1            \t     200\t   1000000 ns/op\n"+
+		"BenchmarkHandOver/tenure-2                            \t     200\t      4106 µs-median\n"+
+		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\n"+
+		"BenchmarkFailOver/tenure-2                            \t       1\t   4853372 µs-failover\n"+
+		"BenchmarkFailOver/mutex-2                             \t       1\t   4853372 µs-failover\nPASS\n"))
+	p := &part{}
+	p.add(native, "", "./etcdstore")
+	for benchmark, all := range figures {
+		p.put("./etcdstore", benchmark, spreadOf(all))
 	}
-	var many []float64
-	for i := range 200 {
-		many = append(many, float64(i+1))
+	text, err := p.markdown("native")
+	want := "| etcd | `concurrency.Mutex` | **500**, 1000 | – | **4.11**, 2.05 | **4.85**, 4.85 |"
+	if err != nil || !strings.Contains(text, want) {
+		t.Errorf("%v, or no %q in:\n%s", err, want, text)
 	}
-	if s := newSpread(many); s.P99 != 198 || s.Median != 100.5 {
-		t.Errorf("%+v", *s)
+}
+
+// careless is a service that grants what is held, or gives an old number, or forgets a lock.
+type careless struct {
+	mu      *sync.Mutex
+	number  *atomic.Uint64
+	grants  bool // locks or not
+	numbers bool // rise or not
+	forgets bool
+}
+
+func (c careless) acquire(context.Context, string) (*heldLock, error) {
+	if !c.grants {
+		c.mu.Lock()
+	}
+	if c.numbers {
+		return &heldLock{number: c.number.Add(1)}, nil
+	}
+	return &heldLock{number: 7}, nil
+}
+
+func (c careless) release(context.Context, *heldLock) error {
+	if !c.grants {
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func (c careless) beat(_ context.Context, all []*heldLock) (int, error) {
+	if c.forgets {
+		return 0, errLost
+	}
+	return len(all), nil
+}
+
+// TestWrongIsSeen makes each mistake that is taken down.
+func TestWrongIsSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		careless
+		wrong string
+	}{
+		"right":         {careless{numbers: true}, ""},
+		"grants":        {careless{numbers: true, grants: true}, "has not released it"},
+		"numbers stand": {careless{}, "has not risen"},
+		"forgets":       {careless{numbers: true, forgets: true}, "was refused"},
+	} {
+		c.mu, c.number = new(sync.Mutex), new(atomic.Uint64)
+		l := newLoad(&part{}, serviceSize{beating: 1, length: time.Millisecond})
+		p := &peer{open: func(context.Context) (caller, error) { return c.careless, nil }}
+		if err := l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.beating(t.Context(), beats, p, p.open, 1); err != nil && !errors.Is(err, errLost) {
+			t.Fatal(err)
+		}
+		if all := strings.Join(l.Wrong, "; "); (all != "") != (c.wrong != "") || !strings.Contains(all, c.wrong) {
+			t.Errorf("%s: %q, want %q", name, all, c.wrong)
+		}
 	}
 }
 
 func TestRefusals(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "page.md")
-	write(t, empty, "# No place\n")
+	for _, e := range engines {
+		t.Setenv(e.needs, "")
+	}
 	for want, args := range map[string][]string{
-		"there is no step":   {"-steps", "single,nonsense"},
-		"there is no engine": {"-engine", ""},
+		"want one part":         {"nonsense"},
+		"there is no step":      {"-steps", "single,nonsense", "bench"},
+		"there is no engine: T": {"-engine", "", "bench"},
+		"scripts/engines":       {"native"},
 	} {
 		if err := run(t.Context(), args, t.Output(), t.Output()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %q", args, err, want)
 		}
 	}
-	if _, err := build(t.Context(), []string{"nonsense"}); err == nil || !strings.Contains(err.Error(), "there is no client") {
+	if _, _, err := build(t.Context(), "nonsense"); err == nil || !strings.Contains(err.Error(), "there is no client") {
 		t.Errorf("unknown client: %v", err)
 	}
-	if err := (&report{}).write(t.Output(), "", empty); err == nil || !strings.Contains(err.Error(), "no place") {
+	empty := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(empty, []byte("# No place\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(&part{}, "bench", t.Output(), "", empty); err == nil || !strings.Contains(err.Error(), "no place") {
 		t.Errorf("page without marks: %v", err)
 	}
-	if read(t, empty) != "# No place\n" {
-		t.Error("the page was changed")
-	}
-}
-
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -3,178 +3,100 @@
 
 //go:build linux
 
-// Command bench measures Tenure beside two other lock clients, cirello.io/dynamolock
-// and com.amazonaws:dynamodb-lock-client, on one DynamoDB engine in one run.
+// Command bench measures Tenure beside its peers. Its parts are
 //
-//	scripts/engines run dynoxide -- go run ./evidence/bench -json evidence/bench/results.json -markdown docs/evidence/performance.md
+//   - bench: two other lock clients, cirello.io/dynamolock and
+//     com.amazonaws:dynamodb-lock-client, on one DynamoDB engine;
+//   - native: the locks that etcd, ZooKeeper, PostgreSQL and Kubernetes bring, or their clients;
+//   - load: the lock service beside the JSON interfaces of etcd and Consul.
 //
-// The clients run as processes, each kind behind a gate of its own that counts
-// its requests; from these follow units and prices. Throughput alone is measured
-// without the gate.
+// A run writes its part of results.json and of docs/evidence/performance.md, and leaves the others:
+//
+//	scripts/engines run dynoxide -- go run ./evidence/bench -json evidence/bench/results.json \
+//	    -markdown docs/evidence/performance.md bench
+//
+// What is compared takes turns, so that a ratio is of two measurements within seconds.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
-	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
-	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/wait"
-	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
 )
 
+// parts are what can be measured, by the target of the Makefile.
+var parts = map[string]func(ctx context.Context, o *options, p *part) error{
+	"bench": measureClients, "native": measureEngines, "load": measureService,
+}
+
+// options are what a run was asked for.
+type options struct {
+	size    size
+	engine  string // of DynamoDB
+	clients string
+	steps   string
+	consul  string
+	say     func(format string, args ...any)
+}
+
 func main() {
-	proc.Play(roles)
+	proc.Play(serve.Roles)
 	proc.Main("bench", run)
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	o := &options{size: full}
+	o.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
 	var (
-		small   = flags.Bool("quick", false, "look whether all of it works; the times mean nothing then")
-		toJSON  = flags.String("json", "", "write what was found to this `file`")
-		toPage  = flags.String("markdown", "", "write the tables into this `file`, between its marks")
-		engine  = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
-		clients = flags.String("clients", strings.Join(clientNames, ","), "which clients to measure")
-		list    = flags.String("steps", stepNames(), "which steps to make")
+		small  = flags.Bool("quick", false, "look whether all of it works; the times mean nothing then")
+		toJSON = flags.String("json", "", "write what was found into this `file`, which may have other parts")
+		toPage = flags.String("markdown", "", "write the tables into this `file`, between the marks of the part")
+		locks  = flags.Int("locks", 0, "in the step session, hold so many `locks` of Tenure, and nothing else")
+		hold   = flags.Duration("hold", 0, "how long the locks of the step session are held, if not as by default")
 	)
+	flags.StringVar(&o.engine, "engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
+	flags.StringVar(&o.clients, "clients", strings.Join(clientNames, ","), "which clients to measure on DynamoDB")
+	flags.StringVar(&o.steps, "steps", stepNames(), "which steps to make on DynamoDB")
+	flags.StringVar(&o.consul, "consul", "", "the `program` consul; without it there is none beside the lock service")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	steps, err := chosen(*list)
-	if err != nil {
-		return err
+	measure := parts[flags.Arg(0)]
+	if measure == nil || flags.NArg() > 1 {
+		return fmt.Errorf("want one part: bench, native or load, after the flags; got %q", flags.Args())
 	}
-	if *engine == "" {
-		return dynamo.NoEngine("bench")
+	if *small {
+		o.size = quick
+	}
+	if *locks > 0 {
+		o.clients, o.size.crowds = tenureName, map[string][]int{tenureName: {*locks}}
+	}
+	if *hold > 0 {
+		o.size.crowd.Hold = *hold
 	}
 	began := time.Now()
-	r := &rig{engine: *engine, db: dynamo.Connect(*engine), size: full}
-	if *small {
-		r.size = quick
-	}
-	r.report = &report{
-		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Clients: map[string]string{}, Quick: *small,
-		Units: gate.UnitRule, Prices: gate.PriceSource,
-	}
-	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
-	if r.report.Engine, err = machine.Engine(ctx, *engine); err != nil {
+	p := &part{Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Quick: *small}
+	if err := measure(ctx, o, p); err != nil {
 		return err
 	}
-	if r.clients, err = build(ctx, strings.Split(*clients, ",")); err != nil {
+	p.Machine.LoadAfter, p.Took = machine.Load(), time.Since(began).Seconds()
+	if err := publish(p, flags.Arg(0), stdout, *toJSON, *toPage); err != nil {
 		return err
 	}
-	for _, c := range r.clients {
-		r.report.Order = append(r.report.Order, string(c.Kind))
+	if len(p.Wrong) > 0 {
+		return errors.New("what must not be: " + strings.Join(p.Wrong, "; "))
 	}
-	if err := r.make(ctx, steps); err != nil {
-		return err
-	}
-	r.report.Largest, r.report.Took = r.largest, time.Since(began).Seconds()
-	r.report.Machine.LoadAfter = machine.Load()
-	return r.report.write(stdout, *toJSON, *toPage)
-}
-
-// build makes the programs of the clients.
-func build(ctx context.Context, names []string) (clients []*peers.Program, err error) {
-	for _, name := range names {
-		var c *peers.Program
-		switch name {
-		case tenureName, dynamolockName:
-			c = peers.Own(peers.Kind(name))
-		case javaName:
-			c, err = peers.BuildJava(ctx)
-		default:
-			err = fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ","))
-		}
-		if err != nil {
-			return nil, err
-		}
-		clients = append(clients, c)
-	}
-	return clients, nil
-}
-
-// command makes the part of docs/evidence/performance.md that is made.
-const command = "make bench"
-
-// write writes the tables to stdout, or to a page, and everything as JSON.
-func (r *report) write(stdout io.Writer, toJSON, toPage string) error {
-	return page.Publish(r, r.markdown(), command, stdout, toJSON, toPage)
-}
-
-// step is a part of a run that can be asked for by name.
-type step struct {
-	name string
-	run  func(context.Context, *rig) error
-	// quiet steps wait for most of the time, and count: they are made at once.
-	quiet bool
-}
-
-var steps = []step{
-	{"single", single, false},
-	{"variants", variants, false},
-	{"takeover", takeover, true},
-	{"waiters", waiters, true},
-	{"month", months, true},
-	{"hold", hold, false},
-	{"processes", processes, false},
-	{"handover", handover, false},
-	{"bell", rung, false},
-	{"failover", failover, false},
-	{"throughput", throughput, false},
-	{"session", sessions, false},
-}
-
-// make makes steps, quiet neighbours at once, and puts what they found in order.
-func (r *rig) make(ctx context.Context, chosen []step) error {
-	for len(chosen) > 0 {
-		n := max(1, slices.IndexFunc(append(slices.Clone(chosen), step{}), func(s step) bool { return !s.quiet }))
-		err := wait.AtOnce(ctx, n, n, func(ctx context.Context, i int) error {
-			start := time.Now()
-			if err := chosen[i].run(ctx, r); err != nil {
-				return fmt.Errorf("%s: %w", chosen[i].name, err)
-			}
-			r.say("%s: %.1f s", chosen[i].name, time.Since(start).Seconds())
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		chosen = chosen[n:]
-	}
-	place := func(r row) int { return slices.IndexFunc(steps, func(s step) bool { return s.name == r.Step }) }
-	slices.SortStableFunc(r.report.Rows, func(a, b row) int { return place(a) - place(b) })
 	return nil
-}
-
-func stepNames() string {
-	var names []string
-	for _, s := range steps {
-		names = append(names, s.name)
-	}
-	return strings.Join(names, ",")
-}
-
-// chosen returns the steps of a list.
-func chosen(list string) ([]step, error) {
-	var chosen []step
-	for name := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no step %q; there are %s", name, stepNames())
-		}
-		chosen = append(chosen, steps[i])
-	}
-	return chosen, nil
 }

@@ -29,13 +29,16 @@ type standing struct {
 	leases int
 	// begin has it go on until ctx ends, and returns when it does. Each call of
 	// client makes one as another process would have it.
-	begin func(ctx context.Context, client func() (*tenure.Client, error)) error
+	begin func(ctx context.Context, client opener) error
 }
+
+// opener opens a client of Tenure.
+type opener func() (*tenure.Client, error)
 
 // standings are what is priced by the month. One that is added here has its row in
 // the table.
 var standings = []standing{
-	{"one lock", 1, func(ctx context.Context, client func() (*tenure.Client, error)) error {
+	{"one lock", 1, func(ctx context.Context, client opener) error {
 		c, err := client()
 		if err != nil {
 			return err
@@ -43,7 +46,7 @@ var standings = []standing{
 		_, err = c.Acquire(ctx, "one", nil)
 		return err
 	}},
-	{"1,000 locks under one session", 1000, func(ctx context.Context, client func() (*tenure.Client, error)) error {
+	{"1,000 locks under one session", 1000, func(ctx context.Context, client opener) error {
 		c, err := client()
 		if err != nil {
 			return err
@@ -57,7 +60,7 @@ var standings = []standing{
 			return err
 		})
 	}},
-	{"a semaphore: 3 hold, 10 wait, in a process each", 0, func(ctx context.Context, client func() (*tenure.Client, error)) error {
+	{"a semaphore: 3 hold, 10 wait, in a process each", 0, func(ctx context.Context, client opener) error {
 		const slots, waiters = 3, 10
 		for i := range slots + waiters {
 			c, err := client()
@@ -78,7 +81,7 @@ var standings = []standing{
 		}
 		return nil
 	}},
-	{"1,000 partitions of a group, 10 workers, in a process each", 1000, func(ctx context.Context, client func() (*tenure.Client, error)) error {
+	{"1,000 partitions of a group, 10 workers, in a process each", 1000, func(ctx context.Context, client opener) error {
 		const workers, partitions = 10, 1000
 		groups := make([]*shard.Group, workers)
 		for i := range groups {
@@ -116,7 +119,7 @@ func settled(ctx context.Context, groups []*shard.Group, partitions int) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d partitions are held, %d by others than planned: %w", held, partitions, surplus, ctx.Err())
+			return fmt.Errorf("%d of %d partitions are held, %d by others than planned", held, partitions, surplus)
 		}
 	}
 }
@@ -124,33 +127,30 @@ func settled(ctx context.Context, groups []*shard.Group, partitions int) error {
 // months counts what each of them sends in a while, all at once: each has a table
 // and a counter of its own.
 func months(ctx context.Context, r *rig) error {
-	times := r.size.standing
-	line := row{Step: "month", Kind: monthly, Setting: fmt.Sprintf("Tenure in the process of the benchmark; requests counted for %v, after a first lease; units by the size of each item, as it was at the end; "+
-		"KCL, the Kinesis Client Library, is arithmetic", r.size.counted)}
-	var order []string
-	n := len(standings)
-	what := func(i int) string {
-		return fmt.Sprintf("%s; lease %v, heartbeat %v", standings[i%n].what, times[i/n].Lease, times[i/n].Heartbeat)
+	t, d := r.size.everyday, r.size.counted
+	setting := fmt.Sprintf("Tenure in the process of the benchmark, with %v; requests counted for %v, "+
+		"after a first lease; units by the size of each item, as it was at the end", t, d)
+	for _, s := range standings {
+		r.add(monthly, setting, s.what)
 	}
-	for i := range n * len(times) {
-		order = append(order, what(i))
-	}
-	r.inOrder(line, order...)
-	return wait.AtOnce(ctx, len(order), len(order), func(ctx context.Context, i int) error {
-		what, t, standing := order[i], times[i/n], standings[i%n]
-		return r.staged(ctx, peers.Own(peers.Tenure), t, func(ctx context.Context, s *stage) error {
-			u, err := s.stand(ctx, standing, r.size.counted)
+	return wait.AtOnce(ctx, len(standings), len(standings), func(ctx context.Context, i int) error {
+		return r.onStage(ctx, peers.Own(peers.Tenure), t, func(ctx context.Context, s *stage) error {
+			u, err := s.stand(ctx, standings[i], d)
 			if err != nil {
-				return fmt.Errorf("%s: %w", what, err)
+				return fmt.Errorf("%s: %w", standings[i].what, err)
 			}
-			r.put(line, what, tenureName, perMonth(u.Over(r.size.counted.Seconds()), time.Second))
-			if standing.leases > 0 {
-				r.put(line, what, kclName, perMonth(peers.KCL(standing.leases, t.Lease), time.Second))
+			r.put(standings[i].what, tenureName, each(u, time.Second, d))
+			if n := standings[i].leases; n > 0 {
+				r.put(standings[i].what, kclName, each(peers.KCL(n, t.Lease), time.Second, time.Second))
 			}
 			return nil
 		})
 	})
 }
+
+// kclName is the Kinesis Client Library, which is not run: what it would send
+// follows from its periods.
+const kclName = "kcl"
 
 // stand counts what something sends that goes on.
 func (s *stage) stand(ctx context.Context, what standing, d time.Duration) (u gate.Usage, err error) {
@@ -199,4 +199,36 @@ func (s *stage) stand(ctx context.Context, what standing, d time.Duration) (u ga
 		return u, errors.New("nothing was sent")
 	}
 	return u.Weighed(used, sizes), nil
+}
+
+// sessions holds many locks in one process: with one heartbeat in all, and with
+// one for each. One process at a time: none is to suffer from another's load.
+func sessions(ctx context.Context, r *rig) error {
+	t, size := r.size.crowd.Timing, r.size.crowd
+	setting := fmt.Sprintf("%v, %v added to each request by the proxy that counts them; held for %v, "+
+		"looked at each second; memory and goroutines are those of the client's process, which has no other work; Tenure has one session; "+
+		"dynamolock has its defaults, and says of a lock that it is lost by IsExpired", t, size.Delay, size.Hold)
+	for _, c := range r.clients {
+		for _, n := range r.size.crowds[string(c.Kind)] {
+			what := fmt.Sprintf("%s, %d locks", titles[string(c.Kind)], n)
+			r.add(crowded, setting, what)
+			err := r.onStage(ctx, c, t, func(ctx context.Context, s *stage) error {
+				h, err := keepers.Hold(ctx, c.Kind, n, s.wire, s.table.Name, size)
+				if err != nil {
+					return err
+				}
+				r.put(what, s.name, value{Held: h})
+				r.say("session: %s: %d lost, %.1f s to take them, %.3f requests a heartbeat period",
+					what, h.Hold.Lost, h.Acquire.Took, h.Holding.Requests)
+				if c.Kind == peers.Tenure {
+					r.wrong(h.Missed()...)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -6,74 +6,72 @@
 package main
 
 import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"text/template"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
 
-// report is everything that a run found. The tables are made from it alone.
-type report struct {
-	Date    string            `json:"date"` // of the run's start, UTC
-	Machine machine.Machine   `json:"machine"`
-	Engine  string            `json:"engine"`
-	Order   []string          `json:"order"`   // of the clients, in the tables
-	Clients map[string]string `json:"clients"` // version and runtime
-	Quick   bool              `json:"quick"`   // a smoke run, whose times mean nothing
-	Units   string            `json:"units"`
-	Prices  string            `json:"prices"`
-	Largest int64             `json:"largestItemBytes"`
-	Took    float64           `json:"tookSeconds"`
-	Rows    []row             `json:"rows"`
+// part is everything that a run found: results.json has the latest of each. The tables are
+// made from it alone. Its methods may be called concurrently.
+type part struct {
+	Date     string          `json:"date"` // of the run's start, UTC
+	Machine  machine.Machine `json:"machine"`
+	Programs string          `json:"programs,omitempty"` // and their versions
+	Setting  string          `json:"setting,omitempty"`
+	Quick    bool            `json:"quick,omitempty"` // a smoke run, whose times mean nothing
+	Took     float64         `json:"tookSeconds,omitempty"`
+	Largest  int64           `json:"largestItemBytes,omitempty"`
+	Wrong    []string        `json:"wrong,omitempty"` // what must not be
+	Rows     []*row          `json:"rows"`
+
+	mu sync.Mutex
 }
 
 // row is one line of a table.
 type row struct {
-	Step    string           `json:"step"`
+	Kind    string           `json:"kind"` // the table that it is in
 	What    string           `json:"what"`
-	Setting string           `json:"setting"`
-	Kind    kind             `json:"kind"`
-	Values  map[string]value `json:"values"` // by client
-	// Ratio is Tenure's rate to dynamolock's of the same run.
-	Ratio *spread `json:"ratioToDynamolock,omitempty"`
+	Setting string           `json:"setting,omitempty"`
+	Values  map[string]value `json:"values"` // by client, peer or benchmark
 }
 
-// kind is the table that a row is in.
-type kind string
-
+// The kinds of rows.
 const (
-	counted kind = "requests"
-	timed   kind = "milliseconds"
-	paced   kind = "pairs a second"
-	crowded kind = "many locks"
-	monthly kind = "a month"
+	counted = "requests"
+	timed   = "milliseconds"
+	paced   = "pairs a second"
+	crowded = "many locks"
+	monthly = "a month"
+	native  = "engines"
+	served  = "service"
 )
 
-// value is what one client did.
+// value is what one of those that are compared did.
 type value struct {
 	Used *gate.Usage `json:"used,omitempty"`
+	// Period says that Used comes again in each of them; zero: that it is of one time.
+	Period time.Duration `json:"periodNs,omitempty"`
 	// Lost is how many locks ran out while they were to be held. What was sent
 	// for the others alone is no measure.
-	Lost int `json:"lost,omitempty"`
-	// Dollars is the price of a million of the step, or of the step going on for
-	// a month.
-	Dollars float64 `json:"dollars,omitempty"`
-	For     string  `json:"for,omitempty"`
-
-	Spread *spread `json:"spread,omitempty"`
-
-	Held *keepers.Holding `json:"held,omitempty"`
+	Lost   int              `json:"lost,omitempty"`
+	Spread *spread          `json:"spread,omitempty"`
+	Held   *keepers.Holding `json:"held,omitempty"`
 }
-
-// What Dollars are for.
-const (
-	aMillion = "a million"
-	aMonth   = "a month"
-)
 
 // spread is what several runs gave.
 type spread struct {
@@ -81,80 +79,167 @@ type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
-	P99    float64 `json:"p99"`
 }
 
-func newSpread(values []float64) *spread {
-	v := slices.Sorted(slices.Values(values))
+func spreadOf(figures []float64) value {
+	v := slices.Sorted(slices.Values(figures))
 	n := len(v)
-	if n == 0 {
-		return &spread{}
+	return value{Spread: &spread{Runs: n, Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}}
+}
+
+// add adds rows, in the order of the table: those that are compared are often measured at once.
+func (p *part) add(kind, setting string, what ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range what {
+		p.Rows = append(p.Rows, &row{kind, w, setting, map[string]value{}})
 	}
-	return &spread{
-		Runs: n, Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1],
-		P99: v[int(math.Ceil(0.99*float64(n)))-1], // of fewer than 100 it is the largest
+}
+
+// put puts what one did into a row that was added.
+func (p *part) put(what, who string, v value) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.row(what).Values[who] = v
+}
+
+func (p *part) row(what string) *row {
+	i := slices.IndexFunc(p.Rows, func(r *row) bool { return r.What == what })
+	if i < 0 {
+		return &row{Values: map[string]value{}}
 	}
+	return p.Rows[i]
 }
 
-// perMillion is a value of something that happens now and then.
-func perMillion(u gate.Usage) value {
-	return value{Used: &u, Dollars: u.DollarsMillion(), For: aMillion}
+// wrong takes down what must not be.
+func (p *part) wrong(what ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Wrong = append(p.Wrong, what...)
 }
 
-// perMonth is a value of something that goes on; u is what it uses in a period.
-func perMonth(u gate.Usage, period time.Duration) value {
-	return value{Used: &u, Dollars: u.DollarsMonth(period), For: aMonth}
-}
-
-// of returns the rows of a kind.
-func (r *report) of(k kind) (rows []row) {
-	for _, row := range r.Rows {
-		if row.Kind == k {
-			rows = append(rows, row)
+// Of returns the rows of a kind.
+func (p *part) Of(kind string) (rows []*row) {
+	for _, r := range p.Rows {
+		if r.Kind == kind {
+			rows = append(rows, r)
 		}
 	}
 	return rows
 }
 
-// The clients there are.
-const (
-	tenureName     = string(peers.Tenure)
-	dynamolockName = string(peers.Dynamolock)
-	javaName       = string(peers.Java)
-)
+//go:embed performance.tmpl
+var tables string
 
-var clientNames = []string{tenureName, dynamolockName, javaName}
-
-// kclName is the Kinesis Client Library, which is not run: what it would send
-// follows from its periods.
-const kclName = "kcl"
-
-// put puts what a client did in a row, which is the last one if it is new. No two
-// steps have a row of one name.
-func (r *rig) put(like row, what, client string, v value) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.row(like, what).Values[client] = v
+// markdown returns the tables of a part.
+func (p *part) markdown(name string) (string, error) {
+	t, err := template.New("").Funcs(template.FuncMap{
+		"amount": page.Amount, "whole": whole, "join": strings.Join, "clients": func() []string { return clientNames },
+		"kcl": func() string {
+			return fmt.Sprintf("less %v, and its metrics each %v", peers.KCLEpsilon, peers.KCLMetrics)
+		},
+		"prices": func() string { return gate.PriceSource },
+	}).Parse(tables)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = t.ExecuteTemplate(&b, name, p)
+	return b.String(), err
 }
 
-// inOrder makes rows before anything is put in them: clients that are looked at at
-// once do not come in the order of the table.
-func (r *rig) inOrder(like row, names ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, what := range names {
-		r.row(like, what)
+// command makes the part of docs/evidence/performance.md of a name.
+func command(name string) string { return "make " + name }
+
+// publish writes the tables to stdout, or to a page, and everything as JSON.
+func publish(p *part, name string, stdout io.Writer, toJSON, toPage string) error {
+	all := map[string]*part{}
+	if toJSON != "" {
+		if err := page.ReadJSON(toJSON, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
+	all[name] = p
+	text, err := p.markdown(name)
+	if err != nil {
+		return err
+	}
+	return page.Publish(all, text, command(name), stdout, toJSON, toPage)
 }
 
-// row returns the row of a name. The caller holds mu.
-func (r *rig) row(like row, what string) *row {
-	rows := &r.report.Rows
-	i := slices.IndexFunc(*rows, func(other row) bool { return other.What == what })
-	if i < 0 {
-		i = len(*rows)
-		like.What, like.Values = what, map[string]value{}
-		*rows = append(*rows, like)
+// none is the cell of what there is not.
+const none = "–"
+
+// cells are how the values of a client are written.
+var cells = map[string]func(value) string{
+	"requests": func(v value) string {
+		if v.Lost > 0 {
+			return fmt.Sprintf("%s (lost %d locks)", page.Amount(v.Used.Requests), v.Lost)
+		}
+		return page.Amount(v.Used.Requests)
+	},
+	"price": func(v value) string { return fmt.Sprintf("%.2f", v.dollars()) },
+	"month": func(v value) string {
+		if v.dollars() < 10 {
+			return fmt.Sprintf("%.2f", v.dollars())
+		}
+		return fmt.Sprintf("%.0f", v.dollars())
+	},
+	"time": func(v value) string {
+		return fmt.Sprintf("**%s** (%s)", page.Amount(v.Spread.Median), page.Amount(v.Spread.Max))
+	},
+	"rate": func(v value) string { return fmt.Sprintf("%.0f", v.Spread.Median) },
+	"ratio": func(v value) string {
+		return fmt.Sprintf("**%.2f** (%.2f to %.2f)", v.Spread.Median, v.Spread.Min, v.Spread.Max)
+	},
+	"short": func(v value) string { return short(v.Spread.Median) },
+}
+
+// Cell is how the value of one is written.
+func (r *row) Cell(as, who string) string {
+	v := r.Values[who]
+	if v.Used == nil && v.Spread == nil {
+		return none
 	}
-	return &(*rows)[i]
+	return cells[as](v)
+}
+
+// Cells are those of several, side by side.
+func (r *row) Cells(as string, who []string) string {
+	var all []string
+	for _, one := range who {
+		all = append(all, r.Cell(as, one))
+	}
+	return strings.Join(all, " | ")
+}
+
+// For says what the dollars of a row are for.
+func (r *row) For() string {
+	for _, v := range r.Values {
+		if v.Period > 0 {
+			return "a month"
+		}
+	}
+	return "a million"
+}
+
+func (v value) dollars() float64 {
+	if v.Period > 0 {
+		return v.Used.DollarsMonth(v.Period)
+	}
+	return v.Used.DollarsMillion()
+}
+
+// whole leaves out what the edges of a window do to a whole number.
+func whole(x float64) float64 {
+	if near := math.Round(x); math.Abs(x-near) <= 0.002*x {
+		return near
+	}
+	return x
+}
+
+// short keeps three digits.
+func short(x float64) string {
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64) // it was a number
+	return page.Amount(x)
 }

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// engines are those whose own locks there are benchmarks of, in the stores' own tests.
+var engines = []struct {
+	title string
+	pkg   string // with the benchmarks
+	own   string // how these call the engine's own lock
+	what  string // that is
+	needs string // the variable without which it is not looked at
+}{
+	{"etcd", "./etcdstore", "mutex", "`concurrency.Mutex`", "TENURE_TEST_ETCD"},
+	{"ZooKeeper", "./internal/itest/zookeeper", "native", "`zk.Lock` of go-zookeeper", "TENURE_TEST_ZOOKEEPER"},
+	{"PostgreSQL", "./pgstore", "updates", "two plain updates, as durable", "TENURE_TEST_POSTGRES"},
+	{"PostgreSQL", "./pgstore", "advisory", "advisory locks, not durable", "TENURE_TEST_POSTGRES"},
+	{"Kubernetes", "./k8sstore", "elector", "the calls of client-go's elector", "TENURE_TEST_KUBERNETES"},
+}
+
+// measureEngines runs the benchmarks several times over, one after the other.
+func measureEngines(ctx context.Context, o *options, p *part) error {
+	for _, e := range engines {
+		if os.Getenv(e.needs) != "" && !slices.ContainsFunc(p.Rows, func(r *row) bool { return r.What == e.pkg }) {
+			p.add(native, "nanoseconds a pair, and microseconds a hand-over and a fail-over", e.pkg)
+		}
+	}
+	if len(p.Rows) == 0 {
+		return errors.New("there is no engine: start some with scripts/engines")
+	}
+	p.Setting = fmt.Sprintf("Medians of %d runs", o.size.times)
+	figures := map[string]map[string][]float64{}
+	for n := range o.size.times {
+		for _, r := range p.Rows {
+			o.say("%s, %d of %d", r.What, n+1, o.size.times)
+			// A fail-over takes a lease: one of each is enough.
+			for benchmarks, length := range map[string]string{"AcquireRelease|HandOver": o.size.benchtime, "FailOver": "1x"} {
+				args := []string{"test", "-run", "^$", "-bench", benchmarks, "-benchtime", length, r.What}
+				out, err := exec.CommandContext(ctx, "go", args...).Output()
+				if err != nil {
+					return fmt.Errorf("%s: %w\n%s", r.What, err, out)
+				}
+				if figures[r.What] == nil {
+					figures[r.What] = map[string][]float64{}
+				}
+				read(figures[r.What], out)
+			}
+		}
+	}
+	for pkg, found := range figures {
+		for benchmark, all := range found {
+			p.put(pkg, benchmark, spreadOf(all))
+		}
+	}
+	return nil
+}
+
+// figure is a line of a benchmark: its name without the number of cores, and the time of an
+// operation, or what it reports itself.
+var figure = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) (?:ns/op|µs-median|µs-failover)`)
+
+func read(figures map[string][]float64, out []byte) {
+	for _, m := range figure.FindAllSubmatch(bytes.ReplaceAll(out, []byte("\t"), []byte(" ")), -1) {
+		if x, err := strconv.ParseFloat(string(m[2]), 64); err == nil && x > 0 {
+			figures[string(m[1])] = append(figures[string(m[1])], x)
+		}
+	}
+}
+
+// Engines returns the rows of the table: of Tenure and of the engine's own lock.
+func (p *part) Engines() (rows [][]string) {
+	for _, e := range engines {
+		row := []string{e.title, e.what}
+		for _, c := range []struct {
+			benchmark, rest string
+			by              func(float64) float64
+		}{
+			{"AcquireRelease", "/goroutines=1", func(ns float64) float64 { return 1e9 / ns }},
+			{"AcquireRelease", "/goroutines=32", func(ns float64) float64 { return 1e9 / ns }},
+			{"HandOver", "", func(µs float64) float64 { return µs / 1e3 }},
+			{"FailOver", "", func(µs float64) float64 { return µs / 1e6 }},
+		} {
+			of := p.row(e.pkg).Values
+			ours, theirs := of[c.benchmark+"/tenure"+c.rest].Spread, of[c.benchmark+"/"+e.own+c.rest].Spread
+			cell := none
+			if ours != nil && theirs != nil {
+				cell = "**" + short(c.by(ours.Median)) + "**, " + short(c.by(theirs.Median))
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
