@@ -117,7 +117,7 @@ Die ==
 Rings == {Message("ring", p, FALSE) : p \in {q \in DOMAIN hold.heard : hold.heard[q] # Never}}
 RingsIf(yes) == Sent(IF yes THEN Rings ELSE {})
 
-\* The waiters that know they will be notified.
+\* Waiters that know they will be notified.
 Told == {p \in Waiters : wait[p].to = 0 /\ wait[p].echo /\ wait[p].known}
 
 \* The mistake notifies before the release is applied.
@@ -128,7 +128,7 @@ Leave(how) ==
     /\ RingsIf("early" \in Wrong)
     /\ UNCHANGED <<store, wait, ask, past>>
 
-\* A hand-over goes to waiter 1. Stores reject a bell without a holder.
+\* Stores reject a bell without a holder.
 Keeps == "kept" \in Wrong \/ "kept unguarded" \in Wrong
 Takes(w) == w # "none" /\ Fits /\ "kept" \notin Wrong
 Free ==
@@ -143,7 +143,6 @@ Free ==
 \* From now on, Prompt expects a takeover.
 Owes == IF past.owed = Never /\ ~Held /\ Told # {} /\ (store.st = "reserved" => 1 \in Told) THEN 0 ELSE past.owed
 
-\* After a reply, or two missing ones.
 Freed ==
     /\ hold.at = "leaves" /\ (~Held \/ "kept" \in Wrong)
     /\ hold' = [hold EXCEPT !.at = "over"]
@@ -188,7 +187,6 @@ Saw(p) ==
        ELSE [v EXCEPT !.to = to, !.echo = FALSE, !.sent = 0, !.fresh = to # None, !.known = FALSE, !.rung = FALSE,
                        !.hinted = @ /\ "anew" \notin Wrong]
 
-\* Only mistakes let messages defer reads.
 Pace(p) ==
     IF \/ "unanswered" \in Wrong /\ wait[p].to # None
        \/ "answered" \in Wrong /\ wait[p].to # None /\ wait[p].known
@@ -209,7 +207,7 @@ Hinted(p) ==
     /\ past' = [past EXCEPT !.looks[p] = Min(2, @ + 1), !.vain = @ \/ (Held /\ hold.tries > 0 /\ ~Forged)]
     /\ UNCHANGED <<store, net, hold, ask>>
 
-\* A notification is only a hint, deferred likewise.
+\* A hint, deferred likewise.
 HearsRing(p) ==
     LET w == wait[p] IN
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
@@ -292,7 +290,6 @@ Arrives(m) ==
 
 Lose(m) == "lose" \in Uses /\ Got(m) /\ UNCHANGED <<store, hold, wait, ask, past>>
 
-\* Duplicates, or forgeries.
 Doubles(p) ==
     /\ "double" \in Uses \/ Forged
     /\ HearsRing(p)
@@ -315,7 +312,6 @@ Due ==
         /\ Waits(p)
         /\ LookDue(p) \/ HintDue(p) \/ TellDue(p) \/ (MayTake(p) /\ (wait[p].shown = Version(store) \/ wait[p].looked > 0))
 
-\* The greatest age that matters, of a heartbeat.
 Longest == IF hold.at # "work" THEN 0 ELSE IF hold.out THEN L ELSE IF "ask" \in Uses THEN H ELSE 1
 Older(w) == [w EXCEPT !.since = Min(@ + 1, L), !.looked = Min(@ + 1, L), !.sent = Min(@ + 1, W), !.hinted = FALSE]
 Tick ==
@@ -353,7 +349,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 OneHolder == Believes => store.own = 0
 
@@ -376,7 +372,7 @@ ToHolder == \A p \in Waiters : wait[p].to # None => wait[p].shown.st = "held" /\
 NoThird == hold.heard[Third] = Never
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverRung == ~(past.took = "rung" /\ past.owed = 0)
 

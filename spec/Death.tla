@@ -77,7 +77,6 @@ Delete ==
 -----------------------------------------------------------------------------
 (* A lease.                                                                  *)
 
-\* The dead holder can do no more harm: what an expired lease promises.
 Stood == store.st = "held" /\ lease[store.id].at = "dead" /\ ~lease[store.id].work /\ ~lease[store.id].late
 
 Acquire(i) ==
@@ -98,7 +97,7 @@ Grant(i) ==
     /\ Becomes(i, [lease[i] EXCEPT !.at = "holds", !.ver = store.ver, !.first = store.ver, !.tok = store.tok])
     /\ UNCHANGED <<store, net, guard, count>>
 
-\* The guardian must know the lease before the command can outlive it.
+\* The guardian must know the lease first.
 Tell(i) ==
     /\ lease[i].at = "holds" /\ ~lease[i].told
     /\ "told late" \in Wrong => lease[i].begun
@@ -129,7 +128,6 @@ Kill(i) ==
     /\ lease[i].at = "holds"
     /\ Becomes(i, [lease[i] EXCEPT !.at = "dead", !.late = lease[i].work])
     /\ UNCHANGED <<store, net, guard, count>>
-\* Its last requests may take effect until Lands.
 Dies(i) ==
     /\ lease[i].at = "dead" /\ lease[i].work
     /\ Becomes(i, [lease[i] EXCEPT !.work = FALSE])
@@ -163,7 +161,7 @@ Look(i) ==
     /\ Guards(i, IF Is(i) THEN [Watch EXCEPT !.at = "seen", !.ver = store.ver] ELSE [Watch EXCEPT !.at = "done"])
     /\ UNCHANGED <<store, net, lease, count>>
 
-\* A claim of the dead in flight could still take the lock.
+\* A claim of the dead may be in flight.
 Enough(i) ==
     /\ Knows(i) /\ guard[i].at = "watch" /\ store.st # "held" /\ ~\E w \in net : w.id = i /\ w.k \in {"claim", "take"}
     /\ Guards(i, [Watch EXCEPT !.at = "done"])
@@ -203,7 +201,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 Holds(i) == lease[i].at = "holds"
 
@@ -221,7 +219,7 @@ Freed ==
             => ~(store.st = "held" /\ store.id = i)
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverFreed ==
     ~(\E i, j \in Leases : guard[i].at = "freed" /\ lease[i].ver # lease[i].first /\ Holds(j))

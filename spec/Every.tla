@@ -131,7 +131,7 @@ Acquire(p) ==
        \/ store.st = "held" /\ ~Standing /\ send("take", None)
     /\ UNCHANGED mach /\ Still
 
-\* The age counts from the reply. A late reply is one that is read late.
+\* The age counts from the reply.
 Noted(m, l) == [m EXCEPT !.seen = Newer(Older(l, @), @)]
 Early == "before the read" \in Wrong
 Watch(p) ==
@@ -202,7 +202,7 @@ Stop(p) ==
     /\ net' = IF m.good THEN net ELSE Orphaned(p, net)
     /\ Still
 
-\* The release stores the age; it is instant or lost.
+\* The release stores the age.
 Leave(p) ==
     LET m == mach[p] IN
     /\ m.at = "lead" /\ m.good
@@ -259,7 +259,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 \* Each period fills the bucket by P/(1+rho), time empties it: README.md.
 Spaced == past.fill <= (CatchUp + 1) * Least
@@ -276,7 +276,7 @@ NumberRises ==
     [][store'.led.id = store.led.id => store'.led.n \in {store.led.n, store.led.n + 1}]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverSecond == ~\E r, t \in past.ran : r[1] = t[1] /\ r[2] + 1 = t[2] /\ r[3] # t[3]
 

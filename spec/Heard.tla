@@ -134,14 +134,14 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 OneHolder == ~(taken /\ Believes)
 
 Soon == taken \/ now <= store.at + Most
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverDated == ~(taken /\ wait.since < wait.looked /\ wait.at[wait.shown] = wait.since)
 NeverPutOff == ~(~taken /\ now > wait.looked + 1)

@@ -153,7 +153,7 @@ Reset(s) ==
 -----------------------------------------------------------------------------
 (* A call.                                                                   *)
 
-\* Any slot at any time: no bound on clock drift.
+\* Any slot at any time.
 Call(p, s) ==
     /\ mach[p].at = "idle"
     /\ Turns(p, [Idle EXCEPT !.at = "wait", !.slot = s,
@@ -232,7 +232,7 @@ Note(p) ==
     /\ net' = net \cup {Write("note", p, m.led)}
     /\ UNCHANGED mach /\ Still
 
-\* Only a confirmed release proves that the mark is gone: "not begun".
+\* Only a confirmed release proves that the mark is gone.
 End(p) ==
     LET m == mach[p]
         run == {<<m.slot, m.tok>>}
@@ -256,7 +256,7 @@ Expire(p) ==
 
 Crash(p) ==
     LET m == mach[p] IN
-    /\ "crash" \in Uses /\ m.at \in {"mark", "work", "back"}  \* a crash elsewhere is like End or GiveUp
+    /\ "crash" \in Uses /\ m.at \in {"mark", "work", "back"}
     /\ Ends(p)
     /\ past' = IF m.at = "work" THEN past ELSE [past EXCEPT !.died = @ \cup {m.tok}]
     /\ UNCHANGED store
@@ -279,7 +279,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 Pairs == {<<i, j>> \in (1..Len(past.began)) \X (1..Len(past.began)) : i < j}
 Slot(i) == past.began[i][1]
@@ -314,7 +314,7 @@ Accounted ==
         \/ \E p \in Machines : mach[p].tok = l.tok /\ mach[p].at \in {"mark", "back"}
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverNext ==
     ~(store.led.end = "done" /\ \E q \in Pairs : Slot(q[1]) < Slot(q[2]) /\ Token(q[1]) \in past.lost)

@@ -47,7 +47,6 @@ Idle == [at |-> "idle", g |-> FALSE, s |-> FALSE, k |-> 0, n |-> 0, i |-> 1, not
 Becomes(p, q) == proc' = [proc EXCEPT ![p] = q]
 GateBecomes(g) == gate' = g /\ old' = gate
 Next1(t) == IF Turns THEN (t + 1) % 3 ELSE t + 1
-\* A wrapped token must still differ from the noted one.
 Passed(q, k) == IF Turns THEN [proc[q] EXCEPT !.noted = {IF x[1] = k THEN <<k, 9>> ELSE x : x \in @}] ELSE proc[q]
 Room(k) == Turns \/ slot[k].tok < MaxToken
 
@@ -182,7 +181,6 @@ Down(p, k) ==
     /\ Becomes(p, [proc[p] EXCEPT !.at = "down", !.k = k])
     /\ UNCHANGED <<gate, old, number, net, res>>
 
-\* The right to the gate must outlive the claim of the slot.
 DownGranted(p) ==
     /\ proc[p].at = "down" /\ slot[proc[p].k].by = p
     /\ proc[p].g \/ Wrong \cap {"believes", "gate released first"} # {}
@@ -208,7 +206,7 @@ Lose(p) ==
     /\ res' = [res EXCEPT !.lost = @ \/ proc[p].at \in {"gate", "looks", "waits"}]
     /\ UNCHANGED <<gate, old, slot, number, net>>
 
-\* A late or repeated claim, which nobody relies on.
+\* A late claim, which nobody relies on.
 Ghost(p, k) ==
     /\ Ends /\ proc[p].at = "idle" /\ p \in Readers
     /\ slot[k].by = 0 /\ slot[k].tok > 0 /\ Room(k)
@@ -269,7 +267,7 @@ Fair ==
     /\ \A p \in Readers : WF_vars(Granted(p) \/ Both(p))
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 Working(p, at) == proc[p].at = at /\ Rightly(p)
 
@@ -282,7 +280,7 @@ NoneRefused == res.refused => res.lost
 Leads == \A p \in Writers : <>(proc[p].at = "writes")
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverBoth == ~(\E p \in Writers : proc[p].at = "waits" /\ Cardinality(proc[p].noted) = 2 /\ number > First)
 

@@ -40,9 +40,9 @@ Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
 Over(age) == age >= Longest(Window)
 
 -----------------------------------------------------------------------------
-(* An acquire is <<client, number>>. A beat is (own, n): the acquire and a   *)
-(* count. Heartbeat n follows beat n and makes beat n+1; a retry is          *)
-(* identical. req: the holder was asked to step down.                        *)
+(* An acquire is <<client, number>>, a beat the acquire and a count (own,    *)
+(* n). Heartbeat n makes beat n+1 of beat n. req: the holder was asked to    *)
+(* step down.                                                                *)
 
 Acquires == Clients \X (1..MaxAcquires)
 
@@ -93,11 +93,11 @@ Written(w) ==
       [] w.k = "beat" -> [store EXCEPT !.st = "held", !.own = w.of, !.n = w.n + 1, !.req = @ /\ "drops requests" \notin Wrong]
       [] w.k = "free" -> [store EXCEPT !.st = "released", !.req = FALSE]
 
-\* After its term an acquire has no effect, except by these mistakes.
+\* By these mistakes an acquire has an effect after its term.
 Forgets == {"any token", "any beat", "over a released record", "over a reserved record"} \cap Wrong = {}
 Ended(a, s) == a.tok # 0 /\ (s.tok > a.tok \/ (s.tok = a.tok /\ s.st # "held"))
 
-\* An offer ends with the next beat: no unused grant is left to free.
+\* An offer ends with the next beat.
 Known(t, a, s) ==
     LET offers == s.st = "held" /\ s.tok = a.tok /\ ((s.own = t /\ s.n = 0) \/ "frees any beat" \in Wrong)
         b == IF a.at = "offer" /\ ~offers THEN [a EXCEPT !.at = "over", !.saw = Unseen, !.conn = FALSE] ELSE a
@@ -107,7 +107,6 @@ Known(t, a, s) ==
     [c EXCEPT !.saw = IF c.at = "wait" /\ Sign(s) # Sign(store) THEN 0 ELSE @,
               !.vain = IF s.tok # store.tok THEN 0 ELSE @]
 
-\* Applied late, such claims belong to nobody.
 Gone(a, s) == Forgets /\ a.at = "over" /\ (a.tok = 0 \/ Ended(a, s))
 Left(ws, as, s) == {IF w.k = "claim" /\ w.of # None /\ Gone(as[w.of], s) THEN [w EXCEPT !.of = None] ELSE w : w \in ws}
 
@@ -216,7 +215,7 @@ Release(t, n) ==
     /\ Does(Write("free", t, n))
 
 -----------------------------------------------------------------------------
-(* Operators. Their writes change the version, which drops swaps in flight.  *)
+(* Operators. Their writes drop swaps in flight.                             *)
 
 Ask ==
     /\ "ask" \in Uses /\ store.st = "held" /\ ~store.req
@@ -340,8 +339,7 @@ Regrant(c) ==
     /\ UNCHANGED <<net, acq>> /\ Still
 
 -----------------------------------------------------------------------------
-(* Time. With prompt replicas it passes only when they and the store have    *)
-(* nothing to do, and loses what is in flight.                               *)
+(* Time. With prompt replicas it passes only when there is nothing to do.    *)
 
 Quick ==
     /\ \A w \in net : ~Fits(w)
@@ -393,7 +391,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 OneHolder == \A c, d \in Clients : Believes(c) /\ Believes(d) => c = d
 
@@ -427,7 +425,7 @@ UnusedFreed == \A t \in Acquires : acq[t].at = "offer" => acq[t].saw <= Longest(
 Wanted == ~past.idle
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverBelieves == \A c \in Clients : ~Believes(c)
 

@@ -48,7 +48,7 @@ Nothing  == [key |-> None, tok |-> 0]  \* the lock asked about, or to release
 Unopened == [st |-> "absent", age |-> Old, req |-> Nothing]
 Absent(r) == r.st \in {"absent", "deleted"}
 
-\* A view of a session: the age of its beat since first seen, or one of these.
+\* A view of a session: the age of its beat, or one of these.
 Unseen == -1
 Gone   == -2  \* no record, by a strong read after the lock was seen
 Shut   == -3  \* closed
@@ -80,7 +80,6 @@ Open(m, s) ==
     /\ m.id = s /\ ~Over(m.since)
     /\ m.up = "open" \/ "only the deadline" \in Wrong
 
-\* Whether the deadline counts from the claim itself.
 Own(s) == s = None \/ "deadline of its own" \in Wrong
 Sent(s, age) == IF Own(s) THEN age ELSE Old
 
@@ -113,7 +112,6 @@ Fits(w) ==
 
 Grows(w) == w.k \in {"claim", "take"}
 
-\* Without "peek" no view outlives the term.
 Knows(m) == IF "peek" \in Uses THEN m.knows ELSE [s \in Ids |-> Unseen]
 Anew(m, k) == [m EXCEPT !.on[k].saw = Unseen, !.knows = Knows(m)]
 
@@ -147,7 +145,6 @@ ApplySession(w) ==
                ELSE [q \in Procs |-> [proc[q] EXCEPT !.knows[s] = IF @ >= 0 THEN Unseen ELSE @]]
     /\ UNCHANGED <<lock, last>>
 
-\* Only when no late opening is left.
 Delete(s) ==
     /\ "delete" \in Uses
     /\ ses[s].st = "closed" \/ ("deleted alive" \in Wrong /\ ses[s].st = "alive")
@@ -204,7 +201,6 @@ Leave(p) ==
                 ELSE [m EXCEPT !.up = "none", !.no = Nothing, !.id = None, !.since = Old])
     /\ UNCHANGED net /\ Still
 
-\* A heartbeat is a swap, so the process has read any request.
 Renew(p) ==
     LET m == proc[p] IN
     /\ m.up \in {"open", "stop"} /\ ses[m.id].st = "alive" /\ ~Over(m.since)
@@ -225,7 +221,7 @@ Expire(p) ==
     /\ Turns(p, [m EXCEPT !.since = Old])
     /\ UNCHANGED net /\ Still
 
-\* The user closes it: Check fails, and work begins to stop.
+\* Check fails, and work begins to stop.
 Stop(p) ==
     /\ "stop" \in Uses /\ proc[p].up = "open"
     /\ Turns(p, [proc[p] EXCEPT !.up = "stop"])
@@ -244,7 +240,7 @@ Close(p) ==
     /\ net' = net \cup {Write("close", None, p, m.id, Old)}
     /\ UNCHANGED proc /\ Still
 
-\* An orphan, held in its name but not by it, is released: Disclaimer.
+\* An orphan, held in its name but not by it, is released.
 Disclaim(p) ==
     LET m == proc[p]
         k == m.no.key
@@ -336,7 +332,6 @@ Takeover(p, k) ==
     /\ Take("take", p, k)
     /\ UNCHANGED proc /\ Still
 
-\* If the session has ended meanwhile, the lock is released.
 Grant(p, k) ==
     LET m == proc[p]  l == m.on[k]
         holds == IF Own(l.under) THEN ~Over(l.age) ELSE Open(m, l.under) IN
@@ -437,7 +432,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 OneHolder == \A k \in Keys, p, q \in Procs : Believes(p, k) /\ Believes(q, k) => p = q
 
@@ -461,7 +456,7 @@ TakenFromDead ==
         r.st = "held" /\ r.ses # None /\ lock'[k].tok # r.tok => ses[r.ses].st # "alive"]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverGhost ==
     ~\E k \in Keys, p \in Procs :

@@ -76,7 +76,7 @@ Held(p, v, t)  == [ver |-> v, beat |-> v, tok |-> t, st |-> "held", own |-> Owne
 Beaten(r, v)   == [r EXCEPT !.ver = v, !.beat = v]
 Asked(r, v, q) == [r EXCEPT !.ver = v, !.req = q]
 
-\* A reservation that nobody claimed is no term: the one before it stands.
+\* A reservation that nobody claimed is no term.
 Freed(r, v, how) ==
     LET s == [r EXCEPT !.ver = v, !.st = "released", !.req = None] IN
     IF ~History THEN [s EXCEPT !.own = None]
@@ -195,7 +195,7 @@ Written(w, s) ==
     THEN [w.next EXCEPT !.tok = s.tok + 1, !.prev = IF s.st = "absent" THEN None ELSE Tenure(s, "released")]
     ELSE w.next
 
-\* The true history, from the writes alone.
+\* The true history.
 Happened(w, s) ==
     LET ended(b, how) == [b EXCEPT ![s.tok].end = how]
         begun(b) == [b EXCEPT ![s.tok + 1] = [own |-> OwnerOf(w.by), end |-> None]] IN
@@ -307,7 +307,6 @@ Look(p) ==
        ELSE Begin(p, "look", Absent, Absent) /\ UNCHANGED log
     /\ UNCHANGED <<store, net>>
 
-\* Reduced: a write from a stale record fails.
 Collide(p) ==
     /\ Reduced
     /\ mach[p].phase \in {"hold", "quiet", "done"} /\ mach[p].out = None
@@ -336,7 +335,7 @@ Heartbeat(p, v) ==
     /\ mach[p].phase = "hold"
     /\ Send(p, "heartbeat", mach[p].rec, Beaten(mach[p].rec, v))
 
-\* The beat stays, so acquirers wait out the lease.
+\* Acquirers wait out the lease.
 Quit(p, v) ==
     /\ mach[p].phase = "quiet"
     /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
@@ -443,7 +442,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold: README.md.                                                *)
+(* Properties: README.md.                                                    *)
 
 OneHolder == \A p, q \in Machines : Believes(p) /\ Believes(q) => p = q
 
@@ -472,7 +471,7 @@ NoFalseLoss ==
             store.st # "held" \/ store.tok # mach[p].rec.tok]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached: reached-*.cfg.                                      *)
+(* Reached: reached-*.cfg.                                                   *)
 
 NeverBeside == ~\E p, q \in Machines : p # q /\ Believes(p) /\ mach[q].phase = "hold" /\ Expired(mach[q])
 

@@ -68,7 +68,6 @@ Applied(p) ==
         /\ Apply(w)
         /\ store' = E.rec
 
-\* A machine may have stopped waiting for this reply.
 Refused(p) ==
     /\ store = E.rec
     /\ \A w \in net : w.by = p /\ w.ver = E.ver => ~Fits(w, store)
@@ -85,11 +84,9 @@ Dated(p, m) ==
     IF m.phase # "wait" \/ s = {} THEN m
     ELSE LET since == now - (CHOOSE t \in s : TRUE).at IN [m EXCEPT !.age = IF since > Old THEN Old ELSE IF since > @ THEN since ELSE @]
 
-\* An earlier beat of the same term may be from a stale read.
 Behind(p, r, s) == Before(r, s) \/ (r.tok = s.tok /\ r.st = s.st /\ ShownBefore(p, r) # {})
 
-\* The acquirers of a process share its view of the record; one that cleans up
-\* has its own.
+\* The acquirers of a process share its view of the record.
 Shared(p, m, o, r) ==
     \E overtaken \in BOOLEAN :
         /\ overtaken => Behind(p, r, mach[p].rec)
