@@ -85,64 +85,6 @@ func TestHealthEndsTheTenureAsFailed(t *testing.T) {
 	}
 }
 
-// TestHealthIsNoProgress: a leader in good health that shows no progress stalls, and one
-// that shows progress is asked after its health all the same. Whichever comes first ends
-// the tenure.
-func TestHealthIsNoProgress(t *testing.T) {
-	for name, tt := range map[string]struct {
-		sick     error
-		progress bool
-		want     driver.EndReason
-		after    time.Duration // 0: never
-	}{
-		"well, and moves":        {nil, true, driver.EndReleased, time.Minute},
-		"well, and stands still": {nil, false, driver.EndStalled, 5 * time.Second},
-		"sick, and moves":        {errSick, true, driver.EndFailed, 3 * time.Second},
-		"sick, and stands still": {errSick, false, driver.EndFailed, 3 * time.Second},
-	} {
-		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second })
-			asked := 0
-			o := &tenure.ElectionOptions{HealthPeriod: time.Second, Health: func(context.Context, *tenure.Lease) error {
-				asked++
-				return tt.sick
-			}}
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-			defer stop()
-			var after time.Duration
-			_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
-				if l.Token() > 1 {
-					stop() // it campaigns again when it has stalled
-					return nil
-				}
-				begun := time.Now()
-				defer func() { after = time.Since(begun) }()
-				for ctx.Err() == nil {
-					if tt.progress {
-						l.Progress()
-					}
-					select {
-					case <-time.After(time.Second / 2):
-					case <-ctx.Done():
-					}
-				}
-				return ctx.Err()
-			})
-			rec := w.record("x")
-			end := rec.End
-			if rec.Token > 1 {
-				end = rec.Prev.End
-			}
-			if end != tt.want || after != tt.after {
-				t.Errorf("it ended as %q after %v, want %q after %v", end, after, tt.want, tt.after)
-			}
-			if least := int(tt.after/time.Second) - 1; asked < least {
-				t.Errorf("its health was asked after %d times, want %d at least", asked, least)
-			}
-		})
-	}
-}
-
 // TestHealthThatIgnoresItsContext: it is never asked twice at once, and does not end the
 // tenure; Run waits for it.
 func TestHealthThatIgnoresItsContext(t *testing.T) {

@@ -15,54 +15,54 @@ import (
 // With any program alive nothing is raised.
 func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 	for name, tc := range map[string]struct {
-		live func(t *testing.T, l *lossy, m *machine) // does something in the time of the wait
+		live func(t *testing.T, w *world, m *machine) // does something in the time of the wait
 		in   string
 	}{
-		"a holder":                 {func(_ *testing.T, _ *lossy, m *machine) { m.mustAcquire("x", nil) }, `lock "x", of "alive"`},
-		"a holder of another lock": {func(_ *testing.T, _ *lossy, m *machine) { m.mustAcquire("y", nil) }, `lock "y", of "alive"`},
-		"a session without a lock": {func(_ *testing.T, _ *lossy, m *machine) { m.mustOpen(nil) }, `, of "alive"`},
-		"one that comes": {func(_ *testing.T, _ *lossy, m *machine) {
+		"a holder":                 {func(_ *testing.T, _ *world, m *machine) { m.mustAcquire("x", nil) }, `lock "x", of "alive"`},
+		"a holder of another lock": {func(_ *testing.T, _ *world, m *machine) { m.mustAcquire("y", nil) }, `lock "y", of "alive"`},
+		"a session without a lock": {func(_ *testing.T, _ *world, m *machine) { m.mustOpen(nil) }, `, of "alive"`},
+		"one that comes": {func(_ *testing.T, _ *world, m *machine) {
 			go func() {
 				time.Sleep(mid)
 				m.mustRelease(m.mustAcquire("free", nil))
 			}()
 		}, `lock "free", of "alive"`},
-		"one that makes a lock": {func(_ *testing.T, _ *lossy, m *machine) {
+		"one that makes a lock": {func(_ *testing.T, _ *world, m *machine) {
 			go func() {
 				time.Sleep(mid)
 				m.mustRelease(m.mustAcquire("new", nil))
 			}()
 		}, `lock "new", of "alive"`},
-		"a contender that takes over from the dead": {func(_ *testing.T, _ *lossy, m *machine) {
+		"a contender that takes over from the dead": {func(_ *testing.T, _ *world, m *machine) {
 			go func() { m.mustAcquire("dead", nil) }()
 			time.Sleep(mid) // it takes it before the end of the wait
 		}, `lock "dead", of "`},
-		"one that asks the dead": {func(t *testing.T, _ *lossy, m *machine) {
+		"one that asks the dead": {func(t *testing.T, _ *world, m *machine) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
 				_ = m.StepDown(t.Context(), "dead", "hurry") // nobody answers
 			}()
 		}, `lock "dead", of "dead"`},
-		"one that deletes": {func(t *testing.T, l *lossy, _ *machine) {
+		"one that deletes": {func(t *testing.T, w *world, _ *machine) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
-				if err := l.current().Delete(t.Context(), l.record("free")); err != nil {
+				if err := w.records.Delete(t.Context(), w.record("free")); err != nil {
 					t.Error(err)
 				}
 			}()
 		}, `lock "free"`},
 	} {
-		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
-			dead := l.machine("dead")
+		inRaisableRun(t, name, func(t *testing.T, w *world) {
+			dead := w.machine("dead")
 			dead.mustAcquire("dead", nil)
 			dead.mustRelease(dead.mustAcquire("free", nil))
 			dead.mustOpen(nil)
 			dead.crash()
-			m := l.machine("alive")
-			tc.live(t, l, m)
-			ops := l.machine("ops")
+			m := w.machine("alive")
+			tc.live(t, w, m)
+			ops := w.machine("ops")
 			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
 			want(t, err, tenure.ErrAlive)
 			contains(t, err, tc.in)
@@ -78,8 +78,8 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 // The last heartbeat of a program may still be on its way when all have stood still.
 func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	for _, session := range []bool{false, true} {
-		inLossyWorld(t, func(t *testing.T, l *lossy) {
-			a := l.machine("a")
+		inRaisable(t, func(t *testing.T, w *world) {
+			a := w.machine("a")
 			op := faultstore.OpRaise
 			if session {
 				op = faultstore.OpClose
@@ -88,12 +88,12 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 				a.mustAcquire("x", nil)
 			}
 			a.crash()
-			ops := l.machine("ops")
+			ops := w.machine("ops")
 			// The moment in which the write is sent is the one in which it comes.
 			ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Count: 1, Decide: func(c faultstore.Call) faultstore.Fault {
 				next := c.Prev.Clone()
 				next.Version, next.Beat = "late", "late"
-				if _, err := l.current().Swap(t.Context(), c.Prev, next); err != nil {
+				if _, err := w.records.Swap(t.Context(), c.Prev, next); err != nil {
 					t.Error(err)
 				}
 				return faultstore.Fault{}
@@ -109,31 +109,31 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 
 // So may one that comes after the last look, and before the write.
 func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, l *lossy){
-		"written": func(t *testing.T, l *lossy) {
+	for name, change := range map[string]func(t *testing.T, w *world){
+		"written": func(t *testing.T, w *world) {
 			t.Helper()
-			rec := l.record("x")
+			rec := w.record("x")
 			next := rec.Clone()
 			next.Version, next.Beat = "late", "late"
-			if _, err := l.current().Swap(t.Context(), rec, next); err != nil {
+			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
 				t.Error(err)
 			}
 		},
-		"deleted": func(t *testing.T, l *lossy) {
+		"deleted": func(t *testing.T, w *world) {
 			t.Helper()
-			if err := l.current().Delete(t.Context(), l.record("x")); err != nil {
+			if err := w.records.Delete(t.Context(), w.record("x")); err != nil {
 				t.Error(err)
 			}
 		},
 	} {
-		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
-			a := l.machine("a")
+		inRaisableRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
 			a.mustAcquire("x", nil)
 			a.mustOpen(nil)
 			a.crash()
-			ops := l.machine("ops")
+			ops := w.machine("ops")
 			ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClose}, Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
-				change(t, l)
+				change(t, w)
 				return faultstore.Fault{}
 			}})
 			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
@@ -149,11 +149,11 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 // A look that is slow shows what there was when it began. If that was too early there is
 // another one, which finds a program that has come meanwhile.
 func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a := l.machine("a")
+	inRaisable(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
 		a.mustAcquire("x", nil)
 		a.crash()
-		ops, late := l.machine("ops"), l.machine("late")
+		ops, late := w.machine("ops"), w.machine("late")
 		begun, slow := time.Now(), 0
 		ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Decide: func(c faultstore.Call) faultstore.Fault {
 			if since := time.Since(begun); c.Key != "" || since < lease-lease/5 || since >= lease {
@@ -176,26 +176,24 @@ func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
 // be on its way for long, does not bring it back, whatever the prefix.
 func TestRaiseClosesSessions(t *testing.T) {
 	for _, prefix := range []string{"", "x", "another"} {
-		inLossyWorld(t, func(t *testing.T, l *lossy) {
-			a, b := l.machine("a"), l.machine("b")
+		inRaisable(t, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
 			b.mustRelease(b.mustAcquire("x", nil))
 			s := a.mustOpen(nil)
-			backup := l.backup()
 			first := a.mustTake(s, "x")
-			l.restore(backup)
 			// The heartbeat that comes next is on its way for far longer than anything
 			// should be, and the program hangs.
 			a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(3*lease))
 			time.Sleep(heartbeat)
 			a.crash()
-			n, err := l.machine("ops").RaiseTokens(t.Context(), prefix, 1000, nil)
+			n, err := w.machine("ops").RaiseTokens(t.Context(), prefix, 1000, nil)
 			if err != nil || n.Sessions != 1 {
 				t.Fatalf("%+v, %v", n, err)
 			}
 			want(t, first.Check(), tenure.ErrLost)
 			second := b.mustAcquire("x", nil)
 			time.Sleep(2 * lease)
-			if rec := l.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 				t.Errorf("the session is %q after the late heartbeat", rec.State)
 			}
 			want(t, first.Check(), tenure.ErrLost)

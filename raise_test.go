@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -18,6 +19,32 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
 )
+
+// mid is an instant in the time of the wait at which nothing is looked at.
+const mid = lease/2 + lease/40
+
+// inRaisable runs the test in a bubble, with a world on a store that can raise tokens.
+func inRaisable(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		records := memstore.New()
+		records.PageSize = 3
+		test(t, &world{t: t, records: records, open: func() driver.Store { return records.Open() }})
+	})
+}
+
+func inRaisableRun(t *testing.T, name string, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inRaisable(t, test) })
+}
+
+// contains fails the test unless the error says so.
+func contains(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("got error %v, want one that says %q", err, text)
+	}
+}
 
 // mustRaise raises by 1000, and fails the test unless it takes from a lease to little
 // more.
@@ -34,8 +61,8 @@ func (m *machine) mustRaise(prefix string) tenure.RaisedTokens {
 // Every lock gets a higher token, whatever state it was in, and is free; its data stay,
 // and its history goes on.
 func TestRaiseTokens(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a := l.machine("a")
+	inRaisable(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
 		data := &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}
 		a.mustAcquire("held", data)
 		for range 3 {
@@ -45,7 +72,7 @@ func TestRaiseTokens(t *testing.T) {
 		a.mustTake(s, "tied")
 		closed := a.mustOpen(nil)
 		a.mustClose(closed)
-		heir := l.machine("heir")
+		heir := w.machine("heir")
 		to := a.mustAcquire("kept", nil)
 		want(t, to.HandOver("heir", "moves"), nil)
 		a.mustRelease(to)
@@ -54,20 +81,20 @@ func TestRaiseTokens(t *testing.T) {
 		for i := range 40 { // more than are written at once
 			name := fmt.Sprintf("many/%02d", i)
 			rec := driver.Record{Key: name, Version: name, Beat: name, Owner: "a", Lease: lease, State: driver.Held}
-			if _, _, err := l.records.Claim(t.Context(), rec); err != nil {
+			if _, _, err := w.records.Claim(t.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if rec := l.record("kept"); rec.State != driver.Reserved {
+		if rec := w.record("kept"); rec.State != driver.Reserved {
 			t.Fatalf("%q: the test has lost its point", rec.State)
 		}
 		before := map[string]driver.Record{}
 		for _, name := range []string{"held", "free", "tied", "kept", "many/07"} {
-			before[name] = l.record(name)
+			before[name] = w.record(name)
 		}
-		history := len(l.keys())
+		history := len(w.keys())
 
-		ops := l.machine("ops")
+		ops := w.machine("ops")
 		var seen []tenure.RaiseProgress
 		var n tenure.RaisedTokens
 		want(t, within(t, lease, lease+5*time.Second, func() (err error) {
@@ -83,11 +110,11 @@ func TestRaiseTokens(t *testing.T) {
 		if first.Locks != 44 || first.Remaining != lease || last.Remaining != 0 || last.Done != n || len(seen) < 8 {
 			t.Errorf("%d times progress, from %+v to %+v", len(seen), first, last)
 		}
-		if now := len(l.keys()); now != history {
+		if now := len(w.keys()); now != history {
 			t.Errorf("%d records, and there were %d", now, history)
 		}
 		for name, was := range before {
-			rec := l.record(name)
+			rec := w.record(name)
 			if rec.State != driver.Released || rec.Token != was.Token+1000 || rec.Owner != "ops" || string(rec.Data) != string(was.Data) ||
 				rec.Session != "" || rec.End != driver.EndRaised || rec.Version == was.Version || rec.Beat == was.Beat || rec.Until.IsZero() {
 				t.Errorf("%q is %+v", name, rec)
@@ -97,10 +124,10 @@ func TestRaiseTokens(t *testing.T) {
 				t.Errorf("%q: the tenure before is %+v, want %+v", name, rec.Prev, prev)
 			}
 		}
-		if rec := l.record(driver.SessionKey(s.ID())); rec.State != driver.Closed || rec.Token != 1 {
+		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed || rec.Token != 1 {
 			t.Errorf("the session is %+v", rec)
 		}
-		b := l.machine("b")
+		b := w.machine("b")
 		for name, was := range before {
 			next := b.mustAcquire(name, recorded)
 			if next.Token() != was.Token+1001 {
@@ -120,18 +147,18 @@ func TestRaiseTokens(t *testing.T) {
 
 // A prefix bounds the locks that are watched and raised, and not the sessions.
 func TestRaiseTokensBelowAPrefix(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a, alive := l.machine("a"), l.machine("alive")
+	inRaisable(t, func(t *testing.T, w *world) {
+		a, alive := w.machine("a"), w.machine("alive")
 		for _, name := range []string{"job/1", "job/2", "other"} {
 			a.mustRelease(a.mustAcquire(name, nil))
 		}
 		a.mustOpen(nil)
 		a.crash()
 		held := alive.mustAcquire("living", nil)
-		if n := l.machine("ops").mustRaise("job/"); n != (tenure.RaisedTokens{Locks: 2, Sessions: 1}) {
+		if n := w.machine("ops").mustRaise("job/"); n != (tenure.RaisedTokens{Locks: 2, Sessions: 1}) {
 			t.Errorf("%+v", n)
 		}
-		if one, other := l.record("job/1").Token, l.record("other").Token; one != 1001 || other != 1 {
+		if one, other := w.record("job/1").Token, w.record("other").Token; one != 1001 || other != 1 {
 			t.Errorf("tokens %d and %d", one, other)
 		}
 		want(t, held.Check(), nil)
@@ -157,9 +184,9 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 		"of another client":    {driver.Record{Lease: lease, State: driver.Held, Beat: "none", Token: 2}, lease * 119 / 100},
 		"of another, and free": {driver.Record{Lease: lease, State: driver.Released, Beat: "none", Token: 2}, lease * 119 / 100},
 	} {
-		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
-			l.plant(tc.rec)
-			ops := l.machine("ops")
+		inRaisableRun(t, name, func(t *testing.T, w *world) {
+			w.plant(tc.rec)
+			ops := w.machine("ops")
 			want(t, within(t, tc.want, tc.want+lease/2, func() error {
 				_, err := ops.RaiseTokens(t.Context(), "", 1, nil)
 				return err
@@ -169,8 +196,8 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 }
 
 // plant puts a record in its place, whatever it was before. What is not filled in is.
-func (l *lossy) plant(rec driver.Record) {
-	l.t.Helper()
+func (w *world) plant(rec driver.Record) {
+	w.t.Helper()
 	if rec.State == "" {
 		return
 	}
@@ -185,43 +212,43 @@ func (l *lossy) plant(rec driver.Record) {
 	if rec.State.OfSession() {
 		claim.State = driver.Alive
 	}
-	now, _, err := l.current().Claim(l.t.Context(), claim)
+	now, _, err := w.records.Claim(w.t.Context(), claim)
 	if err != nil {
-		l.t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	want.Version, want.Beat, want.Owner, want.Token = "planted", beat, "planted", max(rec.Token, 1)
 	if want.Token > now.Token+1 {
 		up := now
 		up.Version, up.State, up.Token = "up", driver.Released, want.Token-1
-		if now, err = l.current().Raise(l.t.Context(), now, up); err != nil {
-			l.t.Fatal(err)
+		if now, err = w.records.(driver.Raiser).Raise(w.t.Context(), now, up); err != nil {
+			w.t.Fatal(err)
 		}
 	}
-	if _, err := l.current().Swap(l.t.Context(), now, want); err != nil {
-		l.t.Fatal(err)
+	if _, err := w.records.Swap(w.t.Context(), now, want); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
 // Locks of another client are left alone if Tenure has never given a token for them, and
 // no program of that client is in the way then.
 func TestRaiseTokensOfAnotherClient(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		l.plant(driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
-		l.plant(driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
+	inRaisable(t, func(t *testing.T, w *world) {
+		w.plant(driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
+		w.plant(driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
 		go func() {
 			time.Sleep(mid)
-			rec := l.record("never")
+			rec := w.record("never")
 			next := rec
 			next.Version = "renewed"
-			if _, err := l.current().Swap(t.Context(), rec, next); err != nil {
+			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
 				t.Error(err)
 			}
 		}()
-		n, err := l.machine("ops").RaiseTokens(t.Context(), "", 1000, nil)
+		n, err := w.machine("ops").RaiseTokens(t.Context(), "", 1000, nil)
 		if err != nil || n != (tenure.RaisedTokens{Locks: 1, Foreign: 1}) {
 			t.Errorf("%+v, %v", n, err)
 		}
-		if never, once := l.record("never"), l.record("once"); never.Token != 1 || never.State != driver.Held || once.Token != 1004 || once.State != driver.Released {
+		if never, once := w.record("never"), w.record("once"); never.Token != 1 || never.State != driver.Held || once.Token != 1004 || once.State != driver.Released {
 			t.Errorf("%+v, %+v", never, once)
 		}
 	})
@@ -229,13 +256,13 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 
 // What cannot be understood is left alone, the rest is done, and the error says so.
 func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		l.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
-		l.plant(driver.Record{Key: "b", State: "hibernating", Lease: lease})
-		l.plant(driver.Record{Key: "c", State: driver.Released, Lease: lease})
-		l.plant(driver.Record{Key: "d", State: driver.Released, Lease: lease})
-		was := l.record("b")
-		ops := mustNew(t, &refusing{failover: failover{l}, key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
+	inRaisable(t, func(t *testing.T, w *world) {
+		w.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
+		w.plant(driver.Record{Key: "b", State: "hibernating", Lease: lease})
+		w.plant(driver.Record{Key: "c", State: driver.Released, Lease: lease})
+		w.plant(driver.Record{Key: "d", State: driver.Released, Lease: lease})
+		was := w.record("b")
+		ops := mustNew(t, &refusing{Store: w.records.(*memstore.Store), key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
 		defer ops.Close(t.Context())
 		for round := range uint64(2) {
 			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
@@ -246,7 +273,7 @@ func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
 			if n != (tenure.RaisedTokens{Locks: 2, Unreadable: 2}) {
 				t.Errorf("%+v", n)
 			}
-			if a, b, c := l.record("a"), l.record("b"), l.record("c"); a.Token != 1001+round*1000 || b.Version != was.Version || c.Token != a.Token {
+			if a, b, c := w.record("a"), w.record("b"), w.record("c"); a.Token != 1001+round*1000 || b.Version != was.Version || c.Token != a.Token {
 				t.Errorf("%+v, %+v, %+v", a, b, c)
 			}
 		}
@@ -255,7 +282,7 @@ func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
 
 // refusing is a store that never writes over one of its records.
 type refusing struct {
-	failover
+	*memstore.Store
 	key string
 }
 
@@ -263,15 +290,15 @@ func (r *refusing) Raise(ctx context.Context, prev, next driver.Record) (driver.
 	if prev.Key == r.key {
 		return driver.Record{}, driver.Unsupported(errors.New("written by another client"))
 	}
-	return r.failover.Raise(ctx, prev, next)
+	return r.Store.Raise(ctx, prev, next)
 }
 
 // What is wrong is told before anything is written.
 func TestRaiseTokensRefuses(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		l.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
-		l.plant(driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
-		ops := l.machine("ops")
+	inRaisable(t, func(t *testing.T, w *world) {
+		w.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
+		w.plant(driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
+		ops := w.machine("ops")
 		for _, tc := range []struct {
 			prefix, reason string
 			by             uint64
@@ -290,10 +317,10 @@ func TestRaiseTokensRefuses(t *testing.T) {
 				t.Errorf("%+v, %v", n, err)
 			}
 		}
-		if ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 || l.record("a").Token != 1 {
+		if ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 || w.record("a").Token != 1 {
 			t.Error("something was written")
 		}
-		if n, err := ops.RaiseTokens(t.Context(), "", 5, nil); err != nil || n.Locks != 2 || l.record("high").Token != driver.MaxToken {
+		if n, err := ops.RaiseTokens(t.Context(), "", 5, nil); err != nil || n.Locks != 2 || w.record("high").Token != driver.MaxToken {
 			t.Errorf("by as much as there is: %+v, %v", n, err)
 		}
 		// The highest is the last: nobody gets the lock any more, and nobody a lower token.
@@ -324,8 +351,8 @@ func canceled(t *testing.T) context.Context {
 // and what was raised twice has a higher token, and no other history.
 func TestRaiseTokensIsRepeated(t *testing.T) {
 	for at := range 8 {
-		inLossyWorld(t, func(t *testing.T, l *lossy) {
-			a := l.machine("a")
+		inRaisable(t, func(t *testing.T, w *world) {
+			a := w.machine("a")
 			s := a.mustOpen(nil)
 			a.mustTake(s, "x/tied")
 			names := []string{"x/tied"}
@@ -335,7 +362,7 @@ func TestRaiseTokensIsRepeated(t *testing.T) {
 				a.mustRelease(a.mustAcquire(name, nil))
 			}
 			a.crash()
-			ops := l.machine("ops")
+			ops := w.machine("ops")
 			// It ends in the middle of its writes: all that come later fail.
 			ops.faults.Inject(faultstore.Rule{
 				Ops: []faultstore.Op{faultstore.OpClose, faultstore.OpRaise}, Skip: 3 * at, Fault: faultstore.LoseRequest(),
@@ -344,25 +371,25 @@ func TestRaiseTokensIsRepeated(t *testing.T) {
 			want(t, err, faultstore.ErrInjected)
 			raised := 0
 			for _, name := range names {
-				if l.record(name).Token > 1000 {
+				if w.record(name).Token > 1000 {
 					raised++
 				}
 			}
 			if want := max(0, 3*at-1); raised != min(want, len(names)) {
 				t.Errorf("%d were raised before the end, want %d", raised, want)
 			}
-			again := l.machine("again")
+			again := w.machine("again")
 			n := again.mustRaise("")
 			if n.Locks != len(names) {
 				t.Errorf("%+v", n)
 			}
 			for _, name := range names {
-				rec := l.record(name)
+				rec := w.record(name)
 				if rec.State != driver.Released || rec.Token != 1001 && rec.Token != 2001 || rec.Asked.Token != 1 || rec.Prev == nil || rec.Prev.Token != 1 || rec.Prev.Owner != "a" {
 					t.Errorf("%q is %+v, after %+v", name, rec, rec.Prev)
 				}
 			}
-			if rec := l.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 				t.Errorf("the session is %q", rec.State)
 			}
 		})
@@ -376,15 +403,15 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 		"lost replies": faultstore.LoseReply(), "lost replies that hang": faultstore.LoseReplyHang(), "lost requests": faultstore.LoseRequest(),
 		"refusals": faultstore.Refuse(), "duplicates": faultstore.Duplicate(requestTimeout), "late": faultstore.LateAfterError(requestTimeout / 2),
 	} {
-		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
-			a := l.machine("a")
+		inRaisableRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
 			s := a.mustOpen(nil)
 			a.mustTake(s, "tied")
 			for i := range 5 {
 				a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
 			}
 			a.crash()
-			ops := l.machine("ops")
+			ops := w.machine("ops")
 			reads := []faultstore.Op{faultstore.OpGet}
 			if !f.Hang { // a list may take as long as it does
 				reads = append(reads, faultstore.OpList)
@@ -399,7 +426,7 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 			}
 			ops.faults.Wait()
 			for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
-				if rec := l.record(name); rec.Token != 1001 || rec.State != driver.Released {
+				if rec := w.record(name); rec.Token != 1001 || rec.State != driver.Released {
 					t.Errorf("%q is %+v", name, rec)
 				}
 			}
@@ -409,9 +436,9 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 
 // A store that is away for longer ends it.
 func TestRaiseTokensGivesUp(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		l.plant(driver.Record{State: driver.Released, Lease: lease})
-		ops := l.machine("ops")
+	inRaisable(t, func(t *testing.T, w *world) {
+		w.plant(driver.Record{State: driver.Released, Lease: lease})
+		ops := w.machine("ops")
 		ops.fault(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
 		want(t, within(t, 2*lease, 2*lease+10*time.Second, func() error {
 			_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
@@ -440,8 +467,8 @@ func TestRaiseTokensOverStaleLists(t *testing.T) {
 // The history goes on below a token that was raised, however often, and says that what
 // was lost in between is not known.
 func TestHistoryGoesOnBelowARaise(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a := l.machine("a")
+	inRaisable(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
 		hold := func(n int) {
 			for range n {
 				held := a.mustAcquire("x", recorded)
@@ -463,7 +490,7 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 		hold(2)
 		expectHistory(t, a.history("x"), "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
 			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
-		short := l.machine("short", func(o *tenure.Options) { o.HistoryLimit = 5 })
+		short := w.machine("short", func(o *tenure.Options) { o.HistoryLimit = 5 })
 		expectHistory(t, short.history("x"), "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released")
 		if _, ok, certain := tenure.HolderAt(a.history("x"), lost.Add(time.Minute)); ok || certain {
 			t.Errorf("it is said to be known who held the lock in the lost time: %v", certain)
@@ -474,34 +501,34 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 
 		// A sweep takes all of it.
 		time.Sleep(aged)
-		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(l.keys()) != 0 {
-			t.Errorf("swept %+v, %v; left %q", n, err, l.keys())
+		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
 		}
 		// So it does when the raise is the last that there was.
 		hold(3)
 		a.mustRaise("")
 		time.Sleep(aged)
-		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(l.keys()) != 0 {
-			t.Errorf("swept %+v, %v; left %q", n, err, l.keys())
+		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
 		}
 	})
 }
 
 // Tokens that a store keeps of deleted locks go back with it, too, and are raised.
 func TestRaiseTokensThatAreKept(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		l.plant(driver.Record{Key: "there", State: driver.Released, Lease: lease})
-		k := &keeping{failover: failover{l}, kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
+	inRaisable(t, func(t *testing.T, w *world) {
+		w.plant(driver.Record{Key: "there", State: driver.Released, Lease: lease})
+		k := &keeping{Store: w.records.(*memstore.Store), kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
 		ops := mustNew(t, k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()})
 		defer ops.Close(t.Context())
 		_, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)
 		want(t, err, tenure.ErrTokenLimit)
 		delete(k.kept, "job/high")
 		n, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)
-		if rec := l.record("job/gone"); err != nil || n.Locks != 1 || rec.Token != 1007 || rec.State != driver.Released || rec.Prev != nil {
+		if rec := w.record("job/gone"); err != nil || n.Locks != 1 || rec.Token != 1007 || rec.State != driver.Released || rec.Prev != nil {
 			t.Errorf("%+v, %v: %+v", n, err, rec)
 		}
-		if len(k.kept) != 1 || l.record("there").Token != 1 {
+		if len(k.kept) != 1 || w.record("there").Token != 1 {
 			t.Errorf("others were raised: %v", k.kept)
 		}
 		next, err := ops.Acquire(t.Context(), "job/gone", nil)
@@ -513,7 +540,7 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 		go func() {
 			time.Sleep(mid)
 			k.keep("other", 0)
-			l.plant(driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
+			w.plant(driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
 		}()
 		_, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
@@ -534,7 +561,7 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 
 // keeping is a store that keeps tokens of deleted locks.
 type keeping struct {
-	failover
+	*memstore.Store
 	mu   sync.Mutex
 	kept map[string]uint64
 }
@@ -571,7 +598,7 @@ func (k *keeping) ListTokens(_ context.Context, prefix, cursor string) (page dri
 
 func (k *keeping) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	if prev.Version != "" {
-		return k.failover.Raise(ctx, prev, next)
+		return k.Store.Raise(ctx, prev, next)
 	}
 	k.mu.Lock()
 	is := k.kept[prev.Key]
@@ -587,6 +614,6 @@ func (k *keeping) Raise(ctx context.Context, prev, next driver.Record) (driver.R
 		return now, err
 	}
 	next.Version += "-"
-	_, err = k.failover.Raise(ctx, now, next)
+	_, err = k.Store.Raise(ctx, now, next)
 	return next, err
 }

@@ -5,9 +5,6 @@ package tenure_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -195,90 +192,4 @@ func TestNoPlaceForARequest(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-}
-
-// TestManySessions: as many sessions as TENURE_LOCK_SCALE says, "100x10000" say, with so
-// many locks each, for an hour of nothing; then one of them is cut off, and another process
-// takes all of its locks.
-func TestManySessions(t *testing.T) {
-	sessions, each := 5, 200
-	if size := os.Getenv("TENURE_LOCK_SCALE"); size != "" {
-		if _, err := fmt.Sscanf(size, "%dx%d", &sessions, &each); err != nil {
-			t.Fatalf("TENURE_LOCK_SCALE %q: %v", size, err)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		records := memstore.New()
-		name := func(session, lock int) string { return fmt.Sprintf("s%03d/lock-%05d", session, lock) }
-		fars := make([]*far, sessions+1)
-		clients := make([]*tenure.Client, sessions+1)
-		for i := range clients {
-			fars[i] = &far{Store: records.Open(), away: 2 * time.Millisecond}
-			clients[i] = mustNew(t, fars[i], &tenure.Options{Owner: fmt.Sprint("process ", i), Clock: tenure.MonotonicClock(), LeaseDuration: 20 * time.Second})
-		}
-		hold := func(s *tenure.Session, of int) {
-			inParallel(each, func(k int) {
-				if _, err := s.Acquire(t.Context(), name(of, k), nil); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		open := make([]*tenure.Session, sessions+1)
-		for i, c := range clients {
-			s, err := c.OpenSession(t.Context(), nil)
-			want(t, err, nil)
-			if open[i] = s; i < sessions {
-				hold(s, i)
-			}
-		}
-		calls := func() (n int64) {
-			for _, f := range fars {
-				n += f.calls.Load()
-			}
-			return n
-		}
-		before := calls()
-		time.Sleep(time.Hour)
-		beats := calls() - before
-		t.Logf("%d locks under %d sessions, lease 20s: %d requests in an hour, %.1f a second", sessions*each, sessions, beats, float64(beats)/3600)
-		if most := int64(sessions+1) * (3600/4 + 2); beats > most {
-			t.Errorf("%d requests in an hour, want a heartbeat for each session: %d", beats, most)
-		}
-		for i, s := range open {
-			if s.Check() != nil || i < sessions && s.Leases() != each {
-				t.Fatalf("session %d has %d locks, %v", i, s.Leases(), s.Check())
-			}
-		}
-
-		fars[0].Store = nowhere{}
-		cut := time.Now()
-		hold(open[sessions], 0)
-		took := time.Since(cut)
-		t.Logf("the %d locks of one that is cut off: all are another's after %v", each, took.Round(10*time.Millisecond))
-		if most := 20*time.Second + 2*refresh + time.Duration(each)*time.Millisecond; took > most {
-			t.Errorf("taken over after %v, want %v at most", took, most)
-		}
-		ended, stop := context.WithCancel(t.Context())
-		stop()
-		for _, c := range clients {
-			_ = c.Close(ended)
-		}
-	})
-}
-
-// nowhere is a store that is out of reach.
-type nowhere struct{ driver.Store }
-
-var errNowhere = driver.NotApplied(errors.New("no route"))
-
-func (nowhere) Get(context.Context, string, driver.Consistency) (driver.Record, error) {
-	return driver.Record{}, errNowhere
-}
-
-func (nowhere) Claim(context.Context, driver.Record) (now, prev driver.Record, err error) {
-	return driver.Record{}, driver.Record{}, errNowhere
-}
-
-func (nowhere) Swap(context.Context, driver.Record, driver.Record) (driver.Record, error) {
-	return driver.Record{}, errNowhere
 }
