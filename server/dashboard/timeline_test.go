@@ -141,41 +141,6 @@ func TestTimelineTicks(t *testing.T) {
 	}
 }
 
-// A timeline goes back as far as is said, or far enough for some tenures.
-func TestSpanOf(t *testing.T) {
-	all := []of{{"a", 9000, 8000, "released", ""}}
-	for _, begun := range []int{300, 250, 200, 150, 100, 50} {
-		all = append(all, of{"a", begun, begun - 10, "released", ""})
-	}
-	many := tenures(all...)
-	for name, want := range map[string]string{"": "6h", "24h": "24h", "all": "all", "nonsense": "6h"} {
-		if _, got := spanOf(name, many, now); got != want {
-			t.Errorf("span %q is %s, want %s", name, got, want)
-		}
-	}
-	if _, got := spanOf("", many[:2], now); got != "all" {
-		t.Errorf("of two tenures: %s", got)
-	}
-}
-
-// Owners have different colours as far as there are enough.
-func TestOwnerColours(t *testing.T) {
-	var all []stretch
-	for i := range 2 * ownerColours {
-		all = append(all, stretch{Tenure: tenure.Tenure{Owner: "web-" + strconv.Itoa(i)}})
-	}
-	for _, n := range []int{3, ownerColours, 2 * ownerColours} {
-		taken := map[int]bool{}
-		colours := coloursOf(all[:n])
-		for _, c := range colours {
-			taken[c] = true
-		}
-		if len(colours) != n || len(taken) != min(n, ownerColours) {
-			t.Errorf("%d owners have %d colours", len(colours), len(taken))
-		}
-	}
-}
-
 // A crash leaves no time of the end, but the tenure was over when the next one began.
 func TestUntilHasTheKnownBound(t *testing.T) {
 	begun := now.Add(-time.Hour)
