@@ -44,12 +44,24 @@ func flagsOf(t *tree) map[string][]string {
 func checkCommands(t *tree) (r report) {
 	flags, seen := flagsOf(t), 0
 	for _, file := range t.readerFiles() {
-		for _, code := range codeOf(t.text[file], strings.HasSuffix(file, ".md")) {
-			for _, words := range invocations(code.text) {
-				seen++
-				if why := unknown(flags, words); why != "" {
-					r.add(file, code.line, "%s", why)
+		code := shown
+		if strings.HasSuffix(file, ".txt") {
+			code = shownInHelp
+		}
+		page := continued.ReplaceAllStringFunc(t.text[file], func(end string) string {
+			return " " + strings.Repeat("\x00", len(end)-1) // so that what follows is where it was
+		})
+		for _, at := range code.FindAllStringIndex(page, -1) {
+			line := 1 + strings.Count(t.text[file][:at[0]], "\n")
+			for text := range strings.Lines(page[at[0]:at[1]]) {
+				text = strings.Trim(strings.ReplaceAll(strings.TrimSpace(text), "\x00", ""), "`")
+				for _, words := range invocations(text) {
+					seen++
+					if why := unknown(flags, words); why != "" {
+						r.add(file, line, "%s", why)
+					}
 				}
+				line++
 			}
 		}
 	}
@@ -59,49 +71,13 @@ func checkCommands(t *tree) (r report) {
 	return r
 }
 
-// A located text is a piece of code and its line.
-type located struct {
-	text string
-	line int
-}
-
 var (
-	spanPattern = regexp.MustCompile("`([^`]+)`")
-	continued   = regexp.MustCompile(`[ \t]*\\\n[ \t]*`)
-)
-
-// codeOf returns the lines of code of a page, lines that a backslash continues
-// as one, and the code inside of its text. A help text has no marks; there a
-// line of code begins with white space and the command, or is one of cron.
-func codeOf(page string, markdown bool) (code []located) {
-	page = continued.ReplaceAllString(page, "\v")
-	fenced := false
-	n := 0
-	for line := range strings.Lines(page) {
-		n++
-		at := n
-		n += strings.Count(line, "\v")
-		line = strings.ReplaceAll(line, "\v", " ")
-		trimmed := strings.TrimSpace(line)
-		switch {
-		case markdown && strings.HasPrefix(trimmed, "```"):
-			fenced = !fenced
-		case !markdown:
-			if strings.HasPrefix(line, " ") && (strings.HasPrefix(trimmed, "tenure ") || strings.Contains(line, "* tenure ")) {
-				code = append(code, located{trimmed, at})
-			}
-		case fenced, strings.HasPrefix(line, "    "):
-			code = append(code, located{trimmed, at})
-		default:
-			for _, span := range spanPattern.FindAllStringSubmatch(line, -1) {
-				code = append(code, located{span[1], at})
-			}
-		}
-	}
-	return code
-}
-
-var (
+	// shown finds the code of a page: blocks between fences, lines that are indented, and spans.
+	shown = regexp.MustCompile("(?ms:^[ \t]*```.*?^[ \t]*```)|(?m:^    .*$)|`[^`\n]+`")
+	// shownInHelp finds that of a help text: lines of the command, or of cron.
+	shownInHelp = regexp.MustCompile(`(?m)^ +tenure .*$|^ .*\* tenure .*$`)
+	// continued is what a backslash at the end of a line continues.
+	continued = regexp.MustCompile(`[ \t]*\\\n[ \t]*`)
 	// commandPattern finds the command where a shell would run it.
 	commandPattern = regexp.MustCompile(`(?:^|[|;&(\s]|\$ |/)tenure\s+`)
 	// endPattern ends a command: an operator of the shell, a comment, the

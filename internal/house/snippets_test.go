@@ -5,6 +5,7 @@ package house
 
 import (
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -22,8 +23,9 @@ func checkSnippets(t *tree) (r report) {
 		if page != "README.md" && !within(page, "docs") && !within(page, "adapters") {
 			continue
 		}
-		for line, snippet := range snippets(t.text[page]) {
-			if !strings.Contains(examples.String(), "\n"+flatten(snippet)) {
+		for _, at := range snippet.FindAllStringSubmatchIndex(t.text[page], -1) {
+			if !strings.Contains(examples.String(), "\n"+flatten(t.text[page][at[2]:at[3]])) {
+				line := 1 + strings.Count(t.text[page][:at[2]], "\n")
 				r.add(page, line, "this snippet is not in any example_test.go: copy it from one")
 			}
 		}
@@ -31,25 +33,8 @@ func checkSnippets(t *tree) (r report) {
 	return r
 }
 
-// snippets returns the Go code blocks of a page by the line at which they begin.
-func snippets(page string) map[int]string {
-	found := map[int]string{}
-	start := 0
-	var block strings.Builder
-	for i, line := range strings.Split(page, "\n") {
-		switch {
-		case start == 0 && strings.HasPrefix(line, "```go"):
-			start = i + 2
-			block.Reset()
-		case start != 0 && strings.HasPrefix(line, "```"):
-			found[start] = block.String()
-			start = 0
-		case start != 0:
-			block.WriteString(line + "\n")
-		}
-	}
-	return found
-}
+// snippet is a block of Go code in a page.
+var snippet = regexp.MustCompile("(?ms)^```go[^\n]*\n(.*?)^```")
 
 // flatten drops indentation and empty lines: a page shows the body of an
 // Example without its function.
