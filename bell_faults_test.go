@@ -340,3 +340,24 @@ func TestBellRingsNoThirdParty(t *testing.T) {
 		}
 	})
 }
+
+// That somebody waits confirms no write: the lease of a holder whom the store does not answer
+// ends at its deadline, though another process tells it all the while that it waits.
+func TestWaitConfirmsNothing(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+		l := a.mustAcquire("x", nil)
+		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		time.Sleep(lease)
+		want(t, l.Renew(t.Context()), nil)
+		a.crash()
+		begun := time.Now()
+		ctx, stop := context.WithTimeout(l.Context(), 2*lease)
+		defer stop()
+		<-ctx.Done()
+		if took := time.Since(begun); took > usable(t) {
+			t.Errorf("the lease lasted for %v, %v are allowed", took, usable(t))
+		}
+		want(t, <-got, nil)
+	})
+}

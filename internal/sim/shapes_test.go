@@ -67,7 +67,7 @@ var shapes = map[string]func(*Config){
 	"served-harm":    servedHarm,
 	"mixed-served":   and(servedLong, mixed),
 	"mixed-harm":     and(servedHarm, mixed),
-	"mixed-leases":   and(mixed, unasked),
+	"mixed-leases":   func(c *Config) { c.Mixed, c.Sessions, c.Requests = true, false, false },
 	"mixed-tied":     and(mixed, tied, requested),
 	"guarded":        guarded,
 	"guarded-long":   guardedLong,
