@@ -19,7 +19,7 @@ import (
 // A semaphore of the same name is another lock. Whoever has its slot gets in to write,
 // although another process waits for that slot: the two would wait for each other.
 func TestSemaphoreOfTheSameName(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		slots := func(p *process) *semaphore.Semaphore {
 			sem, err := semaphore.New(p.client.Client, name, 1, nil)
 			if err != nil {
@@ -60,27 +60,27 @@ func TestSemaphoreOfTheSameName(t *testing.T) {
 func TestNoWriterDependsOnTheLine(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		stuck func(s *stage, w *process)
+		stuck func(s *world, w *process)
 	}{
-		{"a process at the front is stuck", func(s *stage, _ *process) {
+		{"a process at the front is stuck", func(s *world, _ *process) {
 			if _, err := s.process("stuck").client.TryAcquire(s.t.Context(), rwlock.LineName(name), nil); err != nil {
 				s.t.Fatal(err)
 			}
 		}},
-		{"no answer for its record", func(_ *stage, w *process) {
+		{"no answer for its record", func(_ *world, w *process) {
 			w.client.Faults().Inject(faultstore.Rule{Key: rwlock.LineName(name), Fault: faultstore.BlackHole()})
 		}},
-		{"errors for its record", func(_ *stage, w *process) {
+		{"errors for its record", func(_ *world, w *process) {
 			w.client.Faults().Inject(faultstore.Rule{Key: rwlock.LineName(name), Fault: faultstore.Refuse()})
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
+			onWorld(t, func(t *testing.T, s *world) {
 				holder, w := s.process("holder"), s.process("w")
 				for range 2 { // the second time the writer knows that there is a line
 					l := holder.write(t.Context())
 					tc.stuck(s, w)
-					tc.stuck = func(*stage, *process) {}
+					tc.stuck = func(*world, *process) {}
 					const work = 2 * lease
 					begun := time.Now()
 					time.AfterFunc(work, func() { holder.release(l) })
@@ -105,7 +105,7 @@ func TestNoWriterDependsOnTheLine(t *testing.T) {
 // A writer that has written lately lets those in the line go first, but not when the one at the
 // front is stuck.
 func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		holder, w := s.process("holder"), s.process("w")
 		w.release(w.write(t.Context()))
 		l := holder.write(t.Context())
@@ -130,7 +130,7 @@ func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
 // when nobody has had it for as long as from one look to the next.
 func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
 	for _, work := range []time.Duration{refresh, 7 * refresh} {
-		onStage(t, func(t *testing.T, s *stage) {
+		onWorld(t, func(t *testing.T, s *world) {
 			front, w := s.process("front").client, s.process("w")
 			l := w.write(t.Context())
 			if _, err := front.TryAcquire(t.Context(), rwlock.LineName(name), nil); err != nil {
@@ -158,7 +158,7 @@ func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
 // A writer that waits in the line learns that the store gives no answer, as one before the
 // gate does.
 func TestStoreTimeoutInTheLine(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		holder, front, w := s.process("holder"), s.process("front"), s.process("w")
 		l := holder.write(t.Context())
 		ctx, stop := context.WithCancel(t.Context())
@@ -194,7 +194,7 @@ func TestStoreTimeoutInTheLine(t *testing.T) {
 // that has the name of the gate: nobody reads or writes then.
 func TestForeignLocks(t *testing.T) {
 	for other, says := range map[string]string{rwlock.SizeName(name): `"other"`, rwlock.GateName(name): "a lock of yours"} {
-		onStage(t, func(t *testing.T, s *stage) {
+		onWorld(t, func(t *testing.T, s *world) {
 			p := s.process("p")
 			if _, err := s.process("other").client.TryAcquire(t.Context(), other, nil); err != nil {
 				t.Fatal(err)

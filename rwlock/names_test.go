@@ -74,10 +74,10 @@ func TestNames(t *testing.T) {
 // A number of slots that somebody has deleted is laid down again by nobody: it may have
 // been higher, with readers where no writer would look.
 func TestDeletedNumberOfSlots(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
 		l := r.read(t.Context())
-		store := s.world.Store().Open()
+		store := s.Store().Open()
 		rec, err := store.Get(t.Context(), rwlock.SizeName(name), driver.Strong)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 // Readers read beside each other, a writer alone, and their tokens rise in the order in
 // which they exclude each other.
 func TestReadersAndWriters(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		a, b, c := s.process("a"), s.process("b"), s.process("c")
 		ra, rb := a.read(t.Context()), b.read(t.Context())
 		if ra.Token() != 1 || rb.Token() != 1 || ra.Name() != name || ra.Writing() {
@@ -63,7 +63,7 @@ func TestReadersAndWriters(t *testing.T) {
 // More processes read than there are slots at first: there are more then, and the writer
 // waits for all of them.
 func TestSlotsGrow(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		var leases []*rwlock.Lease
 		var processes []*process
 		for i := range 40 {
@@ -88,7 +88,7 @@ func TestSlotsGrow(t *testing.T) {
 // A thousand goroutines of one process that begin to read at once take one slot, and
 // release it once.
 func TestGoroutinesShareASlot(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		p := s.process("p")
 		p.release(p.read(t.Context())) // lays down the number of slots
 		p.client.Faults().ResetLog()
@@ -119,7 +119,7 @@ func (c *stepped) Holder() time.Duration { return c.Clock.Holder() + time.Durati
 // A writer whose lease ends while it takes the slot of the reader that it is to become has
 // lost the lock: what has failed once stays so, and the slot is given back.
 func TestDowngradeOfAGateThatIsLost(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		clock := &stepped{Clock: tenure.MonotonicClock()}
 		w := s.process("w", func(o *tenure.Options) { o.Clock = clock })
 		l := w.write(t.Context())

@@ -68,7 +68,7 @@ func (p *process) loop(ctx context.Context, w *waits, write bool, work, pause ti
 // and one to see that they have left. A writer gets in after two turns of each of the
 // others and its own, a reader within three writers' tenures and three refresh periods.
 func TestNobodyStarves(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		const longestRead, longestWrite = 2 * time.Second, time.Second
 		ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer stop()
@@ -96,7 +96,7 @@ func TestNobodyStarves(t *testing.T) {
 // Goroutines of one process that read without a pause share its slot, and do not keep a
 // writer out for longer than the longest of them and three refresh periods.
 func TestOneProcessDoesNotKeepAWriterOut(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		const longestRead = 5 * time.Second
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer stop()
@@ -119,7 +119,7 @@ func TestOneProcessDoesNotKeepAWriterOut(t *testing.T) {
 // One process that writes in a loop lets readers in, who cannot tell it that they wait.
 // Without readers it does not pause.
 func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer stop()
 		var wg sync.WaitGroup
@@ -147,7 +147,7 @@ func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
 // A writer that finds a process reading waits for that tenure, and not until the slot is
 // free: readers who come later turn back.
 func TestWriterWaitsForTenures(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
 		l := r.read(t.Context())
 		got := make(chan *rwlock.Lease)
@@ -168,7 +168,7 @@ func TestWriterWaitsForTenures(t *testing.T) {
 
 // With StepDown the readers that are there are asked to stop.
 func TestStepDownOfReaders(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
 		l, more := r.read(t.Context()), r.read(t.Context())
 		go func() {
@@ -192,13 +192,13 @@ func TestCrashAtEachCall(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		for calls := range 14 {
 			t.Run(fmt.Sprintf("write %v, after call %d", write, calls), func(t *testing.T) {
-				onStage(t, func(t *testing.T, s *stage) { crashAt(t, s, write, calls) })
+				onWorld(t, func(t *testing.T, s *world) { crashAt(t, s, write, calls) })
 			})
 		}
 	}
 }
 
-func crashAt(t *testing.T, s *stage, write bool, calls int) {
+func crashAt(t *testing.T, s *world, write bool, calls int) {
 	r, w, victim := s.process("r"), s.process("w"), s.process("victim")
 	first := r.read(t.Context()) // so that a writer waits with the gate in hand
 	if !write {
@@ -238,7 +238,7 @@ func crashAt(t *testing.T, s *stage, write bool, calls int) {
 // A writer that crashes while it writes holds readers up for its lease and a look; they
 // are told that it has crashed, also if another writer was there since and gave up.
 func TestCrashOfAWriter(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		w, r := s.process("w"), s.process("r")
 		l := w.write(t.Context())
 		w.leave(l)
@@ -276,7 +276,7 @@ func TestCrashOfAWriter(t *testing.T) {
 
 // Work of a writer that fails is told to those who come next.
 func TestFailedWriter(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		w, r := s.process("w"), s.process("r")
 		broken := errors.New("disk full")
 		if err := w.RunWrite(t.Context(), nil, func(context.Context, *rwlock.Lease) error { return broken }); !errors.Is(err, broken) {
@@ -298,7 +298,7 @@ func TestFailedWriter(t *testing.T) {
 // The end of the context is honoured at once, wherever somebody waits, and leaves nothing
 // behind that holds up others.
 func TestContextEndsTheWait(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
 		for _, shut := range []bool{false, true} {
 			var l *rwlock.Lease
@@ -361,7 +361,7 @@ func TestContextEndsTheWait(t *testing.T) {
 // A writer that becomes a reader reads what it wrote, and lets other readers in, and no
 // writer between.
 func TestDowngrade(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		w, r, next := s.process("w"), s.process("r"), s.process("next")
 		l := w.write(t.Context())
 		got := make(chan *rwlock.Lease)
@@ -401,44 +401,36 @@ func TestDowngrade(t *testing.T) {
 }
 
 // A writer whose gate is taken while it becomes a reader is none: what it has read may have
-// changed.
+// changed. Nothing of it gets through but a release of its gate, until somebody else writes.
 func TestDowngradeWhoseGateIsTaken(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		if beside, err := downgradeWhoseGateIsTaken(t, s); beside || !errors.Is(err, tenure.ErrLost) {
+	onWorld(t, func(t *testing.T, s *world) {
+		w, next := s.process("w"), s.process("next")
+		l, err := w.AcquireWrite(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heal := w.client.Faults().Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
+			if c.Op == faultstore.OpRelease && c.Key == rwlock.GateName(name) {
+				return faultstore.Fault{}
+			}
+			return faultstore.BlackHole()
+		}})
+		said := make(chan error)
+		go func() { said <- l.Downgrade(t.Context()) }()
+		written := next.write(t.Context())
+		heal()
+		err = <-said
+		if beside := l.Check() == nil && written.Check() == nil; beside || !errors.Is(err, tenure.ErrLost) {
 			t.Errorf("a reader beside the next writer: %v; the downgrade: %v", beside, err)
 		}
+		next.release(written)
+		_ = l.Release(t.Context()) // it was lost
 	})
-}
-
-// downgradeWhoseGateIsTaken lets nothing of a writer through but a release of its gate, until
-// somebody else writes. It returns what the downgrade said, and whether the two work
-// beside each other.
-func downgradeWhoseGateIsTaken(t *testing.T, s *stage) (beside bool, err error) {
-	w, next := s.process("w"), s.process("next")
-	l, err := w.AcquireWrite(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	heal := w.client.Faults().Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
-		if c.Op == faultstore.OpRelease && c.Key == rwlock.GateName(name) {
-			return faultstore.Fault{}
-		}
-		return faultstore.BlackHole()
-	}})
-	said := make(chan error)
-	go func() { said <- l.Downgrade(t.Context()) }()
-	written := next.write(t.Context())
-	heal()
-	err = <-said
-	beside = l.Check() == nil && written.Check() == nil
-	next.release(written)
-	_ = l.Release(t.Context()) // it was lost
-	return beside, err
 }
 
 // Whatever is asked twice, or too late, is answered.
 func TestReleaseAgain(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		p := s.process("p")
 		a, b := p.read(t.Context()), p.read(t.Context())
 		p.release(a)
@@ -452,13 +444,7 @@ func TestReleaseAgain(t *testing.T) {
 		if st, err := p.Status(t.Context()); err != nil || len(st.Readers) != 1 {
 			t.Errorf("status %+v, %v", st, err)
 		}
-		p.client.Partition()
-		time.Sleep(lease)
-		p.leave(b)
-		if err := b.Release(t.Context()); !errors.Is(err, tenure.ErrLost) || !errors.Is(context.Cause(b.Context()), tenure.ErrLost) {
-			t.Errorf("release after a loss: %v", err)
-		}
-		p.client.Heal()
+		p.release(b)
 		if err := a.Downgrade(t.Context()); !errors.Is(err, rwlock.ErrNotWriting) {
 			t.Error(err)
 		}
@@ -471,54 +457,48 @@ func TestReleaseAgain(t *testing.T) {
 }
 
 // A writer does not wait for those who come after it and turn back, though they take the
-// slots all the time.
+// slots all the time. It waits ten leases at most.
 func TestWriterComesBesideReadersThatTurnBack(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		if took := besideReadersThatTurnBack(t, s); took > 3*refresh {
+	onWorld(t, func(t *testing.T, s *world) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var wg sync.WaitGroup
+		for i := range 16 {
+			r := s.process(fmt.Sprint("r", i))
+			l := r.read(ctx)
+			wg.Go(func() {
+				time.Sleep(5 * refresh)
+				r.release(l)
+				// Its release is slow: it has the slot nearly all the time.
+				r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Fault: faultstore.Slow(900*time.Millisecond, 0)})
+				for ctx.Err() == nil {
+					if l, err := r.TryAcquireRead(ctx, nil); err == nil {
+						_ = l.Release(ctx) // before the writer came, or after
+					}
+				}
+			})
+		}
+		w := s.process("w")
+		time.Sleep(refresh)
+		waits, enough := context.WithTimeout(ctx, 5*refresh+10*lease)
+		defer enough()
+		begun := time.Now()
+		l, err := w.AcquireWrite(waits, nil)
+		took := time.Since(begun) - 4*refresh
+		if err == nil {
+			w.release(l)
+		}
+		stop()
+		wg.Wait()
+		if took > 3*refresh {
 			t.Errorf("the writer came after %v", took)
 		}
 	})
 }
 
-// besideReadersThatTurnBack returns how long a writer waits, ten leases at most, after
-// the readers that it has seen have left.
-func besideReadersThatTurnBack(t *testing.T, s *stage) time.Duration {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var wg sync.WaitGroup
-	for i := range 16 {
-		r := s.process(fmt.Sprint("r", i))
-		l := r.read(ctx)
-		wg.Go(func() {
-			time.Sleep(5 * refresh)
-			r.release(l)
-			// Its release is slow: it has the slot nearly all the time.
-			r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Fault: faultstore.Slow(900*time.Millisecond, 0)})
-			for ctx.Err() == nil {
-				if l, err := r.TryAcquireRead(ctx, nil); err == nil {
-					_ = l.Release(ctx) // before the writer came, or after
-				}
-			}
-		})
-	}
-	w := s.process("w")
-	time.Sleep(refresh)
-	waits, enough := context.WithTimeout(ctx, 5*refresh+10*lease)
-	defer enough()
-	begun := time.Now()
-	l, err := w.AcquireWrite(waits, nil)
-	took := time.Since(begun) - 4*refresh
-	if err == nil {
-		w.release(l)
-	}
-	stop()
-	wg.Wait()
-	return took
-}
-
 // A store that gives no answer for a moment, after a long wait, ends no wait.
 func TestAMomentWithoutTheStore(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		holder, r, w, front := s.process("holder"), s.process("r"), s.process("w"), s.process("front")
 		l := holder.write(t.Context())
 		var wg sync.WaitGroup
@@ -541,7 +521,7 @@ func TestAMomentWithoutTheStore(t *testing.T) {
 // A reader that comes while the writer is silent, and its lease lasts, does not read beside
 // it.
 func TestReaderWaitsForASilentWriter(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
+	onWorld(t, func(t *testing.T, s *world) {
 		w, r := s.process("w"), s.process("r")
 		written, err := w.AcquireWrite(t.Context(), nil)
 		if err != nil {
@@ -560,5 +540,48 @@ func TestReaderWaitsForASilentWriter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+// A crashed reader does not live on by one that lives, as in redisson#7098.
+func TestCrashedReaderBesideALivingOne(t *testing.T) {
+	onWorld(t, func(t *testing.T, s *world) {
+		a, b, w := s.process("a"), s.process("b"), s.process("w")
+		dead, living := a.read(t.Context()), b.read(t.Context())
+		a.leave(dead)
+		a.client.Kill()
+		got := make(chan *rwlock.Lease)
+		go func() { got <- w.write(t.Context()) }()
+		time.Sleep(5 * lease)
+		b.release(living)
+		begun := time.Now()
+		w.release(<-got)
+		if took := time.Since(begun); took > 2*refresh {
+			t.Errorf("the writer came %v after the living reader had left", took)
+		}
+	})
+}
+
+// A process that loses its right while it waits gets no lock, as it did in etcd#16221.
+func TestRightLostWhileWaiting(t *testing.T) {
+	onWorld(t, func(t *testing.T, s *world) {
+		r, w, other := s.process("r"), s.process("w"), s.process("other")
+		l := r.read(t.Context())
+		got := make(chan *rwlock.Lease)
+		go func() { got <- w.write(t.Context()) }()
+		time.Sleep(3 * refresh)
+		w.client.Pause() // with the gate in hand, until it is over
+		time.Sleep(2 * lease)
+		r.release(l)
+		written := other.write(t.Context())
+		w.client.Resume()
+		time.Sleep(5 * refresh)
+		select {
+		case <-got:
+			t.Fatal("two writers")
+		default:
+		}
+		other.release(written)
+		w.release(<-got)
 	})
 }

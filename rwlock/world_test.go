@@ -23,36 +23,36 @@ const (
 	refresh = time.Second      // the default
 )
 
-// stage is where processes read and write, inside a synctest bubble. It fails the test
+// world fails the test
 // when somebody writes beside somebody else.
-type stage struct {
-	t     *testing.T
-	world *tenuretest.World
+type world struct {
+	*tenuretest.World
+	t *testing.T
 
 	mu   sync.Mutex
 	held map[*rwlock.Lease]*process
 }
 
-// onStage runs the test in a bubble, with a stage.
-func onStage(t *testing.T, test func(t *testing.T, s *stage)) {
+// onStage runs the test in a bubble, with a world.
+func onWorld(t *testing.T, test func(t *testing.T, s *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, &stage{t: t, world: tenuretest.New(t), held: map[*rwlock.Lease]*process{}})
+		test(t, &world{World: tenuretest.New(t), t: t, held: map[*rwlock.Lease]*process{}})
 	})
 }
 
 // process is a client with a lock, on a store that can fail.
 type process struct {
 	*rwlock.Lock
-	s      *stage
+	s      *world
 	owner  string
 	client *tenuretest.Client
 }
 
 // process starts a process.
-func (s *stage) process(owner string, edit ...func(*tenure.Options)) *process {
+func (s *world) process(owner string, edit ...func(*tenure.Options)) *process {
 	s.t.Helper()
-	p := &process{s: s, owner: owner, client: s.world.Client(owner, edit...)}
+	p := &process{s: s, owner: owner, client: s.Client(owner, edit...)}
 	p.Lock = p.lock(nil)
 	return p
 }
