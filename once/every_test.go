@@ -493,20 +493,19 @@ func TestEveryRefuses(t *testing.T) {
 		if n := a.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
-		for _, data := range []string{"x", "{}", `{"ledger":"every/1","n":1}`, `{"ledger":"every/1","id":"x","n":-1}`, `{"ledger":"every/1","id":"x","age":-1}`, `{"ledger":"once/1"}`} {
-			err := a.Run(t.Context(), once.EveryLockName(name), &tenure.AcquireOptions{Data: []byte(data)}, func(context.Context, *tenure.Lease) error { return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := once.Every(t.Context(), a.Client.Client, name, hour, nil, work); !errors.Is(err, tenure.ErrUnreadable) {
-				t.Errorf("%s: %v", data, err)
-			}
-			if st, err := a.Status(t.Context(), once.EveryLockName(name)); err != nil || string(st.Data) != data {
-				t.Errorf("%s was written over: %s, %v", data, st.Data, err)
-			}
-			if _, err := once.ShowEvery(t.Context(), a.Client.Client, name); !errors.Is(err, tenure.ErrUnreadable) {
-				t.Errorf("%s: %v", data, err)
-			}
+		const data = `{"ledger":"once/1"}` // FuzzEveryLedger has others
+		err := a.Run(t.Context(), once.EveryLockName(name), &tenure.AcquireOptions{Data: []byte(data)}, func(context.Context, *tenure.Lease) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := once.Every(t.Context(), a.Client.Client, name, hour, nil, work); !errors.Is(err, tenure.ErrUnreadable) {
+			t.Error(err)
+		}
+		if st, err := a.Status(t.Context(), once.EveryLockName(name)); err != nil || string(st.Data) != data {
+			t.Errorf("it was written over: %s, %v", st.Data, err)
+		}
+		if _, err := once.ShowEvery(t.Context(), a.Client.Client, name); !errors.Is(err, tenure.ErrUnreadable) {
+			t.Error(err)
 		}
 		if err := once.ResetEvery(t.Context(), a.Client.Client, name, "mended"); err != nil {
 			t.Error(err)

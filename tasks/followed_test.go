@@ -288,30 +288,3 @@ func TestEach(t *testing.T) {
 		s.expect("serve r1, leader changed, serve r2, serve r3, leader changed, serve r4, each: task failed")
 	})
 }
-
-// A leader that counted as dead and comes back is served again; the end of the
-// group ends Each with the context's error.
-func TestEachServesALeaderThatComesBack(t *testing.T) {
-	onWorld(t, func(t *testing.T, s *world) {
-		s.lead("rival")
-		b := s.replica("b")
-		b.watcher(func(ctx context.Context, f *tasks.Followed) {
-			err := f.Each(ctx, func(ctx context.Context, l tenure.Leader) error {
-				s.note("serve %s", l.Owner)
-				<-ctx.Done()
-				return ctx.Err()
-			})
-			s.note("each: %v", err)
-		})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := b.run(ctx)
-		time.Sleep(lease)
-		b.client.Partition()
-		time.Sleep(2 * lease)
-		b.client.Heal()
-		time.Sleep(lease)
-		stop()
-		(<-ended).check(t, nil)
-		s.expect("serve rival, serve rival, each: context canceled")
-	})
-}

@@ -52,7 +52,7 @@ func TestHandover(t *testing.T) {
 }
 
 // Replicas come and go, are cut off, and lose their stores, for hours: the
-// stage checks at every start and every release who may run. See enter.
+// world checks at every start and every release who may run. See enter.
 func TestReplicasThroughFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
