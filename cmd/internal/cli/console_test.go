@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/lines"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
@@ -74,6 +75,15 @@ func TestTableOfHostileText(t *testing.T) {
 	}
 }
 
+func inMemory(t *testing.T) storeurl.Location {
+	t.Helper()
+	l, err := storeurl.Parse("memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // If the store gives no answer when the command is to say for whom it waits, it says so as soon
 // as the store answers again.
 func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
@@ -93,7 +103,7 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 		}
 		var b bytes.Buffer
 		c := &console{screen: -1, stderr: lines.New(&b)}
-		w := &command{console: c, lock: "job", client: client, store: store, waiting: make(chan struct{}, 1)}
+		w := &command{console: c, lock: "job", client: client, store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
 		w.waiting <- struct{}{}
 		remove := store.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.BlackHole()})
 		ctx, enough := context.WithCancel(t.Context())
@@ -156,7 +166,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				store := faultstore.New(memstore.New(), nil)
 				var b bytes.Buffer
 				c := &console{screen: -1, stderr: lines.New(&b)}
-				w := &command{console: c, lock: "job", store: store, waiting: make(chan struct{}, 1)}
+				w := &command{console: c, lock: "job", store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
 				var err error
 				if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
 					t.Fatal(err)
