@@ -116,38 +116,3 @@ func TestKilledTenureIsFreed(t *testing.T) {
 		})
 	}
 }
-
-// TestStoppedGuardianHoldsUpNoHeartbeat: a lease lives on while its guardian stands still.
-func TestStoppedGuardianHoldsUpNoHeartbeat(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	p := s.start("run", "--lease", "4s", "job", "--", "sh", "-c", `echo >"$DIR/up"; while [ ! -e "$DIR/end" ]; do sleep 0.1; done`)
-	s.await("the command", func() bool { return s.read("up") != "" })
-	guardian := p.guardian()
-	store := s.store()
-	await := func(what string, most int) {
-		beats := map[string]bool{}
-		s.await(what, func() bool {
-			rec, err := store.Get(t.Context(), "job", driver.Strong)
-			if err != nil || rec.State != driver.Held || rec.Token != 1 {
-				t.Fatalf("%+v, %v", rec, err)
-			}
-			beats[rec.Beat] = true
-			return len(beats) > most
-		})
-	}
-	// The command runs before the guardian has said so, and one that never says so has not
-	// started it in time.
-	await("heartbeats after the start", 2)
-	if err := syscall.Kill(guardian, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	await("heartbeats for two leases", 12)
-	if err := syscall.Kill(guardian, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	s.write("end", "")
-	if status := p.status(); status != 0 {
-		t.Errorf("status %d", status)
-	}
-}

@@ -6,6 +6,7 @@ package cli_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,32 +67,9 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 					s.needContain()
 				}
 				s.write("family.sh", family)
-				s.write("heir.sh", heir)
 				first := s.start("run", "--lease", "4s", fmt.Sprintf("--contain=%t", tc.contain), "job", "--",
 					"env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
-				s.await("the family", func() bool {
-					log := s.read("log")
-					return strings.Contains(log, "job") && strings.Contains(log, "session") && strings.Contains(log, "orphan") &&
-						strings.Contains(log, "deaf") && strings.Contains(log, "main")
-				})
-				second := s.start("run", "--json", "--lease", "15s", "job", "--", "sh", s.path("heir.sh"))
-				s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
-
-				tc.do(first)
-				if status := second.status(); status != 0 {
-					t.Errorf("the successor ended with status %d", status)
-				}
-				var before, after int
-				verdict := s.read("verdict")
-				if n, err := fmt.Sscan(verdict, &before, &after); n != 2 {
-					t.Fatalf("verdict %q: %v", verdict, err)
-				}
-				if before != after {
-					t.Errorf("the file grew from %d to %d bytes beside the successor", before, after)
-				}
-				if living := strings.Fields(verdict)[2:]; len(living) > 0 {
-					t.Errorf("alive when the successor began: %v", living)
-				}
+				after := s.succeed(func() { tc.do(first) })
 				first.signal(syscall.SIGCONT)
 				if status := first.status(); status != tc.status {
 					t.Errorf("the first one ended with status %d, want %d", status, tc.status)
@@ -105,34 +83,41 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 	}
 }
 
+// succeed has a successor wait for the lock of the family, which is done away with then. Nothing
+// of it may live when the successor begins. It returns how long the family's file is.
+func (s *scene) succeed(do func()) (after int) {
+	s.t.Helper()
+	s.write("heir.sh", heir)
+	s.await("the family", func() bool {
+		log := s.read("log")
+		return !slices.ContainsFunc([]string{"job", "session", "orphan", "deaf", "main"}, func(member string) bool {
+			return !strings.Contains(log, member)
+		})
+	})
+	second := s.start("run", "--json", "--lease", "15s", "job", "--", "sh", s.path("heir.sh"))
+	s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
+	do()
+	if status := second.status(); status != 0 {
+		s.t.Errorf("the successor ended with status %d", status)
+	}
+	before, verdict := 0, s.read("verdict")
+	if n, err := fmt.Sscan(verdict, &before, &after); n != 2 {
+		s.t.Fatalf("verdict %q: %v", verdict, err)
+	}
+	if before != after {
+		s.t.Errorf("the file grew from %d to %d bytes beside the successor", before, after)
+	}
+	if living := strings.Fields(verdict)[2:]; len(living) > 0 {
+		s.t.Errorf("alive when the successor began: %v", living)
+	}
+	return after
+}
+
 // needContain skips the test where the kernel allows no namespaces.
 func (s *scene) needContain() {
 	p := s.start("run", "--contain", "try", "--", "true")
 	if p.status() != 0 {
 		enginetest.Missing(s.t, "a pid namespace", "a system that allows them does: "+p.stderr.String())
-	}
-}
-
-// TestStoppedPastItsLease stops a holder alone on its lock: nobody takes over,
-// and its command is ended all the same.
-func TestStoppedPastItsLease(t *testing.T) { eachStore(t, stoppedPastItsLease) }
-
-func stoppedPastItsLease(t *testing.T, s *scene) {
-	s.write("family.sh", family)
-	p := s.start("run", "--lease", "4s", "job", "--", "env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
-	s.await("the family", func() bool { return strings.Contains(s.read("log"), "deaf") })
-	p.signal(syscall.SIGSTOP)
-	s.await("the end of the family", func() bool { return len(s.left("FAMILY="+s.mark)) == 0 })
-	size := len(s.read("log"))
-	p.signal(syscall.SIGCONT)
-	if status := p.status(); status != 73 {
-		t.Errorf("status %d, want 73", status)
-	}
-	if now := len(s.read("log")); now != size {
-		t.Errorf("the file grew from %d to %d bytes", size, now)
-	}
-	if again := s.start("run", "job", "--", "true"); again.status() != 0 {
-		t.Error("the lock was not to be had afterwards")
 	}
 }
 

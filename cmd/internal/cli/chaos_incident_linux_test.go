@@ -13,6 +13,15 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
+// wire puts a proxy between the processes of the scene and DynamoDB.
+func (s *scene) wire() *enginetest.Wire {
+	s.t.Helper()
+	e := enginetest.FullDynamoDB(s.t)
+	w := enginetest.NewWire(s.t, e)
+	s.url = strings.Replace(s.url, e.URL, w.URL, 1)
+	return w
+}
+
 // reads tells the requests that ask for records.
 func reads(operation string) bool {
 	return slices.Contains([]string{"GetItem", "BatchGetItem", "Query", "Scan", "UpdateItem"}, operation)
@@ -92,43 +101,5 @@ func TestStandbyOutlivesBadAnswers(t *testing.T) {
 	standby.signal(syscall.SIGTERM)
 	if status := standby.status(); status != 143 {
 		t.Errorf("the standby ended with status %d, want 143", status)
-	}
-}
-
-// A store that has never given a good answer ends the commands at once.
-func TestWrongFromTheStart(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		fault   enginetest.Fault
-		records bool // it is only the records that cannot be asked for
-	}{
-		"unknown key":             {fault: enginetest.Unrecognized},
-		"nothing granted":         {fault: enginetest.Denied},
-		"records are not granted": {fault: enginetest.Denied, records: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newTableScene(t)
-			w := s.wire()
-			for _, args := range [][]string{{"lead", "job", "--", "true"}, {"run", "job", "--", "true"}, {"status", "--watch"}} {
-				w.SetFault(func(operation string) enginetest.Fault {
-					if c.records && !reads(operation) {
-						return enginetest.Pass
-					}
-					return c.fault
-				})
-				w.Counts()
-				if p := s.start(args...); p.status() != 69 {
-					t.Errorf("%q ended with status %d, want 69: %s", args, p.status(), p.stderr.String())
-				}
-				asked := 0
-				for _, n := range w.Counts() {
-					asked += n
-				}
-				if asked > 4 {
-					t.Errorf("%q asked %d times", args, asked)
-				}
-			}
-		})
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/tenurelock/tenure/driver"
 )
 
 // TestLeadersFailOver has three processes campaign, kills the leader, and ends
@@ -56,33 +54,5 @@ func leadersFailOver(t *testing.T, s *scene) {
 	third.status()
 	if n := strings.Count(s.read("leaders"), "\n"); n != 3 {
 		t.Errorf("%d terms, want 3:\n%s", n, s.read("leaders"))
-	}
-}
-
-// TestSuperseded takes the lock away under a holder that is alive and well: an
-// operator with a database shell. Another one may be at work already, so the
-// command is not given the minutes that its lease would have lasted.
-func TestSuperseded(t *testing.T) { eachStore(t, superseded) }
-
-func superseded(t *testing.T, s *scene) {
-	p := s.start("run", "--lease", "10m", "--heartbeat", "200ms", "job", "--",
-		"sh", "-c", `trap "" TERM; echo >"$DIR/up"; while :; do sleep 0.1; done`)
-	s.await("the command", func() bool { return s.read("up") != "" })
-	store := s.store()
-	s.await("the theft", func() bool {
-		prev, err := store.Get(t.Context(), "job", driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := prev
-		next.Owner, next.Token, next.Version, next.Beat = "thief", prev.Token+1, "stolen", "stolen"
-		_, err = store.Swap(t.Context(), prev, next)
-		return err == nil // else a heartbeat came in between
-	})
-	if status := p.status(); status != 73 {
-		t.Errorf("status %d, want 73", status)
-	}
-	if want := `(lease superseded by "thief" under token 2): it was killed`; !strings.Contains(p.stderr.String(), want) {
-		t.Errorf("said %q, want %q", p.stderr.String(), want)
 	}
 }

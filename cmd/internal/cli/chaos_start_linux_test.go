@@ -119,29 +119,6 @@ func testReplacement(s *scene, p *process, back func(), said string, optional bo
 	}
 }
 
-// TestFirstStartEnds has a program that never was there, and one that the kernel
-// does not take: nothing of it passes.
-func TestFirstStartEnds(t *testing.T) {
-	t.Parallel()
-	for name, status := range map[string]int{"nothing": 127, "plain": 126, "garbage": 126} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t)
-			s.write("plain", "")
-			s.write("garbage", "no program\x00\n") // a text would be the shell's
-			check(t, os.Chmod(s.path("garbage"), 0o755))
-			for _, command := range []string{"lead", "run"} {
-				if p := s.start(command, "job", "--", s.path(name)); p.status() != status {
-					t.Errorf("%s: status %d, want %d", command, p.status(), status)
-				}
-			}
-			if p := s.start("run", "--wait", "0", "job", "--", "true"); p.status() != 0 {
-				t.Error("the lock was not released")
-			}
-		})
-	}
-}
-
 // limit sets how many files a running tenure may open, which makes every start
 // fail with "too many open files", and returns what undoes it.
 func (p *process) limit() (undo func()) {

@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 		"deface":  scripts.Program(deface),
 		"spoil":   scripts.Program(spoil),
 		"scrape":  scripts.Program(scrape),
-		"forward": scripts.Program(forward),
 		"manager": scripts.Program(manager),
 
 		"inscribe":  scripts.Program(inscribe),
