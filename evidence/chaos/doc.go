@@ -15,8 +15,9 @@
 //
 //	go run ./evidence/chaos -workload readers -duration 10m
 //	go run ./evidence/chaos -workload service -duration 10m
+//	scripts/engines run dynoxide -- go run ./evidence/chaos -workload shards
 //
-// have readers and writers of one register, and clients of the lock service: see package
-// service. Package trial has what all workloads share, package replica the program that is
+// have readers and writers of one register, clients of the lock service, and a group of
+// package shard, which is measured as well. Package trial has what all workloads share, package replica the program that is
 // started several times over: this program starts itself.
 package main

@@ -47,7 +47,8 @@ func (r *round) judge() *verdict {
 		}
 	}
 	if r.record.Token < r.highest {
-		v.sin(trial.Tokens, violation{From: r.ended, To: r.ended, Seat: -1}, "the record has token %d in the end, but %d was granted", r.record.Token, r.highest)
+		v.sin(trial.Tokens, violation{From: r.ended, To: r.ended, Seat: -1},
+			"the record has token %d in the end, but %d was granted", r.record.Token, r.highest)
 	}
 	r.judgeClocks(v)
 	r.measure(v)
@@ -99,7 +100,10 @@ func (r *round) readLife(v *verdict, s *seat, p *process, told map[string]*trial
 		case replica.End:
 			switch l.Op.Result {
 			case replica.Done, replica.Refused:
-				told[l.Op.ID] = &trial.Told{Refused: l.Op.Result == replica.Refused, Highest: l.Op.Highest, Value: l.Op.Value}
+				told[l.Op.ID] = &trial.Told{
+					Refused: l.Op.Result == replica.Refused, Highest: l.Op.Highest,
+					Value: l.Op.Value,
+				}
 			case replica.Unknown:
 				v.Unknown++
 			case replica.Unsent:

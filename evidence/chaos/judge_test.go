@@ -38,15 +38,22 @@ func TestJudge(t *testing.T) {
 		begin, end := line(replica.Begin, 1, 20, 21), line(replica.End, 1, 0, 30)
 		begin.Op, end.Op = &replica.Op{ID: "a.1-1"}, &replica.Op{ID: "a.1-1", Result: test.result, Highest: 2}
 		a := &process{name: "a.1", lines: []replica.Line{line(replica.Granted, 1, 9, 10), begin, end, test.pass}}
-		b := &process{name: "b.1", lines: []replica.Line{line(replica.Granted, 2, 100, 110), line(replica.Held, 2, 112, 113)}}
+		b := &process{
+			name:  "b.1",
+			lines: []replica.Line{line(replica.Granted, 2, 100, 110), line(replica.Held, 2, 112, 113)},
+		}
 		r := &round{
-			seats:   []*seat{{name: "a", lives: []*process{a}}, {name: "b", index: 1, lives: []*process{b}}},
-			events:  []event{{On: "a.1", Blind: [2]int64{140, 160}}},
-			effects: []trial.Effect{{ID: "a.1-1", Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 20, Came: 22, Entered: 23, Left: 24}},
+			seats:  []*seat{{name: "a", lives: []*process{a}}, {name: "b", index: 1, lives: []*process{b}}},
+			events: []event{{On: "a.1", Blind: [2]int64{140, 160}}},
+			effects: []trial.Effect{{
+				ID: "a.1-1", Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 20,
+				Came: 22, Entered: 23, Left: 24,
+			}},
 			highest: 2, record: driver.Record{Token: 2},
 		}
 		v := r.judge()
-		if v.Overlaps != test.overlaps || v.Blind != test.blind || v.Operations != 1 || test.sin != "" && !v.has(test.sin) || test.sin == "" && len(v.Violations) > 0 {
+		if v.Overlaps != test.overlaps || v.Blind != test.blind || v.Operations != 1 || test.sin != "" &&
+			!v.has(test.sin) || test.sin == "" && len(v.Violations) > 0 {
 			t.Errorf("%s: %d overlaps, %d blind, %v", test.name, v.Overlaps, v.Blind, v.Violations)
 		}
 		r.highest = 3
@@ -76,7 +83,11 @@ func TestJudgeClocks(t *testing.T) {
 		{"suspend that the holder did not count", replica.Shift{MonoBack: d}, after(d, 2*d, 2*d, d, 2*d), true},
 		{"suspend that the contender did not count", replica.Shift{MonoBack: d}, after(d, 2*d, 2*d, 2*d, d), true},
 		{"paused machine", replica.Shift{MonoBack: d, BootBack: d}, after(d, d, 2*d, 2*d, d), false},
-		{"paused machine that the contender counted", replica.Shift{MonoBack: d, BootBack: d}, after(d, d, 2*d, 2*d, 2*d), true},
+		{
+			"paused machine that the contender counted",
+			replica.Shift{MonoBack: d, BootBack: d},
+			after(d, d, 2*d, 2*d, 2*d), true,
+		},
 		{"wall clock forward", replica.Shift{WallOn: d}, after(2*d, 2*d, 3*d, 3*d, 2*d), false},
 		{"wall clock forward, not counted", replica.Shift{WallOn: d}, after(2*d, 2*d, 3*d, 2*d, 2*d), true},
 		{"wall clock back", replica.Shift{WallOn: -d}, after(2*d, 2*d, d, 2*d, 2*d), false},
@@ -106,9 +117,21 @@ func TestJudgePlace(t *testing.T) {
 		sin   bool
 	}{
 		{"nowhere", nil, replica.Line{At: now, RawBoot: now, RawMono: now}, false},
-		{"in a namespace", &timespace{Monotonic: 70, Boot: 50}, replica.Line{At: now, RawBoot: now + 50e9, RawMono: now + 70e9}, false},
-		{"not in the namespace", &timespace{Monotonic: 70, Boot: 50}, replica.Line{At: now, RawBoot: now, RawMono: now}, true},
-		{"with the wrong time", &timespace{Monotonic: 70, Boot: 50}, replica.Line{At: now + 50e9, RawBoot: now + 50e9, RawMono: now + 70e9}, true},
+		{
+			"in a namespace", &timespace{Monotonic: 70, Boot: 50},
+			replica.Line{At: now, RawBoot: now + 50e9, RawMono: now + 70e9},
+			false,
+		},
+		{
+			"not in the namespace", &timespace{Monotonic: 70, Boot: 50},
+			replica.Line{At: now, RawBoot: now, RawMono: now},
+			true,
+		},
+		{
+			"with the wrong time", &timespace{Monotonic: 70, Boot: 50},
+			replica.Line{At: now + 50e9, RawBoot: now + 50e9, RawMono: now + 70e9},
+			true,
+		},
 		{"before its start", nil, replica.Line{At: now - 10, RawBoot: now, RawMono: now}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

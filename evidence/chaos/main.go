@@ -19,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 	"github.com/tenurelock/tenure/evidence/chaos/service"
+	"github.com/tenurelock/tenure/evidence/chaos/shards"
 )
 
 // roles are what this program can be in place of the nemesis.
@@ -26,10 +27,11 @@ var roles = map[string]proc.Role{replica.RoleName: replica.Role, readerRole: ser
 
 // workloads are what -workload names, each with flags of its own.
 var workloads = map[string]func(ctx context.Context, args []string, out, stderr io.Writer) error{
-	"lock": run, "readers": runReaders, "service": service.Run,
+	"lock": run, "readers": runReaders, "service": service.Run, "shards": shards.Run,
 }
 
 func main() {
+	maps.Copy(roles, shards.Roles)
 	proc.Play(roles)
 	proc.Main("chaos", func(ctx context.Context, args []string, out, stderr io.Writer) error {
 		name := "lock"

@@ -184,13 +184,10 @@ func (h halves) play(ctx context.Context) (seen map[string]int, wrong []string, 
 	var bad []string
 	l.Effects, bad = resource.Seen()
 	for _, hold := range holds {
-		for _, e := range l.Effects { // of one that was killed before it could say so
-			if e.Owner == hold.Owner {
-				hold.Last = max(hold.Last, e.Checked)
-			}
-		}
+		hold.Killed = true // before it could say so
 		l.Holds = append(l.Holds, hold)
 	}
+	l.EndKilled()
 	for _, f := range l.Judge() {
 		wrong = append(wrong, fmt.Sprintf("%s: %s", f.Sin, f.Text))
 	}
@@ -221,7 +218,8 @@ func serveReader(_ io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	client, err := tenure.New(store, &tenure.Options{LeaseDuration: r.Lease, RefreshPeriod: r.Lease / 20, Owner: r.Name})
+	client, err := tenure.New(store,
+		&tenure.Options{LeaseDuration: r.Lease, RefreshPeriod: r.Lease / 20, Owner: r.Name})
 	if err != nil {
 		return err
 	}
@@ -233,9 +231,11 @@ func serveReader(_ io.Reader, out io.Writer) error {
 	say := func(s said) { _ = lines.Say(s) } // nobody is there to be told
 	for ctx := context.Background(); ; {
 		if r.Write {
-			err = lock.RunWrite(ctx, nil, func(ctx context.Context, l *rwlock.Lease) error { return r.rewrite(ctx, l, say) })
+			err = lock.RunWrite(ctx, nil,
+				func(ctx context.Context, l *rwlock.Lease) error { return r.rewrite(ctx, l, say) })
 		} else {
-			err = lock.RunRead(ctx, nil, func(ctx context.Context, l *rwlock.Lease) error { return r.compare(ctx, l, say) })
+			err = lock.RunRead(ctx, nil,
+				func(ctx context.Context, l *rwlock.Lease) error { return r.compare(ctx, l, say) })
 		}
 		var stale *fence.StaleError
 		switch {
@@ -262,7 +262,10 @@ type held struct {
 
 func (r *reader) begin(l *rwlock.Lease, say func(said)) (*held, error) {
 	r.holds++ // readers take turns with one token
-	h := &held{r, l, trial.Hold{Lock: "file", Owner: fmt.Sprint(r.Name, ".", r.holds), Token: l.Token(), Shared: !r.Write}, say}
+	h := &held{r, l, trial.Hold{
+		Lock: "file", Owner: fmt.Sprint(r.Name, ".", r.holds), Token: l.Token(),
+		Shared: !r.Write,
+	}, say}
 	err := h.check()
 	h.hold.Begin = proc.Monotonic()
 	return h, err
@@ -353,7 +356,8 @@ func (r *reader) compare(ctx context.Context, l *rwlock.Lease, say func(said)) e
 			first = value
 		}
 		if value != first || well && value != fmt.Sprint("whole ", l.Token()-1) {
-			say(said{What: fmt.Sprintf("%s: %q, and before %q, for a reader with %d after one that has %s", torn, value, first, l.Token(), last.End)})
+			say(said{What: fmt.Sprintf("%s: %q, and before %q, for a reader with %d after one that has %s", torn,
+				value, first, l.Token(), last.End)})
 			return nil
 		}
 	}

@@ -58,7 +58,8 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.Lease, "lease", 2*time.Second, "lease duration")
 	flags.IntVar(&s.Replicas, "replicas", 3, "replicas of the service")
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
-	flags.BoolVar(&s.write, "write", false, "write evidence/chaos/service/results.json, and its part of docs/evidence/faults.md")
+	flags.BoolVar(&s.write, "write", false,
+		"write evidence/chaos/service/results.json, and its part of docs/evidence/faults.md")
 	flags.Func("faults", "`names` of faults, with commas between; all if empty", func(text string) error {
 		for name := range strings.SplitSeq(text, ",") {
 			if !slices.ContainsFunc(faults, func(f fault) bool { return f.name == name }) {
@@ -133,7 +134,8 @@ func Run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return page.Publish(r, r.markdown(), command, out, filepath.Join(root, resultsFile), filepath.Join(root, pageFile))
+	return page.Publish(r, r.markdown(), command, out, filepath.Join(root, resultsFile),
+		filepath.Join(root, pageFile))
 }
 
 // build builds the clients, and asks them what they run on.

@@ -98,7 +98,8 @@ func (r *round) replayAcquire(ctx context.Context, _ time.Duration, random *rand
 
 // onClient has something happen to a client that is under no other fault. It prefers the
 // holder.
-func onClient(do func(context.Context, *seat, time.Duration) error) func(*round, context.Context, time.Duration, *rand.Rand) (bool, error) {
+func onClient(do func(context.Context, *seat, time.Duration) error) func(*round, context.Context, time.Duration,
+	*rand.Rand) (bool, error) {
 	return func(r *round, ctx context.Context, length time.Duration, random *rand.Rand) (bool, error) {
 		owner, _ := r.holder()
 		first := random.IntN(len(r.seats))
@@ -161,7 +162,8 @@ func cutClient(ctx context.Context, s *seat, length time.Duration) error {
 
 // onReplica has something happen to a replica, one at a time: the others have to see for a
 // lease that a holder is dead.
-func onReplica(do func(context.Context, *service.Replicas, int, time.Duration) error) func(*round, context.Context, time.Duration, *rand.Rand) (bool, error) {
+func onReplica(do func(context.Context, *service.Replicas, int, time.Duration) error) func(*round,
+	context.Context, time.Duration, *rand.Rand) (bool, error) {
 	return func(r *round, ctx context.Context, length time.Duration, random *rand.Rand) (bool, error) {
 		if !r.replicaBusy.TryLock() {
 			return false, nil

@@ -57,7 +57,8 @@ func (r *report) wrong() (all []string) {
 // print says what a round has shown.
 func (x result) show(w io.Writer) {
 	fmt.Fprintf(w, "seed %d: %d holds (%s), %d effects, %d refused, longest gap %v, recovered in %v\n",
-		x.Seed, x.Holds, counted(x.Of), x.Effects, x.Refused, x.Gap.Round(time.Millisecond), x.Recovery.Round(time.Millisecond))
+		x.Seed, x.Holds, counted(x.Of), x.Effects, x.Refused,
+		x.Gap.Round(time.Millisecond), x.Recovery.Round(time.Millisecond))
 	for _, text := range x.Wrong {
 		fmt.Fprintln(w, "  WRONG:", text)
 	}
@@ -94,11 +95,16 @@ func (r *report) markdown() string {
 	}
 	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
 		r.Date, r.Machine, len(r.Rounds), length, r.Clients, r.Replicas, r.Lease)
-	fmt.Fprintf(&b, "- Holds of the lock: %s (%s).\n", page.Thousands(holds), counted(r.sum(func(x result) map[string]int { return x.Of })))
-	fmt.Fprintf(&b, "- Effects on the resource: %s. Late, after a stop between check and effect: %d, of which the fence refused %d.\n", page.Thousands(effects), late, refused)
-	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; to the next holder after the last kill: %v.\n", gap.Round(10*time.Millisecond), gapBound(r.Lease), recovery.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "- Holds of the lock: %s (%s).\n", page.Thousands(holds),
+		counted(r.sum(func(x result) map[string]int { return x.Of })))
+	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
+		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",
+		page.Thousands(effects), late, refused)
+	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; "+
+		"to the next holder after the last kill: %v.\n", gap.Round(10*time.Millisecond), gapBound(r.Lease), recovery.Round(10*time.Millisecond))
 	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: %d.**\n",
-		times(r.sum(func(x result) map[string]int { return x.Faults })), times(r.sum(func(x result) map[string]int { return x.Weather })), len(r.wrong()))
+		times(r.sum(func(x result) map[string]int { return x.Faults })),
+		times(r.sum(func(x result) map[string]int { return x.Weather })), len(r.wrong()))
 	return b.String()
 }
 

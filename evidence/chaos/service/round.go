@@ -106,7 +106,8 @@ func (p plan) play(ctx context.Context) (v *verdict, err error) {
 	r.resource = trial.OpenResource(proc.Monotonic, false)
 	defer r.resource.Close()
 	r.replicas, err = service.Start(ctx, service.Config{
-		Program: p.Tenured, Dir: r.dir, Stores: slices.Repeat([]string{"sqlite:" + r.file}, p.Replicas), Lease: p.Lease, Drain: p.Lease / 4,
+		Program: p.Tenured, Dir: r.dir, Stores: slices.Repeat([]string{"sqlite:" + r.file},
+			p.Replicas), Lease: p.Lease, Drain: p.Lease / 4,
 	})
 	if err != nil {
 		return nil, err
@@ -136,7 +137,8 @@ func (r *round) run(ctx context.Context) error {
 		return err
 	}
 	r.began = proc.Monotonic()
-	if err := wait.Until(ctx, "somebody holds the lock", func() bool { owner, _ := r.holder(); return owner != "" }); err != nil {
+	if err := wait.Until(ctx, "somebody holds the lock",
+		func() bool { owner, _ := r.holder(); return owner != "" }); err != nil {
 		return err
 	}
 	striking, stop := context.WithTimeout(ctx, r.Length)
@@ -157,7 +159,8 @@ func (r *round) run(ctx context.Context) error {
 
 // each does something to all seats at once.
 func (r *round) each(ctx context.Context, do func(*seat, context.Context) error) error {
-	return wait.AtOnce(ctx, len(r.seats), len(r.seats), func(ctx context.Context, i int) error { return do(r.seats[i], ctx) })
+	return wait.AtOnce(ctx, len(r.seats), len(r.seats),
+		func(ctx context.Context, i int) error { return do(r.seats[i], ctx) })
 }
 
 // fill starts a client in the seat, and has it work: it takes the lock and holds it for a
@@ -187,7 +190,8 @@ func (s *seat) fill(ctx context.Context) (err error) {
 	s.now = c
 	s.works = c.Begin(wire.Request{
 		Command: wire.Work, Name: lockName, Log: s.log, Resource: s.resource.URL(), EffectMs: 10, HesitateMs: 10,
-		HoldMs: s.hold.Milliseconds(), PauseMs: 50, DurationMs: long.Milliseconds(), WaitMs: peers.Milliseconds(2 * time.Second),
+		HoldMs: s.hold.Milliseconds(), PauseMs: 50,
+		DurationMs: long.Milliseconds(), WaitMs: peers.Milliseconds(2 * time.Second),
 	})
 	return nil
 }

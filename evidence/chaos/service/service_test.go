@@ -46,7 +46,8 @@ func TestRound(t *testing.T) {
 	}
 	var text bytes.Buffer
 	result{p.Seed, p.Length, *v}.show(&text)
-	t.Logf("%sthe nemesis: %s\nthe gates: %s\nerrors of work: %s", &text, counted(v.Faults), counted(v.Weather), counted(v.Errors))
+	t.Logf("%sthe nemesis: %s\nthe gates: %s\nerrors of work: %s", &text, counted(v.Faults), counted(v.Weather),
+		counted(v.Errors))
 	for _, text := range v.Wrong {
 		t.Error(text)
 	}
@@ -59,7 +60,10 @@ func TestRound(t *testing.T) {
 // service.
 func TestVerdict(t *testing.T) {
 	written := []holds.Hold{
-		{Owner: "java-1.1", Token: 1, Begin: 10, End: 90, Killed: true}, {Owner: "java-2.1", Token: 2, Begin: 50, End: 60},
+		{Owner: "java-1.1", Token: 1, Begin: 10, End: 90, Killed: true}, {
+			Owner: "java-2.1", Token: 2, Begin: 50,
+			End: 60,
+		},
 	}
 	effects := []trial.Effect{
 		{Lock: lockName, Owner: "java-1.1", Token: 1, Checked: 40, Came: 41, Entered: 42, Left: 43},
@@ -72,8 +76,16 @@ func TestVerdict(t *testing.T) {
 	}{
 		{"as it is", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1, Owner: "java-1.1"}}, nil},
 		{"a crash hides the owner", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1}}, nil},
-		{"a hold without a tenure", []service.Tenure{{Token: 2, Owner: "java-2.1"}}, []string{"token 1 of java-1.1 is in no tenure"}},
-		{"a tenure of another", []service.Tenure{{Token: 2, Owner: "c"}, {Token: 1}}, []string{"token 2 was held by java-2.1, and the history says by c"}},
+		{
+			"a hold without a tenure",
+			[]service.Tenure{{Token: 2, Owner: "java-2.1"}},
+			[]string{"token 1 of java-1.1 is in no tenure"},
+		},
+		{
+			"a tenure of another",
+			[]service.Tenure{{Token: 2, Owner: "c"}, {Token: 1}},
+			[]string{"token 2 was held by java-2.1, and the history says by c"},
+		},
 	} {
 		v := judge(logOf(written, effects), c.tenures)
 		if !slices.EqualFunc(v.Wrong, c.want, strings.Contains) || v.Of["java"] != 2 || v.Tokens != 2 {

@@ -66,32 +66,28 @@ func (r *round) verdict(ctx context.Context) (*verdict, error) {
 	v.Wrong = append(append(v.Wrong, bad...), r.problems...)
 	var before, after string
 	if v.Gap, before, after = l.Gap(r.began, r.ended); v.Gap > gapBound(r.Lease) {
-		v.say("nobody held the lock for %v, from %s to %s; at most %v are allowed", v.Gap.Round(time.Millisecond), before, after, gapBound(r.Lease))
+		v.say("nobody held the lock for %v, from %s to %s; at most %v are allowed", v.Gap.Round(time.Millisecond),
+			before, after, gapBound(r.Lease))
 	}
 	if r.recovery < 0 || r.recovery > r.bound {
-		v.say("after the last kill nobody held the lock for %v; at most %v are allowed", r.recovery.Round(time.Millisecond), r.bound)
+		v.say("after the last kill nobody held the lock for %v; at most %v are allowed",
+			r.recovery.Round(time.Millisecond), r.bound)
 	}
 	v.Recovery, v.Faults, v.Weather, v.Errors = r.recovery, r.struck.All(), r.weather.All(), r.errors.All()
 	return v, nil
 }
 
-// logOf returns the log of what the clients have written down, and the resource. The hold of
-// a process that was killed in it ends with the last of its effects: it writes to the resource
-// all the time, and how long it had stood still when it was killed nobody knows.
+// logOf returns the log of what the clients have written down, and the resource.
 func logOf(written []holds.Hold, effects []trial.Effect) *trial.Log {
 	l := &trial.Log{Effects: effects}
 	for _, w := range written {
 		h := trial.Hold{Lock: lockName, Owner: w.Owner, Token: w.Token, Begin: w.Begin, Last: w.End, Killed: w.Killed}
 		if h.Killed {
 			h.Last = h.Begin
-			for _, e := range effects {
-				if e.Owner == h.Owner && e.Token == h.Token {
-					h.Last = max(h.Last, e.Checked)
-				}
-			}
 		}
 		l.Holds = append(l.Holds, h)
 	}
+	l.EndKilled()
 	return l
 }
 

@@ -99,7 +99,8 @@ func (l *Log) overlaps() (found []Finding) {
 			case before.Shared && h.Shared:
 			case before.Token == h.Token:
 				found = append(found, Finding{
-					Tokens, fmt.Sprintf("token %d of %s was granted to %s and to %s", h.Token, h.Lock, before.Owner, h.Owner),
+					Tokens, fmt.Sprintf("token %d of %s was granted to %s and to %s", h.Token, h.Lock,
+						before.Owner, h.Owner),
 					h.Owner, h.Begin, h.Begin,
 				})
 			case longest == nil || before.Last > longest.Last:
@@ -122,10 +123,6 @@ func (l *Log) fence() (found []Finding) {
 	say := func(sin Sin, e *Effect, format string, args ...any) {
 		found = append(found, Finding{sin, fmt.Sprintf(format, args...), e.Owner, e.Came, e.Came})
 	}
-	type term struct {
-		lock, owner string
-		token       uint64
-	}
 	holds := map[term]Hold{}
 	for _, h := range l.Holds {
 		holds[term{h.Lock, h.Owner, h.Token}] = h
@@ -138,21 +135,27 @@ func (l *Log) fence() (found []Finding) {
 	slices.SortStableFunc(all, func(a, b Effect) int { return cmp.Compare(at(a), at(b)) })
 	for _, e := range all {
 		if h, held := holds[term{e.Lock, e.Owner, e.Token}]; !held || e.Checked < h.Begin || e.Checked > h.Last {
-			say(Outside, &e, "an effect of %s under token %d of %s was allowed at %d, which is in no hold of it", e.Owner, e.Token, e.Lock, e.Checked)
+			say(Outside, &e, "an effect of %s under token %d of %s was allowed at %d, which is in no hold of it",
+				e.Owner, e.Token, e.Lock, e.Checked)
 		}
 		before := let[e.Lock]
 		switch told := e.Told; {
 		case e.Refused && before.Token <= e.Token:
-			say(Fence, &e, "the fence refused %s under token %d of %s, and no later token had come", e.Owner, e.Token, e.Lock)
+			say(Fence, &e, "the fence refused %s under token %d of %s, and no later token had come", e.Owner,
+				e.Token, e.Lock)
 		case e.Refused && told != nil && (!told.Refused || told.Highest <= e.Token || told.Highest > before.Token):
-			say(Fence, &e, "the fence refused %s under token %d of %s after token %d, and it was told %+v", e.Owner, e.Token, e.Lock, before.Token, *told)
+			say(Fence, &e, "the fence refused %s under token %d of %s after token %d, and it was told %+v",
+				e.Owner, e.Token, e.Lock, before.Token, *told)
 		case e.Entered == 0: // refused, or its caller was gone before
 		case e.Token < before.Token:
-			say(Fence, &e, "the fence let %s in under token %d of %s after token %d", e.Owner, e.Token, e.Lock, before.Token)
+			say(Fence, &e, "the fence let %s in under token %d of %s after token %d", e.Owner, e.Token, e.Lock,
+				before.Token)
 		case e.Read && e.Value != written[e.Lock]:
-			say(Fence, &e, "%s read %q under token %d of %s, where %q was written", e.Owner, e.Value, e.Token, e.Lock, written[e.Lock])
+			say(Fence, &e, "%s read %q under token %d of %s, where %q was written", e.Owner, e.Value, e.Token,
+				e.Lock, written[e.Lock])
 		case told != nil && (told.Refused || e.Read && told.Value != e.Value):
-			say(Fence, &e, "the fence let %s in under token %d of %s, and it was told %+v", e.Owner, e.Token, e.Lock, *told)
+			say(Fence, &e, "the fence let %s in under token %d of %s, and it was told %+v", e.Owner, e.Token,
+				e.Lock, *told)
 		}
 		if e.Entered > 0 && e.Token >= before.Token {
 			let[e.Lock] = e
@@ -164,10 +167,33 @@ func (l *Log) fence() (found []Finding) {
 	return found
 }
 
+// EndKilled ends each hold of a process that was killed in it with the last of its effects, if
+// that is later: it acts all the time, and how long it had stood still when it was killed
+// nobody knows.
+func (l *Log) EndKilled() {
+	last := map[term]int64{}
+	for _, e := range l.Effects {
+		of := term{e.Lock, e.Owner, e.Token}
+		last[of] = max(last[of], e.Checked)
+	}
+	for i := range l.Holds {
+		if h := &l.Holds[i]; h.Killed {
+			h.Last = max(h.Last, last[term{h.Lock, h.Owner, h.Token}])
+		}
+	}
+}
+
+// term is what one owner has done under one token.
+type term struct {
+	lock, owner string
+	token       uint64
+}
+
 // Late returns the effects that came after another process had been granted the lock.
 func (l *Log) Late() []Effect {
 	return slices.DeleteFunc(slices.Clone(l.Effects), func(e Effect) bool {
-		return !slices.ContainsFunc(l.Holds, func(h Hold) bool { return h.Lock == e.Lock && h.Token > e.Token && h.Begin < e.Came })
+		return !slices.ContainsFunc(l.Holds,
+			func(h Hold) bool { return h.Lock == e.Lock && h.Token > e.Token && h.Begin < e.Came })
 	})
 }
 

@@ -43,7 +43,10 @@ func goodLog(random *rand.Rand) *Log {
 		token := uint64(0)
 		for range 4 + random.IntN(6) {
 			token += 1 + random.Uint64N(2) // some grants nobody learns of
-			h := Hold{Lock: name, Owner: fmt.Sprint("p", random.IntN(4)), Token: token, Begin: now, Last: now, Killed: random.IntN(4) == 0}
+			h := Hold{
+				Lock: name, Owner: fmt.Sprint("p", random.IntN(4)), Token: token, Begin: now, Last: now,
+				Killed: random.IntN(4) == 0,
+			}
 			for n := range 2 + random.IntN(8) {
 				now += 10 + random.Int64N(50)
 				h.Last = now
@@ -100,13 +103,15 @@ var doctored = map[string]func(l *Log, random *rand.Rand) Sin{
 	},
 	"an effect after its hold": func(l *Log, random *rand.Rand) Sin {
 		h := &l.Holds[random.IntN(len(l.Holds))]
-		return l.one(random, func(e *Effect) bool { return e.Lock == h.Lock && e.Token == h.Token }, func(e *Effect) Sin {
-			e.Checked = h.Last + 1
-			return Outside
-		})
+		return l.one(random, func(e *Effect) bool { return e.Lock == h.Lock && e.Token == h.Token },
+			func(e *Effect) Sin {
+				e.Checked = h.Last + 1
+				return Outside
+			})
 	},
 	"an effect of another's token": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(*Effect) bool { return true }, func(e *Effect) Sin { e.Owner += "x"; return Outside })
+		return l.one(random, func(*Effect) bool { return true },
+			func(e *Effect) Sin { e.Owner += "x"; return Outside })
 	},
 	"the fence lets a late one in": func(l *Log, random *rand.Rand) Sin {
 		return l.one(random, func(e *Effect) bool { return e.Refused }, func(e *Effect) Sin {
@@ -127,7 +132,8 @@ var doctored = map[string]func(l *Log, random *rand.Rand) Sin{
 		})
 	},
 	"a caller is told that a refused one is done": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Refused }, func(e *Effect) Sin { e.Told = &Told{}; return Fence })
+		return l.one(random, func(e *Effect) bool { return e.Refused },
+			func(e *Effect) Sin { e.Told = &Told{}; return Fence })
 	},
 	"a caller is told that a good one is refused": func(l *Log, random *rand.Rand) Sin {
 		return l.one(random, func(e *Effect) bool { return e.Entered > 0 }, func(e *Effect) Sin {
@@ -209,14 +215,36 @@ func TestBounds(t *testing.T) {
 		want  string
 	}{
 		{"one after the other", []Hold{hold("a", 1, 10, 20), hold("b", 2, 20, 30)}, ""},
-		{"two at once", []Hold{hold("b", 2, 20, 30), hold("a", 1, 10, 21)}, "a check of a of l under token 1 passed 1ns after b"},
-		{"another in between", []Hold{hold("a", 1, 10, 50), hold("b", 2, 60, 70), hold("c", 3, 65, 90)}, "a check of b of l under token 2"},
-		{"a token before", []Hold{hold("a", 1, 10, 90), hold("b", 2, 11, 12), hold("c", 3, 80, 95)}, "a check of a of l under token 1"},
+		{
+			"two at once",
+			[]Hold{hold("b", 2, 20, 30), hold("a", 1, 10, 21)},
+			"a check of a of l under token 1 passed 1ns after b",
+		},
+		{
+			"another in between",
+			[]Hold{hold("a", 1, 10, 50), hold("b", 2, 60, 70), hold("c", 3, 65, 90)},
+			"a check of b of l under token 2",
+		},
+		{
+			"a token before",
+			[]Hold{hold("a", 1, 10, 90), hold("b", 2, 11, 12), hold("c", 3, 80, 95)},
+			"a check of a of l under token 1",
+		},
 		{"a grant that is told late", []Hold{hold("a", 2, 20, 30), hold("b", 1, 21, 19)}, ""},
 		{"another lock", []Hold{hold("a", 1, 10, 90), {Lock: "m", Owner: "b", Token: 2, Begin: 20, Last: 30}}, ""},
-		{"readers at once", []Hold{reader(hold("a", 2, 10, 90)), reader(hold("b", 2, 20, 30)), hold("c", 3, 91, 92)}, ""},
-		{"a writer beside a reader", []Hold{reader(hold("a", 2, 10, 90)), reader(hold("b", 2, 20, 30)), hold("c", 3, 50, 92)}, "a check of a of l under token 2"},
-		{"a reader beside a writer", []Hold{hold("a", 1, 10, 21), reader(hold("b", 2, 20, 30)), reader(hold("c", 2, 22, 30))}, "a check of a of l under token 1"},
+		{
+			"readers at once",
+			[]Hold{reader(hold("a", 2, 10, 90)), reader(hold("b", 2, 20, 30)), hold("c", 3, 91, 92)},
+			"",
+		},
+		{"a writer beside a reader", []Hold{
+			reader(hold("a", 2, 10, 90)), reader(hold("b", 2, 20, 30)),
+			hold("c", 3, 50, 92),
+		}, "a check of a of l under token 2"},
+		{"a reader beside a writer", []Hold{
+			hold("a", 1, 10, 21), reader(hold("b", 2, 20, 30)),
+			reader(hold("c", 2, 22, 30)),
+		}, "a check of a of l under token 1"},
 	} {
 		l := &Log{Holds: c.holds}
 		var text []string

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package shards
 
 import (
 	"context"
@@ -84,7 +84,8 @@ func (s countedStore) Swap(ctx context.Context, prev, next driver.Record) (drive
 	s.n.writes.Add(1)
 	sent := proc.Monotonic()
 	now, err := s.Store.Swap(ctx, prev, next)
-	if err == nil && s.n.beat != nil && prev.Beat != next.Beat && next.State == driver.Alive && strings.HasPrefix(next.Key, driver.SessionPrefix) {
+	if err == nil && s.n.beat != nil && prev.Beat != next.Beat && next.State == driver.Alive &&
+		strings.HasPrefix(next.Key, driver.SessionPrefix) {
 		s.n.beat(sent)
 	}
 	return now, err

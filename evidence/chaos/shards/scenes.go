@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package shards
 
 import (
 	"context"
@@ -49,21 +49,12 @@ func (f *finding) fill(ctx context.Context, g *group) error {
 			return err
 		}
 	}
-	if err := g.until(ctx, "all partitions are owned", func() bool { return g.owned() == g.size.partitions }); err != nil {
+	if err := g.until(ctx, "all partitions are owned",
+		func() bool { return g.owned() == g.size.partitions }); err != nil {
 		return err
 	}
 	f.Filled.Owned = seconds(proc.Monotonic() - began)
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	f.Filled.Settled = seconds(proc.Monotonic() - began)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	f.Filled.Least = g.size.partitions
-	for _, p := range g.living() {
-		f.Filled.Least, f.Filled.Most = min(f.Filled.Least, g.held(p)), max(f.Filled.Most, g.held(p))
-	}
-	return nil
+	return g.untilSettled(ctx)
 }
 
 // rest counts what is sent while nothing changes.
@@ -135,10 +126,11 @@ func (g *group) recover(ctx context.Context, what string, victim *process) (reco
 	if err != nil {
 		return r, err
 	}
-	if err := g.until(ctx, "all partitions are owned after "+what, func() bool { return g.owned() == g.size.partitions }); err != nil {
+	if err := g.until(ctx, "all partitions are owned after "+what,
+		func() bool { return g.owned() == g.size.partitions }); err != nil {
 		return r, err
 	}
-	r.owned(g, g.reset())
+	r.owned(g.reset())
 	return r, nil
 }
 
@@ -157,30 +149,18 @@ func (g *group) strike(what string, victim *process, blow func() error) (recover
 	if err := blow(); err != nil {
 		return r, err
 	}
-	_, beat, err := readLog(victim.Log, victim.Name)
-	r.Partitions, r.Lease = len(r.had), g.size.Lease.Seconds()-seconds(r.since-beat)
-	r.Expected = r.Lease + g.size.Refresh.Seconds()
-	return r, err
-}
-
-// owned notes when others had the partitions of the worker that is gone.
-func (r *recovery) owned(g *group, begins []begun) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at := g.closed[r.gone.Name]; at > 0 {
-		r.Closed = seconds(at - r.since)
-	}
+	r.Partitions, r.Lease = len(r.had), g.size.Lease.Seconds()-seconds(r.since-victim.beat)
+	r.Expected = r.Lease + g.size.Refresh.Seconds()
+	return r, nil
+}
+
+// owned notes when others had all partitions of the worker that is gone.
+func (r *recovery) owned(begins []begun) {
 	for _, b := range begins {
-		took := seconds(b.at - r.since)
-		switch {
-		case b.by == r.gone:
-		case !slices.Contains(r.had, b.partition):
-			r.Others++
-		default:
-			if r.First == 0 || took < r.First {
-				r.First = took
-			}
-			r.Took = max(r.Took, took)
+		if b.by != r.gone && slices.Contains(r.had, b.partition) {
+			r.Took = max(r.Took, seconds(b.at-r.since))
 		}
 	}
 }
@@ -209,7 +189,7 @@ func (f *finding) pausing(ctx context.Context, g *group) error {
 	if err := errors.Join(err, victim.Continue()); err != nil {
 		return err
 	}
-	r.owned(g, begins)
+	r.owned(begins)
 	f.Recoveries = append(f.Recoveries, r)
 	return g.untilSettled(ctx)
 }
@@ -263,7 +243,8 @@ func (f *finding) rolling(ctx context.Context, g *group) error {
 			if err != nil {
 				return err
 			}
-			if err := g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined }); err != nil {
+			if err := g.until(ctx, "a worker that was started again has joined",
+				func() bool { return next.stats.Joined }); err != nil {
 				return err
 			}
 		}
@@ -295,20 +276,45 @@ func (m *moving) during(ctx context.Context, g *group, share float64, change fun
 func (m *moving) sum(g *group) {
 	begins := g.reset()
 	m.Most, m.Moves = times(begins)
-	m.Mean = float64(m.Moves) / float64(g.size.partitions)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var gaps, handovers, asked []float64
+	var gaps []float64
 	for _, b := range begins {
-		before, ok := g.ends[stint{b.partition, b.token - 1}]
-		if !ok || before.end == 0 {
-			continue
-		}
-		gap, handover := seconds(b.at-before.end), seconds(b.at-before.told)
-		gaps, handovers = append(gaps, gap), append(handovers, handover)
-		if took, ok := g.moved[b.stint]; ok {
-			asked = append(asked, seconds(took))
+		if before := g.ends[stint{b.partition, b.token - 1}]; before > 0 {
+			gaps = append(gaps, seconds(b.at-before))
 		}
 	}
-	m.Gaps, m.Handovers, m.Asked = stretchOf(gaps), stretchOf(handovers), stretchOf(asked)
+	m.Gaps = stretchOf(gaps)
+}
+
+// The weights are of the one that is to have all, and of the others.
+const (
+	heavyWeight = 1e6
+	lightWeight = 1e-3
+	// claimsAtOnce is how many claims a worker of a group has under way, by default.
+	claimsAtOnce = 64
+)
+
+// alone kills a worker that has all partitions, while two others have none.
+func (f *finding) alone(ctx context.Context, g *group) error {
+	var heavy *process
+	for i, weight := range []float64{heavyWeight, lightWeight, lightWeight} {
+		p, err := g.start(ctx, func(t *task) { t.Weight, t.Claims = weight, claimsAtOnce })
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			continue
+		}
+		heavy = p
+		if err := g.untilSettled(ctx); err != nil {
+			return err
+		}
+	}
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	var err error
+	f.Lone, err = g.recover(ctx, "SIGKILL of a worker with all partitions", heavy)
+	return err
 }

@@ -3,17 +3,19 @@
 
 //go:build linux
 
-package main
+package shards
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 )
 
 // results is everything that a run found. The page is made from it alone.
@@ -22,7 +24,6 @@ type results struct {
 	Quick   bool            `json:"quick"`
 	Setting setting         `json:"setting"`
 	Stores  []*finding      `json:"stores"`
-	Virtual []virtual       `json:"virtual"`
 }
 
 type setting struct {
@@ -51,7 +52,7 @@ type finding struct {
 	Leave      moving     `json:"leave"`
 	Join       moving     `json:"join"`
 	Roll       moving     `json:"rollingRestart"`
-	Lone       lone       `json:"workerWithAll"`
+	Lone       recovery   `json:"workerWithAll"` // while two others had none
 	// Tenures is how many times a handler's Check passed anew, OwnedTwice where
 	// two had a partition at once, and Fence what the resource saw.
 	Tenures    int      `json:"tenures"`
@@ -63,9 +64,8 @@ type finding struct {
 
 // The parts of a run.
 const (
-	partSQLite  = "sqlite"
-	partDynamo  = "dynamodb"
-	partVirtual = "simulator"
+	partSQLite = "sqlite"
+	partDynamo = "dynamodb"
 )
 
 // put puts in what was found on a store, in place of what was before.
@@ -85,10 +85,7 @@ func (f *finding) miss(format string, args ...any) {
 // filled is how long a new group takes until all partitions are owned, from the
 // start of its processes.
 type filled struct {
-	Owned   float64 `json:"ownedSeconds"`   // until each partition had an owner
-	Settled float64 `json:"settledSeconds"` // until each had that of the plan
-	Least   int     `json:"leastHeld"`
-	Most    int     `json:"mostHeld"`
+	Owned float64 `json:"ownedSeconds"`
 }
 
 // steady is what is sent while nothing changes, in a second.
@@ -108,11 +105,6 @@ type recovery struct {
 	// confirmed, and one look.
 	Lease    float64 `json:"leaseLeftSeconds"`
 	Expected float64 `json:"expectedSeconds"`
-	// Closed is when the coordinator closed the session, 0 if somebody else did.
-	Closed float64 `json:"sessionClosedSeconds,omitempty"`
-	First  float64 `json:"firstOwnedSeconds"`
-	// Others is how many partitions of others moved meanwhile.
-	Others int `json:"othersMoved"`
 
 	gone  *process
 	had   []int // its partitions
@@ -124,21 +116,16 @@ type moving struct {
 	Took  float64 `json:"tookSeconds"`
 	Moves int     `json:"moves"`
 	Most  int     `json:"mostMovesOfOne"`
-	Mean  float64 `json:"meanMovesOfOne"`
 	Share float64 `json:"share"` // partitions of one worker
 	// Gaps are the times in which a partition had nobody: from the return of
-	// one handler to the begin of the next. Handovers are from when the former one
-	// was told to stop, and Asked from when the next one asked for it.
-	Gaps      stretch `json:"gaps"`
-	Handovers stretch `json:"handOvers"`
-	Asked     stretch `json:"asked"`
+	// one handler to the begin of the next.
+	Gaps stretch `json:"gaps"`
 }
 
 // stretch is a number of times, in seconds.
 type stretch struct {
 	N      int     `json:"n"`
 	Median float64 `json:"median"`
-	P99    float64 `json:"p99"`
 	Max    float64 `json:"max"`
 }
 
@@ -148,33 +135,88 @@ func stretchOf(times []float64) stretch {
 	}
 	slices.Sort(times)
 	n := len(times)
-	return stretch{n, times[n/2], times[min(n-1, n*99/100)], times[n-1]}
+	return stretch{n, times[n/2], times[n-1]}
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
+// fenced is what came of the writes to the resource.
+type fenced struct {
+	Accepted int `json:"accepted"`
+	// Refused is how many had a token that was no more the highest.
+	Refused int      `json:"refused"`
+	Late    []string `json:"acceptedLate"`
+}
+
+// take takes what the judge says of the log of a group.
+func (f *finding) take(l *trial.Log) {
+	f.Tenures += len(l.Holds)
+	for _, e := range l.Effects {
+		switch {
+		case e.Refused:
+			f.Fence.Refused++
+		case e.Entered > 0:
+			f.Fence.Accepted++
+		}
+	}
+	for _, wrong := range l.Judge() {
+		switch wrong.Sin {
+		case trial.Fence:
+			f.Fence.Late = append(f.Fence.Late, wrong.Text)
+		case trial.Outside:
+			f.miss("%s", wrong.Text)
+		default:
+			f.OwnedTwice = append(f.OwnedTwice, wrong.Text)
+		}
+	}
+}
+
+// tolerance is how far above what was computed a time may be: a kill comes at any
+// place in a period, and the machine has other things to do.
+const tolerance = 1.5
+
+// judge says what is not as it must be. Of a quick run the times mean nothing, nor
+// what moves when a worker is lost for want of a processor.
+func (f *finding) judge(size size) {
+	miss := func(missed bool, format string, args ...any) {
+		if missed {
+			f.miss(format, args...)
+		}
+	}
+	miss(len(f.OwnedTwice) > 0, "owned twice, by Check, %s", some(f.OwnedTwice))
+	miss(len(f.Fence.Late) > 0, "stale writes accepted, %s", some(f.Fence.Late))
+	miss(f.Fence.Accepted == 0 || f.Fence.Refused == 0,
+		"the fence saw %d writes and refused %d: it was not tried", f.Fence.Accepted, f.Fence.Refused)
+	if size.quick {
+		return
+	}
+	miss(len(f.Lost) > 0, "sessions of living workers were lost, %s", some(f.Lost))
+	for _, r := range append(slices.Clone(f.Recoveries), f.Lone) {
+		miss(r.Took > tolerance*r.Expected, "%s: all %d owned after %.2f s, where %.2f s were to be expected",
+			r.What, r.Partitions, r.Took, r.Expected)
+	}
+	if f.Leave.Gaps.N > 0 {
+		// Where the store tells of releases the next owner need not look.
+		most := tolerance * (size.Refresh + size.drain).Seconds()
+		miss(f.Leave.Gaps.Max > most, "a planned leave: a partition had nobody for %.3f s", f.Leave.Gaps.Max)
+	}
+	miss(f.Roll.Most > mostMoves, "a rolling restart moved a partition %d times", f.Roll.Most)
+	miss(f.Join.Moves > int(1.1*f.Join.Share)+1, "a worker that came moved %d partitions, with a share of %.0f",
+		f.Join.Moves, f.Join.Share)
+}
+
+// mostMoves is how often a rolling restart may move one partition: away from its
+// worker, back to it, and once more each because the one that had it meanwhile was
+// started again, too.
+const mostMoves = 4
+
+// some returns the first ones of a list, and how many there are.
+func some(list []string) string {
+	return fmt.Sprintf("%d: %s", len(list), strings.Join(list[:min(len(list), 3)], ", "))
+}
+
 // killOfWorker is what happens to a worker that is not the coordinator.
 const killOfWorker = "SIGKILL of a worker"
-
-// lone is a worker that has all partitions and is killed, while two others have
-// none. Times are in seconds from the kill.
-type lone struct {
-	Partitions int `json:"partitions"`
-	// Rate is how many claims a second two processes made in the same run, of
-	// locks that a closed session had left.
-	Rate float64 `json:"claimsPerSecond"`
-	// Lease is what was left of it since the last heartbeat.
-	Lease    float64 `json:"leaseLeftSeconds"`
-	Look     float64 `json:"lookSeconds"`
-	Claims   float64 `json:"claimsSeconds"`
-	Expected float64 `json:"expectedSeconds"`
-	// When the coordinator closed the session (0 if somebody else did), when the
-	// first partition was owned again, and when the last one.
-	Closed float64 `json:"sessionClosedSeconds,omitempty"`
-	First  float64 `json:"firstOwnedSeconds"`
-	Took   float64 `json:"ownedAgainSeconds"`
-	Ratio  float64 `json:"tookToExpected"`
-}
 
 // earlier returns what a file holds of runs before, so that a run of some parts
 // leaves the others as they were.

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package shards
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 )
 
 // command makes the part of docs/evidence/performance.md that is made.
-const command = "go run ./evidence/shards"
+const command = "go run ./evidence/chaos -workload shards"
 
 // kclFailover is the failover time that the Kinesis Client Library has by default.
 const kclFailover = 10 * time.Second
@@ -33,17 +33,14 @@ func (r *results) markdown() string {
 	if r.Quick {
 		b.WriteString("This was a quick run: the times mean nothing.\n\n")
 	}
-	fmt.Fprintf(&b, "%d processes, %s partitions, lease %v s, heartbeat %v s, a poll each %v s, work that ends in %.0f ms; on %s (%d cores).", s.Workers, page.Thousands(s.Partitions),
+	fmt.Fprintf(&b, "%d processes, %s partitions, lease %v s, heartbeat %v s, a poll each %v s, "+
+		"work that ends in %.0f ms; on %s (%d cores).", s.Workers, page.Thousands(s.Partitions),
 		s.Lease, s.Heartbeat, s.Refresh, s.Drain*1000, r.Machine.CPU, r.Machine.Cores)
 	for _, f := range r.Stores {
 		fmt.Fprintf(&b, " %s: %s, load %s, %s.", f.Store, f.Date, f.LoadBefore, f.LoadAfter)
 	}
 	b.WriteString("\n\n")
 	r.table(&b)
-	// The first of the simulated runs is that of the package as it is.
-	for _, v := range r.Virtual[:min(1, len(r.Virtual))] {
-		fmt.Fprintf(&b, "\n%s:\n\n```\n%s\n```\n", v.What, strings.Join(v.Lines, "\n"))
-	}
 	return b.String()
 }
 
@@ -82,7 +79,8 @@ func (f *finding) lines(s setting) [][2]string {
 		}
 		add(what+", until all are owned again (lease and poll)", "%.2f s (%.2f)", r.Took, r.Expected)
 	}
-	add(fmt.Sprintf("SIGKILL of one that has %s", page.Thousands(s.Partitions)), "%.2f s, %.2f of what was expected", f.Lone.Took, f.Lone.Ratio)
+	add(fmt.Sprintf("SIGKILL of one that has %s, until all are owned again (lease and poll)",
+		page.Thousands(s.Partitions)), "%.2f s (%.2f)", f.Lone.Took, f.Lone.Expected)
 	for _, m := range []struct {
 		name string
 		*moving
@@ -90,7 +88,8 @@ func (f *finding) lines(s setting) [][2]string {
 		add(m.name+": time; moves; time without an owner", "%.1f s; %d; %v", m.Took, m.Moves, m.Gaps)
 	}
 	add("partitions owned twice, by Check", "%d, of %s tenures", len(f.OwnedTwice), page.Thousands(f.Tenures))
-	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order", page.Thousands(f.Fence.Accepted), page.Thousands(int(f.Fence.Refused)), len(f.Fence.Late))
+	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order",
+		page.Thousands(f.Fence.Accepted), page.Thousands(f.Fence.Refused), len(f.Fence.Late))
 	add("sessions that a living worker lost, but for the paused one", "%d", len(f.Lost))
 	if len(f.Missed) > 0 {
 		add("**missed**", "%s", strings.Join(f.Missed, "; "))

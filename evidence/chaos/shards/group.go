@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package shards
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -25,54 +26,47 @@ import (
 type group struct {
 	size  size
 	place place
-	to    *guarded
-	dir   string
+	to    *trial.Resource
 
 	mu      sync.Mutex
 	changed *sync.Cond
 	lives   int
 	all     []*process
-	begins  []begun          // since the last reset
-	ends    map[stint]ending // of handlers, since the start
-	owners  map[int]begun    // of each partition: the last one, until it ends
-	moved   map[stint]int64  // how long a partition took to come that was asked for
-	closed  map[string]int64 // when a dead worker's session was closed, by the worker's name
+	begins  []begun         // since the last reset
+	ends    map[stint]int64 // when handlers returned, since the start
+	owners  map[int]begun   // of each partition: the last one, until it ends
 	lost    []string
 	failed  error
 }
 
-// begun says that a handler has begun, and ending how it ended.
+// begun says that a handler has begun.
 type begun struct {
 	stint
 	by *process
 	at int64
 }
 
-type ending struct {
-	by        *process
-	told, end int64
-}
-
-// process is one life of a worker, or a probe.
+// process is one life of a worker.
 type process struct {
 	task
 	proc.Process
 	g *group
 
 	// What follows is guarded by mu of the group.
-	ready  bool
-	dead   bool // killed, or left
-	paused bool // at some time
+	holds  map[stint]*trial.Hold // of its handlers
+	live   map[stint]*trial.Hold // of these, those whose Check passes
+	beat   int64                 // when its last heartbeat was sent
+	dead   bool                  // killed, or left
+	paused bool                  // at some time
 	left   *note
 	stats  shard.Stats
 	counts []note
-	done   []note
 }
 
-func newGroup(size size, at place, to *guarded, dir string) *group {
+func newGroup(size size, at place, to *trial.Resource) *group {
 	g := &group{
-		size: size, place: at, to: to, dir: dir,
-		ends: map[stint]ending{}, owners: map[int]begun{}, moved: map[stint]int64{}, closed: map[string]int64{},
+		size: size, place: at, to: to,
+		ends: map[stint]int64{}, owners: map[int]begun{},
 	}
 	g.changed = sync.NewCond(&g.mu)
 	return g
@@ -86,12 +80,13 @@ func (g *group) start(ctx context.Context, change func(*task)) (*process, error)
 	g.mu.Unlock()
 	t := task{
 		Name: name, Store: g.place, Lease: g.size.Lease, Heartbeat: g.size.Heartbeat, Refresh: g.size.Refresh,
-		Partitions: g.size.partitions, Claims: g.size.claims, Resource: g.to.URL, Write: g.size.write, Drain: g.size.drain, Log: filepath.Join(g.dir, name+".log"),
+		Partitions: g.size.partitions, Claims: g.size.claims, Resource: g.to.URL(),
+		Write: g.size.write, Drain: g.size.drain,
 	}
 	if change != nil {
 		change(&t)
 	}
-	p := &process{task: t, g: g}
+	p := &process{task: t, g: g, holds: map[stint]*trial.Hold{}, live: map[stint]*trial.Hold{}}
 	command := proc.Command{Role: roleName, Stderr: os.Stderr, Line: p.heard, Ended: p.ended}
 	// Nothing is taken down of one that is not known yet.
 	g.mu.Lock()
@@ -121,7 +116,7 @@ func (p *process) heard(line []byte) {
 func (p *process) ended(state *os.ProcessState) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
-	if !p.dead && !p.Probe {
+	if !p.dead {
 		p.g.failed = errors.Join(p.g.failed, fmt.Errorf("%s has ended: %v", p.Name, state))
 	}
 	p.dead = true
@@ -132,28 +127,30 @@ func (p *process) ended(state *os.ProcessState) {
 func (g *group) take(p *process, n note) {
 	key := stint{n.Partition, n.Token}
 	switch n.Kind {
-	case notedReady:
-		p.ready = true
 	case notedBegin:
+		h := &trial.Hold{Lock: n.Text, Owner: p.Name, Token: n.Token, Begin: n.At, Last: n.At, Killed: true}
+		p.holds[key], p.live[key] = h, h
 		b := begun{key, p, n.At}
 		g.begins = append(g.begins, b)
 		if g.owners[n.Partition].token < n.Token {
 			g.owners[n.Partition] = b
 		}
-	case notedTold:
-		g.ends[key] = ending{by: p, told: n.At}
+	case notedChecked:
+		for _, h := range p.live {
+			h.Last = max(h.Last, n.At)
+		}
+	case notedFailed:
+		delete(p.live, key)
+	case notedBeat:
+		p.beat = n.At
 	case notedEnd:
-		e := g.ends[key]
-		e.end = n.At
-		g.ends[key] = e
+		delete(p.live, key)
+		if h := p.holds[key]; h != nil {
+			h.Last, h.Killed = max(h.Last, n.Since), false
+		}
+		g.ends[key] = n.At
 		if g.owners[n.Partition].token == n.Token {
 			delete(g.owners, n.Partition)
-		}
-	case notedMoved:
-		g.moved[key] = n.Took
-	case notedClosed:
-		if g.closed[n.Text] == 0 {
-			g.closed[n.Text] = n.At
 		}
 	case notedStats:
 		p.stats = *n.Stats
@@ -166,15 +163,13 @@ func (g *group) take(p *process, n note) {
 		p.counts = append(p.counts, n)
 	case notedLeft:
 		p.left, p.dead = &n, true
-	case notedDone:
-		p.done = append(p.done, n)
 	}
 }
 
 // living returns the workers that are there. The caller holds mu.
 func (g *group) living() (all []*process) {
 	for _, p := range g.all {
-		if !p.dead && !p.Probe {
+		if !p.dead {
 			all = append(all, p)
 		}
 	}
@@ -199,7 +194,8 @@ func (g *group) settled() bool {
 	living := g.living()
 	for _, p := range living {
 		s := p.stats
-		if !s.Joined || s.Members != len(living) || s.Held != s.Planned || s.Surplus+s.Claiming+s.MovingIn > 0 || s.Epoch != living[0].stats.Epoch {
+		if !s.Joined || s.Members != len(living) || s.Held != s.Planned || s.Surplus+s.Claiming+s.MovingIn > 0 ||
+			s.Epoch != living[0].stats.Epoch {
 			return false
 		}
 	}
@@ -279,7 +275,7 @@ func (g *group) count(ctx context.Context) (reads, writes int64, err error) {
 	}
 	g.mu.Unlock()
 	for _, p := range living {
-		if err := p.Send(order{Do: sayCount}); err != nil {
+		if err := p.Send(struct{}{}); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -297,8 +293,8 @@ func (g *group) count(ctx context.Context) (reads, writes int64, err error) {
 	return reads, writes, err
 }
 
-// close ends all workers, and returns what their logs say.
-func (g *group) close() (all []tenureOf, err error) {
+// close ends all workers, and returns the log of what they did.
+func (g *group) close() (*trial.Log, error) {
 	g.mu.Lock()
 	processes := slices.Clone(g.all)
 	for _, p := range processes {
@@ -308,14 +304,20 @@ func (g *group) close() (all []tenureOf, err error) {
 	for _, p := range processes {
 		p.Kill()
 	}
-	for _, p := range processes {
-		tenures, _, failed := readLog(p.Log, p.Name)
-		if failed != nil && !errors.Is(failed, os.ErrNotExist) {
-			err = errors.Join(err, failed)
+	l := &trial.Log{}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.all {
+		for _, h := range p.holds {
+			l.Holds = append(l.Holds, *h)
 		}
-		all = append(all, tenures...)
 	}
-	return all, err
+	var bad []string
+	if l.Effects, bad = g.to.Seen(); len(bad) > 0 {
+		return l, errors.New(strings.Join(bad, "\n"))
+	}
+	l.EndKilled()
+	return l, nil
 }
 
 // times returns how often each partition that is named there has begun.

@@ -3,12 +3,10 @@
 
 //go:build linux
 
-// Command shards measures package shard: workers of a group, a process each, are
-// killed, stopped and started again. It fails if a partition is ever owned twice, or
-// is without an owner for too long.
-//
-//	scripts/engines run dynoxide -- go run ./evidence/shards -json evidence/shards/results.json -markdown docs/evidence/performance.md
-package main
+// Package shards is the workload of chaos that measures package shard: workers of a group, a
+// process each, are killed, stopped and started again. It fails if a partition is ever owned
+// twice, or is without an owner for too long.
+package shards
 
 import (
 	"context"
@@ -25,21 +23,20 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
+	"github.com/tenurelock/tenure/evidence/peers"
 )
 
-var roles = map[string]proc.Role{roleName: serveWorker}
+// Roles are what a program that calls Run can be in place of it.
+var Roles = map[string]proc.Role{roleName: serveWorker}
 
-func main() {
-	proc.Play(roles)
-	proc.Main("shards", run)
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	flags := flag.NewFlagSet("shards", flag.ContinueOnError)
+// Run runs what the arguments say.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	flags := flag.NewFlagSet("chaos -workload shards", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
 		small  = flags.Bool("quick", false, "look whether all of it works; the times mean nothing then")
-		parts  = flags.String("parts", partSQLite+","+partDynamo+","+partVirtual, "what to measure on")
+		parts  = flags.String("parts", partSQLite+","+partDynamo, "what to measure on")
 		toJSON = flags.String("json", "", "write what was found to this `file`; what it holds of other parts stays")
 		toPage = flags.String("markdown", "", "write the tables into this `file`, between its marks")
 		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
@@ -48,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	if *engine == "" {
-		return dynamo.NoEngine("shards")
+		return dynamo.NoEngine("chaos -workload shards")
 	}
 	r := &rig{engine: *engine, size: full}
 	if *small {
@@ -79,13 +76,14 @@ func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout 
 	}
 	size := r.size
 	set := setting{
-		size.workers, size.partitions, size.Lease.Seconds(), size.Heartbeat.Seconds(), size.Refresh.Seconds(), size.claims, size.drain.Seconds(), size.write.Seconds(),
+		size.workers, size.partitions, size.Lease.Seconds(),
+		size.Heartbeat.Seconds(), size.Refresh.Seconds(), size.claims, size.drain.Seconds(), size.write.Seconds(),
 	}
 	if all.Setting != set {
 		all.Stores = nil
 	}
 	all.Machine, all.Quick, all.Setting = machine.Here(), size.quick, set
-	dir, err := os.MkdirTemp("", "tenure-shards-")
+	dir, err := os.MkdirTemp("", "tenure-chaos-shards-")
 	if err != nil {
 		return err
 	}
@@ -97,16 +95,10 @@ func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout 
 		case partSQLite:
 			f, err = r.onFile(ctx, dir)
 		case partDynamo:
-			f, err = r.onTable(ctx, dir)
-		case partVirtual:
-			all.Virtual, err = simulate(ctx, r.say)
-			for _, v := range all.Virtual {
-				if v.Failed != "" {
-					missed = append(missed, v.Command+": "+v.Failed)
-				}
-			}
+			f, err = r.onTable(ctx)
 		default:
-			err = fmt.Errorf("shards have no part %q; there are %s", part, strings.Join([]string{partSQLite, partDynamo, partVirtual}, ","))
+			err = fmt.Errorf("shards have no part %q; there are %s", part,
+				strings.Join([]string{partSQLite, partDynamo}, ","))
 		}
 		if err != nil {
 			return err
@@ -131,10 +123,10 @@ func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout 
 func (r *rig) onFile(ctx context.Context, dir string) (*finding, error) {
 	at := place{Kind: onSQLite, Path: filepath.Join(dir, "locks.db")}
 	alone := place{Kind: onSQLite, Path: filepath.Join(dir, "alone.db")}
-	return r.stage(ctx, filepath.Join(dir, "sqlite"), at, alone, nil, &finding{Store: "SQLite, a file", Watch: true})
+	return r.stage(ctx, at, alone, nil, &finding{Store: "SQLite, a file", Watch: true})
 }
 
-func (r *rig) onTable(ctx context.Context, dir string) (f *finding, err error) {
+func (r *rig) onTable(ctx context.Context) (f *finding, err error) {
 	proxy, err := gate.NewMetered(r.engine)
 	if err != nil {
 		return nil, err
@@ -149,13 +141,11 @@ func (r *rig) onTable(ctx context.Context, dir string) (f *finding, err error) {
 	}
 	at := place{Kind: onDynamo, Endpoint: proxy.Address(), Table: tables[0].Name}
 	alone := place{Kind: onDynamo, Endpoint: r.engine, Table: tables[1].Name}
-	return r.stage(ctx, filepath.Join(dir, "dynamo"), at, alone, proxy, &finding{Store: "DynamoDB's API: " + r.name})
+	return r.stage(ctx, at, alone, proxy, &finding{Store: "DynamoDB's API: " + r.name})
 }
 
 // stage makes all scenes on one store.
-func (r *rig) stage(ctx context.Context, dir string, at, alone place, proxy *gate.HTTP, f *finding) (*finding, error) {
-	to := newGuarded()
-	defer to.Close()
+func (r *rig) stage(ctx context.Context, at, alone place, proxy *gate.HTTP, f *finding) (*finding, error) {
 	began := time.Now()
 	f.Date, f.LoadBefore = began.UTC().Format(time.DateTime)+" UTC", machine.Load()
 	say := func(format string, args ...any) { r.say(f.Store+": "+format, args...) }
@@ -165,26 +155,51 @@ func (r *rig) stage(ctx context.Context, dir string, at, alone place, proxy *gat
 		run   func(context.Context, *group) error
 	}{
 		{"many", at, func(ctx context.Context, g *group) error { return f.many(ctx, g, proxy, say) }},
-		{"alone", alone, func(ctx context.Context, g *group) error { return f.alone(ctx, g, say) }},
+		{"alone", alone, f.alone},
 	} {
-		logs := filepath.Join(dir, part.name)
-		if err := os.MkdirAll(logs, 0o700); err != nil {
-			return nil, err
-		}
-		g := newGroup(r.size, part.place, to, logs)
+		// The partitions of both groups have the same names.
+		to := trial.OpenResource(proc.Monotonic, false)
+		g := newGroup(r.size, part.place, to)
 		err := part.run(ctx, g)
-		tenures, closed := g.close()
-		f.Tenures += len(tenures)
-		f.OwnedTwice = append(f.OwnedTwice, ownedTwice(tenures)...)
+		log, closed := g.close()
+		to.Close()
+		f.take(log)
 		f.Lost = append(f.Lost, g.lost...)
 		if err := errors.Join(err, closed); err != nil {
 			f.miss("%s: %v", part.name, err)
 			break
 		}
-		to.forget() // the other group's partitions have the same names
 	}
 	f.Took, f.LoadAfter = time.Since(began).Seconds(), machine.Load()
-	f.Fence = to.found()
 	f.judge(r.size)
 	return f, context.Cause(ctx)
 }
+
+// size is how much the scenes of shards do.
+type size struct {
+	peers.Timing
+	workers    int
+	partitions int
+	claims     int           // that a worker has under way, where there are many workers
+	kills      int           // of a worker; and one of the coordinator
+	steady     time.Duration // in which requests are counted
+	write      time.Duration // how often a handler writes to the resource
+	drain      time.Duration // how long it works on when it is told to stop
+	quick      bool
+}
+
+var (
+	full = size{
+		Timing:  peers.Timing{Lease: 5 * time.Second, Heartbeat: time.Second, Refresh: 500 * time.Millisecond},
+		workers: 20, partitions: 2000, claims: 16, kills: 2,
+		steady: 10 * time.Second, write: 4 * time.Second, drain: 20 * time.Millisecond,
+	}
+	quick = size{
+		Timing: peers.Timing{
+			Lease: 4 * time.Second, Heartbeat: 500 * time.Millisecond,
+			Refresh: 250 * time.Millisecond,
+		},
+		workers: 4, partitions: 60, claims: 16, kills: 1,
+		steady: 2 * time.Second, write: time.Second, drain: 20 * time.Millisecond, quick: true,
+	}
+)

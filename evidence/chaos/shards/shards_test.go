@@ -3,26 +3,22 @@
 
 //go:build linux
 
-package main
+package shards
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestMain(m *testing.M) {
-	proc.Play(roles) // this binary is the program that the tests start
+	proc.Play(Roles) // this binary is the program that the tests start
 	os.Exit(m.Run())
 }
 
@@ -48,86 +44,39 @@ func TestShards(t *testing.T) {
 	}
 	for _, f := range all.Stores {
 		switch {
-		case f.Lone.Partitions != quick.partitions, f.Lone.Rate <= 0, f.Steady.Reads <= 0, f.Steady.Writes <= 0, f.Tenures < quick.partitions,
+		case f.Lone.Partitions != quick.partitions, f.Steady.Reads <= 0, f.Steady.Writes <= 0, f.Tenures < quick.partitions,
 			len(f.Recoveries) != quick.kills+2, f.Roll.Moves < quick.partitions, f.Fence.Refused == 0:
 			t.Errorf("%s: %+v", f.Store, f)
 		}
-		for _, r := range f.Recoveries {
-			if r.First < r.Closed || r.First <= 0 || r.Took < r.First || r.Lease <= 0 || r.Partitions == 0 {
+		for _, r := range append(f.Recoveries, f.Lone) {
+			if r.Took <= 0 || r.Lease <= 0 || r.Partitions == 0 {
 				t.Errorf("%s: %+v", f.Store, r)
 			}
 		}
 	}
 }
 
-func TestOwnedTwice(t *testing.T) {
-	for name, c := range map[string]struct {
-		all  []tenureOf
-		want string
-	}{
-		"one after the other": {[]tenureOf{{"a", 1, 1, 10, 20}, {"b", 1, 2, 20, 30}, {"a", 2, 1, 10, 90}}, ""},
-		"two at once":         {[]tenureOf{{"b", 1, 2, 20, 30}, {"a", 1, 1, 10, 21}}, "a passed its Check under token 1"},
-		"another in between":  {[]tenureOf{{"a", 1, 1, 10, 50}, {"b", 1, 2, 60, 70}, {"c", 1, 3, 65, 90}}, "b passed its Check under token 2"},
-		"a token before":      {[]tenureOf{{"a", 1, 1, 10, 90}, {"b", 1, 2, 11, 12}, {"c", 1, 3, 80, 95}}, "a passed its Check under token 1"},
-		"one token":           {[]tenureOf{{"a", 1, 1, 10, 20}, {"b", 1, 1, 30, 40}}, "both had token 1"},
-	} {
-		found := strings.Join(ownedTwice(c.all), "; ")
-		if c.want == "" && found != "" || !strings.Contains(found, c.want) {
-			t.Errorf("%s: found %q, want %q", name, found, c.want)
-		}
+// What the judge says of a log, and what the fence did.
+func TestTake(t *testing.T) {
+	l := &trial.Log{
+		Holds: []trial.Hold{
+			{Lock: "p", Owner: "a", Token: 1, Begin: 10, Last: 21, Killed: true}, {
+				Lock: "p", Owner: "b",
+				Token: 2, Begin: 20, Last: 30,
+			},
+		},
+		Effects: []trial.Effect{
+			{Lock: "p", Owner: "b", Token: 2, Checked: 22, Came: 23, Entered: 24, Left: 25},
+			{Lock: "p", Owner: "a", Token: 1, Checked: 12, Came: 26, Left: 27, Refused: true},
+			{Lock: "p", Owner: "a", Token: 1, Checked: 12, Came: 28, Entered: 29, Left: 30},
+			{Lock: "p", Owner: "c", Token: 2, Checked: 22, Came: 31, Entered: 32, Left: 33},
+		},
 	}
-}
-
-func TestClaimLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	l, err := createLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.beat(7)
-	if _, err := l.open(0, 1, 100); err != nil {
-		t.Fatal(err)
-	}
-	s, err := l.open(1999, 12, 200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.passed(300)
-	all, beat, err := readLog(path, "w") // as it is read of who was killed
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := []tenureOf{{"w", 0, 1, 100, 100}, {"w", 1999, 12, 200, 300}}; beat != 7 || !reflect.DeepEqual(all, want) {
-		t.Errorf("beat %d, %+v", beat, all)
-	}
-}
-
-// What the resource counts does not rest on the gate before it.
-func TestGuarded(t *testing.T) {
-	g := newGuarded()
-	defer g.Close()
-	for _, token := range []uint64{2, 2, 1} {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		fence.SetHeader(r.Header, fence.Fixed("bench:part/1", token))
-		g.write(httptest.NewRecorder(), r)
-	}
-	if f := g.found(); f.Accepted != 3 || len(f.Late) != 1 {
-		t.Errorf("past the gate: %+v", f)
-	}
-	for _, token := range []uint64{3, 2} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fence.SetHeader(r.Header, fence.Fixed("bench:part/1", token))
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
-	}
-	if f := g.found(); f.Accepted != 4 || len(f.Late) != 1 || f.Refused != 1 {
-		t.Errorf("through the gate: %+v", f)
+	f := &finding{}
+	f.take(l)
+	if f.Tenures != 2 || len(f.OwnedTwice) != 1 || f.Fence.Accepted != 3 || f.Fence.Refused != 1 ||
+		len(f.Fence.Late) != 1 || len(f.Missed) != 1 {
+		t.Errorf("%+v", f)
 	}
 }
 
@@ -138,7 +87,7 @@ func goodFinding() *finding {
 		Leave:      moving{Gaps: stretch{N: 10, Max: 0.5}},
 		Join:       moving{Moves: 100, Share: 100},
 		Roll:       moving{Most: 2},
-		Lone:       lone{Expected: 6, Took: 7, Ratio: 7. / 6},
+		Lone:       recovery{What: "SIGKILL of a worker with all partitions", Expected: 6, Took: 7},
 		Fence:      fenced{Accepted: 10, Refused: 1},
 	}
 }
@@ -154,7 +103,7 @@ func TestJudge(t *testing.T) {
 		"it was not tried":    func(f *finding) { f.Fence.Refused = 0 },
 		"sessions of living":  func(f *finding) { f.Lost = []string{"worker-1"} },
 		"SIGKILL of a worker": func(f *finding) { f.Recoveries[0].Took = 8 },
-		"a worker with":       func(f *finding) { f.Lone.Took = 10 },
+		"with all partitions": func(f *finding) { f.Lone.Took = 10 },
 		"a planned leave":     func(f *finding) { f.Leave.Gaps.Max = 1 },
 		"a rolling restart":   func(f *finding) { f.Roll.Most = mostMoves + 1 },
 		"that came moved":     func(f *finding) { f.Join.Moves = 120 },
@@ -182,7 +131,7 @@ func TestPage(t *testing.T) {
 	if r.Quick || len(r.Stores) == 0 {
 		t.Error("results.json is of no full run")
 	}
-	if err := page.Check("../../docs/evidence/performance.md", r.markdown(), command); err != nil {
+	if err := page.Check("../../../docs/evidence/performance.md", r.markdown(), command); err != nil {
 		t.Errorf("make shards writes both: %v", err)
 	}
 }
@@ -210,13 +159,5 @@ func TestPagePart(t *testing.T) {
 	}
 	if again.put(goodFinding()); len(again.Stores) != 2 || again.Stores[1].Store != "another store" {
 		t.Errorf("%+v", again.Stores)
-	}
-}
-
-func TestLinesLogged(t *testing.T) {
-	const out = "=== RUN   TestTable\n    scale_test.go:25: \n        event | moves\n          one joins | 97\n    scale_test.go:26: 100 moves\n" +
-		"--- PASS: TestTable (0.02s)\nPASS\nok  \tgithub.com/tenurelock/tenure/shard\t0.1s\n"
-	if got, want := linesLogged(out), []string{"event | moves", "  one joins | 97", "100 moves"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

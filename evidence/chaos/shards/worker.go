@@ -1,0 +1,298 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
+	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// worker is one life of a worker.
+type worker struct {
+	task
+	out    *proc.Lines
+	client *tenure.Client
+	calls  *calls
+	http   *http.Client
+
+	mu   sync.Mutex
+	live map[stint]*handler
+	late sync.WaitGroup // writes that come late
+}
+
+// handler is a partition in hand.
+type handler struct {
+	*shard.Partition
+	last   int64 // before its last Check that passed
+	failed bool  // its Check does not pass any more
+}
+
+// check is the handler's Check, noted if it has passed. The caller holds mu.
+func (w *worker) check(h *handler) bool {
+	at := proc.Monotonic()
+	switch {
+	case h.Check() == nil:
+		h.last = at
+		return true
+	case !h.failed:
+		h.failed = true
+		w.say(note{Kind: notedFailed, Partition: h.Index(), Token: h.Token()})
+	}
+	return false
+}
+
+// serveWorker works until it is told to stop by SIGTERM.
+func serveWorker(in io.Reader, out io.Writer) error {
+	lines := json.NewDecoder(in)
+	w := &worker{live: map[stint]*handler{}, out: proc.NewLines(out)}
+	if err := lines.Decode(&w.task); err != nil {
+		return fmt.Errorf("task: %w", err)
+	}
+	store, calls, err := w.Store.open(func(at int64) { w.say(note{Kind: notedBeat, At: at}) })
+	if err != nil {
+		return err
+	}
+	w.calls = calls
+	defer func() { _ = store.Close() }() // the process ends
+	w.client, err = tenure.New(store, &tenure.Options{
+		LeaseDuration: w.Lease, HeartbeatPeriod: w.Heartbeat, RefreshPeriod: w.Refresh, Owner: w.Name,
+	})
+	if err != nil {
+		return err
+	}
+	w.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8}, Timeout: w.Lease}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		// Each further line asks for the calls of the store so far.
+		for lines.Decode(new(struct{})) == nil {
+			w.say(note{
+				Kind: notedCount, At: proc.Monotonic(), Reads: w.calls.reads.Load(),
+				Writes: w.calls.writes.Load(),
+			})
+		}
+		os.Exit(1) // nobody is there any more
+	}()
+	return w.work(ctx)
+}
+
+// say writes a line. When nobody reads any more, the process ends.
+func (w *worker) say(n note) {
+	if w.out.Say(n) != nil {
+		os.Exit(1)
+	}
+}
+
+func (w *worker) work(ctx context.Context) error {
+	group, err := shard.New(w.client, "bench", &shard.Options{
+		Partitions: w.Partitions, Weight: w.Weight, Claims: w.Claims, OnEvent: w.event,
+	})
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { w.sweep(ended) })
+	watching.Go(func() { w.watch(group, ended) })
+	err = group.Run(ctx, w.handle)
+	left := note{Kind: notedLeft, At: proc.Monotonic()}
+	if err != nil {
+		left.Text = err.Error()
+	}
+	w.say(left)
+	close(ended)
+	watching.Wait()
+	w.late.Wait()
+	return w.client.Close(context.WithoutCancel(ctx))
+}
+
+func (w *worker) event(e shard.Event) {
+	if e.Kind == shard.EventLost {
+		w.say(note{Kind: notedLost, At: proc.Monotonic(), Text: fmt.Sprint(e.Err)})
+	}
+}
+
+// Periods of a worker that looks after its own.
+const (
+	sweepPeriod = 20 * time.Millisecond
+	statsPeriod = 100 * time.Millisecond
+)
+
+// sweep has each handler's Check called again and again. What it tells now and then is that
+// of all that have begun and have not failed or ended the Check has passed since an instant.
+func (w *worker) sweep(ended <-chan struct{}) {
+	n := 0
+	each(sweepPeriod, ended, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		began := proc.Monotonic()
+		for _, h := range w.live {
+			w.check(h)
+		}
+		if n++; n%5 == 0 && len(w.live) > 0 {
+			w.say(note{Kind: notedChecked, At: began})
+		}
+	})
+}
+
+// watch tells what the group says of this worker when it changes.
+func (w *worker) watch(group *shard.Group, ended <-chan struct{}) {
+	var last shard.Stats
+	each(statsPeriod, ended, func() {
+		if s := group.Stats(); s != last {
+			last = s
+			w.say(note{Kind: notedStats, At: proc.Monotonic(), Stats: &s})
+		}
+	})
+}
+
+func each(period time.Duration, ended <-chan struct{}, f func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			f()
+		case <-ended:
+			return
+		}
+	}
+}
+
+// handle is what a partition's owner does: it checks, writes now and then, and
+// takes a moment to stop. Some time later it writes once more, as one would that
+// had been paused right after its last Check.
+func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
+	h := &handler{Partition: p, last: proc.Monotonic()}
+	if p.Check() != nil {
+		return nil
+	}
+	key := stint{p.Index(), p.Token()}
+	tell := func(n note) {
+		n.Partition, n.Token = key.partition, key.token
+		w.say(n)
+	}
+	w.mu.Lock() // what a sweep tells is of those that have begun
+	tell(note{Kind: notedBegin, At: proc.Monotonic(), Text: p.Name()})
+	w.live[key] = h
+	w.mu.Unlock()
+	check := func() (last int64, passed bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		passed = w.check(h)
+		return h.last, passed
+	}
+	timer := time.NewTimer(rand.N(w.Write))
+	for ctx.Err() == nil {
+		select {
+		case <-timer.C:
+			if at, passed := check(); passed {
+				w.write(ctx, p, at)
+			}
+			timer.Reset(w.Write)
+		case <-ctx.Done():
+		}
+	}
+	timer.Stop()
+	if p.Check() == nil {
+		wait.Rest(context.WithoutCancel(ctx), w.Drain)
+	}
+	last, _ := check()
+	w.mu.Lock()
+	delete(w.live, key)
+	w.mu.Unlock()
+	late := fence.Fixed(p.Name(), p.Token())
+	w.late.Go(func() {
+		wait.Rest(context.WithoutCancel(ctx),
+			w.Write+w.Write/4) // by then its next owner has written, if there is one
+		w.write(context.WithoutCancel(ctx), late, last)
+	})
+	tell(note{Kind: notedEnd, At: proc.Monotonic(), Since: last})
+	return nil
+}
+
+// write writes to the partition's resource, as a Check allowed. Whether it was refused is
+// counted there.
+func (w *worker) write(ctx context.Context, grant fence.Grant, checked int64) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.Resource+"/effect", http.NoBody)
+	if err != nil {
+		return
+	}
+	fence.SetHeader(r.Header, grant)
+	r.Header.Set(trial.OwnerHeader, w.Name)
+	r.Header.Set(trial.CheckedHeader, strconv.FormatInt(checked, 10))
+	if answer, err := w.http.Do(r); err == nil {
+		_ = answer.Body.Close() // it is empty, or tells of the refusal
+	}
+}
+
+// task is what a worker is told at its start, in a line.
+type task struct {
+	Name       string        `json:"name"`
+	Store      place         `json:"store"`
+	Lease      time.Duration `json:"lease"`
+	Heartbeat  time.Duration `json:"heartbeat"`
+	Refresh    time.Duration `json:"refresh"`
+	Partitions int           `json:"partitions"`
+	Weight     float64       `json:"weight"`
+	Claims     int           `json:"claims"`
+	Resource   string        `json:"resource"` // what its handlers write to
+	Write      time.Duration `json:"write"`    // how often
+	Drain      time.Duration `json:"drain"`    // how long a handler works on when it is told to stop
+}
+
+// note is what a worker tells: a line each.
+type note struct {
+	Kind      noted        `json:"k"`
+	At        int64        `json:"at,omitempty"` // of proc.Monotonic
+	Partition int          `json:"p,omitempty"`
+	Token     uint64       `json:"t,omitempty"`
+	Since     int64        `json:"since,omitempty"`
+	Reads     int64        `json:"reads,omitempty"`
+	Writes    int64        `json:"writes,omitempty"`
+	Text      string       `json:"text,omitempty"`
+	Stats     *shard.Stats `json:"stats,omitempty"`
+}
+
+type noted string
+
+const (
+	notedBegin   noted = "begin"   // a handler has begun: its Check has passed
+	notedChecked noted = "checked" // the Check of all handlers has passed since
+	notedFailed  noted = "failed"  // that of one does not pass any more
+	notedEnd     noted = "end"     // it returns now; its last Check that passed began at Since
+	notedBeat    noted = "beat"    // a heartbeat was confirmed that was sent at that instant
+	notedStats   noted = "stats"   // what the group says of this worker has changed
+	notedLost    noted = "lost"    // the session is lost
+	notedCount   noted = "counted" // calls of the store so far
+	notedLeft    noted = "left"    // Run has returned, with Text or in order
+)
+
+// stint names the time in which one owner has a partition.
+type stint struct {
+	partition int
+	token     uint64
+}
+
+// roleName is the role of a worker.
+const roleName = "shard"
