@@ -203,11 +203,3 @@ func TestFrozen(t *testing.T) {
 		t.Errorf("the plan is %v, and was %v", got, want)
 	}
 }
-
-func FuzzMake(f *testing.F) {
-	f.Add(uint64(1), uint64(2))
-	f.Fuzz(func(t *testing.T, a, b uint64) {
-		in := random(rand.New(rand.NewPCG(a, b)))
-		sound(t, in, plan.Make(in))
-	})
-}
