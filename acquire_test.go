@@ -37,6 +37,14 @@ func TestFreeLockCostsOneRequest(t *testing.T) {
 				t.Errorf("%d requests to acquire and release, want 2; %v remain", n, left)
 			}
 		}
+		for range 2 { // a history costs a second one
+			m.faults.ResetLog()
+			l := m.mustAcquire("x", recorded)
+			if n := m.faults.Count(); n != 2 {
+				t.Errorf("%d requests to acquire with a history, want 2", n)
+			}
+			m.mustRelease(l)
+		}
 	})
 }
 

@@ -101,9 +101,7 @@ func TestStepDown(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		asked := time.Now()
-		if err := boss.Election("x", nil).StepDown(t.Context(), "deploy"); err != nil {
-			t.Fatal(err)
-		}
+		want(t, boss.Election("x", nil).StepDown(t.Context(), "deploy"), nil)
 		took := time.Since(asked)
 		if most := heartbeat + 2*time.Second + refresh; took > most {
 			t.Errorf("took %v: more than a heartbeat, the work's time, and a look: %v", took, most)
@@ -143,16 +141,14 @@ func TestStepDownWithOneStandby(t *testing.T) {
 				c.join(ctx, m, nil, 0)
 				time.Sleep(time.Second)
 			}
-			var want []string
+			var led []string
 			for i := range 6 {
 				time.Sleep(2 * lease)
-				want = append(want, []string{"a", "b"}[i%2])
-				if err := boss.StepDown(t.Context(), "x", "deploy"); err != nil {
-					t.Fatal(err)
-				}
+				led = append(led, []string{"a", "b"}[i%2])
+				want(t, boss.StepDown(t.Context(), "x", "deploy"), nil)
 			}
 			time.Sleep(2 * lease)
-			if got := owners(c.over(t)); !slices.Equal(got, append(want, "a")) {
+			if got := owners(c.over(t)); !slices.Equal(got, append(led, "a")) {
 				t.Errorf("leaders %v", got)
 			}
 		})
@@ -166,9 +162,7 @@ func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 		c, ctx := newCampaign(t)
 		c.join(ctx, a, nil, 0)
 		time.Sleep(10 * time.Second)
-		if err := boss.StepDown(t.Context(), "x", "see what happens"); err != nil {
-			t.Fatal(err)
-		}
+		want(t, boss.StepDown(t.Context(), "x", "see what happens"), nil)
 		_, err := boss.Election("x", nil).Leader(t.Context())
 		want(t, err, tenure.ErrNoLeader)
 		time.Sleep(lease)
@@ -190,9 +184,7 @@ func TestTransfer(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for _, to := range []string{"m5", "m2", "m7", "m0"} {
-			if err := ms[3].Transfer(t.Context(), "x", to, "moving on"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, ms[3].Transfer(t.Context(), "x", to, "moving on"), nil)
 			time.Sleep(3 * time.Second)
 			if got := leader(t, ms[3]); got != to {
 				t.Errorf("%s leads instead of %s", got, to)
@@ -214,9 +206,7 @@ func TestTransferToNobody(t *testing.T) {
 			<-l.Context().Done()
 			_ = l.Release(t.Context())
 		}()
-		if err := b.Transfer(t.Context(), "x", "gone", "it was here yesterday"); err != nil {
-			t.Fatal(err)
-		}
+		want(t, b.Transfer(t.Context(), "x", "gone", "it was here yesterday"), nil)
 		s, err := b.Status(t.Context(), "x")
 		if err != nil || s.Held || s.ReservedFor != "gone" || s.Owner != "a" || s.End != tenure.EndHandedOver || s.EndedBy.By != "b" {
 			t.Errorf("status %+v, %v", s, err)
@@ -255,9 +245,7 @@ func TestHandOver(t *testing.T) {
 				time.Sleep(refresh)
 			}
 			a.faults.ResetLog()
-			if err := l.HandOver("b", "a leaves"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, l.HandOver("b", "a leaves"), nil)
 			var stepped *tenure.StepDownError
 			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "b" || stepped.Reason != "a leaves" || stepped.At.IsZero() {
 				t.Errorf("cause %v", cause)
@@ -300,9 +288,7 @@ func TestHolderStepsDown(t *testing.T) {
 			if err := l.StepDown(""); err == nil {
 				t.Error("no reason is taken for one")
 			}
-			if err := l.StepDown("a leaves"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, l.StepDown("a leaves"), nil)
 			var stepped *tenure.StepDownError
 			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "" || stepped.Reason != "a leaves" {
 				t.Errorf("cause %v", cause)
@@ -338,17 +324,13 @@ func TestHolderStepsDownWhenAsked(t *testing.T) {
 			asked := make(chan error, 1)
 			go func() { asked <- b.Transfer(t.Context(), "x", "gone", "maintenance") }()
 			<-l.Context().Done()
-			if err := l.StepDown("it has gone"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, l.StepDown("it has gone"), nil)
 			if under == "a session that is closed" {
 				go func() { _ = s.Close(t.Context()) }()
 				<-s.Context().Done()
 			}
 			a.mustRelease(l)
-			if err := <-asked; err != nil {
-				t.Error(err)
-			}
+			want(t, <-asked, nil)
 			got := b.mustTry("x", nil)
 			if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.Reason != "it has gone" {
 				t.Errorf("previous %+v", p)
@@ -499,9 +481,7 @@ func TestUnanswered(t *testing.T) {
 		}
 		c := w.machine("c")
 		begun := time.Now()
-		if err := c.ReleaseDead(t.Context(), "x", "it is dead"); err != nil {
-			t.Fatal(err)
-		}
+		want(t, c.ReleaseDead(t.Context(), "x", "it is dead"), nil)
 		if took := time.Since(begun); took < lease || took > lease+time.Second {
 			t.Errorf("released after %v", took)
 		}
@@ -527,9 +507,7 @@ func TestStepDownWithAWatch(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			before := a.faults.Count()
 			begun := time.Now()
-			if err := boss.StepDown(t.Context(), "x", "now"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, boss.StepDown(t.Context(), "x", "now"), nil)
 			took = time.Since(begun)
 			if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
 				t.Errorf("took %v", took)

@@ -240,20 +240,6 @@ func TestReleaseGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// Release gives up after a lease duration and what is under way then.
-func TestReleaseWithoutAnswerEndsAfterALease(t *testing.T) {
-	for name, f := range map[string]faultstore.Fault{"hears its context": faultstore.BlackHole(), "fails": faultstore.LoseRequest()} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, l := hanging(t, f)
-				err := within(t, lease, lease+2*requestTimeout, func() error { return l.Release(t.Context()) })
-				want(t, err, tenure.ErrUncertain)
-				want(t, l.Check(), tenure.ErrReleased)
-			})
-		})
-	}
-}
-
 // One lock of whose requests nothing comes back delays no other lock.
 func TestSlowKeyDelaysNoOtherLock(t *testing.T) {
 	each(t, hangs, func(t *testing.T, f faultstore.Fault) {

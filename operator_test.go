@@ -89,9 +89,7 @@ func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
 		a, same, c := w.machine("a"), w.machine("a"), w.machine("c")
 		l := a.mustAcquire("x", nil)
 		a.crash()
-		if err := w.records.Delete(t.Context(), w.record("x")); err != nil {
-			t.Fatal(err)
-		}
+		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
 		other := same.mustAcquire("x", nil)
 		if engine == nil && other.Token() != l.Token() {
 			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
@@ -212,9 +210,7 @@ func TestRevoke(t *testing.T) {
 			}()
 			time.Sleep(time.Second)
 			begun := time.Now()
-			if err := boss.Revoke(t.Context(), "x", "mad"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, boss.Revoke(t.Context(), "x", "mad"), nil)
 			took := time.Since(begun)
 			if took < lease || took > lease+2*time.Second {
 				t.Errorf("revoked after %v", took)

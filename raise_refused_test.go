@@ -48,9 +48,7 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
-				if err := w.records.Delete(t.Context(), w.record("free")); err != nil {
-					t.Error(err)
-				}
+				want(t, w.records.Delete(t.Context(), w.record("free")), nil)
 			}()
 		}, `lock "free"`},
 	} {
@@ -121,9 +119,7 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 		},
 		"deleted": func(t *testing.T, w *world) {
 			t.Helper()
-			if err := w.records.Delete(t.Context(), w.record("x")); err != nil {
-				t.Error(err)
-			}
+			want(t, w.records.Delete(t.Context(), w.record("x")), nil)
 		},
 	} {
 		inRaisableRun(t, name, func(t *testing.T, w *world) {

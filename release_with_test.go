@@ -310,13 +310,9 @@ func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
 		if err := l.Check(); err != nil {
 			t.Errorf("the lease has ended: %v", err)
 		}
-		if err := l.SetData(t.Context(), []byte("after")); err != nil {
-			t.Error(err)
-		}
+		want(t, l.SetData(t.Context(), []byte("after")), nil)
 		remove()
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		want(t, l.Release(t.Context()), nil)
 		if got := string(w.record("x").Data); got != "after" {
 			t.Errorf("data %q", got)
 		}

@@ -103,15 +103,13 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		if err != nil || n != (tenure.SweptLocks{Locks: 3, History: 4, WithData: 1}) {
 			t.Errorf("swept %+v, %v", n, err)
 		}
-		want := slices.DeleteFunc(before, func(key string) bool {
+		left := slices.DeleteFunc(before, func(key string) bool {
 			return key == "job/plain" || strings.Contains(key, "job/1") || strings.Contains(key, "job/2")
 		})
-		if now := w.keys(); !slices.Equal(want, now) {
-			t.Errorf("left %q, want %q", now, want)
+		if now := w.keys(); !slices.Equal(left, now) {
+			t.Errorf("left %q, want %q", now, left)
 		}
-		if err := errors.Join(held.Check(), under.Check()); err != nil {
-			t.Error(err)
-		}
+		want(t, errors.Join(held.Check(), under.Check()), nil)
 		if n, err := m.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 {
 			t.Errorf("without a prefix: %+v, %v", n, err)
 		}
@@ -128,9 +126,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 			t.Errorf("history %+v, %v", list, err)
 		}
 		m.mustRelease(under)
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		want(t, s.Close(t.Context()), nil)
 	})
 }
 

@@ -81,9 +81,7 @@ func TestWatchesAreEnded(t *testing.T) {
 		stop()
 		want(t, <-done, nil)
 		on(1, "no observer")
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		want(t, l.Release(t.Context()), nil)
 		on(0, "released")
 	})
 }
@@ -106,9 +104,7 @@ func TestStormOfHints(t *testing.T) {
 		if n, most := m.faults.Count(), int(time.Minute/heartbeat)*21; n > most {
 			t.Errorf("%d requests in a minute, at most %d are for hints and heartbeats", n, most)
 		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		want(t, l.Release(t.Context()), nil)
 	})
 }
 
