@@ -147,24 +147,6 @@ func TestNotifySlots(t *testing.T) {
 	}
 }
 
-// TestNotifyLink plants a link for the notify file: it is not followed.
-func TestNotifyLink(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "locks.db")
-	s := mustOpen(t, file)
-	victim := file + ".victim"
-	if err := os.WriteFile(victim, []byte("victim"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(victim, file+notifySuffix); err != nil {
-		t.Skip(err)
-	}
-	rec := enginetest.Claim(t, s, held("k", "a"))
-	enginetest.Swap(t, s, rec, released(rec))
-	if got, err := os.ReadFile(victim); err != nil || string(got) != "victim" {
-		t.Errorf("the notify file was rung through a link: %q, %v", got, err)
-	}
-}
-
 // TestEventsFail has the source fail while it is in use.
 func TestEventsFail(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))

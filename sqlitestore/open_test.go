@@ -80,9 +80,15 @@ func TestOpenRefuses(t *testing.T) {
 			database(t, file)
 			shell(t, file, "DROP TABLE tenure_records")
 		}},
-		{name: "column missing", want: "the table is not as this program made it (column lease_ns is missing)", make: func(t *testing.T, file string) {
+		{name: "column missing", want: "the table is not as this program made it (column lease_ns is missing); if another version of Tenure made it, " +
+			"use that one, or stop all programs that use it and delete it, or name a new file", make: func(t *testing.T, file string) {
 			database(t, file)
 			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN lease_ns")
+		}},
+		{name: "column missing beside other tables", want: "delete the table tenure_records, or", make: func(t *testing.T, file string) {
+			database(t, file)
+			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN lease_ns")
+			shell(t, file, "PRAGMA application_id = 77")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -77,7 +77,11 @@ func TestFull(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
 	rec := enginetest.Claim(t, s, held("k", "a"))
-	onWriter(t, s, "PRAGMA max_page_count = 1") // what it has now at least
+	atMost := func(pages int) {
+		t.Helper()
+		onWriter(t, s, false, func(c *conn) error { return c.run(fmt.Sprint("PRAGMA max_page_count = ", pages)) })
+	}
+	atMost(1) // what it has now at least
 	big := next(rec)
 	big.Data = make([]byte, driver.MaxDataLen)
 	_, err := s.Swap(t.Context(), rec, big)
@@ -86,14 +90,14 @@ func TestFull(t *testing.T) {
 		t.Errorf("version %q, want %q", got.Version, rec.Version)
 	}
 	rec = enginetest.Swap(t, s, rec, next(rec)) // a heartbeat needs no space
-	onWriter(t, s, "PRAGMA max_page_count = 1000000")
+	atMost(1_000_000)
 	enginetest.Swap(t, s, rec, big)
 }
 
-// onWriter runs a statement on the connection that writes.
-func onWriter(t *testing.T, s *Store, sql string) {
+// onWriter has the connection that writes do something.
+func onWriter(t *testing.T, s *Store, durable bool, do func(*conn) error) {
 	t.Helper()
-	if err := s.submit(t.Context(), &write{apply: func(c *conn) error { return c.run(sql) }}); err != nil {
+	if err := s.submit(t.Context(), &write{durable: durable, apply: do}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -106,28 +110,14 @@ func TestCommitFails(t *testing.T) {
 	shell(t, file, "CREATE TABLE parent (id INTEGER PRIMARY KEY)")
 	shell(t, file, "CREATE TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
 	violate := func(c *conn) error { return c.run("INSERT INTO child VALUES (1)") }
-	s.writeOutside(t, "PRAGMA foreign_keys = ON")
+	onWriter(t, s, false, func(c *conn) error { // outside of a transaction
+		return errors.Join(c.run(sqlRollback), c.run("PRAGMA foreign_keys = ON"), c.run(sqlBegin))
+	})
 	err := s.submit(t.Context(), &write{apply: violate})
 	if err == nil || errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "outcome unknown") {
 		t.Fatalf("%v (%s): want an unknown outcome", err, class(err))
 	}
 	enginetest.Claim(t, s, held("k", "a"))
-}
-
-// writeOutside runs a statement on the connection that writes, outside of a
-// transaction.
-func (s *Store) writeOutside(t *testing.T, sql string) {
-	t.Helper()
-	if err := s.submit(t.Context(), &write{apply: func(c *conn) error {
-		for _, sql := range []string{sqlRollback, sql, sqlBegin} {
-			if err := c.run(sql); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // hold occupies the writer until release is called.
@@ -230,18 +220,6 @@ func TestBatchMates(t *testing.T) {
 			t.Errorf("k%d: %v", i, err)
 		}
 	}
-}
-
-// TestGather checks that a write whose caller has gone is answered and dropped.
-func TestGather(t *testing.T) {
-	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := &write{ctx: ctx, done: make(chan error, 1)}
-	if batch := s.gather(w); len(batch) != 0 {
-		t.Error("the write was kept")
-	}
-	wantError(t, <-w.done, passes, "canceled")
 }
 
 // TestWaitsForAnotherWriter has another process write at the same time: a write waits for
@@ -429,7 +407,7 @@ func TestSync(t *testing.T) {
 		var got int64
 		// A write like a heartbeat would switch the mode, so the write is one
 		// that asks for what is there.
-		onWriterConn(t, s, s.sync == syncFull, func(c *conn) error {
+		onWriter(t, s, s.sync == syncFull, func(c *conn) error {
 			const sql = "PRAGMA synchronous"
 			delete(c.stmts, sql) // its answer is from when it was prepared
 			return c.query(sql, func(row []sqldriver.Value) bool { got = row[0].(int64); return false })
@@ -471,11 +449,4 @@ func TestSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("delete", normal)
-}
-
-func onWriterConn(t *testing.T, s *Store, durable bool, fn func(*conn) error) {
-	t.Helper()
-	if err := s.submit(t.Context(), &write{durable: durable, apply: fn}); err != nil {
-		t.Fatal(err)
-	}
 }
