@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dynamostore_test
+package dynamostore
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -32,27 +31,17 @@ func TestConnectionsThatGoDark(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := enginetest.FullDynamoDB(t)
-			s := newSite(t, e)
+			table := newTable(t, e, nil)
 			way := enginetest.NewRelay(t, strings.TrimPrefix(e.URL, "http://"))
 			endpoint := "http://" + way.Addr
-			store, err := dynamostore.New(dynamodb.New(dynamodb.Options{
+			store, err := New(dynamodb.New(dynamodb.Options{
 				BaseEndpoint: &endpoint, Region: "local", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), HTTPClient: client,
-			}), s.table, nil)
+			}), table, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer store.Close()
-			c, err := tenure.New(store, &tenure.Options{LeaseDuration: lease})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-				defer stop()
-				if err := c.Close(ctx); err != nil {
-					t.Errorf("close: %v", err)
-				}
-			}()
+			c := newClient(t, store, tenure.Options{LeaseDuration: lease})
 			// A burst of acquires before is enough: the pool has ten connections then.
 			resume := way.Hold()
 			var all sync.WaitGroup

@@ -4,7 +4,6 @@
 package dynamostore
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -35,11 +34,7 @@ func TestRaiseInASharedTable(t *testing.T) {
 		table := newTable(t, e, nil)
 		s := open(t, e.URL, table, &Options{SharedTable: true})
 		s.pageSize = 2
-		client, err := tenure.New(s, &tenure.Options{Owner: "ops", LeaseDuration: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close(context.WithoutCancel(t.Context()))
+		client := newClient(t, s, tenure.Options{Owner: "ops", LeaseDuration: time.Second})
 		for _, name := range []string{"ours", "java's", "java's, free", "gone", "gone, too", "behind"} {
 			for range 2 {
 				l, err := client.Acquire(t.Context(), name, nil)
@@ -118,11 +113,7 @@ func TestRaiseOverAnotherClient(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)
 		s := open(t, e.URL, table, nil)
-		client, err := tenure.New(s, &tenure.Options{LeaseDuration: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close(context.WithoutCancel(t.Context()))
+		client := newClient(t, s, tenure.Options{LeaseDuration: time.Second})
 		for _, name := range []string{"ours", "carried"} {
 			l, err := client.Acquire(t.Context(), name, nil)
 			if err != nil {

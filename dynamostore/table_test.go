@@ -59,18 +59,11 @@ func TestTable(t *testing.T) {
 }
 
 func TestTableWithNumbersForKeys(t *testing.T) {
-	e := enginetest.FullDynamoDB(t)
-	client, table := connect(t, e.URL), "tenure-test-"+held("x").Version
-	in := (&TableOptions{PartitionKey: "key"}).input(table)
-	in.AttributeDefinitions[0].AttributeType = types.ScalarAttributeTypeN
-	if _, err := client.CreateTable(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(t.Context(), client, table, nil); err == nil || !strings.Contains(err.Error(), "they must be S") {
+	e, table := diagnosedTable(t, func(in *dynamodb.CreateTableInput) {
+		in.AttributeDefinitions[0].AttributeType = types.ScalarAttributeTypeN
+	})
+	if _, err := Open(t.Context(), connect(t, e.URL), table, nil); err == nil || !strings.Contains(err.Error(), "they must be S") {
 		t.Errorf("Open: %v", err)
-	}
-	if _, err := client.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: &table}); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -1,78 +1,53 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dynamostore_test
+package dynamostore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// site is a table, and the way to it through a wire that counts and fails.
+// site is a table, and the way to it through a wire that counts.
 type site struct {
 	t     *testing.T
 	wire  *enginetest.Wire
 	table string
-	e     enginetest.DynamoDB
 }
 
 func newSite(t *testing.T, e enginetest.DynamoDB) *site {
 	t.Helper()
-	s := &site{t: t, wire: enginetest.NewWire(t, e), table: "tenure-test-" + rand.Text(), e: e}
-	client := s.dynamodb(e.URL)
-	if err := dynamostore.CreateTable(t.Context(), client, s.table, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: &s.table}); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func (s *site) dynamodb(url string) *dynamodb.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 100
-	s.t.Cleanup(transport.CloseIdleConnections)
-	return dynamodb.New(dynamodb.Options{
-		BaseEndpoint: &url, Region: "local", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-		HTTPClient: &http.Client{Transport: transport},
-	})
+	return &site{t: t, wire: enginetest.NewWire(t, e), table: newTable(t, e, nil)}
 }
 
 // client returns a client whose requests go over the wire.
-func (s *site) client(o tenure.Options, d *dynamostore.Options) *tenure.Client {
+func (s *site) client(o tenure.Options, d *Options) *tenure.Client {
 	s.t.Helper()
-	store, err := dynamostore.New(s.dynamodb(s.wire.URL), s.table, d)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	return newClient(s.t, open(s.t, s.wire.URL, s.table, d), o)
+}
+
+// newClient returns a client that ends with the test.
+func newClient(t *testing.T, store *Store, o tenure.Options) *tenure.Client {
+	t.Helper()
 	c, err := tenure.New(store, &o)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s.t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Minute)
+	t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer stop()
 		if err := c.Close(ctx); err != nil {
-			s.t.Errorf("close: %v", err)
+			t.Errorf("close: %v", err)
 		}
 	})
 	return c
@@ -146,10 +121,7 @@ func TestRequestsOfEachStep(t *testing.T) {
 		}
 		s.wire.Counts()
 
-		store, err := dynamostore.New(s.dynamodb(s.wire.URL), s.table, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := open(t, s.wire.URL, s.table, nil)
 		conflict := (*driver.ConflictError)(nil)
 		claim := driver.Record{Key: "reports", Version: "v", Beat: "v", Owner: "c", Lease: time.Minute, State: driver.Held}
 		if _, _, err = store.Claim(ctx, claim); !errors.As(err, &conflict) || conflict.Current.Owner != "a" {
@@ -184,7 +156,7 @@ func TestRequestsOfEachStep(t *testing.T) {
 func TestRequestsOfASharedTable(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	s := newSite(t, e)
-	c := s.client(calm("a"), &dynamostore.Options{SharedTable: true})
+	c := s.client(calm("a"), &Options{SharedTable: true})
 	for i := range 2 {
 		lease, err := c.Acquire(t.Context(), "reports", nil)
 		if err != nil {
