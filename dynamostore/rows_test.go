@@ -193,6 +193,27 @@ func wantRefused(t *testing.T, store *Store, rec driver.Record, may bool) {
 	}
 }
 
+// TestOursGoesNotOverTheirs: another client has written over a lock, and put back what it has
+// read of ours, as dynamolock does. Our heartbeat and our deletion are refused.
+func TestOursGoesNotOverTheirs(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		store := open(t, e.URL, table, nil)
+		ours := enginetest.Claim(t, store, held("k"))
+		theirs := readItem(t, e.URL, table, item{"key": text("k")})
+		maps.Copy(theirs, item{attrOwner: text("dynamolock-1"), attrVersion: text("theirs"), attrLease: text("20s")})
+		plantItem(t, e.URL, table, theirs)
+		next := ours.Clone()
+		next.Version, next.Beat = "late", "late"
+		_, swapped := store.Swap(t.Context(), ours, next)
+		for what, err := range map[string]error{"heartbeat": swapped, "deletion": store.Delete(t.Context(), ours)} {
+			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) || conflict.Current.Owner != "dynamolock-1" {
+				t.Errorf("%s: %v; want a conflict with theirs", what, err)
+			}
+		}
+	})
+}
+
 // TestForeignOwnerWithZero: a lock whose holder has a name that no record of ours may
 // have is taken over as any other, and remembers its holder.
 func TestForeignOwnerWithZero(t *testing.T) {
