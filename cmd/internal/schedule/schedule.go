@@ -238,30 +238,25 @@ func (s *Schedule) around(first date, days int) []time.Time {
 const maxDays = 41 * 366
 
 // Prev returns the last scheduled instant that is not after t.
-func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
-	d := dateOf(t.In(s.zone))
-	for i := range maxDays {
-		if i > 0 && !s.fits(d.add(-i)) {
-			continue
-		}
-		for _, at := range slices.Backward(s.around(d.add(-i-1), 3)) {
-			if !at.After(t) {
-				return at.In(s.zone), true
-			}
-		}
-	}
-	return time.Time{}, false
-}
+func (s *Schedule) Prev(t time.Time) (time.Time, bool) { return s.nearest(t, -1) }
 
 // Next returns the first scheduled instant that is after t.
-func (s *Schedule) Next(t time.Time) (time.Time, bool) {
+func (s *Schedule) Next(t time.Time) (time.Time, bool) { return s.nearest(t, 1) }
+
+// nearest looks day by day into a direction, 1 being later.
+func (s *Schedule) nearest(t time.Time, direction int) (time.Time, bool) {
 	d := dateOf(t.In(s.zone))
 	for i := range maxDays {
-		if i > 0 && !s.fits(d.add(i)) {
+		day := d.add(i * direction)
+		if i > 0 && !s.fits(day) {
 			continue
 		}
-		for _, at := range s.around(d.add(i-1), 3) {
-			if at.After(t) {
+		instants := s.around(day.add(-1), 3)
+		if direction < 0 {
+			slices.Reverse(instants)
+		}
+		for _, at := range instants {
+			if at.After(t) == (direction > 0) {
 				return at.In(s.zone), true
 			}
 		}
