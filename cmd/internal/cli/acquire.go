@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -29,6 +30,17 @@ type patience struct {
 	coolDown      time.Duration
 }
 
+// beside has something done beside the caller, until end is called, which waits for it.
+func beside(parent context.Context, do func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(parent)
+	var done sync.WaitGroup
+	done.Go(func() { do(ctx) })
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}
+
 // errWaited is the cause of a context that --wait has ended.
 var errWaited = errors.New("waited long enough")
 
@@ -43,19 +55,13 @@ func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, er
 		defer cancel()
 	}
 	t.endless.Store(p.wait == nil && !p.unlessAlive)
-	announced := make(chan struct{})
-	announceCtx, silence := context.WithCancel(ctx)
-	go func() {
-		defer close(announced)
-		if t.multi != nil {
-			t.announceMulti(announceCtx)
-			return
-		}
-		t.announce(announceCtx)
-	}()
+	announce := t.announce
+	if t.multi != nil {
+		announce = t.announceMulti
+	}
+	silence := beside(ctx, announce)
 	lease, err := t.take(ctx, p)
 	silence()
-	<-announced
 	if sig := stop(); sig != 0 {
 		// Also when the lock came at the same moment: nothing has begun.
 		if lease != nil {
@@ -106,10 +112,12 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	case errors.As(err, &said):
 		return said
 	case errors.Is(context.Cause(ctx), errWaited): // what else the error carries is older than what whose says
-		if _, err := t.away.last(); err != nil && !t.seenHeld() {
+		_, err := t.away.last() // before whose asks, which may find that the store answers reads
+		whose, held := t.whose()
+		if err != nil && !held {
 			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, err))
 		}
-		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, t.whose()))
+		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, whose))
 	case errors.As(err, &full):
 		text, _ := t.outer.full(t.lock, full)
 		return t.notAcquired(p, text)
@@ -126,40 +134,25 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	return storeFailed(err)
 }
 
-// seenHeld says whether the store answers that others have what is waited for. An acquire
-// that met an error does not say so when the holder is still the same. About a free lock it
-// knows better: it may be that nothing can be written.
-func (t *command) seenHeld() bool {
+// whose says who has now what was waited for, if the store answers soon, and whether others
+// hold it: then the last error of the store is out of date. About a free lock an acquire knows
+// better: it may be that nothing can be written.
+func (t *command) whose() (who string, held bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
 	if t.multi != nil {
-		who, _ := t.multi.whose(ctx, t.outer)
-		return who != ""
-	}
-	st, err := t.client.Status(ctx, t.lock)
-	return err == nil && st.Held
-}
-
-// whose says who has the lock now, if the store answers soon.
-func (t *command) whose() string {
-	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
-	defer cancel()
-	if t.multi != nil {
-		who, _ := t.multi.whose(ctx, t.outer)
-		return who
+		who, _ = t.multi.whose(ctx, t.outer)
+		return who, who != ""
 	}
 	st, err := t.client.Status(ctx, t.lock)
 	switch {
 	case err != nil:
-		return ""
 	case st.Held:
-		return ": held by " + t.outer.holder(t.lock, st.Owner, st.Token)
-	case st.ReservedFor != "":
-		return fmt.Sprintf(": reserved for %q", st.ReservedFor)
-	case st.ReservedForLabel != "":
-		return fmt.Sprintf(": reserved for label %q", st.ReservedForLabel)
+		return ": held by " + t.outer.holder(t.lock, st.Owner, st.Token), true
+	case keptFor(st) != heir{}:
+		return ": reserved for " + keptFor(st).text(), false
 	}
-	return ""
+	return "", false
 }
 
 // notAcquired is ordinary: with --quiet the exit status alone tells.

@@ -35,9 +35,9 @@ type bellPlan struct {
 // bellVariable has the value of --bell, if that is not given.
 const bellVariable = "TENURE_BELL"
 
-// plan returns what is asked for, nil for no bell.
-func (f bellFlags) plan(env func(string) string) (*bellPlan, error) {
-	text, name := env(bellVariable), bellVariable
+// asked returns what the flag or the environment asks for, nil for no bell.
+func (f bellFlags) asked() (*bellPlan, error) {
+	text, name := os.Getenv(bellVariable), bellVariable
 	if f.Bell != nil {
 		text, name = *f.Bell, "--bell"
 	}
@@ -45,7 +45,8 @@ func (f bellFlags) plan(env func(string) string) (*bellPlan, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	wrong := func(why string) (*bellPlan, error) {
-		return nil, usage("%s %.100q: %s: write IP:PORT, such as 192.0.2.7:4711; :PORT or :0 for the address on the route to the store; or ADVERTISED_IP=:PORT", name, text, why)
+		return nil, usage("%s %.100q: %s: write IP:PORT, such as 192.0.2.7:4711; :PORT or :0 for the address "+
+			"on the route to the store; or ADVERTISED_IP=:PORT", name, text, why)
 	}
 	shown, listen, given := strings.Cut(text, "=")
 	if !given {
@@ -148,8 +149,9 @@ func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Locat
 	}
 	defer func() { _ = udp.Close() }()
 	if err := echo(ctx, udp); err != nil {
-		r.tell(driver.Warn(check, "others are told to ring at %s, and a datagram that was sent there did not come back (%v)", udp.Address(), err).
-			Advise("if that is the address of another machine in front of this one, it may do; else open the port, or advertise another address"))
+		r.tell(driver.Warn(check, "others are told to ring at %s, and a datagram that was sent there did not come back (%v)",
+			udp.Address(), err).Advise("if that is the address of another machine in front of this one, it may do; " +
+			"else open the port, or advertise another address"))
 		return false
 	}
 	r.tell(driver.OK(check, "others are told to ring at %s; a datagram that was sent there came back", udp.Address()))
@@ -178,6 +180,3 @@ func echo(ctx context.Context, udp *bell.UDP) error {
 		}
 	}
 }
-
-// asked returns what the flag or the environment asks for.
-func (f bellFlags) asked() (*bellPlan, error) { return f.plan(os.Getenv) }

@@ -99,7 +99,7 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 	if err := guard.Supported(); err != nil {
 		return nil, cannotRun(err)
 	}
-	if t.location, err = j.location(c, os.Getenv); err != nil {
+	if t.location, err = j.location(c); err != nil {
 		return nil, err
 	}
 	if t.location.Private() {
@@ -108,7 +108,7 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 	if t.store, err = t.location.Open(); err != nil {
 		return nil, storeFailed(err)
 	}
-	t.outer = outerOf(os.Getenv, t.location.URL())
+	t.outer = outerOf(t.location.URL())
 	t.signals = catchSignals() // until here there was nothing to clean up
 	surviveBrokenPipe()
 	t.manager = newManager(func() bool { return t.running.Load() == nil })

@@ -46,7 +46,8 @@ func (f *completionCmd) Run(c *console) error {
 	if err != nil || !slices.Contains(shells, f.Shell) {
 		return usage("shell %.20q is not known: want bash, zsh or fish", f.Shell)
 	}
-	return c.print(string(script))
+	c.print(string(script))
+	return nil
 }
 
 var shells = []string{"bash", "fish", "zsh"}

@@ -196,35 +196,32 @@ func (c *console) emit(r record) {
 	if r.Time == "" {
 		r.Time = time.Now().UTC().Format(timeFormat)
 	}
-	_ = writeJSON(lineWriter{c}, r) // a record of strings and numbers can always be written
+	writeJSON(lineWriter{c}, r)
 }
 
 // writeJSON writes an object of --json, and a line's end.
-func writeJSON(w io.Writer, object any) error {
+func writeJSON(w io.Writer, object any) {
 	b, err := json.Marshal(object)
-	if err != nil {
-		return err
+	if err != nil { // a number that is infinite
+		b, _ = json.Marshal(record{Event: eventError, Error: err.Error()})
 	}
-	_, err = w.Write(append(printable.JSON(b), '\n'))
-	return err
+	_, _ = w.Write(append(printable.JSON(b), '\n'))
 }
 
-// print writes to standard output what was asked for. A failure is told in any case: see output.
-func (c *console) print(text string) error {
-	_, err := io.WriteString(c.stdout, text)
-	return err
-}
+// print writes to standard output what was asked for. That it takes nothing is told at the end:
+// see output.
+func (c *console) print(text string) { _, _ = io.WriteString(c.stdout, text) }
 
 // object writes an object of --json to standard output.
-func (c *console) object(v any) error { return writeJSON(c.stdout, v) }
+func (c *console) object(v any) { writeJSON(c.stdout, v) }
 
 // result tells people what came of a command, and programs as an object.
-func (c *console) result(object any, format string, args ...any) error {
+func (c *console) result(object any, format string, args ...any) {
 	if c.json {
-		return c.object(object)
+		c.object(object)
+		return
 	}
 	c.say(format, args...)
-	return nil
 }
 
 // timeFormat is RFC 3339 with milliseconds.

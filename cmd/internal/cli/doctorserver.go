@@ -25,17 +25,6 @@ type serverFlags struct {
 	Lock      string  `default:"doctor"`
 }
 
-// given says which flag of a service was given without one.
-func (f *serverFlags) given() (flag string, ok bool) {
-	switch {
-	case f.TokenFile != nil:
-		return "--token-file", true
-	case f.CAFile != nil:
-		return "--ca-file", true
-	}
-	return "", false
-}
-
 // service returns what is to be examined.
 func (f *serverFlags) service() (doctor.Service, error) {
 	s := doctor.Service{URL: *f.Server, Lock: f.Lock}
@@ -90,7 +79,7 @@ func (f *doctorCmd) examineServer(c *console) error {
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
-	r := report{c: c, json: f.JSON, quiet: f.Quiet}
+	r := report{c: c}
 	s.Tell = r.tell
 	bad, err := doctor.ExamineService(ctx, s)
 	if err != nil && !errors.Is(err, doctor.ErrNoService) && context.Cause(ctx) == nil {

@@ -133,7 +133,8 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 			default:
 				none = fmt.Sprintf("%q: 0 runs begun, and nobody counts yet", name)
 			}
-			return c.showRuns(st, st.Runs, none)
+			c.showRuns(st, st.Runs, none)
+			return nil
 		})
 	}
 	return e.ledger(c, e.storeFlags, name, func(ctx context.Context, client *tenure.Client) error {

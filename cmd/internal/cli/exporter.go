@@ -20,12 +20,12 @@ import (
 
 // exporterCmd is tenure exporter.
 type exporterCmd struct {
-	Names    []string `arg:"" optional:""`
-	Leader   []string `sep:"none" placeholder:"NAME"`
-	Prefix   []string `sep:"none" placeholder:"PREFIX"`
-	Listen   string   `placeholder:"HOST:PORT" default:"127.0.0.1:8369"` // beside the port of tenured
-	Refresh  *time.Duration
-	Discover *time.Duration
+	Names    []string       `arg:"" optional:""`
+	Leader   []string       `sep:"none" placeholder:"NAME"`
+	Prefix   []string       `sep:"none" placeholder:"PREFIX"`
+	Listen   string         `placeholder:"HOST:PORT" default:"127.0.0.1:8369"` // beside the port of tenured
+	Refresh  *time.Duration `must:"be a period"`
+	Discover *time.Duration `must:"be a period"`
 	Max      *int
 	Holder   *string
 	storeFlags
@@ -117,19 +117,9 @@ func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
 	if err := check(tenure.Options{}, append(f.Names, f.Leader...)...); err != nil {
 		return nil, err
 	}
-	o := &tenureprom.LocksOptions{Names: f.Names, Leaders: f.Leader, Prefixes: f.Prefix}
-	for _, period := range []struct {
-		flag  string
-		given *time.Duration
-		to    *time.Duration
-	}{{"--refresh", f.Refresh, &o.Interval}, {"--discover", f.Discover, &o.Discover}} {
-		if period.given == nil {
-			continue
-		}
-		if err := checkPeriod(period.flag, *period.given); err != nil {
-			return nil, err
-		}
-		*period.to = *period.given
+	o := &tenureprom.LocksOptions{
+		Names: f.Names, Leaders: f.Leader, Prefixes: f.Prefix,
+		Interval: valueOf(f.Refresh), Discover: valueOf(f.Discover),
 	}
 	if f.Max != nil {
 		if o.Max = *f.Max; o.Max < 1 {

@@ -64,6 +64,10 @@ func checkFlags(all []*kong.Flag) error {
 			value = value.Elem()
 		}
 		switch must := flag.Tag.Get("must"); {
+		case must == "be a period":
+			if err := checkPeriod("--"+flag.Name, time.Duration(value.Int())); err != nil {
+				return err
+			}
 		case must == "be positive" && value.Int() <= 0, must == "not be negative" && value.Int() < 0:
 			return usage("--%s %v must %s", flag.Name, value.Interface(), must)
 		case flag.Tag.Has("empty") && value.String() == "":
@@ -137,8 +141,8 @@ func refused(o tenure.Options, ask func(context.Context, *tenure.Client) error) 
 // location returns where the locks are, and says so if nobody else has. It is
 // said with --quiet, too: a command that excludes nobody does all else as it
 // should.
-func (f *storeFlags) location(c *console, env func(string) string) (storeurl.Location, error) {
-	l, named, err := flags.Locate(f.Store, env, c.attended)
+func (f *storeFlags) location(c *console) (storeurl.Location, error) {
+	l, named, err := flags.Locate(f.Store, c.attended)
 	if err == nil && !named {
 		c.warn("no store is named (--store, TENURE_STORE): using %s", l.Shown())
 	}

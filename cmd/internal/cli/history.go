@@ -54,30 +54,33 @@ func (h *historyCmd) Run(c *console) error {
 			return h.printReadersWriters(c, locks, tenures)
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return lookFailed(ctx, err)
+	case len(list) == 0 && c.sayLedgers(ctx, v.client, h.Name):
+	case h.At != nil:
+		h.printAt(c, list, at)
+	default:
+		h.print(c, "", list)
 	}
-	if len(list) == 0 && c.sayLedgers(ctx, v.client, h.Name) {
-		return nil
-	}
-	if h.At != nil {
-		return h.printAt(c, list, at)
-	}
-	return h.print(c, list)
+	return nil
 }
 
-func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
-	if c.json {
+// print writes the tenures of a lock, which is named where there are several.
+func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
+	switch {
+	case c.json:
 		for _, t := range list {
-			if err := c.object(tenureObject(t)); err != nil {
-				return err
-			}
+			o := tenureObject(t)
+			o.Lock = lock
+			c.object(o)
 		}
-		return nil
-	}
-	if len(list) == 0 {
+		return
+	case len(list) == 0:
 		c.say("%q was never held", h.Name)
-		return nil
+		return
+	case lock != "":
+		c.print(lock + ":\n")
 	}
 	cells := [][]string{{"TOKEN", "OWNER", "HOST", "LABEL", "SINCE", "UNTIL", "HELD", "ENDED", "WHY"}}
 	var next time.Time // when the nearest later tenure that is known began
@@ -98,13 +101,10 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 		}
 		cells = append(cells, line)
 	}
-	if err := c.table(cells); err != nil {
-		return err
-	}
+	c.table(cells)
 	if last := list[len(list)-1]; last.Token > 1 {
 		c.say("earlier tenures are not kept, or were held without a history")
 	}
-	return nil
 }
 
 // printReadersWriters prints the history of each lock of one for readers and writers that was
@@ -115,24 +115,8 @@ func (h *historyCmd) printReadersWriters(c *console, locks []string, tenures [][
 			h.Name, len(locks), locks[0])
 	}
 	for i, list := range tenures {
-		if len(list) == 0 {
-			continue
-		}
-		if !c.json {
-			if err := c.print(locks[i] + ":\n"); err != nil {
-				return err
-			}
-			if err := h.print(c, list); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, t := range list {
-			o := tenureObject(t)
-			o.Lock = locks[i]
-			if err := c.object(o); err != nil {
-				return err
-			}
+		if len(list) > 0 {
+			h.print(c, locks[i], list)
 		}
 	}
 	return nil

@@ -188,7 +188,7 @@ type atJSON struct {
 }
 
 // printAt says who held the lock at a time.
-func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
+func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
 	var found []holding
 	all := true
 	for _, reading := range at.readings() {
@@ -215,7 +215,8 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 		if len(found) > 0 {
 			o.Holder = &o.Holders[0]
 		}
-		return c.object(o)
+		c.object(o)
+		return
 	}
 	var lines []string
 	for _, t := range found {
@@ -232,11 +233,9 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a hole there, or begins later",
 			at.when()))
 	}
-	var text strings.Builder
 	for _, line := range lines {
-		text.WriteString(printable.Text(line) + "\n")
+		c.print(printable.Text(line) + "\n")
 	}
-	return c.print(text.String())
 }
 
 func (s span) when() string {

@@ -18,7 +18,8 @@ func (manCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	return c.print(page)
+	c.print(page)
+	return nil
 }
 
 // manual returns the help of all commands as one page in man(7).

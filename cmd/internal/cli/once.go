@@ -90,7 +90,10 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	if at.minutes {
 		w.scheduled = func(slot int64) string { return once.MinuteTime(slot).Format(time.RFC3339) }
 	}
-	announced, silence := t.announcing(w.ctx)
+	silence := func() {}
+	if c.terminal { // elsewhere it would be a second line
+		silence = beside(w.ctx, t.announce)
+	}
 	result, err := once.Once(w.ctx, t.client, o.Name, at.slot, &options, func(ctx context.Context, turn *once.Turn) error {
 		silence()
 		if off := at.off(); off != "" && turn.Slot() == at.slot && turn.Attempt() == 1 {
@@ -103,24 +106,10 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 		return w.work(ctx, turn)
 	})
 	silence()
-	<-announced
 	if result.Run.Token == 0 {
 		return o.notRun(w, at, result, err)
 	}
 	return o.ran(w, at, result, err)
-}
-
-// announcing says on a terminal who is waited for, until silence is called.
-func (t *command) announcing(parent context.Context) (announced chan struct{}, silence func()) {
-	announced = make(chan struct{})
-	ctx, silence := context.WithCancel(parent)
-	go func() {
-		defer close(announced)
-		if t.console.terminal { // elsewhere it would be a second line
-			t.announce(ctx)
-		}
-	}()
-	return announced, silence
 }
 
 // checkLedgerName checks the name by the rules of package once.
@@ -245,10 +234,12 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 		return o.elsewhere(w.console, "%s is not run: it was before the change of the schedule%s", slot, byText(passed.Run))
 	case errors.As(err, &passed):
 		return tempFail("%q: %s is not run: it counts as begun, since %s was%s, and is not among the last %d runs: "+
-			"is the clock of this host late? (--reset opens it again)", o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept)
+			"is the clock of this host late? (--reset opens it again)",
+			o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept)
 	case errors.As(err, &ahead):
 		return tempFail("%q: %s is not run: it is more than %d ahead of %s, the last one: "+
-			"is the clock of this host right? (--max-ahead allows more)", o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes))
+			"is the clock of this host right? (--max-ahead allows more)",
+			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes))
 	case errors.As(err, &schedules):
 		return tempFail("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times are "+
 			"others: give both the same --tz, or, if the schedule was changed, write once: tenure once --cron '%s' --changed %s",
@@ -304,7 +295,8 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 			if err != nil {
 				return err
 			}
-			return c.showRuns(st, st.Runs, fmt.Sprintf("%q has no runs", o.Name))
+			c.showRuns(st, st.Runs, fmt.Sprintf("%q has no runs", o.Name))
+			return nil
 		})
 	}
 	slot := int64(math.MinInt64)
@@ -324,13 +316,14 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 }
 
 // showRuns writes the runs of a ledger, or all of it as JSON.
-func (c *console) showRuns(status any, runs []once.Run, none string) error {
-	if c.json {
-		return writeJSON(c.stdout, status)
-	}
-	if len(runs) == 0 {
+func (c *console) showRuns(status any, runs []once.Run, none string) {
+	switch {
+	case c.json:
+		c.object(status)
+		return
+	case len(runs) == 0:
 		c.say("%s", none)
-		return nil
+		return
 	}
 	cells := [][]string{{"SLOT", "STATE", "STATUS", "BEGUN", "TOOK", "OWNER", "TOKEN", "TRIES", "MISSED", "ERROR"}}
 	for _, r := range runs {
@@ -351,7 +344,7 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), text,
 		}))
 	}
-	return c.table(cells)
+	c.table(cells)
 }
 
 // slotText shows a slot to people.

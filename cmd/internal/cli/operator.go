@@ -168,7 +168,8 @@ type result struct {
 func (o *operator) done(r result, format string, args ...any) error {
 	o.console.clear()
 	r.Lock = o.lock
-	return o.console.result(r, format, args...)
+	o.console.result(r, format, args...)
+	return nil
 }
 
 // incomplete tells a result that is not what was asked for: it is not silent with
@@ -178,9 +179,7 @@ func (o *operator) incomplete(r result, text string) error {
 		return failed(statusHeld, errors.New(text))
 	}
 	r.Lock = o.lock
-	if err := o.console.object(r); err != nil {
-		return err
-	}
+	o.console.object(r)
 	return ended(statusHeld)
 }
 

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 
@@ -21,16 +22,16 @@ type outer struct {
 }
 
 // outerOf reads the environment of a process that uses a store, by its URL.
-func outerOf(env func(string) string, store string) outer {
-	at, err := storeurl.Parse(env("TENURE_STORE"))
+func outerOf(store string) outer {
+	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
 	if err != nil || at.URL() != store {
 		return outer{}
 	}
-	token, err := strconv.ParseUint(env("TENURE_TOKEN"), 10, 64)
+	token, err := strconv.ParseUint(os.Getenv("TENURE_TOKEN"), 10, 64)
 	if err != nil {
 		return outer{}
 	}
-	return outer{env("TENURE_LOCK"), env("TENURE_OWNER"), token}
+	return outer{os.Getenv("TENURE_LOCK"), os.Getenv("TENURE_OWNER"), token}
 }
 
 // is says whether a lock is held by the outer tenure.

@@ -55,28 +55,18 @@ func (t *command) watchProgress(lease *tenure.Lease) (stop func()) {
 	if t.progressFile == "" {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
 	pause := min(time.Second, t.client.Options().ProgressTimeout/looksForProgress)
 	last, _ := os.Stat(t.progressFile) // what was there before shows no progress
-	go func() {
-		defer close(ended)
+	return beside(context.Background(), func(ctx context.Context) {
 		for sleep(ctx, pause) == nil {
 			now, err := os.Stat(t.progressFile)
 			if err != nil {
-				now = nil // it is being replaced, or is not there yet
+				continue // it is being replaced, or is not there yet
 			}
-			if now != nil && (last == nil || !os.SameFile(now,
-				last) || !now.ModTime().Equal(last.ModTime()) || now.Size() != last.Size()) {
+			if last == nil || !os.SameFile(now, last) || !now.ModTime().Equal(last.ModTime()) || now.Size() != last.Size() {
 				lease.Progress()
 			}
-			if now != nil {
-				last = now
-			}
+			last = now
 		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
+	})
 }

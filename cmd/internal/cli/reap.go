@@ -54,13 +54,10 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	}
 	defer v.close()
 	trouble, freed := &outages{console: c}, 0
-	var wrote error
 	o.OnReaped = func(r tenure.Reaped) {
 		trouble.tell(nil)
 		freed++
-		if err := f.tell(c, r); err != nil {
-			wrote = err
-		}
+		c.tellReaped(r)
 	}
 	o.OnError = func(err error) {
 		if errors.Is(err, tenure.ErrUnreadable) {
@@ -77,8 +74,6 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	switch {
 	case err != nil:
 		return lookFailed(v.ctx, err)
-	case wrote != nil:
-		return wrote
 	case f.Once && v.ctx.Err() != nil:
 		return lookFailed(v.ctx, v.ctx.Err())
 	case f.Once && freed == 0:
@@ -87,15 +82,16 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	return nil
 }
 
-func (f *reapCmd) tell(c *console, r tenure.Reaped) error {
+func (c *console) tellReaped(r tenure.Reaped) {
 	line := reaped{
 		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session,
 		Owner: r.Owner, Token: r.Token, Host: r.Host,
 	}
 	if r.Name == "" {
 		line.Result = "closed"
-		return c.result(line, "closed session %s of %q, and freed all locks under it: "+
+		c.result(line, "closed session %s of %q, and freed all locks under it: "+
 			"it has shown no sign of life for its lease", r.Session, r.Owner)
+		return
 	}
-	return c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
+	c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
 }

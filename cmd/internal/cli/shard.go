@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -22,7 +21,7 @@ type shardCmd struct {
 	readerFlags
 	Partitions bool          `short:"p"`
 	Watch      bool          `short:"w"`
-	Refresh    time.Duration `default:"1s"`
+	Refresh    time.Duration `default:"1s" must:"be a period"`
 	Resize     *int
 }
 
@@ -31,7 +30,7 @@ func (f *shardCmd) Run(c *console) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	at, err := f.location(c, os.Getenv)
+	at, err := f.location(c)
 	if err != nil {
 		return err
 	}
@@ -73,9 +72,6 @@ func (f *shardCmd) check() error {
 	case f.Resize != nil && (*f.Resize < 1 || *f.Resize > shard.MaxPartitions):
 		return usage("--resize %d must be from 1 to %d", *f.Resize, shard.MaxPartitions)
 	}
-	if err := checkPeriod("--refresh", f.Refresh); err != nil {
-		return err
-	}
 	if err := check(tenure.Options{}, f.Group); err != nil {
 		return err
 	}
@@ -108,13 +104,15 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 	r := resized{Group: f.Group, Result: "resized", Partitions: *f.Resize, Before: len(st.Partitions)}
 	if r.Partitions == r.Before {
 		r.Result = "unchanged"
-		return c.result(r, "%q has %s already", f.Group, partitionCount(r.Partitions))
+		c.result(r, "%q has %s already", f.Group, counted(r.Partitions, "partition"))
+		return nil
 	}
 	then := "its workers take that over with their next plan"
 	if len(st.Members) == 0 {
 		then = "it has no workers"
 	}
-	return c.result(r, "%q has %s from now on, and had %d; %s", f.Group, partitionCount(r.Partitions), r.Before, then)
+	c.result(r, "%q has %s from now on, and had %d; %s", f.Group, counted(r.Partitions, "partition"), r.Before, then)
+	return nil
 }
 
 // resized is what came of --resize, as an object of --json.
@@ -155,17 +153,13 @@ func checkGroup(name string) error {
 
 // print writes the group once.
 func (f *shardCmd) print(c *console, v groupView) error {
-	var err error
 	switch {
 	case c.json:
-		err = c.object(v.object(f.Partitions))
+		c.object(v.object(f.Partitions))
 	case len(v.Partitions) == 0:
 		c.say("no worker has been in %q yet", f.Group)
 	default:
-		err = c.print(v.text(style{}, f.Partitions))
-	}
-	if err != nil {
-		return err
+		c.print(v.text(style{}, f.Partitions))
 	}
 	for _, p := range v.Partitions {
 		if p.Error != "" {

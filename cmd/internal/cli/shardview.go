@@ -155,7 +155,7 @@ func (v *groupView) text(st style, partitions bool) string {
 // workers says how many workers are there, and how many are dead: those that have left
 // are on the roll for a while yet.
 func (v *groupView) workers() string {
-	text, dead := workerCount(v.Workers), 0
+	text, dead := counted(v.Workers, "worker"), 0
 	for _, w := range v.Members {
 		if w.State == shard.MemberDead {
 			dead++
@@ -172,7 +172,7 @@ func (v *groupView) heading() string {
 	if v.Coordinator != "" {
 		coordinator = "coordinator " + v.Coordinator
 	}
-	return fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch,
+	return fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, counted(len(v.Partitions), "partition"), v.workers(), v.Epoch,
 		coordinator)
 }
 
@@ -240,9 +240,6 @@ func bytesText(n int) string {
 	}
 	return fmt.Sprintf("%d B", n)
 }
-
-func partitionCount(n int) string { return counted(n, "partition") }
-func workerCount(n int) string    { return counted(n, "worker") }
 
 func counted(n int, what string) string {
 	if n == 1 {

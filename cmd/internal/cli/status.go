@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -20,7 +19,7 @@ import (
 type statusCmd struct {
 	Names []string `arg:"" optional:""`
 	readerFlags
-	Refresh  time.Duration  `default:"1s"`
+	Refresh  time.Duration  `default:"1s" must:"be a period"`
 	Watch    bool           `short:"w"`
 	ExitCode bool           `name:"exit-code"`
 	MaxAge   *time.Duration `name:"max-age"`
@@ -31,16 +30,13 @@ type statusCmd struct {
 // Run shows who holds what.
 func (f *statusCmd) Run(c *console, rest operands) error {
 	f.Names = append(f.Names, rest.words...)
-	if err := checkPeriod("--refresh", f.Refresh); err != nil {
-		return err
-	}
 	if err := check(tenure.Options{}, f.Names...); err != nil {
 		return err
 	}
 	if err := f.checkOne(); err != nil {
 		return err
 	}
-	at, err := f.location(c, os.Getenv)
+	at, err := f.location(c)
 	if err != nil {
 		return err
 	}
@@ -261,21 +257,17 @@ func permanent(err error) bool { return errors.Is(err, driver.ErrPermanent) }
 
 // print writes the rows, as a table or one object a line.
 func (f *statusCmd) print(c *console, rows []row) error {
-	var err error
-	if c.json {
+	switch {
+	case c.json:
 		for _, r := range rows {
 			o := r.object(time.Time{})
 			o.Store, o.StoreIdentity = f.shown, f.identity
-			err = errors.Join(err, c.object(o))
+			c.object(o)
 		}
-	} else {
-		err = c.print(table(rows, style{width: c.screenWidth()}))
-		if len(rows) == 0 {
-			c.say("no locks yet")
-		}
-	}
-	if err != nil {
-		return err
+	case len(rows) == 0:
+		c.say("no locks yet")
+	default:
+		c.print(table(rows, style{width: c.screenWidth()}))
 	}
 	for _, r := range rows {
 		if r.err != nil {

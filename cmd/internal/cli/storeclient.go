@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"os"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
@@ -24,7 +23,7 @@ type storeClient struct {
 // client opens the store, which must be there. Options, and the plan for a bell, may be nil;
 // with a plan there must be options.
 func (f *storeFlags) client(c *console, options *tenure.Options, plan *bellPlan) (*storeClient, error) {
-	at, err := f.location(c, os.Getenv)
+	at, err := f.location(c)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +59,10 @@ func clientAt(at storeurl.Location, options *tenure.Options, ring func() func())
 	}}, nil
 }
 
-// ended returns what to end with: that what came of the command could not be told, or why the
-// client has failed.
-func (v *storeClient) ended(told, err error) error {
-	if told != nil || err == nil {
-		return told
+// ended returns what to end with.
+func (v *storeClient) ended(err error) error {
+	if err == nil {
+		return nil
 	}
 	return lookFailed(v.ctx, err)
 }

@@ -60,7 +60,8 @@ func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	case n == 0:
 		text = "nothing to clear: no session in the store has ended"
 	}
-	return v.ended(c.result(r, "%s", text), err)
+	c.result(r, "%s", text)
+	return v.ended(err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -116,7 +117,8 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	if len(left) > 0 {
 		text += "; left alone: " + strings.Join(left, ", ")
 	}
-	return v.ended(c.result(r, "%s", text), err)
+	c.result(r, "%s", text)
+	return v.ended(err)
 }
 
 // sweptLocks is what came of --released-before, as an object of --json.

@@ -36,8 +36,8 @@ type tableFlags struct {
 // createTableCmd is tenure table create. The flags of DynamoDB come first.
 type createTableCmd struct {
 	tableFlags
-	PartitionKey       *string `placeholder:"NAME"`
-	SortKey            *string `placeholder:"NAME"`
+	PartitionKey       *string `placeholder:"NAME" empty:"name the key, or leave the flag out"`
+	SortKey            *string `placeholder:"NAME" empty:"name the key, or leave the flag out"`
 	DeletionProtection bool
 	Recovery           bool
 	Tag                []string `sep:"none" placeholder:"NAME=VALUE"`
@@ -46,8 +46,8 @@ type createTableCmd struct {
 }
 
 // Run makes the table, or sees that there is one as it is asked for.
-func (f *createTableCmd) Run(c *console, rest operands) error {
-	ctx, at, stop, err := f.begin(c, rest, false)
+func (f *createTableCmd) Run(c *console) error {
+	ctx, at, stop, err := f.begin(c)
 	if err != nil {
 		return err
 	}
@@ -87,25 +87,17 @@ func (f *createTableCmd) Run(c *console, rest operands) error {
 	case err != nil:
 		return err
 	case f.Print:
-		return output(c, did+"\n")
+		c.print(did + "\n")
+	default:
+		c.say("%s", did)
 	}
-	c.say("%s", did)
 	return nil
 }
 
 func (f *createTableCmd) options() (driver.CreateOptions, error) {
-	o := driver.CreateOptions{Print: f.Print, DeletionProtection: f.DeletionProtection, Recovery: f.Recovery, Tags: map[string]string{}}
-	for _, key := range []struct {
-		flag  string
-		given *string
-		to    *string
-	}{{"--partition-key", f.PartitionKey, &o.PartitionKey}, {"--sort-key", f.SortKey, &o.SortKey}} {
-		if key.given == nil {
-			continue
-		}
-		if *key.to = *key.given; *key.given == "" {
-			return o, usage("%s is empty: name the key, or leave the flag out", key.flag)
-		}
+	o := driver.CreateOptions{
+		PartitionKey: valueOf(f.PartitionKey), SortKey: valueOf(f.SortKey),
+		Print: f.Print, DeletionProtection: f.DeletionProtection, Recovery: f.Recovery, Tags: map[string]string{},
 	}
 	for _, tag := range f.Tag {
 		name, value, found := strings.Cut(tag, "=")
@@ -124,8 +116,8 @@ type describeTableCmd struct {
 }
 
 // Run shows the table, and ends with a status of its own if something is bad.
-func (f *describeTableCmd) Run(c *console, rest operands) error {
-	ctx, at, stop, err := f.begin(c, rest, f.JSON)
+func (f *describeTableCmd) Run(c *console) error {
+	ctx, at, stop, err := f.begin(c)
 	if err != nil {
 		return err
 	}
@@ -146,13 +138,9 @@ func (f *describeTableCmd) Run(c *console, rest operands) error {
 	case err != nil:
 		return err
 	case f.JSON:
-		if err := writeJSON(c.stdout, d.Object); err != nil {
-			return fmt.Errorf("standard output: %w", err)
-		}
+		c.object(d.Object)
 	default:
-		if err := output(c, describedText(d)); err != nil {
-			return err
-		}
+		c.print(describedText(d))
 	}
 	if slices.ContainsFunc(d.Findings, func(f driver.Finding) bool { return f.Level == driver.LevelBad }) {
 		return ended(statusBad)
@@ -188,12 +176,12 @@ type policyCmd struct {
 	tableFlags
 	ReadOnly bool    `name:"read-only"`
 	Offline  bool    `name:"offline"`
-	Role     *string `placeholder:"NAME"`
+	Role     *string `placeholder:"NAME" empty:"name the role, or leave the flag out"`
 }
 
 // Run prints the least policy. Only DynamoDB is asked for something, and need not answer.
-func (f *policyCmd) Run(c *console, rest operands) error {
-	ctx, at, stop, err := f.begin(c, rest, false)
+func (f *policyCmd) Run(c *console) error {
+	ctx, at, stop, err := f.begin(c)
 	if err != nil {
 		return err
 	}
@@ -205,8 +193,6 @@ func (f *policyCmd) Run(c *console, rest operands) error {
 	case f.Role == nil:
 	case scheme == "dynamodb":
 		return usage("--role is for a table of PostgreSQL: leave it out")
-	case *f.Role == "":
-		return usage("--role is empty: name the role, or leave the flag out")
 	default:
 		o.Role = *f.Role
 	}
@@ -222,7 +208,8 @@ func (f *policyCmd) Run(c *console, rest operands) error {
 	if note != "" {
 		c.say("%s", note)
 	}
-	return output(c, text)
+	c.print(text)
+	return nil
 }
 
 // store returns one that asks its engine nothing, or else one of DynamoDB.
@@ -240,15 +227,11 @@ func (f *policyCmd) store(ctx context.Context, at storeurl.Location, o *driver.P
 }
 
 // begin returns the location of the store, and a context that a signal ends.
-func (f *tableFlags) begin(c *console, rest operands, json bool) (ctx context.Context, at storeurl.Location, stop func(), err error) {
-	c.set(outputFlags{JSON: json, Quiet: f.Quiet})
-	if rest.given {
-		return nil, at, nil, usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (f *tableFlags) begin(c *console) (ctx context.Context, at storeurl.Location, stop func(), err error) {
 	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
 		return nil, at, nil, usage("no table is named: %s, or set TENURE_STORE", writeTable)
 	}
-	if at, err = f.location(c, os.Getenv); err != nil {
+	if at, err = f.location(c); err != nil {
 		return nil, at, nil, err
 	}
 	ctx, end := catchSignals().cancel(context.Background())
@@ -296,12 +279,4 @@ func tableFailed(ctx context.Context, at storeurl.Location, err error) error {
 		return usage("%w", err)
 	}
 	return storeFailed(at.Brief(err))
-}
-
-// output writes to standard output what was asked for.
-func output(c *console, text string) error {
-	if _, err := fmt.Fprint(c.stdout, text); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
 }

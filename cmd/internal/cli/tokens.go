@@ -130,9 +130,7 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens,
 		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
 	}
 	if c.json {
-		if err := c.object(r); err != nil {
-			return err
-		}
+		c.object(r)
 	}
 	switch {
 	case errors.Is(err, tenure.ErrAlive):
@@ -140,7 +138,7 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens,
 	case errors.Is(err, tenure.ErrTokenLimit):
 		return usage("%w", err)
 	}
-	return v.ended(nil, err)
+	return v.ended(err)
 }
 
 // raisedTokens is what came of it, as an object of --json.

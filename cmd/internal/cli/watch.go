@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -42,20 +41,19 @@ type item struct {
 // watch looks again and again: on a terminal it redraws all of it, elsewhere,
 // and for programs, it writes what changes.
 func watch[T any](ctx context.Context, c *console, w watched[T]) error {
-	lines := &changes{to: c.stdout, gone: w.gone, outages: outages{console: c}}
-	draw := func(seen T, trouble error) error {
-		if lines.tell(trouble) {
-			return nil
+	lines := &changes{gone: w.gone, outages: outages{console: c}}
+	draw := func(seen T, trouble error) {
+		if !lines.tell(trouble) {
+			lines.draw(w.items(seen))
 		}
-		return lines.draw(w.items(seen))
 	}
 	if c.screen >= 0 && !c.json {
-		s := &screen{to: c.stdout, fd: c.screen, colour: os.Getenv("NO_COLOR") == "", command: w.command, refresh: w.refresh}
+		s := &screen{c: c, colour: os.Getenv("NO_COLOR") == "", command: w.command, refresh: w.refresh}
 		s.begin()
 		defer s.end()
 		defer suspendable(func() { s.mu.Lock(); s.end() }, func() { s.begin(); s.mu.Unlock() })()
-		draw = func(seen T, trouble error) error {
-			return s.draw(func(st style) string { return w.text(seen, st) }, trouble)
+		draw = func(seen T, trouble error) {
+			s.draw(func(st style) string { return w.text(seen, st) }, trouble)
 		}
 	}
 	ticker := time.NewTicker(w.refresh)
@@ -69,7 +67,8 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 		case err == nil:
 			seen = now
 		}
-		if err := draw(seen, err); err != nil {
+		draw(seen, err)
+		if err := c.output(nil); err != nil {
 			return err
 		}
 		select {
@@ -123,13 +122,12 @@ func (o *outages) tell(trouble error) bool {
 
 // changes writes what changes, for pipes, logs and programs.
 type changes struct {
-	to   io.Writer
 	gone func(key string) item
 	outages
 	seen map[string]string // the state of each item
 }
 
-func (v *changes) draw(items []item) error {
+func (v *changes) draw(items []item) {
 	now, before := time.Now(), v.seen
 	v.seen = make(map[string]string, len(items))
 	for _, one := range items {
@@ -137,30 +135,23 @@ func (v *changes) draw(items []item) error {
 			continue
 		}
 		v.seen[one.key] = one.state
-		if before[one.key] == one.state {
-			continue
-		}
-		if err := v.write(one, now); err != nil {
-			return err
+		if before[one.key] != one.state {
+			v.write(one, now)
 		}
 	}
 	for key := range before {
-		if _, there := v.seen[key]; there || v.gone == nil {
-			continue
-		}
-		if err := v.write(v.gone(key), now); err != nil {
-			return err
+		if _, there := v.seen[key]; !there && v.gone != nil {
+			v.write(v.gone(key), now)
 		}
 	}
-	return nil
 }
 
-func (v *changes) write(one item, now time.Time) error {
+func (v *changes) write(one item, now time.Time) {
 	if v.console.json {
-		return writeJSON(v.to, one.object(now))
+		v.console.object(one.object(now))
+		return
 	}
-	_, err := fmt.Fprintln(v.to, now.Format(time.TimeOnly), printable.Text(one.text))
-	return err
+	v.console.print(now.Format(time.TimeOnly) + " " + printable.Text(one.text) + "\n")
 }
 
 // item is the lock as it is watched.
@@ -191,21 +182,20 @@ func (r row) item() item {
 // screen redraws what there is to see on a terminal of its own (the alternate screen), so
 // that what was on it before is there again afterwards.
 type screen struct {
-	to      io.Writer
-	fd      int
+	c       *console
 	colour  bool
 	command string
 	refresh time.Duration
 	mu      sync.Mutex // held while it is drawn, and while this process is stopped
 }
 
-func (s *screen) begin() { fmt.Fprint(s.to, "\x1b[?1049h\x1b[?25l") }
-func (s *screen) end()   { fmt.Fprint(s.to, "\x1b[?25h\x1b[?1049l") }
+func (s *screen) begin() { s.c.print("\x1b[?1049h\x1b[?25l") }
+func (s *screen) end()   { s.c.print("\x1b[?25h\x1b[?1049l") }
 
-func (s *screen) draw(all func(style) string, trouble error) error {
+func (s *screen) draw(all func(style) string, trouble error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	width, height, err := term.GetSize(s.fd)
+	width, height, err := term.GetSize(s.c.screen)
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
 	}
@@ -220,6 +210,5 @@ func (s *screen) draw(all func(style) string, trouble error) error {
 		out = append(slices.Clip(out[:len(out)-hidden-1]), fmt.Sprintf("… and %d more", hidden+1))
 	}
 	// Line by line, without clearing first: that would flicker.
-	_, err = fmt.Fprint(s.to, "\x1b[H", strings.Join(out, "\x1b[K\r\n"), "\x1b[K\x1b[J")
-	return err
+	s.c.print("\x1b[H" + strings.Join(out, "\x1b[K\r\n") + "\x1b[K\x1b[J")
 }

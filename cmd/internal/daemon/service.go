@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -81,7 +80,7 @@ func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 		return nil, err
 	}
 	var named bool
-	if s.location, named, err = flags.Locate(f.Store, os.Getenv, c.attended); err != nil {
+	if s.location, named, err = flags.Locate(f.Store, c.attended); err != nil {
 		return nil, err
 	}
 	if !named {

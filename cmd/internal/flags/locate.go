@@ -5,6 +5,7 @@ package flags
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
@@ -13,8 +14,8 @@ import (
 // in the file of this user; named is false then, and the caller says so. Without a
 // terminal, which is attended, nobody reads that: cron, a unit, a pipeline or a container
 // would go on beside others in a file of its own, so there the store has to be named.
-func Locate(store *string, env func(string) string, attended bool) (l storeurl.Location, named bool, err error) {
-	url := env("TENURE_STORE")
+func Locate(store *string, attended bool) (l storeurl.Location, named bool, err error) {
+	url := os.Getenv("TENURE_STORE")
 	named = true
 	switch {
 	case store != nil:

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Buffer is how many lines may wait for a reader that does not read. Further ones are dropped: a stalled terminal or a full pipe
-// must not hold up a heartbeat, or a child that has to be ended.
+// Buffer is how many lines may wait for a reader that does not read. Further ones are
+// dropped: a stalled terminal or a full pipe must not hold up a heartbeat, or a child that
+// has to be ended.
 const Buffer = 1024
 
 // line is what waits to be written, or a mark that is closed when all before it
