@@ -55,17 +55,19 @@ func margins(figures []float64) cell {
 	case n:
 		return judged(false, figures, "told %s late (%s)", span(negative(figures)), plural(n, "run"))
 	default:
-		return judged(false, figures, "told up to %s late, in %d of %s", length(-slices.Min(figures)), late, plural(n, "run"))
+		worst := length(-slices.Min(figures))
+		return judged(false, figures, "told up to %s late, in %d of %s", worst, late, plural(n, "run"))
 	}
 }
 
 // beliefs is the cell of for how long holders believed that should not have for an instant.
 func beliefs(figures []float64) cell {
+	runs := plural(len(figures), "run")
 	more := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f <= 0 })
 	if len(more) == 0 {
-		return judged(true, figures, "its first check said no (%s)", plural(len(figures), "run"))
+		return judged(true, figures, "its first check said no (%s)", runs)
 	}
-	return judged(false, figures, "believed for %s beside the other one, in %d of %s", span(more), len(more), plural(len(figures), "run"))
+	return judged(false, figures, "believed for %s beside the other one, in %d of %s", span(more), len(more), runs)
 }
 
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
@@ -116,18 +117,21 @@ func onStore(c column) column {
 
 // clients are those of the lock service, in a table of their own: each with one replica of
 // tenured, and with several.
-var clients = []column{
-	served(column{id: "python-1", title: "Python, 1 replica", kind: service.Python, replicas: 1, together: 3}),
-	served(column{id: "typescript-1", title: "TypeScript, 1 replica", kind: service.TypeScript, replicas: 1, together: 3}),
-	served(column{id: "java-1", title: "Java, 1 replica", kind: service.Java, replicas: 1, together: 2}),
-	served(column{id: "python-3", title: "Python, 3 replicas", kind: service.Python, replicas: 3, together: 3, group: 1}),
-	served(column{id: "typescript-3", title: "TypeScript, 3 replicas", kind: service.TypeScript, replicas: 3, together: 3, group: 1}),
-	served(column{id: "java-3", title: "Java, 3 replicas", kind: service.Java, replicas: 3, together: 2, group: 1}),
-}
+var clients = append(behind(1, 0), behind(3, 1)...)
 
-func served(c column) column {
-	c.engine, c.ours, c.open, c.lease, c.beats = dynamoDB, true, onService, usualLease, 5
-	return c
+func behind(replicas, group int) []column {
+	all := []column{
+		{id: "python", title: "Python", kind: service.Python, together: 3},
+		{id: "typescript", title: "TypeScript", kind: service.TypeScript, together: 3},
+		{id: "java", title: "Java", kind: service.Java, together: 2},
+	}
+	for i := range all {
+		c := &all[i]
+		c.id, c.title = fmt.Sprintf("%s-%d", c.id, replicas), c.title+", "+plural(replicas, "replica")
+		c.engine, c.ours, c.open, c.lease, c.beats = dynamoDB, true, onService, usualLease, 5
+		c.replicas, c.group = replicas, group
+	}
+	return all
 }
 
 // roles are what this program can be: a process that holds locks with one of the

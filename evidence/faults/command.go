@@ -55,12 +55,18 @@ type lockCommand struct {
 }
 
 var (
-	tenureRun = &lockCommand{"tenure run", "github.com/tenurelock/tenure/cmd/tenure", func(s *scene, endpoint, lock string) []string {
-		return []string{"run", "--quiet", "--store", s.url(endpoint), "--lease", s.lease.String(), lock, "--"}
-	}}
-	etcdctlLock = &lockCommand{"etcdctl lock", "go.etcd.io/etcd/etcdctl/v3", func(s *scene, endpoint, lock string) []string {
-		return []string{"--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
-	}}
+	tenureRun = &lockCommand{
+		"tenure run", "github.com/tenurelock/tenure/cmd/tenure",
+		func(s *scene, endpoint, lock string) []string {
+			return []string{"run", "--quiet", "--store", s.url(endpoint), "--lease", s.lease.String(), lock, "--"}
+		},
+	}
+	etcdctlLock = &lockCommand{
+		"etcdctl lock", "go.etcd.io/etcd/etcdctl/v3",
+		func(s *scene, endpoint, lock string) []string {
+			return []string{"--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
+		},
+	}
 )
 
 // program is where the program is, once it is built.
@@ -76,7 +82,8 @@ func (r *rig) buildCommands(ctx context.Context, chosen []column) error {
 			continue
 		}
 		built[c.command] = true
-		if _, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", c.command.program(r.dir), c.command.pkg); err != nil {
+		file := c.command.program(r.dir)
+		if _, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, c.command.pkg); err != nil {
 			return err
 		}
 	}
@@ -165,10 +172,11 @@ func childAfterLoss(ctx context.Context, s *scene) (cell, error) {
 	gap := milliseconds(began - first.last())
 	g.Heal()
 	first.end(ctx)
-	status := fmt.Sprintf("exit status %d", first.State().ExitCode())
+	status := first.State().ExitCode()
+	seen := fmt.Sprintf("ended %s before its successor began; exit status %d", length(gap), status)
 	if gap <= 0 {
-		return judged(false, []float64{gap}, "`%s`: the command ran on beside its successor, for the %s that were looked at; %s after it ended",
-			s.command.name, length(-gap), status), nil
+		seen = fmt.Sprintf("ran on beside its successor, for the %s that were looked at; exit status %d after it ended",
+			length(-gap), status)
 	}
-	return judged(true, []float64{gap}, "`%s`: the command ended %s before its successor began; %s", s.command.name, length(gap), status), nil
+	return judged(gap > 0, []float64{gap}, "`%s`: the command %s", s.command.name, seen), nil
 }

@@ -38,21 +38,19 @@ const (
 
 // engine is what clients keep their locks in, on this machine.
 type engine struct {
-	name    string
-	program string // as scripts/engines calls it
-	flag    string
-	usage   string
-	address string
+	name, program string // as the page and as scripts/engines call it
+	flag, usage   string
+	address       string
 }
 
 func newEngines() []engine {
 	return []engine{
-		{name: dynamoDB, program: "dynoxide", flag: "engine", usage: "the `URL` of a DynamoDB engine"},
-		{name: postgreSQL, program: "postgres", flag: "postgres", usage: "the `URL` of a PostgreSQL whose user may make schemas, for River and Tenure"},
-		{name: etcd, program: "etcd", flag: "etcd", usage: "the `URL` of an etcd, for its concurrency package and Tenure"},
-		{name: zooKeeper, program: "zookeeper", flag: "zookeeper", usage: "the `address` of a ZooKeeper, HOST:PORT, for Tenure"},
-		{name: kubernetes, program: "kubernetes", flag: "kubernetes", usage: "the `kubeconfig` of an API server whose user may make namespaces, for Tenure"},
-		{name: bucket, program: "versitygw", flag: "bucket", usage: "the `URL` of a server of S3's protocol, for Tenure"},
+		{dynamoDB, "dynoxide", "engine", "the `URL` of a DynamoDB engine", ""},
+		{postgreSQL, "postgres", "postgres", "the `URL` of a PostgreSQL whose user may make schemas", ""},
+		{etcd, "etcd", "etcd", "the `URL` of an etcd, for its concurrency package and Tenure", ""},
+		{zooKeeper, "zookeeper", "zookeeper", "the `address` of a ZooKeeper, HOST:PORT, for Tenure", ""},
+		{kubernetes, "kubernetes", "kubernetes", "the `kubeconfig` of an API server whose user may make namespaces", ""},
+		{bucket, "versitygw", "bucket", "the `URL` of a server of S3's protocol, for Tenure", ""},
 	}
 }
 
@@ -92,7 +90,8 @@ func chosenEngines(all []engine, chosen []column) (map[string]engine, error) {
 			continue
 		}
 		if e.address == "" {
-			return nil, fmt.Errorf("there is no %s: start it with scripts/engines run %s -- go run ./evidence/faults, or name it in %s", e.name, e.program, e.variable())
+			return nil, fmt.Errorf("there is no %s: scripts/engines run %s -- go run ./evidence/faults starts it, or name it in %s",
+				e.name, e.program, e.variable())
 		}
 		needed[e.name] = e
 	}

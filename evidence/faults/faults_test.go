@@ -82,11 +82,18 @@ func throw(t *testing.T, in table, id string, want map[string]verdict, change fu
 // that cannot fail would show nothing.
 func TestRows(t *testing.T) {
 	for id, want := range map[string]map[string]verdict{
-		"tenure":           {"lost-acquire": passed, "stopped": passed, "close-waiting": passed, "end-at-work": passed, "tokens": passed},
-		"dynamolock":       {"lost-acquire": failed, "stopped": passed, "close-waiting": failed, "end-at-work": failed, "tokens": failed},
-		"etcd":             {"lost-acquire": passed, "end-at-work": failed},
-		"client-go":        {"lost-acquire": passed, "end-at-work": failed, "dead-try": none},
-		"river":            {"lost-acquire": failed, "close-waiting": passed, "tokens": passed, manyRow: none, endAtWorkRow: none, "dead-try": none},
+		"tenure": {
+			"lost-acquire": passed, "stopped": passed, "close-waiting": passed, endAtWorkRow: passed, "tokens": passed,
+		},
+		"dynamolock": {
+			"lost-acquire": failed, "stopped": passed, "close-waiting": failed, endAtWorkRow: failed, "tokens": failed,
+		},
+		"etcd":      {"lost-acquire": passed, endAtWorkRow: failed},
+		"client-go": {"lost-acquire": passed, endAtWorkRow: failed, "dead-try": none},
+		"river": {
+			"lost-acquire": failed, "close-waiting": passed, "tokens": passed,
+			manyRow: none, endAtWorkRow: none, "dead-try": none,
+		},
 		"tenure-postgres":  {"lost-acquire": passed, "tokens": passed},
 		"tenure-etcd":      {"lost-acquire": passed, "tokens": passed},
 		"tenure-zookeeper": {"lost-acquire": passed, "tokens": passed},
@@ -169,7 +176,8 @@ func TestPage(t *testing.T) {
 		r.Cells["former"] = nil
 		err := in.complete(&r)
 		for _, want := range []string{
-			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + row + ": believed", "no row former",
+			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + row + ": believed",
+			"no row former",
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)

@@ -45,12 +45,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		list      = flags.String("rows", "", "which faults, of "+names(rows, row.name)+", and with -service others; all if empty")
-		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns, column.name)+", or with -service "+names(clients, column.name)+"; all if empty")
-		served    = flags.Bool("service", false, "throw them at the clients of the lock service, and write evidence/faults/service.json and docs/evidence/faults.md")
-		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
-		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
-		engines   = newEngines()
+		list = flags.String("rows", "", "which faults, of "+names(rows, row.name)+
+			", and with -service others; all if empty")
+		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns, column.name)+
+			", or with -service "+names(clients, column.name)+"; all if empty")
+		served = flags.Bool("service", false, "throw them at the clients of the lock service, "+
+			"and write evidence/faults/service.json and docs/evidence/faults.md")
+		write = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
+		page  = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and "+
+			"do nothing else")
+		engines = newEngines()
 	)
 	for i, e := range engines {
 		flags.StringVar(&engines[i].address, e.flag, os.Getenv(e.variable()), e.usage)
@@ -73,7 +77,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := newRig(ctx, thrown, chosen, engines, func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) })
+	say := func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }
+	r, err := newRig(ctx, thrown, chosen, engines, say)
 	if err != nil {
 		return err
 	}
@@ -137,7 +142,9 @@ func names[T any](all []T, name func(T) string) string {
 
 // newRig builds what rows and columns need. It takes minutes when nothing is built yet. The
 // caller removes the rig's folder.
-func newRig(ctx context.Context, thrown []row, chosen []column, engines []engine, say func(string, ...any)) (r *rig, err error) {
+func newRig(
+	ctx context.Context, thrown []row, chosen []column, engines []engine, say func(format string, args ...any),
+) (r *rig, err error) {
 	r = &rig{programs: map[string]*peers.Program{}, say: say, versions: map[string]string{}}
 	if r.engines, err = chosenEngines(engines, chosen); err != nil {
 		return nil, err

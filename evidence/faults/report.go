@@ -52,7 +52,7 @@ type report struct {
 // write writes what a run has found, and the page; of no run the page of the results that
 // there are.
 func (t table) write(ctx context.Context, r *report) error {
-	dir, err := proc.ModuleDir(ctx, "github.com/tenurelock/tenure/evidence/faults")
+	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,8 @@ const (
 var rows = []row{
 	{
 		id: "lost-acquire", title: "Reply lost on acquire", try: lostOnAcquire,
-		how:  "The write that takes a free lock reaches the store, and its reply is lost. etcd's caller calls again at once.",
+		how: "The write that takes a free lock reaches the store, and its reply is lost. etcd's caller calls " +
+			"again at once.",
 		rule: "the lock is got within a lease.",
 	},
 	{
@@ -56,7 +57,8 @@ var rows = []row{
 	},
 	{
 		id: "lost-cut", title: "Reply lost on a heartbeat, then cut off",
-		how:  "As before, and then nothing reaches the store any more. The lease in the store is longer than the holder knows.",
+		how: "As before, and then nothing reaches the store any more. The lease in the store is longer than the " +
+			"holder knows.",
 		rule: "the holder is told before the other has the lock.",
 		try: cutOff(2, manner{}, "", func(ctx context.Context, p *pair, _ int) error {
 			err := p.strike(ctx, gate.Gate.LoseReply)
@@ -66,15 +68,18 @@ var rows = []row{
 	},
 	{
 		id: "slow-reply", title: "Slow reply just inside the lease",
-		how:  "A heartbeat reaches the store at once, and its reply takes 0.3, 0.6 and 0.9 of the lease. Nothing that is sent later arrives.",
+		how: "A heartbeat reaches the store at once, and its reply takes 0.3, 0.6 and 0.9 of the lease. Nothing " +
+			"that is sent later arrives.",
 		rule: "the holder is told before the other has the lock.",
-		try: cutOff(3, manner{unbounded: true}, "without a time-out for requests, as in its example", func(ctx context.Context, p *pair, i int) error {
-			return p.strike(ctx, func(g gate.Gate) { g.SlowThenBlackHole(time.Duration(i+1) * 3 * p.lease / 10) })
-		}),
+		try: cutOff(3, manner{unbounded: true}, "without a time-out for requests, as in its example",
+			func(ctx context.Context, p *pair, i int) error {
+				return p.strike(ctx, func(g gate.Gate) { g.SlowThenBlackHole(time.Duration(i+1) * 3 * p.lease / 10) })
+			}),
 	},
 	{
 		id: "black-hole", title: "Black-holed store",
-		how:  "From a random instant on nothing that the holder sends arrives, nothing comes back, and no connection ends.",
+		how: "From a random instant on nothing that the holder sends arrives, nothing comes back, and no " +
+			"connection ends.",
 		rule: "the holder is told before the other has the lock.",
 		try: cutOff(4, manner{releasing: true}, "with ReleaseOnCancel", func(_ context.Context, p *pair, _ int) error {
 			p.holder.gate.BlackHole()
@@ -88,7 +93,8 @@ var rows = []row{
 	},
 	{
 		id: suspendRow, title: "Machine suspended and resumed", try: stopped(3, true),
-		how:  "As before, and the clocks are those after a suspend of the machine: the monotonic clock has stood still.",
+		how: "As before, and the clocks are those after a suspend of the machine: the monotonic clock has stood " +
+			"still.",
 		rule: "the first check says no.",
 	},
 	{
@@ -98,7 +104,8 @@ var rows = []row{
 	},
 	{
 		id: manyRow, title: "1,000 locks at 10 ms", try: holdMany, lease: 5 * time.Second, alone: true,
-		how:  "One process holds 1,000 locks with a lease of 5 s for 20 s; each request takes 10 ms longer. On Kubernetes and in a bucket Tenure holds them under a session.",
+		how: "One process holds 1,000 locks with a lease of 5 s for 20 s; each request takes 10 ms longer. On " +
+			"Kubernetes and in a bucket Tenure holds them under a session.",
 		rule: "the holder's checks say yes for all in the end.",
 	},
 	{
@@ -113,12 +120,14 @@ var rows = []row{
 	},
 	{
 		id: childRow, title: "Command under a lock that is lost", try: childAfterLoss,
-		how:  "The library's own program runs a command under a lock, and is cut off from the store; a second one waits to run it.",
+		how: "The library's own program runs a command under a lock, and is cut off from the store; a second one " +
+			"waits to run it.",
 		rule: "the first command has ended before the second begins.",
 	},
 	{
 		id: "tokens", title: "Token after release and re-creation", try: tokens,
-		how:  "The lock is taken and released twice, taken by one that is killed, taken over, and taken once more after its record was deleted by hand.",
+		how: "The lock is taken and released twice, taken by one that is killed, taken over, and taken once more " +
+			"after its record was deleted by hand.",
 		rule: "a number rises with each of the four grants; the deletion is shown, not judged.",
 	},
 }
@@ -156,8 +165,11 @@ func lostOnAcquire(ctx context.Context, s *scene) (cell, error) {
 	return judged(true, figures, "got it after %s", span(figures)), nil
 }
 
+// pairRun is a run of a row with a pair. It returns a figure.
+type pairRun = func(ctx context.Context, p *pair, i int) (float64, error)
+
 // pairs makes runs of a row with a pair each, and returns their figures.
-func (s *scene) pairs(ctx context.Context, n int, how manner, run func(context.Context, *pair, int) (float64, error)) ([]float64, error) {
+func (s *scene) pairs(ctx context.Context, n int, how manner, run pairRun) ([]float64, error) {
 	return s.repeat(ctx, n, func(ctx context.Context, i int) (float64, error) {
 		p, err := s.pair(ctx, how)
 		if err != nil {
@@ -298,8 +310,9 @@ func closeWaiting(ctx context.Context, s *scene) (cell, error) {
 		figures[i] = milliseconds(proc.Monotonic() - sent)
 		return context.Cause(ctx)
 	})
-	ok := max(figures[0], figures[1]) <= milliseconds(promptly.Nanoseconds())
-	return judged(ok, figures, "Close returned after %s, the waiter after %s", length(figures[0]), length(figures[1])), err
+	closed, waited := figures[0], figures[1]
+	ok := max(closed, waited) <= milliseconds(promptly.Nanoseconds())
+	return judged(ok, figures, "Close returned after %s, the waiter after %s", length(closed), length(waited)), err
 }
 
 // holdMany holds many locks in one process, with a store that is not near.
@@ -343,8 +356,8 @@ func holdMany(ctx context.Context, s *scene) (cell, error) {
 		}
 		return err
 	})
-	n := lost.Load()
-	return judged(n == 0, []float64{float64(n), sent}, "%slost %d; %s a second", said, n, plural(int(sent), "request")), err
+	n, figures := lost.Load(), []float64{float64(lost.Load()), sent}
+	return judged(n == 0, figures, "%slost %d; %s a second", said, n, plural(int(sent), "request")), err
 }
 
 // tryDead kills a holder, and has another process ask for the lock now and then

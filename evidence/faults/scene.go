@@ -100,7 +100,9 @@ func (p *place) endpoint(address string) (string, error) {
 }
 
 // repeat makes runs of a row, some of them at the same time.
-func (s *scene) repeat(ctx context.Context, n int, run func(ctx context.Context, i int) (float64, error)) ([]float64, error) {
+func (s *scene) repeat(
+	ctx context.Context, n int, run func(ctx context.Context, i int) (float64, error),
+) ([]float64, error) {
 	figures := make([]float64, n)
 	return figures, wait.AtOnce(ctx, n, s.together, func(ctx context.Context, i int) (err error) {
 		figures[i], err = run(ctx, i)
@@ -144,8 +146,9 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 		}
 	}
 	r := wire.Request{
-		Command: wire.Open, Region: dynamo.Region, Table: s.table, Secret: s.secret, Owner: "faults-" + strings.ToLower(rand.Text()),
-		LeaseMs: peers.Milliseconds(s.lease), Notice: true, RequestTimeout: !how.unbounded, ReleaseOnCancel: how.releasing, Session: how.session,
+		Command: wire.Open, Region: dynamo.Region, Table: s.table, Secret: s.secret,
+		Owner: "faults-" + strings.ToLower(rand.Text()), LeaseMs: peers.Milliseconds(s.lease), Notice: true,
+		RequestTimeout: !how.unbounded, ReleaseOnCancel: how.releasing, Session: how.session,
 	}
 	if s.heartbeat > 0 {
 		r.HeartbeatMs = peers.Milliseconds(time.Duration(s.heartbeat * float64(s.lease)))
@@ -314,7 +317,9 @@ func (p *pair) belief() (b belief, err error) {
 	if err != nil {
 		return b, err
 	}
-	instants := map[string]*int64{wire.LogBegin: &b.begin, wire.LogEnd: &b.end, wire.LogNo: &b.no, wire.LogNotice: &b.notice}
+	instants := map[string]*int64{
+		wire.LogBegin: &b.begin, wire.LogEnd: &b.end, wire.LogNo: &b.no, wire.LogNotice: &b.notice,
+	}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		l, err := wire.ParseLog(lines.Text())
 		if at := instants[l.What]; err == nil && at != nil { // else it is being written

@@ -31,7 +31,8 @@ type etcdClient struct {
 }
 
 func openEtcd(r *wire.Request) (serve.Client, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{r.Endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	config := clientv3.Config{Endpoints: []string{r.Endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, err
 	}

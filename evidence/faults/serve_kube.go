@@ -48,10 +48,13 @@ type kubeClient struct {
 
 func openKube(r *wire.Request) (serve.Client, error) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	lease := serve.Milliseconds(r.LeaseMs)
 	l := &kubeClient{
-		// Its limit of five requests a second is for other uses.
-		config: &rest.Config{Host: r.Endpoint, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
-		lease:  serve.Milliseconds(r.LeaseMs), deadline: serve.Milliseconds(r.LeaseMs) * 2 / 3, retry: serve.Milliseconds(r.RefreshMs),
+		config: &rest.Config{
+			Host: r.Endpoint, QPS: -1, // its limit of five requests a second is for other uses
+			ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+		},
+		lease: lease, deadline: lease * 2 / 3, retry: serve.Milliseconds(r.RefreshMs),
 		bounded: r.RequestTimeout, releases: r.ReleaseOnCancel,
 	}
 	l.ctx, l.close = context.WithCancel(context.Background())
@@ -66,7 +69,8 @@ func openKube(r *wire.Request) (serve.Client, error) {
 func (l *kubeClient) lock(name string) (resourcelock.Interface, error) {
 	identity := resourcelock.ResourceLockConfig{Identity: strings.ToLower(rand.Text())}
 	if l.bounded {
-		return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name, identity, l.config, l.deadline)
+		kind := resourcelock.LeasesResourceLock
+		return resourcelock.NewFromKubeconfig(kind, namespace, name, identity, l.config, l.deadline)
 	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: name, Namespace: namespace},
@@ -84,7 +88,10 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
-	h := &kubeLeader{library: l, name: r.Name, cancel: cancel, leads: make(chan context.Context, 1), over: make(chan struct{}), told: make(chan struct{})}
+	h := &kubeLeader{
+		library: l, name: r.Name, cancel: cancel,
+		leads: make(chan context.Context, 1), over: make(chan struct{}), told: make(chan struct{}),
+	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -144,7 +151,8 @@ func (h *kubeLeader) Notice() <-chan struct{} { return h.told }
 
 // Token is the count of transitions, the only number in the record.
 func (h *kubeLeader) Token() (uint64, bool) {
-	lease, err := h.library.client.CoordinationV1().Leases(namespace).Get(context.Background(), h.name, metav1.GetOptions{})
+	leases := h.library.client.CoordinationV1().Leases(namespace)
+	lease, err := leases.Get(context.Background(), h.name, metav1.GetOptions{})
 	if err != nil || lease.Spec.LeaseTransitions == nil {
 		return 0, false
 	}

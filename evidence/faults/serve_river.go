@@ -133,13 +133,15 @@ func (l *riverLeader) bid() error {
 	id := strings.ToLower(rand.Text())
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverIdler{})
+	over := func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
+		context.AfterFunc(ctx, func() { l.lost(id) })
+		return nil
+	}
 	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
-		ID: id, Schema: l.schema, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
+		ID: id, Schema: l.schema, Workers: workers,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Logger: slog.New(&riverLog{slog.DiscardHandler, func() { l.gained(id) }}),
-		Hooks: []rivertype.Hook{river.HookPeriodicJobsStartFunc(func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
-			context.AfterFunc(ctx, func() { l.lost(id) })
-			return nil
-		})},
+		Hooks:  []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
 	})
 	if err != nil {
 		return err

@@ -75,7 +75,8 @@ func clientRows() []row {
 var serviceRows = []row{
 	{
 		id: "twice", title: "Calls carried out twice, and again later", try: carriedOutAgain,
-		how:  "Half of the calls of two clients, one after the other holder for two and a half leases, are carried out twice at once, the rest again within two leases.",
+		how: "Half of the calls of two clients, one after the other holder for two and a half leases, are carried " +
+			"out twice at once, the rest again within two leases.",
 		rule: "each keeps the lock for its time.",
 	},
 	{
@@ -91,14 +92,17 @@ var serviceRows = []row{
 	{
 		// A start takes the time that it takes on a busy machine.
 		id: "restarts", title: "Replicas killed and started again", try: restarts, lease: 2 * usualLease,
-		how:  "For three leases a replica is killed each 0.3 to 0.6 of a lease, and started again at once. With one replica nobody answers until it serves again.",
+		how: "For three leases a replica is killed each 0.3 to 0.6 of a lease, and started again at once. With " +
+			"one replica nobody answers until it serves again.",
 		rule: "the holder keeps the lock.",
 	},
 	{
 		id: "frozen", title: "Replica stopped and continued",
-		how:  "A replica is stopped with SIGSTOP for one and a half leases. Its connections stay open. With one replica the holder can only give up in time.",
+		how: "A replica is stopped with SIGSTOP for one and a half leases. Its connections stay open. With one " +
+			"replica the holder can only give up in time.",
 		rule: "the holder keeps the lock, or is told before the other process has it.",
-		try:  keptOrTold(func(ctx context.Context, s *servedBy) error { return s.Freeze(ctx, 0) }, func(s *servedBy) error { return s.Thaw(0) }),
+		try: keptOrTold(func(ctx context.Context, s *servedBy) error { return s.Freeze(ctx, 0) },
+			func(s *servedBy) error { return s.Thaw(0) }),
 	},
 	{
 		id: "slow-store", title: "Slow store",
@@ -117,7 +121,8 @@ var serviceRows = []row{
 	},
 	{
 		id: "step-down", title: "Asked to step down", try: askedToStepDown,
-		how:  "A person asks the holder to step down. Its work ends when the client tells it to, and it releases the lock. The time is from the request until the work has ended.",
+		how: "A person asks the holder to step down. Its work ends when the client tells it to, and it releases " +
+			"the lock. The time is from the request until the work has ended.",
 		rule: "the other process gets the lock after the work has ended, within a lease of the request.",
 	},
 	{

@@ -86,7 +86,7 @@ var stores = map[string]store{
 			return s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
 		},
 		url: func(endpoint, prefix string) string {
-			return "s3://" + bucketName + "/" + prefix + "?region=" + bucketRegion + "&endpoint=http://" + endpoint + "&path_style=1"
+			return "s3://" + bucketName + "/" + prefix + "?path_style=1&region=" + bucketRegion + "&endpoint=http://" + endpoint
 		},
 	},
 }
@@ -142,7 +142,9 @@ func openStore(ctx context.Context, s *scene) (*place, error) {
 	// A program finds a store that was used before. In ZooKeeper the first record of a folder
 	// takes more than one write.
 	for n := range preparedLocks {
-		rec := driver.Record{Key: s.named(n + 1), Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease}
+		rec := driver.Record{
+			Key: s.named(n + 1), Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease,
+		}
 		if rec, _, err = records.Claim(bound, rec); err == nil {
 			err = records.Delete(bound, rec)
 		}

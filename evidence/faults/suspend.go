@@ -89,7 +89,8 @@ func buildSuspendable(ctx context.Context, dir string) (string, error) {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return "", err
 	}
-	_, err = proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-overlay", file, "-tags", suspendTag, "-o", program, thisModule)
+	_, err = proc.Run(ctx, "", "go", "build",
+		"-buildvcs=false", "-overlay", file, "-tags", suspendTag, "-o", program, thisModule)
 	return program, err
 }
 

@@ -70,14 +70,16 @@ func BuildJava(ctx context.Context) (*Program, error) {
 	}
 	dir := filepath.Join(root, "peers", "java")
 	target := filepath.Join(dir, "target")
-	err = Build(ctx, target, []string{filepath.Join(dir, "pom.xml"), filepath.Join(dir, "src")}, func(ctx context.Context) error {
+	sources := []string{filepath.Join(dir, "pom.xml"), filepath.Join(dir, "src")}
+	err = Build(ctx, target, sources, func(ctx context.Context) error {
 		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package")
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", filepath.Join(target, "lock-client-peer.jar")}}}, nil
+	jar := filepath.Join(target, "lock-client-peer.jar")
+	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, nil
 }
 
 // Build makes something in a folder by a tool, unless it was made before and the sources, files

@@ -50,22 +50,26 @@ func TestPeer(t *testing.T) {
 			peertest.Must(t, first, tb.Open("first", lease, heartbeat))
 			second := tb.Start(t, p, "second", lease, heartbeat)
 
-			a = peertest.Must(t, first, wire.Request{Command: wire.Acquire, Name: "x", Data: peertest.Binary("d"), DeleteOnRelease: aws.Bool(true)})
+			asking := wire.Request{Command: wire.Acquire, Name: "x", RefreshMs: aws.Int64(100), DeleteOnRelease: aws.Bool(true)}
+			asking.Data = peertest.Binary("d")
+			a = peertest.Must(t, first, asking)
 			if a.Owner != "first" || string(*a.Data) != "d" {
 				t.Errorf("acquire: %+v", a)
 			}
 			peertest.Must(t, first, wire.Request{Command: wire.Heartbeat, Name: "x"})
 			peertest.MustRefuse(t, second, wire.Request{Command: wire.Acquire, Name: "x", TryOnly: true}, wire.Held)
-			late := peertest.MustRefuse(t, second, wire.Request{Command: wire.Acquire, Name: "x", WaitMs: aws.Int64(1), RefreshMs: aws.Int64(100)}, wire.Timeout)
+			asking.WaitMs = aws.Int64(1)
+			late := peertest.MustRefuse(t, second, asking, wire.Timeout)
 			// It waited out a lease of a holder that sent heartbeats.
 			if late.ElapsedMs < float64(lease.Milliseconds()) {
 				t.Errorf("timeout after %v ms, want %v at least", late.ElapsedMs, lease)
 			}
 
 			// A process that is killed answers nothing more, and releases nothing.
-			waits := wire.Request{Command: wire.Acquire, Name: "x", WaitMs: aws.Int64(20_000), RefreshMs: aws.Int64(100), DeleteOnRelease: aws.Bool(true)}
-			granted := second.Begin(waits)
-			if got := peertest.Must(t, second, wire.Request{Command: wire.Get, Name: "x"}); !*got.Present || got.Owner != "first" {
+			asking.WaitMs = aws.Int64(20_000)
+			granted := second.Begin(asking)
+			got := peertest.Must(t, second, wire.Request{Command: wire.Get, Name: "x"})
+			if !*got.Present || got.Owner != "first" {
 				t.Errorf("get beside an acquire that waits: %+v", got)
 			}
 			first.Kill()

@@ -72,7 +72,8 @@ func Wrong(all []Hold) []string {
 	var before, counted Hold
 	for _, h := range all {
 		if before.Owner != "" && h.Begin < before.End {
-			found = append(found, fmt.Sprintf("%s began %v before %s ended: %+v, %+v", h.Owner, time.Duration(before.End-h.Begin), before.Owner, before, h))
+			found = append(found, fmt.Sprintf("%s began %v before %s ended: %+v, %+v",
+				h.Owner, time.Duration(before.End-h.Begin), before.Owner, before, h))
 		}
 		if h.End > before.End {
 			before = h

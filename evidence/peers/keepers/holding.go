@@ -28,10 +28,14 @@ type Size struct {
 
 var (
 	// Ordinary has a lease at which a heartbeat for each lock is a load.
-	Ordinary = Size{Timing: peers.Timing{Lease: 2 * time.Second, Heartbeat: 400 * time.Millisecond, Refresh: 400 * time.Millisecond}, Delay: 10 * time.Millisecond}
+	Ordinary = sized(2*time.Second, 400*time.Millisecond, 400*time.Millisecond, 10*time.Millisecond)
 	// Lenient looks whether all of it works, on a machine that is busy.
-	Lenient = Size{Timing: peers.Timing{Lease: 10 * time.Second, Heartbeat: 500 * time.Millisecond, Refresh: 200 * time.Millisecond}, Delay: time.Millisecond}
+	Lenient = sized(10*time.Second, 500*time.Millisecond, 200*time.Millisecond, time.Millisecond)
 )
+
+func sized(lease, heartbeat, refresh, delay time.Duration) Size {
+	return Size{Timing: peers.Timing{Lease: lease, Heartbeat: heartbeat, Refresh: refresh}, Delay: delay}
+}
 
 // For is the same, held for a time.
 func (s Size) For(d time.Duration) Size {
@@ -88,7 +92,9 @@ const looksEach = time.Second
 
 // Hold has a process take locks, hold them, and give them back, through a gate. With
 // an error it returns what was found before.
-func Hold(ctx context.Context, client peers.Kind, locks int, g *gate.HTTP, table string, size Size) (h *Holding, err error) {
+func Hold(
+	ctx context.Context, client peers.Kind, locks int, g *gate.HTTP, table string, size Size,
+) (h *Holding, err error) {
 	g.Slow(size.Delay)
 	r := size.Timing.Open(g.Address(), table)
 	r.Session = client == peers.Tenure

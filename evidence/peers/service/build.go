@@ -84,7 +84,10 @@ func (p places) typeScript(ctx context.Context) (*peers.Program, error) {
 		return nil, err
 	}
 	client, dir := filepath.Join(p.clients, "typescript"), filepath.Join(p.peers, "typescript")
-	sources := []string{filepath.Join(client, "src"), filepath.Join(client, "package-lock.json"), filepath.Join(client, "tsconfig.json")}
+	var sources []string
+	for _, file := range []string{"src", "package-lock.json", "tsconfig.json"} {
+		sources = append(sources, filepath.Join(client, file))
+	}
 	for _, file := range []string{"peer.ts", "work.ts", "request.ts", "tsconfig.json"} {
 		sources = append(sources, filepath.Join(dir, file))
 	}

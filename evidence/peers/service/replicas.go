@@ -71,7 +71,8 @@ type replica struct {
 
 // Start starts the replicas, and returns when all of them serve.
 func Start(ctx context.Context, c Config) (*Replicas, error) {
-	r := &Replicas{Worker: rand.Text(), Operator: rand.Text(), config: c, tokens: filepath.Join(c.Dir, "principals-"+rand.Text())}
+	tokens := filepath.Join(c.Dir, "principals-"+rand.Text())
+	r := &Replicas{Worker: rand.Text(), Operator: rand.Text(), config: c, tokens: tokens}
 	lines := fmt.Sprintf("worker %s hold:\noperator %s admin:\n", r.Worker, r.Operator)
 	if err := os.WriteFile(r.tokens, []byte(lines), 0o600); err != nil {
 		return nil, err
