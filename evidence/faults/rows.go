@@ -143,8 +143,13 @@ func lostOnAcquire(ctx context.Context, s *scene) (cell, error) {
 			return 0, err
 		}
 		defer m.Kill()
-		// The first acquire of a process makes connections.
-		if _, err := m.Acquire(ctx, s.lock()); err != nil {
+		// The first acquire of a process makes connections. A heartbeat of that lock must not be
+		// what the fault hits.
+		first := s.lock()
+		if _, err := m.Acquire(ctx, first); err != nil {
+			return 0, err
+		}
+		if _, err := m.Release(ctx, first); err != nil {
 			return 0, err
 		}
 		m.gate.LoseReply()
