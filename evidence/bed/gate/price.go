@@ -6,10 +6,6 @@
 package gate
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -61,15 +57,6 @@ func (u Usage) Over(n float64) Usage {
 		v.ByOperation[operation] = count / n
 	}
 	return v
-}
-
-// Operations lists what was sent, with so many decimals.
-func (u Usage) Operations(decimals int) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(u.ByOperation)) {
-		all = append(all, fmt.Sprintf("%.*f %s", decimals, u.ByOperation[name], name))
-	}
-	return strings.Join(all, ", ")
 }
 
 // DollarsMillion is the price of a million times the usage.
