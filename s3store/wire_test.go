@@ -209,7 +209,7 @@ func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
 	url := "http://" + relay.Addr
-	o := newObjects(workerClient(url), b.Name)
+	o := newObjects(siteAt(url).client(t), b.Name)
 	closed, closeIdle := 0, o.Idle
 	o.Idle = objectmap.NewIdle(func() {
 		closed++

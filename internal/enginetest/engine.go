@@ -4,11 +4,13 @@
 package enginetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"io"
+	"maps"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -105,6 +107,9 @@ func NewEngine(t testing.TB, args, env []string, ready func() error) *Engine {
 }
 
 func newEngine(t testing.TB, server launcher.Server) *Engine {
+	if server.Dir == "" {
+		server.Dir = t.TempDir() // by which its processes are found
+	}
 	e := &Engine{t: t, server: server, log: filepath.Join(t.TempDir(), "log")}
 	t.Cleanup(e.Kill)
 	return e
@@ -143,24 +148,17 @@ func (e *Engine) Await() {
 	}
 }
 
-// Signal sends the process a signal: SIGSTOP has it hang.
-func (e *Engine) Signal(s syscall.Signal) {
-	if p := e.running(); p != nil {
-		if err := p.Signal(s); err != nil {
-			e.t.Errorf("signal %v: %v", s, err)
-		}
-	}
-}
-
-// End sends the process a signal that should end it, and returns when it has ended. The
-// test fails if that takes too long.
+// End sends the first process a signal that should end it, and returns when all have ended.
+// The test fails if that takes too long.
 func (e *Engine) End(s syscall.Signal) {
 	e.t.Helper()
 	p := e.running()
 	if p == nil {
 		return
 	}
-	e.Signal(s)
+	if err := p.Signal(s); err != nil {
+		e.t.Errorf("signal %v: %v", s, err)
+	}
 	select {
 	case <-p.Ended:
 	case <-time.After(enginePatience):
@@ -169,51 +167,81 @@ func (e *Engine) End(s syscall.Signal) {
 	e.Kill()
 }
 
-// Stop has the process hang, and returns when it does: the kernel stops its threads one after
+// Stop has all processes hang, and returns when they do: the kernel stops threads one after
 // the other, a little after the signal was sent.
 func (e *Engine) Stop() {
 	e.t.Helper()
 	if runtime.GOOS != "linux" {
 		e.t.Skip("processes are made to hang on Linux alone")
 	}
-	e.Signal(launcher.Hang)
-	end := time.Now().Add(enginePatience)
-	for ; !e.stopped(); time.Sleep(time.Millisecond) { //nolint:forbidigo // a process of its own
-		if time.Now().After(end) {
-			e.t.Fatalf("%s does not stop", e.server.Args[0])
-		}
-	}
-}
-
-// stopped says whether all threads of the process are stopped.
-func (e *Engine) stopped() bool {
 	p := e.running()
 	if p == nil {
-		return true
+		return
 	}
-	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID())) // the pattern is a good one
-	for _, file := range stats {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		// The state follows the name, which is in brackets and may hold others.
-		if i := bytes.LastIndexByte(stat, ')'); i < 0 || !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
-			return false
-		}
-	}
-	return true
+	e.until("all processes hang", func() bool {
+		all := launcher.Processes(e.server.Dir)
+		first := all[p.PID()] || p.HasEnded()
+		maps.DeleteFunc(all, func(_ int, hangs bool) bool { return hangs })
+		launcher.Signal(slices.Collect(maps.Keys(all)), launcher.Hang)
+		return first && len(all) == 0
+	})
 }
 
 // Continue ends a Stop.
-func (e *Engine) Continue() { e.Signal(launcher.Continue) }
+func (e *Engine) Continue() {
+	launcher.Signal(slices.Collect(maps.Keys(launcher.Processes(e.server.Dir))), launcher.Continue)
+}
 
-// Kill ends it by SIGKILL, and returns when it has ended.
+// Kill ends all processes by SIGKILL, and returns when they have ended.
 func (e *Engine) Kill() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.process != nil {
-		e.process.Kill()
-		e.process = nil
+	e.t.Helper()
+	p := e.running()
+	if p == nil {
+		return
 	}
+	if runtime.GOOS == "linux" {
+		e.Stop() // of several processes none does anything once another has ended
+	}
+	p.Kill()
+	e.mu.Lock()
+	e.process = nil
+	e.mu.Unlock()
+}
+
+// until waits for something that the server does.
+func (e *Engine) until(what string, is func() bool) {
+	e.t.Helper()
+	for end := time.Now().Add(enginePatience); !is(); time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // processes of their own
+		if time.Now().After(end) {
+			e.t.Fatalf("%s: not within %v: %s", e.server.Args[0], enginePatience, what)
+		}
+	}
+}
+
+// DefaultSignals has the processes that a test starts begin with the default actions
+// of SIGHUP and SIGINT, also where the test itself came to ignore them: under nohup,
+// or in the background of a shell. TestMain calls it. A child process inherits the
+// signals that are ignored, but not those that are caught.
+func DefaultSignals() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+}
+
+// Start starts a command, with pipes to its standard input and from its standard output.
+func Start(tb testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	tb.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return in, out
 }

@@ -5,12 +5,17 @@ package enginetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
@@ -48,29 +53,163 @@ func Database(t testing.TB, server string) string {
 // row. It is for tests of modules that have no driver.
 func psql(t testing.TB, database, statements string) string {
 	t.Helper()
-	out, err := psqlTry(context.WithoutCancel(t.Context()), t, database, statements)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out, err := launcher.PSQL(context.WithoutCancel(t.Context()), database, statements)
+	need(t, err)
 	return out
 }
 
-// psqlTry is psql that returns what goes wrong, also that ctx has ended.
-func psqlTry(ctx context.Context, t testing.TB, database, statements string) (string, error) {
-	t.Helper()
-	out, err := launcher.PSQL(ctx, database, statements)
-	var missing *launcher.MissingError
-	if errors.As(err, &missing) {
-		need(t, err)
-	}
-	return out, err
+// PostgreSQLServer is a server that a test has for itself, on Linux. Its user tenure may do
+// everything, and has no password. It ends with the test, with all its processes, and at one
+// instant if it is killed. Its methods are for one goroutine at a time.
+type PostgreSQLServer struct {
+	*Engine
+	// URL is that of database postgres; Addr is its host and port.
+	URL, Addr string
+	// Name is what a standby calls itself; synchronous_standby_names can have it.
+	Name string
+	// Data is the folder with its data.
+	Data string
+
+	settings []string
+	standbys int
 }
 
-// postgresProgram returns one of PostgreSQL's programs, of the newest release that is
-// installed, and skips the test if there is none.
-func postgresProgram(t testing.TB, name string) string {
+// StartPostgreSQL starts a server, and waits until it answers. Settings are lines of its
+// configuration, such as "fsync=on": without that one, a power loss would lose data, but
+// the death of the server's processes loses nothing.
+func StartPostgreSQL(t testing.TB, settings ...string) *PostgreSQLServer {
 	t.Helper()
-	program, err := launcher.PostgresProgram(name)
+	s := newPostgreSQL(t, settings)
+	need(t, launcher.InitPostgreSQL(s.Data))
+	s.Start()
+	s.Await()
+	return s
+}
+
+func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the processes of a PostgreSQL are found on Linux alone")
+	}
+	port := FreePort(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	s := &PostgreSQLServer{
+		URL: "postgres://tenure@" + addr + "/postgres?sslmode=disable", Addr: addr, Data: postgresFolder(t), settings: settings,
+	}
+	server, err := launcher.PostgreSQL(s.Data, port, append([]string{"shared_buffers=32MB", "wal_keep_size=256MB"}, settings...)...)
 	need(t, err)
-	return program
+	s.Engine = newEngine(t, server)
+	return s
+}
+
+// postgresFolder returns a folder that goes with the test, which belongs to the user of
+// the servers. A folder of [testing.T.TempDir] is in one that root alone can enter.
+func postgresFolder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenure-postgres-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := launcher.Own(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Configure has the server take a setting from now on, unless it was started with it.
+func (s *PostgreSQLServer) Configure(name, value string) {
+	s.t.Helper()
+	const loaded = "SELECT pg_conf_load_time()"
+	before := psql(s.t, s.URL, loaded)
+	psql(s.t, s.URL, "ALTER SYSTEM SET "+name+" = '"+value+"'")
+	psql(s.t, s.URL, "SELECT pg_reload_conf()")
+	s.until("the configuration is read", func() bool { return psql(s.t, s.URL, loaded) != before })
+	if name == "synchronous_standby_names" {
+		// Commits wait only when the checkpointer has read it too. It does so before it begins
+		// a checkpoint that is asked for; the first one may have begun just before.
+		for range 2 {
+			psql(s.t, s.URL, "CHECKPOINT")
+		}
+	}
+}
+
+// Standby starts a server that follows this one by streaming, and waits until it does.
+// It has the settings of this one, but none for synchronous_standby_names. Its Name is
+// standby1, standby2, and so on.
+func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
+	s.t.Helper()
+	var settings []string
+	for _, setting := range s.settings {
+		if !strings.HasPrefix(setting, "synchronous_standby_names") {
+			settings = append(settings, setting)
+		}
+	}
+	f := newPostgreSQL(s.t, settings)
+	s.standbys++
+	f.Name = fmt.Sprint("standby", s.standbys)
+	program, err := launcher.PostgresProgram("pg_basebackup")
+	need(s.t, err)
+	need(s.t, launcher.Server{Dir: f.Data, User: launcher.PostgresUser, Args: []string{
+		program, "-d", s.URL + "&application_name=" + f.Name, "-D", f.Data,
+		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+	}}.Run())
+	f.Start()
+	f.Await()
+	s.until(f.Name+" follows", func() bool {
+		return psql(s.t, s.URL, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '"+f.Name+"'") == "1"
+	})
+	return f
+}
+
+// Promote has a standby be a server that writes, and returns when it is one.
+func (s *PostgreSQLServer) Promote() {
+	s.t.Helper()
+	if got := psql(s.t, s.URL, "SELECT pg_promote()"); got != "t" {
+		s.t.Fatalf("pg_promote says %s", got)
+	}
+}
+
+// Restart starts it again, and waits until it answers. If it runs, it ends politely
+// before, without waiting for its clients.
+func (s *PostgreSQLServer) Restart() {
+	s.t.Helper()
+	s.End(syscall.SIGINT)
+	s.Start()
+	s.Await()
+}
+
+// StartPgBouncer starts a pooler of the server of a URL, which gives out a connection to
+// it for a transaction, not for a session, and waits until it answers. Settings are lines
+// of its configuration, such as "default_pool_size=1".
+func StartPgBouncer(t testing.TB, server string, settings ...string) *Server {
+	t.Helper()
+	program, err := launcher.SystemProgram("pgbouncer", "/usr/sbin/pgbouncer")
+	need(t, err)
+	u, err := url.Parse(server)
+	need(t, err)
+	port := strconv.Itoa(FreePort(t))
+	lines := append([]string{
+		"[databases]", fmt.Sprintf("* = host=%s port=%s user=%s", u.Hostname(), u.Port(), u.User.Username()),
+		"[pgbouncer]", "pool_mode=transaction", "auth_type=any", "listen_addr=127.0.0.1", "listen_port=" + port,
+		"unix_socket_dir=", "max_client_conn=1000",
+	}, settings...)
+	dir := postgresFolder(t)
+	config := filepath.Join(dir, "pgbouncer.ini")
+	need(t, os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o644)) // for another user
+	u.Host = "127.0.0.1:" + port
+	p := &Server{URL: u.String()}
+	p.Engine = newEngine(t, launcher.Server{Args: []string{program, config}, Dir: dir, User: launcher.PostgresUser, Ready: func() error {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		defer stop()
+		_, err := launcher.PSQL(ctx, p.URL, "SELECT 1")
+		return err
+	}})
+	p.Start()
+	p.Await()
+	return p
 }

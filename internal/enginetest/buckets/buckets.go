@@ -21,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure/driver/recordcodec"
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // NewPrefix returns a prefix that no other test has.
@@ -266,7 +267,7 @@ func IdleConnectionsGo(t *testing.T, relay *enginetest.Relay, s driver.Store, cl
 		_, err := s.Get(ctx, "lock", driver.Strong)
 		return err
 	}
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed() != 0 {
+	if err := look(launcher.Patience); !errors.Is(err, driver.ErrNotFound) || closed() != 0 {
 		t.Fatalf("closed %d times, %v", closed(), err)
 	}
 	resume := relay.Hold()
@@ -274,7 +275,7 @@ func IdleConnectionsGo(t *testing.T, relay *enginetest.Relay, s driver.Store, cl
 		t.Errorf("a server that hangs: closed %d times, %v", closed(), err)
 	}
 	resume()
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed() != 1 {
+	if err := look(launcher.Patience); !errors.Is(err, driver.ErrNotFound) || closed() != 1 {
 		t.Errorf("after that: closed %d times, %v", closed(), err)
 	}
 	if err := s.Close(); err != nil || closed() != 2 {

@@ -8,6 +8,7 @@
 package launcher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -231,24 +232,35 @@ func (p *Process) Kill() {
 	}
 }
 
-// Processes returns the processes that run in a folder, and the state of each: T if it is
+// Processes returns the processes that run in a folder, and whether all threads of each are
 // stopped. It finds those on Linux alone. Processes of PostgreSQL have sessions of their
 // own, and only this in common.
-func Processes(dir string) map[int]string {
-	found := map[int]string{}
+func Processes(dir string) map[int]bool {
+	found := map[int]bool{}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is a good one
 	for _, cwd := range all {
 		if in, err := os.Readlink(cwd); err != nil || in != dir {
 			continue
 		}
 		process := filepath.Dir(cwd)
-		stat, err := os.ReadFile(filepath.Join(process, "stat"))
-		pid, atoi := strconv.Atoi(filepath.Base(process))
-		if err != nil || atoi != nil {
-			continue // it has ended
+		pid, err := strconv.Atoi(filepath.Base(process))
+		if err != nil {
+			continue
 		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		found[pid], _, _ = strings.Cut(rest, " ")
+		going := false
+		threads, _ := filepath.Glob(process + "/task/*/stat") // as above
+		for _, thread := range threads {
+			// The state follows the name, which is in brackets and may hold others.
+			stat, err := os.ReadFile(thread)
+			state := stat[bytes.LastIndexByte(stat, ')')+1:]
+			going = going || err == nil && !bytes.HasPrefix(state, []byte(" T"))
+		}
+		if len(threads) > 0 { // or it has ended
+			found[pid] = !going
+		}
 	}
 	return found
 }
