@@ -277,9 +277,9 @@ func TestSharedRestoredInPart(t *testing.T) {
 	}
 }
 
-// TestReleaseUnderTheSameVersion: other clients release, and change the data
-// with that, without a new version.
-func TestReleaseUnderTheSameVersion(t *testing.T) {
+// TestTakeoverOfWhatHasChanged: other clients release, and change the data with that, without
+// a new version; they renew; they put back what others have written before.
+func TestTakeoverOfWhatHasChanged(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)
 	store := open(t, e.URL, table, &Options{SharedTable: true})
@@ -288,6 +288,8 @@ func TestReleaseUnderTheSameVersion(t *testing.T) {
 		{attrData: binary("after")},
 		{attrReleased: text("1"), attrData: binary("after")},
 		{attrData: nil},
+		{attrVersion: text("renewed")},
+		{attrStamp: text("older"), attrToken: n("9")}, // a higher token than the one that was seen
 	} {
 		key := fmt.Sprint("k", i)
 		plantItem(t, e.URL, table, row(item{"key": text(key), attrData: binary("before")}))
