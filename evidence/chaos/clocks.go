@@ -34,8 +34,10 @@ func (r *round) judgePlace(v *verdict, p *process, ready replica.Line) {
 	// The two clocks of the machine differ by its suspends.
 	slept := time.Duration(r.bootAhead)
 	mono := time.Duration(ready.RawMono-ready.At) + slept
-	if (boot-time.Duration(want.Boot)*time.Second).Abs() > time.Second || (mono-time.Duration(want.Monotonic)*time.Second).Abs() > time.Second {
-		v.sin(hook, at, "%s was to have a boot clock %d s and a monotonic clock %d s ahead; they are %v and %v", p.name, want.Boot, want.Monotonic, boot, mono)
+	if (boot-time.Duration(want.Boot)*time.Second).Abs() > time.Second ||
+		(mono-time.Duration(want.Monotonic)*time.Second).Abs() > time.Second {
+		v.sin(hook, at, "%s was to have a boot clock %d s and a monotonic clock %d s ahead; they are %v and %v",
+			p.name, want.Boot, want.Monotonic, boot, mono)
 	}
 	if ready.At < p.began || p.end > 0 && ready.At > p.end {
 		v.sin(hook, at, "%s was started at %d and says that it runs at %d", p.name, p.began, ready.At)
@@ -68,7 +70,8 @@ func (r *round) judgeClocks(v *verdict) {
 			if (got - want).Abs() <= noise {
 				return false
 			}
-			v.sin(hook, at, "%s: %s says that its %s went on by %v while %v passed; %v was to be", e.Text, e.On, what, got, real, want)
+			v.sin(hook, at, "%s: %s says that its %s went on by %v while %v passed; %v was to be", e.Text, e.On,
+				what, got, real, want)
 			return true
 		}
 		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) * (1 + lives[e.On].rate)) }

@@ -18,6 +18,6 @@
 //	scripts/engines run dynoxide -- go run ./evidence/chaos -workload shards
 //
 // have readers and writers of one register, clients of the lock service, and a group of
-// package shard, which is measured as well. Package trial has what all workloads share, package replica the program that is
-// started several times over: this program starts itself.
+// package shard, which is measured as well. Package trial has what all workloads share, and
+// package replica the process that contends for the lock: this program starts itself.
 package main

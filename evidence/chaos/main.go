@@ -40,7 +40,8 @@ func main() {
 		}
 		run, known := workloads[name]
 		if !known {
-			return fmt.Errorf("workload %q is not known: there are %s", name, strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
+			return fmt.Errorf("workload %q is not known: there are %s", name,
+				strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
 		}
 		return run(ctx, args, out, stderr)
 	})
@@ -190,10 +191,12 @@ func (x result) print(out io.Writer) {
 
 func (r *report) print(out io.Writer) {
 	t := r.Total()
-	fmt.Fprintf(out, "%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second), plural(r.Violations(), "violation"))
+	fmt.Fprintf(out, "%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
+		plural(r.Violations(), "violation"))
 	fmt.Fprintf(out, "  %d faults; %d kills and %d stops of replicas; %d processes, %d in time namespaces\n",
 		t.AllFaults(), t.Kills, t.Stops, t.Lives, t.Namespaces)
-	fmt.Fprintf(out, "  %d tenures, %d takeovers; %d operations; %d overlaps\n", t.Tenancies, t.Takeovers, t.Operations, t.Overlaps)
+	fmt.Fprintf(out, "  %d tenures, %d takeovers; %d operations; %d overlaps\n", t.Tenancies, t.Takeovers,
+		t.Operations, t.Overlaps)
 	fmt.Fprintf(out, "  late writes stopped by the fence: %d; late writes that reached the unfenced register: %d\n", t.Refused, t.LatePast)
 	if missing := r.Unproved(); missing != "" {
 		fmt.Fprintf(out, "  nothing shows that these faults had any effect: %s\n", missing)

@@ -48,7 +48,8 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	case err == nil:
 		p.namespaces = true
 	case os.Getenv(enginetest.Required) != "" && os.Getenv(noNamespaces) == "":
-		t.Fatalf("no replica can be started in a time namespace: %v; set %s if that is as it should be", err, noNamespaces)
+		t.Fatalf("no replica can be started in a time namespace: %v; set %s if that is as it should be", err,
+			noNamespaces)
 	default:
 		t.Logf("without replicas in time namespaces: %v", err)
 	}
@@ -188,7 +189,8 @@ func TestKubernetesKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	rec, _, err := store.Claim(t.Context(), driver.Record{Key: "lock", Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute})
+	rec, _, err := store.Claim(t.Context(),
+		driver.Record{Key: "lock", Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +201,8 @@ func TestKubernetesKills(t *testing.T) {
 		}
 		for i, m := range s.members {
 			if killed := m.process != before[i]; killed != (i == struck) || !m.process.Alive() {
-				t.Errorf("a crash of member %d: member %d was killed: %v; it runs: %v", struck, i, killed, m.process.Alive())
+				t.Errorf("a crash of member %d: member %d was killed: %v; it runs: %v", struck, i, killed,
+					m.process.Alive())
 			}
 		}
 		got, err := store.Get(t.Context(), "lock", driver.Strong)
@@ -241,7 +244,10 @@ func TestReaders(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			newPlan(t, engine, time.Second) // skips without the engine
-			seen, wrong, err := halves{engine: engine, readers: 3, writers: 2, lease: 2 * time.Second, length: 5 * time.Second}.play(t.Context())
+			seen, wrong, err := halves{
+				engine: engine, readers: 3, writers: 2, lease: 2 * time.Second,
+				length: 5 * time.Second,
+			}.play(t.Context())
 			if len(wrong) > 0 || err != nil {
 				t.Errorf("%q, %v", wrong, err)
 			}
@@ -261,9 +267,21 @@ func TestChaosBites(t *testing.T) {
 		plan   plan
 		want   []trial.Sin
 	}{
-		{"replicas that never ask, and an open fence", "sqlite", plan{Wrong: replica.NoCheck, Open: true, Only: []kind{stop, kill}}, []trial.Sin{trial.Overlap, trial.Fence}},
-		{"clocks whose rates differ by more than is allowed for", "dynoxide", plan{Seed: 1, Drift: 0.4, Only: []kind{blackHole}}, []trial.Sin{trial.Overlap}},
-		{"a clock that stands still in a suspend", "sqlite", plan{Wrong: replica.GoClock, Only: []kind{suspend}}, []trial.Sin{trial.Overlap, hook}},
+		{
+			"replicas that never ask, and an open fence", "sqlite",
+			plan{Wrong: replica.NoCheck, Open: true, Only: []kind{stop, kill}},
+			[]trial.Sin{trial.Overlap, trial.Fence},
+		},
+		{
+			"clocks whose rates differ by more than is allowed for", "dynoxide",
+			plan{Seed: 1, Drift: 0.4, Only: []kind{blackHole}},
+			[]trial.Sin{trial.Overlap},
+		},
+		{
+			"a clock that stands still in a suspend", "sqlite",
+			plan{Wrong: replica.GoClock, Only: []kind{suspend}},
+			[]trial.Sin{trial.Overlap, hook},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

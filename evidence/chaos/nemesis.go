@@ -32,7 +32,9 @@ func (r *round) nemesis(ctx context.Context, random *rand.Rand) {
 	for _, f := range deck {
 		cards = append(cards, trial.Fault{
 			Least: in(f.least), Most: in(f.most),
-			Strike: func(ctx context.Context, length time.Duration, random *rand.Rand) { r.strike(ctx, f, length, random) },
+			Strike: func(ctx context.Context, length time.Duration, random *rand.Rand) {
+				r.strike(ctx, f, length, random)
+			},
 		})
 	}
 	trial.Deal(ctx, cards, in(0.3), in(1.2), random)
@@ -81,7 +83,9 @@ func (r *round) strike(ctx context.Context, f fault, length time.Duration, rando
 	r.note(e)
 }
 
-func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, length time.Duration, random *rand.Rand, e *event) error {
+func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, length time.Duration,
+	random *rand.Rand, e *event,
+) error {
 	switch f.kind {
 	case kill:
 		p.kill()
@@ -108,9 +112,11 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, le
 		e.Text = fmt.Sprintf("%s sees its wall clock set by %+v", p.name, length.Round(time.Millisecond))
 		return r.move(ctx, p, e, 0, func(time.Duration) replica.Shift { return replica.Shift{WallOn: length} })
 	case suspend:
-		return r.move(ctx, p, e, length, func(took time.Duration) replica.Shift { return replica.Shift{MonoBack: took} })
+		return r.move(ctx, p, e, length,
+			func(took time.Duration) replica.Shift { return replica.Shift{MonoBack: took} })
 	case pauseVM:
-		return r.move(ctx, p, e, length, func(took time.Duration) replica.Shift { return replica.Shift{MonoBack: took, BootBack: took} })
+		return r.move(ctx, p, e, length,
+			func(took time.Duration) replica.Shift { return replica.Shift{MonoBack: took, BootBack: took} })
 	case lateVM:
 		err := r.move(ctx, p, e, length, func(took time.Duration) replica.Shift {
 			return replica.Shift{MonoBack: took, BootBack: took, WallOn: -took}
@@ -121,7 +127,8 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, le
 		late := *e
 		e.Blind[0] = e.To
 		wait.Rest(ctx, time.Duration((0.05+0.2*random.Float64())*float64(r.Lease)))
-		err = r.move(ctx, p, &late, 0, func(time.Duration) replica.Shift { return replica.Shift{WallOn: -e.Shift.WallOn} })
+		err = r.move(ctx, p, &late, 0,
+			func(time.Duration) replica.Shift { return replica.Shift{WallOn: -e.Shift.WallOn} })
 		e.Blind[1] = late.To
 		return err
 	default:
@@ -131,7 +138,9 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, le
 
 // move stops a replica for a while, moves its clocks meanwhile, and gives it the
 // time to say what it sees then. E.To is right before it runs again.
-func (r *round) move(ctx context.Context, p *process, e *event, length time.Duration, by func(took time.Duration) replica.Shift) error {
+func (r *round) move(ctx context.Context, p *process, e *event, length time.Duration,
+	by func(took time.Duration) replica.Shift,
+) error {
 	if err := p.stop(); err != nil {
 		return err
 	}

@@ -138,7 +138,10 @@ func (r *round) lastBlow(ctx context.Context, lateness func() time.Duration) {
 	r.mu.Lock()
 	token := r.highest
 	r.mu.Unlock()
-	r.note(event{Kind: kill, On: last.name, Seat: r.seatIndex(last), From: killed, To: killed, Text: last.name + ", which leads, is killed, and not replaced"})
+	r.note(event{
+		Kind: kill, On: last.name, Seat: r.seatIndex(last), From: killed, To: killed,
+		Text: last.name + ", which leads, is killed, and not replaced",
+	})
 	r.awaitGrant(ctx, token, r.bound+5*time.Second)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -43,10 +43,12 @@ func openPostgres(dir string) (*postgres, server, error) {
 	}
 	s.remove = func() error { return os.RemoveAll(p.data) }
 	s.begin = func(ctx context.Context, addresses []string) error {
-		return p.do(ctx, addresses[p.primary], func(conn *pgx.Conn) error { return pgstore.CreateTable(ctx, conn, "") })
+		return p.do(ctx, addresses[p.primary],
+			func(conn *pgx.Conn) error { return pgstore.CreateTable(ctx, conn, "") })
 	}
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		of, err := launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on", "log_min_messages=panic")
+		of, err := launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
+			"log_min_messages=panic")
 		of.Args = p.as(of.Args)
 		return of, err
 	}
@@ -97,7 +99,8 @@ func newPostgresStandby(dir string) (server, error) {
 		}); err != nil {
 			return err
 		}
-		return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]), p.waitFor(ctx, killed, address))
+		return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]),
+			p.waitFor(ctx, killed, address))
 	}
 	return s, nil
 }
@@ -111,7 +114,10 @@ func (p *postgres) as(args []string) []string {
 	if os.Geteuid() != 0 {
 		return args
 	}
-	return append([]string{"env", "--chdir=" + p.data, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
+	return append([]string{
+		"env", "--chdir=" + p.data, "setpriv", "--reuid=postgres", "--regid=postgres",
+		"--clear-groups",
+	}, args...)
 }
 
 func (p *postgres) initialize(member int) error {
@@ -134,7 +140,8 @@ func (p *postgres) follow(member, port int) error {
 		return err
 	}
 	if err := (launcher.Server{Dir: p.data, User: launcher.PostgresUser, Args: []string{
-		program, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=tenure application_name=%s", port, memberName(member)),
+		program, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=tenure application_name=%s", port,
+			memberName(member)),
 		"-D", folder, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
 	}}).Run(); err != nil {
 		return err
@@ -164,7 +171,8 @@ func (p *postgres) waitFor(ctx context.Context, standby int, primary string) err
 		var last error
 		if !wait.Within(ctx, startPatience, func() bool {
 			var is bool
-			last = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')").Scan(&is)
+			last = conn.QueryRow(ctx,
+				"SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')").Scan(&is)
 			return is
 		}) {
 			return errors.Join(errors.New("the standby is not synchronous"), last)

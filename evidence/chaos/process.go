@@ -36,7 +36,10 @@ func (n *timespace) command() ([]string, error) {
 	if n == nil {
 		return []string{self}, nil
 	}
-	args := []string{"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime", fmt.Sprint(n.Boot), self}
+	args := []string{
+		"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime",
+		fmt.Sprint(n.Boot), self,
+	}
 	if os.Getuid() != 0 {
 		args = slices.Insert(args, 1, "--user", "--map-current-user")
 	}
@@ -60,7 +63,9 @@ type process struct {
 }
 
 // launch starts a replica, and has tell called with each of its lines.
-func launch(dir string, c replica.Config, where *timespace, watch replica.Watch, tell func(*process, replica.Line)) (*process, error) {
+func launch(dir string, c replica.Config, where *timespace, watch replica.Watch,
+	tell func(*process, replica.Line),
+) (*process, error) {
 	p := &process{name: c.Name, where: where, rate: c.Rate}
 	c.Page = filepath.Join(dir, c.Name+".clocks")
 	var err error
@@ -128,7 +133,8 @@ const stopPatience = 5 * time.Second
 
 // stop sends SIGSTOP, and waits until every thread stands.
 func (p *process) stop() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), stopPatience, fmt.Errorf("%s does not stop", p.name))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), stopPatience,
+		fmt.Errorf("%s does not stop", p.name))
 	defer cancel()
 	return p.Stop(ctx)
 }

@@ -180,11 +180,16 @@ func (c counts) AllFaults() int {
 func (r *report) Table() []faultRow {
 	var rows []faultRow
 	total, engines := r.Total(), r.Engines()
-	for _, k := range slices.SortedFunc(maps.Keys(meaning), func(a, b kind) int { return strings.Compare(meaning[a], meaning[b]) }) {
+	for _, k := range slices.SortedFunc(maps.Keys(meaning),
+		func(a, b kind) int { return strings.Compare(meaning[a], meaning[b]) }) {
 		if k == start && total.Faults[k] == 0 || k != start && !r.possible(k) {
 			continue
 		}
-		row := faultRow{Kind: k, Struck: total.Faults[k] > 0, Wire: k == blackHole || k == loseReplies, Meaning: meaning[k], Proved: total.Proved[k], Clock: k == suspend || k == pauseVM || k == lateVM || k == wallOn || k == wallBack}
+		row := faultRow{
+			Kind: k, Struck: total.Faults[k] > 0, Wire: k == blackHole || k == loseReplies,
+			Meaning: meaning[k], Proved: total.Proved[k], Clock: k == suspend || k == pauseVM || k == lateVM ||
+				k == wallOn || k == wallBack,
+		}
 		for _, e := range engines {
 			row.Counts = append(row.Counts, r.sum(func(x result) bool { return x.Plan.Engine == e }).Faults[k])
 		}

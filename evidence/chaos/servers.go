@@ -119,7 +119,8 @@ func newEtcd(dir string, members int) (server, error) {
 func etcdLeads(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status",
+		strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,8 @@ func newZooKeeper(dir string, members int) (server, error) {
 	}
 	s.members = members
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		of, err := launcher.ZooKeeper(filepath.Join(dir, fmt.Sprint("zookeeper-", member)), ports[member], member+1, ensemble...)
+		of, err := launcher.ZooKeeper(filepath.Join(dir, fmt.Sprint("zookeeper-", member)), ports[member],
+			member+1, ensemble...)
 		if err != nil {
 			return of, err
 		}

@@ -104,13 +104,16 @@ func (r *round) drawSeat(t *timeline, v *verdict, s *seat) row {
 		if p.where != nil {
 			class = "alive elsewhere"
 		}
-		w.Boxes = append(w.Boxes, t.box(w.Y+12, 14, p.began, p.end, class, fmt.Sprintf("%s runs from %s to %s; its clocks are %+.1f %% fast%s", p.name, t.at(p.began), t.at(p.end), 100*p.rate, where), ""))
+		w.Boxes = append(w.Boxes, t.box(w.Y+12, 14, p.began, p.end, class,
+			fmt.Sprintf("%s runs from %s to %s; its clocks are %+.1f %% fast%s", p.name, t.at(p.began),
+				t.at(p.end), 100*p.rate, where), ""))
 	}
 	for _, h := range v.Tenancies {
 		if h.Seat != s.index {
 			continue
 		}
-		title := fmt.Sprintf("%s has the lock under token %d, from %s; its last check passed at %s", h.Process, h.Token, t.at(h.To), t.at(h.Last))
+		title := fmt.Sprintf("%s has the lock under token %d, from %s; its last check passed at %s", h.Process,
+			h.Token, t.at(h.To), t.at(h.Last))
 		if h.End != "" {
 			title += "; ended: " + h.End
 		}
@@ -126,7 +129,8 @@ func (r *round) drawSeat(t *timeline, v *verdict, s *seat) row {
 			letter := map[kind]string{stop: "", suspend: "suspend", pauseVM: "vm", lateVM: "vm, late"}[e.Kind]
 			w.Boxes = append(w.Boxes, t.box(w.Y+8, 22, e.From, e.To, "paused", t.tell(e), letter))
 			if e.Blind[1] > 0 {
-				w.Boxes = append(w.Boxes, t.box(w.Y+8, 22, e.Blind[0], e.Blind[1], "blind", "no clock shows the pause yet", ""))
+				w.Boxes = append(w.Boxes,
+					t.box(w.Y+8, 22, e.Blind[0], e.Blind[1], "blind", "no clock shows the pause yet", ""))
 			}
 		case blackHole, delay, loseReplies:
 			w.Boxes = append(w.Boxes, t.box(w.Y+33, 6, e.From, e.To, "cut", t.tell(e), ""))
@@ -148,7 +152,10 @@ func (r *round) drawSeat(t *timeline, v *verdict, s *seat) row {
 		if e.Refused {
 			class, what = "refused", "refused by the fence"
 		}
-		w.Marks = append(w.Marks, mark{t.x(e.Came), w.Y + 42, class, fmt.Sprintf("late: under token %d, %s at %s", e.Token, what, t.at(e.Came)), "▴"})
+		w.Marks = append(w.Marks, mark{
+			t.x(e.Came), w.Y + 42, class,
+			fmt.Sprintf("late: under token %d, %s at %s", e.Token, what, t.at(e.Came)), "▴",
+		})
 	}
 	slices.SortFunc(w.Marks, func(a, b mark) int { return int(a.X - b.X) })
 	return w

@@ -292,7 +292,8 @@ func (g *HTTP) do(ctx context.Context, c Call, server int) answer {
 // comes.
 func (g *HTTP) remember(r *http.Response) error {
 	c := r.Request
-	if c.Method != http.MethodGet || r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") == "text/event-stream" {
+	if c.Method != http.MethodGet || r.StatusCode != http.StatusOK ||
+		r.Header.Get("Content-Type") == "text/event-stream" {
 		return nil
 	}
 	body, err := io.ReadAll(r.Body)

@@ -118,14 +118,16 @@ func TestFaults(t *testing.T) {
 			if n := s.served("milk"); n < c.then {
 				t.Errorf("the server was asked %d times, want %d at least", n, c.then)
 			}
-			if err := wait.Until(t.Context(), "all is carried out", func() bool { return s.served("milk") == c.end }); err != nil {
+			if err := wait.Until(t.Context(), "all is carried out",
+				func() bool { return s.served("milk") == c.end }); err != nil {
 				t.Errorf("the server was asked %d times in the end, want %d", s.served("milk"), c.end)
 			}
 			if err := struck.Hit(t.Context()); err != nil || p.Counts()[c.fault] != 1 {
 				t.Errorf("%v; counted are %v", err, p.Counts())
 			}
 			// The strike was for one call, and other paths have never had it.
-			if got, err := ask(t, http.MethodPost, url+"/buy", "bread"); err != nil || !strings.HasPrefix(got, "200 ") {
+			if got, err := ask(t, http.MethodPost, url+"/buy", "bread"); err != nil ||
+				!strings.HasPrefix(got, "200 ") {
 				t.Errorf("the next call gets %q, %v", got, err)
 			}
 		})
@@ -169,7 +171,8 @@ func TestAttack(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var attacking sync.WaitGroup
 	attacking.Go(func() { p.Attack(ctx, time.Millisecond, 2, To("/buy")) })
-	if err := wait.Until(t.Context(), "both are sent again", func() bool { return s.served("later") > 2 && s.served("now") > 2 }); err != nil {
+	if err := wait.Until(t.Context(), "both are sent again",
+		func() bool { return s.served("later") > 2 && s.served("now") > 2 }); err != nil {
 		t.Error(err)
 	}
 	stop()
@@ -181,7 +184,8 @@ func TestAttack(t *testing.T) {
 func TestGone(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if got, err := ask(t, http.MethodPost, open(t, gone.URL, Fair).Address(), "x"); !strings.HasPrefix(got, "502 <html>") || err != nil {
+	before := open(t, gone.URL, Fair).Address()
+	if got, err := ask(t, http.MethodPost, before, "x"); !strings.HasPrefix(got, "502 <html>") || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 
@@ -223,10 +227,12 @@ func TestHTTP(t *testing.T) {
 	} {
 		g, s, url := scene(t, Fair)
 		c.set(g)
-		if got, err := ask(t, http.MethodGet, url+"/?q=look", ""); err != nil || !strings.HasPrefix(got, "200") || !g.Struck().IsZero() {
+		if got, err := ask(t, http.MethodGet, url+"/?q=look", ""); err != nil || !strings.HasPrefix(got, "200") ||
+			!g.Struck().IsZero() {
 			t.Errorf("%s: what is no write gets %q, %v", c.name, got, err)
 		}
-		if got, err := ask(t, http.MethodPost, url, "x"); (err == nil) != c.then || s.served("x") != 1 || g.Struck().IsZero() {
+		if got, err := ask(t, http.MethodPost, url, "x"); (err == nil) != c.then || s.served("x") != 1 ||
+			g.Struck().IsZero() {
 			t.Errorf("%s: the write gets %q, %v, and was carried out %d times", c.name, got, err, s.served("x"))
 		}
 		gone := make(chan error, 1)
@@ -240,7 +246,8 @@ func TestHTTP(t *testing.T) {
 			}
 			continue
 		}
-		if err := wait.Until(t.Context(), "the next call has come", func() bool { return g.Count() == 3 }); err != nil {
+		if err := wait.Until(t.Context(), "the next call has come",
+			func() bool { return g.Count() == 3 }); err != nil {
 			t.Fatal(err)
 		}
 		g.Heal()
@@ -313,7 +320,8 @@ func TestWeather(t *testing.T) {
 		"is 2":         {Chance: map[Fault]float64{Delay: 2}},
 		"add up to":    {Chance: map[Fault]float64{Delay: 0.6, Cut: 0.6}},
 	} {
-		if _, err := NewWeathered([]string{"http://127.0.0.1:1"}, bad, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewWeathered([]string{"http://127.0.0.1:1"}, bad, 1, nil); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

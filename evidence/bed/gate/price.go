@@ -52,7 +52,10 @@ func (u *Usage) Add(v Usage) {
 
 // Over returns a share of the usage.
 func (u Usage) Over(n float64) Usage {
-	v := Usage{Requests: u.Requests / n, WriteUnits: u.WriteUnits / n, ReadUnits: u.ReadUnits / n, ByOperation: map[string]float64{}}
+	v := Usage{
+		Requests: u.Requests / n, WriteUnits: u.WriteUnits / n, ReadUnits: u.ReadUnits / n,
+		ByOperation: map[string]float64{},
+	}
 	for operation, count := range u.ByOperation {
 		v.ByOperation[operation] = count / n
 	}

@@ -26,7 +26,8 @@ func TestPrice(t *testing.T) {
 		{"TransactWriteItems", `{"TransactItems":[{"Update":{}},{"Delete":{}}]}`, 4, 0},
 	} {
 		u, _, err := Price(c.operation, []byte(c.body))
-		if err != nil || u.Requests != 1 || u.ByOperation[c.operation] != 1 || u.WriteUnits != c.write || u.ReadUnits != c.read {
+		if err != nil || u.Requests != 1 || u.ByOperation[c.operation] != 1 || u.WriteUnits != c.write ||
+			u.ReadUnits != c.read {
 			t.Errorf("%s %s: %+v, %v", c.operation, c.body, u, err)
 		}
 	}
@@ -56,7 +57,8 @@ func TestTouches(t *testing.T) {
 			t.Errorf("%s %s: %v, %v; want %v", c.operation, c.body, got, err, c.want)
 		}
 	}
-	u := Usage{Requests: 3}.Weighed([]Touch{{"a", 1, 0}, {"a", 0, 0.5}, {"b", 2, 0}}, map[string]int64{"a": 4097, "b": 1024})
+	u := Usage{Requests: 3}.Weighed([]Touch{{"a", 1, 0}, {"a", 0, 0.5}, {"b", 2, 0}},
+		map[string]int64{"a": 4097, "b": 1024})
 	if u.Requests != 3 || u.WriteUnits != 5+2 || u.ReadUnits != 1 {
 		t.Errorf("%+v", u)
 	}

@@ -81,7 +81,10 @@ func NewTCPWrites(target string, writes func() func([]byte) bool) (*TCP, error) 
 	if err != nil {
 		return nil, err
 	}
-	g := &TCP{target: target, writes: writes, listener: listener, next: make(chan struct{}), links: map[*link]struct{}{}}
+	g := &TCP{
+		target: target, writes: writes, listener: listener, next: make(chan struct{}),
+		links: map[*link]struct{}{},
+	}
 	g.running.Go(func() {
 		for {
 			conn, err := listener.Accept()
