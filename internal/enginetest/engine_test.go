@@ -5,8 +5,12 @@ package enginetest
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // skipper notes why a test is skipped, or fails.
@@ -50,5 +54,26 @@ func TestMissing(t *testing.T) {
 		if got := why(c.name); got != c.want {
 			t.Errorf("%q; want %q", got, c.want)
 		}
+	}
+}
+
+// TestStop: all processes of a server hang, and are gone once it is killed.
+func TestStop(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are made to hang on Linux alone")
+	}
+	e := NewEngine(t, []string{"sh", "-c", "sleep 300 & wait"}, nil, func() error { return nil })
+	e.Start()
+	all := func() map[int]bool { return launcher.Processes(e.server.Dir) }
+	e.until("there are two", func() bool { return len(all()) == 2 })
+	e.Stop()
+	if hang := all(); len(hang) != 2 || slices.Contains(slices.Collect(maps.Values(hang)), false) {
+		t.Errorf("after Stop they hang: %v", hang)
+	}
+	e.Continue()
+	e.until("they go on", func() bool { return !slices.Contains(slices.Collect(maps.Values(all())), true) })
+	e.Kill()
+	if left := all(); len(left) > 0 {
+		t.Errorf("after Kill there are %v", left)
 	}
 }
