@@ -31,9 +31,7 @@ func (b *browser) look(call string) []string {
 
 // Nothing on a page keeps people from using it.
 func TestFitness(t *testing.T) {
-	b := newBrowserOf(t)
-	w := newWorld(t)
-	b.url = w.url
+	w, b := visited(t)
 	w.fill()
 	b.signIn(rootToken)
 	b.until(settled)
@@ -53,9 +51,7 @@ func TestFitness(t *testing.T) {
 
 // A narrow page needs no scrolling to the side, whatever the names are.
 func TestPhone(t *testing.T) {
-	b := newBrowserOf(t)
-	w := newWorld(t)
-	b.url = w.url
+	w, b := visited(t)
 	w.fill()
 	long := strings.Repeat("a-very-long-name/", 50) + strings.Repeat("x", 100)
 	w.holder(long, tenure.Options{

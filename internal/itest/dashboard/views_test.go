@@ -16,9 +16,7 @@ import (
 
 // TestViews signs in by the form, and sees each page.
 func TestViews(t *testing.T) {
-	b := newBrowserOf(t)
-	w := newWorld(t)
-	b.url = w.url
+	w, b := visited(t)
 	w.fill()
 	b.open("lock?name=scheduler")
 	b.until("document.querySelector('h1').innerText == 'Sign in'")
@@ -56,16 +54,20 @@ func TestViews(t *testing.T) {
 	b.clean()
 }
 
-// newBrowserOf starts a browser as wide as a desk's, for a world that is made later: it is
-// skipped before that if there is none.
-func newBrowserOf(t *testing.T) *browser { return newBrowser(t, "", 1180, 800) }
-
-// signedIn is a world, and a browser that is signed in to it.
-func signedIn(t *testing.T) (*world, *browser) {
+// visited is a world, and a browser as wide as a desk's. The browser is the first to be
+// started: without one the test is skipped.
+func visited(t *testing.T) (*world, *browser) {
 	t.Helper()
-	b := newBrowserOf(t)
+	b := newBrowser(t, "", 1180, 800)
 	w := newWorld(t)
 	b.url = w.url
+	return w, b
+}
+
+// signedIn is one that is signed in to it.
+func signedIn(t *testing.T) (*world, *browser) {
+	t.Helper()
+	w, b := visited(t)
 	b.signIn(rootToken)
 	return w, b
 }
@@ -117,9 +119,7 @@ func TestServerAway(t *testing.T) {
 
 // TestWithoutScripts does all by forms and links.
 func TestWithoutScripts(t *testing.T) {
-	b := newBrowserOf(t)
-	w := newWorld(t)
-	b.url = w.url
+	w, b := visited(t)
 	b.scripts(false)
 	b.signIn(rootToken)
 	l := w.holder("m", tenure.Options{Owner: "web-1", LeaseDuration: 5 * time.Second})

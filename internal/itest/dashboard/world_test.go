@@ -16,6 +16,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/dashboard"
@@ -29,7 +30,6 @@ const rootToken = "secret-of-alice-0123456789"
 type world struct {
 	t      *testing.T
 	memory *memstore.Store
-	now    *shifted // the store of holders, whose wall clocks can be wrong
 	away   *faultstore.Store
 	pages  *dashboard.Dashboard
 	server *httptest.Server
@@ -41,7 +41,6 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, memory: memstore.New()}
-	w.now = &shifted{Store: w.memory}
 	w.away = faultstore.New(w.memory, nil)
 	t.Cleanup(func() { _ = w.away.Close() })
 	client := w.client(w.away.Driver(), tenure.Options{Owner: "tenured-1", LeaseDuration: 15 * time.Second})
@@ -89,7 +88,7 @@ func (w *world) client(s driver.Store, o tenure.Options) *tenure.Client {
 // holder takes a lock in the name of a process, and keeps it until the test ends.
 func (w *world) holder(name string, o tenure.Options) *tenure.Lease {
 	w.t.Helper()
-	l, err := w.client(w.now, o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
+	l, err := w.client(w.memory, o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -114,77 +113,37 @@ func (w *world) obeys(l *tenure.Lease) {
 	})
 }
 
-// silent takes a lock in the name of a process that shows no more life: its store is out of
-// reach from then on.
-func (w *world) silent(name string, o tenure.Options) {
+// plant writes a lock and its history, the oldest tenure first, as others would who have long
+// been there. Nobody renews it: it is held, in doubt or expired by its periods.
+func (w *world) plant(rec driver.Record, history ...driver.Record) {
 	w.t.Helper()
-	faults := faultstore.New(w.now, nil)
-	w.t.Cleanup(func() { _ = faults.Close() })
-	_, err := w.client(faults.Driver(), o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
-}
-
-// past is a tenure that is over: it began so long ago, and lasted so long.
-type past struct {
-	owner, label string
-	ago, lasted  time.Duration
-	end          func(*tenure.Lease) error
-	crash        bool // it shows no more life at the end
-}
-
-// held has the tenures happen, the oldest first.
-func (w *world) held(name string, all ...past) {
-	w.t.Helper()
-	for _, p := range all {
-		w.now.set(-p.ago)
-		faults := faultstore.New(w.now, nil)
-		c, err := tenure.New(faults.Driver(), &tenure.Options{
-			Owner: p.owner, Host: p.owner + ".example", Label: p.label, LeaseDuration: time.Second,
-			RefreshPeriod: 20 * time.Millisecond,
-		})
+	swap := func(now driver.Record, err error) driver.Record {
+		w.t.Helper()
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		l, err := c.Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.now.set(-p.ago + p.lasted)
-		switch {
-		case p.crash:
-			faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
-			p.end = func(*tenure.Lease) error { return nil }
-		case p.end == nil:
-			p.end = func(l *tenure.Lease) error { return l.Release(context.Background()) }
-		}
-		if err := p.end(l); err != nil {
-			w.t.Fatalf("%s, %s: %v", name, p.owner, err)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		_ = c.Close(ctx) // of one that has crashed it leaves the lease behind
-		cancel()
-		_ = faults.Close()
+		return now
 	}
-	w.now.set(0)
-}
-
-// steppedDown ends a tenure as one that was asked to.
-func steppedDown(by, reason string) func(*tenure.Lease) error {
-	return func(l *tenure.Lease) error {
-		if err := l.StepDown(by + ": " + reason); err != nil {
-			return err
-		}
-		return l.Release(context.Background())
+	claim := func(next driver.Record) driver.Record {
+		w.t.Helper()
+		now, _, err := w.memory.Claim(w.t.Context(), next)
+		return swap(now, err)
 	}
-}
-
-// failed ends a tenure as one whose work has failed.
-func failed(reason string) func(*tenure.Lease) error {
-	return func(l *tenure.Lease) error {
-		return l.ReleaseWith(context.Background(), &tenure.ReleaseOptions{Failed: fmt.Errorf("%s", reason)})
+	for i, past := range history {
+		past.Key, past.Version, past.State = protocol.HistoryKey(rec.Key, uint64(i)+1), "v", driver.Past
+		past.Host, past.Lease = past.Owner+".example", 15*time.Second
+		claim(past)
+	}
+	next := rec
+	next.Version, next.Beat, next.State, next.Until, next.End = "v1", "v1", driver.Held, time.Time{}, ""
+	now := claim(next)
+	for i := range history {
+		next.Token, next.Version = uint64(i)+2, fmt.Sprint("v", i+2)
+		now = swap(w.memory.Swap(w.t.Context(), now, next))
+	}
+	if rec.State == driver.Released {
+		next.State, next.Version, next.Until, next.End = rec.State, "free", rec.Until, rec.End
+		swap(w.memory.Swap(w.t.Context(), now, next))
 	}
 }
 
@@ -194,12 +153,13 @@ func (w *world) workers(group string, partitions int, names ...string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	var complete atomic.Bool // the last one is to come
 	w.t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
 	for i, name := range names {
-		c := w.client(w.now, tenure.Options{
+		c := w.client(w.memory, tenure.Options{
 			Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, StopTimeout: time.Minute,
 			RefreshPeriod: 100 * time.Millisecond,
 		})
@@ -209,12 +169,13 @@ func (w *world) workers(group string, partitions int, names ...string) {
 		}
 		if i == len(names)-1 {
 			w.owned(c, group)
+			complete.Store(true)
 		}
 		running.Go(func() {
 			_ = g.Run(ctx, func(of context.Context, p *shard.Partition) error {
 				_ = p.Checkpoint(of, []byte("offset 4711"))
 				<-of.Done()
-				if i == 0 {
+				if i == 0 && complete.Load() {
 					<-ctx.Done()
 				}
 				return nil
@@ -240,47 +201,4 @@ func (w *world) owned(c *tenure.Client, group string) {
 			w.t.Fatalf("%s: %+v, %v", group, st, err)
 		}
 	}
-}
-
-// shifted is a store whose users have a wall clock that is wrong, by an amount that can be
-// changed: so a history of days is made in a second. Instants that are not about now were
-// shifted before, and stay as they are.
-type shifted struct {
-	driver.Store
-	by atomic.Int64
-}
-
-func (s *shifted) set(by time.Duration) { s.by.Store(int64(by)) }
-
-func (s *shifted) at(t time.Time) time.Time {
-	if t.IsZero() || time.Since(t).Abs() > time.Minute {
-		return t
-	}
-	return t.Add(time.Duration(s.by.Load()))
-}
-
-// Close leaves the store open, which others use.
-func (s *shifted) Close() error { return nil }
-
-func (s *shifted) record(r driver.Record) driver.Record {
-	r.Since, r.Until = s.at(r.Since), s.at(r.Until)
-	if r.Prev != nil {
-		prev := *r.Prev
-		prev.Since, prev.Until = s.at(prev.Since), s.at(prev.Until)
-		r.Prev = &prev
-	}
-	return r
-}
-
-func (s *shifted) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	return s.Store.Claim(ctx, s.record(next))
-}
-
-func (s *shifted) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	return s.Store.Swap(ctx, prev, s.record(next))
-}
-
-// Watch is that of the store in memory.
-func (s *shifted) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
-	return s.Store.(driver.Watcher).Watch(ctx, key, hint)
 }
