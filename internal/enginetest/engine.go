@@ -32,7 +32,9 @@ const enginePatience = launcher.Patience
 const Required = "TENURE_REQUIRE_ENGINES"
 
 // slow are the engines that `make verify` does not have, and the parts of `make nightly` that do.
-var slow = map[string]string{"kubernetes": "kubernetes", "versitygw": "buckets", "azurite": "buckets", "fakegcs": "buckets"}
+var slow = map[string]string{
+	"kubernetes": "kubernetes", "versitygw": "buckets", "azurite": "buckets", "fakegcs": "buckets",
+}
 
 // Missing skips a test for want of an engine or a tool, or fails it where that is required. All
 // tests do so by this function. How says what to do; a reason may stand behind it.
@@ -211,7 +213,8 @@ func (e *Engine) Kill() {
 // until waits for something that the server does.
 func (e *Engine) until(what string, is func() bool) {
 	e.t.Helper()
-	for end := time.Now().Add(enginePatience); !is(); time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // processes of their own
+	end := time.Now().Add(enginePatience)
+	for ; !is(); time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // processes of their own
 		if time.Now().After(end) {
 			e.t.Fatalf("%s: not within %v: %s", e.server.Args[0], enginePatience, what)
 		}

@@ -94,9 +94,11 @@ func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
 	port := FreePort(t)
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	s := &PostgreSQLServer{
-		URL: "postgres://tenure@" + addr + "/postgres?sslmode=disable", Addr: addr, Data: postgresFolder(t), settings: settings,
+		URL: "postgres://tenure@" + addr + "/postgres?sslmode=disable", Addr: addr,
+		Data: postgresFolder(t), settings: settings,
 	}
-	server, err := launcher.PostgreSQL(s.Data, port, append([]string{"shared_buffers=32MB", "wal_keep_size=256MB"}, settings...)...)
+	all := append([]string{"shared_buffers=32MB", "wal_keep_size=256MB"}, settings...)
+	server, err := launcher.PostgreSQL(s.Data, port, all...)
 	need(t, err)
 	s.Engine = newEngine(t, server)
 	return s
@@ -160,9 +162,8 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	}}.Run())
 	f.Start()
 	f.Await()
-	s.until(f.Name+" follows", func() bool {
-		return psql(s.t, s.URL, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '"+f.Name+"'") == "1"
-	})
+	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '" + f.Name + "'"
+	s.until(f.Name+" follows", func() bool { return psql(s.t, s.URL, follows) == "1" })
 	return f
 }
 
@@ -203,12 +204,15 @@ func StartPgBouncer(t testing.TB, server string, settings ...string) *Server {
 	need(t, os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o644)) // for another user
 	u.Host = "127.0.0.1:" + port
 	p := &Server{URL: u.String()}
-	p.Engine = newEngine(t, launcher.Server{Args: []string{program, config}, Dir: dir, User: launcher.PostgresUser, Ready: func() error {
+	ready := func() error {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 		defer stop()
 		_, err := launcher.PSQL(ctx, p.URL, "SELECT 1")
 		return err
-	}})
+	}
+	p.Engine = newEngine(t, launcher.Server{
+		Args: []string{program, config}, Dir: dir, User: launcher.PostgresUser, Ready: ready,
+	})
 	p.Start()
 	p.Await()
 	return p
