@@ -161,7 +161,7 @@ func (w *work) hold(lock Lock) error {
 		}
 	}
 	if w.toEnd() { // by which the check may have failed
-		time.Sleep(w.drain)
+		wait.Unless(w.drain, nil, nil)
 		return w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()})
 	}
 	if no > 0 {
