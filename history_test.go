@@ -248,6 +248,24 @@ func TestHistoryIsWrittenLater(t *testing.T) {
 	})
 }
 
+// An acquire whose context ends while the history is written has the lock, and waits no longer.
+func TestGrantDoesNotWaitForTheHistory(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		b.fault(faultstore.OpClaim, 1, 0, faultstore.BlackHole())
+		ctx, stop := context.WithTimeout(t.Context(), requestTimeout/2)
+		defer stop()
+		want(t, within(t, requestTimeout/2, requestTimeout/2, func() error {
+			l, err := b.Acquire(ctx, "x", recorded)
+			if err == nil {
+				err = l.Check()
+			}
+			return err
+		}), nil)
+	})
+}
+
 func TestHistoryLimit(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 5 })
