@@ -46,7 +46,7 @@ func (f *completionCmd) Run(c *console) error {
 	if err != nil || !slices.Contains(shells, f.Shell) {
 		return usage("shell %.20q is not known: want bash, zsh or fish", f.Shell)
 	}
-	c.print(string(script))
+	c.put(string(script))
 	return nil
 }
 

@@ -208,9 +208,9 @@ func writeJSON(w io.Writer, object any) {
 	_, _ = w.Write(append(printable.JSON(b), '\n'))
 }
 
-// print writes to standard output what was asked for. That it takes nothing is told at the end:
+// put writes to standard output what was asked for. That it takes nothing is told at the end:
 // see output.
-func (c *console) print(text string) { _, _ = io.WriteString(c.stdout, text) }
+func (c *console) put(text string) { _, _ = io.WriteString(c.stdout, text) }
 
 // object writes an object of --json to standard output.
 func (c *console) object(v any) { writeJSON(c.stdout, v) }

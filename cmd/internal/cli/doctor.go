@@ -91,14 +91,14 @@ func (r *report) tell(finding driver.Finding) {
 		r.c.object(finding)
 		return
 	}
-	r.c.print(printable.Text(finding.String()) + "\n")
+	r.c.put(printable.Text(finding.String()) + "\n")
 }
 
 // end writes the last line, and returns the exit status. Err is why the examination could
 // not go on; it was told.
 func (r *report) end(ctx context.Context, bad bool, err error) error {
 	if !r.c.json && context.Cause(ctx) == nil && (!r.c.quiet || r.count[1]+r.count[2] > 0 || r.count[0] == 0) {
-		r.c.print(fmt.Sprintf("%d bad, %s\n", r.count[2], counted(r.count[1], "warning")))
+		r.c.put(fmt.Sprintf("%d bad, %s\n", r.count[2], counted(r.count[1], "warning")))
 	}
 	sig := signaled{}
 	switch {

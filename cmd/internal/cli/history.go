@@ -80,7 +80,7 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
 		c.say("%q was never held", h.Name)
 		return
 	case lock != "":
-		c.print(lock + ":\n")
+		c.put(lock + ":\n")
 	}
 	cells := [][]string{{"TOKEN", "OWNER", "HOST", "LABEL", "SINCE", "UNTIL", "HELD", "ENDED", "WHY"}}
 	var next time.Time // when the nearest later tenure that is known began

@@ -234,7 +234,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
 			at.when()))
 	}
 	for _, line := range lines {
-		c.print(printable.Text(line) + "\n")
+		c.put(printable.Text(line) + "\n")
 	}
 }
 

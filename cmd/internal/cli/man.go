@@ -18,7 +18,7 @@ func (manCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	c.print(page)
+	c.put(page)
 	return nil
 }
 

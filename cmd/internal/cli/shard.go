@@ -159,7 +159,7 @@ func (f *shardCmd) print(c *console, v groupView) error {
 	case len(v.Partitions) == 0:
 		c.say("no worker has been in %q yet", f.Group)
 	default:
-		c.print(v.text(style{}, f.Partitions))
+		c.put(v.text(style{}, f.Partitions))
 	}
 	for _, p := range v.Partitions {
 		if p.Error != "" {

@@ -267,7 +267,7 @@ func (f *statusCmd) print(c *console, rows []row) error {
 	case len(rows) == 0:
 		c.say("no locks yet")
 	default:
-		c.print(table(rows, style{width: c.screenWidth()}))
+		c.put(table(rows, style{width: c.screenWidth()}))
 	}
 	for _, r := range rows {
 		if r.err != nil {

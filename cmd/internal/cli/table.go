@@ -72,7 +72,7 @@ func (s style) line(colour, text string) string {
 
 // table writes a table to standard output.
 func (c *console) table(cells [][]string) {
-	c.print(style{width: c.screenWidth()}.table(cells, nil))
+	c.put(style{width: c.screenWidth()}.table(cells, nil))
 }
 
 // columns lays cells out as lines of text that can be printed.

@@ -87,7 +87,7 @@ func (f *createTableCmd) Run(c *console) error {
 	case err != nil:
 		return err
 	case f.Print:
-		c.print(did + "\n")
+		c.put(did + "\n")
 	default:
 		c.say("%s", did)
 	}
@@ -140,7 +140,7 @@ func (f *describeTableCmd) Run(c *console) error {
 	case f.JSON:
 		c.object(d.Object)
 	default:
-		c.print(describedText(d))
+		c.put(describedText(d))
 	}
 	if slices.ContainsFunc(d.Findings, func(f driver.Finding) bool { return f.Level == driver.LevelBad }) {
 		return ended(statusBad)
@@ -208,7 +208,7 @@ func (f *policyCmd) Run(c *console) error {
 	if note != "" {
 		c.say("%s", note)
 	}
-	c.print(text)
+	c.put(text)
 	return nil
 }
 

@@ -151,7 +151,7 @@ func (v *changes) write(one item, now time.Time) {
 		v.console.object(one.object(now))
 		return
 	}
-	v.console.print(now.Format(time.TimeOnly) + " " + printable.Text(one.text) + "\n")
+	v.console.put(now.Format(time.TimeOnly) + " " + printable.Text(one.text) + "\n")
 }
 
 // item is the lock as it is watched.
@@ -189,8 +189,8 @@ type screen struct {
 	mu      sync.Mutex // held while it is drawn, and while this process is stopped
 }
 
-func (s *screen) begin() { s.c.print("\x1b[?1049h\x1b[?25l") }
-func (s *screen) end()   { s.c.print("\x1b[?25h\x1b[?1049l") }
+func (s *screen) begin() { s.c.put("\x1b[?1049h\x1b[?25l") }
+func (s *screen) end()   { s.c.put("\x1b[?25h\x1b[?1049l") }
 
 func (s *screen) draw(all func(style) string, trouble error) {
 	s.mu.Lock()
@@ -210,5 +210,5 @@ func (s *screen) draw(all func(style) string, trouble error) {
 		out = append(slices.Clip(out[:len(out)-hidden-1]), fmt.Sprintf("… and %d more", hidden+1))
 	}
 	// Line by line, without clearing first: that would flicker.
-	s.c.print("\x1b[H" + strings.Join(out, "\x1b[K\r\n") + "\x1b[K\x1b[J")
+	s.c.put("\x1b[H" + strings.Join(out, "\x1b[K\r\n") + "\x1b[K\x1b[J")
 }
