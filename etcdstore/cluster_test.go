@@ -140,7 +140,7 @@ func leader(t *testing.T, s *Store, members []*enginetest.Server) *enginetest.Se
 }
 
 // eventually tries until there is no error.
-func eventually(t *testing.T, what string, try func(context.Context) error) {
+func eventually(t testing.TB, what string, try func(context.Context) error) {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); {

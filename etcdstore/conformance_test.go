@@ -4,6 +4,7 @@
 package etcdstore
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -88,10 +89,11 @@ func prefixOf(t *testing.T) string {
 // mustOpen opens a store that ends with the test.
 func mustOpen(t testing.TB, prefix string, endpoints ...string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), clientv3.Config{Endpoints: endpoints, DialTimeout: 20 * time.Second}, &Options{Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s *Store
+	eventually(t, "a store", func(context.Context) (err error) { // perhaps the etcd elects a leader
+		s, err = Open(t.Context(), clientv3.Config{Endpoints: endpoints, DialTimeout: 20 * time.Second}, &Options{Prefix: prefix})
+		return err
+	})
 	s.page = 7
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
