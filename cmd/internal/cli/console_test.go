@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/lines"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
@@ -258,6 +259,54 @@ func TestOutageIsSaidOnce(t *testing.T) {
 				}
 				if last := said[len(said)-1]; !answers && !strings.Contains(last, "answers again, after 1h0m0s") {
 					t.Errorf("it ends with %s", last)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusalTellsTheStoreFromAHolder: a wait that ends without the lock says what kept it:
+// the store's last error if nobody is known to hold the lock, and the holder if somebody does.
+func TestRefusalTellsTheStoreFromAHolder(t *testing.T) {
+	wait := time.Minute
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errWaited)
+	for _, tt := range []struct {
+		name       string
+		away, held bool
+		status     int
+		want       string
+	}{
+		{"no answer", true, false, statusStore, "no answer within 1m0s: it is away"},
+		{"free", false, false, statusHeld, `"job": not acquired within 1m0s`},
+		{"held", false, true, statusHeld, `"job": not acquired within 1m0s: held by "other" (token 1)`},
+		{"held, and no answer", true, true, statusHeld, `"job": not acquired within 1m0s: held by "other" (token 1)`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				client := func(owner string) *tenure.Client {
+					c, err := tenure.New(store.Open(), &tenure.Options{Owner: owner})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+					return c
+				}
+				if tt.held {
+					if _, err := client("other").Acquire(t.Context(), "job", nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c := &console{screen: -1, stderr: lines.New(new(bytes.Buffer))}
+				defer c.stderr.Close(time.Minute)
+				w := &command{console: c, client: client("me"), lock: "job"}
+				if tt.away {
+					w.fails(errors.New("it is away"))
+				}
+				err := w.refusal(ctx, patience{wait: &wait, held: statusHeld}, context.Canceled)
+				if status := flags.StatusOf(err); status != tt.status || !strings.HasPrefix(err.Error(), tt.want) {
+					t.Errorf("status %d, %q: want %d, %q", status, err, tt.status, tt.want)
 				}
 			})
 		})

@@ -72,7 +72,7 @@ func readServer(text string) (h server, err error) {
 			return h, unreadable
 		}
 	case strings.Count(text, ":") > 1:
-		return h, unreadable
+		return h, errors.New("a host has more than one colon: an IPv6 address stands in brackets, as [2001:db8::1]")
 	default:
 		h.name, h.port, _ = strings.Cut(text, ":")
 		if h.name, err = unescape(h.name); err != nil || strings.ContainsAny(h.name, " ,?%@\t\n") {
