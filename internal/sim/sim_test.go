@@ -126,7 +126,7 @@ func TestShrink(t *testing.T) {
 		if run(tape) == nil || len(tape.Choices) < 400 { // a short one says little
 			continue
 		}
-		few := Shrink(slices.Clone(tape.Choices), "no takeover", 300, run)
+		few := Shrink(slices.Clone(tape.Choices), "no takeover", 100, run)
 		var v *Violation
 		if again := run(Play(few)); !errors.As(again, &v) || v.Rule != "no takeover" {
 			t.Errorf("shrunk to what gives %v", again)

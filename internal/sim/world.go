@@ -376,7 +376,7 @@ func (w *World) upTo(d time.Duration) time.Duration {
 }
 
 // maxEvents is far more than any world needs.
-const maxEvents = 1_000_000
+const maxEvents = 300_000
 
 // run takes steps until done says so, something is violated, or nothing is
 // left to happen.

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 // there, those of each partition are in order, and a former owner's never come
 // after those of a later one.
 func TestWorkersAreKilled(t *testing.T) {
+	t.Parallel()
 	q := queueIn(t)
 	workers := map[string]*exec.Cmd{}
 	for i := range 3 {
@@ -68,6 +69,7 @@ func TestWorkersAreKilled(t *testing.T) {
 // All workers are stopped at once, as at the end of a deployment: none waits for
 // the others to take over. Those that come back begin at the checkpoints, at once.
 func TestAllAreStopped(t *testing.T) {
+	t.Parallel()
 	const n, lease = 4, 15 * time.Second
 	q := queueIn(t)
 	for _, name := range []string{"w", "again"} {
