@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // Acquire takes the lock, waiting until it is free. ctx bounds the waiting alone:
@@ -116,7 +116,7 @@ func (c *base) timingOf(t Timing, under *parent) (protocol.Timing, error) {
 type acquire struct {
 	k         *tracker
 	t         protocol.Timing
-	run       shell.Run
+	run       engine.Run
 	want      protocol.Want
 	under     *parent // that is to keep the lock alive; nil: it is its own lease
 	options   AcquireOptions
@@ -175,7 +175,7 @@ func (k *tracker) newAcquire(t protocol.Timing, options AcquireOptions, under *p
 // once; others queue.
 func (a *acquire) join() {
 	k, under, want := a.k, a.under, a.want
-	a.run = shell.Run{
+	a.run = engine.Run{
 		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.sender(a.t), Stepped: a.stepped, Replied: a.replied,
 	}
 	if under != nil {
@@ -559,7 +559,7 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 		c.events.answered()
 	}
 	// A store that was busy for a moment is no news; one that stays so is.
-	if res.Err == nil || news(res.Err) || a.con.Silence(now) >= a.t.RequestTimeout {
+	if res.Err == nil || engine.Newsworthy(res.Err) || a.con.Silence(now) >= a.t.RequestTimeout {
 		a.k.fail(res.Err)
 		if res.Err != nil {
 			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})

@@ -11,14 +11,14 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // base is what everything of one client stands on: the store, the clocks and their
 // timers, what was seen, and the account of what is under way.
 type base struct {
-	store   *witness
+	store   *engine.CheckedStore
 	watcher driver.Watcher // nil if the store cannot watch
 	charges bool           // it charges a claim that it refuses
 	options Options
@@ -27,13 +27,13 @@ type base struct {
 	clock   Clock
 
 	events    *events
-	calls     *shell.Calls
+	calls     *engine.Calls
 	holder    func() time.Duration // the clock by which leases count
 	contender func() time.Duration // and that of all others
-	last      func(*protocol.Call, shell.Caller)
-	deadlines *shell.Timers    // of leases, on the holder's clock: cancels contexts
-	beats     *shell.Timers    // of leases, on the holder's clock: steps their machines
-	looks     *shell.Timers    // of trackers, on the contender's clock
+	last      func(*protocol.Call, engine.Caller)
+	deadlines *engine.Timers   // of leases, on the holder's clock: cancels contexts
+	beats     *engine.Timers   // of leases, on the holder's clock: steps their machines
+	looks     *engine.Timers   // of trackers, on the contender's clock
 	poke      func()           // has the deadlines looked at now
 	released  func(key string) // tells the acquires of this process that a lock is free
 	ringer    *ringer          // tells other processes; nil without a bell
@@ -42,9 +42,9 @@ type base struct {
 	voided  chan struct{} // closed when the store was replaced
 	gone    chan struct{} // closed when nothing is sent any more
 
-	seeing sync.Mutex // guards the trackers, and what was seen; taken first
-	seen   sights
-	recall *recall // of what was seen, and forgotten
+	seeing   sync.Mutex // guards the trackers, and what was seen; taken first
+	sessions *engine.SessionViews
+	liveness *engine.LivenessCache // of what was seen, and forgotten
 
 	mu      sync.Mutex // guards the fields below; taken last
 	closed  bool
@@ -83,24 +83,24 @@ func (c *base) begin(o Options) {
 		c.clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
 	}
 	c.events = newEvents(o.OnEvent, o.Logger)
-	c.calls = shell.NewCalls(o.MaxInFlight, o.RequestTimeout)
+	c.calls = engine.NewCalls(o.MaxInFlight, o.RequestTimeout)
 	c.holder, c.contender, c.last = c.clock.Holder, c.clock.Contender, c.sendLast // made once: there are many runs
 	c.closing, c.voided, c.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	c.drained, c.written = make(chan struct{}), make(chan struct{})
 	c.kept, c.own = map[kept]struct{}{}, map[string]ownLease{}
 
-	c.recall = &recall{now: c.contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
-	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.recall.of, Lease: c.holder}
+	c.liveness = engine.NewLivenessCache(c.contender, c.timing.Lease)
+	c.env = protocol.Env{Fresh: rand.Text, Random: engine.Random, Recall: c.liveness.Of, Lease: c.holder}
 	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, told: map[string]struct{}{}}).differs
-	c.seen = sights{t: c.timing, env: c.env, recall: c.recall, known: map[string]*protocol.Sight{}, observing: map[*protocol.Observer]*shell.Run{}}
-	c.env.Session = c.seen.of
+	c.sessions = engine.NewSessionViews(c.timing, c.env, c.liveness)
+	c.env.Session = c.sessions.Of
 
 	// A suspend, or a step of the wall clock, is noticed within a fraction of
 	// the grace.
 	nap := napOf(c.timing)
-	c.deadlines = shell.NewTimers(c.holder, nap)
-	c.beats = shell.NewTimers(c.holder, nap)
-	c.looks = shell.NewTimers(c.contender, time.Second)
+	c.deadlines = engine.NewTimers(c.holder, nap)
+	c.beats = engine.NewTimers(c.holder, nap)
+	c.looks = engine.NewTimers(c.contender, time.Second)
 	c.poke = c.deadlines.Poke
 	c.ringer = newRinger(o.Bell, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
 }
@@ -131,67 +131,32 @@ func (c *base) inOrder() []kept {
 }
 
 // send sends what a machine asks for, and hands the result to its caller.
-func (c *base) send(timeout, urgency time.Duration, r *protocol.Call, to shell.Caller) {
+func (c *base) send(timeout, urgency time.Duration, r *protocol.Call, to engine.Caller) {
 	r.Stamp(time.Now())
-	c.calls.Send(urgency, shell.Call{Timeout: timeout, Request: &request{c.store, r, to, nil}})
-}
-
-// request is what a machine asks of the store.
-type request struct {
-	store *witness
-	*protocol.Call
-	to   shell.Caller
-	past []driver.Record // of a review
-}
-
-// Make implements [shell.Request].
-func (q *request) Make(ctx context.Context) (rec, former driver.Record, err error) {
-	switch q.Kind {
-	case protocol.Look, protocol.Peek:
-		rec, err = q.store.Get(ctx, q.Key, q.Consistency)
-	case protocol.Claim, protocol.Enter:
-		rec, former, err = q.store.Claim(ctx, q.Next)
-	case protocol.Forget, protocol.Erase:
-		err = q.store.Delete(ctx, q.Prev)
-	case protocol.Review:
-		q.past, err = q.store.review(ctx, q.Keys)
-	default:
-		rec, err = q.store.Swap(ctx, q.Prev, q.Next)
-		former = q.Prev
-	}
-	return rec, former, err
-}
-
-// Answer implements [shell.Request].
-func (q *request) Answer(rec, former driver.Record, err error) {
-	res := protocol.ResultOf(q.Kind, rec, former, err)
-	if err == nil { // else it may still be written to
-		res.Past = q.past
-	}
-	q.to.Result(q.Call, res)
+	c.calls.Send(urgency, engine.Call{Timeout: timeout, Request: c.store.Call(r, to)})
 }
 
 // sendLast is send for calls that no lease depends on: all others go first.
-func (c *base) sendLast(r *protocol.Call, to shell.Caller) {
-	c.send(c.timing.RequestTimeout, shell.Last, r, to)
+func (c *base) sendLast(r *protocol.Call, to engine.Caller) {
+	c.send(c.timing.RequestTimeout, engine.Last, r, to)
 }
 
 // sender is sendLast for a lock of that timing.
-func (c *base) sender(t protocol.Timing) func(*protocol.Call, shell.Caller) {
+func (c *base) sender(t protocol.Timing) func(*protocol.Call, engine.Caller) {
 	if t.RequestTimeout == c.timing.RequestTimeout {
 		return c.last
 	}
-	return func(r *protocol.Call, to shell.Caller) { c.send(t.RequestTimeout, shell.Last, r, to) }
+	return func(r *protocol.Call, to engine.Caller) { c.send(t.RequestTimeout, engine.Last, r, to) }
 }
 
 // watch asks the store to hint. The context bounds the set-up alone.
 func (c *base) watch(ctx context.Context, key string, hint func()) (unwatch func(), err error) {
-	if err := c.store.before(); err != nil {
+	if err := c.store.Before(); err != nil {
 		return nil, err
 	}
 	unwatch, err = c.watcher.Watch(ctx, key, hint)
 	if err != nil {
-		err = c.store.judge(err)
+		err = c.store.Judge(err)
 	}
 	return unwatch, err
 }
@@ -205,8 +170,8 @@ func (c *base) unwatch(unwatch func()) {
 }
 
 // alone makes a call whose answer nobody takes.
-func (c *base) alone(call shell.Alone) {
-	c.calls.Send(shell.Last, shell.Call{Request: call})
+func (c *base) alone(call engine.Alone) {
+	c.calls.Send(engine.Last, engine.Call{Request: call})
 }
 
 // usable returns why nothing can be acquired any more, nil if it can. The caller
@@ -215,7 +180,7 @@ func (c *base) usable() error {
 	if c.closed {
 		return ErrClosed
 	}
-	return c.store.gone()
+	return c.store.Gone()
 }
 
 // refusal is usable for callers that do not hold the client.

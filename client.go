@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // Client is what all locks of one process share: the store, the heartbeats,
@@ -40,7 +41,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	c.begin(o)
 	c.trackers = trackers{b: &c.base, all: map[string]*tracker{}, idle: list.New()}
 	c.released = c.hint
-	c.store = newWitness(store, c.endAll)
+	c.store = engine.NewCheckedStore(store, c.endAll)
 	c.watcher, _ = store.(driver.Watcher)
 	if r, ok := store.(driver.RefusalCharger); ok {
 		c.charges = r.ChargesRefusals()
@@ -76,7 +77,7 @@ func (c *Client) notice(store driver.Store) {
 	c.calls.Beside(func() {
 		select {
 		case <-replaced:
-			c.store.replace(driver.Replaced(errNotified))
+			c.store.Replace(driver.Replaced(errNotified))
 		case <-c.gone:
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // chronicle writes tenures into the history of a lock. It waits for as long as the
@@ -44,7 +44,7 @@ func (c *base) writeHistory(lock string, past []driver.Tenure, begin func(*proto
 		w := &historyWrite{ready: make(chan struct{}), m: protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))}
 		free, told, counted := false, false, true
 		c.writes(1)
-		w.run = shell.Run{
+		w.run = engine.Run{
 			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last,
 			Stepped: func(time.Duration, protocol.Action) {
 				if !w.m.Awaited() && !free {
@@ -69,7 +69,7 @@ func (c *base) writeHistory(lock string, past []driver.Tenure, begin func(*proto
 
 // historyWrite is one tenure on its way into the history.
 type historyWrite struct {
-	run   shell.Run
+	run   engine.Run
 	m     *protocol.Chronicler
 	ready chan struct{} // closed when the work need not wait for it any more
 }

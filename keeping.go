@@ -10,30 +10,30 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/ringing"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // keeping is what a lease and a session have in common: a record that a machine
 // keeps alive, the right to act that rests on it, and the callers that wait for a
 // write.
 type keeping struct {
-	c      *base
-	t      protocol.Timing
-	key    string
-	of     keeper
-	since  time.Duration // on the holder's clock: when it was granted
-	right  right
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	c        *base
+	t        protocol.Timing
+	key      string
+	of       keeper
+	since    time.Duration // on the holder's clock: when it was granted
+	deadline engine.Deadline
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
 
-	loop     shell.Run
-	m        machine          // what is run
-	h        *protocol.Holder // of the record: m, or what m is built on
-	deadline shell.Timer      // takes no mutex of ours
-	lock     *ringing.Lock    // of the client's bell; nil without one
-	early    shell.Timer      // sends a heartbeat that a message has asked for
+	loop          engine.Run
+	m             machine          // what is run
+	h             *protocol.Holder // of the record: m, or what m is built on
+	deadlineTimer engine.Timer     // takes no mutex of ours
+	lock          *ringing.Lock    // of the client's bell; nil without one
+	early         engine.Timer     // sends a heartbeat that a message has asked for
 
 	mu       *sync.Mutex   // guards m and the fields below; one for a session and all under it; never held across I/O
 	hurried  time.Duration // when the last heartbeat was sent that a message had asked for
@@ -84,15 +84,15 @@ type writeWait struct {
 }
 
 // prepare makes all that is needed before the machine is stepped. It ends with ctx.
-func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent *right) {
+func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent *engine.Deadline) {
 	c := k.c
 	k.of, k.mu, k.over = of, mu, make(chan struct{})
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.right.clock, k.right.parent, k.right.late = c.clock, parent, c.poke
-	k.deadline.Run, k.early.Run = k.reachDeadline, k.hurry
-	k.loop = shell.Run{
+	k.deadline.Now, k.deadline.Parent, k.deadline.Late = c.holder, parent, c.poke
+	k.deadlineTimer.Run, k.early.Run = k.reachDeadline, k.hurry
+	k.loop = engine.Run{
 		Mutex: mu, Clock: c.holder, Timers: c.beats,
-		Send: func(call *protocol.Call, to shell.Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
+		Send: func(call *protocol.Call, to engine.Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
 	}
 	k.loop.Before, k.loop.Stepped, k.loop.Replied = k.before, k.stepped, k.replied
 	c.deadlines.Nap(napOf(k.t))
@@ -104,9 +104,9 @@ func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent
 // timer of the deadline is set, which may have passed already, timers step the machine.
 func (k *keeping) begin(m machine, h *protocol.Holder) {
 	k.m, k.h, k.loop.Machine = m, h, m
-	k.right.begin(h.Deadline())
-	if k.right.parent == nil {
-		k.c.deadlines.Set(&k.deadline, h.Deadline())
+	k.deadline.Begin(h.Deadline())
+	if k.deadline.Parent == nil {
+		k.c.deadlines.Set(&k.deadlineTimer, h.Deadline())
 	}
 	rec := h.Record()
 	k.lock = k.c.ringer.holds(k.key, rec.Bell, rec.Lease, k.of.asked)
@@ -121,7 +121,7 @@ func (k *keeping) do(step func(now time.Duration) protocol.Action) {
 // holds the mutex.
 func (k *keeping) before(now time.Duration) {
 	k.of.moves()
-	if k.right.own() == endedExpired && !k.h.Expired() {
+	if k.deadline.Own() == engine.EndedExpired && !k.h.Expired() {
 		k.loop.Carry(now, k.m.Expire(now)) // Check, or a timer, was quicker
 	}
 }
@@ -129,9 +129,9 @@ func (k *keeping) before(now time.Duration) {
 // stepped carries out what a step has led to.
 func (k *keeping) stepped(now time.Duration, a protocol.Action) {
 	if k.h.Expired() {
-		k.right.end(endedExpired)
+		k.deadline.End(engine.EndedExpired)
 	} else {
-		k.right.extend(k.h.Deadline())
+		k.deadline.Extend(k.h.Deadline())
 	}
 	for _, n := range a.Notes {
 		k.note(n, now)
@@ -209,13 +209,13 @@ func (k *keeping) hurry(time.Duration) {
 // reachDeadline is run when the deadline, as it was when it was last looked at, has
 // come. It takes no mutex of ours.
 func (k *keeping) reachDeadline(now time.Duration) {
-	again, expired := k.right.reach(now)
+	again, expired := k.deadline.Reach(now)
 	switch {
 	case expired:
 		k.of.cancelFor(ErrExpired)
 		k.loop.SetAt(0) // the machine learns it there
 	case again > 0:
-		k.c.deadlines.Set(&k.deadline, again)
+		k.c.deadlines.Set(&k.deadlineTimer, again)
 	}
 }
 
@@ -226,11 +226,11 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 	}
 	switch n {
 	case protocol.NoteRenewed:
-		if k.right.parent == nil {
+		if k.deadline.Parent == nil {
 			k.c.ringer.here(k.lock, k.h.Record().Beat) // confirmed, and before the deadline
 		}
 		e.Kind, e.Took, e.Remaining = EventRenewed, now-k.h.Sent(), k.h.Deadline()-now
-		if k.right.parent != nil {
+		if k.deadline.Parent != nil {
 			e.Took = 0 // a write of the lock alone: the session's heartbeats are its own
 		}
 	case protocol.NoteJeopardy:
@@ -241,7 +241,7 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 		e.Kind, e.Err = k.noteEnded()
 	case protocol.NoteQuiet:
 		if k.h.Cause() != protocol.Stalled {
-			k.right.end(endedStopTimeout)
+			k.deadline.End(engine.EndedStopTimeout)
 			e.Kind, e.Err = EventStopTimeout, ErrStopTimeout
 		}
 		k.finish()
@@ -250,11 +250,11 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 		if freed := k.h.Freed(); freed != protocol.Released {
 			e.Kind, e.Err = EventEnded, k.h.Err()
 			if freed == protocol.Gone {
-				k.right.end(endedSuperseded) // while the work drained
+				k.deadline.End(engine.EndedSuperseded) // while the work drained
 				e.Err = k.superseded()
 			}
 		}
-		k.c.deadlines.Drop(&k.deadline)
+		k.c.deadlines.Drop(&k.deadlineTimer)
 		k.rings()
 		close(k.over)
 		e = k.of.done(e)
@@ -270,13 +270,13 @@ func (k *keeping) noteEnded() (EventKind, error) {
 	kind := EventLost
 	switch k.h.Cause() {
 	case protocol.Expired:
-		k.right.end(endedExpired)
+		k.deadline.End(engine.EndedExpired)
 		k.cause = ErrExpired
 	case protocol.Superseded:
-		k.right.end(endedSuperseded)
+		k.deadline.End(engine.EndedSuperseded)
 		k.cause = k.superseded()
 	case protocol.Stalled:
-		k.right.end(endedStalled)
+		k.deadline.End(engine.EndedStalled)
 		k.cause = ErrStalled
 	case protocol.Asked:
 		kind, k.cause = EventStopping, steppedDown(k.h.Asked())
@@ -305,7 +305,7 @@ func (k *keeping) finish() {
 // standing reports whether the store was not replaced yet. If it was, standing ends
 // what has begun.
 func (k *keeping) standing() bool {
-	if err := k.c.store.gone(); err != nil {
+	if err := k.c.store.Gone(); err != nil {
 		k.replaced(err)
 		return false
 	}
@@ -313,7 +313,7 @@ func (k *keeping) standing() bool {
 }
 
 // void ends the right to act because the store was replaced, and replaced all the rest.
-func (k *keeping) void() { k.right.end(endedReplaced) }
+func (k *keeping) void() { k.deadline.End(engine.EndedReplaced) }
 
 func (k *keeping) replaced(err error) {
 	k.void()
@@ -340,7 +340,7 @@ func (k *keeping) await(ctx context.Context, ask func(time.Duration) (writeWait,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if why := k.right.ended(); why != notEnded {
+	if why := k.deadline.Ended(); why != engine.NotEnded {
 		return k.endedError(why)
 	}
 	w := writeWait{done: make(chan error, 1)}
@@ -369,13 +369,13 @@ func (k *keeping) settle() {
 	kept := k.waits[:0]
 	for _, w := range k.waits {
 		switch {
-		case w.data == 0 && k.right.own() == endedExpired:
+		case w.data == 0 && k.deadline.Own() == engine.EndedExpired:
 			// Somebody was told so while the heartbeat was being confirmed: nothing is renewed.
-			w.done <- k.endedError(endedExpired)
+			w.done <- k.endedError(engine.EndedExpired)
 		case k.h.DataKept() >= w.data && (w.sent == 0 || k.h.Sent() >= w.sent):
 			w.done <- nil
 		case ended:
-			err := k.endedError(k.right.own())
+			err := k.endedError(k.deadline.Own())
 			if w.data > 0 && !k.h.Withdraw(w.data) {
 				err = uncertain(err) // an attempt may have been applied, or may be yet
 			}
@@ -391,17 +391,17 @@ func (k *keeping) settle() {
 }
 
 // endedError returns why the right has ended, as an error.
-func (k *keeping) endedError(why ending) error {
+func (k *keeping) endedError(why engine.Ending) error {
 	switch why {
-	case endedReplaced:
-		return &SupersededError{Replaced: k.c.store.gone()}
-	case endedReleased:
+	case engine.EndedReplaced:
+		return &SupersededError{Replaced: k.c.store.Gone()}
+	case engine.EndedReleased:
 		return ErrReleased
-	case endedSuperseded:
+	case engine.EndedSuperseded:
 		return ErrSuperseded
-	case endedStalled:
+	case engine.EndedStalled:
 		return ErrStalled
-	case endedStopTimeout:
+	case engine.EndedStopTimeout:
 		return ErrStopTimeout
 	default:
 		return ErrExpired
@@ -427,7 +427,7 @@ func (k *keeping) result() error {
 		return ErrStopTimeout
 	case freed == protocol.Uncertain:
 		return uncertain(k.h.Err())
-	case freed == protocol.Kept && k.right.parent != nil:
+	case freed == protocol.Kept && k.deadline.Parent != nil:
 		return refused("%w; it is free when its session has ended, or soon after somebody waits for it: %w", ErrNotReleased, k.h.Err())
 	case freed == protocol.Kept:
 		return refused("%w; it runs out by itself within %v: %w", ErrNotReleased, k.t.Lease, k.h.Err())
@@ -454,7 +454,7 @@ func (k *keeping) freed() bool {
 
 func (k *keeping) superseded() error {
 	if k.h.Replaced() {
-		return k.endedError(endedReplaced)
+		return k.endedError(engine.EndedReplaced)
 	}
 	by, _ := k.h.By()
 	if by.State.OfSession() {

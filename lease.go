@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // Lease is what a holder has in hand: the time-bounded right to a lock.
@@ -26,9 +26,9 @@ type Lease struct {
 	under  *parent         // keeps the lock alive; nil if the lock is its own lease
 
 	progress atomic.Int64 // on the holder's clock: when Progress was called last
-	hint     shell.Timer  // that the record has changed
-	report   shell.Timer  // of how busy the holder is, on the contender's clock
-	meter    *meter
+	hint     engine.Timer // that the record has changed
+	report   engine.Timer // of how busy the holder is, on the contender's clock
+	meter    *engine.BusyMeter
 
 	unwatch func()        // ends the watch for requests; guarded by mu
 	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
@@ -102,7 +102,7 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, stop context.C
 // While work drains after it was told to stop, Check stays nil, so that a last
 // checkpoint can be written.
 func (l *Lease) Check() error {
-	if why := l.right.check(); why != notEnded {
+	if why := l.deadline.Check(); why != engine.NotEnded {
 		return wrap("check", l.key, l.endedError(why))
 	}
 	return nil
@@ -110,7 +110,7 @@ func (l *Lease) Check() error {
 
 // Remaining returns the time until the deadline, 0 when the right to act has
 // ended.
-func (l *Lease) Remaining() time.Duration { return l.right.remaining() }
+func (l *Lease) Remaining() time.Duration { return l.deadline.Remaining() }
 
 // Progress says that the work moves. It matters only with
 // [Options.ProgressTimeout].
@@ -120,7 +120,7 @@ func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
 // confirmed. It tries again until ctx or the lease ends. The heartbeat of a lock
 // under a session is the session's.
 func (l *Lease) Renew(ctx context.Context) error {
-	if l.under != nil && l.right.own() == notEnded {
+	if l.under != nil && l.deadline.Own() == engine.NotEnded {
 		return l.under.wrapped("renew", l.under.renew(ctx))
 	}
 	return l.wrapped("renew", l.renew(ctx))
@@ -189,7 +189,7 @@ func (l *Lease) StepDown(reason string) error {
 }
 
 func (l *Lease) makeWay(to, reason string) error {
-	if why := l.right.ended(); why != notEnded {
+	if why := l.deadline.Ended(); why != engine.NotEnded {
 		return l.endedError(why)
 	}
 	q := driver.Request{By: l.Owner(), To: to, Reason: reason, At: time.Now()}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -37,7 +38,7 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	if !p.isOpen() {
 		ctx = context.Background() // that of the session may be busy with ending all others
 	}
-	l.prepare(ctx, p.mu, &p.right)
+	l.prepare(ctx, p.mu, &p.deadline)
 	p.mu.Lock()
 	h := protocol.NewTied(p.t, p.c.env, g, p.keeper)
 	began := l.begin(h)
@@ -51,7 +52,7 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 
 func (c *base) leaseOf(g protocol.Grant, t protocol.Timing, o AcquireOptions) *Lease {
 	l := &Lease{
-		id: g.ID, token: g.Record.Token, meter: newMeter(c.clock.Contender(), o.Capacity),
+		id: g.ID, token: g.Record.Token, meter: engine.NewBusyMeter(c.clock.Contender(), o.Capacity),
 		former: previous(g, o.Data != nil), past: g.Past(),
 	}
 	l.c, l.t, l.key, l.since = c, t, g.Record.Key, c.clock.Holder()
@@ -59,7 +60,7 @@ func (c *base) leaseOf(g protocol.Grant, t protocol.Timing, o AcquireOptions) *L
 }
 
 // prepare makes all that the lease needs before its machine is stepped.
-func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *right) {
+func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *engine.Deadline) {
 	l.keeping.prepare(context.WithValue(ctx, leaseKey{}, l), l, mu, parent)
 	if l.under != nil {
 		l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
@@ -110,7 +111,7 @@ func (l *Lease) followed() (yes bool, cause error) {
 }
 
 func (l *Lease) done(e Event) Event {
-	e.Busy = l.meter.until(l.c.clock.Contender())
+	e.Busy = l.meter.Until(l.c.clock.Contender())
 	if e.Kind == EventReleased {
 		end, failed := l.h.End()
 		if e.End = string(end); failed != nil {

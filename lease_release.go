@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
@@ -171,7 +172,7 @@ func (l *Lease) back(leave func(now time.Duration) protocol.Action) {
 		p.turn.Lock()
 		defer p.turn.Unlock()
 	}
-	l.right.end(endedReleased)
+	l.deadline.End(engine.EndedReleased)
 	l.do(func(now time.Duration) protocol.Action {
 		l.stopFor(ErrReleased)
 		if l.under != nil && l.left == nil {

@@ -32,7 +32,7 @@ func (l *Lease) Do(ctx context.Context, need time.Duration, work func(context.Co
 // held the lease. Work that is under way counts until now, and work that runs
 // in parallel counts for each.
 func (l *Lease) Busy() (busy, held time.Duration) {
-	return l.meter.until(l.c.clock.Contender()), l.c.clock.Holder() - l.since
+	return l.meter.Until(l.c.clock.Contender()), l.c.clock.Holder() - l.since
 }
 
 // BusyShare returns which share of its capacity the holder was at work in Do
@@ -43,7 +43,7 @@ func (l *Lease) Busy() (busy, held time.Duration) {
 // It is the number to plan with: a leader that is busy for 70 % of its time has
 // no more than that left to grow, and takes that much longer to catch up after
 // a takeover. [EventBusy] tells of it after each period.
-func (l *Lease) BusyShare() float64 { return l.meter.share(l.c.clock.Contender()) }
+func (l *Lease) BusyShare() float64 { return l.meter.Share(l.c.clock.Contender()) }
 
 // busyPeriods is how many lease durations a period of the meter has: a minute
 // by default.
@@ -51,9 +51,9 @@ const busyPeriods = 4
 
 func (l *Lease) work(n int) {
 	now := l.c.clock.Contender()
-	if l.meter.add(now, n) {
+	if l.meter.Add(now, n) {
 		l.report.Run = l.reportBusy
-		l.meter.period(now) // a holder that never uses Do is told nothing
+		l.meter.Period(now) // a holder that never uses Do is told nothing
 		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
 	}
 }
@@ -65,7 +65,7 @@ func (l *Lease) reportBusy(now time.Duration) {
 		return
 	default:
 	}
-	busy, whole, share := l.meter.period(now)
+	busy, whole, share := l.meter.Period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.Owner(), Token: l.token, Busy: busy, Held: whole, Share: share})
 	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 func (k *tracker) observe() *observer {
@@ -21,7 +21,7 @@ func (k *tracker) observe() *observer {
 	k.observers[o] = struct{}{}
 	k.hurry()
 	k.awaited.Store(true)
-	k.c.seen.observing[k.seer.Observer] = &k.seer.run
+	k.c.sessions.Observes(k.seer.Observer, &k.seer.run)
 	k.seer.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
 	return o
@@ -34,9 +34,9 @@ func (k *tracker) follow() {
 	}
 	c := k.c
 	k.seer = &seer{Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
-	k.seer.run = shell.Run{
+	k.seer.run = engine.Run{
 		Machine: k.seer.Observer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: k.looked, Wake: c.seen.wake,
+		Stepped: k.looked, Wake: c.sessions.Wake,
 	}
 	k.observers = map[*observer]struct{}{}
 }
@@ -48,7 +48,7 @@ func (k *tracker) unobserve(o *observer) {
 	k.hurry()
 	if len(k.observers) == 0 {
 		k.seer.run.Act(k.seer.GiveUp)
-		delete(k.c.seen.observing, k.seer.Observer)
+		k.c.sessions.Rests(k.seer.Observer)
 	}
 	k.rest()
 }

@@ -150,11 +150,6 @@ const (
 	defaultMaxInFlight  = 256
 	defaultHistoryLimit = 100
 	maxHistoryLimit     = 10_000
-
-	// maxObserved bounds the locks of which a client remembers all that it saw when
-	// nobody waits for them, and the sessions. Of up to maxMarks more it remembers
-	// since when they have shown no life.
-	maxObserved = 10_000
 )
 
 func (o *Options) withDefaults() Options {

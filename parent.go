@@ -7,8 +7,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // parent is a session as its locks see it, and the acquires that wait for one more.
@@ -86,6 +86,6 @@ func (p *parent) wake(m protocol.Machine) {
 // drive drives a machine that the session's has begun: it releases a lock that is
 // held in the session's name without the session knowing of it.
 func (p *parent) drive(m protocol.Machine) {
-	run := &shell.Run{Machine: m, Mutex: p.mu, Clock: p.c.contender, Timers: p.c.looks, Send: p.c.last}
+	run := &engine.Run{Machine: m, Mutex: p.mu, Clock: p.c.contender, Timers: p.c.looks, Send: p.c.last}
 	run.Act(m.Step)
 }

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // get reads one record, and waits for the answer. It waits for one request timeout, or
@@ -36,7 +36,7 @@ func (c *base) readAll(ctx context.Context, keys []string, how []driver.Consiste
 			how[i] = driver.Strong
 		}
 	}
-	if c.store.batch != nil && len(keys) > 0 {
+	if c.store.Batch != nil && len(keys) > 0 {
 		return c.readBatches(ctx, keys, how)
 	}
 	const atOnce = 8
@@ -98,7 +98,7 @@ func (c *base) seeSessions(ctx context.Context, ids []string, cheap bool) error 
 	for _, id := range ids {
 		fresh := driver.Strong
 		if cheap {
-			u := c.seen.of(id)
+			u := c.sessions.Of(id)
 			if !u.Due(sent) {
 				continue
 			}
@@ -120,9 +120,9 @@ func (c *base) seeSessions(ctx context.Context, ids []string, cheap bool) error 
 	for i, f := range found {
 		switch {
 		case f.Err == nil:
-			c.seen.of(read[i]).Saw(sent, now, how[i], f.Record, true)
+			c.sessions.Of(read[i]).Saw(sent, now, how[i], f.Record, true)
 		case isNotFound(f.Err):
-			c.seen.of(read[i]).Saw(sent, now, how[i], driver.Record{}, false)
+			c.sessions.Of(read[i]).Saw(sent, now, how[i], driver.Record{}, false)
 		default:
 			return f.Err
 		}
@@ -160,7 +160,7 @@ func (c *base) readBatches(ctx context.Context, keys []string, how []driver.Cons
 
 func (c *base) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
 	q := &batchRead{store: c.store, keys: keys, how: how, answer: make(answer, 1)}
-	c.calls.Send(shell.Last, shell.Call{Request: q})
+	c.calls.Send(engine.Last, engine.Call{Request: q})
 	if _, err := c.answered(ctx, q.answer); err != nil {
 		return nil, err // found may still be written to
 	}
@@ -169,14 +169,14 @@ func (c *base) readBatch(ctx context.Context, keys []string, how driver.Consiste
 
 // batchRead is a read of many records in one request.
 type batchRead struct {
-	store *witness
+	store *engine.CheckedStore
 	keys  []string
 	how   driver.Consistency
 	found []driver.Lookup
 	answer
 }
 
-// Make implements [shell.Request].
+// Make implements [engine.Request].
 func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err error) {
 	q.found, err = q.store.GetBatch(ctx, q.keys, q.how)
 	if err == nil && len(q.found) != len(q.keys) {
@@ -185,7 +185,7 @@ func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err err
 	return none, also, err
 }
 
-// Answer implements [shell.Request].
+// Answer implements [engine.Request].
 func (q *batchRead) Answer(rec, former driver.Record, err error) {
 	q.answer <- protocol.ResultOf(protocol.Look, rec, former, err)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // offer is a lock that was granted for a holder elsewhere, until that shows life.
@@ -17,7 +17,7 @@ type offer struct {
 	c       *base
 	of      *offers
 	rec     driver.Record
-	run     shell.Run
+	run     engine.Run
 	m       *protocol.Offer
 	awaited bool // Close waits for it
 	ended   bool
@@ -25,7 +25,7 @@ type offer struct {
 
 func (s *offers) offer(c *base, g protocol.Grant) *offer {
 	o := &offer{c: c, of: s, rec: g.Record, m: protocol.NewOffer(c.timing, c.env, g)}
-	o.run = shell.Run{
+	o.run = engine.Run{
 		Machine: o.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last, Stepped: o.stepped,
 		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
 			if r.Outcome == protocol.Applied {

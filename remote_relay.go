@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // relayed is one call that carries out what a holder elsewhere has sent.
 type relayed struct {
 	c        *Client
 	of       protocol.Dispatch
-	run      shell.Run
+	run      engine.Run
 	m        *protocol.Relay
 	ended    chan struct{} // closed when the machine has its answer
 	answered bool
@@ -25,10 +25,10 @@ type relayed struct {
 func newRelayed(c *Client, d protocol.Dispatch) *relayed {
 	w := &relayed{c: c, of: d, ended: make(chan struct{})}
 	w.m = protocol.NewRelay(c.timing, c.env, d, c.lately.of(d.Key), 3*c.timing.RequestTimeout)
-	w.run = shell.Run{
+	w.run = engine.Run{
 		Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks,
 		// As urgent as the heartbeat of a lease that is renewed in time.
-		Send: func(call *protocol.Call, to shell.Caller) {
+		Send: func(call *protocol.Call, to engine.Caller) {
 			c.send(c.timing.RequestTimeout, c.clock.Holder()+c.timing.Usable()-c.timing.Heartbeat, call, to)
 		},
 		Stepped: w.stepped, Replied: w.replied,
@@ -44,7 +44,7 @@ func (w *relayed) stepped(time.Duration, protocol.Action) {
 }
 
 func (w *relayed) replied(_ time.Duration, call *protocol.Call, res protocol.Result) {
-	if news(res.Err) {
+	if engine.Newsworthy(res.Err) {
 		w.c.events.emit(Event{Kind: EventStoreError, Lock: call.Key, Token: w.of.Token, Err: res.Err})
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // StepDown asks the holder of the lock to stop and to release it, and waits until
@@ -117,7 +117,7 @@ func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) err
 // asking is one call that asks something of a holder.
 type asking struct {
 	k        *tracker
-	run      shell.Run
+	run      engine.Run
 	m        *protocol.Asker
 	ended    chan struct{} // closed when the machine has its answer
 	answered bool
@@ -129,7 +129,7 @@ func (k *tracker) ask(q driver.Request) *asking {
 		k: k, ended: make(chan struct{}),
 		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
 	}
-	a.run = shell.Run{
+	a.run = engine.Run{
 		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: func(time.Duration, protocol.Action) {
 			k.notify()
@@ -142,7 +142,7 @@ func (k *tracker) ask(q driver.Request) *asking {
 			if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
 				c.ringer.asks(call.Key, r.Record.Bell)
 			}
-			if news(r.Err) {
+			if engine.Newsworthy(r.Err) {
 				c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: r.Err})
 			} else if r.Err == nil {
 				c.events.answered()

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // CrashOptions are those of [Client.ReleaseCrashed].
@@ -80,7 +80,7 @@ func (c *Client) bury(ctx context.Context, name, id string, o CrashOptions) erro
 	now := c.clock.Contender()
 	m := protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: name, ID: id, From: now + max(o.After, 0), Until: now + o.Within})
 	ended, over := make(chan struct{}), false
-	run := shell.Run{
+	run := engine.Run{
 		Machine: m, Mutex: &mu, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: func(time.Duration, protocol.Action) {
 			if answer, _, _ := m.Answer(); answer != protocol.NoAnswer && !over {
@@ -89,7 +89,7 @@ func (c *Client) bury(ctx context.Context, name, id string, o CrashOptions) erro
 			}
 		},
 		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			if news(r.Err) {
+			if engine.Newsworthy(r.Err) {
 				c.events.emit(Event{Kind: EventStoreError, Lock: name, Err: r.Err})
 			}
 		},

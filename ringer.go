@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/ringing"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // ringer is the bell of one client: what it holds and waits for, and the messages that
@@ -20,7 +20,7 @@ type ringer struct {
 	bell   Bell
 	text   string // what is written into records: address and secret
 	now    func() time.Duration
-	timers *shell.Timers
+	timers *engine.Timers
 	ctx    context.Context // ends with the client
 	cancel context.CancelFunc
 	out    chan ringing.Letter
@@ -40,7 +40,7 @@ const (
 
 // newRinger returns the bell of a client, nil if it has none. Now is the clock of the
 // timers, lease the client's own, and run runs a function beside the client.
-func newRinger(bell Bell, lease time.Duration, now func() time.Duration, timers *shell.Timers, run func(func())) *ringer {
+func newRinger(bell Bell, lease time.Duration, now func() time.Duration, timers *engine.Timers, run func(func())) *ringer {
 	if bell.Transport == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func newRinger(bell Bell, lease time.Duration, now func() time.Duration, timers 
 	r := &ringer{
 		bell: bell, text: ringing.Bell(bell.Address, secret), now: now, timers: timers,
 		out: make(chan ringing.Letter, maxLetters), held: ringing.NewHeld(secret, rand.Text()),
-		waits: ringing.NewWaits(bell.Address, lease, ringing.Env{Word: word, Random: random}),
+		waits: ringing.NewWaits(bell.Address, lease, ringing.Env{Word: word, Random: engine.Random}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	run(r.send)
@@ -151,7 +151,7 @@ type awaited struct {
 	is       tenancy
 	observes bool
 	w        *ringing.Waiting // nil if there is nobody to tell
-	timer    shell.Timer
+	timer    engine.Timer
 	look     func()
 	ended    bool
 }

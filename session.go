@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/shell"
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // Session is one heartbeat that keeps any number of locks of a process alive. A
@@ -23,7 +23,7 @@ type Session struct {
 	parent
 	client *Client
 	closed chan struct{} // when it is over, or its heartbeats have stopped
-	ending shell.Timer   // on the contender's clock: fails the acquires that wait under it
+	ending engine.Timer  // on the contender's clock: fails the acquires that wait under it
 }
 
 // SessionOptions are for one session. Nil means the defaults.
@@ -57,10 +57,10 @@ func (s *Session) Context() context.Context { return s.ctx }
 // Check returns nil while the holders of the locks under the session may act, if
 // nothing else has ended their leases, as [Lease.Check] does.
 func (s *Session) Check() error {
-	switch why := s.right.check(); why {
-	case notEnded:
+	switch why := s.deadline.Check(); why {
+	case engine.NotEnded:
 		return nil
-	case endedReleased:
+	case engine.EndedReleased:
 		return wrap("check", s.name(), ErrSessionClosed)
 	default:
 		return wrap("check", s.name(), s.endedError(why))
@@ -68,7 +68,7 @@ func (s *Session) Check() error {
 }
 
 // Remaining returns the time until the deadline, 0 when the session has ended.
-func (s *Session) Remaining() time.Duration { return s.right.remaining() }
+func (s *Session) Remaining() time.Duration { return s.deadline.Remaining() }
 
 // Renew sends a heartbeat now, as [Lease.Renew] does.
 func (s *Session) Renew(ctx context.Context) error { return s.wrapped("renew", s.renew(ctx)) }

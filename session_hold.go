@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -26,13 +27,13 @@ func (s *Session) fail() {
 		return
 	}
 	now := c.clock.Contender()
-	c.seen.of(s.id).Saw(now, now, driver.Strong, rec, true)
+	c.sessions.Of(s.id).Saw(now, now, driver.Strong, rec, true)
 	c.reapLater(s.id)
 }
 
 // discard closes a session that no caller waits for any more.
 func (s *Session) discard() {
-	s.right.end(endedReleased)
+	s.deadline.End(engine.EndedReleased)
 	s.do(func(now time.Duration) protocol.Action {
 		s.stopFor(ErrReleased)
 		return s.keeper.GiveUp(now)
@@ -63,7 +64,7 @@ func (s *Session) cancelFor(cause error) {
 func (s *Session) followed() (yes bool, cause error) { return false, nil }
 
 func (s *Session) done(e Event) Event {
-	s.right.end(endedReleased)
+	s.deadline.End(engine.EndedReleased)
 	if e.Kind == EventReleased {
 		e.Kind = EventClosed
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // OpenSession opens a session: one heartbeat that keeps any number of locks of
@@ -72,7 +72,7 @@ type opening struct {
 	ended chan struct{} // closed when s or err is there
 
 	mu   sync.Mutex // guards the fields below; taken before a session's
-	run  shell.Run
+	run  engine.Run
 	m    *protocol.Opener
 	left bool // nobody waits for it
 	over bool
@@ -87,7 +87,7 @@ func (c *Client) open(t protocol.Timing, data []byte, patience time.Duration) *o
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data, Bell: c.ringer.own(),
 		}, patience),
 	}
-	p.run = shell.Run{
+	p.run = engine.Run{
 		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.sender(t),
 		Stepped: p.stepped,
 		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {

@@ -7,15 +7,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // reaping watches one session that may have ended, and deletes its record when it
 // may.
 type reaping struct {
 	c     *base
-	run   shell.Run
+	run   engine.Run
 	m     *protocol.Reaper
 	ended chan struct{}
 	over  bool
@@ -33,13 +33,13 @@ func (c *base) reap(id string) *reaping {
 // reapLater deletes a session that was closed just now, when it may be. The caller
 // holds the trackers.
 func (c *base) reapLater(id string) {
-	rec, _ := c.seen.of(id).Record()
+	rec, _ := c.sessions.Of(id).Record()
 	c.reaping(id).run.SetAt(c.clock.Contender() + c.timing.Linger(rec))
 }
 
 func (c *base) reaping(id string) *reaping {
-	r := &reaping{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.seen.of(id))}
-	r.run = shell.Run{
+	r := &reaping{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.sessions.Of(id))}
+	r.run = engine.Run{
 		Machine: r.m, Mutex: &c.seeing, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: func(time.Duration, protocol.Action) {
 			if r.m.Over() && !r.over {

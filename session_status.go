@@ -113,7 +113,7 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 			c.seeing.Lock()
 			now := c.clock.Contender()
 			for _, rec := range page.Records {
-				c.seen.of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
+				c.sessions.Of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
 			}
 			c.seeing.Unlock()
 			for _, rec := range page.Records {
@@ -138,7 +138,7 @@ func (c *Client) sessionStatus(id string) SessionStatus {
 	c.seeing.Lock()
 	defer c.seeing.Unlock()
 	st := SessionStatus{ID: id}
-	u := c.seen.of(id)
+	u := c.sessions.Of(id)
 	rec, found := u.Record()
 	if !found {
 		return st

@@ -141,7 +141,7 @@ func (r *raising) check() error {
 		return refused("%w: by %d: the highest token is %d", ErrTokenLimit, r.how.By, uint64(driver.MaxToken))
 	case strings.HasPrefix(r.prefix, driver.OwnPrefix):
 		return refused("no lock has a name that begins with %q: such names are for records of Tenure itself", driver.OwnPrefix)
-	case r.c.store.raiser == nil:
+	case r.c.store.Raiser == nil:
 		return refused("%w: this store cannot raise tokens", errors.ErrUnsupported)
 	case r.c.isClosed():
 		return ErrClosed
@@ -195,7 +195,7 @@ func (r *raising) look(ctx context.Context) error {
 	if err == nil {
 		err = r.each(ctx, driver.SessionPrefix, func(string) bool { return true }, r.sawSession)
 	}
-	if err == nil && r.c.store.lister != nil {
+	if err == nil && r.c.store.Lister != nil {
 		err = r.eachKept(ctx)
 	}
 	if err != nil {

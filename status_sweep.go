@@ -67,7 +67,7 @@ func (c *Client) SweepReleased(ctx context.Context, prefix string, options *Swee
 	if options != nil {
 		o = *options
 	}
-	keeper, ok := c.store.store.(driver.TokenKeeper)
+	keeper, ok := c.store.Store.(driver.TokenKeeper)
 	keeps := ok && keeper.KeepsTokens()
 	var err error
 	switch {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/ringing"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // tracker is what one client does about one lock that it does not hold: the
@@ -24,7 +24,7 @@ import (
 type tracker struct {
 	c       *base
 	key     string
-	hinting shell.Timer
+	hinting engine.Timer
 	hinted  atomic.Bool
 	awaited atomic.Bool // by somebody in the queue, or an observer; changed under mu
 
@@ -90,7 +90,7 @@ type observer struct {
 // seer is what looks for the observers of a lock.
 type seer struct {
 	*protocol.Observer
-	run   shell.Run
+	run   engine.Run
 	looks int // that were noticed
 }
 
@@ -156,7 +156,7 @@ func (ts *trackers) thin() {
 	var old []*tracker
 	c := ts.b
 	c.mu.Lock()
-	for ts.idle.Len() > maxObserved {
+	for ts.idle.Len() > engine.MaxObserved {
 		k := ts.idle.Remove(ts.idle.Front()).(*tracker)
 		delete(ts.all, k.key)
 		old = append(old, k)
@@ -168,7 +168,7 @@ func (ts *trackers) thin() {
 	c.seeing.Lock()
 	defer c.seeing.Unlock()
 	for _, k := range old {
-		c.recall.note(k.sight)
+		c.liveness.Note(k.sight)
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure
+package engine
 
 import (
 	"crypto/sha256"
@@ -13,17 +13,22 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// recall is what is left of locks and sessions of which a client knew more than it
+// LivenessCache is what is left of locks and sessions of which a client knew more than it
 // can keep: since when each has shown its latest sign of life. A process that tries
 // the locks of many dead holders in turn comes back to each of them with the count
 // going on.
-type recall struct {
+type LivenessCache struct {
 	now   func() time.Duration
 	lease time.Duration
 
 	mu     sync.Mutex
 	marks  map[lifeSum]mark
 	tidied time.Duration // nothing more can be dropped until then
+}
+
+// NewLivenessCache returns one for a client of that lease, which counts by now.
+func NewLivenessCache(now func() time.Duration, lease time.Duration) *LivenessCache {
+	return &LivenessCache{now: now, lease: lease, marks: map[lifeSum]mark{}}
 }
 
 // lifeSum stands for what a record shows of its holder. Two that differ have
@@ -56,10 +61,10 @@ func sumOf(rec driver.Record) lifeSum {
 	return lifeSum(sum[:16])
 }
 
-// note keeps what matters of a sight that is forgotten: if it shows a holder, since
-// when. When there is no room, note keeps the marks that it has, so that they come
+// Note keeps what matters of a sight that is forgotten: if it shows a holder, since
+// when. When there is no room, Note keeps the marks that it has, so that they come
 // to their end and make room.
-func (r *recall) note(s *protocol.Sight) {
+func (r *LivenessCache) Note(s *protocol.Sight) {
 	rec, found := s.Record()
 	if !found || s.Tied() { // a lock under a session shows no life
 		return
@@ -85,7 +90,7 @@ func (r *recall) note(s *protocol.Sight) {
 }
 
 // tidy drops what was kept for long enough.
-func (r *recall) tidy(now time.Duration) {
+func (r *LivenessCache) tidy(now time.Duration) {
 	r.tidied = now + maxMarkAge*r.lease
 	for sum, m := range r.marks {
 		if now >= m.until {
@@ -96,9 +101,9 @@ func (r *recall) tidy(now time.Duration) {
 	}
 }
 
-// of returns since when a record's sign of life has been shown, if that was noted.
+// Of returns since when a record's sign of life has been shown, if that was noted.
 // The mark is dropped: from then on the caller keeps it.
-func (r *recall) of(rec driver.Record) (time.Duration, bool) {
+func (r *LivenessCache) Of(rec driver.Record) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.marks) == 0 {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell drives the machines of package protocol on real time: [Timers] say
+// Package engine drives the machines of package protocol on real time: [Timers] say
 // when one has something to do, [Calls] carry out what it asks of the store, and
 // [Run] is the loop that ties them together. It decides nothing.
-package shell
+package engine
 
 import (
 	"sync"

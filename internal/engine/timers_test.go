@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shell_test
+package engine_test
 
 import (
 	"sync/atomic"
@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenurelock/tenure/internal/shell"
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // world has timers whose clock counts how often it is read.
 type world struct {
-	*shell.Timers
+	*engine.Timers
 	begun time.Time
 	reads atomic.Int64
 }
@@ -23,7 +23,7 @@ const nap = time.Minute
 
 func newWorld() *world {
 	w := &world{begun: time.Now()}
-	w.Timers = shell.NewTimers(func() time.Duration {
+	w.Timers = engine.NewTimers(func() time.Duration {
 		w.reads.Add(1)
 		return time.Since(w.begun)
 	}, nap)
@@ -33,7 +33,7 @@ func newWorld() *world {
 // set sets a timer that far ahead, and returns what says whether it has run.
 func (w *world) set(ahead time.Duration) (ran func() bool) {
 	var at atomic.Int64
-	w.Set(&shell.Timer{Run: func(now time.Duration) { at.Store(int64(now)) }}, time.Since(w.begun)+ahead)
+	w.Set(&engine.Timer{Run: func(now time.Duration) { at.Store(int64(now)) }}, time.Since(w.begun)+ahead)
 	return func() bool {
 		synctest.Wait()
 		return at.Load() > 0
@@ -73,7 +73,7 @@ func TestTimersSleep(t *testing.T) {
 		before := w.reads.Load()
 		ran := w.set(12 * time.Second)
 		for range 100 {
-			var dropped shell.Timer
+			var dropped engine.Timer
 			w.Set(&dropped, time.Since(w.begun)+2*nap)
 			w.Drop(&dropped)
 		}
@@ -99,7 +99,7 @@ func TestTimersAwake(t *testing.T) {
 		w := newWorld()
 		defer w.Close()
 		ran := func() bool { return false }
-		w.Set(&shell.Timer{Run: func(time.Duration) { ran = w.set(time.Second) }}, 0)
+		w.Set(&engine.Timer{Run: func(time.Duration) { ran = w.set(time.Second) }}, 0)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if !ran() {

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure
+package engine
 
 import (
 	"sync"
 	"time"
 )
 
-// meter adds up the time at work.
-type meter struct {
+// BusyMeter adds up the time at work.
+type BusyMeter struct {
 	capacity int
 
 	mu      sync.Mutex // guards the fields below; held for a moment alone
@@ -24,24 +24,27 @@ type meter struct {
 // window is what the meter showed at a time.
 type window struct{ at, busy time.Duration }
 
-func newMeter(now time.Duration, capacity int) *meter {
-	return &meter{capacity: max(1, capacity), at: now, from: window{at: now}, to: window{at: now}}
+// NewBusyMeter returns a meter of so many at work at most, by a clock that shows now.
+func NewBusyMeter(now time.Duration, capacity int) *BusyMeter {
+	return &BusyMeter{capacity: max(1, capacity), at: now, from: window{at: now}, to: window{at: now}}
 }
 
 // count adds what has passed since it was called last. The caller holds mu.
-func (m *meter) count(now time.Duration) {
+func (m *BusyMeter) count(now time.Duration) {
 	m.busy += time.Duration(m.running) * max(0, now-m.at)
 	m.at = max(m.at, now)
 }
 
-func (m *meter) until(now time.Duration) time.Duration {
+// Until returns the time at work of all until now.
+func (m *BusyMeter) Until(now time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
 	return m.busy
 }
 
-func (m *meter) add(now time.Duration, n int) (first bool) {
+// Add counts n more at work, or fewer; first says that nobody was before.
+func (m *BusyMeter) Add(now time.Duration, n int) (first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
@@ -50,15 +53,16 @@ func (m *meter) add(now time.Duration, n int) (first bool) {
 	return first
 }
 
-func (m *meter) share(now time.Duration) float64 {
+// Share returns the part of the capacity at work in this period and the one before.
+func (m *BusyMeter) Share(now time.Duration) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
 	return m.of(m.busy-m.from.busy, m.at-m.from.at)
 }
 
-// period ends a period, and returns what it was.
-func (m *meter) period(now time.Duration) (busy, whole time.Duration, share float64) {
+// Period ends a period, and returns what it was.
+func (m *BusyMeter) Period(now time.Duration) (busy, whole time.Duration, share float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
@@ -67,7 +71,7 @@ func (m *meter) period(now time.Duration) (busy, whole time.Duration, share floa
 	return busy, whole, m.of(busy, whole)
 }
 
-func (m *meter) of(busy, whole time.Duration) float64 {
+func (m *BusyMeter) of(busy, whole time.Duration) float64 {
 	if whole <= 0 {
 		return 0
 	}

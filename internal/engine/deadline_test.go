@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// handClock is a clock that is moved by hand.
+type handClock struct{ now atomic.Int64 }
+
+func (c *handClock) Holder() time.Duration { return time.Duration(c.now.Load()) }
+
+func newDeadline(c *handClock, parent *Deadline, deadline time.Duration) *Deadline {
+	r := &Deadline{Now: c.Holder, Parent: parent, Late: func() {}}
+	r.Begin(deadline)
+	return r
+}
+
+// TestDeadline goes through the life of one step by step.
+func TestDeadline(t *testing.T) {
+	c := &handClock{}
+	c.now.Store(1)
+	late := 0
+	r := newDeadline(c, nil, 10)
+	r.Late = func() { late++ }
+	expect := func(what string, r *Deadline, why Ending, left time.Duration) {
+		t.Helper()
+		if got := r.Check(); got != why || r.Ended() != why {
+			t.Errorf("%s: ended as %d and %d, want %d", what, got, r.Ended(), why)
+		}
+		if got := r.Remaining(); got != left {
+			t.Errorf("%s: %d remain, want %d", what, got, left)
+		}
+	}
+	expect("begun", r, NotEnded, 9)
+	r.Extend(5)
+	expect("extended backwards", r, NotEnded, 9)
+	r.Extend(20)
+	expect("extended", r, NotEnded, 19)
+	c.now.Store(19)
+	if again, expired := r.Reach(19); expired || again != 20 {
+		t.Errorf("reached at 19: %d, %v", again, expired)
+	}
+	expect("a moment before", r, NotEnded, 1)
+	c.now.Store(20)
+	if r.Ended() != NotEnded {
+		t.Error("ended before anybody has found out")
+	}
+	expect("at the deadline", r, EndedExpired, 0)
+	if late != 1 {
+		t.Errorf("the timer was told %d times", late)
+	}
+	r.Extend(100)
+	r.End(EndedReleased)
+	c.now.Store(5)
+	expect("extended and released when it has expired, and the clock set back", r, EndedExpired, 0)
+
+	r = newDeadline(c, nil, 30)
+	r.End(EndedReleased)
+	r.End(EndedSuperseded)
+	r.Extend(100)
+	expect("released", r, EndedReleased, 0)
+	if again, expired := r.Reach(50); again != 0 || expired {
+		t.Errorf("reached when it was released: %d, %v", again, expired)
+	}
+
+	r = newDeadline(c, nil, 30)
+	c.now.Store(30)
+	r.End(EndedReleased)
+	expect("released too late", r, EndedExpired, 0)
+
+	if (&Deadline{Now: c.Holder, Late: func() {}}).Check() == NotEnded {
+		t.Error("good before it has begun")
+	}
+}
+
+// TestDeadlineUnderAParent: it is good while the parent's is, and ends as that does,
+// unless it has ended before.
+func TestDeadlineUnderAParent(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   func(c *handClock, session, lock *Deadline)
+		want Ending
+	}{
+		{"both good", func(*handClock, *Deadline, *Deadline) {}, NotEnded},
+		{"extended", func(c *handClock, s, _ *Deadline) { s.Extend(30); c.now.Store(25) }, NotEnded},
+		{"own extension counts for nothing", func(c *handClock, _, l *Deadline) { l.Extend(30); c.now.Store(25) }, EndedExpired},
+		{"expired", func(c *handClock, _, _ *Deadline) { c.now.Store(20) }, EndedExpired},
+		{"closed", func(_ *handClock, s, _ *Deadline) { s.End(EndedReleased) }, EndedReleased},
+		{"released before it is closed", func(_ *handClock, s, l *Deadline) { l.End(EndedStalled); s.End(EndedReleased) }, EndedStalled},
+		{"released when the session has expired", func(c *handClock, _, l *Deadline) { c.now.Store(20); l.End(EndedReleased) }, EndedExpired},
+		{"seen closed, and then stalled", func(_ *handClock, s, l *Deadline) { s.End(EndedReleased); l.Check(); l.End(EndedStalled) }, EndedReleased},
+		{"superseded", func(c *handClock, s, l *Deadline) { s.End(EndedSuperseded); l.Check(); c.now.Store(90) }, EndedSuperseded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &handClock{}
+			c.now.Store(1)
+			session := newDeadline(c, nil, 20)
+			lock := newDeadline(c, session, 0)
+			tt.do(c, session, lock)
+			if got := lock.Check(); got != tt.want {
+				t.Errorf("ended as %d, want %d", got, tt.want)
+			}
+			if left := lock.Remaining(); (left > 0) != (tt.want == NotEnded) {
+				t.Errorf("%d remain", left)
+			}
+			session.Extend(200)
+			if got := lock.Check(); tt.want != NotEnded && got != tt.want {
+				t.Errorf("good again, or ended otherwise: %d, was %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestDeadlineIsFinal: whatever runs at the same time, who was told that the right has
+// Ended is told nothing else afterwards, and nor is anybody; and nobody finds it good
+// at an instant at which no deadline that was ever set had not passed.
+func TestDeadlineIsFinal(t *testing.T) {
+	for range 300 {
+		c := &handClock{}
+		c.now.Store(1)
+		session := newDeadline(c, nil, 50)
+		lock := newDeadline(c, session, 0)
+		var latest atomic.Int64 // deadline that was ever to be set
+		latest.Store(50)
+		var all sync.WaitGroup
+		loop := func(do func()) {
+			all.Go(func() {
+				for range 100 {
+					do()
+				}
+			})
+		}
+		loop(func() { c.now.Add(rand.Int64N(3)) })
+		loop(func() {
+			d := c.now.Load() + 20
+			for {
+				was := latest.Load()
+				if was >= d || latest.CompareAndSwap(was, d) {
+					break
+				}
+			}
+			session.Extend(time.Duration(d))
+		})
+		loop(func() { session.Reach(time.Duration(c.now.Load())) })
+		if rand.IntN(2) == 0 {
+			loop(func() {
+				if rand.IntN(100) == 0 {
+					lock.End(EndedSuperseded)
+				}
+			})
+		}
+		for _, r := range []*Deadline{session, lock, lock} {
+			var first Ending
+			loop(func() {
+				before := c.now.Load()
+				switch why := r.Check(); {
+				case first != NotEnded && why != first:
+					t.Errorf("ended as %d, and then %d", first, why)
+				case why == NotEnded && before >= latest.Load():
+					t.Errorf("good at %d, the deadline was %d", before, latest.Load())
+				default:
+					first = why
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+func BenchmarkRightCheck(b *testing.B) {
+	c := &handClock{}
+	session := newDeadline(c, nil, time.Hour)
+	lock := newDeadline(c, session, 0)
+	for b.Loop() {
+		_ = lock.Check()
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// SessionViews is what a client has seen of sessions, those of other processes
+// and its own, by their ids. It is guarded by the mutex of what the client has seen.
+type SessionViews struct {
+	t        protocol.Timing
+	env      protocol.Env
+	liveness *LivenessCache
+	known    map[string]*protocol.Sight
+	// observing are the observers at work.
+	observing map[*protocol.Observer]*Run
+}
+
+// MaxObserved bounds the sessions, and the locks, of which a client remembers all that it
+// saw when nobody waits for them. Of up to maxMarks more it remembers since when they have
+// shown no life.
+const MaxObserved = 10_000
+
+// NewSessionViews returns those of a client that has seen nothing yet.
+func NewSessionViews(t protocol.Timing, env protocol.Env, liveness *LivenessCache) *SessionViews {
+	return &SessionViews{
+		t: t, env: env, liveness: liveness,
+		known: map[string]*protocol.Sight{}, observing: map[*protocol.Observer]*Run{},
+	}
+}
+
+// Observes notes an observer at work, and Rests that it is so no more.
+func (s *SessionViews) Observes(o *protocol.Observer, run *Run) { s.observing[o] = run }
+
+// Rests ends what Observes began.
+func (s *SessionViews) Rests(o *protocol.Observer) { delete(s.observing, o) }
+
+// Of returns the sight of a session, the same for all callers.
+func (s *SessionViews) Of(id string) *protocol.Sight {
+	u := s.known[id]
+	if u == nil {
+		if len(s.known) >= MaxObserved {
+			s.thin()
+		}
+		u = protocol.NewSight(s.t, s.env)
+		s.known[id] = u
+	}
+	return u
+}
+
+// thin forgets the sessions that nobody has asked about for the longest time. The
+// next caller that asks about one has it read anew. If the session shows the same
+// sign of life then, it has shown it since it was first seen.
+func (s *SessionViews) thin() {
+	looked := func(id string) time.Duration {
+		at, _ := s.known[id].Known()
+		return at
+	}
+	ids := slices.SortedFunc(maps.Keys(s.known), func(a, b string) int { return cmp.Compare(looked(a), looked(b)) })
+	for _, id := range ids[:len(ids)/2] {
+		s.liveness.Note(s.known[id])
+		delete(s.known, id)
+	}
+}
+
+// Wake steps another observer of the client, which has waited for a read of a
+// session.
+func (s *SessionViews) Wake(m protocol.Machine) {
+	if o, ok := m.(*protocol.Observer); ok && s.observing[o] != nil {
+		s.observing[o].Act(m.Step)
+	}
+}

@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// CheckedStore is the store as a client sees it. It remembers whether the store has
+// ever given this client a good answer.
+//
+// "Permanent" needs a witness. A table that is not there, or a key that is wrong,
+// is found when a process begins: nothing has ever worked. What fails after that is
+// an incident: a policy that somebody edits, a key that is rotated, one answer
+// among millions that is simply wrong. A candidate that gives up then does not come
+// back when the incident has passed, and nobody leads. So after the first good
+// answer a permanent error is shown to everything above as an ordinary failure,
+// which is reported, and the store is asked again for as long as patience lasts.
+//
+// A store that others do not find under its name any more is no incident, whatever
+// it has answered before. From then on nothing is sent to it.
+type CheckedStore struct {
+	Store    driver.Store
+	Batch    driver.BatchGetter // nil if the store cannot read many at once
+	Raiser   driver.Raiser      // nil if it cannot raise tokens
+	Lister   driver.TokenLister // nil if it keeps none of deleted locks
+	answered atomic.Bool
+	replaced atomic.Pointer[replacement]
+	end      func(error) // ends all that rests on the store
+}
+
+// replacement is how it is known that the store was replaced.
+type replacement struct{ err error }
+
+// NewCheckedStore returns the store as a client sees it that nothing was asked of yet. If it
+// turns out to be replaced, end is called once.
+func NewCheckedStore(store driver.Store, end func(error)) *CheckedStore {
+	s := &CheckedStore{Store: store, end: end}
+	s.Batch, _ = store.(driver.BatchGetter)
+	s.Raiser, _ = store.(driver.Raiser)
+	s.Lister, _ = store.(driver.TokenLister)
+	return s
+}
+
+// Gone returns how it is known that the store was replaced, nil if it was not.
+func (s *CheckedStore) Gone() error {
+	if r := s.replaced.Load(); r != nil {
+		return r.err
+	}
+	return nil
+}
+
+// Before returns an error if nothing may be sent any more.
+func (s *CheckedStore) Before() error { return driver.NotApplied(s.Gone()) }
+
+// Judge says what the error of a call means for this client.
+func (s *CheckedStore) Judge(err error) error {
+	var conflict *driver.ConflictError
+	switch {
+	case err == nil, errors.Is(err, driver.ErrNotFound), errors.As(err, &conflict):
+		if !s.answered.Load() {
+			s.answered.Store(true)
+		}
+		return err
+	case errors.Is(err, driver.ErrReplaced):
+		s.Replace(err)
+		return err
+	case !s.answered.Load(), !errors.Is(err, driver.ErrPermanent), errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	return &transientError{err}
+}
+
+// Replace notes that the store was replaced. The first error stays.
+func (s *CheckedStore) Replace(err error) {
+	if s.replaced.CompareAndSwap(nil, &replacement{err}) {
+		s.end(err)
+	}
+}
+
+// Get is that of the store.
+func (s *CheckedStore) Get(ctx context.Context, key string, how driver.Consistency) (rec driver.Record, err error) {
+	if err = s.Before(); err == nil {
+		rec, err = s.Store.Get(ctx, key, how)
+		err = s.Judge(err)
+	}
+	return rec, err
+}
+
+// GetBatch is that of the store.
+func (s *CheckedStore) GetBatch(ctx context.Context, keys []string, how driver.Consistency) (found []driver.Lookup, err error) {
+	if err = s.Before(); err != nil {
+		return nil, err
+	}
+	found, err = s.Batch.GetBatch(ctx, keys, how)
+	err = s.Judge(err)
+	for i, f := range found {
+		if f.Err != nil {
+			found[i].Err = s.Judge(f.Err)
+		}
+	}
+	return found, err
+}
+
+// Review reads tenures from the history, in one request where the store can. One that
+// is not there, or that nobody can read, is zero.
+func (s *CheckedStore) Review(ctx context.Context, keys []string) ([]driver.Record, error) {
+	past := make([]driver.Record, len(keys))
+	found := make([]driver.Lookup, len(keys))
+	if s.Batch != nil {
+		var err error
+		if found, err = s.GetBatch(ctx, keys, driver.Strong); err == nil && len(found) != len(keys) {
+			err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		var all sync.WaitGroup
+		for i, key := range keys {
+			all.Go(func() { found[i].Record, found[i].Err = s.Get(ctx, key, driver.Strong) })
+		}
+		all.Wait()
+	}
+	for i, f := range found {
+		switch {
+		case f.Err == nil:
+			past[i] = f.Record
+		case !errors.Is(f.Err, driver.ErrNotFound) && !errors.Is(f.Err, driver.ErrUnreadable):
+			return nil, f.Err
+		}
+	}
+	return past, nil
+}
+
+// Claim is that of the store.
+func (s *CheckedStore) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	if err = s.Before(); err == nil {
+		now, prev, err = s.Store.Claim(ctx, next)
+		err = s.Judge(err)
+	}
+	return now, prev, err
+}
+
+// Swap is that of the store.
+func (s *CheckedStore) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+	if err = s.Before(); err == nil {
+		now, err = s.Store.Swap(ctx, prev, next)
+		err = s.Judge(err)
+	}
+	return now, err
+}
+
+// Raise is that of the store.
+func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+	if err = s.Before(); err == nil {
+		now, err = s.Raiser.Raise(ctx, prev, next)
+		err = s.Judge(err)
+	}
+	return now, err
+}
+
+// ListTokens is that of the store.
+func (s *CheckedStore) ListTokens(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
+	if err = s.Before(); err == nil {
+		page, err = s.Lister.ListTokens(ctx, prefix, cursor)
+		err = s.Judge(err)
+	}
+	return page, err
+}
+
+// Delete is that of the store.
+func (s *CheckedStore) Delete(ctx context.Context, prev driver.Record) (err error) {
+	if err = s.Before(); err == nil {
+		err = s.Judge(s.Store.Delete(ctx, prev))
+	}
+	return err
+}
+
+// List is that of the store.
+func (s *CheckedStore) List(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
+	if err = s.Before(); err == nil {
+		page, err = s.Store.List(ctx, prefix, cursor)
+		err = s.Judge(err)
+	}
+	return page, err
+}
+
+// transientError is an error that the store calls permanent, for a client to which it has
+// given good answers before. It is all that the store's error is, but permanent.
+type transientError struct{ err error }
+
+func (e *transientError) Error() string { return e.err.Error() }
+
+func (e *transientError) Is(target error) bool {
+	return target != driver.ErrPermanent && errors.Is(e.err, target)
+}
+
+func (e *transientError) As(target any) bool { return errors.As(e.err, target) }
+
+// Newsworthy says whether an error of the store is worth an event at once. A store that
+// was busy for a moment is not; one that stays so is.
+func Newsworthy(err error) bool {
+	var passing *transientError
+	return err != nil && (!errors.Is(err, driver.ErrNotApplied) || errors.As(err, &passing))
+}
+
+// Call returns what a machine asks of the store, as a request whose answer goes to its caller.
+func (s *CheckedStore) Call(call *protocol.Call, to Caller) Request {
+	return &machineCall{s, call, to, nil}
+}
+
+// machineCall is what a machine asks of the store.
+type machineCall struct {
+	store *CheckedStore
+	*protocol.Call
+	to   Caller
+	past []driver.Record // of a review
+}
+
+// Make implements [Request].
+func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err error) {
+	switch q.Kind {
+	case protocol.Look, protocol.Peek:
+		rec, err = q.store.Get(ctx, q.Key, q.Consistency)
+	case protocol.Claim, protocol.Enter:
+		rec, former, err = q.store.Claim(ctx, q.Next)
+	case protocol.Forget, protocol.Erase:
+		err = q.store.Delete(ctx, q.Prev)
+	case protocol.Review:
+		q.past, err = q.store.Review(ctx, q.Keys)
+	default:
+		rec, err = q.store.Swap(ctx, q.Prev, q.Next)
+		former = q.Prev
+	}
+	return rec, former, err
+}
+
+// Answer implements [Request].
+func (q *machineCall) Answer(rec, former driver.Record, err error) {
+	res := protocol.ResultOf(q.Kind, rec, former, err)
+	if err == nil { // else it may still be written to
+		res.Past = q.past
+	}
+	q.to.Result(q.Call, res)
+}
