@@ -4,8 +4,13 @@
 package tenure_test
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +18,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestFreeLockCostsOneRequest(t *testing.T) {
@@ -314,5 +320,527 @@ func TestClaimKeepsDataWrittenMeanwhile(t *testing.T) {
 		if got := string(w.record("x").Data); got != "new" {
 			t.Errorf("data %q", got)
 		}
+	})
+}
+
+func TestTryAcquireDoesNotWait(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		time.Sleep(time.Second)
+		err := within(t, 0, 0, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+		want(t, err, tenure.ErrHeld)
+		held, ok := errors.AsType[*tenure.HeldError](err)
+		if !ok || held.Owner != "a" || held.Token != 1 || held.FreeIn != lease {
+			t.Errorf("%+v", held)
+		}
+		if got := err.Error(); got != `try acquire "x": held by "a" under token 1; free in 15s at the latest if it is dead` {
+			t.Errorf("error %q", got)
+		}
+		if n := b.faults.Count(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+		// Its own client's lock is held as well.
+		_, err = a.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+	})
+}
+
+// What TryAcquire sees is remembered: repeated after the lease of a dead
+// holder, it takes that one's lock. And never that of a living one.
+func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		for range 40 {
+			_, err := b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
+			time.Sleep(lease / 4)
+		}
+		a.crash()
+		start := time.Now()
+		for {
+			l, err := b.TryAcquire(t.Context(), "x", nil)
+			if err == nil {
+				if l.Token() != 2 {
+					t.Errorf("token %d", l.Token())
+				}
+				break
+			}
+			want(t, err, tenure.ErrHeld)
+			held, _ := errors.AsType[*tenure.HeldError](err)
+			if time.Sleep(lease / 4); time.Since(start) > 2*lease {
+				t.Fatalf("still held: %+v", held)
+			}
+		}
+	})
+}
+
+// tried counts the calls of a try.
+func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int, err error) {
+	m.faults.ResetLog()
+	l, err = m.TryAcquire(m.t.Context(), name, nil)
+	for _, c := range m.faults.Log() {
+		switch {
+		case c.Op == faultstore.OpGet && c.Consistency == driver.Strong:
+			strong++
+			looks++
+		case c.Op == faultstore.OpGet:
+			looks++
+		case c.Op == faultstore.OpWatch, c.Op == faultstore.OpHint: // asks for nothing, and may be the holder's
+		default:
+			claims++
+		}
+	}
+	return l, claims, looks, strong, err
+}
+
+// TestTryLooksWhereItHasSeenAHolder: a try of a lock that this client has seen held
+// costs a look, and a claim only where that shows it free, or its holder is dead.
+func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		expect := func(what string, refused error, claims, looks int) *tenure.Lease {
+			t.Helper()
+			l, c, n, strong, err := b.tried("x")
+			want(t, err, refused)
+			if c != claims || n != looks || strong != looks {
+				t.Errorf("%s: %d claims and %d looks, %d of them strong; want %d and %d, all strong", what, c, n, strong, claims, looks)
+			}
+			return l
+		}
+		b.mustRelease(expect("never seen, free", nil, 1, 0))
+		la := a.mustAcquire("x", nil)
+		expect("seen free, held", tenure.ErrHeld, 1, 0)
+		for range 3 {
+			time.Sleep(time.Second)
+			expect("seen held", tenure.ErrHeld, 0, 1)
+		}
+		a.mustRelease(la)
+		b.mustRelease(expect("seen held, free", nil, 1, 1)) // at once: an old read would say that it is held
+		a.mustAcquire("x", nil)
+		expect("seen free, held again", tenure.ErrHeld, 1, 0)
+		time.Sleep(lease + time.Second)
+		expect("not seen for its lease, alive", tenure.ErrHeld, 1, 0)
+		a.crash()
+		time.Sleep(lease / 2)
+		expect("seen held, dead for less", tenure.ErrHeld, 0, 1)
+		time.Sleep(lease)
+		if l := expect("dead", nil, 2, 0); l == nil || l.Token() != 5 {
+			t.Errorf("lease %v", l)
+		}
+	})
+}
+
+// TestTryBehindASession: the lock of a session that was closed is free, however
+// lately that was seen alive.
+func TestTryBehindASession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		for range 3 {
+			s := a.mustOpen(nil)
+			for _, name := range []string{"x", "y", "z"} {
+				l := a.mustTake(s, name)
+				go func() { <-l.Context().Done(); _ = l.Release(t.Context()) }()
+			}
+			for _, name := range []string{"x", "y"} {
+				_, _, _, _, err := b.tried(name)
+				want(t, err, tenure.ErrHeld)
+			}
+			if _, claims, looks, strong, err := b.tried("x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
+				t.Errorf("%v; %d claims, %d looks, %d of them strong", err, claims, looks, strong)
+			}
+			want(t, s.Close(t.Context()), nil)
+			for _, name := range []string{"x", "y", "z"} {
+				l, _, _, _, err := b.tried(name)
+				want(t, err, nil)
+				if l != nil {
+					b.mustRelease(l)
+				}
+			}
+		}
+	})
+}
+
+// TestTryAfterAStaleLook: what cheap looks of others in the process show is no reason
+// to refuse.
+func TestTryAfterAStaleLook(t *testing.T) {
+	notOnEngines(t, noStaleReads)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		la := a.mustAcquire("x", nil)
+		go b.observes(t.Context(), "x")
+		time.Sleep(time.Second / 4)
+		b.faults.Inject(faultstore.Rule{Match: func(c faultstore.Call) bool { return c.Consistency == driver.Eventual }, Fault: faultstore.Stale(1)})
+		a.mustRelease(la)
+		l, err := b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		if l != nil {
+			b.mustRelease(l)
+		}
+	})
+}
+
+// TestTryWithoutAnAnswer: a look that fails says nothing of who has the lock. The
+// try asks again for its patience, and ends with the store's error.
+func TestTryWithoutAnAnswer(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "hangs": faultstore.BlackHole()} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("x", nil)
+			b := w.machine("b")
+			_, err := b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
+			remove := b.faults.Inject(faultstore.Rule{Fault: f})
+			err = within(t, 3*requestTimeout, 5*requestTimeout, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+			if err == nil || errors.Is(err, tenure.ErrHeld) {
+				t.Errorf("says %v of a store that says nothing", err)
+			}
+			remove()
+			b.fault(faultstore.OpGet, 0, 2, f)
+			_, err = b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
+		})
+	}
+}
+
+// TestHeldByThisClientItself: who waits for itself is told.
+func TestHeldByThisClientItself(t *testing.T) {
+	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
+		check := func(m *machine, own bool) {
+			t.Helper()
+			_, err := m.TryAcquire(t.Context(), "x", nil)
+			var held *tenure.HeldError
+			if !errors.As(err, &held) || held.Own != own || strings.Contains(err.Error(), "held by this client itself") != own {
+				t.Errorf("%v", err)
+			}
+		}
+		check(a, true)
+		check(w.machine("a"), false) // another process of that name
+		waits := started(func() error {
+			_, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
+			return err
+		})
+		var held *tenure.HeldError
+		if err := <-waits; !errors.As(err, &held) || !held.Own {
+			t.Errorf("acquire: %v", err)
+		}
+		if e := a.events.of(tenure.EventWaiting); len(e) != 1 || !e[0].Own {
+			t.Errorf("events %+v", e)
+		}
+		want(t, l.Release(t.Context()), nil)
+		w.machine("c").mustAcquire("x", nil)
+		check(a, false)
+	})
+}
+
+// TestWaitingForItselfIsLogged: the log says whose the lock is.
+func TestWaitingForItselfIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		m := newWorld(t).machine("a", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		m.mustAcquire("x", nil)
+		go func() { _, _ = m.Acquire(t.Context(), "x", nil) }()
+		time.Sleep(time.Second)
+		m.events.all()
+		if !strings.Contains(log.String(), "own=true") {
+			t.Error(log.String())
+		}
+	})
+}
+
+// TestTextOfATimeout: a longer lease is advice for a store that is slow, and not for one that
+// is away; and what the driver knows goes before both.
+func TestTextOfATimeout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers time.Duration // before the silence
+		silence time.Duration // before the call
+		says    string        // by the driver
+		want    string
+	}{
+		"never heard of":  {want: ", nor to any call before: see that the store runs, and that this machine reaches it"},
+		"slow":            {answers: 1, want: "; if the store is that slow, use a longer LeaseDuration"},
+		"away":            {answers: 1, silence: time.Minute, want: ", nor to any call for 1m0s: see that the store runs, and that this machine reaches it"},
+		"the driver says": {says: "certificate has expired", want: ": certificate has expired"},
+		"it says no more": {answers: 1, says: "etcd: context deadline exceeded", want: "; if the store is that slow, use a longer LeaseDuration"},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			store := &sayingStore{Store: m.faults.Driver()}
+			c := mustNew(t, store, &tenure.Options{LeaseDuration: 3 * time.Second, Owner: "b"})
+			if tt.answers > 0 {
+				_, err := c.Status(t.Context(), "x")
+				want(t, err, nil)
+			}
+			time.Sleep(tt.silence)
+			m.crash()
+			store.says = tt.says
+			text := "no answer within 300ms (RequestTimeout)" + tt.want
+			_, err := c.Status(t.Context(), "x")
+			if want(t, err, context.DeadlineExceeded); !strings.HasSuffix(err.Error(), ": "+text) {
+				t.Errorf("status: %v, want %s", err, text)
+			}
+			want(t, c.Close(t.Context()), nil)
+		})
+	}
+}
+
+// sayingStore is a store whose reads that run out of time say something.
+type sayingStore struct {
+	driver.Store
+	says string
+}
+
+func (s *sayingStore) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	rec, err := s.Store.Get(ctx, key, how)
+	if s.says != "" && ctx.Err() != nil {
+		err = &saysError{s.says, ctx.Err()}
+	}
+	return rec, err
+}
+
+type saysError struct {
+	text string
+	err  error
+}
+
+func (e *saysError) Error() string { return e.text }
+func (e *saysError) Unwrap() error { return e.err }
+
+// What an acquire has written comes late, and is seen first by another part of the
+// process: it is no other holder.
+func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
+	for name, try := range map[string]bool{"try": true, "unless alive": false} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			b.reads = 1 << 20
+			op := faultstore.OpClaim
+			if try {
+				b.mustRelease(b.mustAcquire("x", nil))
+			} else {
+				op = faultstore.OpTakeover
+				a.mustAcquire("x", nil)
+				a.crash()
+			}
+			b.fault(op, 0, 5, faultstore.LoseRequest())
+			b.fault(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				for ctx.Err() == nil {
+					_, _ = b.Status(ctx, "x")
+					time.Sleep(5 * time.Millisecond)
+				}
+			}()
+			var err error
+			if try {
+				_, err = b.TryAcquire(t.Context(), "x", nil)
+			} else {
+				_, err = b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+			}
+			want(t, err, nil)
+		})
+	}
+}
+
+// charging is a store that charges a claim that it refuses, and counts what is sent.
+type charging struct {
+	driver.Store
+	charges       bool
+	claims, reads int
+}
+
+func (s *charging) ChargesRefusals() bool { return s.charges }
+
+func (s *charging) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	s.claims++
+	return s.Store.Claim(ctx, next)
+}
+
+func (s *charging) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	s.reads++
+	return s.Store.Get(ctx, key, how)
+}
+
+// TestTryLooksFirstWhereRefusalsAreCharged: a client that has never seen the lock reads a held
+// one, and leaves it alone. Who waits claims at once, and so does everybody elsewhere.
+func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
+	work := func(context.Context, *tenure.Lease) error { return nil }
+	for name, c := range map[string]struct {
+		try           func(ctx context.Context, c *tenure.Client) error
+		claims, reads int // where refusals are charged
+	}{
+		"TryAcquire": {func(ctx context.Context, c *tenure.Client) error { _, err := c.TryAcquire(ctx, "x", nil); return err }, 0, 1},
+		"TryRun":     {func(ctx context.Context, c *tenure.Client) error { return c.TryRun(ctx, "x", nil, work) }, 0, 1},
+		"Remote": {func(ctx context.Context, c *tenure.Client) error {
+			_, err := c.Remote().TryAcquire(ctx, "x", tenure.RemoteOptions{Owner: "elsewhere"})
+			return err
+		}, 0, 1},
+		"Acquire": {func(ctx context.Context, c *tenure.Client) error {
+			_, err := c.Acquire(ctx, "x", &tenure.AcquireOptions{Wait: time.Millisecond})
+			return err
+		}, 1, 0},
+	} {
+		for _, charges := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				records := memstore.New()
+				holder, err := tenure.New(records.Open(), nil)
+				want(t, err, nil)
+				defer holder.Close(t.Context())
+				_, err = holder.Acquire(t.Context(), "x", nil)
+				want(t, err, nil)
+				store := &charging{Store: records.Open(), charges: charges}
+				client, err := tenure.New(store, nil)
+				want(t, err, nil)
+				defer client.Close(t.Context())
+				want(t, c.try(t.Context(), client), tenure.ErrHeld)
+				claims, reads := 1, 0
+				if charges {
+					claims, reads = c.claims, c.reads
+				}
+				if store.claims != claims || store.reads != reads {
+					t.Errorf("%s, charged %t: %d claims and %d reads, want %d and %d", name, charges, store.claims, store.reads, claims, reads)
+				}
+			})
+		}
+	}
+}
+
+// manyDead is more locks, and more sessions, than a client remembers whole.
+const manyDead = 10_100
+
+// bury lays down the record of a lock, or of a session, whose holder is dead.
+func (w *world) bury(rec driver.Record) {
+	w.t.Helper()
+	rec.Version = rand.Text() + "-" + rand.Text()
+	rec.Beat, rec.Token = rec.Version, 1
+	rec.Owner, rec.Lease, rec.Heartbeat, rec.Since = "dead", cmp.Or(rec.Lease, lease), heartbeat, time.Now()
+	if _, _, err := w.records.Claim(w.t.Context(), rec); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What is remembered of locks that nobody waits for is bounded: one that is too
+// many costs a lease of waiting, no more.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	for _, of := range []struct{ lease, later time.Duration }{
+		{lease, time.Second},
+		{time.Hour, 30 * time.Minute}, // long after what the client's own lease would have kept
+	} {
+		if testing.Short() && of.lease > lease {
+			continue
+		}
+		inWorldRun(t, of.lease.String(), func(t *testing.T, w *world) { rememberedIsBounded(t, w, of.lease, of.later) })
+	}
+}
+
+func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
+	const whole, marked, tooMany = 10_000, 50_000, 700
+	locks := names(whole + marked + tooMany)
+	for _, name := range locks {
+		w.bury(driver.Record{Key: name, State: driver.Held, Lease: lease})
+	}
+	b := w.machine("b")
+	counted := func() (n int) {
+		for _, name := range locks {
+			s, err := b.Status(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Unchanged > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	counted()
+	time.Sleep(later)
+	if n := counted(); n < whole+marked-1 || n > whole+marked+1 {
+		t.Errorf("of %d locks it was known since when they had not changed, want %d", n, whole+marked)
+	}
+}
+
+// tries has b try all locks in turn, and returns how many it has taken. It releases
+// those.
+func tries(t *testing.T, b *machine, locks []string) (taken int) {
+	t.Helper()
+	for _, name := range locks {
+		l, err := b.TryAcquire(t.Context(), name, nil)
+		switch {
+		case err == nil:
+			taken++
+			b.mustRelease(l)
+		case !errors.Is(err, tenure.ErrHeld):
+			t.Fatal(err)
+		}
+	}
+	return taken
+}
+
+// Each of more dead holders' locks than a client remembers is taken by who tries
+// them in turn.
+func TestTryAcquireManyDeadLocks(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	for name, session := range map[string]bool{"their own leases": false, "a session each": true} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			locks := names(manyDead)
+			for _, name := range locks {
+				rec := driver.Record{Key: name, State: driver.Held}
+				if session {
+					rec.Session = rand.Text()
+					w.bury(driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
+				}
+				w.bury(rec)
+			}
+			b := w.machine("b")
+			if n := tries(t, b, locks); n > 0 {
+				t.Fatalf("took %d locks of holders that may live", n)
+			}
+			time.Sleep(lease - time.Second)
+			if n := tries(t, b, locks); n > 0 {
+				t.Fatalf("took %d locks of holders that may live, when it has tried twice", n)
+			}
+			// One is not dead after all.
+			sign := locks[7]
+			if session {
+				sign = driver.SessionKey(w.record(sign).Session)
+			}
+			rec := w.record(sign)
+			next := rec
+			next.Version = rec.Version + "-2"
+			next.Beat = next.Version
+			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if n := tries(t, b, locks); n != manyDead-1 {
+				t.Errorf("took %d of %d, in the first round after a lease", n, manyDead-1)
+			}
+			if owner := w.record(locks[7]).Owner; owner != "dead" {
+				t.Errorf("%s has taken the lock of one that lives", owner)
+			}
+			time.Sleep(lease + time.Second)
+			if n := tries(t, b, locks); n != manyDead {
+				t.Errorf("took %d of %d in the end", n, manyDead)
+			}
+		})
+	}
+}
+
+// What is seen counts from after the reply that showed it, whoever looked.
+func TestStatusCountsFromTheReply(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		a.crash()
+		b.fault(faultstore.OpGet, 0, 1, faultstore.Slow(0, time.Second))
+		_, err := b.Status(t.Context(), "x")
+		want(t, err, nil)
+		time.Sleep(lease - time.Millisecond)
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+		time.Sleep(2 * time.Millisecond)
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, nil)
 	})
 }

@@ -183,3 +183,220 @@ func ExampleLease_SetData() {
 	}
 	// Output: web-7 was released at "row 4711"
 }
+
+func ExampleClient_OpenSession() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+
+	session, err := client.OpenSession(ctx, nil) // one heartbeat from here on
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close(ctx) // ends the work, waits for it, frees all locks by one write
+	for _, account := range []string{"account/1", "account/2", "account/3"} {
+		lease, err := session.Acquire(ctx, account, nil) // a Lease like any other
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() {
+			<-lease.Context().Done() // the work goes here; it returns when its context ends
+			_ = lease.Release(ctx)
+		}()
+	}
+	fmt.Println(session.Leases(), "locks, one heartbeat")
+
+	// Output:
+	// 3 locks, one heartbeat
+}
+
+func ExampleSession_RunAll() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	session, err := client.OpenSession(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close(ctx)
+
+	err = session.RunAll(ctx, []string{"account/7", "account/3"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+		for _, lease := range set.Leases() { // hand each token to what its lock protects
+			fmt.Println(lease.Name(), "token", lease.Token())
+		}
+		return set.Check() // before each side effect: both are held, or nothing is done
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Output:
+	// account/3 token 1
+	// account/7 token 1
+}
+
+// One client serves a leader that is replaced soon, and a job that may be cut off from the
+// store for a while.
+func ExampleTiming() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	leader := client.Election("leader", &tenure.ElectionOptions{
+		Timing: tenure.Timing{LeaseDuration: 5 * time.Second},
+	})
+	job, err := client.Acquire(ctx, "job", &tenure.AcquireOptions{
+		Timing: tenure.Timing{LeaseDuration: 5 * time.Minute},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = job.Release(ctx) }()
+	fmt.Println("a heartbeat of the job each", job.Timing().HeartbeatPeriod)
+
+	err = leader.Run(ctx, func(_ context.Context, lease *tenure.Lease) error {
+		fmt.Println("one of the leader each", lease.Timing().HeartbeatPeriod)
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// a heartbeat of the job each 1m0s
+	// one of the leader each 1s
+}
+
+// An operator asks a holder to stop. The holder learns why from the cause of
+// its context, and both stand in the history.
+func ExampleClient_StepDown() {
+	ctx := context.Background()
+	store := memstore.New()
+	web7, err := tenure.New(store, &tenure.Options{Owner: "web-7"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer web7.Close(ctx)
+	operator, err := tenure.New(store, &tenure.Options{Owner: "operator"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer operator.Close(ctx)
+
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	options := &tenure.AcquireOptions{History: true, WatchRequests: true}
+	go func() {
+		ended <- web7.Run(ctx, "reports", options, func(ctx context.Context, lease *tenure.Lease) error {
+			close(begun)
+			<-ctx.Done() // the work
+			var asked *tenure.StepDownError
+			if errors.As(context.Cause(ctx), &asked) {
+				fmt.Printf("stopping: %s says %q\n", asked.By, asked.Reason)
+			}
+			return nil
+		})
+	}()
+	<-begun
+
+	err = operator.StepDown(ctx, "reports", "maintenance of web-7") // returns when it has stopped
+	fmt.Println("asked:", err)
+	fmt.Println("web-7:", <-ended)
+
+	history, err := operator.History(ctx, "reports")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range history {
+		fmt.Println(t.Token, t.Owner, t.End)
+	}
+	// Output:
+	// stopping: operator says "maintenance of web-7"
+	// asked: <nil>
+	// web-7: <nil>
+	// 1 web-7 stepped_down
+}
+
+// Events are what monitoring is made of. One event comes at a time, and the
+// protocol does not wait for it.
+func ExampleOptions_onEvent() {
+	observe := func(metric string, seconds float64) {}   // a histogram or gauge of your metrics
+	count := func(metric string) { fmt.Println(metric) } // a counter
+
+	onEvent := func(e tenure.Event) {
+		switch e.Kind {
+		case tenure.EventRenewed:
+			observe("heartbeat_latency_seconds", e.Took.Seconds())
+			observe("heartbeat_slack_seconds", e.Remaining.Seconds())
+		case tenure.EventBusy:
+			observe("leader_busy_share", e.Share)
+		case tenure.EventAcquired:
+			count("leases_acquired_total")
+			observe("acquire_wait_seconds", e.Took.Seconds())
+		case tenure.EventReleased, tenure.EventEnded:
+			count("leases_over_total")
+		case tenure.EventJeopardy:
+			count("heartbeats_in_jeopardy_total")
+		case tenure.EventLost:
+			count("leases_lost_total")
+		case tenure.EventStopTimeout:
+			count("stop_timeouts_total")
+		case tenure.EventStoreError:
+			count("store_errors_total")
+		}
+	}
+
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), &tenure.Options{OnEvent: onEvent})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Run(ctx, "reports", nil, func(context.Context, *tenure.Lease) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	_ = client.Close(ctx) // hands out the last events
+	// Output:
+	// leases_acquired_total
+	// leases_over_total
+}
+
+// Do runs a piece of work if there is time for it, and counts it as busy.
+func ExampleLease_Do() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), &tenure.Options{LeaseDuration: 15 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+
+	err = client.Run(ctx, "import", nil, func(ctx context.Context, lease *tenure.Lease) error {
+		err := lease.Do(ctx, 2*time.Second, func(ctx context.Context) error {
+			fmt.Println("a batch that takes two seconds at most")
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		err = lease.Do(ctx, time.Hour, func(context.Context) error {
+			fmt.Println("never runs: no lease has an hour left")
+			return nil
+		})
+		fmt.Println("too late:", errors.Is(err, tenure.ErrTooLate))
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// a batch that takes two seconds at most
+	// too late: true
+}

@@ -472,3 +472,277 @@ func (k *keeping) superseded() error {
 	}
 	return err
 }
+
+// newLease returns the lease that was granted, and false if the client is
+// closed, so that it must be released again.
+func (c *base) newLease(g protocol.Grant, t protocol.Timing, o AcquireOptions) (_ *Lease, open bool) {
+	l := c.leaseOf(g, t, o)
+	l.prepare(context.Background(), new(sync.Mutex), nil)
+	h := protocol.NewHolder(t, c.env, g)
+	l.mu.Lock()
+	open = l.begin(h)
+	l.mu.Unlock()
+	l.do(l.h.Step)
+	if o.WatchRequests && !t.Manual {
+		l.watchRequests()
+	}
+	return l, l.standing() && open
+}
+
+// newLease returns the lease that was granted under the session, and false if the
+// session has ended meanwhile, so that no caller may have the lease.
+func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
+	l := p.c.leaseOf(g, p.t, o)
+	l.under = p
+	ctx := p.ctx
+	if !p.isOpen() {
+		ctx = context.Background() // that of the session may be busy with ending all others
+	}
+	l.prepare(ctx, p.mu, &p.deadline)
+	p.mu.Lock()
+	h := protocol.NewTied(p.t, p.c.env, g, p.keeper)
+	began := l.begin(h)
+	p.c.ringer.lends(p.lock, l.lock)
+	p.leases[h] = &l.keeping
+	open = p.keeper.Open(p.c.clock.Holder())
+	p.mu.Unlock()
+	l.do(l.h.Step)
+	return l, l.standing() && began && open
+}
+
+func (c *base) leaseOf(g protocol.Grant, t protocol.Timing, o AcquireOptions) *Lease {
+	l := &Lease{
+		id: g.ID, token: g.Record.Token, meter: engine.NewBusyMeter(c.clock.Contender(), o.Capacity),
+		former: previous(g, o.Data != nil), past: g.Past(),
+	}
+	l.c, l.t, l.key, l.since = c, t, g.Record.Key, c.clock.Holder()
+	return l
+}
+
+// prepare makes all that the lease needs before its machine is stepped.
+func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *engine.Deadline) {
+	l.keeping.prepare(context.WithValue(ctx, leaseKey{}, l), l, mu, parent)
+	if l.under != nil {
+		l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
+	}
+}
+
+// begin begins to run the machine, and makes the lease known to the client, which may
+// stop it from then on. It returns false if the client is closed. The caller holds
+// the mutex.
+func (l *Lease) begin(h *protocol.Holder) (open bool) {
+	l.keeping.begin(h, h)
+	return l.c.beganLease(&l.keeping, l.key, l.token) == nil
+}
+
+func (l *Lease) event(kind EventKind) Event {
+	e := Event{Kind: kind, Lock: l.key, Owner: l.Owner(), Token: l.token}
+	if l.under != nil {
+		e.Session = l.under.id
+	}
+	return e
+}
+
+func (l *Lease) moves() {
+	if p := l.progress.Load(); p > 0 {
+		l.h.Progress(time.Duration(p))
+	}
+}
+
+func (l *Lease) after(time.Duration, protocol.Action) {
+	if l.left != nil && l.h.Left() {
+		select {
+		case <-l.left:
+		default:
+			close(l.left)
+		}
+	}
+}
+
+func (l *Lease) cancelFor(cause error) { l.cancel(cause) }
+
+// followed reports whether the session has ended. The session's context ends this
+// one's: to end it here would be to wait for all the others, under the mutex.
+func (l *Lease) followed() (yes bool, cause error) {
+	if s := l.under; s != nil && s.h.Cause() != protocol.None {
+		return true, s.cause
+	}
+	return false, nil
+}
+
+func (l *Lease) done(e Event) Event {
+	e.Busy = l.meter.Until(l.c.clock.Contender())
+	if e.Kind == EventReleased {
+		end, failed := l.h.End()
+		if e.End = string(end); failed != nil {
+			e.Err = errors.New(failed.Reason)
+		}
+	}
+	l.c.looks.Drop(&l.report)
+	if l.under != nil {
+		delete(l.under.leases, l.h)
+	}
+	l.c.released(l.key)
+	return e
+}
+
+func (l *Lease) isSession() bool { return false }
+
+func (l *Lease) asked() {
+	if l.under == nil { // else the requests are in the session's record, and it is rung for that
+		l.hurries()
+	}
+}
+
+func (l *Lease) dropped() {
+	l.unwatchRequests()
+	l.c.finishedLease(&l.keeping, l.key)
+}
+
+// fail fails the acquires that wait for a lock under the session when it has ended,
+// and tells this process that it is closed.
+func (s *Session) fail() {
+	c := s.c
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	for a := range s.waiters {
+		a.orphaned()
+	}
+	s.mu.Lock()
+	freed, rec := s.h.Freed(), s.h.Record()
+	s.mu.Unlock()
+	if freed != protocol.Released || rec.State != driver.Closed {
+		return
+	}
+	now := c.clock.Contender()
+	c.sessions.Of(s.id).Saw(now, now, driver.Strong, rec, true)
+	c.reapLater(s.id)
+}
+
+// discard closes a session that no caller waits for any more.
+func (s *Session) discard() {
+	s.deadline.End(engine.EndedReleased)
+	s.do(func(now time.Duration) protocol.Action {
+		s.stopFor(ErrReleased)
+		return s.keeper.GiveUp(now)
+	})
+}
+
+func (s *Session) event(kind EventKind) Event {
+	return Event{Kind: kind, Session: s.id, Owner: s.c.options.Owner}
+}
+
+func (s *Session) moves() {}
+
+func (s *Session) after(_ time.Duration, a protocol.Action) {
+	for _, n := range a.Notes {
+		if n == protocol.NoteEnded || n == protocol.NoteQuiet || n == protocol.NoteOver {
+			s.c.looks.Set(&s.ending, 0)
+		}
+	}
+}
+
+// cancelFor cancels the context, and with it those of all locks under the session,
+// one by one: not under the mutex of its heartbeats, and not while others wait for
+// a timer.
+func (s *Session) cancelFor(cause error) {
+	s.c.calls.Beside(func() { s.cancel(cause) })
+}
+
+func (s *Session) followed() (yes bool, cause error) { return false, nil }
+
+func (s *Session) done(e Event) Event {
+	s.deadline.End(engine.EndedReleased)
+	if e.Kind == EventReleased {
+		e.Kind = EventClosed
+	}
+	return e
+}
+
+func (s *Session) isSession() bool { return true }
+
+func (s *Session) asked() { s.hurries() }
+
+func (s *Session) dropped() {
+	close(s.closed)
+	s.c.finished(&s.keeping)
+}
+
+// parent is a session as its locks see it, and the acquires that wait for one more.
+// Everything under a session is stepped under one mutex, that of the session: its
+// machine and those of its locks read each other. What to do when is decided there:
+// see [protocol.Keeper].
+type parent struct {
+	keeping // of the session's own record: the heartbeat, and the deadline of all locks
+	id      string
+	keeper  *protocol.Keeper
+
+	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
+	// a burst of releases delays a heartbeat by one of them at most.
+	turn sync.Mutex
+
+	waiters map[waiter]struct{}           // not ended; guarded by the client's seeing
+	leases  map[*protocol.Holder]*keeping // not over; guarded by mu
+}
+
+func (p *parent) name() string { return "session " + p.id }
+
+// wrapped returns err as that of an operation on the session, nil for nil.
+func (p *parent) wrapped(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrap(op, p.name(), err)
+}
+
+// why says why no lock can be had under the session.
+func (p *parent) why() error {
+	p.mu.Lock()
+	cause := p.cause // not the context's: that may be busy with ending all others
+	p.mu.Unlock()
+	switch {
+	case cause == nil && p.c.isClosed():
+		cause = ErrClosed
+	case cause == nil:
+		cause = ErrExpired // nobody has been told yet
+	}
+	if errors.Is(cause, ErrSessionClosed) {
+		return cause
+	}
+	return refused("%w: %w", ErrSessionClosed, cause)
+}
+
+// admit notes an acquire under the session, unless that has ended. The caller
+// holds the trackers.
+func (p *parent) admit(a waiter) error {
+	if !p.isOpen() {
+		return p.why()
+	}
+	p.waiters[a] = struct{}{}
+	return nil
+}
+
+// isOpen says that locks may be taken under the session.
+func (p *parent) isOpen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keeper.Open(p.c.clock.Holder())
+}
+
+// wake steps the lease whose machine the session's asks to step.
+func (p *parent) wake(m protocol.Machine) {
+	if h, ok := m.(*protocol.Holder); ok {
+		if l := p.leases[h]; l != nil {
+			l.loop.Act(h.Step)
+		}
+		return
+	}
+	p.loop.Act(m.Step)
+}
+
+// drive drives a machine that the session's has begun: it releases a lock that is
+// held in the session's name without the session knowing of it.
+func (p *parent) drive(m protocol.Machine) {
+	run := &engine.Run{Machine: m, Mutex: p.mu, Clock: p.c.contender, Timers: p.c.looks, Send: p.c.last}
+	run.Act(m.Step)
+}

@@ -5,12 +5,16 @@ package tenure
 
 import (
 	"context"
+	"errors"
+	"reflect"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Lease is what a holder has in hand: the time-bounded right to a lock.
@@ -205,3 +209,566 @@ func (l *Lease) Previous() (Previous, bool) {
 	}
 	return *l.former, true
 }
+
+// Run takes the lock, runs work while it is held, waits for it to return, and
+// releases the lock. It is the right default.
+//
+// The context of work carries ctx's values, and ends with ctx, with the lease,
+// and with the client; see [Lease.Context]. When it ends, work must return:
+// heartbeats go on meanwhile, for [Options.StopTimeout] at most.
+//
+// Run returns what work returns. If the lease was lost before that, or work
+// outlasted its heartbeats, the error matches [ErrLost] or [ErrStopTimeout]
+// too. If the holder was asked to step down, and work returned an error, it
+// matches [ErrSteppedDown]. If the lock was not acquired, work was not run; see [Client.Acquire].
+// A panic of work releases the lock and goes on.
+//
+// If work returns an error, or panics, while nothing has asked it to stop, the
+// tenure ends as [EndFailed], with the error's text as the reason.
+func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+	if err := checkWork("run", name, work == nil); err != nil {
+		return err
+	}
+	return run(ctx, name, options, work, c.Acquire)
+}
+
+// TryRun is [Client.Run] for work that is left out while another process holds the
+// lock: it does not wait for a holder. The error is then a [*HeldError], which matches
+// [ErrHeld], and work was not run; see [Client.TryAcquire].
+func (c *Client) TryRun(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+	if err := checkWork("try run", name, work == nil); err != nil {
+		return err
+	}
+	return run(ctx, name, options, work, c.TryAcquire)
+}
+
+func run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error,
+	acquire func(context.Context, string, *AcquireOptions) (*Lease, error),
+) error {
+	l, err := acquire(ctx, name, options)
+	if err != nil {
+		return err
+	}
+	return l.hold(ctx, work)
+}
+
+// hold runs work under the lease, and releases it.
+func (l *Lease) hold(ctx context.Context, work func(context.Context, *Lease) error) error {
+	lost, err := l.run(ctx, work)
+	if lost != nil && (err != nil || !errors.Is(lost, ErrSteppedDown)) {
+		return lostWith(&Error{"run", l.key, lost}, err)
+	}
+	return err
+}
+
+// run runs work under the lease and releases it. If the lease was lost, or asked
+// back, before work had returned, lost says how; err is the error of work.
+func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) error) (lost, err error) {
+	bound, stop := l.Bind(ctx)
+	defer stop()
+	unhook := context.AfterFunc(ctx, func() { l.stop(context.Cause(ctx)) })
+	defer unhook()
+
+	returned := false
+	defer func() {
+		if !returned { // a panic, or runtime.Goexit
+			_ = l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, errBroken))
+		}
+	}()
+	err = work(bound, l)
+	returned = true
+
+	lost = l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, err))
+	if errors.Is(lost, ErrLost) || errors.Is(lost, ErrStopTimeout) {
+		return errors.Unwrap(lost), err
+	}
+	if cause := context.Cause(l.ctx); errors.Is(cause, ErrSteppedDown) {
+		return cause, err
+	}
+	return nil, err // released, or running out by itself: the work was covered
+}
+
+// errBroken is the failure of work that has not returned.
+var errBroken = errors.New("the work panicked, or ended its goroutine")
+
+// failure returns what a release says of the error of work: that the work has
+// failed, unless it was asked to stop before. What stops the work is its own
+// context, the lease, and the client, which ends the lease.
+func (l *Lease) failure(ctx context.Context, err error) *ReleaseOptions {
+	if err == nil || ctx.Err() != nil || l.ctx.Err() != nil || l.Check() != nil {
+		return nil
+	}
+	return &ReleaseOptions{Failed: err}
+}
+
+// Do runs work if at least need of the lease remains, and returns its error.
+// Otherwise it returns an error that matches [ErrTooLate], or what Check says,
+// and does nothing. The context of the work is that of Bind.
+//
+// The time that work takes counts as busy: see [Lease.Busy] and
+// [Lease.BusyShare].
+func (l *Lease) Do(ctx context.Context, need time.Duration, work func(context.Context) error) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	if left := l.Remaining(); left < need {
+		return wrap("do", l.key, refused("%w: %v is left, %v is needed", ErrTooLate, left.Round(time.Millisecond), need))
+	}
+	bound, stop := l.Bind(ctx)
+	defer stop()
+	l.work(+1)
+	defer l.work(-1)
+	return work(bound)
+}
+
+// Busy returns for how long the holder was at work in Do, of how long it has
+// held the lease. Work that is under way counts until now, and work that runs
+// in parallel counts for each.
+func (l *Lease) Busy() (busy, held time.Duration) {
+	return l.meter.Until(l.c.clock.Contender()), l.c.clock.Holder() - l.since
+}
+
+// BusyShare returns which share of its capacity the holder was at work in Do
+// lately: in the last whole period of four lease durations, and since then; 1 is
+// all of it. With [AcquireOptions.Capacity] the holder says how many pieces of
+// work it can do at once.
+//
+// It is the number to plan with: a leader that is busy for 70 % of its time has
+// no more than that left to grow, and takes that much longer to catch up after
+// a takeover. [EventBusy] tells of it after each period.
+func (l *Lease) BusyShare() float64 { return l.meter.Share(l.c.clock.Contender()) }
+
+// busyPeriods is how many lease durations a period of the meter has: a minute
+// by default.
+const busyPeriods = 4
+
+func (l *Lease) work(n int) {
+	now := l.c.clock.Contender()
+	if l.meter.Add(now, n) {
+		l.report.Run = l.reportBusy
+		l.meter.Period(now) // a holder that never uses Do is told nothing
+		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
+	}
+}
+
+// reportBusy is run at the end of a period.
+func (l *Lease) reportBusy(now time.Duration) {
+	select {
+	case <-l.over:
+		return
+	default:
+	}
+	busy, whole, share := l.meter.Period(now)
+	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.Owner(), Token: l.token, Busy: busy, Held: whole, Share: share})
+	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
+}
+
+// watchRequests has the store hint when a request is written into the record, if it
+// can watch. A hint makes a heartbeat due at once. Without a hint the holder finds
+// the request with its next heartbeat.
+func (l *Lease) watchRequests() {
+	c := l.c
+	if c.watcher == nil {
+		return
+	}
+	l.hint.Run = l.hinted
+	c.alone(func(ctx context.Context) error {
+		unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
+		if err != nil {
+			return err // heartbeats go on without it
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.unwatch = unwatch; l.finished {
+			l.unwatchRequests()
+		}
+		return nil
+	})
+}
+
+// hintsPerHeartbeat bounds how many heartbeats hints can cause in one period: a
+// store may hint without a reason, and more than once.
+const hintsPerHeartbeat = 20
+
+// hinted is run after a hint.
+func (l *Lease) hinted(time.Duration) {
+	l.do(func(now time.Duration) protocol.Action {
+		if l.h.Cause() != protocol.None {
+			return l.h.Step(now)
+		}
+		if due := l.h.Sent() + l.t.Heartbeat/hintsPerHeartbeat; now < due {
+			l.c.beats.Set(&l.hint, due)
+			return l.h.Step(now)
+		}
+		return l.h.Renew(now)
+	})
+}
+
+// unwatchRequests ends the watch. The caller holds the lease.
+func (l *Lease) unwatchRequests() {
+	l.c.beats.Drop(&l.hint)
+	if l.unwatch == nil {
+		return
+	}
+	l.c.unwatch(l.unwatch)
+	l.unwatch = nil
+}
+
+const defaultHealthFailures = 3
+
+// health are the checks of a leader beside its work.
+type health struct {
+	name     string // of the election
+	ask      func(context.Context, *Lease) error
+	period   time.Duration
+	failures int // in a row, that end the tenure
+}
+
+// beside returns the work with the checks beside it.
+func (h health) beside(lease time.Duration, work func(context.Context, *Lease) error) (func(context.Context, *Lease) error, error) {
+	switch {
+	case h.period < 0 || h.failures < 0:
+		return nil, refused("health period %v and health failures %d must not be negative", h.period, h.failures)
+	case h.ask == nil:
+		return work, nil
+	}
+	if h.period == 0 {
+		h.period = lease
+	}
+	if h.failures == 0 {
+		h.failures = defaultHealthFailures
+	}
+	return func(ctx context.Context, l *Lease) error {
+		working, stop := context.WithCancelCause(ctx)
+		var sick error
+		checked := make(chan struct{})
+		go func() {
+			defer close(checked)
+			sick = h.check(working, l)
+			stop(sick)
+		}()
+		end := func() {
+			stop(nil)
+			<-checked
+		}
+		defer end() // after a panic as well
+		err := work(working, l)
+		if end(); sick != nil && ctx.Err() == nil {
+			return lostWith(&Error{"lead", h.name, sick}, endOf(working, err))
+		}
+		return err
+	}, nil
+}
+
+// check asks after the health of a leader until ctx ends. It returns why the leader is
+// unhealthy, nil if it was not until then.
+func (h health) check(ctx context.Context, l *Lease) error {
+	ticks := time.NewTicker(h.period)
+	defer ticks.Stop()
+	for failed := 0; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+		asking, end := context.WithTimeout(ctx, h.period)
+		err := h.ask(asking, l)
+		end()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			failed = 0
+			continue
+		}
+		if failed++; failed >= h.failures {
+			return refused("%w %d times in a row: %w", ErrUnhealthy, failed, err)
+		}
+	}
+}
+
+// Release ends the lease: it cancels the context with [ErrReleased], makes Check
+// fail, and releases the record, so that others need not wait. Call it when the
+// work has returned, and not before. It waits for the store's answer: for one lease
+// duration, and for the request that is under way then. A context that is already
+// done at the call is ignored, so that a deferred Release works. One that ends
+// meanwhile ends the waiting, and the release goes on in the background.
+//
+// The result is nil if the lease was good until now. Otherwise it matches
+//
+//   - [ErrLost] if the lease had been lost before the work was done
+//   - [ErrStopTimeout] if the work outlasted its heartbeats
+//   - [ErrUncertain] if no answer came: the record is released, or runs out by
+//     itself
+//   - [ErrNotReleased] if the store has refused the release all the time
+//
+// With ErrLost and ErrStopTimeout, whatever could be released is released
+// nevertheless. Releasing again returns the same.
+//
+// When the session of the lock is closing, Release does not wait: the lock is free
+// when the session is closed.
+func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, nil) }
+
+// ReleaseOptions are what a release records besides. Nil means nothing.
+type ReleaseOptions struct {
+	// Data is written into the record by the release, in the same write, where the
+	// next holder finds it. If nil, the data stay as they are; to empty them, use a
+	// slice that is empty but not nil.
+	Data []byte
+
+	// Failed says that the work has failed. If not nil, the tenure ends as
+	// [EndFailed] instead of EndReleased, with the error's text as the reason:
+	// [Lease.Previous] of the next holder and the history show it. What cannot be
+	// printed is left out of the text, and the text is cut to 1,024 bytes.
+	//
+	// Any other end of the tenure goes before: a lease that was lost, work that did
+	// not stop in time, or a request to step down or to hand over that the holder
+	// knows of. After such a request the tenure ends as it asked, the lock is kept
+	// for the heir, and the requester is answered. Failed is not kept then.
+	Failed error
+}
+
+// ReleaseWith is like [Lease.Release], and records data and whether the work has
+// failed in the same write.
+//
+// Of several releases of one lease the first counts. A later one writes no data,
+// and returns an error that matches [ErrReleased]. Data that are too large are an
+// error, and nothing is released. If the result is nil the data are in the record.
+// If it matches [ErrUncertain] or ErrLost they may be.
+//
+// Under a session, ReleaseWith writes the record of the lock itself. A plain
+// Release under a session that is closing costs no write.
+func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error {
+	const op = "release"
+	var data []byte
+	var failed *driver.Request
+	if options != nil {
+		if err := checkData(options.Data); err != nil {
+			return wrap(op, l.key, err)
+		}
+		if options.Data != nil {
+			data = append([]byte{}, options.Data...)
+		}
+		if options.Failed != nil {
+			failed = &driver.Request{By: l.Owner(), Reason: reasonOf(options.Failed), At: time.Now()}
+		}
+	}
+	first := l.leave(data, failed)
+	err := l.awaitEnd(ctx)
+	switch {
+	case err != nil || data == nil:
+	case !first:
+		err = refused("%w before, without these data", ErrReleased)
+	default:
+		err = l.lacksData()
+	}
+	return l.wrapped(op, err)
+}
+
+// awaitEnd waits until the release has ended, and returns how.
+func (l *Lease) awaitEnd(ctx context.Context) error {
+	ended := ctx.Done()
+	if ctx.Err() != nil {
+		ended = nil
+	}
+	select {
+	case <-l.over:
+	case <-l.left: // what is left to do is the session's
+	case <-ended:
+		if errors.Is(context.Cause(ctx), ErrReleased) {
+			// A context of the lease's own, which this release has ended.
+			return l.awaitEnd(context.WithoutCancel(ctx))
+		}
+		return uncertain(done(ctx))
+	case <-l.c.gone:
+		select {
+		case <-l.over:
+		default:
+			if err := l.result(); err != nil {
+				return err
+			}
+			return uncertain(ErrClosed)
+		}
+	}
+	return l.result()
+}
+
+// lacksData returns an error unless the data of a release are known to be kept.
+func (l *Lease) lacksData() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch serial, missing := l.h.DataMissing(); {
+	case !missing:
+		return nil
+	case l.h.DataRisked(serial):
+		return uncertain(errDataUnknown) // a write of them stayed without an answer
+	}
+	return refused("the lock is free by the end of its session, without these data")
+}
+
+var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
+
+// reasonOf returns the text of an error as the reason of a request.
+func reasonOf(err error) string { return textOf(err.Error()) }
+
+func textOf(reason string) string {
+	line := strings.TrimSpace(text.Line(reason))
+	if line == "" {
+		return "the work has failed"
+	}
+	if len(line) > driver.MaxReasonLen {
+		line = strings.ToValidUTF8(line[:driver.MaxReasonLen], "") // not a part of a character
+	}
+	return line
+}
+
+// free begins the release.
+func (l *Lease) free() { l.leave(nil, nil) }
+
+// leave begins the release, with data and the failure of the work. It returns false
+// if the release had begun before.
+func (l *Lease) leave(data []byte, failed *driver.Request) (first bool) {
+	l.back(func(now time.Duration) (a protocol.Action) {
+		first, a = l.h.Leave(now, data, failed)
+		return a
+	})
+	return first
+}
+
+// discard releases a lease that nobody waits for any more.
+func (l *Lease) discard() { l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) }) }
+
+// back tells the machine that the work has returned.
+func (l *Lease) back(leave func(now time.Duration) protocol.Action) {
+	if p := l.under; p != nil {
+		p.turn.Lock()
+		defer p.turn.Unlock()
+	}
+	l.deadline.End(engine.EndedReleased)
+	l.do(func(now time.Duration) protocol.Action {
+		l.stopFor(ErrReleased)
+		if l.under != nil && l.left == nil {
+			l.left = make(chan struct{})
+		}
+		return leave(now)
+	})
+}
+
+// record writes the history before the work begins: see [protocol.Chronicler].
+func (l *Lease) record(ctx context.Context) error {
+	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
+		return nil
+	}
+	l.c.chronicle(ctx, l.key, l.past)
+	if errors.Is(l.Check(), ErrLost) {
+		// Paused meanwhile. The work has not begun.
+		l.free()
+		return ErrExpired
+	}
+	return nil
+}
+
+// What Run returns is made of how a tenure ended and of what the work returned,
+// and the work often returns how the tenure ended: the cause of its context, or
+// what Check says.
+
+// lostWith is the error of a lost lease and of its work. The work's error is left
+// out if it says no more than the loss.
+func lostWith(lost *Error, work error) error {
+	if work != nil && repeats(work, lost.Err) {
+		return lost
+	}
+	return errors.Join(lost, work)
+}
+
+// repeats reports whether err says no more than lost, in the form in which another
+// caller got it.
+func repeats(err, lost error) bool {
+	for {
+		told, ok := err.(*Error) //nolint:errorlint // what is around it says more
+		if !ok {
+			break
+		}
+		err = told.Err
+	}
+	if same(err, lost) {
+		return true
+	}
+	for _, kind := range []error{ErrSuperseded, ErrSteppedDown} { // two values of one event
+		if leaf(err) && errors.Is(err, kind) && errors.Is(lost, kind) {
+			return true
+		}
+	}
+	return leaf(err) && errors.Is(lost, err)
+}
+
+// endOf returns nil if err says no more than that ctx has ended, or names one of
+// the other reasons for which a campaign ends in order, whatever text they are
+// wrapped in. Else it returns err: an error that wraps another one besides is not
+// dropped.
+func endOf(ctx context.Context, err error, others ...error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	ends := append([]error{ctx.Err(), context.Cause(ctx), context.Canceled}, others...)
+	if madeOf(err, ends) {
+		return nil
+	}
+	return err
+}
+
+// madeOf reports whether everything that err wraps is one of the ends.
+func madeOf(err error, ends []error) bool {
+	for _, end := range ends {
+		if same(err, end) {
+			return true
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		for _, inner := range all {
+			if !madeOf(inner, ends) {
+				return false
+			}
+		}
+		return len(all) > 0
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return madeOf(inner, ends)
+		}
+	}
+	for _, end := range ends {
+		if end != nil && errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaf reports whether err wraps nothing.
+func leaf(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // what it wraps is what is asked
+	case interface{ Unwrap() []error }:
+		return false
+	case interface{ Unwrap() error }:
+		return e.Unwrap() == nil
+	}
+	return true
+}
+
+// same reports whether both are one value.
+func same(a, b error) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b //nolint:errorlint // this one
+}
+
+// checkWork returns an error if the work is missing. A wrong name is left to be
+// reported first.
+func checkWork(op, name string, missing bool) error {
+	if missing && checkName(name) == nil {
+		return wrap(op, name, errNoWork)
+	}
+	return nil
+}
+
+var errNoWork = errors.New("the work is nil: hand in a function")

@@ -4,9 +4,15 @@
 package tenure
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // RequestKind says what a request asks for.
@@ -39,4 +45,338 @@ func requestOf(q *driver.Request) *Request {
 		return nil
 	}
 	return &Request{Kind: RequestKind(q.Kind), By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: q.At}
+}
+
+// StepDown asks the holder of the lock to stop and to release it, and waits until
+// its tenure has ended. The request is written into the record, where the holder
+// finds it with its next heartbeat; its work has its stop timeout. ctx bounds the
+// waiting. The reason is kept in the history; it must not be empty.
+//
+// The error matches [ErrNotHeld], [ErrRequested] if somebody else has asked before,
+// [ErrForeign], or [ErrUnanswered] if the request is in the record and the holder
+// has not answered. A request does not prolong a dead holder's lease.
+func (c *Client) StepDown(ctx context.Context, name, reason string) error {
+	return c.ask(ctx, "step down", name, driver.Request{Kind: driver.StepDown, Reason: reason})
+}
+
+// Transfer is like StepDown, and has the lock reserved for the owner named to. That
+// owner must be waiting for the lock. Others can take the lock after it, or when it
+// has not come within twice the time of a poll and a write, 5 s by default.
+func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
+	if err := checkHeir(to); err != nil {
+		return wrap("transfer", name, err)
+	}
+	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, To: to, Reason: reason})
+}
+
+// TransferToLabel is like Transfer, and has the lock reserved for whoever has that
+// [Options.Label]: the first candidate of the label that comes may take it at once.
+// Nobody else may, not even one without a label, until the same time has passed. Whoever
+// runs an older version of Tenure waits for that too, because it does not know of labels
+// here; and a holder of one reserves the lock for nobody.
+//
+// A holder that has the label already is not asked: that is an error.
+func (c *Client) TransferToLabel(ctx context.Context, name, label, reason string) error {
+	if err := checkHeirs(label); err != nil {
+		return wrap("transfer", name, err)
+	}
+	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, ToLabel: label, Reason: reason})
+}
+
+// ReleaseDead releases the lock of a dead holder, for a caller that cannot wait
+// until a contender takes it over. It watches the record until the holder has shown
+// no sign of life for the lease duration that the record states, and releases it
+// then. If there is a sign of life the error matches [ErrAlive]; if there is no
+// holder, [ErrNotHeld].
+func (c *Client) ReleaseDead(ctx context.Context, name, reason string) error {
+	return c.ask(ctx, "release", name, driver.Request{Kind: driver.ReleaseDead, Reason: reason})
+}
+
+// Revoke takes the lock away from its holder, alive or not. From the first write on
+// the holder cannot renew any more. It may be at work until its lease has run out,
+// so the lock is free only after that, and Revoke waits until then. If ctx ends
+// before, the lock stays reserved for nobody, and is free for any client that has
+// watched that for the lease duration.
+//
+// Use it for a holder that does not answer. Ask a holder that answers to step down
+// instead: it can end its work in order, and is quicker. A lock under a session
+// cannot be taken away alone while the session is alive, or may be, as far as this
+// client has seen: the error matches [ErrAlive]. [Client.ReleaseDead] watches, and
+// releases the lock when the session is dead.
+func (c *Client) Revoke(ctx context.Context, name, reason string) error {
+	return c.ask(ctx, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
+}
+
+// StepDown asks the leader to step down: see [Client.StepDown].
+func (e *Election) StepDown(ctx context.Context, reason string) error {
+	return e.c.StepDown(ctx, e.name, reason)
+}
+
+// Transfer asks the leader to hand over: see [Client.Transfer].
+func (e *Election) Transfer(ctx context.Context, to, reason string) error {
+	return e.c.Transfer(ctx, e.name, to, reason)
+}
+
+// TransferToLabel asks the leader to hand over to a candidate with a label: see
+// [Client.TransferToLabel].
+func (e *Election) TransferToLabel(ctx context.Context, label, reason string) error {
+	return e.c.TransferToLabel(ctx, e.name, label, reason)
+}
+
+func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {
+	err := checkKey(name)
+	if err == nil {
+		err = checkReason(q.Reason)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = done(ctx)
+	}
+	if err != nil {
+		return wrap(op, name, err)
+	}
+	k, err := c.tracker(name)
+	if err != nil {
+		return wrap(op, name, err)
+	}
+	defer k.leave()
+	q.By = cmp.Or(q.By, c.options.Owner)
+	o := k.observe() // so that polls go on, and a watch tells of the end
+	defer k.unobserve(o)
+	if err := k.ask(q).wait(ctx, o); err != nil {
+		return wrap(op, name, err)
+	}
+	return nil
+}
+
+// asking is one call that asks something of a holder.
+type asking struct {
+	k        *tracker
+	run      engine.Run
+	m        *protocol.Asker
+	ended    chan struct{} // closed when the machine has its answer
+	answered bool
+}
+
+func (k *tracker) ask(q driver.Request) *asking {
+	c := k.c
+	a := &asking{
+		k: k, ended: make(chan struct{}),
+		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
+	}
+	a.run = engine.Run{
+		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
+		Stepped: func(time.Duration, protocol.Action) {
+			k.notify()
+			if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {
+				a.answered = true
+				close(a.ended)
+			}
+		},
+		Replied: func(_ time.Duration, call *protocol.Call, r protocol.Result) {
+			if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
+				c.ringer.asks(call.Key, r.Record.Bell)
+			}
+			if engine.Newsworthy(r.Err) {
+				c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: r.Err})
+			} else if r.Err == nil {
+				c.events.answered()
+			}
+		},
+	}
+	a.run.Step()
+	return a
+}
+
+// wait waits for the answer, and then for what was asked.
+func (a *asking) wait(ctx context.Context, o *observer) error {
+	c := a.k.c
+	select {
+	case <-a.ended:
+	case <-ctx.Done():
+		a.run.Do(a.m.GiveUp)
+		return done(ctx)
+	case <-c.closing:
+		a.run.Do(a.m.GiveUp)
+		return ErrClosed
+	case <-c.voided:
+		a.run.Do(a.m.GiveUp)
+		return c.refusal()
+	}
+	a.k.mu.Lock()
+	answer, rec, err := a.m.Answer()
+	token, before := a.m.Token(), a.m.Before()
+	a.k.mu.Unlock()
+	switch answer {
+	case protocol.Laid:
+		return a.honoured(ctx, o, token)
+	case protocol.Done:
+		if before != nil && c.options.HistoryLimit > 0 {
+			// The revoked holder may have crashed before it had written that.
+			c.chronicle(ctx, a.k.key, []driver.Tenure{*before})
+		}
+		c.released(a.k.key)
+		return nil
+	case protocol.Nobody:
+		if rec.State == driver.Reserved {
+			s, _ := a.k.observed(o)
+			return refused("%w: %w", ErrNotHeld, a.k.c.heldBy(rec, s.freeIn))
+		}
+		return ErrNotHeld
+	case protocol.Changed:
+		return refused("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
+	case protocol.Pending:
+		return &RequestedError{Request: *requestOf(&rec.Requests[0])}
+	case protocol.Foreign:
+		return refused("%w: %q", ErrForeign, rec.Owner)
+	case protocol.Sessioned:
+		return refused("%w: %q holds it under a session, and to end that would free all locks under it: ask it to step down", ErrAlive, rec.Owner)
+	case protocol.Alive:
+		return refused("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
+	case protocol.Self:
+		if a.m.Asked().ToLabel != "" {
+			return refused("%q holds it already, under token %d, and has label %q", rec.Owner, rec.Token, rec.Label)
+		}
+		return refused("%q holds it already, under token %d", rec.Owner, rec.Token)
+	case protocol.Unusable:
+		if rec.Key != "" {
+			return unreadable(rec)
+		}
+		return err
+	default:
+		return ErrClosed
+	}
+}
+
+// honoured waits until the tenure that was asked has ended.
+func (a *asking) honoured(ctx context.Context, o *observer, token uint64) error {
+	for {
+		s, _ := a.k.observed(o) // a store that fails is asked again
+		same := s.found && s.rec.Token == token
+		// One that was revoked meanwhile is at work until its lease is over for certain.
+		revoked := same && protocol.KeptForNobody(s.rec) && s.freeIn > 0
+		switch {
+		case revoked:
+		case s.known && (!same || s.rec.State != driver.Held || s.closed):
+			return nil
+		case s.known && !s.alive:
+			return refused("%w: %q has shown no sign of life for %v", ErrUnanswered, s.rec.Owner, s.since.Round(time.Millisecond))
+		}
+		if err := o.wait(ctx, a.k.c, s); err != nil {
+			return refused("%w: %w", ErrUnanswered, err)
+		}
+	}
+}
+
+// CrashOptions are those of [Client.ReleaseCrashed].
+type CrashOptions struct {
+	// After is how long the lock stays held, from the call on: the last requests of the
+	// dead holder to what it has worked on may still be on their way. A lease that
+	// runs out leaves them [Options.Grace]. If zero, that is it; a negative one is no
+	// time at all, which is right only if the resource is fenced.
+	After time.Duration
+	// Within is how long the store is asked, from the call on, at least as long as
+	// After. If zero, two lease durations. By then the lease has run out by itself.
+	Within time.Duration
+}
+
+// ReleaseCrashed releases the lock of a lease whose holder has certainly ended without
+// releasing it, so that others need not wait until the lease has run out. The id is
+// that of the lease: [Lease.ID]. The caller answers for the death: the holder's process,
+// all that it had started, and whoever else has worked under the lease, must have ended.
+// The end of a connection is no proof of that, nor is the exit of one process which may
+// have left children. For a holder that has shown no life for its lease
+// [Client.ReleaseDead] needs no proof.
+//
+// Only a record that shows the very lease is written. The lock may be taken, released
+// or reserved meanwhile: the error matches [ErrNotHeld] then. The tenure ends as
+// [EndCrashed], unless the holder has said itself why it had stopped. Other errors are
+// those of the store, or match the context's; the lock runs out by itself then.
+func (c *Client) ReleaseCrashed(ctx context.Context, name, id string, options *CrashOptions) error {
+	err := checkKey(name)
+	if err == nil && id == "" {
+		err = invalid("the id of the lease is empty")
+	}
+	if err == nil {
+		err = checkForm("lease id", id, driver.MaxSessionLen)
+	}
+	var o CrashOptions
+	if options != nil {
+		o = *options
+	}
+	if o.After == 0 {
+		o.After = c.timing.Grace
+	}
+	if o.Within == 0 {
+		o.Within = max(o.After, 0) + 2*c.timing.Lease
+	}
+	if err == nil && (o.Within < 0 || o.Within < o.After) {
+		err = invalid("within %v must not be shorter than after %v", o.Within, o.After)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = done(ctx)
+	}
+	if err == nil {
+		err = c.bury(ctx, name, id, o)
+	}
+	if err != nil {
+		return wrap("release", name, err)
+	}
+	return nil
+}
+
+// bury runs the machine that frees what a dead holder has left.
+func (c *Client) bury(ctx context.Context, name, id string, o CrashOptions) error {
+	if err := c.refusal(); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	now := c.clock.Contender()
+	m := protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: name, ID: id, From: now + max(o.After, 0), Until: now + o.Within})
+	ended, over := make(chan struct{}), false
+	run := engine.Run{
+		Machine: m, Mutex: &mu, Clock: c.contender, Timers: c.looks, Send: c.last,
+		Stepped: func(time.Duration, protocol.Action) {
+			if answer, _, _ := m.Answer(); answer != protocol.NoAnswer && !over {
+				over = true
+				close(ended)
+			}
+		},
+		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+			if engine.Newsworthy(r.Err) {
+				c.events.emit(Event{Kind: EventStoreError, Lock: name, Err: r.Err})
+			}
+		},
+	}
+	run.Step()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		run.Do(m.GiveUp)
+		return done(ctx)
+	case <-c.closing:
+		run.Do(m.GiveUp)
+		return ErrClosed
+	case <-c.voided:
+		run.Do(m.GiveUp)
+		return c.refusal()
+	}
+	mu.Lock()
+	answer, rec, err := m.Answer()
+	mu.Unlock()
+	switch answer {
+	case protocol.Done:
+		c.released(name)
+		return nil
+	case protocol.Nobody:
+		return ErrNotHeld
+	case protocol.Changed:
+		return refused("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
+	}
+	if rec.Key != "" {
+		return unreadable(rec)
+	}
+	if errors.Is(err, protocol.ErrNotProved) {
+		return refused("not settled within %v: the lock runs out by itself", o.Within)
+	}
+	return err
 }

@@ -6,10 +6,15 @@ package tenure
 import (
 	"context"
 	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // Session is one heartbeat that keeps any number of locks of a process alive. A
@@ -172,4 +177,306 @@ func checkSessionData(data []byte) error {
 		return invalid("data has %d bytes: at most %d are allowed for a session", len(data), driver.MaxSessionDataLen)
 	}
 	return nil
+}
+
+// OpenSession opens a session: one heartbeat that keeps any number of locks of
+// this process alive. It is open until it is closed or lost. It costs one write,
+// and one each heartbeat period. ctx bounds the opening alone.
+//
+// Its heartbeats are sent in the background, whatever [Options.Heartbeat] says;
+// [Options.ProgressTimeout] counts for each lock under it.
+//
+// The error matches the context's, [ErrClosed], [ErrExpired] if the process was
+// paused until the session was over again, or the store's own error if the store
+// cannot be used, cannot keep sessions, or gave no answer for StoreTimeout.
+func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Session, error) {
+	const op, what = "open", "session"
+	var o SessionOptions
+	if options != nil {
+		o = *options
+	}
+	err := checkSessionData(o.Data)
+	if err == nil && ctx.Err() != nil {
+		err = done(ctx)
+	}
+	if err != nil {
+		return nil, wrap(op, what, err)
+	}
+	t, err := o.Timing.of(c.timing)
+	if err != nil {
+		return nil, wrap(op, what, err)
+	}
+	patience := t.Lease
+	if o.StoreTimeout != 0 {
+		patience = max(0, o.StoreTimeout)
+	}
+	p := c.open(t, append([]byte(nil), o.Data...), patience)
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		err = done(ctx)
+	case <-c.closing:
+		err = ErrClosed
+	case <-c.voided:
+		err = c.refusal()
+	}
+	if err != nil {
+		p.giveUp()
+		return nil, wrap(op, what, err)
+	}
+	if p.err != nil {
+		return nil, wrap(op, what, p.err)
+	}
+	return p.s, nil
+}
+
+// opening is one call of OpenSession.
+type opening struct {
+	c     *Client
+	t     protocol.Timing
+	begun time.Duration
+	ended chan struct{} // closed when s or err is there
+
+	mu   sync.Mutex // guards the fields below; taken before a session's
+	run  engine.Run
+	m    *protocol.Opener
+	left bool // nobody waits for it
+	over bool
+	s    *Session
+	err  error
+}
+
+func (c *Client) open(t protocol.Timing, data []byte, patience time.Duration) *opening {
+	p := &opening{
+		c: c, t: t, begun: c.clock.Contender(), ended: make(chan struct{}),
+		m: protocol.NewOpener(t, c.env, driver.Record{
+			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data, Bell: c.ringer.own(),
+		}, patience),
+	}
+	p.run = engine.Run{
+		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.sender(t),
+		Stepped: p.stepped,
+		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+			if r.Err != nil {
+				c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
+			} else if r.Err == nil {
+				c.events.answered()
+			}
+		},
+	}
+	if c.began(nil) != nil {
+		p.left = true
+	}
+	p.run.Step()
+	return p
+}
+
+func (p *opening) giveUp() {
+	p.mu.Lock()
+	p.left = true
+	s := p.s
+	p.mu.Unlock()
+	if s != nil {
+		s.discard() // it came at the same moment
+		return
+	}
+	p.run.Do(p.m.GiveUp)
+}
+
+func (p *opening) stepped(time.Duration, protocol.Action) {
+	if p.over {
+		return
+	}
+	if g, ok := p.m.Granted(); ok {
+		p.opened(g)
+	} else if err := p.m.Err(); err != nil && p.err == nil {
+		p.err = err
+		close(p.ended)
+	}
+	if p.over = p.m.Over(); p.over {
+		p.c.finished(nil)
+	}
+}
+
+// opened begins the session.
+func (p *opening) opened(g protocol.Grant) {
+	c := p.c
+	s := &Session{client: c, closed: make(chan struct{})}
+	s.id, s.keeper = driver.SessionID(g.Record.Key), protocol.NewKeeper(p.t, c.env, g)
+	s.waiters, s.leases = map[waiter]struct{}{}, map[*protocol.Holder]*keeping{}
+	s.c, s.t, s.key, s.since = &c.base, p.t, g.Record.Key, c.clock.Holder()
+	s.prepare(context.Background(), s, new(sync.Mutex), nil)
+	s.loop.Wake, s.loop.Begin = s.wake, s.drive
+	s.ending.Run = func(time.Duration) { s.fail() }
+	s.mu.Lock()
+	s.begin(s.keeper, s.keeper.Holder)
+	open := c.began(&s.keeping) == nil
+	s.mu.Unlock()
+	s.do(s.m.Step)
+	open = s.standing() && open
+	c.events.emit(Event{
+		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,
+		Took: c.clock.Contender() - p.begun, Remaining: s.Remaining(), Grace: p.t.Grace,
+	})
+	switch {
+	case p.left || !open:
+		s.discard()
+		if p.err = c.refusal(); p.err == nil {
+			p.err = ErrClosed // given up
+		}
+	case s.Check() != nil:
+		s.discard()
+		p.err = ErrExpired // paused between the call and now
+	default:
+		p.s = s
+	}
+	close(p.ended)
+}
+
+// SessionStatus is what the record of a session shows.
+type SessionStatus struct {
+	ID string
+	// State is what the record says: StateAlive or StateClosed; empty if there is
+	// none.
+	State string
+	// Alive says that the session may be alive, as far as this client can know.
+	Alive              bool
+	Owner, Host, Label string
+	Data               []byte
+	Since              time.Time // when it was opened, by its owner's wall clock
+	Until              time.Time // when it was closed by its owner, zero before
+	// Lease and Heartbeat are the durations that its owner keeps.
+	Lease, Heartbeat time.Duration
+	// End says how it was closed, as in [Tenure.End]: EndReleased by its owner,
+	// EndExpired by another client that had seen no sign of its life.
+	End string
+	// Requests is how many requests to its locks lie in the record.
+	Requests int
+	// Unchanged is how long this client has seen no sign of life. FreeIn is after
+	// how long at the latest its locks can be taken if none comes.
+	Unchanged, FreeIn time.Duration
+}
+
+// What a session's record says, in [SessionStatus.State].
+const (
+	StateAlive  = string(driver.Alive)  // it keeps locks alive, if its owner lives
+	StateClosed = string(driver.Closed) // it has ended, and nobody holds a lock under it
+)
+
+// SessionStatus reads the record of a session. It waits as [Client.Status] does.
+// A session that is not there, because it was closed long ago, has an empty State.
+func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, error) {
+	if err := checkSessionID(id); err != nil {
+		return SessionStatus{}, wrap("status", "session", err)
+	}
+	err := ctx.Err()
+	if err == nil && c.isClosed() {
+		err = ErrClosed
+	}
+	if err == nil {
+		err = c.seeSessions(ctx, []string{id}, false)
+	}
+	if err != nil {
+		return SessionStatus{}, wrap("status", "session "+id, err)
+	}
+	return c.sessionStatus(id), nil
+}
+
+// EventualSessionStatuses is [Client.SessionStatus] of many sessions, for programs that look
+// again and again: by reads that may be behind, and only of those that have a heartbeat due.
+// The answers are in the order of the ids. They may be behind by as long as such a read is,
+// and the end of a session by a heartbeat period.
+func (c *Client) EventualSessionStatuses(ctx context.Context, ids []string) ([]SessionStatus, []error) {
+	list, errs := make([]SessionStatus, len(ids)), make([]error, len(ids))
+	err := ctx.Err()
+	if err == nil && c.isClosed() {
+		err = ErrClosed
+	}
+	good := map[string]struct{}{}
+	for i, id := range ids {
+		if errs[i] = checkSessionID(id); errs[i] == nil {
+			good[id] = struct{}{}
+		}
+	}
+	if err == nil {
+		err = c.seeSessions(ctx, slices.Sorted(maps.Keys(good)), true)
+	}
+	for i, id := range ids {
+		switch {
+		case errs[i] != nil:
+			errs[i] = wrap("status", "session", errs[i])
+		case err != nil:
+			errs[i] = wrap("status", "session "+id, err)
+		default:
+			list[i] = c.sessionStatus(id)
+		}
+	}
+	return list, errs
+}
+
+// Sessions reads the records of all sessions, in the order of their ids. It may be
+// slow. A record that cannot be read comes as an error, and the others follow.
+func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
+	return func(yield func(SessionStatus, error) bool) {
+		const op, what = "list", "sessions"
+		for cursor := ""; ; {
+			if c.isClosed() {
+				yield(SessionStatus{}, wrap(op, what, ErrClosed))
+				return
+			}
+			sent := c.clock.Contender()
+			page, err := c.store.List(ctx, driver.SessionPrefix, cursor)
+			if err != nil {
+				yield(SessionStatus{}, wrap(op, what, err))
+				return
+			}
+			c.seeing.Lock()
+			now := c.clock.Contender()
+			for _, rec := range page.Records {
+				c.sessions.Of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
+			}
+			c.seeing.Unlock()
+			for _, rec := range page.Records {
+				if !yield(c.sessionStatus(driver.SessionID(rec.Key)), nil) {
+					return
+				}
+			}
+			for key, err := range page.Unreadable {
+				if !yield(SessionStatus{ID: driver.SessionID(key)}, wrap(op, key, err)) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// sessionStatus says what was seen of a session last.
+func (c *Client) sessionStatus(id string) SessionStatus {
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	st := SessionStatus{ID: id}
+	u := c.sessions.Of(id)
+	rec, found := u.Record()
+	if !found {
+		return st
+	}
+	st.State, st.Owner, st.Host, st.Label, st.Data = string(rec.State), rec.Owner, rec.Host, rec.Label, rec.Data
+	st.Since, st.Until, st.Lease, st.Heartbeat = rec.Since, rec.Until, rec.Lease, rec.Heartbeat
+	st.End, st.Requests = string(rec.End), len(rec.Requests)
+	now := c.clock.Contender()
+	if dead, alive := u.DeadAt(); alive {
+		st.Unchanged, st.FreeIn = now-u.Since(), max(0, dead-now)
+		st.Alive = st.FreeIn > 0
+	}
+	return st
+}
+
+func checkSessionID(id string) error {
+	if id == "" {
+		return invalid("the id of the session is empty")
+	}
+	return checkForm("session id", id, driver.MaxSessionLen)
 }
