@@ -17,7 +17,7 @@ import (
 
 // The packages whose code is changed at random, and the tests that should find it.
 var randomly = map[string]string{
-	"internal/protocol": "ulimit -v 8000000; go test -short -failfast -timeout 5m ./internal/protocol ./internal/sim",
+	"internal/protocol": "ulimit -v 8000000; go test -failfast -timeout 15m ./internal/protocol ./internal/sim",
 	"rwlock":            "ulimit -v 8000000; go test -short -failfast -timeout 5m ./rwlock",
 	"once":              "ulimit -v 8000000; go test -short -failfast -timeout 5m ./once",
 	"semaphore":         "ulimit -v 8000000; go test -short -failfast -timeout 5m ./semaphore",

@@ -30,7 +30,7 @@ var (
 // and a request is told; and somebody has each lock in the end.
 func TestClients(t *testing.T) {
 	var sum Tally
-	seeds := uint64(900)
+	seeds := few(900)
 	for seed := range seeds {
 		shape := func(c *Config) {
 			[...]func(*Config){served, servedLong, servedTwice}[seed%3](c)

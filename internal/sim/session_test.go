@@ -8,6 +8,7 @@ import "testing"
 // TestSessions: schedules whose locks are held under sessions, half of them, with
 // and without requests, and with nothing that fails.
 func TestSessions(t *testing.T) {
+	makeVerify(t)
 	var sum Tally
 	for seed := range uint64(900) {
 		shape := func(c *Config) {
@@ -49,6 +50,7 @@ func unheard(c *Config) {
 
 // TestUnheard: such an acquire has the lock in the end, or nobody has it for it.
 func TestUnheard(t *testing.T) {
+	makeVerify(t)
 	for seed := range uint64(300) {
 		shape := func(c *Config) {
 			unheard(c)
@@ -64,6 +66,7 @@ func TestUnheard(t *testing.T) {
 // TestTrying: where all only try, what a living session holds without knowing is found
 // by an acquire under it.
 func TestTrying(t *testing.T) {
+	makeVerify(t)
 	disowned := 0
 	for seed := range uint64(300) {
 		shape := func(c *Config) { c.Sessions, c.Trying, c.Doubled, c.Together = true, true, true, false }

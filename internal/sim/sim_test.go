@@ -114,6 +114,7 @@ func TestSchedulesHave(t *testing.T) {
 // TestShrink: what is found becomes small, and still breaks the same rule. The rule here is
 // that no lock is taken over, which many schedules break.
 func TestShrink(t *testing.T) {
+	makeVerify(t)
 	run := func(src Source) error {
 		tally, err := RunSource(src, unasked, nil)
 		if err == nil && tally.Takeovers > 0 {

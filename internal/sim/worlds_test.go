@@ -27,6 +27,14 @@ func makeVerify(t *testing.T) {
 	}
 }
 
+// few is n, and a tenth of it where make verify runs the whole.
+func few(n uint64) uint64 {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // TestWorlds checks, over all faults that the world knows and over none, what the comment of
 // package driver promises, and that the lock is taken again when they end.
 func TestWorlds(t *testing.T) {
