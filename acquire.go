@@ -124,7 +124,7 @@ type acquire struct {
 	con       *protocol.Contender // nil while it waits for its turn
 	answer    chan acquired       // has room for the one answer
 	shown     chan time.Duration  // has room for the lease that was first seen
-	elsewhere elsewhere           // who gets the lock, if that is not this process; otherwise nil
+	elsewhere *remoteWait         // who gets the lock, if that is not this process; otherwise nil
 	settled   bool                // answered, or abandoned
 	shownTo   bool
 	news      uint64 // the token of the holder that was told in an event
@@ -133,24 +133,8 @@ type acquire struct {
 
 type acquired struct {
 	l   *Lease
-	o   offered // instead, for a holder elsewhere
+	o   *offer // instead, for a holder elsewhere
 	err error
-}
-
-// elsewhere is a holder that is not this process.
-type elsewhere interface {
-	// offer takes the grant in place of a lease. If it is not wanted, it is released.
-	offer(g protocol.Grant, wanted bool) offered
-	// meets notes who holds the lock meanwhile, for waitsFor, by the caller's goroutine.
-	meets(held *HeldError)
-	news() <-chan *HeldError
-	waitsFor(*HeldError)
-}
-
-// offered is a lock that was granted for a holder elsewhere.
-type offered interface {
-	record() driver.Record
-	giveUp()
 }
 
 // discard releases what was granted, because nobody wants it any more.
@@ -223,7 +207,7 @@ func (a *acquire) await(ctx context.Context, additional time.Duration) acquired 
 	var late <-chan time.Time
 	shown, news := a.shown, (<-chan *HeldError)(nil)
 	if a.elsewhere != nil {
-		news = a.elsewhere.news()
+		news = a.elsewhere.held
 	}
 	if additional == 0 {
 		shown = nil
@@ -233,7 +217,7 @@ func (a *acquire) await(ctx context.Context, additional time.Duration) acquired 
 		case r := <-a.answer:
 			return r
 		case held := <-news:
-			a.elsewhere.waitsFor(held)
+			a.elsewhere.waiting(held)
 		case lease := <-shown:
 			timer := time.NewTimer(lease + additional)
 			defer timer.Stop()
@@ -309,7 +293,7 @@ func (a *acquire) giveUp() {
 // knows what was seen until now, and begins with waiting.
 func (a *acquire) unqueue() {
 	k := a.k
-	i := slices.Index(k.queue, waiter(a))
+	i := slices.Index(k.queue, a)
 	if i >= 0 {
 		k.queue = slices.Delete(k.queue, i, i+1) // no tracker keeps an acquire that has ended
 	}
@@ -349,6 +333,8 @@ func (a *acquire) stepped(time.Duration, protocol.Action) {
 	}
 }
 
+// impatient fails it if it has waited for its turn for as long as the store may give no
+// answer. The caller of this and of what follows holds the tracker.
 func (a *acquire) impatient(now time.Duration, err error) {
 	if a.con == nil && a.want.Patience > 0 && now-a.begun >= a.want.Patience {
 		a.fails(err)
@@ -360,6 +346,8 @@ func (a *acquire) fails(err error) {
 	a.giveUp()
 }
 
+// orphaned fails it if it waits for its turn under a session that has ended, and else has
+// it find that out.
 func (a *acquire) orphaned() {
 	if a.con == nil {
 		a.fails(a.under.why())
@@ -368,7 +356,8 @@ func (a *acquire) orphaned() {
 	}
 }
 
-// act begins behind another one of this process.
+// act is called when it has become the first of the queue, behind another one of this
+// process.
 func (a *acquire) act() {
 	if a.con != nil {
 		a.noticed() // it has begun as an heir
@@ -378,14 +367,14 @@ func (a *acquire) act() {
 	a.start()
 }
 
-func (a *acquire) timing() protocol.Timing { return a.t }
-
-func (a *acquire) unhurried() bool { return a.options.Unhurried }
-
+// heirOf says that the record reserves the lock for it.
 func (a *acquire) heirOf(rec driver.Record) bool {
 	return protocol.KeptFor(rec, a.want.Owner, a.want.Label)
 }
 
+// look has it read the record soon, told does so because something has told that the record
+// has changed, rung because the holder has, and noticed tells it that something new may have
+// been seen.
 func (a *acquire) look() { a.run.Act(a.con.Hint) }
 
 func (a *acquire) told() { a.run.Act(a.con.Told) }
@@ -398,12 +387,14 @@ func (a *acquire) noticed() {
 	}
 }
 
+// meets is told who the holder is.
 func (a *acquire) meets(held *HeldError) {
 	if a.elsewhere != nil {
 		a.elsewhere.meets(held)
 	}
 }
 
+// shows is told the lease of the holder, from which an AdditionalWait counts.
 func (a *acquire) shows(lease time.Duration) {
 	if !a.shownTo {
 		a.shownTo = true

@@ -48,7 +48,7 @@ type base struct {
 
 	mu      sync.Mutex // guards the fields below; taken last
 	closed  bool
-	kept    map[kept]struct{}
+	kept    map[*keeping]struct{}
 	own     map[string]ownLease // the latest of each lock
 	active  int                 // leases and acquires that Close waits for
 	drained chan struct{}
@@ -56,23 +56,9 @@ type base struct {
 	written chan struct{}
 }
 
-// kept is a lease or a session, as the end of its client sees it.
-type kept interface {
-	// isSession says that locks rest on it, which follow it.
-	isSession() bool
-	timing() protocol.Timing
-	// stop tells it to stop, and replaced that its record excludes nobody any more.
-	stop(cause error)
-	replaced(err error)
-	// void makes its Check fail, for the same reason, before there is time for more.
-	void()
-	// freed reports whether its record is certainly no longer its own.
-	freed() bool
-}
-
 // ownLease is a lease of this client.
 type ownLease struct {
-	kept
+	*keeping
 	token uint64
 }
 
@@ -87,7 +73,7 @@ func (c *base) begin(o Options) {
 	c.holder, c.contender, c.last = c.clock.Holder, c.clock.Contender, c.sendLast // made once: there are many runs
 	c.closing, c.voided, c.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	c.drained, c.written = make(chan struct{}), make(chan struct{})
-	c.kept, c.own = map[kept]struct{}{}, map[string]ownLease{}
+	c.kept, c.own = map[*keeping]struct{}{}, map[string]ownLease{}
 
 	c.liveness = engine.NewLivenessCache(c.contender, c.timing.Lease)
 	c.env = protocol.Env{Fresh: rand.Text, Random: engine.Random, Recall: c.liveness.Of, Lease: c.holder}
@@ -118,8 +104,8 @@ func (c *base) end() {
 
 // inOrder returns what is kept, sessions in front of leases: the locks under a session
 // follow it. The caller holds the mutex.
-func (c *base) inOrder() []kept {
-	var sessions, leases []kept
+func (c *base) inOrder() []*keeping {
+	var sessions, leases []*keeping
 	for k := range c.kept {
 		if k.isSession() {
 			sessions = append(sessions, k)
@@ -192,7 +178,7 @@ func (c *base) refusal() error {
 
 // began counts something that Close must wait for: a lease, a session, or, if k is
 // nil, something else. It returns an error if nothing may be begun any more.
-func (c *base) began(k kept) error {
+func (c *base) began(k *keeping) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active++
@@ -203,7 +189,7 @@ func (c *base) began(k kept) error {
 }
 
 // beganLease is began for a lease.
-func (c *base) beganLease(k kept, key string, token uint64) error {
+func (c *base) beganLease(k *keeping, key string, token uint64) error {
 	c.mu.Lock()
 	c.own[key] = ownLease{k, token}
 	c.mu.Unlock()
@@ -227,7 +213,7 @@ func (c *base) owns(rec driver.Record) bool {
 }
 
 // finished is the end of what began.
-func (c *base) finished(k kept) {
+func (c *base) finished(k *keeping) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active--
@@ -236,9 +222,9 @@ func (c *base) finished(k kept) {
 }
 
 // finishedLease is finished for a lease.
-func (c *base) finishedLease(k kept, key string) {
+func (c *base) finishedLease(k *keeping, key string) {
 	c.mu.Lock()
-	if c.own[key].kept == k {
+	if c.own[key].keeping == k {
 		delete(c.own, key)
 	}
 	c.mu.Unlock()

@@ -155,7 +155,7 @@ func (c *Client) Close(ctx context.Context) error {
 	for _, k := range kept {
 		if !k.freed() {
 			left++
-			within = max(within, k.timing().Lease)
+			within = max(within, k.t.Lease)
 		}
 	}
 	var err error
@@ -184,10 +184,10 @@ type closeWait struct {
 	most time.Duration
 }
 
-func (c *Client) closeWait(ctx context.Context, all []kept) *closeWait {
+func (c *Client) closeWait(ctx context.Context, all []*keeping) *closeWait {
 	w := &closeWait{ctx: ctx, stop: func() {}, most: c.options.StopTimeout + c.options.LeaseDuration}
 	for _, k := range all {
-		t := k.timing()
+		t := k.t
 		w.most = max(w.most, t.StopTimeout+t.Lease)
 	}
 	if ctx.Err() != nil {

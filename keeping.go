@@ -437,8 +437,6 @@ func (k *keeping) result() error {
 
 func (k *keeping) isSession() bool { return k.of.isSession() }
 
-func (k *keeping) timing() protocol.Timing { return k.t }
-
 // freed reports whether the record is certainly no longer this holder's.
 func (k *keeping) freed() bool {
 	select {
@@ -681,7 +679,7 @@ type parent struct {
 	// a burst of releases delays a heartbeat by one of them at most.
 	turn sync.Mutex
 
-	waiters map[waiter]struct{}           // not ended; guarded by the client's seeing
+	waiters map[*acquire]struct{}         // not ended; guarded by the client's seeing
 	leases  map[*protocol.Holder]*keeping // not over; guarded by mu
 }
 
@@ -714,7 +712,7 @@ func (p *parent) why() error {
 
 // admit notes an acquire under the session, unless that has ended. The caller
 // holds the trackers.
-func (p *parent) admit(a waiter) error {
+func (p *parent) admit(a *acquire) error {
 	if !p.isOpen() {
 		return p.why()
 	}

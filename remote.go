@@ -240,7 +240,7 @@ func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, 
 	if got.err != nil {
 		return RemoteGrant{}, wrap(op, name, got.err)
 	}
-	rec, t := got.o.record(), c.timing
+	rec, t := got.o.rec, c.timing
 	return RemoteGrant{
 		Token: rec.Token, Beat: rec.Beat, Data: rec.Data, Lease: t.Lease, Heartbeat: t.Heartbeat, FreeAfter: t.FreeAfter(),
 	}, nil
@@ -331,12 +331,8 @@ func (w *remoteWait) meets(held *HeldError) {
 	w.held <- held
 }
 
-func (w *remoteWait) news() <-chan *HeldError { return w.held }
-
-func (w *remoteWait) waitsFor(e *HeldError) { w.waiting(e) }
-
 // offer takes the grant, and releases the lock if nobody waits for it any more.
-func (w *remoteWait) offer(g protocol.Grant, wanted bool) offered {
+func (w *remoteWait) offer(g protocol.Grant, wanted bool) *offer {
 	c := w.c
 	o := c.offers.offer(&c.base, g)
 	if !wanted {
@@ -383,8 +379,6 @@ func (o *offer) stepped(time.Duration, protocol.Action) {
 		o.c.finished(nil)
 	}
 }
-
-func (o *offer) record() driver.Record { return o.rec }
 
 // giveUp releases the lock at once. The client waits for that when it is closed, as it
 // does not for an offer that its holder may take elsewhere.

@@ -303,7 +303,7 @@ func (p *opening) opened(g protocol.Grant) {
 	c := p.c
 	s := &Session{client: c, closed: make(chan struct{})}
 	s.id, s.keeper = driver.SessionID(g.Record.Key), protocol.NewKeeper(p.t, c.env, g)
-	s.waiters, s.leases = map[waiter]struct{}{}, map[*protocol.Holder]*keeping{}
+	s.waiters, s.leases = map[*acquire]struct{}{}, map[*protocol.Holder]*keeping{}
 	s.c, s.t, s.key, s.since = &c.base, p.t, g.Record.Key, c.clock.Holder()
 	s.prepare(context.Background(), s, new(sync.Mutex), nil)
 	s.loop.Wake, s.loop.Begin = s.wake, s.drive

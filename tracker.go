@@ -31,10 +31,10 @@ type tracker struct {
 
 	mu        *sync.Mutex // the client's seeing; guards the fields below
 	sight     *protocol.Sight
-	queue     []waiter            // the first one acts
-	waiters   map[waiter]struct{} // all that have not ended
-	unhurried int                 // how many of them are so
-	hasty     map[waiter]struct{} // those of them with a timing of their own
+	queue     []*acquire            // the first one acts
+	waiters   map[*acquire]struct{} // all that have not ended
+	unhurried int                   // how many of them are so
+	hasty     map[*acquire]struct{} // those of them with a timing of their own
 	observers map[*observer]struct{}
 	seer      *seer    // looks for them, when nobody waits; nil before the first one
 	watching  bool     // asked the store to watch
@@ -47,36 +47,6 @@ type tracker struct {
 	of   *trackers
 	refs int           // guarded by the client
 	idle *list.Element // guarded by the client; nil while refs > 0
-}
-
-// waiter is an acquire, as its tracker sees it, and the session under which it
-// waits. The caller of each method holds the tracker.
-type waiter interface {
-	// act is called when it has become the first of the queue.
-	act()
-	// look has it read the record soon, told does so because something has told that the
-	// record has changed, rung because the holder has, and noticed tells it that something
-	// new may have been seen.
-	look()
-	told()
-	rung()
-	noticed()
-	// shows tells it the lease of the holder, from which an AdditionalWait counts, and
-	// meets who the holder is.
-	shows(lease time.Duration)
-	meets(held *HeldError)
-	// timing is that of the lock that it wants.
-	timing() protocol.Timing
-	// unhurried says that it need not find a release at once.
-	unhurried() bool
-	// heirOf says that the record reserves the lock for it.
-	heirOf(rec driver.Record) bool
-	// fails ends it. impatient does so if it has waited for its turn for as long as
-	// the store may give no answer; orphaned if it waits for its turn under a session
-	// that has ended, and else has it find that out.
-	fails(err error)
-	impatient(now time.Duration, err error)
-	orphaned()
 }
 
 // observer is one caller that follows the lock without acquiring it: a loop over
@@ -128,7 +98,7 @@ func (ts *trackers) tracker(key string) (*tracker, error) {
 	if k == nil {
 		k = &tracker{
 			c: c, of: ts, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
-			waiters: map[waiter]struct{}{},
+			waiters: map[*acquire]struct{}{},
 		}
 		k.hinting.Run = k.hintDue
 		ts.all[key] = k
@@ -421,29 +391,29 @@ func (k *tracker) hurry() {
 		refresh, lease = protocol.MaxLease, protocol.MaxLease // nobody has the client's
 	}
 	for q := range k.hasty {
-		t := q.timing()
+		t := q.t
 		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
 	}
 	k.sight.LookFor(refresh, lease, k.unhurried > 0 && k.unhurried == len(k.waiters) && len(k.observers) == 0)
 }
 
 // joins and leaves keep the account of those who wait.
-func (k *tracker) joins(w waiter) {
+func (k *tracker) joins(w *acquire) {
 	k.waiters[w] = struct{}{}
-	if w.unhurried() {
+	if w.options.Unhurried {
 		k.unhurried++
 	}
-	if w.timing() != k.c.timing {
+	if w.t != k.c.timing {
 		if k.hasty == nil {
-			k.hasty = map[waiter]struct{}{}
+			k.hasty = map[*acquire]struct{}{}
 		}
 		k.hasty[w] = struct{}{}
 	}
 	k.hurry()
 }
 
-func (k *tracker) leaves(w waiter) {
-	if _, waits := k.waiters[w]; waits && w.unhurried() {
+func (k *tracker) leaves(w *acquire) {
+	if _, waits := k.waiters[w]; waits && w.options.Unhurried {
 		k.unhurried--
 	}
 	delete(k.waiters, w)
