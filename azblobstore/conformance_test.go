@@ -7,18 +7,16 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
-func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, newSite(t)) })
-}
-
 func TestAzuriteConformance(t *testing.T) {
-	s := azurite(t)
+	s := newSite(t)
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, s) })
 }
 
@@ -37,4 +35,15 @@ func harness(t *testing.T, s site) drivertest.Harness {
 		h.Hang = func(*testing.T) func() { return relay.Hold() }
 	}
 	return h
+}
+
+func TestAzuriteOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
+
+func TestAzuriteRace(t *testing.T) {
+	if err := Race(t.Context(), []*container.Client{newSite(t).client(t)}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := Race(t.Context(), nil, nil); err == nil {
+		t.Error("a race without a client")
+	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// realServer is the variable that names a container on which the tests run in place of a
-// server of their own: its URL, with a SAS of the rights rcwdl:
+// realServer is the variable that names a container on which the tests run in place of Azurite:
+// its URL, with a SAS of the rights rcwdl:
 //
 //	https://ACCOUNT.blob.core.windows.net/CONTAINER?sv=...&sig=...
 const realServer = "TENURE_TEST_AZBLOB"
@@ -25,24 +25,13 @@ const realServer = "TENURE_TEST_AZBLOB"
 // site is a container on a server.
 type site struct{ url string }
 
-// newSite returns a container on a server of the test's own, or the one that the environment
-// names.
+// newSite returns a container of an Azurite that the test has for itself, or the one that the
+// environment names.
 func newSite(t testing.TB) site {
 	t.Helper()
 	if text := os.Getenv(realServer); text != "" {
 		return site{text}
 	}
-	return siteAt(enginetest.NewContainer(t))
-}
-
-// siteAt is the container of a server that a test has for itself.
-func siteAt(b *enginetest.Bucket) site {
-	return site{b.URL + "/" + enginetest.AzureAccount + "/" + b.Name}
-}
-
-// azurite starts one, and makes a container in it.
-func azurite(t testing.TB) site {
-	t.Helper()
 	s := site{enginetest.StartAzurite(t).URL + "/locks"}
 	if _, err := s.client(t).Create(t.Context(), nil); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,7 +99,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.status, c.code, c.detail), func(t *testing.T) {
 			a := &answering{status: c.status, code: c.code, detail: c.detail}
-			err := buckets.EachIsOne(t, a.at(t).objects(t), func() int { return int(a.n.Swap(0)) })
+			err := buckets.EachIsOne(t, a.at(t).objects(t), `"tag"`, func() int { return int(a.n.Swap(0)) })
 			if got := buckets.OutcomeOf(err); got != c.want || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
@@ -186,67 +186,79 @@ func TestUnsentStaysSo(t *testing.T) {
 	}
 }
 
-// TestRequests: what each call of the store sends.
-func TestRequests(t *testing.T) {
-	b := enginetest.NewContainer(t)
-	buckets.Requests(t, b, siteAt(b).open(t, ""))
-}
-
-// TestOddNames: what no folder can be called comes back, in order; and no name ends with a
-// dot, which Azure drops.
-func TestOddNames(t *testing.T) {
-	b := enginetest.NewContainer(t)
-	s := siteAt(b).open(t, "")
-	buckets.OddNames(t, s)
-	for _, name := range b.Names() {
-		for part := range strings.SplitSeq(name, "/") {
+// TestBlobNames: no part of a name ends with a dot, which Azure drops, and each name comes back.
+func TestBlobNames(t *testing.T) {
+	s, err := New(site{"http://127.0.0.1/account/locks"}.client(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("k", 199)
+	for _, key := range []string{"x", "x.", "x..", ".", "..", "x/.", "x./y", "x%2E", "x//y", long + ".", long + "k.", long + "k.."} {
+		name := s.ObjectName(key)
+		blob := blobOf(name)
+		for part := range strings.SplitSeq(blob, "/") {
 			if part == "" || strings.HasSuffix(part, ".") {
-				t.Errorf("%.40q has part %q", name, part)
+				t.Errorf("%.40q has part %q", blob, part)
 			}
 		}
-		if back := blobOf(nameOf(name)); back != name {
+		if back := nameOf(blob); back != name {
 			t.Errorf("%.40q comes back as %.40q", name, back)
 		}
 	}
 }
 
-// TestNames: a list has what begins with the prefix, and no folders, in so many parts as the
-// server makes.
+// TestNames: a list has what begins with the prefix, whose dots Azure drops, and no folders, in
+// so many parts as the server makes.
 func TestNames(t *testing.T) {
-	b := enginetest.NewContainer(t)
-	o := siteAt(b).objects(t)
-	want := []string{"r/x.", "r/x..", "r/x.1", "r/x.2", "r/x.3", "r/x.4", "r/x.5"}
-	for _, name := range append([]string{"r/x", "r/x1", "r/y"}, want...) {
-		if _, err := o.Put(t.Context(), name, []byte("body"), ""); err != nil {
-			t.Fatal(err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := `<Blob><Name>r/x%2E</Name></Blob><Blob><Name>r/x</Name></Blob>` +
+			`<Blob><Name>r/x.folder</Name><Properties><ResourceType>directory</ResourceType></Properties></Blob>`
+		next := "2"
+		if r.URL.Query().Get("marker") == next {
+			page, next = `<Blob><Name>r/x.1</Name></Blob><Blob><Name>r/x1</Name></Blob>`, ""
 		}
-	}
-	var got []string
-	for cursor := ""; ; {
+		if got := r.URL.Query().Get("prefix"); got != "r/x" {
+			t.Errorf("asked for prefix %q", got)
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		fmt.Fprintf(w, `<EnumerationResults><Blobs>%s</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, page, next)
+	}))
+	defer server.Close()
+	o := site{server.URL + "/" + enginetest.AzureAccount + "/locks"}.objects(t)
+	for cursor, want := range map[string]string{"": "[r/x.] 2", "2": "[r/x.1] "} {
 		names, next, err := o.Names(t.Context(), "r/x.", cursor)
-		if err != nil {
-			t.Fatal(err)
+		if got := fmt.Sprint(names, " ", next); got != want || err != nil {
+			t.Errorf("after %q: %q, want %q, %v", cursor, got, want, err)
 		}
-		got = append(got, names...)
-		if cursor = next; cursor == "" {
-			break
-		}
-	}
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-func TestAzuriteOddNames(t *testing.T) { buckets.OddNames(t, azurite(t).open(t, buckets.NewPrefix())) }
+// TestOpen: without rights, or a container, nothing is tried again, and the sentence says what
+// to do.
+func TestOpen(t *testing.T) {
+	for _, c := range []struct {
+		status     int
+		code, says string
+	}{
+		{403, "AuthorizationPermissionMismatch", "Storage Blob Data Contributor"},
+		{404, "ContainerNotFound", "no such container"},
+	} {
+		for _, trust := range []bool{false, true} {
+			a := &answering{status: c.status, code: c.code}
+			_, err := Open(t.Context(), a.at(t).client(t), &Options{TrustServer: trust})
+			if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), `container "locks"`) ||
+				!strings.Contains(err.Error(), c.says) || a.n.Load() != 1 {
+				t.Errorf("trust %t: %d requests: %v", trust, a.n.Load(), err)
+			}
+		}
+	}
+}
 
-// TestDenied: without rights nothing is tried again, and the sentence says what to do.
-func TestDenied(t *testing.T) {
-	b := enginetest.NewContainer(t)
-	b.Deny(true)
-	_, err := Open(t.Context(), siteAt(b).client(t), nil)
-	if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), `container "locks"`) || !strings.Contains(err.Error(), "Storage Blob Data Contributor") {
-		t.Errorf("%v", err)
+// TestTrustServer: without a trial deletions count as unconditional.
+func TestTrustServer(t *testing.T) {
+	s, err := New(site{"http://127.0.0.1/account/locks"}.client(t), &Options{TrustServer: true})
+	if err != nil || !s.KeepsTokens() {
+		t.Errorf("%v, %v", s, err)
 	}
 }
 
@@ -281,11 +293,15 @@ func TestOptions(t *testing.T) {
 // TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
 // network may have forgotten it; after an answer it stays.
 func TestIdleConnectionsGo(t *testing.T) {
-	b := enginetest.NewContainer(t)
-	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
+	at, err := url.Parse((&answering{status: 404, code: "BlobNotFound"}).at(t).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay := enginetest.NewRelay(t, at.Host)
+	at.Host = relay.Addr
 	web := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	closed := 0
-	s, err := New(site{"http://" + relay.Addr + "/" + enginetest.AzureAccount + "/" + b.Name}.clientWith(t, web), &Options{CloseIdleConnections: func() {
+	s, err := New(site{at.String()}.clientWith(t, web), &Options{CloseIdleConnections: func() {
 		closed++
 		web.CloseIdleConnections()
 	}})

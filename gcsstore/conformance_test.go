@@ -7,19 +7,17 @@ import (
 	"strings"
 	"testing"
 
+	"cloud.google.com/go/storage"
+
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
-func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, newSite(t)) })
-}
-
 func TestFakeGCSConformance(t *testing.T) {
-	server := enginetest.StartFakeGCS(t, "locks")
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, siteAt(server.URL)) })
+	s := newSite(t)
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, s) })
 }
 
 func harness(t *testing.T, s site) drivertest.Harness {
@@ -32,4 +30,16 @@ func harness(t *testing.T, s site) drivertest.Harness {
 		h.Hang = func(*testing.T) func() { return relay.Hold() }
 	}
 	return h
+}
+
+func TestFakeGCSOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
+
+func TestFakeGCSRace(t *testing.T) {
+	s := newSite(t)
+	if err := Race(t.Context(), []*storage.Client{s.client(t), s.client(t)}, s.bucket, nil); err != nil {
+		t.Error(err)
+	}
+	if err := Race(t.Context(), nil, s.bucket, nil); err == nil {
+		t.Error("a race without a client")
+	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// The variable realBucket names a bucket on which the tests run in place of a server of their
-// own, and realEndpoint another server than Google's, such as http://127.0.0.1:4443. The
+// The variable realBucket names a bucket on which the tests run in place of an emulator, and realEndpoint another server than Google's, such as http://127.0.0.1:4443. The
 // credentials are those that the client finds, or none with an endpoint.
 const (
 	realBucket   = "TENURE_TEST_GCS"
@@ -27,14 +26,14 @@ type site struct {
 	url, bucket string // "": Google's
 }
 
-// newSite returns a bucket on a server of the test's own, or the one that the environment
-// names.
+// newSite returns the bucket of an emulator that the test has for itself, or the one that the
+// environment names.
 func newSite(t testing.TB) site {
 	t.Helper()
 	if bucket := os.Getenv(realBucket); bucket != "" {
 		return site{os.Getenv(realEndpoint), bucket}
 	}
-	return siteAt(enginetest.NewGCSBucket(t).URL)
+	return siteAt(enginetest.StartFakeGCS(t, "locks").URL)
 }
 
 // siteAt is the bucket "locks" of a server that a test has for itself.

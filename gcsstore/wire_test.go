@@ -4,16 +4,28 @@
 package gcsstore
 
 import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"cloud.google.com/go/storage"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,16 +50,24 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	case a.reason == "":
 		w.WriteHeader(a.status)
 	default:
-		enginetest.GCSError(w, a.status, a.reason)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(a.status)
+		fmt.Fprintf(w, `{"error":{"code":%d,"message":"of a test","errors":[{"reason":%q,"message":"of a test"}]}}`, a.status, a.reason)
 	}
+}
+
+// site starts a server.
+func (a *answering) site(t *testing.T) site {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	return siteAt(server.URL)
 }
 
 // at starts a server, and returns objects of a client whose settings ask for retries.
 func (a *answering) at(t *testing.T) *objects {
 	t.Helper()
-	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
-	client := siteAt(server.URL).client(t)
+	client := a.site(t).client(t)
 	client.SetRetry(storage.WithPolicy(storage.RetryAlways), storage.WithMaxAttempts(3))
 	return newObjects(client, "locks", nil)
 }
@@ -83,7 +103,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.status, c.reason), func(t *testing.T) {
 			a := &answering{status: c.status, reason: c.reason}
-			err := buckets.EachIsOneAt(t, a.at(t), "7", func() int { return int(a.n.Swap(0)) })
+			err := buckets.EachIsOne(t, a.at(t), "7", func() int { return int(a.n.Swap(0)) })
 			if got := buckets.OutcomeOf(err); got != c.want {
 				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
@@ -150,54 +170,118 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// TestRequests: what each call of the store sends.
-func TestRequests(t *testing.T) {
-	b := enginetest.NewGCSBucket(t)
-	s := siteAt(b.URL).open(t, "")
-	buckets.Requests(t, b.Bucket, s)
-	if got := b.CacheControl(); got != "no-store" {
-		t.Errorf("caches are told %q", got)
+// TestWrite: a write is one request, whatever its length. It names the generation that it
+// replaces, has a checksum, and keeps caches away; a deletion names the generation too.
+func TestWrite(t *testing.T) {
+	body := slices.Repeat([]byte("x"), 2*driver.MaxDataLen)
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Query().Get("ifGenerationMatch"))
+		if r.Method == http.MethodDelete {
+			return
+		}
+		object, media, err := uploaded(r)
+		sum := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(media, castagnoli)))
+		if err != nil || object.Name != "name" || object.CacheControl != "no-store" || object.CRC32C != sum || !bytes.Equal(media, body) {
+			t.Errorf("%+v of %d bytes, whose checksum is %s: %v", object, len(media), sum, err)
+		}
+		_, _ = w.Write([]byte(`{"generation":"8"}`))
+	}))
+	defer server.Close()
+	o := newObjects(siteAt(server.URL).client(t), "locks", nil)
+	for _, tag := range []string{"", "7"} {
+		if got, err := o.Put(t.Context(), "name", body, tag); err != nil || got != "8" {
+			t.Errorf("tag %q, %v", got, err)
+		}
 	}
-	b.Break("", nil)
-	long := buckets.Held("long")
-	long.Data = slices.Repeat([]byte("x"), driver.MaxDataLen)
-	enginetest.Claim(t, s, long)
-	if got := b.Counts()[http.MethodPut]; got != 1 {
-		t.Errorf("all data that there can be: %d writes", got)
+	if err := o.Delete(t.Context(), "name", "8"); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"POST 0", "POST 7", "DELETE 8"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
 
-// TestOddNames: what no folder can be called comes back, in order.
-func TestOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
-
-func TestFakeGCSOddNames(t *testing.T) {
-	buckets.OddNames(t, siteAt(enginetest.StartFakeGCS(t, "locks").URL).open(t, ""))
+// uploaded reads an upload of two parts: what it says of its object, and the object.
+func uploaded(r *http.Request) (object struct{ Name, CacheControl, CRC32C string }, media []byte, err error) {
+	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return object, nil, err
+	}
+	parts := multipart.NewReader(r.Body, params["boundary"])
+	part, err := parts.NextPart()
+	if err == nil {
+		err = json.NewDecoder(part).Decode(&object)
+	}
+	if err != nil {
+		return object, nil, err
+	}
+	if part, err = parts.NextPart(); err == nil {
+		media, err = io.ReadAll(part)
+	}
+	return object, media, err
 }
 
-// TestDenied: without rights nothing is tried again, and the sentence says what to do.
-func TestDenied(t *testing.T) {
-	b := enginetest.NewGCSBucket(t)
-	b.Deny(true)
-	_, err := Open(t.Context(), siteAt(b.URL).client(t), b.Name, nil)
-	if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "Storage Object User") {
-		t.Errorf("%v", err)
+// direct asks a server without a network: time stands still meanwhile.
+type direct struct{ http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body) // or the client would not end the body
 	}
-	b.Deny(false)
-	for _, trust := range []bool{false, true} {
-		_, err = Open(t.Context(), siteAt(b.URL).client(t), "another", &Options{TrustServer: trust})
-		if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "no such bucket") {
-			t.Errorf("trust %t: %v", trust, err)
+	answer := httptest.NewRecorder()
+	d.ServeHTTP(answer, r)
+	return answer.Result(), nil
+}
+
+// TestWritesAreLimited: the service refuses a write of an object within a second after another
+// one. After that the next one waits, and those of a race do from the beginning.
+func TestWritesAreLimited(t *testing.T) {
+	a := &answering{status: http.StatusTooManyRequests, reason: "rateLimitExceeded"}
+	synctest.Test(t, func(t *testing.T) {
+		web := &http.Client{Transport: direct{a}}
+		client := newClient(t, option.WithEndpoint("http://bucket.test/storage/v1/"), option.WithHTTPClient(web))
+		o := newObjects(client, "locks", nil)
+		takes := func(what string, want time.Duration, put func(ctx context.Context, name string, body []byte, tag string) (string, error), name string) {
+			t.Helper()
+			begun := time.Now()
+			if _, err := put(t.Context(), name, []byte("body"), "7"); buckets.OutcomeOf(err) != buckets.Slow || time.Since(begun) != want {
+				t.Errorf("%s takes %v, want %v: %v", what, time.Since(begun), want, err)
+			}
+		}
+		takes("the first", 0, o.Put, "one")
+		takes("the second", writePause, o.Put, "one")
+		takes("one of another object", 0, o.Put, "another")
+		takes("one of a race", writePause, slowly{o}.Put, "raced")
+	})
+}
+
+// TestOpen: without rights, or a bucket, nothing is tried again, and the sentence says what to
+// do.
+func TestOpen(t *testing.T) {
+	for _, c := range []struct {
+		status       int
+		reason, says string
+	}{
+		{http.StatusForbidden, "forbidden", "Storage Object User"},
+		{http.StatusNotFound, "notFound", "no such bucket"},
+	} {
+		for _, trust := range []bool{false, true} {
+			a := &answering{status: c.status, reason: c.reason}
+			_, err := Open(t.Context(), a.site(t).client(t), "locks", &Options{TrustServer: trust})
+			if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), c.says) || a.n.Load() != 1 {
+				t.Errorf("trust %t: %d requests: %v", trust, a.n.Load(), err)
+			}
 		}
 	}
 }
 
+// TestTrustServer: without a trial deletions count as unconditional.
 func TestTrustServer(t *testing.T) {
-	b := enginetest.NewGCSBucket(t)
-	s, err := Open(t.Context(), siteAt(b.URL).client(t), b.Name, &Options{TrustServer: true})
-	if err != nil {
-		t.Fatal(err)
+	s, err := New(siteAt("http://127.0.0.1").client(t), "locks", &Options{TrustServer: true})
+	if err != nil || !s.KeepsTokens() {
+		t.Errorf("%v, %v", s, err)
 	}
-	buckets.Trusts(t, b.Bucket, s)
 }
 
 func TestOptions(t *testing.T) {
@@ -216,10 +300,10 @@ func TestOptions(t *testing.T) {
 // TestIdleConnectionsGo: after a call without an answer the program's way to close connections
 // is taken.
 func TestIdleConnectionsGo(t *testing.T) {
-	b := enginetest.NewGCSBucket(t)
-	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
+	server := (&answering{status: http.StatusNotFound, reason: "notFound"}).site(t)
+	relay := enginetest.NewRelay(t, strings.TrimPrefix(server.url, "http://"))
 	closed := 0
-	s, err := New(siteAt("http://"+relay.Addr).client(t), b.Name, &Options{CloseIdleConnections: func() { closed++ }})
+	s, err := New(siteAt("http://"+relay.Addr).client(t), "locks", &Options{CloseIdleConnections: func() { closed++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestDiagnose(t *testing.T) {
 			if tc.versioning != "" {
 				b.Configure("versioning", tc.versioning)
 			}
-			b.Break(tc.fault, nil)
+			b.Break(tc.fault)
 			s, err := New(siteAt(b.URL).client(t), b.Name, &Options{Prefix: "locks/"})
 			if err != nil {
 				t.Fatal(err)

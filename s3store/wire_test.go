@@ -98,7 +98,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.status, c.code), func(t *testing.T) {
 			a := &answering{status: c.status, code: c.code}
-			err := buckets.EachIsOne(t, a.at(t), func() int { return int(a.n.Swap(0)) })
+			err := buckets.EachIsOne(t, a.at(t), `"tag"`, func() int { return int(a.n.Swap(0)) })
 			if got := buckets.OutcomeOf(err); got != c.want {
 				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
@@ -115,12 +115,6 @@ func TestNoAnswer(t *testing.T) {
 	a := &answering{cut: true}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
 	_ = buckets.NoAnswer(t, a.at(t), func() int { return int(a.n.Load()) }, newObjects(nobody.client(t), "locks"))
-}
-
-// TestRequests: what each call of the store sends.
-func TestRequests(t *testing.T) {
-	b := enginetest.NewBucket(t)
-	buckets.Requests(t, b, siteAt(b.URL).open(t, ""))
 }
 
 // TestBucketWantsAChecksum: a bucket with a default retention (Object Lock) refuses each write
@@ -170,24 +164,23 @@ func TestVersitygwOddNames(t *testing.T) {
 // TestDenied: without rights nothing is tried again, and the sentence says what to do.
 func TestDenied(t *testing.T) {
 	b := enginetest.NewBucket(t)
-	b.Deny(true)
+	b.Break(enginetest.DeniesAll)
 	_, err := Open(t.Context(), siteAt(b.URL).client(t), b.Name, nil)
 	if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "tenure table policy") {
 		t.Errorf("%v", err)
 	}
-	b.Deny(false)
+	b.Break("")
 	if _, err = Open(t.Context(), siteAt(b.URL).client(t), "another", &Options{TrustServer: true}); !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "no such bucket") {
 		t.Errorf("%v", err)
 	}
 }
 
+// TestTrustServer: without a trial deletions count as unconditional.
 func TestTrustServer(t *testing.T) {
-	b := enginetest.NewBucket(t)
-	s, err := New(siteAt(b.URL).client(t), b.Name, &Options{TrustServer: true})
-	if err != nil {
-		t.Fatal(err)
+	s, err := New(siteAt("http://127.0.0.1").client(t), "locks", &Options{TrustServer: true})
+	if err != nil || !s.KeepsTokens() {
+		t.Errorf("%v, %v", s, err)
 	}
-	buckets.Trusts(t, b, s)
 }
 
 func TestOptions(t *testing.T) {

@@ -8,13 +8,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,128 +28,51 @@ const (
 	IgnoresConditions BucketFault = "ignores conditions"
 	// Races: it decides first, and writes a moment later.
 	Races BucketFault = "races"
-	// CreatesOnMatch: a write that is to replace a certain object creates an absent one.
-	CreatesOnMatch BucketFault = "creates on If-Match"
-	// KeepsTag: the ETag of an object never changes.
-	KeepsTag BucketFault = "keeps the tag"
-	// BusyEachSecond: each second write is refused because another one is under way.
-	BusyEachSecond BucketFault = "busy each second time"
 	// NoConditionalDelete: a deletion that depends on an ETag is refused.
 	NoConditionalDelete BucketFault = "no conditional delete"
-	// Fails500: writes are applied and answered with 500.
-	Fails500 BucketFault = "fails after it has written"
+	// DeniesAll: all requests are refused, as without rights.
+	DeniesAll BucketFault = "denies all"
 )
 
-// racePause is how long a bucket that races waits before it writes.
-const racePause = 20 * time.Millisecond
+const (
+	racePause    = 20 * time.Millisecond // of a bucket that races
+	namesOnAPage = 5
+)
 
-// Bucket is a server with one bucket, in memory: as much of its protocol as Tenure uses,
-// whoever asks. Conditional deletions are kept. One thing of it can be wrong.
+// Bucket is a server of S3's protocol with one bucket, in memory: as much of the protocol as
+// Tenure uses, whoever asks. Deletions keep their conditions.
 type Bucket struct {
 	// URL is that of the server, and Name that of the bucket.
 	URL, Name string
 
-	speaks dialect
-
 	mu      sync.Mutex
-	busy    refusal // of BusyEachSecond
 	fault   BucketFault
-	fails   func() bool // whether a write fails of Fails500; nil: each
 	bodies  map[string]string
-	serials map[string]int // the writes up to the last of each object
 	counts  map[string]int
-	writes  int
 	configs map[string]string // by the name of a subresource, such as "lifecycle"
-	denied  atomic.Bool
 }
 
-// refusal is an answer that nothing was done.
-type refusal struct {
-	status int
-	code   string
-}
-
-// dialect is what differs between protocols.
-type dialect struct {
-	root string // the path of all buckets, without the slash at its beginning
-	// What is answered to a write whose object is there, has another tag, or is absent; to
-	// one while another is under way; and of a bucket that is not there, or forbidden.
-	exists, mismatch, absentOnMatch, absent, busy, noBucket, denied refusal
-	failed                                                          refusal
-	codeHeader                                                      string // has the code as well
-	written, deleted                                                int
-	serialTags                                                      bool // tags are new with each write, not of the body
-	serveBucket                                                     func(*Bucket, http.ResponseWriter, *http.Request)
-}
-
-var s3Dialect = dialect{
-	exists:        refusal{http.StatusPreconditionFailed, "PreconditionFailed"},
-	mismatch:      refusal{http.StatusPreconditionFailed, "PreconditionFailed"},
-	absentOnMatch: refusal{http.StatusNotFound, "NoSuchKey"},
-	absent:        refusal{http.StatusNotFound, "NoSuchKey"},
-	busy:          refusal{http.StatusConflict, "ConditionalRequestConflict"},
-	noBucket:      refusal{http.StatusNotFound, "NoSuchBucket"},
-	denied:        refusal{http.StatusForbidden, "AccessDenied"},
-	failed:        refusal{http.StatusInternalServerError, "InternalError"},
-	written:       http.StatusOK,
-	deleted:       http.StatusNoContent,
-	serveBucket:   (*Bucket).serveBucket,
-}
-
-// NewBucket starts a server of S3's protocol, which ends with the test.
+// NewBucket starts a server, which ends with the test.
 func NewBucket(t testing.TB) *Bucket {
 	t.Helper()
-	return newBucket(t, s3Dialect)
-}
-
-func newBucket(t testing.TB, speaks dialect) *Bucket {
-	t.Helper()
-	b := bucketOf(speaks)
-	b.URL = serve(t, b)
-	return b
-}
-
-func bucketOf(speaks dialect) *Bucket {
-	return &Bucket{
-		Name: "locks", speaks: speaks, busy: speaks.busy,
-		bodies: map[string]string{}, serials: map[string]int{}, counts: map[string]int{}, configs: map[string]string{},
-	}
-}
-
-// serve starts a server, which ends with the test, and returns its URL.
-func serve(t testing.TB, h http.Handler) string {
-	server := httptest.NewServer(h)
+	b := &Bucket{Name: "locks", bodies: map[string]string{}, counts: map[string]int{}, configs: map[string]string{
+		"versioning": "<VersioningConfiguration/>",
+	}}
+	server := httptest.NewServer(b)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return server.URL
+	b.URL = server.URL
+	return b
 }
 
-// Break has a fault begin, or end all with an empty one. A write fails of Fails500 if fails
-// is nil or says so.
-func (b *Bucket) Break(fault BucketFault, fails func() bool) {
+// Break has a fault begin, in place of another one. An empty one ends it.
+func (b *Bucket) Break(fault BucketFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fault, b.fails = fault, fails
+	b.fault = fault
 }
-
-// BreakBusy has BusyEachSecond begin, with an answer of a status and a code.
-func (b *Bucket) BreakBusy(status int, code string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fault, b.busy = BusyEachSecond, refusal{status, code}
-}
-
-// has reports whether a fault is there.
-func (b *Bucket) has(fault BucketFault) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.fault == fault
-}
-
-// Deny refuses all requests, as without rights.
-func (b *Bucket) Deny(deny bool) { b.denied.Store(deny) }
 
 // Configure sets what is answered for a subresource of the bucket.
 func (b *Bucket) Configure(name, text string) {
@@ -171,12 +94,7 @@ func (b *Bucket) Counts() map[string]int {
 func (b *Bucket) Names() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var names []string
-	for name := range b.bodies {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(b.bodies))
 }
 
 // ServeHTTP implements http.Handler.
@@ -185,60 +103,36 @@ func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has gone
 	}
-	bucket, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"+b.speaks.root), "/")
+	bucket, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts[r.Method]++
 	switch {
-	case b.denied.Load():
-		b.refuse(w, b.speaks.denied)
+	case b.fault == DeniesAll:
+		refuse(w, http.StatusForbidden, "AccessDenied")
 	case bucket != b.Name:
-		b.refuse(w, b.speaks.noBucket)
+		refuse(w, http.StatusNotFound, "NoSuchBucket")
 	case name == "":
-		b.speaks.serveBucket(b, w, r)
+		b.serveBucket(w, r)
 	case r.Method == http.MethodGet:
 		b.get(w, name)
 	case r.Method == http.MethodPut:
 		b.put(w, r, name, string(body))
 	case r.Method == http.MethodDelete:
-		if is := b.tag(name); b.fault != NoConditionalDelete && r.Header.Get("If-Match") != "" && is != "" && is != r.Header.Get("If-Match") {
-			b.refuse(w, b.speaks.mismatch)
-			return
-		}
-		if b.fault == NoConditionalDelete && r.Header.Get("If-Match") != "" {
-			b.refuse(w, refusal{http.StatusNotImplemented, "NotImplemented"})
-			return
-		}
-		delete(b.bodies, name)
-		w.WriteHeader(b.speaks.deleted)
-	default:
-		b.refuse(w, refusal{http.StatusMethodNotAllowed, "MethodNotAllowed"})
+		b.delete(w, r, name)
 	}
 }
 
-func (b *Bucket) refuse(w http.ResponseWriter, r refusal) {
+func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
-	if b.speaks.codeHeader != "" {
-		w.Header().Set(b.speaks.codeHeader, r.code)
-	}
-	w.WriteHeader(r.status)
-	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of a test</Message></Error>", r.code)
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of a test</Message></Error>", code)
 }
-
-// keptTag is the tag of all objects under KeepsTag.
-const keptTag = `"one"`
-
-func tagOfSerial(n int) string { return fmt.Sprintf(`"0x%X"`, n) }
 
 func (b *Bucket) tag(name string) string {
 	body, found := b.bodies[name]
-	switch {
-	case !found:
+	if !found {
 		return ""
-	case b.fault == KeepsTag:
-		return keptTag
-	case b.speaks.serialTags:
-		return tagOfSerial(b.serials[name])
 	}
 	return fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(body)))
 }
@@ -246,7 +140,7 @@ func (b *Bucket) tag(name string) string {
 func (b *Bucket) get(w http.ResponseWriter, name string) {
 	body, found := b.bodies[name]
 	if !found {
-		b.refuse(w, b.speaks.absent)
+		refuse(w, http.StatusNotFound, "NoSuchKey")
 		return
 	}
 	w.Header().Set("ETag", b.tag(name))
@@ -255,21 +149,14 @@ func (b *Bucket) get(w http.ResponseWriter, name string) {
 }
 
 func (b *Bucket) put(w http.ResponseWriter, r *http.Request, name, body string) {
-	b.writes++
 	is, match, none := b.tag(name), r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	switch {
-	case b.fault == BusyEachSecond && b.writes%2 == 1:
-		b.refuse(w, b.busy)
-		return
-	case b.fault == IgnoresConditions, b.fault == CreatesOnMatch && match != "" && is == "":
+	case b.fault == IgnoresConditions:
 	case match != "" && is == "":
-		b.refuse(w, b.speaks.absentOnMatch)
+		refuse(w, http.StatusNotFound, "NoSuchKey")
 		return
-	case match != "" && is != match:
-		b.refuse(w, b.speaks.mismatch)
-		return
-	case none == "*" && is != "":
-		b.refuse(w, b.speaks.exists)
+	case match != "" && is != match, none == "*" && is != "":
+		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
 		return
 	}
 	if b.fault == Races {
@@ -277,63 +164,58 @@ func (b *Bucket) put(w http.ResponseWriter, r *http.Request, name, body string) 
 		time.Sleep(racePause) //nolint:forbidigo // the fault itself
 		b.mu.Lock()
 	}
-	b.bodies[name], b.serials[name] = body, b.writes
-	if b.fault == Fails500 && (b.fails == nil || b.fails()) {
-		b.refuse(w, b.speaks.failed)
-		return
-	}
+	b.bodies[name] = body
 	w.Header().Set("ETag", b.tag(name))
-	w.WriteHeader(b.speaks.written)
 }
 
-// pageOfNames is how many names are listed at once.
-const pageOfNames = 5
+func (b *Bucket) delete(w http.ResponseWriter, r *http.Request, name string) {
+	is, match := b.tag(name), r.Header.Get("If-Match")
+	switch {
+	case match != "" && b.fault == NoConditionalDelete:
+		refuse(w, http.StatusNotImplemented, "NotImplemented")
+	case match != "" && is != "" && is != match:
+		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
+	default:
+		delete(b.bodies, name)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
 
 func (b *Bucket) serveBucket(w http.ResponseWriter, r *http.Request) {
-	for name := range r.URL.Query() {
+	query := r.URL.Query()
+	for name := range query {
 		if text, found := b.configs[name]; found {
-			_, _ = io.WriteString(w, text) // as above
+			_, _ = io.WriteString(w, text) // the client may have gone
 			return
 		}
 	}
-	if !r.URL.Query().Has("list-type") {
-		switch {
-		case r.URL.Query().Has("lifecycle"):
-			b.refuse(w, refusal{http.StatusNotFound, "NoSuchLifecycleConfiguration"})
-		case r.URL.Query().Has("object-lock"):
-			b.refuse(w, refusal{http.StatusNotFound, "ObjectLockConfigurationNotFoundError"})
-		case r.URL.Query().Has("versioning"):
-			_, _ = io.WriteString(w, "<VersioningConfiguration/>")
-		}
-		return
+	switch {
+	case query.Has("lifecycle"):
+		refuse(w, http.StatusNotFound, "NoSuchLifecycleConfiguration")
+	case query.Has("object-lock"):
+		refuse(w, http.StatusNotFound, "ObjectLockConfigurationNotFoundError")
+	case query.Has("list-type"):
+		b.list(w, query.Get("prefix"), query.Get("continuation-token"))
 	}
+}
+
+func (b *Bucket) list(w io.Writer, prefix, after string) {
 	type content struct{ Key string }
-	var out struct {
+	var page struct {
 		XMLName               xml.Name `xml:"ListBucketResult"`
 		IsTruncated           bool
 		NextContinuationToken string
 		Contents              []content
 	}
-	names, next := b.page(r.URL.Query().Get("prefix"), r.URL.Query().Get("continuation-token"))
-	for _, name := range names {
-		out.Contents = append(out.Contents, content{name})
-	}
-	out.IsTruncated, out.NextContinuationToken = next != "", next
-	_ = xml.NewEncoder(w).Encode(out) // as above
-}
-
-// page returns some names that begin with prefix, after one, and the last of them if there
-// are more.
-func (b *Bucket) page(prefix, after string) (names []string, next string) {
-	for name := range b.bodies {
-		if strings.HasPrefix(name, prefix) && name > after {
-			names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(b.bodies)) {
+		if !strings.HasPrefix(name, prefix) || name <= after {
+			continue
 		}
+		if len(page.Contents) == namesOnAPage {
+			page.IsTruncated, page.NextContinuationToken = true, page.Contents[namesOnAPage-1].Key
+			break
+		}
+		page.Contents = append(page.Contents, content{name})
 	}
-	slices.Sort(names)
-	if len(names) > pageOfNames {
-		names = names[:pageOfNames]
-		next = names[pageOfNames-1]
-	}
-	return names, next
+	_ = xml.NewEncoder(w).Encode(page) // the client may have gone
 }

@@ -26,6 +26,12 @@ const (
 	S3Region = launcher.S3Region
 )
 
+// What a client needs of an emulator of Azure Blob Storage: all have what their makers publish.
+const (
+	AzureAccount = "devstoreaccount1"
+	AzureKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
 // Server is a server that a test has for itself, which clients find at a URL.
 type Server struct {
 	*Engine

@@ -22,7 +22,7 @@ func bucketAt(url, bucket, prefix string) string {
 // conditions of writes, and OTHER one whose bucket is another one.
 func s3Setup(t *testing.T, env *testscript.Env, store string) {
 	b := enginetest.NewBucket(t)
-	b.Break(enginetest.IgnoresConditions, nil)
+	b.Break(enginetest.IgnoresConditions)
 	env.Setenv("BROKEN", bucketAt(b.URL, b.Name, "locks"))
 	env.Setenv("OTHER", bucketAt(b.URL, "no-such-bucket", "locks"))
 	env.Setenv("STORE", store)

@@ -36,7 +36,7 @@ func TestOpenS3(t *testing.T) {
 	if want := "s3://" + b.Name + "/p?region=eu-west-9&endpoint=" + b.URL + "&path_style=1"; at.URL() != want {
 		t.Errorf("the URL is %q, want %q", at.URL(), want)
 	}
-	b.Deny(true)
+	b.Break(enginetest.DeniesAll)
 	if _, err := at.Open(); !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "access is denied") {
 		t.Errorf("%v", err)
 	}

@@ -9,8 +9,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -31,13 +29,6 @@ func NewPrefix() string { return "test/" + rand.Text() + "/" }
 func Held(key string) driver.Record {
 	version := rand.Text()
 	return driver.Record{Key: key, Version: version, Beat: version, Owner: "o", Lease: time.Second, State: driver.Held}
-}
-
-// Beat returns what a heartbeat makes of a record.
-func Beat(rec driver.Record) driver.Record {
-	next := Held(rec.Key)
-	next.Token = rec.Token
-	return next
 }
 
 // Harness returns one for stores that are opened by open, all below one prefix. It plants and
@@ -129,42 +120,6 @@ func keysOf(t *testing.T, s driver.Store, prefix string) (keys []string) {
 	}
 }
 
-// Requests tests what each call of a store sends, which was opened last on a server of the
-// test's own.
-func Requests(t *testing.T, b *enginetest.Bucket, s driver.Store) {
-	ctx := t.Context()
-	costs := func(what, want string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if got := strings.TrimPrefix(fmt.Sprint(b.Counts()), "map"); got != want {
-			t.Errorf("%s: %s, want %s", what, got, want)
-		}
-	}
-	costs("opening", "[DELETE:2 GET:1 PUT:5]", nil)
-	rec, _, err := s.Claim(ctx, Held("lock"))
-	costs("claim of an absent lock", "[GET:1 PUT:1]", err)
-	for range 3 {
-		rec, err = s.Swap(ctx, rec, Beat(rec))
-		costs("heartbeat", "[PUT:1]", err)
-	}
-	free := Beat(rec)
-	free.State, free.End = driver.Released, driver.EndReleased
-	_, err = s.Swap(ctx, rec, free)
-	costs("release", "[PUT:1]", err)
-	rec, _, err = s.Claim(ctx, Held("lock"))
-	costs("claim of a lock that was seen last here", "[PUT:1]", err)
-	_, err = s.Get(ctx, "lock", driver.Strong)
-	costs("look", "[GET:1]", err)
-	b.Break(enginetest.Fails500, nil)
-	_, err = s.Swap(ctx, rec, Beat(rec))
-	if err == nil || errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("heartbeat that was answered with 500: %v", err)
-	}
-	costs("heartbeat that was answered with 500", "[PUT:1]", nil)
-}
-
 // Outcome is what an error says of a write.
 type Outcome string
 
@@ -201,13 +156,9 @@ func OutcomeOf(err error) Outcome {
 }
 
 // EachIsOne tests that each call of objects is one request, which is answered by an error, and
-// returns that of the write. Requests returns how many there were since the last call.
-func EachIsOne(t *testing.T, o objectmap.Objects, requests func() int) (err error) {
-	return EachIsOneAt(t, o, `"tag"`, requests)
-}
-
-// EachIsOneAt is [EachIsOne] with a tag that is one of the engine's.
-func EachIsOneAt(t *testing.T, o objectmap.Objects, tag string, requests func() int) (err error) {
+// returns that of the write. Tag is one that the engine could give, and requests returns how many
+// there were since the last call.
+func EachIsOne(t *testing.T, o objectmap.Objects, tag string, requests func() int) (err error) {
 	for what, call := range map[string]func(context.Context) error{
 		"a write":    func(ctx context.Context) error { _, err = o.Put(ctx, "name", []byte("body"), tag); return err },
 		"a look":     func(ctx context.Context) error { _, _, err := o.Get(ctx, "name"); return err },
@@ -241,19 +192,6 @@ func NoAnswer(t *testing.T, cut objectmap.Objects, sent func() int, nobody objec
 		t.Errorf("nobody listens: %v", err)
 	}
 	return err
-}
-
-// Trusts tests that a store which trusts its server makes no trial before its first write.
-func Trusts(t *testing.T, b *enginetest.Bucket, s interface {
-	driver.Store
-	KeepsTokens() bool
-},
-) {
-	t.Helper()
-	enginetest.Claim(t, s, Held("lock"))
-	if got := b.Counts(); got[http.MethodPut] != 1 || got[http.MethodDelete] != 0 || !s.KeepsTokens() {
-		t.Errorf("requests: %v", got)
-	}
 }
 
 // IdleConnectionsGo tests that after a call without an answer what is idle is closed, since
