@@ -7,6 +7,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -43,21 +44,15 @@ func lacking(why string) cell { return cell{Verdict: none, Seen: why} }
 // margins is the cell of how long before another one's grant each holder stopped
 // believing. Nobody may be late.
 func margins(figures []float64) cell {
-	late := 0
-	for _, f := range figures {
-		if f < 0 {
-			late++
-		}
-	}
-	switch n := len(figures); late {
+	late := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f >= 0 })
+	runs := plural(len(figures), "run")
+	switch len(late) {
 	case 0:
-		return judged(true, figures, "told %s before (%s)", span(figures), plural(n, "run"))
-	case n:
-		return judged(false, figures, "told %s late (%s)", span(negative(figures)), plural(n, "run"))
-	default:
-		worst := length(-slices.Min(figures))
-		return judged(false, figures, "told up to %s late, in %d of %s", worst, late, plural(n, "run"))
+		return judged(true, figures, "told %s before (%s)", span(figures), runs)
+	case len(figures):
+		return judged(false, figures, "told %s late (%s)", span(figures), runs)
 	}
+	return judged(false, figures, "told up to %s late, in %d of %s", length(slices.Min(late)), len(late), runs)
 }
 
 // beliefs is the cell of for how long holders believed that should not have for an instant.
@@ -72,29 +67,24 @@ func beliefs(figures []float64) cell {
 
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
 
-func negative(figures []float64) []float64 {
-	all := make([]float64, len(figures))
-	for i, f := range figures {
-		all[i] = -f
-	}
-	return all
-}
-
-// span is a range of milliseconds, for people.
+// span is a range of times of one sign, for people.
 func span(figures []float64) string {
 	low, high := length(slices.Min(figures)), length(slices.Max(figures))
+	if slices.Max(figures) < 0 {
+		low, high = high, low
+	}
 	if low == high {
 		return low
 	}
 	return low + " to " + high
 }
 
-// length is a time for people.
+// length is a time for people, whatever its sign.
 func length(ms float64) string {
-	if ms >= 999.5 || ms <= -999.5 {
+	switch ms = math.Abs(ms); {
+	case ms >= 999.5:
 		return fmt.Sprintf("%.2f s", ms/1000)
-	}
-	if ms < 10 && ms > -10 && ms != 0 {
+	case ms < 10 && ms != 0:
 		return fmt.Sprintf("%.1f ms", ms)
 	}
 	return fmt.Sprintf("%.0f ms", ms)

@@ -67,6 +67,9 @@ const (
 	fieldShares = "heartbeat 1/4 and refresh 1/20 of the lease"
 )
 
+// groups is how many groups of columns there are.
+const groups = 3
+
 // columns are the libraries, Tenure on DynamoDB as two of the others are, and then Tenure on
 // its other stores.
 var columns = []column{
@@ -134,10 +137,9 @@ func behind(replicas, group int) []column {
 	return all
 }
 
-// roles are what this program can be: a process that holds locks with one of the
-// libraries in Go, and a command that is run under a lock.
+// roles are what this program can be: a process that holds locks with one of the libraries in Go.
 var roles = func() map[string]proc.Role {
-	all := map[string]proc.Role{tickRole: tick}
+	all := map[string]proc.Role{}
 	for _, l := range []serve.Library{serve.Tenure, serve.Dynamolock, etcdLibrary, kubeLibrary, riverLibrary} {
 		all[l.Name] = l.Role
 	}

@@ -7,46 +7,23 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
+	"crypto/rand"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
-// tickRole is that of a command for others to run: it lays its process id down in
-// the file that tickEnv names, and over and over the instant. SIGTERM ends it.
-const (
-	tickRole = "tick"
-	tickEnv  = "TENURE_FAULTS_TICK"
-)
-
-// tickBound ends a command that nobody ends.
-const tickBound = time.Minute
-
-func tick(io.Reader, io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, tickBound)
-	defer cancel()
-	at, err := proc.Map(os.Getenv(tickEnv), 16)
-	if err != nil {
-		return err
-	}
-	binary.NativeEndian.PutUint64(at, uint64(os.Getpid()))
-	for wait.For(ctx, time.Millisecond) == nil {
-		binary.NativeEndian.PutUint64(at[8:], uint64(proc.Monotonic()))
-	}
-	return nil
-}
+// ticks is a command for others to run: it writes its process id into a file, and touches that over
+// and over. SIGTERM ends it, or the end of a minute.
+const ticks = `trap 'exit 0' TERM; echo $$ >"$0"; n=0; while [ $n -lt 6000 ]; do n=$((n+1)); sleep 0.01; touch "$0"; done`
 
 // lockCommand is a program that runs a command under a lock.
 type lockCommand struct {
@@ -75,52 +52,46 @@ func (c *lockCommand) program(dir string) string {
 }
 
 // buildCommands builds those of the columns.
-func (r *rig) buildCommands(ctx context.Context, chosen []column) error {
+func (r *rig) buildCommands(ctx context.Context, chosen []column) {
 	built := map[*lockCommand]bool{nil: true}
 	for _, c := range chosen {
-		if built[c.command] {
-			continue
-		}
-		built[c.command] = true
-		file := c.command.program(r.dir)
-		if _, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, c.command.pkg); err != nil {
-			return err
+		if !built[c.command] {
+			built[c.command] = true
+			must.Have(proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", c.command.program(r.dir), c.command.pkg))
 		}
 	}
-	return nil
 }
 
 // running is a program that runs a command under a lock.
 type running struct {
 	*proc.Process
-	ticks []byte
+	ticks string
 }
 
-func (s *scene) runs(address, lock string) (*running, error) {
-	file, err := writeFile(s.dir, "ticks-", "")
-	if err != nil {
-		return nil, err
-	}
-	ticks, err := proc.Map(file, 16)
-	if err != nil {
-		return nil, err
-	}
-	endpoint, err := s.endpoint(address)
-	if err != nil {
-		return nil, err
-	}
-	args := append([]string{s.command.program(s.dir)}, s.command.args(s, endpoint, lock)...)
-	// The program hands the environment on to its command, which is this one again.
-	p, err := proc.Start(proc.Command{Args: append(args, s.program), Role: tickRole, Env: []string{tickEnv + "=" + file}})
-	return &running{p, ticks}, err
+func (s *scene) run(address, lock string) *running {
+	file := filepath.Join(s.dir, "ticks-"+rand.Text())
+	args := append([]string{s.command.program(s.dir)}, s.command.args(s, s.endpoint(address), lock)...)
+	return &running{must.Have(proc.Start(proc.Command{Args: append(args, "sh", "-c", ticks, file)})), file}
 }
 
 // last is the last instant at which the command ran; zero if it has not begun.
-func (r *running) last() int64 { return int64(binary.NativeEndian.Uint64(r.ticks[8:])) }
+func (r *running) last() (at time.Time) {
+	if info, err := os.Stat(r.ticks); err == nil {
+		at = info.ModTime()
+	}
+	return at
+}
+
+// begins waits for the command, and returns when it has begun.
+func (r *running) begins(ctx context.Context) time.Time {
+	must.Do(wait.Until(ctx, "the command begins", func() bool { return !r.last().IsZero() }))
+	return r.last()
+}
 
 // end ends the command, and returns when the program has ended, too.
 func (r *running) end(ctx context.Context) {
-	if pid := int(binary.NativeEndian.Uint64(r.ticks)); pid > 0 {
+	text, _ := os.ReadFile(r.ticks) // none, if it has not begun
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // an error means that it has ended
 	}
 	wait.Unless(10*time.Second, r.Exited(), ctx.Done())
@@ -128,55 +99,33 @@ func (r *running) end(ctx context.Context) {
 }
 
 // childAfterLoss cuts off a program that runs a command under a lock.
-func childAfterLoss(ctx context.Context, s *scene) (cell, error) {
+func childAfterLoss(ctx context.Context, s *scene) cell {
 	// For how long a command may go on beside its successor before it is taken for one that
 	// goes on for ever.
 	const beside = 3 * time.Second
 	if s.command == nil {
-		return lacking("has no program that runs a command"), nil
+		return lacking("has no program that runs a command")
 	}
-	g, err := s.gate("faults-command")
-	if err != nil {
-		return cell{}, err
-	}
+	g := must.Have(s.gate("faults-command"))
 	defer g.Close()
 	lock := s.lock()
-	first, err := s.runs(g.Address(), lock)
-	if err != nil {
-		return cell{}, err
-	}
+	first := s.run(g.Address(), lock)
 	defer first.end(ctx)
-	if err := wait.Until(ctx, "the command begins", func() bool { return first.last() > 0 }); err != nil {
-		return cell{}, err
-	}
-	second, err := s.runs(s.direct, lock)
-	if err != nil {
-		return cell{}, err
-	}
+	first.begins(ctx)
+	second := s.run(s.direct, lock)
 	defer second.end(ctx)
-	if err := wait.For(ctx, s.beat()); err != nil {
-		return cell{}, err
-	}
+	must.Do(wait.For(ctx, s.beat()))
 	g.BlackHole()
-	began := int64(0)
-	err = wait.Until(ctx, "the other command begins", func() bool {
-		began = second.last()
-		return began > 0
-	})
-	if err == nil {
-		err = wait.For(ctx, beside)
-	}
-	if err != nil {
-		return cell{}, err
-	}
-	gap := milliseconds(began - first.last())
+	began := second.begins(ctx)
+	must.Do(wait.For(ctx, beside))
+	gap := milliseconds(began.Sub(first.last()).Nanoseconds())
 	g.Heal()
 	first.end(ctx)
 	status := first.State().ExitCode()
 	seen := fmt.Sprintf("ended %s before its successor began; exit status %d", length(gap), status)
 	if gap <= 0 {
 		seen = fmt.Sprintf("ran on beside its successor, for the %s that were looked at; exit status %d after it ended",
-			length(-gap), status)
+			length(gap), status)
 	}
-	return judged(gap > 0, []float64{gap}, "`%s`: the command %s", s.command.name, seen), nil
+	return judged(gap > 0, []float64{gap}, "`%s`: the command %s", s.command.name, seen)
 }

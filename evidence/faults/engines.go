@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -23,6 +22,8 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
@@ -36,66 +37,41 @@ const (
 	bucket     = "a bucket"
 )
 
-// engine is what clients keep their locks in, on this machine.
-type engine struct {
-	name, program string // as the page and as scripts/engines call it
-	flag, usage   string
-	address       string
+// engines are what clients keep their locks in, and what scripts/engines calls that.
+var engines = map[string]string{
+	dynamoDB: "dynoxide", postgreSQL: "postgres", etcd: "etcd", zooKeeper: "zookeeper", kubernetes: "kubernetes",
+	bucket: "versitygw",
 }
 
-func newEngines() []engine {
-	return []engine{
-		{dynamoDB, "dynoxide", "engine", "the `URL` of a DynamoDB engine", ""},
-		{postgreSQL, "postgres", "postgres", "the `URL` of a PostgreSQL whose user may make schemas", ""},
-		{etcd, "etcd", "etcd", "the `URL` of an etcd, for its concurrency package and Tenure", ""},
-		{zooKeeper, "zookeeper", "zookeeper", "the `address` of a ZooKeeper, HOST:PORT, for Tenure", ""},
-		{kubernetes, "kubernetes", "kubernetes", "the `kubeconfig` of an API server whose user may make namespaces", ""},
-		{bucket, "versitygw", "bucket", "the `URL` of a server of S3's protocol, for Tenure", ""},
+// engineOf is the kind of a column's engine.
+func engineOf(c column) launcher.Kind { return must.Have(launcher.Find(engines[c.engine])) }
+
+// need takes down the address of a column's engine, if it has one.
+func (r *rig) need(c column) {
+	if c.engine == "" {
+		return
 	}
+	kind := engineOf(c)
+	address := os.Getenv(kind.Variable)
+	if address == "" {
+		must.Do(fmt.Errorf("there is no %s: scripts/engines run %s -- go run ./evidence/faults starts it, or name it in %s",
+			c.engine, kind.Name, kind.Variable))
+	}
+	r.engines[c.engine] = address
 }
 
-// variable is that of the environment which names the address.
-func (e engine) variable() string {
-	kind, err := launcher.Find(e.program)
-	if err != nil {
-		panic(err) //nolint:forbidigo // the table above names engines that there are
+// versionOf says what a column's engine is.
+func (r *rig) versionOf(ctx context.Context, c column) string {
+	kind := engineOf(c)
+	switch c.engine {
+	case dynamoDB:
+		return must.Have(machine.Engine(ctx, r.engines[c.engine]))
+	case postgreSQL: // it is the system's
+		pool := must.Have(pgxpool.New(ctx, r.engines[c.engine]))
+		defer pool.Close()
+		must.Do(pool.QueryRow(ctx, "SHOW server_version").Scan(&kind.Version))
 	}
-	return kind.Variable
-}
-
-// version says what the engine is.
-func (e engine) version(ctx context.Context) (string, error) {
-	kind, err := launcher.Find(e.program)
-	if e.name == postgreSQL { // it is the system's
-		kind.Version, err = postgresVersion(ctx, e.address)
-	}
-	return fmt.Sprintf("%s %s, one server, on loopback", kind.Name, kind.Version), err
-}
-
-func postgresVersion(ctx context.Context, server string) (version string, err error) {
-	pool, err := pgxpool.New(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	defer pool.Close()
-	err = pool.QueryRow(ctx, "SHOW server_version").Scan(&version)
-	return version, err
-}
-
-// chosenEngines are those that columns need. Each must have an address.
-func chosenEngines(all []engine, chosen []column) (map[string]engine, error) {
-	needed := map[string]engine{}
-	for _, e := range all {
-		if !slices.ContainsFunc(chosen, func(c column) bool { return c.engine == e.name }) {
-			continue
-		}
-		if e.address == "" {
-			return nil, fmt.Errorf("there is no %s: scripts/engines run %s -- go run ./evidence/faults starts it, or name it in %s",
-				e.name, e.program, e.variable())
-		}
-		needed[e.name] = e
-	}
-	return needed, nil
+	return fmt.Sprintf("%s %s, one server, on loopback", kind.Name, kind.Version)
 }
 
 // place is where one client keeps its locks in one row.
@@ -104,22 +80,30 @@ type place struct {
 	secret  string // the same
 	direct  string // the address of the engine
 	gate    func(owner string) (gate.Gate, error)
-	reached func(address string) (string, error) // how a client is told of the address of a gate; nil: as it is
-	url     func(endpoint string) string         // how Tenure's command names the store
+	reached func(address string) string  // how a client is told of the address of a gate; nil: as it is
+	url     func(endpoint string) string // how Tenure's command names the store
 	forget  func(ctx context.Context, lock string) error
-	close   func(context.Context)
 }
 
-// opener makes a place.
-type opener func(context.Context, *scene) (*place, error)
+// endpoint is how a client is told of an address, that of a gate or of the engine.
+func (p *place) endpoint(address string) string {
+	if p.reached == nil {
+		return address
+	}
+	return p.reached(address)
+}
+
+// opener makes a place. It is for [must.Try].
+type opener func(context.Context, *scene) *place
 
 // preparedLocks is for how many locks of a scene things are made beforehand: River's tables,
 // folders in ZooKeeper. Those rows that need it take no more.
 const preparedLocks = 6
 
-func onDynamoDB(ctx context.Context, s *scene) (*place, error) {
-	at := s.engines[dynamoDB].address
-	table, err := dynamo.NewTable(ctx, dynamo.Connect(at), "tenure-faults")
+func onDynamoDB(ctx context.Context, s *scene) *place {
+	at := s.engines[dynamoDB]
+	table := must.Have(dynamo.NewTable(ctx, dynamo.Connect(at), "tenure-faults"))
+	s.after(func() { _ = table.Drop(ctx) }) // the engine is in memory, and ended soon
 	return &place{
 		table: table.Name, direct: at,
 		gate: func(string) (gate.Gate, error) { return gate.NewDynamoDB(at) },
@@ -131,75 +115,65 @@ func onDynamoDB(ctx context.Context, s *scene) (*place, error) {
 			_, err := table.DB.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &table.Name, Key: key})
 			return err
 		},
-		close: func(ctx context.Context) { _ = table.Drop(ctx) }, // the engine is in memory, and ended soon
-	}, err
+	}
 }
 
 // onEtcd is the place of etcd's concurrency package, whose release deletes the record.
-func onEtcd(_ context.Context, s *scene) (*place, error) {
-	at, err := s.engines[etcd].host()
-	return &place{direct: at, gate: func(string) (gate.Gate, error) { return gate.NewTCP(at) }}, err
+func onEtcd(_ context.Context, s *scene) *place {
+	at := s.host()
+	return &place{direct: at, gate: func(string) (gate.Gate, error) { return gate.NewTCP(at) }}
 }
 
-// host is the engine's host and port.
-func (e engine) host() (string, error) {
-	if e.name == zooKeeper {
-		return e.address, nil
+// host is the host and port of the column's engine.
+func (s *scene) host() string {
+	if address := s.engines[s.engine]; strings.Contains(address, "://") {
+		return must.Have(url.Parse(address)).Host
 	}
-	u, err := url.Parse(e.address)
-	if err != nil {
-		return "", err
-	}
-	return u.Host, nil
+	return s.engines[s.engine]
 }
 
-// postgresURL is the URL of a server by way of another host and port.
-func postgresURL(server, address string) (string, error) {
-	u, err := url.Parse(server)
-	if err != nil {
-		return "", err
+// reachedBy is how a client is told of an address: by the URL of the column's engine, with a query
+// besides.
+func (s *scene) reachedBy(query string) func(address string) string {
+	return func(address string) string {
+		u := must.Have(url.Parse(s.engines[s.engine]))
+		u.Host, u.RawQuery = address, strings.Trim(u.RawQuery+"&"+query, "&")
+		return u.String()
 	}
-	u.Host = address
-	return u.String(), nil
+}
+
+// database is a pool of connections to PostgreSQL, and what is done there at the scene's end.
+func (s *scene) database(ctx context.Context, ends ...string) *pgxpool.Pool {
+	pool := must.Have(pgxpool.New(ctx, s.engines[postgreSQL]))
+	s.after(func() {
+		for _, statement := range ends {
+			_, _ = pool.Exec(context.WithoutCancel(ctx), statement) // the server is ended soon
+		}
+		pool.Close()
+	})
+	return pool
 }
 
 // onRiver is the place of River: a schema for each lock, since a schema has one election.
-func onRiver(ctx context.Context, s *scene) (*place, error) {
-	server := s.engines[postgreSQL]
-	at, err := server.host()
-	if err != nil {
-		return nil, err
+func onRiver(ctx context.Context, s *scene) *place {
+	var schemas, ends []string
+	for n := range preparedLocks {
+		schemas = append(schemas, riverSchema(s.named(n+1)))
+		ends = append(ends, "DROP SCHEMA IF EXISTS "+schemas[n]+" CASCADE")
 	}
-	pool, err := pgxpool.New(ctx, server.address)
-	if err != nil {
-		return nil, err
+	pool := s.database(ctx, ends...)
+	for _, schema := range schemas {
+		must.Have(pool.Exec(ctx, "CREATE SCHEMA "+schema))
+		config := rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)}
+		migrator := must.Have(rivermigrate.New(riverpgxv5.New(pool), &config))
+		must.Have(migrator.Migrate(ctx, rivermigrate.DirectionUp, nil))
 	}
-	p := &place{
+	at := s.host()
+	return &place{
 		direct:  at,
 		gate:    func(string) (gate.Gate, error) { return gate.NewTCPWrites(at, riverWrites) },
-		reached: func(address string) (string, error) { return postgresURL(server.address, address) },
-		close: func(ctx context.Context) {
-			for n := range preparedLocks {
-				_, _ = pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+riverSchema(s.named(n+1))+" CASCADE") // the server is ended soon
-			}
-			pool.Close()
-		},
+		reached: s.reachedBy(""),
 	}
-	for n := range preparedLocks {
-		schema := riverSchema(s.named(n + 1))
-		if _, err := pool.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
-			return nil, err
-		}
-		config := rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)}
-		migrator, err := rivermigrate.New(riverpgxv5.New(pool), &config)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
 }
 
 // riverSchema is where River has the tables of a lock.
@@ -219,17 +193,4 @@ func riverWrites() func([]byte) bool {
 		}
 		return bytes.Contains(piece, []byte("LeaderAttemptReelect"))
 	}
-}
-
-// writeFile writes a file of a name that nobody has, and returns its path.
-func writeFile(dir, name, text string) (string, error) {
-	file, err := os.CreateTemp(dir, name)
-	if err != nil {
-		return "", err
-	}
-	if _, err := file.WriteString(text); err != nil {
-		_ = file.Close()
-		return "", err
-	}
-	return file.Name(), file.Close()
 }

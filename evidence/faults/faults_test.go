@@ -17,6 +17,7 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
@@ -44,24 +45,23 @@ func chosenOf[T any](t *testing.T, all []T, name string, of func(T) string) T {
 func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*rig)) {
 	t.Helper()
 	c := chosenOf(t, in.columns, id, column.name)
-	engines := newEngines()
-	for i, e := range engines {
-		if e.name == c.engine {
-			engines[i].address = enginetest.Shared(t, e.variable(), e.program)
-		}
+	if c.engine != "" {
+		kind := engineOf(c)
+		enginetest.Shared(t, kind.Variable, kind.Name)
 	}
 	var thrown []row
 	for name := range want {
 		thrown = append(thrown, chosenOf(t, in.rows, name, row.name))
 	}
-	r, err := newRig(t.Context(), thrown, []column{c}, engines, t.Logf)
+	r := &rig{say: t.Logf}
+	defer r.close()
+	err := must.Try(func() { r.build(t.Context(), thrown, []column{c}) })
 	if errors.Is(err, peers.ErrNoToolchain) {
 		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(r.dir) }()
 	if change != nil {
 		change(r)
 	}
@@ -100,7 +100,7 @@ func TestRows(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
-			throw(t, libraryTable(), id, want, nil)
+			throw(t, libraryTable, id, want, nil)
 		})
 	}
 }
@@ -111,9 +111,9 @@ var slowEngine = map[string]verdict{
 	"close-waiting": passed, "dead-try": passed, endAtWorkRow: passed, "tokens": passed,
 }
 
-func TestKubernetes(t *testing.T) { throw(t, libraryTable(), "tenure-kubernetes", slowEngine, nil) }
+func TestKubernetes(t *testing.T) { throw(t, libraryTable, "tenure-kubernetes", slowEngine, nil) }
 
-func TestVersitygw(t *testing.T) { throw(t, libraryTable(), "tenure-bucket", slowEngine, nil) }
+func TestVersitygw(t *testing.T) { throw(t, libraryTable, "tenure-bucket", slowEngine, nil) }
 
 // TestServiceRows throws some faults at clients of the service, each at another language.
 func TestServiceRows(t *testing.T) {
@@ -123,7 +123,7 @@ func TestServiceRows(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
-			throw(t, serviceTable(), id, map[string]verdict{row: passed}, nil)
+			throw(t, serviceTable, id, map[string]verdict{row: passed}, nil)
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestServiceRows(t *testing.T) {
 // TestBrokenClient: a client that breaks a rule does not pass the row that is about it.
 // Others are broken in package evidence/service.
 func TestBrokenClient(t *testing.T) {
-	throw(t, serviceTable(), "python-1", map[string]verdict{suspendRow: failed}, func(r *rig) {
+	throw(t, serviceTable, "python-1", map[string]verdict{suspendRow: failed}, func(r *rig) {
 		python := r.programs["python-1"]
 		python.Command.Env = append(slices.Clone(python.Command.Env), service.WrongEnv+"=mono-clock")
 	})
@@ -156,25 +156,30 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPage holds the page to the runs that it shows.
+// TestPage holds the page to the runs that it shows, and to the rows that there are.
 func TestPage(t *testing.T) {
-	for _, in := range []table{libraryTable(), serviceTable()} {
-		var r report
-		if err := page.ReadJSON(in.results, &r); err != nil {
-			t.Fatal(err)
-		}
-		if err := in.complete(&r); err != nil {
-			t.Error(err)
-		}
-		if err := page.Check(pageFile, in.part(in, &r), in.command); err != nil {
+	var all map[string]*report
+	text, err := os.ReadFile(pageFile)
+	if err := errors.Join(err, page.ReadJSON(resultsFile, &all)); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []table{libraryTable, serviceTable} {
+		r := all[in.name]
+		part, err := in.markdown(r)
+		if err := errors.Join(err, in.complete(r), page.Check(pageFile, part, in.command)); err != nil {
 			t.Errorf("-write writes both, and -page the page alone: %v", err)
+		}
+		for _, row := range in.rows {
+			if n := strings.Count(string(text), "- **"+row.title+"**: "); n != 1 {
+				t.Errorf("the page says %d times how %q is made", n, row.title)
+			}
 		}
 		// A run that lacks something, or that a client of Tenure has not passed, is none to be shown.
 		row, last := in.rows[0].id, in.columns[len(in.columns)-1]
 		delete(r.Cells[row], in.columns[0].id)
 		r.Cells[row][last.id] = cell{Verdict: failed, Seen: "believed"}
 		r.Cells["former"] = nil
-		err := in.complete(&r)
+		err = in.complete(r)
 		for _, want := range []string{
 			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + row + ": believed",
 			"no row former",

@@ -24,53 +24,40 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/k8sstore"
 )
 
 // prepareKubernetes makes a namespace on an API server. Gates know the writes of a store by
 // their bytes, so they are spoken to without TLS, and what they let through goes to a bridge,
 // which speaks to the server by TLS, as the user of the kubeconfig.
-func (p *place) prepareKubernetes(ctx context.Context, server engine, dir string) (end func(), err error) {
-	config, _, err := k8sstore.Config(server.address, "")
-	if err != nil {
-		return nil, err
-	}
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, err
-	}
-	way, err := rest.TransportFor(config)
-	if err != nil {
-		return nil, err
-	}
-	client, err := clientset.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+func (p *place) prepareKubernetes(ctx context.Context, s *scene) {
+	config, _, err := k8sstore.Config(s.engines[kubernetes], "")
+	must.Do(err)
+	target := must.Have(url.Parse(config.Host))
 	namespace := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.table}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &namespace, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
+	client := must.Have(clientset.NewForConfig(config))
+	must.Have(client.CoreV1().Namespaces().Create(ctx, &namespace, metav1.CreateOptions{}))
 	bridge := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     way,
+		Transport:     must.Have(rest.TransportFor(config)),
 		FlushInterval: -1, // a watch tells at once
 		// Of processes that were killed in the middle of a request.
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) },
 	})
+	s.after(func() {
+		bridge.CloseClientConnections()
+		bridge.Close()
+	})
 	p.direct = bridge.Listener.Addr().String()
-	p.reached = func(address string) (string, error) {
-		return writeFile(dir, "kubeconfig-", `apiVersion: v1
+	p.reached = func(address string) string {
+		return s.file("kubeconfig-", `apiVersion: v1
 kind: Config
 clusters: [{name: gate, cluster: {server: "http://`+address+`"}}]
 contexts: [{name: gate, context: {cluster: gate}}]
 current-context: gate
 `)
 	}
-	return func() {
-		bridge.CloseClientConnections()
-		bridge.Close()
-	}, nil
 }
 
 // leaseAPI is the part of a Kubernetes API server that client-go's lease lock
@@ -83,7 +70,7 @@ type leaseAPI struct {
 }
 
 // onLeaseAPI is the place of client-go.
-func onLeaseAPI(context.Context, *scene) (*place, error) {
+func onLeaseAPI(context.Context, *scene) *place {
 	api := &leaseAPI{leases: map[string]coordination.Lease{}}
 	return &place{
 		gate: func(string) (gate.Gate, error) {
@@ -95,7 +82,7 @@ func onLeaseAPI(context.Context, *scene) (*place, error) {
 			delete(api.leases, lock)
 			return nil
 		},
-	}, nil
+	}
 }
 
 func (a *leaseAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {

@@ -30,8 +30,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/service"
 )
@@ -49,22 +49,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			", and with -service others; all if empty")
 		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns, column.name)+
 			", or with -service "+names(clients, column.name)+"; all if empty")
-		served = flags.Bool("service", false, "throw them at the clients of the lock service, "+
-			"and write evidence/faults/service.json and docs/evidence/faults.md")
-		write = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
-		page  = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and "+
+		served = flags.Bool("service", false, "throw them at the clients of the lock service")
+		write  = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
+		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and "+
 			"do nothing else")
-		engines = newEngines()
 	)
-	for i, e := range engines {
-		flags.StringVar(&engines[i].address, e.flag, os.Getenv(e.variable()), e.usage)
-	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	t := libraryTable()
+	t := libraryTable
 	if *served {
-		t = serviceTable()
+		t = serviceTable
 	}
 	if *page {
 		return t.write(ctx, nil)
@@ -77,42 +72,34 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }
-	r, err := newRig(ctx, thrown, chosen, engines, say)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
+	r := &rig{say: func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }}
+	defer r.close()
 	began := time.Now()
 	found := &report{
-		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Libraries: r.versions,
+		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
 		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
 	}
-	for name, e := range r.engines {
-		if name == dynamoDB {
-			found.Engine, err = machine.Engine(ctx, e.address)
-		} else {
-			found.Engines[name], err = e.version(ctx)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, row := range thrown {
-		at := time.Now()
-		if found.Cells[row.id], err = r.row(ctx, row, chosen); err != nil {
-			return err
-		}
-		r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
+	err = must.Try(func() {
+		r.build(ctx, thrown, chosen)
 		for _, c := range chosen {
-			cell := found.Cells[row.id][c.id]
-			fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
+			if c.engine != "" {
+				found.Engines[c.engine] = r.versionOf(ctx, c)
+			}
 		}
+		for _, row := range thrown {
+			at := time.Now()
+			found.Cells[row.id] = r.row(ctx, row, chosen)
+			r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
+			for _, c := range chosen {
+				cell := found.Cells[row.id][c.id]
+				fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
+			}
+		}
+	})
+	if err != nil || !*write {
+		return err
 	}
-	found.Machine.LoadAfter, found.Took = machine.Load(), time.Since(began).Seconds()
-	if !*write {
-		return nil
-	}
+	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
 	return t.write(ctx, found)
 }
 
@@ -140,97 +127,59 @@ func names[T any](all []T, name func(T) string) string {
 	return strings.Join(names, ",")
 }
 
-// newRig builds what rows and columns need. It takes minutes when nothing is built yet. The
-// caller removes the rig's folder.
-func newRig(
-	ctx context.Context, thrown []row, chosen []column, engines []engine, say func(format string, args ...any),
-) (r *rig, err error) {
-	r = &rig{programs: map[string]*peers.Program{}, say: say, versions: map[string]string{}}
-	if r.engines, err = chosenEngines(engines, chosen); err != nil {
-		return nil, err
+// build makes what rows and columns need. It takes minutes when nothing is built yet.
+func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
+	r.engines, r.programs, r.versions = map[string]string{}, map[string]*peers.Program{}, map[string]string{}
+	for _, c := range chosen {
+		r.need(c)
 	}
-	if r.program, err = os.Executable(); err != nil {
-		return nil, err
-	}
-	if r.dir, err = os.MkdirTemp("", "tenure-faults-"); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(r.dir) // it is the system's to clean, then
-		}
-	}()
+	r.dir = must.Have(os.MkdirTemp("", "tenure-faults-"))
 	for _, c := range chosen {
 		switch {
 		case c.replicas > 0:
-			r.programs[c.id], err = service.Build(ctx, c.kind)
+			r.programs[c.id] = must.Have(service.Build(ctx, c.kind))
 		case c.kind == peers.Java:
-			r.programs[c.id], err = peers.BuildJava(ctx)
+			r.programs[c.id] = must.Have(peers.BuildJava(ctx))
 		default:
 			r.programs[c.id] = peers.Own(peers.Kind(c.id))
 		}
-		if err == nil && c.replicas > 0 && r.tenured == "" {
-			r.tenured, err = service.BuildTenured(ctx, r.dir)
-		}
-		if err != nil {
-			return nil, err
+		if c.replicas > 0 && r.tenured == "" {
+			r.tenured = must.Have(service.BuildTenured(ctx, r.dir))
 		}
 	}
 	for _, row := range thrown {
 		switch row.id {
 		case childRow:
-			err = r.buildCommands(ctx, chosen)
+			r.buildCommands(ctx, chosen)
 		case suspendRow:
-			err = r.prepareSleep(ctx, chosen)
-		}
-		if err != nil {
-			return nil, err
+			r.prepareSleep(ctx, chosen)
 		}
 	}
-	return r, nil
 }
+
+// close removes the rig's folder.
+func (r *rig) close() { _ = os.RemoveAll(r.dir) } // it is the system's to clean, then
 
 // row looks at one row: at the columns of a group at the same time, as they wait for
 // most of it.
-func (r *rig) row(ctx context.Context, row row, chosen []column) (map[string]cell, error) {
+func (r *rig) row(ctx context.Context, row row, chosen []column) map[string]cell {
 	var mu sync.Mutex
 	cells := map[string]cell{}
-	for i, first := range chosen {
-		group := slices.DeleteFunc(slices.Clone(chosen), func(c column) bool { return c.group != first.group })
+	for group := range groups {
+		of := slices.DeleteFunc(slices.Clone(chosen), func(c column) bool { return c.group != group })
+		atOnce := len(of)
 		if row.alone {
-			group = []column{first}
-		} else if slices.ContainsFunc(chosen[:i], func(c column) bool { return c.group == first.group }) {
-			continue
+			atOnce = 1
 		}
-		err := wait.AtOnce(ctx, len(group), len(group), func(ctx context.Context, i int) error {
-			c, err := r.cell(ctx, row, group[i])
+		must.AtOnce(ctx, len(of), atOnce, func(ctx context.Context, i int) {
+			c, err := r.cell(ctx, row, of[i])
 			if err != nil {
-				return fmt.Errorf("%s, %s: %w", row.id, group[i].id, err)
+				must.Do(fmt.Errorf("%s, %s: %w", row.id, of[i].id, err))
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			cells[group[i].id] = c
-			return nil
+			cells[of[i].id] = c
 		})
-		if err != nil {
-			return cells, err
-		}
 	}
-	return cells, nil
-}
-
-func (r *rig) cell(ctx context.Context, row row, c column) (cell, error) {
-	if why := c.lacksRows[row.id]; why != "" {
-		return lacking(why), nil
-	}
-	lease := row.lease
-	if lease == 0 {
-		lease = c.lease
-	}
-	s, err := r.scene(ctx, c, lease)
-	if err != nil {
-		return cell{}, err
-	}
-	defer s.end(ctx)
-	return row.try(ctx, s)
+	return cells
 }

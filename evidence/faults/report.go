@@ -7,12 +7,14 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
@@ -21,29 +23,28 @@ import (
 
 // table is a table of faults, each thrown at each client.
 type table struct {
+	name    string // of its part of results.json, and of faults.tmpl
 	rows    []row
 	columns []column
-	results string // the file that a run writes, in the module's folder
 	command string // by which the page says that its part is made
-	part    func(t table, r *report) string
 }
 
-// pageFile is the page of both tables, from the module's folder.
-const pageFile = "../../docs/evidence/faults.md"
+var (
+	libraryTable = table{"libraries", rows, columns, "make faults"}
+	serviceTable = table{"service", clientRows(), clients, "go run ./evidence/faults -service"}
+)
 
-func libraryTable() table { return table{rows, columns, "results.json", "make faults", libraryPart} }
+// The files, in the module's folder and from there.
+const (
+	resultsFile = "results.json"
+	pageFile    = "../../docs/evidence/faults.md"
+)
 
-func serviceTable() table {
-	return table{clientRows(), clients, "service.json", "go run ./evidence/faults -service", servicePart}
-}
-
-// report is everything that a run found. The page is made from it, and from what
-// the rows say of themselves.
+// report is everything that a run found.
 type report struct {
 	Date      string                     `json:"date"` // of the run's start, UTC
 	Machine   machine.Machine            `json:"machine"`
-	Engine    string                     `json:"engine"`            // of DynamoDB
-	Engines   map[string]string          `json:"engines,omitempty"` // the versions of the others
+	Engines   map[string]string          `json:"engines"` // their versions
 	Took      float64                    `json:"tookSeconds"`
 	Libraries map[string]string          `json:"libraries"` // version and runtime
 	Cells     map[string]map[string]cell `json:"cells"`     // by row and column
@@ -51,22 +52,23 @@ type report struct {
 
 // write writes what a run has found, and the page; of no run the page of the results that
 // there are.
-func (t table) write(ctx context.Context, r *report) error {
+func (t table) write(ctx context.Context, found *report) error {
 	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}
-	results := filepath.Join(dir, t.results)
-	if r == nil {
-		r = &report{}
-		err = page.ReadJSON(results, r)
-	} else if err = t.complete(r); err == nil {
-		err = page.WriteJSON(results, r)
+	results, all := filepath.Join(dir, resultsFile), map[string]*report{}
+	if err = page.ReadJSON(results, &all); err == nil && found != nil {
+		all[t.name], err = found, t.complete(found)
 	}
 	if err != nil {
 		return fmt.Errorf("nothing is written: %w", err)
 	}
-	return page.Publish(r, t.part(t, r), t.command, io.Discard, "", filepath.Join(dir, pageFile))
+	text, err := t.markdown(all[t.name])
+	if err != nil {
+		return err
+	}
+	return page.Publish(all, text, t.command, io.Discard, results, filepath.Join(dir, pageFile))
 }
 
 // complete returns an error if something is missing, or a row is not passed by a client of
@@ -94,53 +96,63 @@ func (t table) complete(r *report) error {
 	return nil
 }
 
-// libraryPart is the part of the page about libraries. The versions are in the JSON. On its
-// other stores Tenure passes all, and has no column: complete sees to it.
-func libraryPart(t table, r *report) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, on %v; each engine on loopback.\n\n", r.Date, r.Machine)
-	libraries := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
-	marks := map[verdict]string{passed: "**pass**: ", failed: "**FAIL**: ", none: "– "}
-	head, lines := []string{"fault"}, [][]string{}
-	settings := make([]string, len(libraries))
-	for i, c := range libraries {
-		head = append(head, c.title)
-		settings[i] = fmt.Sprintf("%s (%v) %s", c.title, c.lease, c.said)
-	}
-	for _, row := range t.rows {
-		line := []string{row.title}
-		for _, c := range libraries {
-			found := r.Cells[row.id][c.id]
-			if found.Verdict == passed && !c.ours {
-				found.Seen = "" // the JSON has it
+//go:embed faults.tmpl
+var parts string
+
+// markdown is the table's part of the page.
+func (t table) markdown(r *report) (string, error) {
+	// On its other stores Tenure passes all, and has no column: complete sees to it.
+	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
+	parts, err := template.New("").Funcs(template.FuncMap{
+		"table": func() string {
+			head, lines := []string{"fault"}, [][]string{}
+			for _, c := range shown {
+				head = append(head, c.title)
 			}
-			line = append(line, strings.TrimSuffix(marks[found.Verdict]+found.Seen, ": "))
-		}
-		lines = append(lines, line)
+			for _, row := range t.rows {
+				line := []string{row.title}
+				for _, c := range shown {
+					line = append(line, c.shows(r.Cells[row.id][c.id]))
+				}
+				lines = append(lines, line)
+			}
+			var b strings.Builder
+			page.Table(&b, head, lines)
+			return b.String()
+		},
+		"passed": func() string { return r.counted(shown, func(c column) string { return c.title }) },
+		"stores": func() string {
+			ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
+			return r.counted(ours, func(c column) string { return c.engine })
+		},
+		"settings": func() string {
+			var all []string
+			for _, c := range shown {
+				all = append(all, fmt.Sprintf("%s (%v) %s", c.title, c.lease, c.said))
+			}
+			return strings.Join(all, "; ")
+		},
+		"lease": func() string { return usualLease.String() },
+	}).Parse(parts)
+	if err != nil {
+		return "", err
 	}
-	page.Table(&b, head, lines)
-	fmt.Fprintf(&b, "\n%s\n", r.counted(libraries, func(c column) string { return c.title }))
-	ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
-	fmt.Fprintf(&b, "\nTenure on its stores. %s\n", r.counted(ours, func(c column) string { return c.engine }))
-	fmt.Fprintf(&b, "\nLeases and settings: %s.\n\n", strings.Join(settings, "; "))
-	explain(&b, t.rows)
-	return b.String()
-}
-
-// servicePart is the part about the clients of the service, which pass all.
-func servicePart(t table, r *report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, on %v, with a lease of %v where nothing else is said. %s\n\n",
-		r.Date, r.Machine, usualLease, r.counted(t.columns, func(c column) string { return c.title }))
-	explain(&b, serviceRows)
-	return b.String()
+	err = parts.ExecuteTemplate(&b, t.name, r)
+	return b.String(), err
 }
 
-// explain writes how each fault is made, and what passes.
-func explain(b *strings.Builder, rows []row) {
-	for _, row := range rows {
-		fmt.Fprintf(b, "- **%s**: %s *Pass:* %s\n", row.title, row.how, row.rule)
+// shows is a cell as the table shows it. What another library has passed is in the JSON alone.
+func (c column) shows(found cell) string {
+	switch {
+	case found.Verdict == none:
+		return "– " + found.Seen
+	case found.Verdict == failed:
+		return "**FAIL**: " + found.Seen
+	case c.ours:
+		return "**pass**: " + found.Seen
 	}
+	return "**pass**"
 }
 
 // counted says how many rows each of some columns passes.

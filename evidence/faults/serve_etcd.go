@@ -45,12 +45,8 @@ func openEtcd(r *wire.Request) (serve.Client, error) {
 func (l *etcdClient) opened() (*concurrency.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.session != nil {
-		select {
-		case <-l.session.Done():
-		default:
-			return l.session, nil
-		}
+	if l.session != nil && !closed(l.session.Done()) {
+		return l.session, nil
 	}
 	var err error
 	l.session, err = concurrency.NewSession(l.client, concurrency.WithTTL(l.ttl))
@@ -98,15 +94,7 @@ type etcdMutex struct {
 	session *concurrency.Session
 }
 
-func (m *etcdMutex) Check() bool {
-	select {
-	case <-m.session.Done():
-		return false
-	default:
-		return true
-	}
-}
-
+func (m *etcdMutex) Check() bool             { return !closed(m.session.Done()) }
 func (m *etcdMutex) Notice() <-chan struct{} { return m.session.Done() }
 
 // Token is the revision in which the lock's key was made, which a transaction
@@ -120,3 +108,12 @@ func (m *etcdMutex) Token() (uint64, bool) {
 }
 
 func (m *etcdMutex) Release(*wire.Request) error { return m.Unlock(context.Background()) }
+
+func closed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}

@@ -138,14 +138,7 @@ type kubeLeader struct {
 }
 
 // Check goes by the context of the work: IsLeader does not look at the clock.
-func (h *kubeLeader) Check() bool {
-	select {
-	case <-h.over:
-		return false
-	default:
-		return h.ctx.Err() == nil
-	}
-}
+func (h *kubeLeader) Check() bool { return !closed(h.over) && h.ctx.Err() == nil }
 
 func (h *kubeLeader) Notice() <-chan struct{} { return h.told }
 

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -53,26 +55,23 @@ func openRiver(r *wire.Request) (serve.Client, error) {
 	config.MaxConns = riverConns
 	// So that each request has the text of its statement, by which the gate knows it.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		return nil, err
-	}
-	p := &riverProcess{pool: pool, bidders: 1, closed: make(chan struct{})}
+	p := &riverProcess{bidders: 1, closed: make(chan struct{})}
 	if serve.Milliseconds(r.RefreshMs) == eagerRefresh {
 		p.bidders = riverEager
 	}
-	return p, nil
+	p.pool, err = pgxpool.NewWithConfig(context.Background(), config)
+	return p, err
 }
 
-// riverIdle is a job that nobody inserts: a client that works on none does not take part
-// in the election.
-type riverIdle struct{}
-
-func (riverIdle) Kind() string { return "idle" }
-
+// riverIdler works on jobs that nobody inserts: a client that works on none does not take part in
+// the election.
 type riverIdler struct {
 	river.WorkerDefaults[riverIdle]
 }
+
+type riverIdle struct{}
+
+func (riverIdle) Kind() string { return "idle" }
 
 func (riverIdler) Work(context.Context, *river.Job[riverIdle]) error { return nil }
 
@@ -134,14 +133,15 @@ func (l *riverLeader) bid() error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverIdler{})
 	over := func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
-		context.AfterFunc(ctx, func() { l.lost(id) })
+		context.AfterFunc(ctx, func() { l.pass(id, "nobody", l.over) })
 		return nil
 	}
 	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
 		ID: id, Schema: l.schema, Workers: workers,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-		Logger: slog.New(&riverLog{slog.DiscardHandler, func() { l.gained(id) }}),
-		Hooks:  []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
+		Logger: slog.New(slog.NewTextHandler(riverLog(func() { l.pass("", id, l.leads) }),
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks: []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
 	})
 	if err != nil {
 		return err
@@ -152,33 +152,27 @@ func (l *riverLeader) bid() error {
 	return client.Start(context.Background())
 }
 
-func (l *riverLeader) gained(id string) {
+// pass passes the leadership on, if it is as one client knows it.
+func (l *riverLeader) pass(from, to string, told chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leader == "" {
-		l.leader = id
-		close(l.leads)
+	if l.leader == from {
+		l.leader = to
+		close(told)
 	}
 }
 
-func (l *riverLeader) lost(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leader == id {
-		l.leader = "nobody"
-		close(l.over)
+// riverLog looks for a message in a client's log.
+type riverLog func()
+
+func (gained riverLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("Gained leadership")) {
+		gained()
 	}
+	return len(line), nil
 }
 
-func (l *riverLeader) Check() bool {
-	select {
-	case <-l.over:
-		return false
-	default:
-		return true
-	}
-}
-
+func (l *riverLeader) Check() bool             { return !closed(l.over) }
 func (l *riverLeader) Notice() <-chan struct{} { return l.over }
 
 // Token is the instant of the election in the record, in microseconds: by it a client
@@ -196,29 +190,7 @@ func (l *riverLeader) Release(*wire.Request) error {
 	l.mu.Lock()
 	clients := l.clients
 	l.mu.Unlock()
-	var all sync.WaitGroup
-	errs := make([]error, len(clients))
-	for i, client := range clients {
-		all.Go(func() { errs[i] = client.Stop(context.Background()) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return wait.AtOnce(context.Background(), len(clients), len(clients), func(ctx context.Context, i int) error {
+		return clients[i].Stop(context.WithoutCancel(ctx))
+	})
 }
-
-// riverLog looks for a message in a client's log.
-type riverLog struct {
-	slog.Handler
-	gained func()
-}
-
-func (h *riverLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h *riverLog) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasSuffix(r.Message, "Gained leadership") {
-		h.gained()
-	}
-	return nil
-}
-
-func (h *riverLog) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h *riverLog) WithGroup(string) slog.Handler      { return h }

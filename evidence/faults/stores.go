@@ -8,21 +8,20 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
@@ -80,32 +79,27 @@ var stores = map[string]store{
 		open: func(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
 			at := "http://" + endpoint
 			client := s3.New(s3.Options{
-				BaseEndpoint: &at, Region: bucketRegion, UsePathStyle: true,
-				Credentials: credentials.NewStaticCredentialsProvider(bucketKey, bucketKey, ""),
+				BaseEndpoint: &at, Region: launcher.S3Region, UsePathStyle: true,
+				Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
 			})
 			return s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
 		},
 		url: func(endpoint, prefix string) string {
-			return "s3://" + bucketName + "/" + prefix + "?path_style=1&region=" + bucketRegion + "&endpoint=http://" + endpoint
+			return "s3://" + bucketName + "/" + prefix + "?path_style=1&region=" + launcher.S3Region + "&endpoint=http://" + endpoint
 		},
 	},
 }
 
-// The bucket that scripts/engines makes. The keys are those that Tenure's command takes for an
-// endpoint on this machine.
-const (
-	bucketName   = "locks"
-	bucketRegion = "us-east-1"
-	bucketKey    = "test"
-)
+// bucketName is that of the bucket which scripts/engines makes.
+const bucketName = "locks"
 
 // openBound bounds the opening of a store.
 const openBound = 30 * time.Second
 
 // openStore makes a place of Tenure on another store.
-func openStore(ctx context.Context, s *scene) (*place, error) {
+func openStore(ctx context.Context, s *scene) *place {
 	of := stores[s.id]
-	p := &place{table: strings.ReplaceAll(of.place, "WORD", s.word)}
+	p := &place{table: strings.ReplaceAll(of.place, "WORD", s.word), direct: s.host()}
 	p.url = func(endpoint string) string { return of.url(endpoint, p.table) }
 	p.gate = func(owner string) (gate.Gate, error) {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
@@ -114,20 +108,19 @@ func openStore(ctx context.Context, s *scene) (*place, error) {
 			return func(piece []byte) bool { return bytes.Contains(piece, []byte(owner)) }
 		})
 	}
-	end, err := p.prepare(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	direct, err := p.endpoint(p.direct)
-	if err != nil {
-		return nil, err
+	switch s.engine {
+	case postgreSQL:
+		// The connections that a store opens by default are enough for 1,000 locks at 10 ms with little
+		// to spare.
+		p.reached = s.reachedBy("pool_max_conns=64")
+		must.Do(pgstore.CreateTable(ctx, s.database(ctx, "DROP TABLE IF EXISTS "+p.table), p.table))
+	case kubernetes:
+		p.prepareKubernetes(ctx, s)
 	}
 	bound, cancel := context.WithTimeout(ctx, openBound)
 	defer cancel()
-	records, err := of.open(bound, direct, p.table)
-	if err != nil {
-		return nil, err
-	}
+	records := must.Have(of.open(bound, p.endpoint(p.direct), p.table))
+	s.after(func() { _ = records.Close() }) // the engine is ended soon
 	p.forget = func(ctx context.Context, lock string) error {
 		rec, err := records.Get(ctx, lock, driver.Strong)
 		if err != nil {
@@ -135,70 +128,20 @@ func openStore(ctx context.Context, s *scene) (*place, error) {
 		}
 		return records.Delete(ctx, rec)
 	}
-	p.close = func(context.Context) {
-		_ = records.Close() // the engine is ended soon
-		end()
-	}
 	// A program finds a store that was used before. In ZooKeeper the first record of a folder
 	// takes more than one write.
 	for n := range preparedLocks {
-		rec := driver.Record{
+		rec, _, err := records.Claim(bound, driver.Record{
 			Key: s.named(n + 1), Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease,
-		}
-		if rec, _, err = records.Claim(bound, rec); err == nil {
-			err = records.Delete(bound, rec)
-		}
-		if err != nil {
-			return nil, err
-		}
+		})
+		must.Do(err)
+		must.Do(records.Delete(bound, rec))
 	}
-	return p, nil
+	return p
 }
 
-// prepare makes what the store needs on its engine, and says where that is. The returned
-// function ends it.
-func (p *place) prepare(ctx context.Context, s *scene) (end func(), err error) {
-	server := s.engines[s.engine]
-	switch s.engine {
-	case postgreSQL:
-		return p.preparePostgres(ctx, server)
-	case kubernetes:
-		return p.prepareKubernetes(ctx, server, s.dir)
-	}
-	p.direct, err = server.host()
-	return func() {}, err
-}
-
-// postgresConns is how many connections a process of Tenure may have. Those that a store
-// opens by default are enough for 1,000 locks at 10 ms with little to spare.
-const postgresConns = "64"
-
-func (p *place) preparePostgres(ctx context.Context, server engine) (end func(), err error) {
-	if p.direct, err = server.host(); err != nil {
-		return nil, err
-	}
-	p.reached = func(address string) (string, error) {
-		u, err := url.Parse(server.address)
-		if err != nil {
-			return "", err
-		}
-		query := u.Query()
-		query.Set("pool_max_conns", postgresConns)
-		u.Host, u.RawQuery = address, query.Encode()
-		return u.String(), nil
-	}
-	pool, err := pgxpool.New(ctx, server.address)
-	if err != nil {
-		return nil, err
-	}
-	end = func() {
-		_, _ = pool.Exec(context.WithoutCancel(ctx), "DROP TABLE IF EXISTS "+p.table) // the server is ended soon
-		pool.Close()
-	}
-	return end, pgstore.CreateTable(ctx, pool, p.table)
-}
-
-// tenureOn is this library on a store, whose place is the request's table.
+// tenureOn is this library on a store, whose place is the request's table. The store is closed with
+// the process.
 func tenureOn(id string) serve.Library {
 	return serve.Library{Name: id, Open: func(r *wire.Request) (serve.Client, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openBound)
@@ -207,15 +150,6 @@ func tenureOn(id string) serve.Library {
 		if err != nil {
 			return nil, err
 		}
-		client, err := serve.TenureOn(records, r)
-		return &storeClient{client, records}, err
+		return serve.TenureOn(records, r)
 	}}
 }
-
-// storeClient closes its store as well.
-type storeClient struct {
-	serve.TenureClient
-	store driver.Store
-}
-
-func (c *storeClient) Close() error { return errors.Join(c.TenureClient.Close(), c.store.Close()) }

@@ -6,16 +6,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/peers"
 )
 
 // A suspend of the machine cannot be made for one process from outside: Go does
@@ -58,40 +62,24 @@ func time_now() (sec int64, nsec int32, mono int64) {
 	{"time_linux_amd64.s", "TEXT time·now<ABIInternal>(SB)", "TEXT ·rawTimeNow<ABIInternal>(SB)"},
 }
 
-// buildSuspendable builds this program with such a runtime, in a folder. The first time takes
-// minutes: all of it is compiled, the standard library included.
-func buildSuspendable(ctx context.Context, dir string) (string, error) {
-	root, err := proc.Run(ctx, "", "go", "env", "GOROOT")
-	if err != nil {
-		return "", err
-	}
+// buildSuspendable builds this program with such a runtime. The first time takes minutes: all of it
+// is compiled, the standard library included.
+func (r *rig) buildSuspendable(ctx context.Context) {
+	r.say("building with a runtime that can sleep")
+	root := strings.TrimSpace(must.Have(proc.Run(ctx, "", "go", "env", "GOROOT")))
 	replaced := map[string]string{}
 	for _, e := range edits {
-		name := filepath.Join(strings.TrimSpace(root), "src", "runtime", e.file)
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
+		name := filepath.Join(root, "src", "runtime", e.file)
+		text := string(must.Have(os.ReadFile(name)))
+		if strings.Count(text, e.old) != 1 {
+			must.Do(fmt.Errorf("%s is not as it was in Go 1.26: it does not have %q", name, e.old))
 		}
-		if bytes.Count(text, []byte(e.old)) != 1 {
-			return "", fmt.Errorf("%s is not as it was in Go 1.26: it does not have %q", name, e.old)
-		}
-		copied := filepath.Join(dir, e.file)
-		if err := os.WriteFile(copied, bytes.Replace(text, []byte(e.old), []byte(e.new), 1), 0o600); err != nil {
-			return "", err
-		}
-		replaced[name] = copied
+		replaced[name] = r.file("*-"+e.file, strings.Replace(text, e.old, e.new, 1))
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		return "", err
-	}
-	file, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "suspendable")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		return "", err
-	}
-	_, err = proc.Run(ctx, "", "go", "build",
-		"-buildvcs=false", "-overlay", file, "-tags", suspendTag, "-o", program, thisModule)
-	return program, err
+	overlay := r.file("overlay", string(must.Have(json.Marshal(map[string]any{"Replace": replaced}))))
+	r.suspendable = filepath.Join(r.dir, "suspendable")
+	must.Have(proc.Run(ctx, "", "go", "build",
+		"-buildvcs=false", "-overlay", overlay, "-tags", suspendTag, "-o", r.suspendable, thisModule))
 }
 
 // preload lets the Java virtual machine's monotonic clock stand in the same way:
@@ -126,30 +114,42 @@ int clock_gettime(clockid_t id, struct timespec *ts) {
 }
 `
 
-func buildPreload(ctx context.Context, dir string) error {
-	source := filepath.Join(dir, "slept.c")
-	if err := os.WriteFile(source, []byte(preload), 0o600); err != nil {
-		return err
-	}
-	_, err := proc.Run(ctx, "", "cc", "-O2", "-shared", "-fPIC", "-o", filepath.Join(dir, preloaded), source)
-	return err
+func (r *rig) buildPreload(ctx context.Context) {
+	source := r.file("*.c", preload)
+	must.Have(proc.Run(ctx, "", "cc", "-O2", "-shared", "-fPIC", "-o", filepath.Join(r.dir, preloaded), source))
 }
 
 // preloaded is the name of that library.
 const preloaded = "slept.so"
 
 // prepareSleep builds what columns need so that they can be suspended.
-func (r *rig) prepareSleep(ctx context.Context, chosen []column) (err error) {
+func (r *rig) prepareSleep(ctx context.Context, chosen []column) {
 	if slices.ContainsFunc(chosen, column.onLibc) {
-		if err := buildPreload(ctx, r.dir); err != nil {
-			return err
-		}
+		r.buildPreload(ctx)
 	}
 	if slices.ContainsFunc(chosen, func(c column) bool { return !c.onLibc() }) {
-		r.say("building with a runtime that can sleep")
-		r.suspendable, err = buildSuspendable(ctx, r.dir)
+		r.buildSuspendable(ctx)
 	}
-	return err
+}
+
+// sleeper returns a program like this one that can be suspended, and the memory
+// where it finds for how long it was.
+func (s *scene) sleeper(program *peers.Program) (*peers.Program, []byte) {
+	file := filepath.Join(s.dir, "slept-"+rand.Text())
+	slept := must.Have(proc.Map(file, 8))
+	sleeps := *program
+	sleeps.Command.Env = append(slices.Clone(program.Command.Env), suspendEnv+"="+file)
+	if s.onLibc() {
+		sleeps.Command.Env = append(sleeps.Command.Env, "LD_PRELOAD="+filepath.Join(s.dir, preloaded))
+	} else {
+		sleeps.Command.Args = []string{s.suspendable}
+	}
+	return &sleeps, slept
+}
+
+// sleep has the monotonic clock of a process that is stopped stand for d more.
+func (m *member) sleep(d time.Duration) {
+	binary.NativeEndian.PutUint64(m.slept, binary.NativeEndian.Uint64(m.slept)+uint64(d))
 }
 
 const thisModule = "github.com/tenurelock/tenure/evidence/faults"

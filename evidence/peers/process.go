@@ -157,6 +157,16 @@ type Call struct {
 // Done is closed when [Call.Wait] returns at once.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
+// Answered says that it does.
+func (c *Call) Answered() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait returns the answer, as [Process.Do] does. It may be called again.
 func (c *Call) Wait(ctx context.Context) (wire.Answer, error) {
 	select {
