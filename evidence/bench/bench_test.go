@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/keepers"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
@@ -122,7 +123,7 @@ func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
 			continue
 		}
 		writes := h.Holding.WriteUnits * h.Periods
-		if missed := h.Missed(); missed != nil || math.Abs(writes-h.Periods) > 1+keepers.Edges || h.Holding.ReadUnits > 0 {
+		if missed := h.missed(); missed != nil || math.Abs(writes-h.Periods) > 1+edges || h.Holding.ReadUnits > 0 {
 			t.Errorf("%s: %.0f writes in %.1f heartbeat periods: %+v; %v", r.What, writes, h.Periods, h.Holding, missed)
 		}
 		if a := h.Acquiring.WriteUnits; a < float64(h.Locks) || h.PerLock(h.Acquire.Heap) <= 0 || h.Hold.CPU <= 0 {
@@ -130,9 +131,29 @@ func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
 		}
 	}
 	one, many := p.row(standings[0].what).Values[tenureName].Used, p.row(standings[1].what).Values[tenureName].Used
-	edges := 1 / monthOf.Seconds() // a heartbeat more, or less, in what was counted
-	if one == nil || many == nil || math.Abs(many.WriteUnits-one.WriteUnits) > 0.3*one.WriteUnits+edges {
+	cut := edges / monthOf.Seconds()
+	if one == nil || many == nil || math.Abs(many.WriteUnits-one.WriteUnits) > 0.3*one.WriteUnits+cut {
 		t.Errorf("one lock uses %+v in a second, and a session %+v", one, many)
+	}
+}
+
+// TestMissed spoils each figure that must be as it is.
+func TestMissed(t *testing.T) {
+	for want, spoil := range map[string]func(*holding){
+		"":             func(*holding) {},
+		"heartbeat pe": func(h *holding) { h.Holding.WriteUnits = 1.1 },
+		"1 locks lost": func(h *holding) { h.Hold.Lost = 1 },
+		"goroutines":   func(h *holding) { h.Hold.Goroutines = mostGoroutines },
+		"closed with":  func(h *holding) { h.Closing.WriteUnits = 100 },
+	} {
+		h := &holding{
+			Locks: 100, Periods: 50.2, Hold: figures{Took: 20, Goroutines: 7}, Holding: gate.Usage{WriteUnits: 1},
+			Close: figures{Took: 0.1}, Closing: gate.Usage{WriteUnits: 1},
+		}
+		spoil(h)
+		if missed := strings.Join(h.missed(), "; "); (missed == "") != (want == "") || !strings.Contains(missed, want) {
+			t.Errorf("missed %q, want %q", missed, want)
+		}
 	}
 }
 
@@ -220,28 +241,27 @@ type careless struct {
 	forgets bool
 }
 
-func (c careless) acquire(context.Context, string) (*heldLock, error) {
+func (c careless) acquire(context.Context, string) *heldLock {
 	if !c.grants {
 		c.mu.Lock()
 	}
 	if c.numbers {
-		return &heldLock{number: c.number.Add(1)}, nil
+		return &heldLock{number: c.number.Add(1)}
 	}
-	return &heldLock{number: 7}, nil
+	return &heldLock{number: 7}
 }
 
-func (c careless) release(context.Context, *heldLock) error {
+func (c careless) release(context.Context, *heldLock) {
 	if !c.grants {
 		c.mu.Unlock()
 	}
-	return nil
 }
 
-func (c careless) beat(_ context.Context, all []*heldLock) (int, error) {
+func (c careless) beat(_ context.Context, all []*heldLock) int {
 	if c.forgets {
-		return 0, errLost
+		must.Do(errLost)
 	}
-	return len(all), nil
+	return len(all)
 }
 
 // TestWrongIsSeen makes each mistake that is taken down.
@@ -257,11 +277,12 @@ func TestWrongIsSeen(t *testing.T) {
 	} {
 		c.mu, c.number = new(sync.Mutex), new(atomic.Uint64)
 		l := newLoad(&part{}, serviceSize{beating: 1, length: time.Millisecond})
-		p := &peer{open: func(context.Context) (caller, error) { return c.careless, nil }}
-		if err := l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.beating(t.Context(), beats, p, p.open, 1); err != nil && !errors.Is(err, errLost) {
+		p := &peer{open: func(context.Context) caller { return c.careless }}
+		err := must.Try(func() {
+			l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond)
+			l.beating(t.Context(), beats, p, p.open, 1)
+		})
+		if err != nil && !errors.Is(err, errLost) {
 			t.Fatal(err)
 		}
 		if all := strings.Join(l.Wrong, "; "); (all != "") != (c.wrong != "") || !strings.Contains(all, c.wrong) {

@@ -16,20 +16,23 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/must"
 )
 
 // caller holds locks, one after the other or many at once. It is used by one goroutine at a
-// time.
+// time. Its methods are for [must.Try].
 type caller interface {
 	// acquire waits until the caller holds the lock.
-	acquire(ctx context.Context, name string) (*heldLock, error)
-	release(ctx context.Context, l *heldLock) error
+	acquire(ctx context.Context, name string) *heldLock
+	release(ctx context.Context, l *heldLock)
 	// beat shows that the caller lives, for the first of these locks or for more, and returns
 	// for how many. errLost: for one it was too late.
-	beat(ctx context.Context, all []*heldLock) (int, error)
+	beat(ctx context.Context, all []*heldLock) int
 }
 
 // heldLock is what a caller knows of a lock that it holds.
@@ -55,67 +58,35 @@ func newWeb(base, token string) *web {
 	}}
 }
 
-// statusError is an answer that is none of 2xx.
-type statusError struct {
-	path string
-	code int
-	text string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("%s: %d %.300s", e.path, e.code, e.text) }
-
-func hasStatus(err error, code int) bool {
-	var status *statusError
-	return errors.As(err, &status) && status.code == code
-}
-
-// lostIf makes errLost of an answer with a code.
-func lostIf(err error, code int) error {
-	if hasStatus(err, code) {
-		return fmt.Errorf("%w: %w", errLost, err)
-	}
-	return err
-}
-
-// call makes a call, and reads the answer into out unless that is nil.
-func (w *web) call(ctx context.Context, method, path string, in, out any) (http.Header, error) {
+// call makes a call, and reads the answer into out unless that is nil. It fails with a status that
+// is none of 2xx, but for those that are an answer, too.
+func (w *web) call(ctx context.Context, method, path string, in, out any, answers ...int) *http.Response {
 	body := []byte(nil)
-	var err error
 	if in != nil {
-		if body, err = json.Marshal(in); err != nil {
-			return nil, err
-		}
+		body = must.Have(json.Marshal(in))
 	}
-	r, err := http.NewRequestWithContext(ctx, method, w.base+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
+	r := must.Have(http.NewRequestWithContext(ctx, method, w.base+path, bytes.NewReader(body)))
 	if in != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if w.token != "" {
 		r.Header.Set("Authorization", "Bearer "+w.token)
 	}
-	answer, err := w.http.Do(r)
-	if err != nil {
-		return nil, err
-	}
+	answer := must.Have(w.http.Do(r))
 	text, err := io.ReadAll(answer.Body)
-	if err := errors.Join(err, answer.Body.Close()); err != nil {
-		return nil, err
+	must.Do(errors.Join(err, answer.Body.Close()))
+	switch {
+	case slices.Contains(answers, answer.StatusCode):
+	case answer.StatusCode/100 != 2:
+		must.Do(fmt.Errorf("%s: %d %.300s", path, answer.StatusCode, text))
+	case out != nil:
+		must.Do(json.Unmarshal(text, out))
 	}
-	if answer.StatusCode/100 != 2 {
-		return answer.Header, &statusError{path, answer.StatusCode, string(text)}
-	}
-	if out != nil {
-		err = json.Unmarshal(text, out)
-	}
-	return answer.Header, err
+	return answer
 }
 
-func (w *web) post(ctx context.Context, path string, in, out any) error {
-	_, err := w.call(ctx, http.MethodPost, path, in, out)
-	return err
+func (w *web) post(ctx context.Context, path string, in, out any, answers ...int) (status int) {
+	return w.call(ctx, http.MethodPost, path, in, out, answers...).StatusCode
 }
 
 // tenured is a caller of the lock service. It does what a client of it must do.
@@ -127,25 +98,21 @@ type tenured struct {
 // mostBeats is how many heartbeats one call may have.
 const mostBeats = 100
 
-func (t tenured) acquire(ctx context.Context, name string) (*heldLock, error) {
+func (t tenured) acquire(ctx context.Context, name string) *heldLock {
 	var g struct {
 		Token uint64 `json:"token"`
 		Beat  string `json:"beat"`
 	}
-	for {
-		err := t.post(ctx, "/v1/acquire", map[string]any{"name": name, "owner": "bench", "wait_ms": 20_000}, &g)
-		if hasStatus(err, http.StatusConflict) {
-			continue // somebody else has it still
-		}
-		if err != nil {
-			return nil, err
-		}
-		l := &heldLock{name: name, number: g.Token, beat: g.Beat}
-		_, err = t.beat(ctx, []*heldLock{l}) // a grant is no lease: it is held from the first heartbeat on
-		return l, err
+	ask := map[string]any{"name": name, "owner": "bench", "wait_ms": 20_000}
+	for t.post(ctx, "/v1/acquire", ask, &g, http.StatusConflict) == http.StatusConflict {
+		continue // somebody else has it still
 	}
+	l := &heldLock{name: name, number: g.Token, beat: g.Beat}
+	t.beat(ctx, []*heldLock{l}) // a grant is no lease: it is held from the first heartbeat on
+	return l
 }
 
+// beatCall is a call of a holder.
 type beatCall struct {
 	Name  string `json:"name"`
 	Token uint64 `json:"token"`
@@ -153,7 +120,7 @@ type beatCall struct {
 	Next  string `json:"next,omitempty"`
 }
 
-func (t tenured) beat(ctx context.Context, all []*heldLock) (int, error) {
+func (t tenured) beat(ctx context.Context, all []*heldLock) int {
 	most := 1
 	if t.batch {
 		most = mostBeats
@@ -165,11 +132,11 @@ func (t tenured) beat(ctx context.Context, all []*heldLock) (int, error) {
 		calls[i] = beatCall{l.name, l.number, l.beat, base + "-" + rand.Text()[:13]}
 	}
 	if len(all) == 1 {
-		if err := t.post(ctx, "/v1/heartbeat", calls[0], nil); err != nil {
-			return 0, lostIf(err, http.StatusGone)
+		if t.post(ctx, "/v1/heartbeat", calls[0], nil, http.StatusGone) == http.StatusGone {
+			must.Do(errLost)
 		}
 		all[0].beat = calls[0].Next
-		return 1, nil
+		return 1
 	}
 	var answer struct {
 		Results []struct {
@@ -177,130 +144,114 @@ func (t tenured) beat(ctx context.Context, all []*heldLock) (int, error) {
 			Problem  json.RawMessage `json:"problem"`
 		} `json:"results"`
 	}
-	if err := t.post(ctx, "/v1/heartbeats", map[string]any{"locks": calls}, &answer); err != nil {
-		return 0, err
-	}
+	t.post(ctx, "/v1/heartbeats", map[string]any{"locks": calls}, &answer)
 	if len(answer.Results) != len(all) {
-		return 0, fmt.Errorf("%d heartbeats were answered of %d", len(answer.Results), len(all))
+		must.Do(fmt.Errorf("%d heartbeats were answered of %d", len(answer.Results), len(all)))
 	}
 	for i, a := range answer.Results {
 		if a.UsableMs == nil {
-			return i, fmt.Errorf("%w: %s", errLost, a.Problem)
+			must.Do(fmt.Errorf("%w: %s", errLost, a.Problem))
 		}
 		all[i].beat = calls[i].Next
 	}
-	return len(all), nil
+	return len(all)
 }
 
-func (t tenured) release(ctx context.Context, l *heldLock) error {
-	return t.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
+func (t tenured) release(ctx context.Context, l *heldLock) {
+	t.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
 }
 
-// etcd is a caller of etcd's gateway. With a lease it has that one for all that it holds;
-// otherwise one for each lock, as each lock of the service has.
+// etcd is a caller of etcd's own lock, by its JSON gateway.
 type etcd struct {
 	*web
 	ttl   time.Duration
-	lease string
+	lease string // of all locks; empty: each has one of its own
 }
 
-func newEtcd(ctx context.Context, w *web, ttl time.Duration, one bool) (e *etcd, err error) {
-	e = &etcd{web: w, ttl: ttl}
+func newEtcd(ctx context.Context, w *web, ttl time.Duration, one bool) *etcd {
+	e := &etcd{web: w, ttl: ttl}
 	if one {
-		e.lease, err = e.grant(ctx)
+		e.lease = e.grant(ctx)
 	}
-	return e, err
+	return e
 }
 
-func (e *etcd) grant(ctx context.Context) (string, error) {
+func (e *etcd) grant(ctx context.Context) string {
 	var answer struct{ ID string }
-	err := e.post(ctx, "/v3/lease/grant", map[string]any{"TTL": int(e.ttl.Seconds())}, &answer)
-	return answer.ID, err
+	e.post(ctx, "/v3/lease/grant", map[string]any{"TTL": int(e.ttl.Seconds())}, &answer)
+	return answer.ID
 }
 
-func (e *etcd) acquire(ctx context.Context, name string) (*heldLock, error) {
+func (e *etcd) acquire(ctx context.Context, name string) *heldLock {
 	lease := e.lease
 	if lease == "" {
-		var err error
-		if lease, err = e.grant(ctx); err != nil {
-			return nil, err
-		}
+		lease = e.grant(ctx)
 	}
 	var answer struct {
 		Key    string
 		Header struct{ Revision string }
 	}
 	ask := map[string]any{"name": base64.StdEncoding.EncodeToString([]byte(name)), "lease": lease}
-	err := e.post(ctx, "/v3/lock/lock", ask, &answer)
-	if err != nil {
-		return nil, err
-	}
-	revision, err := strconv.ParseUint(answer.Header.Revision, 10, 64)
-	return &heldLock{name: answer.Key, number: revision, lease: lease}, err
+	e.post(ctx, "/v3/lock/lock", ask, &answer)
+	number := must.Have(strconv.ParseUint(answer.Header.Revision, 10, 64))
+	return &heldLock{name: answer.Key, number: number, lease: lease}
 }
 
-func (e *etcd) beat(ctx context.Context, all []*heldLock) (int, error) {
+func (e *etcd) beat(ctx context.Context, all []*heldLock) int {
 	var answer struct{ Result struct{ TTL string } }
-	if err := e.post(ctx, "/v3/lease/keepalive", map[string]any{"ID": all[0].lease}, &answer); err != nil {
-		return 0, err
-	}
+	e.post(ctx, "/v3/lease/keepalive", map[string]any{"ID": all[0].lease}, &answer)
 	if ttl, _ := strconv.Atoi(answer.Result.TTL); ttl <= 0 {
-		return 0, errLost
+		must.Do(errLost)
 	}
 	if e.lease == "" {
-		return 1, nil
+		return 1
 	}
-	return len(all), nil
+	return len(all)
 }
 
-func (e *etcd) release(ctx context.Context, l *heldLock) error {
+func (e *etcd) release(ctx context.Context, l *heldLock) {
 	if e.lease == "" { // which frees the lock as well
-		return e.post(ctx, "/v3/lease/revoke", map[string]any{"ID": l.lease}, nil)
+		e.post(ctx, "/v3/lease/revoke", map[string]any{"ID": l.lease}, nil)
+	} else {
+		e.post(ctx, "/v3/lock/unlock", map[string]any{"key": l.name}, nil)
 	}
-	return e.post(ctx, "/v3/lock/unlock", map[string]any{"key": l.name}, nil)
 }
 
-// consul is a caller of Consul's HTTP interface, with a session for all that it holds.
+// consul is a caller of Consul with a session for all of its locks.
 type consul struct {
 	*web
 	session string
 }
 
-func newConsul(ctx context.Context, w *web, ttl time.Duration) (*consul, error) {
+func newConsul(ctx context.Context, w *web, ttl time.Duration) *consul {
 	var answer struct{ ID string }
 	ask := map[string]any{"TTL": ttl.String(), "LockDelay": "0s"}
-	_, err := w.call(ctx, http.MethodPut, "/v1/session/create", ask, &answer)
-	return &consul{w, answer.ID}, err
+	w.call(ctx, http.MethodPut, "/v1/session/create", ask, &answer)
+	return &consul{w, answer.ID}
 }
 
-func (c *consul) acquire(ctx context.Context, name string) (*heldLock, error) {
+func (c *consul) acquire(ctx context.Context, name string) *heldLock {
 	path, index := "/v1/kv/bench/"+url.PathEscape(name), "0"
 	for {
 		var got bool
-		if _, err := c.call(ctx, http.MethodPut, path+"?acquire="+c.session, c.session, &got); err != nil {
-			return nil, err
+		if c.call(ctx, http.MethodPut, path+"?acquire="+c.session, c.session, &got); got {
+			return &heldLock{name: path} // its number, LockIndex, is another call
 		}
-		if got {
-			return &heldLock{name: path}, nil // its number, LockIndex, is another call
-		}
-		header, err := c.call(ctx, http.MethodGet, path+"?wait=20s&index="+index, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		index = header.Get("X-Consul-Index")
+		index = c.call(ctx, http.MethodGet, path+"?wait=20s&index="+index, nil, nil).Header.Get("X-Consul-Index")
 	}
 }
 
-func (c *consul) beat(ctx context.Context, all []*heldLock) (int, error) {
-	_, err := c.call(ctx, http.MethodPut, "/v1/session/renew/"+c.session, nil, nil)
-	return len(all), lostIf(err, http.StatusNotFound)
+func (c *consul) beat(ctx context.Context, all []*heldLock) int {
+	path := "/v1/session/renew/" + c.session
+	if c.call(ctx, http.MethodPut, path, nil, nil, http.StatusNotFound).StatusCode == http.StatusNotFound {
+		must.Do(errLost)
+	}
+	return len(all)
 }
 
-func (c *consul) release(ctx context.Context, l *heldLock) error {
+func (c *consul) release(ctx context.Context, l *heldLock) {
 	var done bool
-	_, err := c.call(ctx, http.MethodPut, l.name+"?release="+c.session, c.session, &done)
-	if err == nil && !done {
-		err = errLost
+	if c.call(ctx, http.MethodPut, l.name+"?release="+c.session, c.session, &done); !done {
+		must.Do(errLost)
 	}
-	return err
 }

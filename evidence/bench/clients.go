@@ -18,12 +18,13 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
-// The clients there are.
+// The clients on DynamoDB, in the order of the tables.
 const (
 	tenureName     = string(peers.Tenure)
 	dynamolockName = string(peers.Dynamolock)
@@ -32,10 +33,12 @@ const (
 
 var clientNames = []string{tenureName, dynamolockName, javaName}
 
-// steps are those of the part of clients, in the order of the tables.
+var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock", javaName: "Java client"}
+
+// steps are the parts of a run, in their order.
 var steps = []struct {
 	name string
-	run  func(context.Context, *rig) error
+	run  func(context.Context, *rig)
 }{
 	{"single", single},
 	{"variants", variants},
@@ -95,7 +98,7 @@ func measureClients(ctx context.Context, o *options, p *part) (err error) {
 			continue
 		}
 		start := time.Now()
-		if err := s.run(ctx, r); err != nil {
+		if err := must.Try(func() { s.run(ctx, r) }); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		o.say("%s: %.1f s", s.name, time.Since(start).Seconds())
@@ -103,101 +106,77 @@ func measureClients(ctx context.Context, o *options, p *part) (err error) {
 	return nil
 }
 
-var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock", javaName: "Java client"}
-
 // build makes the program of a client, and asks it for its version.
 func build(ctx context.Context, name string) (client *peers.Program, version string, err error) {
-	switch name {
-	case tenureName, dynamolockName:
-		client = peers.Own(peers.Kind(name))
-	case javaName:
-		client, err = peers.BuildJava(ctx)
-	default:
-		err = fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ","))
+	if !slices.Contains(clientNames, name) {
+		return nil, "", fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ","))
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	p, err := client.Start(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	p.Kill()
-	return client, p.Ready.Version + ", " + p.Ready.Runtime, nil
+	err = must.Try(func() {
+		client = must.Have(peers.Make(ctx, peers.Kind(name)))
+		p := must.Have(client.Start(ctx))
+		p.Kill()
+		version = p.Ready.Version + ", " + p.Ready.Runtime
+	})
+	return client, version, err
 }
 
 // stage is a table of one client, with the processes that use it, whose requests
-// are counted together.
+// are counted together. Its methods are for [must.Try].
 type stage struct {
 	*rig
 	peers.Timing
-	client  *peers.Program
-	name    string // of the client
-	table   *dynamo.Table
-	wire    *gate.HTTP
-	large   bool            // the units are those of each item's size
-	members []*peers.Member // guarded by mu
-	ends    []func()
+	client *peers.Program
+	name   string // of the client
+	table  *dynamo.Table
+	wire   *gate.HTTP
+	large  bool     // the units are those of each item's size
+	ends   []func() // guarded by mu
 }
-
-// use is what a step does with a stage.
-type use func(ctx context.Context, s *stage) error
 
 // onStage runs a part of a step with a client.
-func (r *rig) onStage(ctx context.Context, c *peers.Program, t peers.Timing, f use) error {
-	return r.onStages(ctx, []*peers.Program{c}, t, func(all []*stage) error { return f(ctx, all[0]) })
+func (r *rig) onStage(ctx context.Context, c *peers.Program, t peers.Timing, f func(s *stage)) {
+	r.onStages(ctx, []*peers.Program{c}, t, func(all []*stage) { f(all[0]) })
 }
 
-// eachClient runs a part of a step for all clients at once: they do not disturb
-// each other, as they wait for most of the time.
-func (r *rig) eachClient(ctx context.Context, t peers.Timing, f use) error {
-	return wait.AtOnce(ctx, len(r.clients), len(r.clients), func(ctx context.Context, i int) error {
-		return r.onStage(ctx, r.clients[i], t, f)
+// eachClient runs a part of a step with all clients at once.
+func (r *rig) eachClient(ctx context.Context, t peers.Timing, f func(ctx context.Context, s *stage)) {
+	must.AtOnce(ctx, len(r.clients), len(r.clients), func(ctx context.Context, i int) {
+		r.onStage(ctx, r.clients[i], t, func(s *stage) { f(ctx, s) })
 	})
 }
 
-// onStages runs a part of a step with clients that are to begin or take turns together.
-func (r *rig) onStages(
-	ctx context.Context, clients []*peers.Program, t peers.Timing, f func(all []*stage) error,
-) (err error) {
+// onStages runs a part of a step with clients on a table each.
+func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Timing, f func(all []*stage)) {
 	var all []*stage
-	defer func() {
-		for _, s := range all {
-			if closed := s.close(ctx); closed != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", s.name, closed))
-			}
+	err := must.Try(func() {
+		for _, c := range clients {
+			s := &stage{rig: r, client: c, name: string(c.Kind), Timing: t}
+			s.wire = must.Have(gate.NewMetered(r.engine))
+			all = append(all, s)
+			s.table = must.Have(dynamo.NewTable(ctx, r.db, "tenure-bench"))
 		}
-	}()
-	for _, c := range clients {
-		s := &stage{rig: r, client: c, name: string(c.Kind), Timing: t}
-		if s.table, err = dynamo.NewTable(ctx, r.db, "tenure-bench"); err != nil {
-			return err
-		}
-		if s.wire, err = gate.NewMetered(r.engine); err != nil {
-			return errors.Join(err, s.table.Drop(ctx))
-		}
-		all = append(all, s)
+		f(all)
+	})
+	for _, s := range all {
+		err = errors.Join(err, s.close(ctx))
 	}
-	if err := f(all); err != nil {
-		return fmt.Errorf("%s: %w", all[0].name, err)
+	if err != nil {
+		must.Do(fmt.Errorf("%s: %w", clients[0].Kind, err))
 	}
-	return nil
 }
 
-// close ends the processes, and checks what the rule for units takes for granted.
 func (s *stage) close(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	for _, end := range s.ends {
+	s.mu.Lock()
+	ends := s.ends
+	s.mu.Unlock()
+	for _, end := range ends {
 		end()
 	}
-	s.mu.Lock()
-	members := s.members
-	s.mu.Unlock()
-	for _, m := range members {
-		m.Kill()
-	}
 	s.wire.Close()
-	sizes, err := s.table.Sizes(ctx)
+	if s.table == nil {
+		return nil
+	}
+	sizes, err := s.table.Sizes(context.WithoutCancel(ctx))
 	for _, n := range sizes {
 		s.mu.Lock()
 		s.Largest = max(s.Largest, n)
@@ -209,52 +188,65 @@ func (s *stage) close(ctx context.Context) error {
 	return errors.Join(err, s.table.Drop(ctx))
 }
 
-// member starts a process with an open client, whose requests are counted.
-func (s *stage) member(ctx context.Context) (*peers.Member, error) {
-	return s.open(ctx, s.Open(s.wire.Address(), s.table.Name))
-}
-
-// uncounted is member past the gate.
-func (s *stage) uncounted(ctx context.Context) (*peers.Member, error) {
-	return s.open(ctx, s.Open(s.engine, s.table.Name))
-}
-
-func (s *stage) open(ctx context.Context, request wire.Request) (*peers.Member, error) {
-	m, err := s.client.Open(ctx, request)
-	if err != nil {
-		return nil, err
-	}
+// after has something be done at the stage's end.
+func (s *stage) after(end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members = append(s.members, m)
-	return m, nil
+	s.ends = append(s.ends, end)
 }
 
-// several starts so many members.
-func (s *stage) several(ctx context.Context, n int) ([]*peers.Member, error) {
-	all := make([]*peers.Member, n)
-	err := wait.AtOnce(ctx, n, 2, func(ctx context.Context, i int) (err error) {
-		all[i], err = s.member(ctx)
-		return err
-	})
-	return all, err
+// member starts a process of the stage's client, whose requests are counted.
+func (s *stage) member(ctx context.Context) *peers.Member { return s.open(ctx, s.request()) }
+
+// request is the one to open a client whose requests are counted.
+func (s *stage) request() wire.Request { return s.Open(s.wire.Address(), s.table.Name) }
+
+// open starts a process whose client is opened with a request.
+func (s *stage) open(ctx context.Context, request wire.Request) *peers.Member {
+	m := must.Have(s.client.Open(ctx, request))
+	s.after(m.Kill)
+	return m
 }
 
-// begin has m wait for a lock, and returns when it does.
-func (s *stage) begin(ctx context.Context, m *peers.Member, name string) (*peers.Call, error) {
+// several starts members as several requests say.
+func (s *stage) several(ctx context.Context, requests ...wire.Request) []*peers.Member {
+	all := make([]*peers.Member, len(requests))
+	must.AtOnce(ctx, len(all), 2, func(ctx context.Context, i int) { all[i] = s.open(ctx, requests[i]) })
+	return all
+}
+
+// begin has a member wait for a lock, and returns when its first request is on
+// the wire.
+func (s *stage) begin(ctx context.Context, m *peers.Member, name string) *peers.Call {
 	before := s.wire.Count()
 	granted := m.Begin(m.Asking(wire.Acquire, name))
-	return granted, wait.Until(ctx, "a waiter sends a request", func() bool { return s.wire.Count() > before })
+	must.Do(wait.Until(ctx, "a waiter sends a request", func() bool { return s.wire.Count() > before }))
+	return granted
 }
 
-// countFor counts for a while.
-func (s *stage) countFor(ctx context.Context, d time.Duration) (gate.Usage, error) {
-	return s.wire.During(func() error { return wait.For(ctx, d) })
+// during counts what is sent while some steps are taken.
+func (s *stage) during(steps func()) gate.Usage {
+	return must.Have(s.wire.During(func() error { return must.Try(steps) }))
 }
 
-func acquireAll(ctx context.Context, m *peers.Member, names []string) error {
-	return wait.AtOnce(ctx, len(names), 16, func(ctx context.Context, i int) error {
-		_, err := m.Acquire(ctx, names[i])
-		return err
-	})
+// countFor counts what is sent in a window.
+func (s *stage) countFor(ctx context.Context, window time.Duration) gate.Usage {
+	return s.during(func() { must.Do(wait.For(ctx, window)) })
+}
+
+// acquireAll takes locks, some at once.
+func acquireAll(ctx context.Context, m *peers.Member, names []string) {
+	must.AtOnce(ctx, len(names), acquirers, func(ctx context.Context, i int) { must.Have(m.Acquire(ctx, names[i])) })
+}
+
+// acquirers is how many locks a process takes at once.
+const acquirers = 16
+
+// lockNames returns names for so many locks.
+func lockNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("lock-%d", i)
+	}
+	return names
 }

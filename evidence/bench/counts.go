@@ -9,15 +9,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/keepers"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -34,43 +35,31 @@ const (
 )
 
 // single counts the requests of what is done one at a time.
-func single(ctx context.Context, r *rig) error {
+func single(ctx context.Context, r *rig) {
 	setting := fmt.Sprintf("%v; each client's own default at release: "+
 		"the Java client deletes the item, the others keep it", longTimes)
 	r.add(counted, setting, takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne)
-	return r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) error {
-		two, err := s.several(ctx, 2)
-		if err != nil {
-			return err
-		}
-		names := keepers.Names(r.size.locks)
-		do := func(command string) func(name string) error {
-			return func(name string) error { _, err := two[0].Do(ctx, two[0].Asking(command, name)); return err }
-		}
-		for _, part := range []struct {
-			what string
-			do   func(name string) error
-		}{
-			{takeFree, do(wire.Acquire)},
-			{oneHeartbeat, do(wire.Heartbeat)},
-			{tryHeld, func(name string) error { return refused(ctx, two[1], name) }},
-			{releaseOne, do(wire.Release)},
-			{takeReleased, do(wire.Acquire)},
+	r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) {
+		two := s.several(ctx, s.request(), s.request())
+		names := lockNames(r.size.locks)
+		for _, step := range []struct{ what, command string }{
+			{takeFree, wire.Acquire},
+			{oneHeartbeat, wire.Heartbeat},
+			{tryHeld, ""},
+			{releaseOne, wire.Release},
+			{takeReleased, wire.Acquire},
 		} {
-			u, err := s.wire.During(func() error {
+			u := s.during(func() {
 				for _, name := range names {
-					if err := part.do(name); err != nil {
-						return fmt.Errorf("%s: %w", part.what, err)
+					if step.what == tryHeld {
+						refused(ctx, two[1], name)
+					} else if _, err := two[0].Do(ctx, two[0].Asking(step.command, name)); err != nil {
+						must.Do(fmt.Errorf("%s: %w", step.what, err))
 					}
 				}
-				return nil
 			})
-			if err != nil {
-				return err
-			}
-			r.put(part.what, s.name, once(u, len(names)))
+			r.put(step.what, s.name, once(u, len(names)))
 		}
-		return nil
 	})
 }
 
@@ -87,39 +76,26 @@ func each(u gate.Usage, period, window time.Duration) value {
 }
 
 // refused tries a lock that is held.
-func refused(ctx context.Context, m *peers.Member, name string) error {
+func refused(ctx context.Context, m *peers.Member, name string) {
 	_, err := m.Do(ctx, wire.Request{Command: wire.Acquire, Name: name, TryOnly: true})
-	if refused := (*peers.Refused)(nil); errors.As(err, &refused) && refused.Kind == wire.Held {
-		return nil
+	if refused := (*peers.Refused)(nil); !errors.As(err, &refused) || refused.Kind != wire.Held {
+		must.Do(errors.Join(errors.New("try of a held lock: it was not refused as held"), err))
 	}
-	return errors.Join(errors.New("try of a held lock: it was not refused as held"), err)
 }
 
 // variants counts what Tenure does for more, which the others have not.
-func variants(ctx context.Context, r *rig) error {
+func variants(ctx context.Context, r *rig) {
 	setting := fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)
 	r.add(counted, setting, takeHistory, takeShared)
-	return r.onStage(ctx, peers.Own(peers.Tenure), longTimes, func(ctx context.Context, s *stage) error {
-		rounds := func(what string, release bool, options *dynamostore.Options, acquire *tenure.AcquireOptions) error {
-			client, err := s.Tenure(dynamo.Connect(s.wire.Address()), s.table.Name, options)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it has released all
+	r.onStage(ctx, peers.Own(peers.Tenure), longTimes, func(s *stage) {
+		rounds := func(what string, release bool, options *dynamostore.Options, acquire *tenure.AcquireOptions) {
+			client := must.Have(s.Tenure(dynamo.Connect(s.wire.Address()), s.table.Name, options))
+			s.after(func() { _ = client.Close(context.WithoutCancel(ctx)) }) // it has released all
 			var sum gate.Usage
 			for i := range r.size.locks + 1 {
 				var lease *tenure.Lease
-				took, err := s.wire.During(func() (err error) {
-					lease, err = client.Acquire(ctx, what, acquire)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				released, err := s.wire.During(func() error { return lease.Release(ctx) })
-				if err != nil {
-					return err
-				}
+				took := s.during(func() { lease = must.Have(client.Acquire(ctx, what, acquire)) })
+				released := s.during(func() { must.Do(lease.Release(ctx)) })
 				if i == 0 {
 					continue // before the first one there was no tenure
 				}
@@ -129,47 +105,32 @@ func variants(ctx context.Context, r *rig) error {
 				}
 			}
 			r.put(what, tenureName, once(sum, r.size.locks))
-			return nil
 		}
-		if err := rounds(takeHistory, true, nil, &tenure.AcquireOptions{History: true}); err != nil {
-			return err
-		}
-		return rounds(takeShared, false, &dynamostore.Options{SharedTable: true}, nil)
+		rounds(takeHistory, true, nil, &tenure.AcquireOptions{History: true})
+		rounds(takeShared, false, &dynamostore.Options{SharedTable: true}, nil)
 	})
 }
 
 // takeover counts what it takes to get the lock of a holder that was killed, from
 // the first request of a process that comes afterwards.
-func takeover(ctx context.Context, r *rig) error {
+func takeover(ctx context.Context, r *rig) {
 	setting := fmt.Sprintf("%v; the holder was killed before; "+
 		"the requests of the successor, who comes afterwards and waits", r.size.takeover)
 	r.add(counted, setting, takeDead)
-	return r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) error {
-		names := keepers.Names(r.size.locks)
-		dead, err := s.uncounted(ctx)
-		if err != nil {
-			return err
-		}
-		if err := acquireAll(ctx, dead, names); err != nil {
-			return err
-		}
+	r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) {
+		names := lockNames(r.size.locks)
+		dead := s.open(ctx, s.Open(s.engine, s.table.Name)) // not counted
+		acquireAll(ctx, dead, names)
 		dead.Kill()
-		successor, err := s.member(ctx)
-		if err != nil {
-			return err
-		}
+		successor := s.member(ctx)
 		// All come within a heartbeat period, so none of these is in it.
-		u, err := s.wire.During(func() error { return acquireAll(ctx, successor, names) })
-		if err != nil {
-			return err
-		}
+		u := s.during(func() { acquireAll(ctx, successor, names) })
 		r.put(takeDead, s.name, once(u, len(names)))
-		return nil
 	})
 }
 
 // hold counts what keeps locks alive, for so many of a process.
-func hold(ctx context.Context, r *rig) error {
+func hold(ctx context.Context, r *rig) {
 	t, window := r.size.everyday, time.Duration(r.size.periods)*r.size.everyday.Heartbeat
 	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
 	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)
@@ -179,41 +140,22 @@ func hold(ctx context.Context, r *rig) error {
 	// All numbers at once, but in a full run one client after the other: a thousand
 	// heartbeats in a burst are a load, and none is to suffer from another's.
 	sizes := len(r.size.hold)
-	return wait.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.atOnce, func(ctx context.Context, i int) error {
-		return r.onStage(ctx, r.clients[i/sizes], t, func(ctx context.Context, s *stage) error {
-			holder, err := s.member(ctx)
-			if err != nil {
-				return err
-			}
-			names := keepers.Names(r.size.hold[i%sizes])
-			if err := acquireAll(ctx, holder, names); err != nil {
-				return err
-			}
+	must.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.atOnce, func(ctx context.Context, i int) {
+		r.onStage(ctx, r.clients[i/sizes], t, func(s *stage) {
+			holder, names := s.member(ctx), lockNames(r.size.hold[i%sizes])
+			acquireAll(ctx, holder, names)
 			// From the middle between two bursts of heartbeats to another such
 			// middle, as far as they come in bursts.
 			before := s.wire.Count()
-			if err := wait.Until(ctx, "a heartbeat is sent", func() bool { return s.wire.Count() > before }); err != nil {
-				return err
-			}
-			if err := wait.For(ctx, t.Heartbeat/2); err != nil {
-				return err
-			}
-			u, err := s.countFor(ctx, window)
-			if err != nil {
-				return err
-			}
-			v := each(u, t.Heartbeat, window)
+			must.Do(wait.Until(ctx, "a heartbeat is sent", func() bool { return s.wire.Count() > before }))
+			must.Do(wait.For(ctx, t.Heartbeat/2))
+			v := each(s.countFor(ctx, window), t.Heartbeat, window)
 			for _, name := range names {
-				holds, err := holder.Holds(ctx, name)
-				if err != nil {
-					return err
-				}
-				if !holds {
+				if !must.Have(holder.Holds(ctx, name)) {
 					v.Lost++
 				}
 			}
 			r.put(what(len(names)), s.name, v)
-			return nil
 		})
 	})
 }
@@ -221,7 +163,7 @@ func hold(ctx context.Context, r *rig) error {
 // waiters counts what many send who wait for a lock: in one process, in a process each, and so
 // with a bell that tells of heartbeats, which no other client has. In a full run one client
 // comes after the other where there are many processes, which are a load.
-func waiters(ctx context.Context, r *rig) error {
+func waiters(ctx context.Context, r *rig) {
 	n, t := r.size.waiters, r.size.everyday
 	window := time.Duration(r.size.periods) * t.Heartbeat
 	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; "+
@@ -236,80 +178,43 @@ func waiters(ctx context.Context, r *rig) error {
 		{fmt.Sprintf("%d wait for one lock, in a process each, told of heartbeats by a bell", n), n, 1, r.size.atOnce, true},
 	} {
 		r.add(counted, setting, way.what)
-		err := wait.AtOnce(ctx, len(r.clients), way.atOnce, func(ctx context.Context, i int) error {
+		must.AtOnce(ctx, len(r.clients), way.atOnce, func(ctx context.Context, i int) {
 			c := *r.clients[i]
 			if way.bell && c.Kind != peers.Tenure {
-				return nil
+				return
 			}
 			if way.processes > 1 && c.Kind == peers.Java {
 				// They start sooner when they do not compile for speed, and send the same.
 				c.Command.Env = []string{"JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1"}
 			}
-			return r.onStage(ctx, &c, t, func(ctx context.Context, s *stage) error {
-				u, err := s.wait(ctx, way.processes, way.each, way.bell, window)
-				if err == nil {
-					r.put(way.what, s.name, each(u, time.Second, window))
-				}
-				return err
+			r.onStage(ctx, &c, t, func(s *stage) {
+				u := s.wait(ctx, way.processes, way.each, way.bell, window)
+				r.put(way.what, s.name, each(u, time.Second, window))
 			})
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // wait counts what waiters send once all of them wait.
-func (s *stage) wait(
-	ctx context.Context, processes, each int, bell bool, window time.Duration,
-) (u gate.Usage, err error) {
-	start := func(ctx context.Context, endpoint string) (*peers.Member, error) {
-		o := s.Open(endpoint, s.table.Name)
-		o.Bell, o.Tells = bell, bell
-		return s.open(ctx, o)
-	}
-	holder, err := start(ctx, s.engine)
-	if err != nil {
-		return u, err
-	}
-	if _, err := holder.Acquire(ctx, "busy"); err != nil {
-		return u, err
-	}
-	waiters := make([]*peers.Member, processes)
-	err = wait.AtOnce(ctx, processes, 2, func(ctx context.Context, i int) (err error) {
-		waiters[i], err = start(ctx, s.wire.Address())
-		return err
-	})
-	if err != nil {
-		return u, err
-	}
-	granted := make(chan error, processes*each)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for _, w := range waiters {
+func (s *stage) wait(ctx context.Context, processes, each int, bell bool, window time.Duration) gate.Usage {
+	request := s.request()
+	request.Bell, request.Tells = bell, bell
+	uncounted := request
+	uncounted.Endpoint = s.engine
+	must.Have(s.open(ctx, uncounted).Acquire(ctx, "busy"))
+	var granted []*peers.Call
+	for _, w := range s.several(ctx, slices.Repeat([]wire.Request{request}, processes)...) {
 		for range each {
-			go func() {
-				_, err := w.Acquire(ctx, "busy")
-				granted <- err
-			}()
+			granted = append(granted, w.Begin(w.Asking(wire.Acquire, "busy")))
 		}
 	}
 	// Until all have begun, on a busy machine too: each process has looked three
 	// times on average, and had a while for more.
-	if err := wait.Until(ctx, "all wait", func() bool { return s.wire.Count() >= 3*processes }); err != nil {
-		return u, err
+	must.Do(wait.Until(ctx, "all wait", func() bool { return s.wire.Count() >= 3*processes }))
+	must.Do(wait.For(ctx, 2*s.Refresh+s.Heartbeat))
+	u := s.countFor(ctx, window)
+	if slices.ContainsFunc(granted, (*peers.Call).Answered) {
+		must.Do(errors.New("somebody does not wait any more"))
 	}
-	if err := wait.For(ctx, 2*s.Refresh+s.Heartbeat); err != nil {
-		return u, err
-	}
-	if u, err = s.countFor(ctx, window); err != nil {
-		return u, err
-	}
-	select {
-	case err := <-granted:
-		return u, errors.Join(errors.New("somebody does not wait any more"), err)
-	default:
-		return u, nil
-	}
+	return u
 }

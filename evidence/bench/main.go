@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		o.clients, o.size.crowds = tenureName, map[string][]int{tenureName: {*locks}}
 	}
 	if *hold > 0 {
-		o.size.crowd.Hold = *hold
+		o.size.crowd.hold = *hold
 	}
 	began := time.Now()
 	p := &part{Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Quick: *small}

@@ -23,7 +23,6 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
 
 // part is everything that a run found: results.json has the latest of each. The tables are
@@ -68,9 +67,9 @@ type value struct {
 	Period time.Duration `json:"periodNs,omitempty"`
 	// Lost is how many locks ran out while they were to be held. What was sent
 	// for the others alone is no measure.
-	Lost   int              `json:"lost,omitempty"`
-	Spread *spread          `json:"spread,omitempty"`
-	Held   *keepers.Holding `json:"held,omitempty"`
+	Lost   int      `json:"lost,omitempty"`
+	Spread *spread  `json:"spread,omitempty"`
+	Held   *holding `json:"held,omitempty"`
 }
 
 // spread is what several runs gave.

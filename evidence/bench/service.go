@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
@@ -79,96 +80,79 @@ func (l *load) found(row string, p *peer, figure float64) {
 func measureService(ctx context.Context, o *options, p *part) (err error) {
 	l := newLoad(p, o.size.service)
 	p.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v", l.rounds, l.lease, l.held, l.hold)
-	if p.Programs, err = serverVersions(ctx, o.consul); err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "tenure-bench-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	peers, err := startPeers(ctx, dir, o.consul, l.lease)
+	var peers []*peer
 	defer func() {
 		for _, p := range peers {
 			p.close()
 		}
+		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	if err != nil {
-		return err
-	}
-	var rows []string
-	for _, n := range l.callers {
-		rows = append(rows, pairsRow(n))
-	}
-	p.add(served, "", append(rows, contended, handOver, beats, batches, memory, processor)...)
-	if err := l.measure(ctx, peers, o.say); err != nil {
-		return err
-	}
-	for row, by := range l.figures {
-		for name, figures := range by {
-			p.put(row, name, spreadOf(figures))
+	return must.Try(func() {
+		p.Programs = serverVersions(ctx, o.consul)
+		startPeers(ctx, dir, o.consul, l.lease, func(p *peer) { peers = append(peers, p) })
+		for _, n := range l.callers {
+			p.add(served, "", pairsRow(n))
 		}
-	}
-	return nil
+		p.add(served, "", contended, handOver, beats, batches, memory, processor)
+		l.measure(ctx, peers, o.say)
+		for row, by := range l.figures {
+			for name, figures := range by {
+				p.put(row, name, spreadOf(figures))
+			}
+		}
+	})
 }
 
 // measure takes each step with all peers before the next one, in rounds; the peers take
 // turns at the beginning.
-func (l *load) measure(ctx context.Context, peers []*peer, say func(string, ...any)) error {
+func (l *load) measure(ctx context.Context, peers []*peer, say func(string, ...any)) {
 	for _, p := range peers { // first of all, while the servers' memory is that of a start
 		say("%d locks held, %s", l.held, p.name)
-		if err := l.crowd(ctx, p); err != nil {
-			return fmt.Errorf("%d locks, %s: %w", l.held, p.name, err)
-		}
+		l.crowd(ctx, p)
 	}
-	var steps []func(ctx context.Context, p *peer) error
+	var steps []func(p *peer)
 	for _, n := range l.callers {
-		steps = append(steps, func(ctx context.Context, p *peer) error {
-			return l.pairs(ctx, pairsRow(n), p, n, n, l.length)
-		})
+		steps = append(steps, func(p *peer) { l.pairs(ctx, pairsRow(n), p, n, n, l.length) })
 	}
 	steps = append(steps,
-		func(ctx context.Context, p *peer) error {
-			return l.pairs(ctx, contended, p, contenders, contendedFor, l.length)
-		},
-		l.handOver,
-		func(ctx context.Context, p *peer) error {
-			return l.beating(ctx, beats, p, p.open, min(l.serviceSize.beating, beatCallers))
-		},
-		func(ctx context.Context, p *peer) error {
-			if p.batch == nil {
-				return nil
+		func(p *peer) { l.pairs(ctx, contended, p, contenders, contendedFor, l.length) },
+		func(p *peer) { l.handOver(ctx, p) },
+		func(p *peer) { l.beating(ctx, beats, p, p.open, min(l.serviceSize.beating, beatCallers)) },
+		func(p *peer) {
+			if p.batch != nil {
+				l.beating(ctx, batches, p, p.batch, batchCallers)
 			}
-			return l.beating(ctx, batches, p, p.batch, batchCallers)
 		},
 	)
 	for i, take := range steps {
 		for _, p := range peers { // connections are made, pages are mapped
-			if err := l.pairs(ctx, "", p, 4, 4, warmUp); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
+			l.pairs(ctx, "", p, 4, 4, warmUp)
 		}
 		for round := range l.rounds {
 			say("step %d of %d, round %d of %d", i+1, len(steps), round+1, l.rounds)
 			for i := range peers {
-				p := peers[(i+round)%len(peers)]
-				if err := take(ctx, p); err != nil {
-					return fmt.Errorf("%s: %w", p.name, err)
-				}
+				take(peers[(i+round)%len(peers)])
 			}
 		}
 	}
-	return nil
 }
 
-// open opens n callers.
-func open(ctx context.Context, one func(context.Context) (caller, error), n int) ([]caller, error) {
+// callers opens n callers of a peer.
+func (p *peer) callers(ctx context.Context, open opener, n int) []caller {
 	all := make([]caller, n)
-	err := wait.AtOnce(ctx, n, 8, func(ctx context.Context, i int) (err error) {
-		all[i], err = one(ctx)
-		return err
-	})
-	return all, err
+	p.atOnce(ctx, n, 8, func(ctx context.Context, i int) { all[i] = open(ctx) })
+	return all
+}
+
+// atOnce takes steps of callers. An error names the peer.
+func (p *peer) atOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int)) {
+	if err := must.Try(func() { must.AtOnce(ctx, n, limit, f) }); err != nil {
+		must.Do(fmt.Errorf("%s: %w", p.name, err))
+	}
 }
 
 // fresh returns names that no step before has used.
@@ -189,25 +173,18 @@ type account struct {
 // pairs has callers acquire and release locks, each the next one of those that there are, for
 // a while. It finds how often that was done a second, if for a row, and takes down what is
 // wrong.
-func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, length time.Duration) error {
-	all, err := open(ctx, p.open, n)
-	if err != nil {
-		return err
-	}
+func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, length time.Duration) {
+	all := p.callers(ctx, p.open, n)
 	accounts, of := make([]account, locks), l.fresh(locks)
 	var made atomic.Int64
 	begun := time.Now()
-	err = wait.AtOnce(ctx, n, n, func(ctx context.Context, i int) error {
+	p.atOnce(ctx, n, n, func(ctx context.Context, i int) {
 		for turn := i; time.Since(begun) < length; turn++ {
 			at := turn % locks
 			if locks == n {
 				at = i // a lock of its own
 			}
-			held, err := all[i].acquire(ctx, of[at])
-			if err != nil {
-				return err
-			}
-			a := &accounts[at]
+			held, a := all[i].acquire(ctx, of[at]), &accounts[at]
 			if a.held.Swap(true) {
 				l.wrong(p.name + ": granted, and somebody else has not released it")
 			}
@@ -215,188 +192,125 @@ func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, len
 				l.wrong(p.name + ": the number of a tenure has not risen")
 			}
 			a.held.Store(false) // the release may be carried out from here on
-			if err := all[i].release(ctx, held); err != nil {
-				return err
-			}
+			all[i].release(ctx, held)
 			made.Add(1)
 		}
-		return nil
 	})
 	if row != "" {
 		l.found(row, p, float64(made.Load())/time.Since(begun).Seconds())
 	}
-	return err
 }
 
 // handOver measures the time from a release to the end of the acquire of another caller,
 // which waits for it.
-func (l *load) handOver(ctx context.Context, p *peer) error {
-	two, err := open(ctx, p.open, 2)
-	if err != nil {
-		return err
-	}
-	name := l.fresh(1)[0]
-	held, err := two[0].acquire(ctx, name)
-	if err != nil {
-		return err
-	}
+func (l *load) handOver(ctx context.Context, p *peer) {
+	two, name := p.callers(ctx, p.open, 2), l.fresh(1)[0]
+	held := two[0].acquire(ctx, name)
 	var took []float64
 	for turn := range l.handOvers {
-		var (
-			next     *heldLock
-			at       time.Time
-			failed   error
-			released atomic.Bool
-			granted  = make(chan struct{})
-		)
-		go func() {
-			defer close(granted)
-			next, failed = two[(turn+1)%2].acquire(ctx, name)
-			at = time.Now()
-			if failed == nil && !released.Load() {
-				l.wrong(p.name + ": granted before it was released")
+		var next *heldLock
+		var granted, begun time.Time
+		var released atomic.Bool
+		p.atOnce(ctx, 2, 2, func(ctx context.Context, i int) {
+			if i == 0 {
+				next, granted = two[(turn+1)%2].acquire(ctx, name), time.Now()
+				if !released.Load() {
+					l.wrong(p.name + ": granted before it was released")
+				}
+				return
 			}
-		}()
-		wait.Rest(ctx, waitsForSure)
-		released.Store(true)
-		begun := time.Now()
-		err := two[turn%2].release(ctx, held)
-		<-granted
-		if err := errors.Join(err, failed); err != nil {
-			return err
-		}
+			wait.Rest(ctx, waitsForSure)
+			released.Store(true)
+			begun = time.Now()
+			two[turn%2].release(ctx, held)
+		})
 		held = next
-		took = append(took, float64(at.Sub(begun).Microseconds())/1000)
+		took = append(took, float64(granted.Sub(begun).Microseconds())/1000)
 	}
 	l.found(handOver, p, spreadOf(took).Spread.Median)
-	return two[l.handOvers%2].release(ctx, held)
+	two[l.handOvers%2].release(ctx, held)
 }
 
 // take has callers take locks, and returns what each of them holds.
-func (l *load) take(ctx context.Context, all []caller, locks int) ([][]*heldLock, error) {
-	of := l.fresh(locks)
-	has := make([][]*heldLock, len(all))
-	return has, wait.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) error {
+func (l *load) take(ctx context.Context, p *peer, all []caller, locks int) [][]*heldLock {
+	of, has := l.fresh(locks), make([][]*heldLock, len(all))
+	p.atOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
 		for at := i; at < locks; at += len(all) {
-			held, err := all[i].acquire(ctx, of[at])
-			if err != nil {
-				return err
-			}
-			has[i] = append(has[i], held)
+			has[i] = append(has[i], all[i].acquire(ctx, of[at]))
 		}
-		return nil
 	})
+	return has
 }
 
 // letGo releases what is held.
-func letGo(ctx context.Context, all []caller, has [][]*heldLock) error {
-	return wait.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) error {
+func (p *peer) letGo(ctx context.Context, all []caller, has [][]*heldLock) {
+	p.atOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
 		for _, held := range has[i] {
-			if err := all[i].release(ctx, held); err != nil {
-				return err
-			}
+			all[i].release(ctx, held)
 		}
-		return nil
 	})
 }
 
 // beat sends a heartbeat, and takes down that a lock was lost.
-func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (int, error) {
-	done, err := c.beat(ctx, has)
+func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (done int) {
+	err := must.Try(func() { done = c.beat(ctx, has) })
 	if errors.Is(err, errLost) {
 		l.wrong(p.name + ": a heartbeat of a lock that is held was refused")
 	}
-	return done, err
+	must.Do(err)
+	return done
 }
 
 // beating has n callers send heartbeats of locks as fast as it goes. One whose call is for all
 // of its locks has one lock: a call of it is one heartbeat, however many locks that is for.
-func (l *load) beating(
-	ctx context.Context, row string, p *peer, one func(context.Context) (caller, error), n int,
-) error {
-	all, err := open(ctx, one, n)
-	if err != nil {
-		return err
-	}
-	locks := l.serviceSize.beating
+func (l *load) beating(ctx context.Context, row string, p *peer, open opener, n int) {
+	all, locks := p.callers(ctx, open, n), l.serviceSize.beating
 	if p.forAll {
 		locks = n
 	}
-	has, err := l.take(ctx, all, locks)
-	if err != nil {
-		return err
-	}
+	has := l.take(ctx, p, all, locks)
 	var sent atomic.Int64
 	begun := time.Now()
-	err = wait.AtOnce(ctx, n, n, func(ctx context.Context, i int) error {
+	p.atOnce(ctx, n, n, func(ctx context.Context, i int) {
 		for from := 0; time.Since(begun) < l.length; {
-			done, err := l.beat(ctx, p, all[i], has[i][from:])
-			if err != nil {
-				return err
-			}
+			done := l.beat(ctx, p, all[i], has[i][from:])
 			from = (from + done) % len(has[i])
 			sent.Add(int64(done))
 		}
-		return nil
 	})
 	l.found(row, p, float64(sent.Load())/time.Since(begun).Seconds())
-	return errors.Join(err, letGo(ctx, all, has))
+	p.letGo(ctx, all, has)
 }
 
 // crowd holds many locks at once, with the heartbeats that they need, and looks at what that
 // takes of the servers.
-func (l *load) crowd(ctx context.Context, p *peer) error {
-	one, n := p.open, holdCallers
+func (l *load) crowd(ctx context.Context, p *peer) {
+	open, n := p.open, holdCallers
 	if p.batch != nil {
-		one, n = p.batch, batchCallers
+		open, n = p.batch, batchCallers
 	}
-	all, err := open(ctx, one, n)
-	if err != nil {
-		return err
-	}
-	before, err := usageOf(p.pids)
-	if err != nil {
-		return err
-	}
-	has, err := l.take(ctx, all, l.held)
-	if err != nil {
-		return err
-	}
-	taken, err := usageOf(p.pids)
-	if err != nil {
-		return err
-	}
+	all, before := p.callers(ctx, open, n), p.usage()
+	has := l.take(ctx, p, all, l.held)
+	taken, begun := p.usage(), time.Now()
 	l.found(memory, p, float64(taken.memory-before.memory)/float64(l.held))
-	begun := time.Now()
-	if err := l.keep(ctx, p, all, has); err != nil {
-		return err
-	}
-	took := time.Since(begun)
-	after, err := usageOf(p.pids)
-	if err != nil {
-		return err
-	}
-	l.found(processor, p, (after.cpu-taken.cpu).Seconds()*60/took.Seconds())
-	return letGo(ctx, all, has)
+	l.keep(ctx, p, all, has)
+	l.found(processor, p, (p.usage().cpu-taken.cpu).Seconds()*60/time.Since(begun).Seconds())
+	p.letGo(ctx, all, has)
 }
 
 // keep sends the heartbeats that the locks need for a while. They are spread over the period,
 // as those of clients that do not know of each other.
-func (l *load) keep(ctx context.Context, p *peer, all []caller, has [][]*heldLock) error {
+func (l *load) keep(ctx context.Context, p *peer, all []caller, has [][]*heldLock) {
 	period, begun := l.lease/heartbeatPart, time.Now()
-	return wait.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) error {
+	p.atOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
 		for {
 			turn := time.Now()
 			for from := 0; from < len(has[i]); {
-				done, err := l.beat(ctx, p, all[i], has[i][from:])
-				if err != nil {
-					return err
-				}
-				from += done
+				from += l.beat(ctx, p, all[i], has[i][from:])
 				pace := turn.Add(time.Duration(float64(period) * float64(from) / float64(len(has[i]))))
 				wait.Rest(ctx, min(time.Until(pace), l.hold-time.Since(begun)))
 				if time.Since(begun) >= l.hold {
-					return nil
+					return
 				}
 			}
 		}
@@ -409,30 +323,21 @@ type usage struct {
 	cpu    time.Duration
 }
 
-// usageOf sums up what processes use.
-func usageOf(pids []int) (all usage, err error) {
-	for _, pid := range pids {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			return all, err
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return all, err
-		}
+// usage sums up what the peer's processes use.
+func (p *peer) usage() (all usage) {
+	for _, pid := range p.pids {
+		status := string(must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))))
+		stat := string(must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))))
 		var kilobytes, user, system int64
-		_, rest, _ := strings.Cut(string(status), "RssAnon:")
-		_, noMemory := fmt.Sscan(rest, &kilobytes)
+		_, rest, _ := strings.Cut(status, "RssAnon:")
+		must.Have(fmt.Sscan(rest, &kilobytes))
 		// After the name, which may have spaces: utime and stime are the 12th and the 13th.
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		_, noTime := fmt.Sscan(strings.Join(fields[11:13], " "), &user, &system)
-		if err := errors.Join(noMemory, noTime); err != nil {
-			return all, fmt.Errorf("process %d: %w", pid, err)
-		}
+		fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+		must.Have(fmt.Sscan(strings.Join(fields[11:13], " "), &user, &system))
 		all.memory += kilobytes << 10
 		all.cpu += time.Duration(user+system) * tick
 	}
-	return all, nil
+	return all
 }
 
 // tick is the unit of these times: what sysconf(_SC_CLK_TCK) is on Linux for all programs.

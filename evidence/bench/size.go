@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
 
 // size is how much a run does.
@@ -31,7 +30,7 @@ type size struct {
 	loads      []workload
 	runs       int
 	crowds     map[string][]int // locks in one process, by the client
-	crowd      keepers.Size
+	crowd      crowdSize
 	counted    time.Duration // what is priced by the month
 
 	// Beside the engines' own locks.
@@ -45,6 +44,13 @@ type size struct {
 type workload struct {
 	goroutines int
 	delay      time.Duration // added to each request
+}
+
+// crowdSize is how long, and how, one process holds many locks.
+type crowdSize struct {
+	peers.Timing
+	delay time.Duration // added to each request
+	hold  time.Duration
 }
 
 // serviceSize is how much is done with the lock service.
@@ -69,8 +75,12 @@ var (
 		kills: 14, pairs: 3, failover: timing(3*time.Second, 600*time.Millisecond, 600*time.Millisecond),
 		throughput: 1500 * time.Millisecond, loads: []workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, runs: 5,
 		crowds: map[string][]int{tenureName: {1000, 10_000, 100_000}, dynamolockName: {100, 400, 1000}},
-		crowd:  keepers.Ordinary.For(20 * time.Second), counted: 30 * time.Second,
-		times: 5, benchtime: "1s",
+		// A lease at which a heartbeat for each lock is a load.
+		crowd: crowdSize{
+			timing(2*time.Second, 400*time.Millisecond, 400*time.Millisecond), 10 * time.Millisecond, 20 * time.Second,
+		},
+		counted: 30 * time.Second,
+		times:   5, benchtime: "1s",
 		service: serviceSize{
 			rounds: 5, length: 1500 * time.Millisecond, callers: []int{1, 16, 64}, handOvers: 60, beating: 1000,
 			held: 10_000, hold: 30 * time.Second, lease: time.Minute,
@@ -86,8 +96,11 @@ var (
 		kills: 1, pairs: 1, failover: timing(time.Second, 200*time.Millisecond, 200*time.Millisecond),
 		throughput: 200 * time.Millisecond, loads: []workload{{4, 0}, {1, time.Millisecond}}, runs: 2,
 		crowds: map[string][]int{tenureName: {20, 200}, dynamolockName: {20}},
-		crowd:  keepers.Lenient.For(2 * time.Second), counted: 2 * time.Second,
-		times: 1, benchtime: "1x",
+		crowd: crowdSize{
+			timing(10*time.Second, 500*time.Millisecond, 200*time.Millisecond), time.Millisecond, 2 * time.Second,
+		},
+		counted: 2 * time.Second,
+		times:   1, benchtime: "1x",
 		service: serviceSize{
 			rounds: 1, length: 300 * time.Millisecond, callers: []int{1, 4}, handOvers: 3, beating: 20,
 			held: 200, hold: time.Second, lease: time.Minute,

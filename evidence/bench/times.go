@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
@@ -28,7 +29,7 @@ func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
 
 // handover measures the time from a release to the grant of who waits for it: in another
 // process, in the same one, and in another process with a bell, which Tenure alone has.
-func handover(ctx context.Context, r *rig) error {
+func handover(ctx context.Context, r *rig) {
 	const (
 		between = "clean hand-over to a process that waits"
 		within  = "clean hand-over within a process"
@@ -37,62 +38,33 @@ func handover(ctx context.Context, r *rig) error {
 	setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; "+
 		"released at a random moment of its waiting; the bell is on the loopback", r.size.everyday)
 	r.add(timed, setting, between, within, bell)
-	return r.eachClient(ctx, r.size.everyday, func(ctx context.Context, s *stage) error {
-		two, err := s.several(ctx, 2)
-		if err != nil {
-			return err
-		}
+	r.eachClient(ctx, r.size.everyday, func(ctx context.Context, s *stage) {
+		two := s.several(ctx, s.request(), s.request())
 		what, times := []string{between, within}, []int{s.size.handovers, s.size.handovers}
 		pairs := [][]*peers.Member{two, {two[0], two[0]}}
 		if s.name == tenureName {
-			rung := make([]*peers.Member, 2)
-			for i := range rung {
-				o := s.Open(s.wire.Address(), s.table.Name)
-				o.Bell = true
-				if rung[i], err = s.open(ctx, o); err != nil {
-					return err
-				}
-			}
-			what, times, pairs = append(what, bell), append(times, s.size.bells), append(pairs, rung)
+			o := s.request()
+			o.Bell = true
+			what, times, pairs = append(what, bell), append(times, s.size.bells), append(pairs, s.several(ctx, o, o))
 		}
-		return wait.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) error {
-			took, err := s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])
-			if err == nil {
-				r.put(what[i], s.name, spreadOf(took))
-			}
-			return err
+		must.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) {
+			r.put(what[i], s.name, spreadOf(s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])))
 		})
 	})
 }
 
 // handOver passes a lock to and fro between two members, and returns how long
 // that took each time.
-func (s *stage) handOver(
-	ctx context.Context, name string, pair []*peers.Member, times int,
-) (took []float64, err error) {
-	if _, err := pair[0].Acquire(ctx, name); err != nil {
-		return nil, err
-	}
+func (s *stage) handOver(ctx context.Context, name string, pair []*peers.Member, times int) (took []float64) {
+	must.Have(pair[0].Acquire(ctx, name))
 	for i := range times {
-		granted, err := s.begin(ctx, pair[(i+1)%2], name)
-		if err != nil {
-			return nil, err
-		}
-		if err := wait.For(ctx, s.Refresh+time.Duration(rand.Float64()*float64(s.Refresh))); err != nil {
-			return nil, err
-		}
-		released, err := pair[i%2].Release(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		a, err := granted.Wait(ctx)
-		if err != nil {
-			return nil, err
-		}
-		took = append(took, milliseconds(a.GotNs-released.SentNs))
+		granted := s.begin(ctx, pair[(i+1)%2], name)
+		must.Do(wait.For(ctx, s.Refresh+time.Duration(rand.Float64()*float64(s.Refresh))))
+		released := must.Have(pair[i%2].Release(ctx, name))
+		took = append(took, milliseconds(must.Have(granted.Wait(ctx)).GotNs-released.SentNs))
 	}
-	_, err = pair[times%2].Release(ctx, name)
-	return took, err
+	must.Have(pair[times%2].Release(ctx, name))
+	return took
 }
 
 // chain is a holder that will be killed, and the one who waits for its lock, and
@@ -109,7 +81,7 @@ type chain struct {
 const crown = "crown"
 
 // failover kills holders at random moments between their heartbeats.
-func failover(ctx context.Context, r *rig) error {
+func failover(ctx context.Context, r *rig) {
 	const took = "crash failover: from SIGKILL to the waiter's grant"
 	const cost = took + ", one waiter"
 	setting := fmt.Sprintf("%v; killed at random moments between heartbeats, "+
@@ -120,15 +92,16 @@ func failover(ctx context.Context, r *rig) error {
 	for range r.size.pairs - 1 {
 		clients = append(clients, peers.Own(peers.Tenure))
 	}
-	return r.onStages(ctx, clients, r.size.failover, func(all []*stage) error {
-		times, used := map[string][]float64{}, map[string]gate.Usage{}
+	r.onStages(ctx, clients, r.size.failover, func(all []*stage) {
 		chains := make([]*chain, len(all))
 		for i, s := range all {
-			chains[i] = &chain{stage: s}
+			chains[i] = &chain{stage: s, waiter: s.member(ctx)}
+			must.Have(chains[i].waiter.Acquire(ctx, crown))
 		}
-		if err := kill(ctx, chains, r.size.kills); err != nil {
-			return err
+		for range r.size.kills {
+			kill(ctx, chains)
 		}
+		times, used := map[string][]float64{}, map[string]gate.Usage{}
 		for _, c := range chains {
 			times[c.name] = append(times[c.name], c.took...)
 			u := used[c.name]
@@ -139,98 +112,55 @@ func failover(ctx context.Context, r *rig) error {
 			r.put(cost, name, once(used[name], len(figures)))
 			r.put(took, name, spreadOf(figures))
 		}
-		return nil
 	})
 }
 
-func kill(ctx context.Context, chains []*chain, times int) (err error) {
+// kill kills the holder of each chain, and measures when its successor has the lock.
+func kill(ctx context.Context, chains []*chain) {
+	// One after the other, and before anybody is killed: starting is work.
 	for _, c := range chains {
-		if c.waiter, err = c.member(ctx); err != nil {
-			return err
-		}
-		if _, err := c.waiter.Acquire(ctx, crown); err != nil {
-			return err
-		}
+		c.holder, c.waiter = c.waiter, c.member(ctx)
+		c.granted = c.begin(ctx, c.waiter, crown)
 	}
-	for range times {
-		// One after the other, and before anybody is killed: starting is work.
-		for _, c := range chains {
-			c.holder = c.waiter
-			if c.waiter, err = c.member(ctx); err != nil {
-				return err
-			}
-			if c.granted, err = c.begin(ctx, c.waiter, crown); err != nil {
-				return err
-			}
-		}
-		if err := wait.For(ctx, chains[0].Lease); err != nil {
-			return err
-		}
-		err := wait.AtOnce(ctx, len(chains), len(chains), func(ctx context.Context, i int) error {
-			return chains[i].killHolder(ctx)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *chain) killHolder(ctx context.Context) error {
-	if err := wait.For(ctx, time.Duration(rand.Float64()*float64(c.Heartbeat))); err != nil {
-		return err
-	}
-	u, err := c.wire.During(func() error {
-		killed := proc.Monotonic()
-		c.holder.Kill()
-		a, err := c.granted.Wait(ctx)
-		c.took = append(c.took, milliseconds(a.GotNs-killed))
-		return err
+	must.Do(wait.For(ctx, chains[0].Lease))
+	must.AtOnce(ctx, len(chains), len(chains), func(ctx context.Context, i int) {
+		c := chains[i]
+		must.Do(wait.For(ctx, time.Duration(rand.Float64()*float64(c.Heartbeat))))
+		c.used.Add(c.during(func() {
+			killed := proc.Monotonic()
+			c.holder.Kill()
+			c.took = append(c.took, milliseconds(must.Have(c.granted.Wait(ctx)).GotNs-killed))
+		}))
 	})
-	c.used.Add(u)
-	if err != nil {
-		return fmt.Errorf("%s, kill %d: %w", c.name, len(c.took), err)
-	}
-	return nil
 }
 
 // pairs makes acquires and releases in n goroutines or threads, each of a lock of
 // its own, for a while, and returns how many it made a second.
-type pairs func(ctx context.Context, n int, d time.Duration) (float64, error)
+type pairs func(ctx context.Context, n int, d time.Duration) float64
 
 // throughput measures pairs of an acquire and a release, in runs of one client
 // after the other. The requests do not go through a counter, which would be a
 // part of the load; but where each of them is to take longer, a proxy sees to it.
-func throughput(ctx context.Context, r *rig) error {
+func throughput(ctx context.Context, r *rig) {
 	setting := fmt.Sprintf("%v; runs of %v, the clients in turn, the next run beginning with another one; "+
 		"goroutines, or threads in Java, each with a lock of its own; straight to the engine, not counted; "+
 		"where a delay is added, through a proxy that adds it; both clients in Go in the process of the benchmark, "+
 		"with 256 idle connections each; the engine on the same cores", r.size.everyday, r.size.throughput)
 	for _, load := range r.size.loads {
 		r.add(paced, setting, load.String())
-		err := r.onStages(ctx, r.clients, r.size.everyday, func(all []*stage) error { return r.pace(ctx, all, load) })
-		if err != nil {
-			return err
-		}
+		r.onStages(ctx, r.clients, r.size.everyday, func(all []*stage) { r.pace(ctx, all, load) })
 	}
-	return nil
 }
 
-func (r *rig) pace(ctx context.Context, all []*stage, load workload) error {
+func (r *rig) pace(ctx context.Context, all []*stage, load workload) {
 	makers, rates := make([]pairs, len(all)), map[string][]float64{}
+	for i, s := range all {
+		makers[i] = s.pairs(ctx, load.delay)
+	}
 	for run := range r.size.runs + 1 {
 		for k := range all {
 			i := (k + run) % len(all)
-			if makers[i] == nil {
-				var err error
-				if makers[i], err = all[i].pairs(ctx, load.delay); err != nil {
-					return err
-				}
-			}
-			rate, err := makers[i](ctx, load.goroutines, r.size.throughput)
-			if err != nil {
-				return err
-			}
+			rate := makers[i](ctx, load.goroutines, r.size.throughput)
 			if run > 0 { // before, virtual machines compile, and connections are made
 				rates[all[i].name] = append(rates[all[i].name], rate)
 			}
@@ -248,7 +178,6 @@ func (r *rig) pace(ctx context.Context, all []*stage, load workload) error {
 	for name, rate := range rates {
 		r.put(load.String(), name, spreadOf(rate))
 	}
-	return nil
 }
 
 // ratio is Tenure's rate to dynamolock's of the same run.
@@ -265,67 +194,51 @@ func (w workload) String() string {
 	return s
 }
 
-func (s *stage) pairs(ctx context.Context, delay time.Duration) (pairs, error) {
-	endpoint := s.engine
-	if delay > 0 {
-		endpoint = s.wire.Address()
-		s.wire.Slow(delay)
+func (s *stage) pairs(ctx context.Context, delay time.Duration) pairs {
+	request := s.request()
+	if s.wire.Slow(delay); delay == 0 {
+		request.Endpoint = s.engine
 	}
-	request := s.Open(endpoint, s.table.Name)
 	open := map[string]func(*dynamodb.Client, *wire.Request) (serve.Client, error){
 		tenureName: serve.OpenTenure, dynamolockName: serve.OpenDynamolock,
 	}[s.name]
 	if open == nil {
-		m, err := s.open(ctx, request)
-		return work(m), err
+		return work(s.open(ctx, request))
 	}
-	db, _ := dynamo.ConnectWide(endpoint)
-	client, err := open(db, &request)
-	if err != nil {
-		return nil, err
-	}
-	s.ends = append(s.ends, func() { _ = client.Close() }) // it has nothing left to release
-	return func(ctx context.Context, n int, d time.Duration) (float64, error) {
+	db, _ := dynamo.ConnectWide(request.Endpoint)
+	client := must.Have(open(db, &request))
+	s.after(func() { _ = client.Close() }) // it has nothing left to release
+	return func(ctx context.Context, n int, d time.Duration) float64 {
 		var made atomic.Int64
 		start := time.Now()
-		err := wait.AtOnce(ctx, n, n, func(ctx context.Context, i int) error {
+		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
 			for time.Since(start) < d {
-				lock, err := client.Acquire(ctx, &wire.Request{Name: fmt.Sprintf("lock-%d", i), RefreshMs: request.RefreshMs})
-				if err != nil {
-					return err
-				}
-				if err := lock.Release(&wire.Request{}); err != nil {
-					return err
-				}
+				ask := wire.Request{Name: fmt.Sprintf("lock-%d", i), RefreshMs: request.RefreshMs}
+				must.Do(must.Have(client.Acquire(ctx, &ask)).Release(&wire.Request{}))
 				made.Add(1)
 			}
-			return nil
 		})
-		return float64(made.Load()) / time.Since(start).Seconds(), err
-	}, nil
+		return float64(made.Load()) / time.Since(start).Seconds()
+	}
 }
 
 // work has a process of a client work in a loop of its own.
 func work(m *peers.Member) pairs {
-	return func(ctx context.Context, n int, d time.Duration) (float64, error) {
+	return func(ctx context.Context, n int, d time.Duration) float64 {
 		answers := make([]wire.Answer, n)
-		err := wait.AtOnce(ctx, n, n, func(ctx context.Context, i int) (err error) {
-			answers[i], err = m.Do(ctx, wire.Request{
+		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
+			answers[i] = must.Have(m.Do(ctx, wire.Request{
 				Command: wire.Work, Name: fmt.Sprintf("lock-%d", i), Log: "/dev/null",
 				DurationMs: d.Milliseconds(), RefreshMs: m.RefreshMs,
-			})
-			return err
+			}))
 		})
-		if err != nil {
-			return 0, err
-		}
 		made, began, ended := int64(0), answers[0].SentNs, answers[0].GotNs
 		for _, a := range answers {
 			if a.Counts == nil || a.Counts.Errors > 0 {
-				return 0, fmt.Errorf("not all went well: %+v", a.Counts)
+				must.Do(fmt.Errorf("not all went well: %+v", a.Counts))
 			}
 			made, began, ended = made+a.Counts.Released, min(began, a.SentNs), max(ended, a.GotNs)
 		}
-		return float64(made) / time.Duration(ended-began).Seconds(), nil
+		return float64(made) / time.Duration(ended-began).Seconds()
 	}
 }

@@ -135,15 +135,12 @@ func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
 	}
 	r.dir = must.Have(os.MkdirTemp("", "tenure-faults-"))
 	for _, c := range chosen {
-		switch {
-		case c.replicas > 0:
-			r.programs[c.id] = must.Have(service.Build(ctx, c.kind))
-		case c.kind == peers.Java:
-			r.programs[c.id] = must.Have(peers.BuildJava(ctx))
-		default:
-			r.programs[c.id] = peers.Own(peers.Kind(c.id))
+		if c.replicas == 0 {
+			r.programs[c.id] = must.Have(peers.Make(ctx, peers.Kind(c.id)))
+			continue
 		}
-		if c.replicas > 0 && r.tenured == "" {
+		r.programs[c.id] = must.Have(service.Build(ctx, c.kind))
+		if r.tenured == "" {
 			r.tenured = must.Have(service.BuildTenured(ctx, r.dir))
 		}
 	}

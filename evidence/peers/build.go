@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +55,14 @@ func Need(tools ...string) error {
 	return nil
 }
 
+// Make makes the program of a client that stands beside Tenure on DynamoDB.
+func Make(ctx context.Context, kind Kind) (*Program, error) {
+	if kind == Java {
+		return BuildJava(ctx)
+	}
+	return Own(kind), nil
+}
+
 // BuildJava makes the program of the Java client, or finds it built. It runs Maven
 // only when the sources are newer than the last build. The first build fetches
 // its dependencies and can take minutes: ctx bounds it.
@@ -75,11 +81,8 @@ func BuildJava(ctx context.Context) (*Program, error) {
 		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package")
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
 	jar := filepath.Join(target, "lock-client-peer.jar")
-	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, nil
+	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, err
 }
 
 // Build makes something in a folder by a tool, unless it was made before and the sources, files
@@ -88,51 +91,25 @@ func Build(ctx context.Context, target string, sources []string, build func(cont
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(filepath.Join(target, "built"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := os.OpenFile(filepath.Join(target, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // and with it goes the lock
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+	defer func() { _ = lock.Close() }() // and with it goes the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	// The beginning of the last build is in the file: one that was interrupted has left none.
-	began := time.Now()
-	var last time.Time
-	if text, err := io.ReadAll(file); err != nil {
-		return err
-	} else if len(text) > 0 {
-		if err := last.UnmarshalText(text); err != nil {
+	// The file is as old as the beginning of the last build: one that was interrupted has left none.
+	built, began := filepath.Join(target, "built"), time.Now()
+	if _, err := os.Stat(built); err == nil {
+		newer, err := proc.Run(ctx, "", "find", append(sources, "-newer", built)...)
+		if err != nil || newer == "" {
 			return err
 		}
 	}
-	newest, err := newestOf(sources)
-	if err != nil || last.After(newest) {
+	_ = os.Remove(built) // there may be none
+	if err := build(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(file.Truncate(0), build(ctx)); err != nil {
-		return err
-	}
-	text, err := began.MarshalText()
-	if err == nil {
-		_, err = file.WriteAt(text, 0)
-	}
-	return err
-}
-
-// newestOf is when the newest of the sources was changed.
-func newestOf(sources []string) (newest time.Time, err error) {
-	for _, source := range sources {
-		err = errors.Join(err, filepath.WalkDir(source, func(_ string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			info, err := entry.Info()
-			if err == nil && info.ModTime().After(newest) {
-				newest = info.ModTime()
-			}
-			return err
-		}))
-	}
-	return newest, err
+	return errors.Join(os.WriteFile(built, nil, 0o644), os.Chtimes(built, began, began))
 }

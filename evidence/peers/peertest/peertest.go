@@ -33,12 +33,9 @@ const (
 // Without the toolchain of the Java client the test is skipped, or fails when TENURE_REQUIRE_ENGINES is set.
 func Need(tb testing.TB, kind peers.Kind) *peers.Program {
 	tb.Helper()
-	if kind != peers.Java {
-		return peers.Own(kind)
-	}
 	ctx, cancel := context.WithTimeout(tb.Context(), buildBound)
 	defer cancel()
-	p, err := peers.BuildJava(ctx)
+	p, err := peers.Make(ctx, kind)
 	if errors.Is(err, peers.ErrNoToolchain) {
 		enginetest.Missing(tb, "the toolchain of Java", fmt.Sprint("scripts/setup installs it: ", err))
 	}

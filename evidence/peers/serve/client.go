@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -50,13 +49,6 @@ type (
 	Beater interface{ Heartbeat(*wire.Request) error }
 )
 
-var (
-	errNotOpen     = errors.New("not open")
-	errAlreadyOpen = errors.New("already open")
-	errNoLock      = errors.New("no handle of this name")
-	errUnsupported = errors.New("the library has no such thing")
-)
-
 // onDynamoDB opens a client with connections of its own, to where the request says.
 func onDynamoDB(open func(*dynamodb.Client, *wire.Request) (Client, error)) func(*wire.Request) (Client, error) {
 	return func(r *wire.Request) (Client, error) { return open(dynamo.ConnectIn(r.Region, r.Endpoint, nil), r) }
@@ -70,21 +62,6 @@ func Milliseconds(ms *int64) time.Duration {
 	return time.Duration(*ms) * time.Millisecond
 }
 
-// version is that of a module as it was linked.
-func version(module string) string {
-	if module == "" {
-		return "this checkout"
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, dep := range info.Deps {
-			if dep.Path == module {
-				return dep.Version
-			}
-		}
-	}
-	return "unknown"
-}
-
 // refusal is an error of a library whose kind is known.
 type refusal struct {
 	error
@@ -96,20 +73,17 @@ func (r *refusal) Unwrap() error { return r.error }
 // Refuse returns the error as one of a kind, of those of package wire.
 func Refuse(kind string, err error) error { return &refusal{err, kind} }
 
-// kindOf is the kind of an error, Other if it has none.
-func kindOf(err error) string {
+// kindOf is the kind of an error, Other if it has none, and the library's own error.
+func kindOf(err error) (string, error) {
 	if r := (*refusal)(nil); errors.As(err, &r) {
-		return r.kind
+		return r.kind, r.error
 	}
-	return wire.Other
+	return wire.Other, err
 }
 
 // refused is the answer to a request that came to an error: it shows the library's
 // own.
 func refused(err error) wire.Answer {
-	kind := kindOf(err)
-	if r := (*refusal)(nil); errors.As(err, &r) {
-		err = r.error
-	}
+	kind, err := kindOf(err)
 	return wire.Answer{Kind: kind, Class: fmt.Sprintf("%T", err), Message: err.Error()}
 }

@@ -9,6 +9,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -32,8 +34,15 @@ type Library struct {
 // Roles are those of a program that serves the libraries of this package.
 var Roles = map[string]proc.Role{Tenure.Name: Tenure.Role, Dynamolock.Name: Dynamolock.Role}
 
-// Server is a library behind a pipe. It may be used concurrently.
-type Server struct {
+var (
+	errNotOpen     = errors.New("not open")
+	errAlreadyOpen = errors.New("already open")
+	errNoLock      = errors.New("no handle of this name")
+	errUnsupported = errors.New("the library has no such thing")
+)
+
+// server is a library behind a pipe. It may be used concurrently.
+type server struct {
 	library Library
 	orders  orders
 
@@ -47,7 +56,7 @@ type Server struct {
 // Role serves the library to whoever has started this process. Nothing is released
 // when the input ends, as in a crash.
 func (l Library) Role(in io.Reader, out io.Writer) error {
-	s := &Server{library: l, orders: orders{ending: make(chan struct{})}}
+	s := &server{library: l, orders: orders{ending: make(chan struct{})}}
 	lines, now := proc.NewLines(out), proc.Monotonic()
 	err := lines.Say(wire.Answer{
 		Event: wire.Ready, OK: true, Peer: l.Name, Version: version(l.Module), Runtime: runtime.Version(),
@@ -59,7 +68,22 @@ func (l Library) Role(in io.Reader, out io.Writer) error {
 	return proc.Serve(in, lines, func(r *wire.Request) any { return s.answer(r) })
 }
 
-func (s *Server) answer(r *wire.Request) (a wire.Answer) {
+// version is that of a module as it was linked.
+func version(module string) string {
+	if module == "" {
+		return "this checkout"
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == module {
+				return dep.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+func (s *server) answer(r *wire.Request) (a wire.Answer) {
 	sent := proc.Monotonic()
 	defer func() {
 		// A client is known to panic, and that is an answer too.
@@ -69,87 +93,69 @@ func (s *Server) answer(r *wire.Request) (a wire.Answer) {
 		a.ID, a.SentNs, a.GotNs = r.ID, sent, proc.Monotonic()
 		a.ElapsedMs = float64(a.GotNs-a.SentNs) / 1e6
 	}()
-	a, err := s.run(context.Background(), r)
-	if err != nil {
+	if err := must.Try(func() { a = s.run(context.Background(), r) }); err != nil {
 		return refused(err)
 	}
 	a.OK = true
 	return a
 }
 
-func (s *Server) run(ctx context.Context, r *wire.Request) (wire.Answer, error) {
+// run carries out a command. It is for [must.Try].
+func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 	switch r.Command {
 	case wire.Ping:
-		return wire.Answer{}, nil
 	case wire.Measure:
-		u := measure(r.Collect)
-		return wire.Answer{Usage: &u}, nil
+		a.Usage = measure(r.Collect)
 	case wire.Hurry:
 		s.orders.hurry.Store(time.Now().Add(hurryBound).UnixNano())
-		return wire.Answer{}, nil
 	case wire.End:
 		s.orders.end(Milliseconds(&r.DrainMs))
-		return wire.Answer{}, s.close()
+		must.Do(s.close())
 	case wire.Open:
-		return wire.Answer{}, s.open(r)
+		must.Do(s.open(r))
 	case wire.Close:
-		return wire.Answer{}, s.close()
+		must.Do(s.close())
 	case wire.Holds:
-		lock, err := s.lock(r.Name)
-		if err != nil {
-			return wire.Answer{}, err
-		}
-		holds := lock.Check()
-		return wire.Answer{Holds: &holds}, nil
-	case wire.Acquire, wire.Release, wire.Get, wire.Heartbeat, wire.Work:
-		return s.ask(ctx, r)
-	}
-	return wire.Answer{}, unsupported(r)
-}
-
-func unsupported(r *wire.Request) error {
-	return Refuse(wire.Unsupported, fmt.Errorf("command %q: %w", r.Command, errUnsupported))
-}
-
-// ask carries out a request that the client is needed for.
-func (s *Server) ask(ctx context.Context, r *wire.Request) (wire.Answer, error) {
-	client, err := s.opened()
-	if err != nil {
-		return wire.Answer{}, err
-	}
-	switch r.Command {
+		holds := s.lock(r.Name).Check()
+		a.Holds = &holds
+	case wire.Release:
+		must.Do(s.lock(r.Name).Release(r))
 	case wire.Acquire:
-		lock, err := client.Acquire(ctx, r)
-		if err != nil {
-			return wire.Answer{}, err
-		}
+		lock := must.Have(s.opened().Acquire(ctx, r))
 		s.mu.Lock()
 		s.locks[r.Name] = lock
 		s.mu.Unlock()
-		return describe(lock), nil
+		if d, ok := lock.(Describer); ok {
+			a.Lock = d.Describe()
+		}
+		if token, ok := lock.Token(); ok {
+			a.Token = &token
+		}
 	case wire.Work:
-		return (&work{orders: &s.orders, client: client, owner: s.owner, notice: s.notice, request: r}).run(ctx)
+		w := &work{orders: &s.orders, client: s.opened(), owner: s.owner, notice: s.notice, request: r}
+		a.Counts = w.run(ctx)
 	case wire.Get:
-		if g, ok := client.(Getter); ok {
-			lock, err := g.Get(r)
-			return wire.Answer{Lock: lock}, err
-		}
-	case wire.Release, wire.Heartbeat:
-		lock, err := s.lock(r.Name)
-		if err != nil {
-			return wire.Answer{}, err
-		}
-		if r.Command == wire.Release {
-			return wire.Answer{}, lock.Release(r)
-		}
-		if b, ok := lock.(Beater); ok {
-			return wire.Answer{}, b.Heartbeat(r)
-		}
+		client := s.opened()
+		g, ok := client.(Getter)
+		supported(ok, r)
+		a.Lock = must.Have(g.Get(r))
+	case wire.Heartbeat:
+		b, ok := s.lock(r.Name).(Beater)
+		supported(ok, r)
+		must.Do(b.Heartbeat(r))
+	default:
+		supported(false, r)
 	}
-	return wire.Answer{}, unsupported(r)
+	return a
 }
 
-func (s *Server) open(r *wire.Request) error {
+func supported(ok bool, r *wire.Request) {
+	if !ok {
+		must.Do(Refuse(wire.Unsupported, fmt.Errorf("command %q: %w", r.Command, errUnsupported)))
+	}
+}
+
+func (s *server) open(r *wire.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
@@ -168,58 +174,41 @@ func (s *Server) open(r *wire.Request) error {
 
 // close takes the client out before it closes it: that may wait for an acquire that
 // is under way, and meanwhile the other commands must be answered.
-func (s *Server) close() error {
+func (s *server) close() error {
+	client := s.opened()
 	s.mu.Lock()
-	client := s.client
 	s.client = nil
 	s.mu.Unlock()
-	if client == nil {
-		return errNotOpen
-	}
 	return client.Close()
 }
 
-func (s *Server) opened() (Client, error) {
+func (s *server) opened() Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
-		return nil, errNotOpen
+		must.Do(errNotOpen)
 	}
-	return s.client, nil
+	return s.client
 }
 
-func (s *Server) lock(name string) (Lock, error) {
+func (s *server) lock(name string) Lock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if lock := s.locks[name]; lock != nil {
-		return lock, nil
+	lock := s.locks[name]
+	if lock == nil {
+		must.Do(errNoLock)
 	}
-	return nil, errNoLock
-}
-
-func describe(lock Lock) (a wire.Answer) {
-	if d, ok := lock.(Describer); ok {
-		a.Lock = d.Describe()
-	}
-	if token, ok := lock.Token(); ok {
-		a.Token = &token
-	}
-	return a
+	return lock
 }
 
 // measure is what this process uses.
-func measure(collect bool) (u wire.Usage) {
+func measure(collect bool) *wire.Usage {
 	if collect {
 		debug.FreeOSMemory()
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	u.Heap, u.Goroutines = int64(m.HeapAlloc), runtime.NumGoroutine()
-	var pages int64
-	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
-		_, _ = fmt.Sscan(string(text), new(int64), &pages) // none, then
-	}
-	u.RSS = pages * int64(os.Getpagesize())
+	u := &wire.Usage{Heap: int64(m.HeapAlloc), Goroutines: runtime.NumGoroutine()}
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil {
 		u.CPU = float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9

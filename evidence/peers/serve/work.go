@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -80,71 +81,58 @@ type work struct {
 	log     *os.File
 }
 
-func (w *work) run(ctx context.Context) (_ wire.Answer, err error) {
-	if w.log, err = os.OpenFile(w.request.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
-		return wire.Answer{}, err
-	}
+// run is for [must.Try].
+func (w *work) run(ctx context.Context) *wire.Counts {
+	w.log = must.Have(os.OpenFile(w.request.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))
 	defer func() { _ = w.log.Close() }() // every line is written at once
 	deadline := time.Now().Add(Milliseconds(&w.request.DurationMs))
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(acquireBound))
 	defer cancel()
 	for time.Now().Before(deadline) && !w.toEnd() {
-		if err := w.round(ctx); err != nil {
-			return wire.Answer{}, err
-		}
+		w.round(ctx)
 		wait.Rest(ctx, Milliseconds(&w.request.PauseMs)) // the next acquire ends with ctx, too
 	}
-	return wire.Answer{Counts: &w.counts}, nil
+	return &w.counts
 }
 
-// round returns an error only when the log cannot be written.
-func (w *work) round(ctx context.Context) error {
+func (w *work) round(ctx context.Context) {
 	lock, err := w.client.Acquire(ctx, w.request)
-	switch {
-	case err == nil:
-	case kindOf(err) == wire.Other:
-		w.failed(ctx, err)
-		return nil
-	default:
-		w.counts.Refused++
-		return nil
+	if err != nil {
+		if !w.failed(ctx, err) {
+			w.counts.Refused++
+		}
+		return
 	}
 	w.counts.Acquired++
 	begin := proc.Monotonic()
 	if !lock.Check() {
 		// It came too late to be claimed for a single instant.
 		w.counts.Expired++
-		return nil
+		return
 	}
 	line := wire.LogLine{What: wire.LogBegin, At: begin}
 	if !w.notice { // some libraries ask their store for it, which the table of faults must not see
 		line.Token, _ = lock.Token()
 	}
-	if err := w.write(line); err != nil {
-		return err
-	}
+	must.Do(w.write(line))
 	if told := lock.Notice(); w.notice && told != nil {
 		go func() {
 			<-told
 			_ = w.write(wire.LogLine{What: wire.LogNotice, At: proc.Monotonic()}) // who reads it misses it
 		}()
 	}
-	if err := w.hold(lock); err != nil {
-		return err
-	}
-	switch err := lock.Release(&wire.Request{}); {
-	case err == nil:
+	w.hold(lock)
+	if err := lock.Release(&wire.Request{}); err == nil {
 		w.counts.Released++
-	case kindOf(err) == wire.Other:
+	} else {
 		w.failed(ctx, err)
 	}
-	return nil
 }
 
 // hold works under a lock until a check fails, the time is up, or the work has ended as it was
 // told to. The instants are of the wall clock, which is read without a system call: after one
 // others may run before the check.
-func (w *work) hold(lock Lock) error {
+func (w *work) hold(lock Lock) {
 	toMonotonic := wallToMonotonic()
 	last, no := time.Now().UnixNano(), int64(0)
 	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && !w.toEnd(); {
@@ -162,17 +150,16 @@ func (w *work) hold(lock Lock) error {
 	}
 	if w.toEnd() { // by which the check may have failed
 		wait.Unless(w.drain, nil, nil)
-		return w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()})
+		must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()}))
+		return
 	}
 	if no > 0 {
 		w.counts.Expired++
 	}
 	if no > 0 && w.notice {
-		if err := w.write(wire.LogLine{What: wire.LogNo, At: no + toMonotonic}); err != nil {
-			return err
-		}
+		must.Do(w.write(wire.LogLine{What: wire.LogNo, At: no + toMonotonic}))
 	}
-	return w.write(wire.LogLine{What: wire.LogEnd, At: last + toMonotonic})
+	must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: last + toMonotonic}))
 }
 
 // wallToMonotonic is what makes an instant of the wall clock one of the machine's monotonic
@@ -187,10 +174,15 @@ func wallToMonotonic() int64 {
 	}
 }
 
-func (w *work) failed(ctx context.Context, err error) {
+// failed takes an error down, unless it is a refusal.
+func (w *work) failed(ctx context.Context, err error) bool {
+	if kind, _ := kindOf(err); kind != wire.Other {
+		return false
+	}
 	w.counts.Errors++
 	w.counts.LastError = fmt.Sprintf("%T: %v", err, err)
 	wait.Rest(ctx, errorPause) // the next acquire ends with ctx, too
+	return true
 }
 
 // write writes a line of the log.

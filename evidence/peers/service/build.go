@@ -8,9 +8,9 @@ package service
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
@@ -38,50 +38,44 @@ const WrongEnv = "TENURE_PEER_WRONG"
 // Build makes the program of a client, or finds it built. Without its language the error
 // matches [peers.ErrNoToolchain].
 func Build(ctx context.Context, kind peers.Kind) (*peers.Program, error) {
-	at, err := find(ctx)
-	if err != nil {
-		return nil, err
+	at := places{}
+	for module, dir := range map[string]*string{root: &at.clients, evidence: &at.peers} {
+		var err error
+		if *dir, err = proc.ModuleDir(ctx, module); err != nil {
+			return nil, err
+		}
 	}
-	switch kind {
-	case Python:
-		return at.python()
-	case TypeScript:
-		return at.typeScript(ctx)
-	case Java:
-		return at.java(ctx)
+	at.clients, at.peers = filepath.Join(at.clients, "clients"), filepath.Join(at.peers, "peers", "service")
+	makes := map[peers.Kind]func(places, context.Context) (proc.Command, error){
+		Python: places.python, TypeScript: places.typeScript, Java: places.java,
+	}[kind]
+	if makes == nil {
+		return nil, fmt.Errorf("there is no client %q", kind)
 	}
-	return nil, fmt.Errorf("there is no client %q", kind)
+	command, err := makes(at, ctx)
+	return &peers.Program{Kind: kind, Command: command}, err
 }
 
 // places are the folders of the clients, and of the programs that are made of them.
 type places struct{ clients, peers string }
 
-func find(ctx context.Context) (places, error) {
-	ours, err := proc.ModuleDir(ctx, root)
-	if err != nil {
-		return places{}, err
-	}
-	here, err := proc.ModuleDir(ctx, evidence)
-	return places{filepath.Join(ours, "clients"), filepath.Join(here, "peers", "service")}, err
-}
-
 // python runs the client from its sources: it needs nothing but Python.
-func (p places) python() (*peers.Program, error) {
+func (p places) python(context.Context) (proc.Command, error) {
 	path := filepath.Join(p.clients, "python", "src")
 	if old := os.Getenv("PYTHONPATH"); old != "" {
 		path += string(os.PathListSeparator) + old
 	}
-	return &peers.Program{Kind: Python, Command: proc.Command{
+	return proc.Command{
 		Args: []string{"python3", filepath.Join(p.peers, "python", "peer.py")},
 		// No compiled files in the checkout.
 		Env: []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"},
-	}}, peers.Need("python3")
+	}, peers.Need("python3")
 }
 
 // typeScript compiles the client with the program that is made of it.
-func (p places) typeScript(ctx context.Context) (*peers.Program, error) {
+func (p places) typeScript(ctx context.Context) (proc.Command, error) {
 	if err := peers.Need("node", "npm"); err != nil {
-		return nil, err
+		return proc.Command{}, err
 	}
 	client, dir := filepath.Join(p.clients, "typescript"), filepath.Join(p.peers, "typescript")
 	var sources []string
@@ -92,7 +86,8 @@ func (p places) typeScript(ctx context.Context) (*peers.Program, error) {
 		sources = append(sources, filepath.Join(dir, file))
 	}
 	target := filepath.Join(dir, "target")
-	err := peers.Build(ctx, target, sources, func(ctx context.Context) error {
+	main := filepath.Join(target, "out", "evidence", "peers", "service", "typescript", "peer.js")
+	return proc.Command{Args: []string{"node", main}}, peers.Build(ctx, target, sources, func(ctx context.Context) error {
 		compiler := filepath.Join(client, "node_modules", "typescript", "bin", "tsc")
 		if _, err := os.Stat(compiler); err != nil {
 			if _, err := proc.Run(ctx, client, "npm", "ci", "--no-audit", "--no-fund"); err != nil {
@@ -102,37 +97,28 @@ func (p places) typeScript(ctx context.Context) (*peers.Program, error) {
 		_, err := proc.Run(ctx, dir, "node", compiler, "-p", dir)
 		return err
 	})
-	main := filepath.Join(target, "out", "evidence", "peers", "service", "typescript", "peer.js")
-	return &peers.Program{Kind: TypeScript, Command: proc.Command{Args: []string{"node", main}}}, err
 }
 
 // java compiles the client with the program that is made of it: neither needs a library. What
 // the client's module declares does not hold here: the program has a class in its package.
-func (p places) java(ctx context.Context) (*peers.Program, error) {
+func (p places) java(ctx context.Context) (proc.Command, error) {
 	if err := peers.Need("java", "javac"); err != nil {
-		return nil, err
+		return proc.Command{}, err
 	}
-	client, dir := filepath.Join(p.clients, "java", "src", "main", "java"), filepath.Join(p.peers, "java")
-	target := filepath.Join(dir, "target")
-	classes := filepath.Join(target, "classes")
-	sources := []string{client, filepath.Join(dir, "org"), filepath.Join(dir, "tenurelock")}
-	err := peers.Build(ctx, target, sources, func(ctx context.Context) error {
-		args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes}
-		for _, folder := range sources {
-			err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-				if filepath.Ext(path) == ".java" && filepath.Base(path) != "module-info.java" {
-					args = append(args, path)
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
+	dir := filepath.Join(p.peers, "java")
+	classes := filepath.Join(dir, "target", "classes")
+	sources := []string{
+		filepath.Join(p.clients, "java", "src", "main", "java"), filepath.Join(dir, "org"), filepath.Join(dir, "tenurelock"),
+	}
+	return proc.Command{
+		Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, "tenurelock.service.Peer"},
+	}, peers.Build(ctx, filepath.Join(dir, "target"), sources, func(ctx context.Context) error {
+		files, err := proc.Run(ctx, "", "find", append(sources, "-name", "*.java", "!", "-name", "module-info.java")...)
+		if err != nil {
+			return err
 		}
-		_, err := proc.Run(ctx, dir, "javac", args...)
+		args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes}
+		_, err = proc.Run(ctx, dir, "javac", append(args, strings.Split(strings.TrimSpace(files), "\n")...)...)
 		return err
 	})
-	return &peers.Program{Kind: Java, Command: proc.Command{
-		Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, "tenurelock.service.Peer"},
-	}}, err
 }

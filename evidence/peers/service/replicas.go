@@ -189,11 +189,9 @@ func (r *Replicas) Said(i int) string { return r.process(i).Stderr() }
 
 // Close ends all of them.
 func (r *Replicas) Close() {
-	for _, one := range r.all {
-		one.mu.Lock()
-		if one.process != nil {
-			one.process.Kill()
+	for i := range r.all {
+		if p := r.process(i); p != nil {
+			p.Kill()
 		}
-		one.mu.Unlock()
 	}
 }

@@ -145,7 +145,6 @@ type Answer struct {
 type Usage struct {
 	CPU        float64 `json:"cpuSeconds"` // ever
 	Heap       int64   `json:"heapBytes"`
-	RSS        int64   `json:"rssBytes"`
 	Goroutines int     `json:"goroutines"`
 }
 
