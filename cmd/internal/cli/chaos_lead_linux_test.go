@@ -5,9 +5,16 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestLeadersFailOver has three processes campaign, kills the leader, and ends
@@ -54,5 +61,317 @@ func leadersFailOver(t *testing.T, s *scene) {
 	third.status()
 	if n := strings.Count(s.read("leaders"), "\n"); n != 3 {
 		t.Errorf("%d terms, want 3:\n%s", n, s.read("leaders"))
+	}
+}
+
+// TestTenAskersByCommand has ten processes ask at once: one request is laid, and
+// the others are told of it.
+func TestTenAskersByCommand(t *testing.T) { eachStore(t, tenAskersByCommand) }
+
+func tenAskersByCommand(t *testing.T, s *scene) {
+	holder := s.start("run", "--lease", "15s", "--heartbeat", "1s", "--owner", "n0", "job", "--", "sh", "-c",
+		`trap 'while [ ! -e "$DIR/told" ]; do sleep 0.02; done; exit 0' TERM; echo >"$DIR/up"; while :; do sleep 0.02; done`)
+	s.await("the command", func() bool { return s.read("up") != "" })
+	asker := make([]*process, 10)
+	for i := range asker {
+		asker[i] = s.start("step-down", "job", "--reason", fmt.Sprint("reason ", i), "--by", fmt.Sprint("asker-", i))
+	}
+	ended := make(chan int)
+	for i, p := range asker {
+		go func() {
+			if p.status() == 75 {
+				ended <- i
+			} else {
+				ended <- -1
+			}
+		}()
+	}
+	for n := range 9 {
+		i := <-ended
+		if i < 0 {
+			t.Fatalf("after %d that were refused another one ended otherwise", n)
+		}
+		text := asker[i].stderr.String()
+		if !strings.Contains(text, `"n0" (token 1) has been asked already: by asker-`) || !strings.Contains(text, "reason ") {
+			t.Errorf("asker %d was told %q", i, text)
+		}
+	}
+	s.write("told", "yes")
+	if <-ended != -1 {
+		t.Error("the tenth was refused, too")
+	}
+	if status := holder.status(); status != 0 {
+		t.Errorf("the holder ended with %d: %s", status, holder.stderr.String())
+	}
+}
+
+// wire puts a proxy between the processes of the scene and DynamoDB.
+func (s *scene) wire() *enginetest.Wire {
+	s.t.Helper()
+	e := enginetest.FullDynamoDB(s.t)
+	w := enginetest.NewWire(s.t, e)
+	s.url = strings.Replace(s.url, e.URL, w.URL, 1)
+	return w
+}
+
+// reads tells the requests that ask for records.
+func reads(operation string) bool {
+	return slices.Contains([]string{"GetItem", "BatchGetItem", "Query", "Scan", "UpdateItem"}, operation)
+}
+
+// incident answers the third request for a record as if the client's key was
+// unknown, and each third one after it as if it was not granted, until it is over.
+// All others are answered well.
+type incident struct {
+	asked atomic.Int64
+	over  atomic.Bool
+}
+
+func startIncident(w *enginetest.Wire) *incident {
+	i := new(incident)
+	w.SetFault(func(operation string) enginetest.Fault {
+		if !reads(operation) {
+			return enginetest.Pass
+		}
+		switch n := i.asked.Add(1); {
+		case n == 3:
+			return enginetest.Unrecognized
+		case n%3 == 0 && !i.over.Load():
+			return enginetest.Denied
+		}
+		return enginetest.Pass
+	})
+	return i
+}
+
+// TestStandbyOutlivesBadAnswers gives a standby, and a process that watches, answers
+// that would end them if they were the first ones, after good ones. Both go on, and
+// the standby leads when the leader is gone.
+func TestStandbyOutlivesBadAnswers(t *testing.T) {
+	t.Parallel()
+	s := newTableScene(t)
+	direct := s.url
+	lead := func(owner string) *process {
+		return s.start("lead", "--verbose", "--lease", "10s", "--refresh", "200ms", "--owner", owner, "job", "--",
+			"sh", "-c", `echo "$TENURE_OWNER" >>"$DIR/leaders"; exec sleep 600`)
+	}
+	first := lead("first")
+	s.await("the leader", func() bool { return s.read("leaders") == "first\n" })
+
+	waits := startIncident(s.wire())
+	standby := lead("standby")
+	s.url = direct
+	looks := startIncident(s.wire())
+	watch := s.start("status", "--watch", "--refresh", "100ms")
+	// until waits for what a process has said, which it must live to say.
+	until := func(p *process, said string, times int) {
+		t.Helper()
+		s.await(said, func() bool {
+			select {
+			case <-p.done:
+				t.Fatalf("%q ended with status %d: %s", p.cmd.Args, p.status(), p.stderr.String())
+			default:
+			}
+			return strings.Count(p.stderr.String(), said) >= times
+		})
+	}
+	until(watch, "the credentials are not valid here", 1)
+	for _, p := range []*process{standby, watch} {
+		until(p, "access is denied", 1)
+	}
+	waits.over.Store(true)
+	looks.over.Store(true)
+	until(watch, "the store answers again", 2)
+	asked := waits.asked.Load()
+	s.await("good answers", func() bool { return waits.asked.Load() > asked+3 })
+	first.signal(syscall.SIGKILL)
+	s.await("the standby to lead", func() bool { return s.read("leaders") == "first\nstandby\n" })
+	watch.signal(syscall.SIGINT)
+	if status := watch.status(); status != 130 {
+		t.Errorf("status --watch ended with status %d, want 130", status)
+	}
+	standby.signal(syscall.SIGTERM)
+	if status := standby.status(); status != 143 {
+		t.Errorf("the standby ended with status %d, want 143", status)
+	}
+}
+
+// A command that cannot be started for the moment.
+
+// leadProgram writes down that it leads, and stays when it is told to.
+const leadProgram = `#!/bin/sh
+echo $TENURE_TOKEN >>"$DIR/terms"
+[ ! -e "$DIR/stay" ] || exec sleep 600
+`
+
+func (s *scene) program() string {
+	s.t.Helper()
+	s.write("prog", leadProgram)
+	if err := os.Chmod(s.path("prog"), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.path("prog")
+}
+
+func (s *scene) terms() int { return strings.Count(s.read("terms"), "\n") }
+
+// replacements are what a program goes through while it is being replaced.
+var replacements = []struct {
+	name     string
+	away     func(t *testing.T, path string) (back func())
+	said     string
+	optional bool // the kernel may run it all the same
+}{
+	{"missing", func(t *testing.T, path string) func() {
+		check(t, os.Rename(path, path+".new"))
+		return func() { check(t, os.Rename(path+".new", path)) }
+	}, "command not found: ", false},
+	{"not executable", func(t *testing.T, path string) func() {
+		check(t, os.Chmod(path, 0o644))
+		return func() { check(t, os.Chmod(path, 0o755)) }
+	}, "permission denied", false},
+	{"open for writing", func(t *testing.T, path string) func() {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		check(t, err)
+		return func() { check(t, f.Close()) }
+	}, "text file busy", true},
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeadOutlivesAReplacement replaces the program of a candidate that led
+// before, and of one that has only waited so far.
+func TestLeadOutlivesAReplacement(t *testing.T) {
+	t.Parallel()
+	for _, r := range replacements {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("led before", func(t *testing.T) {
+				t.Parallel()
+				s := newScene(t)
+				prog := s.program()
+				p := s.start("lead", "--pause", "50ms", "--lease", "10s", "job", "--", prog)
+				s.await("a term", func() bool { return s.terms() > 0 })
+				testReplacement(s, p, r.away(t, prog), r.said, r.optional)
+			})
+			t.Run("only waited", func(t *testing.T) {
+				t.Parallel()
+				s := newScene(t)
+				prog := s.program()
+				holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")
+				s.await("a holder", func() bool { return len(s.holders(1)) > 0 })
+				p := s.start("lead", "--json", "--pause", "50ms", "--lease", "10s", "job", "--", prog)
+				s.await("a candidate", func() bool { return strings.Contains(p.stderr.String(), `"event":"waiting"`) })
+				back := r.away(t, prog)
+				holder.signal(syscall.SIGTERM)
+				testReplacement(s, p, back, r.said, r.optional)
+			})
+		})
+	}
+}
+
+func testReplacement(s *scene, p *process, back func(), said string, optional bool) {
+	t := s.t
+	terms := 0
+	s.await("a start that fails", func() bool {
+		if optional && s.terms() > terms+1 {
+			return true
+		}
+		select {
+		case <-p.done:
+			t.Fatal("the candidate has ended")
+		default:
+		}
+		return strings.Contains(p.stderr.String(), said)
+	})
+	// Others can have the lock while it waits.
+	if other := s.start("run", "--wait", "30s", "--lease", "10s", "job", "--", "true"); other.status() != 0 {
+		t.Error("nobody else gets the lock")
+	}
+	terms = s.terms()
+	s.write("stay", "")
+	back()
+	s.await("another term", func() bool { return s.terms() > terms })
+	p.signal(syscall.SIGTERM)
+	if status := p.status(); status != 143 {
+		t.Errorf("status %d, want 143", status)
+	}
+}
+
+// limit sets how many files a running tenure may open, which makes every start
+// fail with "too many open files", and returns what undoes it.
+func (p *process) limit() (undo func()) {
+	p.s.t.Helper()
+	var old unix.Rlimit
+	none := unix.Rlimit{Cur: 3}
+	check(p.s.t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_NOFILE, nil, &old))
+	none.Max = old.Max
+	check(p.s.t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_NOFILE, &none, nil))
+	return func() {
+		p.s.t.Helper()
+		check(p.s.t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_NOFILE, &old, nil))
+	}
+}
+
+// TestFullSystem takes from a candidate, and from a holder, what a start needs,
+// and gives it back.
+func TestFullSystem(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"lead", "run"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.write("stay", "")
+			prog := s.program()
+			holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")
+			s.await("a holder", func() bool { return len(s.holders(1)) > 0 })
+			p := s.start(command, "--json", "--lease", "10s", "job", "--", prog)
+			s.await("one who waits", func() bool { return strings.Contains(p.stderr.String(), `"event":"waiting"`) })
+			undo := p.limit()
+			holder.signal(syscall.SIGTERM)
+			want := map[string]string{"lead": `"event":"pausing"`, "run": `"event":"command_not_started"`}[command]
+			s.await("a start that fails", func() bool {
+				return strings.Contains(p.stderr.String(), want) && strings.Contains(p.stderr.String(), "too many open files")
+			})
+			undo()
+			s.await("the command", func() bool { return s.terms() > 0 })
+			p.signal(syscall.SIGTERM)
+			if status := p.status(); status != 143 {
+				t.Errorf("status %d, want 143", status)
+			}
+		})
+	}
+}
+
+// TestFullSystemForGood gives nothing back: run gives up with the status of a
+// command that cannot be run, and a signal ends it at once.
+func TestFullSystemForGood(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"given up": 126, "signal": 143} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")
+			s.await("a holder", func() bool { return len(s.holders(1)) > 0 })
+			p := s.start("run", "--json", "--lease", "10s", "job", "--", "true")
+			s.await("one who waits", func() bool { return strings.Contains(p.stderr.String(), `"event":"waiting"`) })
+			p.limit()
+			holder.signal(syscall.SIGTERM)
+			s.await("a start that fails", func() bool { return strings.Contains(p.stderr.String(), `"event":"command_not_started"`) })
+			if name == "signal" {
+				p.signal(syscall.SIGTERM)
+			}
+			if got := p.status(); got != status {
+				t.Errorf("status %d, want %d", got, status)
+			}
+			if p := s.start("run", "--wait", "0", "job", "--", "true"); p.status() != 0 {
+				t.Error("the lock was not released")
+			}
+		})
 	}
 }

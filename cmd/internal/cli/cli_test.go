@@ -4,10 +4,14 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -18,6 +22,9 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 // Flags that another page explains share a line.
@@ -188,4 +195,145 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 			t.Errorf("%q: %v", head, err)
 		}
 	}
+}
+
+// The manual page has every command and every flag, and groff has nothing to
+// say against it.
+func TestManual(t *testing.T) {
+	page, err := manual()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser, err := newParser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for section := range strings.SplitSeq(page, "\n.SH ") {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
+	}
+	for _, name := range names(parser.Model.Node) {
+		title := strings.ToUpper(escaped("tenure " + name))
+		text, ok := sections[title]
+		if !ok {
+			t.Errorf("no section %q", title)
+			continue
+		}
+		for _, n := range parser.Model.Children {
+			for _, f := range allFlags(n) {
+				if n.Name != name {
+					continue
+				}
+				flag := escaped("--" + f.Name)
+				if !strings.Contains(text, "\\fB"+flag) && !strings.Contains(text, ", "+flag) {
+					t.Errorf("%s: no entry for --%s", name, f.Name)
+				}
+			}
+		}
+		if !strings.Contains(text, "\n.SS Exit status\n") || !strings.Contains(text, "\n.EX\n") {
+			t.Errorf("%s: no exit statuses, or no examples", name)
+		}
+	}
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skip("groff is not installed: the page was not formatted")
+	}
+	cmd := exec.CommandContext(t.Context(), groff, "-man", "-ww", "-Tutf8", "-z")
+	cmd.Stdin = strings.NewReader(page)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("groff: %v\n%s", err, out)
+	}
+}
+
+// The command is killed half a grace before others may begin: killing takes time, too.
+func TestLimits(t *testing.T) {
+	const now = guard.Instant(1000)
+	for _, test := range []struct{ remaining, grace time.Duration }{
+		{10 * time.Second, 2 * time.Second}, {time.Nanosecond, time.Minute}, {time.Hour, 1}, {time.Second, 0},
+	} {
+		l, ok := limitsAt(now, test.remaining, test.grace)
+		if !ok {
+			t.Errorf("%+v: refused", test)
+		}
+		expiry := now.Add(test.remaining + test.grace)
+		if want := (guard.Limits{Term: now.Add(test.remaining), Kill: expiry.Add(-test.grace / 2), Expiry: expiry}); l != want {
+			t.Errorf("%+v: %+v, want %+v", test, l, want)
+		}
+		if l.Term > l.Kill || l.Kill > l.Expiry {
+			t.Errorf("%+v: out of order: %+v", test, l)
+		}
+	}
+	for _, remaining := range []time.Duration{0, -1} {
+		if l, ok := limitsAt(now, remaining, time.Second); ok {
+			t.Errorf("with %v left it may live until %+v", remaining, l)
+		}
+	}
+}
+
+// sessionReads is a store that counts the reads of sessions.
+type sessionReads struct {
+	driver.Store
+	n atomic.Int64
+}
+
+func (s *sessionReads) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	if strings.HasPrefix(key, driver.SessionPrefix) {
+		s.n.Add(1)
+	}
+	return s.Store.Get(ctx, key, how)
+}
+
+// A look at many locks under a session does not read the session for each. When
+// it was closed its locks are free, though their records say nothing of that.
+func TestSessionsAreReadOnce(t *testing.T) {
+	const locks = 20
+	ctx := context.WithoutCancel(t.Context())
+	store := &sessionReads{Store: memstore.New()}
+	open := func() *tenure.Client {
+		c, err := tenure.New(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close(ctx) })
+		return c
+	}
+	s, err := open().OpenSession(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range locks {
+		l, err := s.Acquire(ctx, fmt.Sprint("job", i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			<-l.Context().Done()
+			_ = l.Release(ctx) // its session is closed
+		}()
+	}
+	shows := func(state string, most int64) {
+		t.Helper()
+		before := store.n.Load()
+		rows, err := look(ctx, open(), nil)
+		if err != nil || len(rows) != locks {
+			t.Fatalf("%d rows: %v", len(rows), err)
+		}
+		for _, r := range rows {
+			if r.state != state || r.Session != s.ID() {
+				t.Errorf("%s is %s, want %s, under session %q, want %q", r.Name, r.state, state, r.Session, s.ID())
+			}
+			if r.Until.IsZero() == (state == stateFree) {
+				t.Errorf("%s, %s, ended at %v", r.Name, state, r.Until)
+			}
+		}
+		if n := store.n.Load() - before; n < 1 || n > most {
+			t.Errorf("%d reads of the session, want %d at most", n, most)
+		}
+	}
+	shows(stateHeld, 1)
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	shows(stateFree, 2) // again, for when it was closed
 }

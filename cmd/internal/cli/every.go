@@ -4,13 +4,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -140,4 +144,164 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 	return e.ledger(c, e.storeFlags, name, func(ctx context.Context, client *tenure.Client) error {
 		return once.ResetEvery(ctx, client, name, e.Reason)
 	})
+}
+
+// workFlags are what once and every have in common about the command.
+type workFlags struct {
+	Timeout    time.Duration  `must:"not be negative"`
+	Retry      int            `must:"not be negative"`
+	RetryDelay *time.Duration `must:"be positive"`
+}
+
+func (f *workFlags) check() error {
+	if f.RetryDelay != nil && f.Retry == 0 {
+		return usage("--retry-delay needs --retry: how often to run a failed command again")
+	}
+	return nil
+}
+
+// runs runs the command for package once, each time that it is its turn.
+type runs struct {
+	*command
+	// scheduled is the time of a slot, as the command learns of it; nil if slots
+	// are mere numbers.
+	scheduled func(slot int64) string
+
+	ctx    context.Context // it ends at the first signal that no command gets
+	cancel context.CancelCauseFunc
+	unhand func()
+	came   syscall.Signal // that signal
+
+	last  map[int64]outcome // of each slot
+	begun bool              // a command has been started
+	fault error             // why one could not be
+}
+
+// newRuns takes the signals, until stop is called.
+func (t *command) newRuns() *runs {
+	w := &runs{command: t, last: map[int64]outcome{}}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.catch()
+	return w
+}
+
+// catch has signals end the context, while no command runs.
+func (w *runs) catch() {
+	w.unhand = w.signals.toEnd(func(sig syscall.Signal) {
+		if w.came == 0 {
+			w.came = sig
+		}
+		w.cancel(signaled{sig})
+	})
+}
+
+func (w *runs) stop() {
+	w.unhand()
+	w.cancel(nil)
+}
+
+// work is a [once.Work]. It is called by one goroutine after the other.
+func (w *runs) work(ctx context.Context, turn *once.Turn) error {
+	w.unhand() // from here on they are the command's
+	defer w.catch()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	lease, ok := tenure.FromContext(ctx)
+	if !ok {
+		return errors.New("there is no lease in the context")
+	}
+	w.extra = []string{
+		"TENURE_SLOT=" + strconv.FormatInt(turn.Slot(), 10),
+		"TENURE_ATTEMPT=" + strconv.Itoa(turn.Attempt()),
+	}
+	if w.scheduled != nil {
+		w.extra = append(w.extra, "TENURE_SCHEDULED="+w.scheduled(turn.Slot()))
+	}
+	w.onLeft = func(exit guard.Exit, left string) {
+		var err error
+		if exit.Status() != 0 {
+			err = failed(exit.Status(), errors.New(exit.String()))
+		}
+		go func() { _ = turn.Ended(ctx, err, left) }() // if it fails the ledger has it later
+	}
+	o, err := w.insist(ctx, lease)
+	if sig := (signaled{}); errors.As(err, &sig) {
+		if w.came == 0 {
+			w.came = sig.sig
+		}
+		w.cancel(sig)
+	}
+	if err != nil {
+		w.fault = err
+		return failed(flags.StatusOf(cannotRun(err)), err)
+	}
+	w.fault, w.begun = nil, true
+	w.last[turn.Slot()] = o
+	w.reportTrouble(o)
+	if o.asked {
+		w.cancel(nil) // the end was asked for: no other attempt, no other slot
+	}
+	switch {
+	case o.lost != nil:
+		return failed(o.status(), o.lost)
+	case o.timedOut:
+		return failed(o.status(), errors.New("the command had to stop"))
+	case o.status() != 0:
+		return failed(o.status(), errors.New(o.exit.String()))
+	}
+	return nil
+}
+
+// unstarted is the failure of a command that could not be started.
+func (w *runs) unstarted() error {
+	if errors.Is(w.fault, guard.ErrTooLate) || errors.Is(w.fault, guard.ErrOverdue) {
+		return failed(statusLost, fmt.Errorf("the lease of %q was lost: %w", w.lock, w.fault))
+	}
+	return cannotRun(w.fault)
+}
+
+// sayLedgers points from a name that was never held to the locks of the ledgers of
+// once and every under that name, which were, and reports whether there are any.
+func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name string) (said bool) {
+	if c.quiet || c.json {
+		return false
+	}
+	for _, ledger := range []struct{ lock, show string }{
+		{once.LockName(name), "once " + name + " --show"}, {once.EveryLockName(name), "every --show " + name},
+	} {
+		if st, err := client.Status(ctx, ledger.lock); err == nil && st.Token > 0 {
+			c.say("%q was never held, and %q was: tenure %s has its runs", name, ledger.lock, ledger.show)
+			said = true
+		}
+	}
+	return said
+}
+
+// ledger opens the store for reading the ledger of a name, or changing it.
+func (f *leaseFlags) ledger(
+	c *console, on storeFlags, name string, use func(context.Context, *tenure.Client) error,
+) error {
+	if err := checkLedgerName(name); err != nil {
+		return err
+	}
+	options, err := f.options(on)
+	if err != nil {
+		return err
+	}
+	options.Owner = cmp.Or(options.Owner, operatorName())
+	v, err := on.client(c, &options, nil)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	ctx, cancel := context.WithTimeout(v.ctx, lookTimeout)
+	defer cancel()
+	if err := use(ctx, v.client); err != nil {
+		if running := (*once.RunningError)(nil); errors.As(err, &running) {
+			return failed(statusHeld, err)
+		}
+		return lookFailed(ctx, err)
+	}
+	return nil
 }

@@ -6,9 +6,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // historyCmd is tenure history.
@@ -197,4 +203,251 @@ func tenureObject(t tenure.Tenure) tenureJSON {
 		Token: t.Token, Owner: t.Owner, Host: t.Host, Label: t.Label, Since: instant(t.Since), Until: instant(t.Until),
 		End: t.End, Request: requestObject(t.Request), Unknown: t.Unknown,
 	}
+}
+
+// span is a time as people write it: for as long as what it is written to. One to
+// the second is that second, one to the minute that minute, and a date that day;
+// what is counted back from now is an instant. So a time that stands in a table of
+// ours, cut to the second, finds what happened then.
+type span struct {
+	from, to time.Time // to is not in it, unless it is from
+	text     string
+	// again is how much later the same time stands on the clock once more, in an hour
+	// that there is twice; 0 of others.
+	again time.Duration
+}
+
+// readings returns what a span may stand for.
+func (s span) readings() []span {
+	if s.again == 0 {
+		return []span{s}
+	}
+	later := s
+	later.from, later.to = s.from.Add(s.again), s.to.Add(s.again)
+	return []span{s, later}
+}
+
+// twice returns the first instant that a clock without a zone shows as it shows t, and
+// how much later it does so once more.
+func twice(t time.Time) (first time.Time, again time.Duration) {
+	const shown = "2006-01-02 15:04:05"
+	for _, shift := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} {
+		switch text := t.Format(shown); {
+		case t.Add(shift).Format(shown) == text:
+			return t, shift
+		case t.Add(-shift).Format(shown) == text:
+			return t.Add(-shift), shift
+		}
+	}
+	return t, 0
+}
+
+// Layouts of a time, and how long one is.
+var layouts = []struct {
+	layout string
+	unit   time.Duration // 0: a day
+}{
+	{"2006-01-02T15:04:05Z07:00", time.Second},
+	{"2006-01-02T15:04Z07:00", time.Minute},
+	{"2006-01-02T15:04:05", time.Second},
+	{"2006-01-02 15:04:05", time.Second},
+	{"2006-01-02T15:04", time.Minute},
+	{"2006-01-02 15:04", time.Minute},
+	{time.DateOnly, 0},
+}
+
+// fraction is that of a second.
+var fraction = regexp.MustCompile(`:\d\d[.,](\d{1,9})`)
+
+// parseTime reads a time as people write it.
+func parseTime(text string, now time.Time) (span, error) {
+	now = now.Local()
+	day := func(back int) string { return now.AddDate(0, 0, -back).Format(time.DateOnly) }
+	word, rest, _ := strings.Cut(text, " ")
+	whole := text
+	switch {
+	case text == "now":
+		return span{from: now, to: now, text: clockText(now)}, nil
+	case word == "today":
+		whole = strings.TrimSpace(day(0) + " " + rest)
+	case word == "yesterday":
+		whole = strings.TrimSpace(day(1) + " " + rest)
+	case len(word) <= 2 || word[2] == ':' || word[1] == ':': // a time of today; "9:05" as well
+		whole = day(0) + " " + text
+	}
+	for _, l := range layouts {
+		t, err := time.ParseInLocation(l.layout, whole, time.Local)
+		if err != nil {
+			continue
+		}
+		var again time.Duration
+		if l.unit > 0 && !strings.HasSuffix(l.layout, "Z07:00") {
+			t, again = twice(t)
+		}
+		s := span{from: t, to: t.Add(l.unit), text: clockText(t), again: again}
+		switch digits := fraction.FindStringSubmatch(whole); {
+		case l.unit == 0:
+			s.to, s.text = t.AddDate(0, 0, 1), "on "+t.Format(time.DateOnly)
+			return s, nil
+		case l.unit == time.Minute:
+			s.text = strings.TrimSuffix(s.text, ":00")
+		case digits != nil:
+			s.to = t.Add(time.Second / time.Duration(math.Pow10(len(digits[1]))))
+			s.text += "." + digits[1]
+		}
+		return s, nil
+	}
+	if ago, ok := parseAgo(strings.TrimSuffix(text, " ago")); ok {
+		t := now.Add(-ago)
+		return span{from: t, to: t, text: clockText(t)}, nil
+	}
+	return span{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04 or 15:04:05 "+
+		"of today, a date, now, today or yesterday, or how long ago, such as 10m or 2d", text)
+}
+
+var daysAgo = regexp.MustCompile(`^(\d{1,5})d`)
+
+// parseAgo reads how long ago something was: a duration, which may begin with days.
+func parseAgo(text string) (time.Duration, bool) {
+	days := time.Duration(0)
+	if m := daysAgo.FindStringSubmatch(text); m != nil {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			return 0, false
+		}
+		days = time.Duration(n) * 24 * time.Hour
+		if text = text[len(m[0]):]; text == "" {
+			return days, true
+		}
+	}
+	d, err := time.ParseDuration(text)
+	return days + d, err == nil && d >= 0 && !strings.ContainsAny(text, "+-")
+}
+
+// holding is a tenure that falls into a span of time. It is not certain if its
+// holder had crashed and may have been dead already.
+type holding struct {
+	tenure.Tenure
+	certain bool
+}
+
+// during returns the tenures of a history, the newest first, that fall into a span
+// of time, by the wall clocks of the holders. It is not all if there is a hole in
+// the history then, or if it begins later.
+func during(history []tenure.Tenure, s span) (found []holding, all bool) {
+	from, to := s.from, s.to
+	if !to.After(from) {
+		to = from.Add(1) // an instant
+	}
+	next := time.Time{} // when the tenure after this one began, zero if there is none
+	hole, all := false, true
+	for _, t := range history {
+		if t.Unknown || t.Since.IsZero() {
+			hole = true
+			continue
+		}
+		end := t.Until // zero for the present holder, and for one that crashed
+		if hole && (end.IsZero() || end.Before(to)) && (next.IsZero() || from.Before(next)) {
+			all = false
+		}
+		crashed := t.End != "" && end.IsZero()
+		if crashed {
+			end = next
+		}
+		if t.Since.Before(to) && (end.IsZero() || from.Before(end)) {
+			found = append(found, holding{t, !crashed || !t.Since.Before(from)})
+		}
+		hole, next = false, t.Since
+	}
+	first := len(history) == 0 || history[len(history)-1].Token == 1
+	if (hole || !first) && (next.IsZero() || from.Before(next)) {
+		all = false
+	}
+	return found, all
+}
+
+// atJSON is the answer to --at as an object of --json.
+type atJSON struct {
+	Lock    string       `json:"lock"`
+	At      string       `json:"at"`
+	To      string       `json:"to,omitempty"` // the end of what at stands for, if it is no instant
+	Certain bool         `json:"certain"`
+	Holder  *tenureJSON  `json:"holder,omitempty"` // the last one then
+	Holders []tenureJSON `json:"holders,omitempty"`
+}
+
+// printAt says who held the lock at a time.
+func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
+	var found []holding
+	all := true
+	for _, reading := range at.readings() {
+		then, known := during(list, reading)
+		all = all && known
+		for _, t := range then {
+			if !slices.ContainsFunc(found, func(f holding) bool { return f.Token == t.Token }) {
+				found = append(found, t)
+			}
+		}
+	}
+	certain := all && (at.again == 0 || len(found) == 0)
+	for _, t := range found {
+		certain = certain && t.certain
+	}
+	if c.json {
+		o := atJSON{Lock: h.Name, At: instant(at.from), Certain: certain}
+		if at.to.After(at.from) {
+			o.To = instant(at.to.Add(at.again))
+		}
+		for _, t := range found {
+			o.Holders = append(o.Holders, tenureObject(t.Tenure))
+		}
+		if len(found) > 0 {
+			o.Holder = &o.Holders[0]
+		}
+		c.object(o)
+		return
+	}
+	var lines []string
+	for _, t := range found {
+		holder := holderText(t.Owner, t.Token)
+		lines = append(lines, fmt.Sprintf("%s %q was held by %s, %s", at.when(), h.Name, holder, t.how(at)))
+	}
+	switch {
+	case len(found) == 0 && all:
+		lines = append(lines, fmt.Sprintf("%s nobody held %q", at.when(), h.Name))
+	case len(found) == 0:
+		lines = append(lines, fmt.Sprintf("%s it is not known who held %q: the history has a hole there, or begins later",
+			at.when(), h.Name))
+	case !all:
+		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a hole there, or begins later",
+			at.when()))
+	}
+	for _, line := range lines {
+		c.put(printable.Text(line) + "\n")
+	}
+}
+
+func (s span) when() string {
+	if s.again > 0 {
+		return "at " + s.text + ", a time that there is twice,"
+	}
+	if strings.HasPrefix(s.text, "on ") {
+		return s.text
+	}
+	return "at " + s.text
+}
+
+// how says since when, and until when, if that is known.
+func (t holding) how(at span) string {
+	text := "since " + clockText(t.Since)
+	switch {
+	case t.End == "":
+	case t.Until.IsZero() && t.certain:
+		text += "; it never said that it ended (" + endText(t.Tenure) + ")"
+	case t.Until.IsZero():
+		text += ", unless it had crashed already: it never said that it ended (" + endText(t.Tenure) + ")"
+	case !t.Until.After(at.to) && at.to.After(at.from):
+		text += ", until " + clockText(t.Until) + " (" + endText(t.Tenure) + ")"
+	}
+	return text
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -260,4 +261,249 @@ func (o *operator) taken(r result, now tenure.Status, took time.Duration) error 
 	r.Next = holderOf(now)
 	return o.done(r, "%s has lost %q; %s has it now, after %v", holderText(r.Holder.Owner, r.Holder.Token), o.lock,
 		holderText(now.Owner, now.Token), round(took))
+}
+
+// stepDownCmd is tenure step-down.
+type stepDownCmd struct {
+	Name    string         `arg:""`
+	To      *string        `placeholder:"OWNER" empty:"name the next owner of the lock, or leave it out"`
+	ToLabel *string        `placeholder:"LABEL" empty:"name the label of the next owner of the lock, or leave it out"`
+	Wait    *time.Duration `must:"be positive"`
+	operatorFlags
+	bellFlags
+}
+
+// nextPatience is how long the successor is waited for, for telling of it.
+const nextPatience = 2 * time.Second
+
+// Run asks the holder to stop, and waits until it has.
+func (s *stepDownCmd) Run(c *console) error {
+	if s.To != nil && s.ToLabel != nil {
+		return usage("--to and --to-label: name one of the two")
+	}
+	to := heir{valueOf(s.To), valueOf(s.ToLabel)}
+	o, err := s.open(c, s.Name, to, s.bellFlags)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	st, err := o.status()
+	holder := holderText(st.Owner, st.Token)
+	switch {
+	case err != nil:
+		return err
+	case !st.Held && !to.anybody():
+		return o.heir(o.ctx, st, time.Now(), 0)
+	case !st.Held:
+		return o.notHeld(st)
+	case to.is(st.Owner, st.Label):
+		return o.done(result{Result: "already_held", Holder: holderOf(st)}, "%s has %q already", holder, o.lock)
+	}
+	what := "step down"
+	if !to.anybody() {
+		what = "hand over to " + to.text()
+	}
+	within := "when it renews its lease next"
+	if heartbeat := o.heartbeat(st); heartbeat > 0 {
+		within = fmt.Sprintf("within %v", round(heartbeat))
+	}
+	o.console.show("asking %s to %s; it learns of this %s, and then ends its work", holder, what, within)
+	ctx := o.ctx
+	if s.Wait != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, *s.Wait, errWaited)
+		defer cancel()
+	}
+	begun := time.Now()
+	err = o.ask(ctx, o.client)
+	took := time.Since(begun)
+	switch {
+	case !to.anybody() && errors.Is(err, tenure.ErrNotHeld) && context.Cause(ctx) == nil:
+		return o.heir(ctx, st, begun, 0) // it has gone by itself
+	case err != nil:
+		return o.notDone(err, st)
+	case !to.anybody():
+		return o.heir(ctx, st, begun, took)
+	}
+	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
+	l, ok := o.next(st.Token, nextPatience)
+	if !ok {
+		return o.done(r, "%s has stepped down, %v after the request; nobody has taken the lock yet", holder, round(took))
+	}
+	after := time.Since(begun)
+	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
+	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request",
+		holder, holderText(l.Owner, l.Token), round(after))
+}
+
+// heirPause is how often the heir of a hand-over is looked for.
+const heirPause = 100 * time.Millisecond
+
+// heir waits until an owner that the lock was handed over to has it, which alone is
+// a hand-over; or somebody else; or the time has run out for which the lock is kept.
+// The holder has stopped, and took is how long that has taken; 0 if it has not been
+// asked.
+func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration) error {
+	r := result{Result: "not_handed_over", Holder: holderOf(holder)}
+	stopped := fmt.Sprintf("%s no longer has it", holderText(holder.Owner, holder.Token))
+	switch {
+	case holder.Token == 0:
+		r.Holder, stopped = nil, "it was never held"
+	case took > 0:
+		r.Took = seconds(took)
+		stopped = fmt.Sprintf("%s has stepped down", holderText(holder.Owner, holder.Token))
+	}
+	failed := func(format string, args ...any) error {
+		text := fmt.Sprintf("%q: not handed over to %s: %s; ", o.lock, o.to.text(), stopped)
+		return o.incomplete(r, text+fmt.Sprintf(format, args...))
+	}
+	kept := time.Duration(0)
+	for {
+		st, err := o.client.Status(ctx, o.lock)
+		after, next := time.Since(begun), ""
+		if err == nil && st.Token > holder.Token {
+			next = o.came(ctx, holder.Token, st)
+		}
+		switch sig := (signaled{}); {
+		case errors.As(context.Cause(o.ctx), &sig):
+			return sig
+		case ctx.Err() != nil:
+			return failed("the lock is reserved for %s, but %s within --wait", o.to.text(), o.to.nobodyCame())
+		case err != nil && (permanent(err) || after > took+lookTimeout):
+			return o.failed(err)
+		case err != nil: // it is asked again
+		case next != "":
+			r.Result, r.Next, r.After = "handed_over", &party{Owner: next, Token: holder.Token + 1}, seconds(after)
+			return o.done(r, "%s; %s has the lock now, %v after the request",
+				stopped, holderText(next, holder.Token+1), round(after))
+		case st.Token > holder.Token:
+			r.Next, r.After = holderOf(st), seconds(after)
+			return failed("%s came first", holderText(st.Owner, st.Token))
+		case o.to.label != "" && st.State == tenure.StateReserved && keptFor(st).anybody() && st.FreeIn > 0:
+			return failed("it has kept the lock for nobody, as an older version does that knows no labels; "+
+				"whoever comes first has it in %v", round(st.FreeIn))
+		case o.to != keptFor(st) && kept == 0:
+			return failed("nobody has the lock, and it is not reserved for %s", o.to.text())
+		case o.to != keptFor(st) || st.FreeIn <= 0:
+			return failed("the lock was reserved for %s for %v, but %s", o.to.text(), round(kept), o.to.nobodyCame())
+		default:
+			kept = max(kept, st.Lease)
+		}
+		_ = sleep(ctx, heirPause) // the end of ctx is seen above
+	}
+}
+
+// keptFor is who a lock is reserved for.
+func keptFor(st tenure.Status) heir { return heir{st.ReservedFor, st.ReservedForLabel} }
+
+// nobodyCame says that the heir has not taken the lock.
+func (h heir) nobodyCame() string {
+	if h.owner != "" {
+		return "that owner did not take it"
+	}
+	return "nobody of it took it"
+}
+
+// came returns the owner that has had the lock next, be it for a moment, if it is one
+// that the lock was handed over to; otherwise "".
+func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) string {
+	if st.Token == token+1 {
+		if o.to.is(st.Owner, st.Label) {
+			return st.Owner
+		}
+		return ""
+	}
+	history, err := o.client.History(ctx, o.lock)
+	i := slices.IndexFunc(history, func(t tenure.Tenure) bool { return t.Token == token+1 && o.to.is(t.Owner, t.Label) })
+	if err != nil || i < 0 {
+		return ""
+	}
+	return history[i].Owner
+}
+
+// heartbeat is how often the holder renews its lease, or that of its session; 0
+// if it does not say.
+func (o *operator) heartbeat(st tenure.Status) time.Duration {
+	if st.Session == "" {
+		return st.Heartbeat
+	}
+	s, err := o.client.SessionStatus(o.ctx, st.Session)
+	if err != nil {
+		return 0 // the request tells
+	}
+	return s.Heartbeat
+}
+
+// notHeld ends a command that has nobody to ask. That is no failure: what was
+// wanted is so already.
+func (o *operator) notHeld(st tenure.Status) error {
+	r := result{Result: "not_held"}
+	switch {
+	case st.Token == 0:
+		return o.done(r, "%q was never held", o.lock)
+	case st.ReservedFor != "":
+		r.Next = &party{Owner: st.ReservedFor}
+		return o.done(r, "%q is not held: it is reserved for %q, and free in %v at the latest",
+			o.lock, st.ReservedFor, round(st.FreeIn))
+	case st.ReservedForLabel != "":
+		return o.done(r, "%q is not held: it is reserved for label %q, and free in %v at the latest",
+			o.lock, st.ReservedForLabel, round(st.FreeIn))
+	}
+	return o.done(r, "%q is not held: last by %s", o.lock, holderText(st.Owner, st.Token))
+}
+
+// notDone ends a command that was not done.
+func (o *operator) notDone(err error, st tenure.Status) error {
+	var first *tenure.RequestedError
+	holder := holderText(st.Owner, st.Token)
+	switch sig := (signaled{}); {
+	case errors.As(context.Cause(o.ctx), &sig):
+		return sig
+	case errors.Is(err, tenure.ErrNotHeld):
+		return o.notHeld(st)
+	case errors.As(err, &first):
+		return tempFail("%q: %s has been asked already: by %s at %s, %s: %s; it can be asked again when that is done",
+			o.lock, holder, first.Request.By, clockText(first.Request.At), requestText(first.Request), first.Request.Reason)
+	case errors.Is(err, tenure.ErrUnanswered) && errors.Is(err, errWaited):
+		return tempFail("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder)
+	case errors.Is(err, tenure.ErrUnanswered):
+		return tempFail("%q: %s has been asked, but shows no sign of life: a waiting process takes over; see tenure release",
+			o.lock, holder)
+	case errors.Is(err, tenure.ErrAlive) && st.Session != "":
+		return tempFail("%q: %s holds it under a session that is alive, so it cannot be taken away alone: "+
+			"ask it with tenure step-down, or end its process", o.lock, holder)
+	case errors.Is(err, tenure.ErrAlive):
+		return tempFail("%q: %s is alive: ask it with tenure step-down, or take the lock away with --force", o.lock, holder)
+	case errors.Is(err, tenure.ErrForeign):
+		return tempFail("%q: %s does not understand requests: it is another client's", o.lock, holder)
+	case errors.Is(err, errWaited):
+		return storeFailed(fmt.Errorf("%q: no answer of the store in time: %w", o.lock, err))
+	}
+	return storeFailed(err)
+}
+
+// wayText says what a holder is asked, by whom it is to make way for.
+func wayText(to, label string) string {
+	next := heir{to, label}
+	if next.anybody() {
+		return "step down"
+	}
+	return "hand over to " + next.text()
+}
+
+// requestText says what was asked.
+func requestText(q tenure.Request) string {
+	switch q.Kind {
+	case tenure.RequestHandOver:
+		return "to " + wayText(q.To, q.ToLabel)
+	case tenure.RequestStepDown:
+		return "to step down"
+	case tenure.RequestReleaseDead:
+		return "released as dead"
+	case tenure.RequestRevoke:
+		return "revoked"
+	case tenure.RequestRaise:
+		return "raised its token"
+	}
+	return string(q.Kind)
 }

@@ -8,12 +8,119 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/k8sstore"
 )
+
+// TestKubernetesScripts runs the scripts of testdata/kubernetes, and those of testdata that
+// are for any store. STORE is a namespace in which the user app has the rights that a
+// store needs. BARE is one in which it has none, which the command
+//
+//	grant NAME FILE
+//
+// changes: it gives app the Role of that name. KUBE is the kubeconfig, and SERVER the
+// address in it.
+func TestKubernetesScripts(t *testing.T) {
+	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, server, _ := strings.Cut(string(text), "https://")
+	server, _, _ = strings.Cut(server, `"`)
+	runStoreScripts(t, "kubernetes", map[string]func(*testscript.TestScript, bool, []string){
+		"grant": func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) != 2 {
+				ts.Fatalf("usage: grant NAME FILE")
+			}
+			enginetest.GrantInKubernetes(t, kubeconfig, ts.Getenv("BARE"), args[0], ts.ReadFile(args[1]))
+		},
+	}, func(env *testscript.Env) error {
+		namespace, bare := enginetest.KubernetesNamespace(t, kubeconfig), enginetest.KubernetesNamespace(t, kubeconfig)
+		enginetest.GrantInKubernetes(t, kubeconfig, namespace, "locks", k8sstore.Policy(namespace, "locks"))
+		for _, pair := range [][2]string{
+			{"KUBE", kubeconfig},
+			{"SERVER", server},
+			{"NAMESPACE", namespace},
+			{"STORE", "kubernetes://" + namespace + "?kubeconfig=" + kubeconfig + "&context=app"},
+			{"BARE", bare},
+		} {
+			env.Setenv(pair[0], pair[1])
+		}
+		return os.Symlink(filepath.Join(filepath.Dir(kubeconfig), "apiserver.crt"), filepath.Join(env.WorkDir, "apiserver.crt"))
+	})
+}
+
+// The manifests of the lock service.
+const (
+	serviceManifest      = "../../../docs/guides/service/kubernetes.yaml"
+	serviceStoreManifest = "../../../docs/guides/service/kubernetes-store.yaml"
+)
+
+// TestKubernetesService has an API server take the manifests of the lock service, as they
+// are but for the namespace, and with each field known to it. The role for the store is the
+// one that tenure prints.
+func TestKubernetesService(t *testing.T) {
+	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
+	namespace := enginetest.KubernetesNamespace(t, kubeconfig)
+	paths := map[string]string{
+		"ServiceAccount":      "/api/v1/namespaces/" + namespace + "/serviceaccounts",
+		"Service":             "/api/v1/namespaces/" + namespace + "/services",
+		"Deployment":          "/apis/apps/v1/namespaces/" + namespace + "/deployments",
+		"PodDisruptionBudget": "/apis/policy/v1/namespaces/" + namespace + "/poddisruptionbudgets",
+		"Role":                "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/roles",
+		"RoleBinding":         "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/rolebindings",
+	}
+	made := map[string]bool{}
+	for _, file := range []string{serviceManifest, serviceStoreManifest} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range strings.Split(string(text), "\n---\n") {
+			object = strings.ReplaceAll(object, "namespace: tenured", "namespace: "+namespace) + "\n"
+			kind := regexp.MustCompile(`(?m)^kind: (.*)$`).FindStringSubmatch(object)
+			if kind == nil || paths[kind[1]] == "" {
+				t.Fatalf("%s has something else: %s", file, object)
+			}
+			path := paths[kind[1]] + "?fieldValidation=Strict"
+			if kind[1] == "Deployment" {
+				wrong := strings.Replace(object, "readinessProbe:", "readyProbe:", 1)
+				if _, err := enginetest.TryInKubernetes(t, kubeconfig, path, wrong); err == nil || !strings.Contains(err.Error(), "readyProbe") {
+					t.Fatalf("a field that there is not is taken: %v", err)
+				}
+			}
+			enginetest.CreateInKubernetes(t, kubeconfig, path, object)
+			made[kind[1]] = true
+		}
+	}
+	if len(made) != len(paths) {
+		t.Errorf("of %v there is %v", paths, made)
+	}
+}
+
+// The role in the manifest has the rights that tenure prints, and no others.
+func TestServiceRole(t *testing.T) {
+	printed, err := exec.CommandContext(t.Context(), "tenure", "table", "policy", "--store", "kubernetes://tenured").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(serviceStoreManifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, found := strings.Cut(string(printed), "\nrules:\n")
+	if !found || !strings.Contains(string(text), "\nrules:\n"+strings.TrimRight(rules, "\n")+"\n---\n") {
+		t.Errorf("the manifest has other rules than\n%s", rules)
+	}
+}
 
 // cronJobManifest is the file with the CronJob, its account and its binding.
 const cronJobManifest = "../../../docs/guides/platforms/cronjob.yaml"

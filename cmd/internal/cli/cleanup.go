@@ -1,0 +1,363 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// sweepCmd is tenure sweep.
+type sweepCmd struct {
+	Prefix         string  `arg:"" optional:""`
+	ReleasedBefore *string `placeholder:"DURATION"`
+	RestartTokens  bool
+	DryRun         bool
+	readerFlags
+}
+
+// Run clears what ended sessions have left in the store, or locks that nobody has
+// used for long.
+func (f *sweepCmd) Run(c *console) error {
+	long, err := f.check()
+	if err != nil {
+		return err
+	}
+	v, err := f.client(c, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	if f.ReleasedBefore == nil {
+		return f.sessions(c, v)
+	}
+	keeper, ok := v.store.(driver.TokenKeeper)
+	if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
+		return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, " +
+			"and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
+	}
+	return f.locks(c, v, long)
+}
+
+// sessions clears what ended sessions have left.
+func (f *sweepCmd) sessions(c *console, v *storeClient) error {
+	c.show("watching the sessions in the store: if one has ended, for a minute")
+	begun := time.Now()
+	n, err := v.client.Sweep(v.ctx)
+	took := time.Since(begun)
+	c.clear()
+	r := swept{Result: "swept", Swept: n, Took: seconds(took)}
+	text := fmt.Sprintf("cleared %s, in %v", counted(n, "record")+" of ended sessions", round(took))
+	switch {
+	case err != nil:
+		r.Result = "incomplete"
+		text = fmt.Sprintf("cleared %s until then, in %v", counted(n, "record")+" of ended sessions", round(took))
+	case n == 0:
+		text = "nothing to clear: no session in the store has ended"
+	}
+	c.result(r, "%s", text)
+	return v.ended(err)
+}
+
+// check finds what is wrong with the command line before a store is touched.
+func (f *sweepCmd) check() (long time.Duration, err error) {
+	if f.ReleasedBefore == nil {
+		switch {
+		case f.Prefix != "":
+			return 0, usage("unexpected argument %.20q: a PREFIX goes with --released-before", f.Prefix)
+		case f.RestartTokens || f.DryRun:
+			return 0, usage("--restart-tokens and --dry-run go with --released-before")
+		}
+		return 0, nil
+	}
+	long, ok := parseAgo(*f.ReleasedBefore)
+	if !ok {
+		return 0, usage("--released-before %.40q is no duration: write a number with its unit, such as 30d or 12h",
+			*f.ReleasedBefore)
+	}
+	if long < time.Minute {
+		return 0, usage("--released-before %v must be at least 1m", long)
+	}
+	return long, nil
+}
+
+// locks deletes the locks that were released long ago.
+func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
+	begun := time.Now()
+	n, err := v.client.SweepReleased(v.ctx, f.Prefix, &tenure.SweepOptions{
+		ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun,
+	})
+	r := sweptLocks{
+		Result: "swept", Locks: n.Locks, History: n.History, WithData: n.WithData, Taken: n.Taken,
+		Took: seconds(time.Since(begun)),
+	}
+	text := fmt.Sprintf("deleted %s that had been released for more than %s, and %s of history",
+		counted(n.Locks, "lock"), *f.ReleasedBefore, counted(n.History, "record"))
+	switch {
+	case err != nil:
+		r.Result = "incomplete"
+		text += ", until then"
+	case f.DryRun:
+		r.Result = "dry_run"
+		text = fmt.Sprintf("would delete %s that have been released for more than %s, and their history",
+			counted(n.Locks, "lock"), *f.ReleasedBefore)
+	}
+	var left []string
+	if n.WithData > 0 {
+		left = append(left, fmt.Sprintf("%d with data", n.WithData))
+	}
+	if n.Taken > 0 {
+		left = append(left, fmt.Sprintf("%d that somebody took meanwhile", n.Taken))
+	}
+	if len(left) > 0 {
+		text += "; left alone: " + strings.Join(left, ", ")
+	}
+	c.result(r, "%s", text)
+	return v.ended(err)
+}
+
+// sweptLocks is what came of --released-before, as an object of --json.
+type sweptLocks struct {
+	Result   string   `json:"result"`
+	Locks    int      `json:"locks"`
+	History  int      `json:"history"`
+	WithData int      `json:"with_data"`
+	Taken    int      `json:"taken"`
+	Took     *float64 `json:"took_seconds"`
+}
+
+// swept is what came of it, as an object of --json.
+type swept struct {
+	Result string   `json:"result"`
+	Swept  int      `json:"swept"`
+	Took   *float64 `json:"took_seconds"`
+}
+
+// reapCmd is tenure reap.
+type reapCmd struct {
+	Prefixes  []string       `arg:"" optional:"" name:"prefix"`
+	Name      []string       `sep:"none" placeholder:"NAME"`
+	ListEvery *time.Duration `must:"be positive"`
+	Once      bool
+	Reason    string
+	byFlag
+	readerFlags
+}
+
+// reaped is a lock that was freed, or a session that was closed, as an object of --json.
+type reaped struct {
+	Time    string `json:"time"`
+	Result  string `json:"result"` // reaped, or closed
+	Lock    string `json:"lock,omitempty"`
+	Session string `json:"session,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Token   uint64 `json:"token,omitempty"`
+	Host    string `json:"host,omitempty"`
+}
+
+// Run frees the locks of dead holders until a signal comes, or once.
+func (f *reapCmd) Run(c *console, rest operands) error {
+	f.Prefixes = append(f.Prefixes, rest.words...)
+	if len(f.Prefixes)+len(f.Name) == 0 {
+		return usage("no locks named: give a PREFIX of their names, or --name NAME; '' is all locks")
+	}
+	options := tenure.Options{Owner: f.operator()}
+	o := tenure.ReapOptions{
+		Prefixes: f.Prefixes, Names: f.Name, ListEvery: valueOf(f.ListEvery), Once: f.Once, Reason: f.Reason,
+	}
+	err := refused(options, func(ctx context.Context, client *tenure.Client) error { return client.Reap(ctx, o) })
+	if err != nil {
+		return err
+	}
+	v, err := f.client(c, &options, nil)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	trouble, freed := &outages{console: c}, 0
+	o.OnReaped = func(r tenure.Reaped) {
+		trouble.tell(nil)
+		freed++
+		c.tellReaped(r)
+	}
+	o.OnError = func(err error) {
+		if errors.Is(err, tenure.ErrUnreadable) {
+			c.warn("%s", flags.OneLine(err))
+			return
+		}
+		trouble.tell(err)
+	}
+	if f.Once {
+		c.show("watching for what is dead: for a lease, if there is a holder")
+	}
+	err = v.client.Reap(v.ctx, o)
+	c.clear()
+	switch {
+	case err != nil:
+		return lookFailed(v.ctx, err)
+	case f.Once && v.ctx.Err() != nil:
+		return lookFailed(v.ctx, v.ctx.Err())
+	case f.Once && freed == 0:
+		c.say("nobody is dead that is watched")
+	}
+	return nil
+}
+
+func (c *console) tellReaped(r tenure.Reaped) {
+	line := reaped{
+		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session,
+		Owner: r.Owner, Token: r.Token, Host: r.Host,
+	}
+	if r.Name == "" {
+		line.Result = "closed"
+		c.result(line, "closed session %s of %q, and freed all locks under it: "+
+			"it has shown no sign of life for its lease", r.Session, r.Owner)
+		return
+	}
+	c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
+}
+
+// tokensCmd is tenure tokens: what an operator does about tokens.
+type tokensCmd struct {
+	Raise raiseTokensCmd `cmd:""`
+}
+
+// raiseTokensCmd is tenure tokens raise.
+type raiseTokensCmd struct {
+	Prefix string  `arg:"" optional:""`
+	By     *string `placeholder:"N"`
+	Yes    bool
+	Lease  *time.Duration
+	Reason *string `empty:"say why, or leave the flag out"`
+	readerFlags
+}
+
+// Run raises the tokens of all locks after a loss of the store.
+func (f *raiseTokensCmd) Run(c *console) error {
+	by, options, how, err := f.check()
+	if err != nil {
+		return err
+	}
+	v, err := f.client(c, &options, nil)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	begun, last := time.Now(), time.Time{}
+	how.OnProgress = func(p tenure.RaiseProgress) {
+		if time.Since(last) < time.Second {
+			return
+		}
+		last = time.Now()
+		if p.Remaining > 0 {
+			c.show("%s: watching that nothing changes for %v more; stop all programs that use the store, if any is left",
+				counted(p.Locks, "lock"), round(p.Remaining))
+			return
+		}
+		c.show("raising tokens: %d of %s done", p.Done.Locks, counted(p.Locks, "lock"))
+	}
+	n, err := v.client.RaiseTokens(v.ctx, f.Prefix, by, &how)
+	took := time.Since(begun)
+	c.clear()
+	return f.tell(v, c, n, took, err)
+}
+
+// check finds what is wrong with the command line before a store is touched.
+func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.RaiseOptions, err error) {
+	if f.By == nil {
+		return 0, options, how, usage("no --by given: write --by N, more than the number of tokens that any lock was " +
+			"given since the backup, such as --by 1000000")
+	}
+	by, err = strconv.ParseUint(*f.By, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && by > driver.MaxToken:
+		return 0, options, how, usage("--by %.40s is too high: the highest token is %d", *f.By, uint64(driver.MaxToken))
+	case err != nil:
+		return 0, options, how, usage("--by %.40q is no whole number of 1 or more", *f.By)
+	case by == 0:
+		return 0, options, how, usage("--by 0 raises nothing: write more than the number of tokens that any lock was " +
+			"given since the backup, such as --by 1000000")
+	case strings.HasPrefix(f.Prefix, driver.OwnPrefix):
+		return 0, options, how, usage("no lock has a name that begins with %q: such names are for records of Tenure itself",
+			driver.OwnPrefix)
+	}
+	if options, err = (&timingFlags{Lease: f.Lease}).Options(f.Store); err != nil {
+		return 0, options, how, err
+	}
+	options.Owner = operatorName()
+	if err := check(options); err != nil {
+		return 0, options, how, err
+	}
+	if f.Reason != nil {
+		how.Reason = *f.Reason
+		err := refused(options, func(ctx context.Context, client *tenure.Client) error {
+			return client.StepDown(ctx, "x", how.Reason)
+		})
+		if err != nil {
+			return 0, options, how, err
+		}
+	}
+	if !f.Yes {
+		return 0, options, how, usage("this is for the time after a restored backup, or a failover with loss, " +
+			"when all programs that use the store are stopped: " +
+			"it frees their locks and closes their sessions; write --yes to say that they are")
+	}
+	return by, options, how, nil
+}
+
+// tell tells what was done.
+func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens, took time.Duration, err error) error {
+	r := raisedTokens{
+		Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable,
+		Foreign: n.Foreign, Took: seconds(took),
+	}
+	switch {
+	case errors.Is(err, tenure.ErrAlive):
+		r.Result = "alive"
+	case err != nil:
+		r.Result = "incomplete"
+	}
+	text := fmt.Sprintf("raised the tokens of %s by %s, and closed %s, in %v",
+		counted(n.Locks, "lock"), *f.By, counted(n.Sessions, "session"), round(took))
+	if n.Foreign > 0 {
+		text += fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token",
+			counted(n.Foreign, "lock"))
+	}
+	switch {
+	case err == nil && n.Locks == 0 && n.Sessions == 0:
+		c.say("nothing to raise: there is no such lock%s", text[strings.Index(text+";", ";"):])
+	case err == nil:
+		c.say("%s; the programs can be started", text)
+	case n != (tenure.RaisedTokens{}):
+		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
+	}
+	if c.json {
+		c.object(r)
+	}
+	switch {
+	case errors.Is(err, tenure.ErrAlive):
+		return failed(statusHeld, err)
+	case errors.Is(err, tenure.ErrTokenLimit):
+		return usage("%w", err)
+	}
+	return v.ended(err)
+}
+
+// raisedTokens is what came of it, as an object of --json.
+type raisedTokens struct {
+	Result     string   `json:"result"`
+	Locks      int      `json:"locks"`
+	Sessions   int      `json:"sessions"`
+	Unreadable int      `json:"unreadable"`
+	Foreign    int      `json:"foreign"`
+	Took       *float64 `json:"took_seconds"`
+}
