@@ -51,6 +51,7 @@ var errWaited = errors.New("waited long enough")
 func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, error) {
 	ctx, stop := t.signals.cancel(parent)
 	defer stop()
+	t.lock = t.target.Name()
 	t.manager.say("waiting for %q", t.lock)
 	if p.wait != nil && *p.wait > 0 {
 		var cancel context.CancelFunc
@@ -58,11 +59,7 @@ func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, er
 		defer cancel()
 	}
 	t.endless.Store(p.wait == nil && !p.unlessAlive)
-	announce := t.announce
-	if t.multi != nil {
-		announce = t.announceMulti
-	}
-	silence := beside(ctx, announce)
+	silence := beside(ctx, t.announce)
 	lease, err := t.take(ctx, p)
 	silence()
 	if sig := stop(); sig != 0 {
@@ -86,23 +83,7 @@ func (t *command) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 		History: true, WatchRequests: true, Priority: p.priority, PriorityPause: p.priorityPause,
 		CoolDown: p.coolDown,
 	}
-	if t.multi != nil {
-		t.lock = t.multi.Name()
-		return t.multi.take(ctx, t.console, p, o)
-	}
-	for {
-		var lease *tenure.Lease
-		var err error
-		if p.wait != nil && *p.wait == 0 {
-			lease, err = t.client.TryAcquire(ctx, t.lock, o)
-		} else {
-			lease, err = t.client.Acquire(ctx, t.lock, o)
-		}
-		if errors.Is(err, tenure.ErrExpired) {
-			continue // this process was stopped while it took the lock
-		}
-		return lease, err
-	}
+	return t.target.take(ctx, p, o)
 }
 
 // refusal tells a lock that is held from a store that cannot be reached.
@@ -143,19 +124,8 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 func (t *command) whose() (who string, held bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
-	if t.multi != nil {
-		who, _ = t.multi.whose(ctx, t.outer)
-		return who, who != ""
-	}
-	st, err := t.client.Status(ctx, t.lock)
-	switch {
-	case err != nil:
-	case st.Held:
-		return ": held by " + t.outer.holder(t.lock, st.Owner, st.Token), true
-	case keptFor(st) != heir{}:
-		return ": reserved for " + keptFor(st).text(), false
-	}
-	return "", false
+	h, _ := t.target.look(ctx) // without an answer nothing is known
+	return h.who, h.held
 }
 
 // notAcquired is ordinary: with --quiet the exit status alone tells.
@@ -166,71 +136,69 @@ func (t *command) notAcquired(p patience, why string) error {
 	return failed(p.held, fmt.Errorf("%q: %s", t.lock, why))
 }
 
-// announce says who holds the lock while it is waited for.
+// announceAfter is how long a lock is waited for in silence.
+const announceAfter = time.Second
+
+// announce says who holds what is waited for.
 func (t *command) announce(ctx context.Context) {
-	defer t.console.clear()
-	begun := time.Now()
+	c := t.console
+	defer c.clear()
+	begun, told := time.Now(), t.announceEndless(ctx)
+	if c.quiet || c.json {
+		return
+	}
 	timer := time.NewTimer(announceAfter)
 	defer timer.Stop()
-	again := max(time.Second, t.client.Options().RefreshPeriod)
-	var told uint64
-	due, news, seen := false, false, false
-	for {
+	for due, news := false, false; ; news = false {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 			due = true
-			timer.Reset(again)
-			if seen && !t.console.terminal && !t.troubled() {
-				continue // nothing is to be said
-			}
+			timer.Reset(t.target.again())
 		case <-t.waiting:
 			news = true
 		}
-		if !due || !news || t.console.quiet || t.console.json {
-			continue
+		if !due || told > 0 && !news && !c.terminal && !t.troubled() {
+			continue // nothing is to be said
 		}
 		// The look also brings the time that is left up to date.
-		st, err := t.client.Status(ctx, t.lock)
-		seen = err == nil
-		if err == nil && st.Held {
+		h, err := t.target.look(ctx)
+		if err != nil {
+			continue // it is asked again
+		}
+		if h.held {
 			t.answers()
 		}
-		if err == nil && st.Held && (t.console.terminal || st.Token != told) {
-			told = st.Token
-			if t.outer.is(t.lock, st.Owner, st.Token) {
-				if !t.endless.Load() || t.console.terminal { // else it has been said
-					t.sayStore(ctx)
-					t.console.show("waiting for %q: held by %s", t.lock, t.outer.holder(t.lock, st.Owner, st.Token))
-				}
-				continue
-			}
-			t.sayStore(ctx)
-			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))
+		if len(h.details) == 0 || h.news == told && !c.terminal {
+			continue
 		}
+		told = h.news
+		t.sayStore(ctx)
+		text := t.target.waiting()
+		if c.terminal {
+			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))
+		}
+		for i, detail := range h.details {
+			h.details[i] = text + h.who + detail
+		}
+		c.show("%s", c.fitting(h.details...))
 	}
 }
 
-// waitingTexts say who is waited for, the longest text first.
-func waitingTexts(lock string, st tenure.Status, live bool, waited time.Duration) []string {
-	text := fmt.Sprintf("waiting for %q", lock)
-	if live {
-		text += fmt.Sprintf(" for %v", waited.Round(time.Second))
+// announceEndless warns of a wait for the command that has started this one, with --quiet
+// too: it has no end. It returns what was told, see [holders].
+func (t *command) announceEndless(ctx context.Context) (told uint64) {
+	if !t.endless.Load() || !t.outer.among(t.target.Name()) {
+		return 0
 	}
-	text += ": held by " + holderText(st.Owner, st.Token)
-	since := " since " + clockText(st.Since)
-	silent := st.Unchanged > 2*st.Heartbeat && st.Heartbeat > 0
-	if !silent {
-		free := fmt.Sprintf(", free %v after its last sign of life", round(st.Lease))
-		return []string{text + since + free, text + free, text + since, text}
+	h, err := t.target.look(ctx)
+	if err != nil || !h.own {
+		return 0
 	}
-	free := fmt.Sprintf(", free in %v at the latest if it is dead", round(st.FreeIn))
-	return []string{
-		text + since + fmt.Sprintf(", no sign of life for %v", round(st.Unchanged)) + free,
-		text + fmt.Sprintf(", no sign of life for %v", round(st.Unchanged)),
-		text,
-	}
+	t.console.warn("%s without end%s: it ends only after this one; take another lock here, or none",
+		t.target.waiting(), h.who)
+	return h.news
 }
 
 // clockText shows an instant to people: the time of day, and the date if it is
@@ -313,9 +281,4 @@ func (o outer) busy(name string, e *rwlock.BusyError) (text string, own bool) {
 		text += fmt.Sprintf("; %q is the command that started this one", o.owner)
 	}
 	return text, own
-}
-
-// waitsWithoutEnd warns of a wait for the outer tenure, with --quiet too.
-func (c *console) waitsWithoutEnd(waiting, whose string) {
-	c.warn("%s without end%s: it ends only after this one; take another lock here, or none", waiting, whose)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,7 @@ type command struct {
 	what   string
 	onLeft func(exit guard.Exit, left string)
 
-	multi multiHolder // of which this process takes its part; nil: it takes the lock itself
+	target target // what it runs under
 
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
@@ -89,9 +90,10 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 		plan.heartbeats = true
 	}
 	t := &command{
-		console: c, lock: j.Name, waiting: make(chan struct{}, 1),
+		console: c, waiting: make(chan struct{}, 1),
 		program: guard.Command{Args: rest.words, Contain: j.Contain},
 	}
+	t.on(j.Name)
 	t.program.Notify = t.notified
 	if _, err := t.program.Find(); err != nil {
 		return nil, cannotRun(err)
@@ -122,6 +124,9 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 	}
 	return t, nil
 }
+
+// on has the command run under a lock.
+func (t *command) on(name string) { t.lock, t.target = name, lock{t, name} }
 
 // warnOfName tells whoever takes a plain lock that it is, by its name, one of those that
 // another command is made of. It may be meant: it keeps that command out.
@@ -158,7 +163,10 @@ func (t *command) onEvent(e tenure.Event) {
 		}
 	case tenure.EventAcquired:
 		t.identify.Do(t.identifyStore)
-	case tenure.EventWaiting, tenure.EventStoreError:
+	case tenure.EventWaiting:
+		if e.Lock != t.target.Name() {
+			break // it is a part of it, of which nothing is announced
+		}
 		select {
 		case t.waiting <- struct{}{}:
 		default:
@@ -195,19 +203,10 @@ func (t *command) sayStore(ctx context.Context) {
 
 // environment is the command's.
 func (t *command) environment(lease *tenure.Lease) []string {
-	name, token := lease.Name(), lease.Token()
-	var more []string
-	if t.multi != nil {
-		name, token = t.multi.grant()
-		more = t.multi.environment()
-	}
-	env := append(os.Environ(),
-		"TENURE_LOCK="+name,
-		"TENURE_TOKEN="+formatToken(token),
-		"TENURE_OWNER="+lease.Owner(),
-		"TENURE_STORE="+t.location.URL(),
-	)
-	return append(append(env, t.extra...), more...)
+	return slices.Concat(os.Environ(), t.target.environment(lease), t.extra, []string{
+		"TENURE_OWNER=" + lease.Owner(),
+		"TENURE_STORE=" + t.location.URL(),
+	})
 }
 
 // release releases the lock after its command has ended, and returns the loss
@@ -251,6 +250,3 @@ func (t *command) idle(parent context.Context, pause time.Duration) error {
 	}
 	return err
 }
-
-// announceAfter is how long a lock is waited for in silence.
-const announceAfter = time.Second

@@ -189,7 +189,7 @@ func values(f *kong.Flag, store, lock string) []string {
 			"default:",
 		}
 	case "holder":
-		return holders
+		return holderLabels
 	case "to":
 		return heldBy(store, lock, func(t tenure.Tenure) string { return t.Owner })
 	case "to-label":

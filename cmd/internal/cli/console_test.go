@@ -44,11 +44,10 @@ func TestTerminalShowsPrintableTextAlone(t *testing.T) {
 		var b bytes.Buffer
 		c := &console{terminal: true, screen: -1, stderr: lines.New(&b)}
 		c.set(outputFlags{Verbose: true})
-		st := tenure.Status{Owner: evil, Token: 3, Lease: 15 * time.Second, Heartbeat: 3 * time.Second}
 		c.say("held by %s", evil)
 		c.warn("%s", evil)
 		c.show("%s", evil)
-		c.show("%s", c.fitting(waitingTexts(evil, st, true, time.Second)...))
+		c.show("%s", c.fitting("held by "+evil, evil))
 		c.log.Error("lost", "owner", evil, "error", errors.New(evil), "lock", evil)
 		c.log.With("lock", evil).Info(evil)
 		c.fail(errors.New(evil), "")
@@ -107,8 +106,8 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 		}
 		var b bytes.Buffer
 		c := &console{screen: -1, stderr: lines.New(&b)}
-		w := &command{console: c, lock: "job", client: client, store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
-		w.waiting <- struct{}{}
+		w := &command{console: c, client: client, store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
+		w.on("job")
 		remove := store.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.BlackHole()})
 		ctx, enough := context.WithCancel(t.Context())
 		var announced sync.WaitGroup
@@ -141,7 +140,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 		{"lock", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			lease, err := c.Acquire(ctx, "job", nil)
 			return lease.Release, err
-		}, func(*command) error { return nil }},
+		}, func(w *command) error { return (&runCmd{}).choose(w) }},
 		{"slot", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			s, err := semaphore.New(c, "job", one, nil)
 			if err != nil {
@@ -152,7 +151,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			go func() { _, _ = s.Acquire(first, nil) }()
 			synctest.Wait() // it is first in line
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
-		}, func(w *command) error { return w.contend(slotFlags{Slots: &one}) }},
+		}, func(w *command) error { return (&runCmd{slotFlags: slotFlags{Slots: &one}}).choose(w) }},
 		{"writer", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			l, err := rwlock.New(c, "job", nil)
 			if err != nil {
@@ -163,14 +162,15 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			go func() { _, _ = l.AcquireWrite(first, nil) }()
 			synctest.Wait()
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
-		}, func(w *command) error { return w.choose(readWriteFlags{Exclusive: true}) }},
+		}, func(w *command) error { return (&runCmd{readWriteFlags: readWriteFlags{Exclusive: true}}).choose(w) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := faultstore.New(memstore.New(), nil)
 				var b bytes.Buffer
 				c := &console{screen: -1, stderr: lines.New(&b)}
-				w := &command{console: c, lock: "job", store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
+				w := &command{console: c, store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
+				w.on("job")
 				var err error
 				if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
 					t.Fatal(err)
@@ -191,13 +191,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				ctx, enough := context.WithTimeoutCause(t.Context(), wait, errWaited)
 				defer enough()
 				var announced sync.WaitGroup
-				announced.Go(func() {
-					if w.multi != nil {
-						w.announceMulti(ctx)
-					} else {
-						w.announce(ctx)
-					}
-				})
+				announced.Go(func() { w.announce(ctx) })
 				time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
 				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
 				// Twice if a request is still without an answer when a later one has it.
@@ -228,7 +222,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 func TestReplacedStoreIsNotTriedAgain(t *testing.T) {
 	var b bytes.Buffer
 	c := &console{screen: -1, stderr: lines.New(&b)}
-	w := &command{console: c, lock: "job"}
+	w := &command{console: c}
 	w.onEvent(tenure.Event{Kind: tenure.EventStoreError, Lock: "job", Err: driver.Replaced(errors.New("moved"))})
 	told := &outages{console: c}
 	if !told.tell(driver.Replaced(errors.New("moved"))) {
@@ -303,7 +297,8 @@ func TestRefusalTellsTheStoreFromAHolder(t *testing.T) {
 				}
 				c := &console{screen: -1, stderr: lines.New(new(bytes.Buffer))}
 				defer c.stderr.Close(time.Minute)
-				w := &command{console: c, client: client("me"), lock: "job"}
+				w := &command{console: c, client: client("me")}
+				w.on("job")
 				if tt.away {
 					w.fails(errors.New("it is away"))
 				}

@@ -119,15 +119,12 @@ func (t *command) tellPeople(e tenure.Event) {
 		t.fails(e.Err)
 	case tenure.EventWaiting:
 		t.answers()
-		if t.multi == nil {
+		if e.Lock == t.target.Name() {
 			t.manager.say("waiting for %q: held by %s", e.Lock, holderText(e.Owner, e.Token))
-		}
-		if t.multi == nil && t.endless.Load() && t.outer.is(e.Lock, e.Owner, e.Token) {
-			c.waitsWithoutEnd(fmt.Sprintf("waiting for %q", e.Lock), ": held by "+t.outer.holder(e.Lock, e.Owner, e.Token))
 		}
 	case tenure.EventAcquired, tenure.EventStoreAnswers:
 		t.answers()
-		if t.multi == nil && e.Kind == tenure.EventAcquired {
+		if e.Kind == tenure.EventAcquired && e.Lock == t.target.Name() {
 			t.manager.say("holds %q under token %d", e.Lock, e.Token)
 		}
 	case tenure.EventJeopardy:

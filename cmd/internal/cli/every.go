@@ -66,10 +66,11 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	defer t.close()
-	t.lock = once.EveryLockName(name)
+	t.on(once.EveryLockName(name))
 	t.endless.Store(true)
 	w := t.newRuns()
 	defer w.stop()
+	t.announceEndless(w.ctx)
 	status := 0
 	every.OnRun = func(r once.Run, err error) {
 		switch o, ok := w.last[r.Slot]; {

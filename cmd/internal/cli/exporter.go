@@ -32,8 +32,8 @@ type exporterCmd struct {
 	Quiet bool `short:"q"`
 }
 
-// holders are the values of --holder.
-var holders = []string{"host", "label", "none", "owner"}
+// holderLabels are the values of --holder.
+var holderLabels = []string{"host", "label", "none", "owner"}
 
 // scrapesAtOnce and scrapeTimeout bound what scrapes cost. A scrape sends no request to the
 // store.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
+	"github.com/tenurelock/tenure/rwlock"
 )
 
 // historyCmd is tenure history.
@@ -111,6 +112,29 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
 	if last := list[len(list)-1]; last.Token > 1 {
 		c.say("earlier tenures are not kept, or were held without a history")
 	}
+}
+
+// readersWritersHistory returns the tenures of the gate and of all slots, each with the name of
+// its lock: of writers first, and of each reader's slot after that.
+func readersWritersHistory(
+	ctx context.Context, client *tenure.Client, name string,
+) (locks []string, tenures [][]tenure.Tenure, err error) {
+	st, err := readersWritersStatus(ctx, client, name)
+	if err != nil || st.Slots == 0 {
+		return nil, nil, err
+	}
+	locks = append(locks, rwlock.GateName(name))
+	for slot := range st.Slots {
+		locks = append(locks, rwlock.SlotName(name, slot))
+	}
+	for _, lock := range locks {
+		list, err := client.History(ctx, lock)
+		if err != nil {
+			return nil, nil, err
+		}
+		tenures = append(tenures, list)
+	}
+	return locks, tenures, nil
 }
 
 // printReadersWriters prints the history of each lock of one for readers and writers that was

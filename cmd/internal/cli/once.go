@@ -75,7 +75,7 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	defer t.close()
-	t.lock = once.LockName(o.Name)
+	t.on(once.LockName(o.Name))
 	w := t.newRuns()
 	defer w.stop()
 	if o.Changed {

@@ -52,11 +52,8 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	defer t.close()
 	t.proves = true
 	r.tell(t)
-	if err := errors.Join(t.contend(r.slotFlags), t.choose(r.readWriteFlags)); err != nil {
+	if err := r.choose(t); err != nil {
 		return err
-	}
-	if t.multi == nil {
-		t.warnOfName()
 	}
 	waitUntil := time.Time{}
 	if r.Wait != nil {

@@ -34,9 +34,10 @@ func TestNoSignalIsLostBetweenSteps(t *testing.T) {
 	}
 	defer func() { _ = lease.Release(t.Context()) }()
 	tn := &command{
-		console: &console{quiet: true}, lock: "job", client: open("this"),
+		console: &console{quiet: true}, client: open("this"),
 		waiting: make(chan struct{}, 1), signals: &signals{c: make(chan os.Signal, 1)},
 	}
+	tn.on("job")
 	now := time.Duration(0)
 	for name, step := range map[string]func() error{
 		"idle":      func() error { return tn.idle(t.Context(), time.Microsecond) },

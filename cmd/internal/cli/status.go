@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
 )
 
 // statusCmd is tenure status.
@@ -413,4 +416,131 @@ func age(ctx context.Context, client *tenure.Client, rows []row, most, refresh t
 			return next, nil
 		}
 	}
+}
+
+// partsOf returns the rows of what makes up a semaphore, none if there is none
+// of that name.
+func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
+	s, err := semaphore.New(client, name, 1, nil)
+	if err != nil {
+		return nil, nil //nolint:nilerr // such a name has no semaphore
+	}
+	size, err := client.Status(ctx, semaphore.SizeName(name))
+	if errors.Is(err, tenure.ErrUnreadable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, n, ok := semaphore.ParseSize(size)
+	if !ok {
+		return nil, nil
+	}
+	st, err := s.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	held := map[int]tenure.Status{}
+	for _, h := range st.Held {
+		held[h.Slot] = h.Status
+		if h.Slot >= n {
+			rows = append(rows, rowOf(h.Status))
+		}
+	}
+	var all []row
+	for slot := range n {
+		one, ok := held[slot]
+		if !ok {
+			if one, err = client.Status(ctx, semaphore.LockName(name, slot)); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, rowOf(one))
+	}
+	return append(append(all, rows...), rowOf(size)), nil
+}
+
+// assigned notes of each row which semaphore it is part of.
+func assigned(rows []row) []row {
+	numbers, locks := map[string]int{}, map[string]bool{}
+	for _, r := range rows {
+		if name, n, ok := semaphore.ParseSize(r.Status); ok {
+			numbers[name] = n
+		} else if name, _, ok := rwlock.ParseSize(r.Status); ok {
+			locks[name] = true
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		if name, n, ok := semaphore.ParseSize(r.Status); ok {
+			r.semaphore, r.slots = name, n
+		} else if name, n, ok := rwlock.ParseSize(r.Status); ok {
+			r.readersOf, r.slots = name, n
+		} else if name, side, slot := sideOf(r.Name); locks[name] {
+			r.readersOf, r.side, r.slot = name, side, slot
+		} else if name, slot, ok := semaphore.ParseLockName(r.Name); ok && numbers[name] > 0 {
+			r.semaphore, r.slot, r.slots = name, &slot, numbers[name]
+		}
+	}
+	return rows
+}
+
+// stateText is the state as the table shows it.
+func (r row) stateText() string {
+	switch {
+	case r.readersOf != "" && r.side == "":
+		return counted(r.slots, "reader slot")
+	case r.semaphore == "":
+		return r.state
+	case r.slot == nil:
+		return counted(r.slots, "slot")
+	case *r.slot >= r.slots:
+		return strings.TrimSuffix("gone, "+r.state, ", "+stateFree)
+	}
+	return r.state
+}
+
+// readersWritersOf returns the rows of a lock for readers and writers, none if there is none of
+// that name: the gate, who reads, and how many slots there are.
+func readersWritersOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
+	st, err := readersWritersStatus(ctx, client, name)
+	if err != nil || st.Slots == 0 {
+		return nil, err
+	}
+	list, errs := client.Statuses(ctx, []string{rwlock.GateName(name), rwlock.SizeName(name)})
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	rows := []row{rowOf(list[0])}
+	for _, r := range st.Readers {
+		rows = append(rows, rowOf(r.Status))
+	}
+	return append(rows, rowOf(list[1])), nil
+}
+
+// readersWritersStatus returns what the records of the lock show. It has no slots if there is none
+// of that name.
+func readersWritersStatus(ctx context.Context, client *tenure.Client, name string) (rwlock.Status, error) {
+	l, err := rwlock.New(client, name, nil)
+	if err != nil {
+		return rwlock.Status{}, nil //nolint:nilerr // such a name has no readers
+	}
+	st, err := l.Status(ctx)
+	if errors.Is(err, tenure.ErrUnreadable) {
+		err = nil
+	}
+	return st, err
+}
+
+// sideOf returns which side of which lock a row is, "" if it is none: the gate's holder
+// writes, or waits to, and a slot's reads.
+func sideOf(lock string) (name, side string, slot *int) {
+	if name, ok := rwlock.ParseGateName(lock); ok {
+		return name, "writer", nil
+	}
+	if name, slot, ok := rwlock.ParseSlotName(lock); ok {
+		return name, "reader", &slot
+	}
+	return "", "", nil
 }
