@@ -20,8 +20,8 @@ import (
 	"github.com/tenurelock/tenure/server/access"
 )
 
-// Principals are those who may call a server, with their secrets and rights. It is an
-// [access.Access]. All methods may be called concurrently.
+// Principals are those who may call a server, with their secrets and rights. All methods may be
+// called concurrently.
 //
 // They stand in a file, a line for each:
 //
@@ -89,7 +89,8 @@ func ParsePrincipals(text string) (*Principals, error) {
 	return p, nil
 }
 
-// ByToken implements [access.Access].
+// ByToken returns the principal that has the secret. It takes as long for a wrong secret as for
+// a right one.
 func (p *Principals) ByToken(secret string) (access.Principal, bool) {
 	principal, found := p.BySum(sha256.Sum256([]byte(secret)))
 	if secret == "" {
@@ -98,7 +99,9 @@ func (p *Principals) ByToken(secret string) (access.Principal, bool) {
 	return principal, found
 }
 
-// BySum implements [access.Access].
+// BySum returns the principal that has the secret of this SHA-256, as it is now: for whoever has
+// been known by that secret before, such as a browser with an encrypted cookie. Whoever can send
+// a sum must not be let in by it.
 func (p *Principals) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
 	r := p.roll()
 	found := -1

@@ -65,6 +65,15 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 // as long as the listeners are open: close those after it, with [http.Server.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.waits.shut(ctx) }
 
+// Client returns the client through which the server keeps its locks.
+func (s *Server) Client() *tenure.Client { return s.client }
+
+// Principals returns those who may call.
+func (s *Server) Principals() *Principals { return s.o.Principals }
+
+// Audit writes a line about an operator's act into the log.
+func (s *Server) Audit(ctx context.Context, act access.Act) { s.audit(ctx, act) }
+
 // Principal returns whose call r is, by its bearer token or client certificate.
 func (s *Server) Principal(r *http.Request) (access.Principal, bool) {
 	p, err := s.principalOf(r)

@@ -92,7 +92,7 @@ var zones = []zone{
 	{dir: "tenuretest", may: []string{".", "driver", "faultstore", "memstore", "internal/clock"}, inTests: public},
 	{dir: "server", may: []string{".", "driver", "once", "server/access"}, inTests: public},
 	{dir: "server/access", may: []string{"driver", "internal/text"}, inTests: public},
-	{dir: "server/dashboard", may: []string{".", "driver", "internal/text", "once", "semaphore", "shard", "server/access"}, inTests: public},
+	{dir: "server/dashboard", may: []string{".", "driver", "internal/text", "once", "server", "server/access", "shard"}, inTests: public},
 	// What the events mean to metrics is in one place for both.
 	{dir: "internal/telemetry", may: []string{".", "internal/protocol"}, inTests: public},
 	{dir: "tenureotel", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},

@@ -4,7 +4,6 @@
 package access
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -134,15 +133,4 @@ func (p Principal) Prefixes(right Right, prefix string) []string {
 		}
 	}
 	return least
-}
-
-// Access knows the principals. All methods may be called concurrently.
-type Access interface {
-	// ByToken returns the principal that has the secret. It takes as long for a wrong
-	// secret as for a right one.
-	ByToken(secret string) (Principal, bool)
-	// BySum returns the principal that has the secret of this SHA-256, as it is now: for
-	// whoever has been known by that secret before, such as a browser with a sealed cookie.
-	// Whoever can send a sum must not be let in by it.
-	BySum(sum [sha256.Size]byte) (Principal, bool)
 }

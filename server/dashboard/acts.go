@@ -5,15 +5,12 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -71,9 +68,9 @@ var acts = []act{
 }
 
 // commandFor returns the words of the command that does the same, as a person would type them into a shell;
-// none if there is no such command, because it takes no name that begins with a dash.
+// none if there is no such command, because it takes no name that begins with a dash, or cannot be seen.
 func (a act) commandFor(name string) []string {
-	if strings.HasPrefix(name, "-") || !utf8.ValidString(name) {
+	if strings.HasPrefix(name, "-") || printable(name) != name {
 		return nil
 	}
 	words := append([]string{"tenure"}, a.command...)
@@ -214,7 +211,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		d.refused(w, r, who, q.Name, came, err)
 		return
 	}
-	seeOther(w, lockLink(q.Name)+"&said="+came.word)
+	seeOther(w, lockLink(q.Name)+"&flash="+came.word)
 }
 
 // carryOut does what was asked. It goes on when the visitor has waited for long enough, and so does the audit
@@ -244,7 +241,7 @@ func (d *Dashboard) carryOut(
 		err  error
 	}
 	results := make(chan result, 1)
-	started := d.work.start(func(ctx context.Context) {
+	started := d.cache.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, max(leastAct, actLeases*st.Lease))
 		defer cancel()
 		err := d.client.Remote().Ask(ctx, q)
@@ -292,36 +289,10 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor,
 	d.show(w, r, who, p, query)
 }
 
-// quoted returns s as one word of a POSIX shell. What cannot be seen is spelled, in the form that bash, zsh,
-// ksh and the shells of POSIX 2024 know. The script does the same with what is typed.
+// quoted returns s as one word of a POSIX shell. The script does the same with what is typed.
 func quoted(s string) string {
-	plain, visible := s != "", true
-	for _, r := range s {
-		letter := '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		plain = plain && (letter || strings.ContainsRune("_-./:@%+,", r))
-		visible = visible && r != utf8.RuneError && unicode.IsPrint(r)
-	}
-	switch {
-	case plain:
+	if s != "" && strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-./:@%+,") == "" {
 		return s
-	case visible:
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == '\'' || r == '\\':
-			b.WriteString(`\` + string(r))
-		case unicode.IsPrint(r) && (r != utf8.RuneError || size > 1):
-			b.WriteString(s[i : i+size])
-		default:
-			for _, c := range []byte(s[i : i+size]) {
-				fmt.Fprintf(&b, `\%03o`, c) // of three digits: what follows is no part of it
-			}
-		}
-		i += size
-	}
-	return b.String() + "'"
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -16,7 +16,7 @@ import (
 // ends says whether an act has led back to the page of a lock with a word, and what its audit line is.
 func (s *site) ends(a answer, name, word, line string) {
 	s.Helper()
-	if got, want := a.Header().Get("Location"), "lock?name="+url.QueryEscape(name)+"&said="+word; got != want {
+	if got, want := a.Header().Get("Location"), "lock?name="+url.QueryEscape(name)+"&flash="+word; got != want {
 		s.Errorf("sent to %q, want %q\n%s", got, want, a.body)
 	}
 	if got := s.audited(); !strings.HasSuffix(got, line) {
@@ -32,7 +32,7 @@ func TestStepDown(t *testing.T) {
 		if l.Check() == nil {
 			s.Error("the holder goes on")
 		}
-		s.shows(row{alice, "lock?name=team/x&said=done", 200, []string{
+		s.shows(row{alice, "lock?name=team/x&flash=done", 200, []string{
 			"Done.", "Nobody holds it.", "<bdi>alice</bdi>: it&#39;s slow", "stepped down",
 		}})
 	})
@@ -93,7 +93,7 @@ func TestRevoke(t *testing.T) {
 		s.dies("team/x", "web-1")
 		a := s.act(alice, "revoke", "team/x", "1", "reason", "hangs")
 		s.shows(
-			row{alice, "lock?name=team/x&said=under-way", 200, []string{
+			row{alice, "lock?name=team/x&flash=under-way", 200, []string{
 				"It was revoked from web-1, and is free in", "What comes of it shows here.", `s-reserved`,
 			}},
 			row{alice, "./", 200, []string{"revoked, until it has stopped for certain"}},
@@ -132,7 +132,7 @@ func TestActsThatAreRefused(t *testing.T) {
 		s.want(s.send(request{
 			method: "POST", path: "act?name=team/x", form: url.Values{"kind": {"revoke"}, "token": {"1"}, "reason": {"r"}},
 			header: map[string]string{"Authorization": "Bearer " + alice}, // in the place of a cookie
-		}), 401)
+		}), 401, "forms are for those who sign in")
 		for _, l := range holders {
 			if l.Check() != nil {
 				s.Error("a holder was asked")

@@ -24,9 +24,9 @@ const (
 	loadTimeout = 30 * time.Second
 	patience    = 10 * time.Second
 	oldPatience = 2 * time.Second
-	// maxEntries bounds how many answers are kept, and maxWork what goes on at once in the background.
+	// maxEntries bounds how many answers are kept, and maxRunning what goes on at once in the background.
 	maxEntries = 512
-	maxWork    = 256
+	maxRunning = 256
 )
 
 var (
@@ -38,69 +38,78 @@ var (
 
 // cache asks the store for all visitors at once: while an answer is fresh nobody asks again, and while a
 // question is under way all wait for its answer. It keeps the last good answer, to show it while the store
-// is away. All methods may be called concurrently.
+// is away. Acts that outlast their request run in it as well. All methods may be called concurrently.
 type cache struct {
-	work *work
+	ctx  context.Context
+	stop context.CancelFunc
+	all  sync.WaitGroup
 
 	mu      sync.Mutex
+	running int
 	entries map[string]*entry
 }
 
-func newCache(w *work) *cache { return &cache{work: w, entries: map[string]*entry{}} }
+func newCache() *cache {
+	c := &cache{entries: map[string]*entry{}}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c
+}
 
 // entry is what is known of one question.
 type entry struct {
-	answer
+	reading
+	value any
 	fresh time.Time
 	done  chan struct{} // closed when the question under way is answered; nil if there is none
 }
 
-// answer is the last good answer to a question.
-type answer struct {
-	reading
-	value any
-}
-
 // reading says how an answer was come by.
 type reading struct {
-	good bool      // there is an answer
-	at   time.Time // when it was given
-	took time.Duration
-	err  error // of a later question: the answer is old
+	at  time.Time // when the last good one was given; zero: never
+	err error     // of a later question: the answer is old
 }
+
+// good says that there is an answer.
+func (r reading) good() bool { return !r.at.IsZero() }
 
 // ask returns the answer to the question that key stands for: one that is fresh, if the store gives it in
 // time. load asks the store.
 func ask[T any](
 	ctx context.Context, c *cache, pace time.Duration, key string, load func(context.Context) (T, error),
 ) (T, reading) {
-	e, a, done := c.begin(key, pace, func(ctx context.Context) (any, error) { return load(ctx) })
-	if done != nil {
-		wait := patience
-		if a.good {
-			wait = oldPatience
-		}
-		ctx, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		select {
-		case <-done:
-			c.mu.Lock()
-			a = e.answer
-			c.mu.Unlock()
-		case <-ctx.Done():
-			a.err = cmp.Or(a.err, errSlow)
-		}
-	}
-	value, _ := a.value.(T)
-	return value, a.reading
-}
-
-// begin has the store asked if there is no fresh answer. The channel is closed when there is one.
-func (c *cache) begin(
-	key string, pace time.Duration, load func(context.Context) (any, error),
-) (*entry, answer, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	e := c.entry(key)
+	if e.done == nil && !time.Now().Before(e.fresh) {
+		e.done = make(chan struct{})
+		if !c.start(func(ctx context.Context) {
+			c.load(ctx, e, pace, func(ctx context.Context) (any, error) { return load(ctx) })
+		}) {
+			e.done, e.err = nil, errClosed
+		}
+	}
+	late := error(nil)
+	if done := e.done; done != nil {
+		wait := patience
+		if e.good() {
+			wait = oldPatience
+		}
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		select {
+		case <-done:
+		case <-ctx.Done():
+			late = errSlow
+		}
+		cancel()
+		c.mu.Lock()
+	}
+	value, _ := e.value.(T)
+	return value, reading{e.at, cmp.Or(e.err, late)}
+}
+
+// entry returns that of a question. The caller holds the mutex.
+func (c *cache) entry(key string) *entry {
 	e := c.entries[key]
 	if e == nil {
 		if len(c.entries) >= maxEntries {
@@ -109,35 +118,23 @@ func (c *cache) begin(
 		e = &entry{}
 		c.entries[key] = e
 	}
-	if e.done != nil || time.Now().Before(e.fresh) {
-		return e, e.answer, e.done
-	}
-	done := make(chan struct{})
-	started := c.work.start(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-		defer cancel()
-		asked := time.Now()
-		value, err := load(ctx)
-		c.end(e, pace, value, err, asked)
-		close(done)
-	})
-	if !started {
-		e.err = errClosed
-		return e, e.answer, nil
-	}
-	e.done = done
-	return e, e.answer, done
+	return e
 }
 
-func (c *cache) end(e *entry, pace time.Duration, value any, err error, asked time.Time) {
+// load asks the store.
+func (c *cache) load(ctx context.Context, e *entry, pace time.Duration, ask func(context.Context) (any, error)) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	asked := time.Now()
+	value, err := ask(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	took := now.Sub(asked)
 	if e.err = err; err == nil {
-		e.answer = answer{reading{good: true, at: now, took: took}, value}
+		e.value, e.at = value, now
 	}
-	e.fresh, e.done = now.Add(min(max(pace, paceOverTook*took), mostPace)), nil
+	close(e.done)
+	e.fresh, e.done = now.Add(min(max(pace, paceOverTook*now.Sub(asked)), mostPace)), nil
 }
 
 // stale has the store asked again by the next visitor: something was done.
@@ -149,45 +146,33 @@ func (c *cache) stale() {
 	}
 }
 
-// work is what goes on in the background: questions to the store, and acts that outlast the request by
-// which they came.
-type work struct {
-	ctx  context.Context
-	stop context.CancelFunc
-
-	mu      sync.Mutex
-	running sync.WaitGroup
-	n       int
+// run runs f in a goroutine, unless there is too much already, or the end has come. The context ends with the
+// cache.
+func (c *cache) run(f func(context.Context)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.start(f)
 }
 
-func newWork() *work {
-	w := &work{}
-	w.ctx, w.stop = context.WithCancel(context.Background())
-	return w
-}
-
-// start runs f in a goroutine, unless there is too much already, or the end has come. The context of f ends
-// with the work.
-func (w *work) start(f func(context.Context)) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ctx.Err() != nil || w.n >= maxWork {
+// start is run for a caller that holds the mutex.
+func (c *cache) start(f func(context.Context)) bool {
+	if c.ctx.Err() != nil || c.running >= maxRunning {
 		return false
 	}
-	w.n++
-	w.running.Go(func() {
-		f(w.ctx)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.n--
+	c.running++
+	c.all.Go(func() {
+		f(c.ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running--
 	})
 	return true
 }
 
 // close ends it all, and waits for that.
-func (w *work) close() {
-	w.mu.Lock()
-	w.stop()
-	w.mu.Unlock()
-	w.running.Wait()
+func (c *cache) close() {
+	c.mu.Lock()
+	c.stop()
+	c.mu.Unlock()
+	c.all.Wait()
 }

@@ -19,7 +19,7 @@ type source struct {
 	takes time.Duration
 }
 
-func (s *source) ask(t *testing.T, key string) (string, reading) {
+func (s *source) look(t *testing.T, key string) (string, reading) {
 	return ask(t.Context(), s.cache, lookPace, key, func(context.Context) (string, error) {
 		s.asked++
 		time.Sleep(s.takes)
@@ -30,8 +30,8 @@ func (s *source) ask(t *testing.T, key string) (string, reading) {
 func inCache(t *testing.T, f func(*testing.T, *source)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{cache: newCache(newWork())}
-		defer s.work.close()
+		s := &source{cache: newCache()}
+		defer s.close()
 		f(t, s)
 	})
 }
@@ -42,7 +42,7 @@ func TestCacheAsksOnceForAll(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if value, r := s.ask(t, "x"); r.err != nil || value != "x!" {
+				if value, r := s.look(t, "x"); r.err != nil || value != "x!" {
 					t.Errorf("%q, %+v", value, r)
 				}
 			})
@@ -53,7 +53,7 @@ func TestCacheAsksOnceForAll(t *testing.T) {
 			if i == 3 {
 				s.stale()
 			}
-			if s.ask(t, "x"); s.asked != want {
+			if s.look(t, "x"); s.asked != want {
 				t.Errorf("question %d: asked %d times, want %d", i, s.asked, want)
 			}
 			time.Sleep(1400 * time.Millisecond)
@@ -64,7 +64,7 @@ func TestCacheAsksOnceForAll(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	inCache(t, func(t *testing.T, s *source) {
 		for i := range 3 * maxEntries {
-			if value, r := s.ask(t, fmt.Sprint(i)); r.err != nil || value != fmt.Sprint(i, "!") {
+			if value, r := s.look(t, fmt.Sprint(i)); r.err != nil || value != fmt.Sprint(i, "!") {
 				t.Fatalf("%q, %v", value, r.err)
 			}
 		}

@@ -11,12 +11,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -29,22 +29,29 @@ const (
 	tlsCookie   = "__Host-tenure"
 	// minKeyLen is the least length of Options.Key in bytes.
 	minKeyLen = 32
-	// cookiePurpose keeps cookies apart from what is sealed elsewhere with the same key.
+	// cookiePurpose keeps cookies apart from what is encrypted elsewhere with the same key.
 	cookiePurpose = "tenure dashboard cookie 3"
 	// maxCookieLen bounds what is looked at: a sum, and what is around it.
 	maxCookieLen = 1024
+	// maxEnded bounds how many cookies are remembered that were signed out.
+	maxEnded = 4096
 )
 
-// errCookie says that a cookie was not sealed by this key, or is over.
-var errCookie = errors.New("not a cookie of this dashboard, or one that is over")
+// sum is that of a visitor's secret: a secret that is replaced ends its cookies.
+type sum = [sha256.Size]byte
 
-// sealer seals the sum of a visitor's secret, and the end of its time, into a text that nobody else can read
-// or make.
-type sealer struct{ aead cipher.AEAD }
+// cookies encrypts the sum of a visitor's secret, and the end of its time, into a text that nobody else can
+// read or make.
+type cookies struct {
+	aead cipher.AEAD
 
-// newSealer returns a sealer with a key that is derived from the one given. Without one it makes a key of its
-// own, which no other process has.
-func newSealer(key []byte) (*sealer, error) {
+	mu    sync.Mutex
+	ended map[string]time.Time // those that were signed out here, until they are over anyway
+}
+
+// newCookies derives the key from the one given. Without one it makes a key of its own, which no other process
+// has.
+func newCookies(key []byte) (*cookies, error) {
 	switch {
 	case len(key) == 0:
 		key = make([]byte, minKeyLen)
@@ -65,36 +72,47 @@ func newSealer(key []byte) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	return &sealer{aead}, nil
+	return &cookies{aead: aead, ended: map[string]time.Time{}}, nil
 }
 
 // seal returns the text of a cookie of that name. Under another name it is none: the name says whether a
 // browser sends it over TLS alone.
-func (s *sealer) seal(name, sum string, until time.Time) string {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
-	plain = append(plain, sum...)
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(name)))
+func (c *cookies) seal(name string, of sum, until time.Time) string {
+	plain := binary.BigEndian.AppendUint64(of[:], uint64(until.Unix()))
+	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, plain, []byte(name)))
 }
 
-// open returns what was sealed, if it was sealed by this key for a cookie of that name, and is not over. One
+// open returns what a cookie stands for, if it was made by this key under that name, and is not over. One
 // cookie has one text, so that it can be told by that.
-func (s *sealer) open(name, text string, now time.Time) (sum string, until time.Time, err error) {
+func (c *cookies) open(name, text string) (of sum, until time.Time, ok bool) {
 	if len(text) > maxCookieLen {
-		return "", time.Time{}, errCookie
+		return of, until, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return "", time.Time{}, errCookie
+		return of, until, false
 	}
-	plain, err := s.aead.Open(nil, nil, sealed, []byte(name))
-	if err != nil || len(plain) < 8 {
-		return "", time.Time{}, errCookie
+	plain, err := c.aead.Open(nil, nil, sealed, []byte(name))
+	if err != nil || len(plain) != len(of)+8 {
+		return of, until, false
 	}
-	until = time.Unix(int64(binary.BigEndian.Uint64(plain)), 0) //nolint:gosec // it was made from one
-	if !now.Before(until) {
-		return "", time.Time{}, errCookie
+	until = time.Unix(int64(binary.BigEndian.Uint64(plain[len(of):])), 0) //nolint:gosec // it was made from one
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ended := c.ended[text]
+	return sum(plain[:len(of)]), until, !ended && time.Now().Before(until)
+}
+
+// end ends a cookie before its time, for this process.
+func (c *cookies) end(text string, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for old, over := range c.ended {
+		if time.Now().After(over) || len(c.ended) >= maxEnded { // any, rather than no bound
+			delete(c.ended, old)
+		}
 	}
-	return string(plain[8:]), until, nil
+	c.ended[text] = until
 }
 
 // cookieName binds the cookie to TLS and to this host where there is TLS.
@@ -132,10 +150,7 @@ func onLoopback(r *http.Request) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
 	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
 }

@@ -5,33 +5,53 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	texttemplate "text/template"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/server"
 )
+
+// Options are for [New]. Server must be set.
+type Options struct {
+	// Server has the locks that are shown: its client reads them and asks their holders. It knows
+	// the principals, counts their requests and the tokens that are wrong, and has the log. The
+	// pages need not be those of the server.
+	Server *server.Server
+
+	// Key seals the cookies. It has 32 random bytes or more, and is the same on all replicas
+	// and after a restart. If empty, it is made at random, and a visitor signs in again at
+	// each process.
+	Key []byte
+
+	// Title names the installation on each page, such as "production". It may be empty.
+	Title string
+
+	// Doctor makes the checks of the program for the doctor's page, such as those of its options
+	// and of the engine; the page itself measures how long the store takes to answer. It is called
+	// while somebody looks at that page, once in 5 s at most. What it finds bad is shown to those
+	// with the right admin to all names alone. It may be nil.
+	Doctor func(context.Context) []driver.Finding
+}
 
 // Dashboard is the handler of the pages. All methods may be called concurrently.
 type Dashboard struct {
-	options   Options
-	client    *tenure.Client
-	handler   http.Handler
-	views     map[string]view
-	pages     *template.Template
-	texts     *texttemplate.Template
-	sealer    *sealer
-	guesses   *deadlines // when the wrong tokens of an address are forgotten
-	signedOut *deadlines // when a cookie that was signed out is over
-	streams   *streams
-	work      *work
-	cache     *cache
-
-	mu     sync.Mutex
-	writes *Finding // how long writes took when that was measured last
+	options Options
+	client  *tenure.Client
+	handler http.Handler
+	views   map[string]view
+	pages   *template.Template
+	texts   *texttemplate.Template
+	cookies *cookies
+	streams *streams
+	cache   *cache
+	writes  atomic.Pointer[finding] // how long writes took when that was measured last
 }
 
 // view makes one page. Its name is the page's path, but for the first one, and that of its templates.
@@ -40,17 +60,15 @@ type view func(context.Context, visitor, url.Values) (*page, *problem)
 // New returns the pages. Close them before the client. The error says which of the options is missing or
 // wrong.
 func New(options Options) (*Dashboard, error) {
-	if err := options.check(); err != nil {
-		return nil, err
+	if options.Server == nil {
+		return nil, errors.New("dashboard: Options.Server is nil: it must be the service whose locks are shown")
 	}
-	sealer, err := newSealer(options.Key)
+	cookies, err := newCookies(options.Key)
 	if err != nil {
 		return nil, err
 	}
-	work := newWork()
 	d := &Dashboard{
-		options: options, client: options.Client, sealer: sealer, guesses: newDeadlines(), signedOut: newDeadlines(),
-		streams: newStreams(), work: work, cache: newCache(work),
+		options: options, client: options.Server.Client(), cookies: cookies, streams: newStreams(), cache: newCache(),
 	}
 	d.pages, d.texts = parsePages()
 	d.views = map[string]view{
@@ -65,13 +83,13 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handle
 
 // Shutdown ends the streams by which open pages stay up to date. The pages connect again, to another replica.
 // Call it when the server begins to shut down: a server waits for streams that are open.
-func (d *Dashboard) Shutdown() { d.streams.close() }
+func (d *Dashboard) Shutdown() { d.streams.stop() }
 
 // Close ends the streams, and the questions to the store and the acts that are under way, and waits for them.
 // An act that has been written into a record stays there.
 func (d *Dashboard) Close() {
 	d.Shutdown()
-	d.work.close()
+	d.cache.close()
 }
 
 // pathOf is where a view is, relative to all others.
@@ -88,17 +106,14 @@ func (d *Dashboard) route() http.Handler {
 		for i, method := range strings.Split(strings.Replace(allow, "GET, HEAD", "GET", 1), ", ") {
 			mux.HandleFunc(method+" "+path, handlers[i])
 		}
-		mux.HandleFunc(path, d.noMethod(allow))
+		mux.HandleFunc(path, d.noMethod(allow)) // any other
 	}
 	const read = "GET, HEAD"
 	for name := range d.views {
-		path := "/" + name
-		if name == "now" {
-			path = "/{$}"
-		}
-		handle(path, read, d.page(name))
+		handle("/"+strings.Replace(name, "now", "{$}", 1), read, d.page(name))
 	}
 	handle("/live", "GET", d.live)
+	mux.HandleFunc("HEAD /live", d.noMethod("GET")) // it has no end
 	handle("/login", read+", POST", d.loginPage, d.login)
 	handle("/logout", "POST", d.logout)
 	handle("/act", "POST", d.act)
@@ -112,11 +127,10 @@ func (d *Dashboard) route() http.Handler {
 
 	// A page of another site must not act with the cookie of a visitor.
 	cross := http.NewCrossOriginProtection()
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.write(w, r, http.StatusForbidden, textType,
-			[]byte("tenure: refused: this request comes from a page of another site\n"))
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusForbidden, textType, []byte("tenure: refused: this request comes from a page of another site\n"))
 	}))
-	guarded := cross.Handler(mux)
+	guarded := compressed(cross.Handler(mux))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protect(w.Header())
 		guarded.ServeHTTP(w, r)
@@ -141,4 +155,5 @@ func protect(h http.Header) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept, Accept-Encoding, Authorization, Cookie")
 }

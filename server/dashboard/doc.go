@@ -3,9 +3,9 @@
 
 // Package dashboard shows people who holds which lock, who led when, and what is in doubt,
 // and lets them ask holders to make way: web pages that a program mounts, beside the lock
-// service of package server or by themselves.
+// service of package server.
 //
-//	pages, err := dashboard.New(dashboard.Options{Client: client, Access: principals, Key: key})
+//	pages, err := dashboard.New(dashboard.Options{Server: service, Key: key})
 //	...
 //	defer pages.Close()
 //	mux.Handle("/", pages)
@@ -22,7 +22,7 @@
 //
 // A program sends a bearer token with each request. A browser cannot, so a form takes the
 // token once, and answers with a cookie for an hour. It holds the sum of the token and its
-// end, sealed by [Options.Key], and nothing else; it opens these pages alone. The rights of
+// end, encrypted by [Options.Key], and nothing else; it opens these pages alone. The rights of
 // the principal are asked for each page, each row and each act, so a right that was taken
 // away is gone at once. A token that is replaced ends its cookies.
 //

@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/server/access"
 )
 
@@ -20,97 +24,93 @@ const (
 	// looks is how many reads a latency is measured by, and of which lock: one that nobody takes.
 	looks    = 5
 	lookName = "tenure-dashboard-looks"
-	// sweepAge is how long ago a lock was released that may be swept.
-	sweepAge = 30 * day
-	// clockAhead is how far in the future a holder may have begun.
-	clockAhead = 5 * time.Second
-	// mostNamed is how many locks a finding names.
-	mostNamed = 3
 )
 
-// Levels of a finding.
-const (
-	Good = "good" // as it should be
-	Warn = "warn" // works, and may not one day
-	Bad  = "bad"  // does not work, or not safely
-)
-
-// Finding is one thing that was found.
-type Finding struct {
-	// Check says what was looked at, in a word. Level is Good, Warn or Bad.
-	Check, Level string
-	// Text is what was found, and Advice what to do, if anything.
+// finding is one thing that was found, in sentences.
+type finding struct {
+	Check        string
+	Level        driver.Level
 	Text, Advice string
-	// Err is an error of the store, or of the engine, which is shown behind the text to those with the right
-	// admin to all names; others see an id of it. It may be nil.
-	Err error
+	err          error // of the store or the engine, behind the text for those with all rights; others see an id
 }
 
 // doctorView is what a doctor has found.
 type doctorView struct {
-	Rows     []Finding
+	Rows     []finding
 	Summary  string
 	Measures bool // the visitor may have writes measured
 	Confirm  bool // with its token
 }
 
-// doctor shows what was found: by the doctor of the program, by reads, and in the records that the visitor may
-// see.
+// doctor shows what was found: by the doctor of the program, by reads, and by the writes that were measured.
+// What stands in the records is left to tenure doctor, and to the list of locks.
 func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
-	if !who.anything() {
-		return nil, notAllowed(who, "see the doctor's findings")
-	}
 	v := &doctorView{Measures: who.form && who.all(access.Admin), Confirm: who.shares}
 	p := &page{View: "doctor", Title: "Doctor", Model: v}
-	found, r := ask(ctx, d.cache, farPace, "findings", d.examine)
-	d.note(p, who, r)
-	locks, r := d.list(ctx, "")
-	d.note(p, who, r)
-	v.Rows = slices.Clone(found)
-	for i, f := range v.Rows {
-		if f.Err != nil {
-			v.Rows[i].Text += d.storeError(who, f.Err)
+	now, r := ask(ctx, d.cache, farPace, "findings", d.examine)
+	d.note(p, who, reading{r.at, cmp.Or(r.err, now.away)})
+	v.Rows = slices.Clone(now.found)
+	counts := map[driver.Level]int{}
+	for i, f := range now.found {
+		counts[f.Level]++
+		if f.err != nil {
+			v.Rows[i].Text += d.storeError(who, f.err)
 		}
 	}
-	if r.good {
-		v.Rows = append(v.Rows, records(locks.visible(who, ""), locks.cut, r)...)
+	switch {
+	case counts[driver.LevelBad] > 0:
+		v.Summary = counted(counts[driver.LevelBad], "finding") + " must be looked at now."
+	case counts[driver.LevelWarn] > 0:
+		v.Summary = counted(counts[driver.LevelWarn], "finding") + " should be looked at."
+	default:
+		v.Summary = "Nothing is wrong that can be seen from here."
 	}
-	v.Summary = summary(v.Rows)
 	return p, nil
 }
 
-func summary(all []Finding) string {
-	counts := map[string]int{}
-	for _, f := range all {
-		counts[f.Level]++
-	}
-	switch {
-	case counts[Bad] > 0:
-		return counted(counts[Bad], "finding") + " must be looked at now."
-	case counts[Warn] > 0:
-		return counted(counts[Warn], "finding") + " should be looked at."
-	}
-	return "Nothing is wrong that can be seen from here."
+// examination is what was found for all visitors; away says why the store cannot be read.
+type examination struct {
+	found []finding
+	away  error
 }
 
-// examine makes the checks that are the same for all visitors.
-func (d *Dashboard) examine(ctx context.Context) ([]Finding, error) {
-	found := append(d.options.Doctor(ctx), d.reads(ctx))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.writes != nil {
-		found = append(found, *d.writes)
+func (d *Dashboard) examine(ctx context.Context) (now examination, _ error) {
+	if d.options.Doctor != nil {
+		for _, f := range d.options.Doctor(ctx) {
+			one := finding{f.Check, f.Level, sentence(f.Finding), sentence(f.Advice), nil}
+			if f.Level == driver.LevelBad { // it may have the words of the engine, with its address
+				one.Text, one.err = "The engine is not as it should be: ", errors.New(one.Text)
+			}
+			now.found = append(now.found, one)
+		}
 	}
-	return found, nil
+	reads := d.reads(ctx)
+	now.found, now.away = append(now.found, reads), reads.err
+	if f := d.writes.Load(); f != nil {
+		now.found = append(now.found, *f)
+	}
+	return now, nil
+}
+
+// sentence makes a sentence of a phrase.
+func sentence(s string) string {
+	first, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return ""
+	}
+	if s = string(unicode.ToUpper(first)) + s[n:]; !strings.ContainsAny(s[len(s)-1:], ".?!:") {
+		s += "."
+	}
+	return s
 }
 
 // reads measures how long the store takes to answer.
-func (d *Dashboard) reads(ctx context.Context) Finding {
+func (d *Dashboard) reads(ctx context.Context) finding {
 	var took []time.Duration
 	for range looks {
 		asked := time.Now()
 		if _, err := d.client.Status(ctx, lookName); err != nil {
-			return Finding{"store", Bad, "It cannot be read: ", "Fix that first.", err}
+			return finding{"store", driver.LevelBad, "It cannot be read: ", "Fix that first.", err}
 		}
 		took = append(took, time.Since(asked))
 	}
@@ -118,72 +118,20 @@ func (d *Dashboard) reads(ctx context.Context) Finding {
 }
 
 // latency compares how long requests took with the timeout of requests.
-func (d *Dashboard) latency(what string, took []time.Duration) Finding {
+func (d *Dashboard) latency(what string, took []time.Duration) finding {
 	timeout := d.client.Options().RequestTimeout
 	slices.Sort(took)
 	middle, most := took[len(took)/2], took[len(took)-1]
-	f := Finding{Check: "store", Level: Good}
+	f := finding{Check: "store", Level: driver.LevelOK}
 	f.Text = fmt.Sprintf("%s %s to %s, %s in the middle; the request timeout is %v.",
 		what, exact(took[0]), exact(most), exact(middle), timeout)
 	switch {
 	case middle > timeout:
-		f.Level, f.Advice = Bad, "Most heartbeats would fail: this store wants a longer lease."
+		f.Level, f.Advice = driver.LevelBad, "Most heartbeats would fail: this store wants a longer lease."
 	case most > timeout/4:
-		f.Level, f.Advice = Warn, "A slow day would cost leases: this store wants a longer lease."
+		f.Level, f.Advice = driver.LevelWarn, "A slow day would cost leases: this store wants a longer lease."
 	}
 	return f
-}
-
-// records says what the locks show that a visitor may see.
-func records(locks []*lock, cut bool, r reading) (found []Finding) {
-	add := func(check, level, advice, format string, args ...any) {
-		found = append(found, Finding{check, level, fmt.Sprintf(format, args...), advice, nil})
-	}
-	var unread, ahead []string
-	sweepable := 0
-	for _, l := range locks {
-		switch {
-		case l.State == unreadable:
-			unread = append(unread, l.Name)
-		case l.holds() && l.Since.Sub(r.at) > clockAhead:
-			ahead = append(ahead, l.Name)
-		case l.State == free && l.Bytes == 0 && l.Session == "" && !l.Until.IsZero() && r.at.Sub(l.Until) > sweepAge:
-			sweepable++
-		}
-	}
-	add("records", Good, "", "%s, listed in %s.", counted(len(locks), "lock"), exact(r.took))
-	if cut {
-		add("records", Warn, "Narrow the list by a prefix. See whether old ones may be swept.",
-			"There are more than %s: the rest is not counted here.", counted(maxLocks, "lock"))
-	}
-	if len(unread) > 0 {
-		add("records", Warn, "Such a lock can neither be taken nor released: another version of Tenure, or another "+
-			"program, has written it. Delete it when nobody uses it.",
-			"%s cannot be read: %s", counted(len(unread), "record"), named(unread))
-	}
-	if len(ahead) > 0 {
-		add("clock", Warn, "Leases are not affected; the times shown are wrong. Run chrony or systemd-timesyncd on both "+
-			"machines.", "%s began in the future, by the clock of this machine: %s", counted(len(ahead), "holder"), named(ahead))
-	}
-	if sweepable > 0 {
-		add("sweep", Good, "tenure sweep --released-before=30d --dry-run", "Released more than 30 days ago, and may be "+
-			"swept if tokens may begin at 1 again: %s.", counted(sweepable, "lock"))
-	} else {
-		add("sweep", Good, "", "No lock was released more than 30 days ago: nothing to sweep.")
-	}
-	return found
-}
-
-// named lists some names.
-func named(names []string) string {
-	var some []string
-	for _, name := range names[:min(len(names), mostNamed)] {
-		some = append(some, "“"+printable(name)+"”")
-	}
-	if more := len(names) - len(some); more > 0 {
-		some = append(some, grouped(more)+" more")
-	}
-	return strings.Join(some, ", ") + "."
 }
 
 // measure opens and closes a session of its own, and notes how long that took: two writes, as heartbeats are.
@@ -192,26 +140,24 @@ func (d *Dashboard) measure(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	line := access.Act{Principal: who.Name(), Action: "measure", Outcome: "forbidden"}
+	act := access.Act{Principal: who.Name(), Action: "measure", Outcome: "forbidden"}
 	if !who.all(access.Admin) {
-		d.audit(r.Context(), line)
+		d.audit(r.Context(), act)
 		d.failed(w, r, notAllowed(who, "have writes measured"))
 		return
 	}
 	f := d.measureWrites(r.Context())
-	line.Outcome = flashOf(f.Err).word
-	if f.Err != nil {
-		line.Detail = f.Err.Error()
+	act.Outcome = flashOf(f.err).word
+	if f.err != nil {
+		act.Detail = f.err.Error()
 	}
-	d.audit(r.Context(), line)
-	d.mu.Lock()
-	d.writes = &f
-	d.mu.Unlock()
+	d.audit(r.Context(), act)
+	d.writes.Store(&f)
 	d.cache.stale()
-	seeOther(w, "doctor?said="+measured.word)
+	seeOther(w, "doctor?flash="+measured.word)
 }
 
-func (d *Dashboard) measureWrites(ctx context.Context) Finding {
+func (d *Dashboard) measureWrites(ctx context.Context) finding {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	begun := time.Now()
@@ -222,9 +168,9 @@ func (d *Dashboard) measureWrites(ctx context.Context) Finding {
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return Finding{"store", Good, "Writes cannot be measured here: the store keeps no sessions.", "", nil}
+		return finding{"store", driver.LevelOK, "Writes cannot be measured here: the store keeps no sessions.", "", nil}
 	case err != nil:
-		return Finding{"store", Bad, "It cannot be written: ", "Fix that first.", err}
+		return finding{"store", driver.LevelBad, "It cannot be written: ", "Fix that first.", err}
 	}
 	f := d.latency("Two writes took", []time.Duration{opened.Sub(begun), time.Since(opened)})
 	f.Text += " Measured at " + clockText(time.Now()) + "."

@@ -60,11 +60,11 @@ type lock struct {
 }
 
 // lockOf judges what the record of a lock shows, or the error of reading it.
-func lockOf(name string, st tenure.Status, err error) lock {
+func lockOf(name string, st tenure.Status, err error) *lock {
 	if err != nil {
-		return lock{Status: tenure.Status{Name: name}, State: unreadable, Err: err}
+		return &lock{Status: tenure.Status{Name: name}, State: unreadable, Err: err}
 	}
-	l := lock{Status: st, State: expired, Bytes: len(st.Data)}
+	l := &lock{Status: st, State: expired, Bytes: len(st.Data)}
 	l.Data = nil
 	switch {
 	case st.Token == 0:
@@ -160,7 +160,7 @@ func (l *lock) Remains() remains { return remainsOf(l.State, l.FreeIn, l.Lease) 
 
 // list is all locks whose names begin with a prefix, in the order of their names.
 type list struct {
-	locks []lock
+	locks []*lock
 	cut   bool // there are more than maxLocks
 }
 
@@ -186,16 +186,15 @@ func (d *Dashboard) readList(ctx context.Context, prefix string) (all list, err 
 		}
 		all.locks = append(all.locks, lockOf(st.Name, st, err))
 	}
-	slices.SortFunc(all.locks, func(a, b lock) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all.locks, func(a, b *lock) int { return strings.Compare(a.Name, b.Name) })
 	return all, d.freed(ctx, all.locks)
 }
 
 // freed finds those locks that seem to have a dead holder, and are free, since their session was closed: that
 // frees them without a change of their records.
-func (d *Dashboard) freed(ctx context.Context, locks []lock) error {
+func (d *Dashboard) freed(ctx context.Context, locks []*lock) error {
 	seen := map[string]tenure.SessionStatus{}
-	for i := range locks {
-		l := &locks[i]
+	for _, l := range locks {
 		if l.State != expired || l.Session == "" {
 			continue
 		}
@@ -223,9 +222,9 @@ func (d *Dashboard) renewed(ctx context.Context, locks []*lock, at time.Time) ([
 	for i, l := range locks {
 		names[i] = l.Name
 	}
-	now, r := ask(ctx, d.cache, lookPace, fmt.Sprintf("rows %q", names), func(ctx context.Context) ([]lock, error) {
+	now, r := ask(ctx, d.cache, lookPace, fmt.Sprintf("rows %q", names), func(ctx context.Context) ([]*lock, error) {
 		all, errs := d.client.Statuses(ctx, names)
-		locks := make([]lock, len(all))
+		locks := make([]*lock, len(all))
 		for i, st := range all {
 			if err := errs[i]; err != nil && !errors.Is(err, tenure.ErrUnreadable) && !errors.Is(err, tenure.ErrInvalid) {
 				return nil, err
@@ -234,23 +233,15 @@ func (d *Dashboard) renewed(ctx context.Context, locks []*lock, at time.Time) ([
 		}
 		return locks, d.freed(ctx, locks)
 	})
-	if !r.good || !r.at.After(at) {
+	if !r.at.After(at) {
 		return locks, at
 	}
-	return pointers(now), r.at
-}
-
-func pointers(locks []lock) []*lock {
-	all := make([]*lock, len(locks))
-	for i := range locks {
-		all[i] = &locks[i]
-	}
-	return all
+	return now, r.at
 }
 
 // visible are those of the locks that a visitor may see, and whose names begin with the prefix.
 func (all list) visible(v visitor, prefix string) []*lock {
-	return slices.DeleteFunc(pointers(all.locks), func(l *lock) bool {
+	return slices.DeleteFunc(slices.Clone(all.locks), func(l *lock) bool {
 		return !strings.HasPrefix(l.Name, prefix) || !v.May(access.Read, l.Name)
 	})
 }
@@ -278,7 +269,7 @@ func (d *Dashboard) now(ctx context.Context, who visitor, query url.Values) (*pa
 			"in doubt, expired, reserved, free, unreadable", v.Only)
 	}
 	all, r := d.list(ctx, v.Prefix)
-	v.Known, v.Cut = r.good, all.cut
+	v.Known, v.Cut = r.good(), all.cut
 	d.note(p, who, r)
 	locks := all.visible(who, v.Prefix)
 	v.count(locks)
@@ -356,8 +347,6 @@ func (v *nowView) address(only, after string) string {
 func (v *nowView) explain(who visitor) {
 	switch {
 	case len(v.Rows) > 0 || !v.Known:
-	case !who.anything():
-		v.Nothing = who.Name() + " may not read any lock. " + who.rights()
 	case v.Only != "" && v.Prefix != "":
 		v.Nothing = fmt.Sprintf("No lock whose name begins with “%s” is %s.", printable(v.Prefix), v.Only)
 	case v.Only != "":

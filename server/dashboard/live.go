@@ -4,9 +4,8 @@
 package dashboard
 
 import (
-	"compress/gzip"
+	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -33,8 +32,8 @@ const (
 // streams counts those that are open.
 type streams struct {
 	ctx  context.Context
-	stop context.CancelFunc
-	turn chan struct{} // held by the one that makes its page
+	stop context.CancelFunc // ends all of them
+	turn chan struct{}      // held by the one that makes its page
 
 	mu sync.Mutex
 	n  int
@@ -46,9 +45,6 @@ func newStreams() *streams {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
-
-// close ends all streams.
-func (s *streams) close() { s.stop() }
 
 // enter says whether one more may be open.
 func (s *streams) enter(name string) bool {
@@ -73,10 +69,6 @@ func (s *streams) leave(name string) {
 
 // live keeps a page up to date: it sends the part of it that changes, whenever it is not as it was.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet { // a HEAD has no stream
-		d.noMethod(http.MethodGet)(w, r)
-		return
-	}
 	who, ok := d.admitted(w, r)
 	if !ok {
 		return
@@ -96,33 +88,39 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), liveLife)
 	defer cancel()
 	defer context.AfterFunc(d.streams.ctx, cancel)()
-	s := openStream(w, r)
-	d.follow(ctx, s, r, name)
-	s.close()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold it back
+	d.follow(ctx, w, r, name)
 }
 
-// follow sends what is new until the stream ends.
-func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, name string) {
-	s.send("retry: 3000\n\n")
-	before := ""
-	for sent := time.Now(); s.err == nil; {
+// follow sends what is new until the stream ends, or the page does not read it in time.
+func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.Request, name string) {
+	control := http.NewResponseController(w)
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may go on
+	send := func(text string) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(liveWrite)) // where there are such limits
+		_, err := io.WriteString(w, text)
+		return err == nil && control.Flush() == nil
+	}
+	before, sent, reads := "", time.Now(), send("retry: 3000\n\n")
+	for reads {
 		who, ok := d.visitor(r)
 		if !ok {
-			s.send("event: out\ndata:\n\n")
+			send("event: out\ndata:\n\n")
 			return
 		}
 		begun := time.Now()
-		content := d.content(ctx, who, name, r)
+		content, err := d.content(ctx, who, name, r)
 		pause := max(livePace, livePaceOverTook*time.Since(begun))
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || err != nil:
 			return
 		case content != before:
 			before, sent = content, time.Now()
-			s.send("event: live\ndata: " + strings.NewReplacer("\r", "", "\n", "\ndata: ").Replace(content) + "\n\n")
+			reads = send("event: live\ndata: " + strings.NewReplacer("\r", "", "\n", "\ndata: ").Replace(content) + "\n\n")
 		case time.Since(sent) >= liveBeat:
 			sent = time.Now()
-			s.send(":\n\n")
+			reads = send(":\n\n")
 		}
 		select {
 		case <-time.After(pause):
@@ -133,71 +131,20 @@ func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, name
 
 // content is the part of a page that changes, as it is now. One stream at a time makes it: whatever the number
 // of open pages, they leave time for what else the server does.
-func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *http.Request) string {
+func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *http.Request) (string, error) {
 	select {
 	case d.streams.turn <- struct{}{}:
 		defer func() { <-d.streams.turn }()
 	case <-ctx.Done():
-		return ""
+		return "", ctx.Err()
 	}
+	var b bytes.Buffer
 	p, problem := d.views[name](ctx, who, r.URL.Query())
 	if problem != nil {
-		return string(d.html("alerts", []flash{{status: problem.status, Text: problem.title + ": " + problem.Detail}}))
+		alerts := []flash{{status: problem.status, Text: problem.title + ": " + problem.Detail}}
+		err := d.pages.ExecuteTemplate(&b, "alerts", alerts)
+		return b.String(), err
 	}
-	return string(d.fragment(p))
-}
-
-// stream is an answer of server-sent events.
-type stream struct {
-	io.Writer
-	pack       *gzip.Writer // nil if it is not compressed
-	controller *http.ResponseController
-	err        error // once set, nothing is sent any more
-}
-
-func openStream(w http.ResponseWriter, r *http.Request) *stream {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // a proxy that buffers would hold it back
-	s := &stream{Writer: w, controller: http.NewResponseController(w)}
-	if packs(r) {
-		h.Set("Content-Encoding", "gzip")
-		s.pack = gzip.NewWriter(w)
-		s.Writer = s.pack
-	}
-	w.WriteHeader(http.StatusOK)
-	return s
-}
-
-// send sends some events. A page that does not read them in time loses the stream.
-func (s *stream) send(text string) {
-	do := func(f func() error) {
-		if s.err == nil {
-			s.err = f()
-		}
-	}
-	do(func() error { return s.limit(time.Now().Add(liveWrite)) })
-	do(func() error { _, err := io.WriteString(s, text); return err })
-	if s.pack != nil {
-		do(s.pack.Flush)
-	}
-	do(s.controller.Flush)
-}
-
-// limit bounds when the page must have read all, where the connection has such limits.
-func (s *stream) limit(until time.Time) error {
-	if err := s.controller.SetWriteDeadline(until); !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
-}
-
-// close ends the stream, and takes its limit from the connection, which may go on.
-func (s *stream) close() {
-	if s.pack != nil && s.err == nil {
-		s.err = s.pack.Close()
-	}
-	if s.err == nil {
-		s.err = s.limit(time.Time{})
-	}
+	err := d.pages.ExecuteTemplate(&b, "live", p)
+	return b.String(), err
 }

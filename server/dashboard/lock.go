@@ -27,7 +27,7 @@ const maxShownData = 2048
 
 // lockRead is what the record of one lock has.
 type lockRead struct {
-	lock
+	*lock
 	data   string
 	ledger once.Ledger // of once or every; without runs if it has none
 }
@@ -37,12 +37,12 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (lockRead, error)
 	if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
 		return lockRead{}, err
 	}
-	one := []lock{lockOf(name, st, err)}
-	err = d.freed(ctx, one)
+	l := lockOf(name, st, err)
+	err = d.freed(ctx, []*lock{l})
 	if ledger, ok := once.Read(st); ok {
-		return lockRead{lock: one[0], ledger: ledger}, err
+		return lockRead{lock: l, ledger: ledger}, err
 	}
-	return lockRead{lock: one[0], data: dataText(st.Data)}, err
+	return lockRead{lock: l, data: dataText(st.Data)}, err
 }
 
 // past returns who held a lock. It is read again when the record has changed in what it shows, and now and then:
@@ -104,14 +104,14 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	v := &lockView{Name: name}
 	p := &page{View: "lock", Title: printable(name), Model: v}
 	d.note(p, who, r)
-	if !r.good {
+	if !r.good() {
 		v.NoActs = "Nobody can be asked before the store answers."
 		return p, nil
 	}
 	if read.State == neverHeld {
 		return nil, refuse(http.StatusNotFound, "No such lock", "no program has ever taken the lock %q", printable(name))
 	}
-	v.Lock = &read.lock
+	v.Lock = read.lock
 	if who.May(access.Hold, name) {
 		v.Data = read.data
 	}

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	texttemplate "text/template"
@@ -28,8 +27,6 @@ import (
 const (
 	htmlType = "text/html; charset=utf-8"
 	textType = "text/plain; charset=utf-8"
-	// worthPacking is the size in bytes from which on an answer is compressed.
-	worthPacking = 1400
 )
 
 //go:embed pages
@@ -58,7 +55,13 @@ func parsePages() (*template.Template, *texttemplate.Template) {
 		err := texts.ExecuteTemplate(&b, "sentence", l)
 		return b.String(), err
 	}
-	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html")), texts
+	pages := template.New("")
+	functions["view"] = func(name string, data any) (template.HTML, error) {
+		var b strings.Builder
+		err := pages.ExecuteTemplate(&b, name, data)
+		return template.HTML(b.String()), err //nolint:gosec // it was escaped by its template
+	}
+	return template.Must(pages.Funcs(functions).ParseFS(pageFiles, "pages/*.html")), texts
 }
 
 // page is what a visitor is shown: what one view knows, and what stands around it.
@@ -74,7 +77,6 @@ type page struct {
 	Forms        bool // signed in by a cookie, or known by the connection
 	Scripts      bool
 	Here, Stream string
-	Live, Body   template.HTML // Live is the part that is kept up to date; they are rendered
 }
 
 // problem is why a page cannot be shown.
@@ -109,11 +111,11 @@ func (d *Dashboard) note(p *page, who visitor, r reading) {
 	}
 	read := "What stands here was read " + short(time.Since(r.at)) + " ago"
 	text := "The store gives no answer. " + read + ": " + d.storeError(who, r.err)
-	slow := r.good && errors.Is(r.err, errSlow)
+	slow := r.good() && errors.Is(r.err, errSlow)
 	switch {
 	case slow:
 		text = "The store is slow. " + read + "."
-	case !r.good:
+	case !r.good():
 		text = "The store gives no answer, so who holds what is not known here: " + d.storeError(who, r.err)
 	}
 	if !slow {
@@ -126,14 +128,10 @@ func (d *Dashboard) note(p *page, who visitor, r reading) {
 
 // storeError is what a visitor sees of an error of the store, which may name its address and its user.
 func (d *Dashboard) storeError(who visitor, err error) string {
-	id := d.options.ErrorID(err)
-	switch {
-	case who.all(access.Admin):
-		return err.Error()
-	case id == "":
-		return "an operator sees the error."
+	if id := d.options.Server.ErrorID(err); !who.all(access.Admin) {
+		return "the log of this server has the error, under " + id + "."
 	}
-	return "the log of this server has the error, under " + id + "."
+	return err.Error()
 }
 
 // page serves a view.
@@ -149,7 +147,7 @@ func (d *Dashboard) page(name string) http.HandlerFunc {
 			d.failed(w, r, problem)
 			return
 		}
-		p.Flash = flashNamed(query.Get("said"))
+		p.Flash = flashNamed(query.Get("flash"))
 		d.show(w, r, who, p, query)
 	}
 }
@@ -157,72 +155,69 @@ func (d *Dashboard) page(name string) http.HandlerFunc {
 // show answers with the page of a view, as HTML or as text.
 func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, who visitor, p *page, query url.Values) {
 	if wantsText(r) {
-		d.write(w, r, p.Status, textType, d.plain(p))
+		d.text(w, p)
 		return
 	}
-	query.Del("said")
+	query.Del("flash")
 	p.Who, p.Forms, p.Scripts, p.Here = who.Name(), who.form, true, pathOf(p.View)+tail(query)
 	p.Stands = p.Stands && query.Get("refresh") == ""
 	query.Set("view", p.View)
 	p.Stream = "live" + tail(query)
-	p.Live = d.fragment(p)
-	d.showPage(w, r, p)
+	d.showPage(w, p)
 }
 
 // failed answers with a problem.
 func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, problem *problem) {
 	if wantsText(r) {
-		d.write(w, r, problem.status, textType, []byte("tenure: "+printable(problem.Detail)+"\n"))
+		answer(w, problem.status, textType, []byte("tenure: "+printable(problem.Detail)+"\n"))
 		return
 	}
 	p := &page{View: "problem", Title: problem.title, Status: problem.status, Model: problem}
 	if who, ok := d.visitor(r); ok {
 		p.Who, p.Forms = who.Name(), who.form
 	}
-	d.showPage(w, r, p)
+	d.showPage(w, p)
 }
 
 // showPage answers with a page as HTML.
-func (d *Dashboard) showPage(w http.ResponseWriter, r *http.Request, p *page) {
+func (d *Dashboard) showPage(w http.ResponseWriter, p *page) {
 	p.Site = d.options.Title
-	p.Body = d.html(p.View, p)
-	d.render(w, r, p.Status, "page", p)
+	d.html(w, p.Status, "page", p)
 }
 
-// fragment renders the part of a page that is kept up to date.
-func (d *Dashboard) fragment(p *page) template.HTML {
-	return d.html("alerts", p.Alerts) + d.html(p.View+".live", p.Model)
-}
-
-// html renders a template of these files, which are tested to render whatever the store has.
-func (d *Dashboard) html(name string, data any) template.HTML {
+// html answers with a template of HTML.
+func (d *Dashboard) html(w http.ResponseWriter, status int, name string, data any) {
 	var b bytes.Buffer
 	if err := d.pages.ExecuteTemplate(&b, name, data); err != nil {
-		return template.HTML(template.HTMLEscapeString("this page cannot be shown: " + err.Error())) //nolint:gosec // escaped
+		broken(w, err)
+		return
 	}
-	return template.HTML(b.String()) //nolint:gosec // it was escaped by its template
+	answer(w, status, htmlType, b.Bytes())
 }
 
-func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
-	d.write(w, r, status, htmlType, []byte(d.html(name, data)))
-}
-
-// plain is the page as text.
-func (d *Dashboard) plain(p *page) []byte {
+// text answers with a page as text.
+func (d *Dashboard) text(w http.ResponseWriter, p *page) {
 	var b, trimmed bytes.Buffer
 	for _, a := range p.Alerts {
 		fmt.Fprintln(&b, strings.ToUpper(a.Class())+": "+printable(a.Text))
 	}
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if err := d.texts.ExecuteTemplate(tw, p.View, p.Model); err != nil {
-		fmt.Fprintln(tw, "this page cannot be shown:", err)
+		broken(w, err)
+		return
 	}
 	tw.Flush() //nolint:errcheck // into memory
 	for line := range bytes.Lines(b.Bytes()) {
 		trimmed.Write(bytes.TrimRight(line, " \n"))
 		trimmed.WriteByte('\n')
 	}
-	return trimmed.Bytes()
+	answer(w, p.Status, textType, trimmed.Bytes())
+}
+
+// broken answers where a template could not be rendered: a mistake in it, or in what it was given.
+func broken(w http.ResponseWriter, err error) {
+	text := "tenure: this page cannot be shown: " + printable(err.Error()) + "\n"
+	answer(w, http.StatusInternalServerError, textType, []byte(text))
 }
 
 // row is one line of a table of text.
@@ -241,32 +236,61 @@ func wantsText(r *http.Request) bool {
 	return !strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
-// write answers, compressed if the client takes that and it is worth it.
-func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Add("Vary", "Accept, Accept-Encoding, Authorization, Cookie")
-	if len(body) >= worthPacking && packs(r) {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		z.Write(body) //nolint:errcheck // into memory
-		z.Close()     //nolint:errcheck // into memory
-		body = b.Bytes()
-		h.Set("Content-Encoding", "gzip")
-	}
+// answer answers with all of a page.
+func answer(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
 	again := map[int]string{http.StatusTooManyRequests: "60", http.StatusServiceUnavailable: "5"}[status]
-	if again != "" && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", again)
+	if again != "" && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", again)
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		w.Write(body) //nolint:errcheck // the client has gone
-	}
+	w.Write(body) //nolint:errcheck // the client has gone
 }
 
-func packs(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+// compressed has answers and streams compressed, if the client takes that.
+func compressed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			z := &compressor{ResponseWriter: w, z: gzip.NewWriter(w)}
+			defer z.close()
+			w = z
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// compressor writes an answer that has a body.
+type compressor struct {
+	http.ResponseWriter
+	z    *gzip.Writer
+	used bool
+}
+
+func (c *compressor) WriteHeader(status int) {
+	if c.used = c.Header().Get("Content-Type") != ""; c.used {
+		c.Header().Set("Content-Encoding", "gzip")
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *compressor) Write(b []byte) (int, error) {
+	if !c.used {
+		c.WriteHeader(http.StatusOK)
+	}
+	return c.z.Write(b)
+}
+
+// FlushError and Unwrap are for http.ResponseController.
+func (c *compressor) FlushError() error {
+	return errors.Join(c.z.Flush(), http.NewResponseController(c.ResponseWriter).Flush())
+}
+
+func (c *compressor) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *compressor) close() {
+	if c.used {
+		c.z.Close() //nolint:errcheck // the client has gone
+	}
 }
 
 // static serves the style, the script and the icon: for ever under an address that names their content.
@@ -276,7 +300,7 @@ func (d *Dashboard) static(w http.ResponseWriter, r *http.Request) {
 	if name+"?v="+r.URL.Query().Get("v") == asset(name) {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	d.write(w, r, http.StatusOK, staticTypes[name], staticFile(name))
+	answer(w, http.StatusOK, staticTypes[name], staticFile(name))
 }
 
 // asset is the address of a file of the folder static.

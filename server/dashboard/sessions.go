@@ -60,11 +60,10 @@ func (d *Dashboard) sessions(ctx context.Context, who visitor, _ url.Values) (*p
 	all, r := ask(ctx, d.cache, lookPace, "sessions", d.readSessions)
 	locks, ofLocks := d.list(ctx, "")
 	r.err = cmp.Or(r.err, ofLocks.err)
-	r.good = r.good && ofLocks.good
 	v.At, r.at = r.at, earlier(r.at, ofLocks.at)
 	d.note(p, who, r)
 	v.fill(all, locks.visible(who, ""), who.all(access.Read))
-	if len(v.Rows) == 0 && r.good {
+	if len(v.Rows) == 0 && r.good() {
 		v.Nothing = "There is no session. A process that holds many locks opens one, so that one heartbeat keeps all " +
 			"of them alive."
 		if !who.all(access.Read) {

@@ -75,7 +75,7 @@ func (d *Dashboard) shards(ctx context.Context, who visitor, query url.Values) (
 	switch {
 	case name != "":
 		return p, d.group(ctx, who, name, v, p, query)
-	case len(groups) > 0 || !r.good:
+	case len(groups) > 0 || !r.good():
 	case who.all(access.Read):
 		v.Nothing = "There is no group of workers. Package shard makes one."
 	default:
@@ -114,7 +114,7 @@ func (d *Dashboard) group(
 		return problem
 	}
 	d.note(p, who, r)
-	if !r.good {
+	if !r.good() {
 		return nil
 	}
 	g := &groupView{Status: st, At: r.at, Strips: stripsOf(st)}

@@ -4,21 +4,24 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/server"
-	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/server/dashboard"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -28,7 +31,6 @@ const (
 	alice      = "secret-of-alice-0123456789"
 	reader     = "secret-of-reader-0123456789"
 	asker      = "secret-of-asker-0123456789"
-	nobody     = "secret-of-nobody-0123456789"
 	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nasker " + asker + " read,ask:team/\n"
 )
 
@@ -37,12 +39,23 @@ type site struct {
 	*testing.T
 	world  *tenuretest.World
 	client *tenuretest.Client // of the pages
+	users  *server.Principals
+	file   string // of the users
 	pages  *dashboard.Dashboard
-	users  users
 	made   map[string]*tenuretest.Client // by the names of processes
+	log    log
+}
 
-	mu   sync.Mutex
-	acts []access.Act
+// log is what the server has logged, a line of JSON each.
+type log struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(line)
 }
 
 // inSite runs a test in a bubble, where time passes at once.
@@ -53,18 +66,36 @@ func inSite(t *testing.T, f func(*site)) {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, made: map[string]*tenuretest.Client{}}
+	s := &site{T: t, file: filepath.Join(t.TempDir(), "tokens"), made: map[string]*tenuretest.Client{}}
 	s.world = tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration = 15 * time.Second })
 	s.client = s.world.Client("tenured-1")
-	s.set(principals)
-	s.pages = s.dashboard(dashboard.Options{Key: []byte(strings.Repeat("k", 32)), Audit: s.audit})
+	s.write(principals)
+	users, err := server.OpenPrincipals(s.file, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.users = users
+	s.pages = s.dashboard(dashboard.Options{Key: []byte(strings.Repeat("k", 32))})
 	return s
 }
 
-// dashboard returns pages with the client and the principals of the site, unless there are others.
+// server returns a service that knows the users of the site.
+func (s *site) server() *server.Server {
+	s.Helper()
+	of, err := server.New(s.client.Client, server.Options{
+		Principals: s.users, Logger: slog.New(slog.NewJSONHandler(&s.log, nil)),
+		Limits: server.Limits{Calls: 150, FailedTokens: 10},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return of
+}
+
+// dashboard returns pages of a server of their own.
 func (s *site) dashboard(o dashboard.Options) *dashboard.Dashboard {
 	s.Helper()
-	o.Client, o.Access = s.client.Client, &s.users
+	o.Server = s.server()
 	d, err := dashboard.New(o)
 	if err != nil {
 		s.Fatal(err)
@@ -73,51 +104,33 @@ func (s *site) dashboard(o dashboard.Options) *dashboard.Dashboard {
 	return d
 }
 
-func (s *site) audit(_ context.Context, act access.Act) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.acts = append(s.acts, act)
-}
-
 // audited are the audit lines of acts so far, but for sign-ins, each in a few words.
 func (s *site) audited() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
 	var lines []string
-	for _, a := range s.acts {
-		if a.Action != "sign-in" {
-			words := []string{a.Via, a.Principal, a.Action, a.Lock, a.To + a.ToLabel, a.Reason, a.Outcome}
+	for _, line := range strings.Split(strings.TrimSpace(s.log.String()), "\n") {
+		var a struct{ Msg, Via, Principal, Action, Lock, To, To_label, Reason, Outcome string }
+		if json.Unmarshal([]byte(line), &a) == nil && a.Msg == "tenure: audit" && a.Action != "sign-in" {
+			words := []string{a.Via, a.Principal, a.Action, a.Lock, a.To + a.To_label, a.Reason, a.Outcome}
 			lines = append(lines, strings.Join(strings.Fields(strings.Join(words, " ")), " "))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// users are the principals, who can change, and one without rights, whom no file has.
-type users struct {
-	now atomic.Pointer[server.Principals]
-}
-
-func (u *users) ByToken(secret string) (access.Principal, bool) {
-	return u.BySum(sha256.Sum256([]byte(secret)))
-}
-
-func (u *users) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
-	if sum == sha256.Sum256([]byte(nobody)) {
-		p, err := access.NewPrincipal("nobody")
-		return p, err == nil
+func (s *site) write(users string) {
+	s.Helper()
+	if err := os.WriteFile(s.file, []byte(users), 0o600); err != nil {
+		s.Fatal(err)
 	}
-	return u.now.Load().BySum(sum)
 }
 
 // set replaces the principals.
-func (s *site) set(text string) {
+func (s *site) set(users string) {
 	s.Helper()
-	now, err := server.ParsePrincipals(text)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.users.now.Store(now)
+	s.write(users)
+	time.Sleep(2 * time.Second) // the file is read once a second
 }
 
 // process returns the client of the process of that name.
@@ -164,6 +177,7 @@ type request struct {
 	form         url.Values
 	header       map[string]string
 	cookie       string
+	tls          *tls.ConnectionState
 }
 
 // answer is what a request got.
@@ -178,6 +192,7 @@ func (s *site) sendTo(pages http.Handler, q request) answer {
 	s.Helper()
 	address := "http://127.0.0.1:8080/" + strings.TrimPrefix(q.path, "./")
 	r := httptest.NewRequestWithContext(s.Context(), q.method, address, strings.NewReader(q.form.Encode()))
+	r.TLS = q.tls
 	r.Header.Set("Accept", "text/html,application/xhtml+xml")
 	if q.form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

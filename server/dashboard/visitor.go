@@ -9,28 +9,23 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/server/access"
 )
 
-const (
-	// Wrong tokens of one address: so many at once, and one more each refill.
-	wrongAtOnce = 10
-	wrongRefill = 6 * time.Second
-	// maxForm bounds the body of a form in bytes.
-	maxForm = 64 << 10
-	// tooMany does not tell a guesser whether a token is right.
-	tooMany = "too many tokens from your address were wrong, or you ask for more pages a second than one may: " +
-		"try again in a minute"
-)
+// maxForm bounds the body of a form in bytes.
+const maxForm = 64 << 10
+
+// tooMany does not tell a guesser whether a token is right.
+var tooMany = &problem{
+	http.StatusTooManyRequests, "Too many",
+	"too many tokens from your address were wrong, or you ask for more pages a second than one may: try again in a minute",
+}
 
 // visitor is who looks.
 type visitor struct {
@@ -46,9 +41,6 @@ func (v visitor) all(right access.Right) bool {
 	return len(prefixes) == 1 && prefixes[0] == ""
 }
 
-// anything says that there may be a lock that the visitor may read.
-func (v visitor) anything() bool { return len(v.Prefixes(access.Read, "")) > 0 }
-
 // rights says what the visitor may do.
 func (v visitor) rights() string {
 	var all []string
@@ -59,61 +51,32 @@ func (v visitor) rights() string {
 			all = append(all, fmt.Sprintf("%s %s…", g.Right, g.Prefix))
 		}
 	}
-	if len(all) == 0 {
-		return "It has no rights at all."
-	}
 	return "Its rights: " + strings.Join(all, ", ") + "."
 }
 
 // visitor returns who sends a request. A token that is sent and wrong is not made good by a cookie.
 func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
-	if header := r.Header.Get("Authorization"); header != "" {
-		scheme, secret, found := strings.Cut(header, " ")
-		if !found || !strings.EqualFold(scheme, "Bearer") {
-			return visitor{}, false
-		}
-		secret = strings.TrimSpace(secret)
-		p, ok := d.options.Access.ByToken(secret)
-		if !ok {
-			d.wrong(r, secret)
-		}
-		return visitor{Principal: p, secret: secret}, ok
-	}
-	if p, ok := d.options.Authenticate(r); ok {
-		return visitor{Principal: p, form: true}, true
+	secret, token := bearer(r)
+	if p, ok := d.options.Server.Principal(r); ok || token {
+		return visitor{Principal: p, form: !token, secret: secret}, ok
 	}
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		sum, _, ok := d.cookieOf(c)
+		of, _, ok := d.cookies.open(c.Name, c.Value)
 		if !ok {
 			continue
 		}
-		if p, ok := d.options.Access.BySum(sum); ok {
+		if p, ok := d.options.Server.Principals().BySum(of); ok {
 			return visitor{Principal: p, form: true, shares: c.Name == plainCookie}, true
 		}
 	}
 	return visitor{}, false
 }
 
-// cookieOf returns what a cookie stands for: a secret, by its sum, so that a secret that is replaced ends its
-// cookies.
-func (d *Dashboard) cookieOf(c *http.Cookie) (sum [sha256.Size]byte, until time.Time, ok bool) {
-	text, until, err := d.sealer.open(c.Name, c.Value, time.Now())
-	if err != nil || len(text) != len(sum) || d.signedOut.left(c.Value) > 0 {
-		return sum, until, false
-	}
-	return [sha256.Size]byte([]byte(text)), until, true
-}
-
-// wrong notes a token that is not known.
-func (d *Dashboard) wrong(r *http.Request, secret string) {
-	d.guesses.push(access.Network(r.RemoteAddr), wrongRefill)
-	d.options.Wrong(r, secret)
-}
-
-// guessed says that the address has sent too many wrong tokens, so that it is not told whether another one is
-// right. A right one is always let in: others may have the same address.
-func (d *Dashboard) guessed(r *http.Request) bool {
-	return d.guesses.left(access.Network(r.RemoteAddr)) > (wrongAtOnce-1)*wrongRefill
+// bearer returns the token that a request has, and whether it has any.
+func bearer(r *http.Request) (secret string, sent bool) {
+	header := r.Header.Get("Authorization")
+	_, secret, _ = strings.Cut(header, " ")
+	return strings.TrimSpace(secret), header != ""
 }
 
 // admitted returns who sends a request, and counts it. If it returns false, the request has had its answer.
@@ -123,9 +86,9 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, b
 		d.unknown(w, r)
 		return who, false
 	}
-	if wait := d.options.Admit(r, who.Principal, who.secret); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(wait.Seconds())))))
-		d.failed(w, r, refuse(http.StatusTooManyRequests, "Too many", tooMany))
+	if wait := d.options.Server.Admit(r, who.Principal, who.secret); wait > 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(int(max(1, wait.Round(time.Second)/time.Second))))
+		d.failed(w, r, tooMany)
 		return who, false
 	}
 	return who, true
@@ -138,12 +101,11 @@ func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, boo
 	if !ok {
 		return who, false
 	}
+	var p *problem
 	if !who.form {
-		d.unknown(w, r)
-		return who, false
-	}
-	p := readForm(w, r)
-	if p == nil && who.shares {
+		p = refuse(http.StatusUnauthorized, "Sign in", "forms are for those who sign in; a program that has a token "+
+			"sends it to /v1/requests")
+	} else if p = readForm(w, r); p == nil && who.shares {
 		p = d.confirm(r, who)
 	}
 	if p != nil {
@@ -173,19 +135,44 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 		return refuse(http.StatusForbidden, "Not confirmed", "a browser sends the cookie of a page without TLS to every "+
 			"port of this host, so a form sends the token of %s besides, and there was none: go back, and type it", who.Name())
 	}
-	p, known := d.options.Access.ByToken(secret)
+	p, known := d.options.Server.Principals().ByToken(secret)
 	own := known && p.Name() == who.Name()
 	switch {
-	case own && d.options.Admit(r, p, secret) == 0:
+	case own && d.options.Server.Admit(r, p, secret) == 0:
 		return nil
-	case own || d.guessed(r):
-		return refuse(http.StatusTooManyRequests, "Too many", tooMany)
+	case own || d.options.Server.WrongToken(r, secret) > 0:
+		return tooMany
 	}
-	d.wrong(r, secret)
 	d.audit(r.Context(), access.Act{
 		Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: from(r),
 	})
 	return refuse(http.StatusForbidden, "Not confirmed", "this is no token of %s: go back, and type it again", who.Name())
+}
+
+// unknown answers a visitor that is not signed in: by the form, at the address that it asked for, or by a line
+// of text.
+func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
+	if secret, sent := bearer(r); sent && d.options.Server.WrongToken(r, secret) > 0 {
+		d.failed(w, r, tooMany)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
+	if wantsText(r) {
+		d.failed(w, r, refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
+			"curl -H 'Authorization: Bearer TOKEN' ..."))
+		return
+	}
+	next := ""
+	if r.Method == http.MethodGet {
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			// A link on another page: the browser has left out a strict cookie, and sends it when this very
+			// page asks again.
+			d.html(w, http.StatusOK, "again", nil)
+			return
+		}
+		next = strings.TrimPrefix(r.URL.Path, "/") + tail(r.URL.Query())
+	}
+	d.signIn(w, r, http.StatusUnauthorized, next, "")
 }
 
 // loginView is what the form to sign in shows.
@@ -194,35 +181,6 @@ type loginView struct {
 	Refused  string // why the last try was refused
 	Insecure bool   // a browser does not keep the cookie here
 	Keeps    bool   // the forms want the token again, and a script keeps it for them
-}
-
-// unknown answers a visitor that is not signed in: by the form, at the address that it asked for, or by a line
-// of text.
-func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
-	guessed := d.guessed(r)
-	if !guessed {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
-	}
-	if wantsText(r) {
-		p := refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
-			"curl -H 'Authorization: Bearer TOKEN' ...")
-		if guessed {
-			p = refuse(http.StatusTooManyRequests, "", tooMany)
-		}
-		d.failed(w, r, p)
-		return
-	}
-	next := ""
-	if r.Method == http.MethodGet {
-		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-			// A link on another page: the browser has left out a strict cookie, and sends it when this very
-			// page asks again.
-			d.render(w, r, http.StatusOK, "again", nil)
-			return
-		}
-		next = strings.TrimPrefix(r.URL.Path, "/") + tail(r.URL.Query())
-	}
-	d.signIn(w, r, http.StatusUnauthorized, next, "")
 }
 
 // loginPage shows the form.
@@ -234,7 +192,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, status int, n
 	keeps := onLoopback(r)
 	p := &page{View: "login", Title: "Sign in", Status: status, Scripts: keeps}
 	p.Model = loginView{Next: d.local(next), Refused: refused, Insecure: !overTLS(r) && !keeps, Keeps: keeps}
-	d.showPage(w, r, p)
+	d.showPage(w, p)
 }
 
 // local returns the address of one of these pages, relative to all of them; that of the first one for any
@@ -258,20 +216,18 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next, secret := r.PostForm.Get("next"), strings.TrimSpace(r.PostForm.Get("token"))
-	p, known := d.options.Access.ByToken(secret)
+	p, known := d.options.Server.Principals().ByToken(secret)
 	act := access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: from(r)}
 	switch {
-	case known && d.options.Admit(r, p, secret) > 0, !known && d.guessed(r):
-		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany)
+	case known && d.options.Server.Admit(r, p, secret) > 0, !known && d.options.Server.WrongToken(r, secret) > 0:
+		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany.Detail)
 	case !known:
-		d.wrong(r, secret)
 		act.Principal, act.Outcome = "", "unauthenticated"
 		d.audit(r.Context(), act)
 		d.signIn(w, r, http.StatusUnauthorized, next, "This token is not known.")
 	default:
 		d.audit(r.Context(), act)
-		sum := sha256.Sum256([]byte(secret))
-		value := d.sealer.seal(cookieName(r), string(sum[:]), time.Now().Add(cookieLife))
+		value := d.cookies.seal(cookieName(r), sha256.Sum256([]byte(secret)), time.Now().Add(cookieLife))
 		http.SetCookie(w, cookie(r, value))
 		seeOther(w, d.local(next))
 	}
@@ -280,8 +236,8 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 // logout takes the cookie back: the browser forgets it, and a copy of it is over.
 func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request) {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		if _, until, ok := d.cookieOf(c); ok {
-			d.signedOut.push(c.Value, time.Until(until))
+		if _, until, ok := d.cookies.open(c.Name, c.Value); ok {
+			d.cookies.end(c.Value, until)
 		}
 	}
 	http.SetCookie(w, cookie(r, ""))
@@ -296,47 +252,14 @@ func seeOther(w http.ResponseWriter, address string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
+// audit writes a line of the log about an act, even if nobody waits for its answer any more.
 func (d *Dashboard) audit(ctx context.Context, act access.Act) {
-	act.Via = via
-	d.options.Audit(context.WithoutCancel(ctx), act)
+	act.Via = "dashboard"
+	d.options.Server.Audit(context.WithoutCancel(ctx), act)
 }
 
 // from is the address of a visitor, for audit lines.
 func from(r *http.Request) string {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return "from " + cmp.Or(host, r.RemoteAddr, "unknown")
-}
-
-// maxDeadlines bounds how many deadlines are kept.
-const maxDeadlines = 4096
-
-// deadlines are instants by a text, each until it has passed: when a cookie that was signed out is over
-// anyway, when the wrong tokens of an address are forgotten. Other replicas do not know them. All methods may
-// be called concurrently.
-type deadlines struct {
-	mu sync.Mutex
-	by map[string]time.Time
-}
-
-func newDeadlines() *deadlines { return &deadlines{by: map[string]time.Time{}} }
-
-// left returns how long it is until the deadline; 0 or less if there is none.
-func (d *deadlines) left(key string) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return time.Until(d.by[key])
-}
-
-// push moves the deadline on from now, or from where it is.
-func (d *deadlines) push(key string, by time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	until := later(now, d.by[key]).Add(by)
-	for old, passed := range d.by {
-		if !now.Before(passed) || len(d.by) >= maxDeadlines { // any, rather than no bound
-			delete(d.by, old)
-		}
-	}
-	d.by[key] = until
 }

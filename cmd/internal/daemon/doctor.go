@@ -5,18 +5,13 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/server/dashboard"
 )
 
 const (
@@ -33,7 +28,7 @@ type engineDoctor struct {
 
 	mu    sync.Mutex // held while it examines
 	at    time.Time
-	found []dashboard.Finding
+	found []driver.Finding
 }
 
 func newEngineDoctor(at storeurl.Location, options tenure.Options) *engineDoctor {
@@ -41,7 +36,7 @@ func newEngineDoctor(at storeurl.Location, options tenure.Options) *engineDoctor
 }
 
 // look returns what was found within the last minute.
-func (d *engineDoctor) look(ctx context.Context) []dashboard.Finding {
+func (d *engineDoctor) look(ctx context.Context) []driver.Finding {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.at.IsZero() || time.Since(d.at) >= examineEach {
@@ -51,32 +46,7 @@ func (d *engineDoctor) look(ctx context.Context) []dashboard.Finding {
 		if ctx.Err() != nil && len(d.found) > 0 {
 			return d.found // nobody waits for it any more
 		}
-		d.at, d.found = time.Now(), nil
-		for _, f := range found {
-			d.found = append(d.found, shown(f))
-		}
+		d.at, d.found = time.Now(), found
 	}
 	return d.found
-}
-
-// shown returns a finding as the page has it: in sentences.
-func shown(f driver.Finding) dashboard.Finding {
-	levels := map[driver.Level]string{driver.LevelOK: dashboard.Good, driver.LevelWarn: dashboard.Warn, driver.LevelBad: dashboard.Bad}
-	d := dashboard.Finding{Check: f.Check, Level: levels[f.Level], Text: sentence(f.Finding), Advice: sentence(f.Advice)}
-	if f.Level == driver.LevelBad { // it may have the words of the engine, with its address
-		d.Text, d.Err = "The engine is not as it should be: ", errors.New(d.Text)
-	}
-	return d
-}
-
-// sentence makes a sentence of a phrase.
-func sentence(s string) string {
-	first, n := utf8.DecodeRuneInString(s)
-	if n == 0 {
-		return ""
-	}
-	if s = string(unicode.ToUpper(first)) + s[n:]; !strings.ContainsAny(s[len(s)-1:], ".?!:") {
-		s += "."
-	}
-	return s
 }

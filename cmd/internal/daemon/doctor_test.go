@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
-	"github.com/tenurelock/tenure/server/dashboard"
+	"github.com/tenurelock/tenure/driver"
 )
 
 // TestEngineOfThePage: the page shows what tenure doctor says of the file, and asks no more
@@ -42,7 +42,7 @@ func TestEngineOfThePage(t *testing.T) {
 	d := newEngineDoctor(at, options)
 	warned := func() bool {
 		for _, f := range d.look(t.Context()) {
-			if f.Check == "file" && f.Level == dashboard.Warn && strings.HasPrefix(f.Text, "Anybody can write it") && strings.HasSuffix(f.Advice, ".") {
+			if f.Check == "file" && f.Level == driver.LevelWarn && strings.HasPrefix(f.Finding, "anybody can write it") {
 				return true
 			}
 		}

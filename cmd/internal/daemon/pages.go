@@ -5,48 +5,34 @@ package daemon
 
 import (
 	"fmt"
-	"log/slog"
-	"net/http"
 	"os"
-	"time"
 
-	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/server/dashboard"
 )
 
 // leastKey is how long the key of the page is at least, in bytes.
 const leastKey = 32
 
-// pages makes the dashboard, unless it is not wanted.
-func (f *serviceFlags) pages(s *service, log *slog.Logger) (http.Handler, error) {
+// dashboard makes the pages, unless they are not wanted.
+func (f *serviceFlags) dashboard(s *service) error {
 	if f.NoPage {
 		if f.PageKey != "" {
-			return nil, fmt.Errorf("--page-key and --no-page exclude each other")
+			return fmt.Errorf("--page-key and --no-page exclude each other")
 		}
-		return nil, nil
+		return nil
 	}
 	var key []byte
+	var err error
 	if f.PageKey != "" {
-		var err error
 		if key, err = pageKey(f.PageKey); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	d, err := dashboard.New(dashboard.Options{
-		Client: s.client, Access: s.principals, Key: key, Title: f.PageTitle, Audit: access.Audit(log),
-		Doctor:  newEngineDoctor(s.location, s.client.Options()).look,
-		ErrorID: func(err error) string { return s.server.ErrorID(err) },
-		Admit: func(r *http.Request, p access.Principal, secret string) time.Duration {
-			return s.server.Admit(r, p, secret)
-		},
-		Wrong:        func(r *http.Request, secret string) time.Duration { return s.server.WrongToken(r, secret) },
-		Authenticate: func(r *http.Request) (access.Principal, bool) { return s.server.Principal(r) },
+	s.pages, err = dashboard.New(dashboard.Options{
+		Server: s.server, Key: key, Title: f.PageTitle,
+		Doctor: newEngineDoctor(s.location, s.client.Options()).look,
 	})
-	if err != nil {
-		return nil, err
-	}
-	s.pages = d
-	return d, nil
+	return err
 }
 
 // pageKey reads the key that seals the cookies of the page.

@@ -95,6 +95,9 @@ func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 	if s.client, err = tenure.New(s.store, &options); err == nil {
 		s.server, err = f.server(s, hosts, log)
 	}
+	if err == nil {
+		err = f.dashboard(s)
+	}
 	if err != nil {
 		s.close()
 		return nil, flags.Usage("%w", err)
@@ -239,9 +242,9 @@ func (f *serviceFlags) known(all []address, log *slog.Logger) (*server.Principal
 
 // server makes the handler.
 func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*server.Server, error) {
-	pages, err := f.pages(s, log)
-	if err != nil {
-		return nil, err
+	var pages http.Handler
+	if !f.NoPage {
+		pages = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.pages.ServeHTTP(w, r) })
 	}
 	var verified func(*http.Request) bool
 	if s.files != nil {

@@ -48,7 +48,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := dashboard.New(dashboard.Options{Client: client, Access: principals, Title: "production"})
+	service, err := server.New(client, server.Options{Principals: principals})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := dashboard.New(dashboard.Options{Server: service, Title: "production"})
 	if err != nil {
 		t.Fatal(err)
 	}

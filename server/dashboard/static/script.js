@@ -114,15 +114,7 @@ open();
 
 // quoted is one word of a POSIX shell, as quoted in acts.go has it.
 function quoted(text) {
-  if (/^[0-9A-Za-z_\-./:@%+,]+$/.test(text)) return text;
-  if (/^[\p{L}\p{M}\p{N}\p{P}\p{S} ]*$/u.test(text)) return "'" + text.replaceAll("'", "'\\''") + "'";
-  let out = "";
-  for (const c of text) {
-    if (c === "'" || c === "\\") out += "\\" + c;
-    else if (/[\p{L}\p{M}\p{N}\p{P}\p{S} ]/u.test(c)) out += c;
-    else for (const b of new TextEncoder().encode(c)) out += "\\" + b.toString(8).padStart(3, "0");
-  }
-  return "$'" + out + "'";
+  return /^[0-9A-Za-z_\-./:@%+,]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 document.addEventListener("input", (event) => {
