@@ -23,7 +23,7 @@ func (c *call) ask() error {
 	}
 	err := c.carryOut(q)
 	act := access.Act{
-		Principal: c.principal.Name(), Via: "api", Action: string(q.Kind), Lock: q.Name, To: q.To, ToLabel: q.ToLabel,
+		Principal: c.principal.Name(), Via: "api", Action: q.Kind, Lock: q.Name, To: q.To, ToLabel: q.ToLabel,
 		Reason: q.Reason, Outcome: "done",
 	}
 	if err != nil {
@@ -44,8 +44,8 @@ func (c *call) carryOut(q wire.AskRequest) error {
 	if err := checkAsk(q); err != nil {
 		return err
 	}
-	right := access.Ask
-	if q.Kind == wire.AskRequestKindRevoke {
+	kind, right := kindOf(q.Kind), access.Ask
+	if kind == tenure.RequestRevoke {
 		right = access.Revoke
 	}
 	if err := c.may(right, q.Name); err != nil {
@@ -67,15 +67,15 @@ func (c *call) carryOut(q wire.AskRequest) error {
 	// To lay a request takes a look and a write.
 	ctx, cancel := context.WithTimeoutCause(ctx, max(wait, 3*c.s.client.Options().RequestTimeout), errWaited)
 	defer cancel()
-	return (&asking{c: c, q: q}).run(ctx)
+	return (&asking{c: c, kind: kind, q: q}).run(ctx)
 }
 
 // checkAsk checks what the library does not.
 func checkAsk(q wire.AskRequest) error {
-	handOver := q.Kind == wire.AskRequestKindHandOver
+	handOver := kindOf(q.Kind) == tenure.RequestHandOver
 	switch {
-	case !q.Kind.Valid():
-		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke", string(q.Kind))
+	case kindOf(q.Kind) == "":
+		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke", q.Kind)
 	case q.Reason == "":
 		return problemf(badRequest, "the reason is empty: say why, for those who read the history")
 	case len(q.Reason) > driver.MaxReasonLen:
@@ -90,8 +90,9 @@ func checkAsk(q wire.AskRequest) error {
 
 // asking is one request to a holder.
 type asking struct {
-	c *call
-	q wire.AskRequest
+	c    *call
+	kind tenure.RequestKind
+	q    wire.AskRequest
 }
 
 func (a *asking) run(ctx context.Context) error {
@@ -106,7 +107,7 @@ func (a *asking) run(ctx context.Context) error {
 		return a.cutShort(err)
 	case errors.Is(err, tenure.ErrForeign):
 		return a.cannot(ctx, err)
-	case a.q.Kind == wire.AskRequestKindHandOver && refusesItself(err):
+	case a.kind == tenure.RequestHandOver && refusesItself(err):
 		return a.cannot(ctx, err)
 	}
 	if p := problemOf(err); p.kind != unavailable {
@@ -117,19 +118,15 @@ func (a *asking) run(ctx context.Context) error {
 }
 
 func (a *asking) lay(ctx context.Context) error {
-	kinds := map[wire.AskRequestKind]tenure.RequestKind{
-		wire.AskRequestKindStepDown: tenure.RequestStepDown, wire.AskRequestKindHandOver: tenure.RequestHandOver,
-		wire.AskRequestKindReleaseDead: tenure.RequestReleaseDead, wire.AskRequestKindRevoke: tenure.RequestRevoke,
-	}
 	return a.c.s.remote.Ask(ctx, tenure.RemoteRequest{
-		Name: a.q.Name, Kind: kinds[a.q.Kind], By: a.c.principal.Name(), Reason: a.q.Reason, To: a.q.To, ToLabel: a.q.ToLabel,
+		Name: a.q.Name, Kind: a.kind, By: a.c.principal.Name(), Reason: a.q.Reason, To: a.q.To, ToLabel: a.q.ToLabel,
 	})
 }
 
 // same says whether a request is this one, laid by an earlier call, here or by another
 // server.
 func (a *asking) same(q tenure.Request) bool {
-	return requestKinds[q.Kind] == string(a.q.Kind) && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To && q.ToLabel == a.q.ToLabel
+	return q.Kind == a.kind && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To && q.ToLabel == a.q.ToLabel
 }
 
 // follow waits until the record shows this request no more: the tenure has ended.
@@ -144,16 +141,16 @@ func (a *asking) follow(ctx context.Context) error {
 			return nil
 		}
 	}
-	return &tenure.Error{Op: string(a.q.Kind), Key: a.q.Name, Err: fmt.Errorf("%w: %w", tenure.ErrUnanswered, context.Cause(ctx))}
+	return &tenure.Error{Op: a.q.Kind, Key: a.q.Name, Err: fmt.Errorf("%w: %w", tenure.ErrUnanswered, context.Cause(ctx))}
 }
 
 // cutShort says what is left undone when the time of the call is up before the request was
 // answered by the store, or before what it waits for was seen.
 func (a *asking) cutShort(err error) error {
-	switch a.q.Kind {
-	case wire.AskRequestKindReleaseDead:
+	switch a.kind {
+	case tenure.RequestReleaseDead:
 		return problemf(unanswered, "whether the holder of %.200q is dead was not seen in time, and nothing was done: send the same call again, which goes on with what this server has seen", a.q.Name)
-	case wire.AskRequestKindRevoke:
+	case tenure.RequestRevoke:
 		return problemf(unanswered, "%.200q is not free yet: its holder cannot renew, once the request was written; send the same call again, which waits until its lease has run out", a.q.Name)
 	}
 	return problemf(unknown, "whether the request is in the record of %.200q is not known; send the same call again", a.q.Name).of(err)

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tenurelock/tenure/server"
+	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
 // The handlers have the paths and the kinds of problems that the document has.
@@ -57,4 +59,45 @@ func TestDocumentHasAllPathsAndKinds(t *testing.T) {
 			w.Errorf("the document has %d kinds, and the server %d", len(kind.Enum), len(names))
 		}
 	})
+}
+
+// The types of bodies have the fields that the document has, and leave out what it lets them.
+func TestDocumentHasTheFieldsOfBodies(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any
+				Required   []string
+			}
+		}
+	}
+	if err := json.Unmarshal(server.Document(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []any{
+		wire.AcquireRequest{}, wire.Grant{}, wire.Waiting{}, wire.HeartbeatRequest{}, wire.Renewal{},
+		wire.HeartbeatsRequest{}, wire.HeartbeatsResponse{}, wire.HeartbeatResult{}, wire.ReleaseRequest{}, wire.AskRequest{},
+		wire.FenceCheckRequest{}, wire.Leader{}, wire.Status{}, wire.RequestInfo{}, wire.Tenure{}, wire.LocksResponse{},
+		wire.Unreadable{}, wire.HistoryResponse{}, wire.Event{}, wire.Problem{},
+	} {
+		of := reflect.TypeOf(body)
+		schema := doc.Components.Schemas[of.Name()]
+		var all, required []string
+		for field := range of.Fields() {
+			name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+			all = append(all, name)
+			if option == "" {
+				required = append(required, name)
+			}
+		}
+		slices.Sort(all)
+		slices.Sort(required)
+		slices.Sort(schema.Required)
+		if want := slices.Sorted(maps.Keys(schema.Properties)); !slices.Equal(all, want) {
+			t.Errorf("%s has %q, in the document %q", of.Name(), all, want)
+		}
+		if !slices.Equal(required, schema.Required) {
+			t.Errorf("%s always has %q, by the document %q", of.Name(), required, schema.Required)
+		}
+	}
 }

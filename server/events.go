@@ -213,18 +213,18 @@ type lineFollower struct {
 func (w *lineFollower) open() error { return w.write(nil) }
 
 func (w *lineFollower) changed(st wire.Status) error {
-	return w.line(wire.Event{Event: wire.EventEventStatus, Status: st})
+	return w.line(wire.Event{Event: "status", Status: st})
 }
 
 func (w *lineFollower) gone(name string) error {
-	return w.line(wire.Event{Event: wire.EventEventGone, Name: name})
+	return w.line(wire.Event{Event: "gone", Name: name})
 }
 
 func (w *lineFollower) problem(p *problem) error {
-	return w.line(wire.Event{Event: wire.EventEventProblem, Problem: p.Problem})
+	return w.line(wire.Event{Event: "problem", Problem: p.Problem})
 }
 
-func (w *lineFollower) alive() error { return w.line(wire.Event{Event: wire.EventEventAlive}) }
+func (w *lineFollower) alive() error { return w.line(wire.Event{Event: "alive"}) }
 
 func (w *lineFollower) line(e wire.Event) error {
 	text, err := json.Marshal(e)

@@ -257,15 +257,15 @@ func (c *call) result(q wire.HeartbeatRequest) wire.HeartbeatResult {
 	return wire.HeartbeatResult{Name: q.Name, UsableMs: &r.UsableMs, HeartbeatMs: &r.HeartbeatMs, Asked: r.Asked}
 }
 
-func askedOf(q *tenure.Request) *wire.Asked {
+func askedOf(q *tenure.Request) *wire.RequestInfo {
 	if q == nil {
 		return nil
 	}
-	asked := wire.Asked{Kind: wire.AskedKindStepDown, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel}
+	kind := tenure.RequestStepDown // what a holder does about all others
 	if q.Kind == tenure.RequestHandOver {
-		asked.Kind = wire.AskedKindHandOver
+		kind = q.Kind
 	}
-	return &asked
+	return &wire.RequestInfo{Kind: requestKinds[kind], By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel}
 }
 
 // release is POST /v1/release.

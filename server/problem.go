@@ -60,7 +60,7 @@ func (p *problem) Error() string { return p.Detail }
 // problemf returns a problem. The text says what was wrong, which rule, and what to do.
 func problemf(k kind, format string, args ...any) *problem {
 	return &problem{kind: k, Problem: wire.Problem{
-		Type: wire.ProblemType("urn:tenure:problem:" + k.name), Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...),
+		Type: "urn:tenure:problem:" + k.name, Title: k.title, Status: k.status, Detail: fmt.Sprintf(format, args...),
 	}}
 }
 

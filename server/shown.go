@@ -13,7 +13,7 @@ import (
 // statusOf returns what everybody may see of a lock who may read it: no data.
 func statusOf(st *tenure.Status) wire.Status {
 	shown := wire.Status{
-		Name: st.Name, State: wire.StatusState(st.State), InDoubt: inDoubt(st),
+		Name: st.Name, State: string(st.State), InDoubt: inDoubt(st),
 		Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
 		Since: shownTime(st.Since), Until: shownTime(st.Until),
 		SeenAliveMs: floorMs(st.Unchanged), FreeInMs: ceilMs(st.FreeIn),
@@ -52,6 +52,16 @@ func tenureOf(t tenure.Tenure) wire.Tenure {
 var requestKinds = map[tenure.RequestKind]string{
 	tenure.RequestStepDown: "step-down", tenure.RequestHandOver: "hand-over",
 	tenure.RequestReleaseDead: "release-dead", tenure.RequestRevoke: "revoke",
+}
+
+// kindOf returns what the library calls such a request; "" if it is none.
+func kindOf(word string) tenure.RequestKind {
+	for kind, of := range requestKinds {
+		if of == word {
+			return kind
+		}
+	}
+	return ""
 }
 
 func requestOf(q *tenure.Request) wire.RequestInfo {

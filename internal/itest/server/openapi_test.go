@@ -377,36 +377,3 @@ func (j *judge) lines(text []byte) error {
 	}
 	return nil
 }
-
-// The types of the handlers are those of the document: each schema has its type, and each
-// property its field. So a document that was changed without the types being made again is
-// found here, without the generator.
-func TestTypesAreMadeFromTheDocument(t *testing.T) {
-	made, err := os.ReadFile(filepath.Join("..", "..", "..", "server", "internal", "wire", "wire.gen.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, text := load(t), string(made)
-	for name, s := range doc.Components.Schemas {
-		if name == "OnceStatus" || name == "Run" {
-			continue // package once writes them itself
-		}
-		if !strings.Contains(text, "\ntype "+name+" ") {
-			t.Errorf("schema %s has no type: run go generate ./server/...", name)
-			continue
-		}
-		if len(s.Value.Properties) == 0 {
-			continue
-		}
-		_, body, _ := strings.Cut(text, "\ntype "+name+" struct {")
-		body, _, _ = strings.Cut(body, "\n}")
-		for field := range s.Value.Properties {
-			if !strings.Contains(body, `json:"`+field+`"`) && !strings.Contains(body, `json:"`+field+`,`) {
-				t.Errorf("property %s of %s has no field: run go generate ./server/...", field, name)
-			}
-		}
-		if n := strings.Count(body, "json:"); n != len(s.Value.Properties) {
-			t.Errorf("type %s has %d fields, and the schema %d properties: run go generate ./server/...", name, n, len(s.Value.Properties))
-		}
-	}
-}
