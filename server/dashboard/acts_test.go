@@ -32,9 +32,8 @@ func TestStepDown(t *testing.T) {
 		if l.Check() == nil {
 			s.Error("the holder goes on")
 		}
-		s.shows(row{alice, "lock?name=team/x&flash=done", 200, []string{
-			"Done.", "Nobody holds it.", "<bdi>alice</bdi>: it&#39;s slow", "stepped down",
-		}})
+		s.shows(alice, "lock?name=team/x&flash=done", 200, "Done.", "Nobody holds it.",
+			"<bdi>alice</bdi>: it&#39;s slow", "stepped down")
 	})
 }
 
@@ -60,7 +59,7 @@ func TestHandOver(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		s.shows(row{alice, "lock?name=team/x", 200, []string{"web-2 holds it under token 2.", "handed over to label v8"}})
+		s.shows(alice, "lock?name=team/x", 200, "web-2 holds it under token 2.", "handed over to label v8")
 	})
 }
 
@@ -76,9 +75,8 @@ func TestReleaseDead(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "watching", "release-dead team/x web-1 burnt done")
-		s.shows(row{alice, "lock?name=team/x", 200, []string{
-			"Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt", "released as dead",
-		}})
+		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt",
+			"released as dead")
 		s.holds("team/y", "web-2")
 		s.act(alice, "release-dead", "team/y", "1", "reason", "r")
 		time.Sleep(20 * time.Second)
@@ -92,15 +90,12 @@ func TestRevoke(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.dies("team/x", "web-1")
 		a := s.act(alice, "revoke", "team/x", "1", "reason", "hangs")
-		s.shows(
-			row{alice, "lock?name=team/x&flash=under-way", 200, []string{
-				"It was revoked from web-1, and is free in", "What comes of it shows here.", `s-reserved`,
-			}},
-			row{alice, "./", 200, []string{"revoked, until it has stopped for certain"}},
-		)
+		s.shows(alice, "lock?name=team/x&flash=under-way", 200, "It was revoked from web-1, and is free in",
+			"What comes of it shows here.", `s-reserved`)
+		s.shows(alice, "./", 200, "revoked, until it has stopped for certain")
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "under-way", "revoke team/x hangs done")
-		s.shows(row{alice, "lock?name=team/x", 200, []string{"Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs"}})
+		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs")
 	})
 }
 
@@ -228,12 +223,9 @@ func TestAskedTwice(t *testing.T) {
 		first := s.act(alice, "step-down", "team/x", "1", "reason", "first")
 		s.ends(first, "team/x", "under-way", "") // the holder takes its time
 		time.Sleep(2 * time.Second)
-		s.shows(
-			row{alice, "lock?name=team/x", 200, []string{
-				"was asked to step down", "<bdi>alice</bdi>: first", "It was asked already", `s-asked`,
-			}},
-			row{alice, "./", 200, []string{"asked to step down by"}},
-		)
+		s.shows(alice, "lock?name=team/x", 200, "was asked to step down", "<bdi>alice</bdi>: first",
+			"It was asked already", `s-asked`)
+		s.shows(alice, "./", 200, "asked to step down by")
 		s.want(s.act(asker, "step-down", "team/x", "1", "reason", "second"), 409,
 			"the holder was asked already", "<bdi>alice</bdi>: first")
 	})

@@ -4,11 +4,13 @@
 package dashboard
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
 )
 
+// The command of an act is one that a shell reads as it was meant.
 func TestCommand(t *testing.T) {
 	for _, c := range []struct {
 		act        int
@@ -27,19 +29,14 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s %q: %s, want %s", acts[c.act].Kind, c.name, got, c.want)
 		}
 	}
-}
-
-// A shell has each word as it was.
-func TestQuoted(t *testing.T) {
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("there is no shell")
-	}
 	for _, word := range []string{
-		"", " ", "a", "a b", "'", "''", `"`, "\\", `\'`, "$HOME", "`id`", "$(id)", "!!", "*", "?", "~", "#x", "a=b",
-		"=ls", "{a,b}", "a;b", "a&b", "a|b", "<a>", "(a)", "[a]", "-x", "--", "grüße", "東京", `\n`, "%s", "a,b",
+		"", "a b", "'", "''", `"`, "\\", `\'`, "$HOME", "`id`", "$(id)", "!!", "*", "?", "~", "#x", "=ls", "{a,b}", "a;b",
+		"a&b", "a|b", "<a>", "(a)", "[a]", "-x", "東京", `\n`, "%s", "a,b",
 	} {
-		out, err := exec.CommandContext(t.Context(), shell, "-c", "printf '%s|' "+quoted(word)).Output()
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+quoted(word)).Output()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("there is no shell")
+		}
 		if err != nil || string(out) != word+"|" {
 			t.Errorf("%q as %s: the shell has %q, %v", word, quoted(word), out, err)
 		}

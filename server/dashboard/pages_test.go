@@ -21,44 +21,27 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// row is what a page has for a visitor.
-type row struct {
-	visitor, path string
-	code          int
-	texts         []string
-}
-
-func (s *site) shows(all ...row) {
-	s.Helper()
-	for _, c := range all {
-		s.want(s.as(c.visitor, c.path), c.code, c.texts...)
-	}
-}
-
 func TestNow(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(row{alice, "./", 200, []string{"There are no locks yet."}})
+		s.shows(alice, "./", 200, "There are no locks yet.")
 		s.holds("team/held", "web-1")
 		s.dies("team/dead", "web-2")
 		if err := s.holds("team/free", "web-3").Release(s.Context()); err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		s.shows(row{alice, "./", 200, []string{
-			"web-1.example", "3 locks", `<a href="lock?name=team%2Fheld"><bdi>team/held</bdi></a>`, "had it last",
-			`aria-current="page">Locks`, "!>in doubt<",
-		}})
+		s.shows(alice, "./", 200, "web-1.example", "3 locks",
+			`<a href="lock?name=team%2Fheld"><bdi>team/held</bdi></a>`, "had it last",
+			`aria-current="page">Locks`, "!>in doubt<")
 		time.Sleep(6 * time.Second) // two heartbeats and more
-		s.shows(row{alice, "./", 200, []string{"3 locks, 1 in doubt", `class="s-in-doubt"`}})
+		s.shows(alice, "./", 200, "3 locks, 1 in doubt", `class="s-in-doubt"`)
 		time.Sleep(10 * time.Second)
-		s.shows(
-			row{alice, "./", 200, []string{"3 locks, 1 expired", `class="s-expired"`, "ran out", "!in doubt"}},
-			row{alice, "./?state=held", 200, []string{"team/held", "!<bdi>team/dead", "!<bdi>team/free"}},
-			row{alice, "./?state=reserved", 200, []string{"No lock is reserved."}},
-			row{alice, "./?prefix=team/h", 200, []string{"<bdi>team/held", "1 lock", "!<bdi>team/dead"}},
-			row{alice, "./?prefix=other", 200, []string{"There is no lock whose name begins with “other”"}},
-			row{alice, "./?state=nonsense", 400, nil},
-		)
+		s.shows(alice, "./", 200, "3 locks, 1 expired", `class="s-expired"`, "ran out", "!in doubt")
+		s.shows(alice, "./?state=held", 200, "team/held", "!<bdi>team/dead", "!<bdi>team/free")
+		s.shows(alice, "./?state=reserved", 200, "No lock is reserved.")
+		s.shows(alice, "./?prefix=team/h", 200, "<bdi>team/held", "1 lock", "!<bdi>team/dead")
+		s.shows(alice, "./?prefix=other", 200, "There is no lock whose name begins with “other”")
+		s.shows(alice, "./?state=nonsense", 400)
 	})
 }
 
@@ -118,9 +101,8 @@ func TestManyLocks(t *testing.T) {
 		if n := len(a.body); n > 8000 || a.Header().Get("Content-Encoding") != "gzip" {
 			s.Errorf("%d bytes compressed", n)
 		}
-		s.shows(row{
-			alice, "?after=jobs/00099", 200, []string{"101 to 150 of 10,000", `href="./?after=jobs%2F00049" rel="prev"`},
-		})
+		s.shows(alice, "?after=jobs/00099", 200, "101 to 150 of 10,000",
+			`href="./?after=jobs%2F00049" rel="prev"`)
 	})
 }
 
@@ -153,10 +135,8 @@ func TestEscaping(t *testing.T) {
 			}
 			s.want(s.plain(alice, path), a.Code, "!\u202e", "!\x1b", "!line\nbreak")
 		}
-		s.shows(row{alice, "./", 200, []string{
-			"&lt;script&gt;alert(1)&lt;/script&gt;", `a\u202eb`, `line\nbreak`, "<bdi>אבג</bdi>",
-			strings.Repeat("long/", 200),
-		}})
+		s.shows(alice, "./", 200, "&lt;script&gt;alert(1)&lt;/script&gt;", `a\u202eb`, `line\nbreak`,
+			"<bdi>אבג</bdi>", strings.Repeat("long/", 200))
 	})
 }
 
@@ -168,10 +148,8 @@ func TestLock(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		s.shows(row{alice, "lock?name=team/x", 200, []string{
-			"Nobody holds it. web-1 had it last, under token 1.", `disabled aria-describedby="not-step-down"`,
-			"Nobody holds the lock.",
-		}})
+		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it. web-1 had it last, under token 1.",
+			`disabled aria-describedby="not-step-down"`, "Nobody holds the lock.")
 		time.Sleep(50 * time.Minute)
 		s.holds("team/x", "web-2")
 		time.Sleep(time.Hour)
@@ -188,15 +166,13 @@ func TestLock(t *testing.T) {
 		}
 		// Without forms the page is loaded again by itself.
 		again := `<noscript><meta http-equiv="refresh" content="10">`
-		s.shows(
-			row{reader, "lock?name=team/x", 200, []string{again}},
-			row{alice, "lock?name=team/x&span=6h", 200, []string{`aria-current="true">6h</a>`, "!" + again}},
-			row{alice, "lock?name=team/none", 404, nil},
-			row{alice, "lock", 400, nil},
-			row{alice, "lock?name=tenure/session/x", 403, nil},
-			row{alice, "lock?name=" + strings.Repeat("x", 2000), 400, nil},
-			row{alice, "lock?name=%ff", 400, nil},
-		)
+		s.shows(reader, "lock?name=team/x", 200, again)
+		s.shows(alice, "lock?name=team/x&span=6h", 200, `aria-current="true">6h</a>`, "!"+again)
+		s.shows(alice, "lock?name=team/none", 404)
+		s.shows(alice, "lock", 400)
+		s.shows(alice, "lock?name=tenure/session/x", 403)
+		s.shows(alice, "lock?name="+strings.Repeat("x", 2000), 400)
+		s.shows(alice, "lock?name=%ff", 400)
 	})
 }
 
@@ -205,10 +181,8 @@ func TestUnreadable(t *testing.T) {
 	inSite(t, func(s *site) {
 		r := s.record(driver.Record{Key: "team/odd", Owner: "x", Lease: time.Minute})
 		s.change(r, func(r *driver.Record) { r.State = "paused" })
-		s.shows(
-			row{alice, "./", 200, []string{"1 lock, 1 unreadable"}},
-			row{alice, "lock?name=team/odd", 200, []string{"Its record cannot be read", "The record cannot be read."}},
-		)
+		s.shows(alice, "./", 200, "1 lock, 1 unreadable")
+		s.shows(alice, "lock?name=team/odd", 200, "Its record cannot be read", "The record cannot be read.")
 	})
 }
 
@@ -216,38 +190,38 @@ func TestUnreadable(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.holds("team/x", "web-1")
-		paths := []string{"./", "lock?name=team/x", "sessions", "doctor"}
-		for _, path := range paths {
-			s.shows(row{alice, path, 200, nil})
+		all := func(code int) {
+			s.Helper()
+			for _, path := range []string{"./", "lock?name=team/x", "sessions", "doctor"} {
+				s.shows(alice, path, code)
+			}
 		}
+		all(200)
 		restore := s.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Fault{
 			Effect: faultstore.Refused, Err: errors.New("<b>no route</b>"),
 		}})
 		time.Sleep(6 * time.Second)
-		for _, path := range paths {
-			a := s.as(alice, path)
-			s.want(a, 503, "The store gives no answer", "&lt;b&gt;no route&lt;/b&gt;", `role="alert"`)
-			if a.Header().Get("Retry-After") == "" {
-				s.Errorf("%s: 503 without Retry-After", path)
-			}
-			// What a store says names its address: it is for those who have all rights.
-			s.shows(row{reader, path, 503, []string{"The store gives no answer", "the log of this server has the error, under", "!no route"}})
+		all(503)
+		a := s.as(alice, "./")
+		s.want(a, 503, "The store gives no answer", "&lt;b&gt;no route&lt;/b&gt;", `role="alert"`,
+			"What stands here was read 6 s ago", "<bdi>team/x</bdi>")
+		if a.Header().Get("Retry-After") == "" {
+			s.Error("503 without Retry-After")
 		}
-		s.shows(
-			row{alice, "./", 503, []string{"What stands here was read 6 s ago", "<bdi>team/x</bdi>"}},
-			row{alice, "lock?name=team/x", 503, []string{"web-1 holds it"}},
-			row{alice, "lock?name=team/y", 503, []string{"who holds what is not known here"}}, // it was never read
-		)
+		// What a store says names its address: it is for those who have all rights.
+		for _, path := range []string{"./", "lock?name=team/x", "sessions", "doctor"} {
+			s.shows(reader, path, 503, "the log of this server has the error, under", "!no route")
+		}
+		s.shows(alice, "lock?name=team/x", 503, "web-1 holds it")
+		s.shows(alice, "lock?name=team/y", 503, "who holds what is not known here") // it was never read
 		s.want(s.plain(alice, "./"), 503, "BAD: The store gives no answer")
 		restore()
 		time.Sleep(6 * time.Second)
-		for _, path := range paths {
-			s.shows(row{alice, path, 200, nil})
-		}
+		all(200)
 		s.client.Partition() // it does not answer, and is not waited for for ever
 		time.Sleep(2 * time.Second)
 		begun := time.Now()
-		s.shows(row{alice, "lock?name=team/z", 503, []string{"The store gives no answer"}})
+		s.shows(alice, "lock?name=team/z", 503, "The store gives no answer")
 		if took := time.Since(begun); took > 15*time.Second {
 			s.Errorf("it took %v", took)
 		}
@@ -260,15 +234,12 @@ func TestRights(t *testing.T) {
 		s.holds("team/x", "web-1")
 		s.holds("secret/y", "web-2")
 		s.holds("secret/z", "web-3")
-		s.shows(
-			row{reader, "./", 200, []string{"<bdi>team/x</bdi>", "1 lock", "!secret", "!3 locks", "!web-2"}},
-			row{reader, "sessions", 200, []string{"!secret"}},
-			row{reader, "doctor", 200, []string{"!3 locks", "!Measure writes"}},
-			row{reader, "lock?name=team/x", 200, []string{"reader may not ask the holder for anything.", `!action="act`}},
-			row{asker, "lock?name=team/x", 200, []string{
-				`value="step-down"`, `value="hand-over"`, `value="release-dead"`, `!value="revoke"`,
-			}},
-		)
+		s.shows(reader, "./", 200, "<bdi>team/x</bdi>", "1 lock", "!secret", "!3 locks", "!web-2")
+		s.shows(reader, "sessions", 200, "!secret")
+		s.shows(reader, "doctor", 200, "!3 locks", "!Measure writes")
+		s.shows(reader, "lock?name=team/x", 200, "reader may not ask the holder for anything.", `!action="act`)
+		s.shows(asker, "lock?name=team/x", 200, `value="step-down"`, `value="hand-over"`,
+			`value="release-dead"`, `!value="revoke"`)
 		there, missing := s.as(reader, "lock?name=secret/y"), s.as(reader, "lock?name=secret/none")
 		s.want(there, 403, "reader may not read this lock", "read team/")
 		if missing.Code != there.Code || missing.body != there.body {
@@ -294,12 +265,10 @@ func TestData(t *testing.T) {
 				s.Fatal(err)
 			}
 		}
-		s.shows(
-			row{alice, "lock?name=team/text", 200, []string{"offset &lt;4711&gt;", "13 bytes"}},
-			row{alice, "lock?name=team/bytes", 200, []string{"ff 00 01"}},
-			row{alice, "lock?name=team/much", 200, []string{strings.Repeat("x", 2048) + " …"}},
-			row{reader, "lock?name=team/text", 200, []string{"13 bytes", "!4711"}},
-		)
+		s.shows(alice, "lock?name=team/text", 200, "offset &lt;4711&gt;", "13 bytes")
+		s.shows(alice, "lock?name=team/bytes", 200, "ff 00 01")
+		s.shows(alice, "lock?name=team/much", 200, strings.Repeat("x", 2048)+" …")
+		s.shows(reader, "lock?name=team/text", 200, "13 bytes", "!4711")
 		r, err := s.world.Store().Get(s.Context(), "team/text", driver.Strong)
 		if err != nil {
 			s.Fatal(err)
@@ -330,19 +299,17 @@ func TestLedger(t *testing.T) {
 			return ctx.Err()
 		})
 		time.Sleep(30 * time.Second)
-		s.shows(row{alice, "lock?name=team/nightly:once", 200, []string{
+		s.shows(alice, "lock?name=team/nightly:once", 200,
 			"<dt>Last success</dt><dd><bdi>2000-01-01 00:01:30Z</bdi><small>2 min 00 s ago</small>",
 			"<dt>Running since</dt>", "30 s so far",
 			`<th scope="row" role="rowheader" class="time">2000-01-01 00:01:00Z</th>`, "</svg>done",
-			"</svg>failed<small>the disk is full</small>",
-			"!once/2", // the ledger as it is stored
-		}})
+			"</svg>failed<small>the disk is full</small>", "!once/2") // the ledger as it is stored
 	})
 }
 
 func TestSessions(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(row{alice, "sessions", 200, []string{"There is no session."}})
+		s.shows(alice, "sessions", 200, "There is no session.")
 		session, err := s.process("web-1").OpenSession(s.Context(), nil)
 		if err != nil {
 			s.Fatal(err)
@@ -365,23 +332,18 @@ func TestSessions(t *testing.T) {
 		if strings.Index(a.body, "web-2") > strings.Index(a.body, "web-1") {
 			s.Error("the session in doubt does not stand first")
 		}
-		s.shows(
-			row{alice, "lock?name=team/a", 200, []string{"keeps it alive", "sessions#r"}},
-			row{reader, "sessions", 200, []string{
-				"<bdi>team/a</bdi>", "1 session", "<b>1</b>", "!secret/b", "!web-2", "!orders",
-			}},
-		)
+		s.shows(alice, "lock?name=team/a", 200, "keeps it alive", "sessions#r")
+		s.shows(reader, "sessions", 200, "<bdi>team/a</bdi>", "1 session", "<b>1</b>", "!secret/b", "!web-2",
+			"!orders")
 		time.Sleep(8 * time.Second)
-		s.shows(row{alice, "sessions", 200, []string{"2 sessions, 1 expired"}})
+		s.shows(alice, "sessions", 200, "2 sessions, 1 expired")
 	})
 }
 
 func TestShards(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(
-			row{alice, "shards", 200, []string{"There is no group of workers."}},
-			row{alice, "shards?group=none", 404, nil},
-		)
+		s.shows(alice, "shards", 200, "There is no group of workers.")
+		s.shows(alice, "shards?group=none", 404)
 		ctx, cancel := context.WithCancel(s.Context())
 		ended := make(chan error, 2)
 		for _, name := range []string{"worker-a", "worker-b"} {
@@ -397,21 +359,16 @@ func TestShards(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Minute)
-		s.shows(
-			row{alice, "shards", 200, []string{
-				"60 partitions, 2 workers: 60 owned, 0 moving, 0 without an owner", "worker-a", "worker-b", `class="r-has"`,
-				"1 to 50 of 60", "lock?name=team%2Forders%3Apart%2F0",
-			}},
-			row{alice, "shards?group=team/orders&from=50", 200, []string{"51 to 60 of 60"}},
-			row{alice, "shards?group=team/orders&only=moving", 200, []string{"!team%2Forders%3Apart%2F0"}},
-			row{alice, "lock?name=team/orders:part/7", 200, []string{"of the group team/orders"}},
-			row{alice, "./", 200, []string{
-				"partitions and workers of shards are well, and not listed here", "!<bdi>team/orders:part/10</bdi>",
-			}},
-			row{alice, "./?parts=all", 200, []string{"<bdi>team/orders:part/10</bdi>"}},
-			row{reader, "shards", 200, []string{"60 partitions"}},
-			row{reader, "shards?group=other", 403, nil},
-		)
+		s.shows(alice, "shards", 200, "60 partitions, 2 workers: 60 owned, 0 moving, 0 without an owner",
+			"worker-a", "worker-b", `class="r-has"`, "1 to 50 of 60", "lock?name=team%2Forders%3Apart%2F0")
+		s.shows(alice, "shards?group=team/orders&from=50", 200, "51 to 60 of 60")
+		s.shows(alice, "shards?group=team/orders&only=moving", 200, "!team%2Forders%3Apart%2F0")
+		s.shows(alice, "lock?name=team/orders:part/7", 200, "of the group team/orders")
+		s.shows(alice, "./", 200, "partitions and workers of shards are well, and not listed here",
+			"!<bdi>team/orders:part/10</bdi>")
+		s.shows(alice, "./?parts=all", 200, "<bdi>team/orders:part/10</bdi>")
+		s.shows(reader, "shards", 200, "60 partitions")
+		s.shows(reader, "shards?group=other", 403)
 		cancel()
 		for range 2 {
 			if err := <-ended; err != nil {
@@ -419,7 +376,7 @@ func TestShards(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		s.shows(row{alice, "shards", 200, []string{"60 without an owner", `class="r-nobody"`}})
+		s.shows(alice, "shards", 200, "60 without an owner", `class="r-nobody"`)
 	})
 }
 
@@ -427,22 +384,20 @@ func TestDoctor(t *testing.T) {
 	inSite(t, func(s *site) {
 		found := []driver.Finding{driver.Warn("file", "anybody can write it").Advise("chmod 600")}
 		s.pages = s.dashboard(dashboard.Options{Doctor: func(context.Context) []driver.Finding { return found }})
-		s.shows(row{alice, "doctor", 200, []string{
-			"Reads take", "Anybody can write it.<small>Chmod 600.</small>", "Measure writes", "1 finding should be looked at.",
-		}})
+		s.shows(alice, "doctor", 200, "Reads take", "Anybody can write it.<small>Chmod 600.</small>",
+			"Measure writes", "1 finding should be looked at.")
 		found = []driver.Finding{driver.Bad("engine", "db-1 is away")}
 		time.Sleep(6 * time.Second)
-		s.shows(
-			row{alice, "doctor", 200, []string{"Db-1 is away", "1 finding must be looked at now."}},
-			row{reader, "doctor", 200, []string{"the log of this server has the error", "!db-1", "!Db-1", "!Measure writes"}},
-		)
+		s.shows(alice, "doctor", 200, "Db-1 is away", "1 finding must be looked at now.")
+		s.shows(reader, "doctor", 200, "the log of this server has the error", "!db-1", "!Db-1",
+			"!Measure writes")
 		measure := func(visitor string) answer {
 			return s.send(request{
 				method: "POST", path: "measure", cookie: s.signIn(visitor), form: url.Values{"secret": {visitor}},
 			})
 		}
 		s.want(measure(alice), 303)
-		s.shows(row{alice, "doctor?flash=measured", 200, []string{"Measured.", "Two writes took"}})
+		s.shows(alice, "doctor?flash=measured", 200, "Measured.", "Two writes took")
 		s.want(measure(reader), 403)
 		if got, want := s.audited(), "dashboard alice measure done\ndashboard reader measure forbidden"; got != want {
 			s.Errorf("audited %q", got)

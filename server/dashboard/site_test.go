@@ -201,14 +201,10 @@ func (s *site) sendTo(pages http.Handler, q request) answer {
 		r.Header.Set("Cookie", q.cookie)
 	}
 	for name, value := range q.header {
-		switch name {
-		case "Host":
+		if name == "Host" {
 			r.Host = value
-		case "From": // the address of the visitor
-			r.RemoteAddr = value
-		default:
-			r.Header.Set(name, value)
 		}
+		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()
 	pages.ServeHTTP(w, r)
@@ -236,6 +232,12 @@ func (s *site) login(token, next string, header map[string]string) answer {
 func (s *site) as(token, path string) answer {
 	s.Helper()
 	return s.send(request{method: "GET", path: path, cookie: s.signIn(token)})
+}
+
+// shows says whether a visitor gets a page with a status and some texts, as want has it.
+func (s *site) shows(visitor, path string, code int, texts ...string) {
+	s.Helper()
+	s.want(s.as(visitor, path), code, texts...)
 }
 
 // plain returns a page as curl gets it.
