@@ -14,12 +14,11 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
@@ -189,35 +188,19 @@ func fieldNames(t reflect.Type, names map[string]bool) {
 	}
 }
 
+// surrogates finds the escapes of backslashes and of surrogate pairs in valid JSON and, in
+// parentheses, those of half a pair.
+var surrogates = regexp.MustCompile(`\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)`)
+
 // halfPair returns the first escape in valid JSON that is half of a surrogate pair and has no
 // other half, or "".
 func halfPair(text []byte) string {
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		switch r := escaped(text[i:]); {
-		case !utf16.IsSurrogate(r):
-			i++
-		case utf16.DecodeRune(r, escaped(text[i+6:])) == unicode.ReplacementChar:
-			return string(text[i : i+6])
-		default:
-			i += 11
+	for _, escape := range surrogates.FindAllSubmatch(text, -1) {
+		if escape[1] != nil {
+			return string(escape[1])
 		}
 	}
 	return ""
-}
-
-// escaped returns what an escape at the beginning of text stands for, if that is \uXXXX.
-func escaped(text []byte) rune {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0
-	}
-	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	if err != nil {
-		return 0
-	}
-	return rune(n)
 }
 
 // query returns the query of a call. Each parameter is one that is known, and is there once.

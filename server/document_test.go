@@ -75,10 +75,26 @@ func TestDocumentHasTheFieldsOfBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []any{
-		wire.AcquireRequest{}, wire.Grant{}, wire.Waiting{}, wire.HeartbeatRequest{}, wire.Renewal{},
-		wire.HeartbeatsRequest{}, wire.HeartbeatsResponse{}, wire.HeartbeatResult{}, wire.ReleaseRequest{}, wire.AskRequest{},
-		wire.FenceCheckRequest{}, wire.Leader{}, wire.Status{}, wire.RequestInfo{}, wire.Tenure{}, wire.LocksResponse{},
-		wire.Unreadable{}, wire.HistoryResponse{}, wire.Event{}, wire.Problem{},
+		wire.AcquireRequest{},
+		wire.Grant{},
+		wire.Waiting{},
+		wire.HeartbeatRequest{},
+		wire.Renewal{},
+		wire.HeartbeatsRequest{},
+		wire.HeartbeatsResponse{},
+		wire.HeartbeatResult{},
+		wire.ReleaseRequest{},
+		wire.AskRequest{},
+		wire.FenceCheckRequest{},
+		wire.Leader{},
+		wire.Status{},
+		wire.RequestInfo{},
+		wire.Tenure{},
+		wire.LocksResponse{},
+		wire.Unreadable{},
+		wire.HistoryResponse{},
+		wire.Event{},
+		wire.Problem{},
 	} {
 		of := reflect.TypeOf(body)
 		schema := doc.Components.Schemas[of.Name()]

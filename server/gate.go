@@ -17,13 +17,12 @@ type gate struct {
 	closing context.Context // ends with errDraining
 	close   context.CancelCauseFunc
 
-	mu    sync.Mutex
-	n     int
-	empty chan struct{} // closed when it is closed and nobody is in it
+	mu    sync.Mutex // between the last call that enters and the first that closes
+	calls sync.WaitGroup
 }
 
 func newGate() *gate {
-	g := &gate{empty: make(chan struct{})}
+	g := &gate{}
 	g.closing, g.close = context.WithCancelCause(context.Background())
 	return g
 }
@@ -38,43 +37,30 @@ func (g *gate) enter(parent context.Context) (ctx context.Context, leave func(),
 	if g.closed() {
 		return nil, nil, errDraining
 	}
-	g.n++
+	g.calls.Add(1)
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(g.closing, func() { cancel(errDraining) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.n--
-		g.check()
+		g.calls.Done()
 	}, nil
 }
 
 // shut closes the gate, and waits until nobody is in it or ctx ends.
 func (g *gate) shut(ctx context.Context) error {
 	g.mu.Lock()
-	if !g.closed() {
-		g.close(errDraining)
-		g.check()
-	}
+	g.close(errDraining)
 	g.mu.Unlock()
+	empty := make(chan struct{})
+	go func() {
+		g.calls.Wait()
+		close(empty)
+	}()
 	select {
-	case <-g.empty:
+	case <-empty:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// check notes that the last one has left. The caller holds the mutex.
-func (g *gate) check() {
-	if g.n > 0 || !g.closed() {
-		return
-	}
-	select {
-	case <-g.empty:
-	default:
-		close(g.empty)
 	}
 }

@@ -4,7 +4,6 @@
 package server
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -22,12 +21,7 @@ type leaders struct {
 }
 
 // led is who leads one lock.
-type led struct {
-	mu     sync.Mutex // held while the store is asked
-	asked  time.Time
-	leader tenure.Leader
-	err    error
-}
+type led = recent[tenure.Leader]
 
 // maxLed bounds how many names have an answer.
 const maxLed = 1000
@@ -50,17 +44,15 @@ func (l *leaders) ask(name string, count func() error) (tenure.Leader, error) {
 	l.mu.Unlock()
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	if of.asked.IsZero() || of.err != nil || time.Since(of.asked) >= readyPeriod {
-		if !of.asked.IsZero() && of.err != nil {
+	if of.err != nil || of.over() {
+		if of.err != nil {
 			if err := count(); err != nil {
 				return tenure.Leader{}, err
 			}
 		}
-		// The client bounds the read; those who ask meanwhile have the same answer.
-		of.leader, of.err = l.client.Election(name, nil).Leader(context.Background())
-		of.asked = time.Now()
+		of.ask(l.client.Election(name, nil).Leader)
 	}
-	return of.leader, of.err
+	return of.value, of.err
 }
 
 // makeRoom forgets names, if there are many: first those that nobody leads, or asks for. The

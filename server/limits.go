@@ -26,9 +26,8 @@ type limiter struct {
 
 // account is what one principal uses.
 type account struct {
-	calls, beats  bucket
-	waits, onWire int
-	bodies        int64 // bytes
+	calls, beats          bucket
+	waits, onWire, bodies int64 // under way; bodies in bytes
 }
 
 // address is what comes from one address without a good token.
@@ -94,14 +93,45 @@ func (l *limiter) account(principal string) *account {
 	return a
 }
 
+// spend takes one of a bucket that calls fill, and returns a problem with these words if there is none.
+func (l *limiter) spend(b *bucket, words string, args ...any) error {
+	if wait := b.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
+		return problemf(limited, words, append(args, l.of.Calls)...).after(wait)
+	}
+	return nil
+}
+
 // call counts a call of a principal.
 func (l *limiter) call(principal string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if wait := l.account(principal).calls.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
-		return problemf(limited, "principal %q makes more than %v calls a second, and nothing was done: make fewer, and wait with wait_ms instead of asking again", principal, l.of.Calls).after(wait)
+	return l.spend(&l.account(principal).calls, "principal %q makes more than %v calls a second, and nothing was done: "+
+		"make fewer, and wait with wait_ms instead of asking again", principal)
+}
+
+// openCall counts a call that needs no token.
+func (l *limiter) openCall(from string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spend(&l.address(from).calls, "more than %v calls a second come from your address without a token: send fewer")
+}
+
+// leaderCall counts a read of who leads a public lock.
+func (l *limiter) leaderCall(from string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spend(&l.address(from).leads, "more than %v questions a second who leads come from your address without a "+
+		"token: ask for fewer names")
+}
+
+// under counts n of what is under way, until done is called.
+func (l *limiter) under(way *int64, n int64) (done func()) {
+	*way += n
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		*way -= n
 	}
-	return nil
 }
 
 // perCall is how many records a call may read for what one call counts. One that has read
@@ -124,18 +154,15 @@ func (l *limiter) beats(principal string, n int) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(principal)
-	if a.onWire > 0 && a.onWire+n > l.of.BeatsAtOnce {
-		return nil, problemf(limited, "principal %q has %d heartbeats and releases under way, of %d at most, and nothing was done: send the same call again", principal, a.onWire, l.of.BeatsAtOnce).after(retrySoon)
+	if a.onWire > 0 && a.onWire+int64(n) > int64(l.of.BeatsAtOnce) {
+		return nil, problemf(limited, "principal %q has %d heartbeats and releases under way, of %d at most, and nothing was "+
+			"done: send the same call again", principal, a.onWire, l.of.BeatsAtOnce).after(retrySoon)
 	}
 	if wait := a.beats.take(float64(n), l.of.Beats, 2*l.of.Beats); wait > 0 {
-		return nil, problemf(limited, "principal %q sends more than %v heartbeats and releases a second, and nothing was done: send the same call again", principal, l.of.Beats).after(wait)
+		return nil, problemf(limited, "principal %q sends more than %v heartbeats and releases a second, and nothing was "+
+			"done: send the same call again", principal, l.of.Beats).after(wait)
 	}
-	a.onWire += n
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		a.onWire -= n
-	}, nil
+	return l.under(&a.onWire, int64(n)), nil
 }
 
 // wait counts a call of a principal that waits, until done is called.
@@ -143,15 +170,11 @@ func (l *limiter) wait(principal string) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(principal)
-	if a.waits >= l.of.Waits {
-		return nil, problemf(limited, "principal %q waits with %d calls at once, as many as it may: end one, or ask without waiting", principal, a.waits).after(retrySoon)
+	if a.waits >= int64(l.of.Waits) {
+		return nil, problemf(limited, "principal %q waits with %d calls at once, as many as it may: end one, or ask without "+
+			"waiting", principal, a.waits).after(retrySoon)
 	}
-	a.waits++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		a.waits--
-	}, nil
+	return l.under(&a.waits, 1), nil
 }
 
 // body counts the bytes of a body of a principal that is under way, until done is called.
@@ -160,14 +183,10 @@ func (l *limiter) body(principal string, size int64) (done func(), err error) {
 	defer l.mu.Unlock()
 	a := l.account(principal)
 	if a.bodies > 0 && a.bodies+size > maxBodies {
-		return nil, problemf(limited, "principal %q has bodies of %d bytes under way, of %d at most, and nothing was done: send the same call again", principal, a.bodies, maxBodies).after(retrySoon)
+		return nil, problemf(limited, "principal %q has bodies of %d bytes under way, of %d at most, and nothing was done: "+
+			"send the same call again", principal, a.bodies, maxBodies).after(retrySoon)
 	}
-	a.bodies += size
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		a.bodies -= size
-	}, nil
+	return l.under(&a.bodies, size), nil
 }
 
 // address returns what comes from an address, or a network of IPv6, and makes it the latest.
@@ -183,16 +202,6 @@ func (l *limiter) address(name string) *address {
 		delete(l.addresses, l.recent.Remove(l.recent.Back()).(*address).name)
 	}
 	return a
-}
-
-// openCall counts a call that needs no token.
-func (l *limiter) openCall(from string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if wait := l.address(from).calls.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
-		return problemf(limited, "more than %v calls a second come from your address without a token: send fewer", l.of.Calls).after(wait)
-	}
-	return nil
 }
 
 // right lets in a token that is right, unless it may be a guess: one of a principal that the
@@ -220,16 +229,6 @@ func (l *limiter) right(from, principal string) error {
 	return nil
 }
 
-// leaderCall counts a read of who leads a public lock.
-func (l *limiter) leaderCall(from string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if wait := l.address(from).leads.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
-		return problemf(limited, "more than %v questions a second who leads come from your address without a token: ask for fewer names", l.of.Calls).after(wait)
-	}
-	return nil
-}
-
 // failed counts a token that is not known.
 func (l *limiter) failed(from, secret string) error {
 	l.mu.Lock()
@@ -249,5 +248,6 @@ func (l *limiter) failed(from, secret string) error {
 // tooMany is the same problem for a wrong token and for a right one, which a guesser must not
 // tell apart.
 func (l *limiter) tooMany(wait time.Duration) error {
-	return problemf(limited, "more than %v tokens a minute that are not known come from your address, and this one has not been right there lately: see that it is the one that its operator has given out", l.of.FailedTokens).after(wait)
+	return problemf(limited, "more than %v tokens a minute that are not known come from your address, and this one has "+
+		"not been right there lately: see that it is the one that its operator has given out", l.of.FailedTokens).after(wait)
 }

@@ -73,17 +73,11 @@ func labelled[N int | uint64](w io.Writer, name, kind, help, label string, of ma
 	}
 }
 
-func (h *histogram) write(w io.Writer, name, labels string) {
-	with := func(more string) string {
-		if labels != "" && more != "" {
-			more = labels + "," + more
-		} else {
-			more = labels + more
-		}
-		if more == "" {
-			return ""
-		}
-		return "{" + more + "}"
+// write writes a histogram; label is "" or one of its own.
+func (h *histogram) write(w io.Writer, name, label string) {
+	all, more := "", ""
+	if label != "" {
+		all, more = "{"+label+"}", label+","
 	}
 	n := uint64(0)
 	for i, count := range h.buckets {
@@ -92,7 +86,7 @@ func (h *histogram) write(w io.Writer, name, labels string) {
 		if i < len(bounds) {
 			bound = strconv.FormatFloat(bounds[i], 'g', -1, 64)
 		}
-		fmt.Fprintf(w, "%s_bucket%s %d\n", name, with(fmt.Sprintf("le=%q", bound)), n)
+		fmt.Fprintf(w, "%s_bucket{%sle=%q} %d\n", name, more, bound, n)
 	}
-	fmt.Fprintf(w, "%s_sum%s %v\n%s_count%s %d\n", name, with(""), h.sum.Seconds(), name, with(""), n)
+	fmt.Fprintf(w, "%s_sum%s %v\n%s_count%s %d\n", name, all, h.sum.Seconds(), name, all, n)
 }

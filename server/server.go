@@ -27,7 +27,7 @@ type Server struct {
 	limits *limiter
 	waits  *gate
 	feeds  *feeds
-	ready  *readiness
+	ready  recent[tenure.Status]
 	leads  *leaders
 	errors errorLog
 	meter  *meter
@@ -55,7 +55,7 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 	s.routes = s.makeRoutes()
 	s.meter = newMeter(s.routes)
 	s.feeds = newFeeds(client)
-	s.ready, s.leads = &readiness{client: client}, &leaders{client: client}
+	s.leads = &leaders{client: client}
 	return s, nil
 }
 
