@@ -26,7 +26,7 @@
 // # Files
 //
 // A call comes in through call.go: host, origin, route (routes.go), principal (auth.go,
-// principals.go, roll.go), limits (limits.go). Then its handler reads it (body.go), does its
+// principals.go, principal_set.go), limits (limits.go). Then its handler reads it (body.go), does its
 // work (holding.go, asking.go, looking.go, events.go) and answers, with a problem if it
 // cannot (problem.go). What waits stands in a gate (gate.go), which a shutdown closes.
 //

@@ -75,28 +75,13 @@ func TestDocumentHasTheFieldsOfBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []any{
-		wire.AcquireRequest{},
-		wire.Grant{},
-		wire.Waiting{},
-		wire.HeartbeatRequest{},
-		wire.Renewal{},
-		wire.HeartbeatsRequest{},
-		wire.HeartbeatsResponse{},
-		wire.HeartbeatResult{},
-		wire.ReleaseRequest{},
-		wire.AskRequest{},
-		wire.FenceCheckRequest{},
-		wire.Leader{},
-		wire.Status{},
-		wire.RequestInfo{},
-		wire.Tenure{},
-		wire.LocksResponse{},
-		wire.Unreadable{},
-		wire.HistoryResponse{},
-		wire.Event{},
-		wire.Problem{},
+		new(wire.AcquireRequest), new(wire.Grant), new(wire.Waiting), new(wire.HeartbeatRequest), new(wire.Renewal),
+		new(wire.HeartbeatsRequest), new(wire.HeartbeatsResponse), new(wire.HeartbeatResult), new(wire.ReleaseRequest),
+		new(wire.AskRequest), new(wire.FenceCheckRequest), new(wire.Leader), new(wire.Status), new(wire.RequestInfo),
+		new(wire.Tenure), new(wire.LocksResponse), new(wire.Unreadable), new(wire.HistoryResponse), new(wire.Event),
+		new(wire.Problem),
 	} {
-		of := reflect.TypeOf(body)
+		of := reflect.TypeOf(body).Elem()
 		schema := doc.Components.Schemas[of.Name()]
 		var all, required []string
 		for field := range of.Fields() {

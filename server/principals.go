@@ -45,7 +45,7 @@ import (
 type Principals struct {
 	path string // empty: they stand in no file
 	log  *slog.Logger
-	now  atomic.Pointer[roll]
+	now  atomic.Pointer[principalSet]
 
 	mu     sync.Mutex // of looking at the file
 	looked time.Time
@@ -68,7 +68,7 @@ func OpenPrincipals(path string, logger *slog.Logger) (*Principals, error) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Principals{path: path, log: logger, looked: time.Now()}
-	r, mark, err := readRoll(path)
+	r, mark, err := readPrincipalSet(path)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func OpenPrincipals(path string, logger *slog.Logger) (*Principals, error) {
 
 // ParsePrincipals returns principals that stand in no file, from the same text.
 func ParsePrincipals(text string) (*Principals, error) {
-	r, err := parseRoll("principals", text)
+	r, err := parsePrincipalSet("principals", text)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (p *Principals) ByToken(secret string) (access.Principal, bool) {
 // been known by that secret before, such as a browser with an encrypted cookie. Whoever can send
 // a sum must not be let in by it.
 func (p *Principals) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
-	r := p.roll()
+	r := p.set()
 	found := -1
 	for i := range r.tokens { // all of them, whatever was found
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], r.tokens[i].sum[:]), i, found)
@@ -126,7 +126,7 @@ func (p *Principals) ByCertificate(cert *x509.Certificate) (access.Principal, bo
 	if len(names) == 0 && cert.Subject.CommonName != "" {
 		names = []string{cert.Subject.CommonName}
 	}
-	r := p.roll()
+	r := p.set()
 	for _, name := range names {
 		if principal, found := r.certs[name]; found {
 			return principal, true
@@ -135,8 +135,8 @@ func (p *Principals) ByCertificate(cert *x509.Certificate) (access.Principal, bo
 	return access.Principal{}, false
 }
 
-// roll returns the principals as the file has them now.
-func (p *Principals) roll() *roll {
+// set returns the principals as the file has them now.
+func (p *Principals) set() *principalSet {
 	if p.path != "" && p.mu.TryLock() { // others go on with what there is
 		defer p.mu.Unlock()
 		if now := time.Now(); now.Sub(p.looked) >= reloadPeriod {
@@ -156,7 +156,7 @@ func (p *Principals) reload() {
 	if err != nil && p.mark == nil {
 		return // said before
 	}
-	r, mark, err := readRoll(p.path)
+	r, mark, err := readPrincipalSet(p.path)
 	p.mark = mark
 	if err != nil {
 		p.log.Error("tenure: the file of principals is bad, and those that were read before stay", "file", p.path, "error", err)
@@ -167,14 +167,14 @@ func (p *Principals) reload() {
 	p.warnOf(r)
 }
 
-func (p *Principals) warnOf(r *roll) {
+func (p *Principals) warnOf(r *principalSet) {
 	if p.mark != nil && p.mark.Mode().Perm()&0o004 != 0 && r.plain && os.PathSeparator == '/' {
 		p.log.Warn("tenure: the file of principals has secrets and can be read by everybody: chmod 600, or write sha256 sums", "file", p.path)
 	}
 }
 
-// readRoll reads a file, and returns what marks this state of it.
-func readRoll(path string) (*roll, os.FileInfo, error) {
+// readPrincipalSet reads a file, and returns what marks this state of it.
+func readPrincipalSet(path string) (*principalSet, os.FileInfo, error) {
 	mark, err := os.Stat(path) // before it is read: a change meanwhile is seen next time
 	if err != nil {
 		return nil, nil, fmt.Errorf("file of principals: %w", err)
@@ -190,6 +190,6 @@ func readRoll(path string) (*roll, os.FileInfo, error) {
 	if len(text) > maxPrincipalsFile {
 		return nil, mark, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d bytes: this is no file of principals", maxPrincipalsFile)}
 	}
-	r, err := parseRoll(path, string(text))
+	r, err := parsePrincipalSet(path, string(text))
 	return r, mark, err
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tenurelock/tenure/server/access"
 )
 
-// roll is what one state of a file of principals says. It does not change.
-type roll struct {
+// principalSet is what one state of a file of principals says. It does not change.
+type principalSet struct {
 	tokens []token
 	names  map[string]access.Principal
 	certs  map[string]access.Principal
@@ -39,10 +39,10 @@ const (
 	certWord  = "cert"
 )
 
-// parseRoll reads the text of a file. Its errors name the file and the line, and show no
+// parsePrincipalSet reads the text of a file. Its errors name the file and the line, and show no
 // word that could be a secret in a wrong place.
-func parseRoll(file, text string) (*roll, error) {
-	r := &roll{names: map[string]access.Principal{}, certs: map[string]access.Principal{}}
+func parsePrincipalSet(file, text string) (*principalSet, error) {
+	r := &principalSet{names: map[string]access.Principal{}, certs: map[string]access.Principal{}}
 	first := map[string]int{} // the line of each name
 	var errs []error
 	n := 0
@@ -75,7 +75,7 @@ func wordsOf(line string) []string {
 }
 
 // add adds a line.
-func (r *roll) add(n int, words []string, first map[string]int) error {
+func (r *principalSet) add(n int, words []string, first map[string]int) error {
 	if len(words) < 3 {
 		return errors.New("too few words: write NAME SECRET RIGHT[,RIGHT]:PREFIX, such as ci SECRET hold:jobs/")
 	}
@@ -104,7 +104,7 @@ func (r *roll) add(n int, words []string, first map[string]int) error {
 	return nil
 }
 
-func (r *roll) addSecret(n int, secret string, principal access.Principal) error {
+func (r *principalSet) addSecret(n int, secret string, principal access.Principal) error {
 	if secret == certWord {
 		r.certs[principal.Name()] = principal
 		return nil

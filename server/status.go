@@ -15,7 +15,7 @@ func statusOf(st *tenure.Status) wire.Status {
 	shown := wire.Status{
 		Name: st.Name, State: string(st.State), InDoubt: inDoubt(st),
 		Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
-		Since: shownTime(st.Since), Until: shownTime(st.Until),
+		Since: wallTime(st.Since), Until: wallTime(st.Until),
 		SeenAliveMs: floorMs(st.Unchanged), FreeInMs: ceilMs(st.FreeIn),
 		LeaseMs: floorMs(st.Lease), HeartbeatMs: floorMs(st.Heartbeat),
 		Session: st.Session, Priority: int64(st.Priority),
@@ -44,7 +44,7 @@ func inDoubt(st *tenure.Status) bool {
 func tenureOf(t tenure.Tenure) wire.Tenure {
 	return wire.Tenure{
 		Token: t.Token, Holder: t.Owner, Host: t.Host, Label: t.Label,
-		Since: shownTime(t.Since), Until: shownTime(t.Until), End: t.End, Request: requestOf(t.Request), Unknown: t.Unknown,
+		Since: wallTime(t.Since), Until: wallTime(t.Until), End: t.End, Request: requestOf(t.Request), Unknown: t.Unknown,
 	}
 }
 
@@ -72,11 +72,11 @@ func requestOf(q *tenure.Request) wire.RequestInfo {
 	if !known {
 		kind = string(q.Kind)
 	}
-	return wire.RequestInfo{Kind: kind, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: shownTime(q.At)}
+	return wire.RequestInfo{Kind: kind, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: wallTime(q.At)}
 }
 
-// shownTime is a wall clock's time as it is shown: in UTC, to the millisecond.
-func shownTime(t time.Time) time.Time {
+// wallTime is a wall clock's time as it is shown: in UTC, to the millisecond.
+func wallTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
