@@ -37,7 +37,7 @@ type sessionsView struct {
 type session struct {
 	tenure.SessionStatus
 	State state // in the place of what the record says
-	Locks []link
+	Locks []chip
 	Count int // of its locks
 	More  int // locks that are not named
 }
@@ -134,7 +134,7 @@ func (v *sessionsView) fill(all []tenure.SessionStatus, locks []*lock, idle bool
 }
 
 // linksOf names the locks under a session, the partitions of a group of shards together.
-func linksOf(under []*lock) (links []link, more int) {
+func linksOf(under []*lock) (links []chip, more int) {
 	parts := map[string]int{}
 	var groups []string
 	for _, l := range under {
@@ -145,13 +145,14 @@ func linksOf(under []*lock) (links []link, more int) {
 				groups = append(groups, group)
 			}
 		case len(links) < shownLocks:
-			links = append(links, link{l.Name, lockLink(l.Name)})
+			links = append(links, chip{Text: l.Name, Link: lockLink(l.Name)})
 		default:
 			more++
 		}
 	}
 	for _, group := range groups {
-		links = append(links, link{counted(parts[group], "partition") + " of " + group, groupLink(group)})
+		text := counted(parts[group], "partition") + " of " + group
+		links = append(links, chip{Text: text, Link: groupLink(group)})
 	}
 	return links, more
 }

@@ -44,12 +44,9 @@ type groupView struct {
 type strip struct {
 	shard.MemberStatus
 	Place, Class string
-	Counts       string // how many it has, and is to have
-	Runs         []stripRun
+	Counts       string  // how many it has, and is to have
+	Runs         []piece // partitions that stand side by side
 }
-
-// stripRun is some partitions that stand side by side. Places are in per cent.
-type stripRun struct{ X, W, Class, Title string }
 
 // partition is one partition of the table.
 type partition struct {
@@ -182,7 +179,7 @@ var stripTexts = map[string]string{
 }
 
 // stripRuns joins neighbours of one class.
-func stripRuns(partitions []shard.PartitionStatus, place int) (runs []stripRun) {
+func stripRuns(partitions []shard.PartitionStatus, place int) (runs []piece) {
 	width := 100 / float64(max(1, len(partitions)))
 	for begin := 0; begin < len(partitions); {
 		c, end := stripClass(partitions[begin], place), begin+1
@@ -195,7 +192,7 @@ func stripRuns(partitions []shard.PartitionStatus, place int) (runs []stripRun) 
 				title += " to " + partitions[end-1].ID
 			}
 			x, w := percent(float64(begin)*width), percent(float64(end-begin)*width)
-			runs = append(runs, stripRun{x, w, c, printable(title) + ": " + stripTexts[c]})
+			runs = append(runs, piece{X: x, W: w, Class: c, Title: printable(title) + ": " + stripTexts[c]})
 		}
 		begin = end
 	}

@@ -27,12 +27,16 @@ func TestStrips(t *testing.T) {
 			{ID: "4", Place: -1, Planned: 1},
 		},
 	}) {
-		got += fmt.Sprint(s.Owner, " ", s.Class, " ", s.Counts, " ", s.Runs, "\n")
+		got += fmt.Sprintf("%s %s %s:", s.Owner, s.Class, s.Counts)
+		for _, run := range s.Runs {
+			got += fmt.Sprintf(" {%s+%s %s %s}", run.X, run.W, run.Class, run.Title)
+		}
+		got += "\n"
 	}
-	if want := `a held 3 of 2 [{0% 40% has 0 to 1: has} {40% 20% leaves 2: has, another is to have it}]
-b expired 0 of 3 [{40% 60% comes 2 to 4: is to have}]
-not in the membership asked  [{60% 20% leaves 3: has, another is to have it}]
-nobody expired 1 [{80% 20% nobody 4: has no owner}]
+	if want := `a held 3 of 2: {0%+40% has 0 to 1: has} {40%+20% leaves 2: has, another is to have it}
+b expired 0 of 3: {40%+60% comes 2 to 4: is to have}
+not in the membership asked : {60%+20% leaves 3: has, another is to have it}
+nobody expired 1: {80%+20% nobody 4: has no owner}
 `; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -11,34 +11,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
+
+// unquoted takes back what strconv.Quote escapes although it can be seen.
+var unquoted = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // printable returns s with what cannot be seen, or turns text around, spelled out as Go would: \n, \x1b,
 // \u202e. What stands in a store was written by anybody who may write there. Unlike a log line, a page shows
 // all else as it is, a backslash too.
 func printable(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1: // no UTF-8
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		i += size
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return unquoted.Replace(quoted[1 : len(quoted)-1])
 }
 
 // short returns a duration as people say it, by its two largest units.
 func short(d time.Duration) string {
-	const day = 24 * time.Hour
 	switch {
 	case d < 0:
 		return "-" + short(-d)
@@ -137,12 +124,15 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// idOf is an id for what has this name, so that the script finds it again.
-func idOf(name string) string {
+// hashOf is a number for a name that stays the same.
+func hashOf(name string) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, name) //nolint:errcheck // a hash takes all
-	return "r" + strconv.FormatUint(h.Sum64(), 36)
+	return h.Sum64()
 }
+
+// idOf is an id for what has this name, so that the script finds it again.
+func idOf(name string) string { return "r" + strconv.FormatUint(hashOf(name), 36) }
 
 // tail is the query of an address.
 func tail(query url.Values) string {
@@ -156,10 +146,7 @@ func lockLink(name string) string { return "lock?name=" + url.QueryEscape(name) 
 
 func groupLink(name string) string { return "shards?group=" + url.QueryEscape(name) }
 
-// link is a name and where it leads.
-type link struct{ Text, Link string }
-
-// chip is a link that narrows a list; Count is how many there are.
+// chip is a link with what it looks like, such as one that narrows a list; Count is how many there are.
 type chip struct {
 	Text, Class, Link string
 	Count             int

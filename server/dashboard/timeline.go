@@ -5,8 +5,6 @@ package dashboard
 
 import (
 	"fmt"
-	"hash/fnv"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -19,9 +17,9 @@ import (
 type timeline struct {
 	Pieces []piece
 	Ticks  []tick
-	Owners []legend
-	Marks  []legend // what the marks mean that there are
-	Label  string   // all of it in a sentence, for those who cannot see it
+	Owners []chip
+	Marks  []chip // what the marks mean that there are
+	Label  string // all of it in a sentence, for those who cannot see it
 }
 
 // piece is one tenure, or one gap between two.
@@ -36,9 +34,6 @@ type tick struct {
 	X, Text string
 	Second  bool // is left out where there is little room
 }
-
-// legend says what a class looks like.
-type legend struct{ Class, Text string }
 
 // spans are for how long a timeline may go back; 0: all that is known.
 var spans = []struct {
@@ -192,8 +187,8 @@ func (v *timeline) add(s stretch, place func(time.Time) float64, class string) {
 }
 
 // explained adds what a class means, once.
-func explained(all []legend, class, text string) []legend {
-	if l := (legend{class, text}); text != "" && !slices.Contains(all, l) {
+func explained(all []chip, class, text string) []chip {
+	if l := (chip{Class: class, Text: text}); text != "" && !slices.Contains(all, l) {
 		all = append(all, l)
 	}
 	return all
@@ -246,9 +241,7 @@ func coloursOf(all []stretch) map[string]int {
 		if _, known := colours[s.Owner]; known {
 			continue
 		}
-		h := fnv.New32a()
-		io.WriteString(h, s.Owner) //nolint:errcheck // a hash takes all
-		c := int(h.Sum32() % ownerColours)
+		c := int(hashOf(s.Owner) % ownerColours)
 		for tries := 0; taken[c] && tries < ownerColours; tries++ {
 			c = (c + 1) % ownerColours
 		}
