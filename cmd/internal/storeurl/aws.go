@@ -11,56 +11,38 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	tables "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	buckets "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/s3store"
 )
-
-// account is what a URL says of how a service of AWS is reached.
-type account struct {
-	region  string // "": the environment's, or the profile's
-	profile string // "": the environment's
-	// endpoint is the base URL of the service, "" for that of AWS in the region,
-	// or one that the environment or the profile names.
-	endpoint string
-}
 
 // regionName is a part of a host.
 var regionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 
-func (a *account) parameters() []parameter {
-	return []parameter{
-		{"region", a.region, func(value string) error {
-			if a.region = value; !regionName.MatchString(value) {
-				return fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(value))
+// account is the beginning of the parameters of a service of AWS. What is not there is the
+// environment's, or the profile's.
+func account(more ...parameter) []parameter {
+	return append([]parameter{
+		{name: "region", read: func(_ *place, value string) (string, error) {
+			if !regionName.MatchString(value) {
+				return "", fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(value))
 			}
-			return nil
+			return value, nil
 		}},
-		{"endpoint", a.endpoint, func(value string) (err error) {
-			a.endpoint, err = readEndpoint(value)
-			return err
-		}},
-		word("profile", &a.profile),
-	}
-}
-
-// awsName refuses what stands in the place of a name that no table or bucket has.
-func awsName(what, authority, path, write string) error {
-	switch {
-	case authority == "":
-		return fmt.Errorf("the %s is missing: %s", what, write)
-	case strings.Contains(authority+path, "@"):
-		return errors.New("a user or a password stands in it: credentials come from AWS_PROFILE, " +
-			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role; " + write)
-	case strings.HasPrefix(authority, "localhost"), strings.Contains(authority, ":"):
-		return fmt.Errorf("a host or a port stands where the %s's name belongs: %s&endpoint=http://HOST:PORT", what, write)
-	}
-	return nil
+		{name: "endpoint", read: func(_ *place, value string) (string, error) { return readEndpoint(value) }},
+		{name: "profile"},
+	}, more...)
 }
 
 // readEndpoint returns a base URL as all write it.
@@ -79,51 +61,72 @@ func readEndpoint(text string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-func (a account) hostOf(service string) string {
-	if u, err := url.Parse(a.endpoint); err == nil && u.Hostname() != "" {
+// readAWSName takes the name of a table or a bucket, and refuses what stands there instead.
+func (p *place) readAWSName(what, authority, path string) error {
+	switch {
+	case authority == "":
+		return fmt.Errorf("the %s is missing: %s", what, p.write)
+	case strings.Contains(authority+path, "@"):
+		return errors.New("a user or a password stands in it: credentials come from AWS_PROFILE, " +
+			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role; " + p.write)
+	case strings.HasPrefix(authority, "localhost"), strings.Contains(authority, ":"):
+		return fmt.Errorf("a host or a port stands where the %s's name belongs: %s&endpoint=http://HOST:PORT", what, p.write)
+	}
+	p.name = authority
+	return nil
+}
+
+func awsHost(p *place) string {
+	if u, err := url.Parse(p.values["endpoint"]); err == nil && u.Hostname() != "" {
 		return u.Hostname()
 	}
-	if a.region != "" {
-		return service + "." + a.region + ".amazonaws.com"
+	if region := p.values["region"]; region != "" {
+		return p.scheme + "." + region + ".amazonaws.com"
 	}
 	return ""
 }
 
-// awsClient returns a client that has credentials and a region, and the account with what the
-// client was found to have. It sends requests only for the credentials. Make also returns the
-// endpoint of the client that it makes, nil for that of AWS.
-func awsClient[C any](
-	ctx context.Context, a account, makes func(aws.Config) (C, *string),
-) (client C, at account, err error) {
-	cfg, err := a.config(ctx, func(cfg aws.Config) string {
+// endpoint returns that of the URL, and else another one.
+func (p *place) endpoint(other *string) *string {
+	if named := p.values["endpoint"]; named != "" {
+		return &named
+	}
+	return other
+}
+
+// awsClient returns a client that has credentials and a region, and puts what the client was
+// found to have into the place. It sends requests only for the credentials. Makes also returns
+// the endpoint of the client that it makes, nil for that of AWS.
+func awsClient[C any](ctx context.Context, p *place, makes func(aws.Config) (C, *string)) (client C, err error) {
+	cfg, err := p.awsConfig(ctx, func(cfg aws.Config) string {
 		_, endpoint := makes(cfg)
 		return aws.ToString(endpoint)
 	})
 	if err != nil {
-		return client, a, err
+		return client, err
 	}
 	client, endpoint := makes(cfg)
-	a.region, a.endpoint = cfg.Region, ""
+	p.values["region"] = cfg.Region
 	// An endpoint of the environment with a password is left out: no URL may hold it.
-	if text := aws.ToString(endpoint); text != "" {
-		if _, err := readEndpoint(text); err == nil {
-			a.endpoint = text
-		}
+	p.values["endpoint"] = aws.ToString(endpoint)
+	if _, err := readEndpoint(p.values["endpoint"]); err != nil {
+		delete(p.values, "endpoint")
 	}
-	return client, a, nil
+	return client, nil
 }
 
-// config returns what a client is made of. Endpoint returns that of a client, "" for that of AWS.
-func (a account) config(ctx context.Context, endpoint func(aws.Config) string) (aws.Config, error) {
+// awsConfig returns what a client is made of. Endpoint returns that of a client, "" for that of
+// AWS.
+func (p *place) awsConfig(ctx context.Context, endpoint func(aws.Config) string) (aws.Config, error) {
 	// What goes wrong is told once, by the error of whoever it stops.
 	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
-	if a.region != "" {
-		options = append(options, config.WithRegion(a.region))
+	if region := p.values["region"]; region != "" {
+		options = append(options, config.WithRegion(region))
 	}
-	if a.profile != "" {
-		options = append(options, config.WithSharedConfigProfile(a.profile))
+	if profile := p.values["profile"]; profile != "" {
+		options = append(options, config.WithSharedConfigProfile(profile))
 	}
-	if loopback(a.endpoint) {
+	if loopback(p.values["endpoint"]) {
 		// Not for the sake of AWS_DEFAULTS_MODE=auto, either.
 		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
 	}
@@ -137,7 +140,7 @@ func (a account) config(ctx context.Context, endpoint func(aws.Config) string) (
 			err)
 	}
 	if loopback(endpoint(cfg)) { // the environment may name it
-		cfg.Credentials = a.atHand(cfg)
+		cfg.Credentials = p.credentialsAtHand(cfg)
 	}
 	if cfg.Region == "" {
 		return cfg, errors.New("no region is named; write region= in the URL, or set AWS_REGION")
@@ -159,17 +162,17 @@ func loopback(endpoint string) bool {
 	return err == nil && u.Hostname() != "" && driver.Near(u.Hostname())
 }
 
-// atHand returns the credentials for an endpoint on this machine: the keys that
+// credentialsAtHand returns the credentials for an endpoint on this machine: the keys that
 // stand in the environment or in the profile, and placeholders where there are
 // none. An emulator wants some, and believes all. Nobody elsewhere is asked, be
 // it the machine's role or a service that hands out keys: it would take
 // seconds, and have a laptop wait for a network that it does not need.
-func (a account) atHand(cfg aws.Config) aws.CredentialsProvider {
+func (p *place) credentialsAtHand(cfg aws.Config) aws.CredentialsProvider {
 	keys := aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}
 	for _, source := range slices.Backward(cfg.ConfigSources) { // the first one counts
 		switch source := source.(type) {
 		case config.EnvConfig:
-			if source.Credentials.HasKeys() && a.profile == "" { // a profile that is named comes first
+			if source.Credentials.HasKeys() && p.values["profile"] == "" { // a profile that is named comes first
 				keys = source.Credentials
 			}
 		case config.SharedConfig:
@@ -179,4 +182,183 @@ func (a account) atHand(cfg aws.Config) aws.CredentialsProvider {
 		}
 	}
 	return credentials.StaticCredentialsProvider{Value: keys}
+}
+
+// The rule of tableName is DynamoDB's own.
+var (
+	tableName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+	tableARN  = regexp.MustCompile(
+		`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]+)$`)
+)
+
+func dynamodb() *engine {
+	return &engine{
+		scheme: "dynamodb", usage: "dynamodb://TABLE?region=REGION", write: "write dynamodb://TABLE?region=REGION",
+		begin: func(p *place, table, path string) error {
+			if arn := tableARN.FindStringSubmatch(table + path); arn != nil {
+				return fmt.Errorf("an ARN stands where the table's name belongs: write dynamodb://%s?region=%s", arn[2], arn[1])
+			}
+			err := p.readAWSName("table", table, path)
+			switch {
+			case err != nil:
+				return err
+			case path != "":
+				return errors.New("a path follows the table's name: leave it out, and " + p.write)
+			case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
+				return fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
+			}
+			return nil
+		},
+		parameters: account(
+			parameter{name: "dialect", preset: dynamostore.Java.String(), read: readDialect},
+			toggle("shared", "true"),
+			parameter{name: "partition-key", preset: dynamostore.DefaultPartitionKey},
+			parameter{name: "sort-key"}, parameter{name: "sort-value"},
+			toggle("eventual-replicas", "true"), toggle("ttl", "true"), toggle("unshare", "true"),
+		),
+		check: func(p *place) error {
+			if (p.values["sort-key"] == "") != (p.values["sort-value"] == "") {
+				return errors.New("sort-key= and sort-value= go together: the name of the table's sort key, " +
+					"and the value that the locks of this store have there")
+			}
+			if _, err := unaskedTable(p); err != nil { // it says which options there cannot be
+				return refused(err)
+			}
+			return nil
+		},
+		host: awsHost, open: openTable, unasked: unaskedTable,
+	}
+}
+
+func readDialect(_ *place, value string) (string, error) {
+	if _, err := dynamostore.ParseDialect(value); err != nil {
+		return "", errors.New("dialect= is neither java nor dynamolock: leave it out, " +
+			"or write that of the other lock client of this table")
+	}
+	return value, nil
+}
+
+func (p *place) tableOptions() *dynamostore.Options {
+	o := &dynamostore.Options{
+		PartitionKey: p.values["partition-key"], SortKey: p.values["sort-key"], SortValue: p.values["sort-value"],
+		SharedTable: p.is("shared"), EventualReplicas: p.is("eventual-replicas"),
+		TimeToLive: p.is("ttl"), Unshare: p.is("unshare"), Dialect: dynamostore.Java,
+	}
+	if p.is("dialect") {
+		o.Dialect = dynamostore.Dynamolock
+	}
+	return o
+}
+
+const (
+	// An answer that says "not now" is asked for again so often.
+	openAttempts = 3
+	openPause    = 300 * time.Millisecond
+)
+
+// openTable sees that the table is there and fit for locks.
+func openTable(ctx context.Context, p *place, ask bool) (driver.Store, error) {
+	client, err := p.tableClient(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ask:
+		return dynamostore.New(client, p.name, p.tableOptions())
+	}
+	for attempt := 1; ; attempt++ {
+		store, err := dynamostore.Open(ctx, client, p.name, p.tableOptions())
+		answered := smithy.APIError(nil)
+		if attempt == openAttempts || !errors.As(err, &answered) || errors.Is(err, driver.ErrPermanent) {
+			return store, err
+		}
+		select {
+		case <-time.After(openPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (p *place) tableClient(ctx context.Context) (*tables.Client, error) {
+	client, err := awsClient(ctx, p, func(cfg aws.Config) (*tables.Client, *string) {
+		client := tables.NewFromConfig(cfg, func(o *tables.Options) { o.BaseEndpoint = p.endpoint(o.BaseEndpoint) })
+		return client, client.Options().BaseEndpoint
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dynamodb table %q: %w", p.name, err)
+	}
+	return client, nil
+}
+
+func unaskedTable(p *place) (driver.Store, error) {
+	return dynamostore.New(tables.New(tables.Options{Region: p.values["region"]}), p.name, p.tableOptions())
+}
+
+// bucketName is what S3 and other servers have for the name of a bucket, but for its length.
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
+
+const maxBucketName = 63
+
+// IsBucket reports whether a URL names a store that is paid for by the request, and that
+// answers in tens of milliseconds. Such stores have longer leases by default.
+func IsBucket(url string) bool { return strings.HasPrefix(url, "s3:") }
+
+func s3() *engine {
+	return &engine{
+		scheme: "s3", usage: "s3://BUCKET/PREFIX", write: "write s3://BUCKET/PREFIX?region=REGION",
+		begin: func(p *place, bucket, path string) error {
+			if err := p.readAWSName("bucket", bucket, path); err != nil {
+				return err
+			}
+			if len(bucket) < 3 || len(bucket) > maxBucketName || !bucketName.MatchString(bucket) {
+				return fmt.Errorf("bucket %.70q: it must have 3 to %d lower-case letters, digits, dots and dashes",
+					bucket, maxBucketName)
+			}
+			return p.readPath(path)
+		},
+		// path_style has the bucket stand in the path, and not in the name of the host.
+		parameters: account(toggle("path_style", "1"), toggle("trust", "1")),
+		check: func(p *place) error {
+			if _, err := unaskedBucket(p); err != nil { // it says which prefix there cannot be
+				return refused(err)
+			}
+			return nil
+		},
+		host: awsHost, open: openBucket, unasked: unaskedBucket,
+	}
+}
+
+func (p *place) bucketOptions() *s3store.Options {
+	o := &s3store.Options{TrustServer: p.is("trust")}
+	if p.path != "" {
+		o.Prefix = p.path + "/"
+	}
+	return o
+}
+
+// openBucket returns a store whose bucket is there, and can be read. The first write tries the
+// server: a command that looks need not.
+func openBucket(ctx context.Context, p *place, ask bool) (driver.Store, error) {
+	client, err := awsClient(ctx, p, func(cfg aws.Config) (*buckets.Client, *string) {
+		client := buckets.NewFromConfig(cfg, func(o *buckets.Options) {
+			o.BaseEndpoint, o.UsePathStyle = p.endpoint(o.BaseEndpoint), p.is("path_style")
+		})
+		return client, client.Options().BaseEndpoint
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", p.name, err)
+	}
+	store, err := s3store.New(client, p.name, p.bucketOptions())
+	if err != nil || !ask {
+		return store, err
+	}
+	_, err = store.Get(ctx, driver.OwnPrefix+"open", driver.Strong)
+	if err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+func unaskedBucket(p *place) (driver.Store, error) {
+	return s3store.New(buckets.New(buckets.Options{Region: p.values["region"]}), p.name, p.bucketOptions())
 }

@@ -48,8 +48,7 @@ func roles(t *testing.T) *atomic.Int64 {
 
 func connected(t *testing.T, url string) (id string, region string, err error) {
 	t.Helper()
-	l := mustParse(t, url)
-	client, err := l.written.(dynamodb).client(t.Context(), l.found)
+	client, err := mustParse(t, url).written.clone().tableClient(t.Context())
 	if err != nil {
 		return "", "", err
 	}

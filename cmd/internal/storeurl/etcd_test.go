@@ -44,7 +44,7 @@ func TestZoneIsDialled(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	config, _, err := mustParse(t, "etcd://[fe80::1%25eth0]:1/p").written.(etcd).config()
+	config, _, err := mustParse(t, "etcd://[fe80::1%25eth0]:1/p").written.clone().etcdConfig()
 	if err != nil || len(config.Endpoints) != 1 || config.Endpoints[0] != "http://[fe80::1%25eth0]:1" {
 		t.Errorf("endpoints %q, %v", config.Endpoints, err)
 	}
@@ -54,7 +54,7 @@ func TestZoneIsDialled(t *testing.T) {
 func TestPasswordVariableEndsWithNewline(t *testing.T) {
 	for _, ours := range []string{"first\n", "first\r\n"} {
 		t.Setenv(PasswordVariable, ours)
-		got, err := mustParse(t, "etcd://u@h/p").written.(etcd).knownPassword()
+		got, err := mustParse(t, "etcd://u@h/p").written.clone().knownPassword()
 		if got != "first" || err != nil {
 			t.Errorf("%q: %q, %v", ours, got, err)
 		}

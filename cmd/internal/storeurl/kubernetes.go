@@ -4,6 +4,7 @@
 package storeurl
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,19 +26,6 @@ import (
 	"github.com/tenurelock/tenure/k8sstore"
 )
 
-// kubernetes is what the URL of a store in a Kubernetes cluster says:
-//
-//	kubernetes://NAMESPACE?kubeconfig=FILE&context=NAME&prefix=PREFIX&shared=true
-//
-// What it does not say is as kubectl has it, or the service account of the pod.
-type kubernetes struct {
-	namespace string // "": that of the context, or of the pod
-	// kubeconfig is the whole path of a file. "": those of kubectl, or none in a pod.
-	kubeconfig string
-	context    string // "": the current one
-	options    k8sstore.Options
-}
-
 // namespaceForm, and its length, are the rule of Kubernetes: a DNS-1123 label. (A regular
 // expression that counts to 63 takes time at every start of the command.)
 var namespaceForm = regexp.MustCompile(`^[a-z0-9]+(-+[a-z0-9]+)*$`)
@@ -48,171 +36,153 @@ func isNamespace(name string) bool {
 	return len(name) <= maxNamespace && namespaceForm.MatchString(name)
 }
 
-func (k *kubernetes) parameters() []parameter {
-	config := file("kubeconfig", &k.kubeconfig)
-	return []parameter{
-		{config.name, config.text, func(value string) error {
-			switch {
-			case strings.HasPrefix(value, "~"):
-				return errors.New(`kubeconfig= begins with a "~", which no shell has replaced there: ` +
-					`write the whole path, or $HOME for a shell`)
-			case unexpanded.MatchString(value):
-				return errors.New(`kubeconfig= begins with a "$", for which nobody has put in the value: write the whole path`)
-			}
-			return config.read(value)
-		}},
-		word("context", &k.context),
-		{"prefix", strings.TrimSuffix(k.options.Prefix, "."), func(value string) error {
-			k.options.Prefix = strings.TrimSuffix(value, ".") + "."
-			// Nothing is sent: it says whether there can be such a prefix.
-			store, err := k8sstore.New(&rest.Config{Host: nowhere}, "default", &k.options)
-			if err != nil {
-				return fmt.Errorf("prefix=%.60s: it must have at most 59 lower-case letters, digits, dashes and dots, "+
-					"as in prefix=%s",
-					shown(strings.TrimSuffix(value, ".")), strings.TrimSuffix(k8sstore.DefaultPrefix, "."))
-			}
-			if k.options.Prefix == k8sstore.DefaultPrefix {
-				k.options.Prefix = ""
-			}
-			return store.Close()
-		}},
-		toggle("shared", "true", &k.options.SharedLease),
-	}
-}
-
 // nowhere is a server to which nothing is sent.
 const nowhere = "https://localhost"
 
-func readKubernetes(rest string) (engine, error) {
-	const write = "write kubernetes://NAMESPACE, or kubernetes: for the namespace that kubectl, or the pod, uses"
-	if rest == "" || rest[0] == '?' {
-		rest = "//" + rest
+// kubernetes has its namespace, cluster and credentials as kubectl has them, or the service
+// account of the pod, where the URL does not say.
+func kubernetes() *engine {
+	return &engine{
+		scheme: "kubernetes", usage: "kubernetes://NAMESPACE", bare: true,
+		write: "write kubernetes://NAMESPACE, or kubernetes: for the namespace that kubectl, or the pod, uses",
+		begin: beginKubernetes,
+		parameters: []parameter{
+			{name: "kubeconfig", read: func(_ *place, value string) (string, error) {
+				switch {
+				case strings.HasPrefix(value, "~"):
+					return "", errors.New(`kubeconfig= begins with a "~", which no shell has replaced there: ` +
+						`write the whole path, or $HOME for a shell`)
+				case unexpanded.MatchString(value):
+					return "", errors.New(`kubeconfig= begins with a "$", for which nobody has put in the value: ` +
+						`write the whole path`)
+				}
+				return filepath.Abs(value)
+			}},
+			{name: "context"},
+			{name: "prefix", preset: presetPrefix, read: readKubernetesPrefix},
+			toggle("shared", "true"),
+		},
+		host: func(*place) string { return os.Getenv("KUBERNETES_SERVICE_HOST") }, // in a pod
+		open: func(ctx context.Context, p *place, ask bool) (driver.Store, error) {
+			config, err := p.kubernetesConfig()
+			switch {
+			case err != nil:
+				return nil, err
+			case !ask:
+				return k8sstore.New(config, p.name, p.kubernetesOptions())
+			}
+			store, err := k8sstore.Open(ctx, config, p.name, p.kubernetesOptions())
+			return store, briefKubernetes(err, config)
+		},
+		unasked: func(p *place) (driver.Store, error) {
+			if p.name == "" { // a cluster knows it
+				if _, err := p.kubernetesConfig(); err != nil {
+					return nil, errors.Join(errors.New("no namespace is named: write kubernetes://NAMESPACE"), err)
+				}
+			}
+			return k8sstore.New(&rest.Config{Host: nowhere}, p.name, p.kubernetesOptions())
+		},
 	}
-	namespace, path, query, err := cut(rest, write)
+}
+
+func beginKubernetes(p *place, namespace, path string) error {
 	switch {
-	case err != nil:
-		return nil, err
 	case strings.Contains(namespace+path, "@"):
-		return nil, errors.New("a user or a password stands in it: credentials come from a kubeconfig, " +
-			"or from the pod's service account; " + write)
+		return errors.New("a user or a password stands in it: credentials come from a kubeconfig, " +
+			"or from the pod's service account; " + p.write)
 	case strings.Contains(namespace+path, ":"):
-		return nil, errors.New("a host or a port stands where the namespace belongs: " +
-			"the address of the API server comes from a kubeconfig; " + write)
+		return errors.New("a host or a port stands where the namespace belongs: " +
+			"the address of the API server comes from a kubeconfig; " + p.write)
 	case path != "":
-		return nil, errors.New("a path follows the namespace: write prefix= for what the names of the Leases begin with; " +
-			write)
+		return errors.New("a path follows the namespace: write prefix= for what the names of the Leases begin with; " +
+			p.write)
 	case namespace != "" && !isNamespace(namespace):
-		return nil, fmt.Errorf("namespace %.40q: it must have at most 63 lower-case letters, digits and dashes, "+
+		return fmt.Errorf("namespace %.40q: it must have at most 63 lower-case letters, digits and dashes, "+
 			"and no dash at an end", shown(namespace))
 	}
-	k := kubernetes{namespace: namespace}
-	return k, readParameters(query, k.parameters())
+	p.name = namespace
+	return nil
 }
 
-func (k kubernetes) text(bool) string {
-	text := "kubernetes:"
-	if k.namespace != "" {
-		text += "//" + k.namespace
+// presetPrefix is the prefix of whoever names none, as URLs have prefixes: without the last dot.
+var presetPrefix = strings.TrimSuffix(k8sstore.DefaultPrefix, ".")
+
+func readKubernetesPrefix(_ *place, value string) (string, error) {
+	value = strings.TrimSuffix(value, ".")
+	// Nothing is sent: it says whether there can be such a prefix.
+	store, err := k8sstore.New(&rest.Config{Host: nowhere}, "default", &k8sstore.Options{Prefix: value + "."})
+	if err != nil {
+		return "", fmt.Errorf("prefix=%.60s: it must have at most 59 lower-case letters, digits, dashes and dots, "+
+			"as in prefix=%s", shown(value), presetPrefix)
 	}
-	return withParameters(text, k.parameters())
+	return value, store.Close()
 }
 
-func (k kubernetes) host() string { return os.Getenv("KUBERNETES_SERVICE_HOST") } // in a pod
+func (p *place) kubernetesOptions() *k8sstore.Options {
+	o := &k8sstore.Options{SharedLease: p.is("shared")}
+	if prefix := p.values["prefix"]; prefix != "" {
+		o.Prefix = prefix + "."
+	}
+	return o
+}
 
 // silenceKubernetes has client-go log nothing: what goes wrong is told once, by the error
 // of whoever it stops.
 var silenceKubernetes = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) })
 
-// open sees that the API server lets these credentials read.
-func (k kubernetes) open(ctx context.Context, f *found) (driver.Store, error) {
-	config, namespace, err := k.config(f)
-	if err != nil {
-		return nil, err
-	}
-	store, err := k8sstore.Open(ctx, config, namespace, &k.options)
-	if err != nil {
-		return nil, briefKubernetes(err, config)
-	}
-	return store, nil
-}
-
-func (k kubernetes) connect(_ context.Context, f *found) (driver.Store, error) {
-	config, namespace, err := k.config(f)
-	if err != nil {
-		return nil, err
-	}
-	return k8sstore.New(config, namespace, &k.options)
-}
-
-// unasked needs a cluster only to know the namespace.
-func (k kubernetes) unasked() (driver.Store, error) {
-	namespace := k.namespace
-	if namespace == "" {
-		var err error
-		if _, namespace, err = k.config(new(found)); err != nil {
-			return nil, errors.Join(errors.New("no namespace is named: write kubernetes://NAMESPACE"), err)
-		}
-	}
-	return k8sstore.New(&rest.Config{Host: nowhere}, namespace, &k.options)
-}
-
-// config returns how the cluster is reached, and the namespace. It reads files, and sends
-// nothing.
-func (k kubernetes) config(f *found) (*rest.Config, string, error) {
+// kubernetesConfig returns how the cluster is reached, and puts what it finds into the place. It
+// reads files, and sends nothing.
+func (p *place) kubernetesConfig() (*rest.Config, error) {
 	silenceKubernetes()
-	at := k.pinned()
-	config, namespace, err := k8sstore.Config(at.kubeconfig, at.context)
+	p.pin()
+	config, namespace, err := k8sstore.Config(p.values["kubeconfig"], p.values["context"])
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "k8sstore: ")
-		return nil, "", &briefError{"kubernetes: " + text, err}
+		return nil, &briefError{"kubernetes: " + text, err}
 	}
-	if at.namespace == "" {
-		if at.namespace = namespace; !isNamespace(namespace) {
-			return nil, "", driver.Permanent(errors.New("kubernetes: the namespace of the kubeconfig's context is none: " +
+	if p.name == "" {
+		if !isNamespace(namespace) {
+			return nil, driver.Permanent(errors.New("kubernetes: the namespace of the kubeconfig's context is none: " +
 				"it must have at most 63 lower-case letters, digits and dashes"))
 		}
+		p.name = namespace
 	}
 	if plugin := config.ExecProvider; plugin != nil {
 		// The terminal is the command's.
 		plugin.StdinUnavailable, plugin.StdinUnavailableMessage = true, "log in before, or use other credentials"
 	}
-	f.note(at)
-	return config, at.namespace, nil
+	return config, nil
 }
 
-// pinned names the context that is the current one, and the one file that it is from.
+// pin names the context that is the current one, and the one file that it is from.
 // Where there is none of these, as in a pod, and where files cannot be read, nothing is
 // named: that the cluster cannot be reached is told later.
-func (k kubernetes) pinned() kubernetes {
+func (p *place) pin() {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.kubeconfig
+	rules.ExplicitPath = p.values["kubeconfig"]
 	all, err := rules.Load()
 	if err != nil {
-		return k
+		return
 	}
-	name := k.context
-	if name == "" {
-		name = all.CurrentContext
-	}
+	name := cmp.Or(p.values["context"], all.CurrentContext)
 	at, ok := all.Contexts[name]
 	if !ok {
-		return k
+		return
 	}
-	k.context = name
-	if k.kubeconfig != "" {
-		return k
-	}
+	p.values["context"] = name
 	file := at.LocationOfOrigin
+	if p.is("kubeconfig") || file == "" {
+		return
+	}
 	if c, ok := all.Clusters[at.Cluster]; ok && c.LocationOfOrigin != file {
-		return k
+		return
 	}
 	if u, ok := all.AuthInfos[at.AuthInfo]; ok && u.LocationOfOrigin != file {
-		return k
+		return
 	}
-	if abs, err := filepath.Abs(file); err == nil && file != "" {
-		k.kubeconfig = abs
+	if abs, err := filepath.Abs(file); err == nil {
+		p.values["kubeconfig"] = abs
 	}
-	return k
 }
 
 // briefKubernetes returns an error of the engine that says what to do if nobody has
@@ -229,8 +199,8 @@ func briefKubernetes(err error, config *rest.Config) error {
 	certificate := (*tls.CertificateVerificationError)(nil)
 	switch why := sent.Err.Error(); {
 	case errors.As(err, &certificate):
-		text += " shows a certificate that is not to be trusted: see the cluster's certificate-authority in the kubeconfig: " +
-			certificate.Err.Error()
+		text += " shows a certificate that is not to be trusted: " +
+			"see the cluster's certificate-authority in the kubeconfig: " + certificate.Err.Error()
 	case strings.HasPrefix(why, "getting credentials: "):
 		why, _, _ = strings.Cut(strings.TrimPrefix(why, "getting credentials: "), "\n")
 		text = "kubernetes: there are no credentials: see the user's exec in the kubeconfig: " + why

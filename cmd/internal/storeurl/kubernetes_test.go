@@ -49,17 +49,17 @@ func TestKubernetesIsPinned(t *testing.T) {
 	} {
 		t.Setenv("KUBECONFIG", tc.env)
 		l := mustParse(t, tc.url)
-		if c, namespace, err := l.written.(kubernetes).config(l.found); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+namespace+"?") {
-			t.Errorf("%s with %s: %v, %q, %v", tc.url, tc.env, c, namespace, err)
+		p := l.written.clone()
+		if c, err := p.kubernetesConfig(); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+p.name+"?") {
+			t.Errorf("%s with %s: %v, %q, %v", tc.url, tc.env, c, p.name, err)
 		}
-		if l.URL() != tc.want || l.Shown() != tc.want {
-			t.Errorf("%s with %s: %q, want %q", tc.url, tc.env, l.URL(), tc.want)
+		if p.text(true) != tc.want || p.text(false) != tc.want {
+			t.Errorf("%s with %s: %q, want %q", tc.url, tc.env, p.text(true), tc.want)
 		}
 		// Kubectl is told to use another context.
 		write("config", strings.Replace(kubeconfig, "current-context: one", "current-context: two", 1))
-		again := mustParse(t, l.URL())
-		if c, _, err := again.written.(kubernetes).config(again.found); err != nil || c.Host != tc.host {
-			t.Errorf("%s: %v, %v", l.URL(), c, err)
+		if c, err := mustParse(t, tc.want).written.clone().kubernetesConfig(); err != nil || c.Host != tc.host {
+			t.Errorf("%s: %v, %v", tc.want, c, err)
 		}
 		write("config", kubeconfig)
 	}
@@ -118,7 +118,7 @@ func TestKubernetesPluginHasNoInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := mustParse(t, "kubernetes:?kubeconfig="+file)
-	if config, _, err := l.written.(kubernetes).config(l.found); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
+	if config, err := l.written.clone().kubernetesConfig(); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
 		t.Errorf("%+v, %v", config, err)
 	}
 }

@@ -77,7 +77,7 @@ func TestPostgresListen(t *testing.T) {
 		{"postgres://h/db?listen=postgres://g/db", "postgres://g/db"},
 	} {
 		l := mustParse(t, tc.url)
-		if o, err := l.written.(postgres).options(); err != nil || o.Listen != tc.want {
+		if o, err := l.written.clone().postgresOptions(); err != nil || o.Listen != tc.want {
 			t.Errorf("%s: listens at %q, %v; want %q", tc.url, o.Listen, err, tc.want)
 		}
 	}
@@ -100,8 +100,8 @@ func TestPostgresPasswordIsReadAgain(t *testing.T) {
 			}
 		}
 		write("first")
-		p := mustParse(t, "postgres://u@h/db?password_file="+file+"&listen="+tc.listen).written.(postgres)
-		o, err := p.options()
+		p := mustParse(t, "postgres://u@h/db?password_file="+file+"&listen="+tc.listen).written.clone()
+		o, err := p.postgresOptions()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestPostgresOpenTellsNoPassword(t *testing.T) {
 func poolConfig(t *testing.T, url string) *pgxpool.Config {
 	t.Helper()
 	l := mustParse(t, url)
-	text, err := l.written.(postgres).whole()
+	text, err := l.written.clone().pgxText()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -384,8 +384,8 @@ func TestDialChecksTheServer(t *testing.T) {
 		}
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	z := mustParse(t, "zookeeper://127.0.0.1:"+port+"/p?ca="+dir+"/ca.pem").written.(zookeeper)
-	o, err := z.options()
+	z := mustParse(t, "zookeeper://127.0.0.1:"+port+"/p?ca="+dir+"/ca.pem").written.clone()
+	o, err := z.zooKeeperSecrets()
 	if err != nil {
 		t.Fatal(err)
 	}

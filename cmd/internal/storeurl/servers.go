@@ -4,6 +4,9 @@
 package storeurl
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -14,19 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
 
-// servers is what the URLs of engines with users and several servers have in common:
+// What the URLs of engines with users and several servers have in common:
 //
 //	//USER:PASSWORD@HOST:PORT,HOST:PORT/
-type servers struct {
-	user         string
-	password     string // "": that of the file, or of TENURE_STORE_PASSWORD
-	passwordFile string
-	hosts        []server
-}
 
 // server has the zone of an IPv6 address behind its "%". Port is empty if the URL has none.
 type server struct{ name, port string }
@@ -36,47 +34,48 @@ type server struct{ name, port string }
 const PasswordVariable = "TENURE_STORE_PASSWORD"
 
 // readServers reads what stands before the path. Errors quote nothing that may be a password.
-func readServers(authority, write string) (s servers, err error) {
+func (p *place) readServers(authority string) (err error) {
 	hosts := authority
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		user, password, has := strings.Cut(authority[:at], ":")
 		hosts = authority[at+1:]
 		var err2 error
-		s.user, err = unescape(user)
-		s.password, err2 = unescape(password)
+		p.user, err = unescape(user)
+		p.password, err2 = unescape(password)
 		if err != nil || err2 != nil || user == "" || has && password == "" {
-			return s, errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as ` +
+			return errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as ` +
 				`"/", "?", "@" and "%" written as %2F, %3F, %40 and %25`)
 		}
 	}
 	for _, host := range strings.Split(hosts, ",") {
 		h, err := readServer(host)
 		if err != nil {
-			return s, fmt.Errorf("%w: %s", err, write)
+			return fmt.Errorf("%w: %s", err, p.write)
 		}
-		s.hosts = append(s.hosts, h)
+		p.hosts = append(p.hosts, h)
 	}
-	return s, nil
+	return nil
 }
 
+var errHost = errors.New("a host is missing, or cannot be read")
+
 func readServer(text string) (h server, err error) {
-	unreadable := errors.New("a host is missing, or cannot be read")
 	switch inside, bracket := strings.CutPrefix(text, "["); {
 	case bracket:
 		inside, behind, closed := strings.Cut(inside, "]")
 		if h.name = withZone(inside); !closed || h.name == inside && net.ParseIP(inside) == nil {
-			return h, unreadable
+			return h, errHost
 		}
 		var colon bool
 		if h.port, colon = strings.CutPrefix(behind, ":"); !colon && behind != "" {
-			return h, unreadable
+			return h, errHost
 		}
 	case strings.Count(text, ":") > 1:
 		return h, errors.New("a host has more than one colon: an IPv6 address stands in brackets, as [2001:db8::1]")
 	default:
 		h.name, h.port, _ = strings.Cut(text, ":")
 		if h.name, err = unescape(h.name); err != nil || strings.ContainsAny(h.name, " ,?%@\t\n") {
-			return h, unreadable
+			return h, errHost
 		}
 	}
 	if n, err := strconv.ParseUint(h.port, 10, 16); h.port != "" && (err != nil || n == 0) {
@@ -102,63 +101,62 @@ func withZone(host string) string {
 // zoneEscaped is for a URL what withZone is for a dialler.
 func zoneEscaped(host string) string { return strings.Replace(host, "%", "%25", 1) }
 
-// parameters are those of the password.
-func (s *servers) parameters() []parameter {
-	return []parameter{file("password_file", &s.passwordFile)}
+// authority returns what stands before the path.
+func (p *place) authority(secrets bool) string {
+	if p.hosts == nil {
+		return p.name
+	}
+	text := ""
+	if p.user != "" {
+		text = escapeAll(p.user)
+		if p.password != "" && secrets {
+			text += ":" + escapeAll(p.password)
+		}
+		text += "@"
+	}
+	for i, h := range p.hosts {
+		if i > 0 {
+			text += ","
+		}
+		if strings.Contains(h.name, ":") {
+			text += "[" + zoneEscaped(h.name) + "]"
+		} else {
+			text += escapeAll(h.name)
+		}
+		if h.port != "" {
+			text += ":" + h.port
+		}
+	}
+	return text
 }
 
-func (s servers) check() error {
-	switch {
-	case s.passwordFile != "" && s.user == "":
+func (p *place) firstHost() string {
+	if len(p.hosts) == 0 || p.hosts[0].name == "" || filepath.IsAbs(p.hosts[0].name) {
+		return here // a socket of this machine
+	}
+	return p.hosts[0].name
+}
+
+// checkPasswords finds a password for nobody, and two of them.
+func checkPasswords(p *place) error {
+	switch file := p.values["password_file"]; {
+	case file != "" && p.user == "":
 		return errors.New("password_file= is there, and no user: write USER@ before the hosts")
-	case s.passwordFile != "" && s.password != "":
+	case file != "" && p.password != "":
 		return errors.New("there are two passwords: leave out that in the URL, or password_file=")
 	}
 	return nil
 }
 
-// authority returns what stands before the path.
-func (s servers) authority(secrets bool) string {
-	var b strings.Builder
-	if s.user != "" {
-		b.WriteString(escapeAll(s.user))
-		if s.password != "" && secrets {
-			b.WriteString(":" + escapeAll(s.password))
-		}
-		b.WriteByte('@')
-	}
-	for i, h := range s.hosts {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if strings.Contains(h.name, ":") {
-			b.WriteString("[" + zoneEscaped(h.name) + "]")
-		} else {
-			b.WriteString(escapeAll(h.name))
-		}
-		if h.port != "" {
-			b.WriteString(":" + h.port)
-		}
-	}
-	return b.String()
-}
-
-func (s servers) host() string {
-	if len(s.hosts) == 0 || s.hosts[0].name == "" || filepath.IsAbs(s.hosts[0].name) {
-		return here // a socket of this machine
-	}
-	return s.hosts[0].name
-}
-
 // knownPassword returns that of the user: of the URL, of the file, or of the environment.
-func (s servers) knownPassword() (string, error) {
-	switch {
-	case s.user == "" || s.password != "":
-		return s.password, nil
-	case s.passwordFile == "":
-		return strings.TrimRight(os.Getenv(PasswordVariable), "\r\n"), nil
+func (p *place) knownPassword() (string, error) {
+	switch file := p.values["password_file"]; {
+	case p.user == "" || p.password != "":
+		return p.password, nil
+	case file != "":
+		return passwordIn(file)
 	}
-	return passwordIn(s.passwordFile)
+	return strings.TrimRight(os.Getenv(PasswordVariable), "\r\n"), nil
 }
 
 // passwordIn returns the password that a file has.
@@ -183,4 +181,117 @@ func reread[T any](last T, read func() (T, error)) func() (T, error) {
 		}
 		return last, err
 	}
+}
+
+// cluster begins the row of etcd and of ZooKeeper, whose hosts have a port, and whose path is a
+// prefix. Ca=, cert= and key= are PEM files; without ca= the authorities of the system count.
+func cluster(scheme, usage, write, port string) *engine {
+	return &engine{
+		scheme: scheme, usage: usage, write: write,
+		begin: func(p *place, authority, path string) error {
+			if err := p.readServers(authority); err != nil {
+				return err
+			}
+			for i := range p.hosts {
+				h := &p.hosts[i]
+				if h.name == "" || strings.Contains(h.name, "/") {
+					return fmt.Errorf("%w: %s", errHost, write)
+				}
+				if h.port == "" {
+					h.port = port
+				}
+			}
+			return p.readPath(path)
+		},
+		parameters: []parameter{file("ca"), file("cert"), file("key"), file("password_file")},
+	}
+}
+
+// checkCluster is the check of both.
+func checkCluster(p *place) error {
+	if (p.values["cert"] == "") != (p.values["key"] == "") {
+		return errors.New("cert= and key= go together: the client's certificate, and its key")
+	}
+	return checkPasswords(p)
+}
+
+// addresses are the hosts with their ports, as they are dialled.
+func (p *place) addresses() (all []string) {
+	for _, h := range p.hosts {
+		all = append(all, net.JoinHostPort(h.name, h.port))
+	}
+	return all
+}
+
+// reachable returns why no host takes a connection, one that is encrypted if there is a config
+// for that. The clients of some engines try on and on, and do not tell.
+func (p *place) reachable(ctx context.Context, config *tls.Config) error {
+	var first error
+	refused := false
+	for _, address := range p.addresses() {
+		dialing, cancel := context.WithTimeout(ctx, openPatience/time.Duration(len(p.hosts)+1))
+		conn, err := dial(dialing, address, config)
+		cancel()
+		if err == nil {
+			_ = conn.Close() // it has served
+			return nil
+		}
+		refused = refused || errors.As(err, new(*tls.CertificateVerificationError))
+		first = errors.Join(first, err)
+	}
+	what, see := "none of the hosts can be reached", "see that the engine runs, and that the addresses are right"
+	if len(p.hosts) == 1 {
+		what, see = p.addresses()[0]+" cannot be reached", "see that the engine runs, and that the address is right"
+	}
+	if refused {
+		see = "its certificate is not good for this client"
+	}
+	return fmt.Errorf("%s: %s: %w", what, see, first)
+}
+
+// dial makes a connection, encrypted if there is a config for that.
+func dial(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil || config == nil {
+		return conn, err
+	}
+	config = config.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		config.ServerName, _, _ = strings.Cut(config.ServerName, "%") // a certificate has no zone
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // nothing was sent that matters
+		return nil, fmt.Errorf("TLS handshake: %w", err)
+	}
+	return secure, nil
+}
+
+// encryption returns how the client checks the servers, and shows who it is itself; nil if
+// neither the scheme nor a file asks for that.
+func (p *place) encryption() (*tls.Config, error) {
+	ca, cert := p.values["ca"], p.values["cert"]
+	if p.scheme != "etcds" && ca == "" && cert == "" {
+		return nil, nil //nolint:nilnil // as in the configurations of the engines
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, driver.Permanent(fmt.Errorf("ca=: %w", err))
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, driver.Permanent(fmt.Errorf("ca=%s has no certificate in the form of PEM", ca))
+		}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, p.values["key"])
+		if err != nil {
+			return nil, driver.Permanent(fmt.Errorf("cert=, key=: %w", err))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
 }

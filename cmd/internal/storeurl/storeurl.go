@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package storeurl maps the URL of a store, as it stands in --store and
-// TENURE_STORE, to the store. The schemes are listed here one by one; none
-// registers itself.
+// TENURE_STORE, to the store. What each engine has, and is called, says the
+// table of its engines; one reader and one writer serve all of them.
 package storeurl
 
 import (
@@ -16,62 +16,47 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/sqlitestore"
 )
 
 // Location is where a store is. It is made by [Parse] or [Default].
 type Location struct {
-	written engine
-	found   *found
-	preset  bool
+	written place
+	// found is what the URL says once the environment has said the rest: a process that gets
+	// the URL may have another environment, and the same name elsewhere has other locks.
+	found  *atomic.Pointer[place]
+	preset bool
 }
 
-// engine is what a URL says of a store.
-type engine interface {
-	// text returns the URL that says the same: it leaves out what is a default, and has the
-	// rest in one order. Without secrets it is for people.
-	text(secrets bool) string
-	// host is as [Location.Host].
-	host() string
-	// open returns the store of an engine that answers. It notes what it finds.
-	open(ctx context.Context, f *found) (driver.Store, error)
-	// connect returns the store without asking its engine whether it can be used.
-	connect(ctx context.Context, f *found) (driver.Store, error)
+// engine is a row of the table: how the URLs of a scheme are read, and what they lead to.
+type engine struct {
+	scheme string
+	usage  string // how its URLs look, in the list of all; "": as those of another one
+	write  string // what to write, for messages about one URL
+
+	// read takes what follows the colon, of a URL that is none of RFC 3986.
+	read func(p *place, rest string) error
+	// begin takes what stands between the two slashes and the question mark.
+	begin      func(p *place, authority, path string) error
+	bare       bool // there may be no slashes, and nothing between them
+	parameters []parameter
+	pgx        bool                 // pgx reads parameters that are not listed
+	check      func(p *place) error // finds what does not fit together
+
+	// host is as [Location.Host]. nil: the first of the hosts.
+	host func(p *place) string
+	// open returns the store. With ask its engine is asked whether it can be used. It puts what it
+	// finds into the place.
+	open func(ctx context.Context, p *place, ask bool) (driver.Store, error)
+	// unasked returns the store for what asks its engine nothing. nil: as open, without ask.
+	unasked func(p *place) (driver.Store, error)
 }
 
-// found is what a URL says once the environment has said the rest: a process that gets the
-// URL may have another environment, and the same name elsewhere has other locks.
-type found struct{ engine atomic.Value }
-
-func (f *found) note(e engine) { f.engine.Store(e) }
-
-func (l Location) now() engine {
-	if e, ok := l.found.engine.Load().(engine); ok {
-		return e
-	}
-	return l.written
-}
-
-// scheme reads what follows the colon of a URL.
-type scheme struct {
-	name  string
-	usage string // how its URLs look, for messages; "": as those of another one
-	read  func(rest string) (engine, error)
-}
-
-// schemes are those of this build, in the order in which messages name them.
-func schemes() []scheme {
-	return []scheme{
-		{"sqlite", "sqlite:PATH", readSQLite},
-		{"dynamodb", "dynamodb://TABLE?region=REGION", readDynamoDB},
-		{"etcd", "etcd://HOST:2379/PREFIX", readEtcd(false)},
-		{"etcds", "", readEtcd(true)},
-		{"zookeeper", "zookeeper://HOST:2181/ROOT", readZooKeeper},
-		{"postgres", "postgres://USER@HOST/DATABASE", readPostgres},
-		{"kubernetes", "kubernetes://NAMESPACE", readKubernetes},
-		{"s3", "s3://BUCKET/PREFIX", readS3},
-		{"postgresql", "", readPostgres},
-		{"memory", "memory:", readMemory},
-		{"default", "default:", readDefault},
+// engines are those of this build, in the order in which messages name them. None registers
+// itself.
+func engines() []*engine {
+	return []*engine{
+		sqlite(), dynamodb(), etcd("etcd"), etcd("etcds"), zookeeper(), postgres(), kubernetes(), s3(), memory(), preset(),
 	}
 }
 
@@ -101,36 +86,45 @@ func Parse(url string) (Location, error) {
 		// A path, C:\ included.
 		return Location{}, fmt.Errorf("store URL %.60q has no scheme: write %s", shown(url), usage())
 	}
-	all := schemes()
-	i := slices.IndexFunc(all, func(s scheme) bool { return s.name == name })
+	all := engines()
+	i := slices.IndexFunc(all, func(e *engine) bool {
+		return e.scheme == name || e.scheme == "postgres" && name == "postgresql"
+	})
 	if pkg := inPrograms[name]; pkg != "" {
 		return Location{}, fmt.Errorf("store scheme %q is for programs alone: package %s keeps locks there, "+
 			"and this command does not have it; write %s", name, pkg, usage())
 	} else if i < 0 {
 		return Location{}, fmt.Errorf("store scheme %q is unknown: write %s", name, usage())
 	}
-	e, err := all[i].read(rest)
+	p, err := all[i].parse(rest)
 	if err != nil {
 		return Location{}, fmt.Errorf("store URL %.60q: %w", name+":"+shownRest(rest), err)
 	}
-	return Location{written: e, found: new(found), preset: name == "default"}, nil
+	return Location{p, new(atomic.Pointer[place]), all[i].scheme == "default"}, nil
 }
 
 // Default returns the location of who names none: an SQLite file in the user's
 // state folder. It creates nothing; see [MakeFolder].
 func Default() (Location, error) {
-	e, err := readDefault("")
-	return Location{written: e, found: new(found), preset: true}, err
+	p, err := preset().parse("")
+	return Location{p, new(atomic.Pointer[place]), true}, err
 }
 
 func usage() string {
 	var all []string
-	for _, s := range schemes() {
-		if s.usage != "" {
-			all = append(all, s.usage)
+	for _, e := range engines() {
+		if e.usage != "" {
+			all = append(all, e.usage)
 		}
 	}
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+}
+
+func (l Location) now() *place {
+	if p := l.found.Load(); p != nil {
+		return p
+	}
+	return &l.written
 }
 
 // URL returns the URL of the location, in which the path of every file is absolute: it
@@ -147,10 +141,15 @@ func (l Location) Shown() string { return l.now().text(false) }
 // for whoever wants to know by which of its addresses this machine reaches it. It is the
 // loopback for a store of this machine, and empty if nobody can tell. Once a store on
 // DynamoDB was opened its region is known, too.
-func (l Location) Host() string { return l.now().host() }
+func (l Location) Host() string {
+	if p := l.now(); p.host != nil {
+		return p.host(p)
+	}
+	return l.now().firstHost()
+}
 
 // Private says that no other process can come to the store.
-func (l Location) Private() bool { return l.written == memory{} }
+func (l Location) Private() bool { return l.Scheme() == "memory" }
 
 // Preset says that the location is the one of who names none, whether or not
 // somebody has named it.
@@ -158,20 +157,21 @@ func (l Location) Preset() bool { return l.preset }
 
 // File returns the file that the store is kept in, "" if it is in none.
 func (l Location) File() string {
-	s, _ := l.written.(sqlite)
-	return s.file
+	if l.Scheme() == "sqlite" {
+		return l.written.name
+	}
+	return ""
 }
 
 // Scheme returns what the URL begins with, up to the colon.
-func (l Location) Scheme() string {
-	scheme, _, _ := strings.Cut(l.URL(), ":")
-	return scheme
-}
+func (l Location) Scheme() string { return l.written.scheme }
 
 // User returns the user of a database that the URL names, "" if it names none.
 func (l Location) User() string {
-	p, _ := l.written.(postgres)
-	return p.user
+	if l.written.pgx {
+		return l.written.user
+	}
+	return ""
 }
 
 // openPatience bounds the opening of a store, credentials included. The service that hands
@@ -179,25 +179,29 @@ func (l Location) User() string {
 const openPatience = 7 * time.Second
 
 // Open opens the store. An error of Open is about the store, not the URL.
-func (l Location) Open() (driver.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-	defer cancel()
-	return l.written.open(ctx, l.found)
-}
+func (l Location) Open() (driver.Store, error) { return l.open(context.Background(), true) }
 
 // Connect returns the store without asking its engine whether it can be used: for what must
 // work where [Location.Open] fails.
-func (l Location) Connect(ctx context.Context) (driver.Store, error) {
+func (l Location) Connect(ctx context.Context) (driver.Store, error) { return l.open(ctx, false) }
+
+func (l Location) open(ctx context.Context, ask bool) (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	return l.written.connect(ctx, l.found)
+	at := l.written.clone()
+	store, err := at.open(ctx, at, ask)
+	l.found.Store(at)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return store, nil
 }
 
 // Unasked returns the store for what asks its engine nothing, such as [driver.Granter]: it
 // needs no credentials.
 func (l Location) Unasked(ctx context.Context) (driver.Store, error) {
-	if e, ok := l.written.(interface{ unasked() (driver.Store, error) }); ok {
-		return e.unasked()
+	if l.written.unasked != nil {
+		return l.written.unasked(l.written.clone())
 	}
 	return l.Connect(ctx)
 }
@@ -205,8 +209,8 @@ func (l Location) Unasked(ctx context.Context) (driver.Store, error) {
 // Diagnose returns what is found of the store's engine, whether it opens or not: see
 // [driver.Diagnoser]. What keeps it from being reached [Location.Open] tells.
 func (l Location) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding {
-	if s, ok := l.written.(sqlite); ok {
-		return s.diagnose(ctx)
+	if file := l.File(); file != "" {
+		return sqlitestore.Diagnose(ctx, file)
 	}
 	store, err := l.Connect(ctx)
 	if err != nil {
@@ -221,7 +225,7 @@ func (l Location) Diagnose(ctx context.Context, t driver.Timing) []driver.Findin
 
 // Brief returns an error of the store in one line, with what to do.
 func (l Location) Brief(err error) error {
-	if _, ok := l.written.(postgres); ok {
+	if l.written.pgx {
 		return briefPostgres(err)
 	}
 	return err

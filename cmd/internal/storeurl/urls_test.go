@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
+	"github.com/tenurelock/tenure/zkstore"
 )
 
 func mustParse(t *testing.T, url string) Location {
@@ -80,6 +82,7 @@ func TestURLs(t *testing.T) {
 				got += "\ton " + l.Host() + "\n"
 			}
 			again, err := Parse(l.URL())
+			again.written.engine = l.written.engine
 			if err != nil || !reflect.DeepEqual(again.written, l.written) {
 				t.Errorf("%s is written as %s, which is %+v, %v; want %+v", m.url, l.URL(), again.written, err, l.written)
 			} else if again.URL() != l.URL() || again.Shown() != people {
@@ -95,41 +98,48 @@ func TestURLs(t *testing.T) {
 	}
 }
 
+// TestSettings: what a URL says comes to the options of its store.
 func TestSettings(t *testing.T) {
-	for url, want := range map[string]engine{
+	for url, want := range map[string]any{
 		"dynamodb://locks?shared=true&dialect=dynamolock&sort-key=sk&sort-value=a%20b%26c%23&profile=p&region=r" +
-			"&endpoint=http://h&partition-key=id&eventual-replicas=1&ttl=true&unshare=false": dynamodb{
-			table: "locks", account: account{region: "r", profile: "p", endpoint: "http://h"},
-			options: dynamostore.Options{
-				PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock,
-				SharedTable: true, EventualReplicas: true, TimeToLive: true,
-			},
+			"&endpoint=http://h&partition-key=id&eventual-replicas=1&ttl=true&unshare=false": &dynamostore.Options{
+			PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock,
+			SharedTable: true, EventualReplicas: true, TimeToLive: true,
 		},
-		"s3://bucket/p?path_style=1": s3{bucket: "bucket", pathStyle: true, options: s3store.Options{Prefix: "p/"}},
-		"s3://bucket?trust=true":     s3{bucket: "bucket", options: s3store.Options{TrustServer: true}},
-		"kubernetes://n?kubeconfig=/k&context=c&prefix=p&shared=true": kubernetes{
-			namespace: "n", kubeconfig: "/k", context: "c", options: k8sstore.Options{Prefix: "p.", SharedLease: true},
+		"dynamodb://locks?unshare=1":       &dynamostore.Options{Unshare: true},
+		"s3://bucket/p?path_style=1":       &s3store.Options{Prefix: "p/"},
+		"s3://bucket?trust=true":           &s3store.Options{TrustServer: true},
+		"kubernetes:?prefix=p&shared=true": &k8sstore.Options{Prefix: "p.", SharedLease: true},
+		"etcds://u:p@h/%2Fteam/locks":      &etcdstore.Options{Prefix: "/team/locks/"},
+		"zookeeper://u@h:1/p?session=20s":  zkstore.Options{Root: "/p", Session: 20 * time.Second, User: "u"},
+		"postgres://u@h/d?listen=off&commit=remote_apply&table=s.t&sslmode=disable": pgstore.Options{
+			Table: "s.t", Commit: pgstore.CommitRemoteApply, Listen: pgstore.ListenOff,
 		},
-		"etcds://u:p@h/%2Fteam/locks?ca=/a&cert=/c&key=/k": etcd{
-			cluster: cluster{
-				servers: servers{user: "u", password: "p", hosts: []server{{"h", "2379"}}},
-				path:    "/team/locks", ca: "/a", cert: "/c", key: "/k",
-			},
-			secure: true,
-		},
-		"zookeeper://u@h:1/p?session=20s&password_file=/f": zookeeper{
-			cluster: cluster{servers: servers{user: "u", passwordFile: "/f", hosts: []server{{"h", "1"}}}, path: "p"},
-			session: 20 * time.Second,
-		},
-		"postgres://u@h/d?listen=off&commit=remote_apply&table=s.t&sslmode=disable": postgres{
-			servers: servers{user: "u", hosts: []server{{"h", ""}}}, database: "d",
-			more:  []parameter{{name: "sslmode", text: "disable"}},
-			table: "s.t", commit: pgstore.CommitRemoteApply, listenOff: true,
-		},
-		"sqlite:/l.db?mode=0660": sqlite{"/l.db", 0o660},
+		"sqlite:/l.db?mode=0660": "0660",
 	} {
-		if l := mustParse(t, url); !reflect.DeepEqual(l.written, want) {
-			t.Errorf("%s is %+v, want %+v", url, l.written, want)
+		p, got := mustParse(t, url).written, any(nil)
+		switch p.scheme {
+		case "dynamodb":
+			got = p.tableOptions()
+		case "s3":
+			got = p.bucketOptions()
+		case "kubernetes":
+			got = p.kubernetesOptions()
+		case "etcds":
+			got = p.etcdOptions()
+		case "zookeeper":
+			got = p.zooKeeperOptions()
+		case "postgres":
+			o, err := p.postgresOptions()
+			if o.BeforeConnect = nil; err != nil {
+				t.Error(err)
+			}
+			got = o
+		case "sqlite":
+			got = p.values["mode"]
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s has %+v, want %+v", url, got, want)
 		}
 	}
 	if l := mustParse(t, "memory:"); !l.Private() || mustParse(t, "etcd://h").Private() {
@@ -207,7 +217,7 @@ func FuzzPostgres(f *testing.F) {
 		if _, err := Parse(l.Shown()); err != nil {
 			t.Errorf("%q is shown as %q: %v", text, l.Shown(), err)
 		}
-		p := l.written.(postgres)
+		p := &l.written
 		if password, err := p.knownPassword(); err == nil && strings.Contains(password, "s3cr3tpw") &&
 			strings.Contains(strings.Replace(l.Shown(), p.user, "", 1), "s3cr3tpw") && strings.Count(text, "s3cr3tpw") == 1 {
 			t.Errorf("%q is shown as %q", text, l.Shown())
