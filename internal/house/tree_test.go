@@ -15,30 +15,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 )
 
-// A tree is a checkout, or a small one that breaks a rule.
+// A tree is a checkout, or a small one that breaks each rule.
 type tree struct {
 	fs.FS
 	text  map[string]string // of all but pictures, by path
 	files []*goFile
-	work  []byte // go.work
 }
 
 // A goFile is one Go source file. Its path is slash-separated and relative to
 // the tree's root, as are all paths here.
 type goFile struct {
 	path   string
-	source []byte
 	fset   *token.FileSet
 	syntax *ast.File
 }
-
-// checkout is the tree of this repository, read once.
-var checkout = sync.OnceValues(func() (*tree, error) { return load(os.DirFS("../..")) })
 
 // load reads the tree. A file that does not parse is an error: a check that
 // skips what it cannot read would pass it.
@@ -52,7 +46,7 @@ func load(fsys fs.FS) (*tree, error) {
 			}
 			return err
 		}
-		if !slices.Contains([]string{".go", ".md", ".txt", ".tla", ".yml", ".yaml", ".work", ""}, path.Ext(base)) {
+		if !strings.Contains(" .go .md .txt .tla .yml .yaml .work .mod  ", " "+path.Ext(base)+" ") {
 			return nil
 		}
 		source, err := fs.ReadFile(fsys, name)
@@ -60,11 +54,8 @@ func load(fsys fs.FS) (*tree, error) {
 			return err
 		}
 		t.text[name] = string(source)
-		if name == "go.work" {
-			t.work = source
-		}
 		if path.Ext(base) == ".go" {
-			f := &goFile{path: name, source: source, fset: token.NewFileSet()}
+			f := &goFile{path: name, fset: token.NewFileSet()}
 			if f.syntax, err = parser.ParseFile(f.fset, name, source, parser.SkipObjectResolution); err != nil {
 				return err
 			}
@@ -105,6 +96,10 @@ func (f *goFile) imports(yield func(line int, importPath string) bool) {
 	}
 }
 
+// within reports whether a directory is another one or lies below it. Here "." is the root
+// package alone.
+func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
+
 // A report collects what breaks a rule, in the form "file:line: what".
 type report []string
 
@@ -112,38 +107,53 @@ func (r *report) add(file string, line int, format string, args ...any) {
 	*r = append(*r, fmt.Sprintf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
 }
 
-// hold fails the test for each problem that the check finds in the checkout.
-func hold(t *testing.T, check func(*tree) report) {
-	t.Helper()
-	repo, err := checkout()
+// checks are the rules.
+var checks = map[string]func(*tree) report{
+	"Imports": checkImports, "Purity": checkPurity, "Links": checkLinks, "Snippets": checkSnippets,
+	"Commands": checkCommands, "Tests": checkNamedTests, "Words": checkWords,
+}
+
+// TestRepository has the repository keep each rule.
+func TestRepository(t *testing.T) {
+	repo, err := load(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if repo.work == nil && os.Getenv("TENURE_REQUIRE_ENGINES") == "" {
+	if _, checkout := repo.text["go.work"]; !checkout && os.Getenv("TENURE_REQUIRE_ENGINES") == "" {
 		t.Skip("not a checkout: the root module alone, as the go command downloads it, has not the other modules")
 	}
-	for _, problem := range check(repo) {
-		t.Error(problem)
+	for name, check := range checks {
+		t.Run(name, func(t *testing.T) {
+			for _, problem := range check(repo) {
+				t.Error(problem)
+			}
+		})
 	}
 }
 
-// find runs the check on a small tree, because a check that cannot fail says nothing. It must
-// report the wanted problems, by the beginning of each, and no others.
-func find(t *testing.T, check func(*tree) report, files map[string]string, want ...string) {
-	t.Helper()
-	fsys := fstest.MapFS{}
-	for name, text := range files {
-		fsys[name] = &fstest.MapFile{Data: []byte(text)}
-	}
-	small, err := load(fsys)
+// TestEachRuleCanBreak has each check find what is wrong in a small tree, and nothing else: a
+// check that cannot fail says nothing.
+func TestEachRuleCanBreak(t *testing.T) {
+	text, err := os.ReadFile("testdata/broken.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := check(small); !slices.EqualFunc(got, want, strings.HasPrefix) {
-		t.Errorf("%q: got %q, want %q", files, got, want)
+	files, want := fstest.MapFS{}, map[string][]string{}
+	for _, part := range strings.Split(string(text), "\n-- ")[1:] {
+		name, content, _ := strings.Cut(part, " --\n")
+		if check, found := strings.CutPrefix(name, "found by "); found {
+			want[check] = strings.Split(strings.TrimSpace(content), "\n")
+			continue
+		}
+		files[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	small, err := load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, check := range checks {
+		if got := check(small); want[name] == nil || !slices.EqualFunc(got, want[name], strings.HasPrefix) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want[name], "\n"))
+		}
 	}
 }
-
-// within reports whether a directory is another one or lies below it. Here "." is the root
-// package alone.
-func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
