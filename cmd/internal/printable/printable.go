@@ -8,16 +8,23 @@
 package printable
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // Text returns s on one line, without anything that a terminal obeys: a rune that
 // is not printable is shown as \n, \x1b or \u202e, and a byte that is not UTF-8 as
 // \xff.
-func Text(s string) string { return replaced(s, fit, spelled) }
+func Text(s string) string {
+	return replaced(s, fit, func(raw string) string {
+		quoted := strconv.Quote(raw)
+		return quoted[1 : len(quoted)-1]
+	})
+}
 
 // Cell returns s as [Text] does, for a column of a table. A space that cannot be
 // told from the space between two columns is spelled, too.
@@ -41,52 +48,28 @@ func Cell(s string) string {
 // escaped. The encoder itself does so with the control characters of ASCII alone:
 // one of the others has a terminal begin a sequence as ESC [ does.
 func JSON(text []byte) []byte {
-	return []byte(replaced(string(text), func(r rune, size int) bool { return r < ' ' || fit(r, size) }, escaped))
+	fitOrEscaped := func(r rune, size int) bool { return r < ' ' || fit(r, size) }
+	return []byte(replaced(string(text), fitOrEscaped, func(raw string) (escaped string) {
+		for _, unit := range utf16.Encode([]rune(raw)) {
+			escaped += fmt.Sprintf(`\u%04x`, unit)
+		}
+		return escaped
+	}))
 }
 
 func fit(r rune, size int) bool { return unicode.IsPrint(r) && (r != utf8.RuneError || size > 1) }
 
 // replaced returns s with what is not fit written in another way.
-func replaced(s string, fit func(r rune, size int) bool, other func(b []byte, r rune, raw string) []byte) string {
-	var b []byte
-	done := 0
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
+func replaced(s string, fit func(r rune, size int) bool, other func(raw string) string) string {
+	var b strings.Builder
+	for begin, size := 0, 0; begin < len(s); begin += size {
+		var r rune
+		r, size = utf8.DecodeRuneInString(s[begin:])
+		raw := s[begin : begin+size]
 		if !fit(r, size) {
-			b = append(b, s[done:i]...)
-			b = other(b, r, s[i:i+size])
-			done = i + size
+			raw = other(raw)
 		}
-		i += size
+		b.WriteString(raw)
 	}
-	if done == 0 {
-		return s
-	}
-	return string(append(b, s[done:]...))
-}
-
-func spelled(b []byte, r rune, raw string) []byte {
-	if r == utf8.RuneError { // no UTF-8: U+FFFD itself is printable
-		const hex = "0123456789abcdef"
-		return append(b, '\\', 'x', hex[raw[0]>>4], hex[raw[0]&15])
-	}
-	quoted := strconv.QuoteRune(r)
-	return append(b, quoted[1:len(quoted)-1]...)
-}
-
-func escaped(b []byte, r rune, _ string) []byte {
-	const hex = "0123456789abcdef"
-	for _, unit := range units(r) {
-		b = append(b, '\\', 'u', hex[unit>>12&15], hex[unit>>8&15], hex[unit>>4&15], hex[unit&15])
-	}
-	return b
-}
-
-// units are those of UTF-16, which JSON counts in.
-func units(r rune) []rune {
-	if r < 0x10000 {
-		return []rune{r}
-	}
-	r -= 0x10000
-	return []rune{0xd800 + r>>10, 0xdc00 + r&0x3ff}
+	return b.String()
 }
