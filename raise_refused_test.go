@@ -148,6 +148,7 @@ func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
 	inRaisable(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.mustAcquire("x", nil)
+		a.mustOpen(nil)
 		a.crash()
 		ops, late := w.machine("ops"), w.machine("late")
 		begun, slow := time.Now(), 0
@@ -159,9 +160,12 @@ func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
 			return faultstore.Slow(0, lease/3) // it ends when the wait is over
 		}})
 		time.AfterFunc(lease-lease/100, func() { late.mustAcquire("y", nil) })
-		_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+		n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
 		contains(t, err, `lock "y"`)
+		if n != (tenure.RaisedTokens{}) {
+			t.Errorf("%+v was done", n)
+		}
 		if slow == 0 {
 			t.Error("no look was slow: the test has lost its point")
 		}

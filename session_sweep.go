@@ -4,8 +4,8 @@
 package tenure
 
 import (
+	"cmp"
 	"context"
-	"sync"
 )
 
 // sweepAtOnce is how many sessions are watched at once.
@@ -29,33 +29,21 @@ func (c *Client) Sweep(ctx context.Context) (swept int, err error) {
 		}
 		ids = append(ids, st.ID)
 	}
-	var (
-		all    sync.WaitGroup
-		mu     sync.Mutex
-		places = make(chan struct{}, sweepAtOnce)
-	)
-	for _, id := range ids {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-		}
+	gone, errs := make([]bool, len(ids)), make([]error, len(ids))
+	atOnce(sweepAtOnce, ids, func(i int, id string) {
 		if ctx.Err() != nil {
-			break
+			return
 		}
-		all.Go(func() {
-			defer func() { <-places }()
-			gone, failed := c.reap(id).wait(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if gone {
-				swept++
-			}
-			if failed != nil && err == nil {
-				err = wrap("sweep", "session "+id, failed)
-			}
-		})
+		if gone[i], errs[i] = c.reap(id).wait(ctx); errs[i] != nil {
+			errs[i] = wrap("sweep", "session "+id, errs[i])
+		}
+	})
+	for i, deleted := range gone {
+		if deleted {
+			swept++
+		}
+		err = cmp.Or(err, errs[i])
 	}
-	all.Wait()
 	if err == nil && ctx.Err() != nil {
 		err = wrap("sweep", "sessions", done(ctx))
 	}

@@ -465,24 +465,61 @@ func (c *base) readAll(ctx context.Context, keys []string, how []driver.Consiste
 	if c.store.Batch != nil && len(keys) > 0 {
 		return c.readBatches(ctx, keys, how)
 	}
-	const atOnce = 8
+	const reads = 8
 	found := make([]driver.Lookup, len(keys))
-	places := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
-	for i, key := range keys {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			all.Wait()
-			return nil, done(ctx)
+	atOnce(reads, keys, func(i int, key string) {
+		if found[i].Err = ctx.Err(); found[i].Err == nil {
+			found[i].Record, found[i].Err = c.read(ctx, key, how[i])
 		}
+	})
+	if ctx.Err() != nil {
+		return nil, done(ctx)
+	}
+	return found, nil
+}
+
+// atOnce has do called for all items, for n of them at once at most, and waits for the
+// calls.
+func atOnce[T any](n int, items []T, do func(i int, item T)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, n)
+	for i, item := range items {
+		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			found[i].Record, found[i].Err = c.read(ctx, key, how[i])
+			do(i, item)
 		})
 	}
 	all.Wait()
-	return found, nil
+}
+
+// lister returns a page of records, as [driver.Store.List] does.
+type lister func(ctx context.Context, prefix, cursor string) (driver.Page, error)
+
+// maxListing is how long a page of a list may take: some engines read all that there is
+// for it.
+const maxListing = time.Minute
+
+// bounded is a list each page of which takes maxListing at most, or a lease.
+func (c *base) bounded(list lister) lister {
+	return func(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+		ctx, cancel := context.WithTimeout(ctx, max(maxListing, c.timing.Lease))
+		defer cancel()
+		return list(ctx, prefix, cursor)
+	}
+}
+
+// eachPage shows a list, page by page, until an error.
+func eachPage(ctx context.Context, list lister, prefix string, show func(driver.Page) error) error {
+	for cursor := ""; ; {
+		page, err := list(ctx, prefix, cursor)
+		if err == nil {
+			err = show(page)
+		}
+		if cursor = page.Cursor; err != nil || cursor == "" {
+			return err
+		}
+	}
 }
 
 // read is get for a record that should be there.

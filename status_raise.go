@@ -8,9 +8,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -83,8 +83,13 @@ type RaisedTokens struct {
 // store cannot raise tokens. Other errors are those of the store, which is asked again
 // for up to a lease, or match the context's; the result still counts what was done. The
 // history of each lock shows the owner name of this client, and the reason.
-func (c *Client) RaiseTokens(ctx context.Context, prefix string, by uint64, options *RaiseOptions) (RaisedTokens, error) {
-	r := &raising{c: c, prefix: prefix, s: protocol.NewStandstill(c.timing)}
+func (c *Client) RaiseTokens(
+	ctx context.Context, prefix string, by uint64, options *RaiseOptions,
+) (RaisedTokens, error) {
+	r := &raising{
+		c: c, prefix: prefix, s: protocol.NewStandstill(c.timing),
+		closed: map[string]driver.Record{}, left: map[string]error{},
+	}
 	if options != nil {
 		r.RaiseOptions = *options
 	}
@@ -93,10 +98,11 @@ func (c *Client) RaiseTokens(ctx context.Context, prefix string, by uint64, opti
 	}
 	r.how = protocol.Raise{By: by, Owner: c.options.Owner, Host: c.options.Host, Reason: r.Reason}
 	err := r.check()
-	for _, step := range []func(context.Context) error{r.watch, r.close, r.raise} {
-		if err == nil {
-			err = step(ctx)
-		}
+	if err == nil {
+		err = r.watch(ctx)
+	}
+	if err == nil {
+		err = r.pass(ctx, true)
 	}
 	if err == nil && len(r.left) > 0 {
 		err = r.leftAlone()
@@ -115,42 +121,31 @@ type raising struct {
 	how    protocol.Raise
 	s      *protocol.Standstill
 	done   RaisedTokens
-
-	// What the first look has shown, by their keys in order.
-	locks, sessions []string
-	kept            []driver.Record          // tokens without a record
-	closed          map[string]driver.Record // sessions that were closed before, without data
-	left            map[string]error         // what was left alone
-	looked          bool
+	locks  int                      // how many will be raised
+	closed map[string]driver.Record // sessions that were closed before, without data
+	left   map[string]error         // what was left alone
 }
 
-const (
-	// raiseAtOnce is how many records are read, or written, at once.
-	raiseAtOnce = 16
-	// maxListing is how long a page of a list may take: some engines read all that
-	// there is for it.
-	maxListing = time.Minute
-)
+// raiseAtOnce is how many records are read, or written, at once.
+const raiseAtOnce = 16
 
 // check finds what is wrong before the store is asked.
 func (r *raising) check() error {
 	switch {
 	case r.how.By == 0:
-		return refused("by 0 raises nothing: raise by more than the number of tokens that a lock was given in the lost time")
+		return refused("by 0 raises nothing: " +
+			"raise by more than the number of tokens that a lock was given in the lost time")
 	case r.how.By > driver.MaxToken:
 		return refused("%w: by %d: the highest token is %d", ErrTokenLimit, r.how.By, uint64(driver.MaxToken))
 	case strings.HasPrefix(r.prefix, driver.OwnPrefix):
-		return refused("no lock has a name that begins with %q: such names are for records of Tenure itself", driver.OwnPrefix)
+		return refused("no lock has a name that begins with %q: such names are for records of Tenure itself",
+			driver.OwnPrefix)
 	case r.c.store.Raiser == nil:
 		return refused("%w: this store cannot raise tokens", errors.ErrUnsupported)
 	case r.c.isClosed():
 		return ErrClosed
 	}
-	if err := checkReason(r.Reason); err != nil {
-		return err
-	}
-	r.closed, r.left = map[string]driver.Record{}, map[string]error{}
-	return nil
+	return checkReason(r.Reason)
 }
 
 // looksOfRaise is how often everything is looked at while it is waited for, so that a
@@ -162,7 +157,7 @@ func (r *raising) watch(ctx context.Context) error {
 	begun := r.c.clock.Contender()
 	for {
 		sent := r.c.clock.Contender()
-		if err := r.look(ctx); err != nil {
+		if err := r.pass(ctx, false); err != nil {
 			return err
 		}
 		until := r.s.Until()
@@ -184,249 +179,101 @@ func (r *raising) watch(ctx context.Context) error {
 
 func (r *raising) tell(remaining time.Duration) {
 	if r.OnProgress != nil {
-		r.OnProgress(RaiseProgress{Locks: len(r.locks) + len(r.kept), Remaining: max(0, remaining), Done: r.done})
+		r.OnProgress(RaiseProgress{Locks: r.locks, Remaining: max(0, remaining), Done: r.done})
 	}
 }
 
-// look reads all records, and returns an error if one is not what it was.
-func (r *raising) look(ctx context.Context) error {
+// records are those of one kind that [raising.pass] goes through.
+type records struct {
+	list     lister
+	prefix   string
+	sessions bool
+	bare     bool // tokens that are kept without a record
+	write    func(context.Context, driver.Record) error
+	written  *int
+}
+
+// pass goes through all records, and returns an error if one is not what it was. The
+// last pass writes those which are. It closes the sessions before it raises any token:
+// of a session that is closed nobody can renew a lock any more.
+func (r *raising) pass(ctx context.Context, write bool) error {
 	r.s.Look()
-	err := r.each(ctx, r.prefix, func(key string) bool { return !strings.HasPrefix(key, driver.OwnPrefix) }, r.sawLock)
-	if err == nil {
-		err = r.each(ctx, driver.SessionPrefix, func(string) bool { return true }, r.sawSession)
+	store := r.c.store
+	sessions := records{
+		list: store.List, prefix: driver.SessionPrefix, sessions: true, write: r.close, written: &r.done.Sessions,
 	}
-	if err == nil && r.c.store.Lister != nil {
-		err = r.eachKept(ctx)
+	locks := records{list: store.List, prefix: r.prefix, write: r.raise, written: &r.done.Locks}
+	all := []records{sessions, locks}
+	if store.Keeper != nil {
+		kept := locks
+		kept.list, kept.bare = store.ListTokens, true
+		all = append(all, kept)
 	}
-	if err != nil {
-		return err
+	for _, kind := range all {
+		list := func(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
+			err = r.try(ctx, func(ctx context.Context) error {
+				page, err = r.c.bounded(kind.list)(ctx, prefix, cursor)
+				return err
+			})
+			return page, err
+		}
+		if err := eachPage(ctx, list, kind.prefix, func(page driver.Page) error {
+			for key, err := range page.Unreadable {
+				if kind.has(key) {
+					r.left[key] = err
+				}
+			}
+			listed := slices.DeleteFunc(page.Records, func(rec driver.Record) bool { return !kind.has(rec.Key) })
+			for chunk := range slices.Chunk(listed, raiseAtOnce) {
+				if err := r.take(ctx, kind, chunk, write); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
 	if rec, gone := r.s.Gone(); gone {
 		return alive(rec, "is gone since")
 	}
-	if !r.looked {
-		r.looked = true
-		slices.Sort(r.locks)
-		slices.Sort(r.sessions)
-	}
 	return nil
 }
 
-// each shows the records below a prefix that are wanted, by strong reads: a list alone
-// may be behind.
-func (r *raising) each(ctx context.Context, prefix string, wanted func(key string) bool, saw func(driver.Record) error) error {
-	for cursor := ""; ; {
-		var page driver.Page
-		if err := r.try(ctx, func(ctx context.Context) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, max(maxListing, r.c.timing.Lease))
-			defer cancel()
-			page, err = r.c.store.List(ctx, prefix, cursor)
-			return err
-		}); err != nil {
-			return err
-		}
-		var keys []string
-		for _, rec := range page.Records {
-			if wanted(rec.Key) {
-				keys = append(keys, rec.Key)
-			}
-		}
-		for key, err := range page.Unreadable {
-			if wanted(key) {
-				r.left[key] = err
-			}
-		}
-		if err := r.read(ctx, keys, saw); err != nil {
-			return err
-		}
-		if cursor = page.Cursor; cursor == "" {
-			return nil
-		}
-	}
+func (k records) has(key string) bool {
+	return k.sessions || !strings.HasPrefix(key, driver.OwnPrefix)
 }
 
-// read shows records by strong reads. Those that cannot be understood are left alone.
-func (r *raising) read(ctx context.Context, keys []string, saw func(driver.Record) error) error {
-	for chunk := range slices.Chunk(keys, raiseAtOnce) {
-		var found []driver.Lookup
-		if err := r.try(ctx, func(ctx context.Context) (err error) {
-			found, err = r.c.readAll(ctx, chunk, nil)
-			for i := 0; err == nil && i < len(found); i++ {
-				if f := found[i].Err; !isNotFound(f) && !errors.Is(f, ErrUnreadable) {
-					err = f
-				}
-			}
-			return err
-		}); err != nil {
+// take looks at a few records that were listed, and writes them if it is time.
+func (r *raising) take(ctx context.Context, kind records, recs []driver.Record, write bool) error {
+	if !kind.bare {
+		var err error
+		if recs, err = r.read(ctx, recs); err != nil {
 			return err
 		}
-		for i, f := range found {
-			switch {
-			case errors.Is(f.Err, ErrUnreadable):
-				r.left[chunk[i]] = f.Err
-			case f.Err != nil: // gone since it was listed
-			case f.Record.Lease <= 0 || !protocol.Readable(f.Record) && !f.Record.State.OfSession():
-				r.left[chunk[i]] = unreadable(f.Record)
-			default:
-				if err := saw(f.Record); err != nil {
-					return err
-				}
-			}
+	}
+	var due []driver.Record
+	for _, rec := range recs {
+		mine, err := r.saw(kind, rec)
+		if err != nil {
+			return err
+		}
+		if mine {
+			due = append(due, rec)
 		}
 	}
-	return nil
-}
-
-func (r *raising) sawLock(rec driver.Record) error {
-	switch {
-	case rec.State.OfSession():
-		r.left[rec.Key] = unreadable(rec)
-		return nil
-	case rec.Beat == "" && rec.Token <= 1:
-		if !r.looked { // another client's alone: the token is the one that the next holder would get
-			r.done.Foreign++
-		}
-		return nil
-	case !r.looked:
-		r.locks = append(r.locks, rec.Key)
-	}
-	return errors.Join(r.fits(rec), r.saw(rec))
-}
-
-// fits returns an error if the token of a record cannot be raised so far.
-func (r *raising) fits(rec driver.Record) error {
-	if rec.Token <= driver.MaxToken-r.how.By {
+	if !write {
 		return nil
 	}
-	return refused("%w: %q has token %d, and by %d more it would be higher than %d: raise by less",
-		ErrTokenLimit, rec.Key, rec.Token, r.how.By, uint64(driver.MaxToken))
-}
-
-func (r *raising) sawSession(rec driver.Record) error {
-	if !rec.State.OfSession() {
-		r.left[rec.Key] = unreadable(rec)
-		return nil
-	}
-	switch {
-	case r.looked:
-	case rec.State == driver.Closed:
-		r.closed[driver.SessionID(rec.Key)] = driver.Record{State: rec.State, End: rec.End, Until: rec.Until}
-	default:
-		r.sessions = append(r.sessions, rec.Key)
-	}
-	return r.saw(rec)
-}
-
-func (r *raising) saw(rec driver.Record) error {
-	if !r.s.Saw(r.c.clock.Contender(), rec) {
-		return alive(rec, "has changed since")
-	}
-	return nil
-}
-
-// eachKept shows the tokens that the store keeps of locks without a record.
-func (r *raising) eachKept(ctx context.Context) error {
-	for cursor := ""; ; {
-		var page driver.Page
-		if err := r.try(ctx, func(ctx context.Context) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, max(maxListing, r.c.timing.Lease))
-			defer cancel()
-			page, err = r.c.store.ListTokens(ctx, r.prefix, cursor)
-			return err
-		}); err != nil {
-			return err
-		}
-		for _, rec := range page.Records {
-			if !r.looked {
-				r.kept = append(r.kept, rec)
-			}
-			if err := errors.Join(r.fits(rec), r.saw(rec)); err != nil {
-				return err
-			}
-		}
-		for key, err := range page.Unreadable {
-			r.left[key] = err
-		}
-		if cursor = page.Cursor; cursor == "" {
-			return nil
-		}
-	}
-}
-
-// close closes the sessions, before any token is raised: of a session that is closed
-// nobody can renew a lock any more.
-func (r *raising) close(ctx context.Context) error {
-	return r.write(ctx, r.sessions, &r.done.Sessions, func(ctx context.Context, rec driver.Record) error {
-		return r.replace(ctx, rec, protocol.Ended(rec, rand.Text()), r.c.store.Swap)
-	})
-}
-
-// raise raises the tokens.
-func (r *raising) raise(ctx context.Context) error {
-	err := r.write(ctx, r.locks, &r.done.Locks, r.raiseOne)
-	if err != nil {
-		return err
-	}
-	for chunk := range slices.Chunk(r.kept, raiseAtOnce) {
-		if err := r.together(ctx, chunk, &r.done.Locks, r.raiseOne); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *raising) raiseOne(ctx context.Context, rec driver.Record) error {
-	how := r.how
-	how.Version, how.At = rand.Text(), time.Now().Round(0)
-	return r.replace(ctx, rec, r.s.Raised(rec, r.closed[rec.Session], how), r.c.store.Raise)
-}
-
-// write reads records once more, since they are too many to be remembered whole, and
-// writes each, if it is what it was.
-func (r *raising) write(ctx context.Context, keys []string, n *int, do func(context.Context, driver.Record) error) error {
-	for chunk := range slices.Chunk(keys, raiseAtOnce) {
-		var all []driver.Record
-		missing := map[string]bool{}
-		for _, key := range chunk {
-			missing[key] = true
-		}
-		if err := r.read(ctx, chunk, func(rec driver.Record) error {
-			if !r.s.Stands(rec) {
-				return alive(rec, "has changed since")
-			}
-			delete(missing, rec.Key)
-			all = append(all, rec)
-			return nil
-		}); err != nil {
-			return err
-		}
-		for key := range missing {
-			if r.left[key] == nil {
-				return alive(driver.Record{Key: key}, "is gone since")
-			}
-		}
-		if err := r.together(ctx, all, n, do); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// together makes some writes at once, and counts them.
-func (r *raising) together(ctx context.Context, all []driver.Record, n *int, do func(context.Context, driver.Record) error) error {
-	errs := make([]error, len(all))
-	var writes sync.WaitGroup
-	for i, rec := range all {
-		writes.Go(func() { errs[i] = do(ctx, rec) })
-	}
-	writes.Wait()
+	errs := make([]error, len(due))
+	atOnce(raiseAtOnce, due, func(i int, rec driver.Record) { errs[i] = kind.write(ctx, rec) })
 	var first error
 	for i, err := range errs {
 		switch {
 		case err == nil:
-			*n++
+			*kind.written++
 		case errors.Is(err, errors.ErrUnsupported), errors.Is(err, ErrUnreadable):
-			r.left[all[i].Key] = err
+			r.left[due[i].Key] = err
 		case first == nil:
 			first = err
 		}
@@ -435,9 +282,84 @@ func (r *raising) together(ctx context.Context, all []driver.Record, n *int, do 
 	return first
 }
 
+// read reads records strongly, since a list may be behind. Those that cannot be
+// understood are left alone.
+func (r *raising) read(ctx context.Context, listed []driver.Record) (recs []driver.Record, err error) {
+	keys := make([]string, len(listed))
+	for i, rec := range listed {
+		keys[i] = rec.Key
+	}
+	var found []driver.Lookup
+	err = r.try(ctx, func(ctx context.Context) (err error) {
+		found, err = r.c.readAll(ctx, keys, nil)
+		for i := 0; err == nil && i < len(found); i++ {
+			if f := found[i].Err; !isNotFound(f) && !errors.Is(f, ErrUnreadable) {
+				err = f
+			}
+		}
+		return err
+	})
+	for i, f := range found {
+		switch {
+		case errors.Is(f.Err, ErrUnreadable):
+			r.left[keys[i]] = f.Err
+		case f.Err != nil: // gone since it was listed
+		case f.Record.Lease <= 0 || !protocol.Readable(f.Record) && !f.Record.State.OfSession():
+			r.left[keys[i]] = unreadable(f.Record)
+		default:
+			recs = append(recs, f.Record)
+		}
+	}
+	return recs, err
+}
+
+// saw notes a record, and reports whether it is one to write.
+func (r *raising) saw(kind records, rec driver.Record) (mine bool, err error) {
+	mine = true
+	first := r.s.First()
+	switch {
+	case rec.State.OfSession() != kind.sessions:
+		r.left[rec.Key] = unreadable(rec)
+		return false, nil
+	case rec.State == driver.Closed:
+		if mine = false; first {
+			r.closed[driver.SessionID(rec.Key)] = driver.Record{State: rec.State, End: rec.End, Until: rec.Until}
+		}
+	case kind.sessions:
+	case !kind.bare && rec.Beat == "" && rec.Token <= 1:
+		if first { // another client's alone: the token is the one that the next holder would get
+			r.done.Foreign++
+		}
+		return false, nil
+	case rec.Token > driver.MaxToken-r.how.By:
+		return false, refused("%w: %q has token %d, and by %d more it would be higher than %d: raise by less",
+			ErrTokenLimit, rec.Key, rec.Token, r.how.By, uint64(driver.MaxToken))
+	case first:
+		r.locks++
+	}
+	if !r.s.Saw(r.c.clock.Contender(), rec) {
+		return false, alive(rec, "has changed since")
+	}
+	return mine, nil
+}
+
+// close closes a session.
+func (r *raising) close(ctx context.Context, rec driver.Record) error {
+	return r.replace(ctx, rec, protocol.Ended(rec, rand.Text()), r.c.store.Swap)
+}
+
+// raise raises the token of a lock.
+func (r *raising) raise(ctx context.Context, rec driver.Record) error {
+	how := r.how
+	how.Version, how.At = rand.Text(), time.Now().Round(0)
+	return r.replace(ctx, rec, r.s.Raised(rec, r.closed[rec.Session], how), r.c.store.Raise)
+}
+
 // replace makes a write, again if nobody knows what has become of it: it names the
 // record that it replaces, so that it is applied once.
-func (r *raising) replace(ctx context.Context, prev, next driver.Record, write func(context.Context, driver.Record, driver.Record) (driver.Record, error)) error {
+func (r *raising) replace(ctx context.Context, prev, next driver.Record,
+	write func(context.Context, driver.Record, driver.Record) (driver.Record, error),
+) error {
 	return r.try(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, r.c.timing.RequestTimeout)
 		defer cancel()
@@ -468,8 +390,8 @@ func (r *raising) try(ctx context.Context, do func(context.Context) error) error
 			return done(ctx)
 		case r.c.isClosed():
 			return ErrClosed
-		case errors.Is(err, ErrAlive), errors.Is(err, ErrPermanent), errors.Is(err, errors.ErrUnsupported), errors.Is(err, ErrUnreadable),
-			time.Since(begun) >= r.c.timing.Lease:
+		case errors.Is(err, ErrAlive), errors.Is(err, ErrPermanent), errors.Is(err, errors.ErrUnsupported),
+			errors.Is(err, ErrUnreadable), time.Since(begun) >= r.c.timing.Lease:
 			return err
 		}
 		select {
@@ -485,16 +407,13 @@ func (r *raising) try(ctx context.Context, do func(context.Context) error) error
 func (r *raising) leftAlone() error {
 	r.done.Unreadable = len(r.left)
 	const shown = 3
-	var keys []string
-	for key := range r.left {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(r.left))
 	var errs []error
 	for _, key := range keys[:min(len(keys), shown)] {
 		errs = append(errs, fmt.Errorf("%q: %w", key, r.left[key]))
 	}
-	return refused("%d records were left alone, as they were, and everything else is done; look at them, and repeat: %w", len(keys), errors.Join(errs...))
+	return refused("%d records were left alone, as they were, and everything else is done; look at them, and repeat: %w",
+		len(keys), errors.Join(errs...))
 }
 
 // alive is the error of a record that somebody has changed.
@@ -506,5 +425,6 @@ func alive(rec driver.Record, how string) error {
 	if rec.Owner != "" {
 		what += fmt.Sprintf(", of %q under token %d,", rec.Owner, rec.Token)
 	}
-	return refused("%w: %s %s it was watched: stop all programs that use the store first, and then repeat", ErrAlive, what, how)
+	return refused("%w: %s %s it was watched: stop all programs that use the store first, and then repeat",
+		ErrAlive, what, how)
 }

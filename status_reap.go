@@ -4,11 +4,12 @@
 package tenure
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -56,8 +57,8 @@ const (
 	// reapLeast is the least pause between two looks at a lock, whatever lease its record
 	// names, and reapErrors that between two looks at one which gave an error.
 	reapLeast, reapErrors = 100 * time.Millisecond, time.Minute
-	// reapAtOnce is how many locks are read, and how many are released, at once.
-	reapAtOnce, reapWrites = 1000, 16
+	// reapReads is how many locks are read, and reapWrites how many are released, at once.
+	reapReads, reapWrites = 1000, 16
 )
 
 // Reap watches locks, and releases those whose holders are dead, so that one who looks
@@ -75,14 +76,17 @@ const (
 // error says what is wrong with the options, or that the client is closed. With Once it
 // is that of the store if the names cannot be listed.
 func (c *Client) Reap(ctx context.Context, options ReapOptions) error {
-	r := &reap{c: c, ReapOptions: options, locks: map[string]*reapLock{}, sessions: map[string]bool{}, places: make(chan struct{}, reapWrites)}
-	if err := r.check(); err != nil {
-		return wrap("reap", strings.Join(options.Prefixes, " "), err)
+	r := &reap{c: c, ReapOptions: options, locks: map[string]*reapLock{}, sessions: map[string]*reapSession{}}
+	err := r.check()
+	if err == nil {
+		within, stop := context.WithCancel(ctx)
+		err = r.run(within)
+		stop()
+		r.closed(within)
+		for _, s := range r.sessions {
+			_, _ = s.wait(within) // gives up what is left to do
+		}
 	}
-	ctx, stop := context.WithCancel(ctx)
-	err := r.run(ctx)
-	stop()
-	r.writes.Wait()
 	if err != nil {
 		return wrap("reap", strings.Join(options.Prefixes, " "), err)
 	}
@@ -92,55 +96,55 @@ func (c *Client) Reap(ctx context.Context, options ReapOptions) error {
 // reap is one [Client.Reap] under way.
 type reap struct {
 	ReapOptions
-	c      *Client
-	listed time.Duration // when the next list is due
-	writes sync.WaitGroup
-	places chan struct{}
-
-	telling sync.Mutex // held while the caller is told of something
-
-	mu       sync.Mutex
-	locks    map[string]*reapLock // guarded by mu
-	sessions map[string]bool      // guarded by mu: those that are being closed
+	c        *Client
+	listed   time.Duration // when the next list is due
+	locks    map[string]*reapLock
+	sessions map[string]*reapSession // those that are being closed
 }
 
 // reapLock is a lock that is watched.
 type reapLock struct {
-	name  string
 	named bool          // by the caller
-	list  int           // the latest that has shown it
 	due   time.Duration // when it is to be looked at
 	seen  bool
 	first time.Duration // after the first look
-	busy  bool          // it is being released
 	over  bool          // with Once: nothing is left to do
+}
+
+// reapSession is a dead session.
+type reapSession struct {
+	*reaping
+	Reaped
+	told bool
 }
 
 func (r *reap) check() error {
 	if len(r.Names)+len(r.Prefixes) == 0 {
-		return invalid("no names and no prefixes: name the locks to watch, or a prefix of their names, which may be empty")
+		return invalid("no names and no prefixes: " +
+			"name the locks to watch, or a prefix of their names, which may be empty")
 	}
 	for _, name := range r.Names {
 		if err := checkKey(name); err != nil {
 			return err
 		}
+		r.locks[name] = &reapLock{named: true}
 	}
 	for _, prefix := range r.Prefixes {
 		if strings.HasPrefix(prefix, driver.OwnPrefix) {
-			return invalid("no lock has a name that begins with %q: such names are for records of Tenure itself", driver.OwnPrefix)
+			return invalid("no lock has a name that begins with %q: such names are for records of Tenure itself",
+				driver.OwnPrefix)
 		}
 	}
 	switch {
 	case r.ListEvery < 0:
 		return invalid("the pause %v between two lists must not be negative", r.ListEvery)
 	case r.ListEvery > 0 && r.ListEvery < protocol.MinPeriod:
-		return invalid("the pause %v between two lists must be at least %v, since each reads the whole list: is its unit right?", r.ListEvery, protocol.MinPeriod)
+		return invalid("the pause %v between two lists must be at least %v, since each reads the whole list: "+
+			"is its unit right?", r.ListEvery, protocol.MinPeriod)
 	case r.ListEvery == 0:
 		r.ListEvery = reapListEvery
 	}
-	if r.Reason == "" {
-		r.Reason = reapReason
-	}
+	r.Reason = cmp.Or(r.Reason, reapReason)
 	if err := checkReason(r.Reason); err != nil {
 		return err
 	}
@@ -150,20 +154,15 @@ func (r *reap) check() error {
 	if r.OnReaped == nil {
 		r.OnReaped = func(Reaped) {}
 	}
-	for _, name := range r.Names {
-		r.locks[name] = &reapLock{name: name, named: true}
-	}
 	return r.c.refusal()
 }
 
 // run looks, and waits, until ctx ends.
 func (r *reap) run(ctx context.Context) error {
-	for lists := 0; ; {
-		now := r.c.clock.Contender()
-		if len(r.Prefixes) > 0 && now >= r.listed && (lists == 0 || !r.Once) {
-			lists++
-			err := r.list(ctx, lists)
-			now = r.c.clock.Contender()
+	for first := true; ; first = false {
+		if len(r.Prefixes) > 0 && r.c.clock.Contender() >= r.listed && (first || !r.Once) {
+			err := r.list(ctx)
+			now := r.c.clock.Contender()
 			r.listed = now + r.ListEvery
 			switch {
 			case ctx.Err() != nil:
@@ -171,19 +170,17 @@ func (r *reap) run(ctx context.Context) error {
 			case err != nil && r.Once:
 				return err
 			case err != nil:
-				r.failed(err)
+				r.OnError(err)
 				r.listed = now + min(r.ListEvery, r.c.timing.Lease)
 			}
 		}
-		for due := range slices.Chunk(r.due(now), reapAtOnce) {
-			r.look(ctx, due)
+		for names := range slices.Chunk(r.due(), reapReads) {
+			r.look(ctx, names)
 		}
+		r.closed(ctx)
 		next, more := r.next()
 		if !more && (r.Once || len(r.Prefixes) == 0) {
 			return nil
-		}
-		if len(r.Prefixes) > 0 && !r.Once {
-			next = min(next, r.listed)
 		}
 		select {
 		case <-time.After(max(next-r.c.clock.Contender(), time.Millisecond)):
@@ -197,56 +194,34 @@ func (r *reap) run(ctx context.Context) error {
 	}
 }
 
-func (r *reap) failed(err error) {
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	r.OnError(err)
-}
-
 // list finds the names. Those that are gone are watched no longer.
-func (r *reap) list(ctx context.Context, n int) error {
+func (r *reap) list(ctx context.Context) error {
+	there := map[string]*reapLock{}
 	for _, prefix := range r.Prefixes {
-		for cursor := ""; ; {
-			within, cancel := context.WithTimeout(ctx, max(maxListing, r.c.timing.Lease))
-			page, err := r.c.store.List(within, prefix, cursor)
-			cancel()
-			if err != nil {
-				return err
-			}
-			r.mu.Lock()
+		if err := eachPage(ctx, r.c.bounded(r.c.store.List), prefix, func(page driver.Page) error {
 			for _, rec := range page.Records {
 				if strings.HasPrefix(rec.Key, driver.OwnPrefix) || rec.State.OfSession() {
 					continue
 				}
-				k := r.locks[rec.Key]
-				if k == nil {
-					k = &reapLock{name: rec.Key}
-					r.locks[rec.Key] = k
+				if r.locks[rec.Key] == nil {
+					r.locks[rec.Key] = &reapLock{}
 				}
-				k.list = n
+				there[rec.Key] = r.locks[rec.Key]
 			}
-			r.mu.Unlock()
-			if cursor = page.Cursor; cursor == "" {
-				break
-			}
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, k := range r.locks {
-		if !k.named && k.list < n && !k.busy {
-			delete(r.locks, name)
-		}
-	}
+	maps.DeleteFunc(r.locks, func(name string, k *reapLock) bool { return !k.named && there[name] == nil })
 	return nil
 }
 
-// due returns the locks that are to be looked at now, or so soon that one request serves.
-func (r *reap) due(now time.Duration) (names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// due returns the locks that are to be looked at now.
+func (r *reap) due() (names []string) {
+	now := r.c.clock.Contender()
 	for name, k := range r.locks {
-		if !k.over && !k.busy && k.due <= now {
+		if !k.over && k.due <= now {
 			names = append(names, name)
 		}
 	}
@@ -254,26 +229,25 @@ func (r *reap) due(now time.Duration) (names []string) {
 	return names
 }
 
-// next returns when a lock is to be looked at, and false if none is, ever.
+// next returns when there is something to do, and false if no lock is to be looked at, ever.
 func (r *reap) next() (at time.Duration, more bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at = r.c.clock.Contender() + r.ListEvery
+	now := r.c.clock.Contender()
+	at = now + r.ListEvery
+	if len(r.Prefixes) > 0 && !r.Once {
+		at = r.listed
+	}
+	if len(r.sessions) > 0 {
+		at = min(at, now+max(reapLeast, r.c.timing.Pause()))
+	}
 	for _, k := range r.locks {
-		switch {
-		case k.over:
-			continue
-		case k.busy:
-			at = min(at, r.c.clock.Contender()+reapLeast)
-		default:
-			at = min(at, k.due)
+		if !k.over {
+			at, more = min(at, k.due), true
 		}
-		more = true
 	}
 	return at, more
 }
 
-// look reads records, and has those freed that stand for longer than their lease.
+// look reads records, and frees what stands for longer than its lease.
 func (r *reap) look(ctx context.Context, names []string) {
 	begun := r.c.clock.Contender()
 	list, errs := r.c.Statuses(ctx, names)
@@ -281,27 +255,18 @@ func (r *reap) look(ctx context.Context, names []string) {
 		return
 	}
 	now := r.c.clock.Contender()
-	for _, err := range r.noted(ctx, names, list, errs, begun, now) {
-		r.failed(err)
-	}
-}
-
-// noted takes in what a look has shown, and returns the errors to tell.
-func (r *reap) noted(ctx context.Context, names []string, list []Status, errs []error, begun, now time.Duration) (failed []error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	var dead []Status
+	failed := false
 	for i, st := range list {
 		k := r.locks[names[i]]
-		if k == nil {
-			continue
-		}
 		if err := errs[i]; err != nil {
-			if len(failed) == 0 || errors.Is(err, ErrUnreadable) {
-				failed = append(failed, err) // an outage is one error, not one for each lock
+			unread := errors.Is(err, ErrUnreadable)
+			if !failed || unread { // an outage is one error, not one for each lock
+				r.OnError(err)
 			}
-			if k.due = now + r.c.timing.Lease/2; errors.Is(err, ErrUnreadable) {
-				k.due = now + max(reapErrors, r.c.timing.Lease/2)
-				k.over = r.Once
+			failed = true
+			if k.due = now + r.c.timing.Lease/2; unread {
+				k.due, k.over = now+max(reapErrors, r.c.timing.Lease/2), r.Once
 			}
 			continue
 		}
@@ -320,105 +285,70 @@ func (r *reap) noted(ctx context.Context, names []string, list []Status, errs []
 		if !k.seen {
 			k.seen, k.first = true, now
 		}
-		if holds && st.FreeIn == 0 {
-			begun := r.bury(ctx, k, st)
-			k.over = r.Once && !begun
+		switch {
+		case !holds || st.FreeIn > 0:
+		case st.Session != "":
+			r.close(k, st)
+		default:
+			dead = append(dead, st)
 		}
 	}
-	return failed
+	r.release(ctx, dead)
 }
 
-// bury has a lock released, or the session under which it is held closed. It returns false
-// if that is done already. The caller holds the mutex.
-func (r *reap) bury(ctx context.Context, k *reapLock, st Status) bool {
-	if st.Session == "" {
-		k.busy = true
-		r.writes.Go(func() { r.release(ctx, k, st) })
-		return true
+// release releases the locks of the dead.
+func (r *reap) release(ctx context.Context, dead []Status) {
+	errs := make([]error, len(dead))
+	atOnce(reapWrites, dead, func(i int, st Status) {
+		if errs[i] = ctx.Err(); errs[i] == nil {
+			errs[i] = r.c.ReleaseDead(ctx, st.Name, r.Reason)
+		}
+	})
+	for i, st := range dead {
+		over := true
+		switch err := errs[i]; {
+		case err == nil:
+			r.OnReaped(Reaped{Name: st.Name, Owner: st.Owner, Token: st.Token, Host: st.Host})
+		case errors.Is(err, ErrAlive), errors.Is(err, ErrNotHeld):
+			// it has shown life after all, or another one was quicker
+		default:
+			if over = false; ctx.Err() == nil {
+				r.OnError(err)
+			}
+		}
+		r.locks[st.Name].over = r.Once && over
 	}
+}
+
+// close has a dead session closed, under which a lock is held.
+func (r *reap) close(k *reapLock, st Status) {
 	s := r.c.sessionStatus(st.Session)
-	if s.State != StateAlive {
-		return false // it is closed, or gone: the lock can be taken at once
-	}
-	if !r.sessions[s.ID] {
-		r.sessions[s.ID] = true
-		r.writes.Go(func() { r.close(ctx, s) })
-	}
-	k.due = min(k.due, r.c.clock.Contender()+max(reapLeast, r.c.timing.RequestTimeout)) // to see that it is done
-	return true
-}
-
-// place waits until few enough others write.
-func (r *reap) place(ctx context.Context) (leave func(), ok bool) {
-	select {
-	case r.places <- struct{}{}:
-		return func() { <-r.places }, true
-	case <-ctx.Done():
-		return nil, false
-	}
-}
-
-func (r *reap) release(ctx context.Context, k *reapLock, st Status) {
-	leave, ok := r.place(ctx)
-	if !ok {
+	if s.State != StateAlive { // it is closed, or gone: the lock can be taken at once
+		k.over = r.Once
 		return
 	}
-	defer leave()
-	err := r.c.ReleaseDead(ctx, k.name, r.Reason)
-	if ctx.Err() != nil && err != nil {
-		return
+	if r.sessions[s.ID] == nil {
+		what := Reaped{Session: s.ID, Owner: s.Owner, Host: s.Host}
+		r.sessions[s.ID] = &reapSession{reaping: r.c.reap(s.ID), Reaped: what}
 	}
-	r.mu.Lock()
-	k.busy, k.due = false, r.c.clock.Contender()+max(st.Lease/2, reapLeast)
-	k.over = r.Once && (err == nil || errors.Is(err, ErrAlive) || errors.Is(err, ErrNotHeld))
-	r.mu.Unlock()
-	r.told(err, Reaped{Name: k.name, Owner: st.Owner, Token: st.Token, Host: st.Host})
+	// to see that it is done
+	k.due = min(k.due, r.c.clock.Contender()+max(reapLeast, r.c.timing.RequestTimeout))
 }
 
-// close closes a dead session. It lives on until the session's record can be deleted, or
-// ctx ends.
-func (r *reap) close(ctx context.Context, s SessionStatus) {
-	reaping := r.c.reap(s.ID)
-	watched := make(chan struct{})
-	go func() { // tells when it is closed, which is long before it is deleted
-		defer close(watched)
-		for end := false; ; {
-			now := r.c.sessionStatus(s.ID)
-			if now.State == StateClosed && now.End == EndExpired {
-				r.told(nil, Reaped{Session: s.ID, Owner: s.Owner, Host: s.Host})
-			}
-			if now.State != StateAlive || end {
-				return
-			}
-			select {
-			case <-reaping.ended:
-				end = true
-			case <-ctx.Done():
-				end = true
-			case <-time.After(max(reapLeast, r.c.timing.Pause())):
-			}
+// closed tells of sessions that are closed now, which is long before they are deleted.
+func (r *reap) closed(ctx context.Context) {
+	for id, s := range r.sessions {
+		if now := r.c.sessionStatus(id); !s.told && now.State == StateClosed && now.End == EndExpired {
+			s.told = true
+			r.OnReaped(s.Reaped)
 		}
-	}()
-	_, err := reaping.wait(ctx)
-	<-watched
-	r.mu.Lock()
-	delete(r.sessions, s.ID)
-	r.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
-		r.failed(wrap("reap", "session "+s.ID, err))
-	}
-}
-
-// told tells the caller what came of a release.
-func (r *reap) told(err error, what Reaped) {
-	switch {
-	case err == nil:
-		r.telling.Lock()
-		defer r.telling.Unlock()
-		r.OnReaped(what)
-	case errors.Is(err, ErrAlive), errors.Is(err, ErrNotHeld):
-		// it has shown life after all, or another one was quicker
-	default:
-		r.failed(err)
+		select {
+		case <-s.ended:
+			delete(r.sessions, id)
+			if _, err := s.wait(ctx); err != nil && ctx.Err() == nil {
+				r.OnError(wrap("reap", "session "+id, err))
+			}
+		default:
+		}
 	}
 }

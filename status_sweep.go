@@ -62,36 +62,34 @@ const (
 // process that takes the lock meanwhile does not lose its tenures. The error is
 // that of the store, or matches the context's; the result still counts what was
 // deleted before it.
-func (c *Client) SweepReleased(ctx context.Context, prefix string, options *SweepOptions) (SweptLocks, error) {
+func (c *Client) SweepReleased(
+	ctx context.Context, prefix string, options *SweepOptions,
+) (SweptLocks, error) {
 	var o SweepOptions
 	if options != nil {
 		o = *options
 	}
-	keeper, ok := c.store.Store.(driver.TokenKeeper)
-	keeps := ok && keeper.KeepsTokens()
+	keeps := c.store.Keeper != nil && c.store.Keeper.KeepsTokens()
 	var err error
 	switch {
 	case o.ReleasedFor < minReleasedFor:
 		err = refused("released for %v must be at least %v", o.ReleasedFor, minReleasedFor)
 	case !keeps && !o.RestartTokens && !o.DryRun:
-		err = refused("this store does not keep the tokens of deleted locks: they begin at 1 again, and fences refuse them, so RestartTokens must say that this may be")
+		err = refused("this store does not keep the tokens of deleted locks: they begin at 1 again, " +
+			"and fences refuse them, so RestartTokens must say that this may be")
 	case c.isClosed():
 		err = ErrClosed
 	}
 	s := releasedSweep{c: c, SweepOptions: o}
-	for cursor := ""; err == nil; {
-		var page driver.Page
-		if page, err = c.store.List(ctx, prefix, cursor); err != nil {
-			break
-		}
-		for _, rec := range page.Records {
-			if err = s.sweep(ctx, rec); err != nil {
-				break
+	if err == nil {
+		err = eachPage(ctx, c.bounded(c.store.List), prefix, func(page driver.Page) error {
+			for _, rec := range page.Records {
+				if err := s.sweep(ctx, rec); err != nil {
+					return err
+				}
 			}
-		}
-		if cursor = page.Cursor; cursor == "" {
-			break
-		}
+			return nil
+		})
 	}
 	if err != nil {
 		return s.swept, wrap("sweep", prefix, err)
@@ -107,8 +105,10 @@ type releasedSweep struct {
 }
 
 func (s *releasedSweep) sweep(ctx context.Context, rec driver.Record) error {
-	if strings.HasPrefix(rec.Key, driver.OwnPrefix) || rec.State != driver.Released || !protocol.Readable(rec) ||
-		rec.Until.IsZero() || time.Since(rec.Until.Round(0)) < max(s.ReleasedFor, lingerLeases*rec.Lease) || rec.Token >= driver.MaxToken {
+	switch {
+	case strings.HasPrefix(rec.Key, driver.OwnPrefix), rec.State != driver.Released, !protocol.Readable(rec),
+		rec.Until.IsZero(), time.Since(rec.Until.Round(0)) < max(s.ReleasedFor, lingerLeases*rec.Lease),
+		rec.Token >= driver.MaxToken:
 		return nil
 	}
 	if len(rec.Data) > 0 {
@@ -176,8 +176,9 @@ func (s *releasedSweep) taken(err error) error {
 func (s *releasedSweep) hold(ctx context.Context, rec driver.Record) (driver.Record, error) {
 	version := rand.Text()
 	next := driver.Claimed(driver.Record{
-		Key: rec.Key, Version: version, Beat: version, State: driver.Held, Owner: s.c.options.Owner, Host: s.c.options.Host,
-		Label: "deletes it", Lease: s.c.timing.Lease, Heartbeat: s.c.timing.Heartbeat, Since: time.Now().Round(0),
+		Key: rec.Key, Version: version, Beat: version, State: driver.Held, Since: time.Now().Round(0),
+		Owner: s.c.options.Owner, Host: s.c.options.Host, Label: "deletes it",
+		Lease: s.c.timing.Lease, Heartbeat: s.c.timing.Heartbeat,
 	}, rec, true)
 	var held driver.Record
 	err := s.write(ctx, func(ctx context.Context) (err error) {

@@ -168,15 +168,11 @@ type TokenKeeper interface {
 	// locks and for the life of the store. Keys that begin with [OwnPrefix] are no
 	// locks.
 	KeepsTokens() bool
-}
 
-// TokenLister is implemented by a [TokenKeeper] that can say which tokens it keeps of
-// deleted locks. A Raiser that keeps some must be one: they go back with the engine, too.
-type TokenLister interface {
-	TokenKeeper
 	// ListTokens returns the tokens that are kept of locks without a record whose keys
 	// begin with prefix, in the order and in pages as List does. Each Record has its
-	// Key and Token alone. It may be as slow as List, and as eventually consistent.
+	// Key and Token alone. It may be as slow as List, and as eventually consistent. A
+	// [Raiser] needs them: they go back with the engine, too.
 	ListTokens(ctx context.Context, prefix, cursor string) (Page, error)
 }
 
@@ -207,7 +203,7 @@ type Raiser interface {
 	// their tokens stay.
 	//
 	// A prev without a Version stands for a lock that has no record, and of which the
-	// store keeps the token that prev names: see [TokenLister]. With any other store
+	// store keeps the token that prev names: see [TokenKeeper]. With any other store
 	// it is in conflict with whatever stands there, or does not.
 	//
 	// What it returns, its errors and unknown outcomes are those of Swap, watches are

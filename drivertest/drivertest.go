@@ -57,7 +57,7 @@ type Harness struct {
 	Watches bool
 
 	// Raises says that the stores implement driver.Raiser. If TokensOutliveDelete is set
-	// as well, they must implement driver.TokenLister.
+	// as well, they must implement driver.TokenKeeper.
 	Raises bool
 
 	// EventualReads says that Get with driver.Eventual, and List, may see an

@@ -142,7 +142,7 @@ func (e *env) raiseRefused(t *testing.T) {
 // raiseKept raises the tokens of locks whose records were deleted.
 func (e *env) raiseKept(t *testing.T) {
 	a, b := e.clients[0], e.clients[1]
-	lister, lists := a.Store.(driver.TokenLister)
+	lister, lists := a.Store.(driver.TokenKeeper)
 	if !e.h.TokensOutliveDelete {
 		if lists && lister.KeepsTokens() {
 			t.Error("the store says that it keeps tokens of deleted locks, and the harness does not declare it")
@@ -150,7 +150,7 @@ func (e *env) raiseKept(t *testing.T) {
 		t.Skip("the harness declares no tokens that outlive a deletion")
 	}
 	if !lists || !lister.KeepsTokens() {
-		t.Fatal("the harness declares TokensOutliveDelete: a store that raises must list them, as a driver.TokenLister")
+		t.Fatal("the harness declares TokensOutliveDelete: a store that raises must list them, as a driver.TokenKeeper")
 	}
 	const prefix = "kept/"
 	want := map[string]uint64{}
@@ -189,7 +189,7 @@ func (e *env) raiseKept(t *testing.T) {
 // listsTokens says what is wrong with the tokens that are listed, "" if nothing is.
 func (e *env) listsTokens(t *testing.T, prefix string, want map[string]uint64) string {
 	t.Helper()
-	lister := e.clients[0].Store.(driver.TokenLister)
+	lister := e.clients[0].Store.(driver.TokenKeeper)
 	got := map[string]uint64{}
 	for cursor, last := "", ""; ; {
 		page, err := lister.ListTokens(t.Context(), prefix, cursor)

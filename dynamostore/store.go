@@ -18,7 +18,7 @@ import (
 )
 
 // Store keeps records in a table. It implements [driver.Store],
-// [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper], [driver.TokenLister] and
+// [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper] and
 // [driver.RefusalCharger]; for people [driver.Diagnoser],
 // [driver.Provisioner] and [driver.Granter]. All methods may be called concurrently.
 type Store struct {

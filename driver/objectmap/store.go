@@ -74,7 +74,7 @@ func (o *Options) resolve() (Options, error) {
 }
 
 // Store keeps records in objects. It implements [driver.Store], [driver.Raiser] and
-// [driver.TokenLister]. All methods may be called concurrently.
+// [driver.TokenKeeper]. All methods may be called concurrently.
 type Store struct {
 	objects Objects
 	options Options
@@ -94,7 +94,7 @@ type verdict struct {
 var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
-	_ driver.TokenLister = (*Store)(nil)
+	_ driver.TokenKeeper = (*Store)(nil)
 )
 
 // New returns a store on objects, which it closes in the end. It sends nothing. Options may

@@ -31,7 +31,7 @@ type CheckedStore struct {
 	Store    driver.Store
 	Batch    driver.BatchGetter // nil if the store cannot read many at once
 	Raiser   driver.Raiser      // nil if it cannot raise tokens
-	Lister   driver.TokenLister // nil if it keeps none of deleted locks
+	Keeper   driver.TokenKeeper // nil if it keeps no tokens of deleted locks
 	answered atomic.Bool
 	replaced atomic.Pointer[replacement]
 	end      func(error) // ends all that rests on the store
@@ -46,7 +46,7 @@ func NewCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	s := &CheckedStore{Store: store, end: end}
 	s.Batch, _ = store.(driver.BatchGetter)
 	s.Raiser, _ = store.(driver.Raiser)
-	s.Lister, _ = store.(driver.TokenLister)
+	s.Keeper, _ = store.(driver.TokenKeeper)
 	return s
 }
 
@@ -171,7 +171,7 @@ func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now
 // ListTokens is that of the store.
 func (s *CheckedStore) ListTokens(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
 	if err = s.Before(); err == nil {
-		page, err = s.Lister.ListTokens(ctx, prefix, cursor)
+		page, err = s.Keeper.ListTokens(ctx, prefix, cursor)
 		err = s.Judge(err)
 	}
 	return page, err

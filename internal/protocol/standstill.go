@@ -43,11 +43,14 @@ func NewStandstill(t Timing) *Standstill { return &Standstill{t: t, seen: map[st
 // Look begins a look at all records.
 func (s *Standstill) Look() { s.look++ }
 
+// First reports whether it is the first one.
+func (s *Standstill) First() bool { return s.look == 1 }
+
 // Saw notes a record that the look has shown; now is the instant after the reply. A
 // token that is kept without a record has no version. It reports whether the record is
 // as it was at the first look, which it is at that.
 func (s *Standstill) Saw(now time.Duration, rec driver.Record) (still bool) {
-	if s.look == 1 {
+	if s.First() {
 		s.seen[rec.Key] = &stance{version: rec.Version, token: rec.Token, owner: rec.Owner, look: s.look}
 		s.until = max(s.until, now+max(s.t.wait(rec), s.t.Lease))
 		return true
@@ -74,12 +77,6 @@ func (s *Standstill) Gone() (rec driver.Record, gone bool) {
 // Until returns the instant at which a look must begin, at the earliest, for what it
 // shows to have stood for long enough.
 func (s *Standstill) Until() time.Duration { return s.until }
-
-// Stands reports whether a record is the one that the looks have shown.
-func (s *Standstill) Stands(rec driver.Record) bool {
-	was := s.seen[rec.Key]
-	return was != nil && was.version == rec.Version && was.token == rec.Token
-}
 
 // Raise says how tokens are raised.
 type Raise struct {
