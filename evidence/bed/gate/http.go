@@ -207,8 +207,8 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if f.fault == Cached && g.cache[c.URI].status == 0 {
 		f.fault = None
 	}
-	if f.fault != hole {
-		g.counts[f.fault]++
+	g.counts[f.fault]++
+	if f.fault != Hole {
 		g.calls = append(g.calls, c)
 		g.calls = g.calls[max(0, len(g.calls)-kept):]
 	}
@@ -229,12 +229,12 @@ func (g *HTTP) pause(ctx context.Context, d time.Duration) {
 func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate) {
 	another := (f.server + 1) % len(g.servers)
 	switch f.fault {
-	case hole:
+	case Hole:
 		select {
 		case <-ctx.Done():
 		case <-g.over.Done():
 		}
-	case LoseRequest, Withhold:
+	case LoseRequest:
 		hangUp()
 	case LoseAnswer:
 		g.do(ctx, c, f.server) // carried out or not: nobody is told

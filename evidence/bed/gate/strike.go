@@ -17,48 +17,25 @@ type Strike struct {
 	// Of says of a call whether it is to have the fault. Nil: all are. It is asked about one
 	// call after the other.
 	Of func(Call) bool
-	// Times is how many calls have it. Zero: all, until [HTTP.Lift].
+	// Times is how many calls have it. Zero: all.
 	Times int
 
-	hits chan struct{} // has room for the first
 	left int
 	late time.Duration
 	then Fault // what all others have after this one; only of those of a [Gate]
 	gate bool  // it is one of a [Gate], which [HTTP.Heal] ends
 }
 
-// To is of calls to a path.
-func To(path string) func(Call) bool { return func(c Call) bool { return c.Path == path } }
-
 // Strike has calls have a fault, from now on.
-func (g *HTTP) Strike(s Strike) *Strike {
+func (g *HTTP) Strike(s Strike) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.add(s)
+	g.add(s)
 }
 
-func (g *HTTP) add(s Strike) *Strike {
-	s.hits, s.left = make(chan struct{}, 1), s.Times
+func (g *HTTP) add(s Strike) {
+	s.left = s.Times
 	g.strikes = append(g.strikes, &s)
-	return &s
-}
-
-// Lift ends a strike.
-func (g *HTTP) Lift(s *Strike) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.strikes = slices.DeleteFunc(g.strikes, func(other *Strike) bool { return other == s })
-}
-
-// Hit waits until the strike has hit a call.
-func (s *Strike) Hit(ctx context.Context) error {
-	select {
-	case <-s.hits:
-		s.hits <- struct{}{}
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // struck returns the strike that a call is to have, or nil. The caller holds mu.
@@ -68,11 +45,7 @@ func (g *HTTP) struck(c Call) *Strike {
 			continue
 		}
 		s.left--
-		select {
-		case s.hits <- struct{}{}:
-		default:
-		}
-		if s.gate && s.Fault != hole {
+		if s.gate && s.Fault != Hole {
 			g.hit = time.Now()
 		}
 		if s.then != None {
@@ -101,11 +74,11 @@ func isWrite(c Call) bool { return c.write }
 func (g *HTTP) LoseReply() { g.set(Strike{Fault: LoseAnswer, Of: isWrite, Times: 1}) }
 
 // BlackHole lets nothing through any more.
-func (g *HTTP) BlackHole() { g.set(Strike{Fault: hole}) }
+func (g *HTTP) BlackHole() { g.set(Strike{Fault: Hole}) }
 
 // SlowThenBlackHole holds back the reply to the next write.
 func (g *HTTP) SlowThenBlackHole(d time.Duration) {
-	g.set(Strike{Fault: DelayAnswer, Of: isWrite, Times: 1, late: d, then: hole})
+	g.set(Strike{Fault: DelayAnswer, Of: isWrite, Times: 1, late: d, then: Hole})
 }
 
 // Slow has each request take d longer.
@@ -146,22 +119,15 @@ func (g *HTTP) Captured(of func(Call) bool) []Call {
 	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return !of(c) })
 }
 
-// Answer is what a server said to a call that was sent again.
-type Answer struct {
-	Status int
-	Body   []byte
-}
-
 // Resend sends a call again, as an attacker does that has seen it, to a server that is
-// drawn. A server that is not there is a 502.
-func (g *HTTP) Resend(ctx context.Context, c Call) Answer {
+// drawn. Whatever it gets: others see what it does.
+func (g *HTTP) Resend(ctx context.Context, c Call) {
 	ctx, cancel := context.WithTimeout(ctx, resendBound)
 	defer cancel()
 	g.mu.Lock()
 	server := g.random.IntN(len(g.servers))
 	g.mu.Unlock()
-	a := g.do(ctx, c, server)
-	return Answer{a.status, a.body}
+	g.do(ctx, c, server)
 }
 
 // Attack sends one of the captured calls of a kind again, each period, until ctx ends: of
@@ -170,7 +136,7 @@ func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of fun
 	for n := 0; ctx.Err() == nil; n++ {
 		if calls := g.Captured(of); len(calls) > 0 {
 			last := calls[max(0, len(calls)-few):]
-			g.Resend(ctx, last[n%len(last)]) // whatever it gets: others see what it does
+			g.Resend(ctx, last[n%len(last)])
 		}
 		select {
 		case <-time.After(period):

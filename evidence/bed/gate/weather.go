@@ -20,7 +20,6 @@ type Fault string
 const (
 	None        Fault = ""
 	LoseRequest Fault = "request lost"          // it never arrives, and the connection ends
-	Withhold    Fault = "request withheld"      // the same; it is kept to be resent
 	LoseAnswer  Fault = "answer lost"           // it is carried out, and the connection ends
 	Delay       Fault = "request delayed"       // it arrives late
 	DelayAnswer Fault = "answer delayed"        // it is carried out at once, and answered late
@@ -31,7 +30,7 @@ const (
 	Cut         Fault = "answer cut"            // the connection ends in the middle of it
 	Cached      Fault = "GET from the cache"    // with the answer of an earlier call
 
-	hole Fault = "black hole" // no answer, and no end of the connection
+	Hole Fault = "black hole" // no answer, and no end of the connection
 )
 
 // drawn are the faults that chance deals, in the order in which they are drawn.

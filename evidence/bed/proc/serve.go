@@ -91,22 +91,6 @@ func (l *Lines) Say(v any) error {
 // takes long does not hold up the others. When nobody listens any more, the process
 // ends.
 func Serve[Request any](in io.Reader, out *Lines, answer func(*Request) any) error {
-	return each(in, func(request *Request) error {
-		go func() {
-			if out.Say(answer(request)) != nil {
-				os.Exit(1)
-			}
-		}()
-		return nil
-	})
-}
-
-// ServeInTurn is Serve with one answer after the other.
-func ServeInTurn[Request any](in io.Reader, out *Lines, answer func(*Request) any) error {
-	return each(in, func(request *Request) error { return out.Say(answer(request)) })
-}
-
-func each[Request any](in io.Reader, do func(*Request) error) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -120,8 +104,10 @@ func each[Request any](in io.Reader, do func(*Request) error) error {
 		if err := json.Unmarshal(line, &request); err != nil {
 			return fmt.Errorf("line %q: %w", bytes.TrimSpace(line), err)
 		}
-		if err := do(&request); err != nil {
-			return err
-		}
+		go func() {
+			if out.Say(answer(&request)) != nil {
+				os.Exit(1)
+			}
+		}()
 	}
 }
