@@ -18,9 +18,12 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
+	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/service"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
@@ -37,7 +40,10 @@ const noNamespaces = "TENURE_NO_TIME_NAMESPACES"
 // newPlan returns a short round. Namespaces are used where there are any.
 func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	t.Helper()
-	p := plan{Engine: engine, Seed: 1, Replicas: 4, Lease: 1500 * time.Millisecond, Length: length, Drift: drift}
+	p := plan{
+		Engine: engine, Seed: 1, Seats: 4, Lease: 1500 * time.Millisecond, Length: length, Drift: drift,
+		workload: newReplicas(0),
+	}
 	if err := checkEngine(engine); err != nil {
 		if os.Getenv(enginetest.Other) != "" {
 			t.Skip(err)
@@ -58,7 +64,7 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 
 // A round that cannot begin is an error, whatever was opened until then.
 func TestRoundThatCannotBegin(t *testing.T) {
-	if r, err := (plan{Engine: "paper"}).play(t.Context()); r != nil || err == nil {
+	if r, err := (plan{Engine: "paper", workload: newReplicas(0)}).play(t.Context()); r != nil || err == nil {
 		t.Errorf("round %v, error %v", r, err)
 	}
 	broken := server{name: "true", launch: func(int, []int) (launcher.Server, error) {
@@ -66,11 +72,45 @@ func TestRoundThatCannotBegin(t *testing.T) {
 	}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if s, err := openServed(ctx, broken, 1); s != nil || err == nil {
+	if s, err := openServed(ctx, broken, t.TempDir(), 1); s != nil || err == nil {
 		t.Errorf("an engine that ends at once: %v, error %v", s, err)
 	}
-	if _, err := parse([]string{"-engines", "paper"}); err == nil || !strings.Contains(err.Error(), `"paper"`) {
-		t.Errorf("error %v", err)
+}
+
+// TestFlags: a command line that is wrong is refused with a reason.
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"-engines paper":                      `"paper"`,
+		"-engines sqlite":                     "",
+		"-engines sqlite more":                `unexpected argument "more"`,
+		"-engines sqlite -faults rain":        `"rain" is not known`,
+		"-engines sqlite -wrong all":          "-wrong all is not known",
+		"-engines sqlite -replicas 1":         "want 2 to 9",
+		"-engines sqlite -lease 10ms":         "want 500ms at least",
+		"-engines sqlite -drift 1":            "want 0 to 0.5",
+		"-engines sqlite -round 1s":           "takes 1 lease at least",
+		"-engines sqlite -each 3":             "-each is not for the workload lock",
+		"-workload dance":                     `"dance" is not known`,
+		"-workload readers -engines paper":    `"paper"`,
+		"-workload readers -readers 0":        "want 1 of each",
+		"-workload service -each 2":           "",
+		"-workload service -engines sqlite":   "-engines is not for the workload service",
+		"-workload service -replicas 0":       "want 1 to 9",
+		"-workload service -each 10":          "want 1 to 9",
+		"-workload service -lease 10ms":       "want 1s at least",
+		"-workload service -round 1s":         "5 leases",
+		"-workload service -duration -1s":     "5 leases",
+		"-workload service -clients cobol":    "", // told when it is built
+		"-workload shards -parts sqlite":      "",
+		"-workload shards -quick -readers 16": "-readers is not for the workload shards",
+	} {
+		_, err := parse(strings.Fields(args), t.Output())
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	if _, err := service.Build(t.Context(), "cobol"); err == nil || !strings.Contains(err.Error(), `no client "cobol"`) {
+		t.Errorf("a client that is not there: %v", err)
 	}
 }
 
@@ -85,7 +125,7 @@ func TestLeaderIsKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := openServed(t.Context(), kind, 1)
+			s, err := openServed(t.Context(), kind, t.TempDir(), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +219,7 @@ func TestKubernetesKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := openServed(t.Context(), kind, 1)
+	s, err := openServed(t.Context(), kind, t.TempDir(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,14 +235,14 @@ func TestKubernetesKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, struck := range []int{apiServer, itsEtcd, apiServer} {
-		before := []*proc.Process{s.members[apiServer].process, s.members[itsEtcd].process}
+		before := []*launcher.Process{s.members[apiServer].process, s.members[itsEtcd].process}
 		if err := s.restart(t.Context(), time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range s.members {
-			if killed := m.process != before[i]; killed != (i == struck) || !m.process.Alive() {
-				t.Errorf("a crash of member %d: member %d was killed: %v; it runs: %v", struck, i, killed,
-					m.process.Alive())
+			if killed := m.process != before[i]; killed != (i == struck) || m.process.HasEnded() {
+				t.Errorf("a crash of member %d: member %d was killed: %v; it has ended: %v", struck, i, killed,
+					m.process.HasEnded())
 			}
 		}
 		got, err := store.Get(t.Context(), "lock", driver.Strong)
@@ -221,7 +261,7 @@ func playShort(t *testing.T, engine string, length time.Duration) {
 		t.Errorf("%s: %s", sin.Sin, sin.Text)
 	}
 	c := x.Verdict.counts
-	if c.Kills == 0 || c.Tenancies < 3 || c.Operations < 100 || c.Checks < 100 || c.Namespaces == 0 && p.namespaces {
+	if c.Kills == 0 || c.Tenures < 3 || c.Operations < 100 || c.Checks < 100 || c.Namespaces == 0 && p.namespaces {
 		t.Errorf("too little happened for a verdict: %+v", c)
 	}
 	rep := &report{Command: "test", Rounds: []result{x}}
@@ -237,22 +277,51 @@ func playShort(t *testing.T, engine string, length time.Duration) {
 	}
 }
 
-// TestReaders has readers and writers of one register be killed and stopped.
+// TestReaders has readers and writers of one register be struck by all faults.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"sqlite", "postgres", "dynoxide"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			newPlan(t, engine, time.Second) // skips without the engine
-			seen, wrong, err := halves{
-				engine: engine, readers: 3, writers: 2, lease: 2 * time.Second,
-				length: 5 * time.Second,
-			}.play(t.Context())
-			if len(wrong) > 0 || err != nil {
-				t.Errorf("%q, %v", wrong, err)
+			p := newPlan(t, engine, 8*time.Second)
+			p.Seats, p.Lease, p.workload = 5, 2*time.Second, newReplicas(2)
+			for _, sin := range p.mustPlay(t).Verdict.Violations {
+				t.Errorf("%s: %s", sin.Sin, sin.Text)
 			}
-			t.Log(seen)
 		})
+	}
+}
+
+// TestService is a round in which much must happen, and nothing wrong: clients in three
+// languages at three replicas of tenured.
+func TestService(t *testing.T) {
+	p := plan{Engine: "service", Lease: 2 * time.Second, Seed: 1, Length: 16 * time.Second}
+	made, _, err := newClients(t.Context(), t.TempDir(), service.Kinds, 2, 3)
+	if errors.Is(err, peers.ErrNoToolchain) {
+		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Seats, p.workload = 2*len(service.Kinds), made
+	x := p.mustPlay(t)
+	for _, sin := range x.Verdict.Violations {
+		t.Errorf("%s: %s", sin.Sin, sin.Text)
+	}
+	c := x.Counts
+	if c.Tenures < 4 || len(c.Of) < len(service.Kinds) || c.Operations < 200 || len(c.Faults) < 8 || len(c.Weather) < 5 {
+		t.Errorf("too little happened for a verdict: %+v", c)
+	}
+}
+
+// TestPage holds the service's part of the page to the run that it shows.
+func TestPage(t *testing.T) {
+	var r report
+	if err := page.ReadJSON(filepath.Join("..", resultsFile), &r); err != nil {
+		t.Fatal(err)
+	}
+	if err := page.Check(filepath.Join("..", pageFile), r.markdown(), command); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -269,24 +338,30 @@ func TestChaosBites(t *testing.T) {
 	}{
 		{
 			"replicas that never ask, and an open fence", "sqlite",
-			plan{Wrong: replica.NoCheck, Open: true, Only: []kind{stop, kill}},
+			plan{workload: newReplicas(0), Wrong: replica.NoCheck, Open: true, Only: []kind{stop, kill}},
 			[]trial.Sin{trial.Overlap, trial.Fence},
 		},
 		{
 			"clocks whose rates differ by more than is allowed for", "dynoxide",
-			plan{Seed: 1, Drift: 0.4, Only: []kind{blackHole}},
+			plan{workload: newReplicas(0), Seed: 1, Drift: 0.4, Only: []kind{blackHole}},
 			[]trial.Sin{trial.Overlap},
 		},
 		{
 			"a clock that stands still in a suspend", "sqlite",
-			plan{Wrong: replica.GoClock, Only: []kind{suspend}},
+			plan{workload: newReplicas(0), Wrong: replica.GoClock, Only: []kind{suspend}},
 			[]trial.Sin{trial.Overlap, hook},
+		},
+		{
+			"an open fence before readers and writers", "sqlite",
+			plan{workload: newReplicas(3), Open: true, Only: []kind{stop}},
+			[]trial.Sin{trial.Fence},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlan(t, test.engine, 8*time.Second)
 			p.Wrong, p.Open, p.Only, p.Drift = test.plan.Wrong, test.plan.Open, test.plan.Only, test.plan.Drift
+			p.workload = test.plan.workload
 			missing := slices.Clone(test.want)
 			for round := 0; round < 6 && len(missing) > 0; round++ {
 				p.Seed = test.plan.Seed + uint64(round) + 1

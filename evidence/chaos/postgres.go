@@ -43,14 +43,15 @@ func openPostgres(dir string) (*postgres, server, error) {
 	}
 	s.remove = func() error { return os.RemoveAll(p.data) }
 	s.begin = func(ctx context.Context, addresses []string) error {
-		return p.do(ctx, addresses[p.primary],
-			func(conn *pgx.Conn) error { return pgstore.CreateTable(ctx, conn, "") })
+		conn, err := pgx.Connect(ctx, postgresURL(addresses[p.primary:][:1]))
+		if err != nil {
+			return err
+		}
+		return errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx)))
 	}
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		of, err := launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
+		return launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
 			"log_min_messages=panic")
-		of.Args = p.as(of.Args)
-		return of, err
 	}
 	if err := launcher.Own(p.data); err != nil {
 		return nil, s, errors.Join(err, s.remove())
@@ -89,15 +90,8 @@ func newPostgresStandby(dir string) (server, error) {
 	s.replace = func(ctx context.Context, s *served, killed int) error {
 		p.primary = 1 - killed
 		address := s.members[p.primary].address()
-		if err := p.do(ctx, address, func(conn *pgx.Conn) error {
-			var promoted bool
-			err := conn.QueryRow(ctx, "SELECT pg_promote()").Scan(&promoted)
-			if err == nil && !promoted {
-				err = errors.New("the standby does not become the primary")
-			}
-			return err
-		}); err != nil {
-			return err
+		if is, err := p.ask(ctx, address, "SELECT pg_promote()"); err != nil || is != "t" {
+			return errors.Join(fmt.Errorf("the standby does not become the primary: %q", is), err)
 		}
 		return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]),
 			p.waitFor(ctx, killed, address))
@@ -108,17 +102,6 @@ func newPostgresStandby(dir string) (server, error) {
 func (p *postgres) folder(member int) string { return filepath.Join(p.data, memberName(member)) }
 
 func memberName(member int) string { return fmt.Sprint("m", member) }
-
-// as returns the command that is run as the user of the data.
-func (p *postgres) as(args []string) []string {
-	if os.Geteuid() != 0 {
-		return args
-	}
-	return append([]string{
-		"env", "--chdir=" + p.data, "setpriv", "--reuid=postgres", "--regid=postgres",
-		"--clear-groups",
-	}, args...)
-}
 
 func (p *postgres) initialize(member int) error {
 	folder := p.folder(member)
@@ -162,32 +145,27 @@ func (p *postgres) follow(member, port int) error {
 
 // waitFor has every write of the primary wait for a standby, and returns when it does.
 func (p *postgres) waitFor(ctx context.Context, standby int, primary string) error {
-	return p.do(ctx, primary, func(conn *pgx.Conn) error {
-		for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + memberName(standby) + "'", "SELECT pg_reload_conf()"} {
-			if _, err := conn.Exec(ctx, statement); err != nil {
-				return err
-			}
+	for _, statement := range []string{
+		"ALTER SYSTEM SET synchronous_standby_names = '" + memberName(standby) + "'", "SELECT pg_reload_conf()",
+	} {
+		if _, err := p.ask(ctx, primary, statement); err != nil {
+			return err
 		}
-		var last error
-		if !wait.Within(ctx, startPatience, func() bool {
-			var is bool
-			last = conn.QueryRow(ctx,
-				"SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')").Scan(&is)
-			return is
-		}) {
-			return errors.Join(errors.New("the standby is not synchronous"), last)
-		}
-		return nil
-	})
+	}
+	var is string
+	var err error
+	if !wait.Within(ctx, startPatience, func() bool {
+		is, err = p.ask(ctx, primary, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
+		return is == "t"
+	}) {
+		return errors.Join(errors.New("the standby is not synchronous"), err)
+	}
+	return nil
 }
 
-// do does something on a connection of its own.
-func (p *postgres) do(ctx context.Context, address string, what func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, postgresURL([]string{address}))
-	if err != nil {
-		return err
-	}
-	return errors.Join(what(conn), conn.Close(context.WithoutCancel(ctx)))
+// ask runs a statement, and returns its value.
+func (p *postgres) ask(ctx context.Context, address, statement string) (string, error) {
+	return launcher.PSQL(ctx, postgresURL([]string{address}), statement)
 }
 
 func postgresURL(addresses []string) string {

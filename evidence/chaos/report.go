@@ -13,12 +13,21 @@ import (
 	"io"
 	"maps"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
+)
+
+// The files that a run of the service writes, in the module's folder and beside it, and the
+// command that the page says its part is made by.
+const (
+	thisModule  = "github.com/tenurelock/tenure/evidence"
+	resultsFile = "chaos/results.json"
+	pageFile    = "../docs/evidence/faults.md"
+	command     = "go run ./evidence/chaos -workload service"
 )
 
 // report is the whole of a run.
@@ -26,9 +35,11 @@ type report struct {
 	Command  string
 	Began    time.Time
 	Took     time.Duration
+	Machine  machine.Machine
+	Replicas int // of the service
 	Versions []version
 	// Missing are faults that this machine did not allow.
-	Missing []string
+	Missing []string `json:",omitempty"`
 	// Whole says that all faults are dealt.
 	Whole  bool
 	Rounds []result
@@ -40,19 +51,75 @@ type version struct{ Name, Version string }
 type result struct {
 	Number   int
 	Plan     plan
-	Verdict  *verdict
-	Drawing  *timeline
-	Events   []event
+	Counts   counts
 	Recovery time.Duration
 	Bound    time.Duration
-	Late     time.Duration
-	Began    int64
+
+	Verdict  *verdict      `json:"-"`
+	Drawing  *timeline     `json:"-"`
+	Events   []event       `json:"-"`
+	Possible map[kind]bool `json:"-"`
+	Began    int64         `json:"-"`
+}
+
+// result judges a round.
+func (r *round) result(number int) result {
+	v := r.judge()
+	return result{
+		Number: number, Plan: r.plan, Counts: v.counts, Verdict: v, Drawing: r.draw(v), Events: r.events,
+		Recovery: r.recovery, Bound: r.bound, Possible: r.possible, Began: r.began,
+	}
+}
+
+func (x result) print(out io.Writer) {
+	v, again := x.Verdict, ""
+	if x.Bound > 0 {
+		again = "; a holder after " + shown(x.Recovery)
+	}
+	fmt.Fprintf(out, "round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, %d operations, %d overlaps; "+
+		"late: %d refused by the fence, %d unfenced%s%s\n",
+		x.Number, x.Plan.Engine, x.Plan.Seed, plural(len(v.Violations), "violation"), v.AllFaults(), v.Kills, v.Stops,
+		v.Tenures, v.Takeovers, v.Operations, v.Overlaps, v.Refused, v.LatePast, again,
+		counted("; ", v.Came))
+	for _, sin := range v.Violations {
+		fmt.Fprintf(out, "  %s: %s\n", sin.Sin, sin.Text)
+	}
+}
+
+func (r *report) print(out io.Writer) {
+	t := r.Total()
+	fmt.Fprintf(out, "%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
+		plural(r.Violations(), "violation"))
+	fmt.Fprintf(out, "  %d faults%s; %d kills and %d stops of replicas; %d processes, %d in time namespaces\n",
+		t.AllFaults(), counted(", gates: ", t.Weather), t.Kills, t.Stops, t.Lives, t.Namespaces)
+	fmt.Fprintf(out, "  %d tenures%s, %d takeovers; %d operations; %d overlaps; longest without a holder %s\n", t.Tenures,
+		counted(": ", t.Of), t.Takeovers, t.Operations, t.Overlaps, shown(t.Leaderless))
+	fmt.Fprintf(out, "  late writes stopped by the fence: %d; late writes that reached the unfenced register: %d\n",
+		t.Refused, t.LatePast)
+	if missing := r.Unproved(); missing != "" {
+		fmt.Fprintf(out, "  nothing shows that these faults had any effect: %s\n", missing)
+	}
+	for _, missing := range r.Missing {
+		fmt.Fprintf(out, "  not available here: %s\n", missing)
+	}
+}
+
+// counted lists what was counted, behind a word, if anything was.
+func counted(word string, of map[string]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%s %s", page.Thousands(of[name]), name))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return word + strings.Join(all, ", ")
 }
 
 //go:embed report.html
 var reportPage string
 
-func (r *report) write(w io.Writer) error {
+func (r *report) save(path string) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"ms":      shown,
 		"seconds": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },
@@ -63,12 +130,8 @@ func (r *report) write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return t.Execute(w, r)
-}
-
-func (r *report) save(path string) error {
 	var b bytes.Buffer
-	if err := r.write(&b); err != nil {
+	if err := t.Execute(&b, r); err != nil {
 		return err
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
@@ -86,24 +149,13 @@ func (r *report) Violations() int {
 // unproved are the kinds of faults that struck, and of which nothing shows that
 // they did: of a clock, that no replica saw them; of the way to an engine, that
 // nothing was lost on it. In a run of several rounds it is each that never came.
-func (r *report) unproved() []string {
+func (r *report) unproved() (missing []string) {
 	total := r.Total()
-	var missing []string
-	for _, k := range []kind{suspend, pauseVM, lateVM, wallOn, wallBack} {
-		if total.Faults[k] > 0 && total.Proved[k] == 0 {
-			missing = append(missing, string(k))
-		}
-	}
-	if r.Whole && len(r.Rounds) >= 3*len(r.Engines()) {
-		for _, k := range slices.Sorted(maps.Keys(meaning)) {
-			if r.possible(k) && total.Faults[k] == 0 {
-				missing = append(missing, string(k))
-			}
-		}
-	}
-	for _, k := range []kind{blackHole, loseReplies} {
-		if total.Faults[k] > 0 && total.Lost == 0 {
-			missing = append(missing, string(k))
+	for _, k := range slices.Sorted(maps.Keys(traits)) {
+		struck, t := total.Faults[k] > 0, traits[k]
+		never := r.Whole && len(r.Rounds) >= 3*len(r.Engines()) && r.possible(k) && !struck
+		if never || struck && (t.clock && total.Proved[k] == 0 || t.wire && total.Lost == 0) {
+			missing = append(missing, k)
 		}
 	}
 	return missing
@@ -111,18 +163,7 @@ func (r *report) unproved() []string {
 
 // possible says that the engines and this machine allow a fault.
 func (r *report) possible(k kind) bool {
-	switch k {
-	case start:
-		return false
-	case namespace:
-		return len(r.Missing) == 0
-	case lockFile:
-		return slices.Contains(r.Engines(), fileEngine)
-	case blackHole, delay, loseReplies, stopEngine, restartEngine:
-		return slices.ContainsFunc(r.Engines(), func(name string) bool { return name != fileEngine })
-	default:
-		return true
-	}
+	return slices.ContainsFunc(r.Rounds, func(x result) bool { return x.Possible[k] })
 }
 
 // Unproved says the same, for the page.
@@ -134,78 +175,45 @@ func (r *report) Total() counts {
 }
 
 func (r *report) sum(of func(result) bool) counts {
-	total := counts{Faults: map[kind]int{}, Proved: map[kind]int{}, Margin: -1}
+	total := newCounts()
 	for _, x := range r.Rounds {
 		if of(x) {
-			total.add(&x.Verdict.counts)
+			total.add(&x.Counts)
 		}
 	}
 	return total
 }
 
-func (c *counts) add(d *counts) {
-	for k, n := range d.Faults {
-		c.Faults[k] += n
-	}
-	for k, n := range d.Proved {
-		c.Proved[k] += n
-	}
-	to, from := reflect.ValueOf(c).Elem(), reflect.ValueOf(d).Elem()
-	for i := range to.NumField() {
-		if n := to.Field(i); n.Kind() == reflect.Int {
-			n.SetInt(n.Int() + from.Field(i).Int())
-		}
-	}
-	c.Leaderless = max(c.Leaderless, d.Leaderless)
-	if d.Margin >= 0 && (c.Margin < 0 || d.Margin < c.Margin) {
-		c.Margin = d.Margin
-	}
-}
-
-// Count is how many tenancies there were; the verdict has a list of that name.
-func (c counts) Count() int { return c.Tenancies }
-
-// AllFaults counts them.
-func (c counts) AllFaults() int {
-	n := 0
-	for k, m := range c.Faults {
-		if k != stepDown && k != start {
-			n += m
-		}
-	}
-	return n
+// faultRow is a kind of fault, with how often it struck on each engine, and what shows that.
+type faultRow struct {
+	Meaning string
+	Counts  []int
+	Seen    string
 }
 
 // Table is a row for each kind of fault.
 func (r *report) Table() []faultRow {
 	var rows []faultRow
-	total, engines := r.Total(), r.Engines()
-	for _, k := range slices.SortedFunc(maps.Keys(meaning),
-		func(a, b kind) int { return strings.Compare(meaning[a], meaning[b]) }) {
-		if k == start && total.Faults[k] == 0 || k != start && !r.possible(k) {
+	total := r.Total()
+	for k, t := range traits {
+		if !r.possible(k) && total.Faults[k] == 0 {
 			continue
 		}
-		row := faultRow{
-			Kind: k, Struck: total.Faults[k] > 0, Wire: k == blackHole || k == loseReplies,
-			Meaning: meaning[k], Proved: total.Proved[k], Clock: k == suspend || k == pauseVM || k == lateVM ||
-				k == wallOn || k == wallBack,
+		row := faultRow{Meaning: t.meaning}
+		switch {
+		case total.Faults[k] == 0:
+		case t.clock:
+			row.Seen = page.Thousands(total.Proved[k]) + ", by what the replica logged"
+		case t.wire:
+			row.Seen = page.Thousands(total.Lost) + " pieces lost, of both kinds"
 		}
-		for _, e := range engines {
+		for _, e := range r.Engines() {
 			row.Counts = append(row.Counts, r.sum(func(x result) bool { return x.Plan.Engine == e }).Faults[k])
 		}
 		rows = append(rows, row)
 	}
+	slices.SortFunc(rows, func(a, b faultRow) int { return strings.Compare(a.Meaning, b.Meaning) })
 	return rows
-}
-
-type faultRow struct {
-	Kind    kind
-	Meaning string
-	Counts  []int
-	Struck  bool
-	Clock   bool
-	Wire    bool // a fault of the way to the engine
-	Proved  int
 }
 
 // Engines are those of the rounds.
@@ -219,22 +227,32 @@ func (r *report) Engines() []string {
 	return names
 }
 
-// meaning says in a few words what a fault is.
-var meaning = map[kind]string{
-	kill:          "SIGKILL of a replica; another one is started later",
-	namespace:     "SIGKILL of a replica; another one is started in a time namespace",
-	stop:          "SIGSTOP of a replica, SIGCONT later",
-	suspend:       "suspend: stopped; its monotonic clock stands meanwhile",
-	pauseVM:       "paused machine: stopped; its monotonic and boot clocks stand",
-	lateVM:        "paused machine, whose wall clock is set right only later",
-	wallOn:        "wall clock of a replica set forward",
-	wallBack:      "wall clock of a replica set back",
-	stepDown:      "somebody asks the leader to step down (no fault)",
-	start:         "a replica is started where none ran",
-	lockFile:      "file locked by another program's transaction",
-	blackHole:     "black hole between a replica and the engine",
-	delay:         "each piece of bytes to and from the engine waits",
-	loseReplies:   "the engine's replies are lost after it has done the work",
-	stopEngine:    "SIGSTOP of the engine, SIGCONT later",
-	restartEngine: "SIGKILL of the engine, restart on the same data",
+// markdown returns the service's part of the page. A run with a violation writes none.
+func (r *report) markdown() string {
+	var b strings.Builder
+	t, first := r.Total(), r.Rounds[0].Plan
+	var recovery, length time.Duration
+	for _, x := range r.Rounds {
+		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length
+	}
+	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
+		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, r.Replicas, first.Lease)
+	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Tenures), counted(" (", t.Of))
+	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
+		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",
+		page.Thousands(t.Operations), t.LatePast, t.Refused)
+	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; "+
+		"to the next holder after the last kill: %v.\n", t.Leaderless.Round(10*time.Millisecond), gapBound(first.Lease),
+		recovery.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: 0.**\n", times(t.Faults), times(t.Weather))
+	return b.String()
+}
+
+// times says how often, and in how many ways. The JSON has each.
+func times(of map[string]int) string {
+	n := 0
+	for _, times := range of {
+		n += times
+	}
+	return fmt.Sprintf("%s times in %d ways", page.Thousands(n), len(of))
 }

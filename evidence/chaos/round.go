@@ -6,13 +6,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
@@ -20,191 +24,252 @@ import (
 
 // plan is what a round is to be.
 type plan struct {
-	Engine   string
-	Seed     uint64
-	Replicas int
-	Lease    time.Duration
-	Length   time.Duration // of the nemesis
-	Drift    float64       // by what part of it the rate of a replica's clocks may differ
+	Engine string
+	Seed   uint64
+	Seats  int // processes at a time
+	Lease  time.Duration
+	Length time.Duration // of the nemesis
+	Drift  float64       // by what part of it the rate of a replica's clocks may differ
 	// Wrong and Open are mistakes made on purpose, of the replicas and of the
 	// fence.
-	Wrong replica.Wrong
-	Open  bool
+	Wrong replica.Wrong `json:",omitempty"`
+	Open  bool          `json:",omitempty"`
 	// Only has the nemesis deal no other faults, if it is not empty.
-	Only []kind
+	Only []kind `json:",omitempty"`
 
+	workload   func(*round) workload
 	namespaces bool // processes may be started in time namespaces
 }
 
-// round is one run of a few replicas on a fresh engine, under one nemesis.
+// workload is what the processes of a round do.
+type workload interface {
+	// open makes a fresh engine, with its data below the round's folder.
+	open(ctx context.Context) (engine, error)
+	// seat names a seat.
+	seat(index int) string
+	// start starts a process in a seat.
+	start(ctx context.Context, s *seat, p *process) error
+	// faults are those of its processes.
+	faults() []fault
+	// beside is what goes on beside the faults, until ctx ends.
+	beside(ctx context.Context)
+	// holder is who was granted the lock last, and has not said that it is over.
+	holder() holder
+	// calm is what comes when the faults are over.
+	calm(ctx context.Context) error
+	// finish has a process end in peace, within a time.
+	finish(ctx context.Context, p *process) error
+	// collect gets what is asked for at the end, of the engine.
+	collect(ctx context.Context) error
+	// read takes the tenancies of all processes into the verdict, and returns what was told
+	// of effects, by their ID.
+	read(v *verdict) (told map[string]*trial.Told)
+	// check judges what only this workload knows.
+	check(v *verdict)
+}
+
+// holder is a process that holds the lock, since an instant; nil if nobody does.
+type holder struct {
+	*process
+	since int64
+}
+
+// round is one run of a few processes on a fresh engine, under one nemesis.
 type round struct {
 	plan
+	work     workload
 	dir      string
-	watch    replica.Watch
+	now      func() int64 // the clock of all time stamps
 	resource *trial.Resource
 	engine   engine
 	seats    []*seat
-
-	engineBusy sync.Mutex
+	possible map[kind]bool // faults that could be dealt
 
 	mu       sync.Mutex // guards the fields below
 	events   []event
 	problems []string
-	leading  struct {
-		process *process
-		token   uint64
+
+	began, filled, healed, calmed, ended int64
+
+	recovery time.Duration // from the last kill to the next grant
+	bound    time.Duration // of that; 0 if nobody was killed
+	late     time.Duration // by how much this machine is late at most
+	lost     int           // pieces of bytes that vanished in gates
+	effects  []trial.Effect
+}
+
+// play plays a round. The error is one of this program, or of the machine; what
+// the round has shown is in the round.
+func (p plan) play(ctx context.Context) (_ *round, err error) {
+	r := &round{plan: p, possible: map[kind]bool{}}
+	if r.dir, err = os.MkdirTemp("", "tenure-chaos-"); err != nil {
+		return nil, err
 	}
-	highest   uint64
-	grantedAt int64
-	granted   chan struct{} // closed with each grant
-
-	began, healed, ended int64
-	bootAhead            int64         // by how much the boot clock is ahead of the monotonic clock
-	recovery             time.Duration // from the last kill to the next grant
-	bound                time.Duration // of that
-	late                 time.Duration // by how much this machine is late at most
-	record               driver.Record // of the lock, at the end
-	lost                 int           // pieces of bytes that vanished in gates
-	effects              []trial.Effect
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	r.work = p.workload(r)
+	r.resource = trial.OpenResource(r.now, p.Open)
+	defer r.resource.Close()
+	if r.engine, err = r.work.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.engine.close()) }()
+	defer func() {
+		for _, s := range r.seats {
+			if len(s.lives) > 0 && s.now().Alive() {
+				s.now().kill(r.now)
+			}
+		}
+	}()
+	return r, r.run(ctx)
 }
 
-// seat is where one replica after another lives.
-type seat struct {
-	r     *round
-	index int
-	name  string
-	busy  sync.Mutex // held by the fault that it is under
-
-	mu    sync.Mutex // guards the fields below
-	lives []*process
-}
-
-// fill starts a replica in a seat that is empty.
-func (s *seat) fill(where *timespace) error {
-	r := s.r
-	s.mu.Lock()
-	life := len(s.lives) + 1
-	s.mu.Unlock()
-	p, err := launch(r.dir, replica.Config{
-		Name: fmt.Sprintf("%s.%d", s.name, life), Store: r.engine.store(s.index), Resource: r.resource.URL(),
-		Lease: r.Lease, Lock: s.index%2 == 1, Wrong: r.Wrong,
-		Seed: r.Seed ^ uint64(s.index<<16+life), Rate: r.drawRate(s.index, life),
-	}, where, r.watch, r.heard)
-	if err != nil {
+func (r *round) run(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(r.Seed, 0))
+	r.began = r.now()
+	var places []*timespace
+	for i := range r.Seats {
+		r.seats = append(r.seats, &seat{index: i, name: r.work.seat(i)})
+		where := drawNamespace(random)
+		if !r.namespaces || i%2 == 0 {
+			where = nil
+		}
+		places = append(places, where)
+	}
+	if err := r.each(ctx, func(s *seat) error { return r.fill(ctx, s, places[s.index]) }); err != nil {
 		return err
 	}
+	r.filled = r.now()
+	lateness := wait.Lateness()
+	defer lateness()
+	if err := wait.Until(ctx, "somebody holds the lock",
+		func() bool { return r.work.holder().process != nil }); err != nil {
+		return fmt.Errorf("%w: %q", err, r.problems)
+	}
+
+	striking, stop := context.WithTimeout(ctx, r.Length)
+	r.nemesis(striking, random)
+	stop()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.heal(ctx); err != nil {
+		return err
+	}
+	r.late = lateness()
+	if err := r.work.calm(ctx); err != nil {
+		return err
+	}
+	r.calmed = r.now()
+	wait.Rest(ctx, r.Lease/2)
+	if err := r.each(ctx, func(s *seat) error { return r.finish(ctx, s.now()) }); err != nil {
+		return err
+	}
+	for _, s := range r.seats {
+		for _, p := range s.lives {
+			if p.Alive() {
+				p.kill(r.now)
+			}
+			if text := p.outcome(); text != "" {
+				r.problems = append(r.problems, text)
+			}
+		}
+	}
+	r.ended, r.lost = r.now(), r.engine.lost()
+	var bad []string
+	r.effects, bad = r.resource.Seen()
+	r.problems = append(r.problems, bad...)
+	return r.work.collect(ctx)
+}
+
+// each does something to all seats at once.
+func (r *round) each(ctx context.Context, do func(*seat) error) error {
+	return wait.AtOnce(ctx, len(r.seats), len(r.seats),
+		func(_ context.Context, i int) error { return do(r.seats[i]) })
+}
+
+// fill starts a process in a seat that is empty.
+func (r *round) fill(ctx context.Context, s *seat, where *timespace) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := &process{name: fmt.Sprintf("%s.%d", s.name, len(s.lives)+1), where: where, began: r.now()}
+	if err := r.work.start(ctx, s, p); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
 	s.lives = append(s.lives, p)
 	return nil
 }
 
-// drawRate returns by what part of it the rate of a process's clocks differs:
-// nearly as much as it may, as a rule.
-func (p *plan) drawRate(seat, life int) float64 {
-	random := rand.New(rand.NewPCG(p.Seed, uint64(seat<<16+life)))
-	rate := p.Drift * (0.6 + 0.4*random.Float64())
-	if random.IntN(2) == 0 {
-		return -rate
-	}
-	return rate
-}
-
-// now returns the process in the seat, nil if there never was one.
-func (s *seat) now() *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.lives) == 0 {
+// finish has a process end in peace. One that does not is killed at the end.
+func (r *round) finish(ctx context.Context, p *process) error {
+	if !p.Alive() {
 		return nil
 	}
-	return s.lives[len(s.lives)-1]
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+5*r.Lease)
+	defer cancel()
+	return r.work.finish(ctx, p)
 }
 
-// draw returns where the next process of a seat is started.
-func (s *seat) draw(random *rand.Rand) *timespace {
-	if !s.r.namespaces || random.IntN(2) == 0 {
+// heal ends all faults, and has every seat filled.
+func (r *round) heal(ctx context.Context) error {
+	if err := r.engine.heal(); err != nil {
+		return err
+	}
+	for _, s := range r.seats {
+		if !s.now().Alive() {
+			if err := r.fill(ctx, s, nil); err != nil {
+				return err
+			}
+		}
+	}
+	r.healed = r.now()
+	return nil
+}
+
+// lastBlow waits for a holder, kills it, and measures how long it takes until another one holds
+// the lock: the one that was killed is not replaced. What is allowed for that is a time, and
+// ten times what the machine is late with a timer.
+func (r *round) lastBlow(ctx context.Context, allowed time.Duration) {
+	r.bound, r.recovery = allowed+10*r.late, -1
+	var last holder
+	wait.Within(ctx, r.bound+r.Lease, func() bool { // who has just been told to stop may hold it for so long
+		last = r.work.holder()
+		return last.process != nil && last.Alive()
+	})
+	if last.process == nil || !last.Alive() {
+		return
+	}
+	at := r.now()
+	last.kill(r.now)
+	r.note(event{
+		Kind: kill, On: last.name, Seat: r.seatIndex(last.name), From: at, To: at,
+		Text: last.name + ", which holds the lock, is killed, and not replaced",
+	})
+	wait.Within(ctx, r.bound+5*time.Second, func() bool {
+		next := r.work.holder()
+		if next.process == nil || next.process == last.process || next.since < at {
+			return false
+		}
+		r.recovery = time.Duration(next.since - at)
+		return true
+	})
+}
+
+// drawPlace returns where the next process of a seat is started.
+func (r *round) drawPlace(random *rand.Rand, elsewhere bool) *timespace {
+	if !elsewhere && (!r.namespaces || random.IntN(2) == 0) {
 		return nil
 	}
 	return drawNamespace(random)
 }
 
-func drawNamespace(random *rand.Rand) *timespace {
-	return &timespace{Monotonic: 1 + random.Int64N(1e8), Boot: 1 + random.Int64N(1e8)}
-}
-
 // seatOf returns the seat that a fault is for.
 func (r *round) seatOf(on role, random *rand.Rand) *seat {
-	r.mu.Lock()
-	p := r.leading.process
-	r.mu.Unlock()
-	if i := r.seatIndex(p); on == leader && i >= 0 {
-		return r.seats[i]
+	if h := r.work.holder(); on == leader && h.process != nil {
+		if s := r.seats[r.seatIndex(h.name)]; s.now() == h.process {
+			return s
+		}
 	}
 	return r.seats[random.IntN(len(r.seats))]
-}
-
-func (r *round) seatIndex(p *process) int {
-	for _, s := range r.seats {
-		if p != nil && s.now() == p {
-			return s.index
-		}
-	}
-	return -1
-}
-
-// heard follows who leads, as far as lines tell.
-func (r *round) heard(p *process, l replica.Line) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch l.Kind {
-	case replica.Granted:
-		if l.Token > r.highest {
-			r.leading.process, r.leading.token = p, l.Token
-			r.highest, r.grantedAt = l.Token, l.To
-			close(r.granted)
-			r.granted = make(chan struct{})
-		}
-	case replica.Ended:
-		if r.leading.token == l.Token {
-			r.leading.process = nil
-		}
-	}
-}
-
-// awaitGrant waits until a token above the given one was granted.
-func (r *round) awaitGrant(ctx context.Context, above uint64, patience time.Duration) bool {
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for {
-		r.mu.Lock()
-		granted, highest := r.granted, r.highest
-		r.mu.Unlock()
-		if highest > above {
-			return true
-		}
-		select {
-		case <-granted:
-		case <-late.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// awaitLeader waits until somebody leads, and returns who, nil if nobody does.
-func (r *round) awaitLeader(ctx context.Context, patience time.Duration) *process {
-	var p *process
-	leads := wait.Within(ctx, patience, func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		p = r.leading.process
-		return p != nil && p.Alive()
-	})
-	if !leads {
-		return nil
-	}
-	return p
 }
 
 func (r *round) note(e event) {
@@ -220,10 +285,40 @@ func (r *round) trouble(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-func (r *round) killAll() {
+// record is a line of the log of a round: one of its fields is there.
+type record struct {
+	Event   *event        `json:"event,omitempty"`
+	Process string        `json:"process,omitempty"`
+	Line    *replica.Line `json:"line,omitempty"`
+	Effect  *trial.Effect `json:"effect,omitempty"`
+}
+
+// save writes down all that was seen in a round, for anyone who looks into a
+// violation: a seed does not bring the same round again, because the machine
+// has its part in it.
+func (r *round) save(path string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	lines := json.NewEncoder(w)
+	for _, e := range r.events {
+		err = errors.Join(err, lines.Encode(record{Event: &e}))
+	}
 	for _, s := range r.seats {
-		if p := s.now(); p != nil && p.Alive() {
-			p.kill()
+		for _, p := range s.lives {
+			for _, l := range p.lines {
+				err = errors.Join(err, lines.Encode(record{Process: p.name, Line: &l}))
+			}
 		}
 	}
+	for _, e := range r.effects {
+		err = errors.Join(err, lines.Encode(record{Effect: &e}))
+	}
+	return errors.Join(err, w.Flush())
 }

@@ -6,16 +6,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
-	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
@@ -25,6 +26,7 @@ import (
 type served struct {
 	server
 	members []*member
+	busy    chan struct{} // full while all of it is under a fault
 	// How many of these faults of the engine there were.
 	pauses, restarts int
 }
@@ -32,8 +34,8 @@ type served struct {
 // member is one of the servers.
 type member struct {
 	port    int
-	ready   func() error // says that it answers: it may take connections long before
-	process *proc.Process
+	folder  string // where it runs, unless it has one of its own
+	process *launcher.Process
 	gates   []*gate.TCP // of each replica
 }
 
@@ -69,19 +71,22 @@ type server struct {
 	remove func() error
 }
 
-// startPatience bounds the start of an engine, after which it must answer.
+// startPatience bounds how often the start of a server is tried again.
 const startPatience = 30 * time.Second
 
-func openServed(ctx context.Context, kind server, replicas int) (_ *served, err error) {
-	s := &served{server: kind}
+func openServed(ctx context.Context, kind server, dir string, replicas int) (_ *served, err error) {
+	s := &served{server: kind, busy: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	for range max(1, kind.members) {
-		m := &member{}
+	for i := range max(1, kind.members) {
+		m := &member{folder: filepath.Join(dir, fmt.Sprint("member-", i))}
 		if m.port, err = launcher.Port(); err != nil {
+			return nil, err
+		}
+		if err := os.Mkdir(m.folder, 0o700); err != nil {
 			return nil, err
 		}
 		s.members = append(s.members, m)
@@ -135,47 +140,26 @@ func (s *served) addresses() []string {
 // start starts members on their data, and waits until they answer. What is left of a
 // killed one, such as its memory, may have it end at once: then it is started again.
 func (s *served) start(ctx context.Context, members ...*member) error {
-	var last error
-	answers := wait.Within(ctx, startPatience, func() bool {
-		for _, m := range members {
-			if m.process == nil || !m.process.Alive() {
-				if last = s.launchMember(m); last != nil {
-					return false
-				}
+	return wait.AtOnce(ctx, len(members), len(members), func(ctx context.Context, i int) error {
+		m := members[i]
+		for end := time.Now().Add(startPatience); ; wait.Rest(ctx, 10*time.Millisecond) {
+			of, err := s.launch(slices.Index(s.members, m), s.ports())
+			if err != nil {
+				return err
 			}
-		}
-		for _, m := range members {
-			if last = m.ready(); last != nil {
-				return false
+			of.Dir = cmp.Or(of.Dir, m.folder)
+			if m.process, err = of.Start(m.folder + ".log"); err != nil {
+				return err
 			}
-		}
-		return true
-	})
-	if answers {
-		return nil
-	}
-	var said []string
-	for _, m := range members {
-		if m.process != nil {
+			if err = m.process.Await(ctx); err == nil {
+				return nil
+			}
 			m.process.Kill()
-			said = append(said, m.process.Stderr())
+			if !errors.Is(err, launcher.ErrEnded) || ctx.Err() != nil || time.Now().After(end) {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
 		}
-	}
-	return fmt.Errorf("%s does not answer: %w: %s", s.name, last, strings.Join(said, "\n"))
-}
-
-func (s *served) launchMember(m *member) error {
-	m.process = nil
-	of, err := s.launch(slices.Index(s.members, m), s.ports())
-	if err != nil {
-		return err
-	}
-	m.ready = of.Ready
-	process, err := proc.Start(proc.Command{Args: of.Args})
-	if err == nil {
-		m.process = process
-	}
-	return err
+	})
 }
 
 // leader returns the member that decides: the first one if none says that it does.
@@ -218,17 +202,10 @@ func (s *served) pause(ctx context.Context, length time.Duration) error {
 	if s.pauses++; s.strikes == nil && s.pauses%3 == 0 {
 		paused = (paused + 1) % len(s.members)
 	}
-	stopped, err := s.members[paused].process.Family()
-	if err != nil {
-		return err
-	}
-	for _, pid := range stopped {
-		_ = syscall.Kill(pid, syscall.SIGSTOP) // one may have ended
-	}
+	stopped := slices.Collect(maps.Keys(launcher.Processes(s.members[paused].process.Dir)))
+	launcher.Signal(stopped, launcher.Hang)
 	wait.Rest(ctx, length)
-	for _, pid := range stopped {
-		_ = syscall.Kill(pid, syscall.SIGCONT)
-	}
+	launcher.Signal(stopped, launcher.Continue)
 	return nil
 }
 
@@ -258,14 +235,14 @@ func (s *served) gates(replica int) []*gate.TCP {
 
 func (s *served) faults() []fault {
 	all := []fault{
-		{kind: blackHole, on: leader, least: 0.2, most: 0.7},
-		{kind: blackHole, on: leader, least: 0.8, most: 2.5},
-		{kind: blackHole, on: anyone, least: 0.5, most: 2},
-		{kind: delay, on: leader, least: 0.5, most: 2},
-		{kind: loseReplies, on: leader, least: 0.2, most: 1.2},
-		{kind: loseReplies, on: everybody, least: 0.2, most: 0.8},
-		{kind: stopEngine, on: nobody, least: 0.1, most: 1.2},
-		{kind: restartEngine, on: nobody, least: 0.02, most: 0.5},
+		{blackHole, leader, 0.2, 0.7},
+		{blackHole, leader, 0.8, 2.5},
+		{blackHole, anyone, 0.5, 2},
+		{delay, leader, 0.5, 2},
+		{loseReplies, leader, 0.2, 1.2},
+		{loseReplies, everybody, 0.2, 0.8},
+		{stopEngine, nobody, 0.1, 1.2},
+		{restartEngine, nobody, 0.02, 0.5},
 	}
 	if s.strikes == nil {
 		return all
@@ -277,6 +254,13 @@ func (s *served) faults() []fault {
 }
 
 func (s *served) strike(ctx context.Context, f fault, length time.Duration, replica int) error {
+	if replica < 0 {
+		return exclusive(s.busy, func() error { return s.strikeMembers(ctx, f, length, replica) })
+	}
+	return s.strikeMembers(ctx, f, length, replica)
+}
+
+func (s *served) strikeMembers(ctx context.Context, f fault, length time.Duration, replica int) error {
 	switch f.kind {
 	case stopEngine:
 		return s.pause(ctx, length)

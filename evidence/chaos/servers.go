@@ -10,8 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,24 +41,6 @@ var servers = map[string]func(dir string) (server, error){
 
 // clusterSize is how many servers a cluster has: one may be missing.
 const clusterSize = 3
-
-// engineNames are all that -engines takes.
-func engineNames() []string {
-	return append([]string{fileEngine}, slices.Sorted(maps.Keys(servers))...)
-}
-
-// checkEngine returns an error unless there is the engine, and its program.
-func checkEngine(name string) error {
-	kind, ok := servers[name]
-	switch {
-	case name == fileEngine:
-		return nil
-	case !ok:
-		return fmt.Errorf("engine %q is not known: there are %s", name, strings.Join(engineNames(), ", "))
-	}
-	_, err := kind("")
-	return err
-}
 
 // installed returns the server of an engine that scripts/engines has installed.
 func installed(engine string) (server, error) {
@@ -173,4 +155,66 @@ func newZooKeeper(dir string, members int) (server, error) {
 	}
 	s.url = func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }
 	return s, err
+}
+
+// versitygwEngine has tests of its own: its program takes long to build.
+const versitygwEngine = "versitygw"
+
+// newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
+// The faults of the engine are for the two of them in turn.
+func newVersitygw(dir string) (server, error) {
+	s, err := installed(versitygwEngine)
+	folder := filepath.Join(dir, "buckets")
+	s.members = 2
+	s.launch = func(member int, ports []int) (launcher.Server, error) {
+		return launcher.Versitygw(folder, ports[member], replica.Table)
+	}
+	s.leads = func(_ context.Context, member int, _ string) bool { return member == 0 } // neither does
+	s.strikes = func(n int) int { return n % 2 }
+	s.url = func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }
+	return s, err
+}
+
+// kubernetesEngine has tests of its own: its program takes more than 5 minutes to build.
+const kubernetesEngine = "kubernetes"
+
+// The members of Kubernetes are not alike: replicas ask the API server, which asks the etcd.
+const (
+	apiServer = iota
+	itsEtcd
+)
+
+// newKubernetes is an API server with an etcd of its own. The faults of the engine are for
+// the two of them in turn.
+func newKubernetes(dir string) (server, error) {
+	s, err := installed(kubernetesEngine)
+	if err != nil {
+		return s, err
+	}
+	etcd, err := newEtcd(dir, 1)
+	if err != nil {
+		return s, err
+	}
+	folder := filepath.Join(dir, "apiserver")
+	s.members = 2
+	s.launch = func(member int, ports []int) (launcher.Server, error) {
+		if member == itsEtcd {
+			return etcd.launch(0, ports[itsEtcd:])
+		}
+		if err := os.MkdirAll(folder, 0o700); err != nil { // without it the server says so, and ends
+			return launcher.Server{}, err
+		}
+		return launcher.Kubernetes(folder, ports[apiServer], fmt.Sprintf("http://127.0.0.1:%d", ports[itsEtcd]))
+	}
+	s.begin = func(_ context.Context, addresses []string) error {
+		_, err := launcher.AskKubernetes(addresses[apiServer], "admin", "/api/v1/namespaces",
+			`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+replica.Namespace+`"}}`)
+		return err
+	}
+	s.leads = func(_ context.Context, member int, _ string) bool { return member == apiServer }
+	s.strikes = func(n int) int { return n % 2 }
+	s.url = func(addresses []string) string {
+		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[apiServer]
+	}
+	return s, nil
 }

@@ -22,7 +22,7 @@ import (
 var ErrExited = errors.New("the peer's process has ended")
 
 // Process is one run of a program. It may be used concurrently. It must be
-// ended with Kill or Finish.
+// ended with Kill.
 type Process struct {
 	proc.Process
 	// Ready is the event with which the process began: the client's version,

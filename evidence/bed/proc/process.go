@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -44,8 +43,7 @@ type Command struct {
 const stderrTail = 16 << 10
 
 // Process is a child process once it was started, and may be used concurrently then.
-// It must be ended with [Process.Kill] or [Process.Finish]; the kernel kills it when
-// this process ends before.
+// It must be ended with [Process.Kill]; the kernel kills it when this process ends before.
 type Process struct {
 	cmd    *exec.Cmd
 	stderr *tail
@@ -181,22 +179,6 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Finish ends the process's input, at which it exits and releases nothing, and
-// waits for that. When ctx ends first it kills the process.
-func (p *Process) Finish(ctx context.Context) error {
-	_ = p.stdin.Close() // it may be closed already
-	select {
-	case <-p.exited:
-	case <-ctx.Done():
-		p.Kill()
-		return fmt.Errorf("finish: %w", context.Cause(ctx))
-	}
-	if p.State().Success() {
-		return nil
-	}
-	return fmt.Errorf("finish: %s\n%s", p.State(), p.stderr)
-}
-
 // Stop suspends the process with SIGSTOP: no thread of it runs until
 // [Process.Continue]. It returns after the process has stopped.
 func (p *Process) Stop(ctx context.Context) error {
@@ -274,38 +256,4 @@ func state(stat []byte) byte {
 		return 0
 	}
 	return stat[i+2]
-}
-
-// Family is the process, and those that it and its children have started and that
-// are there.
-func (p *Process) Family() ([]int, error) {
-	parents := map[int]int{}
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		var pid, parent int
-		if _, err := fmt.Sscan(string(stat), &pid); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		// State and parent follow the name, which may have blanks and brackets in it.
-		if _, err := fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d", new(rune), &parent); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		parents[pid] = parent
-	}
-	all := []int{p.PID()}
-	for i := 0; i < len(all); i++ {
-		for pid, parent := range parents {
-			if parent == all[i] {
-				all = append(all, pid)
-			}
-		}
-	}
-	return all, nil
 }

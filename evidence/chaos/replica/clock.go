@@ -6,10 +6,116 @@
 package replica
 
 import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/internal/clock"
 )
+
+// Watch reads one clock for all processes of the machine: CLOCK_BOOTTIME of the
+// first time namespace. The kernel shifts this clock for a process in a time
+// namespace of its own, by an offset that it tells; the watch takes that off again.
+//
+// It is not CLOCK_REALTIME, which no namespace shifts, because somebody may set
+// that one while a run is under way. And it is read past the clock that the
+// replica's locks go by, so that no fault of a clock moves it.
+type Watch struct {
+	offset int64
+}
+
+// NewWatch reads the offset of this process's time namespace.
+func NewWatch() (Watch, error) {
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if os.IsNotExist(err) {
+		return Watch{}, nil // a kernel without time namespaces
+	}
+	if err != nil {
+		return Watch{}, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var seconds, nanoseconds int64
+		if _, err := fmt.Sscan(line, &name, &seconds, &nanoseconds); err != nil {
+			return Watch{}, fmt.Errorf("/proc/self/timens_offsets: %q: %w", line, err)
+		}
+		if name == "boottime" {
+			return Watch{seconds*1e9 + nanoseconds}, nil
+		}
+	}
+	return Watch{}, fmt.Errorf("/proc/self/timens_offsets: no boottime in %q", text)
+}
+
+// Now returns nanoseconds since the machine was started.
+func (w Watch) Now() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - w.offset }
+
+// Slept returns by how much the boot clock of this process is ahead of its
+// monotonic clock: the suspends of the machine, where no time namespace is.
+func Slept() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - proc.Clock(unix.CLOCK_MONOTONIC) }
+
+// Page is what the nemesis and one replica share: by how much the replica's
+// clocks are to differ from the machine's. It is memory that both have mapped,
+// so that a replica that was stopped reads the new values with its very first
+// look at a clock.
+type Page struct {
+	memory []byte
+	words  *words
+}
+
+type words struct {
+	changes  atomic.Int64 // raised after the others were written
+	monoBack atomic.Int64
+	bootBack atomic.Int64
+	wallOn   atomic.Int64
+}
+
+// Shift is how the clocks of a replica differ from the machine's, in
+// nanoseconds.
+type Shift struct {
+	MonoBack time.Duration `json:"monoBack"` // the monotonic clock is behind
+	BootBack time.Duration `json:"bootBack"` // the boot clock is behind
+	WallOn   time.Duration `json:"wallOn"`   // the wall clock is ahead
+}
+
+// OpenPage maps the file, and makes it if it is not there.
+func OpenPage(path string) (*Page, error) {
+	memory, err := proc.Map(path, int(unsafe.Sizeof(words{})))
+	if err != nil {
+		return nil, err
+	}
+	return &Page{memory, (*words)(unsafe.Pointer(&memory[0]))}, nil
+}
+
+// Close unmaps the page. Nobody may read it any more.
+func (p *Page) Close() error { return unix.Munmap(p.memory) }
+
+// Add moves the clocks. The replica must be stopped meanwhile, and only one may
+// call it at a time.
+func (p *Page) Add(s Shift) {
+	p.words.monoBack.Add(int64(s.MonoBack))
+	p.words.bootBack.Add(int64(s.BootBack))
+	p.words.wallOn.Add(int64(s.WallOn))
+	p.words.changes.Add(1)
+}
+
+// Load returns the shift, and how often it was changed.
+func (p *Page) Load() (Shift, int64) {
+	n := p.words.changes.Load()
+	return Shift{
+		MonoBack: time.Duration(p.words.monoBack.Load()),
+		BootBack: time.Duration(p.words.bootBack.Load()),
+		WallOn:   time.Duration(p.words.wallOn.Load()),
+	}, n
+}
+
+// changes returns how often the shift was changed.
+func (p *Page) changes() int64 { return p.words.changes.Load() }
 
 // shifted is the source of clocks that a nemesis has moved, and that go at a
 // rate of their own. Nobody can move those of one Go process from outside,

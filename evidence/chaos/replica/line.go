@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replica is the program that a chaos run starts several times over. It
-// campaigns for one lock, and works while it holds it; what it does and sees it
-// tells in lines of JSON on its standard output.
+// Package replica is the program that a chaos run starts several times over. It takes one lock
+// again and again, by itself, in an election, or as a reader or a writer, and works while it
+// holds it; what it does and sees it tells in lines of JSON on its standard output.
 package replica
 
 import "time"
@@ -11,15 +11,26 @@ import "time"
 // Config is what a replica is told, in its environment.
 type Config struct {
 	Name     string
+	Do       Do
 	Store    string // sqlite:PATH or dynamodb:URL
 	Resource string // URL of what the holder writes to
 	Page     string // file of the shift of its clocks
 	Lease    time.Duration
 	Rate     float64 // by what part of it the rate of its clocks differs
-	Lock     bool    // it takes the lock by itself again and again, instead of campaigning
 	Seed     uint64
 	Wrong    Wrong
 }
+
+// Do is what a replica does.
+type Do string
+
+// What a replica can do.
+const (
+	Elect Do = "elect" // campaigns in an election, and does operations while it leads
+	Lock  Do = "lock"  // takes the lock by itself, and does the same
+	Read  Do = "read"  // reads what writers have written, again and again
+	Write Do = "write" // writes it, in two steps
+)
 
 // Variable names the variable of the environment that has the Config, as JSON.
 const Variable = "TENURE_CHAOS_REPLICA"
@@ -28,6 +39,12 @@ const Variable = "TENURE_CHAOS_REPLICA"
 const (
 	Table    = "chaos"
 	LockName = "chaos"
+)
+
+// Orders are the lines that a replica reads.
+const (
+	OrderEnd      = "end"       // end in peace
+	OrderStepDown = "step-down" // ask the holder, whoever it is, to step down
 )
 
 // Wrong names what a replica does wrong, to show that a run finds it.
@@ -46,24 +63,29 @@ type Kind string
 
 // Kinds of lines. Instants are those of a [Watch].
 const (
-	Ready   Kind = "ready"   // the program runs
-	Granted Kind = "granted" // work begins, after a Check from From to To
-	Blank   Kind = "blank"   // work would begin, but the first Check has failed
-	Held    Kind = "held"    // Check has passed, last by a call that began at From
-	Begin   Kind = "begin"   // an operation begins, after a Check from From to To
-	End     Kind = "end"     // an operation has ended
-	Ended   Kind = "ended"   // work has ended; Text says why
-	Looked  Kind = "looked"  // what the clocks show
-	Trouble Kind = "trouble" // an error that is not part of the game
+	Ready    Kind = "ready"    // the program runs
+	Granted  Kind = "granted"  // work begins, after a Check from From to To
+	Blank    Kind = "blank"    // work would begin, but the first Check has failed
+	Held     Kind = "held"     // Check has passed, last by a call that began at From
+	Begin    Kind = "begin"    // an operation begins, after a Check from From to To
+	End      Kind = "end"      // an operation has ended
+	Ended    Kind = "ended"    // work has ended; Text says why
+	Came     Kind = "came"     // what a reader's or a writer's work came to, in Text
+	Torn     Kind = "torn"     // a reader has seen, since From, what it must not
+	Stopping Kind = "stopping" // it stops itself, to be continued when its lease has run out
+	Looked   Kind = "looked"   // what the clocks show
+	Trouble  Kind = "trouble"  // an error that is not part of the game
 )
 
 // Line is what a replica says, as one line of JSON.
 type Line struct {
-	Kind  Kind   `json:"kind"`
-	At    int64  `json:"at"`
-	Token uint64 `json:"token,omitempty"`
-	From  int64  `json:"from,omitempty"`
-	To    int64  `json:"to,omitempty"`
+	Kind   Kind   `json:"kind"`
+	At     int64  `json:"at"`
+	Owner  string `json:"owner,omitempty"` // of the hold
+	Shared bool   `json:"shared,omitempty"`
+	Token  uint64 `json:"token,omitempty"`
+	From   int64  `json:"from,omitempty"`
+	To     int64  `json:"to,omitempty"`
 	// RawBoot and RawMono are the kernel's clocks in this time namespace.
 	RawBoot int64    `json:"rawBoot,omitempty"`
 	RawMono int64    `json:"rawMono,omitempty"`
@@ -72,25 +94,14 @@ type Line struct {
 	Clocks  *Reading `json:"clocks,omitempty"`
 }
 
-// Op is an operation on the resource. Its first three fields are there when it
-// begins, the others when it has ended.
+// Op is an operation on the resource. Result and Highest are there when it has ended.
 type Op struct {
-	ID     string `json:"id"`
-	Do     Do     `json:"do"`
-	Value  string `json:"value,omitempty"` // that was written, or read
-	Result Result `json:"result,omitempty"`
-	// Highest is the token that the refusal names.
-	Highest uint64 `json:"highest,omitempty"`
+	ID      string `json:"id"`
+	Read    bool   `json:"read,omitempty"`
+	Value   string `json:"value,omitempty"` // that was written, or read
+	Result  Result `json:"result,omitempty"`
+	Highest uint64 `json:"highest,omitempty"` // that the refusal names
 }
-
-// Do is a kind of operation.
-type Do string
-
-// Operations.
-const (
-	Write Do = "write"
-	Read  Do = "read"
-)
 
 // Result is how an operation has ended for the one who asked for it.
 type Result string

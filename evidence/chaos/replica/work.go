@@ -9,17 +9,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
-	"strings"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/rwlock"
 )
 
 const (
@@ -36,68 +37,63 @@ const (
 	pause = 8 * time.Millisecond
 )
 
-// expected reports whether an error of a campaign is one that chaos brings
-// about.
-func expected(err error) bool {
-	return errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrHeld) || errors.Is(err, tenure.ErrStopTimeout) ||
-		errors.Is(err, tenure.ErrUncertain) || errors.Is(err, context.DeadlineExceeded)
+// hold is a lease, of either kind, and the name under which it is told of: readers take turns
+// with one token, so each of their holds has a name of its own.
+type hold struct {
+	*replica
+	lease  interface{ Check() error }
+	owner  string
+	token  uint64
+	shared bool
 }
 
-// check is Lease.Check with the time around it.
-func (r *replica) check(l *tenure.Lease) (from, to int64, err error) {
-	from = r.watch.Now()
-	if r.config.Wrong != NoCheck {
-		err = l.Check()
+func (h *hold) say(l Line) {
+	l.Owner, l.Token, l.Shared = h.owner, h.token, h.shared
+	h.replica.say(l)
+}
+
+// check is Check with the time around it.
+func (h *hold) check() (from, to int64, err error) {
+	from = h.watch.Now()
+	if h.Wrong != NoCheck {
+		err = h.lease.Check()
 	}
-	return from, r.watch.Now(), err
+	return from, h.watch.Now(), err
 }
 
-// work does operations while it leads, for a few leases, and resigns then.
-func (r *replica) work(ctx context.Context, l *tenure.Lease, random *rand.Rand) error {
-	from, to, err := r.check(l)
+// work does what it is to do while it holds the lock, which is checked all the time beside it.
+func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
+	from, to, err := h.check()
 	if err != nil {
-		r.say(Line{Kind: Blank, Token: l.Token(), From: from, To: to, Text: err.Error()})
+		h.say(Line{Kind: Blank, From: from, To: to, Text: err.Error()})
 		return nil
 	}
-	r.say(Line{Kind: Granted, Token: l.Token(), From: from, To: to})
-	term := r.config.Lease + time.Duration(random.Int64N(int64(4*r.config.Lease)))
-	ctx, stop := context.WithTimeoutCause(ctx, term, errResigned)
-	defer stop()
-	if r.config.Wrong == NoCheck {
-		// It does not listen, either.
-		deaf, end := context.WithTimeout(context.WithoutCancel(ctx), term)
-		defer end()
-		ctx = deaf
-	}
-
-	seeds := [2]uint64{random.Uint64(), random.Uint64()}
-	var wg sync.WaitGroup
-	wg.Go(func() { r.keepChecking(ctx, l) })
-	for i, seed := range seeds {
-		wg.Go(func() { r.operate(ctx, l, rand.New(rand.NewPCG(seed, uint64(i)))) })
-	}
-	wg.Wait()
-	r.say(Line{Kind: Ended, Token: l.Token(), Text: fmt.Sprint(context.Cause(ctx))})
-	return nil
+	h.say(Line{Kind: Granted, From: from, To: to})
+	checking, stop := context.WithCancel(ctx)
+	var checks sync.WaitGroup
+	checks.Go(func() { h.keepChecking(checking) })
+	err = do(ctx)
+	stop()
+	checks.Wait()
+	h.say(Line{Kind: Ended, Text: fmt.Sprint(context.Cause(ctx))})
+	return err
 }
-
-var errResigned = errors.New("resigned")
 
 // keepChecking asks the lease all the time, so that the last instant at which a
 // check passes is known well.
-func (r *replica) keepChecking(ctx context.Context, l *tenure.Lease) {
+func (h *hold) keepChecking(ctx context.Context) {
 	often := time.NewTicker(checkPeriod)
 	defer often.Stop()
 	var last, lastTo, said int64
 	tell := func() {
 		if last > 0 {
-			r.say(Line{Kind: Held, Token: l.Token(), From: last, To: lastTo})
+			h.say(Line{Kind: Held, From: last, To: lastTo})
 		}
 		said = last
 	}
 	defer tell()
 	for {
-		from, to, err := r.check(l)
+		from, to, err := h.check()
 		if err != nil {
 			return
 		}
@@ -112,28 +108,43 @@ func (r *replica) keepChecking(ctx context.Context, l *tenure.Lease) {
 	}
 }
 
+// lead does operations while it leads, for a few leases, and resigns then.
+func (r *replica) lead(ctx context.Context, l *tenure.Lease, random *rand.Rand) error {
+	if r.Wrong == NoCheck {
+		ctx = context.WithoutCancel(ctx) // it does not listen, either
+	}
+	term := r.Lease + time.Duration(random.Int64N(int64(4*r.Lease)))
+	ctx, stop := context.WithTimeoutCause(ctx, term, errors.New("resigned"))
+	defer stop()
+	seeds := [2]uint64{random.Uint64(), random.Uint64()}
+	h := &hold{replica: r, lease: l, owner: r.Name, token: l.Token()}
+	return h.work(ctx, func(ctx context.Context) error {
+		var both sync.WaitGroup
+		for i, seed := range seeds {
+			both.Go(func() { h.operate(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		}
+		both.Wait()
+		return nil
+	})
+}
+
 // operate does operations until ctx ends, or the lease.
-func (r *replica) operate(ctx context.Context, l *tenure.Lease, random *rand.Rand) {
+func (h *hold) operate(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
-		from, to, err := r.check(l)
-		if err != nil {
-			return
-		}
-		op := &Op{ID: fmt.Sprintf("%s-%d", r.config.Name, r.serial.Add(1)), Do: Read}
-		if random.IntN(3) > 0 {
-			op.Do, op.Value = Write, fmt.Sprintf("%s/%d", op.ID, l.Token())
-		}
-		r.say(Line{Kind: Begin, Token: l.Token(), From: from, To: to, Op: op})
-		rest(random, maxDwell)
 		// A write that is on its way cannot be called back, as a rule: it does not
 		// end with the lease. Some ask the lease again, right before they are
 		// sent, as fence.NewTransport does.
-		client := r.fixed(l.Token())
-		if random.IntN(4) == 0 && r.config.Wrong != NoCheck {
-			client = r.http
+		client, value := h.http, ""
+		if random.IntN(4) == 0 && h.Wrong != NoCheck {
+			client = h.asking
 		}
-		ended := r.perform(context.WithoutCancel(ctx), client, op, from)
-		r.say(Line{Kind: End, Token: l.Token(), Op: ended})
+		if random.IntN(3) > 0 {
+			value = fmt.Sprint(random.Uint64(), "/", h.token)
+		}
+		dwell := func() { rest(random, maxDwell) }
+		if _, err := h.perform(ctx, client, value, dwell); errors.Is(err, errEnded) {
+			return
+		}
 		rest(random, pause)
 	}
 }
@@ -143,40 +154,103 @@ func rest(random *rand.Rand, most time.Duration) {
 	<-time.After(time.Duration(random.Int64N(int64(most))))
 }
 
-// perform sends an operation, and returns how it ended. Nothing is returned as
-// its result if it was not sent.
-func (r *replica) perform(ctx context.Context, client *http.Client, op *Op, checked int64) *Op {
-	ended := *op
-	ended.Result = Unknown
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		r.config.Resource+"/effect", strings.NewReader(op.Value))
+// errEnded is the error of an operation that a check has forbidden.
+var errEnded = errors.New("the lease has ended")
+
+// perform writes a value, or reads it if there is none, after a check and a dwell, and tells of
+// it. It returns what was read.
+func (h *hold) perform(ctx context.Context, client *http.Client, value string, dwell func()) (string, error) {
+	from, to, err := h.check()
 	if err != nil {
-		return &ended
+		return "", errors.Join(errEnded, err)
 	}
-	req.Header.Set(trial.OwnerHeader, r.config.Name)
-	req.Header.Set(trial.CheckedHeader, strconv.FormatInt(checked, 10))
-	req.Header.Set(trial.IDHeader, op.ID)
-	req.Header.Set(trial.DoHeader, string(op.Do))
-	answer, err := client.Do(req)
-	if err != nil {
-		if errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrReleased) || errors.Is(err, tenure.ErrStopTimeout) {
-			ended.Result = Unsent
-		}
-		return &ended
+	op := Op{ID: fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), Read: value == "", Value: value}
+	begun := op
+	h.say(Line{Kind: Begin, From: from, To: to, Op: &begun})
+	dwell()
+	effect := trial.Effect{
+		ID: op.ID, Lock: LockName, Owner: h.owner, Token: h.token, Checked: from, Read: op.Read, Value: value,
 	}
-	defer answer.Body.Close()
+	read, err := effect.Send(context.WithoutCancel(ctx), client, h.Resource)
 	var stale *fence.StaleError
-	if errors.As(fence.Refusal(answer), &stale) {
-		ended.Result, ended.Highest = Refused, stale.Highest
-		return &ended
+	switch {
+	case err == nil:
+		op.Result = Done
+		if op.Read {
+			op.Value = read
+		}
+	case errors.As(err, &stale):
+		op.Result, op.Highest = Refused, stale.Highest
+	case errors.Is(err, tenure.ErrLost), errors.Is(err, tenure.ErrReleased), errors.Is(err, tenure.ErrStopTimeout):
+		op.Result = Unsent
+	default:
+		op.Result = Unknown
 	}
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return &ended
+	h.say(Line{Kind: End, Op: &op})
+	return read, err
+}
+
+// begin returns the hold of a reader or a writer.
+func (r *replica) begin(l *rwlock.Lease) *hold {
+	r.holds++
+	return &hold{r, l, fmt.Sprint(r.Name, ".", r.holds), l.Token(), r.Do == Read}
+}
+
+// rewrite writes the register in two steps, a half and the whole. Sometimes it stops itself
+// between its check and its write.
+func (r *replica) rewrite(ctx context.Context, l *rwlock.Lease) error {
+	h := r.begin(l)
+	return h.work(ctx, func(ctx context.Context) error {
+		for _, what := range []string{"half", "whole"} {
+			dwell := func() {
+				if what == "whole" && rand.N(3) == 0 {
+					h.say(Line{Kind: Stopping})
+					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // the run continues it
+				}
+			}
+			if _, err := h.perform(ctx, h.http, fmt.Sprint(what, " ", h.token), dwell); err != nil {
+				return err
+			}
+		}
+		h.say(Line{Kind: Came, Text: "written"})
+		return ctx.Err()
+	})
+}
+
+// compare reads the register a few times. As long as its lease is good it must not change, nor
+// be a half, unless the reader was told that the last writer had not ended well.
+func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
+	last, ok := l.LastWriter()
+	if !ok {
+		return nil
 	}
-	ended.Result = Done
-	if op.Do == Read {
-		ended.Value = string(body)
-	}
-	return &ended
+	h := r.begin(l)
+	began, well := h.watch.Now(), last.End == tenure.EndReleased
+	return h.work(ctx, func(ctx context.Context) error {
+		var first string
+		for i := range 4 {
+			value, err := h.perform(ctx, h.http, "", func() {})
+			if err == nil {
+				wait.Rest(ctx, rand.N(r.Lease/5))
+				_, _, err = h.check()
+			}
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				first = value
+			}
+			if value != first || well && value != fmt.Sprint("whole ", h.token-1) {
+				h.say(Line{Kind: Torn, From: began, Text: fmt.Sprintf("%q, and before %q, for a reader with %d "+
+					"after one that has %s", value, first, h.token, last.End)})
+				return nil
+			}
+		}
+		came := "told" // that it may be half; it does not change
+		if well {
+			came = "whole"
+		}
+		h.say(Line{Kind: Came, Text: came})
+		return nil
+	})
 }

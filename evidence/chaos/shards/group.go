@@ -18,25 +18,24 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/shard"
 )
 
 // group is a group of worker processes, and what they have told.
 type group struct {
-	size  size
-	place place
-	to    *trial.Resource
+	size        size
+	name, store string
+	to          *trial.Resource
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	lives   int
-	all     []*process
-	begins  []begun         // since the last reset
-	ends    map[stint]int64 // when handlers returned, since the start
-	owners  map[int]begun   // of each partition: the last one, until it ends
-	lost    []string
-	failed  error
+	mu     sync.Mutex
+	all    []*process
+	begins []begun         // since the last reset
+	ends   map[stint]int64 // when handlers returned, since the start
+	owners map[int]begun   // of each partition: the last one, until it ends
+	lost   []string
+	failed error
 }
 
 // begun says that a handler has begun.
@@ -58,39 +57,30 @@ type process struct {
 	beat   int64                 // when its last heartbeat was sent
 	dead   bool                  // killed, or left
 	paused bool                  // at some time
-	left   *note
 	stats  shard.Stats
-	counts []note
+
+	left, counted *note
 }
 
-func newGroup(size size, at place, to *trial.Resource) *group {
-	g := &group{
-		size: size, place: at, to: to,
-		ends: map[stint]int64{}, owners: map[int]begun{},
-	}
-	g.changed = sync.NewCond(&g.mu)
-	return g
+func newGroup(size size, name, store string, to *trial.Resource) *group {
+	return &group{size: size, name: name, store: store, to: to, ends: map[stint]int64{}, owners: map[int]begun{}}
 }
 
 // start starts a worker, and does not wait until it has joined.
 func (g *group) start(ctx context.Context, change func(*task)) (*process, error) {
+	// Nothing is taken down of one that is not known yet.
 	g.mu.Lock()
-	g.lives++
-	name := fmt.Sprintf("worker-%d", g.lives)
-	g.mu.Unlock()
+	defer g.mu.Unlock()
 	t := task{
-		Name: name, Store: g.place, Lease: g.size.Lease, Heartbeat: g.size.Heartbeat, Refresh: g.size.Refresh,
-		Partitions: g.size.partitions, Claims: g.size.claims, Resource: g.to.URL(),
-		Write: g.size.write, Drain: g.size.drain,
+		Name: fmt.Sprintf("worker-%d", len(g.all)+1), Group: g.name, Store: g.store, Timing: g.size.Timing,
+		Partitions: g.size.partitions, Claims: g.size.claims, Resource: g.to.URL(), Write: g.size.write,
+		Drain: g.size.drain,
 	}
 	if change != nil {
 		change(&t)
 	}
 	p := &process{task: t, g: g, holds: map[stint]*trial.Hold{}, live: map[stint]*trial.Hold{}}
 	command := proc.Command{Role: roleName, Stderr: os.Stderr, Line: p.heard, Ended: p.ended}
-	// Nothing is taken down of one that is not known yet.
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if err := p.Start(command); err != nil {
 		return nil, err
 	}
@@ -110,7 +100,6 @@ func (p *process) heard(line []byte) {
 	} else {
 		p.g.take(p, n)
 	}
-	p.g.changed.Broadcast()
 }
 
 func (p *process) ended(state *os.ProcessState) {
@@ -120,7 +109,6 @@ func (p *process) ended(state *os.ProcessState) {
 		p.g.failed = errors.Join(p.g.failed, fmt.Errorf("%s has ended: %v", p.Name, state))
 	}
 	p.dead = true
-	p.g.changed.Broadcast()
 }
 
 // take takes a note down. The caller holds mu.
@@ -160,7 +148,7 @@ func (g *group) take(p *process, n note) {
 		}
 		g.lost = append(g.lost, p.Name+": "+n.Text)
 	case notedCount:
-		p.counts = append(p.counts, n)
+		p.counted = &n
 	case notedLeft:
 		p.left, p.dead = &n, true
 	}
@@ -229,27 +217,20 @@ const patience = 90 * time.Second
 
 // until waits until something is so. The condition is called with mu held.
 func (g *group) until(ctx context.Context, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not so within %v: %s", patience, what))
-	defer cancel()
-	wake := context.AfterFunc(ctx, func() {
+	so := false
+	wait.Within(ctx, patience, func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.changed.Broadcast()
+		so = g.failed == nil && holds()
+		return so || g.failed != nil
 	})
-	defer wake()
+	if so {
+		return nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for !holds() {
-		if g.failed != nil {
-			return g.failed
-		}
-		if ctx.Err() != nil {
-			living := g.living()
-			return fmt.Errorf("%w; %d workers, %d partitions owned", context.Cause(ctx), len(living), g.owned())
-		}
-		g.changed.Wait()
-	}
-	return nil
+	return errors.Join(g.failed, context.Cause(ctx), fmt.Errorf("not so within %v: %s; %d workers, %d partitions owned",
+		patience, what, len(g.living()), g.owned()))
 }
 
 func (g *group) untilSettled(ctx context.Context) error {
@@ -269,39 +250,35 @@ func (g *group) reset() []begun {
 func (g *group) count(ctx context.Context) (reads, writes int64, err error) {
 	g.mu.Lock()
 	living := g.living()
-	before := map[*process]int{}
 	for _, p := range living {
-		before[p] = len(p.counts)
+		p.counted = nil
+		err = errors.Join(err, p.Send(struct{}{}))
 	}
 	g.mu.Unlock()
-	for _, p := range living {
-		if err := p.Send(struct{}{}); err != nil {
-			return 0, 0, err
-		}
+	if err != nil {
+		return 0, 0, err
 	}
 	err = g.until(ctx, "all have counted", func() bool {
-		return !slices.ContainsFunc(living, func(p *process) bool { return len(p.counts) == before[p] })
-	})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, p := range living {
-		if n := len(p.counts); n > 0 {
-			reads += p.counts[n-1].Reads
-			writes += p.counts[n-1].Writes
+		reads, writes = 0, 0
+		for _, p := range living {
+			if p.counted == nil {
+				return false
+			}
+			reads, writes = reads+p.counted.Reads, writes+p.counted.Writes
 		}
-	}
+		return true
+	})
 	return reads, writes, err
 }
 
 // close ends all workers, and returns the log of what they did.
 func (g *group) close() (*trial.Log, error) {
 	g.mu.Lock()
-	processes := slices.Clone(g.all)
-	for _, p := range processes {
+	for _, p := range g.all {
 		p.dead = true
 	}
 	g.mu.Unlock()
-	for _, p := range processes {
+	for _, p := range g.all {
 		p.Kill()
 	}
 	l := &trial.Log{}

@@ -20,61 +20,50 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
-	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/evidence/peers"
 )
 
-// Roles are what a program that calls Run can be in place of it.
+// Roles are what a program that runs shards can be in place of it.
 var Roles = map[string]proc.Role{roleName: serveWorker}
 
-// Run runs what the arguments say.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	flags := flag.NewFlagSet("chaos -workload shards", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	var (
-		small  = flags.Bool("quick", false, "look whether all of it works; the times mean nothing then")
-		parts  = flags.String("parts", partSQLite+","+partDynamo, "what to measure on")
-		toJSON = flags.String("json", "", "write what was found to this `file`; what it holds of other parts stays")
-		toPage = flags.String("markdown", "", "write the tables into this `file`, between its marks")
-		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
-	)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *engine == "" {
+// Settings are what the command line says.
+type Settings struct {
+	quick                         bool
+	parts, toJSON, toPage, engine string
+}
+
+// Flags has a set of flags fill the settings.
+func (s *Settings) Flags(flags *flag.FlagSet) {
+	flags.BoolVar(&s.quick, "quick", false, "look whether all of it works with shards; the times mean nothing then")
+	flags.StringVar(&s.parts, "parts", partSQLite+","+partDynamo, "what to measure shards on")
+	flags.StringVar(&s.toJSON, "json", "", "write what was found to this `file`; what it holds of other parts stays")
+	flags.StringVar(&s.toPage, "markdown", "", "write the tables into this `file`, between its marks")
+	flags.StringVar(&s.engine, "engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
+}
+
+// Run measures the parts, and fails if something was not as it must be.
+func (s *Settings) Run(ctx context.Context, stdout, stderr io.Writer) error {
+	if s.engine == "" {
 		return dynamo.NoEngine("chaos -workload shards")
 	}
-	r := &rig{engine: *engine, size: full}
-	if *small {
-		r.size = quick
+	size := full
+	if s.quick {
+		size = quick
 	}
-	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "shards: "+format+"\n", args...) }
-	if r.name, err = machine.Engine(ctx, *engine); err != nil {
-		return err
-	}
-	return r.measure(ctx, *parts, *toJSON, *toPage, stdout)
+	return s.measure(ctx, size, stdout, func(format string, args ...any) {
+		fmt.Fprintf(stderr, "shards: "+format+"\n", args...)
+	})
 }
 
-// rig is what both stores share.
-type rig struct {
-	engine string // the URL of a DynamoDB engine
-	name   string // of the engine
-	size   size
-	say    func(format string, args ...any)
-}
-
-// measure runs parts of what is measured of package shard, as listed with commas
-// between, and fails if something was not as it must be. What toJSON holds of other
-// parts stays.
-func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout io.Writer) error {
-	all, err := earlier(toJSON)
+func (s *Settings) measure(ctx context.Context, size size, stdout io.Writer, say func(string, ...any)) error {
+	all, err := earlier(s.toJSON)
 	if err != nil {
 		return err
 	}
-	size := r.size
 	set := setting{
 		size.workers, size.partitions, size.Lease.Seconds(),
 		size.Heartbeat.Seconds(), size.Refresh.Seconds(), size.claims, size.drain.Seconds(), size.write.Seconds(),
@@ -83,35 +72,44 @@ func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout 
 		all.Stores = nil
 	}
 	all.Machine, all.Quick, all.Setting = machine.Here(), size.quick, set
-	dir, err := os.MkdirTemp("", "tenure-chaos-shards-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in a folder for that
 	var missed []string
-	for part := range strings.SplitSeq(parts, ",") {
-		var f *finding
+	for part := range strings.SplitSeq(s.parts, ",") {
+		f := &finding{}
+		var url string
+		var closed func() error
 		switch part {
 		case partSQLite:
-			f, err = r.onFile(ctx, dir)
+			dir, err := os.MkdirTemp("", "tenure-chaos-shards-")
+			if err != nil {
+				return err
+			}
+			f.Store, f.Watch = "SQLite, a file", true
+			url, closed = "sqlite:"+filepath.Join(dir, "locks.db"), func() error { return os.RemoveAll(dir) }
 		case partDynamo:
-			f, err = r.onTable(ctx)
+			name, err := machine.Engine(ctx, s.engine)
+			if err != nil {
+				return err
+			}
+			table, err := dynamo.NewTable(ctx, dynamo.Connect(s.engine), "tenure-shards")
+			if err != nil {
+				return err
+			}
+			f.Store = "DynamoDB's API: " + name
+			url, closed = "dynamodb:"+s.engine+"#"+table.Name, func() error { return table.Drop(ctx) }
 		default:
-			err = fmt.Errorf("shards have no part %q; there are %s", part,
-				strings.Join([]string{partSQLite, partDynamo}, ","))
+			return fmt.Errorf("shards have no part %q; there are %s,%s", part, partSQLite, partDynamo)
 		}
-		if err != nil {
+		f.stage(ctx, size, url, say)
+		if err := errors.Join(closed(), context.Cause(ctx)); err != nil {
 			return err
 		}
-		if f != nil {
-			all.put(f)
-			for _, m := range f.Missed {
-				missed = append(missed, f.Store+": "+m)
-			}
+		all.put(f)
+		for _, m := range f.Missed {
+			missed = append(missed, f.Store+": "+m)
 		}
 	}
 	all.Machine.LoadAfter = machine.Load()
-	if err := all.write(stdout, toJSON, toPage); err != nil {
+	if err := page.Publish(all, all.markdown(), command, stdout, s.toJSON, s.toPage); err != nil {
 		return err
 	}
 	if len(missed) > 0 {
@@ -120,47 +118,17 @@ func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout 
 	return nil
 }
 
-func (r *rig) onFile(ctx context.Context, dir string) (*finding, error) {
-	at := place{Kind: onSQLite, Path: filepath.Join(dir, "locks.db")}
-	alone := place{Kind: onSQLite, Path: filepath.Join(dir, "alone.db")}
-	return r.stage(ctx, at, alone, nil, &finding{Store: "SQLite, a file", Watch: true})
-}
-
-func (r *rig) onTable(ctx context.Context) (f *finding, err error) {
-	proxy, err := gate.NewMetered(r.engine)
-	if err != nil {
-		return nil, err
-	}
-	defer proxy.Close()
-	var tables [2]*dynamo.Table
-	for i := range tables {
-		if tables[i], err = dynamo.NewTable(ctx, dynamo.Connect(r.engine), "tenure-shards"); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, tables[i].Drop(ctx)) }()
-	}
-	at := place{Kind: onDynamo, Endpoint: proxy.Address(), Table: tables[0].Name}
-	alone := place{Kind: onDynamo, Endpoint: r.engine, Table: tables[1].Name}
-	return r.stage(ctx, at, alone, proxy, &finding{Store: "DynamoDB's API: " + r.name})
-}
-
 // stage makes all scenes on one store.
-func (r *rig) stage(ctx context.Context, at, alone place, proxy *gate.HTTP, f *finding) (*finding, error) {
+func (f *finding) stage(ctx context.Context, size size, store string, say func(string, ...any)) {
 	began := time.Now()
 	f.Date, f.LoadBefore = began.UTC().Format(time.DateTime)+" UTC", machine.Load()
-	say := func(format string, args ...any) { r.say(f.Store+": "+format, args...) }
 	for _, part := range []struct {
-		name  string
-		place place
-		run   func(context.Context, *group) error
-	}{
-		{"many", at, func(ctx context.Context, g *group) error { return f.many(ctx, g, proxy, say) }},
-		{"alone", alone, f.alone},
-	} {
-		// The partitions of both groups have the same names.
+		name string
+		run  func(context.Context, *group, func(string, ...any)) error
+	}{{"many", f.many}, {"alone", f.alone}} {
 		to := trial.OpenResource(proc.Monotonic, false)
-		g := newGroup(r.size, part.place, to)
-		err := part.run(ctx, g)
+		g := newGroup(size, part.name, store, to)
+		err := part.run(ctx, g, func(format string, args ...any) { say(f.Store+": "+format, args...) })
 		log, closed := g.close()
 		to.Close()
 		f.take(log)
@@ -171,8 +139,7 @@ func (r *rig) stage(ctx context.Context, at, alone place, proxy *gate.HTTP, f *f
 		}
 	}
 	f.Took, f.LoadAfter = time.Since(began).Seconds(), machine.Load()
-	f.judge(r.size)
-	return f, context.Cause(ctx)
+	f.judge(size)
 }
 
 // size is how much the scenes of shards do.

@@ -13,19 +13,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
 // many has a group of workers be killed, paused, left, joined and started again.
-func (f *finding) many(ctx context.Context, g *group, proxy *gate.HTTP, say func(string, ...any)) error {
+func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) error {
 	steps := []struct {
 		name string
 		run  func(context.Context, *group) error
 	}{
 		{"fill", f.fill},
-		{"steady", func(ctx context.Context, g *group) error { return f.rest(ctx, g, proxy) }},
+		{"steady", f.rest},
 		{"kill", f.killings},
 		{"pause", f.pausing},
 		{"leave", f.leaving},
@@ -57,30 +56,19 @@ func (f *finding) fill(ctx context.Context, g *group) error {
 	return g.untilSettled(ctx)
 }
 
-// rest counts what is sent while nothing changes.
-func (f *finding) rest(ctx context.Context, g *group, proxy *gate.HTTP) error {
+// rest counts what is asked of the store while nothing changes.
+func (f *finding) rest(ctx context.Context, g *group) error {
 	reads, writes, err := g.count(ctx)
 	if err != nil {
 		return err
 	}
-	rest := func() error { return wait.For(ctx, g.size.steady) }
 	began := time.Now()
-	var u gate.Usage
-	if proxy == nil {
-		err = rest()
-	} else {
-		u, err = proxy.During(rest)
-	}
-	if err != nil {
+	if err := wait.For(ctx, g.size.steady); err != nil {
 		return err
 	}
 	d := time.Since(began).Seconds()
-	if proxy != nil {
-		u = u.Over(d)
-		f.Steady.Wire = &u
-	}
 	moreReads, moreWrites, err := g.count(ctx)
-	f.Steady.For, f.Steady.Reads, f.Steady.Writes = d, float64(moreReads-reads)/d, float64(moreWrites-writes)/d
+	f.Steady = steady{d, float64(moreReads-reads) / d, float64(moreWrites-writes) / d}
 	return err
 }
 
@@ -296,7 +284,7 @@ const (
 )
 
 // alone kills a worker that has all partitions, while two others have none.
-func (f *finding) alone(ctx context.Context, g *group) error {
+func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) error {
 	var heavy *process
 	for i, weight := range []float64{heavyWeight, lightWeight, lightWeight} {
 		p, err := g.start(ctx, func(t *task) { t.Weight, t.Claims = weight, claimsAtOnce })

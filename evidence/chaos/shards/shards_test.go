@@ -6,6 +6,7 @@
 package shards
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,9 +31,8 @@ func TestShards(t *testing.T) {
 	t.Parallel()
 	e := enginetest.FullDynamoDB(t)
 	to := filepath.Join(t.TempDir(), "shards.json")
-	r := &rig{engine: e.URL, name: "DynamoDB", size: quick, say: t.Logf}
-	var tables strings.Builder
-	if err := r.measure(t.Context(), partSQLite+","+partDynamo, to, "", &tables); err != nil {
+	s := &Settings{engine: e.URL, parts: partSQLite + "," + partDynamo, toJSON: to}
+	if err := s.measure(t.Context(), quick, io.Discard, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	all, err := earlier(to)
@@ -144,13 +144,12 @@ func TestPagePart(t *testing.T) {
 	other := goodFinding()
 	other.Store, other.Watch = "another store", true
 	r.put(other)
-	var tables strings.Builder
-	if err := r.write(&tables, to, ""); err != nil {
+	if err := page.WriteJSON(to, r); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| a store | another store |", "2,000", "605", "SIGKILL of a worker (1)"} {
-		if !strings.Contains(tables.String(), want) {
-			t.Errorf("the page has no %q:\n%s", want, tables.String())
+		if tables := r.markdown(); !strings.Contains(tables, want) {
+			t.Errorf("the page has no %q:\n%s", want, tables)
 		}
 	}
 	again, err := earlier(to)

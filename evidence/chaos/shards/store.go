@@ -7,7 +7,6 @@ package shards
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 
@@ -18,45 +17,24 @@ import (
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
-// The stores that shards are measured on.
-const (
-	onSQLite = "SQLite"
-	onDynamo = "DynamoDB"
-)
-
-// place says where a store is.
-type place struct {
-	Kind     string `json:"kind"`
-	Path     string `json:"path,omitempty"`     // of SQLite
-	Endpoint string `json:"endpoint,omitempty"` // of DynamoDB
-	Table    string `json:"table,omitempty"`
-}
-
-// open returns the store, with its calls counted.
-func (p place) open(beat func(int64)) (driver.Store, *calls, error) {
+// open returns the store at sqlite:PATH or dynamodb:URL#TABLE, with its calls counted.
+func open(url string, beat func(at int64)) (driver.Store, *calls, error) {
 	n := &calls{beat: beat}
-	switch p.Kind {
-	case onSQLite:
-		s, err := sqlitestore.Open(p.Path, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		return countedSQLite{countedStore{s, n}, s}, n, nil
-	case onDynamo:
-		db, _ := dynamo.ConnectWide(p.Endpoint)
-		s, err := dynamostore.New(db, p.Table, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		return countedDynamo{countedStore{s, n}, s}, n, nil
+	scheme, rest, _ := strings.Cut(url, ":")
+	if scheme == partSQLite {
+		s, err := sqlitestore.Open(rest, nil)
+		return countedSQLite{countedStore{s, n}, s}, n, err
 	}
-	return nil, nil, fmt.Errorf("no store %q", p.Kind)
+	endpoint, table, _ := strings.Cut(rest, "#")
+	db, _ := dynamo.ConnectWide(endpoint)
+	s, err := dynamostore.New(db, table, nil)
+	return countedDynamo{countedStore{s, n}, s}, n, err
 }
 
 // calls are those of a store that a process made.
 type calls struct {
 	reads, writes atomic.Int64
-	beat          func(at int64) // when the process's session is renewed; may be nil
+	beat          func(at int64) // when the process's session is renewed
 }
 
 // countedStore counts calls, and notes when a session is written.
@@ -84,7 +62,7 @@ func (s countedStore) Swap(ctx context.Context, prev, next driver.Record) (drive
 	s.n.writes.Add(1)
 	sent := proc.Monotonic()
 	now, err := s.Store.Swap(ctx, prev, next)
-	if err == nil && s.n.beat != nil && prev.Beat != next.Beat && next.State == driver.Alive &&
+	if err == nil && prev.Beat != next.Beat && next.State == driver.Alive &&
 		strings.HasPrefix(next.Key, driver.SessionPrefix) {
 		s.n.beat(sent)
 	}

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -23,7 +22,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
-	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -68,15 +67,15 @@ func serveWorker(in io.Reader, out io.Writer) error {
 	if err := lines.Decode(&w.task); err != nil {
 		return fmt.Errorf("task: %w", err)
 	}
-	store, calls, err := w.Store.open(func(at int64) { w.say(note{Kind: notedBeat, At: at}) })
+	store, calls, err := open(w.Store, func(at int64) { w.say(note{Kind: notedBeat, At: at}) })
 	if err != nil {
 		return err
 	}
 	w.calls = calls
 	defer func() { _ = store.Close() }() // the process ends
-	w.client, err = tenure.New(store, &tenure.Options{
-		LeaseDuration: w.Lease, HeartbeatPeriod: w.Heartbeat, RefreshPeriod: w.Refresh, Owner: w.Name,
-	})
+	options := w.Options()
+	options.Owner = w.Name
+	w.client, err = tenure.New(store, options)
 	if err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (w *worker) say(n note) {
 }
 
 func (w *worker) work(ctx context.Context) error {
-	group, err := shard.New(w.client, "bench", &shard.Options{
+	group, err := shard.New(w.client, w.Group, &shard.Options{
 		Partitions: w.Partitions, Weight: w.Weight, Claims: w.Claims, OnEvent: w.event,
 	})
 	if err != nil {
@@ -221,11 +220,10 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	w.mu.Lock()
 	delete(w.live, key)
 	w.mu.Unlock()
-	late := fence.Fixed(p.Name(), p.Token())
 	w.late.Go(func() {
 		wait.Rest(context.WithoutCancel(ctx),
 			w.Write+w.Write/4) // by then its next owner has written, if there is one
-		w.write(context.WithoutCancel(ctx), late, last)
+		w.write(context.WithoutCancel(ctx), p, last)
 	})
 	tell(note{Kind: notedEnd, At: proc.Monotonic(), Since: last})
 	return nil
@@ -233,26 +231,17 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 
 // write writes to the partition's resource, as a Check allowed. Whether it was refused is
 // counted there.
-func (w *worker) write(ctx context.Context, grant fence.Grant, checked int64) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.Resource+"/effect", http.NoBody)
-	if err != nil {
-		return
-	}
-	fence.SetHeader(r.Header, grant)
-	r.Header.Set(trial.OwnerHeader, w.Name)
-	r.Header.Set(trial.CheckedHeader, strconv.FormatInt(checked, 10))
-	if answer, err := w.http.Do(r); err == nil {
-		_ = answer.Body.Close() // it is empty, or tells of the refusal
-	}
+func (w *worker) write(ctx context.Context, p *shard.Partition, checked int64) {
+	e := trial.Effect{Lock: p.Name(), Token: p.Token(), Owner: w.Name, Checked: checked}
+	_, _ = e.Send(ctx, w.http, w.Resource)
 }
 
 // task is what a worker is told at its start, in a line.
 type task struct {
+	peers.Timing
 	Name       string        `json:"name"`
-	Store      place         `json:"store"`
-	Lease      time.Duration `json:"lease"`
-	Heartbeat  time.Duration `json:"heartbeat"`
-	Refresh    time.Duration `json:"refresh"`
+	Group      string        `json:"group"`
+	Store      string        `json:"store"`
 	Partitions int           `json:"partitions"`
 	Weight     float64       `json:"weight"`
 	Claims     int           `json:"claims"`

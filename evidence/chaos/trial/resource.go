@@ -13,18 +13,50 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/tenurelock/tenure/fence"
 )
 
-// The headers of an effect, beside those of package fence. ID and Do may be missing.
+// The headers of an effect, beside those of package fence. The last two may be missing.
 const (
-	OwnerHeader   = "Effect-Owner"
-	CheckedHeader = "Effect-Checked"
-	IDHeader      = "Effect-ID"
-	DoHeader      = "Effect-Do" // "read"; otherwise it writes
+	ownerHeader   = "Effect-Owner"
+	checkedHeader = "Effect-Checked"
+	idHeader      = "Effect-ID"
+	doHeader      = "Effect-Do" // "read"; otherwise it writes
 )
+
+// Send sends the effect to the resource at a URL, and returns what was read there. The error of
+// one that the fence has refused is a [fence.StaleError].
+func (e Effect) Send(ctx context.Context, client *http.Client, url string) (string, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/effect", strings.NewReader(e.Value))
+	if err != nil {
+		return "", err
+	}
+	fence.SetHeader(q.Header, fence.Fixed(e.Lock, e.Token))
+	q.Header.Set(ownerHeader, e.Owner)
+	q.Header.Set(checkedHeader, strconv.FormatInt(e.Checked, 10))
+	if e.ID != "" {
+		q.Header.Set(idHeader, e.ID)
+	}
+	if e.Read {
+		q.Header.Set(doHeader, "read")
+	}
+	answer, err := client.Do(q)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }() // it was only read
+	if err := fence.Refusal(answer); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the resource says %s: %s", answer.Status, text)
+	}
+	return string(text), err
+}
 
 // Resource is what the holders of locks write to and read from, in POST /effect: a register for
 // each lock, behind a fence. It takes down all that comes.
@@ -101,10 +133,10 @@ func read(q *http.Request) (*Effect, error) {
 		return nil, err
 	}
 	e := &Effect{
-		ID: q.Header.Get(IDHeader), Lock: grant.Name(), Token: grant.Token(),
-		Owner: q.Header.Get(OwnerHeader), Read: q.Header.Get(DoHeader) == "read",
+		ID: q.Header.Get(idHeader), Lock: grant.Name(), Token: grant.Token(),
+		Owner: q.Header.Get(ownerHeader), Read: q.Header.Get(doHeader) == "read",
 	}
-	e.Checked, err = strconv.ParseInt(q.Header.Get(CheckedHeader), 10, 64)
+	e.Checked, err = strconv.ParseInt(q.Header.Get(checkedHeader), 10, 64)
 	return e, err
 }
 
