@@ -46,14 +46,11 @@ type finding struct {
 	Took       float64 `json:"tookSeconds"`
 	LoadBefore string  `json:"loadBefore"`
 	LoadAfter  string  `json:"loadAfter"`
-	Filled     filled  `json:"firstAssignment"`
-	Steady     steady  `json:"steady"`
-	// Recoveries are from SIGKILL, and from a pause, until all was owned again.
-	Recoveries []recovery `json:"recoveries"`
-	Leave      moving     `json:"leave"`
-	Join       moving     `json:"join"`
-	Roll       moving     `json:"rollingRestart"`
-	Lone       recovery   `json:"workerWithAll"` // while two others had none
+	// Filled is how long a new group takes until all partitions are owned, from the
+	// start of its processes.
+	Filled  float64  `json:"firstAssignmentSeconds"`
+	Steady  steady   `json:"steady"`
+	Changes []change `json:"changes"`
 	// Tenures is how many times a handler's Check passed anew, OwnedTwice where
 	// two had a partition at once, and Fence what the resource saw.
 	Tenures    int      `json:"tenures"`
@@ -83,12 +80,6 @@ func (f *finding) miss(format string, args ...any) {
 	f.Missed = append(f.Missed, fmt.Sprintf(format, args...))
 }
 
-// filled is how long a new group takes until all partitions are owned, from the
-// start of its processes.
-type filled struct {
-	Owned float64 `json:"ownedSeconds"`
-}
-
 // steady is what is sent while nothing changes, in a second.
 type steady struct {
 	For    float64 `json:"seconds"`
@@ -96,30 +87,32 @@ type steady struct {
 	Writes float64 `json:"writesPerSecond"`
 }
 
-// recovery is one from a SIGKILL, or a pause.
-type recovery struct {
-	What       string  `json:"what"`
-	Partitions int     `json:"partitions"`
-	Took       float64 `json:"ownedAgainSeconds"`
-	// Expected is what is left of the lease since the last heartbeat that was
-	// confirmed, and one look.
-	Lease    float64 `json:"leaseLeftSeconds"`
-	Expected float64 `json:"expectedSeconds"`
+// What happens to a group, where it is judged by its name.
+const (
+	killOfWorker   = "SIGKILL of a worker" // that is not the coordinator
+	plannedLeave   = "a planned leave"
+	oneComes       = "one comes"
+	rollingRestart = "a rolling restart of all"
+)
 
-	gone  *process
-	had   []int // its partitions
-	since int64 // when it was struck
-}
+// change is what something that happened to the group has led to.
+type change struct {
+	What string `json:"what"`
+	// Took is how long it took until all was owned again; or, of what was planned, was done.
+	Took float64 `json:"tookSeconds"`
 
-// moving is what a change that was planned has moved.
-type moving struct {
-	Took  float64 `json:"tookSeconds"`
-	Moves int     `json:"moves"`
-	Most  int     `json:"mostMovesOfOne"`
-	Share float64 `json:"share"` // partitions of one worker
-	// Gaps are the times in which a partition had nobody: from the return of
-	// one handler to the begin of the next.
-	Gaps stretch `json:"gaps"`
+	// Of a worker that was lost: how many partitions it had; what was left of its lease since
+	// the last heartbeat that was confirmed; and that with one look.
+	Partitions int     `json:"partitions,omitempty"`
+	Lease      float64 `json:"leaseLeftSeconds,omitempty"`
+	Expected   float64 `json:"expectedSeconds,omitempty"`
+
+	// Of what was planned: Share is the partitions of one worker, and Gaps are the times in
+	// which a partition had nobody: from the return of one handler to the begin of the next.
+	Moves int     `json:"moves,omitempty"`
+	Most  int     `json:"mostMovesOfOne,omitempty"`
+	Share float64 `json:"share,omitempty"`
+	Gaps  stretch `json:"gaps,omitzero"`
 }
 
 // stretch is a number of times, in seconds.
@@ -191,18 +184,16 @@ func (f *finding) judge(size size) {
 		return
 	}
 	miss(len(f.Lost) > 0, "sessions of living workers were lost, %s", some(f.Lost))
-	for _, r := range append(slices.Clone(f.Recoveries), f.Lone) {
-		miss(r.Took > tolerance*r.Expected, "%s: all %d owned after %.2f s, where %.2f s were to be expected",
-			r.What, r.Partitions, r.Took, r.Expected)
-	}
-	if f.Leave.Gaps.N > 0 {
+	for _, c := range f.Changes {
+		miss(c.Expected > 0 && c.Took > tolerance*c.Expected,
+			"%s: all %d owned after %.2f s, where %.2f s were to be expected", c.What, c.Partitions, c.Took, c.Expected)
 		// Where the store tells of releases the next owner need not look.
-		most := tolerance * (size.Refresh + size.drain).Seconds()
-		miss(f.Leave.Gaps.Max > most, "a planned leave: a partition had nobody for %.3f s", f.Leave.Gaps.Max)
+		miss(c.What == plannedLeave && c.Gaps.Max > tolerance*(size.Refresh+size.drain).Seconds(),
+			"%s: a partition had nobody for %.3f s", c.What, c.Gaps.Max)
+		miss(c.What == rollingRestart && c.Most > mostMoves, "%s moved a partition %d times", c.What, c.Most)
+		miss(c.What == oneComes && c.Moves > int(1.1*c.Share)+1,
+			"a worker that came moved %d partitions, with a share of %.0f", c.Moves, c.Share)
 	}
-	miss(f.Roll.Most > mostMoves, "a rolling restart moved a partition %d times", f.Roll.Most)
-	miss(f.Join.Moves > int(1.1*f.Join.Share)+1, "a worker that came moved %d partitions, with a share of %.0f",
-		f.Join.Moves, f.Join.Share)
 }
 
 // mostMoves is how often a rolling restart may move one partition: away from its
@@ -214,9 +205,6 @@ const mostMoves = 4
 func some(list []string) string {
 	return fmt.Sprintf("%d: %s", len(list), strings.Join(list[:min(len(list), 3)], ", "))
 }
-
-// killOfWorker is what happens to a worker that is not the coordinator.
-const killOfWorker = "SIGKILL of a worker"
 
 // earlier returns what a file holds of runs before, so that a run of some parts
 // leaves the others as they were.
@@ -276,25 +264,15 @@ func (f *finding) lines(s setting) [][2]string {
 	add := func(name, format string, args ...any) {
 		all = append(all, [2]string{name, fmt.Sprintf(format, args...)})
 	}
-	add("all partitions have an owner after the start", "%.1f s", f.Filled.Owned)
+	add("all partitions have an owner after the start", "%.1f s", f.Filled)
 	kcl := peers.KCL(s.Partitions/max(1, s.Workers), kclFailover)
 	add("requests a second, nothing changes", "%s; KCL writes %.0f", f.Steady, kcl.WriteUnits*float64(s.Workers))
-	killed := 0
-	for _, r := range f.Recoveries {
-		what := r.What
-		if what == killOfWorker {
-			killed++
-			what = fmt.Sprintf("%s (%d)", what, killed)
+	for _, c := range f.Changes {
+		if c.Expected > 0 {
+			add(c.What+", until all are owned again (lease and poll)", "%.2f s (%.2f)", c.Took, c.Expected)
+		} else {
+			add(c.What+": time; moves; time without an owner", "%.1f s; %d; %v", c.Took, c.Moves, c.Gaps)
 		}
-		add(what+", until all are owned again (lease and poll)", "%.2f s (%.2f)", r.Took, r.Expected)
-	}
-	add(fmt.Sprintf("SIGKILL of one that has %s, until all are owned again (lease and poll)",
-		page.Thousands(s.Partitions)), "%.2f s (%.2f)", f.Lone.Took, f.Lone.Expected)
-	for _, m := range []struct {
-		name string
-		*moving
-	}{{"a planned leave", &f.Leave}, {"one comes", &f.Join}, {"a rolling restart of all", &f.Roll}} {
-		add(m.name+": time; moves; time without an owner", "%.1f s; %d; %v", m.Took, m.Moves, m.Gaps)
 	}
 	add("partitions owned twice, by Check", "%d, of %s tenures", len(f.OwnedTwice), page.Thousands(f.Tenures))
 	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order",

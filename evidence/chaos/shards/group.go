@@ -10,9 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,12 +52,11 @@ type process struct {
 	// What follows is guarded by mu of the group.
 	holds  map[stint]*trial.Hold // of its handlers
 	live   map[stint]*trial.Hold // of these, those whose Check passes
-	beat   int64                 // when its last heartbeat was sent
+	beat   note                  // its last heartbeat
 	dead   bool                  // killed, or left
 	paused bool                  // at some time
 	stats  shard.Stats
-
-	left, counted *note
+	left   *note // nil while it is there
 }
 
 func newGroup(size size, name, store string, to *trial.Resource) *group {
@@ -130,7 +127,7 @@ func (g *group) take(p *process, n note) {
 	case notedFailed:
 		delete(p.live, key)
 	case notedBeat:
-		p.beat = n.At
+		p.beat = n
 	case notedEnd:
 		delete(p.live, key)
 		if h := p.holds[key]; h != nil {
@@ -147,8 +144,6 @@ func (g *group) take(p *process, n note) {
 			return // as it must
 		}
 		g.lost = append(g.lost, p.Name+": "+n.Text)
-	case notedCount:
-		p.counted = &n
 	case notedLeft:
 		p.left, p.dead = &n, true
 	}
@@ -187,7 +182,7 @@ func (g *group) settled() bool {
 			return false
 		}
 	}
-	return g.owned() == g.size.partitions
+	return g.whole()
 }
 
 // held returns how many partitions a worker has. The caller holds mu.
@@ -201,16 +196,8 @@ func (g *group) held(p *process) int {
 	return n
 }
 
-// coordinator returns the worker that says that it is the coordinator. The caller
-// holds mu.
-func (g *group) coordinator() *process {
-	for _, p := range g.living() {
-		if p.stats.Coordinator {
-			return p
-		}
-	}
-	return nil
-}
+// whole says that all partitions have an owner. The caller holds mu.
+func (g *group) whole() bool { return g.owned() == g.size.partitions }
 
 // patience bounds every wait for the group.
 const patience = 90 * time.Second
@@ -233,42 +220,15 @@ func (g *group) until(ctx context.Context, what string, holds func() bool) error
 		patience, what, len(g.living()), g.owned()))
 }
 
-func (g *group) untilSettled(ctx context.Context) error {
-	return g.until(ctx, "all partitions are where they are planned", g.settled)
-}
-
-// reset forgets who has begun, and returns what it was.
-func (g *group) reset() []begun {
+// beats returns the last heartbeat of each worker that lives.
+func (g *group) beats() map[*process]note {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was := g.begins
-	g.begins = nil
-	return was
-}
-
-// count returns how many calls of the store all workers have made.
-func (g *group) count(ctx context.Context) (reads, writes int64, err error) {
-	g.mu.Lock()
-	living := g.living()
-	for _, p := range living {
-		p.counted = nil
-		err = errors.Join(err, p.Send(struct{}{}))
+	all := map[*process]note{}
+	for _, p := range g.living() {
+		all[p] = p.beat
 	}
-	g.mu.Unlock()
-	if err != nil {
-		return 0, 0, err
-	}
-	err = g.until(ctx, "all have counted", func() bool {
-		reads, writes = 0, 0
-		for _, p := range living {
-			if p.counted == nil {
-				return false
-			}
-			reads, writes = reads+p.counted.Reads, writes+p.counted.Writes
-		}
-		return true
-	})
-	return reads, writes, err
+	return all
 }
 
 // close ends all workers, and returns the log of what they did.
@@ -295,13 +255,4 @@ func (g *group) close() (*trial.Log, error) {
 	}
 	l.EndKilled()
 	return l, nil
-}
-
-// times returns how often each partition that is named there has begun.
-func times(begins []begun) (most int, all int) {
-	n := map[int]int{}
-	for _, b := range begins {
-		n[b.partition]++
-	}
-	return slices.Max(append(slices.Collect(maps.Values(n)), 0)), len(begins)
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -19,7 +20,7 @@ import (
 
 // many has a group of workers be killed, paused, left, joined and started again.
 func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) error {
-	steps := []struct {
+	for _, s := range []struct {
 		name string
 		run  func(context.Context, *group) error
 	}{
@@ -30,10 +31,13 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 		{"leave", f.leaving},
 		{"join", f.joining},
 		{"roll", f.rolling},
-	}
-	for _, s := range steps {
+	} {
 		began := time.Now()
-		if err := s.run(ctx, g); err != nil {
+		err := s.run(ctx, g)
+		if err == nil {
+			err = g.until(ctx, "all partitions are where they are planned", g.settled)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		say("%s: %.1f s", s.name, time.Since(began).Seconds())
@@ -48,109 +52,131 @@ func (f *finding) fill(ctx context.Context, g *group) error {
 			return err
 		}
 	}
-	if err := g.until(ctx, "all partitions are owned",
-		func() bool { return g.owned() == g.size.partitions }); err != nil {
-		return err
-	}
-	f.Filled.Owned = seconds(proc.Monotonic() - began)
-	return g.untilSettled(ctx)
+	err := g.until(ctx, "all partitions are owned", g.whole)
+	f.Filled = seconds(proc.Monotonic() - began)
+	return err
 }
 
-// rest counts what is asked of the store while nothing changes.
+// rest counts what is asked of the store while nothing changes: from one heartbeat of each worker
+// to a later one.
 func (f *finding) rest(ctx context.Context, g *group) error {
-	reads, writes, err := g.count(ctx)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
+	before := g.beats()
 	if err := wait.For(ctx, g.size.steady); err != nil {
 		return err
 	}
-	d := time.Since(began).Seconds()
-	moreReads, moreWrites, err := g.count(ctx)
-	f.Steady = steady{d, float64(moreReads-reads) / d, float64(moreWrites-writes) / d}
-	return err
+	f.Steady.For = g.size.steady.Seconds()
+	for p, now := range g.beats() {
+		d := seconds(now.At - before[p].At)
+		if d == 0 {
+			return fmt.Errorf("%s has no heartbeat in %v", p.Name, g.size.steady)
+		}
+		f.Steady.Reads += float64(now.Reads-before[p].Reads) / d
+		f.Steady.Writes += float64(now.Writes-before[p].Writes) / d
+	}
+	return nil
+}
+
+// during has something happen, by which a worker may be lost, and notes what it has led to: when
+// others had all that the lost one had; or, if none is lost, what has moved until all is as
+// planned.
+func (f *finding) during(ctx context.Context, g *group, what string, lost *process, do func() error,
+	so func() bool,
+) error {
+	g.mu.Lock()
+	had := maps.Clone(g.owners)
+	maps.DeleteFunc(had, func(_ int, b begun) bool { return b.by != lost })
+	g.begins = nil
+	g.mu.Unlock()
+	began := proc.Monotonic()
+	err := do()
+	if err == nil {
+		err = g.until(ctx, "all is as it is to be after "+what, so)
+	}
+	if err != nil {
+		return err
+	}
+	c := change{What: what, Took: seconds(proc.Monotonic() - began)}
+	if lost == nil {
+		if err := g.until(ctx, "all is as planned after "+what, g.settled); err != nil {
+			return err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if lost != nil {
+		c.lost(g, lost, had, began)
+	} else {
+		c.moved(g)
+	}
+	f.Changes = append(f.Changes, c)
+	return nil
+}
+
+// lost notes when others had all partitions of a worker. They had to see that it shows no life
+// for what was left of its lease, and to look. The caller holds mu.
+func (c *change) lost(g *group, lost *process, had map[int]begun, began int64) {
+	c.Partitions, c.Took = len(had), 0
+	c.Lease = g.size.Lease.Seconds() - seconds(began-lost.beat.At)
+	c.Expected = c.Lease + g.size.Refresh.Seconds()
+	for _, b := range g.begins {
+		if _, had := had[b.partition]; had && b.by != lost {
+			c.Took = max(c.Took, seconds(b.at-began))
+		}
+	}
+}
+
+// moved tells of what has begun, which handlers that ended in order have made way for. The caller
+// holds mu.
+func (c *change) moved(g *group) {
+	c.Share = float64(g.size.partitions) / float64(g.size.workers)
+	times := map[int]int{}
+	var gaps []float64
+	for _, b := range g.begins {
+		times[b.partition]++
+		c.Most = max(c.Most, times[b.partition])
+		if before := g.ends[stint{b.partition, b.token - 1}]; before > 0 {
+			gaps = append(gaps, seconds(b.at-before))
+		}
+	}
+	c.Moves, c.Gaps = len(g.begins), stretchOf(gaps)
 }
 
 // killings kills workers, each started again before the next, and then the
 // coordinator.
 func (f *finding) killings(ctx context.Context, g *group) error {
 	for i := range g.size.kills + 1 {
-		what := killOfWorker
+		what := "SIGKILL of the coordinator"
 		g.mu.Lock()
-		victim := g.coordinator()
-		if i < g.size.kills {
-			living := g.living()
-			at := slices.Index(living, victim)
-			victim = living[(at+1+i)%len(living)] // not the coordinator, not the one that was started last
-		} else {
-			what = "SIGKILL of the coordinator"
-		}
+		living := g.living()
+		at := slices.IndexFunc(living, func(p *process) bool { return p.stats.Coordinator })
 		g.mu.Unlock()
-		if victim == nil {
+		if at < 0 {
 			return errors.New("nobody coordinates")
 		}
-		r, err := g.recover(ctx, what, victim)
-		if err != nil {
+		victim := living[at]
+		if i < g.size.kills { // not the coordinator, not the one that was started last
+			what, victim = fmt.Sprintf("%s (%d)", killOfWorker, i+1), living[(at+1+i)%len(living)]
+		}
+		if err := f.during(ctx, g, what, victim, victim.kill, g.whole); err != nil {
 			return err
 		}
-		f.Recoveries = append(f.Recoveries, r)
 		if _, err := g.start(ctx, nil); err != nil {
 			return err
 		}
-		if err := g.untilSettled(ctx); err != nil {
+		if err := g.until(ctx, "all partitions are where they are planned", g.settled); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// recover kills a worker, and waits until others have what it had.
-func (g *group) recover(ctx context.Context, what string, victim *process) (recovery, error) {
-	g.mu.Lock()
-	victim.dead = true
-	g.mu.Unlock()
-	r, err := g.strike(what, victim, func() error { victim.Kill(); return nil })
-	if err != nil {
-		return r, err
-	}
-	if err := g.until(ctx, "all partitions are owned after "+what,
-		func() bool { return g.owned() == g.size.partitions }); err != nil {
-		return r, err
-	}
-	r.owned(g.reset())
-	return r, nil
-}
-
-// strike takes a worker out by a blow, and notes what it had then.
-func (g *group) strike(what string, victim *process, blow func() error) (recovery, error) {
-	r := recovery{What: what, gone: victim}
-	g.mu.Lock()
-	for id, b := range g.owners {
-		if b.by == victim {
-			r.had = append(r.had, id)
-		}
-	}
-	g.mu.Unlock()
-	g.reset()
-	r.since = proc.Monotonic()
-	if err := blow(); err != nil {
-		return r, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r.Partitions, r.Lease = len(r.had), g.size.Lease.Seconds()-seconds(r.since-victim.beat)
-	r.Expected = r.Lease + g.size.Refresh.Seconds()
-	return r, nil
-}
-
-// owned notes when others had all partitions of the worker that is gone.
-func (r *recovery) owned(begins []begun) {
-	for _, b := range begins {
-		if b.by != r.gone && slices.Contains(r.had, b.partition) {
-			r.Took = max(r.Took, seconds(b.at-r.since))
-		}
-	}
+// kill kills a worker.
+func (p *process) kill() error {
+	p.g.mu.Lock()
+	p.dead = true
+	p.g.mu.Unlock()
+	p.Kill()
+	return nil
 }
 
 // pausing stops a worker for two leases, as a machine that hangs, and lets it go
@@ -162,34 +188,22 @@ func (f *finding) pausing(ctx context.Context, g *group) error {
 	victim.paused = true
 	g.mu.Unlock()
 	began := time.Now()
-	r, err := g.strike("SIGSTOP of a worker", victim, func() error { return victim.Signal(syscall.SIGSTOP) })
-	if err != nil {
-		return err
-	}
-	elsewhere := func() bool {
-		return !slices.ContainsFunc(r.had, func(id int) bool { b, ok := g.owners[id]; return !ok || b.by == victim })
-	}
-	err = g.until(ctx, "all partitions of a paused worker are owned by others", elsewhere)
-	begins := g.reset() // before it goes on, and its partitions come back to it
+	stop := func() error { return victim.Signal(syscall.SIGSTOP) }
+	elsewhere := func() bool { return len(g.owners) == g.size.partitions && g.held(victim) == 0 }
+	err := f.during(ctx, g, "SIGSTOP of a worker", victim, stop, elsewhere)
 	if err == nil {
 		err = wait.For(ctx, 2*g.size.Lease-time.Since(began))
 	}
-	if err := errors.Join(err, victim.Continue()); err != nil {
-		return err
-	}
-	r.owned(begins)
-	f.Recoveries = append(f.Recoveries, r)
-	return g.untilSettled(ctx)
+	return errors.Join(err, victim.Continue())
 }
 
 // leaving has one worker leave in order.
 func (f *finding) leaving(ctx context.Context, g *group) error {
 	g.mu.Lock()
 	living := g.living()
-	leaver := living[len(living)/3]
-	share := g.held(leaver)
 	g.mu.Unlock()
-	return f.Leave.during(ctx, g, float64(share), func() error { return g.leave(ctx, leaver) })
+	leave := func() error { return g.leave(ctx, living[len(living)/3]) }
+	return f.during(ctx, g, plannedLeave, nil, leave, func() bool { return true })
 }
 
 // leave has a worker leave, and waits until it has.
@@ -208,12 +222,7 @@ func (g *group) leave(ctx context.Context, p *process) error {
 
 // joining has one worker come.
 func (f *finding) joining(ctx context.Context, g *group) error {
-	return f.Join.during(ctx, g, g.share(), func() error {
-		if _, err := g.start(ctx, nil); err != nil {
-			return err
-		}
-		return g.untilSettled(ctx)
-	})
+	return f.during(ctx, g, oneComes, nil, func() error { _, err := g.start(ctx, nil); return err }, g.settled)
 }
 
 // rolling starts each worker again, one after the other, each when the one before
@@ -222,7 +231,7 @@ func (f *finding) rolling(ctx context.Context, g *group) error {
 	g.mu.Lock()
 	living := g.living()
 	g.mu.Unlock()
-	return f.Roll.during(ctx, g, g.share(), func() error {
+	restart := func() error {
 		for _, p := range living {
 			if err := g.leave(ctx, p); err != nil {
 				return err
@@ -236,73 +245,21 @@ func (f *finding) rolling(ctx context.Context, g *group) error {
 				return err
 			}
 		}
-		return g.untilSettled(ctx)
-	})
+		return nil
+	}
+	return f.during(ctx, g, rollingRestart, nil, restart, g.settled)
 }
 
-// share is how many partitions a worker is to have.
-func (g *group) share() float64 { return float64(g.size.partitions) / float64(g.size.workers) }
-
-// during takes the time of a change, and tells of what it has moved once all is as
-// planned.
-func (m *moving) during(ctx context.Context, g *group, share float64, change func() error) error {
-	g.reset()
-	began := time.Now()
-	if err := change(); err != nil {
-		return err
-	}
-	m.Took, m.Share = time.Since(began).Seconds(), share
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	m.sum(g)
-	return nil
-}
-
-// sum tells of what has begun since the last reset, which handlers that ended in
-// order have made way for.
-func (m *moving) sum(g *group) {
-	begins := g.reset()
-	m.Most, m.Moves = times(begins)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var gaps []float64
-	for _, b := range begins {
-		if before := g.ends[stint{b.partition, b.token - 1}]; before > 0 {
-			gaps = append(gaps, seconds(b.at-before))
-		}
-	}
-	m.Gaps = stretchOf(gaps)
-}
-
-// The weights are of the one that is to have all, and of the others.
-const (
-	heavyWeight = 1e6
-	lightWeight = 1e-3
-	// claimsAtOnce is how many claims a worker of a group has under way, by default.
-	claimsAtOnce = 64
-)
-
-// alone kills a worker that has all partitions, while two others have none.
+// alone kills a worker that has all partitions, by its weight, while two others have none.
 func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) error {
-	var heavy *process
-	for i, weight := range []float64{heavyWeight, lightWeight, lightWeight} {
-		p, err := g.start(ctx, func(t *task) { t.Weight, t.Claims = weight, claimsAtOnce })
-		if err != nil {
+	for _, weight := range []float64{1e6, 1e-3, 1e-3} {
+		// So many claims a worker of a group has under way by default.
+		if _, err := g.start(ctx, func(t *task) { t.Weight, t.Claims = weight, 64 }); err != nil {
 			return err
 		}
-		if i > 0 {
-			continue
-		}
-		heavy = p
-		if err := g.untilSettled(ctx); err != nil {
+		if err := g.until(ctx, "one worker has all partitions", g.settled); err != nil {
 			return err
 		}
 	}
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	var err error
-	f.Lone, err = g.recover(ctx, "SIGKILL of a worker with all partitions", heavy)
-	return err
+	return f.during(ctx, g, "SIGKILL of one that has all", g.all[0], g.all[0].kill, g.whole)
 }

@@ -43,14 +43,13 @@ func TestShards(t *testing.T) {
 		t.Fatalf("%d stores", len(all.Stores))
 	}
 	for _, f := range all.Stores {
-		switch {
-		case f.Lone.Partitions != quick.partitions, f.Steady.Reads <= 0, f.Steady.Writes <= 0, f.Tenures < quick.partitions,
-			len(f.Recoveries) != quick.kills+2, f.Roll.Moves < quick.partitions, f.Fence.Refused == 0:
+		if f.Steady.Reads <= 0 || f.Steady.Writes <= 0 || f.Tenures < quick.partitions ||
+			len(f.Changes) != quick.kills+6 || f.Fence.Refused == 0 {
 			t.Errorf("%s: %+v", f.Store, f)
 		}
-		for _, r := range append(f.Recoveries, f.Lone) {
-			if r.Took <= 0 || r.Lease <= 0 || r.Partitions == 0 {
-				t.Errorf("%s: %+v", f.Store, r)
+		for _, c := range f.Changes {
+			if c.Took <= 0 || (c.Lease <= 0 || c.Partitions == 0) && c.Moves == 0 {
+				t.Errorf("%s: %+v", f.Store, c)
 			}
 		}
 	}
@@ -82,13 +81,14 @@ func TestTake(t *testing.T) {
 
 func goodFinding() *finding {
 	return &finding{
-		Store:      "a store",
-		Recoveries: []recovery{{What: killOfWorker, Expected: 5, Took: 6}},
-		Leave:      moving{Gaps: stretch{N: 10, Max: 0.5}},
-		Join:       moving{Moves: 100, Share: 100},
-		Roll:       moving{Most: 2},
-		Lone:       recovery{What: "SIGKILL of a worker with all partitions", Expected: 6, Took: 7},
-		Fence:      fenced{Accepted: 10, Refused: 1},
+		Store: "a store",
+		Changes: []change{
+			{What: killOfWorker + " (1)", Expected: 5, Took: 6},
+			{What: plannedLeave, Gaps: stretch{N: 10, Max: 0.5}},
+			{What: oneComes, Moves: 100, Share: 100},
+			{What: rollingRestart, Most: 2},
+		},
+		Fence: fenced{Accepted: 10, Refused: 1},
 	}
 }
 
@@ -102,11 +102,10 @@ func TestJudge(t *testing.T) {
 		"stale writes":        func(f *finding) { f.Fence.Late = []string{"partition 1"} },
 		"it was not tried":    func(f *finding) { f.Fence.Refused = 0 },
 		"sessions of living":  func(f *finding) { f.Lost = []string{"worker-1"} },
-		"SIGKILL of a worker": func(f *finding) { f.Recoveries[0].Took = 8 },
-		"with all partitions": func(f *finding) { f.Lone.Took = 10 },
-		"a planned leave":     func(f *finding) { f.Leave.Gaps.Max = 1 },
-		"a rolling restart":   func(f *finding) { f.Roll.Most = mostMoves + 1 },
-		"that came moved":     func(f *finding) { f.Join.Moves = 120 },
+		"SIGKILL of a worker": func(f *finding) { f.Changes[0].Took = 8 },
+		"a planned leave":     func(f *finding) { f.Changes[1].Gaps.Max = 1 },
+		"a rolling restart":   func(f *finding) { f.Changes[3].Most = mostMoves + 1 },
+		"that came moved":     func(f *finding) { f.Changes[2].Moves = 120 },
 	} {
 		f := goodFinding()
 		spoil(f)

@@ -18,23 +18,23 @@ import (
 )
 
 // open returns the store at sqlite:PATH or dynamodb:URL#TABLE, with its calls counted.
-func open(url string, beat func(at int64)) (driver.Store, *calls, error) {
+func open(url string, beat func(at, reads, writes int64)) (driver.Store, error) {
 	n := &calls{beat: beat}
 	scheme, rest, _ := strings.Cut(url, ":")
 	if scheme == partSQLite {
 		s, err := sqlitestore.Open(rest, nil)
-		return countedSQLite{countedStore{s, n}, s}, n, err
+		return countedSQLite{countedStore{s, n}, s}, err
 	}
 	endpoint, table, _ := strings.Cut(rest, "#")
 	db, _ := dynamo.ConnectWide(endpoint)
 	s, err := dynamostore.New(db, table, nil)
-	return countedDynamo{countedStore{s, n}, s}, n, err
+	return countedDynamo{countedStore{s, n}, s}, err
 }
 
 // calls are those of a store that a process made.
 type calls struct {
 	reads, writes atomic.Int64
-	beat          func(at int64) // when the process's session is renewed
+	beat          func(at, reads, writes int64) // when the process's session is renewed
 }
 
 // countedStore counts calls, and notes when a session is written.
@@ -64,7 +64,7 @@ func (s countedStore) Swap(ctx context.Context, prev, next driver.Record) (drive
 	now, err := s.Store.Swap(ctx, prev, next)
 	if err == nil && prev.Beat != next.Beat && next.State == driver.Alive &&
 		strings.HasPrefix(next.Key, driver.SessionPrefix) {
-		s.n.beat(sent)
+		s.n.beat(sent, s.n.reads.Load(), s.n.writes.Load())
 	}
 	return now, err
 }

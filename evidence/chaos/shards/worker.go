@@ -31,7 +31,6 @@ type worker struct {
 	task
 	out    *proc.Lines
 	client *tenure.Client
-	calls  *calls
 	http   *http.Client
 
 	mu   sync.Mutex
@@ -62,16 +61,16 @@ func (w *worker) check(h *handler) bool {
 
 // serveWorker works until it is told to stop by SIGTERM.
 func serveWorker(in io.Reader, out io.Writer) error {
-	lines := json.NewDecoder(in)
 	w := &worker{live: map[stint]*handler{}, out: proc.NewLines(out)}
-	if err := lines.Decode(&w.task); err != nil {
+	if err := json.NewDecoder(in).Decode(&w.task); err != nil {
 		return fmt.Errorf("task: %w", err)
 	}
-	store, calls, err := open(w.Store, func(at int64) { w.say(note{Kind: notedBeat, At: at}) })
+	store, err := open(w.Store, func(at, reads, writes int64) {
+		w.say(note{Kind: notedBeat, At: at, Reads: reads, Writes: writes})
+	})
 	if err != nil {
 		return err
 	}
-	w.calls = calls
 	defer func() { _ = store.Close() }() // the process ends
 	options := w.Options()
 	options.Owner = w.Name
@@ -82,16 +81,6 @@ func serveWorker(in io.Reader, out io.Writer) error {
 	w.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8}, Timeout: w.Lease}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	go func() {
-		// Each further line asks for the calls of the store so far.
-		for lines.Decode(new(struct{})) == nil {
-			w.say(note{
-				Kind: notedCount, At: proc.Monotonic(), Reads: w.calls.reads.Load(),
-				Writes: w.calls.writes.Load(),
-			})
-		}
-		os.Exit(1) // nobody is there any more
-	}()
 	return w.work(ctx)
 }
 
@@ -270,10 +259,9 @@ const (
 	notedChecked noted = "checked" // the Check of all handlers has passed since
 	notedFailed  noted = "failed"  // that of one does not pass any more
 	notedEnd     noted = "end"     // it returns now; its last Check that passed began at Since
-	notedBeat    noted = "beat"    // a heartbeat was confirmed that was sent at that instant
+	notedBeat    noted = "beat"    // a heartbeat was confirmed that was sent at that instant, after so many calls
 	notedStats   noted = "stats"   // what the group says of this worker has changed
 	notedLost    noted = "lost"    // the session is lost
-	notedCount   noted = "counted" // calls of the store so far
 	notedLeft    noted = "left"    // Run has returned, with Text or in order
 )
 
