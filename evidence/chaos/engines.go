@@ -148,51 +148,35 @@ func (s *sqlite) lock(ctx context.Context, d time.Duration) error {
 func versions(ctx context.Context, engines []string) []version {
 	here := machine.Here()
 	all := []version{{"Go", strings.TrimPrefix(runtime.Version(), "go")}, {"machine", here.CPU + "; " + here.System}}
-	if slices.Contains(engines, fileEngine) {
-		all = append(all, version{"SQLite", sqliteVersion(ctx)})
-	}
 	for _, name := range engines {
-		kind, ok := servers[name]
-		if !ok {
-			continue
-		}
-		s, err := kind("")
-		text := s.version
-		if err == nil && text == "" {
-			text, err = proc.Run(ctx, "", s.program, "--version")
-		}
+		text, err := engineVersion(ctx, name)
 		if err != nil {
-			text = err.Error()
+			text, _, _ = strings.Cut(err.Error(), "\n")
 		}
-		if err == nil {
-			text = numberIn(text)
-		}
-		first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-		all = append(all, version{name, first})
+		all = append(all, version{name, text})
 	}
 	return all
 }
 
-// numberIn returns the first word that begins with a digit, of what a program says of its
-// version.
-func numberIn(text string) string {
+func engineVersion(ctx context.Context, name string) (text string, err error) {
+	if name == fileEngine {
+		db, err := sql.Open("sqlite", ":memory:")
+		if err != nil {
+			return "", err
+		}
+		defer db.Close() //nolint:errcheck // in memory
+		err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&text)
+		return text, err
+	}
+	s, err := servers[name]("")
+	if err != nil || s.version != "" {
+		return s.version, err
+	}
+	text, err = proc.Run(ctx, "", s.program, "--version")
 	for _, word := range strings.Fields(text) {
 		if word[0] >= '0' && word[0] <= '9' {
-			return word
+			return word, err
 		}
 	}
-	return text
-}
-
-func sqliteVersion(ctx context.Context) string {
-	db, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		return err.Error()
-	}
-	defer db.Close() //nolint:errcheck // in memory
-	var text string
-	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&text); err != nil {
-		return err.Error()
-	}
-	return text
+	return text, err
 }

@@ -139,7 +139,7 @@ func TestLeaderIsKilled(t *testing.T) {
 				return leaders
 			}
 			first := leading()
-			if len(first) != 1 || s.leader(t.Context()) != first[0] {
+			if len(first) != 1 || s.chosen(t.Context(), 0) != first[0] {
 				t.Fatalf("%v lead", first)
 			}
 			if err := s.restart(t.Context(), 4*time.Second); err != nil {

@@ -30,6 +30,7 @@ type postgres struct {
 // openPostgres makes a place for the data, unless dir is empty.
 func openPostgres(dir string) (*postgres, server, error) {
 	p, s := &postgres{}, server{name: "postgres", url: postgresURL}
+	s.leads = func(_ context.Context, member int, _ string) bool { return member == p.primary }
 	program, err := launcher.PostgresProgram("postgres")
 	if err != nil {
 		return nil, s, err
@@ -86,7 +87,6 @@ func newPostgresStandby(dir string) (server, error) {
 	s.begin = func(ctx context.Context, addresses []string) error {
 		return errors.Join(begin(ctx, addresses), p.waitFor(ctx, 1-p.primary, addresses[p.primary]))
 	}
-	s.leads = func(_ context.Context, member int, _ string) bool { return member == p.primary }
 	s.replace = func(ctx context.Context, s *served, killed int) error {
 		p.primary = 1 - killed
 		address := s.members[p.primary].address()

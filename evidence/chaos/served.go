@@ -56,11 +56,9 @@ type server struct {
 	launch func(member int, ports []int) (launcher.Server, error)
 	// begin makes, after the first start of all, what the locks need. It may be nil.
 	begin func(ctx context.Context, addresses []string) error
-	// leads says that a member is the one that decides. One that is alone does.
+	// leads says that a member is the one that decides. One that is alone does. It is nil
+	// where the members are not alike: then faults of a kind are for each in turn.
 	leads func(ctx context.Context, member int, address string) bool
-	// strikes names the member that the nth fault of a kind is for, counted from 0, where the
-	// members are not alike: nil if they are.
-	strikes func(n int) int
 	// replace has another member take the place of the one that leads, which was killed,
 	// and makes that one a follower. If it is nil the members see to that themselves.
 	replace func(ctx context.Context, s *served, killed int) error
@@ -162,22 +160,15 @@ func (s *served) start(ctx context.Context, members ...*member) error {
 	})
 }
 
-// leader returns the member that decides: the first one if none says that it does.
-func (s *served) leader(ctx context.Context) int {
-	for i, m := range s.members {
-		if len(s.members) > 1 && s.leads(ctx, i, m.address()) {
-			return i
-		}
-	}
-	return 0
-}
-
-// chosen returns the member that the nth fault of a kind is for.
+// chosen returns the member that the nth fault of a kind is for, counted from 0: the one that
+// leads, or the first one if none says that it does.
 func (s *served) chosen(ctx context.Context, n int) int {
-	if s.strikes != nil {
-		return s.strikes(n)
+	if s.leads == nil {
+		return n % len(s.members)
 	}
-	return s.leader(ctx)
+	return max(0, slices.IndexFunc(s.members, func(m *member) bool {
+		return s.leads(ctx, slices.Index(s.members, m), m.address())
+	}))
 }
 
 // restart kills the member that leads, and starts it after down on the same data, unless
@@ -199,7 +190,7 @@ func (s *served) restart(ctx context.Context, down time.Duration) error {
 // one that leads.
 func (s *served) pause(ctx context.Context, length time.Duration) error {
 	paused := s.chosen(ctx, s.pauses)
-	if s.pauses++; s.strikes == nil && s.pauses%3 == 0 {
+	if s.pauses++; s.leads != nil && s.pauses%3 == 0 {
 		paused = (paused + 1) % len(s.members)
 	}
 	stopped := slices.Collect(maps.Keys(launcher.Processes(s.members[paused].process.Dir)))
@@ -244,32 +235,30 @@ func (s *served) faults() []fault {
 		{stopEngine, nobody, 0.1, 1.2},
 		{restartEngine, nobody, 0.02, 0.5},
 	}
-	if s.strikes == nil {
-		return all
-	}
-	for range s.members[1:] { // as many for each of them
+	for i := 1; s.leads == nil && i < len(s.members); i++ { // as many for each of them
 		all = append(all, all[len(all)-2:]...)
 	}
 	return all
 }
 
 func (s *served) strike(ctx context.Context, f fault, length time.Duration, replica int) error {
-	if replica < 0 {
-		return exclusive(s.busy, func() error { return s.strikeMembers(ctx, f, length, replica) })
+	switch {
+	case f.kind == stopEngine:
+		return exclusive(s.busy, func() error { return s.pause(ctx, length) })
+	case f.kind == restartEngine:
+		return exclusive(s.busy, func() error { return s.restart(ctx, length) })
+	case replica < 0:
+		return exclusive(s.busy, func() error { s.cut(ctx, f.kind, length, replica); return nil })
 	}
-	return s.strikeMembers(ctx, f, length, replica)
+	s.cut(ctx, f.kind, length, replica)
+	return nil
 }
 
-func (s *served) strikeMembers(ctx context.Context, f fault, length time.Duration, replica int) error {
-	switch f.kind {
-	case stopEngine:
-		return s.pause(ctx, length)
-	case restartEngine:
-		return s.restart(ctx, length)
-	}
+// cut has a fault of the way to the engine.
+func (s *served) cut(ctx context.Context, k kind, length time.Duration, replica int) {
 	struck := s.gates(replica)
 	for _, p := range struck {
-		switch f.kind {
+		switch k {
 		case blackHole:
 			p.BlackHole()
 		case delay:
@@ -282,7 +271,6 @@ func (s *served) strikeMembers(ctx context.Context, f fault, length time.Duratio
 	for _, p := range struck {
 		p.Heal()
 	}
-	return nil
 }
 
 func (s *served) heal() error {

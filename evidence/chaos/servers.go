@@ -8,7 +8,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -51,9 +50,13 @@ func installed(engine string) (server, error) {
 	return server{name: engine, version: kind.Version}, err
 }
 
+// alone is the leader of an engine of one member.
+func alone(context.Context, int, string) bool { return true }
+
 // newDynoxide is a server with DynamoDB's protocol.
 func newDynoxide(dir string) (server, error) {
 	s, err := installed("dynoxide")
+	s.leads = alone
 	s.launch = func(_ int, ports []int) (launcher.Server, error) {
 		return launcher.Dynoxide(ports[0], "--db-path", filepath.Join(dir, "dynoxide.db"))
 	}
@@ -92,23 +95,23 @@ func newEtcd(dir string, members int) (server, error) {
 		return launcher.Etcd(filepath.Join(dir, "etcd-"+name), name, here, peer(member), strings.Join(cluster, ","),
 			"--heartbeat-interval", "50", "--election-timeout", "500")
 	}
-	s.leads = func(ctx context.Context, _ int, address string) bool { return etcdLeads(ctx, address) == nil }
+	s.leads = etcdLeads
 	s.url = func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }
 	return s, err
 }
 
-// etcdLeads returns an error unless the member at an address leads.
-func etcdLeads(ctx context.Context, address string) error {
+// etcdLeads says that the member at an address leads.
+func etcdLeads(ctx context.Context, _ int, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status",
 		strings.NewReader("{}"))
 	if err != nil {
-		return err
+		return false
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return false
 	}
 	defer answer.Body.Close()
 	var status struct {
@@ -117,13 +120,8 @@ func etcdLeads(ctx context.Context, address string) error {
 		} `json:"header"`
 		Leader string `json:"leader"`
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
-		return err
-	}
-	if status.Leader != status.Header.Member {
-		return errors.New("another one leads")
-	}
-	return nil
+	err = json.NewDecoder(answer.Body).Decode(&status)
+	return err == nil && status.Leader == status.Header.Member
 }
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
@@ -169,8 +167,6 @@ func newVersitygw(dir string) (server, error) {
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		return launcher.Versitygw(folder, ports[member], replica.Table)
 	}
-	s.leads = func(_ context.Context, member int, _ string) bool { return member == 0 } // neither does
-	s.strikes = func(n int) int { return n % 2 }
 	s.url = func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }
 	return s, err
 }
@@ -211,8 +207,6 @@ func newKubernetes(dir string) (server, error) {
 			`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+replica.Namespace+`"}}`)
 		return err
 	}
-	s.leads = func(_ context.Context, member int, _ string) bool { return member == apiServer }
-	s.strikes = func(n int) int { return n % 2 }
 	s.url = func(addresses []string) string {
 		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[apiServer]
 	}
