@@ -133,9 +133,7 @@ func (v *lockView) describe(at time.Time) {
 	v.fact("Owner", l.Owner, "", "")
 	v.fact("Host", l.Host, "", "")
 	v.fact("Label", l.Label, "", "")
-	if l.Token > 0 {
-		v.fact("Token", strconv.FormatUint(l.Token, 10), "", "")
-	}
+	v.fact("Token", number(l.Token), "", "")
 	if l.State != free {
 		v.fact("Held since", clockText(l.Since), ageOf(l.Since, at).Text(), "")
 	}
@@ -151,23 +149,27 @@ func (v *lockView) describe(at time.Time) {
 		v.fact("Last sign of life", sign, "as seen from here", "")
 		v.fact("Lease", chosen(l.Lease), beat, "")
 	}
-	if l.Priority != 0 {
-		v.fact("Priority", strconv.Itoa(l.Priority), "", "")
-	}
+	v.fact("Priority", number(l.Priority), "", "")
 	v.fact("Session", l.Session, "keeps it alive", "sessions#"+idOf(l.Session))
-	if l.End != "" {
-		why := ""
-		if q := l.EndedBy; q != nil {
-			why = q.By + ": " + q.Reason
-		}
-		v.fact("Ended", tenure.Tenure{End: l.End, Request: l.EndedBy}.Ended(), why, "")
+	why := ""
+	if q := l.EndedBy; q != nil {
+		why = q.By + ": " + q.Reason
 	}
+	v.fact("Ended", tenure.Tenure{End: l.End, Request: l.EndedBy}.Ended(), why, "")
 	if group, id, ok := shard.ParseLockName(l.Name); ok {
 		v.fact("Partition", id, "of the group "+group, groupLink(group))
 	}
 	if l.Bytes > 0 {
 		v.fact("Data", counted(l.Bytes, "byte"), "", "")
 	}
+}
+
+// number is one that there is; "" for 0.
+func number[N int | uint64](n N) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
 }
 
 // fact adds one that there is.

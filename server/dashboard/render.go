@@ -46,8 +46,8 @@ var staticTypes = map[string]string{
 // text of the store goes through p or row besides.
 func parsePages() (*template.Template, *texttemplate.Template) {
 	functions := map[string]any{
-		"age": ageOf, "asked": askedText, "asset": asset, "clock": clockText, "counted": counted, "id": idOf,
-		"lockLink": lockLink, "p": printable, "row": row, "seconds": seconds,
+		"age": ageOf, "asked": askedText, "asset": asset, "clock": clockText, "columns": columns, "counted": counted,
+		"id": idOf, "lockLink": lockLink, "p": printable, "row": row, "seconds": seconds,
 	}
 	texts := texttemplate.Must(texttemplate.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.txt"))
 	functions["sentence"] = func(l *lock) (string, error) {
@@ -218,6 +218,15 @@ func (d *Dashboard) text(w http.ResponseWriter, p *page) {
 func broken(w http.ResponseWriter, err error) {
 	text := "tenure: this page cannot be shown: " + printable(err.Error()) + "\n"
 	answer(w, http.StatusInternalServerError, textType, []byte(text))
+}
+
+// columns are the headings of a table of HTML, each maybe with a class behind a colon.
+func columns(headings ...string) (all []chip) {
+	for _, heading := range headings {
+		text, class, _ := strings.Cut(heading, ":")
+		all = append(all, chip{Text: text, Class: class})
+	}
+	return all
 }
 
 // row is one line of a table of text.
