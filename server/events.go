@@ -5,9 +5,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -26,12 +24,11 @@ func (c *call) events() error {
 	if err != nil {
 		return err
 	}
-	var out follower
+	out := &stream{c: c, media: lineStream}
 	switch {
 	case c.accepts(eventStream):
-		out = &sseFollower{sse{c: c}}
+		out.media = eventStream
 	case len(c.r.Header.Values("Accept")) == 0, c.accepts(lineStream), c.accepts("application/*"), c.accepts("*/*"):
-		out = &lineFollower{c: c}
 	default:
 		return problemf(badRequest, "Accept has neither %s nor %s: the stream has one of them", eventStream, lineStream)
 	}
@@ -81,20 +78,10 @@ func (c *call) following() (feedOf, error) {
 	return feedOf{prefix: prefix}, nil
 }
 
-// follower sends what happens in one of the two forms. An error says that the client does
-// not take it.
-type follower interface {
-	open() error
-	changed(wire.Status) error
-	gone(name string) error
-	problem(*problem) error
-	alive() error
-}
-
 // followed is one stream.
 type followed struct {
 	c    *call
-	out  follower
+	out  *stream
 	of   feedOf
 	feed *feed
 	last *snapshot // that was sent
@@ -105,7 +92,7 @@ var errGone = errors.New("the client does not read")
 
 // run sends what happens until the call ends. The error is what is to be told at its end.
 func (f *followed) run(ctx context.Context) error {
-	if f.out.open() != nil { // at once: whoever follows no lock yet waits for an answer, too
+	if f.out.write("") != nil { // at once: whoever follows no lock yet waits for an answer, too
 		return errGone
 	}
 	tick := time.NewTicker(alivePeriod)
@@ -169,15 +156,15 @@ func (f *followed) send(now *snapshot) error {
 		if !may(st.Name) {
 			return nil
 		}
-		return f.out.changed(st)
+		return f.out.event("status", wire.Event{Status: st})
 	}, func(name string) error {
 		if !may(name) {
 			return nil
 		}
-		return f.out.gone(name)
+		return f.out.event("gone", wire.Event{Name: name})
 	})
 	if err == nil && f.of.name != "" && f.last == nil && len(now.locks) == 0 {
-		err = f.out.gone(f.of.name) // so that the stream says something
+		err = f.out.event("gone", wire.Event{Name: f.of.name}) // so that the stream says something
 	}
 	f.last = now
 	return delivered(err)
@@ -189,55 +176,4 @@ func delivered(err error) error {
 		return errGone
 	}
 	return nil
-}
-
-// sseFollower sends events.
-type sseFollower struct{ sse }
-
-func (w *sseFollower) open() error { return w.write("") }
-
-func (w *sseFollower) changed(st wire.Status) error { return w.event("status", st) }
-
-func (w *sseFollower) gone(name string) error {
-	return w.event("gone", struct {
-		Name string `json:"name"`
-	}{name})
-}
-
-// lineFollower sends lines of JSON.
-type lineFollower struct {
-	c     *call
-	begun bool
-}
-
-func (w *lineFollower) open() error { return w.write(nil) }
-
-func (w *lineFollower) changed(st wire.Status) error {
-	return w.line(wire.Event{Event: "status", Status: st})
-}
-
-func (w *lineFollower) gone(name string) error {
-	return w.line(wire.Event{Event: "gone", Name: name})
-}
-
-func (w *lineFollower) problem(p *problem) error {
-	return w.line(wire.Event{Event: "problem", Problem: p.Problem})
-}
-
-func (w *lineFollower) alive() error { return w.line(wire.Event{Event: "alive"}) }
-
-func (w *lineFollower) line(e wire.Event) error {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("event %s: %w", e.Event, err)
-	}
-	return w.write(append(text, '\n'))
-}
-
-func (w *lineFollower) write(text []byte) error {
-	w.c.begin(&w.begun, lineStream)
-	return w.c.bounded(func() error {
-		_, err := w.c.w.Write(text)
-		return err
-	})
 }

@@ -23,26 +23,48 @@ const (
 	alivePeriod = 5 * time.Second
 )
 
-// sse writes server-sent events.
-type sse struct {
+// stream sends events, each at once and in bounded time. An error says that the client does not
+// take them.
+type stream struct {
 	c     *call
+	media string // eventStream: server-sent events; lineStream: a line of JSON for each, a wire.Event
 	begun bool
 }
 
-// event sends one event. Each is sent at once, in bounded time; the error says that the
-// client does not take it.
-func (w *sse) event(name string, data any) error {
+// event sends one event. Of a wire.Event a server-sent event has the part that its name says.
+func (w *stream) event(name string, data any) error {
+	e, follows := data.(wire.Event)
+	switch {
+	case w.media == lineStream:
+		e.Event = name
+		data = e
+	case follows && name == "gone":
+		data = map[string]string{"name": e.Name}
+	case follows:
+		data = e.Status
+	}
 	text, err := json.Marshal(data) // in one line
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("event %s: %w", name, err)
+	case w.media == lineStream:
+		return w.write(string(text) + "\n")
 	}
 	return w.write(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text))
 }
 
-// alive sends a comment.
-func (w *sse) alive() error { return w.write(": alive\n\n") }
+// alive says that nothing has happened.
+func (w *stream) alive() error {
+	if w.media == lineStream {
+		return w.event("alive", wire.Event{})
+	}
+	return w.write(": alive\n\n")
+}
 
-func (w *sse) problem(p *problem) error {
+func (w *stream) problem(p *problem) error {
+	if w.media == lineStream {
+		return w.event("problem", wire.Event{Problem: p.Problem})
+	}
 	if p.retryAfter > 0 {
 		if err := w.write(fmt.Sprintf("retry: %d\n", p.retryAfter.Milliseconds())); err != nil {
 			return err
@@ -51,23 +73,18 @@ func (w *sse) problem(p *problem) error {
 	return w.event("problem", p.Problem)
 }
 
-func (w *sse) write(text string) error {
-	w.c.begin(&w.begun, eventStream)
+// write sends the headers, once, and a text.
+func (w *stream) write(text string) error {
+	if !w.begun {
+		w.begun = true
+		w.c.w.Header().Set("Content-Type", w.media)
+		w.c.w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events for itself
+		w.c.w.WriteHeader(http.StatusOK)
+	}
 	return w.c.bounded(func() error {
 		_, err := w.c.w.Write([]byte(text))
 		return err
 	})
-}
-
-// begin sends the headers of a stream, once.
-func (c *call) begin(begun *bool, media string) {
-	if *begun {
-		return
-	}
-	*begun = true
-	c.w.Header().Set("Content-Type", media)
-	c.w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events for itself
-	c.w.WriteHeader(http.StatusOK)
 }
 
 // taken is how an attempt has ended.
@@ -91,7 +108,7 @@ func (a *attempt) stream(parent context.Context) error {
 		})
 		done <- taken{g, err}
 	}()
-	w := &sse{c: a.c}
+	w := &stream{c: a.c, media: eventStream}
 	tick := time.NewTicker(alivePeriod)
 	defer tick.Stop()
 	for {
@@ -115,7 +132,7 @@ func (a *attempt) stream(parent context.Context) error {
 }
 
 // ended tells how the attempt has ended.
-func (a *attempt) ended(w *sse, t taken) error {
+func (a *attempt) ended(w *stream, t taken) error {
 	if t.err != nil {
 		_ = w.problem(a.c.told(t.err)) // the stream ends in any case
 		return nil
