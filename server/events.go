@@ -32,7 +32,7 @@ func (c *call) events() error {
 	default:
 		return problemf(badRequest, "Accept has neither %s nor %s: the stream has one of them", eventStream, lineStream)
 	}
-	ctx, leave, err := c.waits("events")
+	ctx, leave, err := c.s.wait(c.r.Context(), c.principal, "events")
 	if err != nil {
 		return err
 	}

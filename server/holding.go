@@ -44,15 +44,17 @@ func (c *call) acquire() error {
 	return a.hand(func() error { return c.answer(grantOf(q.Name, g)) }, g)
 }
 
-// waits lets a call wait, until leave is called. The context ends with the call, and with
+// wait lets a call wait, until leave is called. The context ends with its parent, and with
 // errDraining when the server shuts down.
-func (c *call) waits(what string) (ctx context.Context, leave func(), err error) {
-	s := c.s
-	done, err := s.limits.wait(c.principal.Name())
+func (s *Server) wait(
+	parent context.Context, p access.Principal, what string,
+) (ctx context.Context, leave func(), err error) {
+	done, err := s.limits.wait(p.Name())
 	if err != nil {
-		return nil, nil, c.refused("limit", err)
+		s.meter.refused("limit")
+		return nil, nil, err
 	}
-	ctx, out, err := s.waits.enter(c.r.Context())
+	ctx, out, err := s.waits.enter(parent)
 	if err != nil {
 		done()
 		return nil, nil, err
@@ -65,10 +67,10 @@ func (c *call) waits(what string) (ctx context.Context, leave func(), err error)
 	}, nil
 }
 
-// waitsFor is waits for a call that may write at its end. The context ends with the problem when
+// waitsFor is wait for a call that may write at its end. The context ends with the problem when
 // the principal is known no more, or has no such right any more.
 func (c *call) waitsFor(what string, right access.Right, name string) (ctx context.Context, leave func(), err error) {
-	ctx, out, err := c.waits(what)
+	ctx, out, err := c.s.wait(c.r.Context(), c.principal, what)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -99,6 +99,12 @@ func (s *Server) Admit(r *http.Request, p access.Principal, secret string) (wait
 	return 0
 }
 
+// Follow lets a page be kept up to date, as a stream of events, until leave is called: it is one
+// of the [Limits.Waits] of the principal, and its context ends when the server shuts down.
+func (s *Server) Follow(r *http.Request, p access.Principal) (ctx context.Context, leave func(), err error) {
+	return s.wait(r.Context(), p, "events")
+}
+
 // WrongToken counts a token that a page was sent and that is not known, as the calls do, and
 // returns how long its address must wait if there are too many.
 func (s *Server) WrongToken(r *http.Request, secret string) (wait time.Duration) {

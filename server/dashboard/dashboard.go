@@ -49,8 +49,8 @@ type Dashboard struct {
 	pages   *template.Template
 	texts   *texttemplate.Template
 	cookies *cookies
-	streams *streams
 	cache   *cache
+	turn    chan struct{}           // held by the stream that makes its page
 	writes  atomic.Pointer[finding] // how long writes took when that was measured last
 }
 
@@ -68,7 +68,8 @@ func New(options Options) (*Dashboard, error) {
 		return nil, err
 	}
 	d := &Dashboard{
-		options: options, client: options.Server.Client(), cookies: cookies, streams: newStreams(), cache: newCache(),
+		options: options, client: options.Server.Client(), cookies: cookies, cache: newCache(),
+		turn: make(chan struct{}, 1),
 	}
 	d.pages, d.texts = parsePages()
 	d.views = map[string]view{
@@ -81,16 +82,10 @@ func New(options Options) (*Dashboard, error) {
 // ServeHTTP answers one request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Shutdown ends the streams by which open pages stay up to date. The pages connect again, to another replica.
-// Call it when the server begins to shut down: a server waits for streams that are open.
-func (d *Dashboard) Shutdown() { d.streams.stop() }
-
-// Close ends the streams, and the questions to the store and the acts that are under way, and waits for them.
-// An act that has been written into a record stays there.
-func (d *Dashboard) Close() {
-	d.Shutdown()
-	d.cache.close()
-}
+// Close ends the questions to the store and the acts that are under way, and waits for them. An act that has
+// been written into a record stays there. The streams by which open pages stay up to date end with
+// [server.Server.Shutdown]; the pages connect again, to another replica.
+func (d *Dashboard) Close() { d.cache.close() }
 
 // pathOf is where a view is, relative to all others.
 func pathOf(name string) string {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -24,48 +23,7 @@ const (
 	liveLife = 10 * time.Minute
 	// liveWrite bounds how long a page may take to read what it is sent.
 	liveWrite = 10 * time.Second
-	// maxStreams bounds the streams in all, and maxStreamsOf those of one principal.
-	maxStreams   = 512
-	maxStreamsOf = 32
 )
-
-// streams counts those that are open.
-type streams struct {
-	ctx  context.Context
-	stop context.CancelFunc // ends all of them
-	turn chan struct{}      // held by the one that makes its page
-
-	mu sync.Mutex
-	n  int
-	of map[string]int // by the names of principals
-}
-
-func newStreams() *streams {
-	s := &streams{turn: make(chan struct{}, 1), of: map[string]int{}}
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	return s
-}
-
-// enter says whether one more may be open.
-func (s *streams) enter(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() != nil || s.n >= maxStreams || s.of[name] >= maxStreamsOf {
-		return false
-	}
-	s.n++
-	s.of[name]++
-	return true
-}
-
-func (s *streams) leave(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n--
-	if s.of[name]--; s.of[name] == 0 {
-		delete(s.of, name)
-	}
-}
 
 // live keeps a page up to date: it sends the part of it that changes, whenever it is not as it was.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
@@ -79,15 +37,14 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name))
 		return
 	}
-	if !d.streams.enter(who.Name()) {
-		d.failed(w, r, refuse(http.StatusServiceUnavailable, "Too many pages", "%s has %d pages open that are kept up to "+
-			"date, or this server is shutting down: close some, or ask another replica", who.Name(), maxStreamsOf))
+	ctx, leave, err := d.options.Server.Follow(r, who.Principal)
+	if err != nil {
+		d.failed(w, r, refuse(http.StatusServiceUnavailable, "Too many pages", "%v", err))
 		return
 	}
-	defer d.streams.leave(who.Name())
-	ctx, cancel := context.WithTimeout(r.Context(), liveLife)
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, liveLife)
 	defer cancel()
-	defer context.AfterFunc(d.streams.ctx, cancel)()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold it back
 	d.follow(ctx, w, r, name)
@@ -102,7 +59,7 @@ func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.R
 		_, err := io.WriteString(w, text)
 		return err == nil && control.Flush() == nil
 	}
-	before, sent, reads := "", time.Now(), send("retry: 3000\n\n")
+	before, sent, reads := uint64(0), time.Now(), send("retry: 3000\n\n")
 	for reads {
 		who, ok := d.visitor(r)
 		if !ok {
@@ -115,8 +72,8 @@ func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.R
 		switch {
 		case ctx.Err() != nil || err != nil:
 			return
-		case content != before:
-			before, sent = content, time.Now()
+		case hashOf(content) != before:
+			before, sent = hashOf(content), time.Now()
 			reads = send("event: live\ndata: " + strings.NewReplacer("\r", "", "\n", "\ndata: ").Replace(content) + "\n\n")
 		case time.Since(sent) >= liveBeat:
 			sent = time.Now()
@@ -133,8 +90,8 @@ func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.R
 // of open pages, they leave time for what else the server does.
 func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *http.Request) (string, error) {
 	select {
-	case d.streams.turn <- struct{}{}:
-		defer func() { <-d.streams.turn }()
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

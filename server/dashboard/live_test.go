@@ -22,7 +22,7 @@ func listening(t *testing.T) (*site, *httptest.Server) {
 	s := newSite(t)
 	server := httptest.NewServer(s.pages)
 	t.Cleanup(server.Close)
-	t.Cleanup(s.pages.Shutdown)
+	t.Cleanup(s.shutdown)
 	return s, server
 }
 
@@ -90,7 +90,7 @@ func TestLive(t *testing.T) {
 
 	body = bufio.NewReader(s.open(server, "view=doctor", s.signIn(alice)).Body)
 	follows("live", "Reads take")
-	s.pages.Shutdown()
+	s.shutdown()
 	if rest, err := io.ReadAll(body); err != nil {
 		t.Errorf("the end: %v after %d bytes", err, len(rest))
 	}

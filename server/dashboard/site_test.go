@@ -42,6 +42,7 @@ type site struct {
 	users  *server.Principals
 	file   string // of the users
 	pages  *dashboard.Dashboard
+	of     *server.Server                // that has the pages
 	made   map[string]*tenuretest.Client // by the names of processes
 	log    log
 }
@@ -84,7 +85,7 @@ func (s *site) server() *server.Server {
 	s.Helper()
 	of, err := server.New(s.client.Client, server.Options{
 		Principals: s.users, Logger: slog.New(slog.NewJSONHandler(&s.log, nil)),
-		Limits: server.Limits{Calls: 150, FailedTokens: 10},
+		Limits: server.Limits{Calls: 150, FailedTokens: 10, Waits: 32},
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -95,13 +96,21 @@ func (s *site) server() *server.Server {
 // dashboard returns pages of a server of their own.
 func (s *site) dashboard(o dashboard.Options) *dashboard.Dashboard {
 	s.Helper()
-	o.Server = s.server()
+	s.of = s.server()
+	o.Server = s.of
 	d, err := dashboard.New(o)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(d.Close)
 	return d
+}
+
+// shutdown ends the streams of the pages.
+func (s *site) shutdown() {
+	if err := s.of.Shutdown(context.WithoutCancel(s.Context())); err != nil {
+		s.Error(err)
+	}
 }
 
 // audited are the audit lines of acts so far, but for sign-ins, each in a few words.

@@ -94,9 +94,6 @@ func catchSignals(attended bool) chan os.Signal {
 func (f *serveCmd) drain(s *service, h *httpServer, signals <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.Drain)
 	defer cancel()
-	if s.pages != nil {
-		s.pages.Shutdown()
-	}
 	// From here on each answer ends its connection, so that the next call goes to another
 	// replica. Connections that are idle stay open: a call may be on its way on one.
 	_ = s.server.Shutdown(ctx) // whoever is left is cut off below

@@ -65,6 +65,7 @@ func newWorld(t *testing.T) *world {
 	}))
 	w.server, w.url = s, s.URL
 	t.Cleanup(func() {
+		_ = service.Shutdown(context.Background())
 		pages.Close()
 		s.Close()
 	})
