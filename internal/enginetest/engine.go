@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -124,9 +123,13 @@ func (e *Engine) Start() {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	e.set(p)
+}
+
+func (e *Engine) set(p *launcher.Process) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.process = p
-	e.mu.Unlock()
 }
 
 func (e *Engine) running() *launcher.Process {
@@ -141,11 +144,7 @@ func (e *Engine) Running() bool { return e.running() != nil }
 // Await waits until it answers.
 func (e *Engine) Await() {
 	e.t.Helper()
-	p := e.running()
-	if p == nil {
-		e.t.Fatalf("%s was not started", e.server.Args[0])
-	}
-	if err := p.Await(context.WithoutCancel(e.t.Context())); err != nil {
+	if err := e.running().Await(context.WithoutCancel(e.t.Context())); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -169,45 +168,26 @@ func (e *Engine) End(s syscall.Signal) {
 	e.Kill()
 }
 
-// Stop has all processes hang, and returns when they do: the kernel stops threads one after
-// the other, a little after the signal was sent.
+// Stop has all processes hang, and returns when they do.
 func (e *Engine) Stop() {
 	e.t.Helper()
 	if runtime.GOOS != "linux" {
 		e.t.Skip("processes are made to hang on Linux alone")
 	}
-	p := e.running()
-	if p == nil {
-		return
+	if err := e.running().Hang(); err != nil {
+		e.t.Fatal(err)
 	}
-	e.until("all processes hang", func() bool {
-		all := launcher.Processes(e.server.Dir)
-		first := all[p.PID()] || p.HasEnded()
-		maps.DeleteFunc(all, func(_ int, hangs bool) bool { return hangs })
-		launcher.Signal(slices.Collect(maps.Keys(all)), launcher.Hang)
-		return first && len(all) == 0
-	})
 }
 
 // Continue ends a Stop.
-func (e *Engine) Continue() {
-	launcher.Signal(slices.Collect(maps.Keys(launcher.Processes(e.server.Dir))), launcher.Continue)
-}
+func (e *Engine) Continue() { e.running().Continue() }
 
 // Kill ends all processes by SIGKILL, and returns when they have ended.
 func (e *Engine) Kill() {
-	e.t.Helper()
-	p := e.running()
-	if p == nil {
-		return
+	if p := e.running(); p != nil {
+		p.Kill()
+		e.set(nil)
 	}
-	if runtime.GOOS == "linux" {
-		e.Stop() // of several processes none does anything once another has ended
-	}
-	p.Kill()
-	e.mu.Lock()
-	e.process = nil
-	e.mu.Unlock()
 }
 
 // until waits for something that the server does.

@@ -9,8 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // skipper notes why a test is skipped, or fails.
@@ -64,7 +62,7 @@ func TestStop(t *testing.T) {
 	}
 	e := NewEngine(t, []string{"sh", "-c", "sleep 300 & wait"}, nil, func() error { return nil })
 	e.Start()
-	all := func() map[int]bool { return launcher.Processes(e.server.Dir) }
+	all := e.running().Processes
 	e.until("there are two", func() bool { return len(all()) == 2 })
 	e.Stop()
 	if hang := all(); len(hang) != 2 || slices.Contains(slices.Collect(maps.Values(hang)), false) {

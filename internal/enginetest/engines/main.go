@@ -37,7 +37,6 @@ with the engine.
 `
 
 const (
-	tries     = 5               // ports, should others take the free one that was found
 	stopAfter = 5 * time.Second // for the command to end after a signal
 
 	notThere = 127
@@ -189,22 +188,8 @@ type engine struct {
 	processes []*launcher.Process
 }
 
-// start starts the engine, and waits until it answers. If it ends before, another process
-// may have been quicker to take its port: it gets another one.
+// start starts the engine, and waits until it answers.
 func (e *engine) start(ctx context.Context) (address string, err error) {
-	for try := range tries {
-		if try > 0 {
-			say("%s, try %d of %d: %v", e.Name, try, tries, err)
-		}
-		if address, err = e.tryStart(ctx); !errors.Is(err, launcher.ErrEnded) {
-			break
-		}
-		e.stop()
-	}
-	return address, err
-}
-
-func (e *engine) tryStart(ctx context.Context) (address string, err error) {
 	if err := os.Mkdir(e.dir, 0o700); err != nil {
 		return "", err
 	}
@@ -232,7 +217,6 @@ func (e *engine) stop() {
 	for _, p := range slices.Backward(e.processes) {
 		p.End()
 	}
-	e.processes = nil
 	if err := os.RemoveAll(e.dir); err != nil {
 		say("%v", err)
 	}

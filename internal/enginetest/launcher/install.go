@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -47,22 +48,17 @@ func Program(engine, file string) (string, error) {
 		return "", err
 	}
 	folder, err := k.folder()
-	if err != nil {
-		return "", err
+	if err == nil && !k.installed(folder) {
+		err = &MissingError{engine, "scripts/engines install " + engine + " installs it"}
 	}
-	if !k.installed(folder) {
-		return "", &MissingError{engine, "scripts/engines install " + engine + " installs it"}
-	}
-	return filepath.Join(folder, file), nil
+	return filepath.Join(folder, file), err
 }
 
 func (k Kind) installed(folder string) bool {
-	for _, file := range k.files {
-		if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(k.files, func(file string) bool {
+		_, err := os.Stat(filepath.Join(folder, file))
+		return err != nil
+	})
 }
 
 // Ensure installs the engine unless it is installed.
@@ -103,16 +99,15 @@ func (k Kind) Ensure(ctx context.Context) error {
 	}
 	defer os.RemoveAll(made) //nolint:errcheck // the next one does
 	fmt.Fprintf(os.Stderr, "scripts/engines: installing %s %s%s\n", k.Name, k.Version, k.takes)
-	if err := k.install(ctx, k, made); err != nil {
+	err = k.install(ctx, k, made)
+	if err == nil && !k.installed(made) {
+		err = fmt.Errorf("there is no %s", strings.Join(k.files, ", "))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot install %s %s: %w", k.Name, k.Version, err)
 	}
-	if !k.installed(made) {
-		return fmt.Errorf("cannot install %s %s: there is no %s", k.Name, k.Version, strings.Join(k.files, ", "))
-	}
-	if err := os.RemoveAll(folder); err != nil { // of an older checkout, with fewer files
-		return err
-	}
-	return os.Rename(made, folder)
+	// There may be a folder of an older checkout, with fewer files.
+	return errors.Join(os.RemoveAll(folder), os.Rename(made, folder))
 }
 
 // tool runs a program in a folder of the checkout. What it prints goes to standard error:
@@ -168,7 +163,8 @@ func systemPostgreSQL(context.Context, Kind, string) error {
 
 // installZooKeeper copies its Maven artifacts.
 func installZooKeeper(ctx context.Context, _ Kind, folder string) error {
-	return tool(ctx, "", nil, "mvn", "-q", "-B", "-f", zooKeeperPOM, "dependency:copy", "-DoutputDirectory="+folder)
+	return tool(ctx, "internal/enginetest/launcher", nil,
+		"mvn", "-q", "-B", "-f", "zookeeper.pom.xml", "dependency:copy", "-DoutputDirectory="+folder)
 }
 
 // installKubernetes builds an API server from a module of its own, whose version is none

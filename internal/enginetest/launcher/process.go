@@ -18,9 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -31,14 +29,18 @@ const Patience = time.Minute
 // politely is how long a server may take to end before it is killed.
 const politely = 5 * time.Second
 
-// Port returns a port of the loopback interface that nobody listens on. A server that is
-// not up yet, or that is started again, has to find it free: it is none of those that the
-// system gives to connections, which begin at 32768 on Linux.
+// Port returns a port of the loopback interface that nobody listens on. It stays free for a
+// server that is not up yet, or that is started again: no other process gets it from this
+// function while this one lives (on Linux), and it is none of those that the system gives to
+// connections, which begin at 32768 there.
 func Port() (int, error) {
 	const first, last, tries = 12000, 32000, 100
-	var err error
+	err := errors.New("no port is free")
 	for range tries {
 		port := first + rand.IntN(last-first)
+		if !reserve(port) {
+			continue
+		}
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
@@ -57,8 +59,6 @@ type Server struct {
 	Dir string
 	// User is as whom the server runs if this process is root.
 	User string
-	// Port is where the server listens, if it is to be checked that no other process does.
-	Port int
 	// Ready returns an error until the server answers.
 	Ready func() error
 	// Stop is the signal that ends the server. If nil, it is SIGTERM.
@@ -92,9 +92,6 @@ type Process struct {
 	cmd *exec.Cmd
 	log string
 }
-
-// ErrEnded says that a server ended before it answered. Another process may have its port.
-var ErrEnded = errors.New("it ended")
 
 // Start starts the server, which adds what it prints to the file log, and does not wait
 // until it answers.
@@ -137,59 +134,27 @@ func (p *Process) HasEnded() bool {
 // is, and how the log ends.
 func (p *Process) Await(ctx context.Context) error {
 	var why error
-	end := time.Now().Add(Patience)
-	for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // a process of its own
+	for end := time.Now().Add(Patience); time.Now().Before(end); pause() {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case p.HasEnded():
-			return p.says(fmt.Errorf("%w: %v", ErrEnded, p.cmd.ProcessState))
+			return p.says(fmt.Errorf("it ended: %v", p.cmd.ProcessState))
 		}
-		if why = p.listens(); why == nil {
-			why = p.Ready()
-		}
-		if why == nil {
+		if why = p.Ready(); why == nil {
 			return nil
 		}
 	}
 	return p.says(fmt.Errorf("it does not answer within %v: %w", Patience, why))
 }
 
+func pause() { time.Sleep(5 * time.Millisecond) } //nolint:forbidigo // until processes of their own have done something
+
 // says adds to an error which server it is of, and the end of its log.
 func (p *Process) says(err error) error {
 	const end = 2000
 	log, _ := os.ReadFile(p.log)
 	return fmt.Errorf("%s: %w; its log %s ends:\n%s", p.Args[0], err, p.log, log[max(0, len(log)-end):])
-}
-
-// listens returns an error if another process than the server has its port: that one may
-// answer as well. It is known on Linux alone.
-func (p *Process) listens() error {
-	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil || p.Port == 0 {
-		return nil //nolint:nilerr // not Linux
-	}
-	inode := ""
-	for line := range strings.Lines(string(table)) {
-		// Its second field is the local address, the fourth the state: 0A listens.
-		if f := strings.Fields(line); len(f) > 9 && f[1] == fmt.Sprintf("0100007F:%04X", p.Port) && f[3] == "0A" {
-			inode = f[9]
-		}
-	}
-	if inode == "" {
-		return fmt.Errorf("nobody listens at port %d", p.Port)
-	}
-	files := fmt.Sprintf("/proc/%d/fd", p.PID())
-	open, err := os.ReadDir(files)
-	if err != nil {
-		return err // as if it has just ended
-	}
-	for _, file := range open {
-		if link, err := os.Readlink(filepath.Join(files, file.Name())); err == nil && link == "socket:["+inode+"]" {
-			return nil
-		}
-	}
-	return fmt.Errorf("another process listens at port %d", p.Port)
 }
 
 // Signal sends a signal to the server's first process, unless that one has ended.
@@ -216,38 +181,50 @@ func (p *Process) End() {
 
 // Kill ends the server by SIGKILL, and returns when no process of it is left.
 func (p *Process) Kill() {
+	_ = p.Hang()             // of several processes none does anything once another has ended
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.Ended
-	if p.Dir == "" {
-		return
-	}
-	end := time.Now().Add(politely)
-	for ; time.Now().Before(end); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // processes of their own
-		// Those of PostgreSQL end by themselves when the first one has, but while they are stopped.
-		left := Processes(p.Dir)
+	for end := time.Now().Add(politely); time.Now().Before(end); pause() {
+		left := p.Processes()
 		if len(left) == 0 {
 			return
 		}
-		Signal(slices.Collect(maps.Keys(left)), os.Kill)
+		signal(left, os.Kill)
 	}
 }
 
-// Processes returns the processes that run in a folder, and whether all threads of each are
-// stopped. It finds those on Linux alone. Processes of PostgreSQL have sessions of their
-// own, and only this in common.
-func Processes(dir string) map[int]bool {
-	found := map[int]bool{}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	all, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is a good one
-	for _, cwd := range all {
-		if in, err := os.Readlink(cwd); err != nil || in != dir {
-			continue
+// Hang stops all processes of the server, and returns when they are: the kernel stops threads
+// one after the other, a little after the signal was sent. It does nothing but on Linux.
+func (p *Process) Hang() error {
+	for end := time.Now().Add(Patience); time.Now().Before(end); pause() {
+		going := p.Processes()
+		maps.DeleteFunc(going, func(_ int, stopped bool) bool { return stopped })
+		if len(going) == 0 {
+			return nil
 		}
-		process := filepath.Dir(cwd)
-		pid, err := strconv.Atoi(filepath.Base(process))
-		if err != nil {
+		signal(going, hang)
+	}
+	return fmt.Errorf("%s: its processes are not stopped within %v", p.Args[0], Patience)
+}
+
+// Continue ends Hang.
+func (p *Process) Continue() { signal(p.Processes(), goOn) }
+
+// Processes returns the server's processes, and whether all threads of each are stopped: the
+// first one, and those that run in Dir, which is all that the processes of PostgreSQL have in
+// common. It finds them on Linux alone.
+func (p *Process) Processes() map[int]bool {
+	found := map[int]bool{}
+	dir, err := filepath.EvalSymlinks(p.Dir)
+	if err != nil {
+		dir = p.Dir
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
+	for _, process := range all {
+		pid, _ := strconv.Atoi(filepath.Base(process)) // by the pattern it begins as a number
+		in, err := os.Readlink(process + "/cwd")
+		first := pid == p.PID() && !p.HasEnded() // it may have gone elsewhere
+		if !first && (err != nil || in != dir) {
 			continue
 		}
 		going := false
@@ -265,9 +242,9 @@ func Processes(dir string) map[int]bool {
 	return found
 }
 
-// Signal sends a signal to processes. Those that have ended meanwhile do not matter.
-func Signal(pids []int, s os.Signal) {
-	for _, pid := range pids {
+// signal sends a signal to processes. Those that have ended meanwhile do not matter.
+func signal(processes map[int]bool, s os.Signal) {
+	for pid := range processes {
 		if process, err := os.FindProcess(pid); err == nil {
 			_ = process.Signal(s)
 		}

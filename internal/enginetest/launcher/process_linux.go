@@ -4,6 +4,7 @@
 package launcher
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,9 +14,23 @@ import (
 
 // Signals that have a process hang, and go on.
 const (
-	Hang     = syscall.SIGSTOP
-	Continue = syscall.SIGCONT
+	hang = syscall.SIGSTOP
+	goOn = syscall.SIGCONT
 )
+
+// reserve keeps a port for this process, until it ends, from others that call it: by a name of
+// the kernel's, which has the scope of ports.
+func reserve(port int) bool {
+	name, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true // as on other systems
+	}
+	if syscall.Bind(name, &syscall.SockaddrUnix{Name: fmt.Sprintf("@tenure-port-%d", port)}) == nil {
+		return true
+	}
+	_ = syscall.Close(name)
+	return false
+}
 
 // lock waits for the lock on a file, which lasts until the file is closed.
 func lock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_EX) }

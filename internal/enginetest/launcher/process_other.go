@@ -13,11 +13,12 @@ import (
 
 // There are no such signals on all systems.
 const (
-	Hang     = syscall.Signal(0)
-	Continue = syscall.Signal(0)
+	hang = syscall.Signal(0)
+	goOn = syscall.Signal(0)
 )
 
 // Two that install at once are on their own here, and so are servers whose starter is killed.
+func reserve(int) bool             { return true }
 func lock(*os.File) error          { return nil }
 func bind(*exec.Cmd, string) error { return nil }
 func give(_, _ string) error       { return nil }

@@ -14,12 +14,24 @@ import (
 	"time"
 )
 
-// answer returns what a server of this machine answers to a request.
-func answer(request *http.Request) (string, error) {
+const soon = 5 * time.Second // for one answer
+
+// ask returns what a server of this machine answers to a request: a POST if there is something to
+// send.
+func ask(url, body string, header map[string]string) (string, error) {
+	method := http.MethodGet
+	if body != "" {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	for name, value := range header {
+		request.Header.Set(name, value)
+	}
 	anyone := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is a server of this machine, and of the tests
-	transport := &http.Transport{TLSClientConfig: anyone}
-	defer transport.CloseIdleConnections()
-	client := http.Client{Timeout: 5 * time.Second, Transport: transport}
+	client := http.Client{Timeout: soon, Transport: &http.Transport{TLSClientConfig: anyone, DisableKeepAlives: true}}
 	answer, err := client.Do(request)
 	if err != nil {
 		return "", err
@@ -32,17 +44,18 @@ func answer(request *http.Request) (string, error) {
 	return string(text), err
 }
 
-func serves(url string) error {
-	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
-	if err == nil {
-		_, err = answer(request)
+// answers says that a server answers with a text that has a part.
+func answers(url, part string) error {
+	text, err := ask(url, "", nil)
+	if err == nil && !strings.Contains(text, part) {
+		err = fmt.Errorf("it answers %q", text)
 	}
 	return err
 }
 
 // connects says that a server listens.
-func connects(port int) error {
-	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 2*time.Second)
+func connects(at string) error {
+	conn, err := net.DialTimeout("tcp", at, soon)
 	if err != nil {
 		return err
 	}
@@ -50,44 +63,28 @@ func connects(port int) error {
 }
 
 // listsTables says that an emulator of DynamoDB does. The signature is in form alone.
-func listsTables(port int) error {
-	request, err := http.NewRequest(http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d", port), strings.NewReader("{}"))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/x-amz-json-1.0")
-	request.Header.Set("X-Amz-Target", "DynamoDB_20120810.ListTables")
-	request.Header.Set("X-Amz-Date", "20260101T000000Z")
-	request.Header.Set("Authorization",
-		"AWS4-HMAC-SHA256 Credential=test/20260101/local/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
-	return contains(request, "TableNames")
-}
-
-// EtcdReady says that a member of etcd has a leader, and can write.
-func EtcdReady(url string) error {
-	request, err := http.NewRequest(http.MethodGet, url+"/health", http.NoBody)
-	if err != nil {
-		return err
-	}
-	return contains(request, `"true"`)
-}
-
-func contains(request *http.Request, want string) error {
-	text, err := answer(request)
-	if err == nil && !strings.Contains(text, want) {
-		err = fmt.Errorf("it answers %q", text)
-	}
+func listsTables(at string) error {
+	_, err := ask("http://"+at, "{}", map[string]string{
+		"Content-Type": "application/x-amz-json-1.0",
+		"X-Amz-Target": "DynamoDB_20120810.ListTables",
+		"X-Amz-Date":   "20260101T000000Z",
+		"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/local/dynamodb/aws4_request, " +
+			"SignedHeaders=host, Signature=0",
+	})
 	return err
 }
 
+// EtcdReady says that a member of etcd has a leader, and can write.
+func EtcdReady(url string) error { return answers(url+"/health", `"true"`) }
+
 // ZooKeeperMode returns what the server at an address is: leader, follower or standalone.
 func ZooKeeperMode(addr string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, soon)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(soon))
 	_, _ = io.WriteString(conn, "srvr")
 	text, _ := io.ReadAll(conn)
 	_, mode, _ := strings.Cut(string(text), "Mode: ")
@@ -101,16 +98,9 @@ func ZooKeeperMode(addr string) (string, error) {
 // AskKubernetes makes a request as a user, a POST if there is something to send, and
 // returns the answer.
 func AskKubernetes(addr, user, path, body string) (string, error) {
-	method := http.MethodGet
-	if body != "" {
-		method = http.MethodPost
-	}
-	request, err := http.NewRequest(method, "https://"+addr+path, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Authorization", "Bearer "+user)
-	request.Header.Set("Content-Type", "application/yaml") // JSON is some
-	request.Header.Set("Accept", "application/json, */*")
-	return answer(request)
+	return ask("https://"+addr+path, body, map[string]string{
+		"Authorization": "Bearer " + user,
+		"Content-Type":  "application/yaml", // JSON is some
+		"Accept":        "application/json, */*",
+	})
 }

@@ -6,11 +6,12 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Kind is a kind of engine: how it is installed, and how the one that tests share is started.
@@ -24,73 +25,102 @@ type Kind struct {
 
 	install func(ctx context.Context, k Kind, folder string) error
 	takes   string   // what is said of the time
-	files   []string // those without which it is not installed
+	files   []string // those without which it is not installed; the first one is the program
 	needs   []string // other engines
+
+	// The command line of a server. Each word may have $program, $port, $root, which is the
+	// folder of the checkout, and what the engine's function gives.
+	command string
+	// ready returns an error until the server at HOST:PORT answers. Etcd has its own.
+	ready func(at string) error
 }
 
-// Files of the checkout.
 const (
-	zooKeeperPOM = "internal/enginetest/launcher/zookeeper.pom.xml"
-	dynaliteFix  = "internal/enginetest/launcher/dynalite.cjs"
-)
-
-// What more than one place names: files of the engines, and texts.
-const (
-	// It is in the only package of this version that the registry has.
-	dynoxideProgram = "node_modules/@dynoxide/linux-x64/dynoxide"
-	dynaliteProgram = "node_modules/dynalite/cli.js"
-	azuriteProgram  = "node_modules/azurite/dist/src/blob/main.js"
-	takesMinutes    = ", which takes minutes"
-	atHTTP          = "http://127.0.0.1:%d"
+	takesMinutes = ", which takes minutes"
+	atHTTP       = "http://127.0.0.1:%d"
 )
 
 // Kinds returns the table of all engines.
 func Kinds() []Kind {
 	return []Kind{
-		{ // DynamoDB's whole API
-			Name: "dynoxide", Version: "1.2.1", Variable: "TENURE_TEST_DYNOXIDE", Servers: alone(dynoxide, atHTTP),
-			install: installDynoxide, files: []string{dynoxideProgram},
+		{ // DynamoDB's whole API; the registry has the package for Linux alone
+			Name: "dynoxide", Version: "1.2.1", Variable: "TENURE_TEST_DYNOXIDE",
+			Servers: alone(atHTTP, func(_ string, port int) (Server, error) { return Dynoxide(port) }),
+			install: npm("@dynoxide/linux-x64"), files: []string{"node_modules/@dynoxide/linux-x64/dynoxide"},
+			command: "$program serve --host 127.0.0.1 --port $port",
+			ready:   listsTables,
 		},
-		{ // an independent engine, without transactions
-			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE", Servers: alone(dynalite, atHTTP),
-			install: npm("dynalite"), files: []string{dynaliteProgram},
+		{ // an independent engine, without transactions; its changes of a table would take half a second
+			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE",
+			Servers: alone(atHTTP, func(_ string, port int) (Server, error) { return server("dynalite", port, nil) }),
+			install: npm("dynalite"), files: []string{"node_modules/dynalite/cli.js"},
+			command: "node --require $root/internal/enginetest/launcher/dynalite.cjs $program --host 127.0.0.1 --port $port " +
+				"--createTableMs 0 --deleteTableMs 0 --updateTableMs 0",
+			ready: listsTables,
 		},
 		{ // its programs are those of the module that evidence/faults requires
-			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD",
-			Servers: alone(oneEtcd, atHTTP),
+			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", Servers: alone(atHTTP, oneEtcd),
 			install: installEtcd, files: []string{"etcd", "etcdctl", "etcdutl"},
+			command: "$program --name $name --data-dir $dir/data --log-level error " +
+				"--listen-client-urls $client --advertise-client-urls $client " +
+				"--listen-peer-urls $peer --initial-advertise-peer-urls $peer --initial-cluster $cluster",
 		},
-		{ // an older checkout has not installed that file
+		{ // an older checkout has not installed that file; the address is one of IPv4, as others check it
 			Name: "zookeeper", Version: "3.9.5", Variable: "TENURE_TEST_ZOOKEEPER",
-			Servers: alone(oneZooKeeper, "127.0.0.1:%d"),
+			Servers: alone("127.0.0.1:%d", func(dir string, port int) (Server, error) { return ZooKeeper(dir, port, 1, "forceSync=no") }),
 			install: installZooKeeper, files: []string{"netty-transport-classes-epoll-4.1.119.Final.jar"},
+			command: "java -Xmx256m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true " +
+				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp $jars org.apache.zookeeper.server.quorum.QuorumPeerMain $config",
+			ready: func(at string) error { _, err := ZooKeeperMode(at); return err },
 		},
-		{ // the system's; 400 connections are for packages that are tested in parallel
-			Name: "postgres", Variable: "TENURE_TEST_POSTGRES", install: systemPostgreSQL,
-			Servers: alone(onePostgreSQL, "postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable"),
+		{ // the system's
+			Name: "postgres", Variable: "TENURE_TEST_POSTGRES",
+			Servers: alone("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable", onePostgreSQL),
+			install: systemPostgreSQL,
 		},
 		{ // an API server, and nothing else of a cluster
-			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES",
-			Servers: oneKubernetes,
+			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES", Servers: oneKubernetes,
 			install: installKubernetes, takes: takesMinutes, files: []string{"kube-apiserver"}, needs: []string{"etcd"},
+			command: "$program $dir $port $etcd",
+			ready:   func(at string) error { _, err := AskKubernetes(at, "admin", "/readyz", ""); return err },
 		},
 		{ // S3's protocol, on files; its bucket is "locks"
 			Name: "versitygw", Version: "1.8.0", Variable: "TENURE_TEST_VERSITYGW",
-			Servers: alone(oneVersitygw, atHTTP),
+			Servers: alone(atHTTP, func(dir string, port int) (Server, error) {
+				return Versitygw(filepath.Join(dir, "buckets"), port, "locks")
+			}),
 			install: goInstall("github.com/versity/versitygw/cmd/versitygw"), takes: takesMinutes, files: []string{"versitygw"},
+			command: "$program --port 127.0.0.1:$port --access " + S3Key + " --secret " + S3Secret + " --region " + S3Region +
+				" --health /health --keep-alive --quiet posix $dir",
+			ready: func(at string) error { return answers("http://"+at+"/health", "") },
 		},
-		{ // Google Cloud Storage's protocol, in memory; its bucket is "locks"
+		{ // Google Cloud Storage's, in memory; a public host without a port lets a relay stand before it
 			Name: "fakegcs", Version: "1.56.1", Variable: "TENURE_TEST_FAKEGCS",
-			Servers: alone(oneFakeGCS, atHTTP),
+			Servers: alone(atHTTP, func(dir string, port int) (Server, error) {
+				return FakeGCS(filepath.Join(dir, "buckets"), port, "locks")
+			}),
 			install: goInstall("github.com/fsouza/fake-gcs-server"), takes: takesMinutes, files: []string{"fake-gcs-server"},
+			command: "$program -scheme http -host 127.0.0.1 -port $port -public-host 127.0.0.1 -backend memory -data $dir -log-level error",
+			ready:   func(at string) error { return answers("http://"+at+"/_internal/healthcheck", "") },
 		},
-		{ // Azure Blob Storage's, in memory; its account is the one that all emulators have
+		{ // Azure Blob Storage's, in memory, without a container; it does not know the newest versions
 			Name: "azurite", Version: "3.37.0", Variable: "TENURE_TEST_AZURITE",
-			Servers: alone(azurite, "http://127.0.0.1:%d/devstoreaccount1"),
-			install: npm("azurite"), files: []string{azuriteProgram},
+			Servers: alone(atHTTP+"/devstoreaccount1", func(_ string, port int) (Server, error) { return Azurite(port) }),
+			install: npm("azurite"), files: []string{"node_modules/azurite/dist/src/blob/main.js"},
+			command: "node $program --blobHost 127.0.0.1 --blobPort $port --inMemoryPersistence --skipApiVersionCheck " +
+				"--disableTelemetry --silent",
+			ready: connects,
 		},
 	}
 }
+
+// What a client needs of the server of S3's protocol: what the command takes for an endpoint
+// on this machine.
+const (
+	S3Key    = "test"
+	S3Secret = "test"
+	S3Region = "us-east-1"
+)
 
 // Find returns the engine of a name.
 func Find(name string) (Kind, error) {
@@ -103,65 +133,76 @@ func Find(name string) (Kind, error) {
 }
 
 // alone makes the Servers of an engine of one server. The address has a place for the port.
-func alone(server func(dir string, port int) (Server, error), address string) func(string) ([]Server, string, error) {
+func alone(address string, server func(dir string, port int) (Server, error)) func(string) ([]Server, string, error) {
 	return func(dir string) ([]Server, string, error) {
 		port, err := Port()
 		if err != nil {
 			return nil, "", err
 		}
 		s, err := server(dir, port)
-		s.Dir, s.Port = dir, port
+		s.Dir = dir
 		return []Server{s}, fmt.Sprintf(address, port), err
 	}
 }
 
-func installDynoxide(ctx context.Context, k Kind, folder string) error {
-	if system := runtime.GOOS + "/" + runtime.GOARCH; system != "linux/amd64" {
-		return fmt.Errorf("there is no package of it for %s", system)
+// values are what stands for the words of a command line that begin with "$".
+type values map[string]string
+
+// server returns one of an engine that is installed. More are arguments of its command.
+func server(engine string, port int, of values, more ...string) (Server, error) {
+	k, err := Find(engine)
+	if err != nil {
+		return Server{}, err
 	}
-	return npm("@dynoxide/linux-x64")(ctx, k, folder)
-}
-
-// Dynoxide returns an emulator of DynamoDB, in memory unless more arguments say otherwise.
-func Dynoxide(port int, more ...string) (Server, error) {
-	program, err := Program("dynoxide", dynoxideProgram)
-	return Server{
-		Args:  append([]string{program, "serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, more...),
-		Ready: func() error { return listsTables(port) },
-	}, err
-}
-
-func dynoxide(_ string, port int) (Server, error) { return Dynoxide(port) }
-
-func dynalite(_ string, port int) (Server, error) {
-	program, err := Program("dynalite", dynaliteProgram)
+	program, err := Program(engine, k.files[0])
 	if err != nil {
 		return Server{}, err
 	}
 	root, err := Root()
-	return Server{
-		// Without the last three a change of a table takes half a second.
-		Args: []string{
-			"node", "--require", filepath.Join(root, dynaliteFix), program, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
-			"--createTableMs", "0", "--deleteTableMs", "0", "--updateTableMs", "0",
-		},
-		Ready: func() error { return listsTables(port) },
-	}, err
+	all := values{"program": program, "root": root, "port": strconv.Itoa(port)}
+	maps.Copy(all, of)
+	var args []string
+	for _, word := range strings.Fields(k.command) {
+		args = append(args, os.Expand(word, func(name string) string { return all[name] }))
+	}
+	at := fmt.Sprintf("127.0.0.1:%d", port)
+	return Server{Args: append(args, more...), Ready: func() error { return k.ready(at) }}, err
+}
+
+// Dynoxide returns an emulator of DynamoDB, in memory unless more arguments say otherwise.
+func Dynoxide(port int, more ...string) (Server, error) {
+	return server("dynoxide", port, nil, more...)
+}
+
+// Azurite returns an emulator of Azure Blob Storage, without a container.
+func Azurite(port int) (Server, error) { return server("azurite", port, nil) }
+
+// Versitygw returns a gateway to the buckets that are folders of a folder. It makes these.
+func Versitygw(folder string, port int, buckets ...string) (Server, error) {
+	return onFolders("versitygw", folder, port, buckets)
+}
+
+// FakeGCS returns a server with these buckets, which begin as folders of a folder.
+func FakeGCS(folder string, port int, buckets ...string) (Server, error) {
+	return onFolders("fakegcs", folder, port, buckets)
+}
+
+func onFolders(engine, folder string, port int, buckets []string) (Server, error) {
+	for _, bucket := range buckets {
+		if err := os.MkdirAll(filepath.Join(folder, bucket), 0o700); err != nil {
+			return Server{}, err
+		}
+	}
+	return server(engine, port, values{"dir": folder})
 }
 
 // Etcd returns a member of a cluster of etcd, of a name, which listens for clients and for
 // the other members at URLs of http. Data outlive a power loss unless more arguments say
 // otherwise.
 func Etcd(dir, name, client, peer, cluster string, more ...string) (Server, error) {
-	program, err := Program("etcd", "etcd")
-	return Server{
-		Args: append([]string{
-			program, "--name", name, "--data-dir", filepath.Join(dir, "data"), "--log-level", "error",
-			"--listen-client-urls", client, "--advertise-client-urls", client,
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster,
-		}, more...),
-		Ready: func() error { return EtcdReady(client) },
-	}, err
+	s, err := server("etcd", 0, values{"dir": dir, "name": name, "client": client, "peer": peer, "cluster": cluster}, more...)
+	s.Ready = func() error { return EtcdReady(client) }
+	return s, err
 }
 
 func oneEtcd(dir string, port int) (Server, error) {
@@ -176,53 +217,37 @@ func oneEtcd(dir string, port int) (Server, error) {
 // ZooKeeper returns a server of ZooKeeper, with its data in the folder data of dir. More
 // lines are of its configuration; without one for servers it is no ensemble.
 func ZooKeeper(dir string, port, id int, more ...string) (Server, error) {
-	program, err := Program("zookeeper", "*")
+	jars, err := Program("zookeeper", "*")
 	if err != nil {
 		return Server{}, err
 	}
 	data, config := filepath.Join(dir, "data"), filepath.Join(dir, "zoo.cfg")
-	text := fmt.Sprintf("tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n"+
-		"admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n", data, port)
-	for _, line := range more {
-		text += line + "\n"
+	lines := append([]string{
+		"tickTime=500", "initLimit=20", "syncLimit=4", "dataDir=" + data, "clientPort=" + strconv.Itoa(port),
+		"clientPortAddress=127.0.0.1", "admin.enableServer=false", "maxClientCnxns=0", "4lw.commands.whitelist=srvr",
+	}, more...)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return Server{}, err
 	}
-	err = os.MkdirAll(data, 0o700)
-	for file, text := range map[string]string{config: text, filepath.Join(data, "myid"): strconv.Itoa(id)} {
-		if err == nil {
-			err = os.WriteFile(file, []byte(text), 0o600)
+	for file, text := range map[string]string{
+		config: strings.Join(lines, "\n") + "\n", filepath.Join(data, "myid"): strconv.Itoa(id),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return Server{}, err
 		}
 	}
-	return Server{
-		// The address is one of IPv4, as others check it.
-		Args: []string{
-			"java", "-Xmx256m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
-			"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", program, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
-		},
-		Ready: func() error {
-			_, err := ZooKeeperMode(fmt.Sprintf("127.0.0.1:%d", port))
-			return err
-		},
-	}, err
-}
-
-func oneZooKeeper(dir string, port int) (Server, error) {
-	return ZooKeeper(dir, port, 1, "forceSync=no")
+	return server("zookeeper", port, values{"jars": jars, "config": config})
 }
 
 // Kubernetes returns an API server on an etcd. It writes the file kubeconfig to dir.
 func Kubernetes(dir string, port int, etcd string) (Server, error) {
-	program, err := Program("kubernetes", "kube-apiserver")
-	return Server{
-		Args: []string{program, dir, strconv.Itoa(port), etcd}, Dir: dir, Port: port,
-		Ready: func() error {
-			_, err := AskKubernetes(fmt.Sprintf("127.0.0.1:%d", port), "admin", "/readyz", "")
-			return err
-		},
-	}, err
+	s, err := server("kubernetes", port, values{"dir": dir, "etcd": etcd})
+	s.Dir = dir
+	return s, err
 }
 
 func oneKubernetes(dir string) ([]Server, string, error) {
-	etcd, url, err := alone(oneEtcd, atHTTP)(dir)
+	etcd, url, err := alone(atHTTP, oneEtcd)(dir)
 	if err != nil {
 		return nil, "", err
 	}
@@ -233,70 +258,3 @@ func oneKubernetes(dir string) ([]Server, string, error) {
 	server, err := Kubernetes(dir, port, url)
 	return append(etcd, server), filepath.Join(dir, "kubeconfig"), err
 }
-
-// What a client needs of the server of S3's protocol: what the command takes for an
-// endpoint on this machine.
-const (
-	S3Key    = "test"
-	S3Secret = "test"
-	S3Region = "us-east-1"
-)
-
-// Versitygw returns a gateway to the buckets that are folders of a folder. It makes these.
-func Versitygw(folder string, port int, buckets ...string) (Server, error) {
-	program, err := bucketProgram("versitygw", "versitygw", folder, buckets)
-	at := fmt.Sprintf("127.0.0.1:%d", port)
-	return Server{
-		Args: []string{
-			program, "--port", at, "--access", S3Key, "--secret", S3Secret, "--region", S3Region,
-			"--health", "/health", "--keep-alive", "--quiet", "posix", folder,
-		},
-		Ready: func() error { return serves("http://" + at + "/health") },
-	}, err
-}
-
-func oneVersitygw(dir string, port int) (Server, error) {
-	return Versitygw(filepath.Join(dir, "buckets"), port, "locks")
-}
-
-// FakeGCS returns a server with these buckets, which begin as folders of a folder.
-func FakeGCS(folder string, port int, buckets ...string) (Server, error) {
-	program, err := bucketProgram("fakegcs", "fake-gcs-server", folder, buckets)
-	return Server{
-		// Its public host is one without a port, so that there can be a relay.
-		Args: []string{
-			program, "-scheme", "http", "-host", "127.0.0.1", "-port", strconv.Itoa(port), "-public-host", "127.0.0.1",
-			"-backend", "memory", "-data", folder, "-log-level", "error",
-		},
-		Ready: func() error { return serves(fmt.Sprintf("http://127.0.0.1:%d/_internal/healthcheck", port)) },
-	}, err
-}
-
-func oneFakeGCS(dir string, port int) (Server, error) {
-	return FakeGCS(filepath.Join(dir, "buckets"), port, "locks")
-}
-
-// bucketProgram makes a folder for each bucket, and returns the program.
-func bucketProgram(engine, file, folder string, buckets []string) (string, error) {
-	for _, bucket := range buckets {
-		if err := os.MkdirAll(filepath.Join(folder, bucket), 0o700); err != nil {
-			return "", err
-		}
-	}
-	return Program(engine, file)
-}
-
-// Azurite returns an emulator of Azure Blob Storage, without a container.
-func Azurite(port int) (Server, error) {
-	program, err := Program("azurite", azuriteProgram)
-	return Server{
-		// It does not know the newest versions of the protocol.
-		Args: []string{
-			"node", program, "--blobHost", "127.0.0.1", "--blobPort", strconv.Itoa(port),
-			"--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent",
-		},
-		Ready: func() error { return connects(port) },
-	}, err
-}
-
-func azurite(_ string, port int) (Server, error) { return Azurite(port) }
