@@ -128,7 +128,7 @@ func TestGuardOnAConnection(t *testing.T) {
 }
 
 // The token of an effect outside of the database is committed before the
-// effect: it cannot be taken back with the transaction.
+// effect: it cannot be taken back with the transaction. No other one is committed meanwhile.
 func TestGateCommitsTheTokenFirst(t *testing.T) {
 	db := open(t, "0")
 	guard := newSQL(t, db, nil)
@@ -139,6 +139,9 @@ func TestGateCommitsTheTokenFirst(t *testing.T) {
 		tx, ok := fence.TxFromContext(ctx)
 		if !ok {
 			t.Fatal("no transaction in the context")
+		}
+		if err := guard.Admit(ctx, db, "printer", 6); !busy(err) {
+			t.Errorf("a successor is admitted in the midst of the effect: %v", err)
 		}
 		return errors.Join(note(ctx, tx, "printer", 5), broken)
 	})

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/tenurelock/tenure/fence"
@@ -48,7 +46,6 @@ func newWorld(ctx context.Context, seed uint64) *world {
 type actor struct {
 	w     *world
 	conn  *sql.Conn
-	ready *prepared
 	token uint64
 	pause func()
 }
@@ -81,12 +78,12 @@ func (a *actor) run(write write) {
 	}
 }
 
-func (w *world) schedule(seed uint64, conns []*sql.Conn, ready *prepared, write write) {
+func (w *world) schedule(seed uint64, conns []*sql.Conn, write write) {
 	type step = func() (struct{}, bool)
 	var able []step
 	for _, conn := range conns {
 		next, stop := iter.Pull(func(yield func(struct{}) bool) {
-			a := &actor{w: w, conn: conn, ready: ready, pause: func() { yield(struct{}{}) }}
+			a := &actor{w: w, conn: conn, pause: func() { yield(struct{}{}) }}
 			a.run(write)
 		})
 		defer stop()
@@ -117,7 +114,7 @@ func transaction(a *actor, check func(*sql.Tx) error) error {
 		return err
 	}
 	a.pause()
-	if err := note(a.w.ctx, a.ready.in(tx), a.w.resource, a.token); err != nil {
+	if err := note(a.w.ctx, tx, a.w.resource, a.token); err != nil {
 		return err
 	}
 	a.pause()
@@ -127,7 +124,7 @@ func transaction(a *actor, check func(*sql.Tx) error) error {
 // guarded has the guard in the transaction.
 func guarded(guard *fence.SQL) write {
 	return func(a *actor) error {
-		return transaction(a, func(tx *sql.Tx) error { return guard.Guard(a.w.ctx, a.ready.in(tx), a.w.resource, a.token) })
+		return transaction(a, func(tx *sql.Tx) error { return guard.Guard(a.w.ctx, tx, a.w.resource, a.token) })
 	}
 }
 
@@ -136,11 +133,11 @@ func late(guard *fence.SQL) write {
 	return func(a *actor) error {
 		return transaction(a, func(tx *sql.Tx) error {
 			var writes int
-			if err := a.ready.in(tx).QueryRowContext(a.w.ctx, "SELECT count(*) FROM write WHERE seq < 0").Scan(&writes); err != nil {
+			if err := tx.QueryRowContext(a.w.ctx, "SELECT count(*) FROM write WHERE seq < 0").Scan(&writes); err != nil {
 				return err
 			}
 			a.pause()
-			return guard.Guard(a.w.ctx, a.ready.in(tx), a.w.resource, a.token)
+			return guard.Guard(a.w.ctx, tx, a.w.resource, a.token)
 		})
 	}
 }
@@ -153,7 +150,7 @@ func apart(guard *fence.SQL) write {
 			return err
 		}
 		defer tx.Rollback()
-		if err := guard.Guard(a.w.ctx, a.ready.in(tx), a.w.resource, a.token); err != nil {
+		if err := guard.Guard(a.w.ctx, tx, a.w.resource, a.token); err != nil {
 			return err
 		}
 		if err := tx.Commit(); err != nil {
@@ -203,12 +200,11 @@ func interleave(t *testing.T, i interleavings) {
 				}
 				defer conns[i].Close()
 			}
-			ready := &prepared{db: db, statements: map[string]*sql.Stmt{}}
 			refused, busied := 0, 0
 			for seed := range c.interleavings {
 				w := newWorld(ctx, seed)
 				w.writes = i.writes
-				w.schedule(seed, conns[:actorsOf(seed)], ready, way)
+				w.schedule(seed, conns[:actorsOf(seed)], way)
 				refused += w.refused
 				busied += w.busied
 			}
@@ -233,49 +229,4 @@ func judge(t *testing.T, sound bool, stale, refused int) {
 	case !sound && stale == 0:
 		t.Error("no stale write was committed: the schedules would not find a broken guard")
 	}
-}
-
-type actorKey struct{}
-
-// The gate in SQL is what the HTTP handler stands on here. Actors write in the
-// gate's transaction, and pause on their way and inside.
-func TestGateInterleavings(t *testing.T) {
-	t.Parallel()
-	db := open(t, "0")
-	guard := newSQL(t, db, nil)
-	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := r.Context().Value(actorKey{}).(*actor)
-		tx, ok := fence.TxFromContext(r.Context())
-		if !ok {
-			panic("no transaction")
-		}
-		a.pause()
-		if err := note(r.Context(), tx, a.w.resource, a.token); err != nil {
-			panic(err)
-		}
-		a.pause()
-	})
-	var failed error
-	h := fence.Handler(guard.Gate(db), next, &fence.HandlerOptions{OnError: func(_ *http.Request, err error) { failed = err }})
-	refused, busied := 0, 0
-	for seed := range uint64(gateInterleavings) {
-		w := newWorld(context.WithoutCancel(t.Context()), seed)
-		w.schedule(seed, make([]*sql.Conn, actorsOf(seed)), nil, func(a *actor) error {
-			r := httptest.NewRequestWithContext(context.WithValue(w.ctx, actorKey{}, a), http.MethodPut, "/", nil)
-			fence.SetHeader(r.Header, fence.Fixed(w.resource, a.token))
-			a.pause()
-			answer := httptest.NewRecorder()
-			h.ServeHTTP(answer, r)
-			if answer.Code >= http.StatusInternalServerError {
-				return failed // nothing runs beside us: it is ours
-			}
-			return fence.Refusal(answer.Result())
-		})
-		refused += w.refused
-		busied += w.busied
-	}
-	writes, stale := tally(t, db)
-	t.Logf("%d schedules: %d with a stale write; %d writes were committed, %d refused, %d found the database busy",
-		gateInterleavings, stale, writes, refused, busied)
-	judge(t, true, stale, refused)
 }

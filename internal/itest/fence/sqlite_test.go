@@ -80,38 +80,3 @@ func busy(err error) bool {
 	e := (*pgconn.PgError)(nil)
 	return errors.As(err, &e) && (e.Code == lockNotAvailable || e.Code == serializationFailure)
 }
-
-// prepared keeps the statements of a database, because to read one takes
-// SQLite longer than to do it, under the race detector.
-type prepared struct {
-	db         *sql.DB
-	statements map[string]*sql.Stmt
-}
-
-// in returns a connection to the guard that runs them in the transaction.
-func (p *prepared) in(tx *sql.Tx) fence.Conn { return preparedTx{p, tx} }
-
-type preparedTx struct {
-	p  *prepared
-	tx *sql.Tx
-}
-
-func (c preparedTx) statement(ctx context.Context, query string) *sql.Stmt {
-	s := c.p.statements[query]
-	if s == nil {
-		var err error
-		if s, err = c.p.db.PrepareContext(ctx, query); err != nil {
-			panic(err)
-		}
-		c.p.statements[query] = s
-	}
-	return c.tx.StmtContext(ctx, s)
-}
-
-func (c preparedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return c.statement(ctx, query).ExecContext(ctx, args...)
-}
-
-func (c preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return c.statement(ctx, query).QueryRowContext(ctx, args...)
-}
