@@ -6,15 +6,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // engines are those whose own locks there are benchmarks of, in the stores' own tests.
@@ -43,27 +44,18 @@ func measureEngines(ctx context.Context, o *options, p *part) error {
 		return errors.New("there is no engine: start some with scripts/engines")
 	}
 	p.Setting = fmt.Sprintf("Medians of %d runs", o.size.times)
-	figures := map[string]map[string][]float64{}
 	for n := range o.size.times {
 		for _, r := range p.Rows {
 			o.say("%s, %d of %d", r.What, n+1, o.size.times)
 			// A fail-over takes a lease: one of each is enough.
 			for benchmarks, length := range map[string]string{"AcquireRelease|HandOver": o.size.benchtime, "FailOver": "1x"} {
 				args := []string{"test", "-run", "^$", "-bench", benchmarks, "-benchtime", length, r.What}
-				out, err := exec.CommandContext(ctx, "go", args...).Output()
+				out, err := proc.Run(ctx, "", "go", args...)
 				if err != nil {
-					return fmt.Errorf("%s: %w\n%s", r.What, err, out)
+					return err
 				}
-				if figures[r.What] == nil {
-					figures[r.What] = map[string][]float64{}
-				}
-				read(figures[r.What], out)
+				p.read(r.What, out)
 			}
-		}
-	}
-	for pkg, found := range figures {
-		for benchmark, all := range found {
-			p.put(pkg, benchmark, spreadOf(all))
 		}
 	}
 	return nil
@@ -73,10 +65,11 @@ func measureEngines(ctx context.Context, o *options, p *part) error {
 // operation, or what it reports itself.
 var figure = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) (?:ns/op|µs-median|µs-failover)`)
 
-func read(figures map[string][]float64, out []byte) {
-	for _, m := range figure.FindAllSubmatch(bytes.ReplaceAll(out, []byte("\t"), []byte(" ")), -1) {
-		if x, err := strconv.ParseFloat(string(m[2]), 64); err == nil && x > 0 {
-			figures[string(m[1])] = append(figures[string(m[1])], x)
+// read reads the figures of a package's benchmarks.
+func (p *part) read(pkg, out string) {
+	for _, m := range figure.FindAllStringSubmatch(strings.ReplaceAll(out, "\t", " "), -1) {
+		if x, err := strconv.ParseFloat(m[2], 64); err == nil && x > 0 {
+			p.found(pkg, m[1], x)
 		}
 	}
 }

@@ -67,9 +67,10 @@ type value struct {
 	Period time.Duration `json:"periodNs,omitempty"`
 	// Lost is how many locks ran out while they were to be held. What was sent
 	// for the others alone is no measure.
-	Lost   int      `json:"lost,omitempty"`
-	Spread *spread  `json:"spread,omitempty"`
-	Held   *holding `json:"held,omitempty"`
+	Lost    int       `json:"lost,omitempty"`
+	figures []float64 // those that Spread is of
+	Spread  *spread   `json:"spread,omitempty"`
+	Held    *holding  `json:"held,omitempty"`
 }
 
 // spread is what several runs gave.
@@ -80,10 +81,10 @@ type spread struct {
 	Max    float64 `json:"max"`
 }
 
-func spreadOf(figures []float64) value {
+func spreadOf(figures []float64) *spread {
 	v := slices.Sorted(slices.Values(figures))
 	n := len(v)
-	return value{Spread: &spread{Runs: n, Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}}
+	return &spread{Runs: n, Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}
 }
 
 // add adds rows, in the order of the table: those that are compared are often measured at once.
@@ -100,6 +101,15 @@ func (p *part) put(what, who string, v value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.row(what).Values[who] = v
+}
+
+// found adds figures to those of one, in a row that was added. Those of others are left away.
+func (p *part) found(what, who string, figures ...float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	values := p.row(what).Values
+	all := append(values[who].figures, figures...)
+	values[who] = value{figures: all, Spread: spreadOf(all)}
 }
 
 func (p *part) row(what string) *row {

@@ -59,26 +59,13 @@ type load struct {
 	*part
 	serviceSize
 	last atomic.Int64 // name of a lock
-
-	figures map[string]map[string][]float64 // of each round, by row and peer
-}
-
-func newLoad(p *part, s serviceSize) *load {
-	return &load{part: p, serviceSize: s, figures: map[string]map[string][]float64{}}
-}
-
-func (l *load) found(row string, p *peer, figure float64) {
-	if l.figures[row] == nil {
-		l.figures[row] = map[string][]float64{}
-	}
-	l.figures[row][p.name] = append(l.figures[row][p.name], figure)
 }
 
 // measureService puts the same load on the lock service and its peers: pairs of acquire and
 // release, hand-overs, heartbeats, and many locks held at once. The callers are goroutines of
 // this process.
 func measureService(ctx context.Context, o *options, p *part) (err error) {
-	l := newLoad(p, o.size.service)
+	l := &load{part: p, serviceSize: o.size.service}
 	p.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v", l.rounds, l.lease, l.held, l.hold)
 	dir, err := os.MkdirTemp("", "tenure-bench-")
 	if err != nil {
@@ -99,11 +86,6 @@ func measureService(ctx context.Context, o *options, p *part) (err error) {
 		}
 		p.add(served, "", contended, handOver, beats, batches, memory, processor)
 		l.measure(ctx, peers, o.say)
-		for row, by := range l.figures {
-			for name, figures := range by {
-				p.put(row, name, spreadOf(figures))
-			}
-		}
 	})
 }
 
@@ -171,8 +153,7 @@ type account struct {
 }
 
 // pairs has callers acquire and release locks, each the next one of those that there are, for
-// a while. It finds how often that was done a second, if for a row, and takes down what is
-// wrong.
+// a while. It finds how often that was done a second, and takes down what is wrong.
 func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, length time.Duration) {
 	all := p.callers(ctx, p.open, n)
 	accounts, of := make([]account, locks), l.fresh(locks)
@@ -196,9 +177,7 @@ func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, len
 			made.Add(1)
 		}
 	})
-	if row != "" {
-		l.found(row, p, float64(made.Load())/time.Since(begun).Seconds())
-	}
+	l.found(row, p.name, float64(made.Load())/time.Since(begun).Seconds())
 }
 
 // handOver measures the time from a release to the end of the acquire of another caller,
@@ -227,7 +206,7 @@ func (l *load) handOver(ctx context.Context, p *peer) {
 		held = next
 		took = append(took, float64(granted.Sub(begun).Microseconds())/1000)
 	}
-	l.found(handOver, p, spreadOf(took).Spread.Median)
+	l.found(handOver, p.name, spreadOf(took).Median)
 	two[l.handOvers%2].release(ctx, held)
 }
 
@@ -278,7 +257,7 @@ func (l *load) beating(ctx context.Context, row string, p *peer, open opener, n 
 			sent.Add(int64(done))
 		}
 	})
-	l.found(row, p, float64(sent.Load())/time.Since(begun).Seconds())
+	l.found(row, p.name, float64(sent.Load())/time.Since(begun).Seconds())
 	p.letGo(ctx, all, has)
 }
 
@@ -292,9 +271,9 @@ func (l *load) crowd(ctx context.Context, p *peer) {
 	all, before := p.callers(ctx, open, n), p.usage()
 	has := l.take(ctx, p, all, l.held)
 	taken, begun := p.usage(), time.Now()
-	l.found(memory, p, float64(taken.memory-before.memory)/float64(l.held))
+	l.found(memory, p.name, float64(taken.memory-before.memory)/float64(l.held))
 	l.keep(ctx, p, all, has)
-	l.found(processor, p, (p.usage().cpu-taken.cpu).Seconds()*60/time.Since(begun).Seconds())
+	l.found(processor, p.name, (p.usage().cpu-taken.cpu).Seconds()*60/time.Since(begun).Seconds())
 	p.letGo(ctx, all, has)
 }
 

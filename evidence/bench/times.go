@@ -48,7 +48,7 @@ func handover(ctx context.Context, r *rig) {
 			what, times, pairs = append(what, bell), append(times, s.size.bells), append(pairs, s.several(ctx, o, o))
 		}
 		must.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) {
-			r.put(what[i], s.name, spreadOf(s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])))
+			r.found(what[i], s.name, s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])...)
 		})
 	})
 }
@@ -101,16 +101,13 @@ func failover(ctx context.Context, r *rig) {
 		for range r.size.kills {
 			kill(ctx, chains)
 		}
-		times, used := map[string][]float64{}, map[string]gate.Usage{}
+		used, kills := map[string]gate.Usage{}, map[string]int{}
 		for _, c := range chains {
-			times[c.name] = append(times[c.name], c.took...)
 			u := used[c.name]
 			u.Add(c.used)
-			used[c.name] = u
-		}
-		for name, figures := range times {
-			r.put(cost, name, once(used[name], len(figures)))
-			r.put(took, name, spreadOf(figures))
+			used[c.name], kills[c.name] = u, kills[c.name]+len(c.took)
+			r.found(took, c.name, c.took...)
+			r.put(cost, c.name, once(u, kills[c.name]))
 		}
 	})
 }
@@ -153,30 +150,25 @@ func throughput(ctx context.Context, r *rig) {
 }
 
 func (r *rig) pace(ctx context.Context, all []*stage, load workload) {
-	makers, rates := make([]pairs, len(all)), map[string][]float64{}
+	makers := make([]pairs, len(all))
 	for i, s := range all {
 		makers[i] = s.pairs(ctx, load.delay)
 	}
 	for run := range r.size.runs + 1 {
+		rates := map[string]float64{}
 		for k := range all {
 			i := (k + run) % len(all)
-			rate := makers[i](ctx, load.goroutines, r.size.throughput)
-			if run > 0 { // before, virtual machines compile, and connections are made
-				rates[all[i].name] = append(rates[all[i].name], rate)
-			}
+			rates[all[i].name] = makers[i](ctx, load.goroutines, r.size.throughput)
 		}
-	}
-	var ratios []float64
-	for i, theirs := range rates[dynamolockName] {
-		if ours := rates[tenureName]; i < len(ours) {
-			ratios = append(ratios, ours[i]/theirs)
+		if run == 0 {
+			continue // virtual machines compile, and connections are made
 		}
-	}
-	if len(ratios) > 0 {
-		r.put(load.String(), ratio, spreadOf(ratios))
-	}
-	for name, rate := range rates {
-		r.put(load.String(), name, spreadOf(rate))
+		for name, rate := range rates {
+			r.found(load.String(), name, rate)
+		}
+		if ours, theirs := rates[tenureName], rates[dynamolockName]; ours > 0 && theirs > 0 {
+			r.found(load.String(), ratio, ours/theirs)
+		}
 	}
 }
 

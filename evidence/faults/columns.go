@@ -17,16 +17,15 @@ import (
 
 // column is a client that faults are thrown at. In its process it is a [serve.Library].
 type column struct {
-	id, title string
-	engine    string // what it keeps its locks in; empty: something of this process
-	ours      bool   // it is Tenure's, and must pass every row
-	group     int    // columns of one group are looked at at the same time
-	open      opener
+	named
+	engine string // what it keeps its locks in; empty: something of this process
+	ours   bool   // it is Tenure's, and must pass every row
+	group  int    // columns of one group are looked at at the same time
+	open   opener
 
 	lease    time.Duration // where the row does not say
 	beats    time.Duration // how many heartbeats there are in a lease
 	together int           // how many runs of a row go on at the same time
-	said     string        // of its settings
 
 	// Shares of the lease, in the proportions of the library's own defaults; zero: as the
 	// library does by itself.
@@ -39,19 +38,14 @@ type column struct {
 	lacksRows map[string]string // why rows cannot be tried, by their ids
 }
 
-func (c column) name() string { return c.id }
-
 // onLibc says that the process gets its time from libc; its log is by that time then.
 func (c column) onLibc() bool { return c.kind != "" }
 
 // otherStore says that it is Tenure on another store than in the table of the libraries.
 func (c column) otherStore() bool { return stores[c.id].open != nil }
 
-// The columns that more than their own row of the table below speaks of.
-const (
-	tenureID = "tenure"
-	kubeID   = "client-go"
-)
+// kubeID is of a column that not its own line of the table below alone speaks of.
+const kubeID = "client-go"
 
 const (
 	// usualLease is long enough for a busy machine, and as short as etcd allows it.
@@ -62,9 +56,6 @@ const (
 	kubeLease = 15 * time.Second
 	// riverLease cannot be set.
 	riverLease = 15 * time.Second
-
-	fromLease   = "all follows from the lease"
-	fieldShares = "heartbeat 1/4 and refresh 1/20 of the lease"
 )
 
 // groups is how many groups of columns there are.
@@ -74,42 +65,40 @@ const groups = 3
 // its other stores.
 var columns = []column{
 	{
-		id: tenureID, title: "Tenure", engine: dynamoDB, ours: true, open: onDynamoDB, command: tenureRun,
-		lease: usualLease, beats: 5, together: 8, said: fromLease,
+		named: named{"tenure", "Tenure"}, engine: dynamoDB, ours: true, open: onDynamoDB, command: tenureRun,
+		lease: usualLease, beats: 5, together: 8,
 	},
 	{
-		id: "dynamolock", title: "dynamolock", engine: dynamoDB, open: onDynamoDB,
-		lease: usualLease, beats: 4, together: 8, said: fieldShares, heartbeat: 1.0 / 4, refresh: 1.0 / 20,
+		named: named{"dynamolock", "dynamolock"}, engine: dynamoDB, open: onDynamoDB,
+		lease: usualLease, beats: 4, together: 8, heartbeat: 1.0 / 4, refresh: 1.0 / 20,
 	},
 	{
-		id: "java", title: "Java lock client", engine: dynamoDB, open: onDynamoDB, kind: peers.Java,
-		lease: usualLease, beats: 4, together: 2, said: fieldShares, heartbeat: 1.0 / 4, refresh: 1.0 / 20,
+		named: named{"java", "Java lock client"}, engine: dynamoDB, open: onDynamoDB, kind: peers.Java,
+		lease: usualLease, beats: 4, together: 2, heartbeat: 1.0 / 4, refresh: 1.0 / 20,
 	},
 	{
-		id: "etcd", title: "etcd concurrency", engine: etcd, open: onEtcd, command: etcdctlLock,
-		lease: usualLease, beats: 3, together: 8, said: "a session whose TTL is the lease",
+		named: named{"etcd", "etcd concurrency"}, engine: etcd, open: onEtcd, command: etcdctlLock,
+		lease: usualLease, beats: 3, together: 8,
 	},
 	{
-		id: kubeID, title: "client-go", open: onLeaseAPI,
+		named: named{kubeID, "client-go"}, open: onLeaseAPI,
 		lease: kubeLease, beats: 7, together: 8, refresh: 2.0 / 15,
-		said: "renew deadline 2/3 and retry period 2/15 of the lease; a time-out for requests as NewFromKubeconfig sets it",
 	},
 	{
-		id: "river", title: "River", engine: postgreSQL, open: onRiver,
+		named: named{"river", "River"}, engine: postgreSQL, open: onRiver,
 		lease: riverLease, beats: 3, together: 8, refresh: 1.0 / 3,
-		said: "all is fixed: a TTL of 15 s, a renewal every 5 s, a bid every 5 to 6 s",
 		lacksRows: map[string]string{
 			manyRow:      "has one election in a schema of a database",
 			endAtWorkRow: "its leader does River's own work alone",
 		},
 	},
-	onStore(column{id: "tenure-postgres", title: "Tenure on PostgreSQL", engine: postgreSQL, group: 1}),
-	onStore(column{id: "tenure-etcd", title: "Tenure on etcd", engine: etcd, group: 1}),
-	onStore(column{id: "tenure-zookeeper", title: "Tenure on ZooKeeper", engine: zooKeeper, group: 1}),
+	onStore(column{named: named{"tenure-postgres", "Tenure on PostgreSQL"}, engine: postgreSQL, group: 1}),
+	onStore(column{named: named{"tenure-etcd", "Tenure on etcd"}, engine: etcd, group: 1}),
+	onStore(column{named: named{"tenure-zookeeper", "Tenure on ZooKeeper"}, engine: zooKeeper, group: 1}),
 	// Its API server is the largest of the engines: all at once would be too much for a
 	// machine with two cores.
-	onStore(column{id: "tenure-kubernetes", title: "Tenure on Kubernetes", engine: kubernetes, group: 2, crowded: true}),
-	onStore(column{id: "tenure-bucket", title: "Tenure in a bucket", engine: bucket, group: 1, crowded: true}),
+	onStore(column{named: named{"tenure-kubernetes", "Tenure on Kubernetes"}, engine: kubernetes, group: 2, crowded: true}),
+	onStore(column{named: named{"tenure-bucket", "Tenure in a bucket"}, engine: bucket, group: 1, crowded: true}),
 }
 
 func onStore(c column) column {
@@ -124,9 +113,9 @@ var clients = append(behind(1, 0), behind(3, 1)...)
 
 func behind(replicas, group int) []column {
 	all := []column{
-		{id: "python", title: "Python", kind: service.Python, together: 3},
-		{id: "typescript", title: "TypeScript", kind: service.TypeScript, together: 3},
-		{id: "java", title: "Java", kind: service.Java, together: 2},
+		{named: named{"python", "Python"}, kind: service.Python, together: 3},
+		{named: named{"typescript", "TypeScript"}, kind: service.TypeScript, together: 3},
+		{named: named{"java", "Java"}, kind: service.Java, together: 2},
 	}
 	for i := range all {
 		c := &all[i]

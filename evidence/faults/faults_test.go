@@ -7,6 +7,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,32 +31,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// chosenOf is one of a table's columns, or of its rows.
-func chosenOf[T any](t *testing.T, all []T, name string, of func(T) string) T {
-	t.Helper()
-	chosen, err := pick(all, name, "element", of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chosen[0]
-}
-
 // throw throws some faults at one client, on the engine that the environment names. The rig may
 // be changed before.
 func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*rig)) {
 	t.Helper()
-	c := chosenOf(t, in.columns, id, column.name)
+	chosen := must.Have(pick(in.columns, id))
+	c := chosen[0]
 	if c.engine != "" {
 		kind := engineOf(c)
 		enginetest.Shared(t, kind.Variable, kind.Name)
 	}
-	var thrown []row
-	for name := range want {
-		thrown = append(thrown, chosenOf(t, in.rows, name, row.name))
-	}
+	thrown := must.Have(pick(in.rows, strings.Join(slices.Collect(maps.Keys(want)), ",")))
 	r := &rig{say: t.Logf}
 	defer r.close()
-	err := must.Try(func() { r.build(t.Context(), thrown, []column{c}) })
+	err := must.Try(func() { r.build(t.Context(), thrown, chosen) })
 	if errors.Is(err, peers.ErrNoToolchain) {
 		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
 	}

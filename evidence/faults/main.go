@@ -45,10 +45,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		list = flags.String("rows", "", "which faults, of "+names(rows, row.name)+
+		list = flags.String("rows", "", "which faults, of "+names(rows)+
 			", and with -service others; all if empty")
-		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns, column.name)+
-			", or with -service "+names(clients, column.name)+"; all if empty")
+		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns)+
+			", or with -service "+names(clients)+"; all if empty")
 		served = flags.Bool("service", false, "throw them at the clients of the lock service")
 		write  = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
 		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and "+
@@ -64,11 +64,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *page {
 		return t.write(ctx, nil)
 	}
-	thrown, err := pick(t.rows, *list, "row", row.name)
+	thrown, err := pick(t.rows, *list)
 	if err != nil {
 		return err
 	}
-	chosen, err := pick(t.columns, *libraries, "library", column.name)
+	chosen, err := pick(t.columns, *libraries)
 	if err != nil {
 		return err
 	}
@@ -103,15 +103,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return t.write(ctx, found)
 }
 
+// named is what rows and columns have: a name for flags and results, and one for people.
+type named struct{ id, title string }
+
+func (n named) name() string { return n.id }
+
 // pick returns the elements of a list of names, all of them if there is none.
-func pick[T any](all []T, list, what string, name func(T) string) (chosen []T, err error) {
+func pick[T interface{ name() string }](all []T, list string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil
 	}
 	for wanted := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(all, func(t T) bool { return name(t) == wanted })
+		i := slices.IndexFunc(all, func(t T) bool { return t.name() == wanted })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no %s %q", what, wanted)
+			return nil, fmt.Errorf("there is no %q; there are %s", wanted, names(all))
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -119,10 +124,10 @@ func pick[T any](all []T, list, what string, name func(T) string) (chosen []T, e
 }
 
 // names lists the names of all.
-func names[T any](all []T, name func(T) string) string {
+func names[T interface{ name() string }](all []T) string {
 	var names []string
 	for _, t := range all {
-		names = append(names, name(t))
+		names = append(names, t.name())
 	}
 	return strings.Join(names, ",")
 }

@@ -125,13 +125,6 @@ func (t table) markdown(r *report) (string, error) {
 			ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
 			return r.counted(ours, func(c column) string { return c.engine })
 		},
-		"settings": func() string {
-			var all []string
-			for _, c := range shown {
-				all = append(all, fmt.Sprintf("%s (%v) %s", c.title, c.lease, c.said))
-			}
-			return strings.Join(all, "; ")
-		},
 		"lease": func() string { return usualLease.String() },
 	}).Parse(parts)
 	if err != nil {

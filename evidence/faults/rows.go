@@ -26,16 +26,14 @@ import (
 // row is a fault, thrown at each client. docs/evidence/faults.md says by its title how the fault is
 // made, and what a pass is.
 type row struct {
-	id, title string
-	try       tried
-	lease     time.Duration // zero: the column's
-	alone     bool          // columns are looked at one after the other
+	named
+	try   tried
+	lease time.Duration // zero: the column's
+	alone bool          // columns are looked at one after the other
 }
 
 // tried is how a row is tried. It is for [must.Try].
 type tried = func(context.Context, *scene) cell
-
-func (r row) name() string { return r.id }
 
 // Rows that more than the table below speaks of: that need something built, or that not every
 // library can be tried in.
@@ -48,38 +46,38 @@ const (
 
 // rows are the faults, in the order of the table.
 var rows = []row{
-	{id: "lost-acquire", title: "Reply lost on acquire", try: lostOnAcquire},
+	{named: named{"lost-acquire", "Reply lost on acquire"}, try: lostOnAcquire},
 	{
-		id: "lost-heartbeat", title: "Reply lost on a heartbeat",
-		try: keptUnder(func(ctx context.Context, p *pair) { p.strike(ctx, gate.Gate.LoseReply) }),
+		named: named{"lost-heartbeat", "Reply lost on a heartbeat"},
+		try:   keptUnder(func(ctx context.Context, p *pair) { p.strike(ctx, gate.Gate.LoseReply) }),
 	},
 	{
-		id: "lost-cut", title: "Reply lost on a heartbeat, then cut off",
+		named: named{"lost-cut", "Reply lost on a heartbeat, then cut off"},
 		try: cutOff(2, manner{}, "", func(ctx context.Context, p *pair, _ int) {
 			p.strike(ctx, gate.Gate.LoseReply)
 			p.holder.gate.BlackHole()
 		}),
 	},
 	{
-		id: "slow-reply", title: "Slow reply just inside the lease",
+		named: named{"slow-reply", "Slow reply just inside the lease"},
 		try: cutOff(3, manner{unbounded: true}, "without a time-out for requests, as in its example",
 			func(ctx context.Context, p *pair, i int) {
 				p.strike(ctx, func(g gate.Gate) { g.SlowThenBlackHole(time.Duration(i+1) * 3 * p.lease / 10) })
 			}),
 	},
 	{
-		id: "black-hole", title: "Black-holed store",
+		named: named{"black-hole", "Black-holed store"},
 		try: cutOff(4, manner{releasing: true}, "with ReleaseOnCancel",
 			func(_ context.Context, p *pair, _ int) { p.holder.gate.BlackHole() }),
 	},
-	{id: "stopped", title: "Holder stopped and continued", try: stopped(6, false)},
-	{id: suspendRow, title: "Machine suspended and resumed", try: stopped(3, true)},
-	{id: "close-waiting", title: "Close while waiting", try: closeWaiting},
-	{id: manyRow, title: "1,000 locks at 10 ms", try: holdMany, lease: 5 * time.Second, alone: true},
-	{id: "dead-try", title: "Dead holder, caller that does not wait", try: tryDead},
-	{id: endAtWorkRow, title: "Release while work still runs", try: endAtWork},
-	{id: childRow, title: "Command under a lock that is lost", try: childAfterLoss},
-	{id: "tokens", title: "Token after release and re-creation", try: tokens},
+	{named: named{"stopped", "Holder stopped and continued"}, try: stopped(6, false)},
+	{named: named{suspendRow, "Machine suspended and resumed"}, try: stopped(3, true)},
+	{named: named{"close-waiting", "Close while waiting"}, try: closeWaiting},
+	{named: named{manyRow, "1,000 locks at 10 ms"}, try: holdMany, lease: 5 * time.Second, alone: true},
+	{named: named{"dead-try", "Dead holder, caller that does not wait"}, try: tryDead},
+	{named: named{endAtWorkRow, "Release while work still runs"}, try: endAtWork},
+	{named: named{childRow, "Command under a lock that is lost"}, try: childAfterLoss},
+	{named: named{"tokens", "Token after release and re-creation"}, try: tokens},
 }
 
 // lostOnAcquire loses the reply to the write that takes a free lock.

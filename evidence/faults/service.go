@@ -63,29 +63,29 @@ func clientRows() []row {
 }
 
 var serviceRows = []row{
-	{id: "twice", title: "Calls carried out twice, and again later", try: carriedOutAgain},
-	{id: "replay", title: "Calls of a former holder sent again", try: formerReplayed},
-	{id: "bad-gateway", title: "502 for what was done", try: badGateways},
+	{named: named{"twice", "Calls carried out twice, and again later"}, try: carriedOutAgain},
+	{named: named{"replay", "Calls of a former holder sent again"}, try: formerReplayed},
+	{named: named{"bad-gateway", "502 for what was done"}, try: badGateways},
 	// A start takes the time that it takes on a busy machine.
-	{id: "restarts", title: "Replicas killed and started again", try: restarts, lease: 2 * usualLease},
+	{named: named{"restarts", "Replicas killed and started again"}, try: restarts, lease: 2 * usualLease},
 	{
-		id: "frozen", title: "Replica stopped and continued",
+		named: named{"frozen", "Replica stopped and continued"},
 		try: keptOrTold(func(ctx context.Context, s *servedBy) { must.Do(s.Freeze(ctx, 0)) },
 			func(s *servedBy) { must.Do(s.Thaw(0)) }),
 	},
 	{
-		id: "slow-store", title: "Slow store",
+		named: named{"slow-store", "Slow store"},
 		try: keptUnder(func(_ context.Context, p *pair) {
 			p.service.each(func(g gate.Gate) { g.Slow(p.lease / 30) })
 		}),
 	},
 	{
-		id: "cut-store", title: "Replicas cut off from the store",
+		named: named{"cut-store", "Replicas cut off from the store"},
 		try: keptOrTold(func(_ context.Context, s *servedBy) { s.each(gate.Gate.BlackHole) },
 			func(s *servedBy) { s.each(gate.Gate.Heal) }),
 	},
-	{id: "step-down", title: "Asked to step down", try: askedToStepDown},
-	{id: "crash", title: "Crash of a holder", try: crashed},
+	{named: named{"step-down", "Asked to step down"}, try: askedToStepDown},
+	{named: named{"crash", "Crash of a holder"}, try: crashed},
 }
 
 // successorKeeps has the holder hand over. It is the cell of whether the other one still has

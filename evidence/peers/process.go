@@ -33,9 +33,8 @@ type Process struct {
 
 	mu      sync.Mutex
 	nextID  int64
-	pending map[int64]*Call
-	over    bool  // no answer will come any more
-	failed  error // what was wrong with the output, if anything was
+	pending map[int64]*Call // nil: no answer will come any more
+	failed  error           // why, if it is not the end of the process alone
 }
 
 // Refused is the error of a request that the peer answered with a refusal.
@@ -48,7 +47,7 @@ func (r *Refused) Error() string {
 // Start starts a process and waits until it says that it is ready. It runs
 // until it is killed: ctx bounds only the start.
 func (p *Program) Start(ctx context.Context) (*Process, error) {
-	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}}
+	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}, failed: ErrExited}
 	command := p.Command
 	command.Line, command.Ended = ps.line, ps.ended
 	err := ps.Start(command)
@@ -59,7 +58,7 @@ func (p *Program) Start(ctx context.Context) (*Process, error) {
 	case <-ps.begun:
 		return ps, nil
 	case <-ps.Exited():
-		err = ps.end()
+		err = ps.failed
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -71,25 +70,19 @@ func (p *Program) Start(ctx context.Context) (*Process, error) {
 func (ps *Process) line(line []byte) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.failed != nil {
-		return
-	}
 	var a wire.Answer
-	if err := json.Unmarshal(line, &a); err != nil {
+	err := json.Unmarshal(line, &a)
+	c := ps.pending[a.ID]
+	switch {
+	case err != nil:
 		// A line that is not ours, or the half of one that a killed process left.
 		// Without an end to it nothing would be answered.
-		ps.failed = fmt.Errorf("output %.200q: %w", line, err)
+		ps.failed = fmt.Errorf("%w: output %.200q: %w", ErrExited, line, err)
 		go ps.Kill()
-		return
-	}
-	if a.Event != "" {
-		if a.Event == wire.Ready && ps.Ready.Event == "" {
-			ps.Ready = a
-			close(ps.begun)
-		}
-		return
-	}
-	if c := ps.pending[a.ID]; c != nil {
+	case a.Event == wire.Ready && ps.Ready.Event == "":
+		ps.Ready = a
+		close(ps.begun)
+	case c != nil:
 		delete(ps.pending, a.ID)
 		c.answer = a
 		close(c.done)
@@ -99,22 +92,11 @@ func (ps *Process) line(line []byte) {
 func (ps *Process) ended(*os.ProcessState) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.over = true
-	for id, c := range ps.pending {
-		c.lost = true
+	for _, c := range ps.pending {
+		c.lost = ps.failed
 		close(c.done)
-		delete(ps.pending, id)
 	}
-}
-
-// end is why there will be no answer.
-func (ps *Process) end() error {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.failed != nil {
-		return fmt.Errorf("%w: %w", ErrExited, ps.failed)
-	}
-	return ErrExited
+	ps.pending = nil
 }
 
 // Do sends a request and waits for its answer, which is the returned one even
@@ -128,14 +110,14 @@ func (ps *Process) Do(ctx context.Context, req wire.Request) (wire.Answer, error
 func (ps *Process) Begin(req wire.Request) *Call {
 	c := &Call{process: ps, command: req.Command, done: make(chan struct{})}
 	ps.mu.Lock()
-	ps.nextID++
-	req.ID = ps.nextID
-	if ps.over {
-		c.lost = true
+	if ps.pending == nil {
+		c.lost = ps.failed
 		close(c.done)
 		ps.mu.Unlock()
 		return c
 	}
+	ps.nextID++
+	req.ID = ps.nextID
 	ps.pending[req.ID] = c
 	ps.mu.Unlock()
 	// A process that ends takes its calls with it: no error here needs to be told
@@ -151,7 +133,7 @@ type Call struct {
 
 	done   chan struct{} // closed when the fields below are there
 	answer wire.Answer
-	lost   bool // there is no answer
+	lost   error // why there is no answer
 }
 
 // Done is closed when [Call.Wait] returns at once.
@@ -172,8 +154,8 @@ func (c *Call) Wait(ctx context.Context) (wire.Answer, error) {
 	select {
 	case <-c.done:
 		switch {
-		case c.lost:
-			return wire.Answer{}, fmt.Errorf("%s: %w\n%s", c.command, c.process.end(), c.process.Stderr())
+		case c.lost != nil:
+			return wire.Answer{}, fmt.Errorf("%s: %w\n%s", c.command, c.lost, c.process.Stderr())
 		case !c.answer.OK:
 			return c.answer, fmt.Errorf("%s: %w", c.command, &Refused{c.answer})
 		default:

@@ -33,7 +33,7 @@ func (r *Replicas) Post(ctx context.Context, i int, token, path string, body any
 	if err != nil {
 		return Answer{}, err
 	}
-	return r.call(ctx, i, token, http.MethodPost, path, text)
+	return send(ctx, callBound, http.MethodPost, r.URLs()[i]+path, token, text)
 }
 
 // Get looks something up at a replica, as its operator, into found. A replica whose store
@@ -42,7 +42,7 @@ func (r *Replicas) Get(ctx context.Context, i int, path string, query url.Values
 	var a Answer
 	var err error
 	wait.Within(ctx, callBound, func() bool {
-		a, err = r.call(ctx, i, r.Operator, http.MethodGet, path+"?"+query.Encode(), nil)
+		a, err = send(ctx, callBound, http.MethodGet, r.URLs()[i]+path+"?"+query.Encode(), r.Operator, nil)
 		return err != nil || a.Status != http.StatusServiceUnavailable
 	})
 	switch {
@@ -54,15 +54,17 @@ func (r *Replicas) Get(ctx context.Context, i int, path string, query url.Values
 	return json.Unmarshal(a.Body, found)
 }
 
-func (r *Replicas) call(ctx context.Context, i int, token, method, path string, body []byte) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, callBound)
+func send(ctx context.Context, bound time.Duration, method, url, token string, body []byte) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, r.URLs()[i]+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return Answer{}, err
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	if method == http.MethodPost {
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	request.Close = true // a connection that is kept may be one of a process that was killed

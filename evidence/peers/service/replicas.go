@@ -15,7 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,12 +36,9 @@ func BuildTenured(ctx context.Context, dir string) (string, error) {
 
 // Config says what the replicas are.
 type Config struct {
-	// Program is the path of tenured, or of a program that understands the same flags: then
-	// Role is what it is to be.
-	Program, Role string
-	Env           []string
-	Args          []string // more of them, after those that the fields here make
-	Dir           string   // of the file of principals
+	Program string   // the path of tenured
+	Args    []string // more of them, after those that the fields here make
+	Dir     string   // of the file of principals
 	// Stores are the URL of the store as each replica has it: one replica for each.
 	Stores []string
 	Lease  time.Duration
@@ -55,26 +52,22 @@ type Replicas struct {
 	// anything.
 	Worker, Operator string
 
-	config Config
-	tokens string
-	all    []*replica
+	all []*replica
 }
 
 // replica is where one process after another listens on one port.
 type replica struct {
 	args    []string
 	address string
-
-	mu      sync.Mutex
-	process *proc.Process
+	process atomic.Pointer[proc.Process]
 }
 
 // Start starts the replicas, and returns when all of them serve.
 func Start(ctx context.Context, c Config) (*Replicas, error) {
 	tokens := filepath.Join(c.Dir, "principals-"+rand.Text())
-	r := &Replicas{Worker: rand.Text(), Operator: rand.Text(), config: c, tokens: tokens}
+	r := &Replicas{Worker: rand.Text(), Operator: rand.Text()}
 	lines := fmt.Sprintf("worker %s hold:\noperator %s admin:\n", r.Worker, r.Operator)
-	if err := os.WriteFile(r.tokens, []byte(lines), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte(lines), 0o600); err != nil {
 		return nil, err
 	}
 	for _, store := range c.Stores {
@@ -84,7 +77,7 @@ func Start(ctx context.Context, c Config) (*Replicas, error) {
 		}
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		r.all = append(r.all, &replica{address: address, args: append([]string{
-			c.Program, "--store", store, "--listen", address, "--tokens", r.tokens, "--lease", c.Lease.String(),
+			c.Program, "--store", store, "--listen", address, "--tokens", tokens, "--lease", c.Lease.String(),
 			"--drain", c.Drain.String(),
 		}, c.Args...)})
 	}
@@ -111,14 +104,15 @@ func (r *Replicas) Len() int { return len(r.all) }
 // Restart starts a replica that is not there, and returns when it serves.
 func (r *Replicas) Restart(ctx context.Context, i int) error {
 	one := r.all[i]
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	p, err := proc.Start(proc.Command{Args: one.args, Role: r.config.Role, Env: r.config.Env})
+	p, err := proc.Start(proc.Command{Args: one.args})
 	if err != nil {
 		return err
 	}
-	one.process = p
-	err = wait.Until(ctx, "a replica serves", func() bool { return !p.Alive() || ready(ctx, one.address) })
+	one.process.Store(p)
+	err = wait.Until(ctx, "a replica serves", func() bool {
+		answer, err := send(ctx, time.Second, http.MethodGet, "http://"+one.address+"/readyz", "", nil)
+		return !p.Alive() || err == nil && answer.Status == http.StatusOK
+	})
 	if err == nil && !p.Alive() {
 		err = errors.New("the replica has ended")
 	}
@@ -129,29 +123,8 @@ func (r *Replicas) Restart(ctx context.Context, i int) error {
 	return nil
 }
 
-func ready(ctx context.Context, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	r.Close = true
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return false
-	}
-	_ = answer.Body.Close() // the status is all
-	return answer.StatusCode == http.StatusOK
-}
-
 // process is the process of a replica.
-func (r *Replicas) process(i int) *proc.Process {
-	one := r.all[i]
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	return one.process
-}
+func (r *Replicas) process(i int) *proc.Process { return r.all[i].process.Load() }
 
 // Kill kills a replica with SIGKILL.
 func (r *Replicas) Kill(i int) { r.process(i).Kill() }
