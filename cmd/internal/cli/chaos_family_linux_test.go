@@ -142,7 +142,7 @@ func stalledReader(t *testing.T, s *scene) {
 	defer w.Close()
 	const rounds = 3
 	for round := range rounds {
-		p := s.startWith(w, "run", "--json", "--verbose", "--lease", "8s", "--heartbeat", "200ms", "job", "--", "sh", "-c", "sleep 10; echo yes >\"$DIR/ended\"")
+		p := s.startWith(w, "run", "--json", "--verbose", "--lease", "4s", "--heartbeat", "200ms", "job", "--", "sh", "-c", "sleep 5; echo yes >\"$DIR/ended\"")
 		status := p.status()
 		if status == 0 && s.read("ended") == "yes\n" {
 			return

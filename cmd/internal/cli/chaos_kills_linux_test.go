@@ -393,15 +393,6 @@ func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Tenure) {
 
 // What becomes of the lock of a tenure that was killed.
 
-// solitary works beside nobody: the kernel's lock must be free when it begins. What of a
-// killed one lives on would still have that.
-const solitary = `
-exec 9>"$DIR/flock"
-flock -n 9 || echo "token $TENURE_TOKEN runs beside another" >>"$DIR/failures"
-echo "$TENURE_TOKEN" >>"$DIR/begun"
-[ -e "$DIR/quick" ] || { trap "" TERM; setsid sleep 600 & sleep 600; }
-`
-
 // client returns a client on the store of the scene, by which the test looks.
 func (s *scene) client() *tenure.Client {
 	s.t.Helper()
@@ -444,9 +435,9 @@ func TestKilledTenureIsFreed(t *testing.T) {
 				if tc.name == "contained" {
 					s.needContain()
 				}
-				s.write("alone.sh", solitary)
+				s.write("mourner.sh", mourner)
 				args := append(slices.Clone(tc.words), "--lease", "10m", "--heartbeat", "500ms", "--refresh", "200ms", "--grace", "1s")
-				args = append(args, "job", "--", "sh", s.path("alone.sh"))
+				args = append(args, "job", "--", "sh", s.path("mourner.sh"))
 				first := s.start(args...)
 				s.await("the command", func() bool { return s.read("begun") != "" })
 				store := s.store()

@@ -6,15 +6,11 @@ package cli_test
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestLeadersFailOver has three processes campaign, kills the leader, and ends
@@ -102,97 +98,6 @@ func tenAskersByCommand(t *testing.T, s *scene) {
 	}
 	if status := holder.status(); status != 0 {
 		t.Errorf("the holder ended with %d: %s", status, holder.stderr.String())
-	}
-}
-
-// wire puts a proxy between the processes of the scene and DynamoDB.
-func (s *scene) wire() *enginetest.Wire {
-	s.t.Helper()
-	e := enginetest.FullDynamoDB(s.t)
-	w := enginetest.NewWire(s.t, e)
-	s.url = strings.Replace(s.url, e.URL, w.URL, 1)
-	return w
-}
-
-// reads tells the requests that ask for records.
-func reads(operation string) bool {
-	return slices.Contains([]string{"GetItem", "BatchGetItem", "Query", "Scan", "UpdateItem"}, operation)
-}
-
-// incident answers the third request for a record as if the client's key was
-// unknown, and each third one after it as if it was not granted, until it is over.
-// All others are answered well.
-type incident struct {
-	asked atomic.Int64
-	over  atomic.Bool
-}
-
-func startIncident(w *enginetest.Wire) *incident {
-	i := new(incident)
-	w.SetFault(func(operation string) enginetest.Fault {
-		if !reads(operation) {
-			return enginetest.Pass
-		}
-		switch n := i.asked.Add(1); {
-		case n == 3:
-			return enginetest.Unrecognized
-		case n%3 == 0 && !i.over.Load():
-			return enginetest.Denied
-		}
-		return enginetest.Pass
-	})
-	return i
-}
-
-// TestStandbyOutlivesBadAnswers gives a standby, and a process that watches, answers
-// that would end them if they were the first ones, after good ones. Both go on, and
-// the standby leads when the leader is gone.
-func TestStandbyOutlivesBadAnswers(t *testing.T) {
-	t.Parallel()
-	s := newTableScene(t)
-	direct := s.url
-	lead := func(owner string) *process {
-		return s.start("lead", "--verbose", "--lease", "10s", "--refresh", "200ms", "--owner", owner, "job", "--",
-			"sh", "-c", `echo "$TENURE_OWNER" >>"$DIR/leaders"; exec sleep 600`)
-	}
-	first := lead("first")
-	s.await("the leader", func() bool { return s.read("leaders") == "first\n" })
-
-	waits := startIncident(s.wire())
-	standby := lead("standby")
-	s.url = direct
-	looks := startIncident(s.wire())
-	watch := s.start("status", "--watch", "--refresh", "100ms")
-	// until waits for what a process has said, which it must live to say.
-	until := func(p *process, said string, times int) {
-		t.Helper()
-		s.await(said, func() bool {
-			select {
-			case <-p.done:
-				t.Fatalf("%q ended with status %d: %s", p.cmd.Args, p.status(), p.stderr.String())
-			default:
-			}
-			return strings.Count(p.stderr.String(), said) >= times
-		})
-	}
-	until(watch, "the credentials are not valid here", 1)
-	for _, p := range []*process{standby, watch} {
-		until(p, "access is denied", 1)
-	}
-	waits.over.Store(true)
-	looks.over.Store(true)
-	until(watch, "the store answers again", 2)
-	asked := waits.asked.Load()
-	s.await("good answers", func() bool { return waits.asked.Load() > asked+3 })
-	first.signal(syscall.SIGKILL)
-	s.await("the standby to lead", func() bool { return s.read("leaders") == "first\nstandby\n" })
-	watch.signal(syscall.SIGINT)
-	if status := watch.status(); status != 130 {
-		t.Errorf("status --watch ended with status %d, want 130", status)
-	}
-	standby.signal(syscall.SIGTERM)
-	if status := standby.status(); status != 143 {
-		t.Errorf("the standby ended with status %d, want 143", status)
 	}
 }
 
@@ -318,56 +223,44 @@ func (p *process) limit() (undo func()) {
 	}
 }
 
-// TestFullSystem takes from a candidate, and from a holder, what a start needs,
-// and gives it back.
+// TestFullSystem takes from a candidate, and from a holder, what a start needs. If it is given
+// back they go on; else run gives up with the status of a command that cannot be run, and a
+// signal ends it at once.
 func TestFullSystem(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"lead", "run"} {
-		t.Run(command, func(t *testing.T) {
+	for _, tc := range []struct {
+		name, command, said string
+		undone              bool
+		status              int
+	}{
+		{"lead", "lead", `"event":"pausing"`, true, 143},
+		{"run", "run", `"event":"command_not_started"`, true, 143},
+		{"given up", "run", `"event":"command_not_started"`, false, 126},
+		{"signal", "run", `"event":"command_not_started"`, false, 143},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			s.write("stay", "")
 			prog := s.program()
 			holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")
 			s.await("a holder", func() bool { return len(s.holders(1)) > 0 })
-			p := s.start(command, "--json", "--lease", "10s", "job", "--", prog)
+			p := s.start(tc.command, "--json", "--lease", "10s", "job", "--", prog)
 			s.await("one who waits", func() bool { return strings.Contains(p.stderr.String(), `"event":"waiting"`) })
 			undo := p.limit()
 			holder.signal(syscall.SIGTERM)
-			want := map[string]string{"lead": `"event":"pausing"`, "run": `"event":"command_not_started"`}[command]
 			s.await("a start that fails", func() bool {
-				return strings.Contains(p.stderr.String(), want) && strings.Contains(p.stderr.String(), "too many open files")
+				return strings.Contains(p.stderr.String(), tc.said) && strings.Contains(p.stderr.String(), "too many open files")
 			})
-			undo()
-			s.await("the command", func() bool { return s.terms() > 0 })
-			p.signal(syscall.SIGTERM)
-			if status := p.status(); status != 143 {
-				t.Errorf("status %d, want 143", status)
+			if tc.undone {
+				undo()
+				s.await("the command", func() bool { return s.terms() > 0 })
 			}
-		})
-	}
-}
-
-// TestFullSystemForGood gives nothing back: run gives up with the status of a
-// command that cannot be run, and a signal ends it at once.
-func TestFullSystemForGood(t *testing.T) {
-	t.Parallel()
-	for name, status := range map[string]int{"given up": 126, "signal": 143} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t)
-			holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")
-			s.await("a holder", func() bool { return len(s.holders(1)) > 0 })
-			p := s.start("run", "--json", "--lease", "10s", "job", "--", "true")
-			s.await("one who waits", func() bool { return strings.Contains(p.stderr.String(), `"event":"waiting"`) })
-			p.limit()
-			holder.signal(syscall.SIGTERM)
-			s.await("a start that fails", func() bool { return strings.Contains(p.stderr.String(), `"event":"command_not_started"`) })
-			if name == "signal" {
+			if tc.status == 143 {
 				p.signal(syscall.SIGTERM)
 			}
-			if got := p.status(); got != status {
-				t.Errorf("status %d, want %d", got, status)
+			if status := p.status(); status != tc.status {
+				t.Errorf("status %d, want %d", status, tc.status)
 			}
 			if p := s.start("run", "--wait", "0", "job", "--", "true"); p.status() != 0 {
 				t.Error("the lock was not released")

@@ -67,17 +67,6 @@ func TestTerminalShowsPrintableTextAlone(t *testing.T) {
 	}
 }
 
-func TestTableOfHostileText(t *testing.T) {
-	evil := "x\n\x1b[2Jfake  held  root\r\u202e"
-	rows := []row{rowOf(tenure.Status{Name: evil, Held: true, Owner: evil, Token: 1, Host: evil, Label: evil})}
-	for _, st := range []style{{}, {colour: true, width: 60, live: true}} {
-		text := ours.ReplaceAllString(table(rows, st), "")
-		if n := strings.Count(text, "\n"); n != 2 || strings.ContainsAny(text, "\x1b\r\u202e") || strings.Contains(text, "fake  held") {
-			t.Errorf("shown as\n%q", text)
-		}
-	}
-}
-
 func inMemory(t *testing.T) storeurl.Location {
 	t.Helper()
 	l, err := storeurl.Parse("memory:")

@@ -113,6 +113,15 @@ func newDenier(t *testing.T, e enginetest.DynamoDB) string {
 	return server.URL
 }
 
+// wire puts a proxy between the processes of the scene and DynamoDB.
+func (s *scene) wire() *enginetest.Wire {
+	s.t.Helper()
+	e := enginetest.FullDynamoDB(s.t)
+	w := enginetest.NewWire(s.t, e)
+	s.url = strings.Replace(s.url, e.URL, w.URL, 1)
+	return w
+}
+
 // The policy that tenure table policy prints grants what the commands ask of
 // DynamoDB, and nothing else.
 func TestPolicyIsWhatIsUsed(t *testing.T) {
