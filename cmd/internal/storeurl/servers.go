@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,13 +63,13 @@ func readServer(text string) (h server, err error) {
 	switch inside, bracket := strings.CutPrefix(text, "["); {
 	case bracket:
 		inside, behind, closed := strings.Cut(inside, "]")
-		if h.name = withZone(inside); !closed || h.name == inside && net.ParseIP(inside) == nil {
+		h.name, err = unescape(inside)
+		ip, noIP := netip.ParseAddr(h.name)
+		port, colon := strings.CutPrefix(behind, ":")
+		if err != nil || noIP != nil || !closed || !colon && behind != "" || url.QueryEscape(ip.Zone()) != ip.Zone() {
 			return h, errHost
 		}
-		var colon bool
-		if h.port, colon = strings.CutPrefix(behind, ":"); !colon && behind != "" {
-			return h, errHost
-		}
+		h.port = port
 	case strings.Count(text, ":") > 1:
 		return h, errors.New("a host has more than one colon: an IPv6 address stands in brackets, as [2001:db8::1]")
 	default:
@@ -84,21 +84,7 @@ func readServer(text string) (h server, err error) {
 	return h, nil
 }
 
-// zoned is what a URL has in brackets for an IPv6 address with the zone of its link.
-var zoned = regexp.MustCompile(`^([0-9A-Fa-f:.]+)%25([A-Za-z0-9._-]+)$`)
-
-// withZone returns an address that a URL has with a zone as it is dialled, and all other text
-// as it is.
-func withZone(host string) string {
-	if m := zoned.FindStringSubmatch(host); m != nil {
-		if ip, err := netip.ParseAddr(m[1]); err == nil && ip.Is6() {
-			return m[1] + "%" + m[2]
-		}
-	}
-	return host
-}
-
-// zoneEscaped is for a URL what withZone is for a dialler.
+// zoneEscaped returns the address of a host as a URL has it, with the zone of its link.
 func zoneEscaped(host string) string { return strings.Replace(host, "%", "%25", 1) }
 
 // authority returns what stands before the path.
