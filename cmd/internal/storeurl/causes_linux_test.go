@@ -260,9 +260,9 @@ func newTLSFront(t *testing.T, engine string) *tlsFront {
 	t.Helper()
 	f := &tlsFront{cert: make(chan tls.Certificate, 1), stop: make(chan func(), 1)}
 	first := issue(t)
-	f.cert <- first.pair(t)
+	f.cert <- first.own.Certificate
 	f.file = filepath.Join(t.TempDir(), "ca.pem")
-	write(t, f.file, string(first.ca))
+	write(t, f.file, string(first.ca.Text))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{NextProtos: []string{"h2"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c := <-f.cert
 		f.cert <- c
@@ -304,7 +304,7 @@ func newTLSFront(t *testing.T, engine string) *tlsFront {
 // change shows another certificate from now on, and ends the connections.
 func (f *tlsFront) change(t *testing.T) {
 	<-f.cert
-	f.cert <- issue(t).pair(t)
+	f.cert <- issue(t).own.Certificate
 	stop := <-f.stop
 	stop()
 }

@@ -5,15 +5,8 @@ package storeurl
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -369,7 +362,7 @@ func TestDialChecksTheServer(t *testing.T) {
 	dir := t.TempDir()
 	c := issue(t)
 	c.client(t, dir)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{c.pair(t)}})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{c.own.Certificate}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +387,7 @@ func TestDialChecksTheServer(t *testing.T) {
 		change     func()
 	}{
 		{"127.0.0.1", "", func() {}},
-		{"localhost", "match localhost", func() {}},
+		{"localhost", "not localhost", func() {}},
 		{"127.0.0.1", "", func() { remove(t, dir+"/ca.pem") }},
 		{"localhost", "ca.pem: no such file", func() {}},
 		{"127.0.0.1", "unknown authority", func() { issue(t).client(t, dir) }},
@@ -441,67 +434,37 @@ func addUsers(t *testing.T, url, root, locks string) {
 	must(client.AuthEnable(t.Context()))
 }
 
-// issued are an authority, and a certificate with its key that it has signed for this machine
-// and for the user app.
-type issued struct{ ca, cert, key []byte }
+// issued are an authority, and a certificate that it has signed for this machine and for the
+// user app.
+type issued struct{ ca, own *enginetest.Certificate }
 
-func issue(t *testing.T) issued {
+func issue(t *testing.T) (c issued) {
 	t.Helper()
-	now := time.Now()
-	sign := func(template, by *x509.Certificate, key, byKey *ecdsa.PrivateKey) []byte {
-		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.Add(time.Hour)
-		der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), byKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	}
-	var keys [2]*ecdsa.PrivateKey
-	for i := range keys {
-		var err error
-		if keys[i], err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-			t.Fatal(err)
-		}
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(keys[1])
-	if err != nil {
+	var err error
+	if c.ca, err = enginetest.NewCertificate("authority", nil); err != nil {
 		t.Fatal(err)
 	}
-	authority := &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	return issued{
-		ca: sign(authority, authority, keys[0], keys[0]),
-		cert: sign(&x509.Certificate{
-			Subject: pkix.Name{CommonName: "app"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		}, authority, keys[1], keys[0]),
-		key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}
-}
-
-func (c issued) pair(t *testing.T) tls.Certificate {
-	t.Helper()
-	pair, err := tls.X509KeyPair(c.cert, c.key)
-	if err != nil {
+	if c.own, err = enginetest.NewCertificate("app", c.ca); err != nil {
 		t.Fatal(err)
 	}
-	return pair
+	return c
 }
 
 // client puts the files of a client into a folder.
 func (c issued) client(t *testing.T, dir string) {
 	t.Helper()
-	write(t, filepath.Join(dir, "ca.pem"), string(c.ca))
-	write(t, filepath.Join(dir, "client.pem"), string(c.cert))
-	write(t, filepath.Join(dir, "client.key"), string(c.key))
+	write(t, filepath.Join(dir, "ca.pem"), string(c.ca.Text))
+	write(t, filepath.Join(dir, "client.pem"), string(c.own.Text))
+	write(t, filepath.Join(dir, "client.key"), string(c.own.Key))
 }
 
 // server puts those of a server into a folder.
 func (c issued) server(t *testing.T, dir string) {
 	t.Helper()
-	write(t, filepath.Join(dir, "ca.pem"), string(c.ca))
-	write(t, filepath.Join(dir, "server.pem"), string(c.cert))
-	write(t, filepath.Join(dir, "server.key"), string(c.key))
-	write(t, filepath.Join(dir, "both.pem"), string(c.key)+string(c.cert))
+	write(t, filepath.Join(dir, "ca.pem"), string(c.ca.Text))
+	write(t, filepath.Join(dir, "server.pem"), string(c.own.Text))
+	write(t, filepath.Join(dir, "server.key"), string(c.own.Key))
+	write(t, filepath.Join(dir, "both.pem"), string(c.own.Key)+string(c.own.Text))
 }
 
 func remove(t *testing.T, file string) {
