@@ -5,9 +5,7 @@ package daemon_test
 
 import (
 	"bytes"
-	"context"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,71 +152,4 @@ func TestManagerIsTold(t *testing.T) {
 		f.all[0].stop(sig, 0)
 		told("STOPPING=1")
 	}
-}
-
-// releaseCheck is the variable with which `make release-check` asks for what takes long.
-const releaseCheck = "TENURE_RELEASE_CHECK"
-
-// The image has the program, and certificates, and nothing else: it runs in an empty root,
-// as a user without a name.
-func TestRunsInAnEmptyRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for chroot")
-	}
-	if os.Getenv(releaseCheck) == "" {
-		t.Skip("builds the program again, for minutes: make release-check runs it")
-	}
-	build := regexp.MustCompile(`(?m)^RUN CGO_ENABLED=0 go build (.*) -o /out/ \./cmd/tenured \./cmd/tenure$`).FindStringSubmatch(readDeployment(t, "Containerfile"))
-	if build == nil {
-		t.Fatal("the Containerfile builds in another way")
-	}
-	root, err := os.MkdirTemp("", "tenured-root") //nolint:usetesting // the user in it reaches this folder
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // others are who runs it
-		t.Fatal(err)
-	}
-	args := append(append([]string{"build"}, strings.Fields(build[1])...), "-o", filepath.Join(root, "tenured"), "../../tenured")
-	run := exec.CommandContext(t.Context(), "go", args...)
-	run.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.WriteFile(filepath.Join(root, "tokens"), []byte("one 3q7vXb9TzK2mWp5c hold:\n"), 0o644); err != nil { //nolint:gosec // likewise
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "log")
-	log, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	service := exec.CommandContext(ctx, "/tenured", "--store", "memory:", "--listen", "127.0.0.1:0", "--tokens", "/tokens")
-	service.Env = []string{"PATH=/"}
-	service.Dir, service.Stderr = "/", log
-	service.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-	service.Err = nil // the path is inside
-	if err := service.Start(); err != nil {
-		t.Fatal(err)
-	}
-	at, err := listensAt(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := newCaller("3q7vXb9TzK2mWp5c", nil, at).acquire(ctx, "job", "holder", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.release(ctx); err != nil {
-		t.Error(err)
-	}
-	if a, err := newCaller("", nil, at).call(ctx, http.MethodGet, "/healthz", nil); err != nil || a.Status != http.StatusOK {
-		t.Error(err, a.Status)
-	}
-	cancel()
-	_ = service.Wait() // it was killed
 }

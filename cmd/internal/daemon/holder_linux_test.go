@@ -15,36 +15,31 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
-// caller sends calls to the service, each to the next of its addresses.
+// caller sends calls to the service.
 type caller struct {
-	token string
-	bases []string
-	http  *http.Client
-	turn  atomic.Int64
+	token, base string
+	http        *http.Client
 }
 
-// newCaller returns one for addresses such as tenured logs them: http://HOST:PORT or
-// unix:PATH; the latter alone.
-func newCaller(token string, config *tls.Config, at ...string) *caller {
+// newCaller returns one for an address such as tenured logs it: http://HOST:PORT or unix:PATH.
+func newCaller(token string, config *tls.Config, at string) *caller {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64}
-	if path, ok := strings.CutPrefix(at[0], "unix:"); ok {
+	if path, ok := strings.CutPrefix(at, "unix:"); ok {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
-		at = []string{"http://localhost"}
+		at = "http://localhost"
 	}
-	return &caller{token: token, bases: at, http: &http.Client{Transport: transport}}
+	return &caller{token: token, base: at, http: &http.Client{Transport: transport}}
 }
 
-// reply is the answer to a call; one that is none of ours has no Kind and no error.
+// reply is the answer to a call.
 type reply struct {
 	Status int
 	Proto  string
-	Header http.Header
 	Body   []byte
 }
 
@@ -64,8 +59,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (reply
 		}
 		text = string(b)
 	}
-	base := c.bases[int(c.turn.Add(1))%len(c.bases)]
-	r, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(text))
 	if err != nil {
 		return reply{}, err
 	}
@@ -81,7 +75,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (reply
 	}
 	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(res.Body)
-	return reply{res.StatusCode, res.Proto, res.Header, bytes.TrimSpace(b)}, err
+	return reply{res.StatusCode, res.Proto, bytes.TrimSpace(b)}, err
 }
 
 // held is a lock that a program holds through the service, by the rules for clients.
@@ -97,23 +91,10 @@ type held struct {
 	first       time.Time // of the heartbeat that is under way
 }
 
-var (
-	errLost    = errors.New("lost")
-	errExpired = errors.New("expired")
-	errHeld    = errors.New("held by another")
-)
+var errLost = errors.New("lost")
 
 // acquire asks until the lock is granted, and its first heartbeat confirmed.
 func (c *caller) acquire(ctx context.Context, name, owner string, wait time.Duration) (*held, error) {
-	h, err := c.grant(ctx, name, owner, wait)
-	if err != nil {
-		return nil, err
-	}
-	return h, h.renew(ctx)
-}
-
-// grant asks until the lock is granted.
-func (c *caller) grant(ctx context.Context, name, owner string, wait time.Duration) (*held, error) {
 	for {
 		r, err := c.call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": name, "owner": owner, "wait_ms": wait.Milliseconds()})
 		switch {
@@ -133,9 +114,9 @@ func (c *caller) grant(ctx context.Context, name, owner string, wait time.Durati
 				c: c, Name: name, Token: g.Token, after: g.Beat,
 				lease: time.Duration(g.Lease) * time.Millisecond, beat: time.Duration(g.Heartbeat) * time.Millisecond,
 			}
-			return h, nil
+			return h, h.renew(ctx)
 		case err == nil && r.Status == http.StatusConflict && wait == 0:
-			return nil, errHeld
+			return nil, errors.New("held by another")
 		case err == nil && r.Status/100 == 4 && r.Status != http.StatusConflict && r.Status != http.StatusTooManyRequests:
 			return nil, fmt.Errorf("%d: %s", r.Status, r.Body)
 		}
@@ -158,7 +139,7 @@ func (h *held) renew(ctx context.Context) error {
 	backoff := 50 * time.Millisecond
 	for {
 		if !h.deadline.IsZero() && !time.Now().Before(h.deadline) {
-			return errExpired
+			return errors.New("expired")
 		}
 		r, err := h.try(ctx)
 		var got struct {

@@ -64,25 +64,22 @@ func TestScripts(t *testing.T) {
 }
 
 // where are the flags of a program that calls the service.
-type where struct{ log, at, token, ca, cert, key *string }
+type where struct{ log, token, ca, cert, key *string }
 
 func flagsOfCall() where {
 	return where{
-		flag.String("log", "", "of tenured, which says where it listens"), flag.String("at", "", "where it listens"),
+		flag.String("log", "", "of tenured, which says where it listens"),
 		flag.String("token", "", "file with the token"), flag.String("ca", "", "authority"),
 		flag.String("cert", "", "of the client"), flag.String("key", "", "of the client"),
 	}
 }
 
 func (w where) caller() (*caller, error) {
-	at, token := *w.at, ""
-	if at == "" {
-		found, err := listensAt(*w.log)
-		if err != nil {
-			return nil, err
-		}
-		at = found
+	at, err := listensAt(*w.log)
+	if err != nil {
+		return nil, err
 	}
+	token := ""
 	if *w.token != "" {
 		text, err := os.ReadFile(*w.token)
 		if err != nil {
@@ -177,7 +174,6 @@ func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
 //	hold [FLAG...] NAME
 func hold() error {
 	w := flagsOfCall()
-	stay := flag.String("until", "", "hold until there is this file")
 	flag.Parse()
 	c, err := w.caller()
 	if err != nil {
@@ -190,10 +186,7 @@ func hold() error {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "held", h.Name, h.Token)
-	for n := 0; ; n++ {
-		if _, err := os.Stat(*stay); n >= 3 && (*stay == "" || err == nil) {
-			break
-		}
+	for range 3 {
 		if err := h.renew(ctx); err != nil {
 			return err
 		}
