@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -138,11 +139,11 @@ func TestBlockerIsNamed(t *testing.T) {
 // A store that cannot be written, one that loses writes, one that nobody can
 // open, and one that does not answer in time.
 func TestSickStores(t *testing.T) {
-	o := options(t, tenure.Options{})
-	sick := func(f faultstore.Rule) func() (driver.Store, error) {
+	o, lost := options(t, tenure.Options{}), faultstore.LoseRequest()
+	sick := func(op faultstore.Op, f faultstore.Fault) func() (driver.Store, error) {
 		s := faultstore.New(memstore.New(), nil)
 		t.Cleanup(func() { _ = s.Close() })
-		s.Inject(f)
+		s.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Fault: f})
 		return func() (driver.Store, error) { return s.Driver(), nil }
 	}
 	for name, tc := range map[string]struct {
@@ -150,13 +151,14 @@ func TestSickStores(t *testing.T) {
 		want string
 	}{
 		"cannot be opened":   {func() (driver.Store, error) { return nil, fmt.Errorf("no permission") }, "bad store: cannot be opened: no permission"},
-		"cannot be written":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.LoseRequest()}), "bad store: cannot be written"},
-		"cannot be renewed":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.LoseRequest()}), "bad store: a record cannot be renewed"},
-		"cannot be read":     {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.LoseRequest()}), "is not read back"},
-		"cannot be watched":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.LoseRequest()}), "warn watch: a release cannot be watched for"},
-		"does not tell":      {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Fault: faultstore.LoseRequest()}), "warn watch: a waiter did not hear"},
-		"cannot be cleared":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpDelete}, Fault: faultstore.LoseRequest()}), "could not be deleted again"},
-		"too slow for lease": {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.Fault{Before: 5 * time.Millisecond}}), "this store wants --lease"},
+		"cannot be written":  {sick(faultstore.OpClaim, lost), "bad store: cannot be written"},
+		"cannot be renewed":  {sick(faultstore.OpHeartbeat, lost), "bad store: a record cannot be renewed"},
+		"cannot be read":     {sick(faultstore.OpGet, lost), "is not read back"},
+		"cannot be watched":  {sick(faultstore.OpWatch, lost), "warn watch: a release cannot be watched for"},
+		"has no watch":       {sick(faultstore.OpWatch, faultstore.Fault{Effect: lost.Effect, Err: errors.ErrUnsupported}), "ok watch: this store has none"},
+		"does not tell":      {sick(faultstore.OpHint, lost), "warn watch: a waiter did not hear"},
+		"cannot be cleared":  {sick(faultstore.OpDelete, lost), "could not be deleted again"},
+		"too slow for lease": {sick(faultstore.OpHeartbeat, faultstore.Slow(5*time.Millisecond, 0)), "this store wants --lease"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
