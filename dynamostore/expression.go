@@ -123,20 +123,15 @@ func (o *Options) write(rec driver.Record, placeholders []string) *expression {
 	e := &expression{values: item{}}
 	it := o.encode(rec)
 	for _, placeholder := range placeholders {
-		e.put(placeholder, it)
+		value, found := it[names[placeholder]]
+		if !found {
+			e.remove = append(e.remove, placeholder)
+			continue
+		}
+		e.set = append(e.set, placeholder+" = :"+placeholder[1:])
+		e.values[":"+placeholder[1:]] = value
 	}
 	return e
-}
-
-// put sets an attribute to what it is in the item, or removes it.
-func (e *expression) put(placeholder string, it item) {
-	value, found := it[names[placeholder]]
-	if !found {
-		e.remove = append(e.remove, placeholder)
-		return
-	}
-	e.set = append(e.set, placeholder+" = :"+placeholder[1:])
-	e.values[":"+placeholder[1:]] = value
 }
 
 // placeholders returns those of what is written, without some.
@@ -187,54 +182,15 @@ func (o *Options) guard() string {
 	return notShared
 }
 
-// swap writes next over prev.
+// swap writes next over prev. Under its version the record has the data that prev has:
+// without this a heartbeat would send them each time.
 func (o *Options) swap(prev, next driver.Record) *expression {
-	var e *expression
-	if next.Token == prev.Token && prev.State != "" && prev.Beat != "" {
-		e = o.change(prev, next)
-	} else {
-		// Under its version the record has the data that prev has. Without this a
-		// takeover would send them each time.
-		e = o.replace(next, len(next.Data) > 0 && bytes.Equal(prev.Data, next.Data))
-	}
+	e := o.replace(next, len(next.Data) > 0 && bytes.Equal(prev.Data, next.Data))
 	e.only(o, prev)
 	if next.Token != prev.Token {
 		e.condition += o.guard()
 	}
 	return e
-}
-
-// change writes in what next differs from prev, of the same holder. That the rest
-// stands there is what the condition on version and token proves: they name a
-// write, and what it wrote.
-func (o *Options) change(prev, next driver.Record) *expression {
-	e := &expression{values: item{}}
-	was, is := o.encode(prev), o.encode(next)
-	for _, placeholder := range written {
-		name := names[placeholder]
-		switch {
-		case name == attrLease && !sameValue(was[attrTenure], is[attrTenure]):
-			e.put(placeholder, is) // the one tells how to read the other
-		case !sameValue(was[name], is[name]):
-			e.put(placeholder, is)
-		}
-	}
-	return e
-}
-
-// sameValue reports whether two values of what encode returns are the same.
-func sameValue(a, b types.AttributeValue) bool {
-	switch a := a.(type) {
-	case nil:
-		return b == nil
-	case *types.AttributeValueMemberS:
-		b, ok := b.(*types.AttributeValueMemberS)
-		return ok && a.Value == b.Value
-	case *types.AttributeValueMemberB:
-		b, ok := b.(*types.AttributeValueMemberB)
-		return ok && bytes.Equal(a.Value, b.Value)
-	}
-	return false
 }
 
 // only makes the expression conditional on the version and token of prev.

@@ -4,10 +4,7 @@
 package dynamostore
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,59 +98,5 @@ func TestOneStepDownCostsOneUnit(t *testing.T) {
 	it[o.PartitionKey], it[attrToken] = text(free.Key), number(free.Token)
 	if got := sizeOf(it); got > 1000 {
 		t.Errorf("%d bytes", got)
-	}
-}
-
-// TestSwapWritesWhatChanged looks at the requests: what the condition on version
-// and token proves is not sent again.
-func TestSwapWritesWhatChanged(t *testing.T) {
-	var body struct {
-		UpdateExpression         string
-		ExpressionAttributeNames map[string]string
-	}
-	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
-		body.UpdateExpression, body.ExpressionAttributeNames = "", nil
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			t.Error(err)
-		}
-		fmt.Fprint(rw, `{}`)
-	})
-	rec := deployed()
-	rec.Token, rec.Data, rec.Prev = 7, []byte("d"), &driver.Tenure{Owner: "o", Token: 6}
-	for _, tc := range []struct {
-		name   string
-		change func(*driver.Record)
-		want   []string // besides the version and the stamp
-	}{
-		{"Heartbeat", func(r *driver.Record) { r.Beat = r.Version }, nil},
-		{"Data", func(r *driver.Record) { r.Data, r.Beat = []byte("e"), r.Version }, []string{attrData}},
-		{"Request", func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q"}} }, []string{attrLease, attrTenure, attrBeat}},
-		{"Release", func(r *driver.Record) { r.State, r.End = driver.Released, driver.EndReleased }, []string{attrReleased, attrState, attrLease, attrTenure, attrBeat}},
-		{"LongerLease", func(r *driver.Record) { r.Lease, r.Beat = time.Hour, r.Version }, []string{attrLease}},
-	} {
-		next := rec.Clone()
-		next.Version = held("").Version
-		tc.change(&next)
-		enginetest.Swap(t, store, rec, next)
-		var got []string
-		for _, word := range strings.FieldsFunc(body.UpdateExpression, func(r rune) bool { return strings.ContainsRune(" =,", r) }) {
-			if name := body.ExpressionAttributeNames[word]; name != "" {
-				word = name
-			}
-			if ownAttributes[word] {
-				got = append(got, word)
-			}
-		}
-		want := append([]string{attrVersion, attrStamp}, tc.want...)
-		slices.Sort(got)
-		if slices.Sort(want); !slices.Equal(got, want) {
-			t.Errorf("%s writes %q, want %q", tc.name, got, want)
-		}
-	}
-	// Who names no more than key, version and token does not know what is there.
-	next := rec.Clone()
-	next.Version = held("").Version
-	if _, err := store.Swap(t.Context(), driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}, next); err != nil || !strings.Contains(body.UpdateExpression, attrReleased) {
-		t.Errorf("a swap from a record that is hardly known: %q, %v; want all of it written", body.UpdateExpression, err)
 	}
 }
