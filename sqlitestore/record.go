@@ -5,7 +5,6 @@ package sqlitestore
 
 import (
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,30 +20,24 @@ const timeLayout = "2006-01-02T15:04:05.000000000Z07:00"
 // encode returns the values of columns. What decode would not understand is an
 // error here, before it is in the file.
 func encode(rec driver.Record) ([]sqldriver.Value, error) {
-	requests, err := encodeRequests(rec.Requests)
-	asked, askedErr := encodeRequest(rec.Asked)
 	values := []sqldriver.Value{
 		rec.Key, string(rec.State), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
 		encodeText(rec.Session), int64(rec.Lease), int64(rec.Heartbeat), rec.Drift, rec.Host, rec.Label,
 		encodeText(rec.Bell), encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
-		int64(rec.Priority), requests, asked,
+		int64(rec.Priority), encodeRequests(rec.Requests), encodeRequest(rec.Asked),
 	}
 	prev := make([]sqldriver.Value, 8)
-	var prevErr error
 	if p := rec.Prev; p != nil {
 		prev = []sqldriver.Value{
-			int64(p.Token), p.Owner, p.Host, p.Label, encodeTime(p.Since), encodeTime(p.Until), string(p.End), nil,
+			int64(p.Token), p.Owner, p.Host, p.Label, encodeTime(p.Since), encodeTime(p.Until), string(p.End),
+			encodeRequest(p.Asked),
 		}
-		prev[7], prevErr = encodeRequest(p.Asked)
 	}
 	values = append(append(values, prev...), nil)
 	if rec.Data != nil {
 		values[len(values)-1] = rec.Data
 	}
-	if err = errors.Join(err, askedErr, prevErr); err == nil {
-		_, err = decode(values)
-	}
-	if err != nil {
+	if _, err := decode(values); err != nil {
 		return nil, fmt.Errorf("write of %q: the file could not give it back: %w", rec.Key, err)
 	}
 	return values, nil

@@ -27,7 +27,7 @@ func TestRequestsInTheShell(t *testing.T) {
 		{ID: "q2", Kind: driver.StepDown},
 	}
 	enginetest.Swap(t, s, rec, asked)
-	const want = `[{"id":"q1","kind":"hand_over","by":"ops","reason":"a <new> host & more","to":"b","at":"2026-05-04T03:02:01.000000000Z"},` +
+	const want = `[{"id":"q1","kind":"hand_over","by":"ops","reason":"a <new> host & more","to":"b","at":"2026-05-04T03:02:01Z"},` +
 		`{"id":"q2","kind":"step_down"}]`
 	if got := ask(t, file, "SELECT requests FROM tenure_records"); got != want {
 		t.Errorf("requests are\n%v, want\n%v", got, want)
