@@ -5,12 +5,9 @@ package pgstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -166,40 +163,18 @@ var inBinary = []int16{pgtype.BinaryFormatCode}
 // encoded returns the values as they are sent.
 func encoded(types *pgtype.Map, oids []uint32, args []any) ([][]byte, error) {
 	values := make([][]byte, len(args))
-	room := make([]byte, 0, 16*len(args)) // for those of a fixed length
 	for i, arg := range args {
 		if arg == nil {
 			continue
 		}
-		begin := len(room)
-		switch v := arg.(type) {
-		case string:
-			values[i] = []byte(v)
-			continue
-		case int32:
-			room = binary.BigEndian.AppendUint32(room, uint32(v))
-		case int64:
-			room = binary.BigEndian.AppendUint64(room, uint64(v))
-		case float64:
-			room = binary.BigEndian.AppendUint64(room, math.Float64bits(v))
-		case time.Time:
-			room = binary.BigEndian.AppendUint64(room, uint64(v.UnixMicro()-epoch))
-		default: // by the rules of the type, which take more time
-			value, err := types.Encode(oids[i], pgtype.BinaryFormatCode, arg, []byte{})
-			if err != nil {
-				return nil, driver.Permanent(fmt.Errorf("postgres: value %d: %w", i+1, err))
-			}
-			values[i] = value
-			continue
+		var err error
+		// Not into nil: the value of an empty text would be NULL.
+		if values[i], err = types.Encode(oids[i], pgtype.BinaryFormatCode, arg, []byte{}); err != nil {
+			return nil, driver.Permanent(fmt.Errorf("postgres: value %d: %w", i+1, err))
 		}
-		values[i] = room[begin:len(room):len(room)]
 	}
 	return values, nil
 }
-
-// epoch is the instant from which a timestamptz counts, the beginning of the year 2000, in
-// microseconds after that of 1970.
-const epoch = 946_684_800_000_000
 
 // exchange sends the statement and hands its answer on as soon as it is committed.
 //
