@@ -152,8 +152,9 @@ func (s *served) start(ctx context.Context, members ...*member) error {
 			if err = m.process.Await(ctx); err == nil {
 				return nil
 			}
+			ended := m.process.HasEnded() // another process has its port
 			m.process.Kill()
-			if !errors.Is(err, launcher.ErrEnded) || ctx.Err() != nil || time.Now().After(end) {
+			if !ended || ctx.Err() != nil || time.Now().After(end) {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}

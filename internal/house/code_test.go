@@ -45,9 +45,9 @@ var zones = []zone{
 	{".", "driver internal internal/protocol internal/clock internal/text"},
 
 	// A store knows the contract, not who calls it.
-	{"drivertest faultstore memstore sqlitestore", "driver"},
+	{"drivertest faultstore memstore", "driver"},
 	{"azblobstore gcsstore s3store", "driver driver/objectmap"},
-	{"dynamostore pgstore", "driver driver/recordcodec"},
+	{"dynamostore pgstore sqlitestore", "driver driver/recordcodec"},
 	{"etcdstore k8sstore zkstore", "driver driver/recordcodec driver/versioned"},
 
 	// What any user could have written shows that the public API is enough.
