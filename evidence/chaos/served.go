@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,11 +193,13 @@ func (s *served) pause(ctx context.Context, length time.Duration) error {
 	if s.pauses++; s.leads != nil && s.pauses%3 == 0 {
 		paused = (paused + 1) % len(s.members)
 	}
-	stopped := slices.Collect(maps.Keys(launcher.Processes(s.members[paused].process.Dir)))
-	launcher.Signal(stopped, launcher.Hang)
-	wait.Rest(ctx, length)
-	launcher.Signal(stopped, launcher.Continue)
-	return nil
+	p := s.members[paused].process
+	err := p.Hang()
+	if err == nil {
+		wait.Rest(ctx, length)
+	}
+	p.Continue()
+	return err
 }
 
 func (s *served) store(replica int) string {
