@@ -11,11 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // view is what a board has, of what is looked at.
@@ -204,6 +208,48 @@ func TestBoardChecks(t *testing.T) {
 			t.Errorf("%s instead of %s is not found", change[1], change[0])
 		}
 	}
+}
+
+var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
+
+// TestBoardAnswers has all queries of the board answered, for all jobs, instances and locks, and
+// those of its variables, after what they are to show.
+func TestBoardAnswers(t *testing.T) {
+	d, err := board(read(t, "board.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := variableQueries(t)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		g.s.histograms = true
+		g.pass(2 * time.Minute)
+		g.stepDown()
+		g.watcher.Partition() // polls fail
+		g.pass(time.Minute)
+		g.watcher.Heal()
+		g.start("elsewhere", tenuretest.New(t)) // an alert
+		g.pass(5 * time.Minute)
+		everything := strings.NewReplacer("$__rate_interval", g.s.length(), "$job", ".+", "$instance", ".+", "$name", ".+")
+		want := map[string]string{}
+		answered := func(expr string) { want["group("+everything.Replace(expr)+")"] = "[{labels: '{}', value: 1}]" }
+		for _, p := range panels(d) {
+			for _, q := range queries(p) {
+				answered(q.Expr)
+			}
+		}
+		for _, v := range variables {
+			m := labelValues.FindStringSubmatch(v)
+			if m == nil {
+				t.Fatalf("%q is no query of label values", v)
+			}
+			answered(m[1])
+		}
+		if len(want) < 20 || len(variables) != 3 {
+			t.Errorf("%d queries, %d variables", len(want), len(variables))
+		}
+		g.s.test(t, want)
+	})
 }
 
 // TestBoardMetrics compares the metrics of the board and of the rules with those that the

@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +30,7 @@ import (
 // promtool runs the rules on the samples of a test file, in a folder of its own.
 func promtool(t *testing.T, rules, tests string) (string, error) {
 	t.Helper()
-	tool := program(t, "promtool")
+	tool := program(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"rules.yaml": rules, "rules_test.yaml": tests} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -44,7 +46,7 @@ func promtool(t *testing.T, rules, tests string) (string, error) {
 // TestRules runs promtool on the rules, and on their tests.
 func TestRules(t *testing.T) {
 	rules := read(t, "rules.yaml")
-	out, err := exec.CommandContext(t.Context(), program(t, "promtool"), "check", "rules", filepath.Join(guides, "rules.yaml")).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program(t), "check", "rules", filepath.Join(guides, "rules.yaml")).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "8 rules found") {
 		t.Errorf("promtool check rules: %v\n%s", err, out)
 	}
@@ -100,8 +102,9 @@ func TestRulesBite(t *testing.T) {
 
 // samples are series as promtool has them: a value, or _, for each scrape.
 type samples struct {
-	n      int
-	series map[string][]string
+	n          int
+	series     map[string][]string
+	histograms bool // are taken too: the rules have none
 }
 
 // scrape adds what a program shows; nil if it does not run.
@@ -122,23 +125,32 @@ func (s *samples) scrape(t *testing.T, instance string, c client.Collector) {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
-			var value float64
 			switch f.GetType() {
 			case dto.MetricType_COUNTER:
-				value = m.GetCounter().GetValue()
+				s.add(f.GetName(), labels, m.GetCounter().GetValue())
 			case dto.MetricType_GAUGE:
-				value = m.GetGauge().GetValue()
-			default:
-				continue // the rules have no histograms
+				s.add(f.GetName(), labels, m.GetGauge().GetValue())
+			case dto.MetricType_HISTOGRAM:
+				if !s.histograms {
+					continue
+				}
+				for _, b := range m.GetHistogram().GetBucket() {
+					le := fmt.Sprintf("le=%q", strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64))
+					s.add(f.GetName()+"_bucket", append(slices.Clip(labels), le), float64(b.GetCumulativeCount()))
+				}
+				s.add(f.GetName()+"_bucket", append(slices.Clip(labels), `le="+Inf"`), float64(m.GetHistogram().GetSampleCount()))
 			}
-			name := f.GetName() + "{" + strings.Join(labels, ",") + "}"
-			list := s.series[name]
-			for len(list) < s.n {
-				list = append(list, "_")
-			}
-			s.series[name] = append(list, strconv.FormatFloat(value, 'g', 10, 64))
 		}
 	}
+}
+
+func (s *samples) add(name string, labels []string, value float64) {
+	name += "{" + strings.Join(labels, ",") + "}"
+	list := s.series[name]
+	for len(list) < s.n {
+		list = append(list, "_")
+	}
+	s.series[name] = append(list, strconv.FormatFloat(value, 'g', 10, 64))
 }
 
 // round ends a round of scrapes. What was not shown in it any more is stale, as a Prometheus
@@ -152,22 +164,36 @@ func (s *samples) round() {
 	}
 }
 
-// file is a test for promtool: these alerts fire at some time, and no others.
-func (s *samples) file(fires map[string]bool) string {
+// length is how long the samples were taken, as promtool has it.
+func (s *samples) length() string { return fmt.Sprint(15*s.n, "s") }
+
+// fires tests that an alert fires at some time, and no others; none if it is empty.
+func (s *samples) fires(t *testing.T, alert string) {
+	t.Helper()
+	want := "[]"
+	if alert != "" {
+		want = fmt.Sprintf("[{labels: '{alertname=%q}', value: 1}]", alert)
+	}
+	s.test(t, map[string]string{
+		`group by (alertname) (count_over_time(ALERTS{alertstate="firing"}[` + s.length() + `]))`: want,
+	})
+}
+
+// test has promtool run the rules, and compare what expressions have at the end.
+func (s *samples) test(t *testing.T, want map[string]string) {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString("rule_files: [rules.yaml]\nevaluation_interval: 15s\ntests:\n  - interval: 15s\n    input_series:\n")
 	for name, values := range s.series {
 		fmt.Fprintf(&b, "      - series: '%s'\n        values: '%s'\n", name, strings.Join(values, " "))
 	}
 	b.WriteString("    promql_expr_test:\n")
-	fmt.Fprintf(&b, "      - expr: group by (alertname) (count_over_time(ALERTS{alertstate=\"firing\"}[%ds]))\n        eval_time: %ds\n        exp_samples:\n", 15*s.n, 15*s.n)
-	for name := range fires {
-		fmt.Fprintf(&b, "          - {labels: '{alertname=%q}', value: 1}\n", name)
+	for expr, samples := range want {
+		fmt.Fprintf(&b, "      - {expr: %s, eval_time: %s, exp_samples: %s}\n", strconv.Quote(expr), s.length(), samples)
 	}
-	if len(fires) == 0 {
-		b.WriteString("          []\n")
+	if out, err := promtool(t, read(t, "rules.yaml"), b.String()); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
-	return b.String()
 }
 
 // group is three programs that campaign for the election "leader", and an exporter, in
@@ -178,46 +204,73 @@ type group struct {
 	s       samples
 	members map[string]*member
 	locks   *tenureprom.Locks
-	watcher *tenuretest.Client
+	watcher *tenuretest.Client // the exporter's
+	asks    *tenuretest.Client // an operator's
 }
 
 type member struct {
-	c    *tenuretest.Client
-	m    *tenureprom.Metrics
-	stop context.CancelFunc
-	done chan struct{}
+	c     *tenuretest.Client
+	m     *tenureprom.Metrics
+	lease atomic.Pointer[tenure.Lease] // the last one
+	deaf  atomic.Bool                  // its work does not stop when it is asked to
+	stop  context.CancelFunc
+	done  chan struct{}
 }
 
 func newGroup(t *testing.T) *group {
 	g := &group{t: t, w: tenuretest.New(t), s: samples{series: map[string][]string{}}, members: map[string]*member{}}
-	g.watcher = g.w.Client("exporter")
+	g.watcher, g.asks = g.w.Client("exporter"), g.w.Client("operator")
 	var err error
 	if g.locks, err = tenureprom.NewLocks(g.watcher.Client, &tenureprom.LocksOptions{Leaders: []string{"leader"}, Names: []string{"job"}}); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = g.locks.Run(t.Context(), nil) }()
 	for _, name := range []string{"a", "b", "c"} {
-		g.start(name)
+		g.start(name, g.w)
 	}
 	return g
 }
 
-func (g *group) start(name string) {
-	m := tenureprom.New(&tenureprom.Options{Elections: []string{"leader"}})
-	c := g.w.Client(name, m.Attach)
+func (g *group) start(name string, w *tenuretest.World, edit ...func(*tenure.Options)) {
+	metrics := tenureprom.New(&tenureprom.Options{Elections: []string{"leader"}})
+	m := &member{c: w.Client(name, append(edit, metrics.Attach)...), m: metrics, done: make(chan struct{})}
 	ctx, stop := context.WithCancel(g.t.Context())
-	done := make(chan struct{})
+	m.stop = stop
 	go func() {
-		defer close(done)
-		_ = c.Election("leader", nil).Run(ctx, func(ctx context.Context, lease *tenure.Lease) error {
+		defer close(m.done)
+		_ = m.c.Election("leader", nil).Run(ctx, func(ctx context.Context, lease *tenure.Lease) error {
+			m.lease.Store(lease)
 			for ctx.Err() == nil {
 				_ = lease.Do(ctx, time.Second, func(context.Context) error { time.Sleep(time.Second); return nil })
 				time.Sleep(time.Second)
 			}
+			if m.deaf.Swap(false) {
+				time.Sleep(time.Minute)
+			}
 			return nil
 		})
 	}()
-	g.members[name] = &member{c, m, stop, done}
+	g.members[name] = m
+}
+
+// leader returns the program that leads.
+func (g *group) leader() *member {
+	leads := g.w.Leader("leader")
+	for _, m := range g.members {
+		if m.c == leads.Client {
+			return m
+		}
+	}
+	g.t.Fatal("the leader is no member")
+	return nil
+}
+
+// stepDown has the leader step down.
+func (g *group) stepDown() {
+	g.t.Helper()
+	if err := g.asks.StepDown(g.t.Context(), "leader", "a test"); err != nil {
+		g.t.Fatal(err)
+	}
 }
 
 // end stops a program in order, and takes it away.
@@ -260,7 +313,7 @@ func TestHealthyHours(t *testing.T) {
 		g.pass(time.Hour)
 		for i, name := range []string{"a", "b", "c"} { // a deploy
 			g.end(name)
-			g.start(name + strconv.Itoa(i))
+			g.start(name+strconv.Itoa(i), g.w)
 			g.pass(time.Minute)
 		}
 		g.pass(30 * time.Minute)
@@ -270,7 +323,7 @@ func TestHealthyHours(t *testing.T) {
 				leader.Kill() // it comes back after a minute, as a new program
 				delete(g.members, name)
 				g.pass(time.Minute)
-				g.start("again")
+				g.start("again", g.w)
 			}
 		}
 		g.pass(30 * time.Minute)
@@ -285,15 +338,7 @@ func TestHealthyHours(t *testing.T) {
 		if g.s.n < 700 {
 			t.Fatalf("%d scrapes", g.s.n)
 		}
-		for _, wanted := range []string{"leader_election_master_status", "tenure_lock_vacant_seconds", "tenure_heartbeats_late_total", "tenure_lock_tenures_total", "tenure_store_up"} {
-			if !strings.Contains(g.s.file(nil), wanted) {
-				t.Errorf("no samples of %s", wanted)
-			}
-		}
-		tests := g.s.file(nil)
-		if out, err := promtool(t, read(t, "rules.yaml"), tests); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		g.s.fires(t, "")
 	})
 }
 
@@ -308,13 +353,34 @@ func TestUnhealthy(t *testing.T) {
 			g.pass(3 * time.Minute)
 		},
 		"TenureFlapping": func(g *group) {
-			operator := g.w.Client("operator")
 			for range 8 {
-				if err := operator.StepDown(g.t.Context(), "leader", "a test"); err != nil {
-					g.t.Fatal(err)
-				}
+				g.stepDown()
 				g.pass(time.Minute)
 			}
+		},
+		"TenureTwoBelieve": func(g *group) {
+			g.start("elsewhere", tenuretest.New(g.t))
+			g.pass(3 * time.Minute)
+		},
+		"TenureSlackBelowGrace": func(g *group) {
+			for name := range g.members {
+				g.end(name)
+			}
+			const grace = 4 * time.Second
+			g.start("strict", g.w, func(o *tenure.Options) { o.Grace = grace })
+			g.pass(3 * time.Minute)
+			m := g.leader()
+			m.c.Partition()
+			for m.lease.Load().Remaining() > grace {
+				time.Sleep(50 * time.Millisecond)
+			}
+			m.c.Heal()
+			g.pass(3 * time.Minute)
+		},
+		"TenureStopTimeout": func(g *group) {
+			g.leader().deaf.Store(true)
+			_ = g.asks.StepDown(g.t.Context(), "leader", "a test") // it may have to give up
+			g.pass(3 * time.Minute)
 		},
 		"TenureStoreAway": func(g *group) {
 			g.watcher.Partition()
@@ -335,7 +401,7 @@ func TestUnhealthy(t *testing.T) {
 			}
 			g.pass(15 * time.Second)
 			clear(g.members)
-			g.start("d")
+			g.start("d", g.w)
 			g.pass(3 * time.Minute)
 		},
 	} {
@@ -344,9 +410,7 @@ func TestUnhealthy(t *testing.T) {
 				g := newGroup(t)
 				g.pass(10 * time.Minute)
 				harm(g)
-				if out, err := promtool(t, read(t, "rules.yaml"), g.s.file(map[string]bool{alert: true})); err != nil {
-					t.Errorf("%v\n%s", err, out)
-				}
+				g.s.fires(t, alert)
 			})
 		})
 	}
