@@ -9,19 +9,18 @@ import (
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/locks"
 )
 
-// ways are the library, the store alone, and etcd's own mutex, whose session stands before.
+// ways are the library, and etcd's own mutex, whose session stands before.
 func ways(b *testing.B) []locks.Way {
 	address := enginetest.Shared(b, enginetest.Etcd, "etcd")
-	prefix := locks.Inherited(b, "PREFIX", func() string { return "bench/" + rand.Text() + "/" })
+	prefix := "bench/" + rand.Text() + "/"
 	open := func(b *testing.B) driver.Store { return mustOpen(b, prefix, address) }
 	mutex := locks.Way{Name: "mutex", Client: func(b *testing.B) func(string) locks.Lock {
-		session, err := concurrency.NewSession(mustOpen(b, prefix, address).client, concurrency.WithTTL(int(locks.Lease.Seconds())))
+		session, err := concurrency.NewSession(mustOpen(b, prefix, address).client)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -31,17 +30,9 @@ func ways(b *testing.B) []locks.Way {
 			return locks.Lock{Take: m.Lock, Release: m.Unlock}
 		}
 	}}
-	return []locks.Way{locks.TenureWith(open, &tenure.Options{LeaseDuration: locks.Lease}), locks.Store(open), mutex}
+	return []locks.Way{locks.Tenure(open), mutex}
 }
 
 func BenchmarkAcquireRelease(b *testing.B) { locks.Pairs(b, ways(b)...) }
 
-func BenchmarkHandOver(b *testing.B) {
-	all := ways(b)
-	locks.HandOver(b, all[0], all[2]) // a store alone does not wait
-}
-
-func BenchmarkFailOver(b *testing.B) {
-	all := ways(b)
-	locks.FailOver(b, all[0], all[2])
-}
+func BenchmarkHandOver(b *testing.B) { locks.HandOver(b, ways(b)...) }

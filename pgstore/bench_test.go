@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/locks"
@@ -19,13 +18,10 @@ import (
 // The server flushes, as an engine in use does.
 func benched(b *testing.B) (database string, open func(b *testing.B) driver.Store) {
 	b.Helper()
-	url := locks.Inherited(b, "DATABASE", func() string {
-		server := enginetest.StartPostgreSQL(b, "fsync=on", "full_page_writes=on")
-		schema, _ := Schema("")
-		mustExec(b, server.URL, schema)
-		return server.URL
-	})
-	database = with(b, url, "pool_max_conns", "32")
+	server := enginetest.StartPostgreSQL(b, "fsync=on", "full_page_writes=on")
+	schema, _ := Schema("")
+	mustExec(b, server.URL, schema)
+	database = with(b, server.URL, "pool_max_conns", "32")
 	return database, func(b *testing.B) driver.Store { return mustOpen(b, database) }
 }
 
@@ -35,20 +31,13 @@ func benched(b *testing.B) (database string, open func(b *testing.B) driver.Stor
 func BenchmarkAcquireRelease(b *testing.B) {
 	database, open := benched(b)
 	mustExec(b, database, "CREATE TABLE plain (key text PRIMARY KEY, owner text) WITH (fillfactor = 50)")
-	locks.Pairs(b, locks.Tenure(open), locks.Store(open), updates(database), advisory(database))
+	locks.Pairs(b, locks.Tenure(open), updates(database), advisory(database))
 }
 
 // BenchmarkHandOver measures the library and the advisory locks.
 func BenchmarkHandOver(b *testing.B) {
 	database, open := benched(b)
 	locks.HandOver(b, locks.Tenure(open), advisory(database))
-}
-
-// BenchmarkFailOver measures the library and the advisory locks, whose server notices that
-// the socket of a process is closed. That of a machine without power stays open.
-func BenchmarkFailOver(b *testing.B) {
-	database, open := benched(b)
-	locks.FailOver(b, locks.TenureWith(open, &tenure.Options{LeaseDuration: locks.Lease}), advisory(database))
 }
 
 func updates(database string) locks.Way {

@@ -198,7 +198,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, row := range all["native"].Engines() {
-		if row[3] == none || row[5] == none && row[1] != "two plain updates, as durable" {
+		if row[3] == none {
 			t.Errorf("%s was not looked at: %q", row[0], row)
 		}
 	}
@@ -218,11 +218,9 @@ func TestBenchmarksAreRead(t *testing.T) {
 		"BenchmarkAcquireRelease/tenure/goroutines=1-2         \t     200\t   2000000 ns/op\n"+
 		"BenchmarkAcquireRelease/mutex/goroutines=1            \t     200\t   1000000 ns/op\n"+
 		"BenchmarkHandOver/tenure-2                            \t     200\t      4106 µs-median\n"+
-		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\n"+
-		"BenchmarkFailOver/tenure-2                            \t       1\t   4853372 µs-failover\n"+
-		"BenchmarkFailOver/mutex-2                             \t       1\t   4853372 µs-failover\nPASS\n")
+		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\nPASS\n")
 	text, err := p.markdown("native")
-	want := "| etcd | `concurrency.Mutex` | **500**, 1000 | – | **4.11**, 2.05 | **4.85**, 4.85 |"
+	want := "| etcd | `concurrency.Mutex` | **500**, 1000 | – | **4.11**, 2.05 |"
 	if err != nil || !strings.Contains(text, want) {
 		t.Errorf("%v, or no %q in:\n%s", err, want, text)
 	}

@@ -37,7 +37,7 @@ var engines = []struct {
 func measureEngines(ctx context.Context, o *options, p *part) error {
 	for _, e := range engines {
 		if os.Getenv(e.needs) != "" && !slices.ContainsFunc(p.Rows, func(r *row) bool { return r.What == e.pkg }) {
-			p.add(native, "nanoseconds a pair, and microseconds a hand-over and a fail-over", e.pkg)
+			p.add(native, "nanoseconds a pair, and microseconds a hand-over", e.pkg)
 		}
 	}
 	if len(p.Rows) == 0 {
@@ -47,15 +47,11 @@ func measureEngines(ctx context.Context, o *options, p *part) error {
 	for n := range o.size.times {
 		for _, r := range p.Rows {
 			o.say("%s, %d of %d", r.What, n+1, o.size.times)
-			// A fail-over takes a lease: one of each is enough.
-			for benchmarks, length := range map[string]string{"AcquireRelease|HandOver": o.size.benchtime, "FailOver": "1x"} {
-				args := []string{"test", "-run", "^$", "-bench", benchmarks, "-benchtime", length, r.What}
-				out, err := proc.Run(ctx, "", "go", args...)
-				if err != nil {
-					return err
-				}
-				p.read(r.What, out)
+			out, err := proc.Run(ctx, "", "go", "test", "-run", "^$", "-bench", ".", "-benchtime", o.size.benchtime, r.What)
+			if err != nil {
+				return err
 			}
+			p.read(r.What, out)
 		}
 	}
 	return nil
@@ -63,7 +59,7 @@ func measureEngines(ctx context.Context, o *options, p *part) error {
 
 // figure is a line of a benchmark: its name without the number of cores, and the time of an
 // operation, or what it reports itself.
-var figure = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) (?:ns/op|µs-median|µs-failover)`)
+var figure = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) (?:ns/op|µs-median)`)
 
 // read reads the figures of a package's benchmarks.
 func (p *part) read(pkg, out string) {
@@ -85,7 +81,6 @@ func (p *part) Engines() (rows [][]string) {
 			{"AcquireRelease", "/goroutines=1", func(ns float64) float64 { return 1e9 / ns }},
 			{"AcquireRelease", "/goroutines=32", func(ns float64) float64 { return 1e9 / ns }},
 			{"HandOver", "", func(µs float64) float64 { return µs / 1e3 }},
-			{"FailOver", "", func(µs float64) float64 { return µs / 1e6 }},
 		} {
 			of := p.row(e.pkg).Values
 			ours, theirs := of[c.benchmark+"/tenure"+c.rest].Spread, of[c.benchmark+"/"+e.own+c.rest].Spread

@@ -30,12 +30,9 @@ type Way struct {
 type Lock struct{ Take, Release func(context.Context) error }
 
 // Tenure is the way of this library, on stores that open makes.
-func Tenure(open func(b *testing.B) driver.Store) Way { return TenureWith(open, nil) }
-
-// TenureWith is Tenure with options.
-func TenureWith(open func(b *testing.B) driver.Store, options *tenure.Options) Way {
+func Tenure(open func(b *testing.B) driver.Store) Way {
 	return Way{"tenure", func(b *testing.B) func(string) Lock {
-		c, err := tenure.New(open(b), options)
+		c, err := tenure.New(open(b), nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -53,29 +50,6 @@ func TenureWith(open func(b *testing.B) driver.Store, options *tenure.Options) W
 	}}
 }
 
-// Store is the way of a store alone, with nothing of the library above it.
-func Store(open func(b *testing.B) driver.Store) Way {
-	return Way{"store", func(b *testing.B) func(string) Lock {
-		s, n := open(b), new(atomic.Int64)
-		return func(name string) Lock {
-			var rec driver.Record
-			return Lock{
-				func(ctx context.Context) (err error) {
-					v := fmt.Sprint("claim-", n.Add(1))
-					rec, _, err = s.Claim(ctx, driver.Record{Key: name, Version: v, Beat: v, Owner: "o", Lease: time.Minute, State: driver.Held})
-					return err
-				},
-				func(ctx context.Context) error {
-					next := rec
-					next.Version, next.State, next.End = fmt.Sprint("release-", n.Add(1)), driver.Released, driver.EndReleased
-					_, err := s.Swap(ctx, rec, next)
-					return err
-				},
-			}
-		}
-	}}
-}
-
 // Pairs takes and releases locks: one client, and each goroutine one lock of its own.
 // An operation is a pair.
 func Pairs(b *testing.B, ways ...Way) {
@@ -83,36 +57,34 @@ func Pairs(b *testing.B, ways ...Way) {
 		for _, way := range ways {
 			b.Run(fmt.Sprintf("%s/goroutines=%d", way.Name, goroutines), func(b *testing.B) {
 				newLock := way.Client(b)
-				Together(b, goroutines, func(i int) func() error {
-					l := newLock(fmt.Sprintf("pairs-%d-%d", goroutines, i))
-					return func() error {
-						if err := l.Take(b.Context()); err != nil {
-							return err
-						}
-						return l.Release(b.Context())
-					}
-				})
+				pairs(b, goroutines, func(i int) Lock { return newLock(fmt.Sprintf("pairs-%d-%d", goroutines, i)) })
 			})
 		}
 	}
 }
 
-// Together has goroutines do b.N operations together, each goroutine its own. Each does
-// one before, which is not counted: the first may make something that stays.
-func Together(b *testing.B, goroutines int, of func(i int) func() error) {
+// pairs has goroutines do b.N pairs together. Each does one before, which is not counted: the
+// first may make something that stays.
+func pairs(b *testing.B, goroutines int, newLock func(i int) Lock) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var ready, done sync.WaitGroup
 	begin := make(chan struct{})
 	ready.Add(goroutines)
 	for i := range goroutines {
-		operation := of(i)
+		lock := newLock(i)
+		pair := func() error {
+			if err := lock.Take(b.Context()); err != nil {
+				return err
+			}
+			return lock.Release(b.Context())
+		}
 		done.Go(func() {
-			err := operation()
+			err := pair()
 			ready.Done()
 			<-begin
 			for err == nil && left.Add(-1) >= 0 {
-				err = operation()
+				err = pair()
 			}
 			if err != nil {
 				b.Error(err)

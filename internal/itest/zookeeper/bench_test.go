@@ -7,21 +7,20 @@ import (
 	"context"
 	"crypto/rand"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/locks"
 	"github.com/tenurelock/tenure/zkstore"
 )
 
-// ways are the library, the store alone, and the lock of another client, whose session
-// stands before.
+// ways are the library, and the lock of another client, whose session stands before.
 func ways(b *testing.B) []locks.Way {
 	address := enginetest.Shared(b, enginetest.ZooKeeper, "zookeeper")
-	root := locks.Inherited(b, "ROOT", func() string { return "/bench-" + rand.Text() })
+	root := "/bench-" + rand.Text()
 	open := func(b *testing.B) driver.Store {
 		s, err := zkstore.Open(b.Context(), []string{address}, &zkstore.Options{Root: root})
 		if err != nil {
@@ -31,7 +30,7 @@ func ways(b *testing.B) []locks.Way {
 		return s
 	}
 	native := locks.Way{Name: "native", Client: func(b *testing.B) func(string) locks.Lock {
-		conn, _, err := zk.Connect([]string{address}, locks.Lease, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -47,20 +46,12 @@ func ways(b *testing.B) []locks.Way {
 			}
 		}
 	}}
-	return []locks.Way{locks.TenureWith(open, &tenure.Options{LeaseDuration: locks.Lease}), locks.Store(open), native}
+	return []locks.Way{locks.Tenure(open), native}
 }
 
 func BenchmarkAcquireRelease(b *testing.B) { locks.Pairs(b, ways(b)...) }
 
-func BenchmarkHandOver(b *testing.B) {
-	all := ways(b)
-	locks.HandOver(b, all[0], all[2]) // a store alone does not wait
-}
-
-func BenchmarkFailOver(b *testing.B) {
-	all := ways(b)
-	locks.FailOver(b, all[0], all[2])
-}
+func BenchmarkHandOver(b *testing.B) { locks.HandOver(b, ways(b)...) }
 
 type silent struct{}
 
