@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -68,55 +66,6 @@ func TestStoppedMemberIsNotBelieved(t *testing.T) {
 			return err
 		})
 	}
-}
-
-// TestLeaderKilledUnderLoad kills the leader again and again. No lock has two holders,
-// and no token is given twice.
-func TestLeaderKilledUnderLoad(t *testing.T) {
-	members := enginetest.StartEtcd(t, 3)
-	var urls []string
-	for _, m := range members {
-		urls = append(urls, m.URL)
-	}
-	prefix := prefixOf(t)
-	admin := mustOpen(t, prefix, urls...)
-	var book enginetest.Ledger
-	ctx, stop := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	for i := range 6 {
-		store := mustOpen(t, prefix, urls...)
-		client, err := tenure.New(store, &tenure.Options{Owner: fmt.Sprint("w", i), LeaseDuration: 4 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		working.Go(func() {
-			defer client.Close(context.WithoutCancel(ctx))
-			for ctx.Err() == nil {
-				lease, err := client.Acquire(ctx, "lock", &tenure.AcquireOptions{StoreTimeout: -1})
-				if err != nil {
-					continue
-				}
-				book.Enter(t, lease)                          // it works until the next one comes, or it releases the lock
-				_ = lease.Release(context.WithoutCancel(ctx)) // it runs out otherwise
-			}
-		})
-	}
-	for range 3 {
-		before := book.Count()
-		eventually(t, "tenures", func(context.Context) error {
-			if book.Count() < before+5 {
-				return errors.New("too few")
-			}
-			return nil
-		})
-		killed := leader(t, admin, members)
-		killed.Kill()
-		killed.Start()
-		killed.Await()
-	}
-	stop()
-	working.Wait()
-	t.Logf("%d tenures", book.Count())
 }
 
 // leader returns the member that leads.

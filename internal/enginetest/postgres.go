@@ -167,14 +167,6 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	return f
 }
 
-// Promote has a standby be a server that writes, and returns when it is one.
-func (s *PostgreSQLServer) Promote() {
-	s.t.Helper()
-	if got := psql(s.t, s.URL, "SELECT pg_promote()"); got != "t" {
-		s.t.Fatalf("pg_promote says %s", got)
-	}
-}
-
 // Restart starts it again, and waits until it answers. If it runs, it ends politely
 // before, without waiting for its clients.
 func (s *PostgreSQLServer) Restart() {

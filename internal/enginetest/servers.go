@@ -134,13 +134,6 @@ type ZooKeeperServer struct {
 	Data string
 }
 
-// Mode returns what the server is: leader, follower or standalone; empty if it does not
-// say.
-func (z *ZooKeeperServer) Mode() string {
-	mode, _ := launcher.ZooKeeperMode(z.Addr) // it does not say
-	return mode
-}
-
 // StartZooKeeper starts an ensemble of so many servers, and waits until it has a leader.
 // More lines are those of each server's configuration.
 func StartZooKeeper(t testing.TB, servers int, more ...string) []*ZooKeeperServer {
