@@ -20,6 +20,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/evidence/peers"
@@ -119,36 +120,69 @@ func TestFlags(t *testing.T) {
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"etcd-cluster", "postgres-standby", "zookeeper-cluster"} {
-		t.Run(name, func(t *testing.T) {
-			newPlan(t, name, time.Second)
-			kind, err := servers[name](t.TempDir())
-			if err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) { crash(t, name, 4*time.Second, 1) })
+	}
+}
+
+// TestKubernetesKills shows that the crashes of Kubernetes are those of the API server and of
+// its etcd, in turn.
+func TestKubernetesKills(t *testing.T) {
+	t.Parallel()
+	crash(t, kubernetesEngine, time.Millisecond, 3)
+}
+
+// crash has an engine crash a few times. What was written outlives that.
+func crash(t *testing.T, engine string, down time.Duration, times int) {
+	t.Helper()
+	newPlan(t, engine, time.Second)
+	kind, err := servers[engine](t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openServed(t.Context(), kind, t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close() //nolint:errcheck // the test is over
+	store, err := replica.OpenStore(s.store(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rec, _, err := store.Claim(t.Context(),
+		driver.Record{Key: "lock", Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range times {
+		var before []*launcher.Process
+		for _, m := range s.members {
+			before = append(before, m.process)
+		}
+		struck := s.chosen(t.Context(), n)
+		if s.leads == nil && struck != n%len(s.members) ||
+			s.leads != nil && !s.leads(t.Context(), struck, s.members[struck].address()) {
+			t.Errorf("crash %d is of member %d", n, struck)
+		}
+		if err := s.restart(t.Context(), down); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range s.members {
+			if killed := m.process != before[i]; killed != (i == struck) || m.process.HasEnded() {
+				t.Errorf("a crash of member %d: member %d was killed: %v; it has ended: %v", struck, i, killed,
+					m.process.HasEnded())
 			}
-			s, err := openServed(t.Context(), kind, t.TempDir(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close() //nolint:errcheck // the test is over
-			leading := func() (leaders []int) {
-				for i, m := range s.members {
-					if s.leads(t.Context(), i, m.address()) {
-						leaders = append(leaders, i)
-					}
-				}
-				return leaders
-			}
-			first := leading()
-			if len(first) != 1 || s.chosen(t.Context(), 0) != first[0] {
-				t.Fatalf("%v lead", first)
-			}
-			if err := s.restart(t.Context(), 4*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if then := leading(); len(then) != 1 || then[0] == first[0] {
-				t.Errorf("after the crash of %v lead %v", first, then)
-			}
-		})
+		}
+		if s.leads != nil && s.chosen(t.Context(), 0) == struck {
+			t.Errorf("member %d leads again", struck)
+		}
+		var got driver.Record
+		if !wait.Within(t.Context(), wait.Bound, func() bool {
+			got, err = store.Get(t.Context(), "lock", driver.Strong)
+			return err == nil
+		}) || got.Version != rec.Version {
+			t.Errorf("after a crash of member %d: %+v, %v", struck, got, err)
+		}
 	}
 }
 
@@ -208,48 +242,6 @@ func TestKubernetesChaos(t *testing.T) {
 func TestVersitygwChaos(t *testing.T) {
 	t.Parallel()
 	playShort(t, versitygwEngine, 24*time.Second)
-}
-
-// TestKubernetesKills shows that the crashes of Kubernetes are those of the API server and of
-// its etcd, in turn, and that what was written outlives both.
-func TestKubernetesKills(t *testing.T) {
-	t.Parallel()
-	newPlan(t, kubernetesEngine, time.Second)
-	kind, err := servers[kubernetesEngine](t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := openServed(t.Context(), kind, t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close() //nolint:errcheck // the test is over
-	store, err := replica.OpenStore(s.store(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	rec, _, err := store.Claim(t.Context(),
-		driver.Record{Key: "lock", Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, struck := range []int{apiServer, itsEtcd, apiServer} {
-		before := []*launcher.Process{s.members[apiServer].process, s.members[itsEtcd].process}
-		if err := s.restart(t.Context(), time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-		for i, m := range s.members {
-			if killed := m.process != before[i]; killed != (i == struck) || m.process.HasEnded() {
-				t.Errorf("a crash of member %d: member %d was killed: %v; it has ended: %v", struck, i, killed,
-					m.process.HasEnded())
-			}
-		}
-		got, err := store.Get(t.Context(), "lock", driver.Strong)
-		if err != nil || got.Version != rec.Version {
-			t.Errorf("after a crash of member %d: %+v, %v", struck, got, err)
-		}
-	}
 }
 
 // playShort plays a round in which something must happen, and nothing wrong.

@@ -173,15 +173,7 @@ func (r *round) log(tenancies []tenancy, told map[string]*trial.Told) *trial.Log
 	}
 	for i := range l.Effects {
 		e := &l.Effects[i]
-		e.Told = told[e.ID]
-		if !r.blind(e.Owner, e.Checked, e.Checked) {
-			continue
-		}
-		for _, h := range l.Holds { // its check is one that no clock could stop
-			if h.Token == e.Token && h.Owner == e.Owner {
-				e.Checked = h.Last
-			}
-		}
+		e.Told, e.Blind = told[e.ID], r.blind(e.Owner, e.Checked, e.Checked)
 	}
 	l.EndKilled()
 	for i := range tenancies {

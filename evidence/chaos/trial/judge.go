@@ -40,6 +40,7 @@ type Effect struct {
 	Owner   string `json:"owner"`
 	Token   uint64 `json:"token"`
 	Checked int64  `json:"checked"`           // the instant before the check that allowed it
+	Blind   bool   `json:"blind,omitempty"`   // that check is one that no clock could stop
 	Came    int64  `json:"came"`              // to the resource
 	Entered int64  `json:"entered,omitempty"` // behind the fence; 0 if it did not
 	Refused bool   `json:"refused,omitempty"` // by the fence
@@ -136,7 +137,8 @@ func (l *Log) fence() (found []Finding) {
 	at := func(e Effect) int64 { return cmp.Or(e.Entered, e.Left) }
 	slices.SortStableFunc(all, func(a, b Effect) int { return cmp.Compare(at(a), at(b)) })
 	for _, e := range all {
-		if h, held := holds[term{e.Lock, e.Owner, e.Token}]; !held || e.Checked < h.Begin || e.Checked > h.Last {
+		h, held := holds[term{e.Lock, e.Owner, e.Token}]
+		if !held || !e.Blind && (e.Checked < h.Begin || e.Checked > h.Last) {
 			say(Outside, &e, "an effect of %s under token %d of %s was allowed at %d, which is in no hold of it",
 				e.Owner, e.Token, e.Lock, e.Checked)
 		}
@@ -175,8 +177,9 @@ func (l *Log) fence() (found []Finding) {
 func (l *Log) EndKilled() {
 	last := map[term]int64{}
 	for _, e := range l.Effects {
-		of := term{e.Lock, e.Owner, e.Token}
-		last[of] = max(last[of], e.Checked)
+		if of := (term{e.Lock, e.Owner, e.Token}); !e.Blind {
+			last[of] = max(last[of], e.Checked)
+		}
 	}
 	for i := range l.Holds {
 		if h := &l.Holds[i]; h.Killed {

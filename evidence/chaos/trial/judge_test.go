@@ -57,6 +57,9 @@ func goodLog(random *rand.Rand) *Log {
 				if e.Read {
 					e.Value = ""
 				}
+				if random.IntN(9) == 0 {
+					e.Blind, e.Checked = true, e.Checked+1e9
+				}
 				if random.IntN(6) == 0 {
 					waiting = append(waiting, late{e, now + random.Int64N(2000)})
 					continue
@@ -80,125 +83,90 @@ func goodLog(random *rand.Rand) *Log {
 	return l
 }
 
-// doctored are ways to spoil a log. Each says what the judge must find, or nothing if the log
-// has no place for it.
-var doctored = map[string]func(l *Log, random *rand.Rand) Sin{
-	"a check passes after the next grant": func(l *Log, random *rand.Rand) Sin {
-		return l.pair(random, func(a, b *Hold) Sin { a.Last = b.Begin + 1 + random.Int64N(100); return Overlap })
-	},
-	"a grant comes before the last check": func(l *Log, random *rand.Rand) Sin {
-		return l.pair(random, func(a, b *Hold) Sin {
-			if a.Last == a.Begin {
-				return ""
+// doctored are ways to spoil a log: two holds of one lock that follow each other, or an effect of
+// a kind. Each says what the judge must find; it is in no log that has no place for it.
+var doctored = []struct {
+	name  string
+	want  Sin
+	holds func(a, b *Hold)
+	of    func(*Effect) bool
+	spoil func(*Effect)
+}{
+	{name: "a check passes after the next grant", want: Overlap, holds: func(a, b *Hold) { a.Last = b.Begin + 1 }},
+	{name: "a grant comes before the last check", want: Overlap, holds: func(a, b *Hold) { b.Begin = a.Last - 1 }},
+	{name: "a token is granted twice", want: Tokens, holds: func(a, b *Hold) { b.Token = a.Token }},
+	{name: "tokens fall", want: Overlap, holds: func(a, b *Hold) { a.Token, b.Token = b.Token, a.Token }},
+
+	{"an effect after its hold", Outside, nil, seeing, func(e *Effect) { e.Checked += 1e9 }},
+	{"an effect before its hold", Outside, nil, seeing, func(e *Effect) { e.Checked = 0 }},
+	{"an effect of another's token", Outside, nil, all, func(e *Effect) { e.Owner += "x" }},
+	{"the fence lets a late one in", Fence, nil, refused, func(e *Effect) {
+		e.Refused, e.Entered, e.Told = false, e.Came+1, nil
+	}},
+	{"the fence refuses a good one", Fence, nil, writes, func(e *Effect) {
+		e.Refused, e.Entered, e.Told = true, 0, nil
+	}},
+	{"a refusal for a token that was never there", Fence, nil, refused, func(e *Effect) {
+		e.Told = &Told{Refused: true, Highest: 1000}
+	}},
+	{"a caller is told that a refused one is done", Fence, nil, refused, func(e *Effect) { e.Told = &Told{} }},
+	{"a caller is told that a good one is refused", Fence, nil, entered, func(e *Effect) {
+		e.Told = &Told{Refused: true, Highest: e.Token + 1}
+	}},
+	{"a write is lost", Fence, nil, reads, func(e *Effect) { e.Value += "old" }},
+	{"a caller reads what is not there", Fence, nil, reads, func(e *Effect) { e.Told = &Told{Value: e.Value + "old"} }},
+}
+
+func seeing(e *Effect) bool  { return !e.Blind }
+func all(*Effect) bool       { return true }
+func refused(e *Effect) bool { return e.Refused }
+func entered(e *Effect) bool { return e.Entered > 0 }
+func writes(e *Effect) bool  { return e.Entered > 0 && !e.Read }
+func reads(e *Effect) bool   { return e.Entered > 0 && e.Read }
+
+// spoil does what a doctor does somewhere, and says whether there was a place for it.
+func (l *Log) spoil(n int, random *rand.Rand) bool {
+	d := doctored[n]
+	if d.holds == nil {
+		for _, i := range random.Perm(len(l.Effects)) {
+			if e := &l.Effects[i]; d.of(e) {
+				d.spoil(e)
+				return true
 			}
-			b.Begin = a.Last - 1
-			return Overlap
-		})
-	},
-	"a token is granted twice": func(l *Log, random *rand.Rand) Sin {
-		return l.pair(random, func(a, b *Hold) Sin { b.Token = a.Token; return Tokens })
-	},
-	"tokens fall": func(l *Log, random *rand.Rand) Sin {
-		return l.pair(random, func(a, b *Hold) Sin { a.Token, b.Token = b.Token, a.Token; return Overlap })
-	},
-	"an effect after its hold": func(l *Log, random *rand.Rand) Sin {
-		h := &l.Holds[random.IntN(len(l.Holds))]
-		return l.one(random, func(e *Effect) bool { return e.Lock == h.Lock && e.Token == h.Token },
-			func(e *Effect) Sin {
-				e.Checked = h.Last + 1
-				return Outside
-			})
-	},
-	"an effect of another's token": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(*Effect) bool { return true },
-			func(e *Effect) Sin { e.Owner += "x"; return Outside })
-	},
-	"the fence lets a late one in": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Refused }, func(e *Effect) Sin {
-			e.Refused, e.Entered, e.Told = false, e.Came+1, nil
-			return Fence
-		})
-	},
-	"the fence refuses a good one": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Entered > 0 && !e.Read }, func(e *Effect) Sin {
-			e.Refused, e.Entered, e.Told = true, 0, nil
-			return Fence
-		})
-	},
-	"a refusal for a token that was never there": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Refused && e.Told != nil }, func(e *Effect) Sin {
-			e.Told = &Told{Refused: true, Highest: 1000}
-			return Fence
-		})
-	},
-	"a caller is told that a refused one is done": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Refused },
-			func(e *Effect) Sin { e.Told = &Told{}; return Fence })
-	},
-	"a caller is told that a good one is refused": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Entered > 0 }, func(e *Effect) Sin {
-			e.Told = &Told{Refused: true, Highest: e.Token + 1}
-			return Fence
-		})
-	},
-	"a write is lost": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Read && e.Entered > 0 }, func(e *Effect) Sin {
-			e.Value += "old"
-			return Fence
-		})
-	},
-	"a caller reads what is not there": func(l *Log, random *rand.Rand) Sin {
-		return l.one(random, func(e *Effect) bool { return e.Read && e.Entered > 0 }, func(e *Effect) Sin {
-			e.Told = &Told{Value: e.Value + "old"}
-			return Fence
-		})
-	},
-}
-
-// pair does something to two holds of one lock that follow each other.
-func (l *Log) pair(random *rand.Rand, do func(a, b *Hold) Sin) Sin {
-	for range 20 {
-		i := random.IntN(max(1, len(l.Holds)-1))
-		if a, b := &l.Holds[i], &l.Holds[i+1]; a.Lock == b.Lock && a.Owner != b.Owner {
-			return do(a, b)
+		}
+		return false
+	}
+	for _, i := range random.Perm(len(l.Holds) - 1) {
+		if a, b := &l.Holds[i], &l.Holds[i+1]; a.Lock == b.Lock && a.Owner != b.Owner && a.Last > a.Begin {
+			d.holds(a, b)
+			return true
 		}
 	}
-	return ""
-}
-
-// one does something to one of the effects of a kind.
-func (l *Log) one(random *rand.Rand, of func(*Effect) bool, do func(*Effect) Sin) Sin {
-	for _, i := range random.Perm(len(l.Effects)) {
-		if of(&l.Effects[i]) {
-			return do(&l.Effects[i])
-		}
-	}
-	return ""
+	return false
 }
 
 // TestJudge: the judge finds nothing in a good log, and what was done to a doctored one.
 func TestJudge(t *testing.T) {
-	refused := map[string]int{}
+	spoiled := map[string]int{}
 	for seed := range uint64(100) {
 		if found := goodLog(rand.New(rand.NewPCG(seed, 0))).Judge(); len(found) > 0 {
 			t.Fatalf("seed %d: in a good log: %v", seed, found)
 		}
-		for name, doctor := range doctored {
+		for n, d := range doctored {
 			random := rand.New(rand.NewPCG(seed, 0))
 			l := goodLog(random)
-			want := doctor(l, random)
-			if want == "" {
+			if !l.spoil(n, random) {
 				continue
 			}
-			refused[name]++
-			if found := l.Judge(); !slices.ContainsFunc(found, func(f Finding) bool { return f.Sin == want }) {
-				t.Errorf("seed %d: %s: %v, want %s", seed, name, found, want)
+			spoiled[d.name]++
+			if found := l.Judge(); !slices.ContainsFunc(found, func(f Finding) bool { return f.Sin == d.want }) {
+				t.Errorf("seed %d: %s: %v, want %s", seed, d.name, found, d.want)
 			}
 		}
 	}
-	for name := range doctored {
-		if refused[name] < 20 {
-			t.Errorf("%s: in %d logs alone", name, refused[name])
+	for _, d := range doctored {
+		if spoiled[d.name] < 20 {
+			t.Errorf("%s: in %d logs alone", d.name, spoiled[d.name])
 		}
 	}
 }
