@@ -9,11 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +44,7 @@ type clients struct {
 	log      string // what the clients' work writes
 	holds    []trial.Hold
 	tenures  []service.Tenure
-	attacks  atomic.Int64
+	attacks  map[kind]int
 }
 
 func (w *clients) open(ctx context.Context) (_ engine, err error) {
@@ -85,13 +88,28 @@ func (w *clients) start(ctx context.Context, s *seat, p *process) (err error) {
 	return nil
 }
 
-// beside sends heartbeats and releases again that somebody has seen, of any client.
+// beside has attackers send calls again that they have seen, of any client. A grant to an acquire
+// of theirs is nobody's.
 func (w *clients) beside(ctx context.Context) {
-	for n := 0; wait.For(ctx, w.Lease/20) == nil; n++ {
-		if w.service.replay(ctx, n%len(w.seats), service.HeartbeatPath, service.ReleasePath) {
-			w.attacks.Add(1)
+	all := len(w.service.fronts)
+	var attackers sync.WaitGroup
+	for _, front := range w.service.fronts {
+		for kind, attack := range map[kind]struct {
+			period time.Duration // of all fronts together
+			paths  []string
+		}{
+			replayCalls:   {w.Lease / 20, []string{service.HeartbeatPath, service.ReleasePath}},
+			replayAcquire: {w.Lease * 4, []string{service.AcquirePath}},
+		} {
+			attackers.Go(func() {
+				n := front.Attack(ctx, time.Duration(all)*attack.period, math.MaxInt, service.IsCall(attack.paths...))
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.attacks[kind] += n
+			})
 		}
 	}
+	attackers.Wait()
 }
 
 func (w *clients) holder() holder {
@@ -192,9 +210,7 @@ func (w *clients) read(v *verdict) map[string]*trial.Told {
 	}
 	v.Operations = len(w.effects)
 	v.Weather = w.service.weather()
-	if n := int(w.attacks.Load()); n > 0 {
-		v.Faults[replayCalls] = n
-	}
+	maps.Copy(v.Faults, w.attacks)
 	return nil
 }
 
@@ -273,7 +289,6 @@ func (s *lockService) faults() []fault {
 		{endEngine, nobody, 0, 0.1},
 		{lockFile, nobody, 0.2, 0.7},
 		{stepDown, nobody, 0, 0},
-		{replayAcquire, nobody, 0, 0},
 	}
 }
 
@@ -291,12 +306,6 @@ func (s *lockService) strike(ctx context.Context, f fault, length time.Duration,
 		_, _ = s.replicas.Post(ctx, s.next(), s.replicas.Operator, "/v1/requests", map[string]any{
 			"name": serviceLock, "kind": "step-down", "reason": "the nemesis wants it",
 		})
-		return nil
-	case replayAcquire:
-		// A grant to it is nobody's.
-		if !s.replay(ctx, int(s.struck.Add(1))%len(s.fronts), service.AcquirePath) {
-			return errBusy
-		}
 		return nil
 	case lockFile:
 		return s.sqlite.strike(ctx, f, length, -1)
@@ -328,15 +337,6 @@ func (s *lockService) strikeReplica(ctx context.Context, k kind, i int, length t
 	}
 	wait.Rest(ctx, length)
 	return s.replicas.Restart(ctx, i)
-}
-
-// replay sends a call of a seat again, to one of these paths. What it does shows the judge.
-func (s *lockService) replay(ctx context.Context, seat int, paths ...string) bool {
-	seen := s.fronts[seat].Captured(service.IsCall(paths...))
-	if len(seen) > 0 {
-		s.fronts[seat].Resend(ctx, seen[rand.IntN(len(seen))])
-	}
-	return len(seen) > 0
 }
 
 // heal ends all faults, and the weather.
@@ -404,6 +404,6 @@ func newClients(ctx context.Context, dir string, kinds []peers.Kind, each, repli
 	}
 	return func(r *round) workload {
 		r.now = proc.Monotonic // the clock of what clients write
-		return &clients{round: r, tenured: tenured, programs: programs, replicas: replicas}
+		return &clients{round: r, tenured: tenured, programs: programs, replicas: replicas, attacks: map[kind]int{}}
 	}, runtimes, nil
 }

@@ -44,8 +44,8 @@ const (
 	stopEngine    kind = "stop-engine"    // SIGSTOP, and SIGCONT after a while
 	restartEngine kind = "restart-engine" // SIGKILL, and a new process on the same data
 	endEngine     kind = "end-engine"     // SIGTERM, and a new process on the same data
-	replayAcquire kind = "replay-acquire" // an attacker sends an acquire again
-	replayCalls   kind = "replay"         // the same, of heartbeats and releases, all the time
+	replayAcquire kind = "replay-acquire" // attackers send acquires again, all the time
+	replayCalls   kind = "replay"         // the same, of heartbeats and releases
 )
 
 // trait says what a kind of fault is, and how the timeline shows it: over a span of time, or at
@@ -74,8 +74,8 @@ var traits = map[kind]trait{
 	stopEngine:    {"SIGSTOP of the engine, SIGCONT later", "engine", stopEngine, false, false},
 	restartEngine: {"SIGKILL of the engine, restart on the same data", "engine", restartEngine, false, false},
 	endEngine:     {"SIGTERM of the engine, restart on the same data", "engine", endEngine, false, false},
-	replayAcquire: {"an attacker sends an acquire again", "ask", "a", false, false},
-	replayCalls:   {"an attacker sends heartbeats and releases again", "ask", "h", false, false},
+	replayAcquire: {"attackers send acquires again, all the time", "", "", false, false},
+	replayCalls:   {"attackers send heartbeats and releases again, all the time", "", "", false, false},
 }
 
 // role says whom a fault is for.

@@ -6,7 +6,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -285,14 +285,6 @@ func (r *round) trouble(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// record is a line of the log of a round: one of its fields is there.
-type record struct {
-	Event   *event        `json:"event,omitempty"`
-	Process string        `json:"process,omitempty"`
-	Line    *replica.Line `json:"line,omitempty"`
-	Effect  *trial.Effect `json:"effect,omitempty"`
-}
-
 // save writes down all that was seen in a round, for anyone who looks into a
 // violation: a seed does not bring the same round again, because the machine
 // has its part in it.
@@ -300,25 +292,21 @@ func (r *round) save(path string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	w := bufio.NewWriter(f)
-	lines := json.NewEncoder(w)
+	var all bytes.Buffer
+	lines := json.NewEncoder(&all)
+	put := func(line map[string]any) { err = errors.Join(err, lines.Encode(line)) }
 	for _, e := range r.events {
-		err = errors.Join(err, lines.Encode(record{Event: &e}))
+		put(map[string]any{"event": e})
 	}
 	for _, s := range r.seats {
 		for _, p := range s.lives {
 			for _, l := range p.lines {
-				err = errors.Join(err, lines.Encode(record{Process: p.name, Line: &l}))
+				put(map[string]any{"process": p.name, "line": l})
 			}
 		}
 	}
 	for _, e := range r.effects {
-		err = errors.Join(err, lines.Encode(record{Effect: &e}))
+		put(map[string]any{"effect": e})
 	}
-	return errors.Join(err, w.Flush())
+	return errors.Join(err, os.WriteFile(path, all.Bytes(), 0o644))
 }

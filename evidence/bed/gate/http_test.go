@@ -159,7 +159,7 @@ func TestAttack(t *testing.T) {
 	if _, err := ask(t, http.MethodPost, url+"/buy", "later"); err == nil || s.served("later") != 0 {
 		t.Errorf("a call that is lost arrives: %v", err)
 	}
-	if calls := p.Captured(to("/buy")); len(calls) != 1 {
+	if calls := p.captured(to("/buy")); len(calls) != 1 {
 		t.Fatalf("%d calls were captured", len(calls))
 	}
 	if _, err := ask(t, http.MethodPost, url+"/buy", "now"); err != nil {

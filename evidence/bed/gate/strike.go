@@ -9,6 +9,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
 // Strike is one fault that calls of a kind are to have, in the place of what is drawn.
@@ -112,16 +114,16 @@ func (g *HTTP) Change(w Weather) error {
 	return nil
 }
 
-// Captured returns the calls that were seen last and are of a kind, the oldest first.
-func (g *HTTP) Captured(of func(Call) bool) []Call {
+// captured returns the calls that were seen last and are of a kind, the oldest first.
+func (g *HTTP) captured(of func(Call) bool) []Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return !of(c) })
 }
 
-// Resend sends a call again, as an attacker does that has seen it, to a server that is
-// drawn. Whatever it gets: others see what it does.
-func (g *HTTP) Resend(ctx context.Context, c Call) {
+// resend sends a call again, as an attacker does that has seen it, to a server that is drawn.
+// Whatever it gets: others see what it does.
+func (g *HTTP) resend(ctx context.Context, c Call) {
 	ctx, cancel := context.WithTimeout(ctx, resendBound)
 	defer cancel()
 	g.mu.Lock()
@@ -131,16 +133,15 @@ func (g *HTTP) Resend(ctx context.Context, c Call) {
 }
 
 // Attack sends one of the captured calls of a kind again, each period, until ctx ends: of
-// the last few of them one after the other.
-func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) {
+// the last few of them one after the other. It returns how many it has sent.
+func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) (sent int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		if calls := g.Captured(of); len(calls) > 0 {
+		if calls := g.captured(of); len(calls) > 0 {
 			last := calls[max(0, len(calls)-few):]
-			g.Resend(ctx, last[n%len(last)])
+			g.resend(ctx, last[n%len(last)])
+			sent++
 		}
-		select {
-		case <-time.After(period):
-		case <-ctx.Done():
-		}
+		wait.Rest(ctx, period)
 	}
+	return sent
 }
