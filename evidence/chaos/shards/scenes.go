@@ -60,6 +60,9 @@ func (f *finding) fill(ctx context.Context, g *group) error {
 // rest counts what is asked of the store while nothing changes: from one heartbeat of each worker
 // to a later one.
 func (f *finding) rest(ctx context.Context, g *group) error {
+	if err := wait.For(ctx, 2*g.size.Heartbeat); err != nil { // until one of all comes that is of the rest
+		return err
+	}
 	before := g.beats()
 	if err := wait.For(ctx, g.size.steady); err != nil {
 		return err

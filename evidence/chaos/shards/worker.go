@@ -100,10 +100,9 @@ func (w *worker) work(ctx context.Context) error {
 	}
 	ended := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { w.sweep(ended) })
 	watching.Go(func() { w.watch(group, ended) })
 	err = group.Run(ctx, w.handle)
-	left := note{Kind: notedLeft, At: proc.Monotonic()}
+	left := note{Kind: notedLeft}
 	if err != nil {
 		left.Text = err.Error()
 	}
@@ -116,53 +115,28 @@ func (w *worker) work(ctx context.Context) error {
 
 func (w *worker) event(e shard.Event) {
 	if e.Kind == shard.EventLost {
-		w.say(note{Kind: notedLost, At: proc.Monotonic(), Text: fmt.Sprint(e.Err)})
+		w.say(note{Kind: notedLost, Text: fmt.Sprint(e.Err)})
 	}
 }
 
-// Periods of a worker that looks after its own.
-const (
-	sweepPeriod = 20 * time.Millisecond
-	statsPeriod = 100 * time.Millisecond
-)
-
-// sweep has each handler's Check called again and again. What it tells now and then is that
-// of all that have begun and have not failed or ended the Check has passed since an instant.
-func (w *worker) sweep(ended <-chan struct{}) {
-	n := 0
-	each(sweepPeriod, ended, func() {
+// watch has each handler's Check called again and again. What it tells now and then is that of
+// all that have begun and have not failed or ended the Check has passed since an instant; and
+// what the group says of this worker, when it changes.
+func (w *worker) watch(group *shard.Group, ended <-chan struct{}) {
+	var last shard.Stats
+	for n := 1; wait.Unless(20*time.Millisecond, ended, nil); n++ {
 		w.mu.Lock()
-		defer w.mu.Unlock()
 		began := proc.Monotonic()
 		for _, h := range w.live {
 			w.check(h)
 		}
-		if n++; n%5 == 0 && len(w.live) > 0 {
+		if n%5 == 0 && len(w.live) > 0 {
 			w.say(note{Kind: notedChecked, At: began})
 		}
-	})
-}
-
-// watch tells what the group says of this worker when it changes.
-func (w *worker) watch(group *shard.Group, ended <-chan struct{}) {
-	var last shard.Stats
-	each(statsPeriod, ended, func() {
-		if s := group.Stats(); s != last {
+		w.mu.Unlock()
+		if s := group.Stats(); n%5 == 0 && s != last {
 			last = s
-			w.say(note{Kind: notedStats, At: proc.Monotonic(), Stats: &s})
-		}
-	})
-}
-
-func each(period time.Duration, ended <-chan struct{}, f func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			f()
-		case <-ended:
-			return
+			w.say(note{Kind: notedStats, Stats: &s})
 		}
 	}
 }
@@ -176,12 +150,8 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 		return nil
 	}
 	key := stint{p.Index(), p.Token()}
-	tell := func(n note) {
-		n.Partition, n.Token = key.partition, key.token
-		w.say(n)
-	}
-	w.mu.Lock() // what a sweep tells is of those that have begun
-	tell(note{Kind: notedBegin, At: proc.Monotonic(), Text: p.Name()})
+	w.mu.Lock() // what is told of all is of those that have begun
+	w.say(note{Kind: notedBegin, At: proc.Monotonic(), Partition: p.Index(), Token: p.Token(), Text: p.Name()})
 	w.live[key] = h
 	w.mu.Unlock()
 	check := func() (last int64, passed bool) {
@@ -190,18 +160,11 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 		passed = w.check(h)
 		return h.last, passed
 	}
-	timer := time.NewTimer(rand.N(w.Write))
-	for ctx.Err() == nil {
-		select {
-		case <-timer.C:
-			if at, passed := check(); passed {
-				w.write(ctx, p, at)
-			}
-			timer.Reset(w.Write)
-		case <-ctx.Done():
+	for next := rand.N(w.Write); wait.For(ctx, next) == nil; next = w.Write {
+		if at, passed := check(); passed {
+			w.write(ctx, p, at)
 		}
 	}
-	timer.Stop()
 	if p.Check() == nil {
 		wait.Rest(context.WithoutCancel(ctx), w.Drain)
 	}
@@ -210,11 +173,10 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	delete(w.live, key)
 	w.mu.Unlock()
 	w.late.Go(func() {
-		wait.Rest(context.WithoutCancel(ctx),
-			w.Write+w.Write/4) // by then its next owner has written, if there is one
+		wait.Rest(context.WithoutCancel(ctx), w.Write+w.Write/4) // its next owner has written by then
 		w.write(context.WithoutCancel(ctx), p, last)
 	})
-	tell(note{Kind: notedEnd, At: proc.Monotonic(), Since: last})
+	w.say(note{Kind: notedEnd, At: proc.Monotonic(), Partition: p.Index(), Token: p.Token(), Since: last})
 	return nil
 }
 
