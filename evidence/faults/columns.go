@@ -97,7 +97,9 @@ var columns = []column{
 	onStore(column{named: named{"tenure-zookeeper", "Tenure on ZooKeeper"}, engine: zooKeeper, group: 1}),
 	// Its API server is the largest of the engines: all at once would be too much for a
 	// machine with two cores.
-	onStore(column{named: named{"tenure-kubernetes", "Tenure on Kubernetes"}, engine: kubernetes, group: 2, crowded: true}),
+	onStore(column{
+		named: named{"tenure-kubernetes", "Tenure on Kubernetes"}, engine: kubernetes, group: 2, crowded: true,
+	}),
 	onStore(column{named: named{"tenure-bucket", "Tenure in a bucket"}, engine: bucket, group: 1, crowded: true}),
 }
 

@@ -23,7 +23,10 @@ import (
 
 // ticks is a command for others to run: it writes its process id into a file, and touches that over
 // and over. SIGTERM ends it, or the end of a minute.
-const ticks = `trap 'exit 0' TERM; echo $$ >"$0"; n=0; while [ $n -lt 6000 ]; do n=$((n+1)); sleep 0.01; touch "$0"; done`
+const ticks = `trap 'exit 0' TERM
+echo $$ >"$0"
+n=0
+while [ $n -lt 6000 ]; do n=$((n+1)); sleep 0.01; touch "$0"; done`
 
 // lockCommand is a program that runs a command under a lock.
 type lockCommand struct {

@@ -22,7 +22,6 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/service"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -117,12 +116,15 @@ func TestServiceRows(t *testing.T) {
 	}
 }
 
-// TestBrokenClient: a client that breaks a rule does not pass the row that is about it.
-// Others are broken in package evidence/service.
+// TestBrokenClient: a client that breaks a rule, here by counting its lease by a clock that stands
+// still in a suspend, does not pass the row that is about it.
 func TestBrokenClient(t *testing.T) {
 	throw(t, serviceTable, "python-1", map[string]verdict{suspendRow: failed}, func(r *rig) {
-		python := r.programs["python-1"]
-		python.Command.Env = append(slices.Clone(python.Command.Env), service.WrongEnv+"=mono-clock")
+		args := r.programs["python-1"].Command.Args
+		r.programs["python-1"].Command.Args = append([]string{args[0], "-c", `import runpy, sys, time
+from tenurelock import client
+client.system_clock = lambda: time.monotonic_ns
+runpy.run_path(sys.argv[1], run_name="__main__")`}, args[1:]...)
 	})
 }
 

@@ -244,7 +244,7 @@ type belief struct{ begin, end, no, notice int64 }
 func (b belief) until() int64 { return earlier(b.end, b.notice) }
 
 // told is the instant at which the holder knew. It is later than until where a check hangs before
-// it says no. The Java client's log has no other; its checks follow within 2 ms.
+// it says no.
 func (b belief) told() int64 { return earlier(cmp.Or(b.no, b.end), b.notice) }
 
 // earlier is the earlier of two instants. The second one may not have come.

@@ -90,7 +90,7 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 	ctx, cancel := context.WithCancel(l.ctx)
 	h := &kubeLeader{
 		library: l, name: r.Name, cancel: cancel,
-		leads: make(chan context.Context, 1), over: make(chan struct{}), told: make(chan struct{}),
+		leads: make(chan context.Context, 1), over: make(chan struct{}),
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
@@ -105,19 +105,18 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 	}
 	l.running.Go(func() { elector.Run(ctx) })
 	select {
-	case h.ctx = <-h.leads:
+	case ctx := <-h.leads:
+		// The end of its context, or OnStoppedLeading: the first of the two is what it says.
+		leading, stop := context.WithCancel(ctx)
+		go func() {
+			<-h.over
+			stop()
+		}()
+		h.ctx = leading
+		return h, nil
 	case <-h.over:
 		return nil, context.Canceled
 	}
-	// Its context, or OnStoppedLeading: the first of the two is what it says.
-	go func() {
-		defer close(h.told)
-		select {
-		case <-h.ctx.Done():
-		case <-h.over:
-		}
-	}()
-	return h, nil
 }
 
 // Close ends all electors, as the end of their context does.
@@ -131,16 +130,14 @@ type kubeLeader struct {
 	library *kubeClient
 	name    string
 	cancel  context.CancelFunc
-	ctx     context.Context // the one that the elector gives the work
+	ctx     context.Context // of the work
 	leads   chan context.Context
 	over    chan struct{}
-	told    chan struct{}
 }
 
 // Check goes by the context of the work: IsLeader does not look at the clock.
-func (h *kubeLeader) Check() bool { return !closed(h.over) && h.ctx.Err() == nil }
-
-func (h *kubeLeader) Notice() <-chan struct{} { return h.told }
+func (h *kubeLeader) Check() bool             { return !closed(h.over) && h.ctx.Err() == nil }
+func (h *kubeLeader) Notice() <-chan struct{} { return h.ctx.Done() }
 
 // Token is the count of transitions, the only number in the record.
 func (h *kubeLeader) Token() (uint64, bool) {

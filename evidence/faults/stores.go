@@ -85,7 +85,8 @@ var stores = map[string]store{
 			return s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
 		},
 		url: func(endpoint, prefix string) string {
-			return "s3://" + bucketName + "/" + prefix + "?path_style=1&region=" + launcher.S3Region + "&endpoint=http://" + endpoint
+			return "s3://" + bucketName + "/" + prefix + "?path_style=1&region=" + launcher.S3Region +
+				"&endpoint=http://" + endpoint
 		},
 	},
 }

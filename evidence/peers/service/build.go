@@ -32,9 +32,6 @@ const (
 	root     = "github.com/tenurelock/tenure"
 )
 
-// WrongEnv names a rule that a client is to break: see python/mistakes.py.
-const WrongEnv = "TENURE_PEER_WRONG"
-
 // Build makes the program of a client, or finds it built. Without its language the error
 // matches [peers.ErrNoToolchain].
 func Build(ctx context.Context, kind peers.Kind) (*peers.Program, error) {
@@ -86,8 +83,7 @@ func (p places) typeScript(ctx context.Context) (proc.Command, error) {
 		sources = append(sources, filepath.Join(dir, file))
 	}
 	target := filepath.Join(dir, "target")
-	main := filepath.Join(target, "out", "evidence", "peers", "service", "typescript", "peer.js")
-	return proc.Command{Args: []string{"node", main}}, peers.Build(ctx, target, sources, func(ctx context.Context) error {
+	err := peers.Build(ctx, target, sources, func(ctx context.Context) error {
 		compiler := filepath.Join(client, "node_modules", "typescript", "bin", "tsc")
 		if _, err := os.Stat(compiler); err != nil {
 			if _, err := proc.Run(ctx, client, "npm", "ci", "--no-audit", "--no-fund"); err != nil {
@@ -97,6 +93,8 @@ func (p places) typeScript(ctx context.Context) (proc.Command, error) {
 		_, err := proc.Run(ctx, dir, "node", compiler, "-p", dir)
 		return err
 	})
+	main := filepath.Join(target, "out", "evidence", "peers", "service", "typescript", "peer.js")
+	return proc.Command{Args: []string{"node", main}}, err
 }
 
 // java compiles the client with the program that is made of it: neither needs a library. What
@@ -105,20 +103,23 @@ func (p places) java(ctx context.Context) (proc.Command, error) {
 	if err := peers.Need("java", "javac"); err != nil {
 		return proc.Command{}, err
 	}
-	dir := filepath.Join(p.peers, "java")
-	classes := filepath.Join(dir, "target", "classes")
+	dir := filepath.Join(p.peers, "..", "java")
+	target := filepath.Join(dir, "target", "service")
+	classes := filepath.Join(target, "classes")
 	sources := []string{
-		filepath.Join(p.clients, "java", "src", "main", "java"), filepath.Join(dir, "org"), filepath.Join(dir, "tenurelock"),
+		filepath.Join(p.clients, "java", "src", "main", "java"), filepath.Join(dir, "src", "main", "java"),
 	}
-	return proc.Command{
-		Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, "tenurelock.service.Peer"},
-	}, peers.Build(ctx, filepath.Join(dir, "target"), sources, func(ctx context.Context) error {
-		files, err := proc.Run(ctx, "", "find", append(sources, "-name", "*.java", "!", "-name", "module-info.java")...)
+	err := peers.Build(ctx, target, sources, func(ctx context.Context) error {
+		files, err := proc.Run(ctx, "", "find", append(sources, "-name", "*.java", "!", "-name", "module-info.java",
+			"!", "-name", "LockClient.java")...)
 		if err != nil {
 			return err
 		}
 		args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes}
-		_, err = proc.Run(ctx, dir, "javac", append(args, strings.Split(strings.TrimSpace(files), "\n")...)...)
+		_, err = proc.Run(ctx, "", "javac", append(args, strings.Split(strings.TrimSpace(files), "\n")...)...)
 		return err
 	})
+	return proc.Command{
+		Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, "tenurelock.peer.Service"},
+	}, err
 }

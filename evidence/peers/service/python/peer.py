@@ -334,8 +334,4 @@ def patience(request: dict[str, Any]) -> float | None:
 
 
 if __name__ == "__main__":
-    if "TENURE_PEER_WRONG" in os.environ:
-        import mistakes
-
-        mistakes.make(os.environ["TENURE_PEER_WRONG"])
     Peer().serve()

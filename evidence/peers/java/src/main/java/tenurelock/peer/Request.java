@@ -1,15 +1,19 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenurelock.service;
+package tenurelock.peer;
 
-import java.time.Duration;
+import java.nio.ByteBuffer;
+import java.util.Base64;
 import java.util.Map;
 import java.util.Optional;
-import org.tenurelock.client.AcquireOptions;
 
 /** One command, as the Go package peers/wire has it. */
 record Request(Map<String, Object> fields) {
+    boolean has(final String name) {
+        return fields.containsKey(name);
+    }
+
     String text(final String name) {
         return fields.getOrDefault(name, "").toString();
     }
@@ -27,12 +31,7 @@ record Request(Map<String, Object> fields) {
         return Boolean.TRUE.equals(fields.get(name));
     }
 
-    /** How a lock is acquired. */
-    AcquireOptions acquire(final String owner) {
-        final AcquireOptions options = AcquireOptions.defaults().owner(owner);
-        if (flag("tryOnly")) {
-            return options.waitAtMost(Duration.ZERO);
-        }
-        return number("waitMs").map(ms -> options.waitAtMost(Duration.ofMillis(ms))).orElse(options);
+    ByteBuffer data() {
+        return ByteBuffer.wrap(Base64.getDecoder().decode(text("dataBase64")));
     }
 }

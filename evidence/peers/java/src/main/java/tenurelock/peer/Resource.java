@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenurelock.service;
+package tenurelock.peer;
 
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.URI;
-import org.tenurelock.client.Lock;
 
 /**
  * What the holder of a lock writes to. It notes each effect with the instant before the check that
@@ -16,14 +15,14 @@ import org.tenurelock.client.Lock;
 record Resource(String url, String owner) {
     private static final int BOUND_MS = 2000;
 
-    void effect(final Lock lock, final long checked) {
+    void effect(final String lock, final String token, final long checked) {
         try {
             final var call = (HttpURLConnection) URI.create(url + "/effect").toURL().openConnection();
             call.setConnectTimeout(BOUND_MS);
             call.setReadTimeout(BOUND_MS);
             call.setRequestMethod("POST");
-            call.setRequestProperty("Tenure-Lock", lock.name());
-            call.setRequestProperty("Tenure-Token", Long.toString(lock.token()));
+            call.setRequestProperty("Tenure-Lock", lock);
+            call.setRequestProperty("Tenure-Token", token);
             call.setRequestProperty("Effect-Owner", owner);
             call.setRequestProperty("Effect-Checked", Long.toString(checked));
             // A stream of a known length is not sent again by the virtual machine.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenurelock.service;
+package tenurelock.peer;
 
 /** An answer that is a refusal of a kind. */
 final class Refusal extends Exception {
@@ -21,10 +21,5 @@ final class Refusal extends Exception {
 
     String kind() {
         return kind;
-    }
-
-    /** The type that the client has for it. */
-    String type() {
-        return (getCause() == null ? this : getCause()).getClass().getName();
     }
 }

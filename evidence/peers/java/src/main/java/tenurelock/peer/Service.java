@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenurelock.peer;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
+import org.tenurelock.client.AcquireOptions;
+import org.tenurelock.client.HeldException;
+import org.tenurelock.client.Lines;
+import org.tenurelock.client.Lock;
+import org.tenurelock.client.LostException;
+import org.tenurelock.client.TenureClient;
+import org.tenurelock.client.TenureException;
+
+/** The client of the lock service. */
+final class Service implements Library {
+    private final Set<Thread> waiting = ConcurrentHashMap.newKeySet();
+    private TenureClient client;
+    private String owner;
+
+    public static void main(final String[] args) throws IOException {
+        new Peer(new Service()).serve();
+    }
+
+    @Override
+    public Map<String, Object> about() {
+        return Map.of(
+                "peer", "tenure-client (Java)",
+                "version", "this checkout",
+                "runtime", "Java " + System.getProperty("java.version"));
+    }
+
+    @Override
+    public Map<String, Object> read(final String line) {
+        return Lines.read(line);
+    }
+
+    @Override
+    public String write(final Map<String, Object> line) {
+        return Lines.write(line);
+    }
+
+    @Override
+    public void open(final Request request) {
+        final String given = request.text("owner");
+        owner = given.isEmpty() ? Long.toString(ProcessHandle.current().pid()) : given;
+        client = TenureClient.of(request.text("endpoint").split(",")).token(request.text("secret")).build();
+    }
+
+    /** Ends the acquires that wait. There is nothing else to close: a lock is its own. */
+    @Override
+    public void close() {
+        waiting.forEach(Thread::interrupt);
+    }
+
+    @Override
+    public Held acquire(final Request request) throws Exception {
+        AcquireOptions options = AcquireOptions.defaults().owner(owner);
+        if (request.flag("tryOnly")) {
+            options = options.waitAtMost(Duration.ZERO);
+        } else if (request.has("waitMs")) {
+            options = options.waitAtMost(Duration.ofNanos(request.nanos("waitMs")));
+        }
+        waiting.add(Thread.currentThread());
+        try {
+            final Lock lock = client.acquire(request.text("name"), options);
+            return new Leased(lock, owner, lock.stopping()); // each call of stopping makes another one
+        } catch (final HeldException e) {
+            throw new Refusal(request.flag("tryOnly") ? "held" : "timeout", e);
+        } finally {
+            waiting.remove(Thread.currentThread());
+        }
+    }
+
+    private record Leased(Lock lock, String owner, Future<?> stop) implements Held {
+        @Override
+        public boolean check() {
+            try {
+                lock.check();
+                return true;
+            } catch (final TenureException e) {
+                return false;
+            }
+        }
+
+        @Override
+        public Map<String, Object> describe() {
+            return Map.of("name", lock.name(), "owner", owner, "token", lock.token());
+        }
+
+        @Override
+        public void release(final Request request) throws Refusal {
+            try {
+                lock.release();
+            } catch (final LostException e) {
+                throw new Refusal("lost", e);
+            }
+        }
+
+        @Override
+        public String token() {
+            return Long.toString(lock.token());
+        }
+
+        @Override
+        public void whenLost(final Runnable told) {
+            lock.over().thenAccept(reason -> {
+                if (reason instanceof LostException) {
+                    told.run();
+                }
+            });
+        }
+
+        @Override
+        public boolean stopping() {
+            return stop.isDone();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenurelock.peer;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.HashMap;
+import java.util.Map;
+
+/** The work command: acquire, hold and release until the time is up, with a log of the holds. */
+final class Work {
+    private static final long CHECK_MS = 1;
+    private static final long ERROR_PAUSE_MS = 50;
+
+    private final Peer peer;
+    private final Library library;
+    private final Request request;
+    private final boolean notice;
+    private final FileChannel log;
+    private final Map<String, Object> counts = new HashMap<>();
+
+    Work(final Peer peer, final Library library, final Request request, final boolean notice) throws IOException {
+        this.peer = peer;
+        this.library = library;
+        this.request = request;
+        this.notice = notice;
+        log = FileChannel.open(
+                Path.of(request.text("log")),
+                StandardOpenOption.CREATE,
+                StandardOpenOption.WRITE,
+                StandardOpenOption.APPEND);
+    }
+
+    Map<String, Object> run() throws IOException, InterruptedException {
+        final long deadline = System.nanoTime() + request.nanos("durationMs");
+        try (log) {
+            while (System.nanoTime() - deadline < 0 && peer.ending().isEmpty()) {
+                try {
+                    round();
+                } catch (final Refusal e) {
+                    count("refused");
+                } catch (final InterruptedException e) {
+                    throw e;
+                } catch (final Exception e) {
+                    count("errors");
+                    counts.put("lastError", e.toString());
+                    Thread.sleep(ERROR_PAUSE_MS);
+                }
+                Thread.sleep(request.number("pauseMs").orElse(0L));
+            }
+        }
+        return counts;
+    }
+
+    private void count(final String what) {
+        counts.merge(what, 1L, (before, one) -> (Long) before + (Long) one);
+    }
+
+    private void round() throws Exception {
+        final Library.Held lock = library.acquire(request);
+        count("acquired");
+        final long begin = System.nanoTime();
+        if (!lock.check()) {
+            count("expired"); // it came too late to be claimed for a single instant
+            return;
+        }
+        write(lock, "begin", begin, lock.token());
+        if (notice) {
+            lock.whenLost(() -> write(lock, "notice", System.nanoTime(), ""));
+        }
+        hold(lock, begin);
+        if (peer.ending().isPresent()) { // by which the check may have failed
+            Thread.sleep(peer.ending().getAsLong() / 1_000_000);
+            write(lock, "end", System.nanoTime(), "");
+        }
+        try {
+            lock.release(new Request(Map.of()));
+            count("released");
+        } catch (final Refusal e) {
+            return; // it is over, as the counts say
+        }
+    }
+
+    /** Works under the lock, until a check fails, the time is up, or the work is told to stop. */
+    private void hold(final Library.Held lock, final long begin) throws InterruptedException {
+        final long until = begin + request.nanos("holdMs");
+        final String url = request.text("resource");
+        final Resource resource = url.isEmpty() ? null : new Resource(url, lock.owner());
+        long last = begin;
+        long effect = begin;
+        long no = 0;
+        while (last - until < 0 && !lock.stopping() && peer.ending().isEmpty()) {
+            // The instant first, then the check: what is logged was not expired.
+            final long now = System.nanoTime();
+            if (!lock.check()) {
+                no = System.nanoTime();
+                break;
+            }
+            final long before = last;
+            last = now;
+            if (resource != null && now - effect >= 0) {
+                Thread.sleep(request.number("hesitateMs").orElse(0L));
+                resource.effect(request.text("name"), lock.token(), now);
+                effect = now + request.nanos("effectMs");
+            }
+            if (!peer.hurries(before, now)) {
+                Thread.sleep(CHECK_MS);
+            }
+        }
+        if (peer.ending().isPresent()) {
+            return;
+        }
+        if (no == 0 && !lock.check()) {
+            no = System.nanoTime();
+        }
+        if (no > 0) {
+            count("expired");
+        }
+        if (no > 0 && notice) {
+            write(lock, "no", no, "");
+        }
+        write(lock, "end", last, "");
+    }
+
+    private void write(final Library.Held lock, final String what, final long ns, final String token) {
+        final String line = (what + " " + lock.owner() + " " + ns + " " + token).strip() + "\n";
+        try {
+            log.write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)));
+        } catch (final IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}
