@@ -21,7 +21,6 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/holds"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -177,7 +176,7 @@ func (c *chaos) join(t *testing.T) {
 			}
 			m.starting, m.process = nil, s.process
 			t.Cleanup(s.process.Kill)
-			peertest.Must(t, m.process, c.Table.Open(m.owner, chaosLease, chaosLease/5))
+			must(t, m.process, c.table.Open(m.owner, chaosLease, chaosLease/5))
 			m.call = c.work(m)
 		default: // it works, or starts yet, or is of ours
 		}
@@ -234,7 +233,7 @@ func (c *chaos) finish(t *testing.T) {
 		if m.call == nil {
 			continue
 		}
-		a, err := peertest.Result(t, m.call)
+		a, err := result(t, m.call)
 		if err != nil {
 			t.Fatalf("%s: %v", m.owner, err)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -22,15 +21,15 @@ func TestDataAreHandedOn(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		them := s.openPeer(t, peerOwner, longLease, 0)
 		req := waiting(lockName)
-		req.Data, req.Attributes = peertest.Binary("theirs"), map[string]string{"colour": "blue"}
-		peertest.Must(t, them, req)
+		req.Data, req.Attributes = binary("theirs"), map[string]string{"colour": "blue"}
+		must(t, them, req)
 		c := s.open(t, timing(ourOwner, longLease))
 		if st := status(t, c, lockName); string(st.Data) != "theirs" {
 			t.Errorf("data of the peer while it holds: %q", st.Data)
 		}
 		afterRelease := s.releasing(lockName, false)
-		afterRelease.Data = peertest.Binary("theirs at the end")
-		peertest.Must(t, them, afterRelease)
+		afterRelease.Data = binary("theirs at the end")
+		must(t, them, afterRelease)
 
 		l := acquire(t, c, lockName, nil)
 		if p, ok := l.Previous(); !ok || p.Owner != peerOwner || string(p.Data) != "theirs at the end" {
@@ -46,7 +45,7 @@ func TestDataAreHandedOn(t *testing.T) {
 		if st := status(t, c, lockName); string(st.Data) != "theirs at the end" {
 			t.Errorf("data while we hold: %q", st.Data)
 		}
-		got := peertest.Must(t, them, wire.Request{Command: wire.Get, Name: lockName})
+		got := must(t, them, wire.Request{Command: wire.Get, Name: lockName})
 		if !aws.ToBool(got.Present) || got.Owner != ourOwner || got.Attributes["colour"] != "blue" || aws.ToBool(got.Released) {
 			t.Errorf("what the peer sees of our lock: %+v", got.Lock)
 		}
@@ -62,33 +61,33 @@ func TestDataAreHandedOn(t *testing.T) {
 		colour("after a release")
 
 		// The peer that keeps data gets ours.
-		a := peertest.Must(t, them, waiting(lockName))
+		a := must(t, them, waiting(lockName))
 		if a.Data == nil || string(*a.Data) != "ours" {
 			t.Errorf("the peer's lock after ours: %+v", a.Lock)
 		}
 		if s.kind == peers.Dynamolock && a.Attributes["colour"] != "blue" {
 			t.Errorf("the attribute of the peer does not come back to it: %+v", a.Lock)
 		}
-		peertest.Must(t, them, s.releasing(lockName, false))
+		must(t, them, s.releasing(lockName, false))
 		if s.kind == peers.Java {
 			// This way it updates the item, with all of our attributes in it.
 			req := waiting(lockName)
 			req.UpdateExisting = true
 			release(t, acquire(t, c, lockName, &tenure.AcquireOptions{Data: []byte("ours again")}))
-			if a := peertest.Must(t, them, req); a.Data == nil || string(*a.Data) != "ours again" {
+			if a := must(t, them, req); a.Data == nil || string(*a.Data) != "ours again" {
 				t.Errorf("the peer's lock, as an update of ours: %+v", a.Lock)
 			}
 			if st := status(t, c, lockName); st.Owner != peerOwner || st.End != "" || st.Host != "" {
 				t.Errorf("status shows what we left in the item: %+v", st)
 			}
-			peertest.Must(t, them, s.releasing(lockName, false))
+			must(t, them, s.releasing(lockName, false))
 		}
 
 		// And the one that replaces them leaves its own.
 		req = waiting(lockName)
-		req.Data, req.ReplaceData = peertest.Binary("replaced"), aws.Bool(true)
-		peertest.Must(t, them, req)
-		peertest.Must(t, them, s.releasing(lockName, false))
+		req.Data, req.ReplaceData = binary("replaced"), aws.Bool(true)
+		must(t, them, req)
+		must(t, them, s.releasing(lockName, false))
 		l = acquire(t, c, lockName, &tenure.AcquireOptions{Data: []byte("ours at last")})
 		if p, ok := l.Previous(); !ok || string(p.Data) != "replaced" {
 			t.Errorf("the tenure before: %+v, %v", p, ok)

@@ -17,7 +17,6 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -44,7 +43,7 @@ func TestOtherDialect(t *testing.T) {
 				t.Errorf("our row has the lease %q, want %q", got, want)
 			}
 			for _, req := range []wire.Request{trying(lockName), waiting(lockName), {Command: wire.Get, Name: lockName}} {
-				a := peertest.MustRefuse(t, them, req, wire.Other)
+				a := mustRefuse(t, them, req, wire.Other)
 				what := map[peers.Kind]string{peers.Java: "java.lang.NumberFormatException", peers.Dynamolock: "missing unit in duration"}[s.kind]
 				if !strings.Contains(a.Class+": "+a.Message, what) {
 					t.Errorf("%s: %s: %s", req.Command, a.Class, a.Message)
@@ -68,8 +67,8 @@ func TestTenureReadsTheOtherDialect(t *testing.T) {
 	eachOtherDialect(t, func(t *testing.T, s *scene) {
 		them := s.openPeer(t, peerOwner, longLease, 0)
 		req := waiting(lockName)
-		req.Data = peertest.Binary("theirs")
-		peertest.Must(t, them, req)
+		req.Data = binary("theirs")
+		must(t, them, req)
 		c := s.open(t, timing(ourOwner, longLease))
 		var held *tenure.HeldError
 		if _, err := c.TryAcquire(t.Context(), lockName, nil); !errors.As(err, &held) || held.Owner != peerOwner {
@@ -78,7 +77,7 @@ func TestTenureReadsTheOtherDialect(t *testing.T) {
 		if st := status(t, c, lockName); st.Lease != longLease || string(st.Data) != "theirs" {
 			t.Errorf("status: %+v", st)
 		}
-		peertest.Must(t, them, s.releasing(lockName, false))
+		must(t, them, s.releasing(lockName, false))
 		l := acquire(t, c, lockName, nil)
 		if st := status(t, c, lockName); string(st.Data) != "theirs" || l.Token() < 2 {
 			t.Errorf("after the peer's tenure: token %d, %+v", l.Token(), st)
@@ -92,9 +91,9 @@ func TestTenureReadsTheOtherDialect(t *testing.T) {
 func TestPeerInTableOfOurOwn(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		them := s.openPeer(t, peerOwner, lease, 0)
-		peertest.Must(t, them, waiting("dead")) // it sends no heartbeats
-		peertest.Must(t, them, waiting("released"))
-		peertest.Must(t, them, s.releasing("released", false))
+		must(t, them, waiting("dead")) // it sends no heartbeats
+		must(t, them, waiting("released"))
+		must(t, them, s.releasing("released", false))
 		c := newClient(t, s.store(t, &dynamostore.Options{Dialect: s.dialect}), timing(ourOwner, lease))
 		for _, name := range []string{"released", "dead"} {
 			before := s.Row(t, name)
@@ -114,7 +113,7 @@ func TestPeerInTableOfOurOwn(t *testing.T) {
 				t.Errorf("%s: status %+v", name, st)
 			}
 		}
-		if a := peertest.Must(t, them, wire.Request{Command: wire.Get, Name: "dead"}); !aws.ToBool(a.Present) || a.Owner != peerOwner {
+		if a := must(t, them, wire.Request{Command: wire.Get, Name: "dead"}); !aws.ToBool(a.Present) || a.Owner != peerOwner {
 			t.Errorf("the peer on its lock: %+v", a.Lock)
 		}
 	})

@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -31,13 +30,13 @@ func TestLivingHolderIsRespected(t *testing.T) {
 		// sign of this holder's life. (Java must be told to leave it there.)
 		release(t, acquire(t, c, theirs, nil))
 		holder := s.openPeer(t, peerOwner, lease, heartbeat)
-		peertest.Must(t, holder, wire.Request{Command: wire.Acquire, Name: theirs, UpdateExisting: s.kind == peers.Java})
+		must(t, holder, wire.Request{Command: wire.Acquire, Name: theirs, UpdateExisting: s.kind == peers.Java})
 		if s.Row(t, theirs)["tenure"] == nil {
 			t.Error("the peer's row has nothing of ours")
 		}
 
 		contender := s.openPeer(t, "their-contender", lease, heartbeat)
-		peertest.MustRefuse(t, contender, trying(ours), wire.Held)
+		mustRefuse(t, contender, trying(ours), wire.Held)
 		// The client waits for the lease of the row that it meets, and for this
 		// time besides.
 		req := waiting(ours)
@@ -71,12 +70,12 @@ func TestLivingHolderIsRespected(t *testing.T) {
 		if err := <-waited; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire of the peer's lock for %v: %v, want that the time was up", 3*lease, err)
 		}
-		if a := peertest.Must(t, holder, wire.Request{Command: wire.Holds, Name: theirs}); !aws.ToBool(a.Holds) {
+		if a := must(t, holder, wire.Request{Command: wire.Holds, Name: theirs}); !aws.ToBool(a.Holds) {
 			t.Error("the peer has lost its lock")
 		}
-		peertest.Must(t, holder, wire.Request{Command: wire.Heartbeat, Name: theirs})
+		must(t, holder, wire.Request{Command: wire.Heartbeat, Name: theirs})
 
-		a, err := peertest.Result(t, call)
+		a, err := result(t, call)
 		if err == nil || a.Kind != wire.Timeout || a.ElapsedMs < float64((2*lease).Milliseconds()) {
 			t.Errorf("the peer's acquire of our lock: %+v, %v; want a timeout after %v at least", a, err, 2*lease)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -37,7 +36,7 @@ func TestReleaseOfPeerIsSeen(t *testing.T) {
 		for _, remove := range []bool{false, true} {
 			req := waiting(lockName)
 			req.DeleteOnRelease = aws.Bool(remove)
-			peertest.Must(t, holder, req)
+			must(t, holder, req)
 			var held *tenure.HeldError
 			if _, err := c.TryAcquire(t.Context(), lockName, nil); !errors.As(err, &held) || held.Owner != peerOwner {
 				t.Fatalf("TryAcquire: %v", err)
@@ -53,7 +52,7 @@ func TestReleaseOfPeerIsSeen(t *testing.T) {
 				waited <- won{l, proc.Monotonic(), err}
 			}()
 			<-waits
-			released := peertest.Must(t, holder, wire.Request{Command: wire.Release, Name: lockName}) // as it was acquired
+			released := must(t, holder, wire.Request{Command: wire.Release, Name: lockName}) // as it was acquired
 			got := <-waited
 			if got.err != nil {
 				t.Fatal(got.err)
@@ -77,7 +76,7 @@ func TestReleaseOfTenureIsSeen(t *testing.T) {
 		c := s.open(t, timing(ourOwner, longLease))
 		for _, waits := range []bool{true, false} {
 			l := acquire(t, c, lockName, nil)
-			peertest.MustRefuse(t, contender, trying(lockName), wire.Held)
+			mustRefuse(t, contender, trying(lockName), wire.Held)
 			var call *peers.Call
 			if waits {
 				call = contender.Begin(waiting(lockName))
@@ -91,7 +90,7 @@ func TestReleaseOfTenureIsSeen(t *testing.T) {
 			if !waits {
 				call = contender.Begin(trying(lockName))
 			}
-			a, err := peertest.Result(t, call)
+			a, err := result(t, call)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +102,7 @@ func TestReleaseOfTenureIsSeen(t *testing.T) {
 			if _, released := s.Row(t, lockName)["isReleased"]; released {
 				t.Error("the row is marked as released while the peer holds it")
 			}
-			peertest.Must(t, contender, s.releasing(lockName, false))
+			must(t, contender, s.releasing(lockName, false))
 		}
 	})
 }

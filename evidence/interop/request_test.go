@@ -15,7 +15,6 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -24,8 +23,8 @@ func TestRequestToPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		holder := s.openPeer(t, peerOwner, longLease, 0) // nothing else changes the row
 		req := waiting(lockName)
-		req.Data = peertest.Binary("theirs")
-		peertest.Must(t, holder, req)
+		req.Data = binary("theirs")
+		must(t, holder, req)
 		before := s.Row(t, lockName)
 		c := s.open(t, timing(ourOwner, longLease))
 		for op, ask := range map[string]func() error{
@@ -44,7 +43,7 @@ func TestRequestToPeer(t *testing.T) {
 		if !st.Held || st.State != tenure.StateHeld || st.Owner != peerOwner || st.Lease != longLease || string(st.Data) != "theirs" || st.Request != nil {
 			t.Errorf("status: %+v", st)
 		}
-		peertest.Must(t, holder, wire.Request{Command: wire.Heartbeat, Name: lockName})
+		must(t, holder, wire.Request{Command: wire.Heartbeat, Name: lockName})
 	})
 }
 
@@ -82,21 +81,21 @@ func TestReservedLockIsNotTaken(t *testing.T) {
 		before := s.Row(t, lockName)
 		// For longer than the lease that the peer itself has.
 		for end := time.Now().Add(2 * lease); time.Now().Before(end); wait.Rest(t.Context(), refresh) {
-			a := peertest.MustRefuse(t, them, trying(lockName), wire.Held)
+			a := mustRefuse(t, them, trying(lockName), wire.Held)
 			if now := s.Row(t, lockName); !reflect.DeepEqual(now, before) {
 				t.Fatalf("the peer, refused as %s: %s, changed the row from\n%v to\n%v", a.Class, a.Message, before, now)
 			}
 		}
 		if s.kind == peers.Java {
-			peertest.Must(t, them, wire.Request{Command: wire.List})
+			must(t, them, wire.Request{Command: wire.List})
 		}
 		heir := acquire(t, s.open(t, timing(ourHeir, longLease)), lockName, nil)
 		if heir.Token() <= l.Token() {
 			t.Errorf("token %d after %d", heir.Token(), l.Token())
 		}
-		peertest.MustRefuse(t, them, trying(lockName), wire.Held)
+		mustRefuse(t, them, trying(lockName), wire.Held)
 		release(t, heir)
-		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := result(t, call); err != nil || a.Owner != peerOwner {
 			t.Errorf("the peer after the heir: %+v, %v", a, err)
 		}
 	})
@@ -118,10 +117,10 @@ func TestReservationLapses(t *testing.T) {
 		}
 		last, now := w.until(t, peerOwner)
 		checkTakeover(t, string(s.kind), last, now, rest, rest+2*refresh)
-		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := result(t, call); err != nil || a.Owner != peerOwner {
 			t.Fatalf("the peer after the reservation: %+v, %v", a, err)
 		}
-		peertest.Must(t, them, s.releasing(lockName, false))
+		must(t, them, s.releasing(lockName, false))
 		if next := acquire(t, c, lockName, nil); next.Token() <= l.Token()+1 {
 			t.Errorf("token %d after %d and a tenure of the peer", next.Token(), l.Token())
 		}
@@ -133,7 +132,7 @@ func TestReservationLapses(t *testing.T) {
 func TestRevokedLockIsNotTakenEarly(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		them := s.openPeer(t, peerOwner, longLease, time.Second)
-		peertest.Must(t, s.openOurs(t, ourOwner, lease), wire.Request{Command: wire.Acquire, Name: lockName})
+		must(t, s.openOurs(t, ourOwner, lease), wire.Request{Command: wire.Acquire, Name: lockName})
 		w := s.watch(t, lockName)
 		call := them.Begin(waiting(lockName))
 		w.beats(t, 2)
@@ -141,7 +140,7 @@ func TestRevokedLockIsNotTakenEarly(t *testing.T) {
 		if err := asker.Revoke(t.Context(), lockName, "a test"); err != nil {
 			t.Fatal(err)
 		}
-		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := result(t, call); err != nil || a.Owner != peerOwner {
 			t.Fatalf("the peer after the revocation: %+v, %v", a, err)
 		}
 		w.until(t, peerOwner)
@@ -166,7 +165,7 @@ func TestRequestedLockIsNotTaken(t *testing.T) {
 		call := them.Begin(req)
 		go func() { asked <- asker.StepDown(t.Context(), lockName, "a test") }()
 		<-l.Context().Done()
-		a, err := peertest.Result(t, call)
+		a, err := result(t, call)
 		if err == nil || a.Kind != wire.Timeout {
 			t.Errorf("the peer's acquire of a lock that drains: %+v, %v", a, err)
 		}
@@ -178,7 +177,7 @@ func TestRequestedLockIsNotTaken(t *testing.T) {
 		if err := <-asked; err != nil {
 			t.Errorf("StepDown: %v", err)
 		}
-		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := result(t, call); err != nil || a.Owner != peerOwner {
 			t.Errorf("after the release: %+v, %v", a.Lock, err)
 		}
 	})

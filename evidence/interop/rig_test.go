@@ -17,7 +17,6 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -44,7 +43,7 @@ const (
 
 // scene is one table, shared by Tenure and one other client.
 type scene struct {
-	*peertest.Table
+	*table
 	kind    peers.Kind
 	dialect dynamostore.Dialect
 	program *peers.Program
@@ -74,7 +73,7 @@ func eachInDialect(t *testing.T, dialects map[peers.Kind]dynamostore.Dialect, te
 
 func newScene(t *testing.T, kind peers.Kind, dialect dynamostore.Dialect) *scene {
 	t.Helper()
-	return &scene{peertest.NewTable(t, enginetest.FullDynamoDB(t).URL), kind, dialect, peertest.Need(t, kind)}
+	return &scene{newTable(t, enginetest.FullDynamoDB(t).URL), kind, dialect, need(t, kind)}
 }
 
 // shared are the options of a table that the other client writes too.
@@ -159,10 +158,10 @@ func TestMain(m *testing.M) {
 // openOurs starts a process of Tenure.
 func (s *scene) openOurs(t *testing.T, owner string, lease time.Duration) *peers.Process {
 	t.Helper()
-	ps := peertest.Run(t, peers.Own(peers.Tenure))
-	r := s.Table.Open(owner, lease, lease/5)
+	ps := start(t, peers.Own(peers.Tenure))
+	r := s.table.Open(owner, lease, lease/5)
 	r.Shared, r.RefreshMs, r.CallTimeoutMs = string(s.kind), peers.Milliseconds(refresh), peers.Milliseconds(lease/5)
-	peertest.Must(t, ps, r)
+	must(t, ps, r)
 	return ps
 }
 

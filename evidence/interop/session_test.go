@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -70,7 +69,7 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		long.Lease = longLease
 		plain := claim(long)
 		call := earlier.Begin(waiting(lockName))
-		peertest.MustRefuse(t, them, trying(lockName), wire.Held)
+		mustRefuse(t, them, trying(lockName), wire.Held)
 
 		session := claim(ours(driver.SessionPrefix+"s1", driver.Alive, ""))
 		closed := claim(ours(driver.SessionPrefix+"s2", driver.Alive, ""))
@@ -81,13 +80,13 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		lock.Token, lock.Prev = plain.Token+1, plain.Tenure(driver.EndExpired)
 		lock = swap(plain, lock)
 
-		a, err := peertest.Result(t, call)
+		a, err := result(t, call)
 		if err == nil {
 			t.Fatalf("the peer that waited has the lock: %+v", a.Lock)
 		}
 		s.wantUnparsed(t, "the acquire that waits", a)
 
-		before := map[string]peertest.Row{}
+		before := map[string]item{}
 		for _, key := range []string{lockName, closed.Key} {
 			before[key] = s.Row(t, key)
 		}
@@ -98,12 +97,12 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 			beat.Beat = beat.Version
 			session = swap(session, beat)
 			for _, key := range []string{lockName, session.Key, closed.Key} {
-				s.wantUnparsed(t, "an acquire that does not wait", peertest.MustRefuse(t, them, trying(key), wire.Other))
-				s.wantUnparsed(t, "an acquire that waits", peertest.MustRefuse(t, them, waiting(key), wire.Other))
-				s.wantUnparsed(t, "a look", peertest.MustRefuse(t, them, wire.Request{Command: wire.Get, Name: key}, wire.Other))
+				s.wantUnparsed(t, "an acquire that does not wait", mustRefuse(t, them, trying(key), wire.Other))
+				s.wantUnparsed(t, "an acquire that waits", mustRefuse(t, them, waiting(key), wire.Other))
+				s.wantUnparsed(t, "a look", mustRefuse(t, them, wire.Request{Command: wire.Get, Name: key}, wire.Other))
 			}
 			if s.kind == peers.Java {
-				s.wantUnparsed(t, "a list", peertest.MustRefuse(t, them, wire.Request{Command: wire.List}, wire.Other))
+				s.wantUnparsed(t, "a list", mustRefuse(t, them, wire.Request{Command: wire.List}, wire.Other))
 			}
 			for key, was := range before {
 				if now := s.Row(t, key); !reflect.DeepEqual(now, was) {
@@ -119,7 +118,7 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		free := lock
 		free.Version, free.State, free.Session, free.End = rand.Text(), driver.Released, "", driver.EndReleased
 		swap(lock, free)
-		if a := peertest.Must(t, them, trying(lockName)); a.Owner != peerOwner {
+		if a := must(t, them, trying(lockName)); a.Owner != peerOwner {
 			t.Errorf("after the release the lock is %+v", a.Lock)
 		}
 	})

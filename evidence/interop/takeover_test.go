@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -37,8 +36,8 @@ func TestTakeoverFromKilledPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		holder := s.openPeer(t, peerOwner, lease, heartbeat)
 		req := waiting(lockName)
-		req.Data, req.Attributes = peertest.Binary("theirs"), map[string]string{"colour": "blue"}
-		peertest.Must(t, holder, req)
+		req.Data, req.Attributes = binary("theirs"), map[string]string{"colour": "blue"}
+		must(t, holder, req)
 		w := s.watch(t, lockName)
 
 		c := s.open(t, timing(ourOwner, lease))
@@ -85,7 +84,7 @@ func TestTakeoverFromKilledPeer(t *testing.T) {
 func TestTakeoverFromKilledTenure(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		holder := s.openOurs(t, ourOwner, lease)
-		token := *peertest.Must(t, holder, wire.Request{Command: wire.Acquire, Name: lockName, Data: peertest.Binary("ours")}).Token
+		token := *must(t, holder, wire.Request{Command: wire.Acquire, Name: lockName, Data: binary("ours")}).Token
 		w := s.watch(t, lockName)
 		contender := s.openPeer(t, peerOwner, lease, heartbeat)
 		call := contender.Begin(waiting(lockName))
@@ -95,7 +94,7 @@ func TestTakeoverFromKilledTenure(t *testing.T) {
 		if last.owner != ourOwner || last.released {
 			t.Fatalf("before the takeover there was %+v", last)
 		}
-		a, err := peertest.Result(t, call)
+		a, err := result(t, call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +106,7 @@ func TestTakeoverFromKilledTenure(t *testing.T) {
 		}
 
 		// The token goes on where the dead process left it.
-		peertest.Must(t, contender, s.releasing(lockName, false))
+		must(t, contender, s.releasing(lockName, false))
 		l := acquire(t, s.open(t, timing("our-next", lease)), lockName, nil)
 		if l.Token() <= token+1 {
 			t.Errorf("token %d; want above that of the peer's tenure, which followed %d", l.Token(), token)

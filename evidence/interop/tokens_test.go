@@ -15,7 +15,6 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -47,7 +46,7 @@ func TestTokensRise(t *testing.T) {
 			req := trying(lockName)
 			req.UpdateExisting = update
 			existed := s.Row(t, lockName) != nil
-			peertest.Must(t, ps, req)
+			must(t, ps, req)
 			left := s.Row(t, lockName).Text("fencingToken")
 			switch carries := s.kind == peers.Dynamolock || update; {
 			case carries && existed && left == "":
@@ -59,7 +58,7 @@ func TestTokensRise(t *testing.T) {
 			if st.Token <= last || st.Owner == ourOwner {
 				t.Errorf("status during the peer's tenure, after ours under %d: %+v", last, st)
 			}
-			peertest.Must(t, ps, s.releasing(lockName, remove))
+			must(t, ps, s.releasing(lockName, remove))
 		}
 
 		theirs(them, false, false)
@@ -83,11 +82,11 @@ func TestTokensRise(t *testing.T) {
 		}
 
 		// A handle that is not the holder's any more cannot bring anything back.
-		peertest.Must(t, them, trying(lockName))
-		peertest.Must(t, them, s.releasing(lockName, false))
+		must(t, them, trying(lockName))
+		must(t, them, s.releasing(lockName, false))
 		l := acquire(t, c, lockName, nil)
-		peertest.MustRefuse(t, them, wire.Request{Command: wire.Heartbeat, Name: lockName}, wire.Lost, wire.Other)
-		peertest.MustRefuse(t, them, s.releasing(lockName, true), wire.Lost, wire.Other)
+		mustRefuse(t, them, wire.Request{Command: wire.Heartbeat, Name: lockName}, wire.Lost, wire.Other)
+		mustRefuse(t, them, s.releasing(lockName, true), wire.Lost, wire.Other)
 		if err := l.Renew(t.Context()); err != nil || l.Token() <= last {
 			t.Errorf("token %d after %d, heartbeat: %v", l.Token(), last, err)
 		}
@@ -102,7 +101,7 @@ func TestJavaListsTheTable(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, peers.Java, dialects[peers.Java])
 	them := s.openPeer(t, peerOwner, longLease, 0)
-	peertest.Must(t, them, waiting("theirs"))
+	must(t, them, waiting("theirs"))
 	c := s.open(t, timing(ourOwner, longLease))
 	held := acquire(t, c, "ours", &tenure.AcquireOptions{History: true, Data: []byte("d")})
 	freed := acquire(t, c, "ours-free", nil)
@@ -118,7 +117,7 @@ func TestJavaListsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a := peertest.Must(t, them, wire.Request{Command: wire.List})
+	a := must(t, them, wire.Request{Command: wire.List})
 	owners := map[string]string{}
 	for _, lock := range a.Locks {
 		owners[lock.Name] = lock.Owner
@@ -148,7 +147,7 @@ func TestJavaListsTheTable(t *testing.T) {
 		t.Errorf("Locks: %v", seen)
 	}
 	for _, name := range []string{"ours", "theirs"} {
-		if got := peertest.Must(t, them, wire.Request{Command: wire.Get, Name: name}); !aws.ToBool(got.Present) || aws.ToBool(got.Released) {
+		if got := must(t, them, wire.Request{Command: wire.Get, Name: name}); !aws.ToBool(got.Present) || aws.ToBool(got.Released) {
 			t.Errorf("the peer on %s: %+v", name, got.Lock)
 		}
 	}

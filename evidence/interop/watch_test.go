@@ -13,7 +13,6 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
 )
 
 // change is a state of a lock's item, and when it came about, on the clock of
@@ -39,7 +38,7 @@ func (s *scene) watch(t *testing.T, name string) *watch {
 	const period = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	w := &watch{cancel: cancel, ended: make(chan struct{})}
-	db := peertest.Connect(t, s.URL)
+	db := connect(t, s.URL)
 	go func() {
 		defer close(w.ended)
 		last := proc.Monotonic()
@@ -49,7 +48,7 @@ func (s *scene) watch(t *testing.T, name string) *watch {
 			if err != nil {
 				continue // or it has ended; a gap only widens the bounds
 			}
-			r := peertest.Row(out.Item)
+			r := item(out.Item)
 			w.saw(change{
 				owner: r.Text("ownerName"), version: r.Text("recordVersionNumber"), released: r.Text("isReleased") != "",
 				after: last, before: proc.Monotonic(),

@@ -3,63 +3,48 @@
 
 //go:build linux
 
-package peers_test
+package interop_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/peertest"
-	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-const (
-	lease     = 2 * time.Second
-	heartbeat = 500 * time.Millisecond
-)
-
-func TestMain(m *testing.M) {
-	proc.Play(serve.Roles)
-	os.Exit(m.Run())
-}
-
-// TestPeer goes through the commands of a peer. What the clients do to each other is tested in
-// package interop.
+// TestPeer goes through the commands of a peer.
 func TestPeer(t *testing.T) {
 	for _, kind := range []peers.Kind{peers.Dynamolock, peers.Java} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			p, tb := peertest.Need(t, kind), peertest.NewTable(t, enginetest.FullDynamoDB(t).URL)
-			first := peertest.Run(t, p)
+			p, tb := need(t, kind), newTable(t, enginetest.FullDynamoDB(t).URL)
+			first := start(t, p)
 			before := proc.Monotonic()
-			a := peertest.Must(t, first, wire.Request{Command: wire.Ping})
+			a := must(t, first, wire.Request{Command: wire.Ping})
 			if after := proc.Monotonic(); a.SentNs < before || a.GotNs > after || a.GotNs < a.SentNs {
 				t.Errorf("the peer's clock is another one: %d to %d within %d to %d", a.SentNs, a.GotNs, before, after)
 			}
-			peertest.MustRefuse(t, first, wire.Request{Command: "no such command"}, wire.Unsupported)
-			peertest.MustRefuse(t, first, wire.Request{Command: wire.Acquire, Name: "x"}, wire.Other)
-			peertest.Must(t, first, tb.Open("first", lease, heartbeat))
+			mustRefuse(t, first, wire.Request{Command: "no such command"}, wire.Unsupported)
+			mustRefuse(t, first, wire.Request{Command: wire.Acquire, Name: "x"}, wire.Other)
+			must(t, first, tb.Open("first", lease, heartbeat))
 			second := tb.Start(t, p, "second", lease, heartbeat)
 
 			asking := wire.Request{Command: wire.Acquire, Name: "x", RefreshMs: aws.Int64(100), DeleteOnRelease: aws.Bool(true)}
-			asking.Data = peertest.Binary("d")
-			a = peertest.Must(t, first, asking)
+			asking.Data = binary("d")
+			a = must(t, first, asking)
 			if a.Owner != "first" || string(*a.Data) != "d" {
 				t.Errorf("acquire: %+v", a)
 			}
-			peertest.Must(t, first, wire.Request{Command: wire.Heartbeat, Name: "x"})
-			peertest.MustRefuse(t, second, wire.Request{Command: wire.Acquire, Name: "x", TryOnly: true}, wire.Held)
+			must(t, first, wire.Request{Command: wire.Heartbeat, Name: "x"})
+			mustRefuse(t, second, wire.Request{Command: wire.Acquire, Name: "x", TryOnly: true}, wire.Held)
 			asking.WaitMs = aws.Int64(1)
-			late := peertest.MustRefuse(t, second, asking, wire.Timeout)
+			late := mustRefuse(t, second, asking, wire.Timeout)
 			// It waited out a lease of a holder that sent heartbeats.
 			if late.ElapsedMs < float64(lease.Milliseconds()) {
 				t.Errorf("timeout after %v ms, want %v at least", late.ElapsedMs, lease)
@@ -68,21 +53,21 @@ func TestPeer(t *testing.T) {
 			// A process that is killed answers nothing more, and releases nothing.
 			asking.WaitMs = aws.Int64(20_000)
 			granted := second.Begin(asking)
-			got := peertest.Must(t, second, wire.Request{Command: wire.Get, Name: "x"})
+			got := must(t, second, wire.Request{Command: wire.Get, Name: "x"})
 			if !*got.Present || got.Owner != "first" {
 				t.Errorf("get beside an acquire that waits: %+v", got)
 			}
 			first.Kill()
-			if _, err := peertest.Result(t, first.Begin(wire.Request{Command: wire.Ping})); !errors.Is(err, peers.ErrExited) {
+			if _, err := result(t, first.Begin(wire.Request{Command: wire.Ping})); !errors.Is(err, peers.ErrExited) {
 				t.Errorf("a request to a dead process: %v", err)
 			}
-			if a, err := peertest.Result(t, granted); err != nil || a.Owner != "second" {
+			if a, err := result(t, granted); err != nil || a.Owner != "second" {
 				t.Errorf("taken over: %+v, %v", a, err)
 			}
-			if got := peertest.Must(t, second, wire.Request{Command: wire.Holds, Name: "x"}); !*got.Holds {
+			if got := must(t, second, wire.Request{Command: wire.Holds, Name: "x"}); !*got.Holds {
 				t.Error("the new holder says that its handle has expired")
 			}
-			peertest.Must(t, second, wire.Request{Command: wire.Close})
+			must(t, second, wire.Request{Command: wire.Close})
 			if row := tb.Row(t, "x"); row != nil {
 				t.Errorf("the row after close: %v", row)
 			}
@@ -93,16 +78,16 @@ func TestPeer(t *testing.T) {
 // TestDialectsDoNotMix: neither client can read a row of the other. The errors show that each
 // program is the library that it claims to be.
 func TestDialectsDoNotMix(t *testing.T) {
-	tb := peertest.NewTable(t, enginetest.FullDynamoDB(t).URL)
-	goPeer := tb.Start(t, peertest.Need(t, peers.Dynamolock), "go", lease, heartbeat)
-	javaPeer := tb.Start(t, peertest.Need(t, peers.Java), "java", lease, heartbeat)
-	peertest.Must(t, goPeer, wire.Request{Command: wire.Acquire, Name: "of-go"})
-	peertest.Must(t, javaPeer, wire.Request{Command: wire.Acquire, Name: "of-java"})
-	a := peertest.MustRefuse(t, javaPeer, wire.Request{Command: wire.Get, Name: "of-go"}, wire.Other)
+	tb := newTable(t, enginetest.FullDynamoDB(t).URL)
+	goPeer := tb.Start(t, need(t, peers.Dynamolock), "go", lease, heartbeat)
+	javaPeer := tb.Start(t, need(t, peers.Java), "java", lease, heartbeat)
+	must(t, goPeer, wire.Request{Command: wire.Acquire, Name: "of-go"})
+	must(t, javaPeer, wire.Request{Command: wire.Acquire, Name: "of-java"})
+	a := mustRefuse(t, javaPeer, wire.Request{Command: wire.Get, Name: "of-go"}, wire.Other)
 	if a.Class != "java.lang.NumberFormatException" {
 		t.Errorf("Java, of a row of dynamolock: %s: %s", a.Class, a.Message)
 	}
-	a = peertest.MustRefuse(t, goPeer, wire.Request{Command: wire.Get, Name: "of-java"}, wire.Other)
+	a = mustRefuse(t, goPeer, wire.Request{Command: wire.Get, Name: "of-java"}, wire.Other)
 	if !strings.Contains(a.Message, "missing unit in duration") {
 		t.Errorf("dynamolock, of a row of Java: %s: %s", a.Class, a.Message)
 	}

@@ -3,9 +3,7 @@
 
 //go:build linux
 
-// Package peertest has what tests need of peers: their programs and processes, and
-// the tables that they share.
-package peertest
+package interop_test
 
 import (
 	"context"
@@ -29,9 +27,9 @@ const (
 	startBound = 30 * time.Second
 )
 
-// Need returns the program of a kind; those in Go are roles of the test binary.
+// need returns the program of a kind; those in Go are roles of the test binary.
 // Without the toolchain of the Java client the test is skipped, or fails when TENURE_REQUIRE_ENGINES is set.
-func Need(tb testing.TB, kind peers.Kind) *peers.Program {
+func need(tb testing.TB, kind peers.Kind) *peers.Program {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), buildBound)
 	defer cancel()
@@ -45,9 +43,9 @@ func Need(tb testing.TB, kind peers.Kind) *peers.Program {
 	return p
 }
 
-// Run starts a process that is killed when the test ends. The end of its
+// start starts a process that is killed when the test ends. The end of its
 // standard error is logged if the test has failed.
-func Run(tb testing.TB, p *peers.Program) *peers.Process {
+func start(tb testing.TB, p *peers.Program) *peers.Process {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), startBound)
 	defer cancel()
@@ -64,28 +62,28 @@ func Run(tb testing.TB, p *peers.Program) *peers.Process {
 	return ps
 }
 
-// Result waits for the answer to a request.
-func Result(tb testing.TB, c *peers.Call) (wire.Answer, error) {
+// result waits for the answer to a request.
+func result(tb testing.TB, c *peers.Call) (wire.Answer, error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), wait.Bound)
 	defer cancel()
 	return c.Wait(ctx)
 }
 
-// Must sends a request that is not refused.
-func Must(tb testing.TB, ps *peers.Process, req wire.Request) wire.Answer {
+// must sends a request that is not refused.
+func must(tb testing.TB, ps *peers.Process, req wire.Request) wire.Answer {
 	tb.Helper()
-	a, err := Result(tb, ps.Begin(req))
+	a, err := result(tb, ps.Begin(req))
 	if err != nil {
 		tb.Fatalf("peer %d: %v", ps.Ready.PID, err)
 	}
 	return a
 }
 
-// MustRefuse sends one that is, as one of the kinds.
-func MustRefuse(tb testing.TB, ps *peers.Process, req wire.Request, kinds ...string) wire.Answer {
+// mustRefuse sends one that is, as one of the kinds.
+func mustRefuse(tb testing.TB, ps *peers.Process, req wire.Request, kinds ...string) wire.Answer {
 	tb.Helper()
-	a, err := Result(tb, ps.Begin(req))
+	a, err := result(tb, ps.Begin(req))
 	if refused := (*peers.Refused)(nil); !errors.As(err, &refused) || !slices.Contains(kinds, a.Kind) {
 		tb.Fatalf("%s by the peer: %+v, %v; want a refusal as %s", req.Command, a, err, strings.Join(kinds, " or "))
 	}

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package peertest
+package interop_test
 
 import (
 	"net/http"
@@ -23,16 +23,16 @@ import (
 // region is the one of all clients.
 const region = "local"
 
-// Table is a table of locks on an engine, deleted when the test ends.
-type Table struct {
+// table is a table of locks on an engine, deleted when the test ends.
+type table struct {
 	*dynamo.Table
 	URL string // of the engine
 }
 
-// NewTable makes one.
-func NewTable(tb testing.TB, url string) *Table {
+// newTable makes one.
+func newTable(tb testing.TB, url string) *table {
 	tb.Helper()
-	made, err := dynamo.NewTable(tb.Context(), Connect(tb, url), "peers")
+	made, err := dynamo.NewTable(tb.Context(), connect(tb, url), "peers")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -41,11 +41,11 @@ func NewTable(tb testing.TB, url string) *Table {
 			tb.Error(err)
 		}
 	})
-	return &Table{made, url}
+	return &table{made, url}
 }
 
-// Connect returns a client with connections of its own.
-func Connect(tb testing.TB, url string) *dynamodb.Client {
+// connect returns a client with connections of its own.
+func connect(tb testing.TB, url string) *dynamodb.Client {
 	tb.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	tb.Cleanup(transport.CloseIdleConnections)
@@ -53,7 +53,7 @@ func Connect(tb testing.TB, url string) *dynamodb.Client {
 }
 
 // Open is the request to open a client on the table.
-func (t *Table) Open(owner string, lease, heartbeat time.Duration) wire.Request {
+func (t *table) Open(owner string, lease, heartbeat time.Duration) wire.Request {
 	return wire.Request{
 		Command: wire.Open, Endpoint: t.URL, Region: region, Table: t.Name, Owner: owner,
 		LeaseMs: peers.Milliseconds(lease), HeartbeatMs: peers.Milliseconds(heartbeat),
@@ -61,18 +61,18 @@ func (t *Table) Open(owner string, lease, heartbeat time.Duration) wire.Request 
 }
 
 // Start starts a process and opens its client on the table.
-func (t *Table) Start(tb testing.TB, p *peers.Program, owner string, lease, heartbeat time.Duration) *peers.Process {
+func (t *table) Start(tb testing.TB, p *peers.Program, owner string, lease, heartbeat time.Duration) *peers.Process {
 	tb.Helper()
-	ps := Run(tb, p)
-	Must(tb, ps, t.Open(owner, lease, heartbeat))
+	ps := start(tb, p)
+	must(tb, ps, t.Open(owner, lease, heartbeat))
 	return ps
 }
 
-// Row is an item of the table as it stands.
-type Row map[string]types.AttributeValue
+// item is an item of the table as it stands.
+type item map[string]types.AttributeValue
 
 // Row returns an item, nil if there is none.
-func (t *Table) Row(tb testing.TB, name string) Row {
+func (t *table) Row(tb testing.TB, name string) item {
 	tb.Helper()
 	out, err := t.DB.GetItem(tb.Context(), t.Get(name))
 	if err != nil {
@@ -82,7 +82,7 @@ func (t *Table) Row(tb testing.TB, name string) Row {
 }
 
 // Get is the request for an item.
-func (t *Table) Get(name string) *dynamodb.GetItemInput {
+func (t *table) Get(name string) *dynamodb.GetItemInput {
 	return &dynamodb.GetItemInput{
 		TableName: &t.Name, ConsistentRead: aws.Bool(true),
 		Key: map[string]types.AttributeValue{dynamostore.DefaultPartitionKey: &types.AttributeValueMemberS{Value: name}},
@@ -90,8 +90,8 @@ func (t *Table) Get(name string) *dynamodb.GetItemInput {
 }
 
 // Text returns the string or number in an attribute, empty if there is none.
-func (r Row) Text(attribute string) string {
-	switch v := r[attribute].(type) {
+func (i item) Text(attribute string) string {
+	switch v := i[attribute].(type) {
 	case *types.AttributeValueMemberS:
 		return v.Value
 	case *types.AttributeValueMemberN:
@@ -101,15 +101,15 @@ func (r Row) Text(attribute string) string {
 }
 
 // Data returns the lock's data.
-func (r Row) Data() string {
-	if v, ok := r["data"].(*types.AttributeValueMemberB); ok {
+func (i item) Data() string {
+	if v, ok := i["data"].(*types.AttributeValueMemberB); ok {
 		return string(v.Value)
 	}
 	return ""
 }
 
-// Binary is data as requests have them.
-func Binary(s string) *[]byte {
+// binary is data as requests have them.
+func binary(s string) *[]byte {
 	b := []byte(s)
 	return &b
 }
