@@ -157,35 +157,33 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestQuickSession holds some locks for a moment, as `make sessions` does.
-func TestQuickSession(t *testing.T) {
+// says makes a quick run, and looks for texts in its page.
+func says(t *testing.T, args []string, texts ...string) {
+	t.Helper()
 	t.Parallel()
-	e := enginetest.FullDynamoDB(t)
 	var out strings.Builder
-	args := []string{"-quick", "-engine", e.URL, "-steps", "session", "-locks", "200", "-hold", "2s", "bench"}
-	if err := run(t.Context(), args, &out, t.Output()); err != nil {
+	if err := run(t.Context(), append([]string{"-quick"}, args...), &out, t.Output()); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if want := "| Tenure, 200 locks | 0 |"; !strings.Contains(out.String(), want) {
-		t.Errorf("it does not say %q:\n%s", want, &out)
+	for _, text := range texts {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("it does not say %q:\n%s", text, &out)
+		}
 	}
+}
+
+// TestQuickSession holds some locks for a moment, as `make sessions` does.
+func TestQuickSession(t *testing.T) {
+	engine := enginetest.FullDynamoDB(t).URL
+	says(t, []string{"-engine", engine, "-steps", "session", "-locks", "200", "-hold", "2s", "bench"},
+		"| Tenure, 200 locks | 0 |")
 }
 
 // TestQuickLoad takes each step with each peer of the service for a moment.
 func TestQuickLoad(t *testing.T) {
-	t.Parallel()
 	enginetest.Program(t, "etcd", "etcd")
-	var out strings.Builder
-	if err := run(t.Context(), []string{"-quick", "load"}, &out, t.Output()); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	for _, want := range []string{
-		pairsRow(1), contended, handOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, &out)
-		}
-	}
+	says(t, []string{"load"}, pairsRow(1), contended, handOver, beats, batches, memory, processor, onEtcd, onSQLite,
+		gateway, "not be: 0.")
 }
 
 // TestPage holds the page to the runs that it shows, and these to be whole.

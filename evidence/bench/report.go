@@ -179,38 +179,28 @@ func publish(p *part, name string, stdout io.Writer, toJSON, toPage string) erro
 // none is the cell of what there is not.
 const none = "–"
 
-// cells are how the values of a client are written.
-var cells = map[string]func(value) string{
-	"requests": func(v value) string {
-		if v.Lost > 0 {
-			return fmt.Sprintf("%s (lost %d locks)", page.Amount(v.Used.Requests), v.Lost)
-		}
-		return page.Amount(v.Used.Requests)
-	},
-	"price": func(v value) string { return fmt.Sprintf("%.2f", v.dollars()) },
-	"month": func(v value) string {
-		if v.dollars() < 10 {
-			return fmt.Sprintf("%.2f", v.dollars())
-		}
-		return fmt.Sprintf("%.0f", v.dollars())
-	},
-	"time": func(v value) string {
-		return fmt.Sprintf("**%s** (%s)", page.Amount(v.Spread.Median), page.Amount(v.Spread.Max))
-	},
-	"rate": func(v value) string { return fmt.Sprintf("%.0f", v.Spread.Median) },
-	"ratio": func(v value) string {
-		return fmt.Sprintf("**%.2f** (%.2f to %.2f)", v.Spread.Median, v.Spread.Min, v.Spread.Max)
-	},
-	"short": func(v value) string { return short(v.Spread.Median) },
-}
-
 // Cell is how the value of one is written.
 func (r *row) Cell(as, who string) string {
 	v := r.Values[who]
-	if v.Used == nil && v.Spread == nil {
+	switch {
+	case v.Used == nil && v.Spread == nil:
 		return none
+	case as == "requests" && v.Lost > 0:
+		return fmt.Sprintf("%s (lost %d locks)", page.Amount(v.Used.Requests), v.Lost)
+	case as == "requests":
+		return page.Amount(v.Used.Requests)
+	case as == "price", as == "month" && v.dollars() < 10:
+		return fmt.Sprintf("%.2f", v.dollars())
+	case as == "month":
+		return fmt.Sprintf("%.0f", v.dollars())
+	case as == "time":
+		return fmt.Sprintf("**%s** (%s)", page.Amount(v.Spread.Median), page.Amount(v.Spread.Max))
+	case as == "rate":
+		return fmt.Sprintf("%.0f", v.Spread.Median)
+	case as == "ratio":
+		return fmt.Sprintf("**%.2f** (%.2f to %.2f)", v.Spread.Median, v.Spread.Min, v.Spread.Max)
 	}
-	return cells[as](v)
+	return short(v.Spread.Median)
 }
 
 // Cells are those of several, side by side.

@@ -50,7 +50,8 @@ func (h *holding) CPUMinute() float64 { return h.Hold.CPU / h.Hold.Took * 60 }
 func sessions(ctx context.Context, r *rig) {
 	size := r.size.crowd
 	setting := fmt.Sprintf("%v, %v added to each request by the proxy that counts them; held for %v, "+
-		"looked at each second; memory and goroutines are those of the client's process, which has no other work; Tenure has one session; "+
+		"looked at each second; memory and goroutines are those of the client's process, which has no other work; "+
+		"Tenure has one session; "+
 		"dynamolock has its defaults, and says of a lock that it is lost by IsExpired", size.Timing, size.delay, size.hold)
 	for _, c := range r.clients {
 		for _, n := range r.size.crowds[string(c.Kind)] {
