@@ -139,6 +139,11 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%v: %s: %s; want %s", figures, c.Verdict, c.Seen, want)
 		}
 	}
+	for _, granted := range []int64{7e6, 10e6, 12e6} {
+		if got, want := apart(10e6, granted), milliseconds(granted-10e6); got != want {
+			t.Errorf("apart: %v ms, want %v", got, want)
+		}
+	}
 	if c := beliefs([]float64{0, 0}); c.Verdict != passed {
 		t.Errorf("nobody believed: %+v", c)
 	}

@@ -276,7 +276,7 @@ func (p *pair) handsOver(ctx context.Context, drain time.Duration) (gap float64)
 	o.DrainMs = drain.Milliseconds()
 	p.holder.Begin(o) // what comes of it shows the lock
 	granted := p.passes(ctx)
-	return milliseconds(granted - p.over(ctx, 3*p.lease).end)
+	return apart(p.over(ctx, 3*p.lease).end, granted)
 }
 
 // endAtWork closes the client of a holder whose work needs a moment to stop.

@@ -22,6 +22,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/chaos/trial"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -232,7 +233,18 @@ func (p *pair) passes(ctx context.Context) (granted int64) {
 // before the grant it knew.
 func (p *pair) margin(ctx context.Context) float64 {
 	granted := p.passes(ctx)
-	return milliseconds(granted - p.over(ctx, 2*p.lease).told())
+	return apart(p.over(ctx, 2*p.lease).told(), granted)
+}
+
+// apart is for how long nobody held the lock between the holder's last instant and the grant to the
+// other one. It is negative where both held it, as the judge of the chaos program finds.
+func apart(last, granted int64) float64 {
+	log := trial.Log{Holds: []trial.Hold{{Token: 1, Last: last}, {Token: 2, Begin: granted, Last: granted}}}
+	if both := log.Judge(); len(both) > 0 {
+		return milliseconds(both[0].From - both[0].To)
+	}
+	gap, _, _ := log.Gap(last, granted)
+	return milliseconds(gap.Nanoseconds())
 }
 
 // belief is for how long a holder took the lock for its own, on the machine's

@@ -186,7 +186,7 @@ func askedToStepDown(ctx context.Context, s *scene) cell {
 	})
 	granted := p.passes(ctx)
 	end := p.over(ctx, s.lease).end
-	told, gap := milliseconds(end-asked), milliseconds(granted-end)
+	told, gap := milliseconds(end-asked), apart(end, granted)
 	return judged(gap >= 0 && granted-asked < s.lease.Nanoseconds(), []float64{told, gap},
 		"the work ended after %s, the successor began %s later", length(told), length(gap))
 }
