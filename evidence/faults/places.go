@@ -224,61 +224,51 @@ func riverWrites() func([]byte) bool {
 // itself.
 type store struct {
 	place string // WORD stands for a scene's
+	url   string // as Tenure's command has it, at AT and in PLACE
 	// open opens the store by way of an address, or of what the place makes of it.
-	open func(ctx context.Context, endpoint, place string) (driver.Store, error)
-	// url is how Tenure's command names the store.
-	url func(endpoint, place string) string
+	open func(ctx context.Context, at, place string) (driver.Store, error)
 }
 
 // stores are those that are looked at, by their columns.
 var stores = map[string]store{
 	"tenure-postgres": {
-		place: "tenure_faults_WORD",
-		open: func(ctx context.Context, endpoint, table string) (driver.Store, error) {
-			return pgstore.Open(ctx, endpoint, &pgstore.Options{Table: table})
+		"tenure_faults_WORD", "AT&table=PLACE",
+		func(ctx context.Context, at, table string) (driver.Store, error) {
+			return pgstore.Open(ctx, at, &pgstore.Options{Table: table})
 		},
-		url: func(endpoint, table string) string { return endpoint + "&table=" + table },
 	},
 	"tenure-etcd": {
-		place: "tenure-faults-WORD/",
-		open: func(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
-			return etcdstore.Open(ctx, clientv3.Config{Endpoints: []string{endpoint}}, &etcdstore.Options{Prefix: prefix})
+		"tenure-faults-WORD/", "etcd://AT/PLACE",
+		func(ctx context.Context, at, prefix string) (driver.Store, error) {
+			return etcdstore.Open(ctx, clientv3.Config{Endpoints: []string{at}}, &etcdstore.Options{Prefix: prefix})
 		},
-		url: func(endpoint, prefix string) string { return "etcd://" + endpoint + "/" + prefix },
 	},
 	"tenure-zookeeper": {
-		place: "/tenure-faults-WORD",
-		open: func(ctx context.Context, endpoint, root string) (driver.Store, error) {
-			return zkstore.Open(ctx, []string{endpoint}, &zkstore.Options{Root: root})
+		"/tenure-faults-WORD", "zookeeper://ATPLACE",
+		func(ctx context.Context, at, root string) (driver.Store, error) {
+			return zkstore.Open(ctx, []string{at}, &zkstore.Options{Root: root})
 		},
-		url: func(endpoint, root string) string { return "zookeeper://" + endpoint + root },
 	},
 	"tenure-kubernetes": {
-		place: "tenure-faults-WORD",
-		open: func(ctx context.Context, kubeconfig, namespace string) (driver.Store, error) {
+		"tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT",
+		func(ctx context.Context, kubeconfig, namespace string) (driver.Store, error) {
 			config, _, err := k8sstore.Config(kubeconfig, "")
 			if err != nil {
 				return nil, err
 			}
 			return k8sstore.Open(ctx, config, namespace, nil)
 		},
-		url: func(kubeconfig, namespace string) string {
-			return "kubernetes://" + namespace + "?kubeconfig=" + kubeconfig
-		},
 	},
 	"tenure-bucket": {
-		place: "tenure-faults-WORD/",
-		open: func(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
-			at := "http://" + endpoint
+		"tenure-faults-WORD/",
+		"s3://" + bucketName + "/PLACE?path_style=1&region=" + launcher.S3Region + "&endpoint=http://AT",
+		func(ctx context.Context, at, prefix string) (driver.Store, error) {
+			at = "http://" + at
 			client := s3.New(s3.Options{
 				BaseEndpoint: &at, Region: launcher.S3Region, UsePathStyle: true,
 				Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
 			})
 			return s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
-		},
-		url: func(endpoint, prefix string) string {
-			return "s3://" + bucketName + "/" + prefix + "?path_style=1&region=" + launcher.S3Region +
-				"&endpoint=http://" + endpoint
 		},
 	},
 }
@@ -293,7 +283,7 @@ const openBound = 30 * time.Second
 func openStore(ctx context.Context, s *scene) *place {
 	of := stores[s.id]
 	p := &place{table: strings.ReplaceAll(of.place, "WORD", s.word), direct: s.host()}
-	p.url = func(endpoint string) string { return of.url(endpoint, p.table) }
+	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(of.url) }
 	p.gate = func(owner string) (gate.Gate, error) {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
 		// is a write of a record; a read, a watch or a sign of life of a connection is none.
