@@ -297,7 +297,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v: %v; want %q", args, err, want)
 		}
 	}
-	if _, _, err := build(t.Context(), "nonsense"); err == nil || !strings.Contains(err.Error(), "there is no client") {
+	err := must.Try(func() { build(t.Context(), "nonsense") })
+	if err == nil || !strings.Contains(err.Error(), "there is no client") {
 		t.Errorf("unknown client: %v", err)
 	}
 	empty := filepath.Join(t.TempDir(), "page.md")

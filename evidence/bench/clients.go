@@ -70,7 +70,7 @@ type rig struct {
 
 // measureClients makes the steps, one after the other. The clients run as processes, each kind
 // behind a gate of its own that counts its requests; from these follow units and prices.
-func measureClients(ctx context.Context, o *options, p *part) (err error) {
+func measureClients(ctx context.Context, o *options, p *part) error {
 	chosen := strings.Split(o.steps, ",")
 	for _, name := range chosen {
 		if !slices.Contains(strings.Split(stepNames(), ","), name) {
@@ -81,43 +81,35 @@ func measureClients(ctx context.Context, o *options, p *part) (err error) {
 		return dynamo.NoEngine("bench")
 	}
 	r := &rig{part: p, options: o, db: dynamo.Connect(o.engine)}
-	if p.Programs, err = machine.Engine(ctx, o.engine); err != nil {
-		return err
-	}
-	p.Setting = gate.UnitRule
-	for name := range strings.SplitSeq(o.clients, ",") {
-		client, version, err := build(ctx, name)
-		if err != nil {
-			return err
+	return must.Try(func() {
+		p.Programs, p.Setting = must.Have(machine.Engine(ctx, o.engine)), gate.UnitRule
+		for name := range strings.SplitSeq(o.clients, ",") {
+			client, version := build(ctx, name)
+			r.clients = append(r.clients, client)
+			p.Programs += "; " + titles[name] + " " + version
 		}
-		r.clients = append(r.clients, client)
-		p.Programs += "; " + titles[name] + " " + version
-	}
-	for _, s := range steps {
-		if !slices.Contains(chosen, s.name) {
-			continue
+		for _, s := range steps {
+			if !slices.Contains(chosen, s.name) {
+				continue
+			}
+			start := time.Now()
+			if err := must.Try(func() { s.run(ctx, r) }); err != nil {
+				must.Do(fmt.Errorf("%s: %w", s.name, err))
+			}
+			o.say("%s: %.1f s", s.name, time.Since(start).Seconds())
 		}
-		start := time.Now()
-		if err := must.Try(func() { s.run(ctx, r) }); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		o.say("%s: %.1f s", s.name, time.Since(start).Seconds())
-	}
-	return nil
+	})
 }
 
 // build makes the program of a client, and asks it for its version.
-func build(ctx context.Context, name string) (client *peers.Program, version string, err error) {
+func build(ctx context.Context, name string) (client *peers.Program, version string) {
 	if !slices.Contains(clientNames, name) {
-		return nil, "", fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ","))
+		must.Do(fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ",")))
 	}
-	err = must.Try(func() {
-		client = must.Have(peers.Make(ctx, peers.Kind(name)))
-		p := must.Have(client.Start(ctx))
-		p.Kill()
-		version = p.Ready.Version + ", " + p.Ready.Runtime
-	})
-	return client, version, err
+	client = must.Have(peers.Make(ctx, peers.Kind(name)))
+	p := must.Have(client.Start(ctx))
+	p.Kill()
+	return client, p.Ready.Version + ", " + p.Ready.Runtime
 }
 
 // stage is a table of one client, with the processes that use it, whose requests

@@ -3,7 +3,7 @@
 
 // Package wire is the language that the processes of lock clients are spoken to in: one
 // JSON object per line, requests on the peer's standard input, answers and
-// events on its standard output. The peer in Java mirrors these types by hand.
+// events on its standard output. The peers in other languages mirror these types by hand.
 //
 // Each request carries an id that its answer repeats. Requests overlap: an
 // acquire that waits does not hold up a release or a get. A peer whose input

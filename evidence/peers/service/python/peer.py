@@ -204,15 +204,11 @@ class Peer:
 
     # What work asks of its peer.
 
-    def hurries(self) -> bool:
-        return time.monotonic_ns() < self._hurry
-
-    def hurried(self, now: int) -> bool:
-        """Says whether work was to hurry, and has it hurry for a moment more."""
-        if self._hurry == 0:
-            return False
-        self._hurry = now + HURRY_AFTER
-        return True
+    def hurries(self, last: int, now: int) -> bool:
+        """Says whether work that asked at two instants, one after the other, goes on without a pause."""
+        if self._hurry and now - last > HURRY_BOUND:
+            self._hurry = now + HURRY_AFTER  # it was stopped meanwhile
+        return now < self._hurry
 
     def ending(self) -> float | None:
         """Returns for how long work goes on after it was told to end; None: it was not."""
@@ -292,12 +288,12 @@ class Work:
             if not holds(lock):
                 held, no = False, time.monotonic_ns()
                 break
-            stood, last = now - last > HURRY_BOUND, now
+            before, last = last, now
             if self._resource is not None and now >= effect:
                 time.sleep(self._hesitate)
                 self._resource.effect(lock, now)
                 effect = now + self._every
-            if self._peer.hurries() or stood and self._peer.hurried(now):
+            if self._peer.hurries(before, now):
                 continue
             drain = self._peer.ending()
             time.sleep(CHECK_PERIOD)

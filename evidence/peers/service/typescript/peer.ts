@@ -148,17 +148,12 @@ export class Peer {
 
   // What work asks of its peer.
 
-  hurries(now: number): boolean {
-    return now < this.#hurry;
-  }
-
-  /** Says whether work that stood from one instant to another was to hurry, and has it hurry for a moment more. */
-  hurried(last: number, now: number): boolean {
-    if (this.#hurry === 0 || now - last <= HURRY_BOUND) {
-      return false;
+  /** Says whether work that asked at two instants, one after the other, goes on without a pause. */
+  hurries(last: number, now: number): boolean {
+    if (this.#hurry > 0 && now - last > HURRY_BOUND) {
+      this.#hurry = now + HURRY_AFTER; // it was stopped meanwhile
     }
-    this.#hurry = now + HURRY_AFTER;
-    return true;
+    return now < this.#hurry;
   }
 
   /** For how long work goes on after it was told to end; undefined: it was not. */

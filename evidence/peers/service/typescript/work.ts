@@ -147,7 +147,7 @@ export class Work {
         await this.#resource.effect(lock, now);
         effect = now + every;
       }
-      if (this.peer.hurries(now) || this.peer.hurried(before, now)) {
+      if (this.peer.hurries(before, now)) {
         continue;
       }
       drainMs = this.peer.ending;
