@@ -5,6 +5,7 @@ package sqlitestore
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestDiagnose changes what others may do with a database, and its names.
@@ -57,6 +59,18 @@ func TestDiagnose(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBlockerIsNamed: a process that keeps all others from writing is named.
+func TestBlockerIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	mustOpen(t, file)
+	blocker := start(t, "block", file, nil)
+	if line := <-blocker.out; line != "blocks" {
+		t.Fatal(line)
+	}
+	enginetest.Findings(t, Diagnose(t.Context(), file),
+		fmt.Sprintf("warn users: process %d (", blocker.cmd.Process.Pid), "has kept all others from writing")
 }
 
 func chmodAll(file string, mode os.FileMode) error {

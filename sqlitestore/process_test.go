@@ -29,7 +29,8 @@ const (
 )
 
 var children = map[string]func(file string) error{
-	"open": childOpen,
+	"open":  childOpen,
+	"block": childBlock,
 }
 
 func TestMain(m *testing.M) {
@@ -137,6 +138,20 @@ func childOpen(file string) error {
 	}
 	fmt.Fprintln(os.Stdout, "ok")
 	return s.Close()
+}
+
+// childBlock keeps all others from writing until its input ends.
+func childBlock(file string) error {
+	c, err := dial(file, "rwc")
+	if err == nil {
+		err = c.run("BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, "blocks")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return c.close()
 }
 
 // persist repeats a write as the layer above a store does.

@@ -4,58 +4,20 @@
 package doctor
 
 import (
-	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // the blocker's own engine
-
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
-
-// blocker makes this binary a process that keeps a database for itself.
-const blocker = "DOCTOR_TEST_BLOCK"
-
-func TestMain(m *testing.M) {
-	if file := os.Getenv(blocker); file != "" {
-		if err := block(file); err != nil {
-			fmt.Fprintln(os.Stdout, err)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// block holds the write lock until its standard input ends.
-func block(file string) error {
-	db, err := sql.Open("sqlite", file)
-	if err != nil {
-		return err
-	}
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		return err
-	}
-	if _, err := conn.ExecContext(context.Background(), "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stdout, "blocks")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // its end is what counts
-	return nil
-}
 
 func options(t *testing.T, o tenure.Options) tenure.Options {
 	t.Helper()
@@ -85,10 +47,6 @@ func wantLines(t *testing.T, lines string, want ...string) {
 	}
 }
 
-func diagnose(file string) func(context.Context, driver.Timing) []driver.Finding {
-	return func(ctx context.Context, _ driver.Timing) []driver.Finding { return sqlitestore.Diagnose(ctx, file) }
-}
-
 func TestHealthySQLite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
@@ -97,7 +55,8 @@ func TestHealthySQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	lines, bad, err := examine(t, Patient{Diagnose: diagnose(file), Open: open, Options: options(t, tenure.Options{LeaseDuration: time.Minute})})
+	diagnose := func(ctx context.Context, _ driver.Timing) []driver.Finding { return sqlitestore.Diagnose(ctx, file) }
+	lines, bad, err := examine(t, Patient{Diagnose: diagnose, Open: open, Options: options(t, tenure.Options{LeaseDuration: time.Minute})})
 	if bad || err != nil {
 		t.Errorf("bad %v, %v:\n%s", bad, err, lines)
 	}
@@ -106,34 +65,6 @@ func TestHealthySQLite(t *testing.T) {
 	if err != nil || len(page.Records) != 0 {
 		t.Errorf("left behind: %v, %v", page.Records, err)
 	}
-}
-
-// A process that keeps everybody else from writing is named.
-func TestBlockerIsNamed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "locks.db")
-	s, err := sqlitestore.Open(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), blocker+"="+file)
-	in, out := enginetest.Start(t, cmd)
-	defer func() {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "blocks\n" {
-		t.Fatalf("the blocker says %q, %v", line, err)
-	}
-	open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
-	lines, bad, err := examine(t, Patient{Diagnose: diagnose(file), Open: open, Options: options(t, tenure.Options{})})
-	if !bad || err == nil {
-		t.Errorf("bad %v, %v", bad, err)
-	}
-	wantLines(t, lines, fmt.Sprintf("warn users: process %d (", cmd.Process.Pid), "has kept all others from writing", "bad store: cannot be written")
 }
 
 // A store that cannot be written, one that loses writes, one that nobody can
