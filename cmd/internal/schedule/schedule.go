@@ -27,6 +27,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,33 +234,45 @@ func (s *Schedule) around(first date, days int) []time.Time {
 	return slices.CompactFunc(all, time.Time.Equal)
 }
 
-// maxDays bounds a search. A date has its next fitting weekday within 40 years, also
-// over a year such as 2100.
-const maxDays = 41 * 366
+const (
+	// A date has its next fitting weekday within 40 years, also over a year such as 2100.
+	searchYears = 41
+	missedYears = 20
+	windowDays  = 28 // that are computed at once
+)
 
-// Prev returns the last scheduled instant that is not after t.
-func (s *Schedule) Prev(t time.Time) (time.Time, bool) { return s.nearest(t, -1) }
-
-// Next returns the first scheduled instant that is after t.
-func (s *Schedule) Next(t time.Time) (time.Time, bool) { return s.nearest(t, 1) }
-
-// nearest looks day by day into a direction, 1 being later.
-func (s *Schedule) nearest(t time.Time, direction int) (time.Time, bool) {
-	d := dateOf(t.In(s.zone))
-	for i := range maxDays {
-		day := d.add(i * direction)
-		if i > 0 && !s.fits(day) {
-			continue
-		}
-		instants := s.around(day.add(-1), 3)
-		if direction < 0 {
-			slices.Reverse(instants)
-		}
-		for _, at := range instants {
-			if at.After(t) == (direction > 0) {
-				return at.In(s.zone), true
+// each yields the instants after t, the first one first, or those that are not after it, the last
+// one first, of some years.
+func (s *Schedule) each(t time.Time, direction, years int) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for days, seen := 1, 0; seen < 366*years; days, seen = min(2*days, windowDays), seen+days {
+			begin, end := t, t.AddDate(0, 0, direction*days)
+			t = end
+			if direction < 0 {
+				begin, end = end, begin
+			}
+			instants := s.around(dateOf(begin.In(s.zone)).add(-1), days+3)
+			if direction < 0 {
+				slices.Reverse(instants)
+			}
+			for _, at := range instants {
+				if at.After(begin) && !at.After(end) && !yield(at.In(s.zone)) {
+					return
+				}
 			}
 		}
+	}
+}
+
+// Prev returns the last scheduled instant that is not after t.
+func (s *Schedule) Prev(t time.Time) (time.Time, bool) { return first(s.each(t, -1, searchYears)) }
+
+// Next returns the first scheduled instant that is after t.
+func (s *Schedule) Next(t time.Time) (time.Time, bool) { return first(s.each(t, 1, searchYears)) }
+
+func first(all iter.Seq[time.Time]) (time.Time, bool) {
+	for at := range all {
+		return at, true
 	}
 	return time.Time{}, false
 }
@@ -288,48 +301,31 @@ func (s *Schedule) Due(t time.Time, early time.Duration) (time.Time, bool) {
 	return s.Prev(t)
 }
 
-// Between looks at some days at a time, and no further back than twenty years.
-const (
-	windowDays = 28
-	mostWindow = 20 * 366 / windowDays
-)
-
 // Between returns the scheduled instants after from and before to, oldest first. If there
 // are more than most, it returns the newest of them, and how many more there are, of the
 // last twenty years.
 func (s *Schedule) Between(from, to time.Time, most int) (list []time.Time, more int) {
-	for range mostWindow {
-		begin := to.AddDate(0, 0, -windowDays)
-		for _, at := range slices.Backward(s.around(dateOf(begin.In(s.zone)).add(-1), windowDays+3)) {
-			switch {
-			case at.Before(begin) || !at.Before(to) || !at.After(from):
-			case len(list) == most:
-				more++
-			default:
-				list = append(list, at.In(s.zone))
-			}
-		}
-		if !begin.After(from) {
+	for at := range s.each(to.Add(-1), -1, missedYears) {
+		if !at.After(from) {
 			break
 		}
-		to = begin
+		if len(list) == most {
+			more++
+		} else {
+			list = append(list, at)
+		}
 	}
 	slices.Reverse(list)
 	return list, more
 }
 
 // After returns the first scheduled instants after t, of the next forty years at most.
-func (s *Schedule) After(t time.Time, most int) []time.Time {
-	var list []time.Time
-	last := t.AddDate(40, 0, 0)
-	for days := 1; len(list) < most && t.Before(last); days = min(2*days, 366) {
-		end := t.AddDate(0, 0, days)
-		for _, at := range s.around(dateOf(t.In(s.zone)).add(-1), days+3) {
-			if at.After(t) && !at.After(end) && len(list) < most {
-				list = append(list, at.In(s.zone))
-			}
+func (s *Schedule) After(t time.Time, most int) (list []time.Time) {
+	for at := range s.each(t, 1, searchYears) {
+		if len(list) == most {
+			break
 		}
-		t = end
+		list = append(list, at)
 	}
 	return list
 }
