@@ -21,8 +21,8 @@ const rootModule = "github.com/tenurelock/tenure"
 type zone struct{ dirs, may string }
 
 const (
-	public = " . bell driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence memstore once " +
-		"ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
+	public = " . bell driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence " +
+		"memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
 		"internal/enginetest internal/enginetest/buckets internal/enginetest/locks "
 	// closed directories are imported by nobody from outside of them.
 	closed = "cmd evidence examples/failover internal/house internal/itest release"

@@ -190,7 +190,9 @@ func (t *tree) hasTest(dir, name string) bool {
 		return declared && sub
 	}
 	file, test, _ := strings.Cut(name, ": ")
-	for _, pattern := range []string{name, dir + "/testdata/" + name, "clients/*/*/" + file, "clients/*/*/*/*/*/*/*/" + file} {
+	for _, pattern := range []string{
+		name, dir + "/testdata/" + name, "clients/*/*/" + file, "clients/*/*/*/*/*/*/*/" + file,
+	} {
 		files, _ := fs.Glob(t, path.Clean(pattern))
 		for _, file := range files {
 			text, err := fs.ReadFile(t, file)

@@ -116,7 +116,8 @@ func (c *certificates) read() (*tls.Config, error) {
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate in it: --client-ca wants those, in PEM, that client certificates are signed by", c.clientCA)
+		return nil, fmt.Errorf("%s has no certificate in it: --client-ca wants those, in PEM, that client certificates "+
+			"are signed by", c.clientCA)
 	}
 	// A client without one may have a token.
 	config.ClientAuth = tls.VerifyClientCertIfGiven

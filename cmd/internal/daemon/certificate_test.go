@@ -45,16 +45,19 @@ func TestAuthoritiesOfAConnectionThatStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := serveHTTP(&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 || !files.verified(r) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
-	})}, []listener{l}, slog.New(slog.DiscardHandler))
+	}
+	h := serveHTTP(&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler)},
+		[]listener{l}, slog.New(slog.DiscardHandler))
 	t.Cleanup(h.stop)
 	pool := x509.NewCertPool()
 	pool.AddCert(host.Leaf)
 	for _, two := range []bool{false, true} {
-		transport := &http.Transport{ForceAttemptHTTP2: two, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{client}}}
+		config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{client}}
+		transport := &http.Transport{ForceAttemptHTTP2: two, TLSClientConfig: config}
 		t.Cleanup(transport.CloseIdleConnections)
 		call := func() int {
 			t.Helper()
@@ -98,7 +101,8 @@ func TestAuthoritiesOfAConnectionThatStays(t *testing.T) {
 		if err := os.WriteFile(file("ca"), before, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(time.Minute); !files.current().ClientCAs.Equal(authorities(t, before)); <-time.After(recheck / 10) {
+		again := authorities(t, before)
+		for end := time.Now().Add(time.Minute); !files.current().ClientCAs.Equal(again); <-time.After(recheck / 10) {
 			if time.Now().After(end) {
 				t.Fatal("the files are not read again")
 			}

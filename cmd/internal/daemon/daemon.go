@@ -53,7 +53,8 @@ func Main(args []string) int {
 	out := flags.NewOutput(os.Stdout)
 	c := &console{stdout: out, stderr: lines.New(os.Stderr), terminal: isTerminal(os.Stderr)}
 	defer c.stderr.Close(time.Second)
-	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, os.Stdout, os.Stderr}, func(f *os.File) bool { return xterm.IsTerminal(int(f.Fd())) })
+	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, os.Stdout, os.Stderr},
+		func(f *os.File) bool { return xterm.IsTerminal(int(f.Fd())) })
 	var err error
 	if text, asked := help(args); asked {
 		_, _ = fmt.Fprint(c.stdout, text)

@@ -67,7 +67,8 @@ func TestDeployedArguments(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(readDeployment(t, "compose.yaml")), &compose); err != nil {
 		t.Fatal(err)
 	}
-	checkArgs(t, compose.Services["tenured"].Command, map[string]string{"/run/secrets/tokens": "tokens", "/run/secrets/page_key": "key"})
+	checkArgs(t, compose.Services["tenured"].Command,
+		map[string]string{"/run/secrets/tokens": "tokens", "/run/secrets/page_key": "key"})
 
 	for _, object := range strings.Split(readDeployment(t, "kubernetes.yaml"), "\n---\n") {
 		var d struct {
@@ -89,7 +90,8 @@ func TestDeployedArguments(t *testing.T) {
 		}
 	}
 
-	starts := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/tenured (.*)$`).FindStringSubmatch(readDeployment(t, "tenured.service"))
+	start := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/tenured (.*)$`)
+	starts := start.FindStringSubmatch(readDeployment(t, "tenured.service"))
 	if starts == nil {
 		t.Fatal("the unit starts nothing")
 	}
@@ -123,7 +125,8 @@ func checkUnit(t *testing.T, folder, program string) {
 	if err != nil || bytes.Contains(out, []byte(name+":")) {
 		t.Errorf("%v: %s", err, out)
 	}
-	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=yes", "--threshold=20", "--no-pager", unit).CombinedOutput()
+	out, err = exec.CommandContext(t.Context(), analyze,
+		"security", "--offline=yes", "--threshold=20", "--no-pager", unit).CombinedOutput()
 	if err != nil {
 		t.Errorf("it is exposed by more than 2.0: %v: %s", err, out)
 	}

@@ -67,7 +67,9 @@ func newEtcdGuide(t *testing.T, names ...string) *etcdGuide {
 	}
 	port := func() string { return fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t)) }
 	for _, name := range names {
-		g.members[name] = &guidedMember{name: name, dir: t.TempDir(), client: port(), peer: port(), local: port(), metrics: port()}
+		g.members[name] = &guidedMember{
+			name: name, dir: t.TempDir(), client: port(), peer: port(), local: port(), metrics: port(),
+		}
 	}
 	return g
 }
@@ -85,7 +87,8 @@ func (g *etcdGuide) here(m *guidedMember) *strings.Replacer {
 	for i, name := range slices.Sorted(maps.Keys(g.members)) {
 		other, address := g.members[name], fmt.Sprintf("10.0.0.%d", i+1)
 		pairs = append(pairs,
-			address+":2379", other.client, address+":2380", other.peer, address+",", other.client+",", address+"/", other.client+"/",
+			address+":2379", other.client, address+":2380", other.peer,
+			address+",", other.client+",", address+"/", other.client+"/",
 			"//"+name+":2379", "//"+other.client, "//"+name+":2380", "//"+other.peer)
 	}
 	return strings.NewReplacer(pairs...)
@@ -174,7 +177,8 @@ func (g *etcdGuide) start(m *guidedMember, command []string, files []string) {
 			}
 		}
 	}
-	m.Engine = enginetest.NewEngine(g.t, append([]string{filepath.Join(g.bin, "etcd")}, command[1:]...), env, func() error {
+	args := append([]string{filepath.Join(g.bin, "etcd")}, command[1:]...)
+	m.Engine = enginetest.NewEngine(g.t, args, env, func() error {
 		_, err := g.try(m, "curl --silent --show-error --max-time 2 http://"+m.metrics+"/health | grep true")
 		return err
 	})
@@ -261,7 +265,8 @@ func TestEtcdGuide(t *testing.T) {
 	} else {
 		t.Log(out)
 	}
-	if out, err := g.try(nil, "export ETCDCTL_CERT=client/locks.crt ETCDCTL_KEY=client/locks.key; etcdctl put elsewhere x"); err == nil || !strings.Contains(out, "permission denied") {
+	out, err := g.try(nil, "export ETCDCTL_CERT=client/locks.crt ETCDCTL_KEY=client/locks.key; etcdctl put elsewhere x")
+	if err == nil || !strings.Contains(out, "permission denied") {
 		t.Fatalf("a program wrote beside its prefix: %v: %s", err, out)
 	}
 	mark("the first lock")
@@ -286,7 +291,8 @@ func (g *etcdGuide) strangers() {
 		{a.peer, "peer-ca", "client/locks", false},
 		{a.peer, "peer-ca", "b/server", false},
 	} {
-		out, err := g.try(nil, fmt.Sprintf("curl --http1.1 --silent --show-error --fail --max-time 20 --cacert ca/%s.crt --cert %s.crt --key %[2]s.key https://%s/version", tc.ca, tc.cert, tc.at))
+		out, err := g.try(nil, fmt.Sprintf("curl --http1.1 --silent --show-error --fail --max-time 20 --cacert "+
+			"ca/%s.crt --cert %s.crt --key %[2]s.key https://%s/version", tc.ca, tc.cert, tc.at))
 		if (err == nil) != tc.in {
 			g.t.Fatalf("%s at %s: %v: %s", tc.cert, tc.at, err, out)
 		}
@@ -301,7 +307,8 @@ func (g *etcdGuide) replace() {
 	// Without the lines that etcdctl prints d does not begin a cluster of its own.
 	g.must(nil, "sh nodes.sh d=10.0.0.4")
 	g.install(d)
-	if out, err := g.try(d, "set -a; cd "+d.dir+"/etc; . ./etcd.env; . ./node.env; timeout 30 etcd"); err == nil || !strings.Contains(out, "could not retrieve cluster information") {
+	if out, err := g.try(d, "set -a; cd "+d.dir+"/etc; . ./etcd.env; . ./node.env; timeout 30 etcd"); err == nil ||
+		!strings.Contains(out, "could not retrieve cluster information") {
 		g.t.Errorf("a member that nobody has added: %v: %s", err, out)
 	}
 	g.must(nil, "rm -r "+d.dir+"/etc "+d.dir+"/data")
@@ -432,10 +439,13 @@ func TestEtcdCompose(t *testing.T) {
 	g.await()
 
 	ctl := "export ETCDCTL_ENDPOINTS=https://" + strings.Join(urls, ",https://") + "\n"
-	if out, err := g.try(nil, ctl+"head --bytes=500000 /dev/zero | tr '\\0' x >large; for i in $(seq 100); do etcdctl put tenure/large <large; done"); err == nil || !strings.Contains(out, "space exceeded") {
+	const fill = "head --bytes=500000 /dev/zero | tr '\\0' x >large; " +
+		"for i in $(seq 100); do etcdctl put tenure/large <large; done"
+	if out, err := g.try(nil, ctl+fill); err == nil || !strings.Contains(out, "space exceeded") {
 		t.Fatalf("the quota is not full: %v: %s", err, out)
 	}
-	if out, err := g.try(nil, "tenure run --store '"+url+"' --wait 0 first -- true"); err == nil || !strings.Contains(out, "quota is full") {
+	if out, err := g.try(nil, "tenure run --store '"+url+"' --wait 0 first -- true"); err == nil ||
+		!strings.Contains(out, "quota is full") {
 		t.Errorf("a lock with a full quota: %v: %s", err, out)
 	}
 	g.must(nil, ctl+g.block("### When the quota is full", "etcdctl compact"))
@@ -462,7 +472,8 @@ func (g *etcdGuide) settings(m *guidedMember) {
 	}
 	help := g.must(nil, "etcd --help 2>&1")
 	for _, found := range regexp.MustCompile(`(?m)^ETCD_(\w+)=`).FindAllStringSubmatch(string(text), -1) {
-		if flag := "--" + strings.ToLower(strings.ReplaceAll(found[1], "_", "-")); !regexp.MustCompile(`(?m)^\s*` + flag + `\b`).MatchString(help) {
+		flag := "--" + strings.ToLower(strings.ReplaceAll(found[1], "_", "-"))
+		if !regexp.MustCompile(`(?m)^\s*` + flag + `\b`).MatchString(help) {
 			g.t.Errorf("etcd has no flag %s", flag)
 		}
 	}

@@ -96,7 +96,8 @@ var errLost = errors.New("lost")
 // acquire asks until the lock is granted, and its first heartbeat confirmed.
 func (c *caller) acquire(ctx context.Context, name, owner string, wait time.Duration) (*held, error) {
 	for {
-		r, err := c.call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": name, "owner": owner, "wait_ms": wait.Milliseconds()})
+		r, err := c.call(ctx, http.MethodPost, "/v1/acquire",
+			map[string]any{"name": name, "owner": owner, "wait_ms": wait.Milliseconds()})
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -162,7 +163,8 @@ func (h *held) renew(ctx context.Context) error {
 func (h *held) try(ctx context.Context) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(h.lease/10, 250*time.Millisecond))
 	defer cancel()
-	return h.c.call(ctx, http.MethodPost, "/v1/heartbeat", map[string]any{"name": h.Name, "token": h.Token, "after": h.after, "next": h.next})
+	return h.c.call(ctx, http.MethodPost, "/v1/heartbeat",
+		map[string]any{"name": h.Name, "token": h.Token, "after": h.after, "next": h.next})
 }
 
 // keep renews the lease until stop ends, and returns why it could not. A heartbeat that is
@@ -182,7 +184,8 @@ func (h *held) keep(ctx, stop context.Context) error {
 // release ends the tenure.
 func (h *held) release(ctx context.Context) error {
 	for _, after := range []string{h.next, h.after} {
-		r, err := h.c.call(ctx, http.MethodPost, "/v1/release", map[string]any{"name": h.Name, "token": h.Token, "after": after})
+		r, err := h.c.call(ctx, http.MethodPost, "/v1/release",
+			map[string]any{"name": h.Name, "token": h.Token, "after": after})
 		switch {
 		case err != nil:
 			return err

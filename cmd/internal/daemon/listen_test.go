@@ -27,7 +27,9 @@ import (
 // A request that is not read to its end has an answer to its end: net/http ends the writing
 // of such a connection before it closes it, so that what was read too little resets nothing.
 func TestAnswerToARequestThatIsTooLong(t *testing.T) {
-	for _, a := range []address{{network: "tcp", where: "127.0.0.1:0"}, {network: "unix", where: filepath.Join(t.TempDir(), "s")}} {
+	for _, a := range []address{
+		{network: "tcp", where: "127.0.0.1:0"}, {network: "unix", where: filepath.Join(t.TempDir(), "s")},
+	} {
 		l, err := listen(a, nil, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +129,9 @@ func calls(t *testing.T, at, method, path, body string) map[string]any {
 // Four times as many connections as there may be, which say nothing or announce a body that
 // never comes, keep out neither a probe nor a holder that opens a connection for each call.
 func TestConnectionsThatSayNothingKeepNobodyOut(t *testing.T) {
-	for name, text := range map[string]string{"silent": "", "no body": "POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"} {
+	for name, text := range map[string]string{
+		"silent": "", "no body": "POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			at, _ := served(t)
 			flood := func() {
@@ -157,7 +161,8 @@ func TestAConnectionWithAGoodTokenStays(t *testing.T) {
 	reader := bufio.NewReader(known)
 	ask := func() {
 		t.Helper()
-		if _, err := io.WriteString(known, "GET /v1/locks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 3q7vXb9TzK2mWp5c\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(known, "GET /v1/locks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+			"3q7vXb9TzK2mWp5c\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		a, err := http.ReadResponse(reader, nil)
@@ -187,7 +192,8 @@ func TestNetworkOfAConnection(t *testing.T) {
 	l := newLimited(nil, 16, netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48"))
 	for address, want := range map[string]string{
 		"10.1.2.3": "", "::ffff:10.1.2.3": "", "2001:db8:1::7": "",
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:2:3:4::5": "2001:db8:2:3::/64", "fe80::1%eth0": "fe80::/64",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
+		"2001:db8:2:3:4::5": "2001:db8:2:3::/64", "fe80::1%eth0": "fe80::/64",
 	} {
 		if got := l.network(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 1))); got != want {
 			t.Errorf("%s is of %q, want %q", address, got, want)

@@ -42,7 +42,8 @@ func pageKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("--page-key: %w", err)
 	}
 	if len(key) < leastKey {
-		return nil, fmt.Errorf("--page-key: %s has %d bytes, and must have %d or more: openssl rand -out %s %d", path, len(key), leastKey, path, leastKey)
+		return nil, fmt.Errorf("--page-key: %s has %d bytes, and must have %d or more: openssl rand -out %s %d",
+			path, len(key), leastKey, path, leastKey)
 	}
 	return key, nil
 }

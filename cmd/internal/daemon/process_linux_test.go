@@ -125,14 +125,15 @@ func (f *fleet) balance() string {
 		}
 		return f.all[0]
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
 		host, _, _ := strings.Cut(addr, ":")
 		var i int
 		if _, err := fmt.Sscanf(host, "replica-%d", &i); err != nil {
 			return nil, err
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", f.all[i].socket)
-	}}
+	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(p *httputil.ProxyRequest) {

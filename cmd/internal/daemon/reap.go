@@ -24,10 +24,12 @@ func (s *service) reap(prefixes []string, log *slog.Logger) (stop func()) {
 			Prefixes: prefixes,
 			OnReaped: func(r tenure.Reaped) {
 				if r.Name == "" {
-					log.Warn("a dead session was closed: it had shown no sign of life for its lease", "session", r.Session, "owner", r.Owner, "host", r.Host)
+					log.Warn("a dead session was closed: it had shown no sign of life for its lease",
+						"session", r.Session, "owner", r.Owner, "host", r.Host)
 					return
 				}
-				log.Warn("the lock of a dead holder was freed: it had shown no sign of life for its lease", "lock", r.Name, "owner", r.Owner, "token", r.Token, "host", r.Host)
+				log.Warn("the lock of a dead holder was freed: it had shown no sign of life for its lease",
+					"lock", r.Name, "owner", r.Owner, "token", r.Token, "host", r.Host)
 			},
 			OnError: func(err error) { log.Warn("watching for dead holders: an error, and on it goes", "error", err) },
 		})

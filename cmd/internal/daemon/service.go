@@ -124,7 +124,8 @@ func (f *serviceFlags) options(log *slog.Logger) (tenure.Options, error) {
 	}
 	for _, prefix := range f.Reap {
 		if strings.HasPrefix(prefix, driver.OwnPrefix) {
-			return o, flags.Usage("--reap %.60q: no lock has a name that begins with %q: such names are for records of Tenure itself", prefix, driver.OwnPrefix)
+			return o, flags.Usage("--reap %.60q: no lock has a name that begins with %q: such names are for records of "+
+				"Tenure itself", prefix, driver.OwnPrefix)
 		}
 	}
 	if log.Enabled(context.Background(), slog.LevelDebug) {
@@ -162,7 +163,8 @@ func (f *serviceFlags) proxies() ([]netip.Prefix, error) {
 		case err != nil:
 			return nil, flags.Usage("--trusted-proxies %.60q is no network: write 10.0.0.0/8, or the address of a proxy", text)
 		case network.Bits() == 0:
-			return nil, flags.Usage("--trusted-proxies %.60q is everybody, who could then call under any address: name the networks of the proxies", text)
+			return nil, flags.Usage("--trusted-proxies %.60q is everybody, who could then call under any address: name the "+
+				"networks of the proxies", text)
 		}
 		all = append(all, network.Masked())
 	}
@@ -195,9 +197,11 @@ func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string,
 	case f.ClientCA != "" && f.TLSCert == "":
 		return nil, flags.Usage("--client-ca needs --tls-cert and --tls-key: certificates are for TLS")
 	case f.TLSCert == "" && exposed && !f.PlainHTTP:
-		return nil, flags.Usage("--listen %s can be reached from other machines: give --tls-cert and --tls-key, or --plain-http if nobody else can listen on that network", outside)
+		return nil, flags.Usage("--listen %s can be reached from other machines: give --tls-cert and --tls-key, or "+
+			"--plain-http if nobody else can listen on that network", outside)
 	case f.TLSCert == "" && exposed:
-		log.Warn("served without encryption: whoever can listen on the network can read tokens, and take locks with them", "listen", outside.String())
+		log.Warn("served without encryption: whoever can listen on the network can read tokens, and take locks with them",
+			"listen", outside.String())
 	}
 	if f.TLSCert != "" {
 		files, err := newCertificates(f.TLSCert, f.TLSKey, f.ClientCA, log)
@@ -208,7 +212,8 @@ func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string,
 		hosts = append(hosts, files.names()...)
 	}
 	if exposed && len(hosts) == 0 {
-		return nil, flags.Usage("--listen %s can be reached from other machines, and no host is named by which they call it: give --allow-host HOST, such as locks.example.com", outside)
+		return nil, flags.Usage("--listen %s can be reached from other machines, and no host is named by which they "+
+			"call it: give --allow-host HOST, such as locks.example.com", outside)
 	}
 	return hosts, nil
 }
@@ -220,7 +225,8 @@ func (f *serviceFlags) known(all []address, log *slog.Logger) (*server.Principal
 	case f.Tokens != nil:
 		path = *f.Tokens
 	case exposed:
-		return nil, flags.Usage("--listen %s can be reached from other machines: say who may do what, with --tokens FILE; tenured token makes one", outside)
+		return nil, flags.Usage("--listen %s can be reached from other machines: say who may do what, with --tokens "+
+			"FILE; tenured token makes one", outside)
 	default:
 		own, err := tokenfile.Own()
 		if err != nil {
@@ -251,7 +257,8 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 		verified = s.files.verified
 	}
 	return server.New(s.client, server.Options{
-		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log, TrustedProxies: s.proxies, Known: knownConn, Verified: verified,
+		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages,
+		Logger: log, TrustedProxies: s.proxies, Known: knownConn, Verified: verified,
 		Limits: server.Limits{Waits: f.MaxWaits, Calls: float64(f.MaxCalls), Beats: float64(f.MaxHeartbeats)},
 	})
 }

@@ -74,7 +74,8 @@ func TestShellScript(t *testing.T) {
 			t.Fatalf("status %d, %q, %q", status, &s.out, &s.err)
 		}
 		a, err := c.call(ctx, http.MethodGet, "/v1/status?name=job", nil)
-		if err != nil || !bytes.Contains(a.Body, []byte(`"state":"released"`)) || !bytes.Contains(a.Body, []byte("exit status 3")) {
+		if err != nil || !bytes.Contains(a.Body, []byte(`"state":"released"`)) ||
+			!bytes.Contains(a.Body, []byte("exit status 3")) {
 			t.Errorf("%v: %s", err, a.Body)
 		}
 	})
@@ -83,7 +84,8 @@ func TestShellScript(t *testing.T) {
 		begun := filepath.Join(f.dir, "begun")
 		s := begin(t, f, url, "asked", "sh", "-c", `trap 'exit 0' TERM; touch "$0"; while :; do sleep 0.1; done`, begun)
 		awaitFile(t, begun)
-		a, err := c.call(ctx, http.MethodPost, "/v1/requests", map[string]any{"name": "asked", "kind": "step-down", "reason": "test"})
+		a, err := c.call(ctx, http.MethodPost, "/v1/requests",
+			map[string]any{"name": "asked", "kind": "step-down", "reason": "test"})
 		if err != nil || a.Status != http.StatusOK {
 			t.Errorf("%v: %d %s", err, a.Status, a.Body)
 		}

@@ -45,7 +45,8 @@ func (f *tokenCmd) secret() (string, error) {
 	case f.Name != "":
 		return addToken(*f.Tokens, f.Name, f.Rights)
 	case f.Tokens != nil:
-		return "", flags.Usage("no name given: tenured knows the tokens of a file by their hashes, and cannot print them; write NAME RIGHT:PREFIX to make one")
+		return "", flags.Usage("no name given: tenured knows the tokens of a file by their hashes, and cannot print " +
+			"them; write NAME RIGHT:PREFIX to make one")
 	}
 	path, err := tokenfile.Own()
 	if err != nil {
@@ -63,7 +64,8 @@ func (f *tokenCmd) secret() (string, error) {
 func addToken(path, name string, rights []string) (secret string, err error) {
 	for _, word := range append([]string{name}, rights...) {
 		if strings.ContainsFunc(word, unicode.IsSpace) || strings.HasPrefix(word, "#") {
-			return "", flags.Usage("%.40q has a space in it, or begins with #, so that it cannot stand in a file of tokens", word)
+			return "", flags.Usage("%.40q has a space in it, or begins with #, so that it cannot stand in a file of tokens",
+				word)
 		}
 	}
 	before, err := os.ReadFile(path)

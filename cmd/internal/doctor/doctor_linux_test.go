@@ -56,11 +56,15 @@ func TestHealthySQLite(t *testing.T) {
 	}
 	defer first.Close()
 	diagnose := func(ctx context.Context, _ driver.Timing) []driver.Finding { return sqlitestore.Diagnose(ctx, file) }
-	lines, bad, err := examine(t, Patient{Diagnose: diagnose, Open: open, Options: options(t, tenure.Options{LeaseDuration: time.Minute})})
+	lines, bad, err := examine(t, Patient{
+		Diagnose: diagnose, Open: open,
+		Options: options(t, tenure.Options{LeaseDuration: time.Minute}),
+	})
 	if bad || err != nil {
 		t.Errorf("bad %v, %v:\n%s", bad, err, lines)
 	}
-	wantLines(t, lines, "ok lease: lease 1m0s", "ok store: can be read and written", "latency: writes take", "a waiter hears of a release after", "locks.db", "MB are free")
+	wantLines(t, lines, "ok lease: lease 1m0s", "ok store: can be read and written", "latency: writes take",
+		"a waiter hears of a release after", "locks.db", "MB are free")
 	page, err := first.List(t.Context(), driver.OwnPrefix, "")
 	if err != nil || len(page.Records) != 0 {
 		t.Errorf("left behind: %v, %v", page.Records, err)
@@ -70,7 +74,9 @@ func TestHealthySQLite(t *testing.T) {
 // A store that cannot be written, one that loses writes, one that nobody can
 // open, and one that does not answer in time.
 func TestSickStores(t *testing.T) {
-	o, lost := options(t, tenure.Options{}), faultstore.LoseRequest()
+	o, lost, slow := options(t, tenure.Options{}), faultstore.LoseRequest(), faultstore.Slow(5*time.Millisecond, 0)
+	none := faultstore.Fault{Effect: lost.Effect, Err: errors.ErrUnsupported}
+	closed := func() (driver.Store, error) { return nil, errors.New("no permission") }
 	sick := func(op faultstore.Op, f faultstore.Fault) func() (driver.Store, error) {
 		s := faultstore.New(memstore.New(), nil)
 		t.Cleanup(func() { _ = s.Close() })
@@ -81,15 +87,15 @@ func TestSickStores(t *testing.T) {
 		open func() (driver.Store, error)
 		want string
 	}{
-		"cannot be opened":   {func() (driver.Store, error) { return nil, fmt.Errorf("no permission") }, "bad store: cannot be opened: no permission"},
+		"cannot be opened":   {closed, "bad store: cannot be opened: no permission"},
 		"cannot be written":  {sick(faultstore.OpClaim, lost), "bad store: cannot be written"},
 		"cannot be renewed":  {sick(faultstore.OpHeartbeat, lost), "bad store: a record cannot be renewed"},
 		"cannot be read":     {sick(faultstore.OpGet, lost), "is not read back"},
 		"cannot be watched":  {sick(faultstore.OpWatch, lost), "warn watch: a release cannot be watched for"},
-		"has no watch":       {sick(faultstore.OpWatch, faultstore.Fault{Effect: lost.Effect, Err: errors.ErrUnsupported}), "ok watch: this store has none"},
+		"has no watch":       {sick(faultstore.OpWatch, none), "ok watch: this store has none"},
 		"does not tell":      {sick(faultstore.OpHint, lost), "warn watch: a waiter did not hear"},
 		"cannot be cleared":  {sick(faultstore.OpDelete, lost), "could not be deleted again"},
-		"too slow for lease": {sick(faultstore.OpHeartbeat, faultstore.Slow(5*time.Millisecond, 0)), "this store wants --lease"},
+		"too slow for lease": {sick(faultstore.OpHeartbeat, slow), "this store wants --lease"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +115,8 @@ func TestSickStores(t *testing.T) {
 func TestJudgements(t *testing.T) {
 	o := options(t, tenure.Options{})
 	ms := func(least, median, most int) latency {
-		return latency{time.Duration(least) * time.Millisecond, time.Duration(median) * time.Millisecond, time.Duration(most) * time.Millisecond}
+		const unit = time.Millisecond
+		return latency{time.Duration(least) * unit, time.Duration(median) * unit, time.Duration(most) * unit}
 	}
 	for _, tc := range []struct {
 		got  driver.Finding

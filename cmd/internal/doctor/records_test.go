@@ -27,16 +27,22 @@ func (l listed) List(context.Context, string, string) (driver.Page, error) { ret
 
 func TestRecords(t *testing.T) {
 	held := func(key string, drift float64) driver.Record {
-		return driver.Record{Key: key, Version: "v", Beat: "v", Owner: "owner-of-" + key, State: driver.Held, Token: 1, Lease: 1, Drift: drift}
+		return driver.Record{
+			Key: key, Version: "v", Beat: "v", Owner: "owner-of-" + key, State: driver.Held, Token: 1, Lease: 1, Drift: drift,
+		}
 	}
 	for _, tc := range []struct {
 		page driver.Page
 		want string
 	}{
-		{driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.09), held("c", 0)}}, "ok records: all of 3 records can be read\n"},
+		{
+			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.09), held("c", 0)}},
+			"ok records: all of 3 records can be read\n",
+		},
 		{
 			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.001)}},
-			"ok records: all of 2 records can be read\nwarn drift: holders use different bounds on the drift of clocks: 0.1 % (\"owner-of-b\"), 9 % (\"owner-of-a\")\n",
+			"ok records: all of 2 records can be read\nwarn drift: holders use different bounds on the drift of clocks: " +
+				"0.1 % (\"owner-of-b\"), 9 % (\"owner-of-a\")\n",
 		},
 		{
 			driver.Page{Records: []driver.Record{
@@ -48,8 +54,12 @@ func TestRecords(t *testing.T) {
 				"warn readers and writers: the number of slots is not stored: \"d\"\n",
 		},
 		{
-			driver.Page{Records: []driver.Record{{Key: "odd", State: "what", Lease: 1}}, Unreadable: map[string]error{"old": fmt.Errorf("an older layout")}},
-			"warn records: 2 of 2 records cannot be read: \"odd\": its lease is 1ns, and its state \"what\"; \"old\": an older layout\n",
+			driver.Page{
+				Records:    []driver.Record{{Key: "odd", State: "what", Lease: 1}},
+				Unreadable: map[string]error{"old": fmt.Errorf("an older layout")},
+			},
+			"warn records: 2 of 2 records cannot be read: \"odd\": its lease is 1ns, and its state \"what\"; \"old\": an " +
+				"older layout\n",
 		},
 	} {
 		var b strings.Builder
@@ -69,7 +79,9 @@ func TestSilentHolders(t *testing.T) {
 		defer func() { _ = records.Close() }()
 		open := func(owner string) (*tenure.Client, *faultstore.Store) {
 			faults := faultstore.New(records.Open(), nil)
-			client, err := tenure.New(faults.Driver(), &tenure.Options{Owner: owner, LeaseDuration: 10 * time.Second, Clock: tenure.MonotonicClock()})
+			client, err := tenure.New(faults.Driver(), &tenure.Options{
+				Owner: owner, LeaseDuration: 10 * time.Second, Clock: tenure.MonotonicClock(),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +118,8 @@ func TestSilentHolders(t *testing.T) {
 			time.Sleep(time.Second)
 			_ = last.Release(context.WithoutCancel(t.Context()))
 		}()
-		if got := told(); !strings.Contains(got, `warn holders: no heartbeat for two periods: `) || !strings.Contains(got, `of "dies" (one each 2s)`) ||
+		if got := told(); !strings.Contains(got, `warn holders: no heartbeat for two periods: `) ||
+			!strings.Contains(got, `of "dies" (one each 2s)`) ||
 			!strings.Contains(got, "and 2 others") || strings.Contains(got, "lives") {
 			t.Errorf("told:\n%s", got)
 		}

@@ -91,7 +91,8 @@ func (s *Service) dial() error {
 		s.base = "http://localhost"
 	} else {
 		u, err := url.Parse(s.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+			u.RawQuery != "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
 			shown := s.URL
 			if strings.Contains(shown, "@") {
 				shown = "…" // it may have a password
@@ -158,7 +159,9 @@ func (s *Service) credentials() map[string]string {
 	return map[string]string{"Authorization": "Bearer " + s.Token}
 }
 
-func (s *Service) call(ctx context.Context, method, path string, header map[string]string, body []byte) (answer, error) {
+func (s *Service) call(
+	ctx context.Context, method, path string, header map[string]string, body []byte,
+) (answer, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, callPatience)

@@ -58,7 +58,8 @@ const soon = 14 * 24 * time.Hour
 func (s *Service) encrypted(state *tls.ConnectionState) {
 	if state != nil && len(state.PeerCertificates) > 0 {
 		left := time.Until(state.PeerCertificates[0].NotAfter)
-		f := driver.OK("tls", "%s, with a certificate that is good for %d days", tls.VersionName(state.Version), int(left.Hours()/24))
+		f := driver.OK("tls", "%s, with a certificate that is good for %d days", tls.VersionName(state.Version),
+			int(left.Hours()/24))
 		if left < soon {
 			f.Level, f.Advice = driver.LevelWarn, "renew it; tenured reads the file again by itself"
 		}
@@ -115,7 +116,8 @@ func (s *Service) version(ctx context.Context) {
 		s.Tell(driver.Bad("version", "the document of its protocol cannot be read").
 			Advise("see whether this is the address of tenured"))
 	case version != protocolVersion:
-		s.Tell(driver.Warn("version", "it has version %.20s of the protocol, this program %s", version, protocolVersion).Advise("update the older one"))
+		s.Tell(driver.Warn("version", "it has version %.20s of the protocol, this program %s", version, protocolVersion).
+			Advise("update the older one"))
 	default:
 		s.Tell(driver.OK("version", "version %s of the protocol", version))
 	}

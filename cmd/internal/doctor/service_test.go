@@ -50,12 +50,15 @@ func examine(t *testing.T, h http.Handler, token string) (lines []string, bad bo
 	t.Helper()
 	l := httptest.NewServer(h)
 	defer l.Close()
-	bad, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Token: token, Lock: "doctor", Tell: func(f driver.Finding) {
-		lines = append(lines, string(f.Level)+" "+f.Check+": "+f.Finding+"; "+f.Advice)
-		if f.Level != driver.LevelOK && f.Advice == "" {
-			t.Errorf("%q does not say what to do", f)
-		}
-	}})
+	bad, err := doctor.ExamineService(t.Context(), doctor.Service{
+		URL: l.URL, Token: token, Lock: "doctor",
+		Tell: func(f driver.Finding) {
+			lines = append(lines, string(f.Level)+" "+f.Check+": "+f.Finding+"; "+f.Advice)
+			if f.Level != driver.LevelOK && f.Advice == "" {
+				t.Errorf("%q does not say what to do", f)
+			}
+		},
+	})
 	if err != nil {
 		t.Error(err)
 	}
@@ -78,9 +81,12 @@ func TestServiceThatIsWell(t *testing.T) {
 	if bad {
 		t.Error("it is bad")
 	}
-	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1", "ok host: a call with another Host is refused",
-		"ok token: a call without one is refused", "ok token: it is known", `ok hold: the token may hold "doctor": "doctor:doctor-trial" was granted`, "ok latency: heartbeats take",
-		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor:doctor-trial" was released again, and nothing is left of it`)
+	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1",
+		"ok host: a call with another Host is refused",
+		"ok token: a call without one is refused", "ok token: it is known",
+		`ok hold: the token may hold "doctor": "doctor:doctor-trial" was granted`, "ok latency: heartbeats take",
+		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6",
+		"ok ask: a holder is told", `ok release: "doctor:doctor-trial" was released again, and nothing is left of it`)
 	left := httptest.NewRecorder()
 	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/locks", nil)
 	list.Header.Set("Authorization", "Bearer 5kzAq8Wn3RtALL7y")
@@ -135,7 +141,8 @@ func TestServiceThatIsNone(t *testing.T) {
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>Welcome</html>"))
 	}), "5kzAq8Wn3RtALL7y")
-	wants(t, lines, "bad version:", "bad token: a call without one is not refused as such: 200 OK, which is no answer of tenured")
+	wants(t, lines, "bad version:", "bad token: a call without one is not refused as such: 200 OK, which is no "+
+		"answer of tenured")
 	if !bad {
 		t.Error("it is not bad")
 	}
@@ -187,13 +194,20 @@ func TestServiceOutOfReach(t *testing.T) {
 	l := httptest.NewServer(http.NotFoundHandler())
 	l.Close()
 	var told []string
-	_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Lock: "doctor", Tell: func(f driver.Finding) { told = append(told, string(f.Level)+" "+f.Check) }})
+	_, err := doctor.ExamineService(t.Context(), doctor.Service{
+		URL: l.URL, Lock: "doctor",
+		Tell: func(f driver.Finding) { told = append(told, string(f.Level)+" "+f.Check) },
+	})
 	if !errors.Is(err, doctor.ErrNoService) || !slices.Contains(told, "bad server") {
 		t.Errorf("%v, %q", err, told)
 	}
-	for _, url := range []string{"", "127.0.0.1:8368", "ftp://host", "https://", "https://user:secret@host", "http://host/path", "http://host?x=y"} {
+	for _, url := range []string{
+		"", "127.0.0.1:8368", "ftp://host", "https://", "https://user:secret@host",
+		"http://host/path", "http://host?x=y",
+	} {
 		_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: url, Lock: "doctor", Tell: func(driver.Finding) {}})
-		if err == nil || errors.Is(err, doctor.ErrNoService) || !strings.Contains(err.Error(), "no address of a lock service") {
+		if err == nil || errors.Is(err, doctor.ErrNoService) ||
+			!strings.Contains(err.Error(), "no address of a lock service") {
 			t.Errorf("%q: %v", url, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {

@@ -38,7 +38,8 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 			rec = now
 			break
 		}
-		if errors.Is(err, driver.ErrNotApplied) && !errors.Is(err, driver.ErrPermanent) && time.Since(begun) < tryPatience && ctx.Err() == nil {
+		if errors.Is(err, driver.ErrNotApplied) && !errors.Is(err, driver.ErrPermanent) &&
+			time.Since(begun) < tryPatience && ctx.Err() == nil {
 			<-time.After(busyPause) // a store may say so at once
 			continue
 		}
@@ -71,7 +72,8 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 		sent = time.Now()
 		seen, err := store.Get(ctx, rec.Key, driver.Strong)
 		if err != nil || seen.Version != rec.Version {
-			p.Tell(driver.Bad("store", "a record that was written is not read back: version %q, %v", seen.Version, err).Advise("do not use this store"))
+			p.Tell(driver.Bad("store", "a record that was written is not read back: version %q, %v", seen.Version, err).
+				Advise("do not use this store"))
 			return errors.Join(errors.New("not read back"), err)
 		}
 		reads = append(reads, time.Since(sent))
@@ -120,7 +122,8 @@ func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
 		}
 		looks = append(looks, time.Since(sent))
 	}
-	p.Tell(driver.OK("latency", "a waiter's reads take %v; it makes one every %v", measure(looks), p.Options.RefreshPeriod))
+	p.Tell(driver.OK("latency", "a waiter's reads take %v; it makes one every %v", measure(looks),
+		p.Options.RefreshPeriod))
 }
 
 // hint releases the record, and sees whether a waiter is told of it. It

@@ -21,7 +21,8 @@ func Locate(store *string, attended bool) (l storeurl.Location, named bool, err 
 	case store != nil:
 		url = *store
 	case url == "" && !attended:
-		return l, true, Usage("no store is named, and there is no terminal to say on which one would be used: write --store URL, or TENURE_STORE=URL: " +
+		return l, true, Usage("no store is named, and there is no terminal to say on which one would be used: " +
+			"write --store URL, or TENURE_STORE=URL: " +
 			"dynamodb://TABLE?region=REGION for several machines, sqlite:PATH for one, default: for the file of this user")
 	case url == "":
 		url, named = "default:", false
@@ -31,7 +32,8 @@ func Locate(store *string, attended bool) (l storeurl.Location, named bool, err 
 	}
 	if l.Preset() {
 		if err := storeurl.MakeFolder(l); err != nil {
-			return l, named, Failed(StatusStore, fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.Shown(), err))
+			return l, named, Failed(StatusStore, fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE",
+				l.Shown(), err))
 		}
 	}
 	return l, named, nil

@@ -88,12 +88,14 @@ func Parse(expression string, zone *time.Location) (*Schedule, error) {
 	case strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="):
 		return nil, errors.New("a time zone does not belong into the expression")
 	case len(fields) != 5:
-		return nil, fmt.Errorf("%.40q has %d fields: want five: minute, hour, day of the month, month, weekday", text, len(fields))
+		return nil, fmt.Errorf("%.40q has %d fields: want five: minute, hour, day of the month, month, weekday",
+			text, len(fields))
 	}
 	for i, field := range fields {
 		if !fieldForm.MatchString(field) {
-			return nil, fmt.Errorf("%s %.20q: want numbers, names such as JAN or MON, ranges A-B and steps /N, with commas between them, or *; "+
-				"L, W, # and H, which some schedulers know, are not known here", fieldNames[i], field)
+			return nil, fmt.Errorf("%s %.20q: want numbers, names such as JAN or MON, ranges A-B and steps /N, "+
+				"with commas between them, or *; L, W, # and H, which some schedulers know, are not known here",
+				fieldNames[i], field)
 		}
 	}
 	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)

@@ -241,7 +241,10 @@ func TestBetweenIsBounded(t *testing.T) {
 	s := parse(t, "* * * * *", time.UTC)
 	end := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	want := []time.Time{end.Add(-3 * time.Minute), end.Add(-2 * time.Minute), end.Add(-time.Minute)}
-	for from, all := range map[time.Time]int{end.Add(-4 * time.Minute): 3, end.AddDate(0, 0, -1): 1439, end.AddDate(-1, 0, 0): 525599, end.AddDate(0, 0, -28): 28*1440 - 1} {
+	for from, all := range map[time.Time]int{
+		end.Add(-4 * time.Minute): 3, end.AddDate(0, 0, -1): 1439,
+		end.AddDate(-1, 0, 0): 525599, end.AddDate(0, 0, -28): 28*1440 - 1,
+	} {
 		if list, more := s.Between(from, end, 3); !slices.EqualFunc(list, want, time.Time.Equal) || more != all-3 {
 			t.Errorf("from %v: %v and %d more, want %v and %d", from, list, more, want, all-3)
 		}
@@ -249,7 +252,8 @@ func TestBetweenIsBounded(t *testing.T) {
 	if list, more := s.Between(end.Add(-time.Minute), end, 3); len(list) > 0 || more != 0 {
 		t.Errorf("between two neighbours there are %v", list)
 	}
-	if _, more := parse(t, "0 * * * *", time.UTC).Between(time.Time{}, end, 0); more < 20*365*24 || more > 21*366*24 { // not for ever
+	if _, more := parse(t, "0 * * * *", time.UTC).Between(time.Time{}, end, 0); more < 20*365*24 ||
+		more > 21*366*24 { // not for ever
 		t.Errorf("%d since the year 1", more)
 	}
 }

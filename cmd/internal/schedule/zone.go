@@ -22,7 +22,8 @@ func Zone(name string) (*time.Location, error) {
 	if zone, ok := posix(name); ok {
 		return zone, nil
 	}
-	return nil, fmt.Errorf("%.40q is not known here: want a name such as Europe/Berlin or UTC, or a rule such as CET-1CEST,M3.5.0,M10.5.0/3", name)
+	return nil, fmt.Errorf("%.40q is not known here: want a name such as Europe/Berlin or UTC, or a rule such as "+
+		"CET-1CEST,M3.5.0,M10.5.0/3", name)
 }
 
 // posix has package time read the rule as what comes last in a file of a zone. The file

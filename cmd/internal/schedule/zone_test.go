@@ -45,7 +45,10 @@ func TestZone(t *testing.T) {
 			}
 		}
 	}
-	for _, wrong := range []string{"", "Mars/Base", "CET-1CEST,M3.5.0", "CET-1CEST,M13.5.0,M10.5.0/3", "ABC", "X-1", "CET-1CEST,M3.5.0,M10.5.0/3 ", "A\nB-1"} {
+	for _, wrong := range []string{
+		"", "Mars/Base", "CET-1CEST,M3.5.0", "CET-1CEST,M13.5.0,M10.5.0/3", "ABC", "X-1",
+		"CET-1CEST,M3.5.0,M10.5.0/3 ", "A\nB-1",
+	} {
 		if got, err := Zone(wrong); err == nil || !strings.Contains(err.Error(), "is not known here") {
 			t.Errorf("%q: %v, %v", wrong, got, err)
 		}
@@ -55,7 +58,10 @@ func TestZone(t *testing.T) {
 // The last day of a leap year has its times in a zone of which a rule alone is known: each
 // zone with a rule, and others from 2038 on.
 func TestLastDayOfALeapYear(t *testing.T) {
-	for name, year := range map[string]string{"CET-1CEST,M3.5.0,M10.5.0/3": "2028", "JST-9": "2028", "Europe/Berlin": "2040"} {
+	for name, year := range map[string]string{
+		"CET-1CEST,M3.5.0,M10.5.0/3": "2028", "JST-9": "2028",
+		"Europe/Berlin": "2040",
+	} {
 		z, err := Zone(name)
 		if err != nil {
 			t.Skipf("this machine has no time zones: %v", err)
@@ -66,7 +72,8 @@ func TestLastDayOfALeapYear(t *testing.T) {
 		for _, at := range during(t, s, year+"-12-30 12:00", next+"-01-02 00:00") {
 			have = append(have, at[:len("02 15:04")])
 		}
-		if want := []string{"30 12:30", "31 00:30", "31 12:30", "01 00:30", "01 12:30"}; len(have) < 5 || !slices.Equal(have[:5], want) {
+		if want := []string{"30 12:30", "31 00:30", "31 12:30", "01 00:30", "01 12:30"}; len(have) < 5 ||
+			!slices.Equal(have[:5], want) {
 			t.Errorf("%s: %q, want %q", name, have[:min(5, len(have))], want)
 		}
 	}

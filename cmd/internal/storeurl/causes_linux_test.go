@@ -39,7 +39,8 @@ type cause struct {
 // TestEachCauseIsNamed: on the engines, what a person reads when the lock cannot be had.
 func TestEachCauseIsNamed(t *testing.T) {
 	for engine, causes := range map[string]func(*testing.T) []cause{
-		"etcd": etcdCauses, "postgres": postgresCauses, "zookeeper": zooKeeperCauses, "dynamodb": dynamoDBCauses, "sqlite": sqliteCauses,
+		"etcd": etcdCauses, "postgres": postgresCauses, "zookeeper": zooKeeperCauses,
+		"dynamodb": dynamoDBCauses, "sqlite": sqliteCauses,
 	} {
 		t.Run(engine, func(t *testing.T) {
 			for _, c := range causes(t) {
@@ -102,24 +103,42 @@ func etcdCauses(t *testing.T) []cause {
 	full := enginetest.StartEtcd(t, 1, "--quota-backend-bytes", "65536")[0]
 	return []cause{
 		{name: "untrusted certificate", url: "etcds://" + front.addr + "/p", says: "certificate signed by unknown authority"},
-		{name: "certificate changed", url: "etcds://locks:before@" + front.addr + "/p?ca=" + front.file, meanwhile: front.change, says: "failed to verify certificate"},
+		{
+			name: "certificate changed", url: "etcds://locks:before@" + front.addr + "/p?ca=" + front.file,
+			meanwhile: front.change, says: "failed to verify certificate",
+		},
 		{name: "no encryption there", url: "etcds://" + at + "/p", says: "TLS handshake: "},
-		{name: "nobody listens", url: fmt.Sprintf("etcd://127.0.0.1:%d/p", enginetest.FreePort(t)), says: "connection refused"},
-		{name: "the quota is full", url: "etcd://" + strings.TrimPrefix(full.URL, "http://") + "/p", meanwhile: func(t *testing.T) { fill(t, full.URL) }, says: "the quota is full"},
-		{name: "the password changed", url: "etcd://locks:before@" + at + "/p", says: "the user or its password is wrong", meanwhile: func(t *testing.T) {
-			root, err := clientv3.New(clientv3.Config{Endpoints: []string{m.URL}, Username: "root", Password: "before"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer root.Close() // it has done its work
-			if _, err := root.UserChangePassword(t.Context(), "locks", "after"); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{
+			name: "nobody listens", url: fmt.Sprintf("etcd://127.0.0.1:%d/p", enginetest.FreePort(t)),
+			says: "connection refused",
+		},
+		{
+			name: "the quota is full", url: "etcd://" + strings.TrimPrefix(full.URL, "http://") + "/p",
+			meanwhile: func(t *testing.T) { fill(t, full.URL) }, says: "the quota is full",
+		},
+		{
+			name: "the password changed", url: "etcd://locks:before@" + at + "/p", says: "the user or its password is wrong",
+			meanwhile: func(t *testing.T) {
+				root, err := clientv3.New(clientv3.Config{Endpoints: []string{m.URL}, Username: "root", Password: "before"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer root.Close() // it has done its work
+				if _, err := root.UserChangePassword(t.Context(), "locks", "after"); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
 		{name: "no user", url: "etcd://" + at + "/p", says: "etcd wants a user"},
 		{name: "no right", url: "etcd://locks:after@" + at + "/q", says: "grant the user's role readwrite"},
-		{name: "stopped", url: "etcd://locks:after@" + at + "/p", meanwhile: func(*testing.T) { m.Stop() }, says: "use a longer LeaseDuration"},
-		{name: "killed", url: "etcd://" + strings.TrimPrefix(full.URL, "http://") + "/p", meanwhile: func(*testing.T) { full.Kill() }, says: "connection refused"},
+		{
+			name: "stopped", url: "etcd://locks:after@" + at + "/p", meanwhile: func(*testing.T) { m.Stop() },
+			says: "use a longer LeaseDuration",
+		},
+		{
+			name: "killed", url: "etcd://" + strings.TrimPrefix(full.URL, "http://") + "/p",
+			meanwhile: func(*testing.T) { full.Kill() }, says: "connection refused",
+		},
 	}
 }
 
@@ -148,7 +167,8 @@ func postgresCauses(t *testing.T) []cause {
 		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 		return conn
 	}
-	const roles = "CREATE ROLE reader LOGIN; CREATE ROLE still SUPERUSER LOGIN; ALTER ROLE still SET default_transaction_read_only = on; CREATE ROLE one LOGIN CONNECTION LIMIT 0"
+	const roles = "CREATE ROLE reader LOGIN; CREATE ROLE still SUPERUSER LOGIN; ALTER ROLE still SET " +
+		"default_transaction_read_only = on; CREATE ROLE one LOGIN CONNECTION LIMIT 0"
 	if _, err := direct(t).Exec(t.Context(), roles); err != nil {
 		t.Fatal(err)
 	}
@@ -170,11 +190,20 @@ func postgresCauses(t *testing.T) []cause {
 		return "postgres://" + user + "@" + s.Addr + "/" + database + "?sslmode=disable" + more
 	}
 	return []cause{
-		{name: "no table", url: at("tenure", "postgres", "&table=none"), says: "does not exist: create it with tenure table create"},
+		{
+			name: "no table", url: at("tenure", "postgres", "&table=none"),
+			says: "does not exist: create it with tenure table create",
+		},
 		{name: "no role", url: at("nobody", "postgres", ""), says: "see the user, its password and pg_hba.conf"},
 		{name: "no database", url: at("tenure", "nowhere", ""), says: "the database does not exist"},
-		{name: "encryption refused", url: strings.Replace(at("tenure", "postgres", ""), "disable", "require", 1), says: "server refused TLS connection"},
-		{name: "nobody listens", url: fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres", enginetest.FreePort(t)), says: "connection refused"},
+		{
+			name: "encryption refused", url: strings.Replace(at("tenure", "postgres", ""), "disable", "require", 1),
+			says: "server refused TLS connection",
+		},
+		{
+			name: "nobody listens", url: fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres", enginetest.FreePort(t)),
+			says: "connection refused",
+		},
 		{name: "the pool is used up", open: func(t *testing.T) driver.Store {
 			store, err := pgstore.New(pool, nil)
 			if err != nil {
@@ -202,7 +231,10 @@ func postgresCauses(t *testing.T) []cause {
 				t.Fatal(err)
 			}
 		}, says: "use a longer LeaseDuration"},
-		{name: "the server was killed", url: at("tenure", "postgres", ""), meanwhile: func(*testing.T) { s.Kill() }, says: "connection refused"},
+		{
+			name: "the server was killed", url: at("tenure", "postgres", ""), meanwhile: func(*testing.T) { s.Kill() },
+			says: "connection refused",
+		},
 	}
 }
 
@@ -212,8 +244,14 @@ func zooKeeperCauses(t *testing.T) []cause {
 	front := newTLSFront(t, z.Addr)
 	return []cause{
 		{name: "no encryption there", url: plain + "?ca=" + newTLSFront(t, z.Addr).file, says: "TLS handshake: "},
-		{name: "certificate changed", url: "zookeeper://" + front.addr + "/p?ca=" + front.file, meanwhile: front.change, says: "failed to verify certificate"},
-		{name: "nobody listens", url: fmt.Sprintf("zookeeper://127.0.0.1:%d/p", enginetest.FreePort(t)), says: "connection refused"},
+		{
+			name: "certificate changed", url: "zookeeper://" + front.addr + "/p?ca=" + front.file, meanwhile: front.change,
+			says: "failed to verify certificate",
+		},
+		{
+			name: "nobody listens", url: fmt.Sprintf("zookeeper://127.0.0.1:%d/p", enginetest.FreePort(t)),
+			says: "connection refused",
+		},
 		{name: "killed", url: plain, meanwhile: func(*testing.T) { z.Kill() }, says: "connection refused"},
 	}
 }
@@ -224,15 +262,14 @@ func dynamoDBCauses(t *testing.T) []cause {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	return []cause{
 		{name: "no table", url: "dynamodb://none?region=eu-central-1&endpoint=" + e.URL, says: "tenure table create"},
-		{name: "nobody listens", url: fmt.Sprintf("dynamodb://none?region=eu-central-1&endpoint=http://127.0.0.1:%d", enginetest.FreePort(t)), says: "the endpoint cannot be reached"},
+		{name: "nobody listens", url: fmt.Sprintf("dynamodb://none?region=eu-central-1&endpoint=http://127.0.0.1:%d",
+			enginetest.FreePort(t)), says: "the endpoint cannot be reached"},
 	}
 }
 
 func sqliteCauses(t *testing.T) []cause {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "text.db"), []byte(strings.Repeat("no database\n", 1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, "text.db"), strings.Repeat("no database\n", 1000))
 	moved := filepath.Join(dir, "here")
 	if err := os.Mkdir(moved, 0o700); err != nil {
 		t.Fatal(err)
@@ -263,11 +300,14 @@ func newTLSFront(t *testing.T, engine string) *tlsFront {
 	f.cert <- first.own.Certificate
 	f.file = filepath.Join(t.TempDir(), "ca.pem")
 	write(t, f.file, string(first.ca.Text))
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{NextProtos: []string{"h2"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		c := <-f.cert
-		f.cert <- c
-		return &c, nil
-	}})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		NextProtos: []string{"h2"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c := <-f.cert
+			f.cert <- c
+			return &c, nil
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

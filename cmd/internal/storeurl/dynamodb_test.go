@@ -66,7 +66,8 @@ func TestCredentials(t *testing.T) {
 		t.Helper()
 		id, _, err := connected(t, url)
 		if err != nil || id != want || asked.Load() != 0 {
-			t.Errorf("%s: credentials %q, %v, %d questions to the machine's role; want %q and none", what, id, err, asked.Load(), want)
+			t.Errorf("%s: credentials %q, %v, %d questions to the machine's role; want %q and none", what, id, err,
+				asked.Load(), want)
 		}
 	}
 	check("placeholders", local, "test")
@@ -78,10 +79,14 @@ func TestCredentials(t *testing.T) {
 	check("placeholders, endpoint of the environment", "dynamodb://locks?region=local", "test")
 	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", "")
 
-	for _, url := range []string{"dynamodb://locks?region=local", "dynamodb://locks?region=local&endpoint=http://192.0.2.1"} {
+	for _, url := range []string{
+		"dynamodb://locks?region=local",
+		"dynamodb://locks?region=local&endpoint=http://192.0.2.1",
+	} {
 		asked.Store(0)
 		_, _, err := connected(t, url)
-		if err == nil || !strings.HasPrefix(err.Error(), `dynamodb table "locks": there are no credentials for AWS; set AWS_PROFILE`) || strings.Contains(err.Error(), "\n") {
+		const want = `dynamodb table "locks": there are no credentials for AWS; set AWS_PROFILE`
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s without credentials: %v", url, err)
 		}
 		if asked.Load() == 0 {
@@ -107,7 +112,8 @@ aws_secret_access_key = x
 	check("profile by default, remote", remote, "of-default")
 	check("profile of the URL", local+"&profile=other", "of-other")
 	check("profile of the URL, remote", remote+"&profile=other", "of-other")
-	if _, _, err := connected(t, local+"&profile=nix"); err == nil || !strings.Contains(err.Error(), `there is no profile "nix"`) {
+	_, _, err := connected(t, local+"&profile=nix")
+	if err == nil || !strings.Contains(err.Error(), `there is no profile "nix"`) {
 		t.Errorf("unknown profile: %v", err)
 	}
 	if _, region, err := connected(t, "dynamodb://locks?profile=other"); err != nil || region != "us-west-2" {
@@ -122,7 +128,8 @@ aws_secret_access_key = x
 	check("environment, remote", remote, "of-environment")
 	check("profile of the URL before the environment", local+"&profile=other", "of-other")
 	check("profile of the URL before the environment, remote", remote+"&profile=other", "of-other")
-	if _, _, err := connected(t, "dynamodb://locks"); err == nil || !strings.Contains(err.Error(), "no region is named; write region= in the URL, or set AWS_REGION") {
+	_, _, err = connected(t, "dynamodb://locks")
+	if err == nil || !strings.Contains(err.Error(), "no region is named; write region= in the URL, or set AWS_REGION") {
 		t.Errorf("no region: %v", err)
 	}
 }
@@ -135,7 +142,8 @@ func TestURLOfOpenStore(t *testing.T) {
 	t.Setenv("AWS_REGION", "local")
 	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", e.URL)
 	l := mustParse(t, "dynamodb://tenure-no-such-table")
-	if _, err := l.Open(); err == nil || !strings.Contains(err.Error(), `there is no such table; check its name and the region, or create it with "tenure table create"`) {
+	const none = `there is no such table; check its name and the region, or create it with "tenure table create"`
+	if _, err := l.Open(); err == nil || !strings.Contains(err.Error(), none) {
 		t.Errorf("Open: %v", err)
 	}
 	if want := "dynamodb://tenure-no-such-table?region=local&endpoint=" + e.URL; l.URL() != want {

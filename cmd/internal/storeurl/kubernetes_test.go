@@ -37,20 +37,27 @@ func TestKubernetesIsPinned(t *testing.T) {
 	}
 	config := write("config", kubeconfig)
 	write("contexts", strings.NewReplacer("clusters: [", "no: [", "users: [", "none: [").Replace(kubeconfig))
-	write("clusters", "apiVersion: v1\nkind: Config\n"+kubeconfig[strings.Index(kubeconfig, "clusters:"):strings.Index(kubeconfig, "contexts:")])
+	clusters, _, _ := strings.Cut(kubeconfig, "contexts:")
+	write("clusters", clusters)
 	for _, tc := range []struct{ env, url, want, host string }{
 		{"config", "kubernetes:", "kubernetes://jobs?kubeconfig=" + config + "&context=one", "https://a:1"},
 		{"config", "kubernetes://other", "kubernetes://other?kubeconfig=" + config + "&context=one", "https://a:1"},
 		{"config", "kubernetes:?context=two", "kubernetes://default?kubeconfig=" + config + "&context=two", "https://b:1"},
-		{"nowhere" + string(os.PathListSeparator) + "config", "kubernetes:", "kubernetes://jobs?kubeconfig=" + config + "&context=one", "https://a:1"},
-		{"", "kubernetes:?kubeconfig=config&shared=true", "kubernetes://jobs?kubeconfig=" + config + "&context=one&shared=true", "https://a:1"},
+		{"nowhere" + string(os.PathListSeparator) + "config", "kubernetes:", "kubernetes://jobs?kubeconfig=" + config +
+			"&context=one", "https://a:1"},
+		{"", "kubernetes:?kubeconfig=config&shared=true", "kubernetes://jobs?kubeconfig=" + config +
+			"&context=one&shared=true", "https://a:1"},
 		// No one file says it all.
-		{"contexts" + string(os.PathListSeparator) + "clusters", "kubernetes:", "kubernetes://jobs?context=one", "https://a:1"},
+		{
+			"contexts" + string(os.PathListSeparator) + "clusters", "kubernetes:", "kubernetes://jobs?context=one",
+			"https://a:1",
+		},
 	} {
 		t.Setenv("KUBECONFIG", tc.env)
 		l := mustParse(t, tc.url)
 		p := l.written.clone()
-		if c, err := p.kubernetesConfig(); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+p.name+"?") {
+		if c, err := p.kubernetesConfig(); err != nil || c.Host != tc.host ||
+			!strings.HasPrefix(tc.want, "kubernetes://"+p.name+"?") {
 			t.Errorf("%s with %s: %v, %q, %v", tc.url, tc.env, c, p.name, err)
 		}
 		if p.text(true) != tc.want || p.text(false) != tc.want {
@@ -87,7 +94,8 @@ func TestKubernetesPluginHangs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plugin, file := filepath.Join(dir, "plugin"), filepath.Join(dir, "config")
-	text := strings.Replace(kubeconfig, "token: sesame", "exec: {apiVersion: client.authentication.k8s.io/v1, command: "+plugin+", args: [sesame], interactiveMode: Never}", 1)
+	text := strings.Replace(kubeconfig, "token: sesame", "exec: {apiVersion: client.authentication.k8s.io/v1, "+
+		"command: "+plugin+", args: [sesame], interactiveMode: Never}", 1)
 	for name, text := range map[string]string{file: text, plugin: untilRemoved} {
 		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
@@ -101,7 +109,8 @@ func TestKubernetesPluginHangs(t *testing.T) {
 	}()
 	select {
 	case err := <-opened:
-		want := "kubernetes: there are no credentials: see the user's exec in the kubeconfig: the exec plugin \"" + plugin + "\" has not ended: context deadline exceeded"
+		want := "kubernetes: there are no credentials: see the user's exec in the kubeconfig: the exec plugin \"" + plugin +
+			"\" has not ended: context deadline exceeded"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v; want %q", err, want)
 		}
@@ -113,12 +122,14 @@ func TestKubernetesPluginHangs(t *testing.T) {
 // A plugin that hands out credentials must not read what is the command's to read.
 func TestKubernetesPluginHasNoInput(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
-	text := strings.Replace(kubeconfig, "token: sesame", "exec: {apiVersion: client.authentication.k8s.io/v1, command: plugin, interactiveMode: IfAvailable}", 1)
+	text := strings.Replace(kubeconfig, "token: sesame", "exec: {apiVersion: client.authentication.k8s.io/v1, "+
+		"command: plugin, interactiveMode: IfAvailable}", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l := mustParse(t, "kubernetes:?kubeconfig="+file)
-	if config, err := l.written.clone().kubernetesConfig(); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
+	if config, err := l.written.clone().kubernetesConfig(); err != nil || config.ExecProvider == nil ||
+		!config.ExecProvider.StdinUnavailable {
 		t.Errorf("%+v, %v", config, err)
 	}
 }

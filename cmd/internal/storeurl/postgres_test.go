@@ -48,10 +48,14 @@ func TestPostgresPassword(t *testing.T) {
 // Pgx gets what its parameters say, and the parts of the URL as they were meant.
 func TestPostgresConfig(t *testing.T) {
 	t.Setenv("PGAPPNAME", "nightly")
-	c := poolConfig(t, "postgres://a%3Ab:c%2Fd%40e@h:1,g/d%20b?sslmode=disable&connect_timeout=5&table=t&listen=off&commit=remote_apply&search_path=x%2Cy").ConnConfig
-	if c.User != "a:b" || c.Password != "c/d@e" || c.Host != "h" || c.Port != 1 || len(c.Fallbacks) != 1 || c.Fallbacks[0].Host != "g" || c.Database != "d b" ||
-		c.TLSConfig != nil || c.ConnectTimeout.Seconds() != 5 || c.RuntimeParams["search_path"] != "x,y" || c.RuntimeParams["application_name"] != "nightly" || len(c.RuntimeParams) != 2 {
-		t.Errorf("user %q, password %q, host %q:%d, then %v, database %q, %v, %v", c.User, c.Password, c.Host, c.Port, c.Fallbacks, c.Database, c.ConnectTimeout, c.RuntimeParams)
+	c := poolConfig(t, "postgres://a%3Ab:c%2Fd%40e@h:1,g/d%20b?sslmode=disable&connect_timeout=5"+
+		"&table=t&listen=off&commit=remote_apply&search_path=x%2Cy").ConnConfig
+	if c.User != "a:b" || c.Password != "c/d@e" || c.Host != "h" || c.Port != 1 || len(c.Fallbacks) != 1 ||
+		c.Fallbacks[0].Host != "g" || c.Database != "d b" ||
+		c.TLSConfig != nil || c.ConnectTimeout.Seconds() != 5 || c.RuntimeParams["search_path"] != "x,y" ||
+		c.RuntimeParams["application_name"] != "nightly" || len(c.RuntimeParams) != 2 {
+		t.Errorf("user %q, password %q, host %q:%d, then %v, database %q, %v, %v", c.User, c.Password, c.Host, c.Port,
+			c.Fallbacks, c.Database, c.ConnectTimeout, c.RuntimeParams)
 	}
 	if c := poolConfig(t, "postgres://h,g/db").ConnConfig; c.ConnectTimeout.Seconds() != 2 {
 		t.Errorf("each of two hosts has %v", c.ConnectTimeout)
@@ -130,7 +134,8 @@ func TestPostgresOpenTellsNoPassword(t *testing.T) {
 	} {
 		l := mustParse(t, "postgres://u:secret@127.0.0.1:1/db?sslpassword=secret&"+query)
 		_, err := l.Open()
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "postgres://") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") ||
+			strings.Contains(err.Error(), "postgres://") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want one line with %q, and not the URL", query, err, want)
 		}
 	}

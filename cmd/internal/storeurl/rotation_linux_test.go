@@ -207,7 +207,8 @@ func postgresCertificates(t *testing.T) rotation {
 		write(t, passfile, "*:*:*:*:"+password+"\n")
 	}
 	set(t, "before")
-	files := "sslmode=verify-full&sslrootcert=" + dir + "/ca.pem&sslcert=" + dir + "/client.pem&sslkey=" + dir + "/client.key&passfile=" + passfile
+	files := fmt.Sprintf("sslmode=verify-full&sslrootcert=%s/ca.pem&sslcert=%[1]s/client.pem&sslkey=%[1]s/client.key"+
+		"&passfile=%s", dir, passfile)
 	at := "postgres://app@" + s.Addr + "/postgres?" + files
 	return rotation{
 		holder: at, candidate: at + "&listen=postgres://" + s.Addr + "/postgres%3F" + strings.ReplaceAll(files, "&", "%26"),
@@ -315,8 +316,10 @@ func etcdCertificates(t *testing.T) rotation {
 		c.server(t, servers)
 	}
 	set(t)
-	m := enginetest.StartEtcd(t, 1, "--client-cert-auth", "--trusted-ca-file", servers+"/ca.pem", "--cert-file", servers+"/server.pem", "--key-file", servers+"/server.key")[0]
-	at := "etcds://" + strings.TrimPrefix(m.URL, "https://") + "/p?ca=" + dir + "/ca.pem&cert=" + dir + "/client.pem&key=" + dir + "/client.key"
+	m := enginetest.StartEtcd(t, 1, "--client-cert-auth", "--trusted-ca-file", servers+"/ca.pem",
+		"--cert-file", servers+"/server.pem", "--key-file", servers+"/server.key")[0]
+	at := "etcds://" + strings.TrimPrefix(m.URL, "https://") +
+		fmt.Sprintf("/p?ca=%s/ca.pem&cert=%[1]s/client.pem&key=%[1]s/client.key", dir)
 	return rotation{holder: at, candidate: at, changes: []func(*testing.T){
 		func(t *testing.T) {
 			set(t)

@@ -154,7 +154,8 @@ func TestDefault(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	preset := filepath.Join(home, ".local/state")
-	for state, want := range map[string]string{"": preset, "relative": preset, filepath.Join(home, "s"): filepath.Join(home, "s")} {
+	named := filepath.Join(home, "s")
+	for state, want := range map[string]string{"": preset, "relative": preset, named: named} {
 		want = "sqlite:" + filepath.Join(want, "tenure/locks.db")
 		t.Setenv("XDG_STATE_HOME", state)
 		l, err := Default()
