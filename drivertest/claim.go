@@ -4,6 +4,8 @@
 package drivertest
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,85 +52,107 @@ func testClaim(t *testing.T, e *env) {
 		e.wantStored(t, driver.Claimed(next, free, true))
 	})
 
-	t.Run("Held", func(t *testing.T) {
-		held := e.claim(t, a, e.held(e.key()))
-		for _, c := range []*client{a, b} {
-			_, _, err := c.Claim(t.Context(), e.held(held.Key))
-			e.wantConflict(t, "Claim of a held key", err, held)
-		}
-		again := held
-		_, _, err := b.Claim(t.Context(), again)
-		e.wantConflict(t, "second Claim with the same record", err, held)
-	})
-
-	// A holder that has stopped its heartbeats and says so may be at work still.
-	t.Run("HeldWithEnd", func(t *testing.T) {
-		for _, end := range []driver.EndReason{driver.EndStalled, driver.EndStopTimeout} {
-			held := e.claim(t, a, e.held(e.key()))
-			ending := e.beat(held)
-			ending.End = end
-			ending = e.swap(t, a, held, ending)
-			_, _, err := b.Claim(t.Context(), e.held(held.Key))
-			e.wantConflict(t, "Claim of a held key with end "+string(end), err, ending)
-			taken := e.swap(t, b, ending, e.taken(ending))
-			if taken.Prev.End != end {
-				t.Errorf("a takeover from a holder that ended by %q says %q", end, taken.Prev.End)
+	// The next holder keeps the beginning of a long reason: it is in the way of each
+	// of its heartbeats.
+	t.Run("LongReason", func(t *testing.T) {
+		for _, reason := range []string{
+			strings.Repeat("r", driver.MaxPrevReasonLen), strings.Repeat("ü", driver.MaxReasonLen/2),
+			strings.Repeat("世", driver.MaxPrevReasonLen/3+1),
+		} {
+			rec := e.claim(t, a, e.held(e.key()))
+			rec = e.swap(t, a, rec, e.asked(rec))
+			free := e.answered(rec)
+			free.Asked.Reason = reason
+			e.swap(t, a, rec, free)
+			e.wantStored(t, free)
+			e.wantListed(t, free)
+			now := e.wantClaimed(t, b, e.held(rec.Key), free)
+			if kept := now.Prev.Asked.Reason; len(kept) > driver.MaxPrevReasonLen || len(kept) < driver.MaxPrevReasonLen-3 {
+				t.Errorf("a reason of %d bytes is kept as %q", len(reason), kept)
 			}
-			e.wantStored(t, taken)
+			beat := e.beat(now)
+			e.swap(t, b, now, beat)
+			e.wantStored(t, beat)
 		}
 	})
 
-	// What is reserved is taken by a Swap from it: not even the owner for whom
-	// it is kept may claim it, since a claim does not say what it has seen.
-	t.Run("Reserved", func(t *testing.T) {
-		for _, owner := range []string{"successor", ""} {
-			held := e.claim(t, a, e.held(e.key()))
-			reserved := e.swap(t, a, held, e.reserved(held, owner))
-			next := e.held(held.Key)
-			next.Owner = "successor"
-			_, _, err := b.Claim(t.Context(), next)
-			e.wantConflict(t, "Claim of a reserved key", err, reserved)
+	for name, occupy := range e.occupied() {
+		t.Run("Occupied/"+name, func(t *testing.T) {
+			rec := occupy(t)
+			e.wantStored(t, rec)
+			e.wantListed(t, rec)
+			same, held, past := e.held(rec.Key), e.held(rec.Key), e.past(rec.Key)
+			same.Version, held.Owner = rec.Version, cmp.Or(rec.Owner, held.Owner)
+			claims := []driver.Record{same, held, past}
+			if rec.State.OfSession() {
+				claims = append(claims, e.openedAt(rec.Key))
+			}
+			for _, next := range claims {
+				for _, c := range []*client{a, b} {
+					_, _, err := c.Claim(t.Context(), next)
+					e.wantConflict(t, "Claim of a key that is not free, as "+string(next.State), err, rec)
+				}
+			}
+		})
+	}
+}
+
+// occupied make records over which nothing is claimed, whoever claims it: only Released is
+// free. What is reserved is taken by a Swap, also by the owner for whom it is kept, since a
+// claim does not say what it has seen. A holder that says how it ended may be at work
+// still. What a later version or a foreign client wrote is somebody's. History and a
+// session are claimed once, until they are deleted.
+func (e *env) occupied() map[string]func(t *testing.T) driver.Record {
+	claimed := func(next func() driver.Record) func(t *testing.T) driver.Record {
+		return func(t *testing.T) driver.Record {
+			t.Helper()
+			return e.claim(t, e.clients[0], next())
 		}
-	})
-
-	t.Run("Past", func(t *testing.T) {
-		past := e.claim(t, a, e.past(e.key()))
-		_, _, err := b.Claim(t.Context(), e.held(past.Key))
-		e.wantConflict(t, "Claim of a past record", err, past)
-	})
-
-	// Only Released is free: what a later version of Tenure or a foreign client
-	// wrote is somebody's.
-	t.Run("UnknownState", func(t *testing.T) {
-		held := e.claim(t, a, e.held(e.key()))
-		other := e.beat(held)
-		other.State = "hibernating"
-		other = e.swap(t, a, held, other)
-		_, _, err := b.Claim(t.Context(), e.held(held.Key))
-		e.wantConflict(t, "Claim of a key in an unknown state", err, other)
-	})
+	}
+	swapped := func(next func(held driver.Record) driver.Record) func(t *testing.T) driver.Record {
+		return func(t *testing.T) driver.Record {
+			t.Helper()
+			held := e.claim(t, e.clients[0], e.held(e.key()))
+			return e.swap(t, e.clients[0], held, next(held))
+		}
+	}
+	beating := func(change func(*driver.Record)) func(t *testing.T) driver.Record {
+		return swapped(func(held driver.Record) driver.Record {
+			next := e.beat(held)
+			change(&next)
+			return next
+		})
+	}
+	all := map[string]func(t *testing.T) driver.Record{
+		"Held":              claimed(func() driver.Record { return e.held(e.key()) }),
+		"Stalled":           beating(func(next *driver.Record) { next.End = driver.EndStalled }),
+		"StopTimeout":       beating(func(next *driver.Record) { next.End = driver.EndStopTimeout }),
+		"UnknownState":      beating(func(next *driver.Record) { next.State = "hibernating" }),
+		"Reserved":          swapped(func(held driver.Record) driver.Record { return e.reserved(held, "successor") }),
+		"ReservedForNobody": swapped(func(held driver.Record) driver.Record { return e.reserved(held, "") }),
+		"ReservedForLabel": swapped(func(held driver.Record) driver.Record {
+			next, request := e.reserved(held, ""), e.request(driver.HandOver)
+			request.To, request.ToLabel = "", "v2"
+			next.Host, next.Label, next.Prev.Asked = "", "v2", &request
+			return next
+		}),
+		"Past": claimed(func() driver.Record { return e.past(driver.OwnPrefix + "history/" + e.key()) }),
+	}
+	if e.h.NoSessions {
+		return all
+	}
+	all["UnderASession"] = claimed(func() driver.Record { return e.under(e.key(), e.sessionID()) })
+	all["Alive"] = claimed(e.opened)
+	all["Closed"] = func(t *testing.T) driver.Record {
+		t.Helper()
+		alive := e.claim(t, e.clients[0], e.opened())
+		return e.swap(t, e.clients[1], alive, e.closed(alive))
+	}
+	return all
 }
 
 func testToken(t *testing.T, e *env) {
 	a, b := e.clients[0], e.clients[1]
-
-	t.Run("RisesByOne", func(t *testing.T) {
-		key := e.key()
-		rec := e.claim(t, a, e.held(key))
-		for want := uint64(1); want < 20; {
-			if rec.Token != want {
-				t.Fatalf("token %d, want %d", rec.Token, want)
-			}
-			rec = e.swap(t, a, rec, e.beat(rec))
-			if want%3 == 0 {
-				rec = e.swap(t, b, rec, e.taken(rec))
-			} else {
-				e.swap(t, a, rec, e.released(rec))
-				rec = e.claim(t, b, e.held(key))
-			}
-			want++
-		}
-	})
 
 	// 2^53+1 is the first number that a float64 cannot hold.
 	t.Run("Large", func(t *testing.T) {
@@ -174,37 +198,33 @@ func (e *env) planted(t *testing.T, token uint64) driver.Record {
 	return rec
 }
 
-// testPast writes the history of a lock: records that are claimed once and
-// never taken.
-func testPast(t *testing.T, e *env) {
+func testDelete(t *testing.T, e *env) {
 	a, b := e.clients[0], e.clients[1]
-	key := func() string { return driver.OwnPrefix + "history/" + e.key() }
 
-	t.Run("Stored", func(t *testing.T) {
-		next := e.past(key())
-		e.wantListed(t, e.wantClaimed(t, a, next, driver.Record{}))
-	})
-
-	// A second write of it, because the first reply was lost, shows that it is
-	// there. A write that says something else comes too late.
-	t.Run("Once", func(t *testing.T) {
-		next := e.past(key())
-		first := e.claim(t, a, next)
-		for what, again := range map[string]driver.Record{
-			"the same": next, "another past": e.past(next.Key), "a held": e.held(next.Key),
-		} {
-			for _, c := range []*client{a, b} {
-				_, _, err := c.Claim(t.Context(), again)
-				e.wantConflict(t, "Claim of a past record with "+what, err, first)
-			}
+	t.Run("Present", func(t *testing.T) {
+		held := e.claim(t, a, e.held(e.key()))
+		_, free := e.freed(t, a)
+		past := e.claim(t, a, e.past(e.key()))
+		for _, rec := range []driver.Record{held, free, named(past)} {
+			e.remove(t, b, rec)
+			e.wantAbsent(t, rec.Key)
+			e.remove(t, b, rec) // of what is absent
 		}
 	})
 
-	t.Run("Delete", func(t *testing.T) {
-		first := e.claim(t, a, e.past(key()))
-		e.remove(t, b, first)
-		e.wantAbsent(t, first.Key)
-		// Nobody knows any more that it was there.
-		e.claim(t, b, e.past(first.Key))
+	t.Run("SaysWhetherTokensStay", func(t *testing.T) {
+		keeper, ok := a.Store.(driver.TokenKeeper)
+		if keeps := ok && keeper.KeepsTokens(); keeps != e.h.TokensOutliveDelete {
+			t.Errorf("as a driver.TokenKeeper the store says %t, and the harness that tokens outlive Delete: %t",
+				keeps, e.h.TokensOutliveDelete)
+		}
+	})
+
+	t.Run("LeavesOthers", func(t *testing.T) {
+		key := e.key()
+		rec := e.claim(t, a, e.held(key))
+		longer := e.claim(t, a, e.held(key+"/x"))
+		e.remove(t, a, rec)
+		e.wantStored(t, longer)
 	})
 }

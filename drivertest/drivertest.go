@@ -117,12 +117,7 @@ var checks = []struct {
 }{
 	{"Get", testGet},
 	{"Claim", testClaim},
-	{"Swap", testSwap},
 	{"Condition", testCondition},
-	{"Release", testRelease},
-	{"Request", testRequest},
-	{"Reserve", testReserve},
-	{"Past", testPast},
 	{"Session", testSession},
 	{"Token", testToken},
 	{"Raise", testRaise},

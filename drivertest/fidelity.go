@@ -73,7 +73,12 @@ func testFidelity(t *testing.T, e *env) {
 		next := driver.Record{Key: e.key(), Version: "v1", Owner: "o", Lease: time.Second, State: driver.Held}
 		rec := e.claim(t, a, next)
 		e.wantStored(t, driver.Claimed(next, driver.Record{}, false))
-		next = rec
+		full := e.filled(t, rec.Key, 1, driver.Held) // next replaces it, and is not merged into it
+		full.Token = rec.Token
+		full, next = e.swap(t, a, rec, full), rec
+		next.Version = "v1 again"
+		rec = e.swap(t, a, full, next)
+		e.wantStored(t, next)
 		next.Version, next.Prev = "v2", &driver.Tenure{}
 		e.swap(t, a, rec, next)
 		e.wantStored(t, next)

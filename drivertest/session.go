@@ -5,7 +5,6 @@ package drivertest
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -18,12 +17,9 @@ func testSession(t *testing.T, e *env) {
 		e.sessionsRefused(t)
 		return
 	}
-	t.Run("Record", e.sessionRecord)
-	t.Run("Closed", e.sessionClosed)
 	t.Run("Requests", e.sessionRequests)
 	t.Run("Steps", e.sessionSteps)
 	t.Run("Lock", e.sessionLock)
-	t.Run("List", e.sessionList)
 	t.Run("Late", e.sessionLate)
 }
 
@@ -63,92 +59,28 @@ func (e *env) under(key, session string) driver.Record {
 	return next
 }
 
-func (e *env) sessionRecord(t *testing.T) {
-	a, b := e.clients[0], e.clients[1]
-
-	t.Run("Opened", func(t *testing.T) {
-		next := e.opened()
-		e.wantListed(t, e.wantClaimed(t, a, next, driver.Record{}))
-	})
-
-	// A process that lost the reply of the opening sees that it is open. Nobody else gets in.
-	t.Run("Once", func(t *testing.T) {
-		next := e.opened()
-		rec := e.claim(t, a, next)
-		for what, again := range map[string]driver.Record{
-			"the same": next, "another of the same id": e.openedAt(next.Key),
-			"a lock": e.held(next.Key), "a past": e.past(next.Key),
-		} {
-			for _, c := range []*client{a, b} {
-				_, _, err := c.Claim(t.Context(), again)
-				e.wantConflict(t, "Claim of a session that is alive with "+what, err, rec)
-			}
-		}
-	})
-}
-
-// sessionClosed writes to what is closed: it stays so, until it is deleted.
-func (e *env) sessionClosed(t *testing.T) {
-	holder, other := e.clients[0], e.clients[1]
-	opening := e.opened()
-	first := e.claim(t, holder, opening)
-	last := e.swap(t, holder, first, e.beat(first))
-	closing := e.closed(last)
-	rec := e.swap(t, other, last, closing)
-	e.wantEqual(t, "record after the closing", rec, closing)
-	e.wantStored(t, closing)
-	e.wantListed(t, closing)
-
-	for _, from := range []driver.Record{first, last} {
-		for what, next := range map[string]driver.Record{
-			"heartbeat": e.beat(from), "data": dataOf(e, from), "request": e.confirmed(from), "closing": e.closed(from),
-		} {
-			_, err := holder.Swap(t.Context(), from, next)
-			e.wantConflict(t, "late "+what+" of a session that is closed", err, rec)
-		}
-	}
-	_, err := other.Swap(t.Context(), last, closing)
-	e.wantConflict(t, "the same closing again", err, rec)
-	e.wantConflict(t, "Delete of what was there before the closing", holder.Delete(t.Context(), last), rec)
-	ahead := rec
-	ahead.Token++
-	e.wantConflict(t, "Delete under another token", holder.Delete(t.Context(), ahead), rec)
-	for what, next := range map[string]driver.Record{
-		"a late duplicate of the opening": opening, "another opening": e.openedAt(rec.Key),
-		"a lock": e.held(rec.Key), "a past": e.past(rec.Key),
-	} {
-		for _, c := range e.clients {
-			_, _, err := c.Claim(t.Context(), next)
-			e.wantConflict(t, "Claim of a session that is closed with "+what, err, rec)
-		}
-	}
-}
-
-// sessionRequests fills the list of a session.
+// sessionRequests fills the list of a session: the longest that there may be, beside the
+// longest data.
 func (e *env) sessionRequests(t *testing.T) {
 	holder, asker := e.clients[0], e.clients[1]
-
-	// The longest that there may be, beside the longest data.
-	t.Run("Longest", func(t *testing.T) {
-		rec := e.claim(t, holder, e.opened())
-		next := e.beat(rec)
-		next.Data = []byte(strings.Repeat("d", driver.MaxSessionDataLen))
-		for range driver.MaxRequests {
-			request := e.request(driver.HandOver)
-			request.Lock, request.Token = strings.Repeat("ü", driver.MaxNameLen/2), driver.MaxToken
-			request.By, request.To = strings.Repeat("b", driver.MaxOwnerLen), strings.Repeat("t", driver.MaxOwnerLen)
-			request.Reason = strings.Repeat("r", driver.MaxReasonLen)
-			next.Requests = append(next.Requests, request)
-		}
-		e.wantEqual(t, "record after Swap", e.swap(t, asker, rec, next), next)
-		e.wantStored(t, next)
-		e.wantListed(t, next)
-		_, err := holder.Swap(t.Context(), rec, e.beat(rec))
-		e.wantConflict(t, "heartbeat after requests", err, next)
-		beat := e.beat(next)
-		e.swap(t, holder, next, beat)
-		e.wantStored(t, beat)
-	})
+	rec := e.claim(t, holder, e.opened())
+	next := e.beat(rec)
+	next.Data = []byte(strings.Repeat("d", driver.MaxSessionDataLen))
+	for range driver.MaxRequests {
+		request := e.request(driver.HandOver)
+		request.Lock, request.Token = strings.Repeat("ü", driver.MaxNameLen/2), driver.MaxToken
+		request.By, request.To = strings.Repeat("b", driver.MaxOwnerLen), strings.Repeat("t", driver.MaxOwnerLen)
+		request.Reason = strings.Repeat("r", driver.MaxReasonLen)
+		next.Requests = append(next.Requests, request)
+	}
+	e.wantEqual(t, "record after Swap", e.swap(t, asker, rec, next), next)
+	e.wantStored(t, next)
+	e.wantListed(t, next)
+	_, err := holder.Swap(t.Context(), rec, e.beat(rec))
+	e.wantConflict(t, "heartbeat after requests", err, next)
+	beat := e.beat(next)
+	e.swap(t, holder, next, beat)
+	e.wantStored(t, beat)
 }
 
 // sessionSteps tries what CheckClaim and CheckSwap refuse.
@@ -200,8 +132,6 @@ func (e *env) sessionLock(t *testing.T) {
 			e.wantEqual(t, "record after Claim", now, want)
 			e.wantStored(t, want)
 			e.wantListed(t, want)
-			_, _, err := b.Claim(t.Context(), e.held(next.Key))
-			e.wantConflict(t, "Claim of a lock that is held under a session", err, want)
 		}
 	})
 
@@ -249,29 +179,6 @@ func (e *env) sessionLock(t *testing.T) {
 		next.Session = ""
 		step("a heartbeat of its own", next)
 	})
-}
-
-// sessionList shows sessions and the locks under them beside each other.
-func (e *env) sessionList(t *testing.T) {
-	stored := map[string]driver.Record{}
-	c := e.clients[0]
-	for i := range 9 {
-		rec := e.claim(t, c, e.openedAt(driver.SessionKey(fmt.Sprintf("list-%d", i))))
-		switch i % 3 {
-		case 0:
-			rec = e.swap(t, c, rec, e.confirmed(rec))
-		case 1:
-			rec = e.swap(t, c, rec, e.closed(rec))
-		}
-		stored[rec.Key] = rec
-	}
-	e.wantList(t, driver.SessionKey("list-"), stored)
-	locks := map[string]driver.Record{}
-	for i := range 9 {
-		rec := e.claim(t, c, e.under(fmt.Sprintf("under-%d", i), fmt.Sprintf("list-%d", i)))
-		locks[rec.Key] = rec
-	}
-	e.wantList(t, "under-", locks)
 }
 
 // sessionLife is the writes of a session's life, as life is those of a lock's.
