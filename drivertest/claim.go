@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -39,17 +38,6 @@ func testClaim(t *testing.T, e *env) {
 				free = e.swap(t, b, now, e.released(now))
 			})
 		}
-	})
-
-	// The end that the released record states goes into Prev, not a constant.
-	t.Run("ReleasedForAnotherReason", func(t *testing.T) {
-		held := e.claim(t, a, e.held(e.key()))
-		free := e.released(held)
-		free.End, free.Until = driver.EndExpired, time.Time{}
-		free = e.swap(t, a, held, free)
-		next := e.held(free.Key)
-		e.claim(t, b, next)
-		e.wantStored(t, driver.Claimed(next, free, true))
 	})
 
 	// The next holder keeps the beginning of a long reason: it is in the way of each

@@ -315,6 +315,14 @@ func testData(t *testing.T, e *env) {
 				now := e.wantClaimed(t, c, e.held(rec.Key), free)
 				free = e.swap(t, c, now, e.released(now))
 			}
+			if e.h.Raises {
+				for _, data := range [][]byte{tc.data, []byte("other"), nil} {
+					next := e.raised(free, 1000)
+					next.Data = data
+					free = e.raise(t, b, free, next)
+					e.wantStored(t, next)
+				}
+			}
 		})
 	}
 

@@ -127,8 +127,9 @@ var life = []step{
 	{"request", opSwap, (*env).asked},
 	{"heartbeat after the request", opSwap, (*env).beat},
 	{"release as asked", opSwap, (*env).answered},
-	{"claim again", opClaim, claimOf},
+	{"claim under a session", opClaim, claimUnder},
 	{"takeover", opSwap, (*env).taken},
+	{"takeover under a session", opSwap, takenUnder},
 	{"heartbeat of the successor", opSwap, (*env).beat},
 	{"release", opSwap, (*env).released},
 	{"takeover of the released", opSwap, (*env).taken},
@@ -141,6 +142,19 @@ var life = []step{
 }
 
 func claimOf(e *env, now driver.Record) driver.Record { return e.held(now.Key) }
+
+func claimUnder(e *env, now driver.Record) driver.Record {
+	if e.h.NoSessions {
+		return e.held(now.Key)
+	}
+	return e.under(now.Key, e.sessionID())
+}
+
+func takenUnder(e *env, now driver.Record) driver.Record {
+	next := e.taken(now)
+	next.Session = claimUnder(e, now).Session
+	return next
+}
 
 func handOver(e *env, now driver.Record) driver.Record { return e.reserved(now, "successor") }
 

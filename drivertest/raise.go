@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -62,8 +61,6 @@ func testRaise(t *testing.T, e *env) {
 		e.wantStored(t, raised)
 	})
 
-	t.Run("Data", e.raiseData)
-
 	// No record matches a prev without a version: it is a lock whose token alone is kept.
 	t.Run("NoVersion", func(t *testing.T) {
 		rec := e.claim(t, a, e.held(e.key()))
@@ -76,34 +73,6 @@ func testRaise(t *testing.T, e *env) {
 
 	t.Run("Refused", e.raiseRefused)
 	t.Run("Kept", e.raiseKept)
-}
-
-// raiseData checks that a raise writes the data that it is given, also where the store
-// keeps long ones apart.
-func (e *env) raiseData(t *testing.T) {
-	a, b := e.clients[0], e.clients[1]
-	for name, data := range map[string][]byte{
-		"None": nil, "Short": []byte("checkpoint"), "Longest": bytes.Repeat([]byte{0, 1, 2, 255}, driver.MaxDataLen/4),
-	} {
-		t.Run(name, func(t *testing.T) {
-			claim := e.held(e.key())
-			claim.Data = data
-			rec := e.claim(t, a, claim)
-			next := e.raised(rec, 1000)
-			rec = e.raise(t, b, rec, next)
-			e.wantStored(t, next)
-
-			other := e.raised(rec, 1000)
-			other.Data = []byte("other")
-			rec = e.raise(t, a, rec, other)
-			e.wantStored(t, other)
-
-			none := e.raised(rec, 1000)
-			none.Data = nil
-			e.raise(t, b, rec, none)
-			e.wantStored(t, none)
-		})
-	}
 }
 
 // raiseRefused writes what CheckRaise refuses: the store must not.

@@ -24,52 +24,36 @@ func testWatch(t *testing.T, e *env) {
 	}
 	a, b := e.clients[0], e.clients[1]
 
-	wakes := map[string]step{
-		"Release": {op: opSwap, next: (*env).released},
-		"Delete":  {op: opDelete, next: (*env).beat},
-		// Whoever waits may take it now, or knows that it is not for them.
-		"Reserved": {op: opSwap, next: handOver},
+	// Whoever waits may take it now, or knows that it is not for them. The holder need not
+	// wait for its next heartbeat. All who wait for a lock under a session may go on.
+	wakes := map[string][]step{
+		"Release":  {{op: opSwap, next: (*env).released}},
+		"Delete":   {{op: opDelete, next: (*env).beat}},
+		"Reserved": {{op: opSwap, next: handOver}},
+		"Request":  {{op: opSwap, next: (*env).confirmed}, {op: opSwap, next: (*env).confirmed}},
 	}
 	if e.h.Raises {
-		wakes["Raise"] = step{op: opRaise, next: raisedOf}
+		wakes["Raise"] = []step{{op: opRaise, next: raisedOf}}
 	}
-	for name, step := range wakes {
+	if !e.h.NoSessions {
+		wakes["Closed"] = []step{{op: opSwap, next: (*env).confirmed}, {op: opSwap, next: (*env).closed}}
+	}
+	for name, steps := range wakes {
 		t.Run(name, func(t *testing.T) {
 			e.byEach(t, func(t *testing.T, by *client) {
-				rec := e.claim(t, a, e.held(e.key()))
-				w := e.watch(t, a, rec.Key)
-				m := &model{key: rec.Key, rec: rec, found: true}
-				e.send(t, m, by, name, write{op: step.op, prev: rec, next: step.next(e, rec)})
-				w.want(t, e)
+				next := e.held(e.key())
+				if name == "Closed" {
+					next = e.opened()
+				}
+				m := &model{key: next.Key, rec: e.claim(t, a, next), found: true}
+				for _, step := range steps {
+					w := e.watch(t, a, m.key)
+					e.send(t, m, by, name, write{op: step.op, prev: m.rec, next: step.next(e, m.rec)})
+					w.want(t, e)
+				}
 			})
 		})
 	}
-
-	// The holder need not wait for its next heartbeat.
-	t.Run("Request", func(t *testing.T) {
-		e.byEach(t, func(t *testing.T, by *client) {
-			rec := e.claim(t, a, e.held(e.key()))
-			w := e.watch(t, a, rec.Key)
-			rec = e.swap(t, by, rec, e.asked(rec))
-			w.want(t, e)
-			e.watchSecondRequest(t, by, rec)
-		})
-	})
-
-	// All who wait for a lock under it may go on.
-	t.Run("Closed", func(t *testing.T) {
-		if e.h.NoSessions {
-			t.Skip("the harness declares no sessions")
-		}
-		e.byEach(t, func(t *testing.T, by *client) {
-			rec := e.claim(t, a, e.opened())
-			w := e.watch(t, a, rec.Key)
-			rec = e.swap(t, by, rec, e.confirmed(rec))
-			w.want(t, e)
-			e.swap(t, by, rec, e.closed(rec))
-			w.want(t, e)
-		})
-	})
 
 	// A watch stands before its key is there, and outlives the hints that it gave.
 	t.Run("AgainAndAgain", func(t *testing.T) {
@@ -107,16 +91,6 @@ func testWatch(t *testing.T, e *env) {
 	t.Run("Stop", e.watchStop)
 	t.Run("AtOnce", e.watchAtOnce)
 	t.Run("Context", e.watchContext)
-}
-
-// watchSecondRequest lays a request beside one that is there.
-func (e *env) watchSecondRequest(t *testing.T, by *client, rec driver.Record) {
-	t.Helper()
-	w := e.watch(t, e.clients[0], rec.Key)
-	next := e.asked(rec)
-	next.Requests = append(rec.Clone().Requests, next.Requests...)
-	e.swap(t, by, rec, next)
-	w.want(t, e)
 }
 
 // watchAtOnce releases when Watch has returned: the release overtakes whatever Watch has
