@@ -66,10 +66,9 @@ type Store struct {
 	pageSize int
 	watches  watches
 
-	writes    chan *write
-	sync      string             // how the writer's connection syncs; the writer's alone
-	forceSync string             // overrides it in benchmarks
-	yield     func(try int) bool // pause, but in tests
+	writes chan *write
+	sync   string             // how the writer's connection syncs; the writer's alone
+	yield  func(try int) bool // pause, but in tests
 
 	writer    *conn
 	readers   chan *conn // those that nobody uses now

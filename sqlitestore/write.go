@@ -206,9 +206,6 @@ func (s *Store) begin(c *conn, batch []*write) error {
 			mode = syncFull
 		}
 	}
-	if s.forceSync != "" {
-		mode = s.forceSync
-	}
 	if mode != s.sync {
 		if err := c.run(mode); err != nil {
 			return fault(s.file, err)

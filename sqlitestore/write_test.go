@@ -293,24 +293,6 @@ func TestWaitsForAnotherWriter(t *testing.T) {
 	})
 }
 
-// TestClaimSharesNothing changes the data of the record that a claim returns:
-// those of the other record that it returns stay.
-func TestClaimSharesNothing(t *testing.T) {
-	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	rec := held("k", "a")
-	rec.Data = []byte("data")
-	rec = enginetest.Claim(t, s, rec)
-	enginetest.Swap(t, s, rec, released(rec))
-	now, prev, err := s.Claim(t.Context(), held("k", "b"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	now.Data[0] = 'X'
-	if string(prev.Data) != "data" {
-		t.Errorf("the former data are %q", prev.Data)
-	}
-}
-
 // TestCloseWaits closes a store while a write is under way.
 func TestCloseWaits(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
