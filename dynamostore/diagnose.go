@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -284,13 +283,7 @@ func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 // tried makes a request, whose condition should not hold if it has one.
 func tried[In, Out any](ctx context.Context, s *Store, op func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) error {
 	_, err := call(ctx, s, op, in)
-	if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
-		return nil
-	}
-	cancelled := (*types.TransactionCanceledException)(nil)
-	if errors.As(err, &cancelled) && slices.ContainsFunc(cancelled.CancellationReasons, func(r types.CancellationReason) bool {
-		return aws.ToString(r.Code) == "ConditionalCheckFailed"
-	}) {
+	if _, failed := conditionFailed(err); failed {
 		return nil
 	}
 	return err

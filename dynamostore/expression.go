@@ -22,22 +22,6 @@ var names = map[string]string{
 	"#sh": attrShared,
 }
 
-// named are those that are sent: what they stand for is a single word, which DynamoDB
-// reserves, as it does data, or may reserve. A key may be such a word, too.
-var named = []string{"#da", "#st", "#te"}
-
-// spelled writes out all others. A request is smaller by that, and less work for both
-// sides.
-var spelled = func() *strings.Replacer {
-	var pairs []string
-	for placeholder, name := range names {
-		if !slices.Contains(named, placeholder) {
-			pairs = append(pairs, placeholder, name)
-		}
-	}
-	return strings.NewReplacer(pairs...)
-}()
-
 // written are the placeholders of what encode returns. tenureBefore, which a claim
 // fills in another way, is the last.
 var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#sa", "#bt", "#sh", "#te", "#re", "#be"}
@@ -75,19 +59,12 @@ type expression struct {
 	user        []string // names of attributes of the user's own, #u0 and on
 }
 
-// update returns the update expression, as it is sent.
+// update returns the update expression.
 func (e *expression) update() *string {
 	all := "SET " + strings.Join(e.set, ", ")
 	if len(e.remove) > 0 {
 		all += " REMOVE " + strings.Join(e.remove, ", ")
 	}
-	all = spelled.Replace(all)
-	return &all
-}
-
-// where returns the condition, as it is sent.
-func (e *expression) where() *string {
-	all := spelled.Replace(e.condition)
 	return &all
 }
 
@@ -95,9 +72,9 @@ func (e *expression) where() *string {
 // it does not.
 func (e *expression) names(partitionKey string) map[string]string {
 	used := map[string]string{}
-	for _, placeholder := range named {
+	for placeholder, name := range names {
 		if e.uses(placeholder) {
-			used[placeholder] = names[placeholder]
+			used[placeholder] = name
 		}
 	}
 	if e.uses("#k") {

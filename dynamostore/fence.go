@@ -269,7 +269,7 @@ func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*Fen
 	}
 	_, err := call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: s.key(fencePrefix + lock),
-		UpdateExpression: e.update(), ConditionExpression: e.where(),
+		UpdateExpression: e.update(), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})

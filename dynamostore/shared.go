@@ -106,7 +106,7 @@ func (s *Store) beside(rec driver.Record, condition string) types.TransactWriteI
 func (s *Store) update(key string, e *expression) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: &s.table, Key: s.key(key),
-		UpdateExpression: e.update(), ConditionExpression: e.where(),
+		UpdateExpression: e.update(), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
@@ -130,7 +130,7 @@ func (s *Store) together(ctx context.Context, writes ...types.TransactWriteItem)
 // beside is a higher one, which is as good.
 func (s *Store) removeKeeping(ctx context.Context, prev driver.Record, e *expression) (higher bool, _ error) {
 	err := s.together(ctx, types.TransactWriteItem{Delete: &types.Delete{
-		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: e.where(),
+		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}, s.beside(prev, "attribute_not_exists(#tk) OR #tk <= :tk"))

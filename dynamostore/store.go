@@ -246,7 +246,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	}
 	out, err := call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: s.key(next.Key),
-		UpdateExpression: e.update(), ConditionExpression: e.where(),
+		UpdateExpression: e.update(), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValues:                        types.ReturnValueAllOld,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -336,7 +336,7 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 	} else {
 		_, err = call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 			TableName: &s.table, Key: s.key(next.Key),
-			UpdateExpression: e.update(), ConditionExpression: e.where(),
+			UpdateExpression: e.update(), ConditionExpression: &e.condition,
 			ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		})
@@ -401,7 +401,7 @@ func (s *Store) remove(ctx context.Context, prev driver.Record, e *expression) e
 		}
 	}
 	_, err := call(ctx, s, s.client.DeleteItem, &dynamodb.DeleteItemInput{
-		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: e.where(),
+		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
