@@ -22,15 +22,9 @@ import (
 
 // patience says how long to wait for a lock, and for the store.
 type patience struct {
-	wait  *time.Duration // nil: for ever; 0: not at all
-	store time.Duration  // see tenure.AcquireOptions.StoreTimeout
-	// unlessAlive gives up at the first sign of life of the holder.
-	unlessAlive bool
-	held        int // the exit status of not getting the lock
-
-	priority      int
-	priorityPause time.Duration
-	coolDown      time.Duration
+	wait    *time.Duration // nil: for ever; 0: not at all
+	held    int            // the exit status of not getting the lock
+	options tenure.AcquireOptions
 }
 
 // beside has something done beside the caller, until end is called, which waits for it.
@@ -58,9 +52,10 @@ func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, er
 		ctx, cancel = context.WithTimeoutCause(ctx, *p.wait, errWaited)
 		defer cancel()
 	}
-	t.endless.Store(p.wait == nil && !p.unlessAlive)
+	t.endless.Store(p.wait == nil && !p.options.UnlessAlive)
 	silence := beside(ctx, t.announce)
-	lease, err := t.take(ctx, p)
+	p.options.History, p.options.WatchRequests = true, true
+	lease, err := t.target.take(ctx, p, &p.options)
 	silence()
 	if sig := stop(); sig != 0 {
 		// Also when the lock came at the same moment: nothing has begun.
@@ -75,15 +70,6 @@ func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	t.lock = lease.Name() // that of the slot, if it is one
 	t.manager.say("holds %q under token %d", t.lock, lease.Token())
 	return lease, nil
-}
-
-func (t *command) take(ctx context.Context, p patience) (*tenure.Lease, error) {
-	o := &tenure.AcquireOptions{
-		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
-		History: true, WatchRequests: true, Priority: p.priority, PriorityPause: p.priorityPause,
-		CoolDown: p.coolDown,
-	}
-	return t.target.take(ctx, p, o)
 }
 
 // refusal tells a lock that is held from a store that cannot be reached.
@@ -108,7 +94,7 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	case errors.As(err, &busy):
 		text, _ := t.outer.busy(t.lock, busy)
 		return t.notAcquired(p, text)
-	case errors.As(err, &held) && p.unlessAlive && !t.outer.is(t.lock, held.Owner, held.Token):
+	case errors.As(err, &held) && p.options.UnlessAlive && !t.outer.is(t.lock, held.Owner, held.Token):
 		return t.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
 	case errors.As(err, &held) && held.Reserved:
 		return t.notAcquired(p, held.Error())

@@ -65,7 +65,7 @@ func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 		text = "nothing to clear: no session in the store has ended"
 	}
 	c.result(r, "%s", text)
-	return v.ended(err)
+	return lookFailed(v.ctx, err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -122,7 +122,7 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 		text += "; left alone: " + strings.Join(left, ", ")
 	}
 	c.result(r, "%s", text)
-	return v.ended(err)
+	return lookFailed(v.ctx, err)
 }
 
 // sweptLocks is what came of --released-before, as an object of --json.
@@ -349,7 +349,7 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens,
 	case errors.Is(err, tenure.ErrTokenLimit):
 		return usage("%w", err)
 	}
-	return v.ended(err)
+	return lookFailed(v.ctx, err)
 }
 
 // raisedTokens is what came of it, as an object of --json.

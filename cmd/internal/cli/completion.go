@@ -65,11 +65,20 @@ func candidates(words []string) []string {
 	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
 		return nil
 	}
-	before, word := words[:len(words)-1], words[len(words)-1]
 	parser, err := newParser()
 	if err != nil {
 		return nil
 	}
+	var apart []string // "--flag=value" as two words, of which the second one begins with "="
+	for _, w := range words {
+		if at := strings.Index(w, "="); at > 0 && w[0] == '-' {
+			apart = append(apart, w[:at])
+			w = w[at:]
+		}
+		apart = append(apart, w)
+	}
+	before, last := apart[:len(apart)-1], apart[len(apart)-1]
+	word := strings.TrimPrefix(last, "=")
 	root := parser.Model.Node
 	command, store := root, os.Getenv("TENURE_STORE")
 	var given []string  // behind the command
@@ -78,18 +87,12 @@ func candidates(words []string) []string {
 		switch {
 		case flag != nil:
 			if flag.Name == "store" {
-				store = w
+				store = strings.TrimPrefix(w, "=")
 			}
 			flag = nil
+		case strings.HasPrefix(w, "="): // of a flag that is on or off
 		case strings.HasPrefix(w, "-"):
-			name, value, joined := strings.Cut(w, "=")
-			flag = valueFlag(command, name)
-			if flag != nil && joined {
-				if flag.Name == "store" {
-					store = value
-				}
-				flag = nil
-			}
+			flag = valueFlag(command, w)
 		case command == root && w == "help":
 			return fitting(names(root), word)
 		case len(command.Children) > 0:
@@ -102,37 +105,30 @@ func candidates(words []string) []string {
 			given = append(given, w)
 		}
 	}
-	lock := ""
-	if len(given) > 0 {
-		lock = given[0]
-	}
+	var list []string
 	switch {
 	case flag != nil:
-		return fitting(values(flag, store, lock), word)
+		list = values(flag, store, given)
+	case last != word:
 	case command == root && strings.HasPrefix(word, "-"):
-		return fitting([]string{"--help", "--version"}, word)
+		list = []string{"--help", "--version"}
 	case command == root:
-		return fitting(append(names(root), "help"), word)
-	case strings.HasPrefix(word, "--") && strings.Contains(word, "="):
-		name, _, _ := strings.Cut(word, "=")
-		if flag = valueFlag(command, name); flag == nil {
-			return nil
-		}
-		var list []string
-		for _, v := range values(flag, store, lock) {
-			list = append(list, name+"="+v)
-		}
-		return fitting(list, word)
+		list = append(names(root), "help")
 	case strings.HasPrefix(word, "-"):
-		list := []string{"--help"}
+		list = append(list, "--help")
 		for _, f := range command.Flags {
 			list = append(list, "--"+f.Name)
 		}
-		return fitting(list, word)
 	case len(command.Children) > 0:
-		return fitting(names(command), word)
+		list = names(command)
+	default:
+		list = operandsOf(command, len(given), store)
 	}
-	return fitting(operandsOf(command, len(given), store), word)
+	list = fitting(list, word)
+	for i := range list {
+		list[i] = strings.TrimSuffix(words[len(words)-1], word) + list[i]
+	}
+	return list
 }
 
 // operandsOf are the words that can stand behind those that a command has.
@@ -181,7 +177,7 @@ func valueFlag(command *kong.Node, word string) *kong.Flag {
 
 // values are those that a flag can begin with. A store is a path, mostly. Those to whom a lock
 // can be handed over are the ones who had it before: who waits for it is written nowhere.
-func values(f *kong.Flag, store, lock string) []string {
+func values(f *kong.Flag, store string, given []string) []string {
 	switch f.Name {
 	case "store":
 		return []string{
@@ -191,9 +187,9 @@ func values(f *kong.Flag, store, lock string) []string {
 	case "holder":
 		return holderLabels
 	case "to":
-		return heldBy(store, lock, func(t tenure.Tenure) string { return t.Owner })
+		return heldBy(store, given, func(t tenure.Tenure) string { return t.Owner })
 	case "to-label":
-		return heldBy(store, lock, func(t tenure.Tenure) string { return t.Label })
+		return heldBy(store, given, func(t tenure.Tenure) string { return t.Label })
 	}
 	return nil
 }
@@ -233,13 +229,13 @@ func namesIn(url, suffix string) []string {
 	})
 }
 
-// heldBy returns what is shown of the tenures of a lock, each once.
-func heldBy(url, lock string, shown func(tenure.Tenure) string) []string {
-	if lock == "" {
+// heldBy returns what is shown of the tenures of the lock that is given, each once.
+func heldBy(url string, given []string, shown func(tenure.Tenure) string) []string {
+	if len(given) == 0 {
 		return nil
 	}
 	return ask(url, func(ctx context.Context, client *tenure.Client) (names []string) {
-		history, err := client.History(ctx, lock)
+		history, err := client.History(ctx, given[0])
 		if err != nil {
 			return nil
 		}

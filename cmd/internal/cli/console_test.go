@@ -176,7 +176,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 					t.Fatal(err)
 				}
 				wait := 60 * time.Second
-				p := patience{wait: &wait, held: statusHeld, store: -1}
+				p := patience{wait: &wait, held: statusHeld, options: tenure.AcquireOptions{StoreTimeout: -1}}
 				ctx, enough := context.WithTimeoutCause(t.Context(), wait, errWaited)
 				defer enough()
 				var announced sync.WaitGroup
@@ -190,7 +190,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 						t.Errorf("20 s after the store answers again, said is %q", b.String())
 					}
 				})
-				_, err = w.take(ctx, p)
+				_, err = w.target.take(ctx, p, &p.options)
 				announced.Wait()
 				if refused := w.refusal(ctx, p, err); refused == nil || !strings.Contains(refused.Error(), "not acquired within 1m0s: ") {
 					t.Errorf("after a wait of a minute: %v", refused)

@@ -154,6 +154,7 @@ func (f *storeFlags) location(c *console) (storeurl.Location, error) {
 // asks. A signal ends its context.
 type storeClient struct {
 	ctx    context.Context //nolint:containedctx // it is one command, which a signal ends
+	at     storeurl.Location
 	store  driver.Store
 	client *tenure.Client
 	close  func()
@@ -170,6 +171,24 @@ func (f *storeFlags) client(c *console, options *tenure.Options, plan *bellPlan)
 		return nil, err
 	}
 	return clientAt(at, options, func() func() { return plan.ring(c, at, options) })
+}
+
+// reader is client for a command that shows what is there. It is nil if nothing can be in the
+// file of this user, since there is none yet; one that was named must be there. Who watches
+// waits for it.
+func (f *storeFlags) reader(c *console, watches bool) (*storeClient, error) {
+	at, err := f.location(c)
+	if err != nil {
+		return nil, err
+	}
+	switch err := mustExist(at); {
+	case err == nil, watches && at.Preset():
+		return clientAt(at, nil, nil)
+	case at.Preset():
+		return nil, nil //nolint:nilnil // there is nothing to be read
+	default:
+		return nil, err
+	}
 }
 
 // clientAt opens a store. Ring gives the options a bell, and returns what closes it; it may
@@ -190,18 +209,10 @@ func clientAt(at storeurl.Location, options *tenure.Options, ring func() func())
 		return nil, usage("%w", err)
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
-	return &storeClient{ctx, store, client, func() {
+	return &storeClient{ctx, at, store, client, func() {
 		_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
 		hush()
 		_ = store.Close() // every write was confirmed, or told of
 		stop()
 	}}, nil
-}
-
-// ended returns what to end with.
-func (v *storeClient) ended(err error) error {
-	if err == nil {
-		return nil
-	}
-	return lookFailed(v.ctx, err)
 }

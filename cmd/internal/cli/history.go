@@ -359,33 +359,24 @@ type holding struct {
 // of time, by the wall clocks of the holders. It is not all if there is a hole in
 // the history then, or if it begins later.
 func during(history []tenure.Tenure, s span) (found []holding, all bool) {
-	from, to := s.from, s.to
-	if !to.After(from) {
-		to = from.Add(1) // an instant
-	}
-	next := time.Time{} // when the tenure after this one began, zero if there is none
-	hole, all := false, true
+	first, ok, certain := tenure.HolderAt(history, s.from)
+	all = ok || certain
+	hole, next := false, time.Time{} // before the tenure after this one, and when that began
 	for _, t := range history {
 		if t.Unknown || t.Since.IsZero() {
 			hole = true
 			continue
 		}
-		end := t.Until // zero for the present holder, and for one that crashed
-		if hole && (end.IsZero() || end.Before(to)) && (next.IsZero() || from.Before(next)) {
+		if hole && t.Until.Before(s.to) && (next.IsZero() || s.from.Before(next)) {
 			all = false
 		}
-		crashed := t.End != "" && end.IsZero()
-		if crashed {
-			end = next
-		}
-		if t.Since.Before(to) && (end.IsZero() || from.Before(end)) {
-			found = append(found, holding{t, !crashed || !t.Since.Before(from)})
+		if t.Since.After(s.from) && t.Since.Before(s.to) {
+			found = append(found, holding{t, true})
 		}
 		hole, next = false, t.Since
 	}
-	first := len(history) == 0 || history[len(history)-1].Token == 1
-	if (hole || !first) && (next.IsZero() || from.Before(next)) {
-		all = false
+	if ok {
+		found = append(found, holding{first, certain})
 	}
 	return found, all
 }

@@ -104,6 +104,7 @@ func TestDuring(t *testing.T) {
 		return tenure.Tenure{Token: token, Owner: "o", Since: at(since), End: tenure.EndExpired}
 	}
 	unknown := func(token uint64) tenure.Tenure { return tenure.Tenure{Token: token, Unknown: true} }
+	raised := tenure.Tenure{Token: 9, Since: at(20000), Until: at(20000), End: tenure.EndRaised}
 	running := tenure.Tenure{Token: 5, Owner: "o", Since: at(25643)}
 	history := []tenure.Tenure{running, ended(4, 12000, 12400), ended(3, 11200, 11900), crashed(2, 5500), ended(1, 0, 1000)}
 	holes := []tenure.Tenure{ended(9, 20000, 21000), unknown(8), ended(7, 10000, 11000), unknown(6), unknown(5)}
@@ -131,6 +132,7 @@ func TestDuring(t *testing.T) {
 		{"after a hole", holes, 20000, 30000, "[9] all"},
 		{"before the history", holes, 1000, 2000, "[] not all"},
 		{"a trimmed history", history[:2], 11000, 11500, "[] not all"},
+		{"before a restore", []tenure.Tenure{raised, ended(1, 0, 1000)}, 15000, 16000, "[] not all"},
 	} {
 		found, all := during(tc.history, span{from: at(tc.from), to: at(tc.to)})
 		text := "["

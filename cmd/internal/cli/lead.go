@@ -37,7 +37,9 @@ const maxPause = time.Minute
 // Run campaigns for the lock until a signal ends it, and runs the command at
 // every election won.
 func (l *leadCmd) Run(c *console, rest operands) error {
-	p := patience{store: -1, priority: l.Priority, priorityPause: valueOf(l.PriorityPause), coolDown: valueOf(l.CoolDown)}
+	p := patience{options: tenure.AcquireOptions{
+		StoreTimeout: -1, Priority: l.Priority, PriorityPause: valueOf(l.PriorityPause), CoolDown: valueOf(l.CoolDown),
+	}}
 	if err := l.checkCoolDown(); err != nil {
 		return err
 	}

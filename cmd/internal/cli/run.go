@@ -61,8 +61,8 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	}
 	for {
 		lease, err := t.acquire(context.Background(), patience{
-			wait: r.Wait, unlessAlive: r.UnlessAlive,
-			held: r.ConflictExitStatus,
+			wait: r.Wait, held: r.ConflictExitStatus,
+			options: tenure.AcquireOptions{UnlessAlive: r.UnlessAlive},
 		})
 		if err != nil {
 			return err

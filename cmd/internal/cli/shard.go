@@ -32,23 +32,14 @@ func (f *shardCmd) Run(c *console) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	at, err := f.location(c)
-	if err != nil {
+	v, err := f.reader(c, f.Watch)
+	switch {
+	case err != nil:
 		return err
-	}
-	empty, err := f.missing(at)
-	if err != nil {
-		return err
-	}
-	if empty && f.Resize != nil {
+	case v == nil && f.Resize != nil:
 		return f.nobody()
-	}
-	if empty && !f.Watch {
+	case v == nil:
 		return f.print(c, groupView{Status: shard.Status{Group: f.Group}})
-	}
-	v, err := clientAt(at, nil, nil)
-	if err != nil {
-		return err
 	}
 	defer v.close()
 	ctx, client := v.ctx, v.client

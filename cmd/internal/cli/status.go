@@ -39,20 +39,12 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if err := f.checkOne(); err != nil {
 		return err
 	}
-	at, err := f.location(c)
+	v, err := f.reader(c, f.Watch)
 	if err != nil {
 		return err
 	}
-	empty, err := f.missing(at)
-	if err != nil {
-		return err
-	}
-	if empty && !f.Watch {
+	if v == nil {
 		return f.finish(c, nothing(f.Names))
-	}
-	v, err := clientAt(at, nil, nil)
-	if err != nil {
-		return err
 	}
 	defer v.close()
 	ctx, client := v.ctx, v.client
@@ -64,7 +56,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 		rows, err = age(ctx, client, rows, *f.MaxAge, f.Refresh)
 	}
 	if err == nil && c.json {
-		f.shown = at.Shown()
+		f.shown = v.at.Shown()
 		f.identity, err = storeurl.Identity(ctx, v.store)
 	}
 	if err != nil {
@@ -107,16 +99,6 @@ func checkPeriod(flag string, d time.Duration) error {
 		return usage("%s %v must be at least %v, since each is a request to the store: is its unit right?", flag, d, least)
 	}
 	return nil
-}
-
-// missing says whether there is no file yet, and nothing in it. One that was
-// named must be there: to look at a store does not create it.
-func (f *storeFlags) missing(at storeurl.Location) (bool, error) {
-	err := mustExist(at)
-	if err != nil && at.Preset() {
-		return true, nil
-	}
-	return false, err
 }
 
 // States of a lock, as people see them.
@@ -247,8 +229,11 @@ func closed(ctx context.Context, client *tenure.Client, rows []row) error {
 // lookTimeout bounds a look at all locks.
 const lookTimeout = 30 * time.Second
 
-// lookFailed returns what to end with when a look has failed.
+// lookFailed returns what to end with when a look has failed, nil if it has not.
 func lookFailed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	if sig := (signaled{}); errors.As(context.Cause(ctx), &sig) {
 		return ended(sig.ExitCode())
 	}
