@@ -154,7 +154,7 @@ x          never held  -       -      -                    -          -        -
 // A character of Chinese takes two columns, and one that is combined with
 // another takes none.
 func TestWideCharacters(t *testing.T) {
-	lines := columns([][]string{{"LOCK", "STATE", "OWNER"}, {"東京", "held", "a"}, {"e\u0301te\u0301", "held", "b"}, {"x", "held", "c"}})
+	lines := layout([][]string{{"LOCK", "STATE", "OWNER"}, {"東京", "held", "a"}, {"e\u0301te\u0301", "held", "b"}, {"x", "held", "c"}}, 0)
 	want := []string{"LOCK  STATE  OWNER", "東京  held   a", "e\u0301te\u0301   held   b", "x     held   c"}
 	if d := cmp.Diff(want, lines); d != "" {
 		t.Errorf("columns (- want, + got):\n%s", d)

@@ -140,7 +140,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			go func() { _, _ = s.Acquire(first, nil) }()
 			synctest.Wait() // it is first in line
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
-		}, func(w *command) error { return (&runCmd{slotFlags: slotFlags{Slots: &one}}).choose(w) }},
+		}, func(w *command) error { return (&runCmd{Slots: &one}).choose(w) }},
 		{"writer", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			l, err := rwlock.New(c, "job", nil)
 			if err != nil {
@@ -151,7 +151,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			go func() { _, _ = l.AcquireWrite(first, nil) }()
 			synctest.Wait()
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
-		}, func(w *command) error { return (&runCmd{readWriteFlags: readWriteFlags{Exclusive: true}}).choose(w) }},
+		}, func(w *command) error { return (&runCmd{Exclusive: true}).choose(w) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -308,35 +308,36 @@ func TestFitTable(t *testing.T) {
 		{"nightly-report", "held", "web-7.eu-central-1-4711-kxq2ma", "12", "2026-11-25 01:00:56", "-", "<15s", "web-7.eu-central-1.example", "v1.4.2"},
 		{"東京", "free", "東京東京東京東京東京東京", "3", "01:00:56", "-", "now", "東京", "-"},
 	}
-	if got := fitTable(cells, 0); !slices.EqualFunc(got, cells, slices.Equal) {
+	between := regexp.MustCompile(" {2,}")
+	if got := layout(cells, 0); len(between.Split(got[0], -1)) != 9 || strings.Contains(got[1], "…") {
 		t.Errorf("without a width: %q", got)
 	}
-	var before []string
+	before := 9
 	for width := 200; width >= 30; width-- {
-		got := fitTable(cells, width)
-		if before != nil && len(got[0]) > len(before) {
-			t.Errorf("width %d shows more columns than the one above it: %q, %q", width, got[0], before)
+		lines := layout(cells, width)
+		heads := between.Split(lines[0], -1)
+		if len(heads) > before {
+			t.Errorf("width %d shows more columns than the one above it: %q, %d", width, heads, before)
 		}
-		before = got[0]
-		lines := columns(got)
+		before = len(heads)
 		for i, line := range lines {
 			if w := runewidth.StringWidth(line); w >= width && width >= 48 {
 				t.Errorf("width %d: line %d has %d: %q", width, i, w, line)
 			}
 		}
 		for _, want := range []string{"LOCK", "STATE", "OWNER", "TOKEN", "FREE IN"} {
-			if !slices.Contains(got[0], want) {
+			if !slices.Contains(heads, want) {
 				t.Errorf("width %d: %s is left out", width, want)
 			}
 		}
 		if text := strings.Join(lines, "\n"); !strings.Contains(text, "nightly-report  held") || !strings.Contains(text, " 12 ") {
 			t.Errorf("width %d:\n%s", width, text)
 		}
-		if whole := slices.Contains(got[0], "UNCHANGED"); whole != (width > 140) && (width < 130 || width > 150) {
+		if whole := slices.Contains(heads, "UNCHANGED"); whole != (width > 140) && (width < 130 || width > 150) {
 			t.Errorf("width %d: the empty column is shown: %v", width, whole)
 		}
 	}
-	if got := columns(fitTable(cells, 80)); !strings.Contains(got[1], "…") {
+	if got := layout(cells, 80); !strings.Contains(got[1], "…") {
 		t.Errorf("nothing was shortened at 80: %q", got)
 	}
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +14,18 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
 )
 
 // runCmd is tenure run.
 type runCmd struct {
 	job
-	slotFlags
-	readWriteFlags
 	progressFlags
+	Slots              *int // as many hold the name at a time
+	Resize             bool
+	Shared             bool           // readers run beside each other
+	Exclusive          bool           // and a writer alone
 	Wait               *time.Duration `must:"not be negative"`
 	Timeout            time.Duration  `must:"not be negative"`
 	UnlessAlive        bool
@@ -30,19 +35,7 @@ type runCmd struct {
 
 // Run holds the lock while the command runs.
 func (r *runCmd) Run(c *console, rest operands) error {
-	if r.UnlessAlive && r.Wait != nil && *r.Wait == 0 {
-		return usage("--unless-alive waits for a sign of life, which --wait %v does not allow", *r.Wait)
-	}
-	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
-		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
-	}
-	if err := r.slotFlags.check(r); err != nil {
-		return err
-	}
-	if err := r.readWriteFlags.check(r); err != nil {
-		return err
-	}
-	if err := r.progressFlags.check(&r.job); err != nil {
+	if err := cmp.Or(r.check(), r.progressFlags.check(&r.job)); err != nil {
 		return err
 	}
 	t, err := r.open(c, rest)
@@ -96,6 +89,35 @@ func (r *runCmd) Run(c *console, rest operands) error {
 			r.Wait = &left
 		}
 	}
+}
+
+// check finds what is wrong with the command line before a store is touched.
+func (r *runCmd) check() error {
+	switch {
+	case r.UnlessAlive && r.Wait != nil && *r.Wait == 0:
+		return usage("--unless-alive waits for a sign of life, which --wait %v does not allow", *r.Wait)
+	case r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255:
+		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
+	case r.Slots == nil && r.Resize:
+		return usage("--resize needs --slots: the new number of slots")
+	case r.Shared && r.Exclusive:
+		return usage("--shared and --exclusive exclude each other: a command reads, or it writes")
+	case r.Slots != nil && (r.Shared || r.Exclusive):
+		return usage("--slots goes with neither --shared nor --exclusive: a semaphore has slots of its own")
+	case r.Slots != nil && (*r.Slots < 1 || *r.Slots > semaphore.MaxSlots):
+		return usage("--slots %d must be from 1 to %d", *r.Slots, semaphore.MaxSlots)
+	case r.Slots != nil && r.UnlessAlive:
+		return usage("--slots and --unless-alive exclude each other: it is one holder that shows a sign of life")
+	case (r.Shared || r.Exclusive) && r.UnlessAlive:
+		return usage("--unless-alive goes with neither --shared nor --exclusive: it is one holder that shows a sign of life")
+	case r.Slots != nil && len(r.Name) > semaphore.MaxNameLen:
+		return usage("name %.20q... has %d bytes: with --slots at most %d are allowed",
+			r.Name, len(r.Name), semaphore.MaxNameLen)
+	case (r.Shared || r.Exclusive) && len(r.Name) > rwlock.MaxNameLen:
+		return usage("name %.20q... has %d bytes: with --shared and --exclusive at most %d are allowed",
+			r.Name, len(r.Name), rwlock.MaxNameLen)
+	}
+	return nil
 }
 
 // hold runs the command for as long as it may.

@@ -45,7 +45,7 @@ func table(rows []row, s style) string {
 // table lays out a heading and the lines below it, each in its colour: none if colours is nil.
 func (s style) table(cells [][]string, colours []string) string {
 	var b strings.Builder
-	for i, text := range columns(fitTable(cells, s.width)) {
+	for i, text := range layout(cells, s.width) {
 		switch {
 		case i == 0:
 			b.WriteString(s.line(escBold, text))
@@ -73,34 +73,6 @@ func (s style) line(colour, text string) string {
 // table writes a table to standard output.
 func (c *console) table(cells [][]string) {
 	c.put(style{width: c.screenWidth()}.table(cells, nil))
-}
-
-// columns lays cells out as lines of text that can be printed.
-func columns(cells [][]string) []string {
-	shown := make([][]string, len(cells))
-	widths := make([]int, len(cells[0]))
-	for n, line := range cells {
-		for i, cell := range line {
-			cell = printable.Cell(cell)
-			shown[n] = append(shown[n], cell)
-			widths[i] = max(widths[i], runewidth.StringWidth(cell))
-		}
-	}
-	lines := make([]string, 0, len(cells))
-	for _, line := range shown {
-		var text strings.Builder
-		for i, cell := range line {
-			if i > 0 {
-				text.WriteString("  ")
-			}
-			text.WriteString(cell)
-			if i < len(line)-1 {
-				text.WriteString(strings.Repeat(" ", widths[i]-runewidth.StringWidth(cell)))
-			}
-		}
-		lines = append(lines, strings.TrimRight(text.String(), " "))
-	}
-	return lines
 }
 
 func (r row) colour() string {
@@ -169,8 +141,6 @@ var (
 	}
 )
 
-const betweenCells = 2
-
 // screenWidth is that of the terminal that standard output is, 0 if it is none.
 func (c *console) screenWidth() int {
 	if c.screen < 0 {
@@ -183,82 +153,68 @@ func (c *console) screenWidth() int {
 	return width
 }
 
-// fitTable returns the cells of a table, with its head, as they have room in a width: columns
-// that are empty in each line are left out first, then texts shortened, then columns left out
-// that are less needed. What has no room then is cut off by the caller. A width of 0 has room
-// for all.
-func fitTable(cells [][]string, width int) [][]string {
-	if width <= 0 || len(cells) == 0 {
-		return cells
-	}
-	out := make([][]string, len(cells))
-	for n, line := range cells {
-		for _, cell := range line {
-			out[n] = append(out[n], printable.Cell(cell))
-		}
-	}
-	for i := len(out[0]) - 1; i > 0 && lineWidth(out) >= width; i-- {
-		if emptyColumn(out, i) {
-			dropColumn(out, i)
-		}
-	}
-	for _, step := range sparing {
-		for i := widestElastic(out, step.least); i >= 0 && lineWidth(out) >= width; i = widestElastic(out, step.least) {
-			shorten(out, i)
-		}
-		if lineWidth(out) < width {
-			break
-		}
-		if i := slices.Index(out[0], step.spare); i >= 0 {
-			dropColumn(out, i)
-		}
-	}
-	return out
-}
+// column is one of a table: its head, and a cell of each line.
+type column []string
 
-func columnWidth(cells [][]string, i int) int {
-	most := 0
-	for _, line := range cells {
-		most = max(most, runewidth.StringWidth(line[i]))
+func (c column) width() (most int) {
+	for _, cell := range c {
+		most = max(most, runewidth.StringWidth(cell))
 	}
 	return most
 }
 
-func lineWidth(cells [][]string) int {
-	sum := betweenCells * (len(cells[0]) - 1)
-	for i := range cells[0] {
-		sum += columnWidth(cells, i)
+// elastic is the width of a column whose texts may be shortened down to least, else 0.
+func (c column) elastic(least int) int {
+	if w := c.width(); w > least && slices.Contains(elastic, c[0]) {
+		return w
 	}
-	return sum
+	return 0
 }
 
-func emptyColumn(cells [][]string, i int) bool {
-	return !slices.ContainsFunc(cells[1:], func(line []string) bool { return line[i] != "-" })
-}
-
-func dropColumn(cells [][]string, i int) {
-	for n, line := range cells {
-		cells[n] = slices.Delete(line, i, i+1)
-	}
-}
-
-// widestElastic returns the widest column that can be shortened, -1 if none can.
-func widestElastic(cells [][]string, least int) int {
-	at, most := -1, least
-	for i, head := range cells[0] {
-		if w := columnWidth(cells, i); slices.Contains(elastic, head) && w > most {
-			at, most = i, w
-		}
-	}
-	return at
-}
-
-// shorten makes the widest texts of a column shorter by one.
-func shorten(cells [][]string, i int) {
-	to := columnWidth(cells, i) - 1
+// layout lays a table out, with its head, as lines of text that can be printed and have room
+// in a width: columns that are empty in each line are left out first, then texts shortened,
+// then columns left out that are less needed. What has no room then is cut off by the caller.
+// A width of 0 has room for all.
+func layout(cells [][]string, width int) []string {
+	all := make([]column, len(cells[0]))
 	for _, line := range cells {
-		if runewidth.StringWidth(line[i]) > to {
-			line[i] = runewidth.Truncate(line[i], to, "…")
+		for i, cell := range line {
+			all[i] = append(all[i], printable.Cell(cell))
 		}
 	}
+	wide := func() bool {
+		sum := 2 * (len(all) - 1) // between them
+		for _, c := range all {
+			sum += c.width()
+		}
+		return width > 0 && sum >= width
+	}
+	for i := len(all) - 1; i > 0 && wide(); i-- {
+		if !slices.ContainsFunc(all[i][1:], func(cell string) bool { return cell != "-" }) {
+			all = slices.Delete(all, i, i+1)
+		}
+	}
+	for _, step := range sparing {
+		for wide() && slices.ContainsFunc(all, func(c column) bool { return c.elastic(step.least) > 0 }) {
+			widest := slices.MaxFunc(all, func(a, b column) int { return a.elastic(step.least) - b.elastic(step.least) })
+			to := widest.width() - 1
+			for n, cell := range widest {
+				widest[n] = runewidth.Truncate(cell, to, "…")
+			}
+		}
+		if !wide() {
+			break
+		}
+		all = slices.DeleteFunc(all, func(c column) bool { return c[0] == step.spare })
+	}
+	lines := make([]string, len(cells))
+	for _, c := range all {
+		for n, cell := range c {
+			lines[n] += runewidth.FillRight(cell, c.width()+2)
+		}
+	}
+	for n := range lines {
+		lines[n] = strings.TrimRight(lines[n], " ")
+	}
+	return lines
 }

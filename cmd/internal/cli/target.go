@@ -15,52 +15,6 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// slotFlags have a command take one of several slots.
-type slotFlags struct {
-	Slots  *int
-	Resize bool
-}
-
-func (f *slotFlags) check(r *runCmd) error {
-	switch {
-	case f.Slots == nil && f.Resize:
-		return usage("--resize needs --slots: the new number of slots")
-	case f.Slots == nil:
-		return nil
-	case *f.Slots < 1 || *f.Slots > semaphore.MaxSlots:
-		return usage("--slots %d must be from 1 to %d", *f.Slots, semaphore.MaxSlots)
-	case r.UnlessAlive:
-		return usage("--slots and --unless-alive exclude each other: it is one holder that shows a sign of life")
-	case len(r.Name) > semaphore.MaxNameLen:
-		return usage("name %.20q... has %d bytes: with --slots at most %d are allowed",
-			r.Name, len(r.Name), semaphore.MaxNameLen)
-	}
-	return nil
-}
-
-// readWriteFlags have a command read beside others that read, or write alone.
-type readWriteFlags struct {
-	Shared    bool
-	Exclusive bool
-}
-
-func (f *readWriteFlags) check(r *runCmd) error {
-	switch {
-	case !f.Shared && !f.Exclusive:
-		return nil
-	case f.Shared && f.Exclusive:
-		return usage("--shared and --exclusive exclude each other: a command reads, or it writes")
-	case r.Slots != nil:
-		return usage("--slots goes with neither --shared nor --exclusive: a semaphore has slots of its own")
-	case r.UnlessAlive:
-		return usage("--unless-alive goes with neither --shared nor --exclusive: it is one holder that shows a sign of life")
-	case len(r.Name) > rwlock.MaxNameLen:
-		return usage("name %.20q... has %d bytes: with --shared and --exclusive at most %d are allowed",
-			r.Name, len(r.Name), rwlock.MaxNameLen)
-	}
-	return nil
-}
-
 // target is what a command runs under: a lock, or the part that this process has of what
 // several hold at a time.
 type target interface {
