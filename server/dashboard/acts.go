@@ -35,7 +35,7 @@ type act struct {
 	Title   string
 	Hint    string // ends before the lease if it waits for that
 	waits   bool
-	Heir    bool // it asks for whom
+	To    bool // it asks for whom
 	Danger  bool
 }
 
@@ -46,7 +46,7 @@ var acts = []act{
 		Title:   "Step down", Hint: "The holder ends its work in order, and releases the lock.",
 	},
 	{
-		Kind: "hand-over", request: tenure.RequestHandOver, right: access.Ask, Heir: true,
+		Kind: "hand-over", request: tenure.RequestHandOver, right: access.Ask, To: true,
 		command: []string{"step-down", "NAME"},
 		Title:   "Hand over",
 		Hint:    "The holder ends its work, and the lock is kept for one who waits for it: an owner, or a label.",
@@ -164,7 +164,7 @@ func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteReques
 	}
 	a = acts[i]
 	q = tenure.RemoteRequest{Name: query.Get("name"), Kind: a.request, Reason: strings.TrimSpace(form.Get("reason"))}
-	if a.Heir {
+	if a.To {
 		q.To, q.ToLabel = form.Get("to"), form.Get("to-label")
 	}
 	token, err := strconv.ParseUint(form.Get("token"), 10, 64)
@@ -176,9 +176,9 @@ func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteReques
 			form.Get("token"))
 	case q.Reason == "":
 		p = bad("the reason is empty: say why, for those who read the history")
-	case a.Heir && q.To == "" && q.ToLabel == "":
+	case a.To && q.To == "" && q.ToLabel == "":
 		p = bad("a hand-over needs to whom: name an owner, or a label")
-	case a.Heir && q.To != "" && q.ToLabel != "":
+	case a.To && q.To != "" && q.ToLabel != "":
 		p = bad("a hand-over is to an owner or to a label, not to both: leave one of them empty")
 	}
 	return a, token, q, p
