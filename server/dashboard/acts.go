@@ -35,7 +35,7 @@ type act struct {
 	Title   string
 	Hint    string // ends before the lease if it waits for that
 	waits   bool
-	To    bool // it asks for whom
+	To      bool // it asks for whom
 	Danger  bool
 }
 
@@ -160,7 +160,7 @@ func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteReques
 	kind := form.Get("kind")
 	i := slices.IndexFunc(acts, func(a act) bool { return a.Kind == kind })
 	if i < 0 {
-		return a, 0, q, bad("kind %.40q: %v", kind, errNoKind)
+		return a, 0, q, bad("kind %.40q: no such request: it is one of step-down, hand-over, release-dead, revoke", kind)
 	}
 	a = acts[i]
 	q = tenure.RemoteRequest{Name: query.Get("name"), Kind: a.request, Reason: strings.TrimSpace(form.Get("reason"))}
@@ -219,44 +219,40 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 func (d *Dashboard) carryOut(
 	ctx context.Context, token uint64, q tenure.RemoteRequest, line access.Act,
 ) (flash, error) {
-	audited := func(ctx context.Context, f flash, err error) flash {
+	audited := func(ctx context.Context, f flash, err error) (flash, error) {
 		line.Outcome = f.word
 		if err != nil {
 			line.Detail = err.Error()
 		}
 		d.audit(ctx, line)
-		return f
+		return f, err
 	}
 	st, err := d.client.Status(ctx, q.Name)
 	switch {
 	case err != nil:
-		return audited(ctx, flashOf(err), err), err
+		return audited(ctx, flashOf(err), err)
 	case st.Token != token:
-		return audited(ctx, changed, nil), nil
+		return audited(ctx, changed, nil)
 	case st.Held && (q.To != "" && q.To == st.Owner || q.ToLabel != "" && q.ToLabel == st.Label):
-		return audited(ctx, itself, nil), nil
+		return audited(ctx, itself, nil)
 	}
-	type result struct {
-		came flash
-		err  error
-	}
-	results := make(chan result, 1)
+	results := make(chan error, 1)
 	started := d.cache.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, max(leastAct, actLeases*st.Lease))
 		defer cancel()
 		err := d.client.Remote().Ask(ctx, q)
-		came := audited(ctx, flashOf(err), err)
+		_, _ = audited(ctx, flashOf(err), err)
 		d.cache.stale()
-		results <- result{came, err}
+		results <- err
 	})
 	if !started {
-		return audited(ctx, busy, nil), nil
+		return audited(ctx, busy, nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, actPatience)
 	defer cancel()
 	select {
-	case r := <-results:
-		return r.came, r.err
+	case err := <-results:
+		return flashOf(err), err
 	case <-ctx.Done():
 	}
 	d.cache.stale()

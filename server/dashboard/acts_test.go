@@ -6,6 +6,7 @@ package dashboard_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -159,13 +160,9 @@ func TestACookieAloneDoesNothing(t *testing.T) {
 		stolen := strings.TrimPrefix(cookie, "tenure=")
 		form := url.Values{"kind": {"revoke"}, "reason": {"stolen"}}
 		page := s.send(request{method: "GET", path: "lock?name=team/x", cookie: cookie}).body
-		for _, input := range strings.Split(page, "<input")[1:] {
-			tag, _, _ := strings.Cut(input, ">")
-			_, name, _ := strings.Cut(tag, `name="`)
-			name, _, _ = strings.Cut(name, `"`)
-			if _, value, ok := strings.Cut(tag, `value="`); ok && form.Get(name) == "" {
-				value, _, _ = strings.Cut(value, `"`)
-				form.Set(name, value)
+		for _, input := range regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+			if form.Get(input[1]) == "" {
+				form.Set(input[1], input[2])
 			}
 		}
 		if form.Get("token") != "1" {

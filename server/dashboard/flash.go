@@ -13,7 +13,7 @@ import (
 
 // flash is a line above the content of a page, such as what came of an act.
 type flash struct {
-	word   string // stands in an address and in audit lines, so that nobody can have a page say something else
+	word   string // stands in an address, so that nobody can have a page say something else, and in audit lines
 	status int    // of the answer to an act that was not done; 0 if it was
 	cause  error  // that the text tells of
 	Text   string
@@ -26,9 +26,6 @@ func (f flash) Class() string {
 	}
 	return "bad"
 }
-
-// errNoKind says that there is no such request.
-var errNoKind = errors.New("no such request: it is one of step-down, hand-over, release-dead, revoke")
 
 // What can come of an act, beside what an error says.
 var (
@@ -75,9 +72,9 @@ func flashOf(err error) flash {
 	return away
 }
 
-// flashNamed returns the flash that an address names.
+// flashNamed returns the flash that an address names: one of what was done.
 func flashNamed(word string) *flash {
-	for _, f := range append([]flash{done, measured, underWay, watching}, refusals...) {
+	for _, f := range []flash{done, measured, underWay, watching} {
 		if f.word == word {
 			return &f
 		}

@@ -87,7 +87,7 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, b
 		return who, false
 	}
 	if wait := d.options.Server.Admit(r, who.Principal, who.secret); wait > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(int(max(1, wait.Round(time.Second)/time.Second))))
+		w.Header().Set("Retry-After", fmt.Sprint(int((wait + time.Second - 1)/time.Second)))
 		d.failed(w, r, tooMany)
 		return who, false
 	}

@@ -35,7 +35,7 @@ func (f *serviceFlags) dashboard(s *service) error {
 	return err
 }
 
-// pageKey reads the key that seals the cookies of the page.
+// pageKey reads the key that encrypts the cookies of the page.
 func pageKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
 	if err != nil {
