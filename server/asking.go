@@ -75,13 +75,15 @@ func checkAsk(q wire.AskRequest) error {
 	handOver := kindOf(q.Kind) == tenure.RequestHandOver
 	switch {
 	case kindOf(q.Kind) == "":
-		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke", q.Kind)
+		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke",
+			q.Kind)
 	case q.Reason == "":
 		return problemf(badRequest, "the reason is empty: say why, for those who read the history")
 	case len(q.Reason) > driver.MaxReasonLen:
 		return problemf(badRequest, "the reason has %d bytes: at most %d are allowed", len(q.Reason), driver.MaxReasonLen)
 	case handOver && (q.To == "") == (q.ToLabel == ""):
-		return problemf(badRequest, "hand-over needs one of to and to_label: name the owner, or the label of those, who are to have the lock next")
+		return problemf(badRequest, "hand-over needs one of to and to_label: name the owner, or the label of those, "+
+			"who are to have the lock next")
 	case !handOver && (q.To != "" || q.ToLabel != ""):
 		return problemf(badRequest, "%s takes no to and no to_label: they are for hand-over", q.Kind)
 	}
@@ -114,7 +116,8 @@ func (a *asking) run(ctx context.Context) error {
 		return p
 	}
 	// The store has failed, and may have done what it was told before.
-	return problemf(unknown, "the store cannot be used: whether it was done is not known; send the same call again").of(err)
+	return problemf(unknown, "the store cannot be used: whether it was done is not known; "+
+		"send the same call again").of(err)
 }
 
 func (a *asking) lay(ctx context.Context) error {
@@ -126,7 +129,8 @@ func (a *asking) lay(ctx context.Context) error {
 // same says whether a request is this one, laid by an earlier call, here or by another
 // server.
 func (a *asking) same(q tenure.Request) bool {
-	return q.Kind == a.kind && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To && q.ToLabel == a.q.ToLabel
+	return q.Kind == a.kind && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To &&
+		q.ToLabel == a.q.ToLabel
 }
 
 // follow waits until the record shows this request no more: the tenure has ended.
@@ -149,19 +153,22 @@ func (a *asking) follow(ctx context.Context) error {
 func (a *asking) cutShort(err error) error {
 	switch a.kind {
 	case tenure.RequestReleaseDead:
-		return problemf(unanswered, "whether the holder of %.200q is dead was not seen in time, and nothing was done: send the same call again, which goes on with what this server has seen", a.q.Name)
+		return problemf(unanswered, "whether the holder of %.200q is dead was not seen in time, and nothing was done: "+
+			"send the same call again, which goes on with what this server has seen", a.q.Name)
 	case tenure.RequestRevoke:
-		return problemf(unanswered, "%.200q is not free yet: its holder cannot renew, once the request was written; send the same call again, which waits until its lease has run out", a.q.Name)
+		return problemf(unanswered, "%.200q is not free yet: its holder cannot renew, once the request was written; "+
+			"send the same call again, which waits until its lease has run out", a.q.Name)
 	}
-	return problemf(unknown, "whether the request is in the record of %.200q is not known; send the same call again", a.q.Name).of(err)
+	return problemf(unknown, "whether the request is in the record of %.200q is not known; send the same call again",
+		a.q.Name).of(err)
 }
 
 // refusesItself says whether an error is the library's, and none of the store's: the holder
 // cannot hand over to itself.
 func refusesItself(err error) bool {
 	for _, other := range []error{
-		tenure.ErrInvalid, tenure.ErrNotHeld, tenure.ErrRequested, tenure.ErrAlive, tenure.ErrUncertain, tenure.ErrUnreadable,
-		tenure.ErrPermanent, tenure.ErrClosed,
+		tenure.ErrInvalid, tenure.ErrNotHeld, tenure.ErrRequested, tenure.ErrAlive, tenure.ErrUncertain,
+		tenure.ErrUnreadable, tenure.ErrPermanent, tenure.ErrClosed,
 	} {
 		if errors.Is(err, other) {
 			return false

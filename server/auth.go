@@ -13,7 +13,8 @@ import (
 )
 
 func noToken() *problem {
-	return problemf(unauthenticated, "no token: send Authorization: Bearer SECRET with the secret of a principal, or a client certificate over TLS")
+	return problemf(unauthenticated, "no token: send Authorization: Bearer SECRET with the secret of a principal, "+
+		"or a client certificate over TLS")
 }
 
 // errWrongToken is the error of a token or certificate that is not known, as opposed to one
@@ -44,7 +45,8 @@ func (s *Server) principalOf(r *http.Request) (access.Principal, error) {
 	case len(headers) == 1:
 		scheme, secret, _ := strings.Cut(headers[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return access.Principal{}, problemf(unauthenticated, "the Authorization header is none of the scheme Bearer: send Authorization: Bearer SECRET")
+			return access.Principal{}, problemf(unauthenticated, "the Authorization header is none of the scheme Bearer: "+
+				"send Authorization: Bearer SECRET")
 		}
 		if p, found := s.o.Principals.ByToken(strings.TrimSpace(secret)); found {
 			return p, nil
@@ -68,11 +70,13 @@ func (s *Server) stillVerified(r *http.Request) error {
 	now := time.Now()
 	for _, cert := range r.TLS.VerifiedChains[0] {
 		if now.After(cert.NotAfter) {
-			return problemf(unauthenticated, "the client certificate of this connection, or one that has signed it, has expired: connect with a new one")
+			return problemf(unauthenticated, "the client certificate of this connection, or one that has signed it, has "+
+				"expired: connect with a new one")
 		}
 	}
 	if !s.o.Verified(r) {
-		return problemf(unauthenticated, "the authorities of client certificates have changed since this connection was made: connect again")
+		return problemf(unauthenticated, "the authorities of client certificates have changed since this connection "+
+			"was made: connect again")
 	}
 	return nil
 }
@@ -87,6 +91,8 @@ func (c *call) refusedToken(err error) error {
 	if err := c.s.limits.failed(from, secretOf(c.r)); err != nil {
 		return c.refused("token_limit", err)
 	}
-	c.s.o.Logger.Warn("tenure: a token or certificate that is not known", "path", c.label(), "address", access.Printable(from))
-	return c.refused("token", problemf(unauthenticated, "the token or certificate is not known: take the secret of a principal, as its operator has it"))
+	c.s.o.Logger.Warn("tenure: a token or certificate that is not known",
+		"path", c.label(), "address", access.Printable(from))
+	return c.refused("token", problemf(unauthenticated, "the token or certificate is not known: take the secret of "+
+		"a principal, as its operator has it"))
 }

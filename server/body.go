@@ -5,6 +5,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,8 +29,10 @@ import (
 // read reads the body into a value. It bounds its length; newCall has bounded the time.
 func (c *call) read(into any) error {
 	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return problemf(wrongType, "Content-Type %.100q is not application/json: a call that decides something is never a form, which any page can send", c.r.Header.Get("Content-Type"))
+	charset := cmp.Or(params["charset"], "utf-8")
+	if err != nil || media != "application/json" || !strings.EqualFold(charset, "utf-8") {
+		return problemf(wrongType, "Content-Type %.100q is not application/json: a call that decides something is "+
+			"never a form, which any page can send", c.r.Header.Get("Content-Type"))
 	}
 	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return problemf(wrongType, "Content-Encoding %.40q: send the body as it is", coding)
@@ -65,7 +68,8 @@ func (c *call) read(into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return problemf(badRequest, "the body cannot be read: %s; /openapi.json has what %s takes", unread(err), c.r.URL.Path)
+		return problemf(badRequest, "the body cannot be read: %s; /openapi.json has what %s takes",
+			unread(err), c.r.URL.Path)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return problemf(badRequest, "the body has more than one value: send one object")
@@ -212,7 +216,8 @@ func (c *call) query(known ...string) (url.Values, error) {
 	for name, values := range q {
 		switch {
 		case !slices.Contains(known, name):
-			return nil, problemf(badRequest, "parameter %.40q is not known: %s takes %s", name, c.r.URL.Path, strings.Join(known, ", "))
+			return nil, problemf(badRequest, "parameter %.40q is not known: %s takes %s",
+				name, c.r.URL.Path, strings.Join(known, ", "))
 		case len(values) > 1:
 			return nil, problemf(badRequest, "parameter %s is there %d times: give it once", name, len(values))
 		case !utf8.ValidString(values[0]):
@@ -238,7 +243,8 @@ func number(q url.Values, name string, standard, least, most uint64) (uint64, er
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, problemf(badRequest, "parameter %s is %.40q: it must be a whole number from %d to %d", name, text, least, most)
+		return 0, problemf(badRequest, "parameter %s is %.40q: it must be a whole number from %d to %d",
+			name, text, least, most)
 	}
 	return n, nil
 }

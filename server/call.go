@@ -94,7 +94,8 @@ func (c *call) serve() error {
 		}
 	}
 	if err := s.cross.Check(r); err != nil {
-		return c.refused("origin", problemf(forbidden, "a browser sent this call from another site: %v; the service is called by programs, and by its own pages", err))
+		return c.refused("origin", problemf(forbidden, "a browser sent this call from another site: %v; the service is "+
+			"called by programs, and by its own pages", err))
 	}
 	switch {
 	case c.route == nil:
@@ -185,17 +186,25 @@ func (c *call) may(right access.Right, name string) error {
 	case name == "":
 		return problemf(badRequest, "lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
 	case strings.HasPrefix(name, driver.OwnPrefix):
-		return problemf(badRequest, "lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
+		return problemf(badRequest, "lock name %.40q begins with %q: such names are for records of Tenure itself",
+			name, driver.OwnPrefix)
 	case c.principal.Name() == "":
 		return c.refused("token", noToken())
 	case c.principal.May(right, name):
 		return nil
 	}
-	p := problemf(forbidden, "principal %q has no right %s to %.200q: its operator gives it one with %s:PREFIX in the file of principals", c.principal.Name(), right, name, right)
+	p := problemf(forbidden, "principal %q has no right %s to %.200q: its operator gives it one with %s:PREFIX in "+
+		"the file of principals", c.principal.Name(), right, name, right)
 	if base := access.Base(name); base != name {
 		p.Detail = fmt.Sprintf("%s; this name is derived from %.200q, and follows the right to that", p.Detail, base)
 	}
 	return c.refused("right", p)
+}
+
+// readsNothing is the problem of a principal that may read no name with the prefix.
+func (c *call) readsNothing(prefix string) error {
+	return c.refused("right", problemf(forbidden, "principal %q has no right read to any name that begins with %.200q",
+		c.principal.Name(), prefix))
 }
 
 // refused counts a refusal.
@@ -284,7 +293,8 @@ func (c *call) recover() {
 	}
 	c.s.o.Logger.LogAttrs(context.Background(), slog.LevelError, "tenure: a call panicked",
 		slog.String("path", c.label()), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
-	c.fail(problemf(unknown, "the server has met a fault of its own, which its log has: what the call did is not known; send the same call again"))
+	c.fail(problemf(unknown, "the server has met a fault of its own, which its log has: what the call did is not "+
+		"known; send the same call again"))
 }
 
 // label names the route in metrics and logs.

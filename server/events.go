@@ -54,14 +54,16 @@ func (c *call) following() (feedOf, error) {
 	case err != nil:
 		return feedOf{}, err
 	case q.Has("name") == q.Has("prefix"):
-		return feedOf{}, problemf(badRequest, "give one of name and prefix: a lock, or the beginning of many names, which may be empty")
+		return feedOf{}, problemf(badRequest, "give one of name and prefix: a lock, or the beginning of many names, "+
+			"which may be empty")
 	case q.Has("name"):
 		name := q.Get("name")
 		if err := c.may(access.Read, name); err != nil {
 			return feedOf{}, err
 		}
 		if len(name) > driver.MaxNameLen {
-			return feedOf{}, problemf(badRequest, "lock name %.20q... has %d bytes: at most %d are allowed", name, len(name), driver.MaxNameLen)
+			return feedOf{}, problemf(badRequest, "lock name %.20q... has %d bytes: at most %d are allowed",
+				name, len(name), driver.MaxNameLen)
 		}
 		return feedOf{name: name}, nil
 	}
@@ -71,7 +73,7 @@ func (c *call) following() (feedOf, error) {
 	prefix := q.Get("prefix")
 	switch below := c.principal.Prefixes(access.Read, prefix); {
 	case len(below) == 0:
-		return feedOf{}, c.refused("right", problemf(forbidden, "principal %q has no right read to any name that begins with %.200q", c.principal.Name(), prefix))
+		return feedOf{}, c.readsNothing(prefix)
 	case len(below) == 1:
 		prefix = below[0]
 	}

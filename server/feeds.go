@@ -113,7 +113,8 @@ func (s *feeds) follow(of feedOf) (f *feed, leave func()) {
 // addPrefix has one more feed looked at. It begins with what a wider one knows.
 func (s *feeds) addPrefix(f *feed) {
 	for of, wide := range s.all {
-		if known, _ := wide.now(); of.name == "" && strings.HasPrefix(f.of.prefix, of.prefix) && known != nil && known.err == nil {
+		known, _ := wide.now()
+		if of.name == "" && strings.HasPrefix(f.of.prefix, of.prefix) && known != nil && known.err == nil {
 			f.latest = known
 			break
 		}
@@ -283,7 +284,8 @@ func (s *feeds) list(ctx context.Context, prefix string) *snapshot {
 			return &snapshot{err: err}
 		case err != nil: // one that cannot be read; a list names it
 		case len(next.locks) == maxFollowed:
-			return &snapshot{err: problemf(tooLarge, "more than %d locks begin with %.200q: follow a longer prefix", maxFollowed, prefix)}
+			return &snapshot{err: problemf(tooLarge, "more than %d locks begin with %.200q: follow a longer prefix",
+				maxFollowed, prefix)}
 		default:
 			next.locks = append(next.locks, statusOf(&st))
 		}
@@ -336,7 +338,9 @@ func (s *snapshot) within(prefix string) []wire.Status {
 
 // since yields what differs from an earlier snapshot, nil for none, among the names that begin
 // with prefix: each lock that is new or another, and the names of those that are gone.
-func (s *snapshot) since(before *snapshot, prefix string, changed func(wire.Status) error, gone func(name string) error) error {
+func (s *snapshot) since(
+	before *snapshot, prefix string, changed func(wire.Status) error, gone func(name string) error,
+) error {
 	old := before.within(prefix)
 	for _, lock := range s.within(prefix) {
 		for len(old) > 0 && old[0].Name < lock.Name {
@@ -368,7 +372,7 @@ func (s *snapshot) since(before *snapshot, prefix string, changed func(wire.Stat
 // alike says whether two states of a lock are the same but for what each heartbeat changes.
 func alike(a, b wire.Status) bool {
 	return a.Name == b.Name && a.State == b.State && a.Token == b.Token && a.InDoubt == b.InDoubt &&
-		a.Holder == b.Holder && a.Host == b.Host && a.Label == b.Label && a.Session == b.Session && a.Priority == b.Priority &&
-		a.ReservedFor == b.ReservedFor && a.ReservedForLabel == b.ReservedForLabel && a.End == b.End && a.EndedBy == b.EndedBy &&
-		a.DataBytes == b.DataBytes && slices.Equal(a.Requests, b.Requests)
+		a.Holder == b.Holder && a.Host == b.Host && a.Label == b.Label && a.Session == b.Session &&
+		a.Priority == b.Priority && a.ReservedFor == b.ReservedFor && a.ReservedForLabel == b.ReservedForLabel &&
+		a.End == b.End && a.EndedBy == b.EndedBy && a.DataBytes == b.DataBytes && slices.Equal(a.Requests, b.Requests)
 }

@@ -104,9 +104,11 @@ func (c *call) still(right access.Right, name string) error {
 	p, err := c.s.principalOf(c.r)
 	switch {
 	case err != nil:
-		return c.refused("token", problemf(unauthenticated, "the token or certificate is not known any more, and nothing was done"))
+		return c.refused("token", problemf(unauthenticated, "the token or certificate is not known any more, "+
+			"and nothing was done"))
 	case !p.May(right, name):
-		return c.refused("right", problemf(forbidden, "principal %q has no right %s to %.200q any more, and nothing was done", p.Name(), right, name))
+		return c.refused("right", problemf(forbidden, "principal %q has no right %s to %.200q any more, "+
+			"and nothing was done", p.Name(), right, name))
 	}
 	return nil
 }
@@ -124,7 +126,9 @@ var errWaited = errors.New("waited for wait_ms")
 // take takes the lock, for the principal and the owner that it names.
 func (a *attempt) take(ctx context.Context, waiting func(*tenure.HeldError)) (tenure.RemoteGrant, error) {
 	remote, q := a.c.s.remote, a.of
-	o := tenure.RemoteOptions{Owner: q.Owner, Host: hostOf(a.c.principal, q.Host), Label: q.Label, Data: q.Data, Waiting: waiting}
+	o := tenure.RemoteOptions{
+		Owner: q.Owner, Host: hostOf(a.c.principal, q.Host), Label: q.Label, Data: q.Data, Waiting: waiting,
+	}
 	if a.wait == 0 {
 		return remote.TryAcquire(ctx, q.Name, o)
 	}
@@ -158,14 +162,16 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 	case tenure.StateReserved:
 		e.Owner, e.Label, e.Reserved = st.ReservedFor, st.ReservedForLabel, true
 	default:
-		return problemf(unavailable, "lock %q could not be taken in time, although nobody holds it now: ask again", name).after(retrySoon)
+		return problemf(unavailable, "lock %q could not be taken in time, although nobody holds it now: ask again",
+			name).after(retrySoon)
 	}
 	return &tenure.Error{Op: "acquire", Key: name, Err: e}
 }
 
 // hand sends a grant. If it could not be sent, or the principal was removed while it waited,
-// nobody has the lock, and it is released; the error is what to tell then. A client that closes its connection once it has the answer, as curl does, has the lock: so
-// after the sending the context of the call says nothing.
+// nobody has the lock, and it is released; the error is what to tell then. A client that closes
+// its connection once it has the answer, as curl does, has the lock: so after the sending the
+// context of the call says nothing.
 func (a *attempt) hand(send func() error, g tenure.RemoteGrant) error {
 	c, name := a.c, a.of.Name
 	c.s.meter.granted(name, g)
@@ -219,7 +225,8 @@ func (c *call) renew(q wire.HeartbeatRequest) (wire.Renewal, error) {
 		return wire.Renewal{}, err
 	}
 	begun := time.Now()
-	r, err := c.s.remote.Heartbeat(c.r.Context(), tenure.RemoteBeat{Name: q.Name, Token: q.Token, After: q.After, Next: q.Next})
+	beat := tenure.RemoteBeat{Name: q.Name, Token: q.Token, After: q.After, Next: q.Next}
+	r, err := c.s.remote.Heartbeat(c.r.Context(), beat)
 	c.s.meter.beat(err, time.Since(begun))
 	if err != nil {
 		return wire.Renewal{}, err

@@ -32,7 +32,8 @@ func (h hosts) check(r *http.Request) error {
 	if h.any || slices.Contains(h.names, bareHost(r.Host)) || byUnixSocket(r) {
 		return nil
 	}
-	return problemf(misdirected, "host %.200q is none of this server's: name it as its operator has named it, or have the operator add this name to the hosts", r.Host)
+	return problemf(misdirected, "host %.200q is none of this server's: name it as its operator has named it, or "+
+		"have the operator add this name to the hosts", r.Host)
 }
 
 // bareHost returns a host without its port, brackets, and last dot, in lower case.
@@ -80,7 +81,8 @@ func (s *Server) forwarded(r *http.Request) (address string, ok bool) {
 // proxied says whether an address is one of a proxy that is trusted.
 func (s *Server) proxied(address string) bool {
 	ip, err := netip.ParseAddr(address)
-	return err == nil && slices.ContainsFunc(s.o.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip.Unmap().WithZone("")) })
+	ip = ip.Unmap().WithZone("")
+	return err == nil && slices.ContainsFunc(s.o.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // addressOf returns the address that a call comes from, without the port.

@@ -113,7 +113,8 @@ func (l *limiter) call(principal string) error {
 func (l *limiter) openCall(from string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.spend(&l.address(from).calls, "more than %v calls a second come from your address without a token: send fewer")
+	return l.spend(&l.address(from).calls, "more than %v calls a second come from your address without "+
+		"a token: send fewer")
 }
 
 // leaderCall counts a read of who leads a public lock.
@@ -155,8 +156,8 @@ func (l *limiter) beats(principal string, n int) (done func(), err error) {
 	defer l.mu.Unlock()
 	a := l.account(principal)
 	if a.onWire > 0 && a.onWire+int64(n) > int64(l.of.BeatsAtOnce) {
-		return nil, problemf(limited, "principal %q has %d heartbeats and releases under way, of %d at most, and nothing was "+
-			"done: send the same call again", principal, a.onWire, l.of.BeatsAtOnce).after(retrySoon)
+		return nil, problemf(limited, "principal %q has %d heartbeats and releases under way, of %d at most, and "+
+			"nothing was done: send the same call again", principal, a.onWire, l.of.BeatsAtOnce).after(retrySoon)
 	}
 	if wait := a.beats.take(float64(n), l.of.Beats, 2*l.of.Beats); wait > 0 {
 		return nil, problemf(limited, "principal %q sends more than %v heartbeats and releases a second, and nothing was "+
@@ -171,8 +172,8 @@ func (l *limiter) wait(principal string) (done func(), err error) {
 	defer l.mu.Unlock()
 	a := l.account(principal)
 	if a.waits >= int64(l.of.Waits) {
-		return nil, problemf(limited, "principal %q waits with %d calls at once, as many as it may: end one, or ask without "+
-			"waiting", principal, a.waits).after(retrySoon)
+		return nil, problemf(limited, "principal %q waits with %d calls at once, as many as it may: end one, or ask "+
+			"without waiting", principal, a.waits).after(retrySoon)
 	}
 	return l.under(&a.waits, 1), nil
 }

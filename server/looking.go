@@ -70,7 +70,7 @@ func (c *call) locks() error {
 	}
 	prefixes := c.principal.Prefixes(access.Read, q.Get("prefix"))
 	if len(prefixes) == 0 {
-		return c.refused("right", problemf(forbidden, "principal %q has no right read to any name that begins with %.200q", c.principal.Name(), q.Get("prefix")))
+		return c.readsNothing(q.Get("prefix"))
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), lookTimeout)
 	defer cancel()
@@ -261,11 +261,13 @@ func (c *call) once() error {
 // of the store.
 func checkOnceName(name string) error {
 	if len(name) > once.MaxNameLen {
-		return problemf(badRequest, "name %.20q... has %d bytes: at most %d are allowed for once", name, len(name), once.MaxNameLen)
+		return problemf(badRequest, "name %.20q... has %d bytes: at most %d are allowed for once",
+			name, len(name), once.MaxNameLen)
 	}
 	for i, r := range name {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return problemf(badRequest, "name %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", name, r, i)
+			return problemf(badRequest, "name %.200q has %U at byte %d: only printable characters and the "+
+				"ordinary space are allowed", name, r, i)
 		}
 	}
 	return nil

@@ -161,7 +161,8 @@ func (o Options) validate() error {
 		case prefix == "":
 			errs = append(errs, errors.New("public prefix is empty: that would show who leads every lock; name prefixes"))
 		case strings.HasPrefix(prefix, driver.OwnPrefix):
-			errs = append(errs, fmt.Errorf("public prefix %.40q begins with %q: such names are for records of Tenure itself", prefix, driver.OwnPrefix))
+			errs = append(errs, fmt.Errorf("public prefix %.40q begins with %q: such names are for records of Tenure itself",
+				prefix, driver.OwnPrefix))
 		default:
 			if err := (access.Grant{Right: access.Read, Prefix: prefix}).Validate(); err != nil {
 				errs = append(errs, fmt.Errorf("public: %w", err))
@@ -180,7 +181,8 @@ func checkHost(host string) error {
 	case host == "":
 		return errors.New("a host is empty: name hosts as clients do, such as locks.example.com")
 	case strings.ContainsAny(host, "/ @") || strings.Contains(host, "*") && host != "*":
-		return fmt.Errorf("host %.80q is no name of a host: write locks.example.com or 10.0.0.5, or an asterisk alone for any", host)
+		return fmt.Errorf("host %.80q is no name of a host: write locks.example.com or 10.0.0.5, or "+
+			"an asterisk alone for any", host)
 	case err == nil:
 		return fmt.Errorf("host %.80q has a port: leave it out, any port will do", host)
 	}

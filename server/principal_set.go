@@ -93,7 +93,8 @@ func (r *principalSet) add(n int, words []string, first map[string]int) error {
 	}
 	name := principal.Name()
 	if known, again := r.names[name]; again && !slices.Equal(known.Grants(), grants) {
-		return fmt.Errorf("the same name as in line %d, with other rights: a second line is for another secret, and repeats the rights", first[name])
+		return fmt.Errorf("the same name as in line %d, with other rights: a second line is for another secret, and "+
+			"repeats the rights", first[name])
 	}
 	if err := r.addSecret(n, words[1], principal); err != nil {
 		return err
@@ -118,7 +119,8 @@ func (r *principalSet) addSecret(n int, secret string, principal access.Principa
 		}
 		copy(sum[:], raw)
 	case len(secret) < minSecret || len(secret) > maxSecret:
-		return fmt.Errorf("the secret has %d bytes: it must have %d to %d; make one with: openssl rand -hex 32", len(secret), minSecret, maxSecret)
+		return fmt.Errorf("the secret has %d bytes: it must have %d to %d; make one with: openssl rand -hex 32",
+			len(secret), minSecret, maxSecret)
 	case guessable(secret) != "":
 		return fmt.Errorf("the secret %s: others guess it; make one with: openssl rand -hex 32", guessable(secret))
 	default:
@@ -133,9 +135,10 @@ func (r *principalSet) addSecret(n int, secret string, principal access.Principa
 
 // guessed are words that those try first who guess secrets.
 var guessed = []string{
-	"changeme", "password", "passwort", "passwd", "administrator", "admin", "secret", "letmein", "welcome", "default", "example",
-	"token", "test", "root", "user", "qwertyuiop", "qwerty", "asdfghjkl", "abcdefghijklmnopqrstuvwxyz", "01234567890", "1234567890", "123456789",
-	"12345678", "1234567", "123456", "12345", "1234", "123",
+	"changeme", "password", "passwort", "passwd", "administrator", "admin", "secret", "letmein",
+	"welcome", "default", "example", "token", "test", "root", "user", "qwertyuiop", "qwerty", "asdfghjkl",
+	"abcdefghijklmnopqrstuvwxyz", "01234567890", "1234567890", "123456789", "12345678", "1234567",
+	"123456", "12345", "1234", "123",
 }
 
 const (

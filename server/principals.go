@@ -150,7 +150,8 @@ func (p *Principals) set() *principalSet {
 // reload reads the file if it has changed. The caller holds the mutex.
 func (p *Principals) reload() {
 	mark, err := os.Stat(p.path)
-	if err == nil && p.mark != nil && os.SameFile(mark, p.mark) && mark.ModTime().Equal(p.mark.ModTime()) && mark.Size() == p.mark.Size() {
+	if err == nil && p.mark != nil && os.SameFile(mark, p.mark) && mark.ModTime().Equal(p.mark.ModTime()) &&
+		mark.Size() == p.mark.Size() {
 		return
 	}
 	if err != nil && p.mark == nil {
@@ -159,17 +160,20 @@ func (p *Principals) reload() {
 	r, mark, err := readPrincipalSet(p.path)
 	p.mark = mark
 	if err != nil {
-		p.log.Error("tenure: the file of principals is bad, and those that were read before stay", "file", p.path, "error", err)
+		p.log.Error("tenure: the file of principals is bad, and those that were read before stay",
+			"file", p.path, "error", err)
 		return
 	}
 	before := p.now.Swap(r)
-	p.log.Info("tenure: the file of principals was read again", "file", p.path, "principals", len(r.names), "before", len(before.names))
+	p.log.Info("tenure: the file of principals was read again", "file", p.path,
+		"principals", len(r.names), "before", len(before.names))
 	p.warnOf(r)
 }
 
 func (p *Principals) warnOf(r *principalSet) {
 	if p.mark != nil && p.mark.Mode().Perm()&0o004 != 0 && r.plain && os.PathSeparator == '/' {
-		p.log.Warn("tenure: the file of principals has secrets and can be read by everybody: chmod 600, or write sha256 sums", "file", p.path)
+		p.log.Warn("tenure: the file of principals has secrets and can be read by everybody: "+
+			"chmod 600, or write sha256 sums", "file", p.path)
 	}
 }
 
@@ -188,7 +192,8 @@ func readPrincipalSet(path string) (*principalSet, os.FileInfo, error) {
 		return nil, mark, fmt.Errorf("file of principals: %w", err)
 	}
 	if len(text) > maxPrincipalsFile {
-		return nil, mark, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d bytes: this is no file of principals", maxPrincipalsFile)}
+		return nil, mark, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d bytes: this is no file "+
+			"of principals", maxPrincipalsFile)}
 	}
 	r, err := parsePrincipalSet(path, string(text))
 	return r, mark, err

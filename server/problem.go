@@ -116,9 +116,11 @@ func problemOf(err error) *problem {
 	case errors.Is(err, tenure.ErrUncertain):
 		return problemf(unknown, "the store has not answered: the write may have happened; send the same call again").of(err)
 	case errors.Is(err, tenure.ErrUnreadable):
-		return problemf(unavailable, "%v: nothing was done; look at the record, and at which program wrote it", err).after(retryStore)
+		return problemf(unavailable, "%v: nothing was done; look at the record, and at which program wrote it",
+			err).after(retryStore)
 	}
-	return problemf(unavailable, "the store cannot be used: nothing was done; ask another server, or again later").after(retryStore).of(err)
+	return problemf(unavailable, "the store cannot be used: nothing was done; ask another "+
+		"server, or again later").after(retryStore).of(err)
 }
 
 // retryStore is when to ask again if the store cannot be used, and retrySoon if that is for
@@ -147,7 +149,8 @@ func lostTo(e *tenure.SupersededError, err error) *problem {
 }
 
 func draining() *problem {
-	return problemf(unavailable, "this server is shutting down, and nothing was done: ask another server, or again in a moment").after(retrySoon)
+	return problemf(unavailable, "this server is shutting down, and nothing was done: ask another "+
+		"server, or again in a moment").after(retrySoon)
 }
 
 // floorMs returns a duration in whole milliseconds, rounded down: for what must not be too

@@ -30,7 +30,7 @@ func Rights() []Right { return []Right{Read, Hold, Ask, Revoke, Admin} }
 
 // includes says whether whoever has r has the other right, too.
 func (r Right) includes(other Right) bool {
-	return r == other && slices.Contains(Rights(), r) || r == Admin && slices.Contains(Rights(), other) || r == Hold && other == Read
+	return slices.Contains(Rights(), other) && (r == other || r == Admin || r == Hold && other == Read)
 }
 
 // Grant is a right to all names that begin with Prefix. An empty prefix means all names.
@@ -45,15 +45,19 @@ func (g Grant) Validate() error {
 	case !slices.Contains(Rights(), g.Right):
 		return fmt.Errorf("right %.40q is not known: it is one of read, hold, ask, revoke, admin", string(g.Right))
 	case len(g.Prefix) > driver.MaxNameLen:
-		return fmt.Errorf("prefix %.20q... has %d bytes: no name of a lock is longer than %d", g.Prefix, len(g.Prefix), driver.MaxNameLen)
+		return fmt.Errorf("prefix %.20q... has %d bytes: no name of a lock is longer than %d",
+			g.Prefix, len(g.Prefix), driver.MaxNameLen)
 	case !utf8.ValidString(g.Prefix):
 		return fmt.Errorf("prefix %.80q is not valid UTF-8", g.Prefix)
 	case strings.HasPrefix(g.Prefix, driver.OwnPrefix):
-		return fmt.Errorf("prefix %.40q begins with %q: such names are for records of Tenure itself", g.Prefix, driver.OwnPrefix)
+		return fmt.Errorf("prefix %.40q begins with %q: such names are for records of Tenure itself",
+			g.Prefix, driver.OwnPrefix)
 	case strings.HasSuffix(g.Prefix, "*"):
-		return fmt.Errorf("prefix %.80q ends with an asterisk: a prefix covers all names that begin with it; write %s: and nothing behind it for all names", g.Prefix, g.Right)
+		return fmt.Errorf("prefix %.80q ends with an asterisk: a prefix covers all names that begin with it; write %s: "+
+			"and nothing behind it for all names", g.Prefix, g.Right)
 	case Base(g.Prefix) != g.Prefix:
-		return fmt.Errorf("prefix %.80q is within the names that are derived from %.80q: give the right to that name, and it covers them", g.Prefix, Base(g.Prefix))
+		return fmt.Errorf("prefix %.80q is within the names that are derived from %.80q: give the right to that name, "+
+			"and it covers them", g.Prefix, Base(g.Prefix))
 	}
 	return nil
 }
@@ -76,13 +80,15 @@ func NewPrincipal(name string, grants ...Grant) (Principal, error) {
 	case name == "":
 		return Principal{}, fmt.Errorf("name of the principal is empty: it must have 1 to %d bytes", maxNameLen)
 	case len(name) > maxNameLen:
-		return Principal{}, fmt.Errorf("name %.20q... of the principal has %d bytes: at most %d are allowed", name, len(name), maxNameLen)
+		return Principal{}, fmt.Errorf("name %.20q... of the principal has %d bytes: at most %d are allowed",
+			name, len(name), maxNameLen)
 	case !utf8.ValidString(name):
 		return Principal{}, fmt.Errorf("name %q of the principal is not valid UTF-8", name)
 	}
 	for i, r := range name {
 		if !unicode.IsPrint(r) || r == ' ' || r == '@' {
-			return Principal{}, fmt.Errorf("name %q of the principal has %U at byte %d: only printable characters are allowed, and no space and no @", name, r, i)
+			return Principal{}, fmt.Errorf("name %q of the principal has %U at byte %d: only printable characters are "+
+				"allowed, and no space and no @", name, r, i)
 		}
 	}
 	for _, g := range grants {

@@ -123,7 +123,8 @@ func (d *Dashboard) route() http.Handler {
 	// A page of another site must not act with the cookie of a visitor.
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusForbidden, textType, []byte("tenure: refused: this request comes from a page of another site\n"))
+		const text = "tenure: refused: this request comes from a page of another site\n"
+		answer(w, http.StatusForbidden, textType, []byte(text))
 	}))
 	guarded := compressed(cross.Handler(mux))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -133,8 +133,8 @@ const (
 
 // stripClasses are the classes of workers that are not as they should be.
 var stripClasses = map[string]string{
-	shard.MemberLeaving: "asked", shard.MemberLeft: "free", shard.MemberDead: "expired", shard.MemberUnreadable: "expired",
-	"has left": "asked", "no owner": "expired",
+	shard.MemberLeaving: "asked", shard.MemberLeft: "free", shard.MemberDead: "expired",
+	shard.MemberUnreadable: "expired", "has left": "asked", "no owner": "expired",
 }
 
 // stripsOf returns a strip for each worker, and for what none of them has.

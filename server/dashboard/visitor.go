@@ -24,7 +24,8 @@ const maxForm = 64 << 10
 // tooMany does not tell a guesser whether a token is right.
 var tooMany = &problem{
 	http.StatusTooManyRequests, "Too many",
-	"too many tokens from your address were wrong, or you ask for more pages a second than one may: try again in a minute",
+	"too many tokens from your address were wrong, or you ask for more pages a second than one may: " +
+		"try again in a minute",
 }
 
 // visitor is who looks.
@@ -87,7 +88,7 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, b
 		return who, false
 	}
 	if wait := d.options.Server.Admit(r, who.Principal, who.secret); wait > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(int((wait + time.Second - 1)/time.Second)))
+		w.Header().Set("Retry-After", fmt.Sprint(int((wait+time.Second-1)/time.Second)))
 		d.failed(w, r, tooMany)
 		return who, false
 	}
