@@ -3,17 +3,11 @@
 
 package access
 
-import (
-	"net"
-	"net/netip"
-)
+import "net/netip"
 
-// Network returns what limits for each address are for: the address without its port and, of
-// IPv6, the network of 64 bits that one customer has. What is no IP address stays as it is.
+// Network returns what limits for each address are for: the address and, of IPv6, the network of
+// 64 bits that one customer has. What is no IP address stays as it is.
 func Network(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return address

@@ -88,7 +88,7 @@ func ask[T any](
 			e.done, e.err = nil, errClosed
 		}
 	}
-	late := error(nil)
+	var late error
 	if done := e.done; done != nil {
 		wait := patience
 		if e.good() {
