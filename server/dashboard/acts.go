@@ -285,7 +285,7 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor,
 	d.show(w, r, who, p, query)
 }
 
-// quoted returns s as one word of a POSIX shell. The script does the same with what is typed.
+// quoted returns s as one word of a POSIX shell.
 func quoted(s string) string {
 	if s != "" && strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-./:@%+,") == "" {
 		return s

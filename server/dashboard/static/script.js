@@ -112,9 +112,13 @@ window.addEventListener("pagehide", shut);
 window.addEventListener("pageshow", () => { if (!document.hidden) open(); });
 open();
 
-// quoted is one word of a POSIX shell, as quoted in acts.go has it.
+// quoted is one word of a POSIX shell. What cannot be seen, or turns text around, is spelled: it
+// may have been pasted.
 function quoted(text) {
-  return /^[0-9A-Za-z_\-./:@%+,]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+  if (/^[0-9A-Za-z_\-./:@%+,]+$/.test(text)) return text;
+  if (/^[\p{L}\p{M}\p{N}\p{P}\p{S} ]*$/u.test(text)) return `'${text.replaceAll("'", "'\\''")}'`;
+  const spelled = (c) => [...new TextEncoder().encode(c)].map((b) => "\\" + b.toString(8).padStart(3, "0")).join("");
+  return "$'" + text.replace(/['\\]/g, "\\$&").replace(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, spelled) + "'";
 }
 
 document.addEventListener("input", (event) => {
