@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -12,9 +13,8 @@ import (
 
 // statusOf returns what everybody may see of a lock who may read it: no data.
 func statusOf(st *tenure.Status) wire.Status {
-	shown := wire.Status{
-		Name: st.Name, State: string(st.State), InDoubt: inDoubt(st),
-		Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
+	of := wire.Status{
+		Name: st.Name, State: string(st.State), Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
 		Since: wallTime(st.Since), Until: wallTime(st.Until),
 		SeenAliveMs: floorMs(st.Unchanged), FreeInMs: ceilMs(st.FreeIn),
 		LeaseMs: floorMs(st.Lease), HeartbeatMs: floorMs(st.Heartbeat),
@@ -22,23 +22,21 @@ func statusOf(st *tenure.Status) wire.Status {
 		ReservedFor: st.ReservedFor, ReservedForLabel: st.ReservedForLabel,
 		Requests: []wire.RequestInfo{}, End: st.End, EndedBy: requestOf(st.EndedBy), DataBytes: int64(len(st.Data)),
 	}
+	of.InDoubt = st.State == tenure.StateHeld && Late(st.Unchanged, st.Heartbeat, st.Lease)
 	if st.Request != nil {
-		shown.Requests = append(shown.Requests, requestOf(st.Request))
+		of.Requests = append(of.Requests, requestOf(st.Request))
 	}
 	if st.Previous != nil {
-		shown.Previous = tenureOf(st.Previous.Tenure)
+		of.Previous = tenureOf(st.Previous.Tenure)
 	}
-	return shown
+	return of
 }
 
-// inDoubt says that a holder is late by a whole heartbeat. One beat that comes late is
-// ordinary; a second one that is missing is seen before the lease is over.
-func inDoubt(st *tenure.Status) bool {
-	beat := st.Heartbeat
-	if beat == 0 {
-		beat = st.Lease / 5 // as a holder has it that does not say
-	}
-	return st.State == tenure.StateHeld && st.Unchanged >= 2*beat
+// Late says whether a holder is in doubt whose sign of life has stood for so long: a whole
+// heartbeat is missing. One beat that comes late is ordinary; a second one that is missing is
+// seen before the lease is over. A heartbeat of 0 is the default, a fifth of the lease.
+func Late(unchanged, heartbeat, lease time.Duration) bool {
+	return unchanged >= 2*cmp.Or(max(heartbeat, 0), lease/5)
 }
 
 func tenureOf(t tenure.Tenure) wire.Tenure {

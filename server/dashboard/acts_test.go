@@ -160,7 +160,8 @@ func TestACookieAloneDoesNothing(t *testing.T) {
 		stolen := strings.TrimPrefix(cookie, "tenure=")
 		form := url.Values{"kind": {"revoke"}, "reason": {"stolen"}}
 		page := s.send(request{method: "GET", path: "lock?name=team/x", cookie: cookie}).body
-		for _, input := range regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		inputs := regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)"`)
+		for _, input := range inputs.FindAllStringSubmatch(page, -1) {
 			if form.Get(input[1]) == "" {
 				form.Set(input[1], input[2])
 			}

@@ -43,6 +43,7 @@ type Options struct {
 // Dashboard is the handler of the pages. All methods may be called concurrently.
 type Dashboard struct {
 	options Options
+	server  *server.Server
 	client  *tenure.Client
 	handler http.Handler
 	views   map[string]view
@@ -68,7 +69,7 @@ func New(options Options) (*Dashboard, error) {
 		return nil, err
 	}
 	d := &Dashboard{
-		options: options, client: options.Server.Client(), cookies: cookies, cache: newCache(),
+		options: options, server: options.Server, client: options.Server.Client(), cookies: cookies, cache: newCache(),
 		turn: make(chan struct{}, 1),
 	}
 	d.pages, d.texts = parsePages()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/text"
+	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/access"
 )
 
@@ -25,9 +26,6 @@ const (
 	// oldList is from which age on of a list the locks of a page are read once more: then it shows at once whose
 	// heartbeat is late.
 	oldList = 3 * time.Second
-	// missedBeats is after how many heartbeat periods without a sign of life a holder is in doubt: one
-	// heartbeat is late by a whole period then.
-	missedBeats = 2
 )
 
 // state is what people call what a lock is in.
@@ -69,7 +67,7 @@ func lockOf(name string, st tenure.Status, err error) *lock {
 	switch {
 	case st.Token == 0:
 		l.State = neverHeld
-	case st.Held && late(st.Unchanged, st.Heartbeat, st.Lease):
+	case st.Held && server.Late(st.Unchanged, st.Heartbeat, st.Lease):
 		l.State = inDoubt
 	case st.Held && st.Request != nil:
 		l.State = asked
@@ -81,11 +79,6 @@ func lockOf(name string, st tenure.Status, err error) *lock {
 		l.State = free
 	}
 	return l
-}
-
-// late says whether a sign of life that has stood for so long should have been followed by another one.
-func late(unchanged, heartbeat, lease time.Duration) bool {
-	return unchanged >= missedBeats*cmp.Or(max(heartbeat, 0), lease/5) // a fifth, as by default
 }
 
 // alive says that the holder can answer.

@@ -37,7 +37,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name))
 		return
 	}
-	ctx, leave, err := d.options.Server.Follow(r, who.Principal)
+	ctx, leave, err := d.server.Follow(r, who.Principal)
 	if err != nil {
 		d.failed(w, r, refuse(http.StatusServiceUnavailable, "Too many pages", "%v", err))
 		return

@@ -128,7 +128,7 @@ func (d *Dashboard) note(p *page, who visitor, r reading) {
 
 // storeError is what a visitor sees of an error of the store, which may name its address and its user.
 func (d *Dashboard) storeError(who visitor, err error) string {
-	if id := d.options.Server.ErrorID(err); !who.all(access.Admin) {
+	if id := d.server.ErrorID(err); !who.all(access.Admin) {
 		return "the log of this server has the error, under " + id + "."
 	}
 	return err.Error()

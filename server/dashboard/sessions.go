@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -111,7 +112,7 @@ func (v *sessionsView) fill(all []tenure.SessionStatus, locks []*lock, idle bool
 		switch {
 		case !st.Alive:
 			s.State = expired
-		case late(st.Unchanged, st.Heartbeat, st.Lease):
+		case server.Late(st.Unchanged, st.Heartbeat, st.Lease):
 			s.State = inDoubt
 		}
 		s.Locks, s.More = linksOf(mine)

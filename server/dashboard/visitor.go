@@ -58,7 +58,7 @@ func (v visitor) rights() string {
 // visitor returns who sends a request. A token that is sent and wrong is not made good by a cookie.
 func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
 	secret, token := bearer(r)
-	if p, ok := d.options.Server.Principal(r); ok || token {
+	if p, ok := d.server.Principal(r); ok || token {
 		return visitor{Principal: p, form: !token, secret: secret}, ok
 	}
 	for _, c := range r.CookiesNamed(cookieName(r)) {
@@ -66,7 +66,7 @@ func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
 		if !ok {
 			continue
 		}
-		if p, ok := d.options.Server.Principals().BySum(of); ok {
+		if p, ok := d.server.Principals().BySum(of); ok {
 			return visitor{Principal: p, form: true, shares: c.Name == plainCookie}, true
 		}
 	}
@@ -87,7 +87,7 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, b
 		d.unknown(w, r)
 		return who, false
 	}
-	if wait := d.options.Server.Admit(r, who.Principal, who.secret); wait > 0 {
+	if wait := d.server.Admit(r, who.Principal, who.secret); wait > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(int((wait+time.Second-1)/time.Second)))
 		d.failed(w, r, tooMany)
 		return who, false
@@ -136,12 +136,12 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 		return refuse(http.StatusForbidden, "Not confirmed", "a browser sends the cookie of a page without TLS to every "+
 			"port of this host, so a form sends the token of %s besides, and there was none: go back, and type it", who.Name())
 	}
-	p, known := d.options.Server.Principals().ByToken(secret)
+	p, known := d.server.Principals().ByToken(secret)
 	own := known && p.Name() == who.Name()
 	switch {
-	case own && d.options.Server.Admit(r, p, secret) == 0:
+	case own && d.server.Admit(r, p, secret) == 0:
 		return nil
-	case own || d.options.Server.WrongToken(r, secret) > 0:
+	case own || d.server.WrongToken(r, secret) > 0:
 		return tooMany
 	}
 	d.audit(r.Context(), access.Act{
@@ -153,7 +153,7 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 // unknown answers a visitor that is not signed in: by the form, at the address that it asked for, or by a line
 // of text.
 func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
-	if secret, sent := bearer(r); sent && d.options.Server.WrongToken(r, secret) > 0 {
+	if secret, sent := bearer(r); sent && d.server.WrongToken(r, secret) > 0 {
 		d.failed(w, r, tooMany)
 		return
 	}
@@ -217,10 +217,10 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next, secret := r.PostForm.Get("next"), strings.TrimSpace(r.PostForm.Get("token"))
-	p, known := d.options.Server.Principals().ByToken(secret)
+	p, known := d.server.Principals().ByToken(secret)
 	act := access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: from(r)}
 	switch {
-	case known && d.options.Server.Admit(r, p, secret) > 0, !known && d.options.Server.WrongToken(r, secret) > 0:
+	case known && d.server.Admit(r, p, secret) > 0, !known && d.server.WrongToken(r, secret) > 0:
 		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany.Detail)
 	case !known:
 		act.Principal, act.Outcome = "", "unauthenticated"
@@ -256,7 +256,7 @@ func seeOther(w http.ResponseWriter, address string) {
 // audit writes a line of the log about an act, even if nobody waits for its answer any more.
 func (d *Dashboard) audit(ctx context.Context, act access.Act) {
 	act.Via = "dashboard"
-	d.options.Server.Audit(context.WithoutCancel(ctx), act)
+	d.server.Audit(context.WithoutCancel(ctx), act)
 }
 
 // from is the address of a visitor, for audit lines.
