@@ -141,8 +141,10 @@ func (c *cache) load(ctx context.Context, e *entry, pace time.Duration, ask func
 func (c *cache) stale() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		e.fresh = time.Time{}
+	for key, e := range c.entries {
+		if key != programKey {
+			e.fresh = time.Time{}
+		}
 	}
 }
 

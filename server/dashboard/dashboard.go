@@ -35,7 +35,7 @@ type Options struct {
 
 	// Doctor makes the checks of the program for the doctor's page, such as those of its options
 	// and of the engine; the page itself measures how long the store takes to answer. It is called
-	// while somebody looks at that page, once in 5 s at most. What it finds bad is shown to those
+	// while somebody looks at that page, once a minute at most. What it finds bad is shown to those
 	// with the right admin to all names alone. It may be nil.
 	Doctor func(context.Context) []driver.Finding
 }
@@ -61,6 +61,9 @@ type view func(context.Context, visitor, url.Values) (*page, *problem)
 // New returns the pages. Close them before the client. The error says which of the options is missing or
 // wrong.
 func New(options Options) (*Dashboard, error) {
+	if options.Doctor == nil {
+		options.Doctor = func(context.Context) []driver.Finding { return nil }
+	}
 	if options.Server == nil {
 		return nil, errors.New("dashboard: Options.Server is nil: it must be the service whose locks are shown")
 	}

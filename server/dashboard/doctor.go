@@ -24,6 +24,9 @@ const (
 	// looks is how many reads a latency is measured by, and of which lock: one that nobody takes.
 	looks    = 5
 	lookName = "tenure-dashboard-looks"
+	// programKey is that of what the program's doctor finds. It takes longer than to ask the store, and no act
+	// changes it.
+	programKey = "program"
 )
 
 // finding is one thing that was found, in sentences.
@@ -47,11 +50,15 @@ type doctorView struct {
 func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
 	v := &doctorView{Measures: who.form && who.all(access.Admin), Confirm: who.shares}
 	p := &page{View: "doctor", Title: "Doctor", Model: v}
-	now, r := ask(ctx, d.cache, farPace, "findings", d.examine)
-	d.note(p, who, reading{r.at, cmp.Or(r.err, now.away)})
-	v.Rows = slices.Clone(now.found)
+	found, _ := ask(ctx, d.cache, mostPace, programKey, d.program)
+	reads, r := ask(ctx, d.cache, farPace, "reads", d.reads)
+	d.note(p, who, reading{r.at, cmp.Or(r.err, reads.err)})
+	v.Rows = append(slices.Clone(found), reads)
+	if f := d.writes.Load(); f != nil {
+		v.Rows = append(v.Rows, *f)
+	}
 	counts := map[driver.Level]int{}
-	for i, f := range now.found {
+	for i, f := range v.Rows {
 		counts[f.Level]++
 		if f.err != nil {
 			v.Rows[i].Text += d.storeError(who, f.err)
@@ -68,28 +75,16 @@ func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*pag
 	return p, nil
 }
 
-// examination is what was found for all visitors; away says why the store cannot be read.
-type examination struct {
-	found []finding
-	away  error
-}
-
-func (d *Dashboard) examine(ctx context.Context) (now examination, _ error) {
-	if d.options.Doctor != nil {
-		for _, f := range d.options.Doctor(ctx) {
-			one := finding{f.Check, f.Level, sentence(f.Finding), sentence(f.Advice), nil}
-			if f.Level == driver.LevelBad { // it may have the words of the engine, with its address
-				one.Text, one.err = "The engine is not as it should be: ", errors.New(one.Text)
-			}
-			now.found = append(now.found, one)
+// program is what the doctor of the program has found.
+func (d *Dashboard) program(ctx context.Context) (found []finding, _ error) {
+	for _, f := range d.options.Doctor(ctx) {
+		one := finding{f.Check, f.Level, sentence(f.Finding), sentence(f.Advice), nil}
+		if f.Level == driver.LevelBad { // it may have the words of the engine, with its address
+			one.Text, one.err = "The engine is not as it should be: ", errors.New(one.Text)
 		}
+		found = append(found, one)
 	}
-	reads := d.reads(ctx)
-	now.found, now.away = append(now.found, reads), reads.err
-	if f := d.writes.Load(); f != nil {
-		now.found = append(now.found, *f)
-	}
-	return now, nil
+	return found, nil
 }
 
 // sentence makes a sentence of a phrase.
@@ -105,16 +100,16 @@ func sentence(s string) string {
 }
 
 // reads measures how long the store takes to answer.
-func (d *Dashboard) reads(ctx context.Context) finding {
+func (d *Dashboard) reads(ctx context.Context) (finding, error) {
 	var took []time.Duration
 	for range looks {
 		asked := time.Now()
 		if _, err := d.client.Status(ctx, lookName); err != nil {
-			return finding{"store", driver.LevelBad, "It cannot be read: ", "Fix that first.", err}
+			return finding{"store", driver.LevelBad, "It cannot be read: ", "Fix that first.", err}, nil
 		}
 		took = append(took, time.Since(asked))
 	}
-	return d.latency("Reads take", took)
+	return d.latency("Reads take", took), nil
 }
 
 // latency compares how long requests took with the timeout of requests.

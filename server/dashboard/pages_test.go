@@ -388,6 +388,8 @@ func TestDoctor(t *testing.T) {
 			"Measure writes", "1 finding should be looked at.")
 		found = []driver.Finding{driver.Bad("engine", "db-1 is away")}
 		time.Sleep(6 * time.Second)
+		s.shows(alice, "doctor", 200, "Anybody can write it.") // it is asked once a minute
+		time.Sleep(time.Minute)
 		s.shows(alice, "doctor", 200, "Db-1 is away", "1 finding must be looked at now.")
 		s.shows(reader, "doctor", 200, "the log of this server has the error", "!db-1", "!Db-1",
 			"!Measure writes")

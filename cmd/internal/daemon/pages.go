@@ -4,9 +4,14 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"os"
 
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/server/dashboard"
 )
 
@@ -29,10 +34,17 @@ func (f *serviceFlags) dashboard(s *service) error {
 		}
 	}
 	s.pages, err = dashboard.New(dashboard.Options{
-		Server: s.server, Key: key, Title: f.PageTitle,
-		Doctor: newEngineDoctor(s.location, s.client.Options()).look,
+		Server: s.server, Key: key, Title: f.PageTitle, Doctor: examine(s.location, s.client.Options()),
 	})
 	return err
+}
+
+// examine makes the checks of the options and the engine for the page: those of tenure doctor that need no store
+// of their own.
+func examine(at storeurl.Location, o tenure.Options) func(context.Context) []driver.Finding {
+	return func(ctx context.Context) []driver.Finding {
+		return append(doctor.Numbers(o), doctor.Look(ctx, doctor.Patient{Diagnose: at.Diagnose, Options: o})...)
+	}
 }
 
 // pageKey reads the key that encrypts the cookies of the page.

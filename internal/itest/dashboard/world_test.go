@@ -65,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	}))
 	w.server, w.url = s, s.URL
 	t.Cleanup(func() {
-		_ = service.Shutdown(context.Background())
+		_ = service.Shutdown(context.WithoutCancel(t.Context()))
 		pages.Close()
 		s.Close()
 	})
