@@ -48,7 +48,7 @@ type clients struct {
 }
 
 func (w *clients) open(ctx context.Context) (_ engine, err error) {
-	w.log = filepath.Join(w.dir, "work.log")
+	w.now, w.log = proc.Monotonic, filepath.Join(w.dir, "work.log") // by the clock of what clients write
 	if err := os.WriteFile(w.log, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -403,7 +403,6 @@ func newClients(ctx context.Context, dir string, kinds []peers.Kind, each, repli
 		programs = append(programs, slices.Repeat([]*peers.Program{program}, each)...)
 	}
 	return func(r *round) workload {
-		r.now = proc.Monotonic // the clock of what clients write
 		return &clients{round: r, tenured: tenured, programs: programs, replicas: replicas, attacks: map[kind]int{}}
 	}, runtimes, nil
 }

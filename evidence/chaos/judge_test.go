@@ -55,6 +55,8 @@ func TestJudge(t *testing.T) {
 			effects: []trial.Effect{{
 				ID: "a.1-1", Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 20,
 				Came: 22, Entered: 23, Left: 24,
+			}, { // allowed where no clock showed the pause
+				Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 150, Came: 152, Entered: 153, Left: 154,
 			}},
 		}
 		w := &replicas{round: r, highest: 2, record: driver.Record{Token: 2}}

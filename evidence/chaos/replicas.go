@@ -32,10 +32,8 @@ import (
 // had not ended well.
 type replicas struct {
 	*round
-	writers int
-	watch   replica.Watch
-	// By how much the boot clock is ahead of the monotonic clock.
-	bootAhead int64
+	writers   int
+	bootAhead int64         // by how much the boot clock is ahead of the monotonic clock
 	record    driver.Record // of the lock, at the end
 
 	mu      sync.Mutex // guards the fields below
@@ -49,14 +47,18 @@ type replicas struct {
 // there are no writers, all contend for one lock.
 func newReplicas(writers int) func(*round) workload {
 	return func(r *round) workload {
-		w := &replicas{round: r, writers: writers, bootAhead: replica.Slept(), came: map[string]int{}}
-		w.watch, _ = replica.NewWatch() // it is read anew, and told of, by each replica
-		r.now = w.watch.Now
-		return w
+		return &replicas{round: r, writers: writers, bootAhead: replica.Slept(), came: map[string]int{}}
 	}
 }
 
-func (w *replicas) open(ctx context.Context) (engine, error) { return w.plan.open(ctx, w.dir) }
+func (w *replicas) open(ctx context.Context) (engine, error) {
+	watch, err := replica.NewWatch()
+	if err != nil {
+		return nil, err
+	}
+	w.now = watch.Now
+	return w.plan.open(ctx, w.dir)
+}
 
 func (w *replicas) seat(index int) string { return fmt.Sprintf("r%d", index+1) }
 
@@ -234,9 +236,6 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 				v.sin(torn, at, "%s read %s", p.name, l.Text)
 			}
 		case replica.Granted:
-			if terms[of] != nil {
-				v.sin(trial.Tokens, at, "token %d was granted to %s twice", l.Token, l.Owner)
-			}
 			terms[of] = &tenancy{Seat: s.index, From: l.From, Hold: trial.Hold{
 				Lock: replica.LockName, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
 				Killed: true, // until it says that it has ended

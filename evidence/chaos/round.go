@@ -43,7 +43,7 @@ type plan struct {
 
 // workload is what the processes of a round do.
 type workload interface {
-	// open makes a fresh engine, with its data below the round's folder.
+	// open makes a fresh engine, with its data below the round's folder, and sets the clock.
 	open(ctx context.Context) (engine, error)
 	// seat names a seat.
 	seat(index int) string
@@ -107,12 +107,12 @@ func (p plan) play(ctx context.Context) (_ *round, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
 	r.work = p.workload(r)
-	r.resource = trial.OpenResource(r.now, p.Open)
-	defer r.resource.Close()
 	if r.engine, err = r.work.open(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.engine.close()) }()
+	r.resource = trial.OpenResource(r.now, p.Open)
+	defer r.resource.Close()
 	defer func() {
 		for _, s := range r.seats {
 			if len(s.lives) > 0 && s.now().Alive() {
