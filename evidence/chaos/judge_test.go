@@ -177,7 +177,8 @@ func TestJudgeTorn(t *testing.T) {
 // service.
 func TestJudgeClients(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(file, []byte("begin java-1.1 10 1\nbegin java-2.1 50 2\nend java-2.1 60\n"), 0o600); err != nil {
+	log := "begin java-1.1 10 1\nbegin java-2.1 50 2\nend java-2.1 60\n"
+	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	holds, err := (&clients{log: file}).written()

@@ -281,6 +281,9 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Du
 func (r *round) move(ctx context.Context, p *process, e *event, length time.Duration,
 	by func(took time.Duration) replica.Shift,
 ) error {
+	if !p.sees(ctx, 0, 10*time.Second) {
+		return errBusy // with its start: nothing would show what has changed
+	}
 	if err := p.stop(); err != nil {
 		return err
 	}

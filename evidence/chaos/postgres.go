@@ -27,76 +27,58 @@ type postgres struct {
 	primary int
 }
 
-// openPostgres makes a place for the data, unless dir is empty.
-func openPostgres(dir string) (*postgres, server, error) {
-	p, s := &postgres{}, server{name: "postgres", url: postgresURL}
-	s.leads = func(_ context.Context, member int, _ string) bool { return member == p.primary }
-	program, err := launcher.PostgresProgram("postgres")
-	if err != nil {
-		return nil, s, err
-	}
-	s.program = program
-	if dir == "" {
-		return p, s, nil
+// newPostgres is a server, or a server and a synchronous standby: when that server is killed the
+// standby is promoted, and a new standby of it takes the place of the other.
+func newPostgres(dir string, members int) (server, error) {
+	p, s := &postgres{}, server{name: "postgres", members: members, url: postgresURL}
+	var err error
+	if s.program, err = launcher.PostgresProgram("postgres"); err != nil || dir == "" {
+		return s, err
 	}
 	if p.data, err = os.MkdirTemp("", "tenure-chaos-postgres-"); err != nil {
-		return nil, s, err
+		return s, err
 	}
 	s.remove = func() error { return os.RemoveAll(p.data) }
-	s.begin = func(ctx context.Context, addresses []string) error {
-		conn, err := pgx.Connect(ctx, postgresURL(addresses[p.primary:][:1]))
-		if err != nil {
-			return err
-		}
-		return errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx)))
-	}
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		return launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
 			"log_min_messages=panic")
 	}
-	if err := launcher.Own(p.data); err != nil {
-		return nil, s, errors.Join(err, s.remove())
-	}
-	return p, s, nil
-}
-
-// newPostgres is one server of PostgreSQL.
-func newPostgres(dir string) (server, error) {
-	p, s, err := openPostgres(dir)
-	if err == nil {
-		s.prepare = func(ctx context.Context, member int, _ []int) error { return p.initialize(member) }
-	}
-	return s, err
-}
-
-// newPostgresStandby is a server and a synchronous standby. When the server is killed the
-// standby is promoted, and a new standby of it takes the place of the other.
-func newPostgresStandby(dir string) (server, error) {
-	p, s, err := openPostgres(dir)
-	if err != nil {
-		return s, err
-	}
-	s.members = 2
 	s.prepare = func(ctx context.Context, member int, ports []int) error {
 		if member == p.primary {
 			return p.initialize(member)
 		}
 		return p.follow(member, ports[p.primary])
 	}
-	begin := s.begin
 	s.begin = func(ctx context.Context, addresses []string) error {
-		return errors.Join(begin(ctx, addresses), p.waitFor(ctx, 1-p.primary, addresses[p.primary]))
-	}
-	s.replace = func(ctx context.Context, s *served, killed int) error {
-		p.primary = 1 - killed
-		address := s.members[p.primary].address()
-		if is, err := p.ask(ctx, address, "SELECT pg_promote()"); err != nil || is != "t" {
-			return errors.Join(fmt.Errorf("the standby does not become the primary: %q", is), err)
+		conn, err := pgx.Connect(ctx, postgresURL(addresses[:1]))
+		if err != nil {
+			return err
 		}
-		return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]),
-			p.waitFor(ctx, killed, address))
+		err = errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx)))
+		if err == nil && members > 1 {
+			err = p.waitFor(ctx, 1, addresses[0])
+		}
+		return err
+	}
+	s.leads = func(_ context.Context, member int, _ string) bool { return member == p.primary }
+	if members > 1 {
+		s.replace = p.replace
+	}
+	if err := launcher.Own(p.data); err != nil {
+		return s, errors.Join(err, s.remove())
 	}
 	return s, nil
+}
+
+// replace promotes the standby, and makes the server that was killed a standby of it.
+func (p *postgres) replace(ctx context.Context, s *served, killed int) error {
+	p.primary = 1 - killed
+	address := s.members[p.primary].address()
+	if is, err := p.ask(ctx, address, "SELECT pg_promote()"); err != nil || is != "t" {
+		return errors.Join(fmt.Errorf("the standby does not become the primary: %q", is), err)
+	}
+	return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]),
+		p.waitFor(ctx, killed, address))
 }
 
 func (p *postgres) folder(member int) string { return filepath.Join(p.data, memberName(member)) }

@@ -58,7 +58,7 @@ type process struct {
 	mu     sync.Mutex // guards the fields below
 	lines  []replica.Line
 	killed bool  // by this program
-	seen   int64 // the last change of the clocks that it has told of
+	seen   int64 // the last change of the clocks that it has told of; -1 before it has looked
 	end    int64 // when it had ended
 }
 

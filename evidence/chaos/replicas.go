@@ -78,7 +78,7 @@ func (w *replicas) beside(context.Context) {}
 // start starts a replica, whose lines are heard until it ends.
 func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
 	life := uint64(s.index<<16 + len(s.lives) + 1)
-	p.rate = w.drawRate(life)
+	p.rate, p.seen = w.drawRate(life), -1
 	c := replica.Config{
 		Name: p.name, Store: w.engine.store(s.index), Resource: w.resource.URL(), Lease: w.Lease, Wrong: w.Wrong,
 		Seed: w.Seed ^ life, Rate: p.rate, Page: filepath.Join(w.dir, p.name+".clocks"),

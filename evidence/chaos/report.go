@@ -76,8 +76,8 @@ func (x result) print(out io.Writer) {
 	if x.Bound > 0 {
 		again = "; a holder after " + shown(x.Recovery)
 	}
-	fmt.Fprintf(out, "round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, %d operations, %d overlaps; "+
-		"late: %d refused by the fence, %d unfenced%s%s\n",
+	fmt.Fprintf(out, "round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, "+
+		"%d operations, %d overlaps; late: %d refused by the fence, %d unfenced%s%s\n",
 		x.Number, x.Plan.Engine, x.Plan.Seed, plural(len(v.Violations), "violation"), v.AllFaults(), v.Kills, v.Stops,
 		v.Tenures, v.Takeovers, v.Operations, v.Overlaps, v.Refused, v.LatePast, again,
 		counted("; ", v.Came))
@@ -244,7 +244,8 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; "+
 		"to the next holder after the last kill: %v.\n", t.Leaderless.Round(10*time.Millisecond), gapBound(first.Lease),
 		recovery.Round(10*time.Millisecond))
-	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: 0.**\n", times(t.Faults), times(t.Weather))
+	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: 0.**\n",
+		times(t.Faults), times(t.Weather))
 	return b.String()
 }
 

@@ -63,10 +63,7 @@ func Slept() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - proc.Clock(unix.CL
 // clocks are to differ from the machine's. It is memory that both have mapped,
 // so that a replica that was stopped reads the new values with its very first
 // look at a clock.
-type Page struct {
-	memory []byte
-	words  *words
-}
+type Page struct{ words *words }
 
 type words struct {
 	changes  atomic.Int64 // raised after the others were written
@@ -83,17 +80,14 @@ type Shift struct {
 	WallOn   time.Duration `json:"wallOn"`   // the wall clock is ahead
 }
 
-// OpenPage maps the file, and makes it if it is not there.
+// OpenPage maps the file, until the process ends, and makes it if it is not there.
 func OpenPage(path string) (*Page, error) {
 	memory, err := proc.Map(path, int(unsafe.Sizeof(words{})))
 	if err != nil {
 		return nil, err
 	}
-	return &Page{memory, (*words)(unsafe.Pointer(&memory[0]))}, nil
+	return &Page{(*words)(unsafe.Pointer(&memory[0]))}, nil
 }
-
-// Close unmaps the page. Nobody may read it any more.
-func (p *Page) Close() error { return unix.Munmap(p.memory) }
 
 // Add moves the clocks. The replica must be stopped meanwhile, and only one may
 // call it at a time.

@@ -31,7 +31,6 @@ func TestShiftedClock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer page.Close()
 			source := newShifted(page, 0)
 			c := clock.From(source, clock.Options{})
 			began := time.Now()
@@ -46,7 +45,8 @@ func TestShiftedClock(t *testing.T) {
 			near("holder", holder, test.holder)
 			near("contender", contender, test.contender)
 			real, seen, change := source.both()
-			if change != 1 || seen.Mono != real.Mono-test.shift.MonoBack || seen.Boot != real.Boot-test.shift.BootBack || seen.Wall != real.Wall+test.shift.WallOn {
+			if change != 1 || seen.Mono != real.Mono-test.shift.MonoBack ||
+				seen.Boot != real.Boot-test.shift.BootBack || seen.Wall != real.Wall+test.shift.WallOn {
 				t.Errorf("change %d: real %+v, seen %+v", change, real, seen)
 			}
 			if sleepy := (sleepy{source}); test.shift.MonoBack > 0 && sleepy.Holder() >= real.Mono {
@@ -63,7 +63,6 @@ func TestRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer page.Close()
 	source := newShifted(page, -0.25)
 	source.began.Mono -= 8 * time.Second
 	source.began.Boot -= 8 * time.Second
@@ -90,12 +89,10 @@ func TestPageIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer one.Close()
 	other, err := OpenPage(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
 	one.Add(Shift{MonoBack: 1, BootBack: 2, WallOn: -3})
 	one.Add(Shift{MonoBack: 10})
 	if s, change := other.Load(); change != 2 || s != (Shift{MonoBack: 11, BootBack: 2, WallOn: -3}) {

@@ -52,7 +52,9 @@ func OpenStore(url string) (driver.Store, error) {
 	case "s3":
 		return openBucket(strings.Split(rest, ","))
 	default:
-		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, s3:HOST:PORT, kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, with commas between several", url)
+		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, s3:HOST:PORT, "+
+			"kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, "+
+			"with commas between several", url)
 	}
 }
 
@@ -63,7 +65,8 @@ const zooKeeperSession = time.Second
 func openBucket(addresses []string) (driver.Store, error) {
 	url := "http://" + addresses[os.Getpid()%len(addresses)]
 	return s3store.New(s3.New(s3.Options{
-		BaseEndpoint: &url, Region: launcher.S3Region, UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
+		BaseEndpoint: &url, Region: launcher.S3Region, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
 	}), Table, nil)
 }
 
