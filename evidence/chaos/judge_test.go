@@ -78,8 +78,7 @@ func TestJudgeClocks(t *testing.T) {
 	before := replica.Reading{}
 	after := func(mono, boot, wall, holder, contender time.Duration) replica.Reading {
 		return replica.Reading{
-			Change: 1, Mono: mono, Boot: boot, Wall: wall, Holder: holder, Contender: contender,
-			RealMono: 2 * d, RealBoot: 2 * d, RealWall: 2 * d,
+			Change: 1, Mono: mono, Boot: boot, Wall: wall, Holder: holder, Contender: contender, RealMono: 2 * d,
 		}
 	}
 	for _, test := range []struct {

@@ -15,7 +15,7 @@ import (
 // Measures of the drawing, in its own units.
 const (
 	drawn   = 1180.0 // width
-	gutter  = 76.0   // for the names of rows
+	gutter  = 96.0   // for the names of rows
 	rowStep = 46.0
 	headRow = 26.0 // for the axis
 )

@@ -146,6 +146,9 @@ func (r *round) judge() *verdict {
 		case "paused":
 			v.Stops++
 		}
+		if e.Kind == stopKill {
+			v.Kills++
+		}
 	}
 	v.Lost += r.lost
 	slices.SortFunc(v.Tenancies, func(a, b tenancy) int { return cmp.Compare(a.Begin, b.Begin) })

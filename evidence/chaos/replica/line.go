@@ -65,9 +65,8 @@ type Kind string
 const (
 	Ready    Kind = "ready"    // the program runs
 	Granted  Kind = "granted"  // work begins, after a Check from From to To
-	Blank    Kind = "blank"    // work would begin, but the first Check has failed
 	Held     Kind = "held"     // Check has passed, last by a call that began at From
-	Begin    Kind = "begin"    // an operation begins, after a Check from From to To
+	Begin    Kind = "begin"    // an operation begins, after a Check that began at From
 	End      Kind = "end"      // an operation has ended
 	Ended    Kind = "ended"    // work has ended; Text says why
 	Came     Kind = "came"     // what a reader's or a writer's work came to, in Text
@@ -114,7 +113,7 @@ const (
 	Unsent  Result = "unsent" // the lease had ended by then
 )
 
-// Reading is what the clocks of the replica show, and what they really show.
+// Reading is what the clocks of the replica show, and how much time has really passed.
 type Reading struct {
 	Change    int64         `json:"change"` // how often the shift was changed
 	Mono      time.Duration `json:"mono"`
@@ -123,6 +122,4 @@ type Reading struct {
 	Holder    time.Duration `json:"holder"`
 	Contender time.Duration `json:"contender"`
 	RealMono  time.Duration `json:"realMono"`
-	RealBoot  time.Duration `json:"realBoot"`
-	RealWall  time.Duration `json:"realWall"`
 }

@@ -165,8 +165,7 @@ func (r *replica) look() *Reading {
 		if change == after && (real.Mono-before.Mono < moment || try > 100) {
 			return &Reading{
 				Change: change, Holder: holder, Contender: contender,
-				Mono: seen.Mono, Boot: seen.Boot, Wall: seen.Wall,
-				RealMono: real.Mono, RealBoot: real.Boot, RealWall: real.Wall,
+				Mono: seen.Mono, Boot: seen.Boot, Wall: seen.Wall, RealMono: real.Mono,
 			}
 		}
 	}

@@ -65,8 +65,7 @@ func (h *hold) check() (from, to int64, err error) {
 func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
 	from, to, err := h.check()
 	if err != nil {
-		h.say(Line{Kind: Blank, From: from, To: to, Text: err.Error()})
-		return nil
+		return nil //nolint:nilerr // it is lost already: there is nothing to tell
 	}
 	h.say(Line{Kind: Granted, From: from, To: to})
 	checking, stop := context.WithCancel(ctx)
@@ -84,20 +83,20 @@ func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
 func (h *hold) keepChecking(ctx context.Context) {
 	often := time.NewTicker(checkPeriod)
 	defer often.Stop()
-	var last, lastTo, said int64
+	var last, said int64
 	tell := func() {
 		if last > 0 {
-			h.say(Line{Kind: Held, From: last, To: lastTo})
+			h.say(Line{Kind: Held, From: last})
 		}
 		said = last
 	}
 	defer tell()
 	for {
-		from, to, err := h.check()
+		from, _, err := h.check()
 		if err != nil {
 			return
 		}
-		if last, lastTo = from, to; last-said > int64(sayPeriod) {
+		if last = from; last-said > int64(sayPeriod) {
 			tell()
 		}
 		select {
@@ -160,13 +159,13 @@ var errEnded = errors.New("the lease has ended")
 // perform writes a value, or reads it if there is none, after a check and a dwell, and tells of
 // it. It returns what was read.
 func (h *hold) perform(ctx context.Context, client *http.Client, value string, dwell func()) (string, error) {
-	from, to, err := h.check()
+	from, _, err := h.check()
 	if err != nil {
 		return "", errors.Join(errEnded, err)
 	}
 	op := Op{ID: fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), Read: value == "", Value: value}
 	begun := op
-	h.say(Line{Kind: Begin, From: from, To: to, Op: &begun})
+	h.say(Line{Kind: Begin, From: from, Op: &begun})
 	dwell()
 	effect := trial.Effect{
 		ID: op.ID, Lock: LockName, Owner: h.owner, Token: h.token, Checked: from, Read: op.Read, Value: value,
