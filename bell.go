@@ -32,13 +32,6 @@ type Bell struct {
 	// Transport carries the messages. If nil, there is no bell. One client alone
 	// receives from it. It stays the caller's to close, after [Client.Close].
 	Transport BellTransport
-	// Heartbeats saves reads of the store. The client tells those who wait for its locks of
-	// each heartbeat that is confirmed. Where it waits itself, and is told, it looks once in
-	// half a lease, not once in a refresh period. The fleet should agree on it. In exchange
-	// it finds what nobody tells it later: a release whose message was lost by up to
-	// a heartbeat period and a quarter of a refresh period, and the death of a holder by half
-	// a lease where somebody who can read the store forges messages.
-	Heartbeats bool
 }
 
 // BellTransport carries messages between processes. Package bell has one on UDP.
@@ -141,30 +134,6 @@ func (r *ringer) holds(key, bell string, lease time.Duration, asked func()) *rin
 	return r.held.Begin(key, lease, asked)
 }
 
-// lends says that the lock is kept alive by the heartbeats of the session. Both may be nil.
-func (r *ringer) lends(session, l *ringing.Lock) {
-	if session == nil || l == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.Under(session)
-}
-
-// here tells those who wait for the lock, or for one under the session, that a heartbeat is
-// confirmed. The lock may be nil.
-func (r *ringer) here(l *ringing.Lock, beat string) {
-	if l == nil || !r.bell.Heartbeats {
-		return
-	}
-	r.mu.Lock()
-	letters := r.held.Here(r.now(), l, beat)
-	r.mu.Unlock()
-	for _, letter := range letters {
-		r.post(letter)
-	}
-}
-
 // rings tells those who wait for the lock to look. The lock may be nil.
 func (r *ringer) rings(l *ringing.Lock) {
 	if l == nil {
@@ -217,9 +186,8 @@ type tenancy struct {
 }
 
 // awaits has the holder told that the client waits, or only observes, for as long as the
-// same tenure is shown, look called when it rings, and here when it tells of a heartbeat. It
-// ends the wait for another tenure, was, which may be nil. An empty bell ends it for good.
-func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func(), here func(ringing.ID, func(string) ringing.ID)) *awaited {
+// same tenure is shown, and look called when it rings. It ends the wait for another tenure, was, which may be nil. An empty bell ends it for good.
+func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func()) *awaited {
 	bell := is.bell
 	switch {
 	case r == nil:
@@ -255,9 +223,6 @@ func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Du
 	if a.w != nil {
 		a.w.Observes(r.now(), observes)
 		a.w.Follows(before)
-		if r.bell.Heartbeats {
-			a.w.Tell(here)
-		}
 		a.set()
 	}
 	return a
@@ -348,7 +313,7 @@ func (r *ringer) heard(b []byte) {
 	if m.Kind == ringing.Wait || m.Kind == ringing.Asked {
 		answer, call = r.held.Heard(r.now(), b, m)
 	} else {
-		call = r.waits.Heard(r.now(), b, m)
+		r.waits.Heard(r.now(), b, m)
 	}
 	r.mu.Unlock()
 	if answer != nil {

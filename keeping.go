@@ -226,9 +226,6 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 	}
 	switch n {
 	case protocol.NoteRenewed:
-		if k.deadline.Parent == nil {
-			k.c.ringer.here(k.lock, k.h.Record().Beat) // confirmed, and before the deadline
-		}
 		e.Kind, e.Took, e.Remaining = EventRenewed, now-k.h.Sent(), k.h.Deadline()-now
 		if k.deadline.Parent != nil {
 			e.Took = 0 // a write of the lock alone: the session's heartbeats are its own
@@ -500,7 +497,6 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	p.mu.Lock()
 	h := protocol.NewTied(p.t, p.c.env, g, p.keeper)
 	began := l.begin(h)
-	p.c.ringer.lends(p.lock, l.lock)
 	p.leases[h] = &l.keeping
 	open = p.keeper.Open(p.c.clock.Holder())
 	p.mu.Unlock()

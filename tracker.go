@@ -14,7 +14,6 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/ringing"
 )
 
 // tracker is what one client does about one lock that it does not hold: the
@@ -196,7 +195,7 @@ func (k *tracker) listen() {
 	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
 		is = tenancy{k.key, rec.Bell, rec.Token, rec.Lease}
 	}
-	k.awaits = c.ringer.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung, k.here)
+	k.awaits = c.ringer.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung)
 }
 
 // rung hands a hint of the holder to the machine that looks.
@@ -209,17 +208,6 @@ func (k *tracker) rung() {
 	case len(k.observers) > 0:
 		k.seer.run.Act(k.seer.Hint)
 	}
-}
-
-// here notes that the holder has told of a heartbeat.
-func (k *tracker) here(tag ringing.ID, of func(beat string) ringing.ID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.sight.Heard(k.c.clock.Contender(), protocol.Tag(tag), func(beat string) protocol.Tag { return protocol.Tag(of(beat)) })
-	if len(k.queue) > 0 {
-		k.queue[0].noticed()
-	}
-	k.look()
 }
 
 // looked carries out what a step of the observer has led to.

@@ -160,9 +160,8 @@ func hold(ctx context.Context, r *rig) {
 	})
 }
 
-// waiters counts what many send who wait for a lock: in one process, in a process each, and so
-// with a bell that tells of heartbeats, which no other client has. In a full run one client
-// comes after the other where there are many processes, which are a load.
+// waiters counts what many send who wait for a lock, in one process, and in a process each. In
+// a full run one client comes after the other where there are many processes, which are a load.
 func waiters(ctx context.Context, r *rig) {
 	n, t := r.size.waiters, r.size.everyday
 	window := time.Duration(r.size.periods) * t.Heartbeat
@@ -171,24 +170,19 @@ func waiters(ctx context.Context, r *rig) {
 	for _, way := range []struct {
 		what                    string
 		processes, each, atOnce int
-		bell                    bool
 	}{
-		{fmt.Sprintf("%d wait for one lock, in one process", n), 1, n, len(r.clients), false},
-		{fmt.Sprintf("%d wait for one lock, in a process each", n), n, 1, r.size.atOnce, false},
-		{fmt.Sprintf("%d wait for one lock, in a process each, told of heartbeats by a bell", n), n, 1, r.size.atOnce, true},
+		{fmt.Sprintf("%d wait for one lock, in one process", n), 1, n, len(r.clients)},
+		{fmt.Sprintf("%d wait for one lock, in a process each", n), n, 1, r.size.atOnce},
 	} {
 		r.add(counted, setting, way.what)
 		must.AtOnce(ctx, len(r.clients), way.atOnce, func(ctx context.Context, i int) {
 			c := *r.clients[i]
-			if way.bell && c.Kind != peers.Tenure {
-				return
-			}
 			if way.processes > 1 && c.Kind == peers.Java {
 				// They start sooner when they do not compile for speed, and send the same.
 				c.Command.Env = []string{"JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1"}
 			}
 			r.onStage(ctx, &c, t, func(s *stage) {
-				u := s.wait(ctx, way.processes, way.each, way.bell, window)
+				u := s.wait(ctx, way.processes, way.each, window)
 				r.put(way.what, s.name, each(u, time.Second, window))
 			})
 		})
@@ -196,9 +190,8 @@ func waiters(ctx context.Context, r *rig) {
 }
 
 // wait counts what waiters send once all of them wait.
-func (s *stage) wait(ctx context.Context, processes, each int, bell bool, window time.Duration) gate.Usage {
+func (s *stage) wait(ctx context.Context, processes, each int, window time.Duration) gate.Usage {
 	request := s.request()
-	request.Bell, request.Tells = bell, bell
 	uncounted := request
 	uncounted.Endpoint = s.engine
 	must.Have(s.open(ctx, uncounted).Acquire(ctx, "busy"))

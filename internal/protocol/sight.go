@@ -20,8 +20,7 @@ import (
 // bring one forward. It proves no life: another sign of the same tenure may be an
 // older one. So a sign counts from the reply that showed it first, even if later
 // replies show older signs in between. Before a proved sign has been unchanged for
-// its lease, a strong look tells whether it still is; or half a lease later at most, where
-// the holder has told of the sign that is shown since then: see [Sight.Heard].
+// its lease, a strong look tells whether it still is.
 type Sight struct {
 	t   Timing
 	env Env
@@ -46,11 +45,6 @@ type Sight struct {
 	hasLived bool
 	doubt    bool          // a cheap reply showed less than was known: no record, or an older tenure
 	inquired time.Duration // when the session may be asked again whether it holds this lock in this term
-
-	// What the holder, or somebody in its name, has said of its heartbeats: see Heard.
-	heard  []heard
-	putOff time.Duration // until when no look is due for that
-	most   time.Duration // how long after a reply that lasts at most
 
 	rests bool // all that wait are unhurried: see LookFor
 
@@ -89,7 +83,6 @@ type sign struct {
 	lease  time.Duration
 	since  time.Duration // after the reply that showed it first
 	proved bool          // by a strong reply
-	told   bool          // its tag was noted after the call that has proved another one
 }
 
 // maxSigns is how many signs of life a sight remembers. A cheap read is behind by a
@@ -101,7 +94,7 @@ const maxSigns = 8
 // call asked for. The reply to a write is strong.
 func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	strong := how == driver.Strong
-	if how == driver.Strong && found && rec.State == driver.Alive && (!s.hasLived || sent > s.lived) {
+	if strong && found && rec.State == driver.Alive && (!s.hasLived || sent > s.lived) {
 		s.hasLived, s.lived = true, sent
 	}
 	was, asked, seen := s.rec, s.asked, s.known && s.found
@@ -123,7 +116,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	s.looked, s.asked = now, sent
 	tenure := seen && found && rec.State == was.State && rec.Token == was.Token
 	if !tenure {
-		s.term, s.phase, s.signs, s.putOff, s.inquired = now, false, s.signs[:0], 0, 0
+		s.term, s.phase, s.signs, s.inquired = now, false, s.signs[:0], 0
 	}
 	switch i := s.shown(rec); {
 	case tenure && lifeOf(rec) == lifeOf(was) && rec.Lease == was.Lease:
@@ -138,10 +131,9 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.since, s.phase = s.signs[i].since, false
 		s.proves(i, strong || s.signs[i].proved)
 	default:
-		since, told := s.dated(rec, now)
-		s.since, s.chased = since, 0
+		s.since, s.chased = now, 0
 		if s.proved = strong; found {
-			s.remember(sign{lifeOf(rec), rec.Lease, since, strong, told})
+			s.remember(sign{lifeOf(rec), rec.Lease, now, strong})
 		}
 		if tenure && (rec.State == driver.Held || rec.State == driver.Alive) {
 			s.expect(asked, now)
@@ -213,19 +205,13 @@ func (s *Sight) proof() int {
 }
 
 // stood returns the instant at which the latest proved sign of life will have been
-// unchanged for its lease, and false if there is none. A sign that is shown and was told of
-// is a later one, unless somebody repeats an old message and the reply was as far behind. So
-// it puts that off: by half a lease at most, and not past its own end.
+// unchanged for its lease, and false if there is none.
 func (s *Sight) stood() (time.Duration, bool) {
 	i := s.proof()
 	if i < 0 || !s.holds() || s.Tied() {
 		return 0, false
 	}
-	end := s.signs[i].since + s.t.wait(s.rec)
-	if j := s.shown(s.rec); j > i && s.signs[j].told {
-		end = min(end+s.t.wait(s.rec)/2, s.signs[j].since+s.t.wait(s.rec))
-	}
-	return end, true
+	return s.signs[i].since + s.t.wait(s.rec), true
 }
 
 // Proved says that a strong reply has shown the present sign of life.
@@ -252,9 +238,6 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 	}
 	if !s.known || s.doubt || ok && now >= dead-last && (now < dead || !s.proved || s.strong < dead-last) {
 		return driver.Strong
-	}
-	if ok && s.putOff > now && now >= s.proven(last) {
-		return driver.Strong // the next look comes too late
 	}
 	return driver.Eventual
 }
@@ -359,9 +342,7 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 // heartbeat, so that its death is counted from its last sign of life and not
 // from up to a refresh period later; and one falls shortly before the holder
 // counts as dead, so that a takeover does not fail because the sight is old.
-//
-// Messages of the holder put it off: see [Sight.Heard].
-func (s *Sight) NextLook() time.Duration { return max(s.next, s.quiet()) }
+func (s *Sight) NextLook() time.Duration { return s.next }
 
 // LookFor has the record looked at as often as those want it who wait now: by the shortest
 // refresh period and the shortest lease among them. If all of them are unhurried, looks rest

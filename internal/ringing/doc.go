@@ -7,10 +7,9 @@
 // and sends what is returned.
 //
 // A message is a hint. It may be late, lost, doubled, or forged by whoever can read the
-// store. It has a record looked at, or a heartbeat sent, a bounded number of times, or a
-// look put off for a bounded time, and it changes nothing else: no message is an
-// observation of a record, and none confirms a write. What a Here may do is decided where
-// looks are: see protocol.Sight.Heard.
+// store. It has a record looked at, or a heartbeat sent, a bounded number of times, and
+// it changes nothing else: no message is an observation of a record, and none confirms a
+// write.
 //
 // # The messages
 //
@@ -18,7 +17,6 @@
 //	waiter ◀──Ack─── holder    with the word that the next Wait has to repeat
 //	waiter ◀──Ring── holder    when the lock is free, to those who have repeated it
 //	asker  ──Asked─▶ holder    when a request is in the record
-//	waiter ◀──Here── holder    when a heartbeat is confirmed, to the same ones; if wanted
 //
 // A holder rings at no address that has not repeated a word which was sent there. So
 // nobody can have a third party rung.

@@ -38,8 +38,6 @@ type Lock struct {
 	lease   time.Duration
 	waiters []waiter // in the order of arrival
 	asked   func()
-	under   *Lock          // the session that keeps it alive; nil if it has heartbeats of its own
-	lent    map[*Lock]bool // of a session: the locks under it for which somebody has waited
 }
 
 // waiter is a process that waits for a lock.
@@ -67,14 +65,8 @@ func (h *Held) Begin(key string, lease time.Duration, asked func()) *Lock {
 	return l
 }
 
-// Under says that the lock has no heartbeats of its own, but those of the session.
-func (l *Lock) Under(session *Lock) { l.under = session }
-
 // End forgets the lock.
 func (h *Held) End(l *Lock) {
-	if l.under != nil {
-		delete(l.under.lent, l)
-	}
 	if h.locks[l.id] == l {
 		delete(h.locks, l.id)
 		h.waiters -= len(l.waiters)
@@ -128,12 +120,6 @@ func (h *Held) enter(now time.Duration, l *Lock, m Message) bool {
 	}
 	l.waiters = append(l.waiters, is)
 	h.waiters++
-	if s := l.under; s != nil {
-		if s.lent == nil {
-			s.lent = map[*Lock]bool{}
-		}
-		s.lent[l] = true
-	}
 	return true
 }
 
@@ -151,26 +137,6 @@ func (h *Held) Ring(now time.Duration, l *Lock) []Letter {
 				m := Message{Kind: Ring, Lock: l.id, Nonce: w.nonce, Place: uint16(len(letters))}
 				letters = append(letters, Letter{w.address, m.Append(nil, h.secret)})
 			}
-		}
-	}
-	return letters
-}
-
-// Here returns what tells those who wait that a heartbeat with the beat is confirmed: for the
-// lock, or for all locks under the session.
-func (h *Held) Here(now time.Duration, l *Lock, beat string) []Letter {
-	letters := h.here(nil, now, l, beat)
-	for lent := range l.lent {
-		letters = h.here(letters, now, lent, beat)
-	}
-	return letters
-}
-
-func (h *Held) here(letters []Letter, now time.Duration, l *Lock, beat string) []Letter {
-	for _, w := range l.waiters {
-		if l.current(now, w) {
-			m := Message{Kind: Here, Lock: l.id, Nonce: w.nonce, Echo: TagOf(h.secret, w.nonce, beat)}
-			letters = append(letters, Letter{w.address, m.Append(nil, h.secret)})
 		}
 	}
 	return letters

@@ -30,7 +30,6 @@ const (
 	Ack                   // heard
 	Ring                  // look at the record
 	Asked                 // a request is in the record
-	Here                  // a heartbeat is confirmed
 )
 
 // ID is a lock's name in messages, or a word that nobody can guess.
@@ -41,10 +40,9 @@ type Message struct {
 	Kind Kind
 	// Lock names the lock to those who know the secret of its holder.
 	Lock ID
-	// Nonce is the waiter's own word. Ack, Ring and Here repeat it.
+	// Nonce is the waiter's own word. Ack and Ring repeat it.
 	Nonce ID
-	// Echo is the holder's word, in an Ack. A Wait repeats the last one, or has zeros. In
-	// a Here it is the tag of the beat.
+	// Echo is the holder's word, in an Ack. A Wait repeats the last one, or has zeros.
 	Echo ID
 	// Place is the waiter's in the order of arrival, from 0, in a Ring. In a Wait it is 1
 	// if the process wants to know who the holder is, and not to be it.
@@ -89,7 +87,7 @@ func Parse(b []byte) (m Message, ok bool) {
 	m.Place = binary.BigEndian.Uint16(b[at:])
 	m.Address = string(b[head : len(b)-macLen])
 	switch {
-	case int(b[head-1]) != len(m.Address), m.Kind < Wait, m.Kind > Here:
+	case int(b[head-1]) != len(m.Address), m.Kind < Wait, m.Kind > Asked:
 		return Message{}, false
 	case (m.Kind == Wait) != (m.Address != ""), m.Address != "" && !IsAddress(m.Address):
 		return Message{}, false
@@ -109,13 +107,6 @@ func Genuine(b []byte, secret string) bool {
 func NameOf(secret, key string) (id ID) {
 	copy(id[:], sum(secret, "lock", key))
 	return id
-}
-
-// TagOf returns the tag of a beat in the messages to a waiter. It says which beat to those
-// alone who know the beat from the store.
-func TagOf(secret string, nonce ID, beat string) (tag ID) {
-	copy(tag[:], sum(secret, "here", string(nonce[:])+beat))
-	return tag
 }
 
 // sum returns a MAC of the text. What it is for keeps one use of the secret from

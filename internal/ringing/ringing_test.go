@@ -39,7 +39,6 @@ func samples() []Message {
 		{Kind: Ack, Lock: id, Nonce: ID{1}, Echo: ID{2}},
 		{Kind: Ring, Lock: id, Nonce: ID{1}, Place: 300},
 		{Kind: Asked, Lock: id, Nonce: ID{1}},
-		{Kind: Here, Lock: id, Nonce: ID{1}, Echo: TagOf(secret, ID{1}, "beat")},
 	}
 }
 
@@ -506,55 +505,5 @@ func TestAsked(t *testing.T) {
 	}
 	if heard != 1 {
 		t.Errorf("heard %d times, want once", heard)
-	}
-}
-
-// Those who have repeated the holder's word are told of its heartbeats, also of those of the
-// session under which the lock is; nobody else is, and the tag says which beat to those who know
-// it.
-func TestHere(t *testing.T) {
-	p := newPair(t)
-	if n := len(p.held.Here(0, p.lock, "b1")); n != 0 {
-		t.Errorf("%d are told who have repeated no word", n)
-	}
-	p.told(0, p.ask(0))
-	p.told(0, p.ask(0))
-	session := p.held.Begin("session", lease, nil)
-	if n := len(p.held.Here(0, session, "b1")); n != 0 {
-		t.Errorf("%d are told of the heartbeats of a session that their lock is not under", n)
-	}
-	tied := newPair(t)
-	tied.lock.Under(session)
-	tied.told(0, tied.ask(0))
-	tied.told(0, tied.ask(0))
-	for _, at := range []struct {
-		pair   *pair
-		source *Lock
-	}{{p, p.lock}, {tied, session}} {
-		letters := at.pair.held.Here(0, at.source, "b1")
-		if len(letters) != 1 || letters[0].To != "B" {
-			t.Fatalf("told: %v", letters)
-		}
-		m, _ := Parse(letters[0].Message)
-		at.pair.w.Heard(0, letters[0].Message, m) // it does not want to know
-		told := 0
-		at.pair.v.Tell(func(tag ID, of func(string) ID) {
-			if told++; tag != of("b1") || tag == of("b2") {
-				t.Error("the tag does not say which beat")
-			}
-		})
-		if call := at.pair.w.Heard(0, letters[0].Message, m); call != nil {
-			call()
-		}
-		if told != 1 {
-			t.Errorf("told %d times", told)
-		}
-		if n := len(at.pair.held.Here(2*lease, at.source, "b2")); n != 0 {
-			t.Errorf("%d are told that were not heard for more than a lease", n)
-		}
-	}
-	tied.held.End(tied.lock)
-	if n := len(tied.held.Here(0, session, "b1")); n != 0 || len(session.lent) != 0 {
-		t.Errorf("%d are told of a lock that is held no more", n)
 	}
 }

@@ -47,7 +47,6 @@ type Waiting struct {
 
 	observes bool
 	changed  func() // called when Next may be sooner
-	here     func(tag ID, of func(beat string) ID)
 }
 
 // NewWaits returns what a process waits for, which is rung at the address: nothing yet. The
@@ -85,13 +84,6 @@ func (v *Waiting) Follows(was *Waiting) {
 		v.hinted, v.any = was.hinted, true
 	}
 }
-
-// Tell has here called with what the holder says of its heartbeats: by [Waits.Heard], and
-// then without the caller's mutex.
-func (v *Waiting) Tell(here func(tag ID, of func(beat string) ID)) { v.here = here }
-
-// tag returns the tag of a beat.
-func (v *Waiting) tag(beat string) ID { return TagOf(v.secret, v.nonce, beat) }
 
 // Observes says whether the process only wants to know who the holder is. The holder is
 // told with the next message, which is due at once if the process wants the lock now.
@@ -146,18 +138,13 @@ func (v *Waiting) Step(now time.Duration) (letter *Letter, look bool) {
 // record chooses its lease, but not how often this process sends.
 func (v *Waiting) rest() time.Duration { return max(v.lease/3, v.of.least) }
 
-// Heard takes a message for a waiter. It returns what is to be called, nil for nothing.
-func (w *Waits) Heard(now time.Duration, b []byte, m Message) (here func()) {
+// Heard takes a message for a waiter.
+func (w *Waits) Heard(now time.Duration, b []byte, m Message) {
 	v := w.all[m.Lock]
 	if v == nil || v.nonce != m.Nonce || !Genuine(b, v.secret) {
-		return nil
+		return
 	}
 	switch {
-	case m.Kind == Here:
-		if v.here == nil {
-			return nil
-		}
-		return func() { v.here(m.Echo, v.tag) }
 	case m.Kind == Ring:
 		v.ring(now, m.Place)
 	case m.Echo == v.echo: // the holder will ring
@@ -167,7 +154,6 @@ func (w *Waits) Heard(now time.Duration, b []byte, m Message) (here func()) {
 		v.echo, v.next, v.again = m.Echo, now, now+v.of.least
 	}
 	v.changed()
-	return nil
 }
 
 // ring makes a look due. A lock gives at most one hint in a quarter of the refresh

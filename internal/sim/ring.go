@@ -3,13 +3,7 @@
 
 package sim
 
-import (
-	"crypto/sha256"
-	"slices"
-
-	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/protocol"
-)
+import "slices"
 
 // rings has messages of a bell come, at random and without a reason, as those do that are
 // late, doubled or forged. They tell contenders that the lock is free, and its holder, or the
@@ -42,41 +36,4 @@ func (l *lock) rings() {
 	if !l.final {
 		l.after(l.upTo(2*l.t.Refresh), l.rings)
 	}
-}
-
-// hears has messages come that tell of heartbeats, as a holder sends them once they are
-// confirmed, and as whoever reads the store can forge them: of the beat that is stored, of
-// one that was, of none. They go on when the faults are over.
-func (l *lock) hears() {
-	for _, p := range l.procs {
-		if !p.up || l.now < p.paused || l.one(4) {
-			continue
-		}
-		beat := l.store.rec.Beat
-		if s := l.sessions[driver.SessionKey(l.store.rec.Session)]; s != nil {
-			beat = s.rec.Beat
-		}
-		switch l.src.Intn(8) {
-		case 0:
-			beat = l.id("never %d", l.src.Intn(1<<10))
-		case 1:
-			if n := len(l.named); n > 0 {
-				beat = l.named[l.src.Intn(n)]
-			}
-		}
-		l.tally.Heard++
-		p.sight.Heard(p.cont.at(l.now), tagOf(beat), tagOf)
-		for _, m := range slices.Clone(p.machines) {
-			if m.epoch == p.epoch && m.h == nil && m.c != nil && !m.c.Over() {
-				m.took(protocol.Action{}) // it may have less, or more, time until its next look
-			}
-		}
-	}
-	l.after(l.upTo(2*l.t.Refresh), l.hears)
-}
-
-func tagOf(beat string) (tag protocol.Tag) {
-	sum := sha256.Sum256([]byte(beat))
-	copy(tag[:], sum[:])
-	return tag
 }

@@ -59,7 +59,6 @@ var shapes = map[string]func(*Config){
 	"labels":       labelled,
 	"cool-down":    cooling,
 	"notified":     rung,
-	"heard":        told,
 	"sets":         gathers,
 	"served":       served,
 	"served-long":  servedLong,

@@ -54,8 +54,6 @@ type Tally struct {
 	// Rung is how often one that waits was rung, and Hurried how often a holder was told
 	// of a request.
 	Rung, Hurried int
-	// Heard is how often one was told of a heartbeat.
-	Heard int
 	// Gathered is how often a process had several locks at once, and GivenBack how often it
 	// has given back those that it had.
 	Gathered, GivenBack int

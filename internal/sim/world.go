@@ -63,9 +63,8 @@ type Config struct {
 	Unhurried bool
 	// Observers has processes observe locks that they do not wait for.
 	Observers bool
-	// Bells has messages of a bell come, at random; Hears also those that tell of
-	// heartbeats, without an end.
-	Bells, Hears bool
+	// Bells has messages of a bell come, at random.
+	Bells bool
 	// Twice has processes acquire a lock beside a lease of theirs on it.
 	Twice bool
 	// Deletions has operators delete records of locks that are released, so that
@@ -184,9 +183,6 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 		}
 		if cfg.Bells {
 			w.after(w.upTo(w.t.Lease), l.rings)
-		}
-		if cfg.Hears {
-			w.after(w.upTo(w.t.Lease), l.hears)
 		}
 		if cfg.Deletions {
 			w.after(w.upTo(4*w.t.Lease), l.clear)

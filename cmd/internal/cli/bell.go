@@ -29,7 +29,6 @@ type bellPlan struct {
 	listen     string         // without a host: at all addresses
 	port       string         // of listen
 	advertised netip.AddrPort // not valid: the address on the route to the store; port 0: that which is listened at
-	heartbeats bool           // tell of heartbeats, and look less often while told
 }
 
 // bellVariable has the value of --bell, if that is not given.
@@ -128,7 +127,7 @@ func (p *bellPlan) ring(c *console, at storeurl.Location, o *tenure.Options) (cl
 		c.warn("no bell, so that others are found by polling: %s", err)
 		return func() {}
 	}
-	o.Bell = tenure.Bell{Address: udp.Address(), Transport: udp, Heartbeats: p.heartbeats}
+	o.Bell = tenure.Bell{Address: udp.Address(), Transport: udp}
 	return func() { _ = udp.Close() } // nothing was kept in it
 }
 

@@ -83,12 +83,6 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.BellHeartbeats {
-		if plan == nil {
-			return nil, usage("--bell-heartbeats needs a bell: give --bell, or set %s", bellVariable)
-		}
-		plan.heartbeats = true
-	}
 	t := &command{
 		console: c, waiting: make(chan struct{}, 1),
 		program: guard.Command{Args: rest.words, Contain: j.Contain},

@@ -30,7 +30,6 @@ type timingFlags = flags.Timing
 type leaseFlags struct {
 	timingFlags
 	bellFlags
-	BellHeartbeats bool
 
 	Owner   *string `empty:"name this holder, or leave the flag out"`
 	Label   string

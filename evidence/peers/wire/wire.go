@@ -60,7 +60,6 @@ type Request struct {
 	HeartbeatMs *int64 `json:"heartbeatMs,omitempty"` // 0: no heartbeats in the background
 	Session     bool   `json:"session,omitempty"`     // Tenure only: one session for all locks
 	Bell        bool   `json:"bell,omitempty"`        // Tenure only: on the loopback
-	Tells       bool   `json:"tells,omitempty"`       // Tenure only: the bell tells of heartbeats, too
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.
 	Name string `json:"name,omitempty"`
