@@ -28,5 +28,5 @@ func TestTry(t *testing.T) {
 			t.Errorf("recovered %v", p)
 		}
 	}()
-	_ = must.Try(func() { panic("own") }) //nolint:forbidigo // it is what is tested
+	_ = must.Try(func() { panic("own") })
 }
