@@ -20,7 +20,6 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
-	"github.com/tenurelock/tenure/evidence/peers/holds"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -70,7 +69,7 @@ type chaos struct {
 	log     string
 	end     time.Time
 	members []*member
-	deaths  map[string]holds.Death
+	deaths  map[string]death
 	choices int // of a victim
 }
 
@@ -87,7 +86,7 @@ func TestContention(t *testing.T) {
 		duration = d
 	}
 	eachPeer(t, func(t *testing.T, s *scene) {
-		c := &chaos{scene: s, log: filepath.Join(t.TempDir(), "holds"), deaths: map[string]holds.Death{}}
+		c := &chaos{scene: s, log: filepath.Join(t.TempDir(), "holds"), deaths: map[string]death{}}
 		for i := range theirMembers {
 			c.members = append(c.members, &member{name: fmt.Sprintf("%s-%c", s.kind, 'a'+i)})
 		}
@@ -128,7 +127,7 @@ func (c *chaos) contend(t *testing.T) {
 		}
 	}
 	c.finish(t)
-	for _, problem := range holds.Wrong(c.holds(t)) {
+	for _, problem := range wrong(c.holds(t)) {
 		t.Error(problem)
 	}
 }
@@ -221,7 +220,7 @@ func (c *chaos) victim(t *testing.T) *member {
 
 func (c *chaos) kill(m *member) {
 	// Before the signal: what the process did after it is not known to be gone.
-	d := holds.Death{At: proc.Monotonic(), Holds: m.hold}
+	d := death{At: proc.Monotonic(), Holds: m.hold}
 	m.process.Kill()
 	c.deaths[m.owner] = d
 }
@@ -250,14 +249,14 @@ func (c *chaos) finish(t *testing.T) {
 }
 
 // holds returns what all have written of when they held the lock.
-func (c *chaos) holds(t *testing.T) []holds.Hold {
+func (c *chaos) holds(t *testing.T) []hold {
 	t.Helper()
 	file, err := os.Open(c.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	all, err := holds.Read(file, c.deaths)
+	all, err := readHolds(file, c.deaths)
 	if err != nil {
 		t.Fatal(err)
 	}
