@@ -155,9 +155,7 @@ func (p *pair) keeps(ctx context.Context) cell {
 func stopped(n int, suspend bool) tried {
 	run := func(ctx context.Context, p *pair, _ int) float64 {
 		// A check must be the first thing that the holder does when it goes on.
-		if _, err := p.holder.Do(ctx, p.holder.Asking(wire.Hurry, p.name)); !refusedAs(err, wire.Unsupported) {
-			must.Do(err)
-		}
+		must.Have(p.holder.Do(ctx, p.holder.Asking(wire.Hurry, p.name)))
 		must.Do(p.holder.Stop(ctx))
 		at := proc.Monotonic()
 		p.passes(ctx)

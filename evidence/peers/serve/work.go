@@ -98,17 +98,12 @@ func (w *work) run(ctx context.Context) *wire.Counts {
 func (w *work) round(ctx context.Context) {
 	lock, err := w.client.Acquire(ctx, w.request)
 	if err != nil {
-		if !w.failed(ctx, err) {
-			w.counts.Refused++
-		}
+		w.failed(ctx, err)
 		return
 	}
-	w.counts.Acquired++
 	begin := proc.Monotonic()
 	if !lock.Check() {
-		// It came too late to be claimed for a single instant.
-		w.counts.Expired++
-		return
+		return // it came too late to be claimed for a single instant
 	}
 	line := wire.LogLine{What: wire.LogBegin, At: begin}
 	if !w.notice { // some libraries ask their store for it, which the table of faults must not see
@@ -153,9 +148,6 @@ func (w *work) hold(lock Lock) {
 		must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()}))
 		return
 	}
-	if no > 0 {
-		w.counts.Expired++
-	}
 	if no > 0 && w.notice {
 		must.Do(w.write(wire.LogLine{What: wire.LogNo, At: no + toMonotonic}))
 	}
@@ -175,14 +167,13 @@ func wallToMonotonic() int64 {
 }
 
 // failed takes an error down, unless it is a refusal.
-func (w *work) failed(ctx context.Context, err error) bool {
+func (w *work) failed(ctx context.Context, err error) {
 	if kind, _ := kindOf(err); kind != wire.Other {
-		return false
+		return
 	}
 	w.counts.Errors++
 	w.counts.LastError = fmt.Sprintf("%T: %v", err, err)
 	wait.Rest(ctx, errorPause) // the next acquire ends with ctx, too
-	return true
 }
 
 // write writes a line of the log.

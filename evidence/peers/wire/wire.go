@@ -160,9 +160,6 @@ type Lock struct {
 
 // Counts says what came of the rounds of a work command.
 type Counts struct {
-	Acquired  int64  `json:"acquired"`
-	Refused   int64  `json:"refused"`   // acquires that ended as held or timeout
-	Expired   int64  `json:"expired"`   // handles that expired before holdMs were over
 	Released  int64  `json:"released"`  // releases that the client confirmed
 	Errors    int64  `json:"errors"`    // of acquire and release, refusals not included
 	LastError string `json:"lastError"` // the last of these

@@ -227,10 +227,7 @@ class Work:
         self._request = request
         self._notice = notice
         self._log = os.open(request["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        self._counts: dict[str, Any] = dict.fromkeys(
-            ("acquired", "refused", "expired", "released", "errors"), 0
-        )
-        self._counts["lastError"] = ""
+        self._counts: dict[str, Any] = {"released": 0, "errors": 0, "lastError": ""}
         url = request.get("resource")
         self._resource = Resource(url, owner) if url else None
         self._every = request.get("effectMs", 0) * 1_000_000
@@ -242,7 +239,7 @@ class Work:
             try:
                 self._round()
             except HeldError:
-                self._counts["refused"] += 1
+                pass  # somebody else has it still
             except TenureError as error:
                 self._counts["errors"] += 1
                 self._counts["lastError"] = f"{type(error).__name__}: {error}"
@@ -258,35 +255,30 @@ class Work:
             wait=patience(self._request),
             on_stop=self._told if self._notice else None,
         )
-        self._counts["acquired"] += 1
         begin = time.monotonic_ns()
         if not holds(lock):
-            self._counts["expired"] += 1  # it came too late to be claimed for a single instant
-            return
+            return  # it came too late to be claimed for a single instant
         self.write("begin", begin, lock.token)
-        held, drain = self.hold(lock, begin)
+        drain = self.hold(lock, begin)
         if drain is not None:
             time.sleep(drain)
             self.write("end", time.monotonic_ns())
-        if not held:
-            self._counts["expired"] += 1
         try:
             lock.release()
             self._counts["released"] += 1
         except LostError:
-            pass  # it is over, as the counts say
+            pass  # it is over, as the log says
 
-    def hold(self, lock: Lock, begin: int) -> tuple[bool, float | None]:
-        """Works under the lock. Returns whether it was held to the end, and how long the work goes
-        on if it was told to end."""
-        last, effect, held, no = begin, begin, True, 0
+    def hold(self, lock: Lock, begin: int) -> float | None:
+        """Works under the lock. Returns how long the work goes on if it was told to end."""
+        last, effect, no = begin, begin, 0
         drain = None
         until = begin + self._request["holdMs"] * 1_000_000
         while last < until and not lock.stopping.is_set() and drain is None:
             # The instant first, then the check: what is logged was not expired.
             now = time.monotonic_ns()
             if not holds(lock):
-                held, no = False, time.monotonic_ns()
+                no = time.monotonic_ns()
                 break
             before, last = last, now
             if self._resource is not None and now >= effect:
@@ -298,12 +290,12 @@ class Work:
             drain = self._peer.ending()
             time.sleep(CHECK_PERIOD)
         if no == 0 and not holds(lock):
-            held, no = False, time.monotonic_ns()
+            no = time.monotonic_ns()
         if self._notice and no > 0:
             self.write("no", no)
         if drain is None:
             self.write("end", last)
-        return held, drain
+        return drain
 
     def _told(self, reason: TenureError) -> None:
         if isinstance(reason, LostError):

@@ -54,7 +54,7 @@ class Resource {
 export class Work {
   readonly #log: number;
   readonly #resource: Resource | undefined;
-  readonly #counts = { acquired: 0, refused: 0, expired: 0, released: 0, errors: 0, lastError: "" };
+  readonly #counts = { released: 0, errors: 0, lastError: "" };
 
   constructor(
     readonly peer: Peer,
@@ -73,14 +73,13 @@ export class Work {
       try {
         await this.#round();
       } catch (error) {
-        if (error instanceof HeldError) {
-          this.#counts.refused++;
-        } else if (error instanceof TenureError) {
+        if (!(error instanceof TenureError)) {
+          throw error;
+        }
+        if (!(error instanceof HeldError)) {
           this.#counts.errors++;
           this.#counts.lastError = `${error.name}: ${error.message}`;
           await sleep(ERROR_PAUSE_MS);
-        } else {
-          throw error;
         }
       }
       await sleep(this.request.pauseMs ?? 0);
@@ -95,11 +94,9 @@ export class Work {
       owner: this.owner,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
-    this.#counts.acquired++;
     const begin = monotonic();
     if (!holds(lock)) {
-      this.#counts.expired++; // it came too late to be claimed for a single instant
-      return;
+      return; // it came too late to be claimed for a single instant
     }
     this.#write("begin", begin, lock.token);
     if (this.notice) {
@@ -109,13 +106,10 @@ export class Work {
         }
       });
     }
-    const [held, drainMs] = await this.#hold(lock, begin);
+    const drainMs = await this.#hold(lock, begin);
     if (drainMs !== undefined) {
       await sleep(drainMs);
       this.#write("end", monotonic());
-    }
-    if (!held) {
-      this.#counts.expired++;
     }
     try {
       await lock.release();
@@ -127,8 +121,8 @@ export class Work {
     }
   }
 
-  /** Works under the lock. Returns whether it was held to the end, and how long the work goes on if it was told to end. */
-  async #hold(lock: Lock, begin: number): Promise<[boolean, number | undefined]> {
+  /** Works under the lock. Returns how long the work goes on if it was told to end. */
+  async #hold(lock: Lock, begin: number): Promise<number | undefined> {
     const until = begin + (this.request.holdMs ?? 0) * 1e6;
     const every = (this.request.effectMs ?? 0) * 1e6;
     let [last, effect, no] = [begin, begin, 0];
@@ -162,7 +156,7 @@ export class Work {
     if (drainMs === undefined) {
       this.#write("end", last);
     }
-    return [no === 0, drainMs];
+    return drainMs;
   }
 
   #write(what: string, ns: number, token?: number): void {

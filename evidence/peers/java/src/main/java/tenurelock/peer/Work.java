@@ -10,7 +10,6 @@ import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.HashMap;
 import java.util.Map;
 
 /** The work command: acquire, hold and release until the time is up, with a log of the holds. */
@@ -23,7 +22,9 @@ final class Work {
     private final Request request;
     private final boolean notice;
     private final FileChannel log;
-    private final Map<String, Object> counts = new HashMap<>();
+    private long released;
+    private long errors;
+    private String lastError = "";
 
     Work(final Peer peer, final Library library, final Request request, final boolean notice) throws IOException {
         this.peer = peer;
@@ -43,32 +44,26 @@ final class Work {
             while (System.nanoTime() - deadline < 0 && peer.ending().isEmpty()) {
                 try {
                     round();
-                } catch (final Refusal e) {
-                    count("refused");
                 } catch (final InterruptedException e) {
                     throw e;
+                } catch (final Refusal e) {
+                    // Somebody else has it still.
                 } catch (final Exception e) {
-                    count("errors");
-                    counts.put("lastError", e.toString());
+                    errors++;
+                    lastError = e.toString();
                     Thread.sleep(ERROR_PAUSE_MS);
                 }
                 Thread.sleep(request.number("pauseMs").orElse(0L));
             }
         }
-        return counts;
-    }
-
-    private void count(final String what) {
-        counts.merge(what, 1L, (before, one) -> (Long) before + (Long) one);
+        return Map.of("released", released, "errors", errors, "lastError", lastError);
     }
 
     private void round() throws Exception {
         final Library.Held lock = library.acquire(request);
-        count("acquired");
         final long begin = System.nanoTime();
         if (!lock.check()) {
-            count("expired"); // it came too late to be claimed for a single instant
-            return;
+            return; // it came too late to be claimed for a single instant
         }
         write(lock, "begin", begin, lock.token());
         if (notice) {
@@ -81,9 +76,9 @@ final class Work {
         }
         try {
             lock.release(new Request(Map.of()));
-            count("released");
+            released++;
         } catch (final Refusal e) {
-            return; // it is over, as the counts say
+            return; // it is over, as the log says
         }
     }
 
@@ -118,9 +113,6 @@ final class Work {
         }
         if (no == 0 && !lock.check()) {
             no = System.nanoTime();
-        }
-        if (no > 0) {
-            count("expired");
         }
         if (no > 0 && notice) {
             write(lock, "no", no, "");
