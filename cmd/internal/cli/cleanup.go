@@ -243,7 +243,8 @@ type raiseTokensCmd struct {
 
 // Run raises the tokens of all locks after a loss of the store.
 func (f *raiseTokensCmd) Run(c *console) error {
-	by, options, how, err := f.check()
+	var how tenure.RaiseOptions
+	by, options, err := f.check(&how)
 	if err != nil {
 		return err
 	}
@@ -272,30 +273,30 @@ func (f *raiseTokensCmd) Run(c *console) error {
 }
 
 // check finds what is wrong with the command line before a store is touched.
-func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.RaiseOptions, err error) {
+func (f *raiseTokensCmd) check(how *tenure.RaiseOptions) (by uint64, options tenure.Options, err error) {
 	if f.By == nil {
-		return 0, options, how, usage("no --by given: write --by N, more than the number of tokens that any lock was " +
+		return 0, options, usage("no --by given: write --by N, more than the number of tokens that any lock was " +
 			"given since the backup, such as --by 1000000")
 	}
 	by, err = strconv.ParseUint(*f.By, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && by > driver.MaxToken:
-		return 0, options, how, usage("--by %.40s is too high: the highest token is %d", *f.By, uint64(driver.MaxToken))
+		return 0, options, usage("--by %.40s is too high: the highest token is %d", *f.By, uint64(driver.MaxToken))
 	case err != nil:
-		return 0, options, how, usage("--by %.40q is no whole number of 1 or more", *f.By)
+		return 0, options, usage("--by %.40q is no whole number of 1 or more", *f.By)
 	case by == 0:
-		return 0, options, how, usage("--by 0 raises nothing: write more than the number of tokens that any lock was " +
+		return 0, options, usage("--by 0 raises nothing: write more than the number of tokens that any lock was " +
 			"given since the backup, such as --by 1000000")
 	case strings.HasPrefix(f.Prefix, driver.OwnPrefix):
-		return 0, options, how, usage("no lock has a name that begins with %q: such names are for records of Tenure itself",
+		return 0, options, usage("no lock has a name that begins with %q: such names are for records of Tenure itself",
 			driver.OwnPrefix)
 	}
 	if options, err = (&timingFlags{Lease: f.Lease}).Options(f.Store); err != nil {
-		return 0, options, how, err
+		return 0, options, err
 	}
 	options.Owner = operatorName()
 	if err := check(options); err != nil {
-		return 0, options, how, err
+		return 0, options, err
 	}
 	if f.Reason != nil {
 		how.Reason = *f.Reason
@@ -303,15 +304,15 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 			return client.StepDown(ctx, "x", how.Reason)
 		})
 		if err != nil {
-			return 0, options, how, err
+			return 0, options, err
 		}
 	}
 	if !f.Yes {
-		return 0, options, how, usage("this is for the time after a restored backup, or a failover with loss, " +
+		return 0, options, usage("this is for the time after a restored backup, or a failover with loss, " +
 			"when all programs that use the store are stopped: " +
 			"it frees their locks and closes their sessions; write --yes to say that they are")
 	}
-	return by, options, how, nil
+	return by, options, nil
 }
 
 // tell tells what was done.

@@ -4,6 +4,7 @@
 package cli_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -24,6 +25,8 @@ func TestMain(m *testing.M) {
 	if guard.IsGuardian() {
 		guard.Main()
 	}
+	// They wait for leases to run out, mostly, and would leave the processors idle.
+	_ = flag.Set("test.parallel", "6") // without it all takes longer
 	scripts.Main(m, map[string]func(){
 		"tenure":  func() { os.Exit(cli.Main(os.Args[1:])) },
 		"worker":  scripts.Program(worker),

@@ -425,25 +425,24 @@ func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 	if err != nil {
 		return nil, err
 	}
-	var rows []row
-	held := map[int]tenure.Status{}
-	for _, h := range st.Held {
-		held[h.Slot] = h.Status
-		if h.Slot >= n {
-			rows = append(rows, rowOf(h.Status))
-		}
-	}
-	var all []row
+	var names []string
 	for slot := range n {
-		one, ok := held[slot]
-		if !ok {
-			if one, err = client.Status(ctx, semaphore.LockName(name, slot)); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, rowOf(one))
+		names = append(names, semaphore.LockName(name, slot))
 	}
-	return append(append(all, rows...), rowOf(size)), nil
+	for _, h := range st.Held {
+		if h.Slot >= n { // it is gone, and still held
+			names = append(names, semaphore.LockName(name, h.Slot))
+		}
+	}
+	list, errs := client.Statuses(ctx, names)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, one := range append(list, size) {
+		rows = append(rows, rowOf(one))
+	}
+	return rows, nil
 }
 
 // assigned notes of each row which semaphore it is part of.
