@@ -190,7 +190,11 @@ func (l Location) open(ctx context.Context, ask bool) (driver.Store, error) {
 	defer cancel()
 	at := l.written.clone()
 	store, err := at.open(ctx, at, ask)
-	l.found.Store(at)
+	if ask && err == nil {
+		l.found.Store(at)
+	} else {
+		l.found.CompareAndSwap(nil, at) // it may lack what an engine has said
+	}
 	if err != nil {
 		return nil, err // not a nil pointer in an interface
 	}

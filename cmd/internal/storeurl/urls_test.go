@@ -4,17 +4,21 @@
 package storeurl
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/k8sstore"
+	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/zkstore"
@@ -147,6 +151,25 @@ func TestSettings(t *testing.T) {
 	}
 	if l := mustParse(t, "sqlite:/l.db"); l.File() != "/l.db" || mustParse(t, "postgres://u@h").User() != "u" {
 		t.Errorf("the file is %q", l.File())
+	}
+}
+
+// TestFoundStays: what an engine has said of a store stays in its URL when the store is opened
+// again without asking it.
+func TestFoundStays(t *testing.T) {
+	e := &engine{scheme: "x", open: func(_ context.Context, p *place, ask bool) (driver.Store, error) {
+		if ask {
+			p.values["table"] = "found"
+		}
+		return memstore.New(), nil
+	}}
+	l := Location{place{engine: e, name: "n", values: map[string]string{}}, new(atomic.Pointer[place]), false}
+	for _, open := range []func() (driver.Store, error){
+		l.Open, func() (driver.Store, error) { return l.Connect(t.Context()) },
+	} {
+		if _, err := open(); err != nil || l.URL() != "x://n?table=found" || len(l.written.values) > 0 {
+			t.Errorf("%s, written %v, %v", l.URL(), l.written.values, err)
+		}
 	}
 }
 
