@@ -52,16 +52,25 @@ func (l *Lines) run() {
 	}
 }
 
-// Write takes p, and drops it if too much waits already.
-func (l *Lines) Write(p []byte) (int, error) {
+// put has something wait, unless too much waits already. It returns an error after Close.
+func (l *Lines) put(p line) (waits bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return 0, io.ErrClosedPipe
+		return false, io.ErrClosedPipe
 	}
 	select {
-	case l.queue <- line{text: bytes.Clone(p)}:
+	case l.queue <- p:
+		return true, nil
 	default:
+		return false, nil
+	}
+}
+
+// Write takes p, and drops it if too much waits already.
+func (l *Lines) Write(p []byte) (int, error) {
+	if _, err := l.put(line{text: bytes.Clone(p)}); err != nil {
+		return 0, err
 	}
 	return len(p), nil
 }
@@ -69,24 +78,8 @@ func (l *Lines) Write(p []byte) (int, error) {
 // Flush waits until what was written before is, for as long as patience lasts.
 func (l *Lines) Flush(patience time.Duration) {
 	mark := make(chan struct{})
-	l.mu.Lock()
-	queued := false
-	if !l.closed {
-		select {
-		case l.queue <- line{mark: mark}:
-			queued = true
-		default: // more waits than anybody reads
-		}
-	}
-	l.mu.Unlock()
-	if !queued {
-		return
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-mark:
-	case <-timer.C:
+	if waits, _ := l.put(line{mark: mark}); waits {
+		await(mark, patience)
 	}
 }
 
@@ -98,10 +91,12 @@ func (l *Lines) Close(patience time.Duration) {
 		close(l.queue)
 	}
 	l.mu.Unlock()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+	await(l.done, patience)
+}
+
+func await(done <-chan struct{}, patience time.Duration) {
 	select {
-	case <-l.done:
-	case <-timer.C:
+	case <-done:
+	case <-time.After(patience):
 	}
 }
