@@ -6,6 +6,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
@@ -39,17 +40,12 @@ func (f *checkCmd) Run(c *console) error {
 	if _, err := s.client.Status(ctx, checked); err != nil {
 		return flags.Failed(flags.StatusStore, fmt.Errorf("store %s: %w", s.location.Shown(), err))
 	}
-	say := func(format string, args ...any) error {
-		_, err := fmt.Fprintln(c.stdout, printable.Text(fmt.Sprintf(format, args...)))
-		return err
-	}
+	var text strings.Builder
 	for _, a := range s.addresses {
-		if err := say("would listen on %s", a); err != nil {
-			return err
-		}
+		fmt.Fprintf(&text, "would listen on %s\n", printable.Text(a.String()))
 	}
-	if err := say("lease %v, heartbeat every %v, grace %v", o.LeaseDuration, o.HeartbeatPeriod, o.Grace); err != nil {
-		return err
-	}
-	return say("the store answers: %s", s.location.Shown())
+	fmt.Fprintf(&text, "lease %v, heartbeat every %v, grace %v\n", o.LeaseDuration, o.HeartbeatPeriod, o.Grace)
+	fmt.Fprintf(&text, "the store answers: %s\n", printable.Text(s.location.Shown()))
+	_, err = fmt.Fprint(c.stdout, text.String())
+	return err
 }

@@ -263,7 +263,6 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 	})
 }
 
-// close ends the client, and with it the grants that nobody has taken.
 // identify says which store this is, and gives it an identity if it has none.
 func (s *service) identify(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.client.Options().LeaseDuration)
@@ -276,6 +275,7 @@ func (s *service) identify(log *slog.Logger) {
 	log.Info("store", "identity", id)
 }
 
+// close ends the client, and with it the grants that nobody has taken.
 func (s *service) close() {
 	if s.pages != nil {
 		s.pages.Close()
