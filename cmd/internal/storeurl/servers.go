@@ -22,11 +22,11 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// What the URLs of engines with users and several servers have in common:
+// server is a host of a URL, of which an engine may have several, behind a user:
 //
 //	//USER:PASSWORD@HOST:PORT,HOST:PORT/
-
-// server has the zone of an IPv6 address behind its "%". Port is empty if the URL has none.
+//
+// It has the zone of an IPv6 address behind its "%". Port is empty if the URL has none.
 type server struct{ name, port string }
 
 // PasswordVariable is the environment variable with the password of a store whose URL
@@ -170,7 +170,8 @@ func reread[T any](last T, read func() (T, error)) func() (T, error) {
 }
 
 // cluster begins the row of etcd and of ZooKeeper, whose hosts have a port, and whose path is a
-// prefix. Ca=, cert= and key= are PEM files; without ca= the authorities of the system count.
+// prefix. The files of ca=, cert= and key= are PEM; without ca= the authorities of the system
+// count.
 func cluster(scheme, usage, write, port string) *engine {
 	return &engine{
 		scheme: scheme, usage: usage, write: write,
@@ -193,7 +194,7 @@ func cluster(scheme, usage, write, port string) *engine {
 	}
 }
 
-// checkCluster is the check of both.
+// checkCluster finds what does not fit together in a URL of either of them.
 func checkCluster(p *place) error {
 	if (p.values["cert"] == "") != (p.values["key"] == "") {
 		return errors.New("cert= and key= go together: the client's certificate, and its key")
