@@ -6,21 +6,14 @@ package k8sstore
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -153,7 +146,11 @@ func TestRefusals(t *testing.T) {
 		change(c)
 		return c
 	}
-	strange := strangeAuthority(t)
+	// An authority that did not sign the certificate of the API server.
+	strange, err := enginetest.NewCertificate("strange", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name      string
 		config    *rest.Config
@@ -162,7 +159,7 @@ func TestRefusals(t *testing.T) {
 		says      string
 	}{
 		{"wrong token", other(func(c *rest.Config) { c.BearerToken = "nobody" }), "default", true, "does not know these credentials"},
-		{"another authority", other(func(c *rest.Config) { c.CAFile, c.CAData = "", strange }), "default", true, "certificate"},
+		{"another authority", other(func(c *rest.Config) { c.CAFile, c.CAData = "", strange.Text }), "default", true, "certificate"},
 		{"nobody listens", through(t, config, fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))), "default", false, "refused"},
 		{"no namespace", config, "absent", true, "is there a namespace absent?"},
 	} {
@@ -197,20 +194,4 @@ func TestRefusals(t *testing.T) {
 	if got, namespace, err := Config(file, ""); err != nil || namespace != "default" || got.Host != config.Host {
 		t.Errorf("%v, %q, %v", got, namespace, err)
 	}
-}
-
-// strangeAuthority returns the certificate of an authority that did not sign that of the
-// API server.
-func strangeAuthority(t *testing.T) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
