@@ -47,7 +47,7 @@ func TestStoppedMemberIsNotBelieved(t *testing.T) {
 		members[0].Stop()
 		next := rec
 		next.Version, next.Beat = fmt.Sprint("beat-", round), fmt.Sprint("beat-", round)
-		eventually(t, "a write without the member", func(ctx context.Context) (err error) {
+		enginetest.Eventually(t, "a write without the member", func(ctx context.Context) (err error) {
 			now, err := others.Swap(ctx, rec, next)
 			if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current.Version == next.Version {
 				now, err = conflict.Current, nil
@@ -58,7 +58,7 @@ func TestStoppedMemberIsNotBelieved(t *testing.T) {
 			return err
 		})
 		members[0].Continue()
-		eventually(t, "a strong read", func(ctx context.Context) error {
+		enginetest.Eventually(t, "a strong read", func(ctx context.Context) error {
 			got, err := behind.Get(ctx, "lock", driver.Strong)
 			if err == nil && got.Version != rec.Version {
 				t.Fatalf("a strong read shows version %s after %s", got.Version, rec.Version)
@@ -72,7 +72,7 @@ func TestStoppedMemberIsNotBelieved(t *testing.T) {
 func leader(t *testing.T, s *Store, members []*enginetest.Server) *enginetest.Server {
 	t.Helper()
 	var found *enginetest.Server
-	eventually(t, "a leader", func(ctx context.Context) error {
+	enginetest.Eventually(t, "a leader", func(ctx context.Context) error {
 		for _, m := range members {
 			status, err := s.client.Status(ctx, m.URL)
 			if err != nil {
@@ -86,22 +86,6 @@ func leader(t *testing.T, s *Store, members []*enginetest.Server) *enginetest.Se
 		return errors.New("there is none")
 	})
 	return found
-}
-
-// eventually tries until there is no error.
-func eventually(t testing.TB, what string, try func(context.Context) error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		err = try(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-	t.Fatalf("%s did not come: %v", what, err)
 }
 
 func mustClaim(t *testing.T, s *Store, key string) driver.Record {

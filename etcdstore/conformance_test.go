@@ -90,7 +90,7 @@ func prefixOf(t *testing.T) string {
 func mustOpen(t testing.TB, prefix string, endpoints ...string) *Store {
 	t.Helper()
 	var s *Store
-	eventually(t, "a store", func(context.Context) (err error) { // perhaps the etcd elects a leader
+	enginetest.Eventually(t, "a store", func(context.Context) (err error) { // perhaps the etcd elects a leader
 		s, err = Open(t.Context(), clientv3.Config{Endpoints: endpoints, DialTimeout: 20 * time.Second}, &Options{Prefix: prefix})
 		return err
 	})

@@ -32,7 +32,7 @@ func TestStoppedMemberIsAvoided(t *testing.T) {
 		_, err := store.Get(ctx, "lock", driver.Eventual)
 		return err
 	}
-	eventually(t, "an answer of each member", func(context.Context) error { return errors.Join(get(), get(), get()) })
+	enginetest.Eventually(t, "an answer of each member", func(context.Context) error { return errors.Join(get(), get(), get()) })
 
 	led := leader(t, store, members)
 	for _, m := range members {

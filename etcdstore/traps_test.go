@@ -115,27 +115,6 @@ func TestRoundTrips(t *testing.T) {
 	costs("64 looks", 1, err)
 }
 
-// watched returns a channel that gets the hints of a watch.
-func watched(t *testing.T, s *Store, key string) <-chan struct{} {
-	t.Helper()
-	hints := make(chan struct{}, 100)
-	stop, err := s.Watch(t.Context(), key, func() { hints <- struct{}{} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	return hints
-}
-
-func wantHint(t *testing.T, hints <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-hints:
-	case <-time.After(patience):
-		t.Fatalf("no hint of %s", what)
-	}
-}
-
 func release(t *testing.T, s *Store, rec driver.Record) driver.Record {
 	t.Helper()
 	next := held(rec.Key)
@@ -150,9 +129,9 @@ func TestCompactionUnderAWatch(t *testing.T) {
 	prefix := prefixOf(t)
 	watcher, other := mustOpen(t, prefix, members[0].URL), mustOpen(t, prefix, members[1].URL, members[2].URL)
 	rec := mustClaim(t, other, "lock")
-	hints := watched(t, watcher, "lock")
+	hints, _ := enginetest.Watched(t, watcher, "lock")
 	members[0].Kill()
-	eventually(t, "a release without the member", func(ctx context.Context) error {
+	enginetest.Eventually(t, "a release without the member", func(ctx context.Context) error {
 		next := rec
 		next.Version, next.State, next.End = "released", driver.Released, driver.EndReleased
 		_, err := other.Swap(ctx, rec, next)
@@ -161,7 +140,7 @@ func TestCompactionUnderAWatch(t *testing.T) {
 		}
 		return err
 	})
-	eventually(t, "a compaction", func(ctx context.Context) error {
+	enginetest.Eventually(t, "a compaction", func(ctx context.Context) error {
 		out, err := other.client.Get(ctx, other.recordKey("lock"))
 		if err == nil {
 			_, err = other.client.Compact(ctx, out.Header.Revision)
@@ -172,10 +151,10 @@ func TestCompactionUnderAWatch(t *testing.T) {
 		return err
 	})
 	members[0].Start()
-	wantHint(t, hints, "a release that was compacted")
+	enginetest.WantHint(t, hints, "a release that was compacted")
 	// And the new watch tells of what comes.
 	var now driver.Record
-	eventually(t, "a claim", func(ctx context.Context) (err error) {
+	enginetest.Eventually(t, "a claim", func(ctx context.Context) (err error) {
 		now, _, err = other.Claim(ctx, held("lock"))
 		return err
 	})
@@ -183,7 +162,7 @@ func TestCompactionUnderAWatch(t *testing.T) {
 		<-hints
 	}
 	release(t, other, now)
-	wantHint(t, hints, "a release after that")
+	enginetest.WantHint(t, hints, "a release after that")
 }
 
 // TestRestartUnderAWatch kills the only member, and starts it again.
@@ -192,11 +171,11 @@ func TestRestartUnderAWatch(t *testing.T) {
 	prefix := prefixOf(t)
 	watcher, other := mustOpen(t, prefix, member.URL), mustOpen(t, prefix, member.URL)
 	rec := mustClaim(t, other, "lock")
-	hints := watched(t, watcher, "lock")
+	hints, _ := enginetest.Watched(t, watcher, "lock")
 	member.Kill()
 	member.Start()
 	member.Await()
-	eventually(t, "the record", func(ctx context.Context) error {
+	enginetest.Eventually(t, "the record", func(ctx context.Context) error {
 		got, err := other.Get(ctx, "lock", driver.Strong)
 		if err == nil && got.Token != rec.Token {
 			t.Fatalf("token %d after a restart, want %d", got.Token, rec.Token)
@@ -204,7 +183,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 		return err
 	})
 	release(t, other, rec)
-	wantHint(t, hints, "a release after a restart")
+	enginetest.WantHint(t, hints, "a release after a restart")
 }
 
 // TestQuotaFull fills etcd. Writes are refused for certain, reads go on, and when there is
@@ -214,7 +193,7 @@ func TestQuotaFull(t *testing.T) {
 	s := mustOpen(t, prefixOf(t), member.URL)
 	rec := mustClaim(t, s, "lock")
 	heap := strings.Repeat("x", 1<<20)
-	eventually(t, "a full quota", func(ctx context.Context) error {
+	enginetest.Eventually(t, "a full quota", func(ctx context.Context) error {
 		if _, err := s.client.Put(ctx, "heap", heap); !errors.Is(err, rpctypes.ErrNoSpace) {
 			return fmt.Errorf("it takes more: %w", err)
 		}
@@ -287,7 +266,7 @@ func TestUsers(t *testing.T) {
 	}
 	defer s.Close()
 	rec := mustClaim(t, s, "lock")
-	hints := watched(t, s, "lock")
+	hints, _ := enginetest.Watched(t, s, "lock")
 	// Its token is good for a second or two, and then it gets another one by itself.
 	for range 4 {
 		<-time.After(time.Second)
@@ -298,7 +277,7 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	release(t, s, rec)
-	wantHint(t, hints, "a release, to a watch whose token has ended")
+	enginetest.WantHint(t, hints, "a release, to a watch whose token has ended")
 }
 
 // TestOutOfReach: nobody listens there, which is not forever.

@@ -71,7 +71,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 	watcher := mustOpen(t, mustConfig(t, one.Kubeconfig, "admin"), namespace, nil)
 	other := mustOpen(t, mustConfig(t, two.Kubeconfig, "admin"), namespace, nil)
 	rec := mustClaim(t, watcher, "lock")
-	hints := watched(t, watcher, "lock")
+	hints, _ := enginetest.Watched(t, watcher, "lock")
 	one.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	if _, err := watcher.Swap(ctx, rec, beat(rec)); err == nil || errors.Is(err, driver.ErrPermanent) {
@@ -85,7 +85,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 	compact(t, one.Etcd.URL)
 	one.Start()
 	one.Await()
-	wantHint(t, hints, "a release while the API server was away")
+	enginetest.WantHint(t, hints, "a release while the API server was away")
 	rec, _, err = other.Claim(t.Context(), held("lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -96,8 +96,8 @@ func TestRestartUnderAWatch(t *testing.T) {
 	if _, err := other.Swap(t.Context(), rec, released(rec)); err != nil {
 		t.Fatal(err)
 	}
-	wantHint(t, hints, "a release after that")
-	eventually(t, "a look by the API server that is back", func(ctx context.Context) error {
+	enginetest.WantHint(t, hints, "a release after that")
+	enginetest.Eventually(t, "a look by the API server that is back", func(ctx context.Context) error {
 		got, err := watcher.Get(ctx, "lock", driver.Strong)
 		if err == nil && got.State != driver.Released {
 			t.Fatalf("it shows %+v", got)
@@ -111,7 +111,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 func TestHeartbeatsCallNoHint(t *testing.T) {
 	s, other, _ := rig(t, nil)
 	rec := mustClaim(t, other, "lock")
-	hints := watched(t, s, "lock")
+	hints, _ := enginetest.Watched(t, s, "lock")
 	for i := range 5 {
 		next := beat(rec)
 		if i == 3 { // a takeover is no news for a waiter either
@@ -127,7 +127,7 @@ func TestHeartbeatsCallNoHint(t *testing.T) {
 	if _, err := other.Swap(t.Context(), rec, asked); err != nil {
 		t.Fatal(err)
 	}
-	wantHint(t, hints, "a request")
+	enginetest.WantHint(t, hints, "a request")
 	if n := len(hints); n > 0 {
 		t.Errorf("%d more hints", n)
 	}
@@ -169,5 +169,5 @@ func TestWatchStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	wantHint(t, hints, "a release while the watch was set up")
+	enginetest.WantHint(t, hints, "a release while the watch was set up")
 }

@@ -345,7 +345,7 @@ func TestForeignHeartbeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints := watched(t, other, "lock")
+	hints, _ := enginetest.Watched(t, other, "lock")
 	plantSpec(t, other, "lock", specBy("elector", 15, time.Now()), nil)
 	for name, next := range map[string]driver.Record{"heartbeat": beat(rec), "release": released(rec)} {
 		conflict := (*driver.ConflictError)(nil)
@@ -353,7 +353,7 @@ func TestForeignHeartbeat(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	wantHint(t, hints, "a change of client") // in vain, which is allowed
+	enginetest.WantHint(t, hints, "a change of client") // in vain, which is allowed
 	for len(hints) > 0 {
 		<-hints
 	}
@@ -364,7 +364,7 @@ func TestForeignHeartbeat(t *testing.T) {
 		t.Errorf("%d hints of heartbeats", n)
 	}
 	plantSpec(t, other, "lock", specBy("", 1, time.Now()), nil)
-	wantHint(t, hints, "the release of another client")
+	enginetest.WantHint(t, hints, "the release of another client")
 	next := held("lock")
 	now, prev, err := s.Claim(t.Context(), next)
 	if err != nil || now.Token != rec.Token+2 || string(now.Data) != "checkpoint" || prev.State != driver.Released {

@@ -70,7 +70,7 @@ func TestRights(t *testing.T) {
 		"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "app"}]}`), nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the rights", func(ctx context.Context) error {
+	enginetest.Eventually(t, "the rights", func(ctx context.Context) error {
 		if _, err := s.Get(ctx, "lock", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
 			return err
 		}
@@ -92,11 +92,11 @@ func TestRights(t *testing.T) {
 	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Records) != 1 {
 		t.Errorf("%+v, %v", page, err)
 	}
-	hints := watched(t, s, "lock")
+	hints, _ := enginetest.Watched(t, s, "lock")
 	if rec, err = s.Swap(t.Context(), rec, released(rec)); err != nil {
 		t.Fatal(err)
 	}
-	wantHint(t, hints, "a release")
+	enginetest.WantHint(t, hints, "a release")
 	if err := s.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}

@@ -253,7 +253,7 @@ func TestHungConnection(t *testing.T) {
 	relay := enginetest.NewRelay(t, addrOf(t, config))
 	s := mustOpen(t, through(t, config, relay.Addr), namespace, nil)
 	rec := mustClaim(t, s, "lock")
-	hints := watched(t, s, "lock") // a watch stands beside
+	hints, _ := enginetest.Watched(t, s, "lock") // a watch stands beside
 	resume := relay.Hold()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	_, err := s.Swap(ctx, rec, beat(rec))
@@ -262,11 +262,11 @@ func TestHungConnection(t *testing.T) {
 		t.Errorf("heartbeat: %v", err)
 	}
 	resume()
-	eventually(t, "a look", func(ctx context.Context) (err error) {
+	enginetest.Eventually(t, "a look", func(ctx context.Context) (err error) {
 		rec, err = s.Get(ctx, "lock", driver.Strong)
 		return err
 	})
-	eventually(t, "a release", func(ctx context.Context) error {
+	enginetest.Eventually(t, "a release", func(ctx context.Context) error {
 		now, err := s.Swap(ctx, rec, released(rec))
 		if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current.State == driver.Released {
 			return nil
@@ -277,26 +277,10 @@ func TestHungConnection(t *testing.T) {
 		}
 		return err
 	})
-	wantHint(t, hints, "a release")
+	enginetest.WantHint(t, hints, "a release")
 }
 
 const patience = time.Minute
-
-// eventually tries until there is no error.
-func eventually(t *testing.T, what string, try func(context.Context) error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		err = try(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-	t.Fatalf("%s did not come: %v", what, err)
-}
 
 func mustClaim(t *testing.T, s *Store, key string) driver.Record {
 	t.Helper()
@@ -305,25 +289,4 @@ func mustClaim(t *testing.T, s *Store, key string) driver.Record {
 		t.Fatal(err)
 	}
 	return now
-}
-
-// watched returns a channel that gets the hints of a watch.
-func watched(t *testing.T, s *Store, key string) <-chan struct{} {
-	t.Helper()
-	hints := make(chan struct{}, 1000)
-	stop, err := s.Watch(t.Context(), key, func() { hints <- struct{}{} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	return hints
-}
-
-func wantHint(t *testing.T, hints <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-hints:
-	case <-time.After(patience):
-		t.Fatalf("no hint of %s", what)
-	}
 }

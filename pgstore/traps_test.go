@@ -38,21 +38,6 @@ func released(rec driver.Record) driver.Record {
 	return next
 }
 
-// eventually tries until do returns nil.
-func eventually(t testing.TB, what string, do func(ctx context.Context) error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		err = do(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: not within %v: %v", what, patience, err)
-}
-
 // isConflict returns the record that stands in the way.
 func isConflict(err error) (driver.Record, bool) {
 	var conflict *driver.ConflictError
@@ -196,7 +181,7 @@ func TestCancelUnderSynchronousReplication(t *testing.T) {
 		_, _, err := other.Claim(t.Context(), held("operator"))
 		answered <- err
 	}()
-	eventually(t, "a cancel", func(context.Context) error {
+	enginetest.Eventually(t, "a cancel", func(context.Context) error {
 		if ask[bool](t, server.URL, "SELECT COALESCE(bool_or(pg_cancel_backend(pid)), false) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query_start > $1", began) {
 			return nil
 		}
@@ -232,7 +217,7 @@ func TestPoolExhaustedByWaitingCommits(t *testing.T) {
 		}
 	}
 	server.Configure("synchronous_standby_names", "")
-	eventually(t, "the connections serve again", func(context.Context) error { return attempt(9) })
+	enginetest.Eventually(t, "the connections serve again", func(context.Context) error { return attempt(9) })
 }
 
 // TestPoolerOfTransactions runs the suite through PgBouncer, listening past it; and what
@@ -295,7 +280,7 @@ func TestTableChangesType(t *testing.T) {
 		if _, err := s.pool.Exec(t.Context(), "ALTER TABLE tenure_records ALTER COLUMN label TYPE "+kind); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a heartbeat after the change", func(ctx context.Context) error {
+		enginetest.Eventually(t, "a heartbeat after the change", func(ctx context.Context) error {
 			next, err := s.Swap(ctx, rec, beat(rec))
 			if err == nil {
 				rec = next
@@ -568,7 +553,7 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 	if got, err := s.Get(t.Context(), "lock", driver.Strong); err != nil || !bytes.Equal(got.Data, rec.Data) {
 		t.Errorf("the data are %d bytes, %v", len(got.Data), err)
 	}
-	eventually(t, "statistics", func(context.Context) error {
+	enginetest.Eventually(t, "statistics", func(context.Context) error {
 		all := ask[int64](t, database, "SELECT COALESCE(n_tup_upd, 0) FROM pg_stat_user_tables WHERE relname = 'tenure_records'")
 		hot := ask[int64](t, database, "SELECT COALESCE(n_tup_hot_upd, 0) FROM pg_stat_user_tables WHERE relname = 'tenure_records'")
 		if all < beats || hot < beats*9/10 {
@@ -609,7 +594,7 @@ func TestRowChangesUnderTheStatement(t *testing.T) {
 			defer close(done)
 			do()
 		}()
-		eventually(t, "the statement waits", func(context.Context) error {
+		enginetest.Eventually(t, "the statement waits", func(context.Context) error {
 			if !ask[bool](t, database, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')") {
 				return errors.New("none does")
 			}

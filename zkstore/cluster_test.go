@@ -4,7 +4,6 @@
 package zkstore
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -28,20 +27,4 @@ func TestServers(t *testing.T) {
 		}
 		return h
 	})
-}
-
-// eventually tries until there is no error.
-func eventually(t *testing.T, what string, try func(context.Context) error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		err = try(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-	t.Fatalf("%s did not come: %v", what, err)
 }

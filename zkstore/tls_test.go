@@ -62,12 +62,12 @@ func TestEncryption(t *testing.T) {
 	}
 	defer s.Close()
 	rec := mustClaim(t, s, "lock")
-	hints, stop := watched(t, s, "lock")
+	hints, stop := enginetest.Watched(t, s, "lock")
 	defer stop()
 	if _, err := s.Swap(t.Context(), rec, released(rec)); err != nil {
 		t.Error(err)
 	}
-	wantHint(t, hints, "a release")
+	enginetest.WantHint(t, hints, "a release")
 	if now, err := s.Get(t.Context(), "lock", driver.Strong); err != nil || now.State != driver.Released {
 		t.Errorf("%+v, %v", now, err)
 	}

@@ -166,27 +166,6 @@ func TestRoundTrips(t *testing.T) {
 	costs("delete", 1, 1, s.Delete(ctx, rec))
 }
 
-// watched returns a channel that gets the hints of a watch.
-func watched(t *testing.T, s *Store, key string) (hints chan struct{}, stop func()) {
-	t.Helper()
-	hints = make(chan struct{}, 100)
-	stop, err := s.Watch(t.Context(), key, func() { hints <- struct{}{} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	return hints, stop
-}
-
-func wantHint(t *testing.T, hints <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-hints:
-	case <-time.After(patience):
-		t.Fatalf("no hint of %s", what)
-	}
-}
-
 // TestLateWrite: what has not left the client when its caller gives up is never sent.
 func TestLateWrite(t *testing.T) {
 	server := enginetest.StartZooKeeper(t, 1, "forceSync=no")[0]
@@ -194,7 +173,7 @@ func TestLateWrite(t *testing.T) {
 	s, other := mustOpen(t, root, server.Addr), mustOpen(t, root, server.Addr)
 	rec := mustClaim(t, s, "lock")
 	server.Kill()
-	eventually(t, "a lost connection", func(context.Context) error {
+	enginetest.Eventually(t, "a lost connection", func(context.Context) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := s.Get(ctx, "lock", driver.Strong)
@@ -211,7 +190,7 @@ func TestLateWrite(t *testing.T) {
 	server.Start()
 	server.Await()
 	for _, reader := range []*Store{s, other} {
-		eventually(t, "the record", func(ctx context.Context) error {
+		enginetest.Eventually(t, "the record", func(ctx context.Context) error {
 			got, err := reader.Get(ctx, "lock", driver.Strong)
 			if err == nil && got.Version != rec.Version {
 				t.Fatalf("version %s, which was given up before it was sent", got.Version)
@@ -237,7 +216,7 @@ func TestHungServer(t *testing.T) {
 	if err == nil || errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("heartbeat to a server that hangs: %v", err)
 	}
-	eventually(t, "the late heartbeat", func(ctx context.Context) error {
+	enginetest.Eventually(t, "the late heartbeat", func(ctx context.Context) error {
 		got, err := other.Get(ctx, "lock", driver.Strong)
 		if err == nil && got.Version != next.Version {
 			err = errors.New("it was not applied yet")
@@ -268,38 +247,38 @@ func TestRestartUnderAWatch(t *testing.T) {
 	root := rootOf(t)
 	watcher, other := mustOpen(t, root, server.Addr), mustOpen(t, root, server.Addr)
 	rec := mustClaim(t, other, "lock")
-	hints, _ := watched(t, watcher, "lock")
-	absent, _ := watched(t, watcher, "absent")
+	hints, _ := enginetest.Watched(t, watcher, "lock")
+	absent, _ := enginetest.Watched(t, watcher, "absent")
 	server.Kill()
 	server.Start()
-	wantHint(t, hints, "a lost connection")
-	wantHint(t, absent, "a lost connection, of an absent record")
-	eventually(t, "a release", func(ctx context.Context) error {
+	enginetest.WantHint(t, hints, "a lost connection")
+	enginetest.WantHint(t, absent, "a lost connection, of an absent record")
+	enginetest.Eventually(t, "a release", func(ctx context.Context) error {
 		_, err := other.Swap(ctx, rec, released(rec))
 		if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current.State == driver.Released {
 			err = nil
 		}
 		return err
 	})
-	wantHint(t, hints, "a release after that")
+	enginetest.WantHint(t, hints, "a release after that")
 	made := mustClaim(t, other, "absent")
 	for len(absent) > 0 {
 		<-absent
 	}
 	enginetest.Swap(t, other, made, released(made))
-	wantHint(t, absent, "a release of a record that was absent")
+	enginetest.WantHint(t, absent, "a release of a record that was absent")
 }
 
 // TestNothingIsLeftOfAWatch: a watch that was ended is not told of.
 func TestNothingIsLeftOfAWatch(t *testing.T) {
 	s := mustOpen(t, rootOf(t), enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper"))
 	rec := mustClaim(t, s, "lock")
-	hints, stop := watched(t, s, "lock")
-	again, stopAgain := watched(t, s, "lock")
+	hints, stop := enginetest.Watched(t, s, "lock")
+	again, stopAgain := enginetest.Watched(t, s, "lock")
 	stop()
 	stop()
 	rec = enginetest.Swap(t, s, rec, released(rec))
-	wantHint(t, again, "a release, of the other watch")
+	enginetest.WantHint(t, again, "a release, of the other watch")
 	stopAgain()
 	path := s.path("lock")
 	// There is none to be removed any more.
@@ -317,12 +296,12 @@ func TestNothingIsLeftOfAWatch(t *testing.T) {
 func TestHeartbeatsWakeNobody(t *testing.T) {
 	s := mustOpen(t, rootOf(t), enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper"))
 	rec := mustClaim(t, s, "lock")
-	hints, _ := watched(t, s, "lock")
+	hints, _ := enginetest.Watched(t, s, "lock")
 	for range 20 {
 		rec = enginetest.Swap(t, s, rec, beat(rec))
 	}
 	enginetest.Swap(t, s, rec, released(rec))
-	wantHint(t, hints, "a release")
+	enginetest.WantHint(t, hints, "a release")
 	if len(hints) > 0 {
 		t.Errorf("%d hints too many", len(hints))
 	}
@@ -376,7 +355,7 @@ func TestWipedData(t *testing.T) {
 	server.Start()
 	server.Await()
 	var now driver.Record
-	eventually(t, "a claim", func(ctx context.Context) (err error) {
+	enginetest.Eventually(t, "a claim", func(ctx context.Context) (err error) {
 		now, _, err = s.Claim(ctx, held("lock"))
 		return err
 	})

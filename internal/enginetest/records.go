@@ -4,6 +4,7 @@
 package enginetest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -39,6 +40,46 @@ func Get(tb testing.TB, s driver.Store, key string) driver.Record {
 		tb.Fatal(err)
 	}
 	return rec
+}
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
+
+// Eventually tries until there is no error, and fails the test if that does not come.
+func Eventually(tb testing.TB, what string, try func(context.Context) error) {
+	tb.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Second)
+		err = try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	tb.Fatalf("%s did not come: %v", what, err)
+}
+
+// Watched returns a channel that gets the hints of a watch.
+func Watched(tb testing.TB, s driver.Watcher, key string) (hints chan struct{}, stop func()) {
+	tb.Helper()
+	hints = make(chan struct{}, 1000)
+	stop, err := s.Watch(tb.Context(), key, func() { hints <- struct{}{} })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(stop)
+	return hints, stop
+}
+
+// WantHint waits for a hint.
+func WantHint(tb testing.TB, hints <-chan struct{}, what string) {
+	tb.Helper()
+	select {
+	case <-hints:
+	case <-time.After(patience):
+		tb.Fatalf("no hint of %s", what)
+	}
 }
 
 // CheckNested fails the test unless each of the stores, which are in one engine by the names
