@@ -5,6 +5,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -15,7 +16,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
@@ -104,20 +104,12 @@ func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
 	return s
 }
 
-// postgresFolder returns a folder that goes with the test, which belongs to the user of
-// the servers. A folder of [testing.T.TempDir] is in one that root alone can enter.
+// postgresFolder returns a folder that goes with the test, which belongs to the user of the
+// servers. That user must be able to enter the one that it is in.
 func postgresFolder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tenure-postgres-") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := launcher.Own(dir); err != nil {
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chmod(dir, 0o700), launcher.Own(dir)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -195,17 +187,8 @@ func StartPgBouncer(t testing.TB, server string, settings ...string) *Server {
 	config := filepath.Join(dir, "pgbouncer.ini")
 	need(t, os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o644)) // for another user
 	u.Host = "127.0.0.1:" + port
-	p := &Server{URL: u.String()}
-	ready := func() error {
-		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-		defer stop()
-		_, err := launcher.PSQL(ctx, p.URL, "SELECT 1")
-		return err
-	}
-	p.Engine = newEngine(t, launcher.Server{
-		Args: []string{program, config}, Dir: dir, User: launcher.PostgresUser, Ready: ready,
-	})
-	p.Start()
-	p.Await()
-	return p
+	return await(start(t, u.String(), launcher.Server{
+		Args: []string{program, config}, Dir: dir, User: launcher.PostgresUser,
+		Ready: func() error { return launcher.PostgresReady(u.String()) },
+	}, nil))[0]
 }

@@ -19,6 +19,8 @@ const (
 	ZooKeeper = "TENURE_TEST_ZOOKEEPER"
 )
 
+const atHTTP = "http://127.0.0.1:%d"
+
 // What a client needs of a server of S3's protocol that a test has for itself.
 const (
 	S3Key    = launcher.S3Key
@@ -38,16 +40,21 @@ type Server struct {
 	URL string
 }
 
-// startServer starts a server, and does not wait until it answers. The URL has a place for
-// the port.
-func startServer(t testing.TB, url string, server func(port int) (launcher.Server, error)) *Server {
+// start starts a server, and does not wait until it answers. The error is that of its making.
+func start(t testing.TB, url string, server launcher.Server, err error) *Server {
 	t.Helper()
-	port := FreePort(t)
-	what, err := server(port)
 	need(t, err)
-	s := &Server{Engine: newEngine(t, what), URL: fmt.Sprintf(url, port)}
+	s := &Server{Engine: newEngine(t, server), URL: url}
 	s.Start()
 	return s
+}
+
+// await waits until all servers answer.
+func await[S interface{ Await() }](all ...S) []S {
+	for _, s := range all {
+		s.Await()
+	}
+	return all
 }
 
 // StartVersitygw starts so many gateways of S3's protocol to files in one folder, with these
@@ -57,34 +64,29 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Server {
 	folder := t.TempDir()
 	var all []*Server
 	for range gateways {
-		all = append(all, startServer(t, "http://127.0.0.1:%d", func(port int) (launcher.Server, error) {
-			return launcher.Versitygw(folder, port, buckets...)
-		}))
+		port := FreePort(t)
+		server, err := launcher.Versitygw(folder, port, buckets...)
+		all = append(all, start(t, fmt.Sprintf(atHTTP, port), server, err))
 	}
-	for _, s := range all {
-		s.Await()
-	}
-	return all
+	return await(all...)
 }
 
 // StartFakeGCS starts a server of Google Cloud Storage's protocol with these buckets, in
 // memory, and waits until it answers. It deletes without a condition.
 func StartFakeGCS(t testing.TB, buckets ...string) *Server {
 	t.Helper()
-	s := startServer(t, "http://127.0.0.1:%d", func(port int) (launcher.Server, error) {
-		return launcher.FakeGCS(t.TempDir(), port, buckets...)
-	})
-	s.Await()
-	return s
+	port := FreePort(t)
+	server, err := launcher.FakeGCS(t.TempDir(), port, buckets...)
+	return await(start(t, fmt.Sprintf(atHTTP, port), server, err))[0]
 }
 
 // StartAzurite starts an emulator of Azure Blob Storage without a container, in memory, and
 // waits until it answers.
 func StartAzurite(t testing.TB) *Server {
 	t.Helper()
-	s := startServer(t, "http://127.0.0.1:%d/"+AzureAccount, launcher.Azurite)
-	s.Await()
-	return s
+	port := FreePort(t)
+	server, err := launcher.Azurite(port)
+	return await(start(t, fmt.Sprintf(atHTTP+"/"+AzureAccount, port), server, err))[0]
 }
 
 // StartEtcd starts a cluster of so many members, whose data are on the disk, and waits
@@ -92,37 +94,27 @@ func StartAzurite(t testing.TB) *Server {
 // find it by https.
 func StartEtcd(t testing.TB, members int, more ...string) []*Server {
 	t.Helper()
-	type place struct{ name, client, peer string }
-	var places []place
-	var cluster []string
+	at := func() string { return fmt.Sprintf(atHTTP, FreePort(t)) }
+	var peers, cluster []string
 	for i := range members {
-		p := place{
-			name: fmt.Sprintf("m%d", i+1), client: fmt.Sprintf("http://127.0.0.1:%d", FreePort(t)),
-			peer: fmt.Sprintf("http://127.0.0.1:%d", FreePort(t)),
-		}
-		places, cluster = append(places, p), append(cluster, p.name+"="+p.peer)
+		peers = append(peers, at())
+		cluster = append(cluster, fmt.Sprintf("m%d=%s", i+1, peers[i]))
 	}
 	more = append([]string{"--heartbeat-interval", "50", "--election-timeout", "500"}, more...)
 	var all []*Server
-	for _, p := range places {
-		m := &Server{URL: p.client}
-		server, err := launcher.Etcd(t.TempDir(), p.name, p.client, p.peer, strings.Join(cluster, ","), more...)
-		need(t, err)
+	for i, peer := range peers {
+		url := at()
+		server, err := launcher.Etcd(t.TempDir(), fmt.Sprint("m", i+1), url, peer, strings.Join(cluster, ","), more...)
 		if slices.Contains(more, "--cert-file") { // that of its health stays as it is
-			health := fmt.Sprintf("http://127.0.0.1:%d", FreePort(t))
-			m.URL = strings.Replace(p.client, "http:", "https:", 1)
+			health := at()
+			url = strings.Replace(url, "http:", "https:", 1)
 			server.Args = append(server.Args,
-				"--listen-client-urls", m.URL, "--advertise-client-urls", m.URL, "--listen-metrics-urls", health)
+				"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-metrics-urls", health)
 			server.Ready = func() error { return launcher.EtcdReady(health) }
 		}
-		m.Engine = newEngine(t, server)
-		m.Start()
-		all = append(all, m)
+		all = append(all, start(t, url, server, err))
 	}
-	for _, m := range all {
-		m.Await()
-	}
-	return all
+	return await(all...)
 }
 
 // ZooKeeperServer is a server of an ensemble that a test has for itself.
@@ -155,8 +147,5 @@ func StartZooKeeper(t testing.TB, servers int, more ...string) []*ZooKeeperServe
 		z.Start()
 		all = append(all, z)
 	}
-	for _, z := range all {
-		z.Await()
-	}
-	return all
+	return await(all...)
 }

@@ -59,14 +59,17 @@ func PostgreSQL(data string, port int, settings ...string) (Server, error) {
 	url := fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable", port)
 	return Server{
 		Args: args, Dir: data, User: PostgresUser,
-		Ready: func() error {
-			ctx, stop := context.WithTimeout(context.Background(), Patience)
-			defer stop()
-			_, err := PSQL(ctx, url, "SELECT 1")
-			return err
-		},
-		Stop: syscall.SIGINT, // SIGTERM would have it wait for its clients
+		Ready: func() error { return PostgresReady(url) },
+		Stop:  syscall.SIGINT, // SIGTERM would have it wait for its clients
 	}, err
+}
+
+// PostgresReady says that the server of a URL answers.
+func PostgresReady(url string) error {
+	ctx, stop := context.WithTimeout(context.Background(), soon)
+	defer stop()
+	_, err := PSQL(ctx, url, "SELECT 1")
+	return err
 }
 
 // InitPostgreSQL makes the data of a server in a folder, which is empty and the user's own.
