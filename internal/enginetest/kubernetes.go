@@ -24,9 +24,8 @@ const Kubernetes = "TENURE_TEST_KUBERNETES"
 type KubernetesServer struct {
 	*Engine
 	Etcd *Server
-	// Kubeconfig is a file as that of [Kubernetes], and Addr where the server listens:
-	// host and port.
-	Kubeconfig, Addr string
+	// Kubeconfig is a file as that of [Kubernetes].
+	Kubeconfig string
 }
 
 // StartKubernetes starts an API server with an etcd, and waits until it is ready.
@@ -40,12 +39,10 @@ func StartKubernetes(t testing.TB) *KubernetesServer {
 // Beside starts another API server on the same etcd, and waits until it is ready.
 func (k *KubernetesServer) Beside(t testing.TB) *KubernetesServer {
 	t.Helper()
-	dir, port := t.TempDir(), FreePort(t)
-	server, err := launcher.Kubernetes(dir, port, k.Etcd.URL)
+	dir := t.TempDir()
+	server, err := launcher.Kubernetes(dir, FreePort(t), k.Etcd.URL)
 	need(t, err)
-	other := &KubernetesServer{
-		Engine: newEngine(t, server), Etcd: k.Etcd, Kubeconfig: filepath.Join(dir, "kubeconfig"), Addr: fmt.Sprintf("127.0.0.1:%d", port),
-	}
+	other := &KubernetesServer{Engine: newEngine(t, server), Etcd: k.Etcd, Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	other.Start()
 	other.Await()
 	return other
