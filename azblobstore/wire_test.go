@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,38 +24,19 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
-// answering is a server that gives one answer to all.
-type answering struct {
-	status int
-	code   string // "": no body
-	detail string
-	cut    bool // the connection ends before an answer
-	n      atomic.Int64
+// answering is a server that answers with a status, and a code with details if it is not empty.
+func answering(status int, code, detail string) *buckets.Answer {
+	a := &buckets.Answer{Status: status, Header: map[string]string{"Content-Type": "application/xml"}}
+	if code != "" {
+		a.Header["X-Ms-Error-Code"] = code
+		a.Body = "\ufeff<?xml version=\"1.0\"?><Error><Code>" + code + "</Code><Message>of a test\nRequestId:1</Message>" +
+			"<AuthenticationErrorDetail>" + detail + "</AuthenticationErrorDetail></Error>"
+	}
+	return a
 }
 
-func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.n.Add(1)
-	if a.cut {
-		_, _ = io.ReadAll(r.Body) // whatever came
-		panic(http.ErrAbortHandler)
-	}
-	w.Header().Set("Content-Type", "application/xml")
-	if a.code != "" {
-		w.Header().Set("X-Ms-Error-Code", a.code)
-	}
-	w.WriteHeader(a.status)
-	if a.code != "" {
-		fmt.Fprintf(w, "\ufeff<?xml version=\"1.0\"?><Error><Code>%s</Code><Message>of a test\nRequestId:1</Message><AuthenticationErrorDetail>%s</AuthenticationErrorDetail></Error>", a.code, a.detail)
-	}
-}
-
-// at starts a server.
-func (a *answering) at(t *testing.T) site {
-	t.Helper()
-	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
-	return site{server.URL + "/" + enginetest.AzureAccount + "/locks"}
-}
+// at is the container of a server.
+func at(url string) site { return site{url + "/" + enginetest.AzureAccount + "/locks"} }
 
 // TestAnswers: what each answer says of a write, and that each call is one request.
 func TestAnswers(t *testing.T) {
@@ -98,15 +78,15 @@ func TestAnswers(t *testing.T) {
 		{504, "", "", buckets.Unknown, ""},
 	} {
 		t.Run(fmt.Sprint(c.status, c.code, c.detail), func(t *testing.T) {
-			a := &answering{status: c.status, code: c.code, detail: c.detail}
-			err := buckets.EachIsOne(t, a.at(t).objects(t), `"tag"`, func() int { return int(a.n.Swap(0)) })
+			a := answering(c.status, c.code, c.detail)
+			err := buckets.EachIsOne(t, at(a.Serve(t)).objects(t), `"tag"`, a)
 			if got := buckets.OutcomeOf(err); got != c.want || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
 		})
 	}
-	exists := &answering{status: 409, code: "BlobAlreadyExists"}
-	if _, err := exists.at(t).objects(t).Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.Mismatch {
+	exists := answering(409, "BlobAlreadyExists", "")
+	if _, err := at(exists.Serve(t)).objects(t).Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.Mismatch {
 		t.Errorf("a create of what is there: %v", err)
 	}
 }
@@ -114,13 +94,13 @@ func TestAnswers(t *testing.T) {
 // TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
 // tried again; one that is refused does not.
 func TestNoAnswer(t *testing.T) {
-	a := &answering{cut: true}
+	a := &buckets.Answer{Cut: true}
 	nobody := site{fmt.Sprintf("http://127.0.0.1:%d/%s/locks?sig=secret", enginetest.FreePort(t), enginetest.AzureAccount)}
-	err := buckets.NoAnswer(t, a.at(t).objects(t), func() int { return int(a.n.Load()) }, nobody.objects(t))
+	err := buckets.NoAnswer(t, at(a.Serve(t)).objects(t), a, nobody.objects(t))
 	if err == nil || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("nobody listens: %v", err)
 	}
-	if err := a.at(t).objects(t).Delete(t.Context(), "name", `"tag"`); buckets.OutcomeOf(err) != buckets.Unknown {
+	if err := at(a.Serve(t)).objects(t).Delete(t.Context(), "name", `"tag"`); buckets.OutcomeOf(err) != buckets.Unknown {
 		t.Errorf("a deletion: %v", err)
 	}
 }
@@ -135,10 +115,10 @@ func (c tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Ac
 // TestCredential: a write for which there is no token was not sent, whatever the source of the
 // tokens answers; another time there may be one.
 func TestCredential(t *testing.T) {
-	a := &answering{status: 201}
-	elsewhere := (&answering{status: 412, code: "ConditionNotMet"}).at(t)
+	a := answering(201, "", "")
+	elsewhere := at(answering(412, "ConditionNotMet", "").Serve(t))
 	_, refused := elsewhere.client(t).GetProperties(t.Context(), nil)
-	client, err := container.NewClient(a.at(t).url, tokens{refused}, &container.ClientOptions{ClientOptions: policy.ClientOptions{InsecureAllowCredentialWithHTTP: true}})
+	client, err := container.NewClient(at(a.Serve(t)).url, tokens{refused}, &container.ClientOptions{ClientOptions: policy.ClientOptions{InsecureAllowCredentialWithHTTP: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +126,8 @@ func TestCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = o.Put(t.Context(), "name", []byte("body"), `"tag"`); buckets.OutcomeOf(err) != buckets.NotApplied || !strings.Contains(err.Error(), "credential") || a.n.Load() != 0 {
-		t.Errorf("%d requests, %v", a.n.Load(), err)
+	if _, err = o.Put(t.Context(), "name", []byte("body"), `"tag"`); buckets.OutcomeOf(err) != buckets.NotApplied || !strings.Contains(err.Error(), "credential") || a.Requests() != 0 {
+		t.Errorf("%d requests, %v", a.Requests(), err)
 	}
 	if err = o.Delete(t.Context(), "name", `"tag"`); buckets.OutcomeOf(err) != buckets.Unknown {
 		t.Errorf("a deletion: %v", err)
@@ -224,7 +204,7 @@ func TestNames(t *testing.T) {
 		fmt.Fprintf(w, `<EnumerationResults><Blobs>%s</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, page, next)
 	}))
 	defer server.Close()
-	o := site{server.URL + "/" + enginetest.AzureAccount + "/locks"}.objects(t)
+	o := at(server.URL).objects(t)
 	for cursor, want := range map[string]string{"": "[r/x.] 2", "2": "[r/x.1] "} {
 		names, next, err := o.Names(t.Context(), "r/x.", cursor)
 		if got := fmt.Sprint(names, " ", next); got != want || err != nil {
@@ -244,11 +224,11 @@ func TestOpen(t *testing.T) {
 		{404, "ContainerNotFound", "no such container"},
 	} {
 		for _, trust := range []bool{false, true} {
-			a := &answering{status: c.status, code: c.code}
-			_, err := Open(t.Context(), a.at(t).client(t), &Options{TrustServer: trust})
+			a := answering(c.status, c.code, "")
+			_, err := Open(t.Context(), at(a.Serve(t)).client(t), &Options{TrustServer: trust})
 			if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), `container "locks"`) ||
-				!strings.Contains(err.Error(), c.says) || a.n.Load() != 1 {
-				t.Errorf("trust %t: %d requests: %v", trust, a.n.Load(), err)
+				!strings.Contains(err.Error(), c.says) || a.Requests() != 1 {
+				t.Errorf("trust %t: %d requests: %v", trust, a.Requests(), err)
 			}
 		}
 	}
@@ -293,15 +273,15 @@ func TestOptions(t *testing.T) {
 // TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
 // network may have forgotten it; after an answer it stays.
 func TestIdleConnectionsGo(t *testing.T) {
-	at, err := url.Parse((&answering{status: 404, code: "BlobNotFound"}).at(t).url)
+	u, err := url.Parse(at(answering(404, "BlobNotFound", "").Serve(t)).url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay := enginetest.NewRelay(t, at.Host)
-	at.Host = relay.Addr
+	relay := enginetest.NewRelay(t, u.Host)
+	u.Host = relay.Addr
 	web := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	closed := 0
-	s, err := New(site{at.String()}.clientWith(t, web), &Options{CloseIdleConnections: func() {
+	s, err := New(site{u.String()}.clientWith(t, web), &Options{CloseIdleConnections: func() {
 		closed++
 		web.CloseIdleConnections()
 	}})

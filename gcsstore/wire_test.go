@@ -19,7 +19,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,40 +33,20 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
-// answering is a server that gives one answer to all.
-type answering struct {
-	status int
-	reason string // "": no body
-	cut    bool   // the connection ends before an answer
-	n      atomic.Int64
-}
-
-func (a *answering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	a.n.Add(1)
-	switch {
-	case a.cut:
-		panic(http.ErrAbortHandler)
-	case a.reason == "":
-		w.WriteHeader(a.status)
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(a.status)
-		fmt.Fprintf(w, `{"error":{"code":%d,"message":"of a test","errors":[{"reason":%q,"message":"of a test"}]}}`, a.status, a.reason)
+// answering is a server that answers with a status, and a reason if it is not empty.
+func answering(status int, reason string) *buckets.Answer {
+	a := &buckets.Answer{Status: status}
+	if reason != "" {
+		a.Header = map[string]string{"Content-Type": "application/json"}
+		a.Body = fmt.Sprintf(`{"error":{"code":%d,"message":"of a test","errors":[{"reason":%q,"message":"of a test"}]}}`, status, reason)
 	}
+	return a
 }
 
-// site starts a server.
-func (a *answering) site(t *testing.T) site {
+// objectsAt returns those of a client whose settings ask for retries.
+func objectsAt(t *testing.T, url string) *objects {
 	t.Helper()
-	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
-	return siteAt(server.URL)
-}
-
-// at starts a server, and returns objects of a client whose settings ask for retries.
-func (a *answering) at(t *testing.T) *objects {
-	t.Helper()
-	client := a.site(t).client(t)
+	client := siteAt(url).client(t)
 	client.SetRetry(storage.WithPolicy(storage.RetryAlways), storage.WithMaxAttempts(3))
 	return newObjects(client, "locks", nil)
 }
@@ -102,8 +81,8 @@ func TestAnswers(t *testing.T) {
 		{504, "", buckets.Unknown},
 	} {
 		t.Run(fmt.Sprint(c.status, c.reason), func(t *testing.T) {
-			a := &answering{status: c.status, reason: c.reason}
-			err := buckets.EachIsOne(t, a.at(t), "7", func() int { return int(a.n.Swap(0)) })
+			a := answering(c.status, c.reason)
+			err := buckets.EachIsOne(t, objectsAt(t, a.Serve(t)), "7", a)
 			if got := buckets.OutcomeOf(err); got != c.want {
 				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
@@ -114,9 +93,9 @@ func TestAnswers(t *testing.T) {
 // TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
 // tried again; one that is refused does not.
 func TestNoAnswer(t *testing.T) {
-	a := &answering{cut: true}
+	a := &buckets.Answer{Cut: true}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
-	_ = buckets.NoAnswer(t, a.at(t), func() int { return int(a.n.Load()) }, newObjects(nobody.client(t), "locks", nil))
+	_ = buckets.NoAnswer(t, objectsAt(t, a.Serve(t)), a, newObjects(nobody.client(t), "locks", nil))
 }
 
 // TestBrokenAnswer: an object that is replaced while the answer about it breaks off is not
@@ -226,8 +205,8 @@ func uploaded(r *http.Request) (object struct{ Name, CacheControl, CRC32C string
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		_, _ = io.Copy(io.Discard, r.Body) // or the client would not end the body
+	if r.Body == nil {
+		r.Body = http.NoBody
 	}
 	answer := httptest.NewRecorder()
 	d.ServeHTTP(answer, r)
@@ -237,7 +216,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestWritesAreLimited: the service refuses a write of an object within a second after another
 // one. After that the next one waits, and those of a race do from the beginning.
 func TestWritesAreLimited(t *testing.T) {
-	a := &answering{status: http.StatusTooManyRequests, reason: "rateLimitExceeded"}
+	a := answering(http.StatusTooManyRequests, "rateLimitExceeded")
 	synctest.Test(t, func(t *testing.T) {
 		web := &http.Client{Transport: direct{a}}
 		client := newClient(t, option.WithEndpoint("http://bucket.test/storage/v1/"), option.WithHTTPClient(web))
@@ -267,10 +246,10 @@ func TestOpen(t *testing.T) {
 		{http.StatusNotFound, "notFound", "no such bucket"},
 	} {
 		for _, trust := range []bool{false, true} {
-			a := &answering{status: c.status, reason: c.reason}
-			_, err := Open(t.Context(), a.site(t).client(t), "locks", &Options{TrustServer: trust})
-			if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), c.says) || a.n.Load() != 1 {
-				t.Errorf("trust %t: %d requests: %v", trust, a.n.Load(), err)
+			a := answering(c.status, c.reason)
+			_, err := Open(t.Context(), siteAt(a.Serve(t)).client(t), "locks", &Options{TrustServer: trust})
+			if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), c.says) || a.Requests() != 1 {
+				t.Errorf("trust %t: %d requests: %v", trust, a.Requests(), err)
 			}
 		}
 	}
@@ -300,8 +279,8 @@ func TestOptions(t *testing.T) {
 // TestIdleConnectionsGo: after a call without an answer the program's way to close connections
 // is taken.
 func TestIdleConnectionsGo(t *testing.T) {
-	server := (&answering{status: http.StatusNotFound, reason: "notFound"}).site(t)
-	relay := enginetest.NewRelay(t, strings.TrimPrefix(server.url, "http://"))
+	server := answering(http.StatusNotFound, "notFound").Serve(t)
+	relay := enginetest.NewRelay(t, strings.TrimPrefix(server, "http://"))
 	closed := 0
 	s, err := New(siteAt("http://"+relay.Addr).client(t), "locks", &Options{CloseIdleConnections: func() { closed++ }})
 	if err != nil {

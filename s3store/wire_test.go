@@ -17,7 +17,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -31,32 +30,19 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
-// answering is a server that gives one answer to all.
-type answering struct {
-	status int
-	code   string // "": no body
-	cut    bool   // the connection ends before an answer
-	n      atomic.Int64
+// answering is a server that answers with a status, and a code if it is not empty.
+func answering(status int, code string) *buckets.Answer {
+	a := &buckets.Answer{Status: status}
+	if code != "" {
+		a.Body = "<Error><Code>" + code + "</Code><Message>of a test</Message></Error>"
+	}
+	return a
 }
 
-func (a *answering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	a.n.Add(1)
-	if a.cut {
-		panic(http.ErrAbortHandler)
-	}
-	w.WriteHeader(a.status)
-	if a.code != "" {
-		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of a test</Message></Error>", a.code)
-	}
-}
-
-// at starts a server, and returns objects of a client whose settings ask for retries.
-func (a *answering) at(t *testing.T) *objects {
-	t.Helper()
-	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
+// objectsAt returns those of a client whose settings ask for retries.
+func objectsAt(url string) *objects {
 	return newObjects(s3.New(s3.Options{
-		BaseEndpoint: &server.URL, Region: enginetest.S3Region, UsePathStyle: true, RetryMaxAttempts: 2, RetryMode: aws.RetryModeStandard,
+		BaseEndpoint: &url, Region: enginetest.S3Region, UsePathStyle: true, RetryMaxAttempts: 2, RetryMode: aws.RetryModeStandard,
 		Credentials: credentials.NewStaticCredentialsProvider(enginetest.S3Key, enginetest.S3Secret, ""),
 	}), "locks")
 }
@@ -97,8 +83,8 @@ func TestAnswers(t *testing.T) {
 		{504, "", buckets.Unknown},
 	} {
 		t.Run(fmt.Sprint(c.status, c.code), func(t *testing.T) {
-			a := &answering{status: c.status, code: c.code}
-			err := buckets.EachIsOne(t, a.at(t), `"tag"`, func() int { return int(a.n.Swap(0)) })
+			a := answering(c.status, c.code)
+			err := buckets.EachIsOne(t, objectsAt(a.Serve(t)), `"tag"`, a)
 			if got := buckets.OutcomeOf(err); got != c.want {
 				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
@@ -112,9 +98,9 @@ func TestAnswers(t *testing.T) {
 // TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
 // tried again; one that is refused does not.
 func TestNoAnswer(t *testing.T) {
-	a := &answering{cut: true}
+	a := &buckets.Answer{Cut: true}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
-	_ = buckets.NoAnswer(t, a.at(t), func() int { return int(a.n.Load()) }, newObjects(nobody.client(t), "locks"))
+	_ = buckets.NoAnswer(t, objectsAt(a.Serve(t)), a, newObjects(nobody.client(t), "locks"))
 }
 
 // TestBucketWantsAChecksum: a bucket with a default retention (Object Lock) refuses each write

@@ -9,8 +9,12 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +124,40 @@ func keysOf(t *testing.T, s driver.Store, prefix string) (keys []string) {
 	}
 }
 
+// Answer is a server that gives one answer to all requests, and counts them.
+type Answer struct {
+	Status int
+	Header map[string]string
+	Body   string
+	Cut    bool // the connection ends before an answer
+
+	requests atomic.Int64
+}
+
+func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.requests.Add(1)
+	_, _ = io.Copy(io.Discard, r.Body) // whatever comes
+	if a.Cut {
+		panic(http.ErrAbortHandler)
+	}
+	for name, value := range a.Header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(a.Status)
+	_, _ = io.WriteString(w, a.Body) // the client may have gone
+}
+
+// Serve starts the server, and returns its URL.
+func (a *Answer) Serve(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Requests returns how many there were.
+func (a *Answer) Requests() int { return int(a.requests.Load()) }
+
 // Outcome is what an error says of a write.
 type Outcome string
 
@@ -155,10 +193,10 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// EachIsOne tests that each call of objects is one request, which is answered by an error, and
-// returns that of the write. Tag is one that the engine could give, and requests returns how many
-// there were since the last call.
-func EachIsOne(t *testing.T, o objectmap.Objects, tag string, requests func() int) (err error) {
+// EachIsOne tests that each call of objects is one request to the server, which answers with an
+// error, and returns that of the write. Tag is one that the engine could give.
+func EachIsOne(t *testing.T, o objectmap.Objects, tag string, server *Answer) (err error) {
+	before := server.Requests()
 	for what, call := range map[string]func(context.Context) error{
 		"a write":    func(ctx context.Context) error { _, err = o.Put(ctx, "name", []byte("body"), tag); return err },
 		"a look":     func(ctx context.Context) error { _, _, err := o.Get(ctx, "name"); return err },
@@ -166,26 +204,28 @@ func EachIsOne(t *testing.T, o objectmap.Objects, tag string, requests func() in
 		"a list":     func(ctx context.Context) error { _, _, err := o.Names(ctx, "", ""); return err },
 	} {
 		_ = call(t.Context()) // what it says is another matter
-		if n := requests(); n != 1 {
-			t.Errorf("%s took %d requests", what, n)
+		n := server.Requests()
+		if n != before+1 {
+			t.Errorf("%s took %d requests", what, n-before)
 		}
+		before = n
 	}
 	return err
 }
 
 // NoAnswer tests that a connection which ends after the request leaves the outcome of a write
 // open, and that nothing is sent again; and that a write of which nobody has heard was not
-// applied. The server of cut ends all connections, and sent counts its requests; nobody
-// listens at the other one. It returns the error of the latter.
-func NoAnswer(t *testing.T, cut objectmap.Objects, sent func() int, nobody objectmap.Objects) error {
+// applied. The server of cut ends all connections; nobody listens at the other one. It returns the
+// error of the latter.
+func NoAnswer(t *testing.T, cut objectmap.Objects, server *Answer, nobody objectmap.Objects) error {
 	t.Helper()
-	if _, err := cut.Put(t.Context(), "name", []byte("body"), ""); OutcomeOf(err) != Unknown || sent() != 1 {
-		t.Errorf("%d requests, %v", sent(), err)
+	if _, err := cut.Put(t.Context(), "name", []byte("body"), ""); OutcomeOf(err) != Unknown || server.Requests() != 1 {
+		t.Errorf("%d requests, %v", server.Requests(), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := cut.Put(ctx, "name", []byte("body"), ""); OutcomeOf(err) != NotApplied || !errors.Is(err, context.Canceled) || sent() != 1 {
-		t.Errorf("a context that was over before: %d requests, %v", sent(), err)
+	if _, err := cut.Put(ctx, "name", []byte("body"), ""); OutcomeOf(err) != NotApplied || !errors.Is(err, context.Canceled) || server.Requests() != 1 {
+		t.Errorf("a context that was over before: %d requests, %v", server.Requests(), err)
 	}
 	_, err := nobody.Put(t.Context(), "name", []byte("body"), "")
 	if OutcomeOf(err) != NotApplied {
