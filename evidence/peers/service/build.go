@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tenurelock/tenure/evidence/bed/must"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
 )
@@ -34,47 +35,44 @@ const (
 
 // Build makes the program of a client, or finds it built. Without its language the error
 // matches [peers.ErrNoToolchain].
-func Build(ctx context.Context, kind peers.Kind) (*peers.Program, error) {
-	at := places{}
-	for module, dir := range map[string]*string{root: &at.clients, evidence: &at.peers} {
-		var err error
-		if *dir, err = proc.ModuleDir(ctx, module); err != nil {
-			return nil, err
-		}
-	}
-	at.clients, at.peers = filepath.Join(at.clients, "clients"), filepath.Join(at.peers, "peers", "service")
-	makes := map[peers.Kind]func(places, context.Context) (proc.Command, error){
-		Python: places.python, TypeScript: places.typeScript, Java: places.java,
+func Build(ctx context.Context, kind peers.Kind) (program *peers.Program, err error) {
+	build := map[peers.Kind]func(context.Context, places) proc.Command{
+		Python: python, TypeScript: typeScript, Java: java,
 	}[kind]
-	if makes == nil {
+	if build == nil {
 		return nil, fmt.Errorf("there is no client %q", kind)
 	}
-	command, err := makes(at, ctx)
-	return &peers.Program{Kind: kind, Command: command}, err
+	err = must.Try(func() {
+		at := places{
+			filepath.Join(must.Have(proc.ModuleDir(ctx, root)), "clients"),
+			filepath.Join(must.Have(proc.ModuleDir(ctx, evidence)), "peers"),
+		}
+		program = &peers.Program{Kind: kind, Command: build(ctx, at)}
+	})
+	return program, err
 }
 
 // places are the folders of the clients, and of the programs that are made of them.
 type places struct{ clients, peers string }
 
 // python runs the client from its sources: it needs nothing but Python.
-func (p places) python(context.Context) (proc.Command, error) {
-	path := filepath.Join(p.clients, "python", "src")
+func python(_ context.Context, at places) proc.Command {
+	must.Do(peers.Need("python3"))
+	path := filepath.Join(at.clients, "python", "src")
 	if old := os.Getenv("PYTHONPATH"); old != "" {
 		path += string(os.PathListSeparator) + old
 	}
 	return proc.Command{
-		Args: []string{"python3", filepath.Join(p.peers, "python", "peer.py")},
+		Args: []string{"python3", filepath.Join(at.peers, "service", "python", "peer.py")},
 		// No compiled files in the checkout.
 		Env: []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"},
-	}, peers.Need("python3")
+	}
 }
 
 // typeScript compiles the client with the program that is made of it.
-func (p places) typeScript(ctx context.Context) (proc.Command, error) {
-	if err := peers.Need("node", "npm"); err != nil {
-		return proc.Command{}, err
-	}
-	client, dir := filepath.Join(p.clients, "typescript"), filepath.Join(p.peers, "typescript")
+func typeScript(ctx context.Context, at places) proc.Command {
+	must.Do(peers.Need("node", "npm"))
+	client, dir := filepath.Join(at.clients, "typescript"), filepath.Join(at.peers, "service", "typescript")
 	var sources []string
 	for _, file := range []string{"src", "package-lock.json", "tsconfig.json"} {
 		sources = append(sources, filepath.Join(client, file))
@@ -83,43 +81,39 @@ func (p places) typeScript(ctx context.Context) (proc.Command, error) {
 		sources = append(sources, filepath.Join(dir, file))
 	}
 	target := filepath.Join(dir, "target")
-	err := peers.Build(ctx, target, sources, func(ctx context.Context) error {
+	makes(ctx, target, sources, func() {
 		compiler := filepath.Join(client, "node_modules", "typescript", "bin", "tsc")
 		if _, err := os.Stat(compiler); err != nil {
-			if _, err := proc.Run(ctx, client, "npm", "ci", "--no-audit", "--no-fund"); err != nil {
-				return err
-			}
+			must.Have(proc.Run(ctx, client, "npm", "ci", "--no-audit", "--no-fund"))
 		}
-		_, err := proc.Run(ctx, dir, "node", compiler, "-p", dir)
-		return err
+		must.Have(proc.Run(ctx, dir, "node", compiler, "-p", dir))
 	})
 	main := filepath.Join(target, "out", "evidence", "peers", "service", "typescript", "peer.js")
-	return proc.Command{Args: []string{"node", main}}, err
+	return proc.Command{Args: []string{"node", main}}
 }
 
 // java compiles the client with the program that is made of it: neither needs a library. What
 // the client's module declares does not hold here: the program has a class in its package.
-func (p places) java(ctx context.Context) (proc.Command, error) {
-	if err := peers.Need("java", "javac"); err != nil {
-		return proc.Command{}, err
-	}
-	dir := filepath.Join(p.peers, "..", "java")
+func java(ctx context.Context, at places) proc.Command {
+	must.Do(peers.Need("java", "javac"))
+	dir := filepath.Join(at.peers, "java")
 	target := filepath.Join(dir, "target", "service")
 	classes := filepath.Join(target, "classes")
 	sources := []string{
-		filepath.Join(p.clients, "java", "src", "main", "java"), filepath.Join(dir, "src", "main", "java"),
+		filepath.Join(at.clients, "java", "src", "main", "java"), filepath.Join(dir, "src", "main", "java"),
 	}
-	err := peers.Build(ctx, target, sources, func(ctx context.Context) error {
-		files, err := proc.Run(ctx, "", "find", append(sources, "-name", "*.java", "!", "-name", "module-info.java",
-			"!", "-name", "LockClient.java")...)
-		if err != nil {
-			return err
-		}
+	makes(ctx, target, sources, func() {
+		files := must.Have(proc.Run(ctx, "", "find", append(sources, "-name", "*.java",
+			"!", "-name", "module-info.java", "!", "-name", "LockClient.java")...))
 		args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes}
-		_, err = proc.Run(ctx, "", "javac", append(args, strings.Split(strings.TrimSpace(files), "\n")...)...)
-		return err
+		must.Have(proc.Run(ctx, "", "javac", append(args, strings.Split(strings.TrimSpace(files), "\n")...)...))
 	})
 	return proc.Command{
 		Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, "tenurelock.peer.Service"},
-	}, err
+	}
+}
+
+// makes takes the steps of a build, unless the sources are older than the last one: see [peers.Build].
+func makes(ctx context.Context, target string, sources []string, steps func()) {
+	must.Do(peers.Build(ctx, target, sources, func(context.Context) error { return must.Try(steps) }))
 }
