@@ -130,7 +130,8 @@ func TestFolderAway(t *testing.T) {
 	}
 	must(os.Rename(folder, folder+".old"))
 	_, err := s.Swap(t.Context(), rec, next(rec))
-	if !errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrReplaced) {
+	if !errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrReplaced) ||
+		!strings.Contains(err.Error(), "its folder was moved or deleted") {
 		t.Errorf("without its folder: %v", err)
 	}
 	must(os.Rename(folder+".old", folder))

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,11 +35,11 @@ type cause struct {
 	says      string
 }
 
-// TestEachCauseIsNamed: on the engines, what a person reads when the lock cannot be had.
+// TestEachCauseIsNamed: on the engines that are servers of their own, what a person reads when the
+// lock cannot be had.
 func TestEachCauseIsNamed(t *testing.T) {
 	for engine, causes := range map[string]func(*testing.T) []cause{
 		"etcd": etcdCauses, "postgres": postgresCauses, "zookeeper": zooKeeperCauses,
-		"dynamodb": dynamoDBCauses, "sqlite": sqliteCauses,
 	} {
 		t.Run(engine, func(t *testing.T) {
 			for _, c := range causes(t) {
@@ -253,35 +252,6 @@ func zooKeeperCauses(t *testing.T) []cause {
 			says: "connection refused",
 		},
 		{name: "killed", url: plain, meanwhile: func(*testing.T) { z.Kill() }, says: "connection refused"},
-	}
-}
-
-func dynamoDBCauses(t *testing.T) []cause {
-	e := enginetest.FullDynamoDB(t)
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
-	return []cause{
-		{name: "no table", url: "dynamodb://none?region=eu-central-1&endpoint=" + e.URL, says: "tenure table create"},
-		{name: "nobody listens", url: fmt.Sprintf("dynamodb://none?region=eu-central-1&endpoint=http://127.0.0.1:%d",
-			enginetest.FreePort(t)), says: "the endpoint cannot be reached"},
-	}
-}
-
-func sqliteCauses(t *testing.T) []cause {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "text.db"), strings.Repeat("no database\n", 1000))
-	moved := filepath.Join(dir, "here")
-	if err := os.Mkdir(moved, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return []cause{
-		{name: "no folder", url: "sqlite:" + filepath.Join(dir, "none", "locks.db"), says: "no such file or directory"},
-		{name: "no database", url: "sqlite:" + filepath.Join(dir, "text.db"), says: "not a database"},
-		{name: "the folder is gone", url: "sqlite:" + filepath.Join(moved, "locks.db"), meanwhile: func(t *testing.T) {
-			if err := os.Rename(moved, moved+"-before"); err != nil {
-				t.Fatal(err)
-			}
-		}, says: "moved or deleted"},
 	}
 }
 
