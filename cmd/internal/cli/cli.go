@@ -82,7 +82,7 @@ func Main(args []string) int {
 		head = head[1:] // about something that there is not
 	}
 	if slices.Contains(head, "--version") && command == "" {
-		_, _ = fmt.Fprintln(c.stdout, version())
+		_, _ = fmt.Fprintln(c.stdout, flags.Version("tenure"))
 		return c.fail(c.output(nil), hint)
 	}
 	return c.fail(c.output(execute(c, head, rest)), hint)
@@ -243,8 +243,6 @@ func help(head []string, command string) (text string, asked bool) {
 	}
 	return helpOf(command)
 }
-
-func version() string { return flags.Version("tenure") }
 
 // Exit statuses besides the child's own, and those of package flags. 75 is "temporary
 // failure, try again" of sysexits.h, 126 and 127 are the shell's.

@@ -37,7 +37,7 @@ type command struct {
 	location storeurl.Location
 	store    driver.Store
 	client   *tenure.Client
-	hush     func() // closes the bell
+	shut     func() // closes the store
 
 	lock    string
 	program guard.Command
@@ -101,21 +101,14 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 	if t.location.Private() {
 		c.say("a store in memory excludes no other process")
 	}
-	if t.store, err = t.location.Open(); err != nil {
-		return nil, storeFailed(err)
+	options.OnEvent, options.Logger = t.onEvent, c.log
+	if t.store, t.client, t.shut, err = openStore(c, t.location, &options, plan); err != nil {
+		return nil, err
 	}
 	t.outer = outerOf(t.location.URL())
 	t.signals = catchSignals() // until here there was nothing to clean up
 	surviveBrokenPipe()
 	t.manager = newManager(func() bool { return t.running.Load() == nil })
-	options.OnEvent, options.Logger = t.onEvent, c.log
-	t.hush = plan.ring(c, t.location, &options)
-	if t.client, err = tenure.New(t.store, &options); err != nil {
-		t.hush()
-		t.manager.close()
-		_ = t.store.Close()
-		return nil, usage("%w", err)
-	}
 	return t, nil
 }
 
@@ -138,13 +131,12 @@ func (t *command) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_ = t.client.Close(ctx) // a lease that is left has been told of
-	t.hush()
 	t.manager.close()
 	t.identify.Do(func() {}) // begins no more
 	if t.identified != nil {
 		<-t.identified
 	}
-	_ = t.store.Close()
+	t.shut()
 }
 
 // onEvent is called for each event of the client. The command's life is

@@ -260,7 +260,7 @@ func ask(url string, find func(context.Context, *tenure.Client) []string) []stri
 	}
 	answer := make(chan []string, 1)
 	go func() { // a store that does not answer is left behind: the program ends
-		v, err := clientAt(at, nil, nil)
+		v, err := clientAt(nil, at, nil, nil)
 		if err != nil {
 			answer <- nil
 			return

@@ -169,7 +169,7 @@ func (f *storeFlags) client(c *console, options *tenure.Options, plan *bellPlan)
 	if err := mustExist(at); err != nil {
 		return nil, err
 	}
-	return clientAt(at, options, func() func() { return plan.ring(c, at, options) })
+	return clientAt(c, at, options, plan)
 }
 
 // reader is client for a command that shows what is there. It is nil if nothing can be in the
@@ -182,7 +182,7 @@ func (f *storeFlags) reader(c *console, watches bool) (*storeClient, error) {
 	}
 	switch err := mustExist(at); {
 	case err == nil, watches && at.Preset():
-		return clientAt(at, nil, nil)
+		return clientAt(c, at, nil, nil)
 	case at.Preset():
 		return nil, nil //nolint:nilnil // there is nothing to be read
 	default:
@@ -190,28 +190,35 @@ func (f *storeFlags) reader(c *console, watches bool) (*storeClient, error) {
 	}
 }
 
-// clientAt opens a store. Ring gives the options a bell, and returns what closes it; it may
-// be nil.
-func clientAt(at storeurl.Location, options *tenure.Options, ring func() func()) (*storeClient, error) {
-	store, err := at.Open()
+func clientAt(c *console, at storeurl.Location, options *tenure.Options, plan *bellPlan) (*storeClient, error) {
+	store, client, shut, err := openStore(c, at, options, plan)
 	if err != nil {
-		return nil, storeFailed(err)
-	}
-	hush := func() {}
-	if ring != nil {
-		hush = ring()
-	}
-	client, err := tenure.New(store, options)
-	if err != nil {
-		hush()
-		_ = store.Close() // nothing was written
-		return nil, usage("%w", err)
+		return nil, err
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	return &storeClient{ctx, at, store, client, func() {
 		_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
-		hush()
-		_ = store.Close() // every write was confirmed, or told of
+		shut()
 		stop()
 	}}, nil
+}
+
+// openStore opens a store, with a client on it, which is closed before the store is. The
+// console and the options are needed for a bell alone.
+func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *bellPlan) (
+	store driver.Store, client *tenure.Client, shut func(), err error,
+) {
+	if store, err = at.Open(); err != nil {
+		return nil, nil, nil, storeFailed(err)
+	}
+	hush := plan.ring(c, at, options)
+	shut = func() {
+		hush()
+		_ = store.Close() // every write was confirmed, or told of
+	}
+	if client, err = tenure.New(store, options); err != nil {
+		shut()
+		return nil, nil, nil, usage("%w", err)
+	}
+	return store, client, shut, nil
 }
