@@ -29,10 +29,10 @@ setsid sh "$0" session &
 beat main
 `
 
-// heir is the successor's command. It writes down who of the family lives, and
+// successor is the command of the next holder. It writes down who of the family lives, and
 // whether the file still grows.
-const heir = `
-living=$(grep -lsz "^FAMILY=$TENURE_TEST_SCENE$" /proc/[0-9]*/environ | tr '\n' ' ')
+const successor = `
+living=$(grep -lsz "^FAMILY=$TENURE_TEST_HARNESS$" /proc/[0-9]*/environ | tr '\n' ' ')
 before=$(wc -c <"$DIR/log")
 sleep 0.5
 after=$(wc -c <"$DIR/log")
@@ -63,7 +63,7 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 		}, 137},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *scene) {
+			eachStore(t, func(t *testing.T, s *harness) {
 				if tc.contain {
 					s.needContain()
 				}
@@ -86,16 +86,16 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 
 // succeed has a successor wait for the lock of the family, which is done away with then. Nothing
 // of it may live when the successor begins. It returns how long the family's file is.
-func (s *scene) succeed(do func()) (after int) {
+func (s *harness) succeed(do func()) (after int) {
 	s.t.Helper()
-	s.write("heir.sh", heir)
+	s.write("successor.sh", successor)
 	s.await("the family", func() bool {
 		log := s.read("log")
 		return !slices.ContainsFunc([]string{"job", "session", "orphan", "deaf", "main"}, func(member string) bool {
 			return !strings.Contains(log, member)
 		})
 	})
-	second := s.start("run", "--json", "--lease", "15s", "job", "--", "sh", s.path("heir.sh"))
+	second := s.start("run", "--json", "--lease", "15s", "job", "--", "sh", s.path("successor.sh"))
 	s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
 	do()
 	if status := second.status(); status != 0 {
@@ -115,7 +115,7 @@ func (s *scene) succeed(do func()) (after int) {
 }
 
 // needContain skips the test where the kernel allows no namespaces.
-func (s *scene) needContain() {
+func (s *harness) needContain() {
 	p := s.start("run", "--contain", "try", "--", "true")
 	if p.status() != 0 {
 		enginetest.Missing(s.t, "a pid namespace", "a system that allows them does: "+p.stderr.String())
@@ -126,7 +126,7 @@ func (s *scene) needContain() {
 // the pipe is full: neither heartbeats nor the command may wait for a reader.
 func TestStalledReader(t *testing.T) { eachStore(t, stalledReader) }
 
-func stalledReader(t *testing.T, s *scene) {
+func stalledReader(t *testing.T, s *harness) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func stalledReader(t *testing.T, s *scene) {
 // read any more.
 func TestClosedReader(t *testing.T) { eachStore(t, closedReader) }
 
-func closedReader(t *testing.T, s *scene) {
+func closedReader(t *testing.T, s *harness) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func closedReader(t *testing.T, s *scene) {
 // those of one pid namespace.
 
 // startUnder runs tenure under another program.
-func (s *scene) startUnder(wrapper []string, args ...string) *process {
+func (s *harness) startUnder(wrapper []string, args ...string) *process {
 	s.t.Helper()
 	tenure, err := exec.LookPath("tenure")
 	if err != nil {
@@ -200,7 +200,7 @@ func TestForeignProcIsRefused(t *testing.T) {
 			t.Run(fmt.Sprint(flags, args), func(t *testing.T) {
 				t.Parallel()
 				needUnshare(t, flags...)
-				s := newScene(t)
+				s := newHarness(t)
 				p := s.startUnder(append([]string{"unshare"}, flags...), append(args, "job", "--", "touch", s.path("ran"))...)
 				if status := p.status(); status != 126 {
 					t.Errorf("status %d, want 126", status)
@@ -223,8 +223,8 @@ func TestForeignProcIsRefused(t *testing.T) {
 // nested runs a holder, and around it processes that are not its own.
 const nested = `
 i=0
-while [ $i -lt 60 ]; do FAMILY= BYSTANDER=$TENURE_TEST_SCENE sleep 600 & i=$((i+1)); done
-tenure run --lease 12s job -- env FAMILY=$TENURE_TEST_SCENE sh "$DIR/family.sh" 2>"$DIR/said"
+while [ $i -lt 60 ]; do FAMILY= BYSTANDER=$TENURE_TEST_HARNESS sleep 600 & i=$((i+1)); done
+tenure run --lease 12s job -- env FAMILY=$TENURE_TEST_HARNESS sh "$DIR/family.sh" 2>"$DIR/said"
 echo $? >"$DIR/status"
 wait
 `
@@ -246,7 +246,7 @@ func TestNested(t *testing.T) {
 		for _, victim := range []string{"tenure", "guardian"} {
 			t.Run(tc.name+", "+victim, func(t *testing.T) {
 				t.Parallel()
-				s := newScene(t)
+				s := newHarness(t)
 				if tc.wrapper[0] == "tenure" {
 					s.needContain()
 				} else {
@@ -258,7 +258,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-func testNested(s *scene, wrapper []string, victim string) {
+func testNested(s *harness, wrapper []string, victim string) {
 	t := s.t
 	s.write("family.sh", family)
 	s.write("nested.sh", nested)

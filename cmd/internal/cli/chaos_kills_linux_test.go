@@ -23,30 +23,30 @@ import (
 // killStores are the stores on which tenure is killed again and again. That on Kubernetes
 // has a test of its own: its engine takes minutes to build.
 var killStores = []struct {
-	name  string
-	scene func(*testing.T) *scene
+	name    string
+	harness func(*testing.T) *harness
 }{
-	{"sqlite", newScene},
-	{"dynamodb", newTableScene},
-	{"postgres", newDatabaseScene},
-	{"etcd", func(t *testing.T) *scene {
+	{"sqlite", newHarness},
+	{"dynamodb", newTableHarness},
+	{"postgres", newDatabaseHarness},
+	{"etcd", func(t *testing.T) *harness {
 		address := strings.TrimPrefix(enginetest.Shared(t, enginetest.Etcd, "etcd"), "http://")
-		return newSceneOn(t, "etcd://"+address+"/test/"+cryptorand.Text())
+		return newHarnessOn(t, "etcd://"+address+"/test/"+cryptorand.Text())
 	}},
-	{"zookeeper", func(t *testing.T) *scene {
-		return newSceneOn(t, "zookeeper://"+enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")+"/test-"+cryptorand.Text())
+	{"zookeeper", func(t *testing.T) *harness {
+		return newHarnessOn(t, "zookeeper://"+enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")+"/test-"+cryptorand.Text())
 	}},
 }
 
-func newSceneOn(t *testing.T, url string) *scene {
-	s := newScene(t)
+func newHarnessOn(t *testing.T, url string) *harness {
+	s := newHarness(t)
 	s.url = url
 	return s
 }
 
-// newDatabaseScene is a scene whose store is a table in a database of its own on PostgreSQL.
-func newDatabaseScene(t *testing.T) *scene {
-	s := newSceneOn(t, enginetest.Database(t, enginetest.PostgreSQL(t)))
+// newDatabaseHarness is a harness whose store is a table in a database of its own on PostgreSQL.
+func newDatabaseHarness(t *testing.T) *harness {
+	s := newHarnessOn(t, enginetest.Database(t, enginetest.PostgreSQL(t)))
 	if p := s.start("table", "create"); p.status() != 0 {
 		t.Fatal("there is no table")
 	}
@@ -72,14 +72,14 @@ func TestKilledAtAnyTime(t *testing.T) {
 	for _, on := range killStores {
 		t.Run(on.name, func(t *testing.T) {
 			t.Parallel()
-			newKills(t, on.scene(t)).play()
+			newKills(t, on.harness(t)).play()
 		})
 	}
 }
 
 func TestKubernetesKilledAtAnyTime(t *testing.T) {
 	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
-	newKills(t, newSceneOn(t, "kubernetes://default?kubeconfig="+kubeconfig)).play()
+	newKills(t, newHarnessOn(t, "kubernetes://default?kubeconfig="+kubeconfig)).play()
 }
 
 // What a round does: kill a holder at work for whom somebody waits, or tenure at any moment,
@@ -103,7 +103,7 @@ const (
 
 // kills is a series of rounds on one store.
 type kills struct {
-	*scene
+	*harness
 	store  driver.Store
 	client *tenure.Client
 	random *rand.Rand
@@ -127,11 +127,11 @@ echo "$TENURE_TOKEN $now" >>"$DIR/begun"
 trap "" TERM; setsid sleep 600 & sleep 600
 `
 
-func newKills(t *testing.T, s *scene) *kills {
+func newKills(t *testing.T, s *harness) *kills {
 	s.write("mourner.sh", mourner)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	return &kills{scene: s, store: s.store(), client: s.client(), random: rand.New(rand.NewPCG(seed, 0))}
+	return &kills{harness: s, store: s.store(), client: s.client(), random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 func (k *kills) play() {
@@ -348,9 +348,9 @@ func (k *kills) freeBeforeTheGuardian() {
 	})
 	k.lives(2 * killGrace)
 	before := len(k.begun())
-	heir := k.run(killLease)
+	waiter := k.run(killLease)
 	successor, _ := k.next("the command of who takes the lock that was freed", before)
-	k.ends(heir)
+	k.ends(waiter)
 	if dead := k.judge(killed, successor); dead.Token != token || dead.End != want {
 		k.t.Errorf("the tenure under token %d, which an operator freed, is in the history as %+v", token, dead)
 	}
@@ -393,8 +393,8 @@ func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Tenure) {
 
 // What becomes of the lock of a tenure that was killed.
 
-// client returns a client on the store of the scene, by which the test looks.
-func (s *scene) client() *tenure.Client {
+// client returns a client on the store of the harness, by which the test looks.
+func (s *harness) client() *tenure.Client {
 	s.t.Helper()
 	c, err := tenure.New(s.store(), nil)
 	if err != nil {
@@ -404,7 +404,7 @@ func (s *scene) client() *tenure.Client {
 }
 
 // past returns the tenure of the lock with the token, as the history has it.
-func (s *scene) past(c *tenure.Client, name string, token uint64) tenure.Tenure {
+func (s *harness) past(c *tenure.Client, name string, token uint64) tenure.Tenure {
 	s.t.Helper()
 	list, err := c.History(s.t.Context(), name)
 	if err != nil {
@@ -431,7 +431,7 @@ func TestKilledTenureIsFreed(t *testing.T) {
 		{"slot", []string{"run", "--slots", "1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *scene) {
+			eachStore(t, func(t *testing.T, s *harness) {
 				if tc.name == "contained" {
 					s.needContain()
 				}

@@ -17,7 +17,7 @@ import (
 // the next one politely.
 func TestLeadersFailOver(t *testing.T) { eachStore(t, leadersFailOver) }
 
-func leadersFailOver(t *testing.T, s *scene) {
+func leadersFailOver(t *testing.T, s *harness) {
 	candidates := map[string]*process{}
 	for i := range 3 {
 		name := fmt.Sprintf("n%d", i)
@@ -60,20 +60,20 @@ func leadersFailOver(t *testing.T, s *scene) {
 	}
 }
 
-// TestTenAskersByCommand has ten processes ask at once: one request is laid, and
+// TestTenRequestersByCommand has ten processes ask at once: one request is laid, and
 // the others are told of it.
-func TestTenAskersByCommand(t *testing.T) { eachStore(t, tenAskersByCommand) }
+func TestTenRequestersByCommand(t *testing.T) { eachStore(t, tenRequestersByCommand) }
 
-func tenAskersByCommand(t *testing.T, s *scene) {
+func tenRequestersByCommand(t *testing.T, s *harness) {
 	holder := s.start("run", "--lease", "15s", "--heartbeat", "1s", "--owner", "n0", "job", "--", "sh", "-c",
 		`trap 'while [ ! -e "$DIR/told" ]; do sleep 0.02; done; exit 0' TERM; echo >"$DIR/up"; while :; do sleep 0.02; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })
-	asker := make([]*process, 10)
-	for i := range asker {
-		asker[i] = s.start("step-down", "job", "--reason", fmt.Sprint("reason ", i), "--by", fmt.Sprint("asker-", i))
+	requester := make([]*process, 10)
+	for i := range requester {
+		requester[i] = s.start("step-down", "job", "--reason", fmt.Sprint("reason ", i), "--by", fmt.Sprint("requester-", i))
 	}
 	ended := make(chan int)
-	for i, p := range asker {
+	for i, p := range requester {
 		go func() {
 			if p.status() == 75 {
 				ended <- i
@@ -87,9 +87,9 @@ func tenAskersByCommand(t *testing.T, s *scene) {
 		if i < 0 {
 			t.Fatalf("after %d that were refused another one ended otherwise", n)
 		}
-		text := asker[i].stderr.String()
-		if !strings.Contains(text, `"n0" (token 1) has been asked already: by asker-`) || !strings.Contains(text, "reason ") {
-			t.Errorf("asker %d was told %q", i, text)
+		text := requester[i].stderr.String()
+		if !strings.Contains(text, `"n0" (token 1) has been asked already: by requester-`) || !strings.Contains(text, "reason ") {
+			t.Errorf("requester %d was told %q", i, text)
 		}
 	}
 	s.write("told", "yes")
@@ -109,7 +109,7 @@ echo $TENURE_TOKEN >>"$DIR/terms"
 [ ! -e "$DIR/stay" ] || exec sleep 600
 `
 
-func (s *scene) program() string {
+func (s *harness) program() string {
 	s.t.Helper()
 	s.write("prog", leadProgram)
 	if err := os.Chmod(s.path("prog"), 0o755); err != nil {
@@ -118,7 +118,7 @@ func (s *scene) program() string {
 	return s.path("prog")
 }
 
-func (s *scene) terms() int { return strings.Count(s.read("terms"), "\n") }
+func (s *harness) terms() int { return strings.Count(s.read("terms"), "\n") }
 
 // replacements are what a program goes through while it is being replaced.
 var replacements = []struct {
@@ -158,7 +158,7 @@ func TestLeadOutlivesAReplacement(t *testing.T) {
 			t.Parallel()
 			t.Run("led before", func(t *testing.T) {
 				t.Parallel()
-				s := newScene(t)
+				s := newHarness(t)
 				prog := s.program()
 				p := s.start("lead", "--pause", "50ms", "--lease", "10s", "job", "--", prog)
 				s.await("a term", func() bool { return s.terms() > 0 })
@@ -166,7 +166,7 @@ func TestLeadOutlivesAReplacement(t *testing.T) {
 			})
 			t.Run("only waited", func(t *testing.T) {
 				t.Parallel()
-				s := newScene(t)
+				s := newHarness(t)
 				prog := s.program()
 				holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")
 				s.await("a holder", func() bool { return len(s.holders(1)) > 0 })
@@ -180,7 +180,7 @@ func TestLeadOutlivesAReplacement(t *testing.T) {
 	}
 }
 
-func testReplacement(s *scene, p *process, back func(), said string, optional bool) {
+func testReplacement(s *harness, p *process, back func(), said string, optional bool) {
 	t := s.t
 	terms := 0
 	s.await("a start that fails", func() bool {
@@ -240,7 +240,7 @@ func TestFullSystem(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newHarness(t)
 			s.write("stay", "")
 			prog := s.program()
 			holder := s.start("run", "--lease", "10s", "job", "--", "sleep", "600")

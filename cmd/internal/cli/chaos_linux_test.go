@@ -27,24 +27,24 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// A scene is a folder with a store and a few processes of tenure, which a test
-// treats badly. Every process carries the mark of its scene in its environment,
+// A harness is a folder with a store and a few processes of tenure, which a test
+// treats badly. Every process carries the mark of its harness in its environment,
 // so that at the end those that were left behind are found, however they have
 // detached themselves.
-type scene struct {
+type harness struct {
 	t    *testing.T
 	dir  string
 	mark string
 	url  string // of the store
 }
 
-const markName = "TENURE_TEST_SCENE"
+const markName = "TENURE_TEST_HARNESS"
 
 // eachStore runs a test on each store that processes can share, beside other tests. Those that
 // are about terminals run on SQLite alone: no store knows of them.
-func eachStore(t *testing.T, test func(t *testing.T, s *scene)) {
+func eachStore(t *testing.T, test func(t *testing.T, s *harness)) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) *scene{"sqlite": newScene, "dynamodb": newTableScene} {
+	for name, open := range map[string]func(*testing.T) *harness{"sqlite": newHarness, "dynamodb": newTableHarness} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t))
@@ -52,10 +52,10 @@ func eachStore(t *testing.T, test func(t *testing.T, s *scene)) {
 	}
 }
 
-// newTableScene is a scene whose store is a table of its own on DynamoDB.
-func newTableScene(t *testing.T) *scene {
+// newTableHarness is a harness whose store is a table of its own on DynamoDB.
+func newTableHarness(t *testing.T) *harness {
 	e := enginetest.FullDynamoDB(t)
-	s := newScene(t)
+	s := newHarness(t)
 	table := "tenure-test-" + s.mark
 	s.url = "dynamodb://" + table + "?region=local&endpoint=" + e.URL
 	if p := s.start("table", "create"); p.status() != 0 {
@@ -71,8 +71,8 @@ func newTableScene(t *testing.T) *scene {
 	return s
 }
 
-func newScene(t *testing.T) *scene {
-	s := &scene{t: t, dir: t.TempDir(), mark: rand.Text()}
+func newHarness(t *testing.T) *harness {
+	s := &harness{t: t, dir: t.TempDir(), mark: rand.Text()}
 	s.url = "sqlite:" + s.path("locks.db")
 	t.Cleanup(func() {
 		entry := markName + "=" + s.mark
@@ -89,13 +89,13 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// holders returns the living processes of this scene that work under the token.
-func (s *scene) holders(token int) []int {
+// holders returns the living processes of this harness that work under the token.
+func (s *harness) holders(token int) []int {
 	return s.left(markName+"="+s.mark, fmt.Sprintf("TENURE_TOKEN=%d", token)) // other scenes have that token, too
 }
 
 // left returns the living processes that have the entries in their environment.
-func (s *scene) left(entries ...string) []int {
+func (s *harness) left(entries ...string) []int {
 	var pids []int
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -115,9 +115,9 @@ func (s *scene) left(entries ...string) []int {
 	return pids
 }
 
-func (s *scene) path(name string) string { return filepath.Join(s.dir, name) }
+func (s *harness) path(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *scene) write(name, text string) {
+func (s *harness) write(name, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
@@ -125,7 +125,7 @@ func (s *scene) write(name, text string) {
 }
 
 // read returns the text of a file, "" if it is not there yet.
-func (s *scene) read(name string) string {
+func (s *harness) read(name string) string {
 	s.t.Helper()
 	b, err := os.ReadFile(s.path(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -134,12 +134,12 @@ func (s *scene) read(name string) string {
 	return string(b)
 }
 
-func (s *scene) env() []string {
+func (s *harness) env() []string {
 	return append(os.Environ(), markName+"="+s.mark, "TENURE_STORE="+s.url, "DIR="+s.dir)
 }
 
 // store opens the store, for who goes behind the back of a client.
-func (s *scene) store() driver.Store {
+func (s *harness) store() driver.Store {
 	s.t.Helper()
 	at, err := storeurl.Parse(s.url)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *scene) store() driver.Store {
 
 // process is a tenure under test.
 type process struct {
-	s      *scene
+	s      *harness
 	cmd    *exec.Cmd
 	stderr buffer
 	done   chan struct{}
@@ -163,13 +163,13 @@ type process struct {
 }
 
 // start runs tenure.
-func (s *scene) start(args ...string) *process {
+func (s *harness) start(args ...string) *process {
 	s.t.Helper()
 	return s.startWith(nil, args...)
 }
 
 // startWith runs tenure with a standard error of the test's own.
-func (s *scene) startWith(stderr *os.File, args ...string) *process {
+func (s *harness) startWith(stderr *os.File, args ...string) *process {
 	s.t.Helper()
 	cmd := exec.Command("tenure", args...)
 	if stderr != nil {
@@ -178,8 +178,8 @@ func (s *scene) startWith(stderr *os.File, args ...string) *process {
 	return s.run(cmd)
 }
 
-// run runs a program in the scene.
-func (s *scene) run(cmd *exec.Cmd) *process {
+// run runs a program in the harness.
+func (s *harness) run(cmd *exec.Cmd) *process {
 	s.t.Helper()
 	p := &process{s: s, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = s.dir, s.env()
@@ -261,7 +261,7 @@ func childrenOf(parent int) (pids []int) {
 // test compares how long something took.
 const awaited = 90 * time.Second
 
-func (s *scene) await(what string, reached func() bool) {
+func (s *harness) await(what string, reached func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(awaited); ; {
 		began := time.Now()

@@ -26,7 +26,7 @@ import (
 // ledger does.
 func TestOnceOnThreeHosts(t *testing.T) { eachStore(t, onceOnThreeHosts) }
 
-func onceOnThreeHosts(t *testing.T, s *scene) {
+func onceOnThreeHosts(t *testing.T, s *harness) {
 	slots := 60
 	if testing.Short() {
 		slots = 12
@@ -128,7 +128,7 @@ func unended(t *testing.T, client *tenure.Client, name string, slot int64) int {
 func hostEntry(host int) string { return fmt.Sprintf("TENURE_TEST_HOST=%d", host) }
 
 // crash kills all processes of a host: tenure, its guardian, and the command.
-func (s *scene) crash(host int) {
+func (s *harness) crash(host int) {
 	for range 3 { // what is started meanwhile
 		for _, pid := range s.left(markName+"="+s.mark, hostEntry(host)) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is gone

@@ -16,11 +16,11 @@ import (
 
 // terminal is a shell on a terminal: tmux with a server of its own.
 type terminal struct {
-	s      *scene
+	s      *harness
 	socket string
 }
 
-func (s *scene) terminal() *terminal {
+func (s *harness) terminal() *terminal {
 	s.t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		enginetest.Missing(s.t, "tmux", "apt-get install tmux does")
@@ -79,7 +79,7 @@ func (x *terminal) awaitOne(texts ...string) {
 }
 
 // grows waits until the log has grown by a few lines.
-func (s *scene) grows() {
+func (s *harness) grows() {
 	s.t.Helper()
 	before := len(s.read("log"))
 	s.await("more of the log", func() bool { return len(s.read("log")) > before+6 })
@@ -92,7 +92,7 @@ const ticking = `bash -c 'while :; do echo x >>"$DIR/log"; sleep 0.1; done'`
 
 func TestTerminalWaiting(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newHarness(t)
 	x := s.terminal()
 	// While it waits for the lock, one line of the terminal says so.
 	holder := s.start("run", "job", "--", "sh", "-c", `echo >"$DIR/up"; exec sleep 60`)
@@ -135,7 +135,7 @@ func TestTerminalWaiting(t *testing.T) {
 // status is 73.
 func TestTerminalStopped(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newHarness(t)
 	x := s.terminal()
 	x.keys(`tenure run --lease 8s job -- `+ticking, "Enter")
 	s.grows()
@@ -159,7 +159,7 @@ func TestTerminalStopped(t *testing.T) {
 // stop, which takes no notice of Ctrl-C itself, and kills it when it comes again.
 func TestTerminalLeftovers(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newHarness(t)
 	x := s.terminal()
 	x.keys(`tenure run job -- sh -c 'sleep 60 & setsid sleep 61 & exit 3'; echo "status $?"`, "Enter")
 	x.await("Ctrl-C tells it to stop")
@@ -184,7 +184,7 @@ func TestTerminalLeftovers(t *testing.T) {
 
 func TestTerminalWatch(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newHarness(t)
 	if p := s.start("run", "--owner", "cron-1", "job", "--", "true"); p.status() != 0 {
 		t.Fatal("status", p.status())
 	}

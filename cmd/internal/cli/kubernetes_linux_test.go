@@ -151,7 +151,7 @@ type cronJob struct {
 func TestKubernetesCronJob(t *testing.T) {
 	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	namespace := enginetest.KubernetesNamespace(t, kubeconfig)
-	s := newScene(t)
+	s := newHarness(t)
 
 	paths := map[string]string{
 		"ServiceAccount": "/api/v1/namespaces/" + namespace + "/serviceaccounts",

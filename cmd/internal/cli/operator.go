@@ -30,14 +30,14 @@ type operatorFlags struct {
 type operator struct {
 	console *console
 	lock    string
-	to      heir
+	to      successor
 	reason  string
 	*storeClient
 }
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, to heir, rings bellFlags) (*operator, error) {
+func (f *operatorFlags) open(c *console, lock string, to successor, rings bellFlags) (*operator, error) {
 	if f.Reason == nil || *f.Reason == "" {
 		return nil, usage("no --reason given: say why; the history shows it")
 	}
@@ -77,22 +77,22 @@ func (o *operator) ask(ctx context.Context, client *tenure.Client) error {
 	return client.StepDown(ctx, o.lock, o.reason)
 }
 
-// heir is who is to have the lock next: an owner, or whoever has a label; anybody if
+// successor is who is to have the lock next: an owner, or whoever has a label; anybody if
 // both are empty.
-type heir struct{ owner, label string }
+type successor struct{ owner, label string }
 
-func (h heir) anybody() bool { return h == heir{} }
+func (h successor) anybody() bool { return h == successor{} }
 
-// is says whether a holder is the heir.
-func (h heir) is(owner, label string) bool {
+// is says whether a holder is the successor.
+func (h successor) is(owner, label string) bool {
 	if h.owner != "" {
 		return owner == h.owner
 	}
 	return h.label != "" && label == h.label
 }
 
-// text names the heir in a sentence.
-func (h heir) text() string {
+// text names the successor in a sentence.
+func (h successor) text() string {
 	if h.owner != "" {
 		return fmt.Sprintf("%q", h.owner)
 	}
@@ -207,7 +207,7 @@ type releaseCmd struct {
 
 // Run releases the lock of a dead holder, or takes it from a living one.
 func (f *releaseCmd) Run(c *console) error {
-	o, err := f.open(c, f.Name, heir{}, bellFlags{})
+	o, err := f.open(c, f.Name, successor{}, bellFlags{})
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (s *stepDownCmd) Run(c *console) error {
 	if s.To != nil && s.ToLabel != nil {
 		return usage("--to and --to-label: name one of the two")
 	}
-	to := heir{valueOf(s.To), valueOf(s.ToLabel)}
+	to := successor{valueOf(s.To), valueOf(s.ToLabel)}
 	o, err := s.open(c, s.Name, to, s.bellFlags)
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (s *stepDownCmd) Run(c *console) error {
 	case err != nil:
 		return err
 	case !st.Held && !to.anybody():
-		return o.heir(o.ctx, st, time.Now(), 0)
+		return o.awaitSuccessor(o.ctx, st, time.Now(), 0)
 	case !st.Held:
 		return o.notHeld(st)
 	case to.is(st.Owner, st.Label):
@@ -319,11 +319,11 @@ func (s *stepDownCmd) Run(c *console) error {
 	took := time.Since(begun)
 	switch {
 	case !to.anybody() && errors.Is(err, tenure.ErrNotHeld) && context.Cause(ctx) == nil:
-		return o.heir(ctx, st, begun, 0) // it has gone by itself
+		return o.awaitSuccessor(ctx, st, begun, 0) // it has gone by itself
 	case err != nil:
 		return o.notDone(err, st)
 	case !to.anybody():
-		return o.heir(ctx, st, begun, took)
+		return o.awaitSuccessor(ctx, st, begun, took)
 	}
 	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
 	l, ok := o.next(st.Token, nextPatience)
@@ -336,14 +336,16 @@ func (s *stepDownCmd) Run(c *console) error {
 		holder, holderText(l.Owner, l.Token), round(after))
 }
 
-// heirPause is how often the heir of a hand-over is looked for.
-const heirPause = 100 * time.Millisecond
+// successorPause is how often the successor of a hand-over is looked for.
+const successorPause = 100 * time.Millisecond
 
-// heir waits until an owner that the lock was handed over to has it, which alone is
+// awaitSuccessor waits until an owner that the lock was handed over to has it, which alone is
 // a hand-over; or somebody else; or the time has run out for which the lock is kept.
 // The holder has stopped, and took is how long that has taken; 0 if it has not been
 // asked.
-func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration) error {
+func (o *operator) awaitSuccessor(
+	ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration,
+) error {
 	r := result{Result: "not_handed_over", Holder: holderOf(holder)}
 	stopped := fmt.Sprintf("%s no longer has it", holderText(holder.Owner, holder.Token))
 	switch {
@@ -379,25 +381,25 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 		case st.Token > holder.Token:
 			r.Next, r.After = holderOf(st), seconds(after)
 			return failed("%s came first", holderText(st.Owner, st.Token))
-		case o.to.label != "" && st.State == tenure.StateReserved && keptFor(st).anybody() && st.FreeIn > 0:
+		case o.to.label != "" && st.State == tenure.StateReserved && reservedFor(st).anybody() && st.FreeIn > 0:
 			return failed("it has kept the lock for nobody, as an older version does that knows no labels; "+
 				"whoever comes first has it in %v", round(st.FreeIn))
-		case o.to != keptFor(st) && kept == 0:
+		case o.to != reservedFor(st) && kept == 0:
 			return failed("nobody has the lock, and it is not reserved for %s", o.to.text())
-		case o.to != keptFor(st) || st.FreeIn <= 0:
+		case o.to != reservedFor(st) || st.FreeIn <= 0:
 			return failed("the lock was reserved for %s for %v, but %s", o.to.text(), round(kept), o.to.nobodyCame())
 		default:
 			kept = max(kept, st.Lease)
 		}
-		_ = sleep(ctx, heirPause) // the end of ctx is seen above
+		_ = sleep(ctx, successorPause) // the end of ctx is seen above
 	}
 }
 
-// keptFor is who a lock is reserved for.
-func keptFor(st tenure.Status) heir { return heir{st.ReservedFor, st.ReservedForLabel} }
+// reservedFor is who a lock is reserved for.
+func reservedFor(st tenure.Status) successor { return successor{st.ReservedFor, st.ReservedForLabel} }
 
-// nobodyCame says that the heir has not taken the lock.
-func (h heir) nobodyCame() string {
+// nobodyCame says that the successor has not taken the lock.
+func (h successor) nobodyCame() string {
 	if h.owner != "" {
 		return "that owner did not take it"
 	}
@@ -484,7 +486,7 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 
 // wayText says what a holder is asked, by whom it is to make way for.
 func wayText(to, label string) string {
-	next := heir{to, label}
+	next := successor{to, label}
 	if next.anybody() {
 		return "step down"
 	}

@@ -113,8 +113,8 @@ func newDenier(t *testing.T, e enginetest.DynamoDB) string {
 	return server.URL
 }
 
-// wire puts a proxy between the processes of the scene and DynamoDB.
-func (s *scene) wire() *enginetest.Wire {
+// wire puts a proxy between the processes of the harness and DynamoDB.
+func (s *harness) wire() *enginetest.Wire {
 	s.t.Helper()
 	e := enginetest.FullDynamoDB(s.t)
 	w := enginetest.NewWire(s.t, e)
@@ -126,7 +126,7 @@ func (s *scene) wire() *enginetest.Wire {
 // DynamoDB, and nothing else.
 func TestPolicyIsWhatIsUsed(t *testing.T) {
 	t.Parallel()
-	s := newTableScene(t)
+	s := newTableHarness(t)
 	w := s.wire()
 	// used has commands run, and returns what they ask for.
 	used := func(commands ...[]string) []string {

@@ -78,10 +78,10 @@ func (l lock) look(ctx context.Context) (holders, error) {
 	switch {
 	case err != nil:
 		return holders{}, err
-	case !st.Held && keptFor(st).anybody():
+	case !st.Held && reservedFor(st).anybody():
 		return holders{}, nil
 	case !st.Held:
-		return holders{who: ": reserved for " + keptFor(st).text()}, nil
+		return holders{who: ": reserved for " + reservedFor(st).text()}, nil
 	}
 	h := holders{
 		who: ": held by " + l.outer.holder(l.name, st.Owner, st.Token), held: true,
