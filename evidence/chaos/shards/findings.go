@@ -22,20 +22,8 @@ import (
 // results is everything that a run found. The page is made from it alone.
 type results struct {
 	Machine machine.Machine `json:"machine"`
-	Quick   bool            `json:"quick"`
-	Setting setting         `json:"setting"`
+	Setting size            `json:"setting"`
 	Stores  []*finding      `json:"stores"`
-}
-
-type setting struct {
-	Workers    int     `json:"workers"`
-	Partitions int     `json:"partitions"`
-	Lease      float64 `json:"leaseSeconds"`
-	Heartbeat  float64 `json:"heartbeatSeconds"`
-	Refresh    float64 `json:"refreshSeconds"`
-	Claims     int     `json:"claimsOfOneOfMany"`
-	Drain      float64 `json:"drainSeconds"`
-	Write      float64 `json:"writeSeconds"`
 }
 
 // finding is what was found on one store. Times are in seconds.
@@ -180,7 +168,7 @@ func (f *finding) judge(size size) {
 	miss(len(f.Fence.Late) > 0, "stale writes accepted, %s", some(f.Fence.Late))
 	miss(f.Fence.Accepted == 0 || f.Fence.Refused == 0,
 		"the fence saw %d writes and refused %d: it was not tried", f.Fence.Accepted, f.Fence.Refused)
-	if size.quick {
+	if size.Quick {
 		return
 	}
 	miss(len(f.Lost) > 0, "sessions of living workers were lost, %s", some(f.Lost))
@@ -188,7 +176,7 @@ func (f *finding) judge(size size) {
 		miss(c.Expected > 0 && c.Took > tolerance*c.Expected,
 			"%s: all %d owned after %.2f s, where %.2f s were to be expected", c.What, c.Partitions, c.Took, c.Expected)
 		// Where the store tells of releases the next owner need not look.
-		miss(c.What == plannedLeave && c.Gaps.Max > tolerance*(size.Refresh+size.drain).Seconds(),
+		miss(c.What == plannedLeave && c.Gaps.Max > tolerance*(size.Refresh+size.Drain).Seconds(),
 			"%s: a partition had nobody for %.3f s", c.What, c.Gaps.Max)
 		miss(c.What == rollingRestart && c.Most > mostMoves, "%s moved a partition %d times", c.What, c.Most)
 		miss(c.What == oneComes && c.Moves > int(1.1*c.Share)+1,
@@ -227,12 +215,13 @@ const kclFailover = 10 * time.Second
 func (r *results) markdown() string {
 	var b strings.Builder
 	s := r.Setting
-	if r.Quick {
+	if s.Quick {
 		b.WriteString("This was a quick run: the times mean nothing.\n\n")
 	}
 	fmt.Fprintf(&b, "%d processes, %s partitions, lease %v s, heartbeat %v s, a poll each %v s, "+
 		"work that ends in %.0f ms; on %s (%d cores).", s.Workers, page.Thousands(s.Partitions),
-		s.Lease, s.Heartbeat, s.Refresh, s.Drain*1000, r.Machine.CPU, r.Machine.Cores)
+		s.Lease.Seconds(), s.Heartbeat.Seconds(), s.Refresh.Seconds(), s.Drain.Seconds()*1000, r.Machine.CPU,
+		r.Machine.Cores)
 	for _, f := range r.Stores {
 		fmt.Fprintf(&b, " %s: %s, load %s, %s.", f.Store, f.Date, f.LoadBefore, f.LoadAfter)
 	}
@@ -259,7 +248,7 @@ func (r *results) table(b *strings.Builder) {
 }
 
 // lines returns what was found, each with a name.
-func (f *finding) lines(s setting) [][2]string {
+func (f *finding) lines(s size) [][2]string {
 	var all [][2]string
 	add := func(name, format string, args ...any) {
 		all = append(all, [2]string{name, fmt.Sprintf(format, args...)})

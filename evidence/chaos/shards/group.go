@@ -70,8 +70,8 @@ func (g *group) start(ctx context.Context, change func(*task)) (*process, error)
 	defer g.mu.Unlock()
 	t := task{
 		Name: fmt.Sprintf("worker-%d", len(g.all)+1), Group: g.name, Store: g.store, Timing: g.size.Timing,
-		Partitions: g.size.partitions, Claims: g.size.claims, Resource: g.to.URL(), Write: g.size.write,
-		Drain: g.size.drain,
+		Partitions: g.size.Partitions, Claims: g.size.Claims, Resource: g.to.URL(), Write: g.size.Write,
+		Drain: g.size.Drain,
 	}
 	if change != nil {
 		change(&t)
@@ -197,7 +197,7 @@ func (g *group) held(p *process) int {
 }
 
 // whole says that all partitions have an owner. The caller holds mu.
-func (g *group) whole() bool { return g.owned() == g.size.partitions }
+func (g *group) whole() bool { return g.owned() == g.size.Partitions }
 
 // patience bounds every wait for the group.
 const patience = 90 * time.Second

@@ -64,14 +64,10 @@ func (s *Settings) measure(ctx context.Context, size size, stdout io.Writer, say
 	if err != nil {
 		return err
 	}
-	set := setting{
-		size.workers, size.partitions, size.Lease.Seconds(),
-		size.Heartbeat.Seconds(), size.Refresh.Seconds(), size.claims, size.drain.Seconds(), size.write.Seconds(),
-	}
-	if all.Setting != set {
+	if all.Setting != size {
 		all.Stores = nil
 	}
-	all.Machine, all.Quick, all.Setting = machine.Here(), size.quick, set
+	all.Machine, all.Setting = machine.Here(), size
 	var missed []string
 	for part := range strings.SplitSeq(s.parts, ",") {
 		f := &finding{}
@@ -145,28 +141,25 @@ func (f *finding) stage(ctx context.Context, size size, store string, say func(s
 // size is how much the scenes of shards do.
 type size struct {
 	peers.Timing
-	workers    int
-	partitions int
-	claims     int           // that a worker has under way, where there are many workers
-	kills      int           // of a worker; and one of the coordinator
-	steady     time.Duration // in which requests are counted
-	write      time.Duration // how often a handler writes to the resource
-	drain      time.Duration // how long it works on when it is told to stop
-	quick      bool
+	Workers    int
+	Partitions int
+	Claims     int           // that a worker has under way, where there are many workers
+	Kills      int           // of a worker; and one of the coordinator
+	Steady     time.Duration // in which requests are counted
+	Write      time.Duration // how often a handler writes to the resource
+	Drain      time.Duration // how long it works on when it is told to stop
+	Quick      bool          // the times mean nothing
 }
 
 var (
 	full = size{
 		Timing:  peers.Timing{Lease: 5 * time.Second, Heartbeat: time.Second, Refresh: 500 * time.Millisecond},
-		workers: 20, partitions: 2000, claims: 16, kills: 2,
-		steady: 10 * time.Second, write: 4 * time.Second, drain: 20 * time.Millisecond,
+		Workers: 20, Partitions: 2000, Claims: 16, Kills: 2,
+		Steady: 10 * time.Second, Write: 4 * time.Second, Drain: 20 * time.Millisecond,
 	}
 	quick = size{
-		Timing: peers.Timing{
-			Lease: 4 * time.Second, Heartbeat: 500 * time.Millisecond,
-			Refresh: 250 * time.Millisecond,
-		},
-		workers: 4, partitions: 60, claims: 16, kills: 1,
-		steady: 2 * time.Second, write: time.Second, drain: 20 * time.Millisecond, quick: true,
+		Timing:  peers.Timing{Lease: 4 * time.Second, Heartbeat: time.Second / 2, Refresh: time.Second / 4},
+		Workers: 4, Partitions: 60, Claims: 16, Kills: 1,
+		Steady: 2 * time.Second, Write: time.Second, Drain: 20 * time.Millisecond, Quick: true,
 	}
 )

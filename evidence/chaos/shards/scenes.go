@@ -47,7 +47,7 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 
 func (f *finding) fill(ctx context.Context, g *group) error {
 	began := proc.Monotonic()
-	for range g.size.workers {
+	for range g.size.Workers {
 		if _, err := g.start(ctx, nil); err != nil {
 			return err
 		}
@@ -64,14 +64,14 @@ func (f *finding) rest(ctx context.Context, g *group) error {
 		return err
 	}
 	before := g.beats()
-	if err := wait.For(ctx, g.size.steady); err != nil {
+	if err := wait.For(ctx, g.size.Steady); err != nil {
 		return err
 	}
-	f.Steady.For = g.size.steady.Seconds()
+	f.Steady.For = g.size.Steady.Seconds()
 	for p, now := range g.beats() {
 		d := seconds(now.At - before[p].At)
 		if d == 0 {
-			return fmt.Errorf("%s has no heartbeat in %v", p.Name, g.size.steady)
+			return fmt.Errorf("%s has no heartbeat in %v", p.Name, g.size.Steady)
 		}
 		f.Steady.Reads += float64(now.Reads-before[p].Reads) / d
 		f.Steady.Writes += float64(now.Writes-before[p].Writes) / d
@@ -131,7 +131,7 @@ func (c *change) lost(g *group, lost *process, had map[int]begun, began int64) {
 // moved tells of what has begun, which handlers that ended in order have made way for. The caller
 // holds mu.
 func (c *change) moved(g *group) {
-	c.Share = float64(g.size.partitions) / float64(g.size.workers)
+	c.Share = float64(g.size.Partitions) / float64(g.size.Workers)
 	times := map[int]int{}
 	var gaps []float64
 	for _, b := range g.begins {
@@ -147,7 +147,7 @@ func (c *change) moved(g *group) {
 // killings kills workers, each started again before the next, and then the
 // coordinator.
 func (f *finding) killings(ctx context.Context, g *group) error {
-	for i := range g.size.kills + 1 {
+	for i := range g.size.Kills + 1 {
 		what := "SIGKILL of the coordinator"
 		g.mu.Lock()
 		living := g.living()
@@ -157,7 +157,7 @@ func (f *finding) killings(ctx context.Context, g *group) error {
 			return errors.New("nobody coordinates")
 		}
 		victim := living[at]
-		if i < g.size.kills { // not the coordinator, not the one that was started last
+		if i < g.size.Kills { // not the coordinator, not the one that was started last
 			what, victim = fmt.Sprintf("%s (%d)", killOfWorker, i+1), living[(at+1+i)%len(living)]
 		}
 		if err := f.during(ctx, g, what, victim, victim.kill, g.whole); err != nil {
@@ -192,7 +192,7 @@ func (f *finding) pausing(ctx context.Context, g *group) error {
 	g.mu.Unlock()
 	began := time.Now()
 	stop := func() error { return victim.Signal(syscall.SIGSTOP) }
-	elsewhere := func() bool { return len(g.owners) == g.size.partitions && g.held(victim) == 0 }
+	elsewhere := func() bool { return len(g.owners) == g.size.Partitions && g.held(victim) == 0 }
 	err := f.during(ctx, g, "SIGSTOP of a worker", victim, stop, elsewhere)
 	if err == nil {
 		err = wait.For(ctx, 2*g.size.Lease-time.Since(began))

@@ -43,8 +43,8 @@ func TestShards(t *testing.T) {
 		t.Fatalf("%d stores", len(all.Stores))
 	}
 	for _, f := range all.Stores {
-		if f.Steady.Reads <= 0 || f.Steady.Writes <= 0 || f.Tenures < quick.partitions ||
-			len(f.Changes) != quick.kills+6 || f.Fence.Refused == 0 {
+		if f.Steady.Reads <= 0 || f.Steady.Writes <= 0 || f.Tenures < quick.Partitions ||
+			len(f.Changes) != quick.Kills+6 || f.Fence.Refused == 0 {
 			t.Errorf("%s: %+v", f.Store, f)
 		}
 		for _, c := range f.Changes {
@@ -127,7 +127,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Quick || len(r.Stores) == 0 {
+	if r.Setting.Quick || len(r.Stores) == 0 {
 		t.Error("results.json is of no full run")
 	}
 	if err := page.Check("../../../docs/evidence/performance.md", r.markdown(), command); err != nil {
@@ -138,7 +138,7 @@ func TestPage(t *testing.T) {
 // A run of one part leaves what was found of the others.
 func TestPagePart(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "shards.json")
-	r := &results{Setting: setting{Workers: 20, Partitions: 2000}}
+	r := &results{Setting: size{Workers: 20, Partitions: 2000}}
 	r.put(goodFinding())
 	other := goodFinding()
 	other.Store, other.Watch = "another store", true
