@@ -55,12 +55,13 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestStop: all processes of a server hang, and are gone once it is killed.
+// TestStop: all processes of a server hang, and are gone once it is killed, also one that has
+// gone to another folder.
 func TestStop(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are made to hang on Linux alone")
 	}
-	e := NewEngine(t, []string{"sh", "-c", "sleep 300 & wait"}, nil, func() error { return nil })
+	e := NewEngine(t, []string{"sh", "-c", "sleep 300 & cd /; wait"}, nil, func() error { return nil })
 	e.Start()
 	all := e.running().Processes
 	e.until("there are two", func() bool { return len(all()) == 2 })
