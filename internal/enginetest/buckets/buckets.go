@@ -138,7 +138,7 @@ func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.requests.Add(1)
 	_, _ = io.Copy(io.Discard, r.Body) // whatever comes
 	if a.Cut {
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
 	}
 	for name, value := range a.Header {
 		w.Header().Set(name, value)
