@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // Options are for one store. Nil means the defaults.
@@ -60,7 +61,7 @@ type Store struct {
 	notes  *statement
 	listen *listener
 	tell   teller
-	free   freed
+	free   versioned.Memory[freed]
 	page   int // how many records List returns at once
 
 	ctx    context.Context // ends with the store

@@ -21,13 +21,14 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		return now, prev, err
 	}
 	next = stored(next)
-	if free, known := s.free.take(next.Key); known {
-		now, ok, err := s.claimKnown(ctx, next, free)
+	if free, known := s.free.Of(next.Key); known {
+		s.free.Forget(next.Key)
+		now, ok, err := s.claimKnown(ctx, next, driver.Record(free))
 		switch {
 		case err != nil:
 			return now, prev, err
 		case ok:
-			return now, free, nil
+			return now, driver.Record(free), nil
 		}
 	}
 	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
@@ -113,7 +114,7 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 	if err := s.replace(ctx, st, prev, append(args, prev.Version, int64(prev.Token)), changed); err != nil {
 		return driver.Record{}, err
 	}
-	s.free.note(next)
+	s.free.Note(next.Key, freed(next))
 	return next, nil
 }
 

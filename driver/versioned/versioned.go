@@ -7,7 +7,8 @@
 //
 // A [Writer] makes Claim, Swap, Raise and Delete of such a conditional write. A [Memory]
 // is what a store has seen of its records last, so that most writes need no read. A [Life]
-// ends the calls and the watches of a store with the store.
+// ends the calls and the watches of a store with the store. PostgreSQL's uses a Memory
+// alone.
 //
 // All methods may be called concurrently.
 package versioned

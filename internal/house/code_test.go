@@ -47,8 +47,8 @@ var zones = []zone{
 	// A store knows the contract, not who calls it.
 	{"drivertest faultstore memstore", "driver"},
 	{"azblobstore gcsstore s3store", "driver driver/objectmap"},
-	{"dynamostore pgstore sqlitestore", "driver driver/recordcodec"},
-	{"etcdstore k8sstore zkstore", "driver driver/recordcodec driver/versioned"},
+	{"dynamostore sqlitestore", "driver driver/recordcodec"},
+	{"etcdstore k8sstore pgstore zkstore", "driver driver/recordcodec driver/versioned"},
 
 	// What any user could have written shows that the public API is enough.
 	{"bell", ""}, // any transport can be written without us
