@@ -62,30 +62,13 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reserved := driver.Record{Key: "job/reserved", Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now()}
-		if reserved, _, err = w.records.Claim(t.Context(), reserved); err != nil {
-			t.Fatal(err)
-		}
-		next := reserved
-		next.Version, next.State, next.Owner, next.Prev = "w", driver.Reserved, "c", reserved.Tenure(driver.EndHandedOver)
-		if _, err := w.records.Swap(t.Context(), reserved, next); err != nil {
-			t.Fatal(err)
-		}
+		w.plant(driver.Record{Key: "job/reserved", State: driver.Reserved, Lease: lease, Until: time.Now()})
 		// Others may have written anything into a record that is held.
-		odd := driver.Record{Key: "job/odd", Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now(), Until: time.Now()}
-		if _, _, err := w.records.Claim(t.Context(), odd); err != nil {
-			t.Fatal(err)
-		}
+		w.plant(driver.Record{Key: "job/odd", State: driver.Held, Lease: lease, Until: time.Now()})
 		// What is no lock is not one that was released.
-		own := driver.Record{Key: "tenure/doctor/x", Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now()}
-		if own, _, err = w.records.Claim(t.Context(), own); err != nil {
-			t.Fatal(err)
-		}
-		gone := own
-		gone.Version, gone.State, gone.End, gone.Until = "w", driver.Released, driver.EndReleased, time.Now()
-		if _, err := w.records.Swap(t.Context(), own, gone); err != nil {
-			t.Fatal(err)
-		}
+		w.plant(driver.Record{
+			Key: "tenure/doctor/x", State: driver.Released, End: driver.EndReleased, Lease: lease, Until: time.Now(),
+		})
 		time.Sleep(aged)
 		m.mustRelease(m.mustAcquire("job/young", history))
 		m.mustRelease(m.mustAcquire("job/young", history))
