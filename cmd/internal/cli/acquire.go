@@ -179,6 +179,9 @@ func (t *command) announceEndless(ctx context.Context) (told uint64) {
 		return 0
 	}
 	h, err := t.target.look(ctx)
+	for err != nil && sleep(ctx, t.target.again()) == nil {
+		h, err = t.target.look(ctx)
+	}
 	if err != nil || !h.own {
 		return 0
 	}

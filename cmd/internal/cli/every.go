@@ -70,7 +70,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	t.endless.Store(true)
 	w := t.newRuns()
 	defer w.stop()
-	t.announceEndless(w.ctx)
+	defer beside(w.ctx, func(ctx context.Context) { t.announceEndless(ctx) })()
 	status := 0
 	every.OnRun = func(r once.Run, err error) {
 		switch o, ok := w.last[r.Slot]; {
