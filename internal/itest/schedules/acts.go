@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -118,7 +120,7 @@ func (a *act) try(ctx context.Context, c locker) string {
 // have works under a lease and releases it.
 func (a *act) have(ctx context.Context, l *tenure.Lease) string {
 	err := a.work(ctx, l)
-	if a.line.isGone() {
+	if a.line.gone.Load() {
 		return "crashed"
 	}
 	released := l.Release(ctx)
@@ -146,7 +148,7 @@ func (a *act) work(ctx context.Context, l *tenure.Lease) error {
 			sleep(context.Background(), a.within(a.lease()))
 			a.w.referee.act(h)
 		}
-		a.w.tally.add("work that overstays")
+		a.w.happened("work that overstays")
 	}
 	if a.r.IntN(6) == 0 {
 		return errWork
@@ -164,7 +166,7 @@ func (a *act) one(ctx context.Context, h *holding) {
 	case 2:
 		to := a.w.owner(a.r.IntN(len(a.w.processes)))
 		if a.r.IntN(4) == 0 && h.HandOver(to, "for a test") == nil {
-			a.w.tally.add("handed over")
+			a.w.happened("handed over")
 		}
 	case 3:
 		_ = h.Do(ctx, a.within(a.lease()), func(context.Context) error {
@@ -211,7 +213,7 @@ func (a *act) underSession() string {
 		if err != nil {
 			return "open: " + a.told(err)
 		}
-		a.w.tally.add("session")
+		a.w.happened("session")
 		a.dropSession(s)
 		s = opened
 		a.p.set(func() {
@@ -232,12 +234,7 @@ func (a *act) dropSession(s *tenure.Session) {
 		return
 	}
 	a.p.set(func() {
-		for i, other := range a.p.sessions {
-			if other == s {
-				a.p.sessions = append(a.p.sessions[:i:i], a.p.sessions[i+1:]...)
-				return
-			}
-		}
+		a.p.sessions = slices.DeleteFunc(a.p.sessions, func(other *tenure.Session) bool { return other == s })
 	})
 }
 
@@ -246,25 +243,13 @@ func (a *act) told(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	for _, known := range []struct {
-		err  error
-		name string
-	}{
-		{tenure.ErrHeld, "held"},
-		{tenure.ErrExpired, "expired"},
-		{tenure.ErrSuperseded, "superseded"},
-		{tenure.ErrStalled, "stalled"},
-		{tenure.ErrStopTimeout, "stop timeout"},
-		{tenure.ErrUncertain, "uncertain"},
-		{tenure.ErrSteppedDown, "stepped down"},
-		{tenure.ErrSessionClosed, "session closed"},
-		{tenure.ErrNotHeld, "not held"},
-		{tenure.ErrRequested, "requested"},
-		{tenure.ErrUnanswered, "unanswered"},
-		{tenure.ErrAlive, "alive"},
+	for _, known := range []error{
+		tenure.ErrHeld, tenure.ErrExpired, tenure.ErrSuperseded, tenure.ErrStalled, tenure.ErrStopTimeout,
+		tenure.ErrUncertain, tenure.ErrSteppedDown, tenure.ErrSessionClosed, tenure.ErrNotHeld,
+		tenure.ErrRequested, tenure.ErrUnanswered, tenure.ErrAlive,
 	} {
-		if errors.Is(err, known.err) {
-			a.w.tally.add(known.name)
+		if errors.Is(err, known) {
+			a.w.happened(strings.TrimPrefix(known.Error(), "tenure: "))
 		}
 	}
 	return a.w.short(err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -89,7 +90,7 @@ func (a *act) unlessAlive(ctx context.Context, c locker) string {
 		a.judgeTaken(began, l)
 		return "taken: " + a.have(ctx, l)
 	case errors.Is(err, tenure.ErrHeld) && ctx.Err() == nil: // else the error says who was waited for
-		a.w.tally.add("unless alive: held")
+		a.w.happened("unless alive: held")
 		a.judgeHeld(err)
 		if !a.remembers(began) && !a.shown(began, written.alive) {
 			a.w.referee.wrong("#%d gives up on %s, whose holder has shown no life: %v", a.N, a.Lock, err)
@@ -142,7 +143,7 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 		}
 	}
 	if first != nil {
-		a.w.tally.add("unless alive: taken over")
+		a.w.happened("unless alive: taken over")
 	}
 }
 
@@ -166,7 +167,7 @@ func (a *act) ask() string {
 	}
 	switch {
 	case err == nil:
-		a.w.tally.add(string(a.Op) + ": done")
+		a.w.happened(string(a.Op) + ": done")
 		a.judgeDone(began, before)
 	case errors.Is(err, tenure.ErrAlive):
 		if a.Op == OpReleaseDead && !a.remembers(began) && !a.shown(began, written.alive) {
@@ -212,15 +213,9 @@ func (a *act) judgeDone(began time.Time, before driver.Record) {
 // good returns the good leases of a lock.
 func (r *referee) good(lock string) []*holding {
 	r.mu.Lock()
-	all := append([]*holding(nil), r.leases[lock]...)
+	all := slices.Clone(r.leases[lock])
 	r.mu.Unlock()
-	var good []*holding
-	for _, h := range all {
-		if r.check(h) {
-			good = append(good, h)
-		}
-	}
-	return good
+	return slices.DeleteFunc(all, func(h *holding) bool { return !r.check(h) })
 }
 
 // watch reads, and judges what was read.
@@ -233,7 +228,7 @@ func (a *act) watch() string {
 	case OpSweep:
 		swept, err := c.Sweep(ctx)
 		if swept > 0 {
-			a.w.tally.add("swept")
+			a.w.happened("swept")
 		}
 		return fmt.Sprint(swept, " ", a.told(err))
 	case OpObserve:
@@ -244,7 +239,7 @@ func (a *act) watch() string {
 			}
 			changes++
 		}
-		a.w.tally.add("observed")
+		a.w.happened("observed")
 		return fmt.Sprint(changes, " changes")
 	case OpLeader:
 		leader, err := c.Election(a.Lock, nil).Leader(ctx)
@@ -328,5 +323,5 @@ func (a *act) judgeHistory(list []tenure.Tenure) {
 			}
 		}
 	}
-	a.w.tally.add("history read")
+	a.w.happened("history read")
 }

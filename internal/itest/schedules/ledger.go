@@ -30,15 +30,14 @@ func (w written) alive() bool {
 // ledger knows every write that the store has made, in their order: the truth
 // beside which the answers of clients are judged.
 type ledger struct {
-	mu      sync.Mutex
-	now     map[string]driver.Record
-	writes  map[string][]written
-	applied map[string]time.Time // by version: when it was applied last
-	told    func(key string, w written)
+	mu     sync.Mutex
+	now    map[string]driver.Record
+	writes map[string][]written
+	told   func(key string, w written)
 }
 
 func newLedger() *ledger {
-	return &ledger{now: map[string]driver.Record{}, writes: map[string][]written{}, applied: map[string]time.Time{}}
+	return &ledger{now: map[string]driver.Record{}, writes: map[string][]written{}}
 }
 
 // do makes a write and writes it down.
@@ -56,7 +55,6 @@ func (l *ledger) do(key string, write func() (now driver.Record, deleted bool, e
 		delete(l.now, key)
 	} else {
 		l.now[key] = now
-		l.applied[now.Version] = w.at
 	}
 	l.writes[key] = append(l.writes[key], w)
 	l.mu.Unlock()

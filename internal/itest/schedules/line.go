@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,19 +61,12 @@ type seen struct {
 }
 
 func newLine(p *process, life int, b *book) *line {
-	var inner driver.Store = b
-	if !p.w.plan.Watches {
-		inner = deaf{b, b}
+	l := &line{
+		p: p, life: life, faults: faultstore.New(b, nil),
+		counts: map[string]int{}, recent: map[string]*second{}, sent: map[string]time.Duration{},
 	}
-	l := &line{p: p, life: life, faults: faultstore.New(inner, nil), counts: map[string]int{}, recent: map[string]*second{}, sent: map[string]time.Duration{}}
 	l.faults.Inject(faultstore.Rule{Decide: l.decide})
 	return l
-}
-
-// deaf is a store that cannot watch.
-type deaf struct {
-	driver.Store
-	faultstore.Past
 }
 
 // driver returns the line as a client sees it.
@@ -194,8 +188,6 @@ func (l *line) awake(ctx context.Context) error {
 	}
 }
 
-func (l *line) isGone() bool { return l.gone.Load() }
-
 // count counts a call. If a client makes more calls than it has reason for, that is
 // its fault; they are held up, so that the schedule ends.
 func (l *line) count(op, key string) {
@@ -249,7 +241,7 @@ func (l *line) since(from time.Time) []seen {
 	defer l.mu.Unlock()
 	for i, s := range l.seen {
 		if !s.at.Before(from) {
-			return append([]seen(nil), l.seen[i:]...)
+			return slices.Clone(l.seen[i:])
 		}
 	}
 	return nil
@@ -275,16 +267,18 @@ func (l *line) decide(call faultstore.Call) faultstore.Fault {
 		return f
 	}
 	weather := w.plan.Weather
-	if w.calm() {
+	if w.over.Load() {
 		return f
 	}
 	if r.Float64() < weather.Stale {
 		f.Stale = []int{1, 1, 2, 3, faultstore.MaxStale}[r.IntN(5)]
 	}
-	if p.isCutOff() {
+	var stormy, cutOff bool
+	p.set(func() { stormy, cutOff = p.stormy, p.cutOff })
+	if cutOff {
 		return faultstore.BlackHole()
 	}
-	if !p.isStormy() || len(weather.Kinds) == 0 || r.Float64() >= weather.Chance {
+	if !stormy || len(weather.Kinds) == 0 || r.Float64() >= weather.Chance {
 		return f
 	}
 	d := time.Duration(r.Int64N(int64(weather.Slow)))
@@ -312,7 +306,7 @@ func (l *line) decide(call faultstore.Call) faultstore.Fault {
 	case kinds:
 	}
 	if f.Effect != faultstore.Applied || len(f.Again) > 0 || f.Late || d > 0 {
-		w.tally.add("fault of a call")
+		w.happened("fault of a call")
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 type Plan struct {
 	Seed      uint64
 	Processes []Setup
+	Longest   time.Duration // of the lease durations
 	Locks     []string
 	Weather   Weather
 	Steps     []Step
@@ -167,13 +168,12 @@ func NewPlan(seed uint64) *Plan {
 	w.Crashes, w.Pauses = r.IntN(3) > 0, r.IntN(3) > 0
 	p.Locks = []string{"a", "b", "c"}[:1+r.IntN(3)]
 
-	longest := time.Duration(0)
 	for range 2 + r.IntN(3) {
 		s := setup(r, w.Drift)
-		longest = max(longest, s.Options.LeaseDuration)
+		p.Longest = max(p.Longest, s.Options.LeaseDuration)
 		p.Processes = append(p.Processes, s)
 	}
-	w.Slow = longest / 2
+	w.Slow = p.Longest / 2
 
 	// Each seed has its favourites, so that rare meetings are not only rare.
 	total := 0
@@ -186,12 +186,12 @@ func NewPlan(seed uint64) *Plan {
 		}
 		total += favour[i]
 	}
-	gap := longest / time.Duration(2+r.IntN(10))
+	gap := p.Longest / time.Duration(2+r.IntN(10))
 	at := time.Duration(0)
 	for n := range 30 + r.IntN(60) {
 		at += time.Duration(r.Int64N(int64(2 * gap)))
 		if r.IntN(4) == 0 {
-			at += time.Duration(r.Int64N(int64(longest)))
+			at += time.Duration(r.Int64N(int64(p.Longest)))
 		}
 		s := Step{N: n, At: at, Process: r.IntN(len(p.Processes)), Lock: p.Locks[r.IntN(len(p.Locks))], Seed: r.Uint64(), Op: OpAcquire}
 		dice := r.IntN(max(total, 1))
@@ -233,18 +233,6 @@ func rate(r *rand.Rand, drift float64) float64 {
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
-
-// Only returns the plan with those of its steps for which keep is true.
-func (p *Plan) Only(keep func(Step) bool) *Plan {
-	q := *p
-	q.Steps = nil
-	for _, s := range p.Steps {
-		if keep(s) {
-			q.Steps = append(q.Steps, s)
-		}
-	}
-	return &q
-}
 
 // String describes the plan without its steps.
 func (p *Plan) String() string {

@@ -5,6 +5,7 @@ package schedules
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,13 +35,13 @@ type referee struct {
 	// leases are those by lock whose Check has not failed yet, and that
 	// belong to a process that lives.
 	leases map[string][]*holding
-	tokens map[string]map[uint64]bool // granted, by lock
+	tokens map[string][]uint64 // granted, by lock
 	wrongs []string
 	fence  map[string]uint64 // what the resources behind the locks have seen
 }
 
 func newReferee(w *world) *referee {
-	return &referee{w: w, leases: map[string][]*holding{}, tokens: map[string]map[uint64]bool{}, fence: map[string]uint64{}}
+	return &referee{w: w, leases: map[string][]*holding{}, tokens: map[string][]uint64{}, fence: map[string]uint64{}}
 }
 
 // wrong notes that something is as it must never be.
@@ -57,28 +58,23 @@ func (r *referee) wrong(format string, args ...any) {
 func (r *referee) violations() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string(nil), r.wrongs...)
+	return slices.Clone(r.wrongs)
 }
 
 // granted notes a new lease, and judges what it means for the others.
 func (r *referee) granted(ln *line, l *tenure.Lease) *holding {
 	h := &holding{Lease: l, p: ln.p, line: ln}
 	r.mu.Lock()
-	tokens := r.tokens[l.Name()]
-	if tokens == nil {
-		tokens = map[uint64]bool{}
-		r.tokens[l.Name()] = tokens
-	}
-	again := tokens[l.Token()]
-	tokens[l.Token()] = true
+	again := slices.Contains(r.tokens[l.Name()], l.Token())
+	r.tokens[l.Name()] = append(r.tokens[l.Name()], l.Token())
 	r.leases[l.Name()] = append(r.leases[l.Name()], h)
 	r.mu.Unlock()
 	if again {
 		r.wrong("token %d of %s is given twice", l.Token(), l.Name())
 	}
-	r.w.tally.add("grant")
+	r.w.happened("grant")
 	if l.Session() != nil {
-		r.w.tally.add("grant under a session")
+		r.w.happened("grant under a session")
 	}
 	r.w.watchers.Go(func() { r.punctual(h) })
 	r.look(l.Name())
@@ -102,7 +98,7 @@ func (r *referee) lookAll() {
 // check asks a lease, and reports whether its holder may act. A paused process
 // asks nothing.
 func (r *referee) check(h *holding) bool {
-	if h.line.isGone() || h.p.clock.isPaused() {
+	if h.line.gone.Load() || h.p.clock.isPaused() {
 		return false
 	}
 	if h.Check() != nil {
@@ -144,9 +140,10 @@ func (r *referee) checkDeadline(h *holding) {
 	r.w.ledger.mu.Lock()
 	var last time.Duration
 	known := false
-	writes := r.w.ledger.writes[key]
-	for i := len(writes) - 1; i >= 0 && !known; i-- {
-		w := writes[i]
+	for _, w := range slices.Backward(r.w.ledger.writes[key]) {
+		if known {
+			break
+		}
 		if !w.deleted && (!w.found || w.next.Beat != w.prev.Beat) && (h.Session() != nil || w.next.Token == h.Token()) {
 			last, known = h.line.sentAt(w.next.Version)
 		}
@@ -177,7 +174,7 @@ func (r *referee) punctual(h *holding) {
 		case <-timer.C:
 		}
 		// What was known of the clock before the wait counts for it.
-		if h.Remaining() == 0 && h.Context().Err() == nil && !h.line.isGone() && (late > time.Nanosecond || h.p.clock.isSteady()) {
+		if h.Remaining() == 0 && h.Context().Err() == nil && !h.line.gone.Load() && (late > time.Nanosecond || h.p.clock.isSteady()) {
 			r.wrong("the context of %v has not ended %v after its deadline", h, late)
 			return
 		}
@@ -187,7 +184,7 @@ func (r *referee) punctual(h *holding) {
 // act writes to the resource behind the lock as a holder that has just checked,
 // unless it must not.
 func (r *referee) act(h *holding) {
-	if h.line.isGone() || h.p.clock.isPaused() || h.Check() != nil {
+	if h.line.gone.Load() || h.p.clock.isPaused() || h.Check() != nil {
 		return
 	}
 	r.look(h.Name())
@@ -205,13 +202,7 @@ func (r *referee) forget(ln *line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for lock, all := range r.leases {
-		var left []*holding
-		for _, h := range all {
-			if h.line != ln {
-				left = append(left, h)
-			}
-		}
-		r.leases[lock] = left
+		r.leases[lock] = slices.DeleteFunc(all, func(h *holding) bool { return h.line == ln })
 	}
 }
 
@@ -233,7 +224,7 @@ func (r *referee) write(key string, w written) {
 		r.wrong("the token of %s goes back from %d to %d", key, w.prev.Token, w.next.Token)
 	}
 	if w.found && w.next.Token > w.prev.Token && w.prev.State == driver.Held {
-		r.w.tally.add("takeover")
+		r.w.happened("takeover")
 	}
 	r.look(key)
 }

@@ -5,7 +5,6 @@ package schedules
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -25,7 +24,7 @@ type Result struct {
 func Run(plan *Plan) Result {
 	w := &world{
 		plan: plan, begun: time.Now(), records: memstore.New(), ledger: newLedger(),
-		tally: &tally{count: map[string]int{}}, names: map[string]string{},
+		tally: map[string]int{}, names: map[string]string{},
 	}
 	w.storms, w.still = context.WithCancel(context.Background())
 	w.referee = newReferee(w)
@@ -44,19 +43,10 @@ func Run(plan *Plan) Result {
 		w.referee.lookAll()
 		w.step(s)
 	}
-	sleep(context.Background(), w.longest())
+	sleep(context.Background(), w.plan.Longest)
 	w.settle()
 	w.end()
-	return Result{Wrong: w.referee.violations(), Log: w.log, Tally: w.tally.count}
-}
-
-// longest returns the longest lease.
-func (w *world) longest() time.Duration {
-	longest := time.Duration(0)
-	for _, s := range w.plan.Processes {
-		longest = max(longest, s.Options.LeaseDuration)
-	}
-	return longest
+	return Result{Wrong: w.referee.violations(), Log: w.log, Tally: w.tally}
 }
 
 // settle stops the faults and what is under way, waits until no write can come
@@ -96,12 +86,12 @@ func (w *world) take(p *process, lock string) {
 	looks := 4*o.RefreshPeriod + 8*o.RequestTimeout
 	bound := looks
 	if found && rec.State != driver.Released {
-		bound = w.longest()*6/5 + looks
+		bound = w.plan.Longest*6/5 + looks
 		if rec.Session != "" {
-			bound = w.longest()*12/5 + looks
+			bound = w.plan.Longest*12/5 + looks
 		}
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 20*w.longest()+looks)
+	ctx, stop := context.WithTimeout(context.Background(), 20*w.plan.Longest+looks)
 	defer stop()
 	began := time.Now()
 	l, err := p.up.client.Acquire(ctx, lock, &tenure.AcquireOptions{StoreTimeout: -1})
@@ -144,7 +134,7 @@ func (w *world) closing(ln *line) {
 	w.ends.Go(func() {
 		// All that a client waits for is bounded: its own stop timeout, and what is
 		// sent after that.
-		bound := 20 * w.longest()
+		bound := 20 * w.plan.Longest
 		ctx, stop := context.WithTimeout(context.Background(), bound)
 		defer stop()
 		err := ln.client.Close(ctx)
@@ -161,11 +151,11 @@ func (w *world) step(s Step) {
 	switch s.Op {
 	case OpStorm:
 		p.set(func() { p.stormy = !p.stormy })
-		w.logf("%v: %t", s, p.isStormy())
+		w.logf("%v: %t", s, p.stormy) // steps alone change it
 		return
 	case OpCutOff:
 		w.logf("%v", s)
-		w.tally.add("cut off")
+		w.happened("cut off")
 		p.set(func() { p.cutOff = true })
 		w.after(p.some(s, 3), func() { p.set(func() { p.cutOff = false }) })
 		return
@@ -189,7 +179,7 @@ func (w *world) step(s Step) {
 	p.busy++
 	p.mu.Unlock()
 	w.logf("%v", s)
-	w.tally.add(string(s.Op))
+	w.happened(string(s.Op))
 	w.acts.Go(func() {
 		a := &act{w: w, p: p, line: ln, Step: s, r: s.random(), ctx: ctx}
 		what := a.do()
@@ -220,7 +210,7 @@ func (w *world) pause(p *process, s Step) {
 	p.clock.pause()
 	p.set(func() { p.awoken = make(chan struct{}) })
 	w.logf("%v", s)
-	w.tally.add("pause")
+	w.happened("pause")
 	w.after(p.some(s, 3), func() { w.wake(p, s.Seed%2 == 0) })
 }
 
@@ -244,7 +234,7 @@ func (w *world) stop(p *process, s Step) {
 	}
 	w.wake(p, true)
 	w.logf("%v", s)
-	w.tally.add(string(s.Op))
+	w.happened(string(s.Op))
 	if s.Op == OpCrash {
 		up.gone.Store(true)
 		w.referee.forget(up)
@@ -257,9 +247,4 @@ func (w *world) stop(p *process, s Step) {
 		}
 		w.logf("p%d starts again", p.n)
 	})
-}
-
-// String sums a result up.
-func (r Result) String() string {
-	return fmt.Sprintf("%d lines, %d wrong", len(r.Log), len(r.Wrong))
 }

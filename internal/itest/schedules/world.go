@@ -25,7 +25,6 @@ type world struct {
 	ledger    *ledger
 	referee   *referee
 	processes []*process
-	tally     *tally
 
 	storms   context.Context // ends when the faults do
 	still    context.CancelFunc
@@ -37,6 +36,7 @@ type world struct {
 	mu    sync.Mutex
 	log   []string
 	names map[string]string // of sessions, by key
+	tally map[string]int    // how often what has happened, to see that it does
 }
 
 // process is one that comes back after a crash.
@@ -68,25 +68,11 @@ func (p *process) awake() <-chan struct{} {
 	return p.awoken
 }
 
-func (p *process) isStormy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stormy
-}
-
-func (p *process) isCutOff() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cutOff
-}
-
 func (p *process) set(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
-
-func (w *world) calm() bool { return w.over.Load() }
 
 func (w *world) elapsed() time.Duration { return time.Since(w.begun) }
 
@@ -161,16 +147,11 @@ func (w *world) logf(format string, args ...any) {
 	}
 }
 
-// tally counts what has happened, to see that it does.
-type tally struct {
-	mu    sync.Mutex
-	count map[string]int
-}
-
-func (t *tally) add(what string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.count[what]++
+// happened counts what has happened.
+func (w *world) happened(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally[what]++
 }
 
 // sleep waits, unless ctx ends before.
