@@ -126,8 +126,8 @@ func TestCheck(t *testing.T) {
 			want: "store/go.mod" + other,
 		},
 		"a sibling that is not released": {
-			file: "store/go.mod", text: "module " + root + "/store\n\nrequire (\n\t" + root + "/evidence v0.2.0\n)\n",
-			want: "store/go.mod: requires evidence/v0.2.0, which is not released",
+			file: "store/go.mod", text: "module " + root + "/store\n\nrequire (\n\t" + root + "/test v0.2.0\n)\n",
+			want: "store/go.mod: requires test/v0.2.0, which is not released",
 		},
 		"a replace line": {
 			file: "store/go.mod", text: "module " + root + "/store\n\nreplace " + root + " => ../\n",

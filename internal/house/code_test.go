@@ -25,7 +25,7 @@ const (
 		"memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
 		"internal/enginetest internal/enginetest/buckets internal/enginetest/locks "
 	// closed directories are imported by nobody from outside of them.
-	closed = "cmd evidence examples/failover internal/house internal/itest release"
+	closed = "cmd test examples/failover internal/house internal/itest release"
 )
 
 // zones says who may import whom: the dependencies point inwards, to driver. A directory
@@ -69,9 +69,9 @@ var zones = []zone{
 
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
-	{"evidence/bed", "dynamostore"},
-	{"evidence/peers", ". bell driver dynamostore evidence/bed internal/enginetest"},
-	{"cmd evidence internal/itest", "*"},
+	{"test/bed", "dynamostore"},
+	{"test/peers", ". bell driver dynamostore test/bed internal/enginetest"},
+	{"cmd test internal/itest", "*"},
 }
 
 // zoneOf returns the zone of a directory, and the one of its directories in which that is.

@@ -245,7 +245,7 @@ func (g *etcdGuide) client(url, owner string) *tenure.Client {
 }
 
 // TestEtcdGuide takes the etcd of the guide through its life: written, installed, the first
-// lock, who is refused, a member that is lost, a restore. Package evidence/chaos has the faults of etcd.
+// lock, who is refused, a member that is lost, a restore. Package test/chaos has the faults of etcd.
 func TestEtcdGuide(t *testing.T) {
 	t.Parallel()
 	g := newEtcdGuide(t, "a", "b", "c", "d")

@@ -58,7 +58,7 @@ func Kinds() []Kind {
 				"--createTableMs 0 --deleteTableMs 0 --updateTableMs 0",
 			ready: listsTables,
 		},
-		{ // its programs are those of the module that evidence/faults requires
+		{ // its programs are those of the module that test/faults requires
 			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", Servers: alone(atHTTP, oneEtcd),
 			install: installEtcd, files: []string{"etcd", "etcdctl", "etcdutl"},
 			command: "$program --name $name --data-dir $dir/data --log-level error " +

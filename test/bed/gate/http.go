@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+)
+
+const (
+	// kept is how many calls a gate with weather remembers.
+	kept = 512
+	// resendBound is how long a call that nobody waits for may take.
+	resendBound = 10 * time.Second
+)
+
+// HTTP is a gate of what is spoken to in HTTP, one request for each thing that is asked for:
+// retries, and what a client sends in the background, too.
+type HTTP struct {
+	// Meter takes down what requests cost, in a gate of [NewMetered].
+	Meter
+
+	servers []http.Handler
+	isWrite func(*http.Request) bool
+	server  *httptest.Server
+	idle    func()          // closes what is open to the servers
+	running sync.WaitGroup  // calls that nobody waits for
+	over    context.Context // ends with the gate
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	weather Weather
+	strikes []*Strike
+	calls   []Call // the last ones, the oldest first
+	cache   map[string]answer
+	counts  map[Fault]int
+	count   int
+	delay   time.Duration
+	hit     time.Time
+}
+
+// NewHTTP returns a gate in front of a handler.
+func NewHTTP(inner http.Handler, isWrite func(*http.Request) bool) *HTTP {
+	g := newHTTP(0, isWrite)
+	g.servers = []http.Handler{inner}
+	return g
+}
+
+func newHTTP(seed uint64, isWrite func(*http.Request) bool) *HTTP {
+	g := &HTTP{
+		isWrite: isWrite, idle: func() {}, random: rand.New(rand.NewPCG(seed, 0)),
+		cache: map[string]answer{}, counts: map[Fault]int{},
+	}
+	g.over, g.end = context.WithCancel(context.Background())
+	g.server = httptest.NewServer(g)
+	return g
+}
+
+// NewWeathered returns a gate in front of servers, each a URL of scheme and host, that has
+// weather, and takes each call to a server that it draws.
+func NewWeathered(servers []string, w Weather, seed uint64, isWrite func(*http.Request) bool) (*HTTP, error) {
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("gate: no server: give at least one")
+	}
+	g := newHTTP(seed, isWrite)
+	g.weather = w
+	for _, server := range servers {
+		if err := g.forward(server); err != nil {
+			g.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// NewMetered is NewDynamoDB, with the meter kept: what that takes is small, and not
+// wanted where the time of many requests is looked at.
+func NewMetered(engine string) (*HTTP, error) {
+	g, err := NewDynamoDB(engine)
+	if err == nil {
+		g.metered = true
+	}
+	return g, err
+}
+
+// NewDynamoDB returns a gate in front of a DynamoDB engine.
+func NewDynamoDB(engine string) (*HTTP, error) {
+	return NewWeathered([]string{engine}, Fair, 0, func(r *http.Request) bool {
+		switch operation(r) {
+		case "UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems":
+			return true
+		}
+		return false
+	})
+}
+
+// operation is what a request asks DynamoDB for.
+func operation(r *http.Request) string {
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	return operation
+}
+
+// forward adds a server.
+func (g *HTTP) forward(server string) error {
+	target, err := url.Parse(server)
+	if err != nil || target.Host == "" {
+		return fmt.Errorf("gate: server %q: want http://HOST:PORT", server)
+	}
+	// A connection to the server for each of the clients' requests under way.
+	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
+	before := g.idle
+	g.idle = func() { transport.CloseIdleConnections(); before() }
+	g.servers = append(g.servers, &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host
+		},
+		Transport:      transport,
+		ModifyResponse: g.remember,
+		// A server may be killed in the middle of a request.
+		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
+	})
+	return nil
+}
+
+// Address is the URL of the gate.
+func (g *HTTP) Address() string { return g.server.URL }
+
+// Close ends the gate: what is under way is nobody's any more. It may be called again.
+func (g *HTTP) Close() {
+	g.end()
+	g.server.CloseClientConnections()
+	g.server.Close()
+	g.running.Wait()
+	g.idle()
+}
+
+// Count is how many requests there were.
+func (g *HTTP) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+// Counts says how often each fault has happened.
+func (g *HTTP) Counts() map[Fault]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.counts)
+}
+
+// Call is a call as it came.
+type Call struct {
+	Method string
+	URI    string // path and query
+	Path   string
+	Header http.Header
+	Host   string
+	Body   []byte
+
+	write bool
+}
+
+// request is the call, to be handed on.
+func (c Call) request(ctx context.Context) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, c.Method, c.URI, bytes.NewReader(c.Body))
+	r.Header, r.Host = c.Header.Clone(), c.Host
+	return r
+}
+
+func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	// All of it: the server notices that a client is gone only when it has
+	// nothing to read any more.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	c := Call{r.Method, r.URL.RequestURI(), r.URL.Path, r.Header.Clone(), r.Host, body, g.isWrite(r)}
+	g.note(operation(r), body)
+	g.mu.Lock()
+	g.count++
+	f := g.weather.draw(g.random, c.Method == http.MethodGet, len(g.servers))
+	if s := g.struck(c); s != nil {
+		f.fault, f.late = s.Fault, max(f.late, s.late)
+	}
+	if f.fault == Cached && g.cache[c.URI].status == 0 {
+		f.fault = None
+	}
+	g.counts[f.fault]++
+	if f.fault != Hole {
+		g.calls = append(g.calls, c)
+		g.calls = g.calls[max(0, len(g.calls)-kept):]
+	}
+	delay := g.delay
+	g.mu.Unlock()
+	g.pause(r.Context(), delay)
+	g.meet(r.Context(), rw, c, f)
+}
+
+// pause waits for a while. If the client or the gate is gone by then, it ends the connection.
+func (g *HTTP) pause(ctx context.Context, d time.Duration) {
+	if !wait.Unless(d, ctx.Done(), g.over.Done()) {
+		hangUp()
+	}
+}
+
+// meet has a call meet its fate.
+func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate) {
+	another := (f.server + 1) % len(g.servers)
+	switch f.fault {
+	case Hole:
+		select {
+		case <-ctx.Done():
+		case <-g.over.Done():
+		}
+	case LoseRequest:
+		hangUp()
+	case LoseAnswer:
+		g.do(ctx, c, f.server) // carried out or not: nobody is told
+		hangUp()
+	case DelayAnswer:
+		a := g.do(ctx, c, f.server)
+		g.pause(ctx, f.late)
+		a.write(rw)
+	case BadGateway:
+		g.do(ctx, c, f.server)
+		badGateway(rw)
+	case GaveUp:
+		g.later(f.late, c, f.server)
+		http.Error(rw, "<html><body>504 Gateway Time-out</body></html>", http.StatusGatewayTimeout)
+	case Cut:
+		g.do(ctx, c, f.server).cut(rw)
+	case Cached:
+		g.mu.Lock()
+		a := g.cache[c.URI]
+		g.mu.Unlock()
+		a.write(rw)
+	default:
+		switch f.fault {
+		case Delay:
+			g.pause(ctx, f.late)
+		case Double:
+			g.later(0, c, another)
+		case Again:
+			defer g.later(f.again, c, another) // never before it was carried out once
+		}
+		g.servers[f.server].ServeHTTP(rw, c.request(ctx))
+	}
+}
+
+// later carries a call out after a while, for nobody.
+func (g *HTTP) later(after time.Duration, c Call, server int) {
+	g.running.Go(func() {
+		if !wait.Unless(after, g.over.Done(), nil) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(g.over, resendBound)
+		defer cancel()
+		g.do(ctx, c, server)
+	})
+}
+
+// do carries a call out, and takes the whole answer down.
+func (g *HTTP) do(ctx context.Context, c Call, server int) answer {
+	rw := httptest.NewRecorder()
+	g.servers[server].ServeHTTP(rw, c.request(ctx))
+	return answer{rw.Code, rw.Header(), rw.Body.Bytes()}
+}
+
+// remember keeps the answer to a GET for the cache. One that is a stream is handed on as it
+// comes.
+func (g *HTTP) remember(r *http.Response) error {
+	c := r.Request
+	if c.Method != http.MethodGet || r.StatusCode != http.StatusOK ||
+		r.Header.Get("Content-Type") == "text/event-stream" {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cache[c.URL.RequestURI()] = answer{r.StatusCode, r.Header.Clone(), body}
+	return nil
+}
+
+// answer is one of a server.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) write(rw http.ResponseWriter) {
+	maps.Copy(rw.Header(), a.header)
+	rw.WriteHeader(a.status)
+	_, _ = rw.Write(a.body) // the caller may be gone
+}
+
+// cut hands on the half of an answer, and ends the connection.
+func (a answer) cut(rw http.ResponseWriter) {
+	if len(a.body) < 2 {
+		hangUp()
+	}
+	rw.Header().Set("Content-Length", fmt.Sprint(len(a.body)))
+	rw.Header().Set("Content-Type", a.header.Get("Content-Type"))
+	rw.WriteHeader(a.status)
+	_, _ = rw.Write(a.body[:len(a.body)/2])
+	_ = http.NewResponseController(rw).Flush() // the half has to be on its way
+	hangUp()
+}
+
+// badGateway is what a proxy says of a server that it has no answer from.
+func badGateway(rw http.ResponseWriter) {
+	rw.Header().Set("Content-Type", "text/html")
+	rw.WriteHeader(http.StatusBadGateway)
+	_, _ = rw.Write([]byte("<html><body><h1>502 Bad Gateway</h1></body></html>\n"))
+}
+
+// hangUp ends the connection without an answer.
+func hangUp() {
+	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
+}

@@ -1,0 +1,330 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+)
+
+// shop is a server that counts what it was asked.
+type shop struct {
+	mu    sync.Mutex
+	asked []string // bodies, or URIs where there is none
+}
+
+func (s *shop) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, string(body)+r.URL.Query().Get("q"))
+	rw.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(rw, `{"served":%d}`, len(s.asked))
+}
+
+func (s *shop) served(text string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, asked := range s.asked {
+		if asked == text {
+			n++
+		}
+	}
+	return n
+}
+
+// scene is a gate in front of a shop.
+func scene(t *testing.T, w Weather) (*HTTP, *shop, string) {
+	t.Helper()
+	s := &shop{}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	g := open(t, server.URL, w)
+	return g, s, g.Address()
+}
+
+func open(t *testing.T, server string, w Weather) *HTTP {
+	t.Helper()
+	g, err := NewWeathered([]string{server}, w, 1, func(r *http.Request) bool { return r.Method == http.MethodPost })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// ask returns the status and the body that a caller gets, and an error if the connection
+// ends before.
+func ask(t *testing.T, method, url, body string) (string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No connection is used twice: net/http would send some calls again by itself.
+	r.Close = true
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return fmt.Sprintf("%d %s", response.StatusCode, text), err
+}
+
+// to is of calls to a path.
+func to(path string) func(Call) bool { return func(c Call) bool { return c.Path == path } }
+
+// TestFaults: what the caller gets, and how often the server was asked, by when the caller
+// has its answer and in the end.
+func TestFaults(t *testing.T) {
+	const late = 50 * time.Millisecond
+	for _, c := range []struct {
+		fault     Fault
+		want      string // the beginning of what the caller gets; empty: no answer, or half of one
+		then, end int
+	}{
+		{None, `200 {"served":1}`, 1, 1},
+		{LoseRequest, "", 0, 0},
+		{LoseAnswer, "", 1, 1},
+		{Delay, `200 {"served":1}`, 1, 1},
+		{DelayAnswer, `200 {"served":1}`, 1, 1},
+		{Double, `200 {"served":`, 1, 2},
+		{Again, `200 {"served":1}`, 1, 2},
+		{BadGateway, "502 <html>", 1, 1},
+		{GaveUp, "504 <html>", 0, 1},
+		{Cut, "", 1, 1},
+	} {
+		t.Run(string(c.fault), func(t *testing.T) {
+			t.Parallel()
+			p, s, url := scene(t, Weather{Late: late, Again: 2 * late})
+			p.Strike(Strike{Fault: c.fault, Of: to("/buy"), Times: 1})
+			got, err := ask(t, http.MethodPost, url+"/buy", "milk")
+			if (err != nil) != (c.want == "") || err == nil && !strings.HasPrefix(got, c.want) {
+				t.Errorf("the caller gets %q, %v; want %q", got, err, c.want)
+			}
+			if n := s.served("milk"); n < c.then {
+				t.Errorf("the server was asked %d times, want %d at least", n, c.then)
+			}
+			if err := wait.Until(t.Context(), "all is carried out",
+				func() bool { return s.served("milk") == c.end }); err != nil {
+				t.Errorf("the server was asked %d times in the end, want %d", s.served("milk"), c.end)
+			}
+			if p.Counts()[c.fault] != 1 {
+				t.Errorf("counted are %v", p.Counts())
+			}
+			// The strike was for one call, and other paths have never had it.
+			if got, err := ask(t, http.MethodPost, url+"/buy", "bread"); err != nil ||
+				!strings.HasPrefix(got, "200 ") {
+				t.Errorf("the next call gets %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestCache: an answer comes from the cache, though the server would say another one.
+func TestCache(t *testing.T) {
+	p, s, url := scene(t, Weather{Chance: map[Fault]float64{Cached: 1}})
+	for range 3 {
+		if got, err := ask(t, http.MethodGet, url+"/?q=leader", ""); got != `200 {"served":1}` || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if _, err := ask(t, http.MethodPost, url+"/", "leader?"); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.served("leader") != 1 || s.served("leader?") != 3 || p.Counts()[Cached] != 2 {
+		t.Errorf("asked %v, counted %v", s.asked, p.Counts())
+	}
+}
+
+// TestAttack: calls are sent again by somebody who has seen them.
+func TestAttack(t *testing.T) {
+	p, s, url := scene(t, Fair)
+	p.Strike(Strike{Fault: LoseRequest, Of: to("/buy"), Times: 1})
+	if _, err := ask(t, http.MethodPost, url+"/buy", "later"); err == nil || s.served("later") != 0 {
+		t.Errorf("a call that is lost arrives: %v", err)
+	}
+	if calls := p.captured(to("/buy")); len(calls) != 1 {
+		t.Fatalf("%d calls were captured", len(calls))
+	}
+	if _, err := ask(t, http.MethodPost, url+"/buy", "now"); err != nil {
+		t.Error(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var attacking sync.WaitGroup
+	attacking.Go(func() { p.Attack(ctx, time.Millisecond, 2, to("/buy")) })
+	if err := wait.Until(t.Context(), "both are sent again",
+		func() bool { return s.served("later") > 2 && s.served("now") > 2 }); err != nil {
+		t.Error(err)
+	}
+	stop()
+	attacking.Wait()
+}
+
+// TestGone: a server that is not there is a 502 to the caller, and one that hangs is left
+// when the caller is.
+func TestGone(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	before := open(t, gone.URL, Fair).Address()
+	if got, err := ask(t, http.MethodPost, before, "x"); !strings.HasPrefix(got, "502 <html>") || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+
+	left := make(chan struct{})
+	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		<-r.Context().Done()
+		close(left)
+	}))
+	defer hung.Close()
+	behind := open(t, hung.URL, Fair).Address()
+	ctx, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer leave()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, behind, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.DefaultClient.Do(r); err == nil {
+		response.Body.Close()
+		t.Error("a server that hangs has answered")
+	}
+	select {
+	case <-left:
+	case <-time.After(wait.Bound):
+		t.Error("the server was not left")
+	}
+}
+
+// TestHTTP: what a [Gate] does, to writes alone where it says so, and that it heals.
+func TestHTTP(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*HTTP)
+		then bool // the caller of the write gets the answer
+		next bool // the caller after that
+	}{
+		{"lost reply", (*HTTP).LoseReply, false, true},
+		{"slow, then a black hole", func(g *HTTP) { g.SlowThenBlackHole(time.Millisecond) }, true, false},
+	} {
+		g, s, url := scene(t, Fair)
+		c.set(g)
+		if got, err := ask(t, http.MethodGet, url+"/?q=look", ""); err != nil || !strings.HasPrefix(got, "200") ||
+			!g.Struck().IsZero() {
+			t.Errorf("%s: what is no write gets %q, %v", c.name, got, err)
+		}
+		if got, err := ask(t, http.MethodPost, url, "x"); (err == nil) != c.then || s.served("x") != 1 ||
+			g.Struck().IsZero() {
+			t.Errorf("%s: the write gets %q, %v, and was carried out %d times", c.name, got, err, s.served("x"))
+		}
+		gone := make(chan error, 1)
+		go func() {
+			_, err := ask(t, http.MethodPost, url, "y")
+			gone <- err
+		}()
+		if c.next {
+			if err := <-gone; err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if err := wait.Until(t.Context(), "the next call has come",
+			func() bool { return g.Count() == 3 }); err != nil {
+			t.Fatal(err)
+		}
+		g.Heal()
+		if err := <-gone; err == nil || s.served("y") != 0 {
+			t.Errorf("%s: the next call is answered", c.name)
+		}
+		if _, err := ask(t, http.MethodPost, url, "z"); err != nil {
+			t.Errorf("%s: after it was healed: %v", c.name, err)
+		}
+	}
+}
+
+// TestStream: events are handed on as they come.
+func TestStream(t *testing.T) {
+	heard := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(rw, "event: waiting\n\n")
+		_ = http.NewResponseController(rw).Flush()
+		<-heard
+		fmt.Fprint(rw, "event: granted\n\n")
+	}))
+	defer server.Close()
+	response, err := http.Get(open(t, server.URL, Fair).Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	first := make([]byte, len("event: waiting\n\n"))
+	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "event: waiting\n\n" {
+		t.Errorf("%q, %v", first, err)
+	}
+	close(heard)
+	if rest, err := io.ReadAll(response.Body); string(rest) != "event: granted\n\n" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// TestWeather: a seed tells all that is drawn, each fault is drawn about as often as it is
+// to be, and a GET alone comes from the cache.
+func TestWeather(t *testing.T) {
+	w := Storm(time.Second)
+	draw := func(seed uint64) (fates []fate) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		for i := range 20_000 {
+			fates = append(fates, w.draw(random, i%2 == 0, 3))
+		}
+		return fates
+	}
+	fates := draw(1)
+	if !slices.Equal(fates, draw(1)) || slices.Equal(fates, draw(2)) {
+		t.Error("what is drawn does not follow from the seed")
+	}
+	counts := map[Fault]float64{}
+	for i, f := range fates {
+		if f.late > w.Late || f.again > w.Again || f.server > 2 || f.fault == Cached && i%2 == 1 {
+			t.Fatalf("%+v was drawn for call %d", f, i)
+		}
+		if i%2 == 1 {
+			counts[f.fault] += 1.0 / 10_000
+		}
+	}
+	for fault, p := range w.Chance {
+		if fault != Cached && (counts[fault] < p*0.7 || counts[fault] > p*1.3) {
+			t.Errorf("%s: a share of %v, want %v", fault, counts[fault], p)
+		}
+	}
+	for want, bad := range map[string]Weather{
+		"is not drawn": {Chance: map[Fault]float64{"rain": 0.1}},
+		"is 2":         {Chance: map[Fault]float64{Delay: 2}},
+		"add up to":    {Chance: map[Fault]float64{Delay: 0.6, Cut: 0.6}},
+	} {
+		if _, err := NewWeathered([]string{"http://127.0.0.1:1"}, bad, 1, nil); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	for _, bad := range [][]string{nil, {"localhost"}} {
+		if _, err := NewWeathered(bad, Fair, 1, nil); err == nil {
+			t.Errorf("servers %q are taken", bad)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gate
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+)
+
+// TCP is a gate of any store with a socket. It knows bytes alone, so that a piece
+// of what is sent stands for a request.
+type TCP struct {
+	target   string
+	writes   func() func([]byte) bool
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu    sync.Mutex // guards the fields below
+	fault tcpFault
+	hold  time.Duration
+	delay time.Duration
+	count int
+	hit   time.Time
+	next  chan struct{} // closed with the next change
+	lost  int
+	links map[*link]struct{}
+	hurt  *link // whose request the last fault has hit
+	over  bool
+}
+
+// tcpFault is what a gate is set to.
+type tcpFault int
+
+const (
+	pass tcpFault = iota
+	losing
+	holding // the next write's reply is to be held back
+	vanishing
+	swallowing // what is left of a reply that is lost
+	losingAll  // replies, each with its connection
+)
+
+// link is a client's connection and the one to the store that belongs to it.
+type link struct {
+	client, store net.Conn
+	isWrite       func([]byte) bool
+	broken        bool // a piece is missing: it is of no more use
+}
+
+func (l *link) end() {
+	_ = l.client.Close()
+	_ = l.store.Close()
+}
+
+const (
+	// settled is for how long the bytes of one request may come in, and those
+	// of its reply: a request is a few hundred bytes on loopback.
+	settled = 150 * time.Millisecond
+	// swallow is after how long a connection ends whose reply is lost.
+	swallow = 20 * time.Millisecond
+	chunk   = 64 << 10
+	// dialBound bounds the way to a store that is on this machine.
+	dialBound = time.Second
+)
+
+// NewTCP returns a gate in front of a host and port. All that is sent counts as a write.
+func NewTCP(target string) (*TCP, error) {
+	return NewTCPWrites(target, func() func([]byte) bool { return func([]byte) bool { return true } })
+}
+
+// NewTCPWrites is NewTCP with a function for each connection, which is told all pieces
+// that are sent there, in their order, and says which are writes. It must not keep them.
+func NewTCPWrites(target string, writes func() func([]byte) bool) (*TCP, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	g := &TCP{
+		target: target, writes: writes, listener: listener, next: make(chan struct{}),
+		links: map[*link]struct{}{},
+	}
+	g.running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			g.running.Go(func() { g.serve(conn) })
+		}
+	})
+	return g, nil
+}
+
+// Address is the host and port of the gate.
+func (g *TCP) Address() string { return g.listener.Addr().String() }
+
+// change lets go of what is late, and ends links that have lost something, unless
+// all is to be lost. The caller holds mu.
+func (g *TCP) change() {
+	close(g.next)
+	g.next = make(chan struct{})
+	for l := range g.links {
+		if l.broken && g.fault != vanishing {
+			l.end()
+		}
+	}
+}
+
+func (g *TCP) set(f tcpFault, hold time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fault, g.hold, g.hit = f, hold, time.Time{}
+	g.change()
+}
+
+// LoseReply loses the reply to the next write: see [Gate].
+func (g *TCP) LoseReply() { g.set(losing, 0) }
+
+// BlackHole lets nothing through any more.
+func (g *TCP) BlackHole() { g.set(vanishing, 0) }
+
+// SlowThenBlackHole holds back the reply to the next write.
+func (g *TCP) SlowThenBlackHole(d time.Duration) { g.set(holding, d) }
+
+// Slow has each request take d longer.
+func (g *TCP) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+	g.change()
+}
+
+// Count is how many pieces were sent.
+func (g *TCP) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+// Struck is when the last fault hit a request.
+func (g *TCP) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
+}
+
+// LoseReplies loses all replies: the connection ends in the place of each.
+func (g *TCP) LoseReplies() { g.set(losingAll, 0) }
+
+// Heal ends all faults and delays, and the connections that have lost something.
+func (g *TCP) Heal() {
+	g.Slow(0)
+	g.set(pass, 0)
+}
+
+// Lost is how many pieces have vanished.
+func (g *TCP) Lost() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lost
+}
+
+// Close ends the gate, and all connections.
+func (g *TCP) Close() {
+	_ = g.listener.Close() // nobody is there any more
+	g.mu.Lock()
+	g.over = true
+	g.change() // nothing that is late is waited for
+	for l := range g.links {
+		l.end()
+	}
+	g.mu.Unlock()
+	g.running.Wait()
+}
+
+func (g *TCP) serve(client net.Conn) {
+	store, err := net.DialTimeout("tcp", g.target, dialBound)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	l := &link{client: client, store: store, isWrite: g.writes()}
+	defer l.end()
+	g.mu.Lock()
+	over := g.over
+	if !over {
+		g.links[l] = struct{}{}
+	}
+	g.mu.Unlock()
+	if over {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { g.pump(l, client, store, false) })
+	both.Go(func() { g.pump(l, store, client, true) })
+	both.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.links, l)
+}
+
+// piece is some bytes on their way.
+type piece struct {
+	bytes   []byte
+	due     time.Time
+	changed <-chan struct{} // closed with the next change: then it is late enough
+}
+
+// pump carries bytes one way, each piece as late as it is to be. When it ends, so
+// does the other way.
+func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
+	defer l.end()
+	pieces := make(chan piece, 1024)
+	var out sync.WaitGroup
+	out.Go(func() {
+		failed := false
+		for p := range pieces {
+			if !wait.Unless(time.Until(p.due), p.changed, nil) && g.vanishes(l) {
+				continue
+			}
+			if _, err := to.Write(p.bytes); err != nil && !failed {
+				failed = true
+				_ = from.Close()
+			}
+		}
+	})
+	for {
+		buffer := make([]byte, chunk)
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if p, ok := g.judge(l, buffer[:n], replies); ok {
+				pieces <- p
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(pieces)
+	out.Wait()
+}
+
+// vanishes says that a piece that was on its way when something changed is lost.
+func (g *TCP) vanishes(l *link) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fault != vanishing {
+		return false
+	}
+	g.lose(l)
+	return true
+}
+
+// lose notes that a piece of a link is missing. The caller holds mu.
+func (g *TCP) lose(l *link) {
+	g.lost++
+	l.broken = true
+}
+
+// judge says when a piece that came now may go on, and whether it may.
+func (g *TCP) judge(l *link, bytes []byte, reply bool) (piece, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := piece{bytes: bytes, due: time.Now().Add(g.delay / 2), changed: g.next}
+	write := !reply && l.isWrite(bytes)
+	since := time.Since(g.hit)
+	switch {
+	case g.fault == vanishing, g.fault == holding && !g.hit.IsZero() && since > settled:
+		g.lose(l)
+		return p, false
+	case g.fault == losingAll && reply:
+		g.lose(l)
+		l.end()
+		return p, false
+	case !reply:
+		if write && (g.fault == losing || g.fault == holding) && g.hit.IsZero() {
+			g.hit, g.hurt = time.Now(), l
+		}
+		g.count++
+	case g.fault == losing && !g.hit.IsZero() && l == g.hurt:
+		g.fault = swallowing
+		g.lose(l)
+		time.AfterFunc(swallow, l.end)
+		return p, false
+	case g.fault == swallowing && since < swallow && l == g.hurt:
+		g.lose(l)
+		return p, false
+	case g.fault == swallowing && since >= swallow:
+		g.fault = pass
+	case g.fault == holding && !g.hit.IsZero():
+		p.due = time.Now().Add(g.hold)
+	}
+	return p, true
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gate
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+)
+
+// TestTCP sends a piece through each fault, to an engine that answers in
+// kind.
+func TestTCP(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		set         func(*TCP)
+		came, wants error // the answer's, under the fault and after it
+		asked       bool  // the engine got the piece
+	}{
+		{"none", (*TCP).Heal, nil, nil, true},
+		{"slow", func(g *TCP) { g.Slow(2 * time.Millisecond) }, nil, nil, true},
+		{"black hole", (*TCP).BlackHole, os.ErrDeadlineExceeded, io.EOF, false},
+		{"no replies", (*TCP).LoseReplies, io.EOF, io.EOF, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			engine, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Close()
+			got := make(chan struct{}, 1)
+			go func() {
+				conn, err := engine.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				piece := make([]byte, 1)
+				for _, err := conn.Read(piece); err == nil; _, err = conn.Read(piece) {
+					got <- struct{}{}
+					_, _ = conn.Write(piece)
+				}
+			}()
+			p, err := NewTCP(engine.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			conn, err := net.Dial("tcp", p.Address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ask := func(want error, patience time.Duration) {
+				t.Helper()
+				if _, err := conn.Write([]byte("x")); err != nil && want == nil {
+					t.Fatal(err)
+				}
+				if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+					t.Fatal(err)
+				}
+				_, err := io.ReadFull(conn, make([]byte, 1))
+				if want == nil && err != nil || want != nil && err == nil ||
+					errors.Is(want, os.ErrDeadlineExceeded) != errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%v, want %v", err, want)
+				}
+			}
+			test.set(p)
+			patience := 30 * time.Second
+			if errors.Is(test.came, os.ErrDeadlineExceeded) {
+				patience = 50 * time.Millisecond
+			}
+			ask(test.came, patience)
+			if test.came != nil {
+				wait.Within(t.Context(), 30*time.Second, func() bool { return p.Lost() > 0 })
+			}
+			if asked := len(got) > 0; asked != test.asked {
+				t.Errorf("the engine was asked: %v", asked)
+			}
+			if n := p.Lost(); (n > 0) != (test.came != nil) {
+				t.Errorf("%d pieces lost", n)
+			}
+			for len(got) > 0 {
+				<-got
+			}
+			p.Heal()
+			ask(test.wants, 30*time.Second)
+		})
+	}
+}
+
+// TestTCPWrites: what is no write is answered, and so is what another connection asks.
+func TestTCPWrites(t *testing.T) {
+	engine, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	slow := make(chan struct{}) // an answer waits for it that the gate is to lose
+	go func() {
+		for {
+			conn, err := engine.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				armed := false
+				for piece := make([]byte, 1); ; {
+					if _, err := conn.Read(piece); err != nil {
+						return
+					}
+					if armed && piece[0] == 'w' {
+						<-slow
+					}
+					armed = piece[0] == 'a'
+					_, _ = conn.Write(piece)
+				}
+			}()
+		}
+	}()
+	g, err := NewTCPWrites(engine.Addr().String(), func() func([]byte) bool {
+		armed := false
+		return func(piece []byte) bool {
+			write := armed && string(piece) == "w"
+			armed = string(piece) == "a"
+			return write
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var conns [2]net.Conn
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", g.Address()); err != nil {
+			t.Fatal(err)
+		}
+		defer conns[i].Close()
+		if err := conns[i].SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(i int, piece string, want error) {
+		t.Helper()
+		if _, err := io.WriteString(conns[i], piece); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conns[i], make([]byte, 1)); !errors.Is(err, want) {
+			t.Errorf("%s on connection %d: %v; want %v", piece, i, err, want)
+		}
+	}
+	g.LoseReply()
+	ask(0, "x", nil)
+	ask(0, "w", nil) // "a" was not before it
+	ask(1, "a", nil)
+	ask(0, "w", nil) // before it, but on the other one
+	if !g.Struck().IsZero() {
+		t.Error("the fault has hit something that is no write")
+	}
+	if _, err := io.WriteString(conns[1], "w"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); g.Struck().IsZero() && time.Now().Before(end); {
+		wait.Rest(t.Context(), time.Millisecond)
+	}
+	if g.Struck().IsZero() {
+		t.Error("the fault has hit nothing")
+	}
+	ask(0, "x", nil) // before the answer to the write
+	close(slow)
+	if _, err := io.ReadFull(conns[1], make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the write's connection says %v", err)
+	}
+	ask(0, "x", nil)
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package must lets a measurement be written as its steps, one after the other: the first step
+// that fails ends it, and [Try] returns the step's error.
+package must
+
+import (
+	"context"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+)
+
+// failure is what a step that has failed panics with.
+type failure struct{ error }
+
+// Have returns what a step has found. Like the other steps it is for what [Try] runs.
+func Have[T any](found T, err error) T {
+	Do(err)
+	return found
+}
+
+// Do ends the measurement if a step of it has failed.
+func Do(err error) {
+	if err != nil {
+		panic(failure{err}) //nolint:forbidigo // Try recovers it
+	}
+}
+
+// Try takes the steps of f in this goroutine, and returns the error of the one that failed.
+func Try(f func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
+			panic(p) //nolint:forbidigo // it is not ours
+		}
+	}()
+	f()
+	return nil
+}
+
+// AtOnce is a step of many, each of which has steps: see [wait.AtOnce].
+func AtOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int)) {
+	Do(wait.AtOnce(ctx, n, limit, func(ctx context.Context, i int) error {
+		return Try(func() { f(ctx, i) })
+	}))
+}

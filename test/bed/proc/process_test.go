@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package proc_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/proc"
+)
+
+type word struct{ Text string }
+
+var roles = map[string]proc.Role{
+	"echo": func(in io.Reader, out io.Writer) error {
+		return proc.Serve(in, proc.NewLines(out), func(w *word) any { return word{"heard " + w.Text} })
+	},
+	"half a line": func(_ io.Reader, out io.Writer) error {
+		_, err := fmt.Fprint(out, "first\nsec")
+		return errors.Join(err, errors.New("enough"))
+	},
+}
+
+func TestMain(m *testing.M) {
+	proc.Play(roles)
+	os.Exit(m.Run())
+}
+
+const patience = 30 * time.Second
+
+func TestProcess(t *testing.T) {
+	lines := make(chan string, 10)
+	p, err := proc.Start(proc.Command{Role: "echo", Line: func(line []byte) { lines <- string(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	hears := func(want string, patience time.Duration) bool {
+		t.Helper()
+		if err := p.Send(word{want}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-lines:
+			return got == `{"Text":"heard `+want+`"}`
+		case <-time.After(patience):
+			return false
+		}
+	}
+	if !hears("one", patience) {
+		t.Error("it does not answer")
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if hears("two", 50*time.Millisecond) {
+		t.Error("it answers though it is stopped")
+	}
+	if err := p.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-lines; got != `{"Text":"heard two"}` || !hears("three", patience) || !p.Alive() {
+		t.Errorf("after it was stopped it says %q", got)
+	}
+	if p.Kill(); p.Alive() || p.Send(word{"four"}) == nil {
+		t.Error("it lives when it was killed")
+	}
+}
+
+// All that a process has said is handed on before its end is.
+func TestEnd(t *testing.T) {
+	for role, want := range map[string]struct {
+		lines  []string
+		stderr string
+	}{
+		"half a line": {[]string{"first", "sec"}, "half a line: enough\n"},
+		"nonsense":    {nil, "nonsense: there is no such role\n"},
+	} {
+		var lines, before []string
+		p, err := proc.Start(proc.Command{
+			Role:  role,
+			Line:  func(line []byte) { lines = append(lines, string(line)) },
+			Ended: func(*os.ProcessState) { before = slices.Clone(lines) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Exited()
+		if !slices.Equal(before, want.lines) || p.State().ExitCode() != 1 || !strings.HasSuffix(p.Stderr(), want.stderr) {
+			t.Errorf("%s: it said %q and %q, and ended with %v", role, before, p.Stderr(), p.State())
+		}
+	}
+}
+
+// A server that is killed may leave a process behind, which has its output open.
+func TestKillDoesNotWaitForWhatIsLeft(t *testing.T) {
+	lines := make(chan string, 1)
+	p, err := proc.Start(proc.Command{
+		Args: []string{"sh", "-c", "sleep 600 & echo $!; wait"},
+		Line: func(line []byte) { lines <- string(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := strconv.Atoi(<-lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(left, syscall.SIGKILL) }() // it is there until now
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		p.Kill()
+	}()
+	select {
+	case <-killed:
+	case <-time.After(patience):
+		t.Fatal("Kill waits for a process that outlives the killed one")
+	}
+	if p.Alive() {
+		t.Error("the killed process is alive")
+	}
+}

@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/serve"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	proc.Play(serve.Roles) // this binary is the program that the benchmark starts
+	os.Exit(m.Run())
+}
+
+// TestQuick makes a quick run beside the clients of DynamoDB, and looks at what was counted:
+// times mean nothing on a busy machine. What other parts have found stays.
+func TestQuick(t *testing.T) {
+	t.Parallel()
+	e := enginetest.FullDynamoDB(t)
+	clients := strings.Join(clientNames, ",")
+	switch _, err := peers.BuildJava(t.Context()); {
+	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
+		t.Logf("without the Java client: %v", err)
+		clients = tenureName + "," + dynamolockName
+	case err != nil:
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	found, tables := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
+	for file, text := range map[string]string{
+		found:  `{"load": {"setting": "of another run"}}`,
+		tables: "# Before\n" + page.BeginMark("make bench") + "what was there\n<!-- to here -->\nAfter.\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-quick", "-engine", e.URL, "-clients", clients, "-json", found, "-markdown", tables, "bench"}
+	if err := run(t.Context(), args, t.Output(), t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	all := parsed(t, found, tables, "bench")
+	if all["load"] == nil || all["load"].Setting != "of another run" {
+		t.Error("what another part found is gone")
+	}
+	for _, r := range all["bench"].Rows {
+		if len(r.Values) == 0 {
+			t.Errorf("%s: nothing was found", r.What)
+		}
+	}
+	checkCounts(t, all["bench"], quick.counted)
+}
+
+// parsed returns what was found, of which a page must be made.
+func parsed(t *testing.T, found, tables string, names ...string) map[string]*part {
+	t.Helper()
+	all := map[string]*part{}
+	if err := page.ReadJSON(found, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := all[name].markdown(name)
+		if err == nil {
+			err = page.Check(tables, text, command(name))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return all
+}
+
+// checkCounts holds Tenure to what docs/evidence/performance.md says, and to be better than the
+// others where they are not the best possible; and sessions to one write a heartbeat period,
+// however many locks are held, and to cost as much as one lock.
+func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
+	t.Helper()
+	for what, w := range map[string]struct {
+		requests, write, read float64
+		lessThanPeers         bool
+	}{
+		takeFree:     {1, 1, 0, true},
+		takeReleased: {1, 1, 0, true},
+		tryHeld:      {1, 0, 1, false},
+		oneHeartbeat: {1, 1, 0, false},
+		releaseOne:   {1, 1, 0, false},
+		takeHistory:  {3, 3, 0, false},
+		takeShared:   {2, 4, 2, false},
+	} {
+		ours := p.row(what).Values[tenureName].Used
+		if ours == nil || ours.Requests != w.requests || ours.WriteUnits != w.write || ours.ReadUnits != w.read {
+			t.Errorf("%s: %+v; want %v requests, %v and %v units", what, ours, w.requests, w.write, w.read)
+			continue
+		}
+		for name, v := range p.row(what).Values {
+			if w.lessThanPeers && name != tenureName && v.Used.Requests <= ours.Requests {
+				t.Errorf("%s: %v requests, and %s has %v", what, ours.Requests, name, v.Used.Requests)
+			}
+		}
+	}
+	for _, r := range p.Of(crowded) {
+		h := r.Values[tenureName].Held
+		if h == nil {
+			continue
+		}
+		writes := h.Holding.WriteUnits * h.Periods
+		if missed := h.missed(); missed != nil || math.Abs(writes-h.Periods) > 1+edges || h.Holding.ReadUnits > 0 {
+			t.Errorf("%s: %.0f writes in %.1f heartbeat periods: %+v; %v", r.What, writes, h.Periods, h.Holding, missed)
+		}
+		if a := h.Acquiring.WriteUnits; a < float64(h.Locks) || h.PerLock(h.Acquire.Heap) <= 0 || h.Hold.CPU <= 0 {
+			t.Errorf("%s: taken with %v writes, %d bytes of heap, %v s of a processor", r.What, a, h.Acquire.Heap, h.Hold.CPU)
+		}
+	}
+	one, many := p.row(standings[0].what).Values[tenureName].Used, p.row(standings[1].what).Values[tenureName].Used
+	cut := edges / monthOf.Seconds()
+	if one == nil || many == nil || math.Abs(many.WriteUnits-one.WriteUnits) > 0.3*one.WriteUnits+cut {
+		t.Errorf("one lock uses %+v in a second, and a session %+v", one, many)
+	}
+}
+
+// TestMissed spoils each figure that must be as it is.
+func TestMissed(t *testing.T) {
+	for want, spoil := range map[string]func(*holding){
+		"":             func(*holding) {},
+		"heartbeat pe": func(h *holding) { h.Holding.WriteUnits = 1.1 },
+		"1 locks lost": func(h *holding) { h.Hold.Lost = 1 },
+		"goroutines":   func(h *holding) { h.Hold.Goroutines = mostGoroutines },
+		"closed with":  func(h *holding) { h.Closing.WriteUnits = 100 },
+	} {
+		h := &holding{
+			Locks: 100, Periods: 50.2, Hold: figures{Took: 20, Goroutines: 7}, Holding: gate.Usage{WriteUnits: 1},
+			Close: figures{Took: 0.1}, Closing: gate.Usage{WriteUnits: 1},
+		}
+		spoil(h)
+		if missed := strings.Join(h.missed(), "; "); (missed == "") != (want == "") || !strings.Contains(missed, want) {
+			t.Errorf("missed %q, want %q", missed, want)
+		}
+	}
+}
+
+// says makes a quick run, and looks for texts in its page.
+func says(t *testing.T, args []string, texts ...string) {
+	t.Helper()
+	t.Parallel()
+	var out strings.Builder
+	if err := run(t.Context(), append([]string{"-quick"}, args...), &out, t.Output()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("it does not say %q:\n%s", text, &out)
+		}
+	}
+}
+
+// TestQuickSession holds some locks for a moment, as `make sessions` does.
+func TestQuickSession(t *testing.T) {
+	engine := enginetest.FullDynamoDB(t).URL
+	says(t, []string{"-engine", engine, "-steps", "session", "-locks", "200", "-hold", "2s", "bench"},
+		"| Tenure, 200 locks | 0 |")
+}
+
+// TestQuickLoad takes each step with each peer of the service for a moment.
+func TestQuickLoad(t *testing.T) {
+	enginetest.Program(t, "etcd", "etcd")
+	says(t, []string{"load"}, pairsRow(1), contended, handOver, beats, batches, memory, processor, onEtcd, onSQLite,
+		gateway, "not be: 0.")
+}
+
+// TestPage holds the page to the runs that it shows, and these to be whole.
+func TestPage(t *testing.T) {
+	all := parsed(t, "results.json", "../../docs/evidence/performance.md", "bench", "native", "load")
+	checkCounts(t, all["bench"], full.counted)
+	for name, p := range all {
+		if p.Quick || len(p.Wrong) > 0 {
+			t.Errorf("%s: results.json is of a quick run, or has what must not be: %v", name, p.Wrong)
+		}
+	}
+	for _, row := range all["native"].Engines() {
+		if row[3] == none {
+			t.Errorf("%s was not looked at: %q", row[0], row)
+		}
+	}
+	for _, what := range []string{pairsRow(64), contended, handOver, beats, memory, processor} {
+		for _, who := range []string{gateway, oneLease, onEtcd, onSQLite} {
+			if all["load"].row(what).Values[who].Spread == nil {
+				t.Errorf("%s: nothing of %s", what, who)
+			}
+		}
+	}
+}
+
+func TestBenchmarksAreRead(t *testing.T) {
+	p := &part{}
+	p.add(native, "", "./etcdstore")
+	p.read("./etcdstore", "goos: linux\n"+
+		"BenchmarkAcquireRelease/tenure/goroutines=1-2         \t     200\t   2000000 ns/op\n"+
+		"BenchmarkAcquireRelease/mutex/goroutines=1            \t     200\t   1000000 ns/op\n"+
+		"BenchmarkHandOver/tenure-2                            \t     200\t      4106 µs-median\n"+
+		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\nPASS\n")
+	text, err := p.markdown("native")
+	want := "| etcd | `concurrency.Mutex` | **500**, 1000 | – | **4.11**, 2.05 |"
+	if err != nil || !strings.Contains(text, want) {
+		t.Errorf("%v, or no %q in:\n%s", err, want, text)
+	}
+}
+
+// careless is a service that grants what is held, or gives an old number, or forgets a lock.
+type careless struct {
+	mu      *sync.Mutex
+	number  *atomic.Uint64
+	grants  bool // locks or not
+	numbers bool // rise or not
+	forgets bool
+}
+
+func (c careless) acquire(context.Context, string) *heldLock {
+	if !c.grants {
+		c.mu.Lock()
+	}
+	if c.numbers {
+		return &heldLock{number: c.number.Add(1)}
+	}
+	return &heldLock{number: 7}
+}
+
+func (c careless) release(context.Context, *heldLock) {
+	if !c.grants {
+		c.mu.Unlock()
+	}
+}
+
+func (c careless) beat(_ context.Context, all []*heldLock) int {
+	if c.forgets {
+		must.Do(errLost)
+	}
+	return len(all)
+}
+
+// TestWrongIsSeen makes each mistake that is taken down.
+func TestWrongIsSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		careless
+		wrong string
+	}{
+		"right":         {careless{numbers: true}, ""},
+		"grants":        {careless{numbers: true, grants: true}, "has not released it"},
+		"numbers stand": {careless{}, "has not risen"},
+		"forgets":       {careless{numbers: true, forgets: true}, "was refused"},
+	} {
+		c.mu, c.number = new(sync.Mutex), new(atomic.Uint64)
+		l := &load{part: &part{}, serviceSize: serviceSize{beating: 1, length: time.Millisecond}}
+		p := &peer{open: func(context.Context) caller { return c.careless }}
+		err := must.Try(func() {
+			l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond)
+			l.beating(t.Context(), beats, p, p.open, 1)
+		})
+		if err != nil && !errors.Is(err, errLost) {
+			t.Fatal(err)
+		}
+		if all := strings.Join(l.Wrong, "; "); (all != "") != (c.wrong != "") || !strings.Contains(all, c.wrong) {
+			t.Errorf("%s: %q, want %q", name, all, c.wrong)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, e := range engines {
+		t.Setenv(e.needs, "")
+	}
+	for want, args := range map[string][]string{
+		"want one part":         {"nonsense"},
+		"there is no step":      {"-steps", "single,nonsense", "bench"},
+		"there is no engine: T": {"-engine", "", "bench"},
+		"scripts/engines":       {"native"},
+	} {
+		if err := run(t.Context(), args, t.Output(), t.Output()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v; want %q", args, err, want)
+		}
+	}
+	err := must.Try(func() { build(t.Context(), "nonsense") })
+	if err == nil || !strings.Contains(err.Error(), "there is no client") {
+		t.Errorf("unknown client: %v", err)
+	}
+	empty := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(empty, []byte("# No place\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(&part{}, "bench", t.Output(), "", empty); err == nil || !strings.Contains(err.Error(), "no place") {
+		t.Errorf("page without marks: %v", err)
+	}
+}

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// The clients on DynamoDB, in the order of the tables.
+const (
+	tenureName     = string(peers.Tenure)
+	dynamolockName = string(peers.Dynamolock)
+	javaName       = string(peers.Java)
+)
+
+var clientNames = []string{tenureName, dynamolockName, javaName}
+
+var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock", javaName: "Java client"}
+
+// steps are the parts of a run, in their order.
+var steps = []struct {
+	name string
+	run  func(context.Context, *rig)
+}{
+	{"single", single},
+	{"variants", variants},
+	{"takeover", takeover},
+	{"hold", hold},
+	{"waiters", waiters},
+	{"month", months},
+	{"handover", handover},
+	{"failover", failover},
+	{"throughput", throughput},
+	{"session", sessions},
+}
+
+func stepNames() string {
+	var names []string
+	for _, s := range steps {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ",")
+}
+
+// rig is what all steps share.
+type rig struct {
+	*part
+	*options
+	db      *dynamodb.Client // of the rig itself, past all gates
+	clients []*peers.Program
+}
+
+// measureClients makes the steps, one after the other. The clients run as processes, each kind
+// behind a gate of its own that counts its requests; from these follow units and prices.
+func measureClients(ctx context.Context, o *options, p *part) error {
+	chosen := strings.Split(o.steps, ",")
+	for _, name := range chosen {
+		if !slices.Contains(strings.Split(stepNames(), ","), name) {
+			return fmt.Errorf("there is no step %q; there are %s", name, stepNames())
+		}
+	}
+	if o.engine == "" {
+		return dynamo.NoEngine("bench")
+	}
+	r := &rig{part: p, options: o, db: dynamo.Connect(o.engine)}
+	return must.Try(func() {
+		p.Programs, p.Setting = must.Have(machine.Engine(ctx, o.engine)), gate.UnitRule
+		for name := range strings.SplitSeq(o.clients, ",") {
+			client, version := build(ctx, name)
+			r.clients = append(r.clients, client)
+			p.Programs += "; " + titles[name] + " " + version
+		}
+		for _, s := range steps {
+			if !slices.Contains(chosen, s.name) {
+				continue
+			}
+			start := time.Now()
+			if err := must.Try(func() { s.run(ctx, r) }); err != nil {
+				must.Do(fmt.Errorf("%s: %w", s.name, err))
+			}
+			o.say("%s: %.1f s", s.name, time.Since(start).Seconds())
+		}
+	})
+}
+
+// build makes the program of a client, and asks it for its version.
+func build(ctx context.Context, name string) (client *peers.Program, version string) {
+	if !slices.Contains(clientNames, name) {
+		must.Do(fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ",")))
+	}
+	client = must.Have(peers.Make(ctx, peers.Kind(name)))
+	p := must.Have(client.Start(ctx))
+	p.Kill()
+	return client, p.Ready.Version + ", " + p.Ready.Runtime
+}
+
+// stage is a table of one client, with the processes that use it, whose requests
+// are counted together. Its methods are for [must.Try].
+type stage struct {
+	*rig
+	peers.Timing
+	client *peers.Program
+	name   string // of the client
+	table  *dynamo.Table
+	wire   *gate.HTTP
+	large  bool     // the units are those of each item's size
+	ends   []func() // guarded by mu
+}
+
+// onStage runs a part of a step with a client.
+func (r *rig) onStage(ctx context.Context, c *peers.Program, t peers.Timing, f func(s *stage)) {
+	r.onStages(ctx, []*peers.Program{c}, t, func(all []*stage) { f(all[0]) })
+}
+
+// eachClient runs a part of a step with all clients at once.
+func (r *rig) eachClient(ctx context.Context, t peers.Timing, f func(ctx context.Context, s *stage)) {
+	must.AtOnce(ctx, len(r.clients), len(r.clients), func(ctx context.Context, i int) {
+		r.onStage(ctx, r.clients[i], t, func(s *stage) { f(ctx, s) })
+	})
+}
+
+// onStages runs a part of a step with clients on a table each.
+func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Timing, f func(all []*stage)) {
+	var all []*stage
+	err := must.Try(func() {
+		for _, c := range clients {
+			s := &stage{rig: r, client: c, name: string(c.Kind), Timing: t}
+			s.wire = must.Have(gate.NewMetered(r.engine))
+			all = append(all, s)
+			s.table = must.Have(dynamo.NewTable(ctx, r.db, "tenure-bench"))
+		}
+		f(all)
+	})
+	for _, s := range all {
+		err = errors.Join(err, s.close(ctx))
+	}
+	if err != nil {
+		must.Do(fmt.Errorf("%s: %w", clients[0].Kind, err))
+	}
+}
+
+func (s *stage) close(ctx context.Context) error {
+	s.mu.Lock()
+	ends := s.ends
+	s.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+	s.wire.Close()
+	if s.table == nil {
+		return nil
+	}
+	sizes, err := s.table.Sizes(context.WithoutCancel(ctx))
+	for _, n := range sizes {
+		s.mu.Lock()
+		s.Largest = max(s.Largest, n)
+		s.mu.Unlock()
+		if n > gate.MaxItem && !s.large {
+			err = fmt.Errorf("an item has %d bytes: the rule for units is for %d at most", n, gate.MaxItem)
+		}
+	}
+	return errors.Join(err, s.table.Drop(ctx))
+}
+
+// after has something be done at the stage's end.
+func (s *stage) after(end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, end)
+}
+
+// member starts a process of the stage's client, whose requests are counted.
+func (s *stage) member(ctx context.Context) *peers.Member { return s.open(ctx, s.request()) }
+
+// request is the one to open a client whose requests are counted.
+func (s *stage) request() wire.Request { return s.Open(s.wire.Address(), s.table.Name) }
+
+// open starts a process whose client is opened with a request.
+func (s *stage) open(ctx context.Context, request wire.Request) *peers.Member {
+	m := must.Have(s.client.Open(ctx, request))
+	s.after(m.Kill)
+	return m
+}
+
+// several starts members as several requests say.
+func (s *stage) several(ctx context.Context, requests ...wire.Request) []*peers.Member {
+	all := make([]*peers.Member, len(requests))
+	must.AtOnce(ctx, len(all), 2, func(ctx context.Context, i int) { all[i] = s.open(ctx, requests[i]) })
+	return all
+}
+
+// begin has a member wait for a lock, and returns when its first request is on
+// the wire.
+func (s *stage) begin(ctx context.Context, m *peers.Member, name string) *peers.Call {
+	before := s.wire.Count()
+	granted := m.Begin(m.Asking(wire.Acquire, name))
+	must.Do(wait.Until(ctx, "a waiter sends a request", func() bool { return s.wire.Count() > before }))
+	return granted
+}
+
+// during counts what is sent while some steps are taken.
+func (s *stage) during(steps func()) gate.Usage {
+	return must.Have(s.wire.During(func() error { return must.Try(steps) }))
+}
+
+// countFor counts what is sent in a window.
+func (s *stage) countFor(ctx context.Context, window time.Duration) gate.Usage {
+	return s.during(func() { must.Do(wait.For(ctx, window)) })
+}
+
+// acquireAll takes locks, some at once.
+func acquireAll(ctx context.Context, m *peers.Member, names []string) {
+	must.AtOnce(ctx, len(names), acquirers, func(ctx context.Context, i int) { must.Have(m.Acquire(ctx, names[i])) })
+}
+
+// acquirers is how many locks a process takes at once.
+const acquirers = 16
+
+// lockNames returns names for so many locks.
+func lockNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("lock-%d", i)
+	}
+	return names
+}

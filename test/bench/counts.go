@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// What is counted one at a time.
+const (
+	takeFree     = "take a free lock"
+	oneHeartbeat = "one heartbeat"
+	tryHeld      = "a try at a lock that is held"
+	releaseOne   = "release"
+	takeReleased = "take a lock that was released"
+	takeHistory  = "take and release, with history, as elections have it"
+	takeShared   = "take a lock that was released, in a table shared with another client"
+	takeDead     = "take over a dead holder's lock"
+)
+
+// single counts the requests of what is done one at a time.
+func single(ctx context.Context, r *rig) {
+	setting := fmt.Sprintf("%v; each client's own default at release: "+
+		"the Java client deletes the item, the others keep it", longTimes)
+	r.add(counted, setting, takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne)
+	r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) {
+		two := s.several(ctx, s.request(), s.request())
+		names := lockNames(r.size.locks)
+		for _, step := range []struct{ what, command string }{
+			{takeFree, wire.Acquire},
+			{oneHeartbeat, wire.Heartbeat},
+			{tryHeld, ""},
+			{releaseOne, wire.Release},
+			{takeReleased, wire.Acquire},
+		} {
+			u := s.during(func() {
+				for _, name := range names {
+					if step.what == tryHeld {
+						refused(ctx, two[1], name)
+					} else if _, err := two[0].Do(ctx, two[0].Asking(step.command, name)); err != nil {
+						must.Do(fmt.Errorf("%s: %w", step.what, err))
+					}
+				}
+			})
+			r.put(step.what, s.name, once(u, len(names)))
+		}
+	})
+}
+
+// once is what one of n uses.
+func once(u gate.Usage, n int) value {
+	u = u.Over(float64(n))
+	return value{Used: &u}
+}
+
+// each is what is used in each period of a window.
+func each(u gate.Usage, period, window time.Duration) value {
+	u = u.Over(window.Seconds() / period.Seconds())
+	return value{Used: &u, Period: period}
+}
+
+// refused tries a lock that is held.
+func refused(ctx context.Context, m *peers.Member, name string) {
+	_, err := m.Do(ctx, wire.Request{Command: wire.Acquire, Name: name, TryOnly: true})
+	if refused := (*peers.Refused)(nil); !errors.As(err, &refused) || refused.Kind != wire.Held {
+		must.Do(errors.Join(errors.New("try of a held lock: it was not refused as held"), err))
+	}
+}
+
+// variants counts what Tenure does for more, which the others have not.
+func variants(ctx context.Context, r *rig) {
+	setting := fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)
+	r.add(counted, setting, takeHistory, takeShared)
+	r.onStage(ctx, peers.Own(peers.Tenure), longTimes, func(s *stage) {
+		rounds := func(what string, release bool, options *dynamostore.Options, acquire *tenure.AcquireOptions) {
+			client := must.Have(s.Tenure(dynamo.Connect(s.wire.Address()), s.table.Name, options))
+			s.after(func() { _ = client.Close(context.WithoutCancel(ctx)) }) // it has released all
+			var sum gate.Usage
+			for i := range r.size.locks + 1 {
+				var lease *tenure.Lease
+				took := s.during(func() { lease = must.Have(client.Acquire(ctx, what, acquire)) })
+				released := s.during(func() { must.Do(lease.Release(ctx)) })
+				if i == 0 {
+					continue // before the first one there was no tenure
+				}
+				sum.Add(took)
+				if release {
+					sum.Add(released)
+				}
+			}
+			r.put(what, tenureName, once(sum, r.size.locks))
+		}
+		rounds(takeHistory, true, nil, &tenure.AcquireOptions{History: true})
+		rounds(takeShared, false, &dynamostore.Options{SharedTable: true}, nil)
+	})
+}
+
+// takeover counts what it takes to get the lock of a holder that was killed, from
+// the first request of a process that comes afterwards.
+func takeover(ctx context.Context, r *rig) {
+	setting := fmt.Sprintf("%v; the holder was killed before; "+
+		"the requests of the successor, who comes afterwards and waits", r.size.takeover)
+	r.add(counted, setting, takeDead)
+	r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) {
+		names := lockNames(r.size.locks)
+		dead := s.open(ctx, s.Open(s.engine, s.table.Name)) // not counted
+		acquireAll(ctx, dead, names)
+		dead.Kill()
+		successor := s.member(ctx)
+		// All come within a heartbeat period, so none of these is in it.
+		u := s.during(func() { acquireAll(ctx, successor, names) })
+		r.put(takeDead, s.name, once(u, len(names)))
+	})
+}
+
+// hold counts what keeps locks alive, for so many of a process.
+func hold(ctx context.Context, r *rig) {
+	t, window := r.size.everyday, time.Duration(r.size.periods)*r.size.everyday.Heartbeat
+	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
+	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)
+	for _, n := range r.size.hold {
+		r.add(counted, setting, what(n))
+	}
+	// All numbers at once, but in a full run one client after the other: a thousand
+	// heartbeats in a burst are a load, and none is to suffer from another's.
+	sizes := len(r.size.hold)
+	must.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.atOnce, func(ctx context.Context, i int) {
+		r.onStage(ctx, r.clients[i/sizes], t, func(s *stage) {
+			holder, names := s.member(ctx), lockNames(r.size.hold[i%sizes])
+			acquireAll(ctx, holder, names)
+			// From the middle between two bursts of heartbeats to another such
+			// middle, as far as they come in bursts.
+			before := s.wire.Count()
+			must.Do(wait.Until(ctx, "a heartbeat is sent", func() bool { return s.wire.Count() > before }))
+			must.Do(wait.For(ctx, t.Heartbeat/2))
+			v := each(s.countFor(ctx, window), t.Heartbeat, window)
+			for _, name := range names {
+				if !must.Have(holder.Holds(ctx, name)) {
+					v.Lost++
+				}
+			}
+			r.put(what(len(names)), s.name, v)
+		})
+	})
+}
+
+// waiters counts what many send who wait for a lock, in one process, and in a process each. In
+// a full run one client comes after the other where there are many processes, which are a load.
+func waiters(ctx context.Context, r *rig) {
+	n, t := r.size.waiters, r.size.everyday
+	window := time.Duration(r.size.periods) * t.Heartbeat
+	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; "+
+		"the holder's are not in it", t, window)
+	for _, way := range []struct {
+		what                    string
+		processes, each, atOnce int
+	}{
+		{fmt.Sprintf("%d wait for one lock, in one process", n), 1, n, len(r.clients)},
+		{fmt.Sprintf("%d wait for one lock, in a process each", n), n, 1, r.size.atOnce},
+	} {
+		r.add(counted, setting, way.what)
+		must.AtOnce(ctx, len(r.clients), way.atOnce, func(ctx context.Context, i int) {
+			c := *r.clients[i]
+			if way.processes > 1 && c.Kind == peers.Java {
+				// They start sooner when they do not compile for speed, and send the same.
+				c.Command.Env = []string{"JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1"}
+			}
+			r.onStage(ctx, &c, t, func(s *stage) {
+				u := s.wait(ctx, way.processes, way.each, window)
+				r.put(way.what, s.name, each(u, time.Second, window))
+			})
+		})
+	}
+}
+
+// wait counts what waiters send once all of them wait.
+func (s *stage) wait(ctx context.Context, processes, each int, window time.Duration) gate.Usage {
+	request := s.request()
+	uncounted := request
+	uncounted.Endpoint = s.engine
+	must.Have(s.open(ctx, uncounted).Acquire(ctx, "busy"))
+	var granted []*peers.Call
+	for _, w := range s.several(ctx, slices.Repeat([]wire.Request{request}, processes)...) {
+		for range each {
+			granted = append(granted, w.Begin(w.Asking(wire.Acquire, "busy")))
+		}
+	}
+	// Until all have begun, on a busy machine too: each process has looked three
+	// times on average, and had a while for more.
+	must.Do(wait.Until(ctx, "all wait", func() bool { return s.wire.Count() >= 3*processes }))
+	must.Do(wait.For(ctx, 2*s.Refresh+s.Heartbeat))
+	u := s.countFor(ctx, window)
+	if slices.ContainsFunc(granted, (*peers.Call).Answered) {
+		must.Do(errors.New("somebody does not wait any more"))
+	}
+	return u
+}

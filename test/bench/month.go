@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/wire"
+	"github.com/tenurelock/tenure/semaphore"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// standing is something that goes on for a month.
+type standing struct {
+	what string
+	// leases is how many the Kinesis Client Library would have in its place; 0: it
+	// has no such thing.
+	leases int
+	// begin has it go on until ctx ends, and returns when it does. Each call of
+	// client makes one as another process would have it.
+	begin func(ctx context.Context, client func() *tenure.Client)
+}
+
+// standings are what is priced by the month. One that is added here has its row in
+// the table.
+var standings = []standing{
+	{"one lock", 1, func(ctx context.Context, client func() *tenure.Client) {
+		must.Have(client().Acquire(ctx, "one", nil))
+	}},
+	{"1,000 locks under one session", 1000, func(ctx context.Context, client func() *tenure.Client) {
+		s := must.Have(client().OpenSession(ctx, nil))
+		must.AtOnce(ctx, 1000, acquirers, func(ctx context.Context, i int) {
+			must.Have(s.Acquire(ctx, fmt.Sprintf("lock-%d", i), nil))
+		})
+	}},
+	{"a semaphore: 3 hold, 10 wait, in a process each", 0, func(ctx context.Context, client func() *tenure.Client) {
+		const slots, waiters = 3, 10
+		for i := range slots + waiters {
+			s := must.Have(semaphore.New(client(), "renders", slots, nil))
+			if i < slots {
+				must.Have(s.Acquire(ctx, nil))
+			} else {
+				go func() { _, _ = s.Acquire(ctx, nil) }() // in vain: the slots are held until the end
+			}
+		}
+	}},
+	{"1,000 partitions of a group, 10 workers, in a process each", 1000, func(
+		ctx context.Context, client func() *tenure.Client,
+	) {
+		const workers, partitions = 10, 1000
+		groups := make([]*shard.Group, workers)
+		for i := range groups {
+			groups[i] = must.Have(shard.New(client(), "orders", &shard.Options{Partitions: partitions}))
+			go func() {
+				_ = groups[i].Run(ctx, func(ctx context.Context, _ *shard.Partition) error { // ends with ctx
+					<-ctx.Done()
+					return nil
+				})
+			}()
+		}
+		for held, surplus := 0, 0; held < partitions || surplus > 0; { // until each has what it is to have
+			must.Do(wait.For(ctx, 100*time.Millisecond))
+			held, surplus = 0, 0
+			for _, g := range groups {
+				s := g.Stats()
+				held, surplus = held+s.Held, surplus+s.Surplus
+			}
+		}
+	}},
+}
+
+// months counts what Tenure sends for what goes on, all at once, each on a table of
+// its own, and prices it by the month: by the true size of each item.
+func months(ctx context.Context, r *rig) {
+	t, d := r.size.everyday, r.size.counted
+	setting := fmt.Sprintf("Tenure in the process of the benchmark, with %v; requests counted for %v, "+
+		"after a first lease; units by the size of each item, as it was at the end", t, d)
+	for _, s := range standings {
+		r.add(monthly, setting, s.what)
+	}
+	must.AtOnce(ctx, len(standings), len(standings), func(ctx context.Context, i int) {
+		r.onStage(ctx, peers.Own(peers.Tenure), t, func(s *stage) {
+			r.put(standings[i].what, tenureName, each(s.stand(ctx, standings[i], d), time.Second, d))
+			if n := standings[i].leases; n > 0 {
+				r.put(standings[i].what, kclName, each(peers.KCL(n, t.Lease), time.Second, time.Second))
+			}
+		})
+	})
+}
+
+// stand counts what something sends that goes on.
+func (s *stage) stand(ctx context.Context, what standing, d time.Duration) gate.Usage {
+	ctx, cancel := context.WithCancel(ctx)
+	s.large = true
+	s.wire.Weigh()
+	var clients []*tenure.Client
+	defer func() {
+		cancel()
+		for _, c := range clients {
+			soon, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Millisecond)
+			_ = c.Close(soon) // what it holds is left behind, as is the table
+			stop()
+		}
+	}()
+	what.begin(ctx, func() *tenure.Client {
+		db, _ := dynamo.ConnectWide(s.wire.Address())
+		c := must.Have(s.Tenure(db, s.table.Name, nil))
+		clients = append(clients, c)
+		return c
+	})
+	// What begins has been done: a lease later there are heartbeats alone.
+	must.Do(wait.For(ctx, s.Lease+s.Heartbeat/2))
+	must.Have(s.wire.Take())
+	must.Do(wait.For(ctx, d))
+	u, used, err := s.wire.TakeAll()
+	must.Do(err)
+	if u.Requests == 0 {
+		must.Do(fmt.Errorf("%s: nothing was sent", what.what))
+	}
+	return u.Weighed(used, must.Have(s.table.Sizes(ctx)))
+}
+
+// kclName is the Kinesis Client Library, which is not run: what it would send
+// follows from its periods.
+const kclName = "kcl"
+
+// figures is what a process has used for a while.
+type figures struct {
+	Took       float64 `json:"tookSeconds"`
+	CPU        float64 `json:"cpuSeconds"`
+	Heap       int64   `json:"heapBytes"`  // how much more there is after a garbage collection
+	Goroutines int     `json:"goroutines"` // the most that were seen
+	Lost       int     `json:"lost"`       // locks
+}
+
+// holding is what came of a process that holds many locks.
+type holding struct {
+	Locks     int        `json:"locks"`
+	Acquire   figures    `json:"acquire"`
+	Acquiring gate.Usage `json:"acquiring"` // counted on the wire, as all usage
+	Hold      figures    `json:"hold"`
+	Holding   gate.Usage `json:"holding"` // in a heartbeat period
+	Periods   float64    `json:"periods"`
+	Close     figures    `json:"close"`
+	Closing   gate.Usage `json:"closing"`
+}
+
+// PerLock is a share of what all locks use.
+func (h *holding) PerLock(n int64) float64 { return float64(n) / float64(h.Locks) }
+
+// CPUMinute is how many seconds of a processor the process uses in a minute.
+func (h *holding) CPUMinute() float64 { return h.Hold.CPU / h.Hold.Took * 60 }
+
+// sessions holds many locks in one process: with one heartbeat in all, and with
+// one for each. One process at a time: none is to suffer from another's load.
+func sessions(ctx context.Context, r *rig) {
+	size := r.size.crowd
+	setting := fmt.Sprintf("%v, %v added to each request by the proxy that counts them; held for %v, "+
+		"looked at each second; memory and goroutines are those of the client's process, which has no other work; "+
+		"Tenure has one session; "+
+		"dynamolock has its defaults, and says of a lock that it is lost by IsExpired", size.Timing, size.delay, size.hold)
+	for _, c := range r.clients {
+		for _, n := range r.size.crowds[string(c.Kind)] {
+			what := fmt.Sprintf("%s, %d locks", titles[string(c.Kind)], n)
+			r.add(crowded, setting, what)
+			r.onStage(ctx, c, size.Timing, func(s *stage) {
+				h := s.crowd(ctx, n)
+				r.put(what, s.name, value{Held: h})
+				r.say("session: %s: %d lost, %.1f s to take them, %.3f requests a heartbeat period",
+					what, h.Hold.Lost, h.Acquire.Took, h.Holding.Requests)
+				if c.Kind == peers.Tenure {
+					r.wrong(h.missed()...)
+				}
+			})
+		}
+	}
+}
+
+// crowd has a process take locks, hold them, and give them back.
+func (s *stage) crowd(ctx context.Context, locks int) *holding {
+	s.wire.Slow(s.size.crowd.delay)
+	r := s.request()
+	r.Session = s.name == tenureName
+	m := s.open(ctx, r)
+	// Some locks before, to have all of the client loaded, and its connections made.
+	must.AtOnce(ctx, acquirers, acquirers, func(ctx context.Context, i int) {
+		name := fmt.Sprintf("first-%d", i)
+		must.Have(m.Acquire(ctx, name))
+		must.Have(m.Release(ctx, name))
+	})
+	h, names := &holding{Locks: locks}, lockNames(locks)
+	h.Acquiring = s.uses(ctx, m, &h.Acquire, func() { acquireAll(ctx, m, names) })
+	h.Holding = s.uses(ctx, m, &h.Hold, func() {
+		for end := time.Now().Add(s.size.crowd.hold); time.Now().Before(end); {
+			must.Do(wait.For(ctx, min(time.Second, time.Until(end)+1)))
+			h.Hold.Goroutines = max(h.Hold.Goroutines, must.Have(m.Usage(ctx, false)).Goroutines)
+		}
+	})
+	h.Periods = h.Hold.Took / s.Heartbeat.Seconds()
+	h.Holding = h.Holding.Over(h.Periods)
+	var lost atomic.Int64
+	must.AtOnce(ctx, locks, acquirers, func(ctx context.Context, i int) {
+		if !must.Have(m.Holds(ctx, names[i])) {
+			lost.Add(1)
+		}
+	})
+	h.Hold.Lost = int(lost.Load())
+	h.Closing = s.during(func() {
+		began := time.Now()
+		must.Have(m.Do(ctx, wire.Request{Command: wire.Close}))
+		h.Close.Took = time.Since(began).Seconds()
+	})
+	return h
+}
+
+// uses notes what a process uses while some steps are taken, and returns what is sent meanwhile.
+func (s *stage) uses(ctx context.Context, m *peers.Member, f *figures, steps func()) gate.Usage {
+	before, began := must.Have(m.Usage(ctx, true)), time.Now()
+	sent := s.during(steps)
+	f.Took = time.Since(began).Seconds()
+	f.CPU = must.Have(m.Usage(ctx, false)).CPU - before.CPU
+	f.Heap = must.Have(m.Usage(ctx, true)).Heap - before.Heap
+	return sent
+}
+
+const (
+	// mostGoroutines is one more than a process that holds locks under a session may
+	// have, however many they are.
+	mostGoroutines = 50
+	// edges is how many heartbeats more or fewer than periods there may be: the first
+	// period and the last one are cut at any place.
+	edges = 1
+)
+
+// missed returns what is not as it must be.
+func (h *holding) missed() (all []string) {
+	miss := func(missed bool, format string, args ...any) {
+		if missed {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	writes, period := h.Holding.WriteUnits*h.Periods, h.Hold.Took/h.Periods
+	// A close may be one write, and the heartbeats that are due until all work has returned.
+	closing := 1 + edges + float64(int(h.Close.Took/period))
+	miss(writes > h.Periods+edges, "%.0f writes in %.1f heartbeat periods", writes, h.Periods)
+	miss(h.Hold.Lost > 0, "%d locks lost", h.Hold.Lost)
+	miss(h.Hold.Goroutines >= mostGoroutines, "%d goroutines", h.Hold.Goroutines)
+	miss(h.Close.Took > 0 && h.Closing.WriteUnits > closing, "closed with %.0f writes", h.Closing.WriteUnits)
+	return all
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/serve"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
+
+// handover measures the time from a release to the grant of who waits for it: in another
+// process, in the same one, and in another process with a bell, which Tenure alone has.
+func handover(ctx context.Context, r *rig) {
+	const (
+		between = "clean hand-over to a process that waits"
+		within  = "clean hand-over within a process"
+		bell    = "clean hand-over with a bell"
+	)
+	setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; "+
+		"released at a random moment of its waiting; the bell is on the loopback", r.size.everyday)
+	r.add(timed, setting, between, within, bell)
+	r.eachClient(ctx, r.size.everyday, func(ctx context.Context, s *stage) {
+		two := s.several(ctx, s.request(), s.request())
+		what, times := []string{between, within}, []int{s.size.handovers, s.size.handovers}
+		pairs := [][]*peers.Member{two, {two[0], two[0]}}
+		if s.name == tenureName {
+			o := s.request()
+			o.Bell = true
+			what, times, pairs = append(what, bell), append(times, s.size.bells), append(pairs, s.several(ctx, o, o))
+		}
+		must.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) {
+			r.found(what[i], s.name, s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])...)
+		})
+	})
+}
+
+// handOver passes a lock to and fro between two members, and returns how long
+// that took each time.
+func (s *stage) handOver(ctx context.Context, name string, pair []*peers.Member, times int) (took []float64) {
+	must.Have(pair[0].Acquire(ctx, name))
+	for i := range times {
+		granted := s.begin(ctx, pair[(i+1)%2], name)
+		must.Do(wait.For(ctx, s.Refresh+time.Duration(rand.Float64()*float64(s.Refresh))))
+		released := must.Have(pair[i%2].Release(ctx, name))
+		took = append(took, milliseconds(must.Have(granted.Wait(ctx)).GotNs-released.SentNs))
+	}
+	must.Have(pair[times%2].Release(ctx, name))
+	return took
+}
+
+// chain is a holder that will be killed, and the one who waits for its lock, and
+// will be the next to be killed.
+type chain struct {
+	*stage
+	holder, waiter *peers.Member
+	granted        *peers.Call
+	took           []float64
+	used           gate.Usage
+}
+
+// crown is what holders are killed for.
+const crown = "crown"
+
+// failover kills holders at random moments between their heartbeats.
+func failover(ctx context.Context, r *rig) {
+	const took = "crash failover: from SIGKILL to the waiter's grant"
+	const cost = took + ", one waiter"
+	setting := fmt.Sprintf("%v; killed at random moments between heartbeats, "+
+		"after the waiter has waited for a lease or more", r.size.failover)
+	r.add(counted, setting, cost)
+	r.add(timed, setting, took)
+	clients := slices.Clone(r.clients)
+	for range r.size.pairs - 1 {
+		clients = append(clients, peers.Own(peers.Tenure))
+	}
+	r.onStages(ctx, clients, r.size.failover, func(all []*stage) {
+		chains := make([]*chain, len(all))
+		for i, s := range all {
+			chains[i] = &chain{stage: s, waiter: s.member(ctx)}
+			must.Have(chains[i].waiter.Acquire(ctx, crown))
+		}
+		for range r.size.kills {
+			kill(ctx, chains)
+		}
+		used, kills := map[string]gate.Usage{}, map[string]int{}
+		for _, c := range chains {
+			u := used[c.name]
+			u.Add(c.used)
+			used[c.name], kills[c.name] = u, kills[c.name]+len(c.took)
+			r.found(took, c.name, c.took...)
+			r.put(cost, c.name, once(u, kills[c.name]))
+		}
+	})
+}
+
+// kill kills the holder of each chain, and measures when its successor has the lock.
+func kill(ctx context.Context, chains []*chain) {
+	// One after the other, and before anybody is killed: starting is work.
+	for _, c := range chains {
+		c.holder, c.waiter = c.waiter, c.member(ctx)
+		c.granted = c.begin(ctx, c.waiter, crown)
+	}
+	must.Do(wait.For(ctx, chains[0].Lease))
+	must.AtOnce(ctx, len(chains), len(chains), func(ctx context.Context, i int) {
+		c := chains[i]
+		must.Do(wait.For(ctx, time.Duration(rand.Float64()*float64(c.Heartbeat))))
+		c.used.Add(c.during(func() {
+			killed := proc.Monotonic()
+			c.holder.Kill()
+			c.took = append(c.took, milliseconds(must.Have(c.granted.Wait(ctx)).GotNs-killed))
+		}))
+	})
+}
+
+// pairs makes acquires and releases in n goroutines or threads, each of a lock of
+// its own, for a while, and returns how many it made a second.
+type pairs func(ctx context.Context, n int, d time.Duration) float64
+
+// throughput measures pairs of an acquire and a release, in runs of one client
+// after the other. The requests do not go through a counter, which would be a
+// part of the load; but where each of them is to take longer, a proxy sees to it.
+func throughput(ctx context.Context, r *rig) {
+	setting := fmt.Sprintf("%v; runs of %v, the clients in turn, the next run beginning with another one; "+
+		"goroutines, or threads in Java, each with a lock of its own; straight to the engine, not counted; "+
+		"where a delay is added, through a proxy that adds it; both clients in Go in the process of the benchmark, "+
+		"with 256 idle connections each; the engine on the same cores", r.size.everyday, r.size.throughput)
+	for _, load := range r.size.loads {
+		r.add(paced, setting, load.String())
+		r.onStages(ctx, r.clients, r.size.everyday, func(all []*stage) { r.pace(ctx, all, load) })
+	}
+}
+
+func (r *rig) pace(ctx context.Context, all []*stage, load workload) {
+	makers := make([]pairs, len(all))
+	for i, s := range all {
+		makers[i] = s.pairs(ctx, load.delay)
+	}
+	for run := range r.size.runs + 1 {
+		rates := map[string]float64{}
+		for k := range all {
+			i := (k + run) % len(all)
+			rates[all[i].name] = makers[i](ctx, load.goroutines, r.size.throughput)
+		}
+		if run == 0 {
+			continue // virtual machines compile, and connections are made
+		}
+		for name, rate := range rates {
+			r.found(load.String(), name, rate)
+		}
+		if ours, theirs := rates[tenureName], rates[dynamolockName]; ours > 0 && theirs > 0 {
+			r.found(load.String(), ratio, ours/theirs)
+		}
+	}
+}
+
+// ratio is Tenure's rate to dynamolock's of the same run.
+const ratio = "ratio"
+
+func (w workload) String() string {
+	s := fmt.Sprintf("%d goroutines", w.goroutines)
+	if w.goroutines == 1 {
+		s = "1 goroutine"
+	}
+	if w.delay > 0 {
+		s += fmt.Sprintf(", %v added to each request", w.delay)
+	}
+	return s
+}
+
+func (s *stage) pairs(ctx context.Context, delay time.Duration) pairs {
+	request := s.request()
+	if s.wire.Slow(delay); delay == 0 {
+		request.Endpoint = s.engine
+	}
+	open := map[string]func(*dynamodb.Client, *wire.Request) (serve.Client, error){
+		tenureName: serve.OpenTenure, dynamolockName: serve.OpenDynamolock,
+	}[s.name]
+	if open == nil {
+		return work(s.open(ctx, request))
+	}
+	db, _ := dynamo.ConnectWide(request.Endpoint)
+	client := must.Have(open(db, &request))
+	s.after(func() { _ = client.Close() }) // it has nothing left to release
+	return func(ctx context.Context, n int, d time.Duration) float64 {
+		var made atomic.Int64
+		start := time.Now()
+		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
+			for time.Since(start) < d {
+				ask := wire.Request{Name: fmt.Sprintf("lock-%d", i), RefreshMs: request.RefreshMs}
+				must.Do(must.Have(client.Acquire(ctx, &ask)).Release(&wire.Request{}))
+				made.Add(1)
+			}
+		})
+		return float64(made.Load()) / time.Since(start).Seconds()
+	}
+}
+
+// work has a process of a client work in a loop of its own.
+func work(m *peers.Member) pairs {
+	return func(ctx context.Context, n int, d time.Duration) float64 {
+		answers := make([]wire.Answer, n)
+		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
+			answers[i] = must.Have(m.Do(ctx, wire.Request{
+				Command: wire.Work, Name: fmt.Sprintf("lock-%d", i), Log: "/dev/null",
+				DurationMs: d.Milliseconds(), RefreshMs: m.RefreshMs,
+			}))
+		})
+		made, began, ended := int64(0), answers[0].SentNs, answers[0].GotNs
+		for _, a := range answers {
+			if a.Counts == nil || a.Counts.Errors > 0 {
+				must.Do(fmt.Errorf("not all went well: %+v", a.Counts))
+			}
+			made, began, ended = made+a.Counts.Released, min(began, a.SentNs), max(ended, a.GotNs)
+		}
+		return float64(made) / time.Duration(ended-began).Seconds()
+	}
+}

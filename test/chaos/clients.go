@@ -1,0 +1,408 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/service"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// serviceLock is the lock that the clients of the service contend for.
+const serviceLock = "jobs/nightly"
+
+// clients is the workload of programs in Python, TypeScript and Java that hold one lock in turn,
+// by a lock service, whose replicas are the engine. A gate before each seat loses, delays,
+// doubles, replays and cuts calls, and answers in the place of the service.
+type clients struct {
+	*round
+	tenured  string           // the path of the program
+	programs []*peers.Program // a seat for each
+	replicas int
+	service  *lockService
+	log      string // what the clients' work writes
+	holds    []trial.Hold
+	tenures  []service.Tenure
+	attacks  map[kind]int
+}
+
+func (w *clients) open(ctx context.Context) (_ engine, err error) {
+	w.now, w.log = proc.Monotonic, filepath.Join(w.dir, "work.log") // by the clock of what clients write
+	if err := os.WriteFile(w.log, nil, 0o600); err != nil {
+		return nil, err
+	}
+	w.service, err = openService(ctx, w)
+	return w.service, err
+}
+
+func (w *clients) seat(index int) string {
+	return fmt.Sprintf("%s-%d", w.programs[index].Kind, index+1)
+}
+
+func (w *clients) faults() []fault { return commonFaults }
+
+// start starts a client, and has it work: it takes the lock and holds it for a while, over and
+// over; most holds live by their heartbeats. Half of that is between a check and the effect that
+// it allows: a process that is stopped there is late, as nothing but a fence can tell.
+func (w *clients) start(ctx context.Context, s *seat, p *process) (err error) {
+	p.member, err = w.programs[s.index].Open(ctx, wire.Request{
+		Command: wire.Open, Endpoint: w.service.store(s.index), Owner: p.name, Secret: w.service.replicas.Worker,
+	})
+	if err != nil {
+		return err
+	}
+	p.Process = &p.member.Process.Process
+	// A kill right away would leave it unknown when it stopped.
+	p.settle = func(ctx context.Context) error {
+		_, err := p.member.Do(ctx, p.member.Asking(wire.Ping, serviceLock))
+		wait.Rest(ctx, w.Lease/5)
+		return err
+	}
+	random := rand.New(rand.NewPCG(w.Seed, uint64(s.index)))
+	p.works = p.member.Begin(wire.Request{
+		Command: wire.Work, Name: serviceLock, Log: w.log, Resource: w.resource.URL(), EffectMs: 10, HesitateMs: 10,
+		HoldMs: w.leases(0.5 + 2.5*random.Float64()).Milliseconds(), PauseMs: 50,
+		DurationMs: time.Hour.Milliseconds(), WaitMs: peers.Milliseconds(2 * time.Second),
+	})
+	return nil
+}
+
+// beside has attackers send calls again that they have seen, of any client. A grant to an acquire
+// of theirs is nobody's.
+func (w *clients) beside(ctx context.Context) {
+	all := len(w.service.fronts)
+	var attackers sync.WaitGroup
+	for _, front := range w.service.fronts {
+		for kind, attack := range map[kind]struct {
+			period time.Duration // of all fronts together
+			paths  []string
+		}{
+			replayCalls:   {w.Lease / 20, []string{service.HeartbeatPath, service.ReleasePath}},
+			replayAcquire: {w.Lease * 4, []string{service.AcquirePath}},
+		} {
+			attackers.Go(func() {
+				n := front.Attack(ctx, time.Duration(all)*attack.period, math.MaxInt, service.IsCall(attack.paths...))
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.attacks[kind] += n
+			})
+		}
+	}
+	attackers.Wait()
+}
+
+func (w *clients) holder() holder {
+	all, err := w.written()
+	if err != nil || len(all) == 0 || !all[len(all)-1].Killed {
+		return holder{}
+	}
+	last := all[len(all)-1]
+	s := w.seats[w.seatIndex(last.Owner)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.lives {
+		if p.name == last.Owner {
+			return holder{p, last.Begin}
+		}
+	}
+	return holder{}
+}
+
+// written returns the holds of the log. One whose end is not written, yet or ever, is Killed.
+func (w *clients) written() ([]trial.Hold, error) {
+	text, err := os.ReadFile(w.log)
+	if err != nil {
+		return nil, err
+	}
+	var all []trial.Hold
+	for line := range strings.Lines(string(text)) {
+		l, err := wire.ParseLog(line)
+		if err != nil {
+			return all, err
+		}
+		i := len(all) - 1 // its hold
+		for i >= 0 && all[i].Owner != l.Owner {
+			i--
+		}
+		switch open := i >= 0 && all[i].Killed; {
+		case l.What == wire.LogBegin && !open:
+			all = append(all, trial.Hold{
+				Lock: serviceLock, Owner: l.Owner, Token: l.Token, Begin: l.At, Last: l.At, Killed: true,
+			})
+		case l.What == wire.LogEnd && open && l.At >= all[i].Begin:
+			all[i].Last, all[i].Killed = l.At, false
+		default:
+			return all, fmt.Errorf("line %q is not in its place", line)
+		}
+	}
+	return all, nil
+}
+
+// calm waits until whatever was late has come, a call that is carried out again, and the grants
+// to those who have gone, and kills the holder once more. The next one has a lease, with what
+// clocks may differ by, and a look of its replica.
+func (w *clients) calm(ctx context.Context) error {
+	if err := wait.For(ctx, 4*w.Lease); err != nil {
+		return err
+	}
+	w.lastBlow(ctx, w.Lease*3/2+2*time.Second)
+	return nil
+}
+
+// finish tells the client to end its work, and takes down what it came to.
+func (w *clients) finish(ctx context.Context, p *process) error {
+	if _, err := p.member.Do(ctx, p.member.Asking(wire.End, serviceLock)); err != nil {
+		return err
+	}
+	a, err := p.works.Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("%s does not end: %w", p.name, err)
+	}
+	if n := a.Counts; n != nil && n.Errors > 0 {
+		// Without an answer for long an acquire ends so, and so may a release.
+		kind, _, _ := strings.Cut(n.LastError, ":")
+		if !strings.Contains(kind, "Unavailable") && !strings.Contains(kind, "Uncertain") {
+			w.trouble("a client's work came to an error: %s", n.LastError)
+		}
+	}
+	return nil
+}
+
+func (w *clients) collect(ctx context.Context) (err error) {
+	if w.holds, err = w.written(); err != nil {
+		return err
+	}
+	w.tenures, err = w.service.replicas.History(ctx, 0, serviceLock)
+	return err
+}
+
+func (w *clients) read(v *verdict) map[string]*trial.Told {
+	for _, h := range w.holds {
+		seat := w.seatIndex(h.Owner)
+		v.Tenancies = append(v.Tenancies, tenancy{Hold: h, Seat: seat, From: h.Begin})
+		v.Of[string(w.programs[seat].Kind)]++
+		for _, p := range w.seats[seat].lives {
+			if h.Killed && p.name == h.Owner && !p.killed {
+				v.sin(unexpected, violation{Seat: seat}, "%s has not said when its last hold ended", p.name)
+			}
+		}
+	}
+	v.Operations = len(w.effects)
+	v.Weather = w.service.weather()
+	maps.Copy(v.Faults, w.attacks)
+	return nil
+}
+
+// gapBound is for how long nobody may hold the lock in a round: a dead holder's lease; one
+// more that a heartbeat which comes late can add; one that a waiter begins anew when its
+// replica is killed; two for grants of which nobody learns, a third of a lease each; and a
+// store that stands still.
+func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Second }
+
+// check compares the log with what the service says of the lock: each hold is a tenure of its
+// history, of the same owner.
+func (w *clients) check(v *verdict) {
+	if gap, before, after := v.Log.Gap(w.filled, w.calmed); gap > gapBound(w.Lease) {
+		v.sin(noLeader, violation{Seat: -1}, "nobody held the lock for %s, from %s to %s; at most %s are allowed",
+			shown(gap), before, after, shown(gapBound(w.Lease)))
+	}
+	owners := map[uint64]string{}
+	for _, t := range w.tenures {
+		owners[t.Token] = t.Owner
+	}
+	for _, t := range v.Tenancies {
+		at := violation{From: t.Begin, To: t.Last, Seat: t.Seat}
+		switch owner, found := owners[t.Token]; {
+		case !found:
+			v.sin(history, at, "token %d of %s is in no tenure of the history", t.Token, t.Owner)
+		case owner != "" && owner != t.Owner: // a crash can hide who it was
+			v.sin(history, at, "token %d was held by %s, and the history says by %s", t.Token, t.Owner, owner)
+		}
+	}
+}
+
+// lockService is the engine of clients: replicas of the lock service on one file, and a gate
+// before each seat.
+type lockService struct {
+	*sqlite
+	replicas *service.Replicas
+	fronts   []*gate.HTTP
+	struck   atomic.Int64  // which replica was, last
+	under    chan struct{} // full while a replica is under a fault
+}
+
+func openService(ctx context.Context, w *clients) (_ *lockService, err error) {
+	s := &lockService{under: make(chan struct{}, 1)}
+	if s.sqlite, err = openSQLite(w.dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.replicas, err = service.Start(ctx, service.Config{
+		Program: w.tenured, Dir: w.dir, Stores: slices.Repeat([]string{s.sqlite.store(0)}, w.replicas),
+		Lease: w.Lease, Drain: w.Lease / 4,
+	}); err != nil {
+		return nil, err
+	}
+	for i := range w.programs {
+		front, err := service.NewFront(s.replicas.URLs(), gate.Storm(w.Lease), w.Seed<<16+uint64(i))
+		if err != nil {
+			return nil, err
+		}
+		s.fronts = append(s.fronts, front)
+	}
+	return s, nil
+}
+
+func (s *lockService) store(seat int) string { return s.fronts[seat].Address() }
+
+func (s *lockService) faults() []fault {
+	return []fault{
+		{blackHole, leader, 0.5, 2},
+		{blackHole, anyone, 0.5, 2},
+		{restartEngine, nobody, 0.1, 0.8},
+		{stopEngine, nobody, 0.3, 1.5},
+		{endEngine, nobody, 0, 0.1},
+		{lockFile, nobody, 0.2, 0.7},
+		{stepDown, nobody, 0, 0},
+	}
+}
+
+// strike brings a fault about. Replicas are under one at a time: the others have to see for a
+// lease that a holder is dead.
+func (s *lockService) strike(ctx context.Context, f fault, length time.Duration, seat int) error {
+	switch f.kind {
+	case blackHole:
+		s.fronts[seat].BlackHole()
+		wait.Rest(ctx, length)
+		s.fronts[seat].Heal()
+		return nil
+	case stepDown:
+		// There may be no holder, or it may end before; and the replica may be under a fault.
+		_, _ = s.replicas.Post(ctx, s.next(), s.replicas.Operator, "/v1/requests", map[string]any{
+			"name": serviceLock, "kind": "step-down", "reason": "the nemesis wants it",
+		})
+		return nil
+	case lockFile:
+		return s.sqlite.strike(ctx, f, length, -1)
+	}
+	return exclusive(s.under, func() error { return s.strikeReplica(ctx, f.kind, s.next(), length) })
+}
+
+func (s *lockService) next() int { return int(s.struck.Add(1)) % s.replicas.Len() }
+
+func (s *lockService) strikeReplica(ctx context.Context, k kind, i int, length time.Duration) error {
+	if !s.replicas.Alive(i) {
+		return fmt.Errorf("replica %d has ended by itself:\n%s", i+1, s.replicas.Said(i))
+	}
+	switch k {
+	case stopEngine:
+		if err := s.replicas.Freeze(ctx, i); err != nil {
+			return err
+		}
+		wait.Rest(ctx, length)
+		return s.replicas.Thaw(i)
+	case endEngine: // as a deployment does
+		bound, cancel := context.WithTimeout(ctx, wait.Bound)
+		defer cancel()
+		if err := s.replicas.Terminate(bound, i); err != nil {
+			return err
+		}
+	default:
+		s.replicas.Kill(i)
+	}
+	wait.Rest(ctx, length)
+	return s.replicas.Restart(ctx, i)
+}
+
+// heal ends all faults, and the weather.
+func (s *lockService) heal() (err error) {
+	for _, front := range s.fronts {
+		front.Heal()
+		err = errors.Join(err, front.Change(gate.Fair))
+	}
+	return err
+}
+
+// weather counts what the gates have done.
+func (s *lockService) weather() map[string]int {
+	all := map[string]int{}
+	for _, front := range s.fronts {
+		for fault, n := range front.Counts() {
+			if fault != gate.None && fault != gate.Hole {
+				all[string(fault)] += n
+			}
+		}
+	}
+	return all
+}
+
+// lost is how many calls a black hole has swallowed.
+func (s *lockService) lost() (n int) {
+	for _, front := range s.fronts {
+		n += front.Counts()[gate.Hole]
+	}
+	return n
+}
+
+func (s *lockService) close() error {
+	for _, front := range s.fronts {
+		front.Close()
+	}
+	if s.replicas != nil {
+		s.replicas.Close()
+	}
+	return s.sqlite.close()
+}
+
+// newClients returns the workload of so many clients of each language, and what they run on. It
+// builds what it needs in a folder.
+func newClients(ctx context.Context, dir string, kinds []peers.Kind, each, replicas int) (
+	made func(*round) workload, runtimes []version, err error,
+) {
+	tenured, err := service.BuildTenured(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var programs []*peers.Program
+	for _, kind := range kinds {
+		program, err := service.Build(ctx, kind)
+		if err != nil {
+			return nil, nil, err
+		}
+		one, err := program.Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		one.Kill()
+		runtimes = append(runtimes, version{string(kind), one.Ready.Runtime})
+		programs = append(programs, slices.Repeat([]*peers.Program{program}, each)...)
+	}
+	return func(r *round) workload {
+		return &clients{round: r, tenured: tenured, programs: programs, replicas: replicas, attacks: map[kind]int{}}
+	}, runtimes, nil
+}

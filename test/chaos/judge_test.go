@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/service"
+)
+
+// The log of a round has the checks that clocks could stop, and what callers were told.
+func TestJudge(t *testing.T) {
+	line := func(kind replica.Kind, token uint64, from, to int64) replica.Line {
+		return replica.Line{Kind: kind, Token: token, From: from, To: to, At: to}
+	}
+	for _, test := range []struct {
+		name            string
+		pass            replica.Line // of a, which has token 1, after b was granted token 2 from 100 to 110
+		result          replica.Result
+		overlaps, blind int
+		sin             trial.Sin
+	}{
+		{"before", line(replica.Held, 1, 90, 91), replica.Done, 0, 0, ""},
+		{"begun before, ended after", line(replica.Held, 1, 109, 200), replica.Done, 0, 0, ""},
+		{"begun at the same time", line(replica.Held, 1, 110, 111), replica.Done, 0, 0, ""},
+		{"begun after", line(replica.Held, 1, 111, 112), replica.Done, 1, 0, trial.Overlap},
+		{"begun after, where no clock showed the pause", line(replica.Held, 1, 150, 151), replica.Done, 0, 1, ""},
+		{"begun when the clocks showed it", line(replica.Held, 1, 160, 161), replica.Done, 1, 0, trial.Overlap},
+		{"told what is not so", line(replica.Held, 1, 90, 91), replica.Refused, 0, 0, trial.Fence},
+		{"granted again", line(replica.Granted, 1, 90, 91), replica.Done, 0, 0, trial.Tokens},
+	} {
+		name := func(owner string, lines ...replica.Line) *process {
+			for i := range lines {
+				lines[i].Owner = owner
+			}
+			return &process{name: owner, lines: lines}
+		}
+		begin, end := line(replica.Begin, 1, 20, 21), line(replica.End, 1, 0, 30)
+		begin.Op, end.Op = &replica.Op{ID: "a.1-1"}, &replica.Op{ID: "a.1-1", Result: test.result, Highest: 2}
+		a := name("a.1", line(replica.Granted, 1, 9, 10), begin, end, test.pass)
+		b := name("b.1", line(replica.Granted, 2, 100, 110), line(replica.Held, 2, 112, 113))
+		r := &round{
+			seats:  []*seat{{name: "a", lives: []*process{a}}, {name: "b", index: 1, lives: []*process{b}}},
+			events: []event{{On: "a.1", Blind: [2]int64{140, 160}}},
+			effects: []trial.Effect{{
+				ID: "a.1-1", Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 20,
+				Came: 22, Entered: 23, Left: 24,
+			}, { // allowed where no clock showed the pause
+				Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 150, Came: 152, Entered: 153, Left: 154,
+			}},
+		}
+		w := &replicas{round: r, highest: 2, record: driver.Record{Token: 2}}
+		r.work = w
+		v := r.judge()
+		if v.Overlaps != test.overlaps || v.Blind != test.blind || v.Operations != 1 || test.sin != "" &&
+			!v.has(test.sin) || test.sin == "" && len(v.Violations) > 0 {
+			t.Errorf("%s: %d overlaps, %d blind, %v", test.name, v.Overlaps, v.Blind, v.Violations)
+		}
+		w.highest = 3
+		if !r.judge().has(trial.Tokens) {
+			t.Errorf("%s: the record has a lower token than was granted", test.name)
+		}
+	}
+}
+
+func TestJudgeClocks(t *testing.T) {
+	const d = time.Second
+	before := replica.Reading{}
+	after := func(mono, boot, wall, holder, contender time.Duration) replica.Reading {
+		return replica.Reading{
+			Change: 1, Mono: mono, Boot: boot, Wall: wall, Holder: holder, Contender: contender, RealMono: 2 * d,
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		shift replica.Shift
+		saw   replica.Reading
+		sin   bool
+	}{
+		{"suspend", replica.Shift{MonoBack: d}, after(d, 2*d, 2*d, 2*d, 2*d), false},
+		{"suspend that did not reach the clock", replica.Shift{MonoBack: d}, after(2*d, 2*d, 2*d, 2*d, 2*d), true},
+		{"suspend that the holder did not count", replica.Shift{MonoBack: d}, after(d, 2*d, 2*d, d, 2*d), true},
+		{"suspend that the contender did not count", replica.Shift{MonoBack: d}, after(d, 2*d, 2*d, 2*d, d), true},
+		{"paused machine", replica.Shift{MonoBack: d, BootBack: d}, after(d, d, 2*d, 2*d, d), false},
+		{
+			"paused machine that the contender counted",
+			replica.Shift{MonoBack: d, BootBack: d},
+			after(d, d, 2*d, 2*d, 2*d), true,
+		},
+		{"wall clock forward", replica.Shift{WallOn: d}, after(2*d, 2*d, 3*d, 3*d, 2*d), false},
+		{"wall clock forward, not counted", replica.Shift{WallOn: d}, after(2*d, 2*d, 3*d, 2*d, 2*d), true},
+		{"wall clock back", replica.Shift{WallOn: -d}, after(2*d, 2*d, d, 2*d, 2*d), false},
+		{"wall clock back, counted", replica.Shift{WallOn: -d}, after(2*d, 2*d, d, d, 2*d), true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := &process{name: "a", lines: []replica.Line{{Clocks: &before}, {Clocks: &test.saw}}}
+			r := &round{
+				seats:  []*seat{{lives: []*process{p}}},
+				events: []event{{Kind: suspend, On: "a", Change: 1, Shift: test.shift}},
+			}
+			v := &verdict{counts: newCounts()}
+			(&replicas{round: r}).judgeClocks(v)
+			if v.has(hook) != test.sin || (v.Proved[suspend] == 1) == test.sin {
+				t.Errorf("proved %v, %v", v.Proved, v.Violations)
+			}
+		})
+	}
+}
+
+func TestJudgePlace(t *testing.T) {
+	const now = 1e12
+	for _, test := range []struct {
+		name  string
+		where *timespace
+		ready replica.Line
+		sin   bool
+	}{
+		{"nowhere", nil, replica.Line{At: now, RawBoot: now, RawMono: now}, false},
+		{
+			"in a namespace", &timespace{Monotonic: 70, Boot: 50},
+			replica.Line{At: now, RawBoot: now + 50e9, RawMono: now + 70e9},
+			false,
+		},
+		{
+			"not in the namespace", &timespace{Monotonic: 70, Boot: 50},
+			replica.Line{At: now, RawBoot: now, RawMono: now},
+			true,
+		},
+		{
+			"with the wrong time", &timespace{Monotonic: 70, Boot: 50},
+			replica.Line{At: now + 50e9, RawBoot: now + 50e9, RawMono: now + 70e9},
+			true,
+		},
+		{"before its start", nil, replica.Line{At: now - 10, RawBoot: now, RawMono: now}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := &verdict{}
+			(&replicas{round: &round{}}).judgePlace(v, &process{where: test.where, began: now - 1, end: now + 1e9}, test.ready)
+			if v.has(hook) != test.sin {
+				t.Errorf("%v", v.Violations)
+			}
+		})
+	}
+}
+
+// What a reader has read is torn, but where no clock showed the pause.
+func TestJudgeTorn(t *testing.T) {
+	p := &process{name: "r1.1", lines: []replica.Line{{Kind: replica.Torn, From: 10, At: 20, Text: "half"}}}
+	r := &round{seats: []*seat{{name: "r1", lives: []*process{p}}}}
+	w := &replicas{round: r, writers: 1, came: map[string]int{"whole": 1, "written": 1}}
+	r.work = w
+	if v := r.judge(); !v.has(torn) || len(v.Violations) != 1 {
+		t.Errorf("%v", v.Violations)
+	}
+	r.events = []event{{Kind: lateVM, On: "r1.1", Blind: [2]int64{15, 18}}}
+	if v := r.judge(); len(v.Violations) > 0 {
+		t.Errorf("in a gap: %v", v.Violations)
+	}
+	w.came["whole"] = 0
+	if v := r.judge(); !v.has(unexpected) {
+		t.Errorf("nothing was read: %v", v.Violations)
+	}
+}
+
+// The holds of clients are what they have written, their effects, and the history of the
+// service.
+func TestJudgeClients(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	log := "begin java-1.1 10 1\nbegin java-2.1 50 2\nend java-2.1 60\n"
+	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holds, err := (&clients{log: file}).written()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		tenures []service.Tenure
+		want    trial.Sin
+	}{
+		{"as it is", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1, Owner: "java-1.1"}}, ""},
+		{"a crash hides the owner", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1}}, ""},
+		{"a hold without a tenure", []service.Tenure{{Token: 2, Owner: "java-2.1"}}, history},
+		{"a tenure of another", []service.Tenure{{Token: 2, Owner: "c"}, {Token: 1}}, history},
+		{"a gap", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1}}, noLeader},
+	} {
+		killed := &process{name: "java-1.1", killed: true}
+		java := &peers.Program{Kind: service.Java}
+		r := &round{
+			plan: plan{Lease: time.Second}, calmed: 100,
+			seats: []*seat{{name: "java-1", lives: []*process{killed}}, {name: "java-2", index: 1}},
+			effects: []trial.Effect{
+				{Lock: serviceLock, Owner: "java-1.1", Token: 1, Checked: 40, Came: 41, Entered: 42, Left: 43},
+				{Lock: serviceLock, Owner: "java-2.1", Token: 2, Checked: 51, Came: 52, Entered: 53, Left: 54},
+			},
+		}
+		if c.want == noLeader {
+			r.calmed += int64(9 * time.Second)
+		}
+		r.work = &clients{
+			round: r, holds: holds, tenures: c.tenures, service: &lockService{}, programs: []*peers.Program{java, java},
+		}
+		v := r.judge()
+		if c.want == "" && len(v.Violations) > 0 || c.want != "" && (len(v.Violations) != 1 || !v.has(c.want)) ||
+			v.Of["java"] != 2 {
+			t.Errorf("%s: %v, want %q", c.name, v.Violations, c.want)
+		}
+		killed.killed = false
+		if !r.judge().has(unexpected) {
+			t.Errorf("%s: one that lives has not said that its hold is over", c.name)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/chaos/shards"
+	"github.com/tenurelock/tenure/test/peers"
+)
+
+// roles are what this program can be in place of the nemesis.
+var roles = map[string]proc.Role{replica.RoleName: replica.Role}
+
+func main() {
+	maps.Copy(roles, shards.Roles)
+	proc.Play(roles)
+	proc.Main("chaos", run)
+}
+
+// settings are what the command line says.
+type settings struct {
+	plan
+	name     string // of the workload
+	engines  []string
+	duration time.Duration // of all rounds together
+	report   string
+	log      string
+
+	readers, writers int
+
+	clients        []peers.Kind
+	each, replicas int // clients of a language, and replicas of the service
+	write          bool
+
+	shards shards.Settings
+}
+
+// drift is nearly what the locks allow for by default.
+const drift = 0.085
+
+// own are the flags that are not of all workloads.
+var own = map[string]string{
+	"engines": "lock readers", "wrong": "lock readers", "drift": "lock readers", "replicas": "lock service",
+	"readers": "readers", "writers": "readers", "clients": "service", "each": "service", "write": "service",
+	"quick": "shards", "parts": "shards", "json": "shards", "markdown": "shards", "engine": "shards",
+}
+
+// workloads are what -workload names, with the flags that have another default there.
+var workloads = map[string]map[string]string{
+	"lock":    {"report": "chaos.html"},
+	"readers": {"lease": "2s", "engines": "sqlite,postgres,dynoxide"},
+	"service": {"lease": "2s", "round": "1m", "replicas": "3"},
+	"shards":  {},
+}
+
+func parse(args []string, stderr io.Writer) (*settings, error) {
+	s := &settings{}
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&s.name, "workload", "lock", "what processes do: lock, readers, service or shards")
+	engines := flags.String("engines", strings.Join(engineNames(), ","), "`engines` to run on, in turn")
+	wrong := flags.String("wrong", "", "a `mistake` to make on purpose: no-check, slow-clock, go-clock, or open-fence")
+	flags.DurationVar(&s.duration, "duration", 2*time.Minute, "how long all rounds together take at least")
+	flags.DurationVar(&s.Length, "round", 30*time.Second, "how long a round is under faults; 1m for the service")
+	flags.DurationVar(&s.Lease, "lease", 1500*time.Millisecond, "lease duration; 2s for readers and the service")
+	flags.IntVar(&s.replicas, "replicas", 4, "replicas of a round; 3 of the service")
+	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
+	flags.Float64Var(&s.Drift, "drift", drift,
+		"by what `part` of it the rate of a replica's clocks may differ; the locks allow for 0.09")
+	flags.StringVar(&s.report, "report", "", "`file` for the report; none if empty; chaos.html for locks")
+	flags.StringVar(&s.log, "log", "", "`folder` for all that the replicas say; none if empty")
+	faults := flags.String("faults", "", "`kinds` of faults, of "+strings.Join(slices.Sorted(maps.Keys(traits)), ", ")+
+		"; all if empty")
+	flags.IntVar(&s.readers, "readers", 3, "processes that read")
+	flags.IntVar(&s.writers, "writers", 2, "processes that write")
+	clients := flags.String("clients", "python,typescript,java", "languages of the clients of the service")
+	flags.IntVar(&s.each, "each", 2, "how many clients of each language")
+	flags.BoolVar(&s.write, "write", false,
+		"write test/chaos/results.json, and the service's part of docs/evidence/faults.md")
+	s.shards.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	defaults, known := workloads[s.name]
+	if !known {
+		return nil, fmt.Errorf("workload %q is not known: there are %s", s.name,
+			strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
+	}
+	var bad error
+	flags.Visit(func(f *flag.Flag) {
+		defaults = maps.Clone(defaults)
+		delete(defaults, f.Name)
+		if of := own[f.Name]; of != "" && !strings.Contains(of, s.name) {
+			bad = fmt.Errorf("-%s is not for the workload %s", f.Name, s.name)
+		}
+	})
+	for name, value := range defaults {
+		bad = errors.Join(bad, flags.Set(name, value))
+	}
+	if bad != nil {
+		return nil, bad
+	}
+	s.engines = strings.Split(*engines, ",")
+	for name := range strings.SplitSeq(*faults, ",") {
+		if name != "" && traits[name].meaning == "" {
+			return nil, fmt.Errorf("-faults: %q is not known", name)
+		}
+		if name != "" {
+			s.Only = append(s.Only, name)
+		}
+	}
+	for name := range strings.SplitSeq(*clients, ",") {
+		s.clients = append(s.clients, peers.Kind(name))
+	}
+	switch s.Wrong = replica.Wrong(*wrong); s.Wrong {
+	case replica.Right, replica.NoCheck, replica.SlowClock, replica.GoClock:
+	case "open-fence":
+		s.Wrong, s.Open = replica.Right, true
+	default:
+		return nil, fmt.Errorf("-wrong %s is not known", *wrong)
+	}
+	return s, cmp.Or(s.check(), flagsLeft(flags))
+}
+
+func flagsLeft(flags *flag.FlagSet) error {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
+}
+
+// check completes the plan, and looks for what no round can be.
+func (s *settings) check() error {
+	least, lengths, few := 500*time.Millisecond, time.Duration(1), 2
+	s.Seats = s.replicas
+	switch s.name {
+	case "shards":
+		return nil
+	case "service":
+		least, lengths, few, s.Seats = time.Second, 5, 1, s.each*len(s.clients)
+		s.engines = []string{"service"}
+	case "readers":
+		s.Seats = s.readers + s.writers
+		s.workload = newReplicas(s.writers)
+	default:
+		s.workload = newReplicas(0)
+	}
+	for _, engine := range s.engines {
+		if err := checkEngine(engine); err != nil && s.name != "service" {
+			return fmt.Errorf("-engines: %w", err)
+		}
+	}
+	switch {
+	case s.name != "readers" && (s.replicas < few || s.replicas > 9):
+		return fmt.Errorf("-replicas %d: want %d to 9", s.replicas, few)
+	case s.each < 1 || s.each > 9:
+		return fmt.Errorf("-each %d: want 1 to 9", s.each)
+	case s.readers < 1 || s.writers < 1:
+		return fmt.Errorf("-readers %d, -writers %d: want 1 of each at least", s.readers, s.writers)
+	case s.Lease < least:
+		return fmt.Errorf("-lease %v: want %v at least, which a busy machine can keep", s.Lease, least)
+	case s.Drift < 0 || s.Drift > 0.5:
+		return fmt.Errorf("-drift %v: want 0 to 0.5", s.Drift)
+	case s.Length < lengths*s.Lease || s.duration <= 0:
+		return fmt.Errorf("-round %v, -duration %v: a round takes %s at least", s.Length, s.duration,
+			plural(int(lengths), "lease"))
+	}
+	return nil
+}
+
+func run(ctx context.Context, args []string, out, stderr io.Writer) error {
+	s, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if s.name == "shards" {
+		return s.shards.Run(ctx, out, stderr)
+	}
+	rep := &report{
+		Command: strings.Join(append([]string{"go run ./test/chaos"}, args...), " "), Began: time.Now(),
+		Machine: machine.Here(), Replicas: s.replicas, Whole: len(s.Only) == 0,
+	}
+	if s.name == "service" {
+		dir, err := os.MkdirTemp("", "tenure-chaos-service-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
+		s.workload, rep.Versions, err = newClients(ctx, dir, s.clients, s.each, s.replicas)
+		if err != nil {
+			return err
+		}
+	} else {
+		rep.Versions = versions(ctx, s.engines)
+		if err := tryNamespace(ctx); err != nil {
+			rep.Missing = append(rep.Missing, fmt.Sprintf("replicas in time namespaces of their own: %v", err))
+		}
+		s.namespaces = len(rep.Missing) == 0
+	}
+	for n := 0; n == 0 || time.Since(rep.Began) < s.duration; n++ {
+		p := s.plan
+		p.Engine, p.Seed = s.engines[n%len(s.engines)], s.Seed+uint64(n)
+		r, err := p.play(ctx)
+		if err != nil {
+			return fmt.Errorf("round %d on %s, seed %d: %w", n+1, p.Engine, p.Seed, err)
+		}
+		if s.log != "" {
+			if err := r.save(filepath.Join(s.log, fmt.Sprintf("round-%d.jsonl", n+1))); err != nil {
+				return err
+			}
+		}
+		x := r.result(n + 1)
+		rep.Rounds = append(rep.Rounds, x)
+		x.print(out)
+	}
+	rep.Took, rep.Machine.LoadAfter = time.Since(rep.Began), machine.Load()
+	rep.print(out)
+	if s.report != "" {
+		if err := rep.save(s.report); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "report:", s.report)
+	}
+	if n := rep.Violations(); n > 0 {
+		return errors.New(plural(n, "violation"))
+	}
+	if !s.write {
+		return nil
+	}
+	root, err := proc.ModuleDir(ctx, thisModule)
+	if err != nil {
+		return err
+	}
+	return page.Publish(rep, rep.markdown(), command, out, filepath.Join(root, resultsFile), filepath.Join(root, pageFile))
+}
+
+// tryNamespace returns why this program cannot start a process in a time
+// namespace, nil if it can.
+func tryNamespace(ctx context.Context) error {
+	args, err := (&timespace{Monotonic: 1000, Boot: 2000}).command()
+	if err != nil {
+		return err
+	}
+	args = append(args[:len(args)-1], "cat", "/proc/self/timens_offsets")
+	text, err := proc.Run(ctx, "", args[0], args[1:]...)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(text, "2000") {
+		return fmt.Errorf("unshare has no effect: %q", text)
+	}
+	return nil
+}

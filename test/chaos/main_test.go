@@ -1,0 +1,368 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/service"
+	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+)
+
+// The replicas of these tests are the test binary itself.
+func TestMain(m *testing.M) {
+	proc.Play(roles)
+	os.Exit(m.Run())
+}
+
+// noNamespaces declares that this machine allows no time namespaces.
+const noNamespaces = "TENURE_NO_TIME_NAMESPACES"
+
+// newPlan returns a short round. Namespaces are used where there are any.
+func newPlan(t *testing.T, engine string, length time.Duration) plan {
+	t.Helper()
+	p := plan{
+		Engine: engine, Seed: 1, Seats: 4, Lease: 1500 * time.Millisecond, Length: length, Drift: drift,
+		workload: newReplicas(0),
+	}
+	if err := checkEngine(engine); err != nil {
+		if os.Getenv(enginetest.Other) != "" {
+			t.Skip(err)
+		}
+		enginetest.Missing(t, engine, err.Error())
+	}
+	switch err := tryNamespace(t.Context()); {
+	case err == nil:
+		p.namespaces = true
+	case os.Getenv(enginetest.Required) != "" && os.Getenv(noNamespaces) == "":
+		t.Fatalf("no replica can be started in a time namespace: %v; set %s if that is as it should be", err,
+			noNamespaces)
+	default:
+		t.Logf("without replicas in time namespaces: %v", err)
+	}
+	return p
+}
+
+// A round that cannot begin is an error, whatever was opened until then.
+func TestRoundThatCannotBegin(t *testing.T) {
+	if r, err := (plan{Engine: "paper", workload: newReplicas(0)}).play(t.Context()); r != nil || err == nil {
+		t.Errorf("round %v, error %v", r, err)
+	}
+	broken := server{name: "true", launch: func(int, []int) (launcher.Server, error) {
+		return launcher.Server{Args: []string{"true"}, Ready: func() error { return errors.ErrUnsupported }}, nil
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if s, err := openServed(ctx, broken, t.TempDir(), 1); s != nil || err == nil {
+		t.Errorf("an engine that ends at once: %v, error %v", s, err)
+	}
+}
+
+// TestFlags: a command line that is wrong is refused with a reason.
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"-engines paper":                      `"paper"`,
+		"-engines sqlite":                     "",
+		"-engines sqlite more":                `unexpected argument "more"`,
+		"-engines sqlite -faults rain":        `"rain" is not known`,
+		"-engines sqlite -wrong all":          "-wrong all is not known",
+		"-engines sqlite -replicas 1":         "want 2 to 9",
+		"-engines sqlite -lease 10ms":         "want 500ms at least",
+		"-engines sqlite -drift 1":            "want 0 to 0.5",
+		"-engines sqlite -round 1s":           "takes 1 lease at least",
+		"-engines sqlite -each 3":             "-each is not for the workload lock",
+		"-workload dance":                     `"dance" is not known`,
+		"-workload readers -engines paper":    `"paper"`,
+		"-workload readers -readers 0":        "want 1 of each",
+		"-workload service -each 2":           "",
+		"-workload service -engines sqlite":   "-engines is not for the workload service",
+		"-workload service -replicas 0":       "want 1 to 9",
+		"-workload service -each 10":          "want 1 to 9",
+		"-workload service -lease 10ms":       "want 1s at least",
+		"-workload service -round 1s":         "5 leases",
+		"-workload service -duration -1s":     "5 leases",
+		"-workload service -clients cobol":    "", // told when it is built
+		"-workload shards -parts sqlite":      "",
+		"-workload shards -quick -readers 16": "-readers is not for the workload shards",
+	} {
+		_, err := parse(strings.Fields(args), t.Output())
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	if _, err := service.Build(t.Context(), "cobol"); err == nil || !strings.Contains(err.Error(), `no client "cobol"`) {
+		t.Errorf("a client that is not there: %v", err)
+	}
+}
+
+// TestLeaderIsKilled shows that the crash of a cluster is one of its leader, and that
+// another one leads then.
+func TestLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"etcd-cluster", "postgres-standby", "zookeeper-cluster"} {
+		t.Run(name, func(t *testing.T) { crash(t, name, 4*time.Second, 1) })
+	}
+}
+
+// TestKubernetesKills shows that the crashes of Kubernetes are those of the API server and of
+// its etcd, in turn.
+func TestKubernetesKills(t *testing.T) {
+	t.Parallel()
+	crash(t, kubernetesEngine, time.Millisecond, 3)
+}
+
+// crash has an engine crash a few times. What was written outlives that.
+func crash(t *testing.T, engine string, down time.Duration, times int) {
+	t.Helper()
+	newPlan(t, engine, time.Second)
+	kind, err := servers[engine](t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openServed(t.Context(), kind, t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close() //nolint:errcheck // the test is over
+	store, err := replica.OpenStore(s.store(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rec, _, err := store.Claim(t.Context(),
+		driver.Record{Key: "lock", Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range times {
+		var before []*launcher.Process
+		for _, m := range s.members {
+			before = append(before, m.process)
+		}
+		struck := s.chosen(t.Context(), n)
+		if s.leads == nil && struck != n%len(s.members) ||
+			s.leads != nil && !s.leads(t.Context(), struck, s.members[struck].address()) {
+			t.Errorf("crash %d is of member %d", n, struck)
+		}
+		if err := s.restart(t.Context(), down); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range s.members {
+			if killed := m.process != before[i]; killed != (i == struck) || m.process.HasEnded() {
+				t.Errorf("a crash of member %d: member %d was killed: %v; it has ended: %v", struck, i, killed,
+					m.process.HasEnded())
+			}
+		}
+		if s.leads != nil && s.chosen(t.Context(), 0) == struck {
+			t.Errorf("member %d leads again", struck)
+		}
+		var got driver.Record
+		if !wait.Within(t.Context(), wait.Bound, func() bool {
+			got, err = store.Get(t.Context(), "lock", driver.Strong)
+			return err == nil
+		}) || got.Version != rec.Version {
+			t.Errorf("after a crash of member %d: %+v, %v", struck, got, err)
+		}
+	}
+}
+
+// The page says which version of each engine took part.
+func TestVersions(t *testing.T) {
+	var names []string
+	for _, name := range engineNames() {
+		if checkEngine(name) == nil {
+			names = append(names, name)
+		}
+	}
+	number := regexp.MustCompile(`^[0-9]+\.[0-9]+`)
+	for _, v := range versions(t.Context(), names) {
+		if v.Name != "machine" && !number.MatchString(v.Version) {
+			t.Errorf("%s: %q", v.Name, v.Version)
+		}
+	}
+}
+
+func (p plan) mustPlay(t *testing.T) result {
+	t.Helper()
+	r, err := p.play(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.result(1)
+	var text bytes.Buffer
+	x.print(&text)
+	t.Log(text.String())
+	return x
+}
+
+// TestChaosShort is a round on each engine but Kubernetes and versitygw, which take minutes to
+// build: see TestKubernetesChaos and TestVersitygwChaos. `make chaos` runs for as long as one likes.
+func TestChaosShort(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engineNames() {
+		if engine == kubernetesEngine || engine == versitygwEngine {
+			continue
+		}
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			playShort(t, engine, 12*time.Second)
+		})
+	}
+}
+
+// TestKubernetesChaos is a round on Kubernetes, which `make kubernetes` runs. It is longer than
+// the others: an API server needs seconds to come back.
+func TestKubernetesChaos(t *testing.T) {
+	t.Parallel()
+	playShort(t, kubernetesEngine, 36*time.Second)
+}
+
+// TestVersitygwChaos is a round in a bucket, which `make buckets` runs.
+func TestVersitygwChaos(t *testing.T) {
+	t.Parallel()
+	playShort(t, versitygwEngine, 24*time.Second)
+}
+
+func playShort(t *testing.T, engine string, length time.Duration) {
+	t.Helper()
+	p := newPlan(t, engine, length)
+	x := p.playWell(t, func(c counts) bool {
+		return c.Kills > 0 && c.Tenures >= 3 && c.Operations >= 100 && c.Checks >= 100 && len(c.Proved) > 0 &&
+			(c.Namespaces > 0 || !p.namespaces)
+	})
+	rep := &report{Command: "test", Rounds: []result{x}}
+	if missing := rep.unproved(); len(missing) > 0 {
+		t.Errorf("faults of which nothing shows that they struck: %v", missing)
+	}
+	file := filepath.Join(t.TempDir(), "chaos.html")
+	if err := rep.save(file); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "Round 1") {
+		t.Errorf("the report lacks the round (%v)", err)
+	}
+}
+
+// playWell plays a round in which enough must happen, and nothing wrong.
+func (p plan) playWell(t *testing.T, enough func(counts) bool) result {
+	t.Helper()
+	x := p.mustPlay(t)
+	for _, sin := range x.Verdict.Violations {
+		t.Errorf("%s: %s", sin.Sin, sin.Text)
+	}
+	if !enough(x.Counts) {
+		t.Errorf("too little happened for a verdict: %+v", x.Counts)
+	}
+	return x
+}
+
+// TestReaders has readers and writers of one register be struck by all faults.
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{"sqlite", "postgres", "dynoxide"} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			p := newPlan(t, engine, 8*time.Second)
+			p.Seats, p.Lease, p.workload = 5, 2*time.Second, newReplicas(2)
+			p.playWell(t, func(c counts) bool { return c.Came["whole"] > 0 && c.Came["written"] > 0 })
+		})
+	}
+}
+
+// TestServiceChaos is a round of clients in three languages at three replicas of tenured.
+func TestServiceChaos(t *testing.T) {
+	p := plan{Engine: "service", Lease: 2 * time.Second, Seed: 1, Length: 16 * time.Second}
+	made, _, err := newClients(t.Context(), t.TempDir(), service.Kinds, 2, 3)
+	if errors.Is(err, peers.ErrNoToolchain) {
+		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Seats, p.workload = 2*len(service.Kinds), made
+	p.playWell(t, func(c counts) bool {
+		return c.Tenures >= 4 && len(c.Of) == len(service.Kinds) && c.Operations >= 200 && len(c.Faults) >= 8 &&
+			len(c.Weather) >= 5
+	})
+}
+
+// TestPage holds the service's part of the page to the run that it shows.
+func TestPage(t *testing.T) {
+	var r report
+	if err := page.ReadJSON(filepath.Join("..", resultsFile), &r); err != nil {
+		t.Fatal(err)
+	}
+	if err := page.Check(filepath.Join("..", pageFile), r.markdown(), command); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChaosBites shows that a run finds what it is for. What is wrong comes to
+// light only when the nemesis hits at the right moment, so there are several
+// rounds.
+func TestChaosBites(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		engine string
+		plan   plan
+		want   []trial.Sin
+	}{
+		{
+			"replicas that never ask, and an open fence", "sqlite",
+			plan{workload: newReplicas(0), Wrong: replica.NoCheck, Open: true, Only: []kind{stop, kill}},
+			[]trial.Sin{trial.Overlap, trial.Fence},
+		},
+		{
+			"clocks whose rates differ by more than is allowed for", "dynoxide",
+			plan{workload: newReplicas(0), Seed: 1, Drift: 0.4, Only: []kind{blackHole}},
+			[]trial.Sin{trial.Overlap},
+		},
+		{
+			"a clock that stands still in a suspend", "sqlite",
+			plan{workload: newReplicas(0), Wrong: replica.GoClock, Only: []kind{suspend}},
+			[]trial.Sin{trial.Overlap, hook},
+		},
+		{
+			"an open fence before readers and writers", "sqlite",
+			plan{workload: newReplicas(3), Open: true, Only: []kind{stop}},
+			[]trial.Sin{trial.Fence},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlan(t, test.engine, 8*time.Second)
+			p.Wrong, p.Open, p.Only, p.Drift = test.plan.Wrong, test.plan.Open, test.plan.Only, test.plan.Drift
+			p.workload = test.plan.workload
+			missing := slices.Clone(test.want)
+			for round := 0; round < 6 && len(missing) > 0; round++ {
+				p.Seed = test.plan.Seed + uint64(round) + 1
+				v := p.mustPlay(t).Verdict
+				missing = slices.DeleteFunc(missing, v.has)
+			}
+			if len(missing) > 0 {
+				t.Errorf("not found: %v", missing)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/peers"
+)
+
+// seat is where one process after another lives.
+type seat struct {
+	index int
+	name  string
+	busy  sync.Mutex // held by the fault that it is under
+
+	mu    sync.Mutex // guards the fields below
+	lives []*process
+}
+
+// now returns the process in the seat.
+func (s *seat) now() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lives[len(s.lives)-1]
+}
+
+// process is one life of a seat: a replica, or a client of the lock service.
+type process struct {
+	*proc.Process
+	name  string // of its seat, and which life it is
+	began int64
+	// settle gives it the time to see that it was stopped. It may be nil.
+	settle func(context.Context) error
+
+	// Of a replica: its time namespace, the rate of its clocks, and what moves them.
+	where *timespace
+	rate  float64
+	page  *replica.Page
+
+	// Of a client of the service.
+	member *peers.Member
+	works  *peers.Call
+
+	mu     sync.Mutex // guards the fields below
+	lines  []replica.Line
+	killed bool  // by this program
+	seen   int64 // the last change of the clocks that it has told of; -1 before it has looked
+	end    int64 // when it had ended
+}
+
+// sees waits until the process has said what its clocks show since a change.
+func (p *process) sees(ctx context.Context, change int64, patience time.Duration) bool {
+	seen := false
+	wait.Within(ctx, patience, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		seen = p.seen >= change
+		return seen || !p.Alive()
+	})
+	return seen
+}
+
+// kill ends it with SIGKILL, and waits until it has.
+func (p *process) kill(now func() int64) {
+	p.mu.Lock()
+	p.killed = true
+	p.mu.Unlock()
+	p.Kill()
+	p.ended(now)
+}
+
+// ended notes when it had.
+func (p *process) ended(now func() int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end == 0 {
+		p.end = now()
+	}
+}
+
+// stopPatience is for how long it may take until every thread stands.
+const stopPatience = 5 * time.Second
+
+// stop sends SIGSTOP, and waits until every thread stands.
+func (p *process) stop() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), stopPatience,
+		fmt.Errorf("%s does not stop", p.name))
+	defer cancel()
+	return p.Stop(ctx)
+}
+
+// outcome returns what is wrong with how it ended, "" if nothing is.
+func (p *process) outcome() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status, _ := p.State().Sys().(syscall.WaitStatus)
+	asked := p.killed && status.Signaled() && status.Signal() == syscall.SIGKILL
+	if asked && p.member != nil || (asked || status.Exited() && status.ExitStatus() == 0) && p.Stderr() == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s ended with %v: %.2000s", p.name, p.State(), p.Stderr())
+}
+
+// timespace is a time namespace that a process is started in: by how much its
+// clocks differ from the machine's, in seconds.
+type timespace struct {
+	Monotonic, Boot int64
+}
+
+func drawNamespace(random *rand.Rand) *timespace {
+	return &timespace{Monotonic: 1 + random.Int64N(1e8), Boot: 1 + random.Int64N(1e8)}
+}
+
+// command returns what starts this program again, in the namespace.
+func (n *timespace) command() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if n == nil {
+		return []string{self}, nil
+	}
+	args := []string{
+		"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime",
+		fmt.Sprint(n.Boot), self,
+	}
+	if os.Getuid() != 0 {
+		args = slices.Insert(args, 1, "--user", "--map-current-user")
+	}
+	return args, nil
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package replica
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/internal/clock"
+)
+
+// Watch reads one clock for all processes of the machine: CLOCK_BOOTTIME of the
+// first time namespace. The kernel shifts this clock for a process in a time
+// namespace of its own, by an offset that it tells; the watch takes that off again.
+//
+// It is not CLOCK_REALTIME, which no namespace shifts, because somebody may set
+// that one while a run is under way. And it is read past the clock that the
+// replica's locks go by, so that no fault of a clock moves it.
+type Watch struct {
+	offset int64
+}
+
+// NewWatch reads the offset of this process's time namespace.
+func NewWatch() (Watch, error) {
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if os.IsNotExist(err) {
+		return Watch{}, nil // a kernel without time namespaces
+	}
+	if err != nil {
+		return Watch{}, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var seconds, nanoseconds int64
+		if _, err := fmt.Sscan(line, &name, &seconds, &nanoseconds); err != nil {
+			return Watch{}, fmt.Errorf("/proc/self/timens_offsets: %q: %w", line, err)
+		}
+		if name == "boottime" {
+			return Watch{seconds*1e9 + nanoseconds}, nil
+		}
+	}
+	return Watch{}, fmt.Errorf("/proc/self/timens_offsets: no boottime in %q", text)
+}
+
+// Now returns nanoseconds since the machine was started.
+func (w Watch) Now() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - w.offset }
+
+// Slept returns by how much the boot clock of this process is ahead of its
+// monotonic clock: the suspends of the machine, where no time namespace is.
+func Slept() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - proc.Clock(unix.CLOCK_MONOTONIC) }
+
+// Page is what the nemesis and one replica share: by how much the replica's
+// clocks are to differ from the machine's. It is memory that both have mapped,
+// so that a replica that was stopped reads the new values with its very first
+// look at a clock.
+type Page struct{ words *words }
+
+type words struct {
+	changes  atomic.Int64 // raised after the others were written
+	monoBack atomic.Int64
+	bootBack atomic.Int64
+	wallOn   atomic.Int64
+}
+
+// Shift is how the clocks of a replica differ from the machine's, in
+// nanoseconds.
+type Shift struct {
+	MonoBack time.Duration `json:"monoBack"` // the monotonic clock is behind
+	BootBack time.Duration `json:"bootBack"` // the boot clock is behind
+	WallOn   time.Duration `json:"wallOn"`   // the wall clock is ahead
+}
+
+// OpenPage maps the file, until the process ends, and makes it if it is not there.
+func OpenPage(path string) (*Page, error) {
+	memory, err := proc.Map(path, int(unsafe.Sizeof(words{})))
+	if err != nil {
+		return nil, err
+	}
+	return &Page{(*words)(unsafe.Pointer(&memory[0]))}, nil
+}
+
+// Add moves the clocks. The replica must be stopped meanwhile, and only one may
+// call it at a time.
+func (p *Page) Add(s Shift) {
+	p.words.monoBack.Add(int64(s.MonoBack))
+	p.words.bootBack.Add(int64(s.BootBack))
+	p.words.wallOn.Add(int64(s.WallOn))
+	p.words.changes.Add(1)
+}
+
+// Load returns the shift, and how often it was changed.
+func (p *Page) Load() (Shift, int64) {
+	n := p.words.changes.Load()
+	return Shift{
+		MonoBack: time.Duration(p.words.monoBack.Load()),
+		BootBack: time.Duration(p.words.bootBack.Load()),
+		WallOn:   time.Duration(p.words.wallOn.Load()),
+	}, n
+}
+
+// changes returns how often the shift was changed.
+func (p *Page) changes() int64 { return p.words.changes.Load() }
+
+// shifted is the source of clocks that a nemesis has moved, and that go at a
+// rate of their own. Nobody can move those of one Go process from outside,
+// because it does not ask libc for the time: so this replica hands them to its
+// locks, by the hook that package clock has for tests. No other program can
+// import either.
+type shifted struct {
+	machine clock.Source
+	page    *Page
+	rate    float64 // by what part of it the rate differs
+	began   clock.Reading
+}
+
+var _ clock.Source = (*shifted)(nil)
+
+func newShifted(page *Page, rate float64) *shifted {
+	machine := clock.System()
+	return &shifted{machine, page, rate, machine.Read()}
+}
+
+// Now reads wall clock and monotonic clock.
+func (s *shifted) Now() clock.Instant {
+	for {
+		before := s.page.changes()
+		now := s.machine.Now()
+		by, after := s.page.Load()
+		if before == after { // else the process was stopped in between
+			return s.move(now, by)
+		}
+	}
+}
+
+// Read reads all clocks.
+func (s *shifted) Read() clock.Reading {
+	_, seen, _ := s.both()
+	return seen
+}
+
+// both reads all clocks, and says how they stand and how they are seen, and
+// under which change of the page.
+func (s *shifted) both() (real, seen clock.Reading, change int64) {
+	for {
+		before := s.page.changes()
+		real := s.machine.Read()
+		by, after := s.page.Load()
+		if before != after {
+			continue
+		}
+		seen := real
+		seen.Instant = s.move(real.Instant, by)
+		seen.Boot = s.ownRate(s.began.Boot, real.Boot-by.BootBack)
+		return real, seen, after
+	}
+}
+
+func (s *shifted) move(now clock.Instant, by Shift) clock.Instant {
+	return clock.Instant{
+		Mono: s.ownRate(s.began.Mono, now.Mono-by.MonoBack),
+		Wall: s.ownRate(s.began.Wall, now.Wall+by.WallOn),
+	}
+}
+
+// ownRate returns an instant as a clock of the rate shows it that was right at
+// the beginning. All clocks of a machine are slewed together.
+func (s *shifted) ownRate(began, now time.Duration) time.Duration {
+	return now + time.Duration(s.rate*float64(now-began))
+}
+
+// slow is a wrong clock: for the holder a quarter of the time passes. It is as
+// if the lease were counted from long after the reply.
+type slow struct{ clock.Clock }
+
+func (s slow) Holder() time.Duration { return s.Clock.Holder() / 4 }
+
+// sleepy is a wrong clock, the one that package time has: it stands still while
+// the machine sleeps.
+type sleepy struct{ source clock.Source }
+
+func (s sleepy) Holder() time.Duration    { return s.source.Now().Mono }
+func (s sleepy) Contender() time.Duration { return s.source.Now().Mono }

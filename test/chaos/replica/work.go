@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/rwlock"
+)
+
+const (
+	// opTimeout bounds one operation.
+	opTimeout = 2 * time.Second
+	// checkPeriod is how often the lease is asked beside the operations.
+	checkPeriod = 2 * time.Millisecond
+	// sayPeriod is how often that is told.
+	sayPeriod = 50 * time.Millisecond
+	// maxDwell is how long the program is busy between its check and its write,
+	// at most: where a pause makes the write late.
+	maxDwell = 20 * time.Millisecond
+	// pause is how long lies between two operations, at most.
+	pause = 8 * time.Millisecond
+)
+
+// hold is a lease, of either kind, and the name under which it is told of: readers take turns
+// with one token, so each of their holds has a name of its own.
+type hold struct {
+	*replica
+	lease  interface{ Check() error }
+	owner  string
+	token  uint64
+	shared bool
+}
+
+func (h *hold) say(l Line) {
+	l.Owner, l.Token, l.Shared = h.owner, h.token, h.shared
+	h.replica.say(l)
+}
+
+// check is Check with the time around it.
+func (h *hold) check() (from, to int64, err error) {
+	from = h.watch.Now()
+	if h.Wrong != NoCheck {
+		err = h.lease.Check()
+	}
+	return from, h.watch.Now(), err
+}
+
+// work does what it is to do while it holds the lock, which is checked all the time beside it.
+func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
+	from, to, err := h.check()
+	if err != nil {
+		return nil //nolint:nilerr // it is lost already: there is nothing to tell
+	}
+	h.say(Line{Kind: Granted, From: from, To: to})
+	checking, stop := context.WithCancel(ctx)
+	var checks sync.WaitGroup
+	checks.Go(func() { h.keepChecking(checking) })
+	err = do(ctx)
+	stop()
+	checks.Wait()
+	h.say(Line{Kind: Ended, Text: fmt.Sprint(context.Cause(ctx))})
+	return err
+}
+
+// keepChecking asks the lease all the time, so that the last instant at which a
+// check passes is known well.
+func (h *hold) keepChecking(ctx context.Context) {
+	often := time.NewTicker(checkPeriod)
+	defer often.Stop()
+	var last, said int64
+	tell := func() {
+		if last > 0 {
+			h.say(Line{Kind: Held, From: last})
+		}
+		said = last
+	}
+	defer tell()
+	for {
+		from, _, err := h.check()
+		if err != nil {
+			return
+		}
+		if last = from; last-said > int64(sayPeriod) {
+			tell()
+		}
+		select {
+		case <-often.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lead does operations while it leads, for a few leases, and resigns then.
+func (r *replica) lead(ctx context.Context, l *tenure.Lease, random *rand.Rand) error {
+	if r.Wrong == NoCheck {
+		ctx = context.WithoutCancel(ctx) // it does not listen, either
+	}
+	term := r.Lease + time.Duration(random.Int64N(int64(4*r.Lease)))
+	ctx, stop := context.WithTimeoutCause(ctx, term, errors.New("resigned"))
+	defer stop()
+	seeds := [2]uint64{random.Uint64(), random.Uint64()}
+	h := &hold{replica: r, lease: l, owner: r.Name, token: l.Token()}
+	return h.work(ctx, func(ctx context.Context) error {
+		var both sync.WaitGroup
+		for i, seed := range seeds {
+			both.Go(func() { h.operate(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		}
+		both.Wait()
+		return nil
+	})
+}
+
+// operate does operations until ctx ends, or the lease.
+func (h *hold) operate(ctx context.Context, random *rand.Rand) {
+	for ctx.Err() == nil {
+		// A write that is on its way cannot be called back, as a rule: it does not
+		// end with the lease. Some ask the lease again, right before they are
+		// sent, as fence.NewTransport does.
+		client, value := h.http, ""
+		if random.IntN(4) == 0 && h.Wrong != NoCheck {
+			client = h.asking
+		}
+		if random.IntN(3) > 0 {
+			value = fmt.Sprint(random.Uint64(), "/", h.token)
+		}
+		dwell := func() { rest(random, maxDwell) }
+		if _, err := h.perform(ctx, client, value, dwell); errors.Is(err, errEnded) {
+			return
+		}
+		rest(random, pause)
+	}
+}
+
+// rest waits for a random time.
+func rest(random *rand.Rand, most time.Duration) {
+	<-time.After(time.Duration(random.Int64N(int64(most))))
+}
+
+// errEnded is the error of an operation that a check has forbidden.
+var errEnded = errors.New("the lease has ended")
+
+// perform writes a value, or reads it if there is none, after a check and a dwell, and tells of
+// it. It returns what was read.
+func (h *hold) perform(ctx context.Context, client *http.Client, value string, dwell func()) (string, error) {
+	from, _, err := h.check()
+	if err != nil {
+		return "", errors.Join(errEnded, err)
+	}
+	op := Op{ID: fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), Read: value == "", Value: value}
+	begun := op
+	h.say(Line{Kind: Begin, From: from, Op: &begun})
+	dwell()
+	effect := trial.Effect{
+		ID: op.ID, Lock: LockName, Owner: h.owner, Token: h.token, Checked: from, Read: op.Read, Value: value,
+	}
+	read, err := effect.Send(context.WithoutCancel(ctx), client, h.Resource)
+	var stale *fence.StaleError
+	switch {
+	case err == nil:
+		op.Result = Done
+		if op.Read {
+			op.Value = read
+		}
+	case errors.As(err, &stale):
+		op.Result, op.Highest = Refused, stale.Highest
+	case errors.Is(err, tenure.ErrLost), errors.Is(err, tenure.ErrReleased), errors.Is(err, tenure.ErrStopTimeout):
+		op.Result = Unsent
+	default:
+		op.Result = Unknown
+	}
+	h.say(Line{Kind: End, Op: &op})
+	return read, err
+}
+
+// begin returns the hold of a reader or a writer.
+func (r *replica) begin(l *rwlock.Lease) *hold {
+	r.holds++
+	return &hold{r, l, fmt.Sprint(r.Name, ".", r.holds), l.Token(), r.Do == Read}
+}
+
+// rewrite writes the register in two steps, a half and the whole. Sometimes it stops itself
+// between its check and its write.
+func (r *replica) rewrite(ctx context.Context, l *rwlock.Lease) error {
+	h := r.begin(l)
+	return h.work(ctx, func(ctx context.Context) error {
+		for _, what := range []string{"half", "whole"} {
+			dwell := func() {
+				if what == "whole" && rand.N(3) == 0 {
+					h.say(Line{Kind: Stopping})
+					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // the run continues it
+				}
+			}
+			if _, err := h.perform(ctx, h.http, fmt.Sprint(what, " ", h.token), dwell); err != nil {
+				return err
+			}
+		}
+		h.say(Line{Kind: Came, Text: "written"})
+		return ctx.Err()
+	})
+}
+
+// compare reads the register a few times. As long as its lease is good it must not change, nor
+// be a half, unless the reader was told that the last writer had not ended well.
+func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
+	last, ok := l.LastWriter()
+	if !ok {
+		return nil
+	}
+	h := r.begin(l)
+	began, well := h.watch.Now(), last.End == tenure.EndReleased
+	return h.work(ctx, func(ctx context.Context) error {
+		var first string
+		for i := range 4 {
+			value, err := h.perform(ctx, h.http, "", func() {})
+			if err == nil {
+				wait.Rest(ctx, rand.N(r.Lease/5))
+				_, _, err = h.check()
+			}
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				first = value
+			}
+			if value != first || well && value != fmt.Sprint("whole ", h.token-1) {
+				h.say(Line{Kind: Torn, From: began, Text: fmt.Sprintf("%q, and before %q, for a reader with %d "+
+					"after one that has %s", value, first, h.token, last.End)})
+				return nil
+			}
+		}
+		came := "told" // that it may be half; it does not change
+		if well {
+			came = "whole"
+		}
+		h.say(Line{Kind: Came, Text: came})
+		return nil
+	})
+}

@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+)
+
+// replicas is the workload of replicas that contend for one lock; or, if there are writers, of
+// readers and writers of one register. Writers write it in two steps, a half and the whole. No
+// reader whose lease is good sees it change, or a half, unless it was told that the last writer
+// had not ended well.
+type replicas struct {
+	*round
+	writers   int
+	bootAhead int64         // by how much the boot clock is ahead of the monotonic clock
+	record    driver.Record // of the lock, at the end
+
+	mu      sync.Mutex // guards the fields below
+	leading holder
+	token   uint64
+	highest uint64
+	came    map[string]int // what readers and writers came to
+}
+
+// newReplicas returns a workload whose first processes are writers, and the others readers; if
+// there are no writers, all contend for one lock.
+func newReplicas(writers int) func(*round) workload {
+	return func(r *round) workload {
+		return &replicas{round: r, writers: writers, bootAhead: replica.Slept(), came: map[string]int{}}
+	}
+}
+
+func (w *replicas) open(ctx context.Context) (engine, error) {
+	watch, err := replica.NewWatch()
+	if err != nil {
+		return nil, err
+	}
+	w.now = watch.Now
+	return w.plan.open(ctx, w.dir)
+}
+
+func (w *replicas) seat(index int) string { return fmt.Sprintf("r%d", index+1) }
+
+func (w *replicas) faults() []fault {
+	all := append(slices.Clone(commonFaults), replicaFaults...)
+	if w.writers > 0 { // what a death leaves is told to those who come next
+		all = append(all, slices.Repeat(commonFaults, 2)...)
+	}
+	if w.namespaces {
+		all = append(all, fault{namespace, anyone, 0.1, 0.5})
+	}
+	return all
+}
+
+func (w *replicas) beside(context.Context) {}
+
+// start starts a replica, whose lines are heard until it ends.
+func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
+	life := uint64(s.index<<16 + len(s.lives) + 1)
+	p.rate, p.seen = w.drawRate(life), -1
+	c := replica.Config{
+		Name: p.name, Store: w.engine.store(s.index), Resource: w.resource.URL(), Lease: w.Lease, Wrong: w.Wrong,
+		Seed: w.Seed ^ life, Rate: p.rate, Page: filepath.Join(w.dir, p.name+".clocks"),
+	}
+	switch {
+	case s.index < w.writers:
+		c.Do = replica.Write
+	case w.writers > 0:
+		c.Do = replica.Read
+	case s.index%2 == 1:
+		c.Do = replica.Lock
+	default:
+		c.Do = replica.Elect
+	}
+	if p.page, err = replica.OpenPage(c.Page); err != nil {
+		return err
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	args, err := p.where.command()
+	if err != nil {
+		return err
+	}
+	p.Process = &proc.Process{}
+	return p.Start(proc.Command{
+		Args: args, Role: replica.RoleName, Env: []string{replica.Variable + "=" + string(text)},
+		Line:  func(line []byte) { w.heard(p, line) },
+		Ended: func(*os.ProcessState) { p.ended(w.now) },
+	})
+}
+
+// drawRate returns by what part of it the rate of a process's clocks differs:
+// nearly as much as it may, as a rule.
+func (w *replicas) drawRate(life uint64) float64 {
+	random := rand.New(rand.NewPCG(w.Seed, life))
+	rate := w.Drift * (0.6 + 0.4*random.Float64())
+	if random.IntN(2) == 0 {
+		return -rate
+	}
+	return rate
+}
+
+// heard takes a line down, and follows who holds the lock, as far as lines tell.
+func (w *replicas) heard(p *process, line []byte) {
+	var l replica.Line
+	if err := json.Unmarshal(line, &l); err != nil {
+		// A kill can cut the last line off.
+		l = replica.Line{Kind: replica.Trouble, Text: fmt.Sprintf("says %.200q: %v", line, err), At: w.now()}
+	}
+	p.mu.Lock()
+	p.lines = append(p.lines, l)
+	if l.Clocks != nil {
+		p.seen = l.Clocks.Change
+	}
+	p.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch l.Kind {
+	case replica.Granted:
+		if l.Token > w.highest {
+			w.leading, w.token, w.highest = holder{p, l.To}, l.Token, l.Token
+		}
+	case replica.Ended:
+		if w.token == l.Token {
+			w.leading = holder{}
+		}
+	case replica.Came:
+		w.came[l.Text]++
+	case replica.Stopping:
+		time.AfterFunc(w.Lease+rand.N(w.Lease), func() { _ = p.Continue() }) // it may be dead
+	}
+}
+
+func (w *replicas) holder() holder {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leading
+}
+
+// calm kills the holder once more; readers and writers go on until both have come to an end.
+func (w *replicas) calm(ctx context.Context) error {
+	if w.writers == 0 {
+		w.lastBlow(ctx, w.Lease+2*time.Second)
+		return nil
+	}
+	wait.Within(ctx, 2*wait.Bound, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.came["whole"] > 0 && w.came["written"] > 0
+	})
+	return ctx.Err()
+}
+
+func (w *replicas) finish(ctx context.Context, p *process) error {
+	_ = p.SendLine(replica.OrderEnd) // it may have ended
+	select {
+	case <-p.Exited():
+	case <-ctx.Done():
+		w.trouble("%s does not end when it is told to", p.name)
+	}
+	return nil
+}
+
+func (w *replicas) collect(ctx context.Context) error {
+	if w.writers > 0 {
+		return nil
+	}
+	store, err := replica.OpenStore(w.engine.store(-1))
+	if err != nil {
+		return err
+	}
+	w.record, err = store.Get(ctx, replica.LockName, driver.Strong)
+	return errors.Join(err, store.Close())
+}
+
+func (w *replicas) read(v *verdict) map[string]*trial.Told {
+	told := map[string]*trial.Told{}
+	for _, s := range w.seats {
+		for _, p := range s.lives {
+			w.readLife(v, s, p, told)
+		}
+	}
+	w.judgeClocks(v)
+	return told
+}
+
+// readLife takes the tenancies of a process, and what it was told of its operations.
+func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*trial.Told) {
+	type term struct {
+		owner string
+		token uint64
+	}
+	terms := map[term]*tenancy{}
+	var order []*tenancy
+	passed := func(l replica.Line) {
+		v.Checks++
+		if w.blind(p.name, l.From, l.From) {
+			v.Blind++
+		} else if t := terms[term{l.Owner, l.Token}]; t != nil && l.From > t.Hold.Last {
+			t.Hold.Last = l.From
+		}
+	}
+	for _, l := range p.lines {
+		at := violation{From: l.At, To: l.At, Seat: s.index}
+		of := term{l.Owner, l.Token}
+		switch l.Kind {
+		case replica.Ready:
+			w.judgePlace(v, p, l)
+		case replica.Trouble:
+			v.sin(unexpected, at, "%s says: %s", p.name, l.Text)
+		case replica.Torn:
+			if !w.blind(p.name, l.From, l.At) {
+				v.sin(torn, at, "%s read %s", p.name, l.Text)
+			}
+		case replica.Granted:
+			terms[of] = &tenancy{Seat: s.index, From: l.From, Hold: trial.Hold{
+				Lock: replica.LockName, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
+				Killed: true, // until it says that it has ended
+			}}
+			order = append(order, terms[of])
+			passed(l)
+		case replica.Held:
+			passed(l)
+		case replica.Ended:
+			if t := terms[of]; t != nil {
+				t.End, t.Hold.Killed = l.Text, false
+			}
+		case replica.Begin:
+			passed(l)
+			v.Operations++
+		case replica.End:
+			switch l.Op.Result {
+			case replica.Done, replica.Refused:
+				told[l.Op.ID] = &trial.Told{
+					Refused: l.Op.Result == replica.Refused, Highest: l.Op.Highest, Value: l.Op.Value,
+				}
+			case replica.Unknown:
+				v.Unknown++
+			}
+		}
+	}
+	for _, t := range order {
+		v.Tenancies = append(v.Tenancies, *t)
+	}
+}
+
+func (w *replicas) check(v *verdict) {
+	maps.Copy(v.Came, w.came)
+	switch {
+	case w.writers == 0 && w.record.Token < w.highest:
+		v.sin(trial.Tokens, violation{From: w.ended, To: w.ended, Seat: -1},
+			"the record has token %d in the end, but %d was granted", w.record.Token, w.highest)
+	case w.writers > 0 && (w.came["whole"] == 0 || w.came["written"] == 0):
+		v.sin(unexpected, violation{Seat: -1}, "too little has happened: %v", w.came)
+	}
+}
+
+// noise is by how much readings of clocks that were moved may differ from what
+// the move explains. The least move is many times that.
+const noise = 25 * time.Millisecond
+
+// lossy says that a replica's word for the end of its tenancy means a loss.
+func lossy(end string) bool {
+	return strings.Contains(end, "expired") || strings.Contains(end, "superseded") || strings.Contains(end, "stalled")
+}
+
+// judgePlace sees that a process was started in the time namespace that it was
+// to be, and that its time stamps are good there.
+func (w *replicas) judgePlace(v *verdict, p *process, ready replica.Line) {
+	var want timespace
+	if p.where != nil {
+		want = *p.where
+		v.Namespaces++
+	}
+	at := violation{From: ready.At, To: ready.At}
+	boot := time.Duration(ready.RawBoot - ready.At)
+	// The two clocks of the machine differ by its suspends.
+	mono := time.Duration(ready.RawMono - ready.At + w.bootAhead)
+	if (boot-time.Duration(want.Boot)*time.Second).Abs() > time.Second ||
+		(mono-time.Duration(want.Monotonic)*time.Second).Abs() > time.Second {
+		v.sin(hook, at, "%s was to have a boot clock %d s and a monotonic clock %d s ahead; they are %v and %v",
+			p.name, want.Boot, want.Monotonic, boot, mono)
+	}
+	if ready.At < p.began || p.end > 0 && ready.At > p.end {
+		v.sin(hook, at, "%s was started at %d and says that it runs at %d", p.name, p.began, ready.At)
+	}
+}
+
+// judgeClocks sees from what each replica said that its clocks were moved as
+// the nemesis meant it, at the rate that it has, and that the clock of its locks drew the right
+// conclusions: a suspend counts, for a holder a step forward of the wall clock
+// counts as well, and a step back counts for nobody.
+func (w *replicas) judgeClocks(v *verdict) {
+	lives := map[string]*process{}
+	for _, s := range w.seats {
+		for _, p := range s.lives {
+			lives[p.name] = p
+		}
+	}
+	for _, e := range w.events {
+		if e.Change == 0 {
+			continue
+		}
+		before, after := around(lives[e.On].lines, e.Change)
+		if before == nil || after == nil {
+			continue // it was killed before it had looked
+		}
+		at := violation{From: e.From, To: e.To, Seat: e.Seat}
+		mono, boot, wall := after.Mono-before.Mono, after.Boot-before.Boot, after.Wall-before.Wall
+		real := after.RealMono - before.RealMono
+		wrong := func(what string, got, want time.Duration) bool {
+			if (got - want).Abs() <= noise {
+				return false
+			}
+			v.sin(hook, at, "%s: %s says that its %s went on by %v while %v passed; %v was to be", e.Text, e.On,
+				what, got, real, want)
+			return true
+		}
+		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) * (1 + lives[e.On].rate)) }
+		bad := wrong("monotonic clock", mono, own(real-e.Shift.MonoBack))
+		bad = wrong("boot clock", boot, own(real-e.Shift.BootBack)) || bad
+		bad = wrong("wall clock", wall, own(real+e.Shift.WallOn)) || bad
+		bad = wrong("holder's time", after.Holder-before.Holder, boot+max(0, wall-boot)) || bad
+		bad = wrong("contender's time", after.Contender-before.Contender, boot) || bad
+		if !bad {
+			v.Proved[e.Kind]++
+		}
+	}
+}
+
+// around returns the last reading before a change of the clocks, and the first
+// one after it.
+func around(lines []replica.Line, change int64) (before, after *replica.Reading) {
+	for _, l := range lines {
+		switch c := l.Clocks; {
+		case c == nil:
+		case c.Change == change-1:
+			before = c
+		case c.Change == change && after == nil:
+			after = c
+		}
+	}
+	return before, after
+}

@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/page"
+)
+
+// The files that a run of the service writes, in the module's folder and beside it, and the
+// command that the page says its part is made by.
+const (
+	thisModule  = "github.com/tenurelock/tenure/test"
+	resultsFile = "chaos/results.json"
+	pageFile    = "../docs/evidence/faults.md"
+	command     = "go run ./test/chaos -workload service"
+)
+
+// report is the whole of a run.
+type report struct {
+	Command  string
+	Began    time.Time
+	Took     time.Duration
+	Machine  machine.Machine
+	Replicas int // of the service
+	Versions []version
+	// Missing are faults that this machine did not allow.
+	Missing []string `json:",omitempty"`
+	// Whole says that all faults are dealt.
+	Whole  bool
+	Rounds []result
+}
+
+type version struct{ Name, Version string }
+
+// result is what a round has shown, as the report has it.
+type result struct {
+	Number   int
+	Plan     plan
+	Counts   counts
+	Recovery time.Duration
+	Bound    time.Duration
+
+	Verdict  *verdict      `json:"-"`
+	Drawing  *timeline     `json:"-"`
+	Events   []event       `json:"-"`
+	Possible map[kind]bool `json:"-"`
+	Began    int64         `json:"-"`
+}
+
+// result judges a round.
+func (r *round) result(number int) result {
+	v := r.judge()
+	return result{
+		Number: number, Plan: r.plan, Counts: v.counts, Verdict: v, Drawing: r.draw(v), Events: r.events,
+		Recovery: r.recovery, Bound: r.bound, Possible: r.possible, Began: r.began,
+	}
+}
+
+func (x result) print(out io.Writer) {
+	v, again := x.Verdict, ""
+	if x.Bound > 0 {
+		again = "; a holder after " + shown(x.Recovery)
+	}
+	fmt.Fprintf(out, "round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, "+
+		"%d operations, %d overlaps; late: %d refused by the fence, %d unfenced%s%s\n",
+		x.Number, x.Plan.Engine, x.Plan.Seed, plural(len(v.Violations), "violation"), v.AllFaults(), v.Kills, v.Stops,
+		v.Tenures, v.Takeovers, v.Operations, v.Overlaps, v.Refused, v.LatePast, again,
+		counted("; ", v.Came))
+	for _, sin := range v.Violations {
+		fmt.Fprintf(out, "  %s: %s\n", sin.Sin, sin.Text)
+	}
+}
+
+func (r *report) print(out io.Writer) {
+	t := r.Total()
+	fmt.Fprintf(out, "%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
+		plural(r.Violations(), "violation"))
+	fmt.Fprintf(out, "  %d faults%s; %d kills and %d stops of replicas; %d processes, %d in time namespaces\n",
+		t.AllFaults(), counted(", gates: ", t.Weather), t.Kills, t.Stops, t.Lives, t.Namespaces)
+	fmt.Fprintf(out, "  %d tenures%s, %d takeovers; %d operations; %d overlaps; longest without a holder %s\n", t.Tenures,
+		counted(": ", t.Of), t.Takeovers, t.Operations, t.Overlaps, shown(t.Leaderless))
+	fmt.Fprintf(out, "  late writes stopped by the fence: %d; late writes that reached the unfenced register: %d\n",
+		t.Refused, t.LatePast)
+	if missing := r.Unproved(); missing != "" {
+		fmt.Fprintf(out, "  nothing shows that these faults had any effect: %s\n", missing)
+	}
+	for _, missing := range r.Missing {
+		fmt.Fprintf(out, "  not available here: %s\n", missing)
+	}
+}
+
+// counted lists what was counted, behind a word, if anything was.
+func counted(word string, of map[string]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%s %s", page.Thousands(of[name]), name))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return word + strings.Join(all, ", ")
+}
+
+//go:embed report.html
+var reportPage string
+
+func (r *report) save(path string) error {
+	t, err := template.New("report").Funcs(template.FuncMap{
+		"ms":      shown,
+		"seconds": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },
+		"since":   func(at, began int64) string { return fmt.Sprintf("%.3f", time.Duration(at-began).Seconds()) },
+		"num":     page.Thousands,
+		"plural":  plural,
+	}).Parse(reportPage)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, r); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}
+
+// Violations counts them over all rounds.
+func (r *report) Violations() int {
+	n := len(r.unproved())
+	for _, x := range r.Rounds {
+		n += len(x.Verdict.Violations)
+	}
+	return n
+}
+
+// unproved are the kinds of faults that struck, and of which nothing shows that
+// they did: of a clock, that no replica saw them; of the way to an engine, that
+// nothing was lost on it. In a run of several rounds it is each that never came.
+func (r *report) unproved() (missing []string) {
+	total := r.Total()
+	for _, k := range slices.Sorted(maps.Keys(traits)) {
+		struck, t := total.Faults[k] > 0, traits[k]
+		never := r.Whole && len(r.Rounds) >= 3*len(r.Engines()) && r.possible(k) && !struck
+		if never || struck && (t.clock && total.Proved[k] == 0 || t.wire && total.Lost == 0) {
+			missing = append(missing, k)
+		}
+	}
+	return missing
+}
+
+// possible says that the engines and this machine allow a fault.
+func (r *report) possible(k kind) bool {
+	return slices.ContainsFunc(r.Rounds, func(x result) bool { return x.Possible[k] })
+}
+
+// Unproved says the same, for the page.
+func (r *report) Unproved() string { return strings.Join(r.unproved(), ", ") }
+
+// Total adds the figures of all rounds.
+func (r *report) Total() counts {
+	return r.sum(func(result) bool { return true })
+}
+
+func (r *report) sum(of func(result) bool) counts {
+	total := newCounts()
+	for _, x := range r.Rounds {
+		if of(x) {
+			total.add(&x.Counts)
+		}
+	}
+	return total
+}
+
+// faultRow is a kind of fault, with how often it struck on each engine, and what shows that.
+type faultRow struct {
+	Meaning string
+	Counts  []int
+	Seen    string
+}
+
+// Table is a row for each kind of fault.
+func (r *report) Table() []faultRow {
+	var rows []faultRow
+	total := r.Total()
+	for k, t := range traits {
+		if !r.possible(k) && total.Faults[k] == 0 {
+			continue
+		}
+		row := faultRow{Meaning: t.meaning}
+		switch {
+		case total.Faults[k] == 0:
+		case t.clock:
+			row.Seen = page.Thousands(total.Proved[k]) + ", by what the replica logged"
+		case t.wire:
+			row.Seen = page.Thousands(total.Lost) + " pieces lost, of both kinds"
+		}
+		for _, e := range r.Engines() {
+			row.Counts = append(row.Counts, r.sum(func(x result) bool { return x.Plan.Engine == e }).Faults[k])
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b faultRow) int { return strings.Compare(a.Meaning, b.Meaning) })
+	return rows
+}
+
+// Engines are those of the rounds.
+func (r *report) Engines() []string {
+	var names []string
+	for _, x := range r.Rounds {
+		if !slices.Contains(names, x.Plan.Engine) {
+			names = append(names, x.Plan.Engine)
+		}
+	}
+	return names
+}
+
+// markdown returns the service's part of the page. A run with a violation writes none.
+func (r *report) markdown() string {
+	var b strings.Builder
+	t, first := r.Total(), r.Rounds[0].Plan
+	var recovery, length time.Duration
+	for _, x := range r.Rounds {
+		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length
+	}
+	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
+		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, r.Replicas, first.Lease)
+	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Tenures), counted(" (", t.Of))
+	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
+		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",
+		page.Thousands(t.Operations), t.LatePast, t.Refused)
+	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; "+
+		"to the next holder after the last kill: %v.\n", t.Leaderless.Round(10*time.Millisecond), gapBound(first.Lease),
+		recovery.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: 0.**\n",
+		times(t.Faults), times(t.Weather))
+	return b.String()
+}
+
+// times says how often, and in how many ways. The JSON has each.
+func times(of map[string]int) string {
+	n := 0
+	for _, times := range of {
+		n += times
+	}
+	return fmt.Sprintf("%s times in %d ways", page.Thousands(n), len(of))
+}

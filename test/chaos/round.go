@@ -1,0 +1,312 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+)
+
+// plan is what a round is to be.
+type plan struct {
+	Engine string
+	Seed   uint64
+	Seats  int // processes at a time
+	Lease  time.Duration
+	Length time.Duration // of the nemesis
+	Drift  float64       // by what part of it the rate of a replica's clocks may differ
+	// Wrong and Open are mistakes made on purpose, of the replicas and of the
+	// fence.
+	Wrong replica.Wrong `json:",omitempty"`
+	Open  bool          `json:",omitempty"`
+	// Only has the nemesis deal no other faults, if it is not empty.
+	Only []kind `json:",omitempty"`
+
+	workload   func(*round) workload
+	namespaces bool // processes may be started in time namespaces
+}
+
+// workload is what the processes of a round do.
+type workload interface {
+	// open makes a fresh engine, with its data below the round's folder, and sets the clock.
+	open(ctx context.Context) (engine, error)
+	// seat names a seat.
+	seat(index int) string
+	// start starts a process in a seat.
+	start(ctx context.Context, s *seat, p *process) error
+	// faults are those of its processes.
+	faults() []fault
+	// beside is what goes on beside the faults, until ctx ends.
+	beside(ctx context.Context)
+	// holder is who was granted the lock last, and has not said that it is over.
+	holder() holder
+	// calm is what comes when the faults are over.
+	calm(ctx context.Context) error
+	// finish has a process end in peace, within a time.
+	finish(ctx context.Context, p *process) error
+	// collect gets what is asked for at the end, of the engine.
+	collect(ctx context.Context) error
+	// read takes the tenancies of all processes into the verdict, and returns what was told
+	// of effects, by their ID.
+	read(v *verdict) (told map[string]*trial.Told)
+	// check judges what only this workload knows.
+	check(v *verdict)
+}
+
+// holder is a process that holds the lock, since an instant; nil if nobody does.
+type holder struct {
+	*process
+	since int64
+}
+
+// round is one run of a few processes on a fresh engine, under one nemesis.
+type round struct {
+	plan
+	work     workload
+	dir      string
+	now      func() int64 // the clock of all time stamps
+	resource *trial.Resource
+	engine   engine
+	seats    []*seat
+	possible map[kind]bool // faults that could be dealt
+
+	mu       sync.Mutex // guards the fields below
+	events   []event
+	problems []string
+
+	began, filled, healed, calmed, ended int64
+
+	recovery time.Duration // from the last kill to the next grant
+	bound    time.Duration // of that; 0 if nobody was killed
+	late     time.Duration // by how much this machine is late at most
+	lost     int           // pieces of bytes that vanished in gates
+	effects  []trial.Effect
+}
+
+// play plays a round. The error is one of this program, or of the machine; what
+// the round has shown is in the round.
+func (p plan) play(ctx context.Context) (_ *round, err error) {
+	r := &round{plan: p, possible: map[kind]bool{}}
+	if r.dir, err = os.MkdirTemp("", "tenure-chaos-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	r.work = p.workload(r)
+	if r.engine, err = r.work.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.engine.close()) }()
+	r.resource = trial.OpenResource(r.now, p.Open)
+	defer r.resource.Close()
+	defer func() {
+		for _, s := range r.seats {
+			if len(s.lives) > 0 && s.now().Alive() {
+				s.now().kill(r.now)
+			}
+		}
+	}()
+	return r, r.run(ctx)
+}
+
+func (r *round) run(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(r.Seed, 0))
+	r.began = r.now()
+	var places []*timespace
+	for i := range r.Seats {
+		r.seats = append(r.seats, &seat{index: i, name: r.work.seat(i)})
+		where := drawNamespace(random)
+		if !r.namespaces || i%2 == 0 {
+			where = nil
+		}
+		places = append(places, where)
+	}
+	if err := r.each(ctx, func(s *seat) error { return r.fill(ctx, s, places[s.index]) }); err != nil {
+		return err
+	}
+	r.filled = r.now()
+	lateness := wait.Lateness()
+	defer lateness()
+	if err := wait.Until(ctx, "somebody holds the lock",
+		func() bool { return r.work.holder().process != nil }); err != nil {
+		return fmt.Errorf("%w: %q", err, r.problems)
+	}
+
+	striking, stop := context.WithTimeout(ctx, r.Length)
+	r.nemesis(striking, random)
+	stop()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.heal(ctx); err != nil {
+		return err
+	}
+	r.late = lateness()
+	if err := r.work.calm(ctx); err != nil {
+		return err
+	}
+	r.calmed = r.now()
+	wait.Rest(ctx, r.Lease/2)
+	if err := r.each(ctx, func(s *seat) error { return r.finish(ctx, s.now()) }); err != nil {
+		return err
+	}
+	for _, s := range r.seats {
+		for _, p := range s.lives {
+			if p.Alive() {
+				p.kill(r.now)
+			}
+			if text := p.outcome(); text != "" {
+				r.problems = append(r.problems, text)
+			}
+		}
+	}
+	r.ended, r.lost = r.now(), r.engine.lost()
+	var bad []string
+	r.effects, bad = r.resource.Seen()
+	r.problems = append(r.problems, bad...)
+	return r.work.collect(ctx)
+}
+
+// each does something to all seats at once.
+func (r *round) each(ctx context.Context, do func(*seat) error) error {
+	return wait.AtOnce(ctx, len(r.seats), len(r.seats),
+		func(_ context.Context, i int) error { return do(r.seats[i]) })
+}
+
+// fill starts a process in a seat that is empty.
+func (r *round) fill(ctx context.Context, s *seat, where *timespace) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &process{name: fmt.Sprintf("%s.%d", s.name, len(s.lives)+1), where: where, began: r.now()}
+	if err := r.work.start(ctx, s, p); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	s.lives = append(s.lives, p)
+	return nil
+}
+
+// finish has a process end in peace. One that does not is killed at the end.
+func (r *round) finish(ctx context.Context, p *process) error {
+	if !p.Alive() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+5*r.Lease)
+	defer cancel()
+	return r.work.finish(ctx, p)
+}
+
+// heal ends all faults, and has every seat filled.
+func (r *round) heal(ctx context.Context) error {
+	if err := r.engine.heal(); err != nil {
+		return err
+	}
+	for _, s := range r.seats {
+		if !s.now().Alive() {
+			if err := r.fill(ctx, s, nil); err != nil {
+				return err
+			}
+		}
+	}
+	r.healed = r.now()
+	return nil
+}
+
+// lastBlow waits for a holder, kills it, and measures how long it takes until another one holds
+// the lock: the one that was killed is not replaced. What is allowed for that is a time, and
+// ten times what the machine is late with a timer.
+func (r *round) lastBlow(ctx context.Context, allowed time.Duration) {
+	r.bound, r.recovery = allowed+10*r.late, -1
+	var last holder
+	wait.Within(ctx, r.bound+r.Lease, func() bool { // who has just been told to stop may hold it for so long
+		last = r.work.holder()
+		return last.process != nil && last.Alive()
+	})
+	if last.process == nil || !last.Alive() {
+		return
+	}
+	at := r.now()
+	last.kill(r.now)
+	r.note(event{
+		Kind: kill, On: last.name, Seat: r.seatIndex(last.name), From: at, To: at,
+		Text: last.name + ", which holds the lock, is killed, and not replaced",
+	})
+	wait.Within(ctx, r.bound+5*time.Second, func() bool {
+		next := r.work.holder()
+		if next.process == nil || next.process == last.process || next.since < at {
+			return false
+		}
+		r.recovery = time.Duration(next.since - at)
+		return true
+	})
+}
+
+// drawPlace returns where the next process of a seat is started.
+func (r *round) drawPlace(random *rand.Rand, elsewhere bool) *timespace {
+	if !elsewhere && (!r.namespaces || random.IntN(2) == 0) {
+		return nil
+	}
+	return drawNamespace(random)
+}
+
+// seatOf returns the seat that a fault is for.
+func (r *round) seatOf(on role, random *rand.Rand) *seat {
+	if h := r.work.holder(); on == leader && h.process != nil {
+		if s := r.seats[r.seatIndex(h.name)]; s.now() == h.process {
+			return s
+		}
+	}
+	return r.seats[random.IntN(len(r.seats))]
+}
+
+func (r *round) note(e event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+// trouble notes what should not happen, whatever the nemesis does.
+func (r *round) trouble(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+// save writes down all that was seen in a round, for anyone who looks into a
+// violation: a seed does not bring the same round again, because the machine
+// has its part in it.
+func (r *round) save(path string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	var all bytes.Buffer
+	lines := json.NewEncoder(&all)
+	put := func(line map[string]any) { err = errors.Join(err, lines.Encode(line)) }
+	for _, e := range r.events {
+		put(map[string]any{"event": e})
+	}
+	for _, s := range r.seats {
+		for _, p := range s.lives {
+			for _, l := range p.lines {
+				put(map[string]any{"process": p.name, "line": l})
+			}
+		}
+	}
+	for _, e := range r.effects {
+		put(map[string]any{"effect": e})
+	}
+	return errors.Join(err, os.WriteFile(path, all.Bytes(), 0o644))
+}

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/peers"
+)
+
+// results is everything that a run found. The page is made from it alone.
+type results struct {
+	Machine machine.Machine `json:"machine"`
+	Setting size            `json:"setting"`
+	Stores  []*finding      `json:"stores"`
+}
+
+// finding is what was found on one store. Times are in seconds.
+type finding struct {
+	Store      string  `json:"store"`
+	Watch      bool    `json:"watch"` // it tells of what is released
+	Date       string  `json:"date"`
+	Took       float64 `json:"tookSeconds"`
+	LoadBefore string  `json:"loadBefore"`
+	LoadAfter  string  `json:"loadAfter"`
+	// Filled is how long a new group takes until all partitions are owned, from the
+	// start of its processes.
+	Filled  float64  `json:"firstAssignmentSeconds"`
+	Steady  steady   `json:"steady"`
+	Changes []change `json:"changes"`
+	// Tenures is how many times a handler's Check passed anew, OwnedTwice where
+	// two had a partition at once, and Fence what the resource saw.
+	Tenures    int      `json:"tenures"`
+	OwnedTwice []string `json:"ownedTwice"`
+	Fence      fenced   `json:"fence"`
+	Lost       []string `json:"sessionsLost"` // by living workers
+	Missed     []string `json:"missed"`
+}
+
+// The parts of a run.
+const (
+	partSQLite = "sqlite"
+	partDynamo = "dynamodb"
+)
+
+// put puts in what was found on a store, in place of what was before.
+func (r *results) put(f *finding) {
+	i := slices.IndexFunc(r.Stores, func(before *finding) bool { return before.Watch == f.Watch })
+	if i < 0 {
+		r.Stores = append(r.Stores, f)
+		return
+	}
+	r.Stores[i] = f
+}
+
+func (f *finding) miss(format string, args ...any) {
+	f.Missed = append(f.Missed, fmt.Sprintf(format, args...))
+}
+
+// steady is what is sent while nothing changes, in a second.
+type steady struct {
+	For    float64 `json:"seconds"`
+	Reads  float64 `json:"readsPerSecond"`
+	Writes float64 `json:"writesPerSecond"`
+}
+
+// What happens to a group, where it is judged by its name.
+const (
+	killOfWorker   = "SIGKILL of a worker" // that is not the coordinator
+	plannedLeave   = "a planned leave"
+	oneComes       = "one comes"
+	rollingRestart = "a rolling restart of all"
+)
+
+// change is what something that happened to the group has led to.
+type change struct {
+	What string `json:"what"`
+	// Took is how long it took until all was owned again; or, of what was planned, was done.
+	Took float64 `json:"tookSeconds"`
+
+	// Of a worker that was lost: how many partitions it had; what was left of its lease since
+	// the last heartbeat that was confirmed; and that with one look.
+	Partitions int     `json:"partitions,omitempty"`
+	Lease      float64 `json:"leaseLeftSeconds,omitempty"`
+	Expected   float64 `json:"expectedSeconds,omitempty"`
+
+	// Of what was planned: Share is the partitions of one worker, and Gaps are the times in
+	// which a partition had nobody: from the return of one handler to the begin of the next.
+	Moves int     `json:"moves,omitempty"`
+	Most  int     `json:"mostMovesOfOne,omitempty"`
+	Share float64 `json:"share,omitempty"`
+	Gaps  stretch `json:"gaps,omitzero"`
+}
+
+// stretch is a number of times, in seconds.
+type stretch struct {
+	N      int     `json:"n"`
+	Median float64 `json:"median"`
+	Max    float64 `json:"max"`
+}
+
+func stretchOf(times []float64) stretch {
+	if len(times) == 0 {
+		return stretch{}
+	}
+	slices.Sort(times)
+	n := len(times)
+	return stretch{n, times[n/2], times[n-1]}
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// fenced is what came of the writes to the resource.
+type fenced struct {
+	Accepted int `json:"accepted"`
+	// Refused is how many had a token that was no more the highest.
+	Refused int      `json:"refused"`
+	Late    []string `json:"acceptedLate"`
+}
+
+// take takes what the judge says of the log of a group.
+func (f *finding) take(l *trial.Log) {
+	f.Tenures += len(l.Holds)
+	for _, e := range l.Effects {
+		switch {
+		case e.Refused:
+			f.Fence.Refused++
+		case e.Entered > 0:
+			f.Fence.Accepted++
+		}
+	}
+	for _, wrong := range l.Judge() {
+		switch wrong.Sin {
+		case trial.Fence:
+			f.Fence.Late = append(f.Fence.Late, wrong.Text)
+		case trial.Outside:
+			f.miss("%s", wrong.Text)
+		default:
+			f.OwnedTwice = append(f.OwnedTwice, wrong.Text)
+		}
+	}
+}
+
+// tolerance is how far above what was computed a time may be: a kill comes at any
+// place in a period, and the machine has other things to do.
+const tolerance = 1.5
+
+// judge says what is not as it must be. Of a quick run the times mean nothing, nor
+// what moves when a worker is lost for want of a processor.
+func (f *finding) judge(size size) {
+	miss := func(missed bool, format string, args ...any) {
+		if missed {
+			f.miss(format, args...)
+		}
+	}
+	miss(len(f.OwnedTwice) > 0, "owned twice, by Check, %s", some(f.OwnedTwice))
+	miss(len(f.Fence.Late) > 0, "stale writes accepted, %s", some(f.Fence.Late))
+	miss(f.Fence.Accepted == 0 || f.Fence.Refused == 0,
+		"the fence saw %d writes and refused %d: it was not tried", f.Fence.Accepted, f.Fence.Refused)
+	if size.Quick {
+		return
+	}
+	miss(len(f.Lost) > 0, "sessions of living workers were lost, %s", some(f.Lost))
+	for _, c := range f.Changes {
+		miss(c.Expected > 0 && c.Took > tolerance*c.Expected,
+			"%s: all %d owned after %.2f s, where %.2f s were to be expected", c.What, c.Partitions, c.Took, c.Expected)
+		// Where the store tells of releases the next owner need not look.
+		miss(c.What == plannedLeave && c.Gaps.Max > tolerance*(size.Refresh+size.Drain).Seconds(),
+			"%s: a partition had nobody for %.3f s", c.What, c.Gaps.Max)
+		miss(c.What == rollingRestart && c.Most > mostMoves, "%s moved a partition %d times", c.What, c.Most)
+		miss(c.What == oneComes && c.Moves > int(1.1*c.Share)+1,
+			"a worker that came moved %d partitions, with a share of %.0f", c.Moves, c.Share)
+	}
+}
+
+// mostMoves is how often a rolling restart may move one partition: away from its
+// worker, back to it, and once more each because the one that had it meanwhile was
+// started again, too.
+const mostMoves = 4
+
+// some returns the first ones of a list, and how many there are.
+func some(list []string) string {
+	return fmt.Sprintf("%d: %s", len(list), strings.Join(list[:min(len(list), 3)], ", "))
+}
+
+// earlier returns what a file holds of runs before, so that a run of some parts
+// leaves the others as they were.
+func earlier(path string) (r results, err error) {
+	if path == "" {
+		return r, nil
+	}
+	if err = page.ReadJSON(path, &r); errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	return r, err
+}
+
+// command makes the part of docs/evidence/performance.md that is made.
+const command = "go run ./test/chaos -workload shards"
+
+// kclFailover is the failover time that the Kinesis Client Library has by default.
+const kclFailover = 10 * time.Second
+
+func (r *results) markdown() string {
+	var b strings.Builder
+	s := r.Setting
+	if s.Quick {
+		b.WriteString("This was a quick run: the times mean nothing.\n\n")
+	}
+	fmt.Fprintf(&b, "%d processes, %s partitions, lease %v s, heartbeat %v s, a poll each %v s, "+
+		"work that ends in %.0f ms; on %s (%d cores).", s.Workers, page.Thousands(s.Partitions),
+		s.Lease.Seconds(), s.Heartbeat.Seconds(), s.Refresh.Seconds(), s.Drain.Seconds()*1000, r.Machine.CPU,
+		r.Machine.Cores)
+	for _, f := range r.Stores {
+		fmt.Fprintf(&b, " %s: %s, load %s, %s.", f.Store, f.Date, f.LoadBefore, f.LoadAfter)
+	}
+	b.WriteString("\n\n")
+	r.table(&b)
+	return b.String()
+}
+
+// table writes a column for each store.
+func (r *results) table(b *strings.Builder) {
+	head, rows := []string{""}, [][]string{}
+	for i, f := range r.Stores {
+		head = append(head, f.Store)
+		for _, line := range f.lines(r.Setting) {
+			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == line[0] })
+			if at < 0 {
+				at = len(rows)
+				rows = append(rows, append([]string{line[0]}, make([]string, len(r.Stores))...))
+			}
+			rows[at][i+1] = line[1]
+		}
+	}
+	page.Table(b, head, rows)
+}
+
+// lines returns what was found, each with a name.
+func (f *finding) lines(s size) [][2]string {
+	var all [][2]string
+	add := func(name, format string, args ...any) {
+		all = append(all, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	add("all partitions have an owner after the start", "%.1f s", f.Filled)
+	kcl := peers.KCL(s.Partitions/max(1, s.Workers), kclFailover)
+	add("requests a second, nothing changes", "%s; KCL writes %.0f", f.Steady, kcl.WriteUnits*float64(s.Workers))
+	for _, c := range f.Changes {
+		if c.Expected > 0 {
+			add(c.What+", until all are owned again (lease and poll)", "%.2f s (%.2f)", c.Took, c.Expected)
+		} else {
+			add(c.What+": time; moves; time without an owner", "%.1f s; %d; %v", c.Took, c.Moves, c.Gaps)
+		}
+	}
+	add("partitions owned twice, by Check", "%d, of %s tenures", len(f.OwnedTwice), page.Thousands(f.Tenures))
+	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order",
+		page.Thousands(f.Fence.Accepted), page.Thousands(f.Fence.Refused), len(f.Fence.Late))
+	add("sessions that a living worker lost, but for the paused one", "%d", len(f.Lost))
+	if len(f.Missed) > 0 {
+		add("**missed**", "%s", strings.Join(f.Missed, "; "))
+	}
+	return all
+}
+
+func (s steady) String() string {
+	return fmt.Sprintf("%.0f reads, %.0f writes", s.Reads, s.Writes)
+}
+
+func (s stretch) String() string {
+	if s.N == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f ms, at most %.0f", s.Median*1000, s.Max*1000)
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+)
+
+// ticks is a command for others to run: it writes its process id into a file, and touches that over
+// and over. SIGTERM ends it, or the end of a minute.
+const ticks = `trap 'exit 0' TERM
+echo $$ >"$0"
+n=0
+while [ $n -lt 6000 ]; do n=$((n+1)); sleep 0.01; touch "$0"; done`
+
+// lockCommand is a program that runs a command under a lock.
+type lockCommand struct {
+	name, pkg string
+	args      func(s *scene, endpoint, lock string) []string
+}
+
+var (
+	tenureRun = &lockCommand{
+		"tenure run", "github.com/tenurelock/tenure/cmd/tenure",
+		func(s *scene, endpoint, lock string) []string {
+			return []string{"run", "--quiet", "--store", s.url(endpoint), "--lease", s.lease.String(), lock, "--"}
+		},
+	}
+	etcdctlLock = &lockCommand{
+		"etcdctl lock", "go.etcd.io/etcd/etcdctl/v3",
+		func(s *scene, endpoint, lock string) []string {
+			return []string{"--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
+		},
+	}
+)
+
+// program is where the program is, once it is built.
+func (c *lockCommand) program(dir string) string {
+	return filepath.Join(dir, "command-"+strings.Fields(c.name)[0])
+}
+
+// buildCommands builds those of the columns.
+func (r *rig) buildCommands(ctx context.Context, chosen []column) {
+	built := map[*lockCommand]bool{nil: true}
+	for _, c := range chosen {
+		if !built[c.command] {
+			built[c.command] = true
+			must.Have(proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", c.command.program(r.dir), c.command.pkg))
+		}
+	}
+}
+
+// running is a program that runs a command under a lock.
+type running struct {
+	*proc.Process
+	ticks string
+}
+
+func (s *scene) run(address, lock string) *running {
+	file := filepath.Join(s.dir, "ticks-"+rand.Text())
+	args := append([]string{s.command.program(s.dir)}, s.command.args(s, s.endpoint(address), lock)...)
+	return &running{must.Have(proc.Start(proc.Command{Args: append(args, "sh", "-c", ticks, file)})), file}
+}
+
+// last is the last instant at which the command ran; zero if it has not begun.
+func (r *running) last() (at time.Time) {
+	if info, err := os.Stat(r.ticks); err == nil {
+		at = info.ModTime()
+	}
+	return at
+}
+
+// begins waits for the command, and returns when it has begun.
+func (r *running) begins(ctx context.Context) time.Time {
+	must.Do(wait.Until(ctx, "the command begins", func() bool { return !r.last().IsZero() }))
+	return r.last()
+}
+
+// end ends the command, and returns when the program has ended, too.
+func (r *running) end(ctx context.Context) {
+	text, _ := os.ReadFile(r.ticks) // none, if it has not begun
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		_ = syscall.Kill(pid, syscall.SIGTERM) // an error means that it has ended
+	}
+	wait.Unless(10*time.Second, r.Exited(), ctx.Done())
+	r.Kill()
+}
+
+// childAfterLoss cuts off a program that runs a command under a lock.
+func childAfterLoss(ctx context.Context, s *scene) cell {
+	// For how long a command may go on beside its successor before it is taken for one that
+	// goes on for ever.
+	const beside = 3 * time.Second
+	if s.command == nil {
+		return lacking("has no program that runs a command")
+	}
+	g := must.Have(s.gate("faults-command"))
+	defer g.Close()
+	lock := s.lock()
+	first := s.run(g.Address(), lock)
+	defer first.end(ctx)
+	first.begins(ctx)
+	second := s.run(s.direct, lock)
+	defer second.end(ctx)
+	must.Do(wait.For(ctx, s.beat()))
+	g.BlackHole()
+	began := second.begins(ctx)
+	must.Do(wait.For(ctx, beside))
+	gap := milliseconds(began.Sub(first.last()).Nanoseconds())
+	g.Heal()
+	first.end(ctx)
+	status := first.State().ExitCode()
+	seen := fmt.Sprintf("ended %s before its successor began; exit status %d", length(gap), status)
+	if gap <= 0 {
+		seen = fmt.Sprintf("ran on beside its successor, for the %s that were looked at; exit status %d after it ended",
+			length(gap), status)
+	}
+	return judged(gap > 0, []float64{gap}, "`%s`: the command %s", s.command.name, seen)
+}

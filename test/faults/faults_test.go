@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	coordination "k8s.io/api/coordination/v1"
+
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	proc.Play(roles) // this binary is the program that the rig starts
+	os.Exit(m.Run())
+}
+
+// throw throws some faults at one client, on the engine that the environment names. The rig may
+// be changed before.
+func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*rig)) {
+	t.Helper()
+	chosen := must.Have(pick(in.columns, id))
+	c := chosen[0]
+	if c.engine != "" {
+		kind := engineOf(c)
+		enginetest.Shared(t, kind.Variable, kind.Name)
+	}
+	thrown := must.Have(pick(in.rows, strings.Join(slices.Collect(maps.Keys(want)), ",")))
+	r := &rig{say: t.Logf}
+	defer r.close()
+	err := must.Try(func() { r.build(t.Context(), thrown, chosen) })
+	if errors.Is(err, peers.ErrNoToolchain) {
+		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(r)
+	}
+	var wg sync.WaitGroup
+	for _, row := range thrown {
+		wg.Go(func() {
+			found, err := r.cell(t.Context(), row, c)
+			t.Logf("%s, %s: %s: %s", row.id, id, found.Verdict, found.Seen)
+			if err != nil || found.Verdict != want[row.id] {
+				t.Errorf("%s, %s: %s, %s, %v; want %s", row.id, id, found.Verdict, found.Seen, err, want[row.id])
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestRows throws some faults at Tenure, and at libraries that do not pass all of them: a row
+// that cannot fail would show nothing.
+func TestRows(t *testing.T) {
+	for id, want := range map[string]map[string]verdict{
+		"tenure": {
+			"lost-acquire": passed, "stopped": passed, "close-waiting": passed, endAtWorkRow: passed, "tokens": passed,
+		},
+		"dynamolock": {
+			"lost-acquire": failed, "stopped": passed, "close-waiting": failed, endAtWorkRow: failed, "tokens": failed,
+		},
+		"etcd":      {"lost-acquire": passed, endAtWorkRow: failed},
+		"client-go": {"lost-acquire": passed, endAtWorkRow: failed, "dead-try": none},
+		"river": {
+			"lost-acquire": failed, "close-waiting": passed, "tokens": passed,
+			manyRow: none, endAtWorkRow: none, "dead-try": none,
+		},
+		"tenure-postgres":  {"lost-acquire": passed, "tokens": passed},
+		"tenure-etcd":      {"lost-acquire": passed, "tokens": passed},
+		"tenure-zookeeper": {"lost-acquire": passed, "tokens": passed},
+	} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			throw(t, libraryTable, id, want, nil)
+		})
+	}
+}
+
+// slowEngine are the faults that Tenure must pass on engines that take minutes to build.
+var slowEngine = map[string]verdict{
+	"lost-acquire": passed, "lost-heartbeat": passed, "lost-cut": passed, "black-hole": passed, "stopped": passed,
+	"close-waiting": passed, "dead-try": passed, endAtWorkRow: passed, "tokens": passed,
+}
+
+func TestKubernetes(t *testing.T) { throw(t, libraryTable, "tenure-kubernetes", slowEngine, nil) }
+
+func TestVersitygw(t *testing.T) { throw(t, libraryTable, "tenure-bucket", slowEngine, nil) }
+
+// TestServiceRows throws some faults at clients of the service, each at another language.
+func TestServiceRows(t *testing.T) {
+	for id, row := range map[string]string{
+		"typescript-1": suspendRow, "java-3": "lost-cut", "java-1": "close-waiting",
+		"python-3": "bad-gateway", "typescript-3": "twice", "python-1": "step-down",
+	} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			throw(t, serviceTable, id, map[string]verdict{row: passed}, nil)
+		})
+	}
+}
+
+// TestBrokenClient: a client that breaks a rule, here by counting its lease by a clock that stands
+// still in a suspend, does not pass the row that is about it.
+func TestBrokenClient(t *testing.T) {
+	throw(t, serviceTable, "python-1", map[string]verdict{suspendRow: failed}, func(r *rig) {
+		args := r.programs["python-1"].Command.Args
+		r.programs["python-1"].Command.Args = append([]string{args[0], "-c", `import runpy, sys, time
+from tenurelock import client
+client.system_clock = lambda: time.monotonic_ns
+runpy.run_path(sys.argv[1], run_name="__main__")`}, args[1:]...)
+	})
+}
+
+// TestJudge: one who believes for an instant beside another holder does not pass.
+func TestJudge(t *testing.T) {
+	for want, figures := range map[string][]float64{
+		"pass: told 10 ms to 2.00 s before (2 runs)":   {10, 2000},
+		"fail: told 1.0 ms to 2.0 ms late (2 runs)":    {-1, -2},
+		"fail: told up to 1.50 s late, in 1 of 3 runs": {5, -1500, 20},
+	} {
+		if c := margins(figures); string(c.Verdict)+": "+c.Seen != want {
+			t.Errorf("%v: %s: %s; want %s", figures, c.Verdict, c.Seen, want)
+		}
+	}
+	for _, granted := range []int64{7e6, 10e6, 12e6} {
+		if got, want := apart(10e6, granted), milliseconds(granted-10e6); got != want {
+			t.Errorf("apart: %v ms, want %v", got, want)
+		}
+	}
+	if c := beliefs([]float64{0, 0}); c.Verdict != passed {
+		t.Errorf("nobody believed: %+v", c)
+	}
+	if c := beliefs([]float64{0, 0.5}); c.Verdict != failed {
+		t.Errorf("one believed: %+v", c)
+	}
+}
+
+// TestPage holds the page to the runs that it shows, and to the rows that there are.
+func TestPage(t *testing.T) {
+	var all map[string]*report
+	text, err := os.ReadFile(pageFile)
+	if err := errors.Join(err, page.ReadJSON(resultsFile, &all)); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []table{libraryTable, serviceTable} {
+		r := all[in.name]
+		part, err := in.markdown(r)
+		if err := errors.Join(err, in.complete(r), page.Check(pageFile, part, in.command)); err != nil {
+			t.Errorf("-write writes both, and -page the page alone: %v", err)
+		}
+		for _, row := range in.rows {
+			if n := strings.Count(string(text), "- **"+row.title+"**: "); n != 1 {
+				t.Errorf("the page says %d times how %q is made", n, row.title)
+			}
+		}
+		// A run that lacks something, or that a client of Tenure has not passed, is none to be shown.
+		row, last := in.rows[0].id, in.columns[len(in.columns)-1]
+		delete(r.Cells[row], in.columns[0].id)
+		r.Cells[row][last.id] = cell{Verdict: failed, Seen: "believed"}
+		r.Cells["former"] = nil
+		err = in.complete(r)
+		for _, want := range []string{
+			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + row + ": believed",
+			"no row former",
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		}
+	}
+}
+
+// TestLeaseAPI is about the check on which all elections on leases rest.
+func TestLeaseAPI(t *testing.T) {
+	api := &leaseAPI{leases: map[string]coordination.Lease{}}
+	for i, c := range []struct {
+		method, version string
+		want            int
+	}{
+		{http.MethodPut, "", http.StatusNotFound},
+		{http.MethodPost, "", http.StatusCreated},
+		{http.MethodPost, "", http.StatusConflict},
+		{http.MethodPut, "1", http.StatusOK},
+		{http.MethodPut, "1", http.StatusConflict},
+		{http.MethodPut, "2", http.StatusOK},
+	} {
+		body := strings.NewReader(`{"metadata":{"name":"a","resourceVersion":"` + c.version + `"}}`)
+		answer := httptest.NewRecorder()
+		api.ServeHTTP(answer, httptest.NewRequest(c.method, "/leases/a", body))
+		if answer.Code != c.want {
+			t.Errorf("%d, %s of version %q: %d; want %d", i, c.method, c.version, answer.Code, c.want)
+		}
+	}
+}

@@ -1,0 +1,435 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers/serve"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// etcdLibrary is etcd's concurrency package.
+var etcdLibrary = serve.Library{Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Open: openEtcd}
+
+// etcdClient keeps one session for all its locks, as is usual.
+type etcdClient struct {
+	client  *clientv3.Client
+	ttl     int
+	mu      sync.Mutex
+	session *concurrency.Session
+}
+
+func openEtcd(r *wire.Request) (serve.Client, error) {
+	config := clientv3.Config{Endpoints: []string{r.Endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, err
+	}
+	l := &etcdClient{client: client, ttl: int(serve.Milliseconds(r.LeaseMs) / time.Second)}
+	_, err = l.opened()
+	return l, err
+}
+
+// opened returns the session, or a new one if that has ended.
+func (l *etcdClient) opened() (*concurrency.Session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != nil && !closed(l.session.Done()) {
+		return l.session, nil
+	}
+	var err error
+	l.session, err = concurrency.NewSession(l.client, concurrency.WithTTL(l.ttl))
+	return l.session, err
+}
+
+// Acquire calls again after an error, as a program must: the client gives up at
+// the first.
+func (l *etcdClient) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
+	for {
+		session, err := l.opened()
+		if err != nil {
+			return nil, err
+		}
+		mutex := concurrency.NewMutex(session, r.Name)
+		if r.TryOnly {
+			err = mutex.TryLock(ctx)
+		} else {
+			err = mutex.Lock(ctx)
+		}
+		switch {
+		case err == nil:
+			return &etcdMutex{mutex, session}, nil
+		case errors.Is(err, concurrency.ErrLocked):
+			return nil, serve.Refuse(wire.Held, err)
+		case l.client.Ctx().Err() != nil || ctx.Err() != nil:
+			return nil, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (l *etcdClient) Close() error {
+	l.mu.Lock()
+	session := l.session
+	l.mu.Unlock()
+	return errors.Join(session.Close(), l.client.Close())
+}
+
+type etcdMutex struct {
+	*concurrency.Mutex
+	session *concurrency.Session
+}
+
+func (m *etcdMutex) Check() bool             { return !closed(m.session.Done()) }
+func (m *etcdMutex) Notice() <-chan struct{} { return m.session.Done() }
+
+// Token is the revision in which the lock's key was made, which a transaction
+// can compare: see Mutex.IsOwner.
+func (m *etcdMutex) Token() (uint64, bool) {
+	answer, err := m.session.Client().Get(context.Background(), m.Key())
+	if err != nil || len(answer.Kvs) == 0 {
+		return 0, false
+	}
+	return uint64(answer.Kvs[0].CreateRevision), true
+}
+
+func (m *etcdMutex) Release(*wire.Request) error { return m.Unlock(context.Background()) }
+
+func closed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
+
+const namespace = "default"
+
+var errNoTry = errors.New("the library cannot try without waiting")
+
+// kubeLibrary is client-go's leaderelection.
+var kubeLibrary = serve.Library{Name: kubeID, Module: "k8s.io/client-go", Open: openKube}
+
+// kubeClient runs an elector for each lock.
+type kubeClient struct {
+	config                 *rest.Config
+	lease, deadline, retry time.Duration
+	bounded                bool // requests, as NewFromKubeconfig does it
+	releases               bool // when its context ends
+	client                 clientset.Interface
+
+	ctx     context.Context // of all electors
+	close   context.CancelFunc
+	running sync.WaitGroup
+}
+
+func openKube(r *wire.Request) (serve.Client, error) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	lease := serve.Milliseconds(r.LeaseMs)
+	l := &kubeClient{
+		config: &rest.Config{
+			Host: r.Endpoint, QPS: -1, // its limit of five requests a second is for other uses
+			ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+		},
+		lease: lease, deadline: lease * 2 / 3, retry: serve.Milliseconds(r.RefreshMs),
+		bounded: r.RequestTimeout, releases: r.ReleaseOnCancel,
+	}
+	l.ctx, l.close = context.WithCancel(context.Background())
+	var err error
+	l.client, err = clientset.NewForConfig(l.config)
+	return l, err
+}
+
+// lock makes the lease lock with or without a bound for each request: by
+// NewFromKubeconfig as most controllers do, or by hand as the package's example
+// does.
+func (l *kubeClient) lock(name string) (resourcelock.Interface, error) {
+	identity := resourcelock.ResourceLockConfig{Identity: strings.ToLower(rand.Text())}
+	if l.bounded {
+		kind := resourcelock.LeasesResourceLock
+		return resourcelock.NewFromKubeconfig(kind, namespace, name, identity, l.config, l.deadline)
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Client:     l.client.CoordinationV1(),
+		LockConfig: identity,
+	}, nil
+}
+
+func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, error) {
+	if r.TryOnly {
+		return nil, serve.Refuse(wire.Unsupported, errNoTry)
+	}
+	lock, err := l.lock(r.Name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	h := &kubeLeader{
+		library: l, name: r.Name, cancel: cancel,
+		leads: make(chan context.Context, 1), over: make(chan struct{}),
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { h.leads <- ctx },
+			OnStoppedLeading: func() { close(h.over) },
+		},
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	l.running.Go(func() { elector.Run(ctx) })
+	select {
+	case ctx := <-h.leads:
+		// The end of its context, or OnStoppedLeading: the first of the two is what it says.
+		leading, stop := context.WithCancel(ctx)
+		go func() {
+			<-h.over
+			stop()
+		}()
+		h.ctx = leading
+		return h, nil
+	case <-h.over:
+		return nil, context.Canceled
+	}
+}
+
+// Close ends all electors, as the end of their context does.
+func (l *kubeClient) Close() error {
+	l.close()
+	l.running.Wait()
+	return nil
+}
+
+type kubeLeader struct {
+	library *kubeClient
+	name    string
+	cancel  context.CancelFunc
+	ctx     context.Context // of the work
+	leads   chan context.Context
+	over    chan struct{}
+}
+
+// Check goes by the context of the work: IsLeader does not look at the clock.
+func (h *kubeLeader) Check() bool             { return !closed(h.over) && h.ctx.Err() == nil }
+func (h *kubeLeader) Notice() <-chan struct{} { return h.ctx.Done() }
+
+// Token is the count of transitions, the only number in the record.
+func (h *kubeLeader) Token() (uint64, bool) {
+	leases := h.library.client.CoordinationV1().Leases(namespace)
+	lease, err := leases.Get(context.Background(), h.name, metav1.GetOptions{})
+	if err != nil || lease.Spec.LeaseTransitions == nil {
+		return 0, false
+	}
+	return uint64(*lease.Spec.LeaseTransitions), true
+}
+
+func (h *kubeLeader) Release(*wire.Request) error {
+	h.cancel()
+	<-h.over
+	return nil
+}
+
+// riverLibrary is the election among River's clients.
+var riverLibrary = serve.Library{Name: "river", Module: "github.com/riverqueue/river", Open: openRiver}
+
+const (
+	// riverConns is how many connections to the database a process may have: each
+	// client keeps one to listen on.
+	riverConns = 40
+	// riverEager is how many clients bid for an eager member: each does so every 5 to
+	// 6 s, beginning at a random instant, and that cannot be set.
+	riverEager = 8
+)
+
+// riverProcess has clients of River for each lock.
+type riverProcess struct {
+	pool    *pgxpool.Pool
+	bidders int
+	closed  chan struct{}
+
+	mu    sync.Mutex
+	locks []*riverLeader
+}
+
+func openRiver(r *wire.Request) (serve.Client, error) {
+	config, err := pgxpool.ParseConfig(r.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = riverConns
+	// So that each request has the text of its statement, by which the gate knows it.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	p := &riverProcess{bidders: 1, closed: make(chan struct{})}
+	if serve.Milliseconds(r.RefreshMs) == eagerRefresh {
+		p.bidders = riverEager
+	}
+	p.pool, err = pgxpool.NewWithConfig(context.Background(), config)
+	return p, err
+}
+
+// riverIdler works on jobs that nobody inserts: a client that works on none does not take part in
+// the election.
+type riverIdler struct {
+	river.WorkerDefaults[riverIdle]
+}
+
+type riverIdle struct{}
+
+func (riverIdle) Kind() string { return "idle" }
+
+func (riverIdler) Work(context.Context, *river.Job[riverIdle]) error { return nil }
+
+// Acquire has clients bid, and returns when one of them leads.
+func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
+	if r.TryOnly {
+		return nil, serve.Refuse(wire.Unsupported, errNoTry)
+	}
+	l := &riverLeader{process: p, schema: riverSchema(r.Name), leads: make(chan struct{}), over: make(chan struct{})}
+	p.mu.Lock()
+	p.locks = append(p.locks, l)
+	p.mu.Unlock()
+	for range p.bidders {
+		if err := l.bid(); err != nil {
+			return nil, errors.Join(err, l.Release(nil))
+		}
+	}
+	select {
+	case <-l.leads:
+		return l, nil
+	case <-p.closed:
+		return nil, context.Canceled
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close stops all clients, as a program does that ends.
+func (p *riverProcess) Close() (err error) {
+	close(p.closed)
+	p.mu.Lock()
+	locks := p.locks
+	p.mu.Unlock()
+	for _, l := range locks {
+		err = errors.Join(err, l.Release(nil))
+	}
+	p.pool.Close()
+	return err
+}
+
+// riverLeader is the leadership in a schema. River tells nobody by a call of its API that
+// a client leads. What it does do: it logs that it has gained leadership; and about a
+// second later it calls a hook, in the context of the service that enqueues periodic
+// jobs, which is a leader's work, and ends when that is to stop.
+type riverLeader struct {
+	process *riverProcess
+	schema  string
+	leads   chan struct{} // closed when a client leads
+	over    chan struct{} // closed when that client is to stop what a leader does
+
+	mu      sync.Mutex
+	clients []*river.Client[pgx.Tx]
+	leader  string // the client's id
+}
+
+// bid starts a client.
+func (l *riverLeader) bid() error {
+	id := strings.ToLower(rand.Text())
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &riverIdler{})
+	over := func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
+		context.AfterFunc(ctx, func() { l.pass(id, "nobody", l.over) })
+		return nil
+	}
+	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
+		ID: id, Schema: l.schema, Workers: workers,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
+		Logger: slog.New(slog.NewTextHandler(riverLog(func() { l.pass("", id, l.leads) }),
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks: []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.clients = append(l.clients, client)
+	l.mu.Unlock()
+	return client.Start(context.Background())
+}
+
+// pass passes the leadership on, if it is as one client knows it.
+func (l *riverLeader) pass(from, to string, told chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leader == from {
+		l.leader = to
+		close(told)
+	}
+}
+
+// riverLog looks for a message in a client's log.
+type riverLog func()
+
+func (gained riverLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("Gained leadership")) {
+		gained()
+	}
+	return len(line), nil
+}
+
+func (l *riverLeader) Check() bool             { return !closed(l.over) }
+func (l *riverLeader) Notice() <-chan struct{} { return l.over }
+
+// Token is the instant of the election in the record, in microseconds: by it a client
+// renews no other's leadership.
+func (l *riverLeader) Token() (uint64, bool) {
+	var elected int64
+	err := l.process.pool.QueryRow(context.Background(),
+		"SELECT (extract(epoch FROM elected_at) * 1000000)::bigint FROM "+l.schema+".river_leader").Scan(&elected)
+	return uint64(elected), err == nil
+}
+
+// Release stops the clients, by which the leader resigns. There is a call that asks the
+// leader to, whoever that is, but this client would bid again.
+func (l *riverLeader) Release(*wire.Request) error {
+	l.mu.Lock()
+	clients := l.clients
+	l.mu.Unlock()
+	return wait.AtOnce(context.Background(), len(clients), len(clients), func(ctx context.Context, i int) error {
+		return clients[i].Stop(context.WithoutCancel(ctx))
+	})
+}

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command faults throws the same faults at Tenure and at other lock libraries,
+// all in one run: a fault is a row of a table, a client is a column, and one judge says
+// of each cell whether the client passes. The libraries are cirello.io/dynamolock and
+// com.amazonaws:dynamodb-lock-client on DynamoDB, etcd's concurrency package, client-go's
+// leaderelection on leases of an API server of its own, and the election among the clients
+// of River on PostgreSQL. Tenure is tried on DynamoDB, PostgreSQL, etcd, ZooKeeper, an API
+// server of Kubernetes, and in a bucket.
+//
+//	scripts/engines run dynoxide etcd postgres zookeeper kubernetes versitygw -- go run ./test/faults -write
+//
+// The libraries run as processes, each behind a gate that makes the faults. What
+// was seen goes to results.json, and from there to docs/evidence/faults.md. With -service the
+// columns are the clients of the lock service, behind replicas of tenured.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/service"
+)
+
+func main() {
+	proc.Play(roles)
+	proc.Main("faults", run)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var (
+		list = flags.String("rows", "", "which faults, of "+names(rows)+
+			", and with -service others; all if empty")
+		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns)+
+			", or with -service "+names(clients)+"; all if empty")
+		served = flags.Bool("service", false, "throw them at the clients of the lock service")
+		write  = flags.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
+		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and "+
+			"do nothing else")
+	)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	t := libraryTable
+	if *served {
+		t = serviceTable
+	}
+	if *page {
+		return t.write(ctx, nil)
+	}
+	thrown, err := pick(t.rows, *list)
+	if err != nil {
+		return err
+	}
+	chosen, err := pick(t.columns, *libraries)
+	if err != nil {
+		return err
+	}
+	r := &rig{say: func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }}
+	defer r.close()
+	began := time.Now()
+	found := &report{
+		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
+		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
+	}
+	err = must.Try(func() {
+		r.build(ctx, thrown, chosen)
+		for _, c := range chosen {
+			if c.engine != "" {
+				found.Engines[c.engine] = r.versionOf(ctx, c)
+			}
+		}
+		for _, row := range thrown {
+			at := time.Now()
+			found.Cells[row.id] = r.row(ctx, row, chosen)
+			r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
+			for _, c := range chosen {
+				cell := found.Cells[row.id][c.id]
+				fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
+			}
+		}
+	})
+	if err != nil || !*write {
+		return err
+	}
+	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
+	return t.write(ctx, found)
+}
+
+// named is what rows and columns have: a name for flags and results, and one for people.
+type named struct{ id, title string }
+
+func (n named) name() string { return n.id }
+
+// pick returns the elements of a list of names, all of them if there is none.
+func pick[T interface{ name() string }](all []T, list string) (chosen []T, err error) {
+	if list == "" {
+		return all, nil
+	}
+	for wanted := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(all, func(t T) bool { return t.name() == wanted })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no %q; there are %s", wanted, names(all))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// names lists the names of all.
+func names[T interface{ name() string }](all []T) string {
+	var names []string
+	for _, t := range all {
+		names = append(names, t.name())
+	}
+	return strings.Join(names, ",")
+}
+
+// build makes what rows and columns need. It takes minutes when nothing is built yet.
+func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
+	r.engines, r.programs, r.versions = map[string]string{}, map[string]*peers.Program{}, map[string]string{}
+	for _, c := range chosen {
+		r.need(c)
+	}
+	r.dir = must.Have(os.MkdirTemp("", "tenure-faults-"))
+	for _, c := range chosen {
+		if c.replicas == 0 {
+			r.programs[c.id] = must.Have(peers.Make(ctx, peers.Kind(c.id)))
+			continue
+		}
+		r.programs[c.id] = must.Have(service.Build(ctx, c.kind))
+		if r.tenured == "" {
+			r.tenured = must.Have(service.BuildTenured(ctx, r.dir))
+		}
+	}
+	for _, row := range thrown {
+		switch row.id {
+		case childRow:
+			r.buildCommands(ctx, chosen)
+		case suspendRow:
+			r.prepareSleep(ctx, chosen)
+		}
+	}
+}
+
+// close removes the rig's folder.
+func (r *rig) close() { _ = os.RemoveAll(r.dir) } // it is the system's to clean, then
+
+// row looks at one row: at the columns of a group at the same time, as they wait for
+// most of it.
+func (r *rig) row(ctx context.Context, row row, chosen []column) map[string]cell {
+	var mu sync.Mutex
+	cells := map[string]cell{}
+	for group := range groups {
+		of := slices.DeleteFunc(slices.Clone(chosen), func(c column) bool { return c.group != group })
+		atOnce := len(of)
+		if row.alone {
+			atOnce = 1
+		}
+		must.AtOnce(ctx, len(of), atOnce, func(ctx context.Context, i int) {
+			c, err := r.cell(ctx, row, of[i])
+			if err != nil {
+				must.Do(fmt.Errorf("%s, %s: %w", row.id, of[i].id, err))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			cells[of[i].id] = c
+		})
+	}
+	return cells
+}

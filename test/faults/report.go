@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/bed/proc"
+)
+
+// verdict is what a rule says of what was seen.
+type verdict string
+
+const (
+	passed verdict = "pass"
+	failed verdict = "fail"
+	none   verdict = "-" // the library has no such thing
+)
+
+// cell is what one client did under one fault.
+type cell struct {
+	Verdict verdict `json:"verdict"`
+	Seen    string  `json:"seen"`
+	// Figures are those of the runs, in milliseconds unless Seen says else.
+	Figures []float64 `json:"figures,omitempty"`
+}
+
+// judged is a cell that has passed if ok.
+func judged(ok bool, figures []float64, seen string, args ...any) cell {
+	c := cell{Verdict: failed, Seen: fmt.Sprintf(seen, args...), Figures: figures}
+	if ok {
+		c.Verdict = passed
+	}
+	return c
+}
+
+// lacking is the cell of a client that has no such thing.
+func lacking(why string) cell { return cell{Verdict: none, Seen: why} }
+
+// margins is the cell of how long before another one's grant each holder stopped
+// believing. Nobody may be late.
+func margins(figures []float64) cell {
+	late := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f >= 0 })
+	runs := plural(len(figures), "run")
+	switch len(late) {
+	case 0:
+		return judged(true, figures, "told %s before (%s)", span(figures), runs)
+	case len(figures):
+		return judged(false, figures, "told %s late (%s)", span(figures), runs)
+	}
+	return judged(false, figures, "told up to %s late, in %d of %s", length(slices.Min(late)), len(late), runs)
+}
+
+// beliefs is the cell of for how long holders believed that should not have for an instant.
+func beliefs(figures []float64) cell {
+	runs := plural(len(figures), "run")
+	more := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f <= 0 })
+	if len(more) == 0 {
+		return judged(true, figures, "its first check said no (%s)", runs)
+	}
+	return judged(false, figures, "believed for %s beside the other one, in %d of %s", span(more), len(more), runs)
+}
+
+func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
+
+// span is a range of times of one sign, for people.
+func span(figures []float64) string {
+	low, high := length(slices.Min(figures)), length(slices.Max(figures))
+	if slices.Max(figures) < 0 {
+		low, high = high, low
+	}
+	if low == high {
+		return low
+	}
+	return low + " to " + high
+}
+
+// length is a time for people, whatever its sign.
+func length(ms float64) string {
+	switch ms = math.Abs(ms); {
+	case ms >= 999.5:
+		return fmt.Sprintf("%.2f s", ms/1000)
+	case ms < 10 && ms != 0:
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+	return fmt.Sprintf("%.0f ms", ms)
+}
+
+func lengthOf(d time.Duration) string { return length(milliseconds(d.Nanoseconds())) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// table is a table of faults, each thrown at each client.
+type table struct {
+	name    string // of its part of results.json, and of faults.tmpl
+	rows    []row
+	columns []column
+	command string // by which the page says that its part is made
+}
+
+var (
+	libraryTable = table{"libraries", rows, columns, "make faults"}
+	serviceTable = table{"service", clientRows(), clients, "go run ./test/faults -service"}
+)
+
+// The files, in the module's folder and from there.
+const (
+	resultsFile = "results.json"
+	pageFile    = "../../docs/evidence/faults.md"
+)
+
+// report is everything that a run found.
+type report struct {
+	Date      string                     `json:"date"` // of the run's start, UTC
+	Machine   machine.Machine            `json:"machine"`
+	Engines   map[string]string          `json:"engines"` // their versions
+	Took      float64                    `json:"tookSeconds"`
+	Libraries map[string]string          `json:"libraries"` // version and runtime
+	Cells     map[string]map[string]cell `json:"cells"`     // by row and column
+}
+
+// write writes what a run has found, and the page; of no run the page of the results that
+// there are.
+func (t table) write(ctx context.Context, found *report) error {
+	dir, err := proc.ModuleDir(ctx, thisModule)
+	if err != nil {
+		return err
+	}
+	results, all := filepath.Join(dir, resultsFile), map[string]*report{}
+	if err = page.ReadJSON(results, &all); err == nil && found != nil {
+		all[t.name], err = found, t.complete(found)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing is written: %w", err)
+	}
+	text, err := t.markdown(all[t.name])
+	if err != nil {
+		return err
+	}
+	return page.Publish(all, text, t.command, io.Discard, results, filepath.Join(dir, pageFile))
+}
+
+// complete returns an error if something is missing, or a row is not passed by a client of
+// Tenure: such a page is not for others to read.
+func (t table) complete(r *report) error {
+	var wrong []string
+	for _, row := range t.rows {
+		for _, c := range t.columns {
+			switch found := r.Cells[row.id][c.id]; {
+			case found.Seen == "":
+				wrong = append(wrong, fmt.Sprintf("%s was not looked at for %s", row.id, c.id))
+			case c.ours && found.Verdict != passed:
+				wrong = append(wrong, fmt.Sprintf("%s does not pass %s: %s", c.title, row.id, found.Seen))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.Cells)) {
+		if !slices.ContainsFunc(t.rows, func(r row) bool { return r.id == id }) {
+			wrong = append(wrong, "there is no row "+id+" any more")
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+//go:embed faults.tmpl
+var parts string
+
+// markdown is the table's part of the page.
+func (t table) markdown(r *report) (string, error) {
+	// On its other stores Tenure passes all, and has no column: complete sees to it.
+	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
+	parts, err := template.New("").Funcs(template.FuncMap{
+		"table": func() string {
+			head, lines := []string{"fault"}, [][]string{}
+			for _, c := range shown {
+				head = append(head, c.title)
+			}
+			for _, row := range t.rows {
+				line := []string{row.title}
+				for _, c := range shown {
+					line = append(line, c.shows(r.Cells[row.id][c.id]))
+				}
+				lines = append(lines, line)
+			}
+			var b strings.Builder
+			page.Table(&b, head, lines)
+			return b.String()
+		},
+		"passed": func() string { return r.counted(shown, func(c column) string { return c.title }) },
+		"stores": func() string {
+			ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
+			return r.counted(ours, func(c column) string { return c.engine })
+		},
+		"lease": func() string { return usualLease.String() },
+	}).Parse(parts)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = parts.ExecuteTemplate(&b, t.name, r)
+	return b.String(), err
+}
+
+// shows is a cell as the table shows it. What another library has passed is in the JSON alone.
+func (c column) shows(found cell) string {
+	switch {
+	case found.Verdict == none:
+		return "– " + found.Seen
+	case found.Verdict == failed:
+		return "**FAIL**: " + found.Seen
+	case c.ours:
+		return "**pass**: " + found.Seen
+	}
+	return "**pass**"
+}
+
+// counted says how many rows each of some columns passes.
+func (r *report) counted(of []column, name func(column) string) string {
+	texts := make([]string, len(of))
+	for i, c := range of {
+		verdicts := map[verdict]int{}
+		for _, cells := range r.Cells {
+			verdicts[cells[c.id].Verdict]++
+		}
+		texts[i] = fmt.Sprintf("%s %d of %d", name(c), verdicts[passed], verdicts[passed]+verdicts[failed])
+	}
+	return "Passed: " + strings.Join(texts, ", ") + "."
+}

@@ -1,0 +1,306 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// rig is what all cells share.
+type rig struct {
+	engines     map[string]string         // their addresses
+	programs    map[string]*peers.Program // by column
+	tenured     string                    // the service's command, by its path, if its clients are looked at
+	suspendable string                    // this program, with a runtime that can be told to sleep
+	dir         string                    // for logs and programs
+	say         func(format string, args ...any)
+
+	mu       sync.Mutex
+	versions map[string]string // of the columns' libraries
+}
+
+// scene is one client under one fault.
+type scene struct {
+	*rig
+	column
+	*place
+	lease   time.Duration
+	word    string // of its locks' names
+	service *servedBy
+
+	// Guarded by mu of the rig.
+	ends  []func()
+	names int
+}
+
+// cell throws the fault of a row at the client of a column.
+func (r *rig) cell(ctx context.Context, row row, c column) (found cell, err error) {
+	if why := c.lacksRows[row.id]; why != "" {
+		return lacking(why), nil
+	}
+	s := &scene{rig: r, column: c, lease: cmp.Or(row.lease, c.lease), word: strings.ToLower(rand.Text())}
+	defer func() {
+		for i := len(s.ends) - 1; i >= 0; i-- {
+			s.ends[i]()
+		}
+	}()
+	err = must.Try(func() {
+		s.place = c.open(ctx, s)
+		found = row.try(ctx, s)
+	})
+	return found, err
+}
+
+// after has something be done at the scene's end.
+func (s *scene) after(end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, end)
+}
+
+// beat is the time between two heartbeats.
+func (s *scene) beat() time.Duration { return s.lease / s.beats }
+
+// lock returns the name of a lock that nobody has used.
+func (s *scene) lock() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names++
+	return s.named(s.names)
+}
+
+func (s *scene) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
+
+// runs makes runs of a row, some of them at the same time, and returns their figures.
+func (s *scene) runs(ctx context.Context, n int, run func(ctx context.Context, i int) float64) []float64 {
+	figures := make([]float64, n)
+	must.AtOnce(ctx, n, s.together, func(ctx context.Context, i int) { figures[i] = run(ctx, i) })
+	return figures
+}
+
+// pairs are runs with a pair each.
+func (s *scene) pairs(
+	ctx context.Context, n int, how manner, run func(ctx context.Context, p *pair, i int) float64,
+) []float64 {
+	return s.runs(ctx, n, func(ctx context.Context, i int) float64 {
+		p := s.pair(ctx, how)
+		// What comes later wants the machine for itself.
+		defer p.waiter.Kill()
+		defer p.holder.Kill()
+		return run(ctx, p, i)
+	})
+}
+
+// member is a process with an open client, behind a gate of its own.
+type member struct {
+	*peers.Member
+	gate  gate.Gate
+	slept []byte // of one that can be suspended
+}
+
+// take acquires a lock, and waits for it.
+func (m *member) take(ctx context.Context, lock string) wire.Answer {
+	return must.Have(m.Acquire(ctx, lock))
+}
+
+// manner is how a member differs from the ordinary.
+type manner struct {
+	// eager looks at a held lock each 20 ms where looking is all it can do, so
+	// that it takes over when the lock can be taken, and not when it looks next.
+	eager       bool
+	unbounded   bool // without the time-out of requests that a library leaves to its user
+	releasing   bool // with the option that client-go needs to release a lock at all
+	suspendable bool // as if with its machine
+	session     bool // with its locks under one session, which Tenure alone has
+}
+
+const eagerRefresh = 20 * time.Millisecond
+
+func (s *scene) member(ctx context.Context, how manner) *member {
+	m := &member{}
+	program := s.programs[s.id]
+	if how.suspendable {
+		program, m.slept = s.sleeper(program)
+	}
+	r := wire.Request{
+		Command: wire.Open, Region: dynamo.Region, Table: s.table, Secret: s.secret,
+		Owner: "faults-" + strings.ToLower(rand.Text()), LeaseMs: peers.Milliseconds(s.lease), Notice: true,
+		RequestTimeout: !how.unbounded, ReleaseOnCancel: how.releasing, Session: how.session,
+	}
+	if s.heartbeat > 0 {
+		r.HeartbeatMs = peers.Milliseconds(time.Duration(s.heartbeat * float64(s.lease)))
+	}
+	if s.refresh > 0 {
+		r.RefreshMs = peers.Milliseconds(time.Duration(s.refresh * float64(s.lease)))
+		if how.eager {
+			r.RefreshMs = peers.Milliseconds(eagerRefresh)
+		}
+	}
+	m.gate = must.Have(s.gate(r.Owner))
+	s.after(m.gate.Close)
+	r.Endpoint = s.endpoint(m.gate.Address())
+	m.Member = must.Have(program.Open(ctx, r))
+	s.after(m.Kill)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions[s.id] = m.Version()
+	return m
+}
+
+// held are two members, of which the first one holds a lock.
+func (s *scene) held(ctx context.Context) (holder, other *member, name string) {
+	holder, other, name = s.member(ctx, manner{}), s.member(ctx, manner{}), s.lock()
+	holder.take(ctx, name)
+	return holder, other, name
+}
+
+// refusedAs says that an error is a refusal of a kind.
+func refusedAs(err error, kind string) bool {
+	var refused *peers.Refused
+	return errors.As(err, &refused) && refused.Kind == kind
+}
+
+// pair is a holder at work, and one who waits for its lock in another process.
+type pair struct {
+	*scene
+	name           string
+	holder, waiter *member
+	log            string // of the work
+	granted        *peers.Call
+}
+
+// longHold is longer than any row.
+const longHold = 10 * time.Minute
+
+// pair sets the two up, and lets them be for a while that ends at a random moment
+// between two heartbeats.
+func (s *scene) pair(ctx context.Context, how manner) *pair {
+	p := &pair{scene: s, name: s.lock(), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
+	p.log = s.file(p.name+"-*.log", "")
+	o := p.holder.Asking(wire.Work, p.name)
+	o.HoldMs, o.DurationMs, o.Log = longHold.Milliseconds(), 50, p.log
+	work := p.holder.Begin(o)
+	err := wait.Until(ctx, "work begins", func() bool { return p.belief().begin > 0 || work.Answered() })
+	if work.Answered() {
+		answer, ended := work.Wait(ctx)
+		err = errors.Join(err, ended, fmt.Errorf("work has ended before it was seen to begin: %+v", answer.Counts))
+	}
+	must.Do(err)
+	p.granted = p.waiter.Begin(p.waiter.Asking(wire.Acquire, p.name))
+	must.Do(wait.For(ctx, s.beat()+time.Duration(mathrand.Float64()*float64(s.beat()))))
+	return p
+}
+
+// strike makes a fault, and waits until it has hit a request of the holder.
+func (p *pair) strike(ctx context.Context, fault func(gate.Gate)) {
+	fault(p.holder.gate)
+	must.Do(wait.Until(ctx, "the fault hits a heartbeat", func() bool { return !p.holder.gate.Struck().IsZero() }))
+}
+
+// passes waits until the other one has the lock, for as long as that could take.
+func (p *pair) passes(ctx context.Context) (granted int64) {
+	ctx, cancel := context.WithTimeout(ctx, 8*p.lease)
+	defer cancel()
+	a, err := p.granted.Wait(ctx)
+	if err != nil {
+		err = fmt.Errorf("the other one gets the lock: %w", err)
+	}
+	return must.Have(a, err).GotNs
+}
+
+// margin waits until the other one has the lock and the holder knows, and returns how long
+// before the grant it knew.
+func (p *pair) margin(ctx context.Context) float64 {
+	granted := p.passes(ctx)
+	return apart(p.over(ctx, 2*p.lease).told(), granted)
+}
+
+// apart is for how long nobody held the lock between the holder's last instant and the grant to the
+// other one. It is negative where both held it, as the judge of the chaos program finds.
+func apart(last, granted int64) float64 {
+	log := trial.Log{Holds: []trial.Hold{{Token: 1, Last: last}, {Token: 2, Begin: granted, Last: granted}}}
+	if both := log.Judge(); len(both) > 0 {
+		return milliseconds(both[0].From - both[0].To)
+	}
+	gap, _, _ := log.Gap(last, granted)
+	return milliseconds(gap.Nanoseconds())
+}
+
+// belief is for how long a holder took the lock for its own, on the machine's
+// monotonic clock. What has not happened is zero.
+type belief struct{ begin, end, no, notice int64 }
+
+// until is the instant up to which the holder believed: it stops at a check that
+// fails or at a notice, whichever comes first.
+func (b belief) until() int64 { return earlier(b.end, b.notice) }
+
+// told is the instant at which the holder knew. It is later than until where a check hangs before
+// it says no.
+func (b belief) told() int64 { return earlier(cmp.Or(b.no, b.end), b.notice) }
+
+// earlier is the earlier of two instants. The second one may not have come.
+func earlier(at, other int64) int64 {
+	if other > 0 && other < at {
+		return other
+	}
+	return at
+}
+
+// goesOn says that nothing has ended.
+func (b belief) goesOn() bool { return b.end == 0 && b.notice == 0 }
+
+// belief reads the log of the holder's work.
+func (p *pair) belief() (b belief) {
+	instants := map[string]*int64{
+		wire.LogBegin: &b.begin, wire.LogEnd: &b.end, wire.LogNo: &b.no, wire.LogNotice: &b.notice,
+	}
+	for line := range strings.Lines(string(must.Have(os.ReadFile(p.log)))) {
+		l, err := wire.ParseLog(line)
+		if at := instants[l.What]; err == nil && at != nil { // else it is being written
+			*at = l.At
+		}
+	}
+	return b
+}
+
+// over waits for the end of the work, for as long as it could take.
+func (p *pair) over(ctx context.Context, bound time.Duration) (b belief) {
+	ended := wait.Within(ctx, bound, func() bool {
+		b = p.belief()
+		return b.end > 0
+	})
+	must.Do(context.Cause(ctx))
+	if !ended {
+		b.end = proc.Monotonic() // it believes still
+	}
+	return b
+}
+
+// file writes a file of a name that nobody has, and returns its path.
+func (r *rig) file(name, text string) string {
+	file := must.Have(os.CreateTemp(r.dir, name))
+	_, err := file.WriteString(text)
+	must.Do(errors.Join(err, file.Close()))
+	return file.Name()
+}

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package peers builds and drives the real clients of other lock libraries, each
+// a process of its own that speaks the language of package wire:
+// cirello.io/dynamolock/v2 in Go and com.amazonaws:dynamodb-lock-client in Java.
+//
+// The clients in Go are roles of the program that starts them: see [Own]. The one
+// in Java is built once: [BuildJava] works under a file lock, so that test binaries
+// that run at the same time share one build. A [Process] is one run of a [Program].
+// It answers requests, several at once, and can be killed, stopped and continued as
+// an operating system does it.
+//
+// The rig runs on Linux, because only there the clocks of the processes are
+// known to be one: see [proc.Monotonic].
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// ErrExited is returned for a request that the process did not answer because
+// it has ended. It may have carried the request out.
+var ErrExited = errors.New("the peer's process has ended")
+
+// Process is one run of a program. It may be used concurrently. It must be
+// ended with Kill.
+type Process struct {
+	proc.Process
+	// Ready is the event with which the process began: the client's version,
+	// the runtime, the process id.
+	Ready wire.Answer
+
+	begun chan struct{} // closed when Ready is there
+
+	mu      sync.Mutex
+	nextID  int64
+	pending map[int64]*Call // nil: no answer will come any more
+	failed  error           // why, if it is not the end of the process alone
+}
+
+// Refused is the error of a request that the peer answered with a refusal.
+type Refused struct{ wire.Answer }
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("refused as %s: %s: %s", r.Kind, r.Class, r.Message)
+}
+
+// Start starts a process and waits until it says that it is ready. It runs
+// until it is killed: ctx bounds only the start.
+func (p *Program) Start(ctx context.Context) (*Process, error) {
+	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}, failed: ErrExited}
+	command := p.Command
+	command.Line, command.Ended = ps.line, ps.ended
+	err := ps.Start(command)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ps.begun:
+		return ps, nil
+	case <-ps.Exited():
+		err = ps.failed
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	ps.Kill()
+	return nil, fmt.Errorf("start %s: %w\n%s", p.Kind, err, ps.Stderr())
+}
+
+// line hands an answer to the call that waits for it.
+func (ps *Process) line(line []byte) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var a wire.Answer
+	err := json.Unmarshal(line, &a)
+	c := ps.pending[a.ID]
+	switch {
+	case err != nil:
+		// A line that is not ours, or the half of one that a killed process left.
+		// Without an end to it nothing would be answered.
+		ps.failed = fmt.Errorf("%w: output %.200q: %w", ErrExited, line, err)
+		go ps.Kill()
+	case a.Event == wire.Ready && ps.Ready.Event == "":
+		ps.Ready = a
+		close(ps.begun)
+	case c != nil:
+		delete(ps.pending, a.ID)
+		c.answer = a
+		close(c.done)
+	}
+}
+
+func (ps *Process) ended(*os.ProcessState) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, c := range ps.pending {
+		c.lost = ps.failed
+		close(c.done)
+	}
+	ps.pending = nil
+}
+
+// Do sends a request and waits for its answer, which is the returned one even
+// when the error is a [*Refused]. The request's id is overwritten. When ctx ends
+// first the request may still be carried out: the peers cannot take one back.
+func (ps *Process) Do(ctx context.Context, req wire.Request) (wire.Answer, error) {
+	return ps.Begin(req).Wait(ctx)
+}
+
+// Begin sends a request and does not wait for its answer.
+func (ps *Process) Begin(req wire.Request) *Call {
+	c := &Call{process: ps, command: req.Command, done: make(chan struct{})}
+	ps.mu.Lock()
+	if ps.pending == nil {
+		c.lost = ps.failed
+		close(c.done)
+		ps.mu.Unlock()
+		return c
+	}
+	ps.nextID++
+	req.ID = ps.nextID
+	ps.pending[req.ID] = c
+	ps.mu.Unlock()
+	// A process that ends takes its calls with it: no error here needs to be told
+	// twice.
+	_ = ps.Send(req)
+	return c
+}
+
+// Call is a request that was sent.
+type Call struct {
+	process *Process
+	command string
+
+	done   chan struct{} // closed when the fields below are there
+	answer wire.Answer
+	lost   error // why there is no answer
+}
+
+// Done is closed when [Call.Wait] returns at once.
+func (c *Call) Done() <-chan struct{} { return c.done }
+
+// Answered says that it does.
+func (c *Call) Answered() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait returns the answer, as [Process.Do] does. It may be called again.
+func (c *Call) Wait(ctx context.Context) (wire.Answer, error) {
+	select {
+	case <-c.done:
+		switch {
+		case c.lost != nil:
+			return wire.Answer{}, fmt.Errorf("%s: %w\n%s", c.command, c.lost, c.process.Stderr())
+		case !c.answer.OK:
+			return c.answer, fmt.Errorf("%s: %w", c.command, &Refused{c.answer})
+		default:
+			return c.answer, nil
+		}
+	case <-ctx.Done():
+		return wire.Answer{}, fmt.Errorf("%s: no answer yet: %w", c.command, context.Cause(ctx))
+	}
+}
+
+// Member is a process with an open client, one of those who hold locks and wait for
+// them.
+type Member struct {
+	*Process
+	RefreshMs *int64 // between two looks at a held lock; nil: as the client does by itself
+}
+
+// Open starts a process and opens its client.
+func (p *Program) Open(ctx context.Context, r wire.Request) (*Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
+	defer cancel()
+	ps, err := p.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ps.Do(ctx, r); err != nil {
+		ps.Kill()
+		return nil, fmt.Errorf("%s: %w", p.Kind, err)
+	}
+	return &Member{ps, r.RefreshMs}, nil
+}
+
+// Version is that of the client, and of what it runs on.
+func (m *Member) Version() string { return m.Ready.Version + ", " + m.Ready.Runtime }
+
+// Asking is a request about a lock. To acquire it means to wait for as long as it
+// takes: some clients give up by default.
+func (m *Member) Asking(command, name string) wire.Request {
+	return wire.Request{Command: command, Name: name, RefreshMs: m.RefreshMs, WaitMs: Milliseconds(time.Hour)}
+}
+
+// Acquire waits for the lock, for as long as ctx lasts.
+func (m *Member) Acquire(ctx context.Context, name string) (wire.Answer, error) {
+	return m.Do(ctx, m.Asking(wire.Acquire, name))
+}
+
+// Release gives the lock back.
+func (m *Member) Release(ctx context.Context, name string) (wire.Answer, error) {
+	return m.Do(ctx, m.Asking(wire.Release, name))
+}
+
+// Holds says whether the member's own handle says that it still has the lock.
+func (m *Member) Holds(ctx context.Context, name string) (bool, error) {
+	a, err := m.Do(ctx, m.Asking(wire.Holds, name))
+	return err == nil && a.Holds != nil && *a.Holds, err
+}
+
+// Usage is what the member's process uses.
+func (m *Member) Usage(ctx context.Context, collect bool) (wire.Usage, error) {
+	a, err := m.Do(ctx, wire.Request{Command: wire.Measure, Collect: collect})
+	if err == nil {
+		return *a.Usage, nil
+	}
+	return wire.Usage{}, err
+}

@@ -1,0 +1,298 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"cirello.io/dynamolock/v2"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/bell"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+// Tenure is this library.
+var Tenure = Library{Name: "tenure", Open: onDynamoDB(OpenTenure)}
+
+// OpenTenure opens a client over the given connections.
+func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
+	var of *dynamostore.Options
+	switch r.Shared {
+	case "":
+	case Dynamolock.Name:
+		of = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Dynamolock}
+	default:
+		of = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Java}
+	}
+	store, err := dynamostore.New(db, r.Table, of)
+	if err != nil {
+		return nil, err
+	}
+	return TenureOn(store, r)
+}
+
+// TenureOn opens a client on a store, whose locks are under one session if the request says so.
+func TenureOn(store driver.Store, r *wire.Request) (c TenureClient, err error) {
+	options := &tenure.Options{
+		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs),
+		RefreshPeriod: Milliseconds(r.RefreshMs), RequestTimeout: Milliseconds(r.CallTimeoutMs),
+	}
+	if r.Bell {
+		udp, err := bell.Listen("127.0.0.1:0", nil) // it is closed with the process
+		if err != nil {
+			return c, err
+		}
+		options.Bell = tenure.Bell{Address: udp.Address(), Transport: udp}
+	}
+	if r.Session {
+		options.StopTimeout = time.Minute // for the releases of many locks
+	}
+	if c.Client, err = tenure.New(store, options); err == nil && r.Session {
+		c.Session, err = c.Client.OpenSession(context.Background(), nil)
+	}
+	return c, err
+}
+
+// TenureClient is a client of Tenure, on whatever store. If Session is set, the locks are
+// held under it. Close leaves the store open.
+type TenureClient struct {
+	*tenure.Client
+	Session *tenure.Session
+}
+
+// Acquire takes the lock.
+func (c TenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
+	acquire, try := c.Client.Acquire, c.TryAcquire
+	if c.Session != nil {
+		acquire, try = c.Session.Acquire, c.Session.TryAcquire
+	}
+	if r.TryOnly {
+		acquire = try
+	}
+	var options tenure.AcquireOptions
+	if r.Data != nil {
+		options.Data = *r.Data
+	}
+	lease, err := acquire(ctx, r.Name, &options)
+	if errors.Is(err, tenure.ErrHeld) {
+		return nil, Refuse(wire.Held, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Session != nil { // whoever works under a session returns when told to, and releases
+		context.AfterFunc(lease.Context(), func() { _ = lease.Release(context.Background()) })
+	}
+	return TenureLock{lease}, nil
+}
+
+// Close closes the session, and the client.
+func (c TenureClient) Close() (err error) {
+	ctx := context.Background()
+	if c.Session != nil {
+		err = c.Session.Close(ctx)
+	}
+	return errors.Join(err, c.Client.Close(ctx))
+}
+
+// TenureLock is a lock of Tenure, under a session or not.
+type TenureLock struct{ *tenure.Lease }
+
+// Check asks the lease.
+func (l TenureLock) Check() bool { return l.Lease.Check() == nil }
+
+// Notice is the end of the lease's context.
+func (l TenureLock) Notice() <-chan struct{} { return l.Context().Done() }
+
+// Token is the lease's.
+func (l TenureLock) Token() (uint64, bool) { return l.Lease.Token(), true }
+
+// Release releases the lease.
+func (l TenureLock) Release(*wire.Request) error { return l.Lease.Release(context.Background()) }
+
+// Heartbeat sends one.
+func (l TenureLock) Heartbeat(*wire.Request) error { return l.Renew(context.Background()) }
+
+// Dynamolock is cirello.io/dynamolock/v2.
+var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: onDynamoDB(OpenDynamolock)}
+
+var errReleased = errors.New("ReleaseLock said false")
+
+type dynamolockClient struct {
+	*dynamolock.Client
+	// safe is for how long the session monitor lets a lock be without a heartbeat;
+	// zero: there is none.
+	safe time.Duration
+}
+
+// OpenDynamolock opens a client over the given connections.
+func OpenDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
+	var opts []dynamolock.ClientOption
+	if r.Owner != "" {
+		opts = append(opts, dynamolock.WithOwnerName(r.Owner))
+	}
+	if r.LeaseMs != nil {
+		opts = append(opts, dynamolock.WithLeaseDuration(Milliseconds(r.LeaseMs)))
+	}
+	switch {
+	case r.HeartbeatMs == nil:
+	case *r.HeartbeatMs == 0:
+		opts = append(opts, dynamolock.DisableHeartbeat())
+	default:
+		opts = append(opts, dynamolock.WithHeartbeatPeriod(Milliseconds(r.HeartbeatMs)))
+	}
+	client, err := dynamolock.New(db, r.Table, opts...)
+	if err != nil {
+		return nil, err
+	}
+	c := &dynamolockClient{Client: client}
+	if r.Notice {
+		// The rule of thumb, the lease less three heartbeats, is one heartbeat where
+		// this is asked for, and fires when nothing is wrong. With more than the lease
+		// less two it may not fire at all.
+		c.safe = Milliseconds(r.LeaseMs) - 2*Milliseconds(r.HeartbeatMs)
+	}
+	return c, nil
+}
+
+func (c *dynamolockClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
+	opts, err := acquireOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	lock := &dynamolockLock{client: c.Client, name: r.Name}
+	if c.safe > 0 {
+		lock.told = make(chan struct{})
+		opts = append(opts, dynamolock.WithSessionMonitor(c.safe, sync.OnceFunc(func() { close(lock.told) })))
+	}
+	lock.Lock, err = c.AcquireLockWithContext(ctx, r.Name, opts...)
+	if err != nil {
+		return nil, dynamolockRefusal(err, wire.Held)
+	}
+	return lock, nil
+}
+
+// acquireOptions are the options of a request, of acquire or of work.
+func acquireOptions(r *wire.Request) ([]dynamolock.AcquireLockOption, error) {
+	if r.UpdateExisting {
+		return nil, Refuse(wire.Unsupported, fmt.Errorf("updateExisting: %w", errUnsupported))
+	}
+	var opts []dynamolock.AcquireLockOption
+	if r.Data != nil {
+		opts = append(opts, dynamolock.WithData(*r.Data))
+	}
+	if r.WaitMs != nil {
+		opts = append(opts, dynamolock.WithAdditionalTimeToWaitForLock(Milliseconds(r.WaitMs)))
+	}
+	if r.RefreshMs != nil {
+		opts = append(opts, dynamolock.WithRefreshPeriod(Milliseconds(r.RefreshMs)))
+	}
+	if r.TryOnly {
+		opts = append(opts, dynamolock.FailIfLocked())
+	}
+	if r.ReplaceData != nil && *r.ReplaceData {
+		opts = append(opts, dynamolock.ReplaceData())
+	}
+	if r.DeleteOnRelease != nil && *r.DeleteOnRelease {
+		opts = append(opts, dynamolock.WithDeleteLockOnRelease())
+	}
+	if len(r.Attributes) > 0 {
+		attributes := make(map[string]types.AttributeValue, len(r.Attributes))
+		for name, value := range r.Attributes {
+			attributes[name] = &types.AttributeValueMemberS{Value: value}
+		}
+		opts = append(opts, dynamolock.WithAdditionalAttributes(attributes))
+	}
+	return opts, nil
+}
+
+// dynamolockRefusal tells what kind an error is of; notGranted is that of a lock
+// that somebody else has.
+func dynamolockRefusal(err error, notGranted string) error {
+	var (
+		timeout *dynamolock.TimeoutError
+		granted *dynamolock.LockNotGrantedError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errReleased):
+		return Refuse(wire.Lost, err)
+	case errors.As(err, &timeout):
+		return Refuse(wire.Timeout, err)
+	case errors.As(err, &granted):
+		return Refuse(notGranted, err)
+	}
+	return err
+}
+
+func (c *dynamolockClient) Get(r *wire.Request) (wire.Lock, error) {
+	lock, err := c.Client.Get(r.Name)
+	if err != nil {
+		return wire.Lock{}, dynamolockRefusal(err, wire.Lost)
+	}
+	d := (&dynamolockLock{Lock: lock, name: r.Name}).Describe()
+	// Of a missing row the client returns a lock with nothing in it.
+	d.Present = aws.Bool(lock.OwnerName() != "")
+	return d, nil
+}
+
+type dynamolockLock struct {
+	*dynamolock.Lock
+	client *dynamolock.Client
+	name   string
+	told   chan struct{} // nil without a session monitor
+}
+
+func (l *dynamolockLock) Check() bool             { return !l.IsExpired() }
+func (l *dynamolockLock) Notice() <-chan struct{} { return l.told }
+func (l *dynamolockLock) Token() (uint64, bool)   { return 0, false }
+
+func (l *dynamolockLock) Release(r *wire.Request) error {
+	var opts []dynamolock.ReleaseLockOption
+	if r.Delete != nil {
+		opts = append(opts, dynamolock.WithDeleteLock(*r.Delete))
+	}
+	if r.Data != nil {
+		opts = append(opts, dynamolock.WithDataAfterRelease(*r.Data))
+	}
+	released, err := l.client.ReleaseLock(l.Lock, opts...)
+	if err == nil && !released {
+		err = errReleased
+	}
+	return dynamolockRefusal(err, wire.Lost)
+}
+
+func (l *dynamolockLock) Heartbeat(r *wire.Request) error {
+	var opts []dynamolock.SendHeartbeatOption
+	if r.Data != nil {
+		opts = append(opts, dynamolock.ReplaceHeartbeatData(*r.Data))
+	}
+	return dynamolockRefusal(l.client.SendHeartbeat(l.Lock, opts...), wire.Lost)
+}
+
+func (l *dynamolockLock) Describe() wire.Lock {
+	d := wire.Lock{Name: l.name, Owner: l.OwnerName(), Attributes: map[string]string{}}
+	if data := l.Data(); data != nil {
+		d.Data = &data
+	}
+	for name, value := range l.AdditionalAttributes() {
+		if text, ok := value.(*types.AttributeValueMemberS); ok {
+			d.Attributes[name] = text.Value
+		}
+	}
+	return d
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers/wire"
+)
+
+const (
+	checkPeriod = time.Millisecond
+	errorPause  = 50 * time.Millisecond
+
+	// acquireBound is how long an acquire of work may outlast the work's
+	// duration. A client's own limit is not in force while it loses races.
+	acquireBound = 30 * time.Second
+
+	// Work that is to be stopped by a signal checks without a pause for so long at most, and
+	// for hurryAfter when it goes on, so that a check is the first thing that it does then: a
+	// pause would end after the timers of the library that were due meanwhile.
+	hurryBound = 500 * time.Millisecond
+	hurryAfter = 20 * time.Millisecond
+)
+
+// orders are what a process is told while its work runs.
+type orders struct {
+	hurry  atomic.Int64  // up to this instant of the wall clock
+	ending chan struct{} // closed when the work is to end, after drain
+	once   sync.Once
+	drain  time.Duration
+}
+
+func (o *orders) end(drain time.Duration) {
+	o.once.Do(func() {
+		o.drain = drain
+		close(o.ending)
+	})
+}
+
+func (o *orders) toEnd() bool {
+	select {
+	case <-o.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// hurries says whether work that checked at two instants, one after the other, goes on
+// without a pause.
+func (o *orders) hurries(last, now int64) bool {
+	hurry := o.hurry.Load()
+	if hurry > 0 && now-last > hurryBound.Nanoseconds() {
+		hurry = now + hurryAfter.Nanoseconds() // it was stopped meanwhile
+		o.hurry.Store(hurry)
+	}
+	return now < hurry
+}
+
+// work is the work command: acquire, hold and release until the time is up, or until the
+// work is told to end, with a log of the holds.
+type work struct {
+	*orders
+	client  Client
+	owner   string
+	notice  bool // the log says as well when the library has said that the lock is lost
+	request *wire.Request
+	counts  wire.Counts
+	log     *os.File
+}
+
+// run is for [must.Try].
+func (w *work) run(ctx context.Context) *wire.Counts {
+	w.log = must.Have(os.OpenFile(w.request.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))
+	defer func() { _ = w.log.Close() }() // every line is written at once
+	deadline := time.Now().Add(Milliseconds(&w.request.DurationMs))
+	ctx, cancel := context.WithDeadline(ctx, deadline.Add(acquireBound))
+	defer cancel()
+	for time.Now().Before(deadline) && !w.toEnd() {
+		w.round(ctx)
+		wait.Rest(ctx, Milliseconds(&w.request.PauseMs)) // the next acquire ends with ctx, too
+	}
+	return &w.counts
+}
+
+func (w *work) round(ctx context.Context) {
+	lock, err := w.client.Acquire(ctx, w.request)
+	if err != nil {
+		w.failed(ctx, err)
+		return
+	}
+	begin := proc.Monotonic()
+	if !lock.Check() {
+		return // it came too late to be claimed for a single instant
+	}
+	line := wire.LogLine{What: wire.LogBegin, At: begin}
+	if !w.notice { // some libraries ask their store for it, which the table of faults must not see
+		line.Token, _ = lock.Token()
+	}
+	must.Do(w.write(line))
+	if told := lock.Notice(); w.notice && told != nil {
+		go func() {
+			<-told
+			_ = w.write(wire.LogLine{What: wire.LogNotice, At: proc.Monotonic()}) // who reads it misses it
+		}()
+	}
+	w.hold(lock)
+	if err := lock.Release(&wire.Request{}); err == nil {
+		w.counts.Released++
+	} else {
+		w.failed(ctx, err)
+	}
+}
+
+// hold works under a lock until a check fails, the time is up, or the work has ended as it was
+// told to. The instants are of the wall clock, which is read without a system call: after one
+// others may run before the check.
+func (w *work) hold(lock Lock) {
+	toMonotonic := wallToMonotonic()
+	last, no := time.Now().UnixNano(), int64(0)
+	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && !w.toEnd(); {
+		// The instant first, then the check: what is logged was not expired.
+		now := time.Now().UnixNano()
+		if !lock.Check() {
+			no = time.Now().UnixNano()
+			break
+		}
+		before := last
+		last = now
+		if !w.hurries(before, now) {
+			wait.Unless(checkPeriod, w.ending, nil)
+		}
+	}
+	if w.toEnd() { // by which the check may have failed
+		wait.Unless(w.drain, nil, nil)
+		must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()}))
+		return
+	}
+	if no > 0 && w.notice {
+		must.Do(w.write(wire.LogLine{What: wire.LogNo, At: no + toMonotonic}))
+	}
+	must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: last + toMonotonic}))
+}
+
+// wallToMonotonic is what makes an instant of the wall clock one of the machine's monotonic
+// clock.
+func wallToMonotonic() int64 {
+	const close = 100 * time.Microsecond
+	for {
+		before, wall, after := proc.Monotonic(), time.Now().UnixNano(), proc.Monotonic()
+		if after-before < close.Nanoseconds() {
+			return before - wall
+		}
+	}
+}
+
+// failed takes an error down, unless it is a refusal.
+func (w *work) failed(ctx context.Context, err error) {
+	if kind, _ := kindOf(err); kind != wire.Other {
+		return
+	}
+	w.counts.Errors++
+	w.counts.LastError = fmt.Sprintf("%T: %v", err, err)
+	wait.Rest(ctx, errorPause) // the next acquire ends with ctx, too
+}
+
+// write writes a line of the log.
+func (w *work) write(line wire.LogLine) error {
+	line.Owner = w.owner
+	_, err := fmt.Fprintln(w.log, line)
+	return err
+}

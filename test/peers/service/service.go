@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package service starts the lock service, as the processes of tenured that share a store,
+// and programs in Python, TypeScript and Java that hold locks by it.
+//
+// The programs are made of the clients in clients/, and speak the language of package
+// wire, so that all that is thrown at other lock clients can be thrown at them. Where they
+// find the service is the Endpoint of their first request: addresses, with commas between.
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+)
+
+// tenured is the package of the command.
+const tenured = "github.com/tenurelock/tenure/cmd/tenured"
+
+// BuildTenured builds the command in a folder, and returns its path.
+func BuildTenured(ctx context.Context, dir string) (string, error) {
+	file := filepath.Join(dir, "tenured")
+	_, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, tenured)
+	return file, err
+}
+
+// Config says what the replicas are.
+type Config struct {
+	Program string   // the path of tenured
+	Args    []string // more of them, after those that the fields here make
+	Dir     string   // of the file of principals
+	// Stores are the URL of the store as each replica has it: one replica for each.
+	Stores []string
+	Lease  time.Duration
+	// Drain is for how long a replica that is told to end answers heartbeats.
+	Drain time.Duration
+}
+
+// Replicas are processes of the lock service on one store. They may be used concurrently.
+type Replicas struct {
+	// Worker is the token of those who hold locks, and Operator that of one who may do
+	// anything.
+	Worker, Operator string
+
+	all []*replica
+}
+
+// replica is where one process after another listens on one port.
+type replica struct {
+	args    []string
+	address string
+	process atomic.Pointer[proc.Process]
+}
+
+// Start starts the replicas, and returns when all of them serve.
+func Start(ctx context.Context, c Config) (*Replicas, error) {
+	tokens := filepath.Join(c.Dir, "principals-"+rand.Text())
+	r := &Replicas{Worker: rand.Text(), Operator: rand.Text()}
+	lines := fmt.Sprintf("worker %s hold:\noperator %s admin:\n", r.Worker, r.Operator)
+	if err := os.WriteFile(tokens, []byte(lines), 0o600); err != nil {
+		return nil, err
+	}
+	for _, store := range c.Stores {
+		port, err := launcher.Port()
+		if err != nil {
+			return nil, err
+		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		r.all = append(r.all, &replica{address: address, args: append([]string{
+			c.Program, "--store", store, "--listen", address, "--tokens", tokens, "--lease", c.Lease.String(),
+			"--drain", c.Drain.String(),
+		}, c.Args...)})
+	}
+	err := wait.AtOnce(ctx, len(r.all), len(r.all), r.Restart)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// URLs are where the replicas are reached.
+func (r *Replicas) URLs() []string {
+	urls := make([]string, len(r.all))
+	for i, one := range r.all {
+		urls[i] = "http://" + one.address
+	}
+	return urls
+}
+
+// Len is how many there are.
+func (r *Replicas) Len() int { return len(r.all) }
+
+// Restart starts a replica that is not there, and returns when it serves.
+func (r *Replicas) Restart(ctx context.Context, i int) error {
+	one := r.all[i]
+	p, err := proc.Start(proc.Command{Args: one.args})
+	if err != nil {
+		return err
+	}
+	one.process.Store(p)
+	err = wait.Until(ctx, "a replica serves", func() bool {
+		answer, err := send(ctx, time.Second, http.MethodGet, "http://"+one.address+"/readyz", "", nil)
+		return !p.Alive() || err == nil && answer.Status == http.StatusOK
+	})
+	if err == nil && !p.Alive() {
+		err = errors.New("the replica has ended")
+	}
+	if err != nil {
+		p.Kill()
+		return fmt.Errorf("replica %d: %w\n%s", i+1, err, p.Stderr())
+	}
+	return nil
+}
+
+// process is the process of a replica.
+func (r *Replicas) process(i int) *proc.Process { return r.all[i].process.Load() }
+
+// Kill kills a replica with SIGKILL.
+func (r *Replicas) Kill(i int) { r.process(i).Kill() }
+
+// Terminate tells a replica to end, as an operating system does before it ends itself, and
+// returns when it has.
+func (r *Replicas) Terminate(ctx context.Context, i int) error {
+	p := r.process(i)
+	_ = p.Signal(syscall.SIGTERM) // an error means that it has ended
+	select {
+	case <-p.Exited():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !p.State().Success() {
+		return fmt.Errorf("replica %d: %s\n%s", i+1, p.State(), p.Stderr())
+	}
+	return nil
+}
+
+// Freeze stops a replica with SIGSTOP, until Thaw.
+func (r *Replicas) Freeze(ctx context.Context, i int) error { return r.process(i).Stop(ctx) }
+
+// Thaw has a replica go on.
+func (r *Replicas) Thaw(i int) error { return r.process(i).Continue() }
+
+// Alive says that the process of a replica has not ended.
+func (r *Replicas) Alive(i int) bool { return r.process(i).Alive() }
+
+// PID is the id of a replica's process.
+func (r *Replicas) PID(i int) int { return r.process(i).PID() }
+
+// Said is the end of what a replica has written to its log.
+func (r *Replicas) Said(i int) string { return r.process(i).Stderr() }
+
+// Close ends all of them.
+func (r *Replicas) Close() {
+	for i := range r.all {
+		if p := r.process(i); p != nil {
+			p.Kill()
+		}
+	}
+}
+
+// callBound bounds a call of an operator, who may wait for a holder's answer.
+const callBound = 30 * time.Second
+
+// Answer is what the service said.
+type Answer struct {
+	Status int
+	Body   []byte
+}
+
+// Post calls a replica as the principal of a token.
+func (r *Replicas) Post(ctx context.Context, i int, token, path string, body any) (Answer, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return Answer{}, err
+	}
+	return send(ctx, callBound, http.MethodPost, r.URLs()[i]+path, token, text)
+}
+
+// Get looks something up at a replica, as its operator, into found. A replica whose store
+// is slow for a moment says so, and is asked again.
+func (r *Replicas) Get(ctx context.Context, i int, path string, query url.Values, found any) error {
+	var a Answer
+	var err error
+	wait.Within(ctx, callBound, func() bool {
+		a, err = send(ctx, callBound, http.MethodGet, r.URLs()[i]+path+"?"+query.Encode(), r.Operator, nil)
+		return err != nil || a.Status != http.StatusServiceUnavailable
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.Status != http.StatusOK:
+		return fmt.Errorf("%s: %d %.300s", path, a.Status, a.Body)
+	}
+	return json.Unmarshal(a.Body, found)
+}
+
+func send(ctx context.Context, bound time.Duration, method, url, token string, body []byte) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	request.Close = true // a connection that is kept may be one of a process that was killed
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }() // it was only read
+	text, err := io.ReadAll(response.Body)
+	return Answer{response.StatusCode, text}, err
+}
+
+// Tenure is a tenure in the history of a lock, as far as it is needed here.
+type Tenure struct {
+	Token uint64 `json:"token"`
+	Owner string `json:"holder"`
+}
+
+// History returns the tenures of a lock that the service knows of, the newest first.
+func (r *Replicas) History(ctx context.Context, i int, name string) ([]Tenure, error) {
+	var found struct {
+		Tenures []Tenure `json:"tenures"`
+		Next    uint64   `json:"next"`
+	}
+	var all []Tenure
+	for query := (url.Values{"name": {name}, "limit": {"100"}}); ; {
+		found.Tenures, found.Next = nil, 0
+		if err := r.Get(ctx, i, "/v1/history", query, &found); err != nil {
+			return nil, err
+		}
+		all = append(all, found.Tenures...)
+		if found.Next == 0 {
+			return all, nil
+		}
+		query.Set("below", fmt.Sprint(found.Next))
+	}
+}
+
+// NewFront returns what stands between one client and the replicas: a gate that can cut the
+// client off, that has weather, and that takes each call to a replica that it draws.
+func NewFront(replicas []string, w gate.Weather, seed uint64) (*gate.HTTP, error) {
+	return gate.NewWeathered(replicas, w, seed, decides)
+}
+
+// decides says of a call whether it writes to a lock's record. What is for people does not.
+func decides(r *http.Request) bool { return r.Method == http.MethodPost }
+
+// IsCall says of calls to the service whether they are to one of these paths.
+func IsCall(paths ...string) func(gate.Call) bool {
+	return func(c gate.Call) bool { return slices.Contains(paths, c.Path) }
+}
+
+// The paths of the calls by which a lock is held.
+const (
+	AcquirePath   = "/v1/acquire"
+	HeartbeatPath = "/v1/heartbeat"
+	ReleasePath   = "/v1/release"
+)
