@@ -266,33 +266,24 @@ func (l *lock) check() {
 	}
 }
 
-// checkLapse sees, where nothing fails, that the lock of work which does not stop
-// is free in time although its session lives on.
-func (l *lock) checkLapse(m *machine) {
-	if l.cfg.Faults || m.h.Over() || m.done || m.under == nil || !m.h.Quiet() || m.under.h.Cause() != protocol.None {
+// checkUnder sees, where nothing fails, that the lock of work which does not stop is free
+// in time although its session lives on, and that a lock is soon over when its session is.
+func (l *lock) checkUnder(m *machine) {
+	if l.cfg.Faults || m.h.Over() || m.under == nil {
 		return
 	}
 	most := time.Duration(float64(m.timing().Lease+4*m.timing().RequestTimeout) / (1 - l.cfg.Skew))
-	if quiet := l.now - m.quietSince; quiet > most {
+	lapses := !m.done && m.h.Quiet() && m.under.h.Cause() == protocol.None
+	if quiet := l.now - m.quietSince; lapses && quiet > most {
 		l.fail("%s is quiet for %v, and its session keeps the lock from others", m, quiet)
 	}
-}
-
-// checkFollows sees, where nothing fails, that a lock is soon over when its session
-// is.
-func (l *lock) checkFollows(m *machine) {
-	if l.cfg.Faults || m.h.Over() || m.under == nil || !m.under.h.Over() {
-		return
-	}
-	most := time.Duration(float64(m.timing().Lease+4*m.timing().RequestTimeout) / (1 - l.cfg.Skew))
-	if over := l.now - m.under.overSince; over > most {
+	if over := l.now - m.under.overSince; m.under.h.Over() && over > most {
 		l.fail("%s is not over, though its session is for %v", m, over)
 	}
 }
 
 func (l *lock) checkLease(m *machine) {
-	l.checkLapse(m)
-	l.checkFollows(m)
+	l.checkUnder(m)
 	rec := m.h.Record()
 	latest := m.applied[rec.Token]
 	if m.under != nil {

@@ -51,10 +51,6 @@ type judgedVisit struct {
 	why     string
 }
 
-func newElsewhere() elsewhere {
-	return elsewhere{made: map[string]made{}}
-}
-
 // repeats says that a write is one that was sent before, because a call of a client was
 // carried out once more: the only writes that have a version in common. It writes the same
 // beat over the same one; at most one of them is applied: see carried.

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -54,7 +55,7 @@ func (h *host) gather() {
 		keys = keys[:min(2, len(keys))]
 	}
 	s := &gathering{
-		h: h, id: w.id("%s/set%d", h.name, w.count), g: protocol.NewGathering(keys), under: h.session,
+		h: h, id: fmt.Sprintf("%s/set%d", h.name, w.count), g: protocol.NewGathering(keys), under: h.session,
 		members: map[string]*machine{}, try: !w.final && w.one(8), all: len(keys) == len(w.locks),
 	}
 	h.set = s
@@ -140,7 +141,7 @@ func (s *gathering) takes(key string) {
 		want.Patience = p.l.t.Lease
 	}
 	own := s.under.timing()
-	m := &machine{p: p, own: &own, epoch: p.epoch, id: p.l.id("%s/%s%d", p.name, key, p.acquires), set: s}
+	m := &machine{p: p, own: &own, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, key, p.acquires), set: s}
 	s.members[key], s.waits = m, key
 	m.c = protocol.NewContender(own, p.l.env(p.host), want, p.sight)
 	p.contends(m, s.under, want.Try)

@@ -23,8 +23,6 @@ type history struct {
 	former []map[uint64]*tenure
 }
 
-func newHistory() history { return history{past: map[string]*store{}} }
-
 // debt is the duty of a process to write down how a tenure has ended, which it knows.
 type debt struct {
 	by    *host

@@ -112,16 +112,10 @@ func (m *machine) send(r *protocol.Call) {
 		if r.Kind.Reads() {
 			return
 		}
-		done := false
-		do := func() {
-			if !done {
-				done = true
-				l.tally.LateWrites++
-				apply()
-			}
-		}
-		l.late = append(l.late, do)
-		l.after(from+l.upTo(to), do)
+		l.onceMore(from, to, func() {
+			l.tally.LateWrites++
+			apply()
+		})
 	}
 	if r.Kind == protocol.Claim && l.cfg.Doubled && l.fails(Messages) && (m.under != nil || m.conn != nil) {
 		*m.claimed() = func() {

@@ -73,7 +73,6 @@ func (m *machine) asks(call *protocol.Call) {
 		l.fail("%s answers a hint by a cheap look", m)
 	}
 	m.seen.looked, m.seen.hinted, m.seen.asked = true, false, now
-	l.tally.Observed++
 }
 
 // saw judges that what an observer sees of the lock does not go back. After a

@@ -123,16 +123,10 @@ func (v *visit) calls(what string, limit time.Duration, do func(*conn), then fun
 func (cn *conn) again(from, to time.Duration) {
 	w := cn.v.l.World
 	copied := &conn{v: cn.v, p: cn.v.anyReplica(), what: cn.what, do: cn.do, then: func(reply) {}, mute: true}
-	done := false
-	do := func() {
-		if !done {
-			done = true
-			w.tally.Replayed++
-			copied.arrives()
-		}
-	}
-	w.late = append(w.late, do)
-	w.after(from+w.upTo(to), do)
+	w.onceMore(from, to, func() {
+		w.tally.Replayed++
+		copied.arrives()
+	})
 }
 
 // arrives has the replica carry the call out. One that has crashed refuses it, and one

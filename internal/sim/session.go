@@ -4,6 +4,8 @@
 package sim
 
 import (
+	"fmt"
+
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
@@ -24,7 +26,7 @@ func (h *host) open() {
 	p := h.procs[0]
 	w.count++
 	own := h.ofOwn()
-	m := &machine{p: p, own: &own, epoch: h.epoch, id: w.id("%s/session%d", h.name, w.count), judged: newJudged(), begun: w.now}
+	m := &machine{p: p, own: &own, epoch: h.epoch, id: fmt.Sprintf("%s/session%d", h.name, w.count), judged: newJudged(), begun: w.now}
 	m.o = protocol.NewOpener(own, w.env(h), driver.Record{Owner: h.name}, 0)
 	h.session = m
 	w.note("%s opens", m)
@@ -104,7 +106,7 @@ func (m *machine) keeps(a protocol.Action) {
 func (m *machine) disclaims(d *protocol.Disclaimer) {
 	for _, p := range m.p.host.procs {
 		if p.l.key == d.Key() {
-			t := &machine{p: p, epoch: p.epoch, id: p.w.id("%s/no%s", m.id, d.Key()), under: m, judged: newJudged()}
+			t := &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/no%s", m.id, d.Key()), under: m, judged: newJudged()}
 			t.d = d
 			p.w.note("%s does not know of %s", m, d.Key())
 			t.took(d.Step(p.cont.at(p.w.now)))

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -154,7 +155,7 @@ func (w *World) opened() []string {
 func (h *host) reap(id string) {
 	w, p := h.w, h.procs[0]
 	h.reaps++
-	m := &machine{p: p, epoch: h.epoch, id: w.id("%s/reaper%d", h.name, h.reaps), judged: newJudged(), begun: w.now}
+	m := &machine{p: p, epoch: h.epoch, id: fmt.Sprintf("%s/reaper%d", h.name, h.reaps), judged: newJudged(), begun: w.now}
 	m.g = protocol.NewReaper(h.t, w.env(h), id, h.sessionSight(id))
 	w.note("%s is to clear session %s", m, id)
 	m.took(m.g.Step(h.cont.at(w.now)))

@@ -3,7 +3,10 @@
 
 package sim
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Shrink looks for fewer and smaller choices that break the same rule, in at
 // most so many runs. It returns what it has found, choices itself at worst.
@@ -65,13 +68,5 @@ func trimmed(choices []int) []int {
 
 // smaller orders tapes: fewer choices first, then smaller ones.
 func smaller(a, b []int) bool {
-	if len(a) != len(b) {
-		return len(a) < len(b)
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
+	return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b)) < 0
 }

@@ -35,7 +35,6 @@ type Tally struct {
 	Cleared     int // records of locks that were deleted
 	Beside      int // acquires beside a lease of the same process
 	Mixed       int // takeovers, by what has a timing of its own, of a record with another lease
-	Observed    int // looks of observers
 	Holes       int // tenures that two crashes in a row have kept out of the history
 	Offered     int // grants for clients
 	Taken       int // of these, that a client has confirmed

@@ -4,9 +4,11 @@
 package sim
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -159,14 +161,8 @@ type lock struct {
 	families []*family // at work without the process that holds the lease
 }
 
-// Run runs a world to its end and returns the first violation, nil if there is
-// none. It is a *Violation.
-func Run(src Source, cfg Config) error {
-	_, err := Tell(src, cfg)
-	return err
-}
-
-// Tell is Run, and tells what happened in it.
+// Tell runs a world to its end, and tells what happened in it. It returns the first
+// violation, nil if there is none, which is a *Violation.
 func Tell(src Source, cfg Config) (*Tally, error) {
 	w := newWorld(src, cfg)
 	for _, l := range w.locks {
@@ -227,17 +223,12 @@ func newWorld(src Source, cfg Config) *World {
 	if w.cfg.Skew == 0 {
 		w.cfg.Skew = cfg.Timing.Drift
 	}
-	if w.cfg.Latency == 0 {
-		w.cfg.Latency = cfg.Timing.RequestTimeout
-	}
-	if w.cfg.Kept == 0 {
-		w.cfg.Kept = 4 * cfg.Timing.Lease
-	}
-	if w.cfg.History == 0 {
-		w.cfg.History = 100
-	}
+	w.cfg.Latency = cmp.Or(cfg.Latency, cfg.Timing.RequestTimeout)
+	w.cfg.Kept = cmp.Or(cfg.Kept, 4*cfg.Timing.Lease)
+	w.cfg.History = cmp.Or(cfg.History, 100)
 	for i := range max(1, cfg.Locks) {
-		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource(), history: newHistory(), elsewhere: newElsewhere()}
+		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource()}
+		l.past, l.made = map[string]*store{}, map[string]made{}
 		l.store = store{key: l.key}
 		if cfg.First.Key != "" {
 			l.store.put(cfg.First)
@@ -350,9 +341,6 @@ func (w *World) clock() clock {
 	return clock{offset: time.Duration(w.src.Intn(4)) * 1234 * time.Hour, rate: rate}
 }
 
-// id returns what a machine is called.
-func (w *World) id(format string, args ...any) string { return fmt.Sprintf(format, args...) }
-
 func (w *World) env(h *host) protocol.Env {
 	return protocol.Env{
 		Lease:   func() time.Duration { return h.hold.at(w.now) },
@@ -447,6 +435,13 @@ func (t *Trace) Text(most int) string {
 func (w *World) after(d time.Duration, do func()) {
 	w.count++
 	heap.Push(&w.queue, &event{at: w.now + d, n: w.count, do: do})
+}
+
+// onceMore has do called once: after from and before from + to, or when the faults end.
+func (w *World) onceMore(from, to time.Duration, do func()) {
+	once := sync.OnceFunc(do)
+	w.late = append(w.late, once)
+	w.after(from+w.upTo(to), once)
 }
 
 type event struct {

@@ -43,7 +43,7 @@ func TestWorlds(t *testing.T) {
 		src := Seed(seed)
 		cfg := config(src)
 		cfg.Faults = seed%4 > 0
-		if err := Run(src, cfg); err != nil {
+		if _, err := Tell(src, cfg); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
