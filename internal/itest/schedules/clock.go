@@ -17,13 +17,18 @@ type clock struct {
 	read   time.Duration // what it had counted for certain
 	hidden time.Duration // what it found afterwards, and may have passed
 	rate   float64
-	paused bool
-	was    bool // paused, once
-	steady bool // never wrong by a rate, never paused
+	clockState
+}
+
+// clockState is what has happened to a clock.
+type clockState struct {
+	paused    bool
+	wasPaused bool // once
+	steady    bool // never wrong by a rate, never paused
 }
 
 func newClock(rate float64) *clock {
-	return &clock{since: time.Now(), read: time.Hour, rate: rate, steady: rate == 1}
+	return &clock{since: time.Now(), read: time.Hour, rate: rate, clockState: clockState{steady: rate == 1}}
 }
 
 func (c *clock) now() time.Duration {
@@ -66,7 +71,7 @@ func (c *clock) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read, c.since, c.paused, c.steady = c.now(), time.Now(), true, false
-	c.was = true
+	c.wasPaused = true
 }
 
 // resume lets the clock go on. What has passed meanwhile has passed for certain
@@ -86,20 +91,8 @@ func (c *clock) resume(certain bool) {
 	c.since, c.paused = time.Now(), false
 }
 
-func (c *clock) isPaused() bool {
+func (c *clock) state() clockState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.paused
-}
-
-func (c *clock) isSteady() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.steady
-}
-
-func (c *clock) wasPaused() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.was
+	return c.clockState
 }

@@ -42,7 +42,7 @@ func (a *act) shown(from time.Time, f func(written) bool) bool {
 // such a client any change since then is a sign of life, whenever it was made. A
 // process that was paused may get answers to calls from before the pause.
 func (a *act) remembers(began time.Time) bool {
-	if a.p.clock.wasPaused() {
+	if a.p.clock.state().wasPaused {
 		return true
 	}
 	a.line.mu.Lock()
@@ -70,11 +70,17 @@ func (a *act) judgeHeld(err error) {
 	if !errors.As(err, &held) || a.w.plan.SameOwner {
 		return
 	}
+	a.judgeTold(held.Owner, held.Token, func(driver.Record) bool { return true })
+}
+
+// judgeTold judges that a record of the lock, of which f is true, once named an owner
+// under a token.
+func (a *act) judgeTold(owner string, token uint64, f func(driver.Record) bool) {
 	was := a.w.ledger.any(a.Lock, a.w.begun, time.Now(), func(w written) bool {
-		return w.next.Token == held.Token && w.next.Owner == held.Owner
+		return w.next.Token == token && w.next.Owner == owner && f(w.next)
 	})
 	if !was {
-		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, held.Owner, a.Lock, held.Token)
+		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, owner, a.Lock, token)
 	}
 }
 
@@ -235,7 +241,7 @@ func (a *act) watch() string {
 		changes := 0
 		for leader, err := range c.Election(a.Lock, nil).Observe(ctx) {
 			if err == nil && !leader.None() {
-				a.judgeHolder(a.Lock, leader.Owner, leader.Token)
+				a.judgeHolder(leader.Owner, leader.Token)
 			}
 			changes++
 		}
@@ -244,7 +250,7 @@ func (a *act) watch() string {
 	case OpLeader:
 		leader, err := c.Election(a.Lock, nil).Leader(ctx)
 		if err == nil {
-			a.judgeHolder(a.Lock, leader.Owner, leader.Token)
+			a.judgeHolder(leader.Owner, leader.Token)
 		}
 		return a.told(err)
 	case OpStatus:
@@ -284,14 +290,9 @@ func (a *act) watch() string {
 	}
 }
 
-// judgeHolder judges that an owner has had a lock under a token.
-func (a *act) judgeHolder(lock, owner string, token uint64) {
-	was := a.w.ledger.any(lock, a.w.begun, time.Now(), func(w written) bool {
-		return w.next.State == driver.Held && w.next.Token == token && w.next.Owner == owner
-	})
-	if !was {
-		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, owner, lock, token)
-	}
+// judgeHolder judges that an owner has had the lock under a token.
+func (a *act) judgeHolder(owner string, token uint64) {
+	a.judgeTold(owner, token, func(rec driver.Record) bool { return rec.State == driver.Held })
 }
 
 // judgeStatus judges what was read of a lock: it was so while it was read.
@@ -313,10 +314,12 @@ func (a *act) judgeHistory(list []tenure.Tenure) {
 		if t.Unknown {
 			continue
 		}
-		a.judgeHolder(a.Lock, t.Owner, t.Token)
+		a.judgeHolder(t.Owner, t.Token)
 		if t.End != "" && t.End != tenure.EndExpired && t.End != tenure.EndHandedOver {
 			said := a.w.ledger.any(a.Lock, a.w.begun, time.Now(), func(w written) bool {
-				return w.next.Token == t.Token && string(w.next.End) == t.End || w.next.Prev != nil && w.next.Prev.Token == t.Token && string(w.next.Prev.End) == t.End
+				is, prev := w.next, w.next.Prev
+				return is.Token == t.Token && string(is.End) == t.End ||
+					prev != nil && prev.Token == t.Token && string(prev.End) == t.End
 			})
 			if !said {
 				a.w.referee.wrong("#%d reads that token %d of %s ended as %s, which nobody has written", a.N, t.Token, a.Lock, t.End)

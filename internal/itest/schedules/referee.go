@@ -98,7 +98,7 @@ func (r *referee) lookAll() {
 // check asks a lease, and reports whether its holder may act. A paused process
 // asks nothing.
 func (r *referee) check(h *holding) bool {
-	if h.line.gone.Load() || h.p.clock.isPaused() {
+	if h.line.gone.Load() || h.p.clock.state().paused {
 		return false
 	}
 	if h.Check() != nil {
@@ -163,7 +163,7 @@ func (r *referee) punctual(h *holding) {
 	nap := max(min(time.Second, h.Timing().Grace/4), time.Millisecond)
 	for {
 		late := nap + time.Millisecond
-		if h.p.clock.isSteady() {
+		if h.p.clock.state().steady {
 			late = time.Nanosecond
 		}
 		timer := time.NewTimer(h.Remaining() + late)
@@ -174,7 +174,7 @@ func (r *referee) punctual(h *holding) {
 		case <-timer.C:
 		}
 		// What was known of the clock before the wait counts for it.
-		if h.Remaining() == 0 && h.Context().Err() == nil && !h.line.gone.Load() && (late > time.Nanosecond || h.p.clock.isSteady()) {
+		if h.Remaining() == 0 && h.Context().Err() == nil && !h.line.gone.Load() && (late > time.Nanosecond || h.p.clock.state().steady) {
 			r.wrong("the context of %v has not ended %v after its deadline", h, late)
 			return
 		}
@@ -184,7 +184,7 @@ func (r *referee) punctual(h *holding) {
 // act writes to the resource behind the lock as a holder that has just checked,
 // unless it must not.
 func (r *referee) act(h *holding) {
-	if h.line.gone.Load() || h.p.clock.isPaused() || h.Check() != nil {
+	if h.line.gone.Load() || h.p.clock.state().paused || h.Check() != nil {
 		return
 	}
 	r.look(h.Name())

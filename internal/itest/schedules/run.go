@@ -204,7 +204,7 @@ func (w *world) after(d time.Duration, f func()) {
 
 // pause stops a process for a while.
 func (w *world) pause(p *process, s Step) {
-	if p.clock.isPaused() {
+	if p.clock.state().paused {
 		return
 	}
 	p.clock.pause()
@@ -215,7 +215,7 @@ func (w *world) pause(p *process, s Step) {
 }
 
 func (w *world) wake(p *process, certain bool) {
-	if !p.clock.isPaused() {
+	if !p.clock.state().paused {
 		return
 	}
 	p.clock.resume(certain)
