@@ -27,7 +27,6 @@ type checks struct {
 	number   map[string]int           // of a beat, among those of its token
 	stored   map[string]time.Duration // when a beat was, in real time
 	first    map[string]time.Duration // the same, when it was stored the first time
-	named    []string                 // those that whoever reads the store can name
 	beatOf   map[string]string        // by version
 	ids      map[*machine]string      // of the requests of askers
 	laid     map[string]time.Duration // when a request was, by its id

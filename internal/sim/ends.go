@@ -126,7 +126,6 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 		l.stored[is.Beat] = l.now
 		if _, again := l.first[is.Beat]; !again {
 			l.first[is.Beat] = l.now
-			l.named = append(l.named, is.Beat)
 		}
 	}
 	l.beatOf[is.Version] = is.Beat

@@ -63,7 +63,6 @@ func (l *lock) applySession(m *machine, r *protocol.Call, behind int) (rec, form
 		s.beats++
 		for _, other := range l.locks {
 			other.stored[is.Beat] = l.now
-			other.named = append(other.named, is.Beat)
 		}
 		m.applied[is.Token] = max(m.applied[is.Token], l.written[r.Next.Version].hold)
 	}

@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/serve"
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestMain(m *testing.M) {

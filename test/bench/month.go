@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/semaphore"
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/wire"
-	"github.com/tenurelock/tenure/semaphore"
-	"github.com/tenurelock/tenure/shard"
 )
 
 // standing is something that goes on for a month.

@@ -23,10 +23,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers/service"
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // The peers of the lock service, as the page names them, and in its order.

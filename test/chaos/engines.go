@@ -19,10 +19,10 @@ import (
 
 	_ "modernc.org/sqlite" // the driver of the nemesis
 
+	"github.com/tenurelock/tenure/sqlitestore"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
-	"github.com/tenurelock/tenure/sqlitestore"
 )
 
 // engine is what the locks of a round are kept in.

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
@@ -25,8 +27,6 @@ import (
 	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/service"
-	"github.com/tenurelock/tenure/internal/enginetest"
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // The replicas of these tests are the test binary itself.

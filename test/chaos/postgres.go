@@ -15,9 +15,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
 // postgres are servers of the system's package of PostgreSQL. They refuse to be root, and

@@ -15,9 +15,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/wait"
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // served is an engine that is a server, or several that act as one, whose data outlive

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/chaos/replica"
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // servers are the engines that are servers, by the names that -engines takes. Each

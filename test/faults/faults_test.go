@@ -18,11 +18,11 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestMain(m *testing.M) {

@@ -39,16 +39,16 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/etcdstore"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+	"github.com/tenurelock/tenure/k8sstore"
+	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
-	"github.com/tenurelock/tenure/k8sstore"
-	"github.com/tenurelock/tenure/pgstore"
-	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/zkstore"
 )
 

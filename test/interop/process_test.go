@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/wire"
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 const (

@@ -15,11 +15,11 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 const (

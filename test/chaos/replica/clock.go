@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/test/bed/proc"
 )
 
 // Watch reads one clock for all processes of the machine: CLOCK_BOOTTIME of the

@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/internal/clock"
 	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/test/bed/proc"
 )
 
 // RoleName is the role of a process that is a replica; [Role] plays it.

@@ -22,12 +22,12 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/etcdstore"
-	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/sqlitestore"
+	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/zkstore"
 )
 

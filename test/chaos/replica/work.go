@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/test/bed/wait"
-	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
 const (

@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
-	"github.com/tenurelock/tenure/shard"
 )
 
 // group is a group of worker processes, and what they have told.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/chaos/trial"
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestMain(m *testing.M) {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/sqlitestore"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/proc"
-	"github.com/tenurelock/tenure/sqlitestore"
 )
 
 // open returns the store at sqlite:PATH or dynamodb:URL#TABLE, with its calls counted.

@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/peers"
-	"github.com/tenurelock/tenure/shard"
 )
 
 // worker is one life of a worker.

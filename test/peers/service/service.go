@@ -30,10 +30,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // tenured is the package of the command.
