@@ -63,9 +63,10 @@ part = @echo "==> $(1), at $$(date +%T)"
 help: ## Describe the targets (default)
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-15s %s\n", $$1, $$2}'
 
-# Tests of processes and files wait for nine tenths of their time: three packages, and eight tests
-# of each, at a time. Vetting the command's modules takes 40 s of a processor, most of it for what
-# they import, and the race detector needs a C compiler: verify has both.
+# A test that takes long is left to verify: see enginetest.MakeVerify. Those of processes and files
+# wait for nine tenths of their time: three packages, and eight tests of each, at a time. Vetting
+# the command's modules takes 40 s of a processor, most of it for what they import, and the race
+# detector needs a C compiler: verify has both.
 test: ## Before each commit: test what needs Go and nothing else, and vet the root module
 	$(call part,test)
 	$(GO) vet ./...

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestConformance(t *testing.T) {
@@ -47,6 +48,7 @@ func TestConformance(t *testing.T) {
 // TestConformancePolling runs the suite without events of the kernel, as it is
 // off Linux.
 func TestConformancePolling(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
 		file := filepath.Join(t.TempDir(), "locks.db")

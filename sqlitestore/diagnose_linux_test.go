@@ -18,6 +18,7 @@ import (
 
 // TestDiagnose changes what others may do with a database, and its names.
 func TestDiagnose(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for name, c := range map[string]struct {
 		do   func(file string) error
 		want string // the only line that is no "ok", but for the disk's; or one that is

@@ -60,6 +60,7 @@ func mustNew(tb testing.TB, db *sql.DB) *Store {
 }
 
 func TestConformanceNew(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	for _, how := range []string{"OneHandle", "HandleEach"} {
 		t.Run(how, func(t *testing.T) {
@@ -190,6 +191,7 @@ func (d otherDriver) Connect(context.Context) (sqldriver.Conn, error) { return d
 func (d otherDriver) Driver() sqldriver.Driver                        { return d }
 
 func TestNewRefuses(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for _, c := range []struct {
 		name, want string
 		make       func(t *testing.T, file string) *sql.DB

@@ -49,6 +49,14 @@ func Missing(t testing.TB, name, how string) {
 	t.Skipf("%s is not there: %s has it, or %s", name, target, how)
 }
 
+// MakeVerify leaves a test to make verify, which runs its package at full length.
+func MakeVerify(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make verify has it")
+	}
+}
+
 // Shared returns the address of an engine that the environment names, and skips the test
 // if it names none: one that scripts/engines has started.
 func Shared(t testing.TB, variable, name string) string {

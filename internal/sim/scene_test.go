@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // TestFailover measures in virtual time how long after the crash of a holder
 // the lock is held again: the lease, and a little for seeing the last beat late.
 func TestFailover(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	const lease = 15 * time.Second
 	for _, tt := range []struct {
 		name       string
@@ -70,7 +71,7 @@ var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 
 // whatever the order in which they joined. Each change of leader is to a higher
 // priority, and nobody leads less than a lease.
 func TestPreference(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	timing := protocol.Timing{}.WithDefaults()
 	for _, drift := range []float64{1e-9, 0.09} {
 		cfg := Config{Timing: timing, Latency: 20 * time.Millisecond, Skew: drift}
@@ -131,7 +132,7 @@ func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 // lost, or its answer is. It asks at most once in the pause (the world sees to
 // that), each time costs at most two changes, and it leads in the end.
 func TestPreferenceOverABadLink(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	timing := protocol.Timing{}.WithDefaults()
 	pause, length := 4*timing.Lease, 60*timing.Lease
 	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}

@@ -3,12 +3,16 @@
 
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
 
 // TestSessions: schedules whose locks are held under sessions, half of them, with
 // and without requests, and with nothing that fails.
 func TestSessions(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	var sum Tally
 	for seed := range uint64(900) {
 		shape := func(c *Config) {
@@ -50,7 +54,7 @@ func unheard(c *Config) {
 
 // TestUnheard: such an acquire has the lock in the end, or nobody has it for it.
 func TestUnheard(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	for seed := range uint64(300) {
 		shape := func(c *Config) {
 			unheard(c)
@@ -66,7 +70,7 @@ func TestUnheard(t *testing.T) {
 // TestTrying: where all only try, what a living session holds without knowing is found
 // by an acquire under it.
 func TestTrying(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	disowned := 0
 	for seed := range uint64(300) {
 		shape := func(c *Config) { c.Sessions, c.Trying, c.Doubled, c.Together = true, true, true, false }

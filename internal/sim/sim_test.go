@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/trace"
 )
@@ -114,7 +115,7 @@ func TestSchedulesHave(t *testing.T) {
 // TestShrink: what is found becomes small, and still breaks the same rule. The rule here is
 // that no lock is taken over, which many schedules break.
 func TestShrink(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	run := func(src Source) error {
 		tally, err := RunSource(src, unasked, nil)
 		if err == nil && tally.Takeovers > 0 {

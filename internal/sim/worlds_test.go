@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // config draws a world with faults.
@@ -16,14 +17,6 @@ func config(src Source) Config {
 	return Config{
 		Timing: t, Processes: 1 + src.Intn(4), Length: time.Duration(1+src.Intn(12)) * t.Lease,
 		Faults: true, Requests: src.Intn(4) != 0, Trace: &Trace{},
-	}
-}
-
-// makeVerify leaves a test to make verify, which runs this package at full length.
-func makeVerify(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("make verify has it")
 	}
 }
 
@@ -38,7 +31,7 @@ func few(n uint64) uint64 {
 // TestWorlds checks, over all faults that the world knows and over none, what the comment of
 // package driver promises, and that the lock is taken again when they end.
 func TestWorlds(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	for seed := range uint64(400) {
 		src := Seed(seed)
 		cfg := config(src)
@@ -51,7 +44,7 @@ func TestWorlds(t *testing.T) {
 
 // TestAbandoned checks that an acquire that is given up leaves nothing behind.
 func TestAbandoned(t *testing.T) {
-	makeVerify(t)
+	enginetest.MakeVerify(t)
 	for seed := range uint64(1000) {
 		src := Seed(seed)
 		timing := Tight()

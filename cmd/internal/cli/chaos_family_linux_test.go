@@ -124,7 +124,10 @@ func (s *harness) needContain() {
 
 // TestStalledReader holds a lock while nobody reads what tenure says, until
 // the pipe is full: neither heartbeats nor the command may wait for a reader.
-func TestStalledReader(t *testing.T) { eachStore(t, stalledReader) }
+func TestStalledReader(t *testing.T) {
+	enginetest.MakeVerify(t)
+	eachStore(t, stalledReader)
+}
 
 func stalledReader(t *testing.T, s *harness) {
 	r, w, err := os.Pipe()
@@ -232,6 +235,7 @@ wait
 // TestNested does away with a holder, or its guardian, inside of the namespace
 // of another tenure, which is none of its own.
 func TestNested(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	contain := []string{"tenure", "run", "--contain"}
 	for _, tc := range []struct {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestLeadersFailOver has three processes campaign, kills the leader, and ends
@@ -227,6 +229,7 @@ func (p *process) limit() (undo func()) {
 // back they go on; else run gives up with the status of a command that cannot be run, and a
 // signal ends it at once.
 func TestFullSystem(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		name, command, said string

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -24,13 +25,13 @@ import (
 // slot; it is begun for each, unless the host that had the slot was killed before its job
 // could begin: the others say so then, or, if they had found it running and were gone, the
 // ledger does.
-func TestOnceOnThreeHosts(t *testing.T) { eachStore(t, onceOnThreeHosts) }
+func TestOnceOnThreeHosts(t *testing.T) {
+	enginetest.MakeVerify(t)
+	eachStore(t, onceOnThreeHosts)
+}
 
 func onceOnThreeHosts(t *testing.T, s *harness) {
 	slots := 60
-	if testing.Short() {
-		slots = 12
-	}
 	const hosts = 3
 	first := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	client, err := tenure.New(s.store(), nil)

@@ -134,6 +134,7 @@ func TestTerminalWaiting(t *testing.T) {
 // Ctrl-Z is told before this process stands still. Past the lease the command is dead, and the
 // status is 73.
 func TestTerminalStopped(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	s := newHarness(t)
 	x := s.terminal()

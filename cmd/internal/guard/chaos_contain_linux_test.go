@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // shows writes down what the namespace looks like from inside: whether /proc knows this
@@ -197,6 +199,7 @@ exit
 `
 
 func TestRunaway(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	for _, victim := range []string{"nobody", "caller", "guardian"} {
 		t.Run(victim, func(t *testing.T) {

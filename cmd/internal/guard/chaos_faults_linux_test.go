@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // What happens when the caller or the guardian is killed or stopped.
@@ -25,6 +27,7 @@ func TestCallerKilled(t *testing.T) {
 
 // TestGuardianLost kills and stops the guardian.
 func TestGuardianLost(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	const (
 		deaf     = `setsid sh -c 'echo $$ >left; while :; do sleep 100; done' & exit 4`
@@ -143,6 +146,7 @@ func TestCallerStoppedShortly(t *testing.T) {
 
 // A guardian that was stopped past its old limits reads the newer ones before it judges.
 func TestGuardianStoppedWhileExtended(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	f := startFamily(t, "echo >ready; while [ ! -e end ]; do sleep 0.05; done; sleep 1; exit 8",
 		"-term", "2s", "-kill", "2500ms", "-expiry", "3s", "-beat", "5ms", "-ready", "ready")
@@ -220,6 +224,7 @@ func TestBothKilled(t *testing.T) {
 }
 
 func TestContain(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	for _, test := range []struct {
 		name, script string

@@ -146,6 +146,7 @@ func (s *screen) play(script string) {
 }
 
 func TestTerminal(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	const suspended = `
 		> driver -term 20s -kill 22s -expiry 30s %s -- sh -c 'echo running-$((1+1)); read x; echo got-$x; exit 6'; echo status-$?

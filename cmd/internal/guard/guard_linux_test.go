@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // short are limits that a test can wait for. What is to end by itself between SIGTERM and
@@ -156,6 +158,7 @@ func TestKillAtTheDeadline(t *testing.T) {
 // A second SIGTERM means "at once" to many programs, and a shell's trap starts programs that
 // have to finish.
 func TestTermComesOnceAndSparesCleaners(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	f := startFamily(t, `
 		trap 'echo term >>count; sleep 0.3 && echo cleaned >>count' TERM
@@ -169,6 +172,7 @@ func TestTermComesOnceAndSparesCleaners(t *testing.T) {
 
 // Everything below gets SIGTERM, wherever it went; the stopped see it, too.
 func TestTermReachesEverybody(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	f := startFamily(t, `
 		member() { setsid sh -c 'trap "echo >>term-'$1'; exit" TERM; echo $$ >'$1'; while :; do sleep 0.05; done'; }
@@ -215,6 +219,7 @@ fork
 `
 
 func TestKillWhileForking(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	f := startFamily(t, forking, with(short, "-beats", "1", "-ready", "main")...)
 	if r := f.finish(); !r.Exit.Killed {
