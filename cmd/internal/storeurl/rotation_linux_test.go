@@ -349,6 +349,14 @@ func zooKeeperCertificates(t *testing.T) rotation {
 		"ssl.keyStore.type=PEM", "ssl.keyStore.location="+servers+"/both.pem",
 		"ssl.trustStore.type=PEM", "ssl.trustStore.location="+servers+"/ca.pem",
 	)[0]
+	// The server answers at its other port sooner.
+	enginetest.Eventually(t, "the port for TLS", func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
 	at := fmt.Sprintf("zookeeper://127.0.0.1:%d/p?ca=%s/ca.pem&cert=%[2]s/client.pem&key=%[2]s/client.key", port, dir)
 	return rotation{holder: at, candidate: at, changes: []func(*testing.T){
 		func(t *testing.T) {
