@@ -443,7 +443,7 @@ func (k *tracker) observe() *observer {
 	k.observers[o] = struct{}{}
 	k.hurry()
 	k.awaited.Store(true)
-	k.c.sessions.Observes(k.seer.Observer, &k.seer.run)
+	k.c.sessions.AddObserver(k.seer.Observer, &k.seer.run)
 	k.seer.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
 	return o
@@ -470,7 +470,7 @@ func (k *tracker) unobserve(o *observer) {
 	k.hurry()
 	if len(k.observers) == 0 {
 		k.seer.run.Act(k.seer.GiveUp)
-		k.c.sessions.Rests(k.seer.Observer)
+		k.c.sessions.RemoveObserver(k.seer.Observer)
 	}
 	k.rest()
 }

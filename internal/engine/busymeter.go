@@ -24,7 +24,7 @@ type BusyMeter struct {
 // window is what the meter showed at a time.
 type window struct{ at, busy time.Duration }
 
-// NewBusyMeter returns a meter of so many at work at most, by a clock that shows now.
+// NewBusyMeter returns a meter that begins at now. The share is of capacity, 1 at least.
 func NewBusyMeter(now time.Duration, capacity int) *BusyMeter {
 	return &BusyMeter{capacity: max(1, capacity), at: now, from: window{at: now}, to: window{at: now}}
 }

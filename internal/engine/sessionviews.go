@@ -36,11 +36,11 @@ func NewSessionViews(t protocol.Timing, env protocol.Env, liveness *LivenessCach
 	}
 }
 
-// Observes notes an observer at work, and Rests that it is so no more.
-func (s *SessionViews) Observes(o *protocol.Observer, run *Run) { s.observing[o] = run }
+// AddObserver notes an observer at work: Wake steps it.
+func (s *SessionViews) AddObserver(o *protocol.Observer, run *Run) { s.observing[o] = run }
 
-// Rests ends what Observes began.
-func (s *SessionViews) Rests(o *protocol.Observer) { delete(s.observing, o) }
+// RemoveObserver forgets an observer.
+func (s *SessionViews) RemoveObserver(o *protocol.Observer) { delete(s.observing, o) }
 
 // Of returns the sight of a session, the same for all callers.
 func (s *SessionViews) Of(id string) *protocol.Sight {

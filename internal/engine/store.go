@@ -40,8 +40,8 @@ type CheckedStore struct {
 // replacement is how it is known that the store was replaced.
 type replacement struct{ err error }
 
-// NewCheckedStore returns the store as a client sees it that nothing was asked of yet. If it
-// turns out to be replaced, end is called once.
+// NewCheckedStore wraps a store that the client has not called yet. A reply that shows that
+// the store was replaced calls end, once.
 func NewCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	s := &CheckedStore{Store: store, end: end}
 	s.Batch, _ = store.(driver.BatchGetter)
