@@ -54,7 +54,8 @@ type command struct {
 	what   string
 	onLeft func(exit guard.Exit, left string)
 
-	target target // what it runs under
+	target target    // what it runs under
+	begun  time.Time // when that was chosen, before the first claim
 
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
@@ -113,7 +114,7 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 }
 
 // on has the command run under a lock.
-func (t *command) on(name string) { t.lock, t.target = name, lock{t, name} }
+func (t *command) on(name string) { t.lock, t.target, t.begun = name, lock{t, name}, time.Now() }
 
 // warnOfName tells whoever takes a plain lock that it is, by its name, one of those that
 // another command is made of. It may be meant: it keeps that command out.

@@ -116,6 +116,39 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 	})
 }
 
+// A claim whose answer takes long is not told of as a holder that is waited for.
+func TestOwnClaimIsNoHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := faultstore.New(memstore.New(), nil)
+		client, err := tenure.New(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		c := &console{screen: -1, stderr: lines.New(&b)}
+		w := &command{console: c, client: client, store: store, location: inMemory(t), waiting: make(chan struct{}, 1)}
+		w.on("job")
+		store.Inject(faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.Slow(0, announceAfter+client.Options().RequestTimeout/4),
+		})
+		ctx, enough := context.WithCancel(t.Context())
+		var announced sync.WaitGroup
+		announced.Go(func() { w.announce(ctx) })
+		lease, err := client.Acquire(ctx, "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		enough()
+		announced.Wait()
+		if err := errors.Join(lease.Release(t.Context()), client.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if c.stderr.Close(time.Minute); b.Len() > 0 {
+			t.Errorf("said is %q", b.String())
+		}
+	})
+}
+
 // A wait that outlasts a moment without the store ends as one for a lock that is held: the
 // holder is still the same, and nothing but the end of the trouble is news. It is told at once,
 // not at the end of the wait. So do those for a slot, and for readers and writers.

@@ -82,6 +82,8 @@ func (l lock) look(ctx context.Context) (holders, error) {
 		return holders{}, nil
 	case !st.Held:
 		return holders{who: ": reserved for " + reservedFor(st).text()}, nil
+	case st.Owner == l.client.Options().Owner && !st.Since.Before(l.begun):
+		return holders{}, nil // this process has it, and waits for the answer that says so
 	}
 	h := holders{
 		who: ": held by " + l.outer.holder(l.name, st.Owner, st.Token), held: true,
