@@ -18,6 +18,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -722,6 +723,7 @@ func (w *world) bury(rec driver.Record) {
 // What is remembered of locks that nobody waits for is bounded: one that is too
 // many costs a lease of waiting, no more.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
+	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
 	for _, of := range []struct{ lease, later time.Duration }{
 		{lease, time.Second},
@@ -780,6 +782,7 @@ func tries(t *testing.T, b *machine, locks []string) (taken int) {
 // Each of more dead holders' locks than a client remembers is taken by who tries
 // them in turn.
 func TestTryAcquireManyDeadLocks(t *testing.T) {
+	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
 	for name, session := range map[string]bool{"their own leases": false, "a session each": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {

@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/ringing"
 	"github.com/tenurelock/tenure/memstore"
 )
@@ -249,6 +250,7 @@ func TestBellThatIsBlockedLater(t *testing.T) {
 // them, no two processes hold the lock, no hand-over is slower than without a bell, and
 // nobody asks the store without a pause.
 func TestBellOverABadNetwork(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { badNetwork(t, unwatchedWorld(t), seed) })

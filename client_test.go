@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -474,6 +475,7 @@ func releaseAll(tb testing.TB, leases []*tenure.Lease) {
 // One client keeps 10,000 locks alive over a store of which each call takes
 // 10 ms, with the default lease, and with a handful of goroutines.
 func TestTenThousandLocksOfOneClient(t *testing.T) {
+	enginetest.MakeVerify(t)
 	synctest.Test(t, func(t *testing.T) {
 		const locks = 10_000
 		store := &far{Store: memstore.New(), away: 10 * time.Millisecond}

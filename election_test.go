@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // When the work returns, the election ends for this candidate, with what it
@@ -720,6 +721,7 @@ func TestPriorityPause(t *testing.T) {
 // reservation that it has asked for: in the record of the lock, and in that of the leader's
 // session, which has the request no longer than until the next heartbeat.
 func TestPriorityWithRareLooks(t *testing.T) {
+	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
 	for _, tt := range []struct {
 		tied  bool
@@ -747,6 +749,7 @@ func TestPriorityWithRareLooks(t *testing.T) {
 
 // Once it leads no more, and must not ask again yet, it looks as rarely as before.
 func TestRareLooksWithinThePriorityPause(t *testing.T) {
+	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)

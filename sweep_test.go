@@ -16,6 +16,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // keys are those of all records.
@@ -44,6 +45,7 @@ var restart = &tenure.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 // Locks that were released long ago are deleted with their history; what is held,
 // reserved, under a session, has data or is younger is not, nor is any history of it.
 func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
+	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // harness returns one for a database with the given bug, or for a sound one.
@@ -287,6 +288,7 @@ func TestBugsAreFound(t *testing.T) {
 // TestPatienceRunsOut: the first hint that does not come costs the whole patience, and
 // each further one 2 seconds. A store that never hints fails in good time.
 func TestPatienceRunsOut(t *testing.T) {
+	enginetest.MakeVerify(t)
 	if os.Getenv(envBug) != "" {
 		t.Skip("this is a process of TestBugsAreFound")
 	}

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/once"
 )
 
 // Three hosts with clocks that are wrong by 8 %, killed, cut off, slow and stepped at
 // random: periods are never too near, and as long as somebody is alive they come.
 func TestEveryThroughFaults(t *testing.T) {
+	enginetest.MakeVerify(t)
 	seeds := 10
 	if testing.Short() {
 		seeds = 1

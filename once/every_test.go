@@ -19,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -350,6 +351,7 @@ func TestEveryOverrun(t *testing.T) {
 // CatchUp bounds what is made up for: in any time there are no more runs than there
 // would have been, and CatchUp + 1.
 func TestEveryCatchUpIsBounded(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for _, catchUp := range []int{0, 1, 3} {
 		onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 			a := s.host("fast", 1.09)

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -271,6 +272,7 @@ func (c *crontab) judge(first, last, edge int64, most int) {
 // that a host could have run: one to which nothing happened between its start by cron and
 // the answer.
 func TestMonthWithinHalfAPeriod(t *testing.T) {
+	enginetest.MakeVerify(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrontab(t, true, 60)
 		c.run(
@@ -287,6 +289,7 @@ func TestMonthWithinHalfAPeriod(t *testing.T) {
 // those that it runs: what it leaves out they run, and so fewer are left out than by clocks that
 // are right. Where slots rise, somebody was told of each that is left out.
 func TestMonthHoursApart(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for _, outOfOrder := range []bool{true, false} {
 		t.Run(fmt.Sprintf("out of order %v", outOfOrder), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/rwlock"
 )
 
@@ -21,6 +22,7 @@ import (
 // until shortly before its lease is over, and then does; what the writer reads cheaply from
 // then on is older than that. No refused write tells the writer.
 func TestReaderIsNotDeadByAReadThatIsBehind(t *testing.T) {
+	enginetest.MakeVerify(t)
 	renewsAtTheLastMoment(t, func(c faultstore.Call, _ time.Duration, renewed bool) faultstore.Fault {
 		if renewed && c.Consistency == driver.Eventual {
 			return faultstore.Stale(1)
@@ -34,6 +36,7 @@ func wait(p *process) *rwlock.Lease { return p.write(p.s.t.Context()) }
 // So it is by a strong read whose answer is on its way while the reader renews, of a writer that
 // waits, and of one that comes again and again.
 func TestReaderIsNotDeadByAnAnswerThatIsLate(t *testing.T) {
+	enginetest.MakeVerify(t)
 	late := func(_ faultstore.Call, remaining time.Duration, renewed bool) faultstore.Fault {
 		if remaining < 3*time.Second && !renewed {
 			return faultstore.Slow(0, 2800*time.Millisecond)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/rwlock"
 )
 
@@ -68,6 +69,7 @@ func (p *process) loop(ctx context.Context, w *waits, write bool, work, pause ti
 // and one to see that they have left. A writer gets in after two turns of each of the
 // others and its own, a reader within three writers' tenures and three refresh periods.
 func TestNobodyStarves(t *testing.T) {
+	enginetest.MakeVerify(t)
 	onWorld(t, func(t *testing.T, s *world) {
 		const longestRead, longestWrite = 2 * time.Second, time.Second
 		ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)

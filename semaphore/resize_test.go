@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/semaphore"
 )
 
@@ -365,6 +366,7 @@ func TestResizeOverASlotThatCannotBeRead(t *testing.T) {
 // A holder that renews at the last moment, while the answer to a look at it is on its way, has
 // not left when Resize returns: no refused write tells of it.
 func TestResizeWaitsForOneThatRenewsAtTheLastMoment(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const rounds = 120
 	late := func(o *tenure.Options) {
 		o.Grace, o.MaxClockDrift = 100*time.Millisecond, 0.0001

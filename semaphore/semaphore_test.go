@@ -16,12 +16,14 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/semaphore"
 )
 
 // Processes want some slots: all are used, and never more; also where the store loses
 // requests and replies and is slow, and where some hold under sessions that end.
 func TestAtMostNHold(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const slots = 3
 	for _, how := range []string{"alone", "on a bad store", "under sessions"} {
 		t.Run(how, func(t *testing.T) {

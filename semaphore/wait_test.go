@@ -11,11 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // Processes that take a slot again the moment they have released one do not
 // starve those that come now and then.
 func TestNobodyStarves(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprintf("blind %v", blind), func(t *testing.T) {
 			onWorld(t, 2, func(t *testing.T, s *world) {

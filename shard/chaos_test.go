@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -196,6 +197,7 @@ func (c *chaos) gone() {
 //
 // TENURE_SHARD_SEEDS says how many seeds are tried, from TENURE_SHARD_SEED on.
 func TestChaos(t *testing.T) {
+	enginetest.MakeVerify(t)
 	number := func(key string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(key)); err == nil {
 			return n

@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -332,6 +333,7 @@ func TestLeaveInPortions(t *testing.T) {
 // Workers that are restarted one after the other move each partition twice at
 // most: away, and back.
 func TestRollingRestart(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const n, partitions = 20, 200
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
 		workers := make([]*worker, n)

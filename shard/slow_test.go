@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -104,6 +105,7 @@ func TestNobodyAdoptsInACalmGroup(t *testing.T) {
 // Many workers that fill a group on a store which is too slow for all of their
 // claims at once keep their sessions: their heartbeats must get through.
 func TestFillOnASlowStore(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const n, partitions = 20, 2000
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
 		s.slow = 20 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -47,6 +48,7 @@ func (s *world) drains(most time.Duration) (slowest time.Duration) {
 // and nothing is reserved for one. Their number, zones and weights do not count. Who comes
 // back finds everything free.
 func TestAllAreStoppedAtOnce(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const partitions = 24
 	zones := map[string]string{}
 	for i := range partitions {
@@ -101,6 +103,7 @@ func TestAllAreStoppedAtOnce(t *testing.T) {
 
 // While partitions move, too: what was asked for is not reserved for one that has gone.
 func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const partitions = 48
 	for name, edit := range map[string]func(*shard.Options){
 		"nothing more": func(*shard.Options) {},
@@ -144,6 +147,7 @@ func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 // for one that leaves; whoever the coordinator is, and also where one that leaves has
 // missed a plan by which another one goes.
 func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const n, partitions = 6, 48
 	for _, c := range []struct {
 		name   string
@@ -198,6 +202,7 @@ func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
 // Where it comes after the coordinator that leaves, the next one knows how long it has been
 // silent: a second lease is hardly ever waited for.
 func TestOneDiesWhileOthersLeave(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const n, partitions, runs = 4, 32, 40
 	for _, c := range []struct {
 		name  string
@@ -255,6 +260,7 @@ func TestOneDiesWhileOthersLeave(t *testing.T) {
 
 // All are stopped while as many new ones come: these have all soon.
 func TestAllAreReplaced(t *testing.T) {
+	enginetest.MakeVerify(t)
 	const n, partitions = 4, 32
 	for _, before := range []time.Duration{-3 * refresh, 0, 10 * refresh} {
 		t.Run(fmt.Sprintf("new ones come %v before", before), func(t *testing.T) {

@@ -98,6 +98,7 @@ func (c *child) wait(t *testing.T) []string {
 
 // TestOpenAtOnce has twenty processes open a missing file at the same moment.
 func TestOpenAtOnce(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for range 3 {
 		file := filepath.Join(t.TempDir(), "locks.db")
 		var all []*child

@@ -119,6 +119,7 @@ func TestWatchHasItsContext(t *testing.T) {
 
 // TestCloseFoldsLog checks that the last to close leaves one file behind.
 func TestCloseFoldsLog(t *testing.T) {
+	enginetest.MakeVerify(t)
 	file := filepath.Join(t.TempDir(), "locks.db")
 	for range 20 {
 		s, err := Open(file, nil)

@@ -416,6 +416,7 @@ func unlucky(t *testing.T, plain bool) {
 
 // TestDay: what a day costs is what the guide to object stores says, within 2 %.
 func TestDay(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for _, c := range []struct {
 		lease, refresh time.Duration
 		puts, gets     float64 // a month of 30 days, by the table there

@@ -49,10 +49,11 @@ func Missing(t testing.TB, name, how string) {
 	t.Skipf("%s is not there: %s has it, or %s", name, target, how)
 }
 
-// MakeVerify leaves a test to make verify, which runs its package at full length.
+// MakeVerify leaves a test to make verify, which requires engines, or runs its package at
+// full length.
 func MakeVerify(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
+	if testing.Short() && os.Getenv(Required) == "" {
 		t.Skip("make verify has it")
 	}
 }

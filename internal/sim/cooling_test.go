@@ -3,7 +3,11 @@
 
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
 
 // cooling has the work of two versions fail, and their candidates wait for it.
 func cooling(c *Config) { c.Cools = true }
@@ -12,6 +16,7 @@ func cooling(c *Config) { c.Cools = true }
 // the record and the history, waits for them and not for longer than it may, and the
 // lock is held again, whatever the network and the clocks do.
 func TestCandidatesCoolDown(t *testing.T) {
+	enginetest.MakeVerify(t)
 	seeds := uint64(1000)
 	if testing.Short() {
 		seeds = 200

@@ -3,11 +3,16 @@
 
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
 
 // TestTogether: three processes that take three locks at once, all or none, with and
 // without faults, requests, and others that take single ones.
 func TestTogether(t *testing.T) {
+	enginetest.MakeVerify(t)
 	var sum Tally
 	seeds := 600
 	if testing.Short() {

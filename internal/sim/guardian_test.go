@@ -3,7 +3,11 @@
 
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
 
 // Shapes of schedules in which guardians free the locks of processes that have crashed.
 var (
@@ -35,6 +39,7 @@ var (
 // the family; the successor never works beside the last requests of the dead; and the lock
 // is soon free where nothing else fails.
 func TestGuardians(t *testing.T) {
+	enginetest.MakeVerify(t)
 	seeds := uint64(600)
 	if testing.Short() {
 		seeds = 200

@@ -3,7 +3,11 @@
 
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
 
 // labelled has people ask holders to hand over to a label, which some processes have.
 func labelled(c *Config) { c.Labels, c.Requests = true, true }
@@ -12,6 +16,7 @@ func labelled(c *Config) { c.Labels, c.Requests = true, true }
 // does before the reservation has lapsed, and the lock is held again, whatever the
 // network and the clocks do.
 func TestLocksAreHandedToALabel(t *testing.T) {
+	enginetest.MakeVerify(t)
 	seeds := uint64(1000)
 	if testing.Short() {
 		seeds = 200

@@ -3,7 +3,11 @@
 
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
 
 // rung has messages of a bell come.
 func rung(c *Config) { c.Bells = true }
@@ -11,6 +15,7 @@ func rung(c *Config) { c.Bells = true }
 // TestBellsChangeNoRight: whatever messages come, and whenever, each rule holds that holds
 // without them.
 func TestBellsChangeNoRight(t *testing.T) {
+	enginetest.MakeVerify(t)
 	seeds := uint64(1000)
 	if testing.Short() {
 		seeds = 200

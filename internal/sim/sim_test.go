@@ -51,6 +51,7 @@ func TestDuplicatesAfterADeletion(t *testing.T) {
 // TestSchedulesAreWorthTheirCount: each has at least 200 events and 3 processes,
 // and most have what can go wrong.
 func TestSchedulesAreWorthTheirCount(t *testing.T) {
+	enginetest.MakeVerify(t)
 	sum := Sum{}
 	for seed := range uint64(300) {
 		if cfg := Schedule(Seed(seed)); cfg.Processes+cfg.Clients < minProcesses || !cfg.Faults {
@@ -83,6 +84,7 @@ func TestSchedulesAreWorthTheirCount(t *testing.T) {
 
 // TestSchedulesHave: some have each of what is not in most.
 func TestSchedulesHave(t *testing.T) {
+	enginetest.MakeVerify(t)
 	var sum Tally
 	mixed := 0
 	for seed := range uint64(300) {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // listening serves the pages on a listener of the loopback interface.
@@ -66,6 +68,7 @@ func event(r io.Reader, text string) string {
 
 // A page that is open shows what its visitor may see, until that is none any more.
 func TestLive(t *testing.T) {
+	enginetest.MakeVerify(t)
 	s, server := listening(t)
 	stream := s.open(server, "view=now", s.signIn(asker))
 	kind := stream.Header.Get("Content-Type")
@@ -117,6 +120,7 @@ func TestLiveRefuses(t *testing.T) {
 
 // A stream that nobody reads holds up no other one.
 func TestLiveNeverRead(t *testing.T) {
+	enginetest.MakeVerify(t)
 	s, server := listening(t)
 	cookie := s.signIn(alice)
 	for i := range 30 {

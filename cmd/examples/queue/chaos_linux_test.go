@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 const asProgram = "TENURE_EXAMPLE_QUEUE"
@@ -31,6 +33,7 @@ func TestMain(m *testing.M) {
 // there, those of each partition are in order, and a former owner's never come
 // after those of a later one.
 func TestWorkersAreKilled(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	q := queueIn(t)
 	workers := map[string]*exec.Cmd{}
@@ -69,6 +72,7 @@ func TestWorkersAreKilled(t *testing.T) {
 // All workers are stopped at once, as at the end of a deployment: none waits for
 // the others to take over. Those that come back begin at the checkpoints, at once.
 func TestAllAreStopped(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	const n, lease = 4, 15 * time.Second
 	q := queueIn(t)

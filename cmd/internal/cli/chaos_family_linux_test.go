@@ -43,6 +43,7 @@ mv "$DIR/verdict.new" "$DIR/verdict"
 // TestFamilyIsGoneBeforeSuccessor does away with a holder in every way, and
 // has the successor look whether anything of it lives.
 func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	stop := func(p *process) { p.signal(syscall.SIGSTOP) }
 	kill := func(p *process) { p.signal(syscall.SIGKILL) }

@@ -68,6 +68,7 @@ const killRounds = "TENURE_KILL_ROUNDS"
 //
 // How long it is from the SIGKILL until the command of a waiting successor runs, is told.
 func TestKilledAtAnyTime(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	for _, on := range killStores {
 		t.Run(on.name, func(t *testing.T) {

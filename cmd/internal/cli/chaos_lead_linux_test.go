@@ -67,6 +67,7 @@ func leadersFailOver(t *testing.T, s *harness) {
 func TestTenRequestersByCommand(t *testing.T) { eachStore(t, tenRequestersByCommand) }
 
 func tenRequestersByCommand(t *testing.T, s *harness) {
+	enginetest.MakeVerify(t)
 	holder := s.start("run", "--lease", "15s", "--heartbeat", "1s", "--owner", "n0", "job", "--", "sh", "-c",
 		`trap 'while [ ! -e "$DIR/told" ]; do sleep 0.02; done; exit 0' TERM; echo >"$DIR/up"; while :; do sleep 0.02; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })

@@ -91,6 +91,7 @@ func (s *harness) grows() {
 const ticking = `bash -c 'while :; do echo x >>"$DIR/log"; sleep 0.1; done'`
 
 func TestTerminalWaiting(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	s := newHarness(t)
 	x := s.terminal()
@@ -159,6 +160,7 @@ func TestTerminalStopped(t *testing.T) {
 // TestTerminalLeftovers has a command leave something behind: Ctrl-C tells that to
 // stop, which takes no notice of Ctrl-C itself, and kills it when it comes again.
 func TestTerminalLeftovers(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	s := newHarness(t)
 	x := s.terminal()
@@ -184,6 +186,7 @@ func TestTerminalLeftovers(t *testing.T) {
 }
 
 func TestTerminalWatch(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	s := newHarness(t)
 	if p := s.start("run", "--owner", "cron-1", "job", "--", "true"); p.status() != 0 {

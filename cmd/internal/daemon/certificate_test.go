@@ -34,6 +34,7 @@ func selfSigned(t *testing.T, cert, key string) tls.Certificate {
 // of --client-ca are others, it is verified no more; a new certificate of the server's own
 // changes nothing for it.
 func TestAuthoritiesOfAConnectionThatStays(t *testing.T) {
+	enginetest.MakeVerify(t)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	host, client := selfSigned(t, file("cert"), file("key")), selfSigned(t, file("ca"), file("client.key"))

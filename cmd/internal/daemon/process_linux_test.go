@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // fleet are processes of tenured on one store, each on a socket of its own.
@@ -215,6 +217,7 @@ func TestSecondSignal(t *testing.T) {
 // A service that was killed has held nothing that matters: its holders go on with the next
 // one, and what it had granted to nobody runs out.
 func TestKilledService(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	f := newFleet(t, 1, "--lease", "10s")
 	r := f.all[0]

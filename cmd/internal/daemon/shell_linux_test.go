@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // theScript returns the script of the guide that holds a lock around a command.
@@ -59,6 +61,7 @@ func (s *scripted) end() int {
 }
 
 func TestShellScript(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	theScript(t)
 	f := newFleet(t, 1, "--lease", "8s", "--drain", "0s", "--listen", "127.0.0.1:0")

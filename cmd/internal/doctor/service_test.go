@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/server"
 )
@@ -174,6 +175,7 @@ func TestServiceOnTwoStores(t *testing.T) {
 }
 
 func TestServiceThatIsSlow(t *testing.T) {
+	enginetest.MakeVerify(t)
 	s := newService(t, server.Options{})
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/heartbeat" { // above a quarter of what a client allows

@@ -108,6 +108,7 @@ func TestCallerStoppedAndContinued(t *testing.T) {
 }
 
 func TestCallerStopped(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	f := startFamily(t, hydra, "-term", "700ms", "-kill", "1200ms", "-expiry", "8s", "-ready", hydraReady)
 	f.awaitHydra()

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // Tests that are themselves the caller. None of them runs in parallel with others: there is one
@@ -104,6 +106,7 @@ func TestNeverStartedAfterTerm(t *testing.T) {
 // TestLimitsWhileStarting lets the limits pass at each point of a start: the
 // caller is told that it was the time, never that something is broken.
 func TestLimitsWhileStarting(t *testing.T) {
+	enginetest.MakeVerify(t)
 	overdue := 0
 	for d := 500 * time.Microsecond; d < 60*time.Millisecond; d += 500 * time.Microsecond {
 		g, err := Start(here("sleep", "60"), in(d/2))

@@ -38,6 +38,7 @@ type cause struct {
 // TestEachCauseIsNamed: on the engines that are servers of their own, what a person reads when the
 // lock cannot be had.
 func TestEachCauseIsNamed(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for engine, causes := range map[string]func(*testing.T) []cause{
 		"etcd": etcdCauses, "postgres": postgresCauses, "zookeeper": zooKeeperCauses,
 	} {

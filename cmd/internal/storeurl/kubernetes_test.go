@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -88,6 +90,7 @@ const untilRemoved = "#!/bin/sh\nwhile test -e \"$0\"; do sleep 0.02; done\n"
 
 // TestKubernetesPluginHangs: a plugin that does not end is given up, and one line says so.
 func TestKubernetesPluginHangs(t *testing.T) {
+	enginetest.MakeVerify(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("the plugin is a script of sh")
 	}

@@ -37,6 +37,7 @@ type rotation struct {
 // the engine after it: no lease is lost, and the candidate hears of the release, although
 // it polls too seldom to see it.
 func TestRotation(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for name, prepare := range map[string]func(*testing.T) rotation{
 		"postgres password":      postgresPassword,
 		"postgres certificates":  postgresCertificates,
