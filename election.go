@@ -8,6 +8,10 @@ import (
 	"errors"
 	"iter"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // Election is a lock that candidates campaign for again and again; its holder
@@ -15,7 +19,7 @@ import (
 // needs closing.
 type Election struct {
 	c       *Client
-	under   *parent // nil: the leader's lock is its own lease
+	under   *engine.SessionHolder // nil: the leader's lock is its own lease
 	name    string
 	options ElectionOptions
 }
@@ -86,7 +90,7 @@ func (c *Client) Election(name string, options *ElectionOptions) *Election {
 	return c.election(name, options, nil)
 }
 
-func (c *Client) election(name string, options *ElectionOptions, under *parent) *Election {
+func (c *Client) election(name string, options *ElectionOptions, under *engine.SessionHolder) *Election {
 	e := &Election{c: c, name: name, under: under}
 	if options != nil {
 		e.options = *options
@@ -146,13 +150,13 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		}
 		lost, err := l.run(ctx, work)
 		stepped := errors.Is(lost, ErrSteppedDown)
-		ended := lost == nil && errors.Is(context.Cause(l.ctx), ErrClosed) || stepped && e.c.isClosed()
+		ended := lost == nil && errors.Is(context.Cause(l.Context()), ErrClosed) || stepped && e.c.engine.Closed()
 		switch {
 		case ended && ctx.Err() == nil: // what work has returned may not say so
-			return lostWith(&Error{"lead", e.name, ErrClosed}, endOf(l.ctx, err))
+			return lostWith(&Error{"lead", e.name, ErrClosed}, endOf(l.Context(), err))
 		case lost == nil, stepped && ctx.Err() != nil: // released
 			return endOf(ctx, err, ErrClosed, ErrSteppedDown)
-		case ctx.Err() != nil, e.c.isClosed(), errors.Is(lost, ErrReplaced):
+		case ctx.Err() != nil, e.c.engine.Closed(), errors.Is(lost, ErrReplaced):
 			return lostWith(&Error{"lead", e.name, lost}, endOf(ctx, err))
 		case stepped:
 			if err := e.c.standBack(ctx, e.name, t); err != nil {
@@ -187,17 +191,17 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, wrap("leader", e.name, err)
 	}
-	if l := s.leader(); !l.None() {
+	if l := leaderOf(s); !l.None() {
 		return l, nil
 	}
 	return Leader{}, wrap("leader", e.name, ErrNoLeader)
 }
 
-func (s sighting) leader() Leader {
-	if !s.alive {
+func leaderOf(s engine.Snapshot) Leader {
+	if !s.Alive {
 		return Leader{}
 	}
-	r := s.rec
+	r := s.Record
 	return Leader{Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Since: r.Since, Data: r.Data}
 }
 
@@ -215,33 +219,31 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			yield(Leader{}, wrap("observe", e.name, err))
 			return
 		}
-		k, err := e.c.tracker(e.name)
+		o, err := e.c.engine.Observe(e.name)
 		if err != nil {
 			yield(Leader{}, wrap("observe", e.name, err))
 			return
 		}
-		defer k.leave()
-		o := k.observe()
-		defer k.unobserve(o)
+		defer o.Close()
 
 		var last Leader
 		first := true
 		for {
-			s, err := k.observed(o)
-			switch l := s.leader(); {
+			s, fresh, err := o.Latest()
+			switch l := leaderOf(s); {
 			case err != nil:
 				if !yield(Leader{}, wrap("observe", e.name, err)) {
 					return
 				}
 				continue // something may have been seen besides
-			case s.known && s.looked >= o.begun && (first || !l.same(last)):
+			case fresh && (first || !l.same(last)):
 				first, last = false, l
 				if !yield(l, nil) {
 					return
 				}
 				continue // the state may have changed meanwhile
 			}
-			if err := o.wait(ctx, k.c, s); err != nil {
+			if err := o.Wait(ctx, s); err != nil {
 				if ctx.Err() == nil { // the caller knows that it has ended ctx
 					yield(Leader{}, wrap("observe", e.name, err))
 				}
@@ -254,3 +256,38 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 func (l Leader) same(m Leader) bool {
 	return l.Token == m.Token && l.Owner == m.Owner && string(l.Data) == string(m.Data)
 }
+
+// StandBack lets others take the lock first, after a step-down. A contender on
+// another machine polls only now and then, and needs the time to see that the lock
+// is free. StandBack returns when another owner has the lock, or when the lock is
+// reserved for this client; otherwise after twice the time of a poll and a write,
+// 5 s by default. [Election.Run] does it by itself. The error matches the
+// context's, or [ErrClosed].
+func (c *Client) StandBack(ctx context.Context, name string) error {
+	return c.standBack(ctx, name, c.timing)
+}
+
+func (c *Client) standBack(ctx context.Context, name string, t protocol.Timing) error {
+	o, err := c.engine.Observe(name)
+	if err != nil {
+		return wrap("stand back", name, err)
+	}
+	defer o.Close()
+	bound, stop := context.WithTimeoutCause(ctx, t.Reservation(), errWaited)
+	defer stop()
+	for {
+		s, fresh, _ := o.Latest() // a store that fails is asked again
+		if mine := s.Record.Owner == c.options.Owner; fresh && s.Found &&
+			(s.Record.State == driver.Held && !mine || protocol.KeptFor(s.Record, c.options.Owner, c.options.Label)) {
+			return nil
+		}
+		switch err := o.Wait(bound, s); {
+		case errors.Is(err, errWaited):
+			return nil
+		case err != nil:
+			return wrap("stand back", name, err)
+		}
+	}
+}
+
+var errWaited = errors.New("waited long enough")

@@ -4,12 +4,12 @@
 package tenure
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // Errors of acquiring.
@@ -51,15 +51,15 @@ var (
 var (
 	// ErrLost is matched by every end that the holder did not ask for. The work
 	// must stop, and must not count on having been alone.
-	ErrLost = errors.New("lease lost")
+	ErrLost = engine.ErrLost
 
 	// ErrExpired says that the deadline passed without a confirmed heartbeat: the
 	// store could not be reached, or the process was paused. It matches ErrLost.
-	ErrExpired = lost("lease expired")
+	ErrExpired = engine.ErrExpired
 
 	// ErrSuperseded says that the record turned out to be another holder's, or
 	// gone. It matches ErrLost.
-	ErrSuperseded = lost("lease superseded")
+	ErrSuperseded = engine.ErrSuperseded
 
 	// ErrUnhealthy says that [ElectionOptions.Health] has failed too often in a row. It
 	// is the cause of the context of the work, and returned by [Election.Run]. The lease
@@ -68,24 +68,24 @@ var (
 
 	// ErrStalled says that the work showed no progress for
 	// [Options.ProgressTimeout]. It matches ErrLost.
-	ErrStalled = lost("work made no progress")
+	ErrStalled = engine.ErrStalled
 
 	// ErrReleased says that [Lease.Release] was called.
-	ErrReleased = errors.New("lease released")
+	ErrReleased = engine.ErrReleased
 
 	// ErrClosed says that the client was closed. All calls after [Client.Close]
 	// return it.
-	ErrClosed = errors.New("client closed")
+	ErrClosed = engine.ErrClosed
 
 	// ErrSessionClosed says that [Session.Close] was called. The errors of calls
 	// under a session that has ended for any reason match it too.
-	ErrSessionClosed = errors.New("session closed")
+	ErrSessionClosed = engine.ErrSessionClosed
 
 	// ErrStopTimeout says that the work had not returned [Options.StopTimeout]
 	// after it was told to stop. Heartbeats have ended, nothing was released, and
 	// the record runs out by itself: from then on another holder may begin beside
 	// the work.
-	ErrStopTimeout = errors.New("work did not stop in time")
+	ErrStopTimeout = engine.ErrStopTimeout
 )
 
 // ErrSteppedDown is matched by the cause of a lease's context when its holder
@@ -97,7 +97,7 @@ var ErrSteppedDown = errors.New("asked to step down")
 var (
 	// ErrNotHeld is returned when there is no holder to ask: the lock is free,
 	// or reserved, or another holder came meanwhile.
-	ErrNotHeld = errors.New("not held")
+	ErrNotHeld = engine.ErrNotHeld
 
 	// ErrRequested is matched by the error that is returned when the holder has
 	// been asked already. A lock carries one request at a time. See
@@ -108,16 +108,16 @@ var (
 	// has not done it: the context of the call ended before, or the holder shows no
 	// sign of life. The request stays. A contender takes over a dead holder's lock,
 	// as always; or see [Client.ReleaseDead].
-	ErrUnanswered = errors.New("request not answered")
+	ErrUnanswered = engine.ErrUnanswered
 
 	// ErrForeign is returned when the record was written by a client that does
 	// not understand requests.
-	ErrForeign = errors.New("held by a client that does not understand requests")
+	ErrForeign = engine.ErrForeign
 
 	// ErrAlive is returned by [Client.ReleaseDead] when the holder shows life.
 	// Ask it to step down, or see [Client.Revoke]. It is returned by
 	// [Client.RaiseTokens] when any program does: stop them all.
-	ErrAlive = errors.New("the holder is alive")
+	ErrAlive = engine.ErrAlive
 
 	// ErrTokenLimit is matched by the error of [Client.RaiseTokens] if a token would
 	// be higher than the highest. Nothing was written: raise by less.
@@ -128,12 +128,12 @@ var (
 var (
 	// ErrUncertain is matched when the store did not answer a write. The write may
 	// have happened, or may still happen.
-	ErrUncertain = errors.New("outcome unknown")
+	ErrUncertain = engine.ErrUncertain
 
 	// ErrNotReleased is matched when the store has refused every attempt to release
 	// the lock, for a lease duration, so that certainly none was applied. The
 	// record runs out by itself.
-	ErrNotReleased = errors.New("not released")
+	ErrNotReleased = engine.ErrNotReleased
 
 	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
 	// the work was said to need. Nothing was done.
@@ -192,6 +192,14 @@ type HeldError struct {
 	Label string
 }
 
+func heldError(rec driver.Record, freeIn time.Duration, own bool) error {
+	e := &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: own, Reserved: rec.State == driver.Reserved}
+	if e.Reserved && e.Owner == "" {
+		e.Label = rec.Label
+	}
+	return e
+}
+
 func (e *HeldError) Error() string {
 	switch free := e.FreeIn.Round(time.Millisecond); {
 	case e.Reserved && e.Label != "":
@@ -228,6 +236,25 @@ type SupersededError struct {
 	// Replaced is the store's error, which matches [ErrReplaced], if others do not
 	// find the store any more.
 	Replaced error
+}
+
+func replaced(err error) error { return &SupersededError{Replaced: err} }
+
+// superseded returns the error of a tenure under a token that the record by has ended.
+func superseded(token uint64, by driver.Record) error {
+	if by.State.OfSession() {
+		return &SupersededError{Session: driver.SessionID(by.Key), Released: by.State == driver.Closed}
+	}
+	err := &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
+	// How the record says that this tenure ended: itself, or what came after.
+	ended := by.Prev
+	if by.State == driver.Released && by.Token == token {
+		ended = by.Tenure(by.End)
+	}
+	if ended != nil && ended.Token == token && ended.Asked != nil && (ended.End == driver.EndRevoked || ended.End == driver.EndReleasedDead) {
+		err.Request = requestOf(ended.Asked)
+	}
+	return err
 }
 
 func (e *SupersededError) Error() string {
@@ -290,6 +317,8 @@ func (e *StepDownError) Is(target error) bool { return target == ErrSteppedDown 
 // [ErrRequested].
 type RequestedError struct{ Request Request }
 
+func requested(q *driver.Request) error { return &RequestedError{Request: *requestOf(q)} }
+
 func (e *RequestedError) Error() string {
 	q := e.Request
 	return fmt.Sprintf("already asked by %q at %s to %s: %s", q.By, q.At.UTC().Format(time.RFC3339), wayFor(q.To, q.ToLabel), q.Reason)
@@ -298,13 +327,6 @@ func (e *RequestedError) Error() string {
 // Is reports whether target is [ErrRequested].
 func (e *RequestedError) Is(target error) bool { return target == ErrRequested }
 
-// lossError is an end of a lease that its holder did not ask for.
-type lossError struct{ text string }
-
-func lost(text string) error              { return &lossError{text} }
-func (e *lossError) Error() string        { return e.text }
-func (e *lossError) Is(target error) bool { return target == ErrLost }
-
 // invalidError says which rule an argument breaks.
 type invalidError struct{ text string }
 
@@ -312,41 +334,5 @@ func invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(
 func (e *invalidError) Error() string        { return e.text }
 func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
-// waitError is the end of a context, by which a wait has ended, and what was waited for. It
-// wraps the end alone, so that work which returns it has ended in order: see [endOf].
-type waitError struct{ ended, why error }
-
-func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }
-func (e *waitError) Unwrap() error        { return e.ended }
-func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
-func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }
-
-// within bounds a wait. Over turns the error of a wait that this bound has ended into what
-// was waited for.
-func within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
-	if wait <= 0 {
-		return ctx, func() {}, func(err error) error { return err }
-	}
-	bounded, stop = context.WithTimeoutCause(ctx, wait, fmt.Errorf("waited %v", wait))
-	return bounded, stop, func(err error) error {
-		var w *waitError
-		if ctx.Err() == nil && errors.As(err, &w) {
-			return w.why
-		}
-		return err
-	}
-}
-
-// done returns why ctx has ended: its error, and the cause that was given for
-// it, if there is one.
-func done(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
 func wrap(op, key string, err error) error  { return &Error{Op: op, Key: key, Err: err} }
-func uncertain(err error) error             { return fmt.Errorf("%w: %w", ErrUncertain, err) }
 func refused(format string, a ...any) error { return fmt.Errorf(format, a...) }

@@ -6,12 +6,9 @@ package tenure
 import (
 	"context"
 	"log/slog"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // EventKind says what happened.
@@ -22,56 +19,56 @@ const (
 	// EventWaiting: the lock is held, and an acquire waits for it. Owner and Token
 	// are the holder's; Remaining is how long the holder can keep the lock without
 	// another sign of life. Own says that this very client is the holder.
-	EventWaiting EventKind = "waiting"
+	EventWaiting EventKind = engine.EventWaiting
 	// EventAcquired: the lock was taken. Took is how long that took. The event also
 	// comes if no caller waits for the lock any more; the lock is released at once
 	// then.
-	EventAcquired EventKind = "acquired"
+	EventAcquired EventKind = engine.EventAcquired
 	// EventRenewed: a heartbeat was confirmed. Took is how long the request
 	// took, Remaining what is left until the deadline.
-	EventRenewed EventKind = "renewed"
+	EventRenewed EventKind = engine.EventRenewed
 	// EventJeopardy: the last heartbeat failed, and the deadline comes closer.
 	// Err is the store's error, Remaining what is left.
-	EventJeopardy EventKind = "jeopardy"
+	EventJeopardy EventKind = engine.EventJeopardy
 	// EventSafe: a heartbeat was confirmed after jeopardy.
-	EventSafe EventKind = "safe"
+	EventSafe EventKind = engine.EventSafe
 	// EventStopping: the holder was told to stop, by a release, a close, or its
 	// caller's context, or a request asked it to. Err is the cause.
-	EventStopping EventKind = "stopping"
+	EventStopping EventKind = engine.EventStopping
 	// EventLost: the lease ended without the holder asking for it. Err is the
 	// cause.
-	EventLost EventKind = "lost"
+	EventLost EventKind = engine.EventLost
 	// EventStopTimeout: the work did not return in time; the heartbeats ended.
-	EventStopTimeout EventKind = "stop_timeout"
+	EventStopTimeout EventKind = engine.EventStopTimeout
 	// EventOpened: a session is open. Took is how long that took.
-	EventOpened EventKind = "opened"
+	EventOpened EventKind = engine.EventOpened
 	// EventClosed: a session is closed, and with it all locks under it are free.
 	// Held is how long it was open.
-	EventClosed EventKind = "closed"
+	EventClosed EventKind = engine.EventClosed
 	// EventBusy: a period of four lease durations has ended, and the holder used
 	// [Lease.Do] in it or before it. Busy is how long the holder was at work, of
 	// Held; Share is that as a share of its capacity: see [Lease.BusyShare].
-	EventBusy EventKind = "busy"
+	EventBusy EventKind = engine.EventBusy
 	// EventReleased: the record is released. Held and Busy tell how long the
 	// lease was held, and for how much of that work ran in [Lease.Do]. End tells how the
 	// tenure ended; if that is [EndFailed], Err has the text of why the work failed.
-	EventReleased EventKind = "released"
+	EventReleased EventKind = engine.EventReleased
 	// EventEnded: the lease ended without a release of the record. It was another
 	// holder's already, or the store gave no answer (Err).
-	EventEnded EventKind = "ended"
+	EventEnded EventKind = engine.EventEnded
 	// EventStoreError: a request failed that was sent for an acquire, for a session
 	// that is to be opened, or for a call that asks something of a holder. The
 	// request is repeated, unless the call ends with that error. A store that is
 	// busy for less than a request timeout is not reported.
-	EventStoreError EventKind = "store_error"
+	EventStoreError EventKind = engine.EventStoreError
 	// EventStoreAnswers: a request was answered, the first one after EventStoreError. Took is
 	// how long that was after the first error.
-	EventStoreAnswers EventKind = "store_answers"
+	EventStoreAnswers EventKind = engine.EventStoreAnswers
 	// EventDrift: a holder counts with another [Options.MaxClockDrift] than this
 	// client. Owner and Token are the holder's; Lock is empty if the holder is a
 	// session. Err has both bounds. The event comes once for each owner, and for
 	// the first 1000 owners alone.
-	EventDrift EventKind = "clock_drift"
+	EventDrift EventKind = engine.EventDrift
 )
 
 // Event is something that happened to a lease or an acquire of this client.
@@ -99,20 +96,34 @@ type Event struct {
 	Missed uint64
 }
 
-// eventBuffer is how many events may wait for a slow callback. Further ones are
-// dropped and counted: a heartbeat never waits for a callback.
-const eventBuffer = 4096
-
-// events hands events to the user's callback and logger, from one goroutine.
-type events struct {
+// eventHandler hands events to the user's callback and logger, from one goroutine.
+type eventHandler struct {
 	on     func(Event)
 	log    *slog.Logger
-	queue  chan Event
-	missed atomic.Uint64
-	quit   chan struct{}
-	done   chan struct{}
-	away   atomic.Pointer[time.Time] // since when the store gives no answer; nil: it does
 	outage outage
+}
+
+// handlerOf returns what takes the events, nil if nobody wants any.
+func handlerOf(on func(Event), log *slog.Logger) func(engine.Event) {
+	if on == nil && log == nil {
+		return nil
+	}
+	h := &eventHandler{on: on, log: log}
+	return h.handle
+}
+
+func (h *eventHandler) handle(e engine.Event) {
+	ev := Event{
+		Kind: EventKind(e.Kind), Lock: e.Lock, Session: e.Session, Owner: e.Owner, Token: e.Token, Own: e.Own, Time: e.Time,
+		Took: e.Took, Remaining: e.Remaining, Held: e.Held, Busy: e.Busy, Share: e.Share, Grace: e.Grace,
+		End: e.End, Err: e.Err, Missed: e.Missed,
+	}
+	if h.on != nil {
+		h.on(ev)
+	}
+	if h.log != nil {
+		h.write(ev)
+	}
 }
 
 // outage is what the log says of a store that gives no answer, or answers now and then: its
@@ -156,75 +167,7 @@ func (o *outage) answers() bool {
 	return o.silent
 }
 
-func newEvents(on func(Event), log *slog.Logger) *events {
-	e := &events{on: on, log: log, quit: make(chan struct{}), done: make(chan struct{})}
-	if on == nil && log == nil {
-		close(e.done)
-		return e
-	}
-	e.queue = make(chan Event, eventBuffer)
-	go e.run()
-	return e
-}
-
-func (e *events) emit(ev Event) {
-	if e.queue == nil {
-		return
-	}
-	ev.Time = time.Now()
-	switch ev.Kind {
-	case EventStoreError:
-		e.away.CompareAndSwap(nil, &ev.Time)
-	case EventAcquired, EventRenewed, EventWaiting, EventOpened:
-		e.answered()
-	}
-	select {
-	case e.queue <- ev:
-	default:
-		e.missed.Add(1)
-	}
-}
-
-// answered notes that the store has answered.
-func (e *events) answered() {
-	if e.away.Load() == nil {
-		return
-	}
-	if since := e.away.Swap(nil); since != nil {
-		e.emit(Event{Kind: EventStoreAnswers, Took: time.Since(*since)})
-	}
-}
-
-// close ends the goroutine after the events that wait; done is closed then.
-// Later events are not handed on.
-func (e *events) close() { close(e.quit) }
-
-func (e *events) run() {
-	defer close(e.done)
-	for {
-		select {
-		case ev := <-e.queue:
-			e.hand(ev)
-		case <-e.quit:
-			for len(e.queue) > 0 {
-				e.hand(<-e.queue)
-			}
-			return
-		}
-	}
-}
-
-func (e *events) hand(ev Event) {
-	ev.Missed = e.missed.Swap(0)
-	if e.on != nil {
-		e.on(ev)
-	}
-	if e.log != nil {
-		e.write(ev)
-	}
-}
-
-func (e *events) write(ev Event) {
+func (h *eventHandler) write(ev Event) {
 	level := slog.LevelInfo
 	if ev.End == EndFailed {
 		level = slog.LevelWarn
@@ -238,13 +181,13 @@ func (e *events) write(ev Event) {
 		level = slog.LevelError
 	}
 	ctx := context.Background()
-	if !e.log.Enabled(ctx, level) {
+	if !h.log.Enabled(ctx, level) {
 		return
 	}
 	var attrs []slog.Attr
 	switch ev.Kind {
 	case EventStoreError:
-		log, more := e.outage.fails(ev.Time)
+		log, more := h.outage.fails(ev.Time)
 		if !log {
 			return
 		}
@@ -252,7 +195,7 @@ func (e *events) write(ev Event) {
 			attrs = append(attrs, slog.Int("more", more))
 		}
 	case EventStoreAnswers:
-		if !e.outage.answers() {
+		if !h.outage.answers() {
 			return
 		}
 	}
@@ -292,36 +235,5 @@ func (e *events) write(ev Event) {
 	if ev.Missed > 0 {
 		attrs = append(attrs, slog.Uint64("missed_events", ev.Missed))
 	}
-	e.log.LogAttrs(ctx, level, "tenure: "+string(ev.Kind), attrs...)
-}
-
-// drifts reports holders that count with another bound of the drift of clocks.
-type drifts struct {
-	own  float64
-	emit func(Event)
-
-	mu   sync.Mutex
-	told map[string]struct{} // the owners
-}
-
-// maxDriftsTold bounds the owners that are reported. The wrong setting is known
-// long before.
-const maxDriftsTold = 1000
-
-// differs reports the holder that a record shows, once for each owner.
-func (d *drifts) differs(rec driver.Record) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, told := d.told[rec.Owner]; told || len(d.told) >= maxDriftsTold {
-		return
-	}
-	d.told[rec.Owner] = struct{}{}
-	ev := Event{
-		Kind: EventDrift, Lock: rec.Key, Session: rec.Session, Owner: rec.Owner, Token: rec.Token,
-		Err: refused("the holder counts with a MaxClockDrift of %v, this client with %v", rec.Drift, d.own),
-	}
-	if id, ok := strings.CutPrefix(rec.Key, driver.SessionPrefix); ok {
-		ev.Lock, ev.Session, ev.Token = "", id, 0
-	}
-	d.emit(ev)
+	h.log.LogAttrs(ctx, level, "tenure: "+string(ev.Kind), attrs...)
 }

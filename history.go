@@ -6,13 +6,10 @@ package tenure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -32,13 +29,13 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 	if err != nil {
 		return nil, wrap("history", name, err)
 	}
-	if !s.found {
+	if !s.Found {
 		return nil, nil
 	}
-	list := protocol.Present(s.rec)
+	list := protocol.Present(s.Record)
 	limit := uint64(max(0, c.options.HistoryLimit))
 	from, to := protocol.Older(list, limit)
-	if prev := s.rec.Prev; protocol.Shortened(prev) {
+	if prev := s.Record.Prev; protocol.Shortened(prev) {
 		whole, err := c.past(ctx, name, prev.Token, prev.Token-1)
 		if err != nil {
 			return nil, wrap("history", name, err)
@@ -100,7 +97,7 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 	for i := range list {
 		keys[i] = protocol.HistoryKey(name, from-uint64(i))
 	}
-	found, err := c.readAll(ctx, keys, nil)
+	found, err := c.engine.ReadAll(ctx, keys, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -200,81 +197,9 @@ type Previous struct {
 	Data []byte
 }
 
-func previous(g protocol.Grant, replaced bool) *Previous {
-	p := previousOf(g.Record.Prev)
-	switch {
-	case p == nil:
-	case g.Former.Key != "":
-		p.Data = g.Former.Data
-	case !replaced:
-		p.Data = g.Record.Data
-	}
-	return p
-}
-
 func previousOf(t *driver.Tenure) *Previous {
 	if t == nil {
 		return nil
 	}
 	return &Previous{Tenure: tenureOf(t)}
-}
-
-// chronicle writes tenures into the history of a lock. It waits for as long as the
-// work has to, or until ctx ends; the writing goes on in the background.
-func (c *base) chronicle(ctx context.Context, lock string, past []driver.Tenure) {
-	all := c.writeHistory(lock, past, (*protocol.Chronicler).Step)
-	for _, w := range all {
-		select {
-		case <-w.ready:
-		case <-ctx.Done():
-			for _, w := range all {
-				w.run.Do(w.m.GiveUp)
-			}
-			return
-		case <-c.gone:
-			return
-		}
-	}
-}
-
-// note writes tenures into the history of a lock, and does not wait.
-func (c *base) note(lock string, past []driver.Tenure) {
-	c.writeHistory(lock, past, (*protocol.Chronicler).GiveUp)
-}
-
-// writeHistory begins to write tenures into the history of a lock, each by itself.
-func (c *base) writeHistory(lock string, past []driver.Tenure, begin func(*protocol.Chronicler, time.Duration) protocol.Action) []*historyWrite {
-	all := make([]*historyWrite, len(past))
-	for i, t := range past {
-		w := &historyWrite{ready: make(chan struct{}), m: protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))}
-		free, told, counted := false, false, true
-		c.writes(1)
-		w.run = engine.Run{
-			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last,
-			Stepped: func(time.Duration, protocol.Action) {
-				if !w.m.Awaited() && !free {
-					free = true
-					close(w.ready)
-				}
-				if counted && (w.m.Written() || w.m.Over()) {
-					counted = false
-					c.writes(-1)
-				}
-				if err := w.m.Err(); err != nil && !told {
-					told = true
-					c.events.emit(Event{Kind: EventStoreError, Lock: lock, Token: w.m.Token(), Err: fmt.Errorf("history of token %d is not written: %w", w.m.Token(), err)})
-				}
-			},
-		}
-		all[i] = w
-		w.run.Do(func(now time.Duration) protocol.Action { return begin(w.m, now) })
-	}
-	return all
-}
-
-// historyWrite is one tenure on its way into the history.
-type historyWrite struct {
-	run   engine.Run
-	m     *protocol.Chronicler
-	ready chan struct{} // closed when the work need not wait for it any more
 }

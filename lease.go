@@ -8,12 +8,10 @@ import (
 	"errors"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
-	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -21,53 +19,36 @@ import (
 //
 // All methods may be called concurrently. Only Renew, SetData, Release and
 // ReleaseWith wait for a heartbeat that is under way.
-type Lease struct {
-	keeping
-	id     string
-	token  uint64
-	former *Previous
-	past   []driver.Tenure // what the history may lack yet; read before the work begins
-	under  *parent         // keeps the lock alive; nil if the lock is its own lease
-
-	progress atomic.Int64 // on the holder's clock: when Progress was called last
-	hint     engine.Timer // that the record has changed
-	report   engine.Timer // of how busy the holder is, on the contender's clock
-	meter    *engine.BusyMeter
-
-	unwatch func()        // ends the watch for requests; guarded by mu
-	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
-}
-
-type leaseKey struct{}
+type Lease struct{ held engine.LeaseHolder }
 
 // FromContext returns the lease that ctx lives under: one that [Lease.Bind],
 // [Client.Run] or [Election.Run] made, or one derived from it.
 func FromContext(ctx context.Context) (*Lease, bool) {
-	l, ok := ctx.Value(leaseKey{}).(*Lease)
+	l, ok := engine.LeaseOf(ctx).(*Lease)
 	return l, ok
 }
 
 // Name returns the name of the lock.
-func (l *Lease) Name() string { return l.key }
+func (l *Lease) Name() string { return l.held.Key() }
 
 // Token returns the fencing token: one higher with every change of holder, and
 // never lower again. Hand it to the resource, and have the resource refuse a token
 // lower than one that it has seen.
-func (l *Lease) Token() uint64 { return l.token }
+func (l *Lease) Token() uint64 { return l.held.Token() }
 
 // ID returns what tells this lease from all others: a string of letters and digits that
 // its acquire has made, and that no other acquire makes, whatever the names of its owner
 // and the token are. It stays the same while the lease is renewed. A process that watches
 // over the holder's, and sees it end, names the lease by it: [Client.ReleaseCrashed].
-func (l *Lease) ID() string { return l.id }
+func (l *Lease) ID() string { return l.held.ID() }
 
 // Owner returns the name under which the lock is held.
-func (l *Lease) Owner() string { return l.c.options.Owner }
+func (l *Lease) Owner() string { return l.held.Owner() }
 
 // Timing returns the durations that the lease has: those of its options, of its session,
 // or of the client.
 func (l *Lease) Timing() Timing {
-	t := l.t
+	t := l.held.Timing()
 	return Timing{
 		LeaseDuration: t.Lease, HeartbeatPeriod: t.Heartbeat, RefreshPeriod: t.Refresh, Grace: t.Grace,
 		RequestTimeout: t.RequestTimeout, StopTimeout: t.StopTimeout, ProgressTimeout: t.Progress,
@@ -78,20 +59,12 @@ func (l *Lease) Timing() Timing {
 // cancelled at the deadline, on a loss, and when the lease is told to stop.
 // context.Cause says why: an error that matches [ErrLost], or [ErrReleased],
 // or [ErrClosed], a [*StepDownError], or the cause of the context that was given to [Client.Run].
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context { return l.held.Context() }
 
 // Bind returns a context with the values and the cancellation of ctx that also
 // ends with the lease, as [Lease.Context] does. stop frees what it holds.
 func (l *Lease) Bind(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
-	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
-	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
-	if l.ctx.Err() != nil {
-		cancel(context.Cause(l.ctx)) // not a moment later
-	}
-	return bound, func() {
-		unhook()
-		cancel(context.Canceled)
-	}
+	return l.held.Bind(ctx)
 }
 
 // Check returns nil while the holder may act. After that it returns why the holder
@@ -106,28 +79,25 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, stop context.C
 // While work drains after it was told to stop, Check stays nil, so that a last
 // checkpoint can be written.
 func (l *Lease) Check() error {
-	if why := l.deadline.Check(); why != engine.NotEnded {
-		return wrap("check", l.key, l.endedError(why))
-	}
-	return nil
+	return l.wrapped("check", l.held.Check())
 }
 
 // Remaining returns the time until the deadline, 0 when the right to act has
 // ended.
-func (l *Lease) Remaining() time.Duration { return l.deadline.Remaining() }
+func (l *Lease) Remaining() time.Duration { return l.held.Remaining() }
 
 // Progress says that the work moves. It matters only with
 // [Options.ProgressTimeout].
-func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
+func (l *Lease) Progress() { l.held.Progress() }
 
 // Renew sends a heartbeat now, and waits until one that was sent after the call is
 // confirmed. It tries again until ctx or the lease ends. The heartbeat of a lock
 // under a session is the session's.
 func (l *Lease) Renew(ctx context.Context) error {
-	if l.under != nil && l.deadline.Own() == engine.NotEnded {
-		return l.under.wrapped("renew", l.under.renew(ctx))
+	if s := l.Session(); s != nil && !l.held.Ended() {
+		return s.Renew(ctx)
 	}
-	return l.wrapped("renew", l.renew(ctx))
+	return l.wrapped("renew", l.held.Renew(ctx))
 }
 
 // SetData writes data into the record, where others see it and the next holder
@@ -140,7 +110,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 func (l *Lease) SetData(ctx context.Context, data []byte) error {
 	err := checkData(data)
 	if err == nil {
-		err = l.setData(ctx, data)
+		err = l.held.SetData(ctx, data)
 	}
 	return l.wrapped("set data", err)
 }
@@ -150,7 +120,7 @@ func (l *Lease) wrapped(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return wrap(op, l.key, err)
+	return wrap(op, l.Name(), err)
 }
 
 // HandOver ends the lease in favour of another owner, as if that owner had asked
@@ -169,10 +139,10 @@ func (l *Lease) HandOver(to, reason string) error {
 		err = checkReason(reason)
 	}
 	if err == nil && to == l.Owner() {
-		err = refused("%q holds it already, under token %d", to, l.token)
+		err = refused("%q holds it already, under token %d", to, l.Token())
 	}
 	if err == nil {
-		err = l.makeWay(to, reason)
+		err = l.held.MakeWay(driver.Request{To: to, Reason: reason})
 	}
 	return l.wrapped("hand over", err)
 }
@@ -187,27 +157,19 @@ func (l *Lease) HandOver(to, reason string) error {
 func (l *Lease) StepDown(reason string) error {
 	err := checkReason(reason)
 	if err == nil {
-		err = l.makeWay("", reason)
+		err = l.held.MakeWay(driver.Request{Reason: reason})
 	}
 	return l.wrapped("step down", err)
-}
-
-func (l *Lease) makeWay(to, reason string) error {
-	if why := l.deadline.Ended(); why != engine.NotEnded {
-		return l.endedError(why)
-	}
-	q := driver.Request{By: l.Owner(), To: to, Reason: reason, At: time.Now()}
-	l.do(func(now time.Duration) protocol.Action { return l.h.HandOver(now, q) })
-	return nil
 }
 
 // Previous returns how the tenure before this one ended, and the data that it left,
 // so that unfinished work can be repeated. It returns false if there was none.
 func (l *Lease) Previous() (Previous, bool) {
-	if l.former == nil {
+	t, data := l.held.Former()
+	if t == nil {
 		return Previous{}, false
 	}
-	return *l.former, true
+	return Previous{Tenure: tenureOf(t), Data: data}, true
 }
 
 // Run takes the lock, runs work while it is held, waits for it to return, and
@@ -256,7 +218,7 @@ func run(ctx context.Context, name string, options *AcquireOptions, work func(co
 func (l *Lease) hold(ctx context.Context, work func(context.Context, *Lease) error) error {
 	lost, err := l.run(ctx, work)
 	if lost != nil && (err != nil || !errors.Is(lost, ErrSteppedDown)) {
-		return lostWith(&Error{"run", l.key, lost}, err)
+		return lostWith(&Error{"run", l.Name(), lost}, err)
 	}
 	return err
 }
@@ -266,7 +228,7 @@ func (l *Lease) hold(ctx context.Context, work func(context.Context, *Lease) err
 func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) error) (lost, err error) {
 	bound, stop := l.Bind(ctx)
 	defer stop()
-	unhook := context.AfterFunc(ctx, func() { l.stop(context.Cause(ctx)) })
+	unhook := context.AfterFunc(ctx, func() { l.held.Stop(context.Cause(ctx)) })
 	defer unhook()
 
 	returned := false
@@ -282,7 +244,7 @@ func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) erro
 	if errors.Is(lost, ErrLost) || errors.Is(lost, ErrStopTimeout) {
 		return errors.Unwrap(lost), err
 	}
-	if cause := context.Cause(l.ctx); errors.Is(cause, ErrSteppedDown) {
+	if cause := context.Cause(l.Context()); errors.Is(cause, ErrSteppedDown) {
 		return cause, err
 	}
 	return nil, err // released, or running out by itself: the work was covered
@@ -295,7 +257,7 @@ var errBroken = errors.New("the work panicked, or ended its goroutine")
 // failed, unless it was asked to stop before. What stops the work is its own
 // context, the lease, and the client, which ends the lease.
 func (l *Lease) failure(ctx context.Context, err error) *ReleaseOptions {
-	if err == nil || ctx.Err() != nil || l.ctx.Err() != nil || l.Check() != nil {
+	if err == nil || ctx.Err() != nil || l.Context().Err() != nil || l.Check() != nil {
 		return nil
 	}
 	return &ReleaseOptions{Failed: err}
@@ -312,21 +274,19 @@ func (l *Lease) Do(ctx context.Context, need time.Duration, work func(context.Co
 		return err
 	}
 	if left := l.Remaining(); left < need {
-		return wrap("do", l.key, refused("%w: %v is left, %v is needed", ErrTooLate, left.Round(time.Millisecond), need))
+		return wrap("do", l.Name(), refused("%w: %v is left, %v is needed", ErrTooLate, left.Round(time.Millisecond), need))
 	}
 	bound, stop := l.Bind(ctx)
 	defer stop()
-	l.work(+1)
-	defer l.work(-1)
+	l.held.Work(+1)
+	defer l.held.Work(-1)
 	return work(bound)
 }
 
 // Busy returns for how long the holder was at work in Do, of how long it has
 // held the lease. Work that is under way counts until now, and work that runs
 // in parallel counts for each.
-func (l *Lease) Busy() (busy, held time.Duration) {
-	return l.meter.Until(l.c.clock.Contender()), l.c.clock.Holder() - l.since
-}
+func (l *Lease) Busy() (busy, held time.Duration) { return l.held.Busy() }
 
 // BusyShare returns which share of its capacity the holder was at work in Do
 // lately: in the last whole period of four lease durations, and since then; 1 is
@@ -336,83 +296,7 @@ func (l *Lease) Busy() (busy, held time.Duration) {
 // It is the number to plan with: a leader that is busy for 70 % of its time has
 // no more than that left to grow, and takes that much longer to catch up after
 // a takeover. [EventBusy] tells of it after each period.
-func (l *Lease) BusyShare() float64 { return l.meter.Share(l.c.clock.Contender()) }
-
-// busyPeriods is how many lease durations a period of the meter has: a minute
-// by default.
-const busyPeriods = 4
-
-func (l *Lease) work(n int) {
-	now := l.c.clock.Contender()
-	if l.meter.Add(now, n) {
-		l.report.Run = l.reportBusy
-		l.meter.Period(now) // a holder that never uses Do is told nothing
-		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
-	}
-}
-
-// reportBusy is run at the end of a period.
-func (l *Lease) reportBusy(now time.Duration) {
-	select {
-	case <-l.over:
-		return
-	default:
-	}
-	busy, whole, share := l.meter.Period(now)
-	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.Owner(), Token: l.token, Busy: busy, Held: whole, Share: share})
-	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
-}
-
-// watchRequests has the store hint when a request is written into the record, if it
-// can watch. A hint makes a heartbeat due at once. Without a hint the holder finds
-// the request with its next heartbeat.
-func (l *Lease) watchRequests() {
-	c := l.c
-	if c.watcher == nil {
-		return
-	}
-	l.hint.Run = l.hinted
-	c.alone(func(ctx context.Context) error {
-		unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
-		if err != nil {
-			return err // heartbeats go on without it
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.unwatch = unwatch; l.finished {
-			l.unwatchRequests()
-		}
-		return nil
-	})
-}
-
-// hintsPerHeartbeat bounds how many heartbeats hints can cause in one period: a
-// store may hint without a reason, and more than once.
-const hintsPerHeartbeat = 20
-
-// hinted is run after a hint.
-func (l *Lease) hinted(time.Duration) {
-	l.do(func(now time.Duration) protocol.Action {
-		if l.h.Cause() != protocol.None {
-			return l.h.Step(now)
-		}
-		if due := l.h.Sent() + l.t.Heartbeat/hintsPerHeartbeat; now < due {
-			l.c.beats.Set(&l.hint, due)
-			return l.h.Step(now)
-		}
-		return l.h.Renew(now)
-	})
-}
-
-// unwatchRequests ends the watch. The caller holds the lease.
-func (l *Lease) unwatchRequests() {
-	l.c.beats.Drop(&l.hint)
-	if l.unwatch == nil {
-		return
-	}
-	l.c.unwatch(l.unwatch)
-	l.unwatch = nil
-}
+func (l *Lease) BusyShare() float64 { return l.held.BusyShare() }
 
 const defaultHealthFailures = 3
 
@@ -544,7 +428,7 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 	var failed *driver.Request
 	if options != nil {
 		if err := checkData(options.Data); err != nil {
-			return wrap(op, l.key, err)
+			return wrap(op, l.Name(), err)
 		}
 		if options.Data != nil {
 			data = append([]byte{}, options.Data...)
@@ -553,60 +437,8 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 			failed = &driver.Request{By: l.Owner(), Reason: reasonOf(options.Failed), At: time.Now()}
 		}
 	}
-	first := l.leave(data, failed)
-	err := l.awaitEnd(ctx)
-	switch {
-	case err != nil || data == nil:
-	case !first:
-		err = refused("%w before, without these data", ErrReleased)
-	default:
-		err = l.lacksData()
-	}
-	return l.wrapped(op, err)
+	return l.wrapped(op, l.held.Release(ctx, data, failed))
 }
-
-// awaitEnd waits until the release has ended, and returns how.
-func (l *Lease) awaitEnd(ctx context.Context) error {
-	ended := ctx.Done()
-	if ctx.Err() != nil {
-		ended = nil
-	}
-	select {
-	case <-l.over:
-	case <-l.left: // what is left to do is the session's
-	case <-ended:
-		if errors.Is(context.Cause(ctx), ErrReleased) {
-			// A context of the lease's own, which this release has ended.
-			return l.awaitEnd(context.WithoutCancel(ctx))
-		}
-		return uncertain(done(ctx))
-	case <-l.c.gone:
-		select {
-		case <-l.over:
-		default:
-			if err := l.result(); err != nil {
-				return err
-			}
-			return uncertain(ErrClosed)
-		}
-	}
-	return l.result()
-}
-
-// lacksData returns an error unless the data of a release are known to be kept.
-func (l *Lease) lacksData() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch serial, missing := l.h.DataMissing(); {
-	case !missing:
-		return nil
-	case l.h.DataRisked(serial):
-		return uncertain(errDataUnknown) // a write of them stayed without an answer
-	}
-	return refused("the lock is free by the end of its session, without these data")
-}
-
-var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
 
 // reasonOf returns the text of an error as the reason of a request.
 func reasonOf(err error) string { return textOf(err.Error()) }
@@ -620,52 +452,6 @@ func textOf(reason string) string {
 		line = strings.ToValidUTF8(line[:driver.MaxReasonLen], "") // not a part of a character
 	}
 	return line
-}
-
-// free begins the release.
-func (l *Lease) free() { l.leave(nil, nil) }
-
-// leave begins the release, with data and the failure of the work. It returns false
-// if the release had begun before.
-func (l *Lease) leave(data []byte, failed *driver.Request) (first bool) {
-	l.back(func(now time.Duration) (a protocol.Action) {
-		first, a = l.h.Leave(now, data, failed)
-		return a
-	})
-	return first
-}
-
-// discard releases a lease that nobody waits for any more.
-func (l *Lease) discard() { l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) }) }
-
-// back tells the machine that the work has returned.
-func (l *Lease) back(leave func(now time.Duration) protocol.Action) {
-	if p := l.under; p != nil {
-		p.turn.Lock()
-		defer p.turn.Unlock()
-	}
-	l.deadline.End(engine.EndedReleased)
-	l.do(func(now time.Duration) protocol.Action {
-		l.stopFor(ErrReleased)
-		if l.under != nil && l.left == nil {
-			l.left = make(chan struct{})
-		}
-		return leave(now)
-	})
-}
-
-// record writes the history before the work begins: see [protocol.Chronicler].
-func (l *Lease) record(ctx context.Context) error {
-	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
-		return nil
-	}
-	l.c.chronicle(ctx, l.key, l.past)
-	if errors.Is(l.Check(), ErrLost) {
-		// Paused meanwhile. The work has not begun.
-		l.free()
-		return ErrExpired
-	}
-	return nil
 }
 
 // What Run returns is made of how a tenure ended and of what the work returned,

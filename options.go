@@ -425,9 +425,3 @@ func (t Timing) of(client protocol.Timing) (protocol.Timing, error) {
 	}
 	return p, nil
 }
-
-// napOf is for how long the timers of a lease may sleep: a suspend, or a step of the wall
-// clock, is noticed within a fraction of the grace.
-func napOf(t protocol.Timing) time.Duration {
-	return max(min(time.Second, t.Grace/4), time.Millisecond)
-}

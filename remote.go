@@ -4,9 +4,7 @@
 package tenure
 
 import (
-	"container/list"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -111,7 +109,7 @@ func (r *Remote) Heartbeat(ctx context.Context, b RemoteBeat) (RemoteRenewal, er
 	if err != nil {
 		return RemoteRenewal{}, wrap(op, b.Name, err)
 	}
-	rec, err := r.relay(ctx, protocol.Dispatch{Key: b.Name, Token: b.Token, After: b.After, Next: b.Next})
+	rec, err := r.write(ctx, protocol.Dispatch{Key: b.Name, Token: b.Token, After: b.After, Next: b.Next})
 	if err != nil {
 		return RemoteRenewal{}, wrap(op, b.Name, err)
 	}
@@ -158,7 +156,7 @@ func (r *Remote) Release(ctx context.Context, o RemoteRelease) error {
 	if o.Failed != "" {
 		d.Failed = &driver.Request{By: r.c.options.Owner, Reason: textOf(o.Failed), At: time.Now()}
 	}
-	rec, err := r.relay(ctx, d)
+	rec, err := r.write(ctx, d)
 	if err != nil {
 		return wrap(op, o.Name, err)
 	}
@@ -166,16 +164,14 @@ func (r *Remote) Release(ctx context.Context, o RemoteRelease) error {
 		s := releasedSweep{c: r.c}
 		_ = s.remove(ctx, rec) // it is released, whatever is left of it
 	}
-	r.c.released(o.Name)
+	r.c.engine.Released(o.Name)
 	return nil
 }
 
 // Discard releases a lock at once that was granted, if its holder cannot be told of it and
 // has shown no life through this process. It does not wait for the store.
 func (r *Remote) Discard(name string, g RemoteGrant) {
-	if o := r.c.offers.take(name, g.Token); o != nil {
-		o.giveUp()
-	}
+	r.c.engine.RemoteDiscard(name, g.Token)
 }
 
 func (r *Remote) checkBeat(name string, token uint64, after string) error {
@@ -194,27 +190,18 @@ func (r *Remote) checkBeat(name string, token uint64, after string) error {
 // maxBeatLen is how long a beat is at most, in bytes: as long as a version.
 const maxBeatLen = 64
 
-// relay carries out what a holder elsewhere has sent, and returns the record that it led
+// write carries out what a holder elsewhere has sent, and returns the record that it led
 // to.
-func (r *Remote) relay(ctx context.Context, d protocol.Dispatch) (driver.Record, error) {
-	c := r.c
-	if err := c.refusal(); err != nil {
-		return driver.Record{}, err
+func (r *Remote) write(ctx context.Context, d protocol.Dispatch) (driver.Record, error) {
+	answer, rec, err := r.c.engine.RemoteWrite(ctx, d)
+	if answer != protocol.Changed {
+		return rec, err
 	}
-	if err := ctx.Err(); err != nil {
-		return driver.Record{}, uncertain(done(ctx))
+	e := &SupersededError{Owner: rec.Owner, Token: rec.Token, Released: rec.State == driver.Released}
+	if e.Released {
+		e.Request = requestOf(rec.Asked)
 	}
-	w := newRelayed(c, d)
-	w.run.Step()
-	select {
-	case <-w.ended:
-	case <-ctx.Done():
-		w.run.Do(w.m.GiveUp)
-		return driver.Record{}, uncertain(done(ctx))
-	case <-c.gone:
-		return driver.Record{}, uncertain(ErrClosed)
-	}
-	return w.result()
+	return driver.Record{}, e
 }
 
 func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, try bool) (RemoteGrant, error) {
@@ -226,21 +213,17 @@ func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, 
 	if err := o.validate(ctx, name); err != nil {
 		return RemoteGrant{}, wrap(op, name, err)
 	}
-	k, err := c.tracker(name)
+	var waiting func(error)
+	if o.Waiting != nil {
+		waiting = func(held error) { o.Waiting(held.(*HeldError)) } //nolint:errorlint // heldError made it
+	}
+	rec, err := c.engine.RemoteAcquire(ctx, protocol.Want{
+		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data, Try: try, Patience: patience,
+	}, waiting)
 	if err != nil {
 		return RemoteGrant{}, wrap(op, name, err)
 	}
-	a := k.newAcquire(c.timing, AcquireOptions{History: true}, nil, protocol.Want{
-		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data,
-		Try: try, LookFirst: c.charges, Holds: true, Patience: patience,
-	})
-	a.elsewhere = &remoteWait{c: c, waiting: o.Waiting, held: make(chan *HeldError, 1)}
-	a.join()
-	got := a.await(ctx, 0)
-	if got.err != nil {
-		return RemoteGrant{}, wrap(op, name, got.err)
-	}
-	rec, t := got.o.rec, c.timing
+	t := c.timing
 	return RemoteGrant{
 		Token: rec.Token, Beat: rec.Beat, Data: rec.Data, Lease: t.Lease, Heartbeat: t.Heartbeat, FreeAfter: t.FreeAfter(),
 	}, nil
@@ -260,7 +243,7 @@ func (o *RemoteOptions) validate(ctx context.Context, name string) error {
 		err = checkData(o.Data)
 	}
 	if err == nil && ctx.Err() != nil {
-		err = done(ctx)
+		err = engine.Done(ctx)
 	}
 	if o.Data != nil {
 		o.Data = append([]byte{}, o.Data...)
@@ -310,251 +293,4 @@ func (r *Remote) Ask(ctx context.Context, q RemoteRequest) error {
 // askOps are the operations that errors name.
 var askOps = map[RequestKind]string{
 	RequestStepDown: "step down", RequestHandOver: "transfer", RequestReleaseDead: "release", RequestRevoke: "revoke",
-}
-
-// remoteWait is a holder elsewhere, as its acquire sees it.
-type remoteWait struct {
-	c       *Client
-	waiting func(*HeldError)
-	held    chan *HeldError // has room for the latest
-}
-
-// meets notes a holder that is waited for. The caller holds the tracker.
-func (w *remoteWait) meets(held *HeldError) {
-	if w.waiting == nil {
-		return
-	}
-	select {
-	case <-w.held: //nolint:errcheck // an older one
-	default:
-	}
-	w.held <- held
-}
-
-// offer takes the grant, and releases the lock if nobody waits for it any more.
-func (w *remoteWait) offer(g protocol.Grant, wanted bool) *offer {
-	c := w.c
-	o := c.offers.offer(&c.base, g)
-	if !wanted {
-		o.giveUp()
-		return o
-	}
-	c.lately.note(g.Record)
-	c.offers.put(o)
-	o.run.Step()
-	return o
-}
-
-// offer is a lock that was granted for a holder elsewhere, until that shows life.
-type offer struct {
-	c       *base
-	of      *offers
-	rec     driver.Record
-	run     engine.Run
-	m       *protocol.Offer
-	awaited bool // Close waits for it
-	ended   bool
-}
-
-func (s *offers) offer(c *base, g protocol.Grant) *offer {
-	o := &offer{c: c, of: s, rec: g.Record, m: protocol.NewOffer(c.timing, c.env, g)}
-	o.run = engine.Run{
-		Machine: o.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last, Stepped: o.stepped,
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			if r.Outcome == protocol.Applied {
-				c.released(o.rec.Key)
-			}
-		},
-	}
-	return o
-}
-
-func (o *offer) stepped(time.Duration, protocol.Action) {
-	if !o.m.Over() || o.ended {
-		return
-	}
-	o.ended = true
-	o.of.drop(o)
-	if o.awaited {
-		o.c.finished(nil)
-	}
-}
-
-// giveUp releases the lock at once. The client waits for that when it is closed, as it
-// does not for an offer that its holder may take elsewhere.
-func (o *offer) giveUp() {
-	o.run.Do(func(now time.Duration) protocol.Action {
-		if !o.ended && !o.awaited {
-			o.awaited = true
-			_ = o.c.began(nil) // closed or not: it is released, or runs out
-		}
-		return o.m.GiveUp(now)
-	})
-}
-
-// taken ends the offer: its holder has shown life.
-func (o *offer) taken() {
-	o.run.Do(func(now time.Duration) protocol.Action {
-		o.m.Taken()
-		return protocol.Action{}
-	})
-}
-
-// offers are those of one client.
-type offers struct {
-	mu  sync.Mutex
-	all map[offerKey]*offer
-}
-
-type offerKey struct {
-	key   string
-	token uint64
-}
-
-func (s *offers) put(o *offer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[offerKey]*offer{}
-	}
-	s.all[offerKey{o.rec.Key, o.rec.Token}] = o
-}
-
-// take returns the offer of a lock, nil if there is none any more, and forgets it.
-func (s *offers) take(key string, token uint64) *offer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.all[offerKey{key, token}]
-	delete(s.all, offerKey{key, token})
-	return o
-}
-
-func (s *offers) drop(o *offer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if id := (offerKey{o.rec.Key, o.rec.Token}); s.all[id] == o {
-		delete(s.all, id)
-	}
-}
-
-// relayed is one call that carries out what a holder elsewhere has sent.
-type relayed struct {
-	c        *Client
-	of       protocol.Dispatch
-	run      engine.Run
-	m        *protocol.Relay
-	ended    chan struct{} // closed when the machine has its answer
-	answered bool
-}
-
-func newRelayed(c *Client, d protocol.Dispatch) *relayed {
-	w := &relayed{c: c, of: d, ended: make(chan struct{})}
-	w.m = protocol.NewRelay(c.timing, c.env, d, c.lately.of(d.Key), 3*c.timing.RequestTimeout)
-	w.run = engine.Run{
-		Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks,
-		// As urgent as the heartbeat of a lease that is renewed in time.
-		Send: func(call *protocol.Call, to engine.Caller) {
-			c.send(c.timing.RequestTimeout, c.clock.Holder()+c.timing.Usable()-c.timing.Heartbeat, call, to)
-		},
-		Stepped: w.stepped, Replied: w.replied,
-	}
-	return w
-}
-
-func (w *relayed) stepped(time.Duration, protocol.Action) {
-	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer && !w.answered {
-		w.answered = true
-		close(w.ended)
-	}
-}
-
-func (w *relayed) replied(_ time.Duration, call *protocol.Call, res protocol.Result) {
-	if engine.Newsworthy(res.Err) {
-		w.c.events.emit(Event{Kind: EventStoreError, Lock: call.Key, Token: w.of.Token, Err: res.Err})
-	}
-}
-
-// result returns the record that the call led to, or why it led to none.
-func (w *relayed) result() (driver.Record, error) {
-	c := w.c
-	w.run.Mutex.Lock()
-	answer, rec, err := w.m.Answer()
-	w.run.Mutex.Unlock()
-	switch answer {
-	case protocol.Done:
-		if w.of.Releases() {
-			c.lately.forget(w.of.Key)
-		} else {
-			c.lately.note(rec)
-		}
-		if o := c.offers.take(w.of.Key, w.of.Token); o != nil {
-			o.taken()
-		}
-		return rec, nil
-	case protocol.Changed:
-		c.lately.forget(w.of.Key)
-		e := &SupersededError{Owner: rec.Owner, Token: rec.Token, Released: rec.State == driver.Released}
-		if e.Released {
-			e.Request = requestOf(rec.Asked)
-		}
-		return driver.Record{}, e
-	case protocol.Unusable:
-		return driver.Record{}, uncertain(err)
-	}
-	return driver.Record{}, uncertain(ErrClosed)
-}
-
-// lately is what a client has seen last of the records of holders elsewhere. It saves the
-// read before a heartbeat, and decides nothing: each write names the version that it
-// replaces.
-type lately struct {
-	mu     sync.Mutex
-	all    map[string]*list.Element
-	recent list.List // the latest in front
-}
-
-// maxLately bounds how many records are kept, and maxLatelyData how many data each may
-// have: less than 100 MB in all.
-const (
-	maxLately     = 20_000
-	maxLatelyData = 4 << 10
-)
-
-func (s *lately) of(key string) driver.Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.all[key]; e != nil {
-		return e.Value.(driver.Record)
-	}
-	return driver.Record{}
-}
-
-func (s *lately) note(rec driver.Record) {
-	if len(rec.Data) > maxLatelyData {
-		s.forget(rec.Key)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[string]*list.Element{}
-	}
-	if e := s.all[rec.Key]; e != nil {
-		e.Value = rec
-		s.recent.MoveToFront(e)
-		return
-	}
-	s.all[rec.Key] = s.recent.PushFront(rec)
-	if s.recent.Len() > maxLately {
-		delete(s.all, s.recent.Remove(s.recent.Back()).(driver.Record).Key)
-	}
-}
-
-func (s *lately) forget(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.all[key]; e != nil {
-		s.recent.Remove(e)
-		delete(s.all, key)
-	}
 }

@@ -4,15 +4,11 @@
 package tenure
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
-	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // RequestKind says what a request asks for.
@@ -129,142 +125,15 @@ func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) err
 		err = checkReason(q.Reason)
 	}
 	if err == nil && ctx.Err() != nil {
-		err = done(ctx)
+		err = engine.Done(ctx)
 	}
 	if err != nil {
 		return wrap(op, name, err)
 	}
-	k, err := c.tracker(name)
-	if err != nil {
-		return wrap(op, name, err)
-	}
-	defer k.leave()
-	q.By = cmp.Or(q.By, c.options.Owner)
-	o := k.observe() // so that polls go on, and a watch tells of the end
-	defer k.unobserve(o)
-	if err := k.ask(q).wait(ctx, o); err != nil {
+	if err := c.engine.Ask(ctx, name, q); err != nil {
 		return wrap(op, name, err)
 	}
 	return nil
-}
-
-// asking is one call that asks something of a holder.
-type asking struct {
-	k        *tracker
-	run      engine.Run
-	m        *protocol.Asker
-	ended    chan struct{} // closed when the machine has its answer
-	answered bool
-}
-
-func (k *tracker) ask(q driver.Request) *asking {
-	c := k.c
-	a := &asking{
-		k: k, ended: make(chan struct{}),
-		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
-	}
-	a.run = engine.Run{
-		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: func(time.Duration, protocol.Action) {
-			k.notify()
-			if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {
-				a.answered = true
-				close(a.ended)
-			}
-		},
-		Replied: func(_ time.Duration, call *protocol.Call, r protocol.Result) {
-			if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
-				c.ringer.asks(call.Key, r.Record.Bell)
-			}
-			if engine.Newsworthy(r.Err) {
-				c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: r.Err})
-			} else if r.Err == nil {
-				c.events.answered()
-			}
-		},
-	}
-	a.run.Step()
-	return a
-}
-
-// wait waits for the answer, and then for what was asked.
-func (a *asking) wait(ctx context.Context, o *observer) error {
-	c := a.k.c
-	select {
-	case <-a.ended:
-	case <-ctx.Done():
-		a.run.Do(a.m.GiveUp)
-		return done(ctx)
-	case <-c.closing:
-		a.run.Do(a.m.GiveUp)
-		return ErrClosed
-	case <-c.voided:
-		a.run.Do(a.m.GiveUp)
-		return c.refusal()
-	}
-	a.k.mu.Lock()
-	answer, rec, err := a.m.Answer()
-	token, before := a.m.Token(), a.m.Before()
-	a.k.mu.Unlock()
-	switch answer {
-	case protocol.Laid:
-		return a.honoured(ctx, o, token)
-	case protocol.Done:
-		if before != nil && c.options.HistoryLimit > 0 {
-			// The revoked holder may have crashed before it had written that.
-			c.chronicle(ctx, a.k.key, []driver.Tenure{*before})
-		}
-		c.released(a.k.key)
-		return nil
-	case protocol.Nobody:
-		if rec.State == driver.Reserved {
-			s, _ := a.k.observed(o)
-			return refused("%w: %w", ErrNotHeld, a.k.c.heldBy(rec, s.freeIn))
-		}
-		return ErrNotHeld
-	case protocol.Changed:
-		return refused("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
-	case protocol.Pending:
-		return &RequestedError{Request: *requestOf(&rec.Requests[0])}
-	case protocol.Foreign:
-		return refused("%w: %q", ErrForeign, rec.Owner)
-	case protocol.Sessioned:
-		return refused("%w: %q holds it under a session, and to end that would free all locks under it: ask it to step down", ErrAlive, rec.Owner)
-	case protocol.Alive:
-		return refused("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
-	case protocol.Self:
-		if a.m.Asked().ToLabel != "" {
-			return refused("%q holds it already, under token %d, and has label %q", rec.Owner, rec.Token, rec.Label)
-		}
-		return refused("%q holds it already, under token %d", rec.Owner, rec.Token)
-	case protocol.Unusable:
-		if rec.Key != "" {
-			return unreadable(rec)
-		}
-		return err
-	default:
-		return ErrClosed
-	}
-}
-
-// honoured waits until the tenure that was asked has ended.
-func (a *asking) honoured(ctx context.Context, o *observer, token uint64) error {
-	for {
-		s, _ := a.k.observed(o) // a store that fails is asked again
-		same := s.found && s.rec.Token == token
-		// One that was revoked meanwhile is at work until its lease is over for certain.
-		revoked := same && protocol.KeptForNobody(s.rec) && s.freeIn > 0
-		switch {
-		case revoked:
-		case s.known && (!same || s.rec.State != driver.Held || s.closed):
-			return nil
-		case s.known && !s.alive:
-			return refused("%w: %q has shown no sign of life for %v", ErrUnanswered, s.rec.Owner, s.since.Round(time.Millisecond))
-		}
-		if err := o.wait(ctx, a.k.c, s); err != nil {
-			return refused("%w: %w", ErrUnanswered, err)
-		}
-	}
 }
 
 // CrashOptions are those of [Client.ReleaseCrashed].
@@ -313,70 +182,13 @@ func (c *Client) ReleaseCrashed(ctx context.Context, name, id string, options *C
 		err = invalid("within %v must not be shorter than after %v", o.Within, o.After)
 	}
 	if err == nil && ctx.Err() != nil {
-		err = done(ctx)
+		err = engine.Done(ctx)
 	}
 	if err == nil {
-		err = c.bury(ctx, name, id, o)
+		err = c.engine.ReleaseCrashed(ctx, name, id, o.After, o.Within)
 	}
 	if err != nil {
 		return wrap("release", name, err)
 	}
 	return nil
-}
-
-// bury runs the machine that frees what a dead holder has left.
-func (c *Client) bury(ctx context.Context, name, id string, o CrashOptions) error {
-	if err := c.refusal(); err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	now := c.clock.Contender()
-	m := protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: name, ID: id, From: now + max(o.After, 0), Until: now + o.Within})
-	ended, over := make(chan struct{}), false
-	run := engine.Run{
-		Machine: m, Mutex: &mu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: func(time.Duration, protocol.Action) {
-			if answer, _, _ := m.Answer(); answer != protocol.NoAnswer && !over {
-				over = true
-				close(ended)
-			}
-		},
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			if engine.Newsworthy(r.Err) {
-				c.events.emit(Event{Kind: EventStoreError, Lock: name, Err: r.Err})
-			}
-		},
-	}
-	run.Step()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		run.Do(m.GiveUp)
-		return done(ctx)
-	case <-c.closing:
-		run.Do(m.GiveUp)
-		return ErrClosed
-	case <-c.voided:
-		run.Do(m.GiveUp)
-		return c.refusal()
-	}
-	mu.Lock()
-	answer, rec, err := m.Answer()
-	mu.Unlock()
-	switch answer {
-	case protocol.Done:
-		c.released(name)
-		return nil
-	case protocol.Nobody:
-		return ErrNotHeld
-	case protocol.Changed:
-		return refused("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
-	}
-	if rec.Key != "" {
-		return unreadable(rec)
-	}
-	if errors.Is(err, protocol.ErrNotProved) {
-		return refused("not settled within %v: the lock runs out by itself", o.Within)
-	}
-	return err
 }

@@ -5,16 +5,13 @@ package tenure
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
-	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // Session is one heartbeat that keeps any number of locks of a process alive. A
@@ -25,10 +22,8 @@ import (
 // All methods may be called concurrently. A session that was lost does not come
 // back: open another one.
 type Session struct {
-	parent
+	held   *engine.SessionHolder
 	client *Client
-	closed chan struct{} // when it is over, or its heartbeats have stopped
-	ending engine.Timer  // on the contender's clock: fails the acquires that wait under it
 }
 
 // SessionOptions are for one session. Nil means the defaults.
@@ -48,7 +43,7 @@ type SessionOptions struct {
 }
 
 // ID returns the id of the session. No id is ever used twice.
-func (s *Session) ID() string { return s.id }
+func (s *Session) ID() string { return s.held.ID() }
 
 // Client returns the client that opened the session.
 func (s *Session) Client() *Client { return s.client }
@@ -57,56 +52,57 @@ func (s *Session) Client() *Client { return s.client }
 // any more: at its deadline, on its loss, and when it is closed. The contexts of
 // all leases under it end with it. context.Cause says why: an error that matches
 // [ErrLost], or [ErrSessionClosed], or [ErrClosed].
-func (s *Session) Context() context.Context { return s.ctx }
+func (s *Session) Context() context.Context { return s.held.Context() }
 
 // Check returns nil while the holders of the locks under the session may act, if
 // nothing else has ended their leases, as [Lease.Check] does.
 func (s *Session) Check() error {
-	switch why := s.deadline.Check(); why {
-	case engine.NotEnded:
-		return nil
-	case engine.EndedReleased:
-		return wrap("check", s.name(), ErrSessionClosed)
-	default:
-		return wrap("check", s.name(), s.endedError(why))
+	err := s.held.Check()
+	if err == ErrReleased { //nolint:errorlint // this one: it was closed
+		err = ErrSessionClosed
 	}
+	return s.wrapped("check", err)
+}
+
+// wrapped returns err as that of an operation on the session, nil for nil.
+func (s *Session) wrapped(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrap(op, "session "+s.ID(), err)
 }
 
 // Remaining returns the time until the deadline, 0 when the session has ended.
-func (s *Session) Remaining() time.Duration { return s.deadline.Remaining() }
+func (s *Session) Remaining() time.Duration { return s.held.Remaining() }
 
 // Renew sends a heartbeat now, as [Lease.Renew] does.
-func (s *Session) Renew(ctx context.Context) error { return s.wrapped("renew", s.renew(ctx)) }
+func (s *Session) Renew(ctx context.Context) error { return s.wrapped("renew", s.held.Renew(ctx)) }
 
 // SetData writes data into the session's record, as [Lease.SetData] does into that
 // of a lock. It has at most 64 KiB.
 func (s *Session) SetData(ctx context.Context, data []byte) error {
 	err := checkSessionData(data)
 	if err == nil {
-		err = s.setData(ctx, data)
+		err = s.held.SetData(ctx, data)
 	}
 	return s.wrapped("set data", err)
 }
 
 // Leases returns how many locks are held under the session, including those whose
 // work is still stopping.
-func (s *Session) Leases() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keeper.Locks()
-}
+func (s *Session) Leases() int { return s.held.Locks() }
 
 // Acquire takes a lock under the session, as [Client.Acquire] does for one that is
 // its own lease. If the session ends meanwhile, or has ended, the error matches
 // [ErrSessionClosed] and the reason for the end.
 func (s *Session) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
-	return s.client.acquire(ctx, "acquire", name, options, &s.parent, false)
+	return s.client.acquire(ctx, "acquire", name, options, s.held, false)
 }
 
 // TryAcquire takes a lock under the session, as [Client.TryAcquire] does for one
 // that is its own lease.
 func (s *Session) TryAcquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
-	return s.client.acquire(ctx, "try acquire", name, options, &s.parent, true)
+	return s.client.acquire(ctx, "try acquire", name, options, s.held, true)
 }
 
 // Run runs work while it holds a lock under the session, as [Client.Run] does
@@ -123,7 +119,7 @@ func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions,
 // returns an error that matches [ErrSessionClosed]; when the session is closed, Run
 // returns what work returned.
 func (s *Session) Election(name string, options *ElectionOptions) *Election {
-	return s.client.election(name, options, &s.parent)
+	return s.client.election(name, options, s.held)
 }
 
 // Close ends the session. It cancels the contexts of all leases under it with
@@ -139,37 +135,15 @@ func (s *Session) Election(name string, options *ElectionOptions) *Election {
 // ignored, so that a deferred Close works under the context of a signal. Close then
 // takes no longer than [Options.StopTimeout], a lease duration, and the request
 // that is under way then.
-func (s *Session) Close(ctx context.Context) error {
-	ended := ctx.Done()
-	if ctx.Err() != nil {
-		ended = nil
-	}
-	s.stop(ErrSessionClosed)
-	select {
-	case <-s.closed:
-	case <-ended:
-		if errors.Is(context.Cause(ctx), ErrSessionClosed) {
-			// A context of a lease under it, which this call has ended.
-			return s.Close(context.WithoutCancel(ctx))
-		}
-		return wrap("close", s.name(), uncertain(done(ctx)))
-	case <-s.c.gone:
-		select {
-		case <-s.closed:
-		default:
-			return wrap("close", s.name(), uncertain(ErrClosed))
-		}
-	}
-	return s.wrapped("close", s.result())
-}
+func (s *Session) Close(ctx context.Context) error { return s.wrapped("close", s.held.Close(ctx)) }
 
 // Session returns the session that keeps the lock alive, nil if the lock is its
 // own lease.
 func (l *Lease) Session() *Session {
-	if l.under == nil {
-		return nil
+	if s := l.held.Under(); s != nil {
+		return s.Of.(*Session)
 	}
-	return l.under.of.(*Session)
+	return nil
 }
 
 func checkSessionData(data []byte) error {
@@ -197,7 +171,7 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 	}
 	err := checkSessionData(o.Data)
 	if err == nil && ctx.Err() != nil {
-		err = done(ctx)
+		err = engine.Done(ctx)
 	}
 	if err != nil {
 		return nil, wrap(op, what, err)
@@ -210,127 +184,13 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 	if o.StoreTimeout != 0 {
 		patience = max(0, o.StoreTimeout)
 	}
-	p := c.open(t, append([]byte(nil), o.Data...), patience)
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		err = done(ctx)
-	case <-c.closing:
-		err = ErrClosed
-	case <-c.voided:
-		err = c.refusal()
-	}
+	held, err := c.engine.OpenSession(ctx, engine.SessionOptions{Timing: t, Data: append([]byte(nil), o.Data...), Patience: patience})
 	if err != nil {
-		p.giveUp()
 		return nil, wrap(op, what, err)
 	}
-	if p.err != nil {
-		return nil, wrap(op, what, p.err)
-	}
-	return p.s, nil
-}
-
-// opening is one call of OpenSession.
-type opening struct {
-	c     *Client
-	t     protocol.Timing
-	begun time.Duration
-	ended chan struct{} // closed when s or err is there
-
-	mu   sync.Mutex // guards the fields below; taken before a session's
-	run  engine.Run
-	m    *protocol.Opener
-	left bool // nobody waits for it
-	over bool
-	s    *Session
-	err  error
-}
-
-func (c *Client) open(t protocol.Timing, data []byte, patience time.Duration) *opening {
-	p := &opening{
-		c: c, t: t, begun: c.clock.Contender(), ended: make(chan struct{}),
-		m: protocol.NewOpener(t, c.env, driver.Record{
-			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data, Bell: c.ringer.own(),
-		}, patience),
-	}
-	p.run = engine.Run{
-		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.sender(t),
-		Stepped: p.stepped,
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			if r.Err != nil {
-				c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
-			} else if r.Err == nil {
-				c.events.answered()
-			}
-		},
-	}
-	if c.began(nil) != nil {
-		p.left = true
-	}
-	p.run.Step()
-	return p
-}
-
-func (p *opening) giveUp() {
-	p.mu.Lock()
-	p.left = true
-	s := p.s
-	p.mu.Unlock()
-	if s != nil {
-		s.discard() // it came at the same moment
-		return
-	}
-	p.run.Do(p.m.GiveUp)
-}
-
-func (p *opening) stepped(time.Duration, protocol.Action) {
-	if p.over {
-		return
-	}
-	if g, ok := p.m.Granted(); ok {
-		p.opened(g)
-	} else if err := p.m.Err(); err != nil && p.err == nil {
-		p.err = err
-		close(p.ended)
-	}
-	if p.over = p.m.Over(); p.over {
-		p.c.finished(nil)
-	}
-}
-
-// opened begins the session.
-func (p *opening) opened(g protocol.Grant) {
-	c := p.c
-	s := &Session{client: c, closed: make(chan struct{})}
-	s.id, s.keeper = driver.SessionID(g.Record.Key), protocol.NewKeeper(p.t, c.env, g)
-	s.waiters, s.leases = map[*acquire]struct{}{}, map[*protocol.Holder]*keeping{}
-	s.c, s.t, s.key, s.since = &c.base, p.t, g.Record.Key, c.clock.Holder()
-	s.prepare(context.Background(), s, new(sync.Mutex), nil)
-	s.loop.Wake, s.loop.Begin = s.wake, s.drive
-	s.ending.Run = func(time.Duration) { s.fail() }
-	s.mu.Lock()
-	s.begin(s.keeper, s.keeper.Holder)
-	open := c.began(&s.keeping) == nil
-	s.mu.Unlock()
-	s.do(s.m.Step)
-	open = s.standing() && open
-	c.events.emit(Event{
-		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,
-		Took: c.clock.Contender() - p.begun, Remaining: s.Remaining(), Grace: p.t.Grace,
-	})
-	switch {
-	case p.left || !open:
-		s.discard()
-		if p.err = c.refusal(); p.err == nil {
-			p.err = ErrClosed // given up
-		}
-	case s.Check() != nil:
-		s.discard()
-		p.err = ErrExpired // paused between the call and now
-	default:
-		p.s = s
-	}
-	close(p.ended)
+	s := &Session{held: held, client: c}
+	held.Of = s
+	return s, nil
 }
 
 // SessionStatus is what the record of a session shows.
@@ -370,11 +230,11 @@ func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, e
 		return SessionStatus{}, wrap("status", "session", err)
 	}
 	err := ctx.Err()
-	if err == nil && c.isClosed() {
+	if err == nil && c.engine.Closed() {
 		err = ErrClosed
 	}
 	if err == nil {
-		err = c.seeSessions(ctx, []string{id}, false)
+		err = c.engine.ReadSessions(ctx, []string{id}, false)
 	}
 	if err != nil {
 		return SessionStatus{}, wrap("status", "session "+id, err)
@@ -389,7 +249,7 @@ func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, e
 func (c *Client) EventualSessionStatuses(ctx context.Context, ids []string) ([]SessionStatus, []error) {
 	list, errs := make([]SessionStatus, len(ids)), make([]error, len(ids))
 	err := ctx.Err()
-	if err == nil && c.isClosed() {
+	if err == nil && c.engine.Closed() {
 		err = ErrClosed
 	}
 	good := map[string]struct{}{}
@@ -399,7 +259,7 @@ func (c *Client) EventualSessionStatuses(ctx context.Context, ids []string) ([]S
 		}
 	}
 	if err == nil {
-		err = c.seeSessions(ctx, slices.Sorted(maps.Keys(good)), true)
+		err = c.engine.ReadSessions(ctx, slices.Sorted(maps.Keys(good)), true)
 	}
 	for i, id := range ids {
 		switch {
@@ -420,7 +280,7 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 	return func(yield func(SessionStatus, error) bool) {
 		const op, what = "list", "sessions"
 		for cursor := ""; ; {
-			if c.isClosed() {
+			if c.engine.Closed() {
 				yield(SessionStatus{}, wrap(op, what, ErrClosed))
 				return
 			}
@@ -430,12 +290,7 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 				yield(SessionStatus{}, wrap(op, what, err))
 				return
 			}
-			c.seeing.Lock()
-			now := c.clock.Contender()
-			for _, rec := range page.Records {
-				c.sessions.Of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
-			}
-			c.seeing.Unlock()
+			c.engine.SawSessions(sent, page.Records)
 			for _, rec := range page.Records {
 				if !yield(c.sessionStatus(driver.SessionID(rec.Key)), nil) {
 					return
@@ -455,22 +310,17 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 
 // sessionStatus says what was seen of a session last.
 func (c *Client) sessionStatus(id string) SessionStatus {
-	c.seeing.Lock()
-	defer c.seeing.Unlock()
-	st := SessionStatus{ID: id}
-	u := c.sessions.Of(id)
-	rec, found := u.Record()
-	if !found {
-		return st
+	s := c.engine.Session(id)
+	if !s.Found {
+		return SessionStatus{ID: id}
 	}
-	st.State, st.Owner, st.Host, st.Label, st.Data = string(rec.State), rec.Owner, rec.Host, rec.Label, rec.Data
-	st.Since, st.Until, st.Lease, st.Heartbeat = rec.Since, rec.Until, rec.Lease, rec.Heartbeat
-	st.End, st.Requests = string(rec.End), len(rec.Requests)
-	now := c.clock.Contender()
-	if dead, alive := u.DeadAt(); alive {
-		st.Unchanged, st.FreeIn = now-u.Since(), max(0, dead-now)
-		st.Alive = st.FreeIn > 0
+	rec := s.Record
+	st := SessionStatus{
+		ID: id, State: string(rec.State), Owner: rec.Owner, Host: rec.Host, Label: rec.Label, Data: rec.Data,
+		Since: rec.Since, Until: rec.Until, Lease: rec.Lease, Heartbeat: rec.Heartbeat,
+		End: string(rec.End), Requests: len(rec.Requests), Unchanged: s.Since, FreeIn: s.FreeIn,
 	}
+	st.Alive = st.FreeIn > 0
 	return st
 }
 

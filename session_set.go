@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -71,7 +72,7 @@ func (t *LeaseSet) Leases() []*Lease { return slices.Clone(t.leases) }
 
 // Lease returns the lease of a lock, nil if the set does not have that lock.
 func (t *LeaseSet) Lease(name string) *Lease {
-	i, found := slices.BinarySearchFunc(t.leases, name, func(l *Lease, name string) int { return cmp.Compare(l.key, name) })
+	i, found := slices.BinarySearchFunc(t.leases, name, func(l *Lease, name string) int { return cmp.Compare(l.Name(), name) })
 	if !found {
 		return nil
 	}
@@ -129,7 +130,7 @@ func (t *LeaseSet) release(ctx context.Context, options *ReleaseOptions) []error
 
 func (s *Session) acquireAll(ctx context.Context, op string, names []string, options *AcquireOptions, try bool) (*LeaseSet, error) {
 	if err := checkNames(names); err != nil {
-		return nil, wrap(op, s.name(), err)
+		return nil, wrap(op, "session "+s.ID(), err)
 	}
 	c := collecting{s: s, op: op, try: try}
 	if options != nil {
@@ -138,7 +139,7 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 	over := func(err error) error { return err }
 	if !try && c.options.Wait > 0 { // for all of them together
 		var stop context.CancelFunc
-		ctx, stop, over = within(ctx, c.options.Wait)
+		ctx, stop, over = engine.Within(ctx, c.options.Wait)
 		defer stop()
 		c.options.Wait = 0
 	}
@@ -208,7 +209,7 @@ var errSetEnded = errors.New("another lock of the set has ended")
 // to stop.
 func (c *collecting) good(name string) bool { return good(c.held[name]) }
 
-func good(l *Lease) bool { return l.ctx.Err() == nil && l.Check() == nil }
+func good(l *Lease) bool { return l.Context().Err() == nil && l.Check() == nil }
 
 // take acquires a lock. It gives up with errSetEnded when one that is held ends.
 func (c *collecting) take(ctx context.Context, name string) error {
@@ -216,16 +217,16 @@ func (c *collecting) take(ctx context.Context, name string) error {
 	defer cancel(nil)
 	defer context.AfterFunc(c.ended, func() { cancel(errSetEnded) })()
 	for _, l := range c.leaving { // else this process would wait for itself
-		_ = l.awaitEnd(waiting) // what could not be released runs out by itself
+		_ = l.held.AwaitEnd(waiting) // what could not be released runs out by itself
 	}
 	c.leaving = nil
-	l, err := c.s.client.acquire(waiting, c.op, name, &c.options, &c.s.parent, c.try)
+	l, err := c.s.client.acquire(waiting, c.op, name, &c.options, c.s.held, c.try)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errSetEnded) {
 		return errSetEnded
 	}
 	if err == nil {
 		c.held[name] = l
-		c.unhook = append(c.unhook, context.AfterFunc(l.ctx, c.end))
+		c.unhook = append(c.unhook, context.AfterFunc(l.Context(), c.end))
 	}
 	return err
 }
@@ -235,7 +236,7 @@ func (c *collecting) giveBack(names []string) {
 	c.forget()
 	for _, name := range names {
 		l := c.held[name]
-		l.free()
+		l.held.Free()
 		c.leaving = append(c.leaving, l)
 	}
 	c.begin()
@@ -247,9 +248,9 @@ func (s *Session) newSet(plan *protocol.Gathering, held map[string]*Lease) *Leas
 	for _, l := range held {
 		t.leases = append(t.leases, l)
 	}
-	slices.SortFunc(t.leases, func(a, b *Lease) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(t.leases, func(a, b *Lease) int { return cmp.Compare(a.Name(), b.Name()) })
 	for _, l := range t.leases {
-		context.AfterFunc(l.ctx, t.ended) // it is over with the lease
+		context.AfterFunc(l.Context(), t.ended) // it is over with the lease
 	}
 	t.ended() // not a moment later, if one has ended by now
 	return t
@@ -265,7 +266,7 @@ func (t *LeaseSet) ended() {
 	}
 	for _, l := range t.leases {
 		if !good(l) {
-			t.cancel(wrap("hold", l.key, context.Cause(l.ctx)))
+			t.cancel(wrap("hold", l.Name(), context.Cause(l.Context())))
 			return
 		}
 	}
@@ -278,7 +279,7 @@ func (t *LeaseSet) run(ctx context.Context, work func(context.Context, *LeaseSet
 	defer context.AfterFunc(t.ctx, func() { stop(context.Cause(t.ctx)) })()
 	defer context.AfterFunc(ctx, func() {
 		for _, l := range t.leases {
-			l.stop(context.Cause(ctx))
+			l.held.Stop(context.Cause(ctx))
 		}
 	})()
 	returned := false
@@ -293,7 +294,7 @@ func (t *LeaseSet) run(ctx context.Context, work func(context.Context, *LeaseSet
 	asked := context.Cause(t.ctx)
 	for i, lost := range t.release(context.WithoutCancel(ctx), t.failure(ctx, err)) {
 		if errors.Is(lost, ErrLost) || errors.Is(lost, ErrStopTimeout) {
-			err = lostWith(&Error{"run all", t.leases[i].key, errors.Unwrap(lost)}, err)
+			err = lostWith(&Error{"run all", t.leases[i].Name(), errors.Unwrap(lost)}, err)
 		}
 	}
 	if told := new(Error); err != nil && errors.Is(asked, ErrSteppedDown) && errors.As(asked, &told) {

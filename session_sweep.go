@@ -6,6 +6,8 @@ package tenure
 import (
 	"cmp"
 	"context"
+
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // sweepAtOnce is how many sessions are watched at once.
@@ -30,11 +32,11 @@ func (c *Client) Sweep(ctx context.Context) (swept int, err error) {
 		ids = append(ids, st.ID)
 	}
 	gone, errs := make([]bool, len(ids)), make([]error, len(ids))
-	atOnce(sweepAtOnce, ids, func(i int, id string) {
+	engine.AtOnce(sweepAtOnce, ids, func(i int, id string) {
 		if ctx.Err() != nil {
 			return
 		}
-		if gone[i], errs[i] = c.reap(id).wait(ctx); errs[i] != nil {
+		if gone[i], errs[i] = c.engine.ReapSession(id).Wait(ctx); errs[i] != nil {
 			errs[i] = wrap("sweep", "session "+id, errs[i])
 		}
 	})
@@ -45,7 +47,7 @@ func (c *Client) Sweep(ctx context.Context) (swept int, err error) {
 		err = cmp.Or(err, errs[i])
 	}
 	if err == nil && ctx.Err() != nil {
-		err = wrap("sweep", "sessions", done(ctx))
+		err = wrap("sweep", "sessions", engine.Done(ctx))
 	}
 	return swept, err
 }

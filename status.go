@@ -6,12 +6,10 @@ package tenure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -83,53 +81,53 @@ func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, wrap("status", name, err)
 	}
-	return s.status(name), nil
+	return statusOf(name, s), nil
 }
 
 // look reads a record and remembers what it saw. It waits as get does.
-func (c *Client) look(ctx context.Context, name string) (sighting, error) {
+func (c *Client) look(ctx context.Context, name string) (engine.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
-		return sighting{}, err
+		return engine.Snapshot{}, err
 	}
-	k, err := c.tracker(name)
+	k, err := c.engine.Tracker(name)
 	if err != nil {
-		return sighting{}, err
+		return engine.Snapshot{}, err
 	}
-	defer k.leave()
+	defer k.Leave()
 	sent := c.clock.Contender()
-	res, err := c.get(ctx, name, driver.Strong)
+	res, err := c.engine.Read(ctx, name, driver.Strong)
 	if err != nil {
-		return sighting{}, err
+		return engine.Snapshot{}, err
 	}
 	if res.Found && !protocol.Readable(res.Record) {
-		return sighting{}, unreadable(res.Record)
+		return engine.Snapshot{}, engine.Unreadable(res.Record)
 	}
-	s := k.saw(sent, driver.Strong, res.Record, res.Found)
-	if id, open := k.openSession(); open {
-		if err := c.seeSessions(ctx, []string{id}, false); err != nil {
-			return sighting{}, err
+	s := k.Saw(sent, driver.Strong, res.Record, res.Found)
+	if id, open := k.OpenSession(); open {
+		if err := c.engine.ReadSessions(ctx, []string{id}, false); err != nil {
+			return engine.Snapshot{}, err
 		}
-		s = k.seen()
+		s = k.Seen()
 	}
 	return s, nil
 }
 
-func (s sighting) status(name string) Status {
-	r := s.rec
+func statusOf(name string, s engine.Snapshot) Status {
+	r := s.Record
 	st := Status{
-		Name: name, State: string(r.State), Held: s.alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Name: name, State: string(r.State), Held: s.Alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
 		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
 		Previous: previousOf(r.Prev), Session: r.Session,
 	}
 	st.Priority, st.End, st.EndedBy = r.Priority, string(r.End), requestOf(r.Asked)
 	switch r.State {
 	case driver.Held:
-		st.Unchanged, st.FreeIn = s.since, s.freeIn
+		st.Unchanged, st.FreeIn = s.Since, s.FreeIn
 		if len(r.Requests) > 0 {
 			st.Request = requestOf(&r.Requests[0])
 		}
 	case driver.Reserved:
-		st.ReservedFor, st.FreeIn = r.Owner, s.freeIn
+		st.ReservedFor, st.FreeIn = r.Owner, s.FreeIn
 		if st.ReservedFor == "" {
 			st.ReservedForLabel = r.Label
 		}
@@ -195,12 +193,12 @@ func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]St
 	how, err := c.freshness(keys, as)
 	var found []driver.Lookup
 	if err == nil {
-		found, err = c.readAll(ctx, keys, how)
+		found, err = c.engine.ReadAll(ctx, keys, how)
 	}
 	if err == nil && as == alone {
 		err = c.readAbsent(ctx, keys, how, found)
 	}
-	if err == nil && c.isClosed() {
+	if err == nil && c.engine.Closed() {
 		err = ErrClosed
 	}
 	fail := func(err error) ([]Status, []error) {
@@ -222,7 +220,7 @@ func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]St
 		case f.Err != nil:
 			errs[i] = wrap("status", names[i], f.Err)
 		case !protocol.Readable(f.Record):
-			errs[i] = wrap("status", names[i], unreadable(f.Record))
+			errs[i] = wrap("status", names[i], engine.Unreadable(f.Record))
 		default:
 			recs[j] = f.Record
 		}
@@ -237,7 +235,7 @@ func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]St
 		if errs[i] != nil {
 			continue
 		}
-		if list[i] = s.status(names[i]); as != fresh && how[j] == driver.Eventual && s.found && s.seemsDead() {
+		if list[i] = statusOf(names[i], s); as != fresh && how[j] == driver.Eventual && s.Found && s.SeemsDead() {
 			dead = append(dead, i)
 		}
 	}
@@ -269,12 +267,12 @@ func (c *Client) freshness(keys []string, as reading) ([]driver.Consistency, err
 		if how[i] = driver.Strong; as == fresh {
 			continue
 		}
-		k, err := c.tracker(key)
+		k, err := c.engine.Tracker(key)
 		if err != nil {
 			return nil, err
 		}
-		how[i] = k.how(now, as == alone)
-		k.leave()
+		how[i] = k.How(now, as == alone)
+		k.Leave()
 	}
 	return how, nil
 }
@@ -288,19 +286,19 @@ func (c *Client) readAbsent(ctx context.Context, keys []string, how []driver.Con
 		if how[i] == driver.Strong || !isNotFound(f.Err) {
 			continue
 		}
-		k, err := c.tracker(keys[i])
+		k, err := c.engine.Tracker(keys[i])
 		if err != nil {
 			return err
 		}
-		if !k.known() {
+		if !k.Known() {
 			again, at = append(again, keys[i]), append(at, i)
 		}
-		k.leave()
+		k.Leave()
 	}
 	if len(again) == 0 {
 		return nil
 	}
-	list, err := c.readAll(ctx, again, nil)
+	list, err := c.engine.ReadAll(ctx, again, nil)
 	if err != nil {
 		return err
 	}
@@ -313,12 +311,12 @@ func (c *Client) readAbsent(ctx context.Context, keys []string, how []driver.Con
 // sawAll notes what a read of many records has shown, and reads the sessions of
 // those that are held under one, as told. A record with a key and no state is one that is
 // not there; a record that nobody understands is left out.
-func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, as reading) ([]sighting, error) {
-	trackers := make([]*tracker, len(recs))
+func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, as reading) ([]engine.Snapshot, error) {
+	trackers := make([]*engine.Tracker, len(recs))
 	defer func() {
 		for _, k := range trackers {
 			if k != nil {
-				k.leave()
+				k.Leave()
 			}
 		}
 	}()
@@ -327,23 +325,23 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Co
 		if rec.State != "" && !protocol.Readable(rec) || rec.Key == "" {
 			continue
 		}
-		k, err := c.tracker(rec.Key)
+		k, err := c.engine.Tracker(rec.Key)
 		if err != nil {
 			return nil, err
 		}
 		trackers[i] = k
-		k.saw(sent, how[i], rec, rec.State != "")
-		if id, ok := k.openSession(); ok && as != alone {
+		k.Saw(sent, how[i], rec, rec.State != "")
+		if id, ok := k.OpenSession(); ok && as != alone {
 			open[id] = struct{}{}
 		}
 	}
-	if err := c.seeSessions(ctx, slices.Sorted(maps.Keys(open)), as == cheap); err != nil {
+	if err := c.engine.ReadSessions(ctx, slices.Sorted(maps.Keys(open)), as == cheap); err != nil {
 		return nil, err
 	}
-	seen := make([]sighting, len(recs))
+	seen := make([]engine.Snapshot, len(recs))
 	for i, k := range trackers {
 		if k != nil {
-			seen[i] = k.seen()
+			seen[i] = k.Seen()
 		}
 	}
 	return seen, nil
@@ -363,7 +361,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 // that as well.
 func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if c.isClosed() {
+		if c.engine.Closed() {
 			yield(Status{}, wrap("list", prefix, ErrClosed))
 			return
 		}
@@ -393,9 +391,9 @@ func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2
 				case i < 0:
 					err = wrap("list", key, page.Unreadable[key])
 				case !protocol.Readable(page.Records[i]):
-					err = wrap("list", key, unreadable(page.Records[i]))
+					err = wrap("list", key, engine.Unreadable(page.Records[i]))
 				default:
-					st = seen[i].status(key)
+					st = statusOf(key, seen[i])
 				}
 				if !yield(st, err) {
 					return
@@ -440,59 +438,6 @@ func inOrder(page driver.Page) iter.Seq2[string, int] {
 	}
 }
 
-// get reads one record, and waits for the answer. It waits for one request timeout, or
-// two if the store ignores it.
-func (c *base) get(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
-	answer := make(answer, 1)
-	c.sendLast(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
-	return c.answered(ctx, answer)
-}
-
-// answer takes the result of a read; it has room for the one.
-type answer chan protocol.Result
-
-func (a answer) Result(_ *protocol.Call, res protocol.Result) { a <- res }
-
-// readAll reads many records, in few requests where the store can do that. How says how
-// fresh the answer for each key must be; nil: strong.
-func (c *base) readAll(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
-	if how == nil {
-		how = make([]driver.Consistency, len(keys))
-		for i := range how {
-			how[i] = driver.Strong
-		}
-	}
-	if c.store.Batch != nil && len(keys) > 0 {
-		return c.readBatches(ctx, keys, how)
-	}
-	const reads = 8
-	found := make([]driver.Lookup, len(keys))
-	atOnce(reads, keys, func(i int, key string) {
-		if found[i].Err = ctx.Err(); found[i].Err == nil {
-			found[i].Record, found[i].Err = c.read(ctx, key, how[i])
-		}
-	})
-	if ctx.Err() != nil {
-		return nil, done(ctx)
-	}
-	return found, nil
-}
-
-// atOnce has do called for all items, for n of them at once at most, and waits for the
-// calls.
-func atOnce[T any](n int, items []T, do func(i int, item T)) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, n)
-	for i, item := range items {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			do(i, item)
-		})
-	}
-	all.Wait()
-}
-
 // lister returns a page of records, as [driver.Store.List] does.
 type lister func(ctx context.Context, prefix, cursor string) (driver.Page, error)
 
@@ -501,7 +446,7 @@ type lister func(ctx context.Context, prefix, cursor string) (driver.Page, error
 const maxListing = time.Minute
 
 // bounded is a list each page of which takes maxListing at most, or a lease.
-func (c *base) bounded(list lister) lister {
+func (c *Client) bounded(list lister) lister {
 	return func(ctx context.Context, prefix, cursor string) (driver.Page, error) {
 		ctx, cancel := context.WithTimeout(ctx, max(maxListing, c.timing.Lease))
 		defer cancel()
@@ -522,133 +467,4 @@ func eachPage(ctx context.Context, list lister, prefix string, show func(driver.
 	}
 }
 
-// read is get for a record that should be there.
-func (c *base) read(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
-	res, err := c.get(ctx, key, how)
-	if err == nil && !res.Found {
-		err = driver.ErrNotFound
-	}
-	return res.Record, err
-}
-
-// answered waits for the result of a read: until ctx ends, or the client does.
-func (c *base) answered(ctx context.Context, answer answer) (protocol.Result, error) {
-	select {
-	case res := <-answer:
-		return res, res.Err
-	case <-ctx.Done():
-		return protocol.Result{}, done(ctx)
-	case <-c.gone:
-		return protocol.Result{}, ErrClosed
-	}
-}
-
-// unreadable is the error of a record that a store could read, but that this client
-// does not understand.
-func unreadable(rec driver.Record) error {
-	return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, rec.Lease, rec.State, rec.Owner)
-}
-
-// seeSessions reads sessions, so that it can be told whether the locks under
-// them are held. It waits as look does. If it is to be cheap, a session is not read whose
-// next heartbeat is not due, and each as freshly as what is known of it asks for.
-func (c *base) seeSessions(ctx context.Context, ids []string, cheap bool) error {
-	sent := c.clock.Contender()
-	how := make([]driver.Consistency, 0, len(ids))
-	keys := make([]string, 0, len(ids))
-	read := make([]string, 0, len(ids))
-	c.seeing.Lock()
-	for _, id := range ids {
-		fresh := driver.Strong
-		if cheap {
-			u := c.sessions.Of(id)
-			if !u.Due(sent) {
-				continue
-			}
-			fresh = u.How(sent)
-		}
-		read, keys, how = append(read, id), append(keys, driver.SessionKey(id)), append(how, fresh)
-	}
-	c.seeing.Unlock()
-	if len(keys) == 0 {
-		return nil
-	}
-	found, err := c.readAll(ctx, keys, how)
-	if err != nil {
-		return err
-	}
-	c.seeing.Lock()
-	defer c.seeing.Unlock()
-	now := c.clock.Contender()
-	for i, f := range found {
-		switch {
-		case f.Err == nil:
-			c.sessions.Of(read[i]).Saw(sent, now, how[i], f.Record, true)
-		case isNotFound(f.Err):
-			c.sessions.Of(read[i]).Saw(sent, now, how[i], driver.Record{}, false)
-		default:
-			return f.Err
-		}
-	}
-	return nil
-}
-
 func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }
-
-// readBatches is readAll where the store can read many records in a request: the strong
-// reads in one, the others in another.
-func (c *base) readBatches(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
-	found := make([]driver.Lookup, len(keys))
-	for _, fresh := range []driver.Consistency{driver.Strong, driver.Eventual} {
-		var some []string
-		var at []int
-		for i, key := range keys {
-			if how[i] == fresh {
-				some, at = append(some, key), append(at, i)
-			}
-		}
-		if len(some) == 0 {
-			continue
-		}
-		list, err := c.readBatch(ctx, some, fresh)
-		if err != nil {
-			return nil, err
-		}
-		for j, f := range list {
-			found[at[j]] = f
-		}
-	}
-	return found, nil
-}
-
-func (c *base) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
-	q := &batchRead{store: c.store, keys: keys, how: how, answer: make(answer, 1)}
-	c.calls.Send(engine.Last, engine.Call{Request: q})
-	if _, err := c.answered(ctx, q.answer); err != nil {
-		return nil, err // found may still be written to
-	}
-	return q.found, nil
-}
-
-// batchRead is a read of many records in one request.
-type batchRead struct {
-	store *engine.CheckedStore
-	keys  []string
-	how   driver.Consistency
-	found []driver.Lookup
-	answer
-}
-
-// Make implements [engine.Request].
-func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err error) {
-	q.found, err = q.store.GetBatch(ctx, q.keys, q.how)
-	if err == nil && len(q.found) != len(q.keys) {
-		err = fmt.Errorf("the store answered %d of %d reads", len(q.found), len(q.keys))
-	}
-	return none, also, err
-}
-
-// Answer implements [engine.Request].
-func (q *batchRead) Answer(rec, former driver.Record, err error) {
-	q.answer <- protocol.ResultOf(protocol.Look, rec, former, err)
-}

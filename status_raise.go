@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -142,7 +143,7 @@ func (r *raising) check() error {
 			driver.OwnPrefix)
 	case r.c.store.Raiser == nil:
 		return refused("%w: this store cannot raise tokens", errors.ErrUnsupported)
-	case r.c.isClosed():
+	case r.c.engine.Closed():
 		return ErrClosed
 	}
 	return checkReason(r.Reason)
@@ -170,8 +171,8 @@ func (r *raising) watch(ctx context.Context) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return done(ctx)
-		case <-r.c.closing:
+			return engine.Done(ctx)
+		case <-r.c.engine.Closing():
 			return ErrClosed
 		}
 	}
@@ -266,7 +267,7 @@ func (r *raising) take(ctx context.Context, kind records, recs []driver.Record, 
 		return nil
 	}
 	errs := make([]error, len(due))
-	atOnce(raiseAtOnce, due, func(i int, rec driver.Record) { errs[i] = kind.write(ctx, rec) })
+	engine.AtOnce(raiseAtOnce, due, func(i int, rec driver.Record) { errs[i] = kind.write(ctx, rec) })
 	var first error
 	for i, err := range errs {
 		switch {
@@ -291,7 +292,7 @@ func (r *raising) read(ctx context.Context, listed []driver.Record) (recs []driv
 	}
 	var found []driver.Lookup
 	err = r.try(ctx, func(ctx context.Context) (err error) {
-		found, err = r.c.readAll(ctx, keys, nil)
+		found, err = r.c.engine.ReadAll(ctx, keys, nil)
 		for i := 0; err == nil && i < len(found); i++ {
 			if f := found[i].Err; !isNotFound(f) && !errors.Is(f, ErrUnreadable) {
 				err = f
@@ -305,7 +306,7 @@ func (r *raising) read(ctx context.Context, listed []driver.Record) (recs []driv
 			r.left[keys[i]] = f.Err
 		case f.Err != nil: // gone since it was listed
 		case f.Record.Lease <= 0 || !protocol.Readable(f.Record) && !f.Record.State.OfSession():
-			r.left[keys[i]] = unreadable(f.Record)
+			r.left[keys[i]] = engine.Unreadable(f.Record)
 		default:
 			recs = append(recs, f.Record)
 		}
@@ -319,7 +320,7 @@ func (r *raising) saw(kind records, rec driver.Record) (mine bool, err error) {
 	first := r.s.First()
 	switch {
 	case rec.State.OfSession() != kind.sessions:
-		r.left[rec.Key] = unreadable(rec)
+		r.left[rec.Key] = engine.Unreadable(rec)
 		return false, nil
 	case rec.State == driver.Closed:
 		if mine = false; first {
@@ -387,8 +388,8 @@ func (r *raising) try(ctx context.Context, do func(context.Context) error) error
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return done(ctx)
-		case r.c.isClosed():
+			return engine.Done(ctx)
+		case r.c.engine.Closed():
 			return ErrClosed
 		case errors.Is(err, ErrAlive), errors.Is(err, ErrPermanent), errors.Is(err, errors.ErrUnsupported),
 			errors.Is(err, ErrUnreadable), time.Since(begun) >= r.c.timing.Lease:
@@ -397,7 +398,7 @@ func (r *raising) try(ctx context.Context, do func(context.Context) error) error
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return done(ctx)
+			return engine.Done(ctx)
 		}
 		pause = min(2*pause, r.c.timing.RequestTimeout)
 	}

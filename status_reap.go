@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -84,7 +85,7 @@ func (c *Client) Reap(ctx context.Context, options ReapOptions) error {
 		stop()
 		r.closed(within)
 		for _, s := range r.sessions {
-			_, _ = s.wait(within) // gives up what is left to do
+			_, _ = s.Wait(within) // gives up what is left to do
 		}
 	}
 	if err != nil {
@@ -113,7 +114,7 @@ type reapLock struct {
 
 // reapSession is a dead session.
 type reapSession struct {
-	*reaping
+	*engine.SessionReaper
 	Reaped
 	told bool
 }
@@ -154,7 +155,7 @@ func (r *reap) check() error {
 	if r.OnReaped == nil {
 		r.OnReaped = func(Reaped) {}
 	}
-	return r.c.refusal()
+	return r.c.engine.Usable()
 }
 
 // run looks, and waits, until ctx ends.
@@ -186,10 +187,10 @@ func (r *reap) run(ctx context.Context) error {
 		case <-time.After(max(next-r.c.clock.Contender(), time.Millisecond)):
 		case <-ctx.Done():
 			return nil
-		case <-r.c.closing:
+		case <-r.c.engine.Closing():
 			return ErrClosed
-		case <-r.c.voided:
-			return r.c.refusal()
+		case <-r.c.engine.Replaced():
+			return r.c.engine.Usable()
 		}
 	}
 }
@@ -299,7 +300,7 @@ func (r *reap) look(ctx context.Context, names []string) {
 // release releases the locks of the dead.
 func (r *reap) release(ctx context.Context, dead []Status) {
 	errs := make([]error, len(dead))
-	atOnce(reapWrites, dead, func(i int, st Status) {
+	engine.AtOnce(reapWrites, dead, func(i int, st Status) {
 		if errs[i] = ctx.Err(); errs[i] == nil {
 			errs[i] = r.c.ReleaseDead(ctx, st.Name, r.Reason)
 		}
@@ -329,7 +330,7 @@ func (r *reap) close(k *reapLock, st Status) {
 	}
 	if r.sessions[s.ID] == nil {
 		what := Reaped{Session: s.ID, Owner: s.Owner, Host: s.Host}
-		r.sessions[s.ID] = &reapSession{reaping: r.c.reap(s.ID), Reaped: what}
+		r.sessions[s.ID] = &reapSession{SessionReaper: r.c.engine.ReapSession(s.ID), Reaped: what}
 	}
 	// to see that it is done
 	k.due = min(k.due, r.c.clock.Contender()+max(reapLeast, r.c.timing.RequestTimeout))
@@ -343,9 +344,9 @@ func (r *reap) closed(ctx context.Context) {
 			r.OnReaped(s.Reaped)
 		}
 		select {
-		case <-s.ended:
+		case <-s.Ended():
 			delete(r.sessions, id)
-			if _, err := s.wait(ctx); err != nil && ctx.Err() == nil {
+			if _, err := s.Wait(ctx); err != nil && ctx.Err() == nil {
 				r.OnError(wrap("reap", "session "+id, err))
 			}
 		default:

@@ -77,7 +77,7 @@ func (c *Client) SweepReleased(
 	case !keeps && !o.RestartTokens && !o.DryRun:
 		err = refused("this store does not keep the tokens of deleted locks: they begin at 1 again, " +
 			"and fences refuse them, so RestartTokens must say that this may be")
-	case c.isClosed():
+	case c.engine.Closed():
 		err = ErrClosed
 	}
 	s := releasedSweep{c: c, SweepOptions: o}
@@ -243,7 +243,7 @@ func (s *releasedSweep) past(ctx context.Context, rec driver.Record) ([]driver.R
 				from--
 			}
 		}
-		found, err := s.c.readAll(ctx, keys, nil)
+		found, err := s.c.engine.ReadAll(ctx, keys, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -1,9 +1,6 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine drives the machines of package protocol on real time: [Timers] say
-// when one has something to do, [Calls] carry out what it asks of the store, and
-// [Run] is the loop that ties them together. It decides nothing.
 package engine
 
 import (

@@ -42,7 +42,8 @@ var zones = []zone{
 	// The simulator has the core's machines work behind a real fence.
 	{"internal/sim", "driver internal/protocol internal/trace fence"},
 	{"internal", "driver internal/protocol internal/clock"},
-	{".", "driver internal internal/protocol internal/clock internal/text"},
+	{"internal/engine", "driver internal internal/protocol"},
+	{".", "driver internal internal/engine internal/protocol internal/clock internal/text"},
 
 	// A store knows the contract, not who calls it.
 	{"drivertest faultstore memstore", "driver"},

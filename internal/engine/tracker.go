@@ -1,30 +1,28 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure
+package engine
 
 import (
 	"container/list"
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// tracker is what one client does about one lock that it does not hold: the
+// Tracker is what one client does about one lock that it does not hold: the
 // acquires that wait for it, the loops that observe it, and what was seen of it.
 // All waiters share its polls: only the first of the queue acts, the others wait
 // for their turn. A tracker outlives them for a while, so that what was seen is not
 // lost.
-type tracker struct {
-	c       *base
+type Tracker struct {
+	c       *Client
 	key     string
-	hinting engine.Timer
+	hinting Timer
 	hinted  atomic.Bool
 	awaited atomic.Bool // by somebody in the queue, or an observer; changed under mu
 
@@ -34,7 +32,7 @@ type tracker struct {
 	waiters   map[*acquire]struct{} // all that have not ended
 	unhurried int                   // how many of them are so
 	hasty     map[*acquire]struct{} // those of them with a timing of their own
-	observers map[*observer]struct{}
+	observers map[*Observer]struct{}
 	seer      *seer    // looks for them, when nobody waits; nil before the first one
 	watching  bool     // asked the store to watch
 	unwatch   func()   // ends that
@@ -43,14 +41,14 @@ type tracker struct {
 	trouble  error         // the last one of the store to an acquire
 	troubled time.Duration // on the contender's clock: when that came
 
-	of   *trackers
 	refs int           // guarded by the client
 	idle *list.Element // guarded by the client; nil while refs > 0
 }
 
-// observer is one caller that follows the lock without acquiring it: a loop over
+// Observer is one caller that follows the lock without acquiring it: a loop over
 // Observe, say.
-type observer struct {
+type Observer struct {
+	k       *Tracker
 	changed chan struct{} // has room for one
 	begun   time.Duration // on the contender's clock: older reads tell it nothing
 	err     error         // guarded by the tracker; not yielded yet
@@ -60,90 +58,78 @@ type observer struct {
 // seer is what looks for the observers of a lock.
 type seer struct {
 	*protocol.Observer
-	run   engine.Run
+	run   Run
 	looks int // that were noticed
 }
 
-// sighting is a snapshot of what a client saw of a record.
-type sighting struct {
-	rec    driver.Record
-	found  bool
-	known  bool
-	looked time.Duration // on the contender's clock: when the latest reply came
-	alive  bool          // it shows a holder that may be alive
-	closed bool          // it shows one whose session has been closed by itself
-	since  time.Duration
-	freeIn time.Duration
+// Snapshot is what a client has seen of a record.
+type Snapshot struct {
+	Record driver.Record
+	Found  bool
+	Known  bool
+	Looked time.Duration // on the contender's clock: when the latest reply came
+	Alive  bool          // it shows a holder that may be alive
+	Closed bool          // it shows one whose session has been closed by itself
+	Since  time.Duration // for so long it has shown the same sign of life
+	FreeIn time.Duration
 	sure   bool // a strong reply that came when the lease was over has shown its sign of life
 }
 
-// trackers are those of one client.
-type trackers struct {
-	b    *base
-	all  map[string]*tracker // by key; guarded by the client
-	idle *list.List          // those that nobody waits in, oldest first; guarded by the client
-}
-
-// tracker returns the tracker of the lock; the caller leaves it again.
-func (ts *trackers) tracker(key string) (*tracker, error) {
-	c := ts.b
-	ts.thin()
+// Tracker returns the tracker of the lock; the caller leaves it again.
+func (c *Client) Tracker(key string) (*Tracker, error) {
+	c.thin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	k := ts.all[key]
+	k := c.trackers[key]
 	if k == nil {
-		k = &tracker{
-			c: c, of: ts, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
-			waiters: map[*acquire]struct{}{},
-		}
+		k = &Tracker{c: c, key: key, mu: &c.viewMu, sight: protocol.NewSight(c.timing, c.env), waiters: map[*acquire]struct{}{}}
 		k.hinting.Run = k.hintDue
-		ts.all[key] = k
+		c.trackers[key] = k
 	}
 	k.refs++
 	if k.idle != nil {
-		ts.idle.Remove(k.idle)
+		c.idle.Remove(k.idle)
 		k.idle = nil
 	}
 	return k, nil
 }
 
-func (k *tracker) leave() {
+// Leave gives the tracker back.
+func (k *Tracker) Leave() {
 	c := k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.refs--; k.refs > 0 {
-		return
+	if k.refs--; k.refs == 0 {
+		k.idle = c.idle.PushBack(k)
 	}
-	k.idle = k.of.idle.PushBack(k)
 }
 
 // thin forgets the locks that nobody has waited for or observed for the longest
 // time. Of those that were held it keeps since when.
-func (ts *trackers) thin() {
-	var old []*tracker
-	c := ts.b
+func (c *Client) thin() {
+	var old []*Tracker
 	c.mu.Lock()
-	for ts.idle.Len() > engine.MaxObserved {
-		k := ts.idle.Remove(ts.idle.Front()).(*tracker)
-		delete(ts.all, k.key)
+	for c.idle.Len() > MaxObserved {
+		k := c.idle.Remove(c.idle.Front()).(*Tracker)
+		delete(c.trackers, k.key)
 		old = append(old, k)
 	}
 	c.mu.Unlock()
 	if len(old) == 0 {
 		return
 	}
-	c.seeing.Lock()
-	defer c.seeing.Unlock()
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
 	for _, k := range old {
 		c.liveness.Note(k.sight)
 	}
 }
 
 // fails fails all acquires that wait.
-func (k *tracker) fails(err error) {
+func (k *Tracker) fails(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = nil
@@ -153,25 +139,25 @@ func (k *tracker) fails(err error) {
 	k.notify()
 }
 
-// hint tells the acquires of this process that wait for a lock that it is free.
-func (ts *trackers) hint(key string) {
-	ts.b.mu.Lock()
-	k := ts.all[key]
-	ts.b.mu.Unlock()
+// Released tells the acquires of this process that wait for a lock that it is free.
+func (c *Client) Released(key string) {
+	c.mu.Lock()
+	k := c.trackers[key]
+	c.mu.Unlock()
 	if k != nil && k.awaited.Load() { // a contender that comes later looks by itself
 		k.hint()
 	}
 }
 
 // hint has the record looked at soon. It never blocks.
-func (k *tracker) hint() {
+func (k *Tracker) hint() {
 	if k.hinted.CompareAndSwap(false, true) {
 		k.c.looks.Set(&k.hinting, 0)
 	}
 }
 
 // hintDue hands a hint to the machine that looks.
-func (k *tracker) hintDue(time.Duration) {
+func (k *Tracker) hintDue(time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.hinted.Store(false)
@@ -185,9 +171,9 @@ func (k *tracker) hintDue(time.Duration) {
 
 // listen tells the holder to ring this process when the lock is free, if the record that
 // was seen last has a bell, and somebody wants to know. The caller holds the tracker.
-func (k *tracker) listen() {
+func (k *Tracker) listen() {
 	c := k.c
-	if c.ringer == nil {
+	if c.notifier == nil {
 		return
 	}
 	is := tenancy{key: k.key}
@@ -195,11 +181,11 @@ func (k *tracker) listen() {
 	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
 		is = tenancy{k.key, rec.Bell, rec.Token, rec.Lease}
 	}
-	k.awaits = c.ringer.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung)
+	k.awaits = c.notifier.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung)
 }
 
 // rung hands a hint of the holder to the machine that looks.
-func (k *tracker) rung() {
+func (k *Tracker) rung() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -211,7 +197,7 @@ func (k *tracker) rung() {
 }
 
 // looked carries out what a step of the observer has led to.
-func (k *tracker) looked(time.Duration, protocol.Action) {
+func (k *Tracker) looked(time.Duration, protocol.Action) {
 	n, err := k.seer.Looks()
 	if n != k.seer.looks {
 		k.seer.looks = n
@@ -224,7 +210,7 @@ func (k *tracker) looked(time.Duration, protocol.Action) {
 }
 
 // look has the observer poll when an observer wants to know, and no acquire waits.
-func (k *tracker) look() {
+func (k *Tracker) look() {
 	if k.seer == nil {
 		return
 	}
@@ -233,7 +219,7 @@ func (k *tracker) look() {
 }
 
 // watch asks the store to hint when the record changes, if it can.
-func (k *tracker) watch() {
+func (k *Tracker) watch() {
 	c := k.c
 	if k.watching || c.watcher == nil {
 		return
@@ -246,7 +232,7 @@ func (k *tracker) watch() {
 	})
 }
 
-func (k *tracker) watched(unwatch func(), err error) {
+func (k *Tracker) watched(unwatch func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -265,7 +251,7 @@ func (k *tracker) watched(unwatch func(), err error) {
 }
 
 // rest ends the watch when nobody waits or observes.
-func (k *tracker) rest() {
+func (k *Tracker) rest() {
 	k.listen()
 	if len(k.queue) > 0 || len(k.observers) > 0 {
 		return
@@ -278,19 +264,19 @@ func (k *tracker) rest() {
 	}
 }
 
-// saw notes a reply to a read that others made.
-func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) sighting {
+// Saw notes a reply to a read that others made.
+func (k *Tracker) Saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) Snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.sight.Saw(sent, k.c.clock.Contender(), how, rec, found)
+	k.sight.Saw(sent, k.c.contender(), how, rec, found)
 	k.notify()
-	return k.sighting()
+	return k.snapshot()
 }
 
-// how returns how fresh a read must be that is made now, by one that looks again and again,
+// How returns how fresh a read must be that is made now, by one that looks again and again,
 // or looks at the lock alone. Where nobody has looked for a while it is cheap: what it shows
 // is read again if that matters.
-func (k *tracker) how(now time.Duration, alone bool) driver.Consistency {
+func (k *Tracker) How(now time.Duration, alone bool) driver.Consistency {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	looked, known := k.sight.Known()
@@ -300,63 +286,63 @@ func (k *tracker) how(now time.Duration, alone bool) driver.Consistency {
 	return k.sight.How(now)
 }
 
-// seemsDead says that it shows a holder with a lease of its own, which seems to be over, and
+// SeemsDead says that it shows a holder with a lease of its own, which seems to be over, and
 // that no strong read has told so.
-func (s sighting) seemsDead() bool {
-	return s.rec.State == driver.Held && s.rec.Session == "" && !s.alive && !s.sure
+func (s Snapshot) SeemsDead() bool {
+	return s.Record.State == driver.Held && s.Record.Session == "" && !s.Alive && !s.sure
 }
 
-// known says that the record was read before.
-func (k *tracker) known() bool {
+// Known says that the record was read before.
+func (k *Tracker) Known() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, known := k.sight.Known()
 	return known
 }
 
-// sighting returns what was seen last. The caller holds the tracker.
-func (k *tracker) sighting() sighting {
-	now := k.c.clock.Contender()
-	s := sighting{}
-	s.looked, s.known = k.sight.Known()
-	s.rec, s.found = k.sight.Record()
+// snapshot returns what was seen last. The caller holds the tracker.
+func (k *Tracker) snapshot() Snapshot {
+	now := k.c.contender()
+	s := Snapshot{}
+	s.Looked, s.Known = k.sight.Known()
+	s.Record, s.Found = k.sight.Record()
 	if dead, held := k.sight.DeadAt(); held {
-		s.freeIn = max(0, dead-now)
-		s.alive = s.freeIn > 0 && s.rec.State == driver.Held
-		s.since = now - k.sight.Since()
+		s.FreeIn = max(0, dead-now)
+		s.Alive = s.FreeIn > 0 && s.Record.State == driver.Held
+		s.Since = now - k.sight.Since()
 		s.sure = k.sight.Sure()
-		s.closed = k.sight.Closed()
+		s.Closed = k.sight.Closed()
 		if u := k.sight.Under(); u != nil {
-			s.since = now - u.Since()
+			s.Since = now - u.Since()
 			if _, looked := u.Known(); !looked {
-				s.freeIn, s.since = 0, 0 // nobody can tell
+				s.FreeIn, s.Since = 0, 0 // nobody can tell
 			}
 		}
 	}
 	return s
 }
 
-// openSession returns the id of the session of a lock that was seen under it, and
+// OpenSession returns the id of the session of a lock that was seen under it, and
 // is not known to have ended.
-func (k *tracker) openSession() (string, bool) {
+func (k *Tracker) OpenSession() (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	rec, _ := k.sight.Record()
 	return rec.Session, k.sight.Tied() && !k.sight.Ended()
 }
 
-// seen returns what was seen last, after a read of the session by others was noted.
-func (k *tracker) seen() sighting {
+// Seen returns what was seen last, after a read of the session by others was noted.
+func (k *Tracker) Seen() Snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.notify()
-	return k.sighting()
+	return k.snapshot()
 }
 
 // notify is called when something new may have been seen. It wakes the observers,
 // moves the next poll of the acquire that acts to its new time, and keeps polling
 // for observers when no acquire waits any more. The caller holds the tracker.
-func (k *tracker) notify() {
+func (k *Tracker) notify() {
 	k.listen()
 	if len(k.queue) > 0 {
 		k.queue[0].noticed()
@@ -373,25 +359,25 @@ func (k *tracker) notify() {
 
 // hurry has the record looked at as often as the most impatient of those wants it who
 // wait, or observe. The caller holds the tracker.
-func (k *tracker) hurry() {
+func (k *Tracker) hurry() {
 	refresh, lease := k.c.timing.Refresh, k.c.timing.Lease
 	if len(k.hasty) > 0 && len(k.hasty) == len(k.waiters) && len(k.observers) == 0 {
 		refresh, lease = protocol.MaxLease, protocol.MaxLease // nobody has the client's
 	}
 	for q := range k.hasty {
-		t := q.t
+		t := q.Timing
 		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
 	}
 	k.sight.LookFor(refresh, lease, k.unhurried > 0 && k.unhurried == len(k.waiters) && len(k.observers) == 0)
 }
 
 // joins and leaves keep the account of those who wait.
-func (k *tracker) joins(w *acquire) {
+func (k *Tracker) joins(w *acquire) {
 	k.waiters[w] = struct{}{}
-	if w.options.Unhurried {
+	if w.Unhurried {
 		k.unhurried++
 	}
-	if w.t != k.c.timing {
+	if w.Timing != k.c.timing {
 		if k.hasty == nil {
 			k.hasty = map[*acquire]struct{}{}
 		}
@@ -400,8 +386,8 @@ func (k *tracker) joins(w *acquire) {
 	k.hurry()
 }
 
-func (k *tracker) leaves(w *acquire) {
-	if _, waits := k.waiters[w]; waits && w.options.Unhurried {
+func (k *Tracker) leaves(w *acquire) {
+	if _, waits := k.waiters[w]; waits && w.Unhurried {
 		k.unhurried--
 	}
 	delete(k.waiters, w)
@@ -412,7 +398,7 @@ func (k *tracker) leaves(w *acquire) {
 // letHeir lets the one act for whom the lock is reserved, although others of this
 // process came before it: each may be of another owner, if they are elsewhere. The caller
 // holds the tracker.
-func (k *tracker) letHeir() {
+func (k *Tracker) letHeir() {
 	rec, found := k.sight.Record()
 	if !found || rec.State != driver.Reserved || k.queue[0].heirOf(rec) {
 		return
@@ -426,7 +412,7 @@ func (k *tracker) letHeir() {
 }
 
 // fail hands an error of a read to the observers, or clears it.
-func (k *tracker) fail(err error) {
+func (k *Tracker) fail(err error) {
 	for o := range k.observers {
 		if err != nil && !o.told {
 			o.err = err
@@ -435,35 +421,43 @@ func (k *tracker) fail(err error) {
 	}
 }
 
-func (k *tracker) observe() *observer {
-	o := &observer{changed: make(chan struct{}, 1), begun: k.c.clock.Contender()}
+// Observe follows a lock, until the observer is closed.
+func (c *Client) Observe(key string) (*Observer, error) {
+	k, err := c.Tracker(key)
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{k: k, changed: make(chan struct{}, 1), begun: c.contender()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.follow()
 	k.observers[o] = struct{}{}
 	k.hurry()
 	k.awaited.Store(true)
-	k.c.sessions.AddObserver(k.seer.Observer, &k.seer.run)
+	c.sessions.AddObserver(k.seer.Observer, &k.seer.run)
 	k.seer.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
-	return o
+	return o, nil
 }
 
 // follow makes what looks for observers. Most locks never have one.
-func (k *tracker) follow() {
+func (k *Tracker) follow() {
 	if k.seer != nil {
 		return
 	}
 	c := k.c
 	k.seer = &seer{Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
-	k.seer.run = engine.Run{
+	k.seer.run = Run{
 		Machine: k.seer.Observer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: k.looked, Wake: c.sessions.Wake,
 	}
-	k.observers = map[*observer]struct{}{}
+	k.observers = map[*Observer]struct{}{}
 }
 
-func (k *tracker) unobserve(o *observer) {
+// Close ends the observing.
+func (o *Observer) Close() {
+	k := o.k
+	defer k.Leave()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.observers, o)
@@ -475,73 +469,39 @@ func (k *tracker) unobserve(o *observer) {
 	k.rest()
 }
 
-// observed returns the latest state, and an error that was not taken yet.
-func (k *tracker) observed(o *observer) (sighting, error) {
+// Latest returns the latest state, and an error that was not taken yet. Fresh says that the
+// state was read since the observing began.
+func (o *Observer) Latest() (s Snapshot, fresh bool, err error) {
+	k := o.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	err := o.err
-	o.err = nil
-	return k.sighting(), err
+	err, o.err = o.err, nil
+	s = k.snapshot()
+	return s, s.Known && s.Looked >= o.begun, err
 }
 
-// wait waits until the state may have changed: by a read, or because no sign of
+// Wait waits until the state s may have changed: by a read, or because no sign of
 // life came for a lease.
-func (o *observer) wait(ctx context.Context, c *base, s sighting) error {
+func (o *Observer) Wait(ctx context.Context, s Snapshot) error {
 	// If the session of a lock was not read yet, nobody can tell when the lock is
 	// free. The read that is under way will.
 	var dead <-chan time.Time
-	if (s.alive || s.rec.State == driver.Reserved) && s.freeIn > 0 {
-		timer := time.NewTimer(s.freeIn)
+	if (s.Alive || s.Record.State == driver.Reserved) && s.FreeIn > 0 {
+		timer := time.NewTimer(s.FreeIn)
 		defer timer.Stop()
 		dead = timer.C
 	}
+	c := o.k.c
 	select {
 	case <-o.changed:
 		return nil
 	case <-dead:
 		return nil
 	case <-ctx.Done():
-		return done(ctx)
+		return Done(ctx)
 	case <-c.closing:
 		return ErrClosed
 	case <-c.voided:
-		return c.refusal()
+		return c.Usable()
 	}
 }
-
-// StandBack lets others take the lock first, after a step-down. A contender on
-// another machine polls only now and then, and needs the time to see that the lock
-// is free. StandBack returns when another owner has the lock, or when the lock is
-// reserved for this client; otherwise after twice the time of a poll and a write,
-// 5 s by default. [Election.Run] does it by itself. The error matches the
-// context's, or [ErrClosed].
-func (c *Client) StandBack(ctx context.Context, name string) error {
-	return c.standBack(ctx, name, c.timing)
-}
-
-func (c *Client) standBack(ctx context.Context, name string, t protocol.Timing) error {
-	k, err := c.tracker(name)
-	if err != nil {
-		return wrap("stand back", name, err)
-	}
-	defer k.leave()
-	o := k.observe()
-	defer k.unobserve(o)
-	bound, stop := context.WithTimeoutCause(ctx, t.Reservation(), errWaited)
-	defer stop()
-	for {
-		s, _ := k.observed(o) // a store that fails is asked again
-		if mine := s.rec.Owner == c.options.Owner; s.known && s.looked >= o.begun && s.found &&
-			(s.rec.State == driver.Held && !mine || protocol.KeptFor(s.rec, c.options.Owner, c.options.Label)) {
-			return nil
-		}
-		switch err := o.wait(bound, k.c, s); {
-		case errors.Is(err, errWaited):
-			return nil
-		case err != nil:
-			return wrap("stand back", name, err)
-		}
-	}
-}
-
-var errWaited = errors.New("waited long enough")

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure
+package engine
 
 import (
 	"context"
@@ -11,18 +11,9 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/memstore"
 )
-
-// aheadClock is the ordinary clock, and the test can set the holder's side of it forward.
-type aheadClock struct {
-	Clock
-	ahead atomic.Int64
-}
-
-func (c *aheadClock) Holder() time.Duration {
-	return c.Clock.Holder() + time.Duration(c.ahead.Load())
-}
 
 // lateStore calls claimed between a claim and its answer, and counts the writes after it.
 type lateStore struct {
@@ -46,20 +37,30 @@ func (s *lateStore) Swap(ctx context.Context, prev, next driver.Record) (driver.
 // once. The machine is not stepped before the client knows the lease: the client would learn of
 // its end first, and keep it for ever.
 func TestLeaseBeginsBeforeItIsStepped(t *testing.T) {
+	timing := protocol.Timing{Lease: 15 * time.Second}.WithDefaults()
 	for name, begin := range map[string]func(c *Client) error{
-		"lease":   func(c *Client) error { _, err := c.Acquire(t.Context(), "job", nil); return err },
-		"session": func(c *Client) error { _, err := c.OpenSession(t.Context(), nil); return err },
+		"lease": func(c *Client) error {
+			_, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing})
+			return err
+		},
+		"session": func(c *Client) error {
+			_, err := c.OpenSession(t.Context(), SessionOptions{Timing: timing})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := &aheadClock{Clock: MonotonicClock()}
+			var ahead atomic.Int64 // of the holder's clock
+			begun := time.Now()
+			now := func() time.Duration { return time.Since(begun) + time.Second }
 			store := &lateStore{Store: memstore.New()}
-			c, err := New(store, &Options{Clock: clock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := New(store, Options{
+				Owner: "me", Timing: timing, MaxInFlight: 8, Contender: now,
+				Holder: func() time.Duration { return now() + time.Duration(ahead.Load()) },
+				API:    API{NewLease: func() *LeaseHolder { return new(LeaseHolder) }},
+			})
 			granted := make(chan struct{})
 			store.claimed = func() {
-				clock.ahead.Store(int64(time.Hour))
+				ahead.Store(int64(time.Hour))
 				c.mu.Lock() // until it is unlocked, what begins cannot be made known
 				close(granted)
 			}
@@ -77,8 +78,8 @@ func TestLeaseBeginsBeforeItIsStepped(t *testing.T) {
 			if err := c.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if len(c.kept) != 0 || len(c.own) != 0 {
-				t.Errorf("kept are %d, %d of its locks", len(c.kept), len(c.own))
+			if len(c.held) != 0 || len(c.own) != 0 {
+				t.Errorf("held are %d, %d of them locks", len(c.held), len(c.own))
 			}
 		})
 	}

@@ -1,0 +1,505 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// AcquireOptions say what one acquire wants.
+type AcquireOptions struct {
+	// Want is what is wanted of the lock. What is of the client in it is filled in.
+	Want   protocol.Want
+	Timing protocol.Timing
+	// Under is the session that is to keep the lock alive; nil: it is its own lease.
+	Under *SessionHolder
+	// Wait bounds the waiting, and AdditionalWait that from when the lease of a holder is
+	// seen. They are for those that wait; 0 is no bound.
+	Wait, AdditionalWait time.Duration
+	// Capacity is how many pieces of work the holder does at once.
+	Capacity int
+	// History has what the history may lack written before the work begins.
+	History bool
+	// WatchRequests has the store hint when a request is written into the record.
+	WatchRequests bool
+	// Unhurried has the record looked at seldom.
+	Unhurried bool
+}
+
+// Acquire takes the lock. ctx bounds the waiting alone.
+func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, error) {
+	k, err := c.Tracker(o.Want.Key)
+	if err != nil {
+		return nil, err
+	}
+	w := &o.Want
+	w.Owner, w.Host, w.Label, w.Bell = c.options.Owner, c.options.Host, c.options.Label, c.notifier.own()
+	w.LookFirst, w.Holds = c.charges, w.Try && c.holds(w.Key)
+	a := k.newAcquire(o)
+	a.join()
+	bounded, stop, over := ctx, func() {}, func(err error) error { return err }
+	if !w.Try {
+		bounded, stop, over = Within(ctx, o.Wait)
+	}
+	defer stop()
+	got := a.wait(bounded)
+	if got.err != nil {
+		return nil, over(got.err)
+	}
+	if o.History {
+		if err := got.l.record(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return got.l, nil
+}
+
+// acquire is one call of Acquire.
+type acquire struct {
+	AcquireOptions
+	k       *Tracker
+	run     Run
+	begun   time.Duration
+	con     *protocol.Contender // nil while it waits for its turn
+	answer  chan acquired       // has room for the one answer
+	shown   chan time.Duration  // has room for the lease that was first seen
+	remote  *remoteAcquire      // who gets the lock, if that is not this process; otherwise nil
+	settled bool                // answered, or abandoned
+	shownTo bool
+	news    uint64 // the token of the holder that was told in an event
+	ended   bool
+}
+
+type acquired struct {
+	l   *LeaseHolder
+	o   *unconfirmedGrant // instead, for a holder elsewhere
+	err error
+}
+
+// discard releases what was granted, because nobody wants it any more.
+func (r acquired) discard() {
+	if r.l != nil {
+		r.l.discard()
+	}
+	if r.o != nil {
+		r.o.giveUp()
+	}
+}
+
+// newAcquire returns an acquire that has not joined the others yet.
+func (k *Tracker) newAcquire(o AcquireOptions) *acquire {
+	return &acquire{
+		k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
+	}
+}
+
+// join adds the acquire to the others of its lock. One that waits for nobody acts at
+// once; others queue.
+func (a *acquire) join() {
+	k, under, want := a.k, a.Under, &a.Want
+	a.run = Run{
+		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.sender(a.Timing), Stepped: a.stepped, Replied: a.replied,
+	}
+	if under != nil {
+		a.run.Shared = under.mu
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.joins(a)
+	if err := k.c.began(); err != nil {
+		a.settle(nil, err)
+		a.end()
+		return
+	}
+	if under != nil {
+		if err := under.admit(a); err != nil {
+			a.settle(nil, err)
+			a.end()
+			return
+		}
+		want.Under = under.keeper
+	}
+	if want.Try || want.UnlessAlive {
+		a.start() // it needs no turn: it waits for a read of the record
+	} else {
+		k.queue = append(k.queue, a)
+		k.awaited.Store(true)
+		if len(k.queue) == 1 {
+			a.start()
+		} else if s := k.snapshot(); s.Alive {
+			a.shows(s.Record.Lease)
+			a.meets(k.c.heldBy(s.Record, s.FreeIn))
+			k.letHeir()
+		}
+	}
+}
+
+// wait waits for the answer.
+func (a *acquire) wait(ctx context.Context) acquired {
+	var late <-chan time.Time
+	shown, news := a.shown, (<-chan error)(nil)
+	if a.remote != nil {
+		news = a.remote.held
+	}
+	if a.AdditionalWait == 0 {
+		shown = nil
+	}
+	for {
+		select {
+		case r := <-a.answer:
+			return r
+		case held := <-news:
+			a.remote.waiting(held)
+		case lease := <-shown:
+			timer := time.NewTimer(lease + a.AdditionalWait)
+			defer timer.Stop()
+			late = timer.C
+		case <-late:
+			return acquired{err: a.abandon(nil)}
+		case <-ctx.Done():
+			return acquired{err: a.abandon(Done(ctx))}
+		}
+	}
+}
+
+// abandon ends the waiting. A lease that came at the same moment is released.
+func (a *acquire) abandon(err error) error {
+	k := a.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.snapshot(); err == nil {
+		err = k.c.heldBy(s.Record, s.FreeIn)
+	} else if why := a.why(s); why != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = &waitError{err, why}
+	}
+	if a.settled {
+		(<-a.answer).discard()
+		return err
+	}
+	a.settled = true
+	a.giveUp()
+	return err
+}
+
+// why returns what the acquire has waited for: an answer of the store, or a holder. It is nil
+// if neither is known. The caller holds the tracker.
+func (a *acquire) why(s Snapshot) error {
+	k := a.k
+	held := s.FreeIn > 0 && (s.Looked >= a.begun || a.con == nil)
+	lately := k.trouble != nil && k.troubled >= a.begun && k.c.contender()-k.troubled <= a.Timing.Lease
+	switch {
+	case a.Want.Try: // it waits for nobody
+		return nil
+	case lately && (!held || k.troubled > s.Looked):
+		return k.trouble
+	case held:
+		return k.c.heldBy(s.Record, s.FreeIn)
+	}
+	return nil
+}
+
+// start makes the first move. The caller holds the tracker.
+func (a *acquire) start() {
+	if a.Under != nil {
+		a.Under.mu.Lock()
+	}
+	a.con = protocol.NewContender(a.Timing, a.k.c.env, a.Want, a.k.sight)
+	if a.Under != nil {
+		a.Under.mu.Unlock()
+	}
+	a.run.Machine = a.con
+	a.run.Act(a.con.Step)
+}
+
+// giveUp takes the acquire off the queue. The caller holds the tracker.
+func (a *acquire) giveUp() {
+	a.unqueue()
+	if a.con == nil {
+		a.end()
+		return
+	}
+	a.run.Act(a.con.GiveUp)
+}
+
+// unqueue gives the turn to the next one if it was this one's. The next one
+// knows what was seen until now, and begins with waiting.
+func (a *acquire) unqueue() {
+	k := a.k
+	i := slices.Index(k.queue, a)
+	if i >= 0 {
+		k.queue = slices.Delete(k.queue, i, i+1) // no tracker keeps an acquire that has ended
+	}
+	if i == 0 && len(k.queue) > 0 {
+		k.queue[0].act()
+	}
+	k.rest()
+}
+
+// stepped says what a step of the machine means for those who wait.
+func (a *acquire) stepped(time.Duration, protocol.Action) {
+	k := a.k
+	if a.ended {
+		return
+	}
+	if g, ok := a.con.Granted(); ok {
+		a.won(g)
+		return
+	}
+	if r := a.con.Refused(); r != nil && !a.settled {
+		err := a.refusal(r)
+		a.settle(nil, err)
+		if !r.Held && !r.Ended {
+			now := k.c.contender()
+			for _, q := range slices.Clone(k.queue) {
+				q.impatient(now, err)
+			}
+		}
+		a.unqueue()
+	}
+	if !a.settled {
+		a.tell()
+	}
+	k.notify()
+	if a.con.Over() {
+		a.end()
+	}
+}
+
+// impatient fails it if it has waited for its turn for as long as the store may give no
+// answer. The caller of this and of what follows holds the tracker.
+func (a *acquire) impatient(now time.Duration, err error) {
+	if a.con == nil && a.Want.Patience > 0 && now-a.begun >= a.Want.Patience {
+		a.fails(err)
+	}
+}
+
+func (a *acquire) fails(err error) {
+	a.settle(nil, err)
+	a.giveUp()
+}
+
+// orphaned fails it if it waits for its turn under a session that has ended, and else has
+// it find that out.
+func (a *acquire) orphaned() {
+	if a.con == nil {
+		a.fails(a.Under.why())
+	} else {
+		a.run.Act(a.con.Step)
+	}
+}
+
+// act is called when it has become the first of the queue, behind another one of this
+// process.
+func (a *acquire) act() {
+	if a.con != nil {
+		a.noticed() // it has begun as an heir
+		return
+	}
+	a.Want.Behind = true
+	a.start()
+}
+
+// heirOf says that the record reserves the lock for it.
+func (a *acquire) heirOf(rec driver.Record) bool {
+	return protocol.KeptFor(rec, a.Want.Owner, a.Want.Label)
+}
+
+// look has it read the record soon, told does so because something has told that the record
+// has changed, rung because the holder has, and noticed tells it that something new may have
+// been seen.
+func (a *acquire) look() { a.run.Act(a.con.Hint) }
+
+func (a *acquire) told() { a.run.Act(a.con.Told) }
+
+func (a *acquire) rung() { a.run.Act(a.con.Rung) }
+
+func (a *acquire) noticed() {
+	if a.con != nil && !a.ended {
+		a.run.Set()
+	}
+}
+
+// meets is told who the holder is.
+func (a *acquire) meets(held error) {
+	if a.remote != nil {
+		a.remote.meets(held)
+	}
+}
+
+// shows is told the lease of the holder, from which an AdditionalWait counts.
+func (a *acquire) shows(lease time.Duration) {
+	if !a.shownTo {
+		a.shownTo = true
+		a.shown <- lease
+	}
+}
+
+// won hands the lease over, or releases it if nobody waits for it any more.
+func (a *acquire) won(g protocol.Grant) {
+	c := a.k.c
+	c.events.emit(Event{
+		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
+		Took: c.contender() - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.holder()),
+		Session: g.Record.Session, Grace: a.Timing.Grace,
+	})
+	if a.remote != nil {
+		a.offer(g)
+		return
+	}
+	l, open := a.lease(g)
+	switch {
+	case a.settled || !open:
+		err := c.Usable()
+		if a.Under != nil {
+			err = a.Under.why()
+		}
+		a.settle(nil, err)
+		l.discard()
+		a.note(g)
+	case l.Check() != nil:
+		// Paused between the request and now, until the lease was over; or the
+		// session has ended meanwhile.
+		err := ErrExpired
+		if a.Under != nil {
+			err = a.Under.why()
+		}
+		a.settle(nil, err)
+		l.discard()
+		a.note(g)
+	default:
+		a.settle(l, nil)
+	}
+	a.unqueue()
+	a.k.notify()
+	a.end()
+}
+
+// offer hands a grant to a holder elsewhere, or releases it if nobody waits for it any
+// more.
+func (a *acquire) offer(g protocol.Grant) {
+	err := a.k.c.Usable()
+	wanted := err == nil && !a.settled
+	o := a.remote.offer(g, wanted)
+	if wanted {
+		a.settled = true
+		a.answer <- acquired{o: o}
+	}
+	a.settle(nil, err)
+	a.note(g)
+	a.unqueue()
+	a.k.notify()
+	a.end()
+}
+
+// lease makes the lease of a grant. It returns false if the client or the session
+// has ended, so that no caller may have the lease.
+func (a *acquire) lease(g protocol.Grant) (l *LeaseHolder, open bool) {
+	if a.Under != nil {
+		return a.Under.newLease(g, a.AcquireOptions)
+	}
+	return a.k.c.newLease(g, a.AcquireOptions)
+}
+
+func (a *acquire) settle(l *LeaseHolder, err error) {
+	if !a.settled {
+		a.settled = true
+		a.answer <- acquired{l: l, err: err}
+	}
+}
+
+func (a *acquire) refusal(r *protocol.Refusal) error {
+	switch {
+	case r.Ended:
+		return a.Under.why()
+	case r.Held:
+		return a.k.c.heldBy(r.Record, r.FreeIn)
+	case r.Record.Key != "": // what the machine itself saw of it
+		return Unreadable(r.Record)
+	default:
+		return r.Err
+	}
+}
+
+// end is the last thing that happens to an acquire.
+func (a *acquire) end() {
+	if a.ended {
+		return
+	}
+	a.ended = true
+	if a.con != nil {
+		if g, ok := a.con.Left(); ok {
+			a.note(g)
+		}
+	}
+	a.k.leaves(a)
+	if a.Under != nil {
+		delete(a.Under.waiters, a)
+	}
+	a.k.c.finished()
+	a.k.Leave()
+}
+
+// note writes the tenures before a grant into the history, when no caller gets its
+// lease.
+func (a *acquire) note(g protocol.Grant) {
+	if c := a.k.c; a.History && c.options.HistoryLimit > 0 {
+		c.note(a.k.key, g.Past())
+	}
+}
+
+// tell emits an event for each new holder that the acquire waits for. It gives the
+// queue the holder's lease, from which an AdditionalWait counts.
+func (a *acquire) tell() {
+	k := a.k
+	s := k.snapshot()
+	if !s.Known || s.Looked < a.begun || !s.Found || s.Record.State != driver.Held || a.Want.Try {
+		return // nothing was seen since it began
+	}
+	for _, q := range k.queue {
+		q.shows(s.Record.Lease)
+	}
+	if a.news != s.Record.Token {
+		a.news = s.Record.Token
+		held := k.c.heldBy(s.Record, s.FreeIn)
+		for _, q := range k.queue {
+			q.meets(held)
+		}
+		k.c.events.emit(Event{
+			Kind: EventWaiting, Lock: k.key, Owner: s.Record.Owner, Token: s.Record.Token, Remaining: s.FreeIn,
+			Own: k.c.owns(s.Record),
+		})
+	}
+	k.watch()
+}
+
+// replied passes the result of a call on: to observers, as an event, and to the
+// deletion of a session that it closed.
+func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.Result) {
+	c := a.k.c
+	if res.Err != nil {
+		a.k.trouble, a.k.troubled = res.Err, now
+	} else {
+		c.events.answered()
+	}
+	// A store that was busy for a moment is no news; one that stays so is.
+	if res.Err == nil || Newsworthy(res.Err) || a.con.Silence(now) >= a.Timing.RequestTimeout {
+		a.k.fail(res.Err)
+		if res.Err != nil {
+			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
+		}
+	}
+	switch {
+	case res.Outcome != protocol.Applied:
+	case call.Kind == protocol.Close:
+		c.reapLater(driver.SessionID(call.Key))
+	case call.Kind == protocol.Ask:
+		c.notifier.asks(call.Key, res.Record.Bell)
+	}
+}

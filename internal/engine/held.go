@@ -1,0 +1,497 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/ringing"
+)
+
+// heldRecord is what a lease and a session have in common: a record that a machine
+// keeps alive, the right to act that rests on it, and the callers that wait for a
+// write.
+type heldRecord struct {
+	c        *Client
+	t        protocol.Timing
+	key      string
+	lease    *LeaseHolder   // whose record it is; nil for that of a session
+	session  *SessionHolder // whose record it is; nil for that of a lease
+	event    Event          // names it
+	since    time.Duration  // on the holder's clock: when it was granted
+	deadline Deadline
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	loop          Run
+	m             machine          // what is run
+	h             *protocol.Holder // of the record: m, or what m is built on
+	deadlineTimer Timer            // takes no mutex of ours
+	lock          *ringing.Lock    // of the client's bell; nil without one
+	early         Timer            // sends a heartbeat that a message has asked for
+
+	mu       *sync.Mutex   // guards m and the fields below; one for a session and all under it; never held across I/O
+	hurried  time.Duration // when the last heartbeat was sent that a message had asked for
+	cause    error         // why the context was cancelled
+	waits    []writeWait
+	over     chan struct{} // closed when nothing is sent any more
+	finished bool          // over, or quiet: the client need not wait
+}
+
+// machine is what a holder's machine and a session's can be told.
+type machine interface {
+	protocol.Machine
+	Stop(now time.Duration) protocol.Action
+	Expire(now time.Duration) protocol.Action
+	Replace(now time.Duration, err error) protocol.Action
+	Renew(now time.Duration) protocol.Action
+	SetData(now time.Duration, data []byte) (uint64, protocol.Action)
+}
+
+// writeWait is a caller who waits for a write of the holder.
+type writeWait struct {
+	data uint64        // serial number of the data that must be confirmed
+	sent time.Duration // the confirmed write must not be older
+	done chan error
+}
+
+// prepare makes all that is needed before the machine is stepped. It ends with ctx.
+func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *Deadline) {
+	c := k.c
+	k.mu, k.over = mu, make(chan struct{})
+	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	k.deadline.Now, k.deadline.Parent, k.deadline.Late = c.holder, parent, c.poke
+	k.deadlineTimer.Run, k.early.Run = k.reachDeadline, k.hurry
+	k.loop = Run{
+		Mutex: mu, Clock: c.holder, Timers: c.beats,
+		Send: func(call *protocol.Call, to Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
+	}
+	k.loop.Before, k.loop.Stepped, k.loop.Replied = k.before, k.stepped, k.replied
+	c.deadlines.Nap(napOf(k.t))
+	c.beats.Nap(napOf(k.t))
+	k.loop.Prepare() // the timer of the deadline takes no mutex
+}
+
+// begin begins to run the machine. The caller holds the mutex: from the moment that the
+// timer of the deadline is set, which may have passed already, timers step the machine.
+func (k *heldRecord) begin(m machine, h *protocol.Holder) {
+	k.m, k.h, k.loop.Machine = m, h, m
+	k.deadline.Begin(h.Deadline())
+	if k.deadline.Parent == nil {
+		k.c.deadlines.Set(&k.deadlineTimer, h.Deadline())
+	}
+	rec := h.Record()
+	k.lock = k.c.notifier.holds(k.key, rec.Bell, rec.Lease, k.asked)
+}
+
+// Owner returns the name under which it is held.
+func (k *heldRecord) Owner() string { return k.c.options.Owner }
+
+// Timing returns its durations.
+func (k *heldRecord) Timing() protocol.Timing { return k.t }
+
+// Context returns a context that lives as long as the right to act.
+func (k *heldRecord) Context() context.Context { return k.ctx }
+
+// Check returns nil while the holder may act, and then why it may not.
+func (k *heldRecord) Check() error {
+	if why := k.deadline.Check(); why != NotEnded {
+		return k.endedError(why)
+	}
+	return nil
+}
+
+// Remaining returns the time until the deadline, 0 when the right has ended.
+func (k *heldRecord) Remaining() time.Duration { return k.deadline.Remaining() }
+
+// Ended reports whether it has ended by itself: not by its session.
+func (k *heldRecord) Ended() bool { return k.deadline.Own() != NotEnded }
+
+// do makes one step of the machine and carries out what it wants.
+func (k *heldRecord) do(step func(now time.Duration) protocol.Action) {
+	k.loop.Do(step)
+}
+
+// before tells the machine what Check or a timer has found already. The caller
+// holds the mutex.
+func (k *heldRecord) before(now time.Duration) {
+	if k.lease != nil {
+		k.lease.moves()
+	}
+	if k.deadline.Own() == EndedExpired && !k.h.Expired() {
+		k.loop.Carry(now, k.m.Expire(now)) // Check, or a timer, was quicker
+	}
+}
+
+// stepped carries out what a step has led to.
+func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
+	if k.h.Expired() {
+		k.deadline.End(EndedExpired)
+	} else {
+		k.deadline.Extend(k.h.Deadline())
+	}
+	for _, n := range a.Notes {
+		k.note(n, now)
+	}
+	k.settle()
+	if k.lease != nil {
+		k.lease.returned()
+	} else {
+		k.session.noted(a.Notes)
+	}
+}
+
+// Stop tells the holder to stop, and has the heartbeats go on meanwhile.
+func (k *heldRecord) Stop(cause error) {
+	k.do(func(now time.Duration) protocol.Action {
+		k.stopFor(cause)
+		return k.m.Stop(now)
+	})
+}
+
+// stopFor notes the cause of a stop, if nothing else has ended it.
+func (k *heldRecord) stopFor(cause error) {
+	if k.h.Cause() == protocol.None {
+		k.cause = cause
+	}
+}
+
+// replied rings those who wait when a release may have been applied. What is done when
+// it certainly was, the note of its end does.
+func (k *heldRecord) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
+	if call.Kind == protocol.Release && r.Outcome == protocol.Unknown {
+		k.c.notifier.rings(k.lock)
+	}
+}
+
+// rings rings those who wait when nothing is sent any more, if others may take the lock
+// now.
+func (k *heldRecord) rings() {
+	by, _ := k.h.By()
+	switch freed := k.h.Freed(); {
+	case freed == protocol.Released, freed == protocol.Uncertain:
+		k.c.notifier.rings(k.lock)
+	case freed == protocol.Gone && by.State != driver.Held && by.State != "":
+		k.c.notifier.rings(k.lock) // an operator has freed it
+	}
+	k.c.notifier.leaves(k.lock)
+	k.lock = nil
+}
+
+// earlyPerHeartbeat bounds how many heartbeats messages can cause in one period: whoever
+// can read the store can forge them.
+const earlyPerHeartbeat = 4
+
+// hurries has a heartbeat sent soon: a message says that a request is in the record.
+func (k *heldRecord) hurries() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.finished || k.t.Manual && k.lease != nil {
+		return // nobody else sends heartbeats for the work
+	}
+	at := k.c.holder()
+	if k.hurried > 0 {
+		at = max(at, k.hurried+k.t.Heartbeat/earlyPerHeartbeat)
+	}
+	k.c.beats.Set(&k.early, at)
+}
+
+// hurry sends it.
+func (k *heldRecord) hurry(time.Duration) {
+	k.do(func(now time.Duration) protocol.Action {
+		if k.h.Cause() != protocol.None {
+			return k.m.Step(now)
+		}
+		k.hurried = now
+		return k.m.Renew(now)
+	})
+}
+
+// reachDeadline is run when the deadline, as it was when it was last looked at, has
+// come. It takes no mutex of ours.
+func (k *heldRecord) reachDeadline(now time.Duration) {
+	again, expired := k.deadline.Reach(now)
+	switch {
+	case expired:
+		k.cancelFor(ErrExpired)
+		k.loop.SetAt(0) // the machine learns it there
+	case again > 0:
+		k.c.deadlines.Set(&k.deadlineTimer, again)
+	}
+}
+
+func (k *heldRecord) note(n protocol.Note, now time.Duration) {
+	e := k.event
+	if (n == protocol.NoteRenewed || n == protocol.NoteSafe) && k.h.Expired() {
+		return // it only keeps others away while the work drains
+	}
+	switch n {
+	case protocol.NoteRenewed:
+		e.Kind, e.Took, e.Remaining = EventRenewed, now-k.h.Sent(), k.h.Deadline()-now
+		if k.deadline.Parent != nil {
+			e.Took = 0 // a write of the lock alone: the session's heartbeats are its own
+		}
+	case protocol.NoteJeopardy:
+		e.Kind, e.Err, e.Remaining = EventJeopardy, k.h.Err(), max(0, k.h.Deadline()-now)
+	case protocol.NoteSafe:
+		e.Kind, e.Remaining = EventSafe, k.h.Deadline()-now
+	case protocol.NoteEnded:
+		e.Kind, e.Err = k.noteEnded()
+	case protocol.NoteQuiet:
+		if k.h.Cause() != protocol.Stalled {
+			k.deadline.End(EndedStopTimeout)
+			e.Kind, e.Err = EventStopTimeout, ErrStopTimeout
+		}
+		k.finish()
+	case protocol.NoteOver:
+		e.Kind, e.Held = EventReleased, now-k.since
+		if freed := k.h.Freed(); freed != protocol.Released {
+			e.Kind, e.Err = EventEnded, k.h.Err()
+			if freed == protocol.Gone {
+				k.deadline.End(EndedSuperseded) // while the work drained
+				e.Err = k.superseded()
+			}
+		}
+		k.c.deadlines.Drop(&k.deadlineTimer)
+		k.rings()
+		close(k.over)
+		if k.lease != nil {
+			e = k.lease.ended(e)
+		} else {
+			e = k.session.ended(e)
+		}
+		k.finish()
+	}
+	if e.Kind != "" {
+		k.c.events.emit(e)
+	}
+}
+
+// noteEnded cancels the context, for the first cause that the machine knows.
+func (k *heldRecord) noteEnded() (string, error) {
+	kind := EventLost
+	switch k.h.Cause() {
+	case protocol.Expired:
+		k.deadline.End(EndedExpired)
+		k.cause = ErrExpired
+	case protocol.Superseded:
+		k.deadline.End(EndedSuperseded)
+		k.cause = k.superseded()
+	case protocol.Stalled:
+		k.deadline.End(EndedStalled)
+		k.cause = ErrStalled
+	case protocol.Asked:
+		kind, k.cause = EventStopping, k.c.options.API.SteppedDown(k.h.Asked())
+	default:
+		kind = EventStopping
+	}
+	if yes, cause := k.followed(); yes {
+		k.cause = cause
+	} else {
+		k.cancelFor(k.cause)
+	}
+	return kind, k.cause
+}
+
+// finish tells the client that it need not wait any longer.
+func (k *heldRecord) finish() {
+	if !k.finished {
+		k.finished = true
+		k.c.deadlines.Rest(napOf(k.t))
+		k.c.beats.Rest(napOf(k.t))
+		k.c.beats.Drop(&k.early)
+		if k.lease != nil {
+			k.lease.unwatchRequests()
+		} else {
+			close(k.session.closed)
+		}
+		k.c.finishedRecord(k)
+	}
+}
+
+// standing reports whether the store was not replaced yet. If it was, standing ends
+// what has begun.
+func (k *heldRecord) standing() bool {
+	if err := k.c.Store.Gone(); err != nil {
+		k.replaced(err)
+		return false
+	}
+	return true
+}
+
+// void ends the right to act because the store was replaced, and replaced all the rest.
+func (k *heldRecord) void() { k.deadline.End(EndedReplaced) }
+
+func (k *heldRecord) replaced(err error) {
+	k.void()
+	k.do(func(now time.Duration) protocol.Action { return k.m.Replace(now, err) })
+}
+
+// Renew sends a heartbeat now, and waits for it.
+func (k *heldRecord) Renew(ctx context.Context) error {
+	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
+		return writeWait{sent: now}, k.m.Renew(now)
+	})
+}
+
+// SetData writes data into the record, and waits until that is confirmed.
+func (k *heldRecord) SetData(ctx context.Context, data []byte) error {
+	data = append([]byte{}, data...)
+	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
+		serial, a := k.m.SetData(now, data)
+		return writeWait{data: serial}, a
+	})
+}
+
+func (k *heldRecord) await(ctx context.Context, ask func(time.Duration) (writeWait, protocol.Action)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if why := k.deadline.Ended(); why != NotEnded {
+		return k.endedError(why)
+	}
+	w := writeWait{done: make(chan error, 1)}
+	k.do(func(now time.Duration) protocol.Action {
+		asked, a := ask(now)
+		w.data, w.sent = asked.data, asked.sent
+		k.waits = append(k.waits, w)
+		return a
+	})
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return uncertain(Done(ctx))
+	case <-k.c.gone:
+		return uncertain(ErrClosed)
+	}
+}
+
+// settle answers the callers whose write is confirmed, or cannot be any more.
+func (k *heldRecord) settle() {
+	if len(k.waits) == 0 {
+		return
+	}
+	ended := k.h.Over() || k.h.Quiet() || k.h.Expired()
+	kept := k.waits[:0]
+	for _, w := range k.waits {
+		switch {
+		case w.data == 0 && k.deadline.Own() == EndedExpired:
+			// Somebody was told so while the heartbeat was being confirmed: nothing is renewed.
+			w.done <- k.endedError(EndedExpired)
+		case k.h.DataKept() >= w.data && (w.sent == 0 || k.h.Sent() >= w.sent):
+			w.done <- nil
+		case ended:
+			err := k.endedError(k.deadline.Own())
+			if w.data > 0 && !k.h.Withdraw(w.data) {
+				err = uncertain(err) // an attempt may have been applied, or may be yet
+			}
+			w.done <- err
+		case w.data > 0 && errors.Is(k.h.Err(), errors.ErrUnsupported) && k.h.Withdraw(w.data):
+			w.done <- k.h.Err() // the store never writes them: the lease goes on without
+		default:
+			kept = append(kept, w)
+		}
+	}
+	clear(k.waits[len(kept):])
+	k.waits = kept
+}
+
+// endedError returns why the right has ended, as an error.
+func (k *heldRecord) endedError(why Ending) error {
+	switch why {
+	case EndedReplaced:
+		return k.c.options.API.Replaced(k.c.Store.Gone())
+	case EndedReleased:
+		return ErrReleased
+	case EndedSuperseded:
+		return ErrSuperseded
+	case EndedStalled:
+		return ErrStalled
+	case EndedStopTimeout:
+		return ErrStopTimeout
+	default:
+		return ErrExpired
+	}
+}
+
+// result says how it ended, once it is over.
+func (k *heldRecord) result() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	freed := k.h.Freed()
+	stopped := k.h.Cause() == protocol.Stopped || k.h.Cause() == protocol.Asked // on purpose
+	switch {
+	case k.h.Cause() == protocol.Stalled:
+		return ErrStalled
+	case k.h.Quiet() && stopped && k.h.Expired():
+		return fmt.Errorf("%w: %w", ErrStopTimeout, ErrExpired)
+	case k.h.Expired():
+		return ErrExpired
+	case freed == protocol.Gone:
+		return k.superseded()
+	case k.h.Quiet():
+		return ErrStopTimeout
+	case freed == protocol.Uncertain:
+		return uncertain(k.h.Err())
+	case freed == protocol.Kept && k.deadline.Parent != nil:
+		return fmt.Errorf("%w; it is free when its session has ended, or soon after somebody waits for it: %w", ErrNotReleased, k.h.Err())
+	case freed == protocol.Kept:
+		return fmt.Errorf("%w; it runs out by itself within %v: %w", ErrNotReleased, k.t.Lease, k.h.Err())
+	}
+	return nil
+}
+
+// freed reports whether the record is certainly no longer this holder's.
+func (k *heldRecord) freed() bool {
+	select {
+	case <-k.over:
+	default:
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	freed := k.h.Freed()
+	return freed == protocol.Released || freed == protocol.Gone
+}
+
+func (k *heldRecord) superseded() error {
+	if k.h.Replaced() {
+		return k.endedError(EndedReplaced)
+	}
+	by, _ := k.h.By()
+	return k.c.options.API.Superseded(k.h.Record().Token, by)
+}
+
+// cancelFor cancels the context. That of a session ends those of all locks under it, one by
+// one: not under the mutex of its heartbeats, and not while others wait for a timer.
+func (k *heldRecord) cancelFor(cause error) {
+	if k.lease != nil {
+		k.cancel(cause)
+	} else {
+		k.c.calls.Beside(func() { k.cancel(cause) })
+	}
+}
+
+// followed reports whether it has ended with its session, and why. The session's context
+// ends this one's: to end it here would be to wait for all the others, under the mutex.
+func (k *heldRecord) followed() (yes bool, cause error) {
+	if k.lease != nil && k.lease.under != nil && k.lease.under.h.Cause() != protocol.None {
+		return true, k.lease.under.cause
+	}
+	return false, nil
+}
+
+// asked is called when a message says that a request is in the record.
+func (k *heldRecord) asked() {
+	if k.lease == nil || k.lease.under == nil { // else the requests are in the session's record, and it is notified of that
+		k.hurries()
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Chronicle writes tenures into the history of a lock. It waits for as long as the
+// work has to, or until ctx ends; the writing goes on in the background.
+func (c *Client) Chronicle(ctx context.Context, lock string, past []driver.Tenure) {
+	all := c.writeHistory(lock, past, (*protocol.Chronicler).Step)
+	for _, w := range all {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			for _, w := range all {
+				w.run.Do(w.m.GiveUp)
+			}
+			return
+		case <-c.gone:
+			return
+		}
+	}
+}
+
+// note writes tenures into the history of a lock, and does not wait.
+func (c *Client) note(lock string, past []driver.Tenure) {
+	c.writeHistory(lock, past, (*protocol.Chronicler).GiveUp)
+}
+
+// writeHistory begins to write tenures into the history of a lock, each by itself.
+func (c *Client) writeHistory(lock string, past []driver.Tenure, begin func(*protocol.Chronicler, time.Duration) protocol.Action) []*historyWrite {
+	all := make([]*historyWrite, len(past))
+	for i, t := range past {
+		w := &historyWrite{ready: make(chan struct{}), m: protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))}
+		free, told, counted := false, false, true
+		c.writes(1)
+		w.run = Run{
+			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last,
+			Stepped: func(time.Duration, protocol.Action) {
+				if !w.m.Awaited() && !free {
+					free = true
+					close(w.ready)
+				}
+				if counted && (w.m.Written() || w.m.Over()) {
+					counted = false
+					c.writes(-1)
+				}
+				if err := w.m.Err(); err != nil && !told {
+					told = true
+					c.events.emit(Event{Kind: EventStoreError, Lock: lock, Token: w.m.Token(), Err: fmt.Errorf("history of token %d is not written: %w", w.m.Token(), err)})
+				}
+			},
+		}
+		all[i] = w
+		w.run.Do(func(now time.Duration) protocol.Action { return begin(w.m, now) })
+	}
+	return all
+}
+
+// historyWrite is one tenure on its way into the history.
+type historyWrite struct {
+	run   Run
+	m     *protocol.Chronicler
+	ready chan struct{} // closed when the work need not wait for it any more
+}

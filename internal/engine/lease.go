@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// LeaseHolder is a lock that this client holds.
+type LeaseHolder struct {
+	heldRecord
+	// Of is the API's lease in which it stands.
+	Of any
+
+	id     string
+	token  uint64
+	former *driver.Tenure  // the tenure before
+	data   []byte          // what that has left
+	past   []driver.Tenure // what the history may lack yet; read before the work begins
+	under  *SessionHolder  // keeps the lock alive; nil if the lock is its own lease
+
+	progress atomic.Int64 // on the holder's clock: when Progress was called last
+	hint     Timer        // that the record has changed
+	report   Timer        // of how busy the holder is, on the contender's clock
+	meter    *BusyMeter
+
+	unwatch func()        // ends the watch for requests; guarded by mu
+	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
+}
+
+// newLease returns the lease that was granted, and false if the client is
+// closed, so that it must be released again.
+func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
+	l := c.leaseOf(g, o)
+	l.prepare(context.Background(), new(sync.Mutex), nil)
+	h := protocol.NewHolder(o.Timing, c.env, g)
+	l.mu.Lock()
+	open = l.begin(h)
+	l.mu.Unlock()
+	l.do(l.h.Step)
+	if o.WatchRequests && !o.Timing.Manual {
+		l.watchRequests()
+	}
+	return l, l.standing() && open
+}
+
+// newLease returns the lease that was granted under the session, and false if the
+// session has ended meanwhile, so that no caller may have the lease.
+func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
+	l := s.c.leaseOf(g, o)
+	l.under, l.event.Session = s, s.id
+	ctx := s.ctx
+	if !s.isOpen() {
+		ctx = context.Background() // that of the session may be busy with ending all others
+	}
+	l.prepare(ctx, s.mu, &s.deadline)
+	s.mu.Lock()
+	h := protocol.NewTied(s.t, s.c.env, g, s.keeper)
+	began := l.begin(h)
+	s.leases[h] = l
+	open = s.keeper.Open(s.c.holder())
+	s.mu.Unlock()
+	l.do(l.h.Step)
+	return l, l.standing() && began && open
+}
+
+func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
+	l := c.options.API.NewLease()
+	l.id, l.token, l.past = g.ID, g.Record.Token, g.Past()
+	l.meter = NewBusyMeter(c.contender(), o.Capacity)
+	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.holder(), l
+	l.event = Event{Lock: l.key, Owner: c.options.Owner, Token: l.token}
+	switch l.former = g.Record.Prev; {
+	case l.former == nil:
+	case g.Former.Key != "":
+		l.data = g.Former.Data
+	case o.Want.Data == nil:
+		l.data = g.Record.Data
+	}
+	return l
+}
+
+type leaseKey struct{}
+
+// prepare makes all that the lease needs before its machine is stepped.
+func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *Deadline) {
+	l.heldRecord.prepare(context.WithValue(ctx, leaseKey{}, l), mu, parent)
+	if l.under != nil {
+		l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
+	}
+}
+
+// begin begins to run the machine, and makes the lease known to the client, which may
+// stop it from then on. It returns false if the client is closed. The caller holds
+// the mutex.
+func (l *LeaseHolder) begin(h *protocol.Holder) (open bool) {
+	l.heldRecord.begin(h, h)
+	return l.c.beganRecord(&l.heldRecord) == nil
+}
+
+// moves tells the machine of the progress of the work. The caller of this and of what
+// follows holds the mutex.
+func (l *LeaseHolder) moves() {
+	if p := l.progress.Load(); p > 0 {
+		l.h.Progress(time.Duration(p))
+	}
+}
+
+// returned notes that the work has returned, and the rest is the session's.
+func (l *LeaseHolder) returned() {
+	if l.left != nil && l.h.Left() {
+		closeOnce(l.left)
+	}
+}
+
+// ended is called when nothing is sent any more, with the event that tells so. It returns the
+// one that is emitted.
+func (l *LeaseHolder) ended(e Event) Event {
+	e.Busy = l.meter.Until(l.c.contender())
+	if e.Kind == EventReleased {
+		end, failed := l.h.End()
+		if e.End = string(end); failed != nil {
+			e.Err = errors.New(failed.Reason)
+		}
+	}
+	l.c.looks.Drop(&l.report)
+	if l.under != nil {
+		delete(l.under.leases, l.h)
+	}
+	l.c.Released(l.key)
+	return e
+}
+
+// LeaseOf returns the API's lease that ctx lives under, nil if there is none.
+func LeaseOf(ctx context.Context) any {
+	if l, ok := ctx.Value(leaseKey{}).(*LeaseHolder); ok {
+		return l.Of
+	}
+	return nil
+}
+
+// Bind returns a context with the values and the cancellation of ctx that also ends with the
+// lease.
+func (l *LeaseHolder) Bind(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
+	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
+	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	if l.ctx.Err() != nil {
+		cancel(context.Cause(l.ctx)) // not a moment later
+	}
+	return bound, func() {
+		unhook()
+		cancel(context.Canceled)
+	}
+}
+
+// Key returns the name of the lock.
+func (l *LeaseHolder) Key() string { return l.key }
+
+// Token returns the fencing token.
+func (l *LeaseHolder) Token() uint64 { return l.token }
+
+// ID returns what tells the lease from all others.
+func (l *LeaseHolder) ID() string { return l.id }
+
+// Under returns the session that keeps the lock alive, nil if the lock is its own lease.
+func (l *LeaseHolder) Under() *SessionHolder { return l.under }
+
+// Former returns the tenure before this one, and the data that it has left; nil if there was
+// none.
+func (l *LeaseHolder) Former() (*driver.Tenure, []byte) { return l.former, l.data }
+
+// Progress says that the work moves.
+func (l *LeaseHolder) Progress() { l.progress.Store(int64(l.c.holder())) }
+
+// MakeWay ends the lease as if somebody had asked for it.
+func (l *LeaseHolder) MakeWay(q driver.Request) error {
+	if why := l.deadline.Ended(); why != NotEnded {
+		return l.endedError(why)
+	}
+	q.By, q.At = l.c.options.Owner, time.Now()
+	l.do(func(now time.Duration) protocol.Action { return l.h.HandOver(now, q) })
+	return nil
+}
+
+// Busy returns for how long the holder was at work, of how long it has held the lease.
+func (l *LeaseHolder) Busy() (busy, held time.Duration) {
+	return l.meter.Until(l.c.contender()), l.c.holder() - l.since
+}
+
+// BusyShare returns which share of its capacity the holder was at work lately.
+func (l *LeaseHolder) BusyShare() float64 { return l.meter.Share(l.c.contender()) }
+
+// busyPeriods is how many lease durations a period of the meter has: a minute
+// by default.
+const busyPeriods = 4
+
+// Work counts n more pieces of work, or fewer.
+func (l *LeaseHolder) Work(n int) {
+	now := l.c.contender()
+	if l.meter.Add(now, n) {
+		l.report.Run = l.reportBusy
+		l.meter.Period(now) // a holder that never uses Do is told nothing
+		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
+	}
+}
+
+// reportBusy is run at the end of a period.
+func (l *LeaseHolder) reportBusy(now time.Duration) {
+	select {
+	case <-l.over:
+		return
+	default:
+	}
+	busy, whole, share := l.meter.Period(now)
+	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.c.options.Owner, Token: l.token, Busy: busy, Held: whole, Share: share})
+	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
+}
+
+// watchRequests has the store hint when a request is written into the record, if it
+// can watch. A hint makes a heartbeat due at once. Without a hint the holder finds
+// the request with its next heartbeat.
+func (l *LeaseHolder) watchRequests() {
+	c := l.c
+	if c.watcher == nil {
+		return
+	}
+	l.hint.Run = l.hinted
+	c.alone(func(ctx context.Context) error {
+		unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
+		if err != nil {
+			return err // heartbeats go on without it
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.unwatch = unwatch; l.finished {
+			l.unwatchRequests()
+		}
+		return nil
+	})
+}
+
+// hintsPerHeartbeat bounds how many heartbeats hints can cause in one period: a
+// store may hint without a reason, and more than once.
+const hintsPerHeartbeat = 20
+
+// hinted is run after a hint.
+func (l *LeaseHolder) hinted(time.Duration) {
+	l.do(func(now time.Duration) protocol.Action {
+		if l.h.Cause() != protocol.None {
+			return l.h.Step(now)
+		}
+		if due := l.h.Sent() + l.t.Heartbeat/hintsPerHeartbeat; now < due {
+			l.c.beats.Set(&l.hint, due)
+			return l.h.Step(now)
+		}
+		return l.h.Renew(now)
+	})
+}
+
+// unwatchRequests ends the watch. The caller holds the lease.
+func (l *LeaseHolder) unwatchRequests() {
+	l.c.beats.Drop(&l.hint)
+	if l.unwatch == nil {
+		return
+	}
+	l.c.unwatch(l.unwatch)
+	l.unwatch = nil
+}
+
+// Release ends the lease, with data unless they are nil, and with the failure of the work if
+// there is one, and waits until the release has ended, or ctx does.
+func (l *LeaseHolder) Release(ctx context.Context, data []byte, failed *driver.Request) error {
+	first := l.leave(data, failed)
+	err := l.AwaitEnd(ctx)
+	switch {
+	case err != nil || data == nil:
+		return err
+	case !first:
+		return fmt.Errorf("%w before, without these data", ErrReleased)
+	}
+	return l.lacksData()
+}
+
+// AwaitEnd waits until the release has ended, and returns how.
+func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
+	ended := ctx.Done()
+	if ctx.Err() != nil {
+		ended = nil
+	}
+	select {
+	case <-l.over:
+	case <-l.left: // what is left to do is the session's
+	case <-ended:
+		if errors.Is(context.Cause(ctx), ErrReleased) {
+			// A context of the lease's own, which this release has ended.
+			return l.AwaitEnd(context.WithoutCancel(ctx))
+		}
+		return uncertain(Done(ctx))
+	case <-l.c.gone:
+		select {
+		case <-l.over:
+		default:
+			if err := l.result(); err != nil {
+				return err
+			}
+			return uncertain(ErrClosed)
+		}
+	}
+	return l.result()
+}
+
+// lacksData returns an error unless the data of a release are known to be kept.
+func (l *LeaseHolder) lacksData() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch serial, missing := l.h.DataMissing(); {
+	case !missing:
+		return nil
+	case l.h.DataRisked(serial):
+		return uncertain(errDataUnknown) // a write of them stayed without an answer
+	}
+	return fmt.Errorf("the lock is free by the end of its session, without these data")
+}
+
+var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
+
+// Free begins the release.
+func (l *LeaseHolder) Free() { l.leave(nil, nil) }
+
+// leave begins the release, with data and the failure of the work. It returns false
+// if the release had begun before.
+func (l *LeaseHolder) leave(data []byte, failed *driver.Request) (first bool) {
+	l.back(func(now time.Duration) (a protocol.Action) {
+		first, a = l.h.Leave(now, data, failed)
+		return a
+	})
+	return first
+}
+
+// discard releases a lease that nobody waits for any more.
+func (l *LeaseHolder) discard() {
+	l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) })
+}
+
+// back tells the machine that the work has returned.
+func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
+	if p := l.under; p != nil {
+		p.turn.Lock()
+		defer p.turn.Unlock()
+	}
+	l.deadline.End(EndedReleased)
+	l.do(func(now time.Duration) protocol.Action {
+		l.stopFor(ErrReleased)
+		if l.under != nil && l.left == nil {
+			l.left = make(chan struct{})
+		}
+		return leave(now)
+	})
+}
+
+// record writes the history before the work begins: see [protocol.Chronicler].
+func (l *LeaseHolder) record(ctx context.Context) error {
+	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
+		return nil
+	}
+	l.c.Chronicle(ctx, l.key, l.past)
+	if errors.Is(l.Check(), ErrLost) {
+		// Paused meanwhile. The work has not begun.
+		l.Free()
+		return ErrExpired
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/ringing"
+)
+
+// Transport carries messages between processes, as the API's does.
+type Transport interface {
+	Send(address string, message []byte) error
+	Receive(ctx context.Context) (message []byte, err error)
+}
+
+// notifier sends and takes the messages of one client: what it holds and waits for, and the messages that
+// come and go. What they mean is decided in package ringing. A nil notifier is that of a
+// client without a bell; its methods do nothing.
+type notifier struct {
+	transport Transport
+	text      string // what is written into records: address and secret
+	now       func() time.Duration
+	timers    *Timers
+	ctx       context.Context // ends with the client
+	cancel    context.CancelFunc
+	out       chan ringing.Letter
+
+	mu    sync.Mutex // guards the fields below; taken last of all
+	held  *ringing.Held
+	waits *ringing.Waits
+}
+
+const (
+	// maxLetters is how many messages wait to be sent. Further ones are dropped, as a
+	// network would. A release has one for each waiter.
+	maxLetters = 4 * ringing.MaxWaiters
+	// maxDeaf is the longest pause after a transport could not receive.
+	maxDeaf = time.Second
+)
+
+// newNotifier returns that of a client, nil if it has no transport. Now is the clock of the
+// timers, lease the client's own, and run runs a function beside the client.
+func newNotifier(address string, transport Transport, lease time.Duration, now func() time.Duration, timers *Timers, run func(func())) *notifier {
+	if transport == nil {
+		return nil
+	}
+	secret := rand.Text()
+	r := &notifier{
+		transport: transport, text: ringing.Bell(address, secret), now: now, timers: timers,
+		out: make(chan ringing.Letter, maxLetters), held: ringing.NewHeld(secret, rand.Text()),
+		waits: ringing.NewWaits(address, lease, ringing.Env{Word: word, Random: Random}),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	run(r.send)
+	run(r.receive)
+	return r
+}
+
+// close ends it, when what is posted is sent.
+func (r *notifier) close() {
+	if r != nil {
+		r.cancel()
+	}
+}
+
+func word() (id ringing.ID) {
+	_, _ = rand.Read(id[:]) // it never fails
+	return id
+}
+
+// own returns what the records of the client carry.
+func (r *notifier) own() string {
+	if r == nil {
+		return ""
+	}
+	return r.text
+}
+
+// holds notes that the client holds the lock, or keeps the session, whose record has the
+// bell. Asked is called when a message says that a request is in the record; it must not
+// block.
+func (r *notifier) holds(key, bell string, lease time.Duration, asked func()) *ringing.Lock {
+	if r == nil || bell != r.text {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held.Begin(key, lease, asked)
+}
+
+// rings tells those who wait for the lock to look. The lock may be nil.
+func (r *notifier) rings(l *ringing.Lock) {
+	if l == nil {
+		return
+	}
+	r.mu.Lock()
+	letters := r.held.Ring(r.now(), l)
+	r.mu.Unlock()
+	for _, letter := range letters {
+		r.post(letter)
+	}
+}
+
+// leaves forgets a lock, which may be nil.
+func (r *notifier) leaves(l *ringing.Lock) {
+	if l == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held.End(l)
+}
+
+// asks tells the holder, whose record has the bell, that a request is in it.
+func (r *notifier) asks(key, bell string) {
+	if r == nil || bell == "" {
+		return
+	}
+	if letter := ringing.AskedOf(key, bell, word()); letter != nil {
+		r.post(*letter)
+	}
+}
+
+// awaited is a tenure that the client waits for.
+type awaited struct {
+	r        *notifier
+	is       tenancy
+	observes bool
+	w        *ringing.Waiting // nil if there is nobody to tell
+	timer    Timer
+	look     func()
+	ended    bool
+}
+
+// tenancy is the tenure of a holder that has a bell.
+type tenancy struct {
+	key, bell string
+	token     uint64
+	lease     time.Duration
+}
+
+// awaits has the holder told that the client waits, or only observes, for as long as the
+// same tenure is shown, and look called when it rings. It ends the wait for another tenure, was, which may be nil. An empty bell ends it for good.
+func (r *notifier) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func()) *awaited {
+	bell := is.bell
+	switch {
+	case r == nil:
+		return nil
+	case was != nil && was.is == is:
+		if was.w != nil && was.observes != observes {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			was.observes = observes
+			was.w.Observes(r.now(), observes)
+			was.set()
+		}
+		return was
+	case was == nil && bell == "", was == nil && bell == r.text:
+		return was // nobody to tell; or it holds the lock itself
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var before *ringing.Waiting
+	if was != nil && was.w != nil {
+		before, was.ended = was.w, true
+		r.timers.Drop(&was.timer)
+		r.waits.End(before)
+	}
+	if bell == "" {
+		return nil
+	}
+	a := &awaited{r: r, is: is, observes: observes, look: look}
+	a.timer.Run = a.due
+	if bell != r.text {
+		a.w = r.waits.Begin(r.now(), is.key, bell, is.lease, refresh, a.set)
+	}
+	if a.w != nil {
+		a.w.Observes(r.now(), observes)
+		a.w.Follows(before)
+		a.set()
+	}
+	return a
+}
+
+// set has due called when that is due. The caller holds the notifier.
+func (a *awaited) set() { a.r.timers.Set(&a.timer, a.w.Next()) }
+
+// due sends what is to be sent, and has the record looked at.
+func (a *awaited) due(now time.Duration) {
+	r := a.r
+	r.mu.Lock()
+	if a.ended {
+		r.mu.Unlock()
+		return
+	}
+	letter, look := a.w.Step(now)
+	a.set()
+	r.mu.Unlock()
+	if letter != nil {
+		r.post(*letter)
+	}
+	if look {
+		a.look()
+	}
+}
+
+// post sends a letter soon. It never blocks.
+func (r *notifier) post(letter ringing.Letter) {
+	select {
+	case r.out <- letter:
+	default: // lost
+	}
+}
+
+// send sends what is posted, until the client ends, and then the rest: the last release
+// rings, too.
+func (r *notifier) send() {
+	for {
+		select {
+		case letter := <-r.out:
+			_ = r.transport.Send(letter.To, letter.Message) // lost, if it fails
+			continue
+		default:
+		}
+		select {
+		case letter := <-r.out:
+			_ = r.transport.Send(letter.To, letter.Message)
+		case <-r.ctx.Done():
+			if len(r.out) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// receive takes what comes, until the client ends.
+func (r *notifier) receive() {
+	for failures := 0; ; {
+		b, err := r.transport.Receive(r.ctx)
+		switch {
+		case r.ctx.Err() != nil:
+			return
+		case err == nil:
+			failures = 0
+			r.heard(b)
+		default:
+			failures = min(failures+1, 10)
+			pause := time.NewTimer(min(time.Millisecond<<failures, maxDeaf))
+			select {
+			case <-pause.C:
+			case <-r.ctx.Done():
+			}
+			pause.Stop()
+		}
+	}
+}
+
+// heard takes one message.
+func (r *notifier) heard(b []byte) {
+	m, ok := ringing.Parse(b)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	var answer *ringing.Letter
+	var call func()
+	if m.Kind == ringing.Wait || m.Kind == ringing.Asked {
+		answer, call = r.held.Heard(r.now(), b, m)
+	} else {
+		r.waits.Heard(r.now(), b, m)
+	}
+	r.mu.Unlock()
+	if answer != nil {
+		r.post(*answer)
+	}
+	if call != nil {
+		call()
+	}
+}

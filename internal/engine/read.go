@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// SessionSnapshot is what a client has seen of a session.
+type SessionSnapshot struct {
+	Record driver.Record
+	Found  bool
+	// Since is for how long it has shown no sign of life, FreeIn after how long at the latest
+	// its locks can be taken if none comes. Both are 0 if it is not alive.
+	Since, FreeIn time.Duration
+}
+
+// Session returns what was seen of a session last.
+func (c *Client) Session(id string) SessionSnapshot {
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
+	u := c.sessions.Of(id)
+	var s SessionSnapshot
+	s.Record, s.Found = u.Record()
+	now := c.contender()
+	if dead, alive := u.DeadAt(); alive {
+		s.Since, s.FreeIn = now-u.Since(), max(0, dead-now)
+	}
+	return s
+}
+
+// SawSessions notes what a list of sessions has shown that was asked for at sent.
+func (c *Client) SawSessions(sent time.Duration, recs []driver.Record) {
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
+	now := c.contender()
+	for _, rec := range recs {
+		c.sessions.Of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
+	}
+}
+
+// Read reads one record, and waits for the answer. It waits for one request timeout, or
+// two if the store ignores it.
+func (c *Client) Read(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
+	answer := make(answer, 1)
+	c.sendLast(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+	return c.answered(ctx, answer)
+}
+
+// answer takes the result of a read; it has room for the one.
+type answer chan protocol.Result
+
+func (a answer) Result(_ *protocol.Call, res protocol.Result) { a <- res }
+
+// ReadAll reads many records, in few requests where the store can do that. How says how
+// fresh the answer for each key must be; nil: strong.
+func (c *Client) ReadAll(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
+	if how == nil {
+		how = make([]driver.Consistency, len(keys))
+		for i := range how {
+			how[i] = driver.Strong
+		}
+	}
+	if c.Store.Batch != nil && len(keys) > 0 {
+		return c.readBatches(ctx, keys, how)
+	}
+	const reads = 8
+	found := make([]driver.Lookup, len(keys))
+	AtOnce(reads, keys, func(i int, key string) {
+		if found[i].Err = ctx.Err(); found[i].Err == nil {
+			found[i].Record, found[i].Err = c.read(ctx, key, how[i])
+		}
+	})
+	if ctx.Err() != nil {
+		return nil, Done(ctx)
+	}
+	return found, nil
+}
+
+// read is Read for a record that should be there.
+func (c *Client) read(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	res, err := c.Read(ctx, key, how)
+	if err == nil && !res.Found {
+		err = driver.ErrNotFound
+	}
+	return res.Record, err
+}
+
+// answered waits for the result of a read: until ctx ends, or the client does.
+func (c *Client) answered(ctx context.Context, answer answer) (protocol.Result, error) {
+	select {
+	case res := <-answer:
+		return res, res.Err
+	case <-ctx.Done():
+		return protocol.Result{}, Done(ctx)
+	case <-c.gone:
+		return protocol.Result{}, ErrClosed
+	}
+}
+
+// ReadSessions reads sessions, so that it can be told whether the locks under
+// them are held. If it is to be cheap, a session is not read whose
+// next heartbeat is not due, and each as freshly as what is known of it asks for.
+func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) error {
+	sent := c.contender()
+	how := make([]driver.Consistency, 0, len(ids))
+	keys := make([]string, 0, len(ids))
+	read := make([]string, 0, len(ids))
+	c.viewMu.Lock()
+	for _, id := range ids {
+		fresh := driver.Strong
+		if cheap {
+			u := c.sessions.Of(id)
+			if !u.Due(sent) {
+				continue
+			}
+			fresh = u.How(sent)
+		}
+		read, keys, how = append(read, id), append(keys, driver.SessionKey(id)), append(how, fresh)
+	}
+	c.viewMu.Unlock()
+	if len(keys) == 0 {
+		return nil
+	}
+	found, err := c.ReadAll(ctx, keys, how)
+	if err != nil {
+		return err
+	}
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
+	now := c.contender()
+	for i, f := range found {
+		switch {
+		case f.Err == nil:
+			c.sessions.Of(read[i]).Saw(sent, now, how[i], f.Record, true)
+		case errors.Is(f.Err, driver.ErrNotFound):
+			c.sessions.Of(read[i]).Saw(sent, now, how[i], driver.Record{}, false)
+		default:
+			return f.Err
+		}
+	}
+	return nil
+}
+
+// readBatches is ReadAll where the store can read many records in a request: the strong
+// reads in one, the others in another.
+func (c *Client) readBatches(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
+	found := make([]driver.Lookup, len(keys))
+	for _, fresh := range []driver.Consistency{driver.Strong, driver.Eventual} {
+		var some []string
+		var at []int
+		for i, key := range keys {
+			if how[i] == fresh {
+				some, at = append(some, key), append(at, i)
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		list, err := c.readBatch(ctx, some, fresh)
+		if err != nil {
+			return nil, err
+		}
+		for j, f := range list {
+			found[at[j]] = f
+		}
+	}
+	return found, nil
+}
+
+func (c *Client) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
+	q := &batchRead{store: c.Store, keys: keys, how: how, answer: make(answer, 1)}
+	c.calls.Send(Last, Call{Request: q})
+	if _, err := c.answered(ctx, q.answer); err != nil {
+		return nil, err // found may still be written to
+	}
+	return q.found, nil
+}
+
+// batchRead is a read of many records in one request.
+type batchRead struct {
+	store *CheckedStore
+	keys  []string
+	how   driver.Consistency
+	found []driver.Lookup
+	answer
+}
+
+// Make implements [Request].
+func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err error) {
+	q.found, err = q.store.GetBatch(ctx, q.keys, q.how)
+	if err == nil && len(q.found) != len(q.keys) {
+		err = fmt.Errorf("the store answered %d of %d reads", len(q.found), len(q.keys))
+	}
+	return none, also, err
+}
+
+// Answer implements [Request].
+func (q *batchRead) Answer(rec, former driver.Record, err error) {
+	q.answer <- protocol.ResultOf(protocol.Look, rec, former, err)
+}
+
+// AtOnce has do called for all items, for n of them at once at most, and waits for the
+// calls.
+func AtOnce[T any](n int, items []T, do func(i int, item T)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, n)
+	for i, item := range items {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			do(i, item)
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// SessionReaper watches one session that may have ended, and deletes its record when it
+// may.
+type SessionReaper struct {
+	c     *Client
+	run   Run
+	m     *protocol.Reaper
+	ended chan struct{}
+	over  bool
+}
+
+// ReapSession begins to watch a session.
+func (c *Client) ReapSession(id string) *SessionReaper {
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
+	r := c.reaping(id)
+	r.run.Act(r.m.Step)
+	return r
+}
+
+// reapLater deletes a session that was closed just now, when it may be. The caller
+// holds the trackers.
+func (c *Client) reapLater(id string) {
+	rec, _ := c.sessions.Of(id).Record()
+	c.reaping(id).run.SetAt(c.contender() + c.timing.Linger(rec))
+}
+
+func (c *Client) reaping(id string) *SessionReaper {
+	r := &SessionReaper{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.sessions.Of(id))}
+	r.run = Run{
+		Machine: r.m, Mutex: &c.viewMu, Clock: c.contender, Timers: c.looks, Send: c.last,
+		Stepped: func(time.Duration, protocol.Action) {
+			if r.m.Over() && !r.over {
+				r.over = true
+				close(r.ended)
+			}
+		},
+	}
+	return r
+}
+
+// Ended returns what is closed when it is known what Wait returns.
+func (r *SessionReaper) Ended() <-chan struct{} { return r.ended }
+
+// Wait returns whether the session's record was deleted, or why not.
+func (r *SessionReaper) Wait(ctx context.Context) (bool, error) {
+	if err := r.c.wait(ctx, r.ended); err != nil {
+		r.run.Do(r.m.GiveUp)
+		return false, err
+	}
+	r.c.viewMu.Lock()
+	defer r.c.viewMu.Unlock()
+	answer, rec, failed := r.m.Answer()
+	if answer == protocol.Unusable && rec.Key != "" {
+		failed = Unreadable(rec)
+	}
+	return r.m.Swept(), failed
+}

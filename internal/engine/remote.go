@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// RemoteAcquire takes a lock for a holder elsewhere, which Want names, and returns the record
+// of the grant. Waiting, unless it is nil, is called for each holder that it waits for.
+func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting func(held error)) (driver.Record, error) {
+	k, err := c.Tracker(want.Key)
+	if err != nil {
+		return driver.Record{}, err
+	}
+	want.LookFirst, want.Holds = c.charges, true
+	a := k.newAcquire(AcquireOptions{Want: want, Timing: c.timing, History: true})
+	a.remote = &remoteAcquire{c: c, waiting: waiting, held: make(chan error, 1)}
+	a.join()
+	got := a.wait(ctx)
+	if got.err != nil {
+		return driver.Record{}, got.err
+	}
+	return got.o.rec, nil
+}
+
+// RemoteDiscard releases a lock at once that was granted to a holder elsewhere, if that has
+// shown no life through this process.
+func (c *Client) RemoteDiscard(key string, token uint64) {
+	if o := c.grants.take(key, token); o != nil {
+		o.giveUp()
+	}
+}
+
+// RemoteWrite carries out what a holder elsewhere has sent, and returns the record that it led
+// to if the answer is Done, and the one in its place if it is Changed. The error matches
+// ErrUncertain if there is no answer.
+func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (protocol.Answer, driver.Record, error) {
+	if err := c.Usable(); err != nil {
+		return protocol.NoAnswer, driver.Record{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return protocol.NoAnswer, driver.Record{}, uncertain(Done(ctx))
+	}
+	w := newRemoteWrite(c, d)
+	w.run.Step()
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		w.run.Do(w.m.GiveUp)
+		return protocol.NoAnswer, driver.Record{}, uncertain(Done(ctx))
+	case <-c.gone:
+		return protocol.NoAnswer, driver.Record{}, uncertain(ErrClosed)
+	}
+	w.run.Mutex.Lock()
+	answer, rec, err := w.m.Answer()
+	w.run.Mutex.Unlock()
+	switch answer {
+	case protocol.Done:
+		if d.Releases() {
+			c.records.forget(d.Key)
+		} else {
+			c.records.note(rec)
+		}
+		if o := c.grants.take(d.Key, d.Token); o != nil {
+			o.taken()
+		}
+		return answer, rec, nil
+	case protocol.Changed:
+		c.records.forget(d.Key)
+		return answer, rec, nil
+	case protocol.Unusable:
+		return answer, driver.Record{}, uncertain(err)
+	}
+	return answer, driver.Record{}, uncertain(ErrClosed)
+}
+
+// remoteAcquire is a holder elsewhere, as its acquire sees it.
+type remoteAcquire struct {
+	c       *Client
+	waiting func(error)
+	held    chan error // has room for the latest
+}
+
+// meets notes a holder that is waited for. The caller holds the tracker.
+func (w *remoteAcquire) meets(held error) {
+	if w.waiting == nil {
+		return
+	}
+	select {
+	case <-w.held: //nolint:errcheck // an older one
+	default:
+	}
+	w.held <- held
+}
+
+// offer takes the grant, and releases the lock if nobody waits for it any more.
+func (w *remoteAcquire) offer(g protocol.Grant, wanted bool) *unconfirmedGrant {
+	c := w.c
+	o := c.newGrant(g)
+	if !wanted {
+		o.giveUp()
+		return o
+	}
+	c.records.note(g.Record)
+	c.grants.put(o)
+	o.run.Step()
+	return o
+}
+
+// unconfirmedGrant is a lock that was granted for a holder elsewhere, until that shows life.
+type unconfirmedGrant struct {
+	c       *Client
+	rec     driver.Record
+	run     Run
+	m       *protocol.Offer
+	awaited bool // Close waits for it
+	ended   bool
+}
+
+func (c *Client) newGrant(g protocol.Grant) *unconfirmedGrant {
+	o := &unconfirmedGrant{c: c, rec: g.Record, m: protocol.NewOffer(c.timing, c.env, g)}
+	o.run = Run{
+		Machine: o.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last, Stepped: o.stepped,
+		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+			if r.Outcome == protocol.Applied {
+				c.Released(o.rec.Key)
+			}
+		},
+	}
+	return o
+}
+
+func (o *unconfirmedGrant) stepped(time.Duration, protocol.Action) {
+	if !o.m.Over() || o.ended {
+		return
+	}
+	o.ended = true
+	o.c.grants.drop(o)
+	if o.awaited {
+		o.c.finished()
+	}
+}
+
+// giveUp releases the lock at once. The client waits for that when it is closed, as it
+// does not for an offer that its holder may take elsewhere.
+func (o *unconfirmedGrant) giveUp() {
+	o.run.Do(func(now time.Duration) protocol.Action {
+		if !o.ended && !o.awaited {
+			o.awaited = true
+			_ = o.c.began() // closed or not: it is released, or runs out
+		}
+		return o.m.GiveUp(now)
+	})
+}
+
+// taken ends the offer: its holder has shown life.
+func (o *unconfirmedGrant) taken() {
+	o.run.Do(func(now time.Duration) protocol.Action {
+		o.m.Taken()
+		return protocol.Action{}
+	})
+}
+
+// unconfirmedGrants are those of one client.
+type unconfirmedGrants struct {
+	mu  sync.Mutex
+	all map[grantKey]*unconfirmedGrant
+}
+
+type grantKey struct {
+	key   string
+	token uint64
+}
+
+func (s *unconfirmedGrants) put(o *unconfirmedGrant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[grantKey{o.rec.Key, o.rec.Token}] = o
+}
+
+// take returns the offer of a lock, nil if there is none any more, and forgets it.
+func (s *unconfirmedGrants) take(key string, token uint64) *unconfirmedGrant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.all[grantKey{key, token}]
+	delete(s.all, grantKey{key, token})
+	return o
+}
+
+func (s *unconfirmedGrants) drop(o *unconfirmedGrant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id := (grantKey{o.rec.Key, o.rec.Token}); s.all[id] == o {
+		delete(s.all, id)
+	}
+}
+
+// remoteWrite is one call that carries out what a holder elsewhere has sent.
+type remoteWrite struct {
+	c        *Client
+	of       protocol.Dispatch
+	run      Run
+	m        *protocol.Relay
+	ended    chan struct{} // closed when the machine has its answer
+	answered bool
+}
+
+func newRemoteWrite(c *Client, d protocol.Dispatch) *remoteWrite {
+	w := &remoteWrite{c: c, of: d, ended: make(chan struct{})}
+	w.m = protocol.NewRelay(c.timing, c.env, d, c.records.of(d.Key), 3*c.timing.RequestTimeout)
+	w.run = Run{
+		Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks,
+		// As urgent as the heartbeat of a lease that is renewed in time.
+		Send: func(call *protocol.Call, to Caller) {
+			c.send(c.timing.RequestTimeout, c.holder()+c.timing.Usable()-c.timing.Heartbeat, call, to)
+		},
+		Stepped: w.stepped, Replied: w.replied,
+	}
+	return w
+}
+
+func (w *remoteWrite) stepped(time.Duration, protocol.Action) {
+	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer && !w.answered {
+		w.answered = true
+		close(w.ended)
+	}
+}
+
+func (w *remoteWrite) replied(_ time.Duration, call *protocol.Call, res protocol.Result) {
+	w.c.events.storeFailed(call.Key, w.of.Token, res.Err)
+}
+
+// recordCache is what a client has seen last of the records of holders elsewhere. It saves the
+// read before a heartbeat, and decides nothing: each write names the version that it
+// replaces.
+type recordCache struct {
+	mu     sync.Mutex
+	all    map[string]*list.Element
+	recent list.List // the latest in front
+}
+
+// maxCached bounds how many records are kept, and maxCachedData how many data each may
+// have: less than 100 MB in all.
+const (
+	maxCached     = 20_000
+	maxCachedData = 4 << 10
+)
+
+func (s *recordCache) of(key string) driver.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.all[key]; e != nil {
+		return e.Value.(driver.Record)
+	}
+	return driver.Record{}
+}
+
+func (s *recordCache) note(rec driver.Record) {
+	if len(rec.Data) > maxCachedData {
+		s.forget(rec.Key)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.all[rec.Key]; e != nil {
+		e.Value = rec
+		s.recent.MoveToFront(e)
+		return
+	}
+	s.all[rec.Key] = s.recent.PushFront(rec)
+	if s.recent.Len() > maxCached {
+		delete(s.all, s.recent.Remove(s.recent.Back()).(driver.Record).Key)
+	}
+}
+
+func (s *recordCache) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.all[key]; e != nil {
+		s.recent.Remove(e)
+		delete(s.all, key)
+	}
+}

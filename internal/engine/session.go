@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// SessionHolder is a session of this client, and the acquires that wait for one more lock
+// under it. Everything under a session is stepped under one mutex, that of the session: its
+// machine and those of its locks read each other. What to do when is decided there:
+// see [protocol.Keeper].
+type SessionHolder struct {
+	heldRecord // of the session's own record: the heartbeat, and the deadline of all locks
+	// Of is the API's session.
+	Of any
+
+	id     string
+	keeper *protocol.Keeper
+	closed chan struct{} // when it is over, or its heartbeats have stopped
+	ending Timer         // on the contender's clock: fails the acquires that wait under it
+
+	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
+	// a burst of releases delays a heartbeat by one of them at most.
+	turn sync.Mutex
+
+	waiters map[*acquire]struct{}             // not ended; guarded by the client's viewMu
+	leases  map[*protocol.Holder]*LeaseHolder // not over; guarded by mu
+}
+
+// ID returns the id of the session.
+func (s *SessionHolder) ID() string { return s.id }
+
+// Locks returns how many locks are held under the session, including those whose work is
+// still stopping.
+func (s *SessionHolder) Locks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keeper.Locks()
+}
+
+// Close ends the session, and waits until its locks are free, or ctx ends.
+func (s *SessionHolder) Close(ctx context.Context) error {
+	ended := ctx.Done()
+	if ctx.Err() != nil {
+		ended = nil
+	}
+	s.Stop(ErrSessionClosed)
+	select {
+	case <-s.closed:
+	case <-ended:
+		if errors.Is(context.Cause(ctx), ErrSessionClosed) {
+			// A context of a lease under it, which this call has ended.
+			return s.Close(context.WithoutCancel(ctx))
+		}
+		return uncertain(Done(ctx))
+	case <-s.c.gone:
+		select {
+		case <-s.closed:
+		default:
+			return uncertain(ErrClosed)
+		}
+	}
+	return s.result()
+}
+
+// fail fails the acquires that wait for a lock under the session when it has ended,
+// and tells this process that it is closed.
+func (s *SessionHolder) fail() {
+	c := s.c
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
+	for a := range s.waiters {
+		a.orphaned()
+	}
+	s.mu.Lock()
+	freed, rec := s.h.Freed(), s.h.Record()
+	s.mu.Unlock()
+	if freed != protocol.Released || rec.State != driver.Closed {
+		return
+	}
+	now := c.contender()
+	c.sessions.Of(s.id).Saw(now, now, driver.Strong, rec, true)
+	c.reapLater(s.id)
+}
+
+// discard closes a session that no caller waits for any more.
+func (s *SessionHolder) discard() {
+	s.deadline.End(EndedReleased)
+	s.do(func(now time.Duration) protocol.Action {
+		s.stopFor(ErrReleased)
+		return s.keeper.GiveUp(now)
+	})
+}
+
+// noted has the acquires that wait under it fail when it has ended. The caller of this and
+// of what follows holds the mutex.
+func (s *SessionHolder) noted(notes []protocol.Note) {
+	for _, n := range notes {
+		if n == protocol.NoteEnded || n == protocol.NoteQuiet || n == protocol.NoteOver {
+			s.c.looks.Set(&s.ending, 0)
+		}
+	}
+}
+
+// ended is called when nothing is sent any more, with the event that tells so. It returns the
+// one that is emitted.
+func (s *SessionHolder) ended(e Event) Event {
+	s.deadline.End(EndedReleased)
+	if e.Kind == EventReleased {
+		e.Kind = EventClosed
+	}
+	return e
+}
+
+// why says why no lock can be had under the session.
+func (s *SessionHolder) why() error {
+	s.mu.Lock()
+	cause := s.cause // not the context's: that may be busy with ending all others
+	s.mu.Unlock()
+	switch {
+	case cause == nil && s.c.Closed():
+		cause = ErrClosed
+	case cause == nil:
+		cause = ErrExpired // nobody has been told yet
+	}
+	if errors.Is(cause, ErrSessionClosed) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrSessionClosed, cause)
+}
+
+// admit notes an acquire under the session, unless that has ended. The caller
+// holds the trackers.
+func (s *SessionHolder) admit(a *acquire) error {
+	if !s.isOpen() {
+		return s.why()
+	}
+	s.waiters[a] = struct{}{}
+	return nil
+}
+
+// isOpen says that locks may be taken under the session.
+func (s *SessionHolder) isOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keeper.Open(s.c.holder())
+}
+
+// wake steps the lease whose machine the session's asks to step.
+func (s *SessionHolder) wake(m protocol.Machine) {
+	if h, ok := m.(*protocol.Holder); ok {
+		if l := s.leases[h]; l != nil {
+			l.loop.Act(h.Step)
+		}
+		return
+	}
+	s.loop.Act(m.Step)
+}
+
+// drive drives a machine that the session's has begun: it releases a lock that is
+// held in the session's name without the session knowing of it.
+func (s *SessionHolder) drive(m protocol.Machine) {
+	run := &Run{Machine: m, Mutex: s.mu, Clock: s.c.contender, Timers: s.c.looks, Send: s.c.last}
+	run.Act(m.Step)
+}
+
+// SessionOptions are for one session.
+type SessionOptions struct {
+	Timing protocol.Timing
+	Data   []byte
+	// Patience is how long the store may fail to give any answer; 0: for ever.
+	Patience time.Duration
+}
+
+// OpenSession opens a session. ctx bounds the opening alone.
+func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHolder, error) {
+	p := &opening{
+		c: c, t: o.Timing, begun: c.contender(), ended: make(chan struct{}),
+		m: protocol.NewOpener(o.Timing, c.env, driver.Record{
+			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Bell: c.notifier.own(),
+		}, o.Patience),
+	}
+	p.run = Run{
+		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.sender(o.Timing),
+		Stepped: p.stepped,
+		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+			if r.Err != nil {
+				c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
+			} else {
+				c.events.answered()
+			}
+		},
+	}
+	if c.began() != nil {
+		p.left = true
+	}
+	p.run.Step()
+	if err := c.wait(ctx, p.ended); err != nil {
+		p.giveUp()
+		return nil, err
+	}
+	return p.s, p.err
+}
+
+// opening is one call of OpenSession.
+type opening struct {
+	c     *Client
+	t     protocol.Timing
+	begun time.Duration
+	ended chan struct{} // closed when s or err is there
+
+	mu   sync.Mutex // guards the fields below
+	run  Run
+	m    *protocol.Opener
+	left bool // nobody waits for it
+	over bool
+	s    *SessionHolder
+	err  error
+}
+
+func (p *opening) giveUp() {
+	p.mu.Lock()
+	p.left = true
+	s := p.s
+	p.mu.Unlock()
+	if s != nil {
+		s.discard() // it came at the same moment
+		return
+	}
+	p.run.Do(p.m.GiveUp)
+}
+
+func (p *opening) stepped(time.Duration, protocol.Action) {
+	if p.over {
+		return
+	}
+	if g, ok := p.m.Granted(); ok {
+		p.opened(g)
+	} else if err := p.m.Err(); err != nil && p.err == nil {
+		p.err = err
+		close(p.ended)
+	}
+	if p.over = p.m.Over(); p.over {
+		p.c.finished()
+	}
+}
+
+// opened begins the session.
+func (p *opening) opened(g protocol.Grant) {
+	c := p.c
+	s := &SessionHolder{
+		id: driver.SessionID(g.Record.Key), keeper: protocol.NewKeeper(p.t, c.env, g), closed: make(chan struct{}),
+		waiters: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*LeaseHolder{},
+	}
+	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.holder(), s
+	s.event = Event{Session: s.id, Owner: c.options.Owner}
+	s.prepare(context.Background(), new(sync.Mutex), nil)
+	s.loop.Wake, s.loop.Begin = s.wake, s.drive
+	s.ending.Run = func(time.Duration) { s.fail() }
+	s.mu.Lock()
+	s.begin(s.keeper, s.keeper.Holder)
+	open := c.beganRecord(&s.heldRecord) == nil
+	s.mu.Unlock()
+	s.do(s.m.Step)
+	open = s.standing() && open
+	c.events.emit(Event{
+		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,
+		Took: c.contender() - p.begun, Remaining: s.Remaining(), Grace: p.t.Grace,
+	})
+	switch {
+	case p.left || !open:
+		s.discard()
+		if p.err = c.Usable(); p.err == nil {
+			p.err = ErrClosed // given up
+		}
+	case s.Check() != nil:
+		s.discard()
+		p.err = ErrExpired // paused between the call and now
+	default:
+		p.s = s
+	}
+	close(p.ended)
+}
