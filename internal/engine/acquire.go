@@ -69,7 +69,7 @@ type acquire struct {
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
 	answer  chan acquired       // has room for the one answer
-	shown   chan time.Duration  // has room for the lease that was first seen
+	shown   chan time.Duration  // has room for the lease that was first seen; nil: nobody asks
 	remote  *remoteAcquire      // who gets the lock, if that is not this process; otherwise nil
 	settled bool                // answered, or abandoned
 	shownTo bool
@@ -95,9 +95,11 @@ func (r acquired) discard() {
 
 // newAcquire returns an acquire that has not joined the others yet.
 func (k *Tracker) newAcquire(o AcquireOptions) *acquire {
-	return &acquire{
-		k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
+	a := &acquire{k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan acquired, 1)}
+	if o.AdditionalWait != 0 {
+		a.shown = make(chan time.Duration, 1)
 	}
+	return a
 }
 
 // join adds the acquire to the others of its lock. One that waits for nobody acts at
@@ -144,12 +146,9 @@ func (a *acquire) join() {
 // wait waits for the answer.
 func (a *acquire) wait(ctx context.Context) acquired {
 	var late <-chan time.Time
-	shown, news := a.shown, (<-chan error)(nil)
+	var news <-chan error
 	if a.remote != nil {
 		news = a.remote.held
-	}
-	if a.AdditionalWait == 0 {
-		shown = nil
 	}
 	for {
 		select {
@@ -157,7 +156,7 @@ func (a *acquire) wait(ctx context.Context) acquired {
 			return r
 		case held := <-news:
 			a.remote.waiting(held)
-		case lease := <-shown:
+		case lease := <-a.shown:
 			timer := time.NewTimer(lease + a.AdditionalWait)
 			defer timer.Stop()
 			late = timer.C
@@ -335,7 +334,7 @@ func (a *acquire) meets(held error) {
 
 // shows is told the lease of the holder, from which an AdditionalWait counts.
 func (a *acquire) shows(lease time.Duration) {
-	if !a.shownTo {
+	if a.shown != nil && !a.shownTo {
 		a.shownTo = true
 		a.shown <- lease
 	}

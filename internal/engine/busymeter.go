@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BusyMeter adds up the time at work.
-type BusyMeter struct {
+// busyMeter adds up the time at work.
+type busyMeter struct {
 	capacity int
 
 	mu      sync.Mutex // guards the fields below; held for a moment alone
@@ -24,27 +24,27 @@ type BusyMeter struct {
 // window is what the meter showed at a time.
 type window struct{ at, busy time.Duration }
 
-// NewBusyMeter returns a meter that begins at now. The share is of capacity, 1 at least.
-func NewBusyMeter(now time.Duration, capacity int) *BusyMeter {
-	return &BusyMeter{capacity: max(1, capacity), at: now, from: window{at: now}, to: window{at: now}}
+// begin begins to count at now. The share is of capacity, 1 at least.
+func (m *busyMeter) begin(now time.Duration, capacity int) {
+	m.capacity, m.at, m.from, m.to = max(1, capacity), now, window{at: now}, window{at: now}
 }
 
 // count adds what has passed since it was called last. The caller holds mu.
-func (m *BusyMeter) count(now time.Duration) {
+func (m *busyMeter) count(now time.Duration) {
 	m.busy += time.Duration(m.running) * max(0, now-m.at)
 	m.at = max(m.at, now)
 }
 
-// Until returns the time at work of all until now.
-func (m *BusyMeter) Until(now time.Duration) time.Duration {
+// until returns the time at work of all until now.
+func (m *busyMeter) until(now time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
 	return m.busy
 }
 
-// Add counts n more at work, or fewer; first says that nobody was before.
-func (m *BusyMeter) Add(now time.Duration, n int) (first bool) {
+// add counts n more at work, or fewer; first says that nobody was before.
+func (m *busyMeter) add(now time.Duration, n int) (first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
@@ -53,16 +53,16 @@ func (m *BusyMeter) Add(now time.Duration, n int) (first bool) {
 	return first
 }
 
-// Share returns the part of the capacity at work in this period and the one before.
-func (m *BusyMeter) Share(now time.Duration) float64 {
+// share returns the part of the capacity at work in this period and the one before.
+func (m *busyMeter) share(now time.Duration) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
 	return m.of(m.busy-m.from.busy, m.at-m.from.at)
 }
 
-// Period ends a period, and returns what it was.
-func (m *BusyMeter) Period(now time.Duration) (busy, whole time.Duration, share float64) {
+// period ends a period, and returns what it was.
+func (m *busyMeter) period(now time.Duration) (busy, whole time.Duration, share float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count(now)
@@ -71,7 +71,7 @@ func (m *BusyMeter) Period(now time.Duration) (busy, whole time.Duration, share 
 	return busy, whole, m.of(busy, whole)
 }
 
-func (m *BusyMeter) of(busy, whole time.Duration) float64 {
+func (m *busyMeter) of(busy, whole time.Duration) float64 {
 	if whole <= 0 {
 		return 0
 	}

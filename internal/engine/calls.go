@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // Calls makes calls of the store, a bounded number at once. Each has a goroutine for
@@ -315,7 +316,7 @@ func (w *worker) make(q Call) {
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = &timeoutError{timeout, w.r.quiet(), err}
-	} else if conflict := (*driver.ConflictError)(nil); err == nil || errors.Is(err, driver.ErrNotFound) || errors.As(err, &conflict) {
+	} else if showsAnswer(err) {
 		w.r.answered.Store(int64(time.Since(w.r.begun)) + 1)
 	}
 	w.deaf.Stop()
@@ -365,6 +366,30 @@ func (w *worker) giveUp() {
 	if first {
 		q.fail(errDeaf)
 	}
+}
+
+// send sends what a machine asks for, and hands the result to its caller.
+func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to Caller) {
+	r.Stamp(time.Now())
+	c.calls.Send(urgency, Call{Timeout: timeout, Request: c.Store.Call(r, to)})
+}
+
+// sendLast is send for calls that no lease depends on: all others go first.
+func (c *Client) sendLast(r *protocol.Call, to Caller) {
+	c.send(c.timing.RequestTimeout, Last, r, to)
+}
+
+// sender is sendLast for a lock of that timing.
+func (c *Client) sender(t protocol.Timing) func(*protocol.Call, Caller) {
+	if t.RequestTimeout == c.timing.RequestTimeout {
+		return c.last
+	}
+	return func(r *protocol.Call, to Caller) { c.send(t.RequestTimeout, Last, r, to) }
+}
+
+// alone makes a call whose answer nobody takes.
+func (c *Client) alone(call Alone) {
+	c.calls.Send(Last, Call{Request: call})
 }
 
 type waitingCalls []*waitingCall

@@ -154,50 +154,6 @@ func napOf(t protocol.Timing) time.Duration {
 	return max(min(time.Second, t.Grace/4), time.Millisecond)
 }
 
-// send sends what a machine asks for, and hands the result to its caller.
-func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to Caller) {
-	r.Stamp(time.Now())
-	c.calls.Send(urgency, Call{Timeout: timeout, Request: c.Store.Call(r, to)})
-}
-
-// sendLast is send for calls that no lease depends on: all others go first.
-func (c *Client) sendLast(r *protocol.Call, to Caller) {
-	c.send(c.timing.RequestTimeout, Last, r, to)
-}
-
-// sender is sendLast for a lock of that timing.
-func (c *Client) sender(t protocol.Timing) func(*protocol.Call, Caller) {
-	if t.RequestTimeout == c.timing.RequestTimeout {
-		return c.last
-	}
-	return func(r *protocol.Call, to Caller) { c.send(t.RequestTimeout, Last, r, to) }
-}
-
-// watch asks the store to hint. The context bounds the set-up alone.
-func (c *Client) watch(ctx context.Context, key string, hint func()) (unwatch func(), err error) {
-	if err := c.Store.Before(); err != nil {
-		return nil, err
-	}
-	unwatch, err = c.watcher.Watch(ctx, key, hint)
-	if err != nil {
-		err = c.Store.Judge(err)
-	}
-	return unwatch, err
-}
-
-// unwatch ends a watch in the background: a store may take its time.
-func (c *Client) unwatch(unwatch func()) {
-	c.alone(func(context.Context) error {
-		unwatch()
-		return nil
-	})
-}
-
-// alone makes a call whose answer nobody takes.
-func (c *Client) alone(call Alone) {
-	c.calls.Send(Last, Call{Request: call})
-}
-
 // usable returns why nothing can be acquired any more, nil if it can. The caller
 // holds the client.
 func (c *Client) usable() error {

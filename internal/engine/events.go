@@ -80,7 +80,8 @@ func (e *events) emit(ev Event) {
 	ev.Time = time.Now()
 	switch ev.Kind {
 	case EventStoreError:
-		e.away.CompareAndSwap(nil, &ev.Time)
+		since := ev.Time
+		e.away.CompareAndSwap(nil, &since)
 	case EventAcquired, EventRenewed, EventWaiting, EventOpened:
 		e.answered()
 	}

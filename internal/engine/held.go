@@ -68,7 +68,6 @@ func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *Deadli
 	k.mu, k.over = mu, make(chan struct{})
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.deadline.Now, k.deadline.Parent, k.deadline.Late = c.holder, parent, c.poke
-	k.deadlineTimer.Run, k.early.Run = k.reachDeadline, k.hurry
 	k.loop = Run{
 		Mutex: mu, Clock: c.holder, Timers: c.beats,
 		Send: func(call *protocol.Call, to Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
@@ -85,10 +84,10 @@ func (k *heldRecord) begin(m machine, h *protocol.Holder) {
 	k.m, k.h, k.loop.Machine = m, h, m
 	k.deadline.Begin(h.Deadline())
 	if k.deadline.Parent == nil {
+		k.deadlineTimer.Run = k.reachDeadline
 		k.c.deadlines.Set(&k.deadlineTimer, h.Deadline())
 	}
-	rec := h.Record()
-	k.lock = k.c.notifier.holds(k.key, rec.Bell, rec.Lease, k.asked)
+	k.lock = k.c.notifier.holds(k)
 }
 
 // Owner returns the name under which it is held.
@@ -199,6 +198,9 @@ func (k *heldRecord) hurries() {
 	at := k.c.holder()
 	if k.hurried > 0 {
 		at = max(at, k.hurried+k.t.Heartbeat/earlyPerHeartbeat)
+	}
+	if k.early.Run == nil { // most leases never need it
+		k.early.Run = k.hurry
 	}
 	k.c.beats.Set(&k.early, at)
 }

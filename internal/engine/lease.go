@@ -31,7 +31,7 @@ type LeaseHolder struct {
 	progress atomic.Int64 // on the holder's clock: when Progress was called last
 	hint     Timer        // that the record has changed
 	report   Timer        // of how busy the holder is, on the contender's clock
-	meter    *BusyMeter
+	meter    busyMeter
 
 	unwatch func()        // ends the watch for requests; guarded by mu
 	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
@@ -76,7 +76,7 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 	l := c.options.API.NewLease()
 	l.id, l.token, l.past = g.ID, g.Record.Token, g.Past()
-	l.meter = NewBusyMeter(c.contender(), o.Capacity)
+	l.meter.begin(c.contender(), o.Capacity)
 	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.holder(), l
 	l.event = Event{Lock: l.key, Owner: c.options.Owner, Token: l.token}
 	switch l.former = g.Record.Prev; {
@@ -125,7 +125,7 @@ func (l *LeaseHolder) returned() {
 // ended is called when nothing is sent any more, with the event that tells so. It returns the
 // one that is emitted.
 func (l *LeaseHolder) ended(e Event) Event {
-	e.Busy = l.meter.Until(l.c.contender())
+	e.Busy = l.meter.until(l.c.contender())
 	if e.Kind == EventReleased {
 		end, failed := l.h.End()
 		if e.End = string(end); failed != nil {
@@ -193,11 +193,11 @@ func (l *LeaseHolder) MakeWay(q driver.Request) error {
 
 // Busy returns for how long the holder was at work, of how long it has held the lease.
 func (l *LeaseHolder) Busy() (busy, held time.Duration) {
-	return l.meter.Until(l.c.contender()), l.c.holder() - l.since
+	return l.meter.until(l.c.contender()), l.c.holder() - l.since
 }
 
 // BusyShare returns which share of its capacity the holder was at work lately.
-func (l *LeaseHolder) BusyShare() float64 { return l.meter.Share(l.c.contender()) }
+func (l *LeaseHolder) BusyShare() float64 { return l.meter.share(l.c.contender()) }
 
 // busyPeriods is how many lease durations a period of the meter has: a minute
 // by default.
@@ -206,9 +206,9 @@ const busyPeriods = 4
 // Work counts n more pieces of work, or fewer.
 func (l *LeaseHolder) Work(n int) {
 	now := l.c.contender()
-	if l.meter.Add(now, n) {
+	if l.meter.add(now, n) {
 		l.report.Run = l.reportBusy
-		l.meter.Period(now) // a holder that never uses Do is told nothing
+		l.meter.period(now) // a holder that never uses Do is told nothing
 		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
 	}
 }
@@ -220,7 +220,7 @@ func (l *LeaseHolder) reportBusy(now time.Duration) {
 		return
 	default:
 	}
-	busy, whole, share := l.meter.Period(now)
+	busy, whole, share := l.meter.period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.c.options.Owner, Token: l.token, Busy: busy, Held: whole, Share: share})
 	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
 }

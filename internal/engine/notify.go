@@ -81,16 +81,18 @@ func (r *notifier) own() string {
 	return r.text
 }
 
-// holds notes that the client holds the lock, or keeps the session, whose record has the
-// bell. Asked is called when a message says that a request is in the record; it must not
-// block.
-func (r *notifier) holds(key, bell string, lease time.Duration, asked func()) *ringing.Lock {
-	if r == nil || bell != r.text {
+// holds notes that the client holds a record. A message may say that a request is in it.
+func (r *notifier) holds(k *heldRecord) *ringing.Lock {
+	if r == nil {
+		return nil
+	}
+	rec := k.h.Record()
+	if rec.Bell != r.text {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held.Begin(key, lease, asked)
+	return r.held.Begin(k.key, rec.Lease, k.asked)
 }
 
 // rings tells those who wait for the lock to look. The lock may be nil.

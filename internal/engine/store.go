@@ -63,9 +63,8 @@ func (s *CheckedStore) Before() error { return driver.NotApplied(s.Gone()) }
 
 // Judge says what the error of a call means for this client.
 func (s *CheckedStore) Judge(err error) error {
-	var conflict *driver.ConflictError
 	switch {
-	case err == nil, errors.Is(err, driver.ErrNotFound), errors.As(err, &conflict):
+	case showsAnswer(err):
 		if !s.answered.Load() {
 			s.answered.Store(true)
 		}
@@ -77,6 +76,15 @@ func (s *CheckedStore) Judge(err error) error {
 		return err
 	}
 	return &transientError{err}
+}
+
+// showsAnswer reports whether a call with that error has shown that the store answers.
+func showsAnswer(err error) bool {
+	if err == nil || errors.Is(err, driver.ErrNotFound) {
+		return true
+	}
+	var conflict *driver.ConflictError
+	return errors.As(err, &conflict)
 }
 
 // Replace notes that the store was replaced. The first error stays.
@@ -192,6 +200,26 @@ func (s *CheckedStore) List(ctx context.Context, prefix, cursor string) (page dr
 		err = s.Judge(err)
 	}
 	return page, err
+}
+
+// watch asks the store to hint. The context bounds the set-up alone.
+func (c *Client) watch(ctx context.Context, key string, hint func()) (unwatch func(), err error) {
+	if err := c.Store.Before(); err != nil {
+		return nil, err
+	}
+	unwatch, err = c.watcher.Watch(ctx, key, hint)
+	if err != nil {
+		err = c.Store.Judge(err)
+	}
+	return unwatch, err
+}
+
+// unwatch ends a watch in the background: a store may take its time.
+func (c *Client) unwatch(unwatch func()) {
+	c.alone(func(context.Context) error {
+		unwatch()
+		return nil
+	})
 }
 
 // transientError is an error that the store calls permanent, for a client to which it has
