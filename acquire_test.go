@@ -188,7 +188,7 @@ func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 			want(t, err, tenure.ErrUnreadable)
 			_, err = m.Election("state", nil).Leader(t.Context())
 			want(t, err, tenure.ErrUnreadable)
-			for s, err := range m.Locks(t.Context(), "state") {
+			for s, err := range m.Locks(t.Context(), &tenure.ListOptions{Prefix: "state"}) {
 				want(t, err, tenure.ErrUnreadable)
 				if s.Name != "state" {
 					t.Errorf("listed %+v", s)

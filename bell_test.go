@@ -88,7 +88,7 @@ func TestBellIsInHeldRecordsAlone(t *testing.T) {
 
 		l = b.mustAcquire("x", nil)
 		carries("x", b, true)
-		want(t, l.HandOver("c", "a test"), nil)
+		want(t, l.StepDown(&tenure.StepDownOptions{To: "c", Reason: "a test"}), nil)
 		b.mustRelease(l)
 		carries("x", b, false)
 		l = c.mustAcquire("x", nil) // it has none
@@ -135,7 +135,7 @@ func TestSecretOfABellIsShownToNobody(t *testing.T) {
 		show(b.Client, nil)
 		show(l, nil)
 		show(w.record("x"), nil)
-		asked := started(func() error { return b.StepDown(t.Context(), "x", "a test") })
+		asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 		<-l.Context().Done()
 		a.mustRelease(l)
 		want(t, <-asked, nil)
@@ -174,7 +174,7 @@ func TestBellTellsOfARequest(t *testing.T) {
 				l := a.takes("x", tt.session)
 				want(t, l.Renew(t.Context()), nil) // the next heartbeat is a period from now
 				begun := time.Now()
-				asked := started(func() error { return b.StepDown(t.Context(), "x", "a test") })
+				asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 				<-l.Context().Done()
 				if took := time.Since(begun); (took < 20*time.Millisecond) != tt.bell {
 					t.Errorf("told to stop after %v", took)

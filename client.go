@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/clock"
@@ -38,10 +37,10 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	if err != nil {
 		return nil, refused("tenure: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	c := &Client{options: o, timing: o.timing(), clock: o.Clock}
-	if c.clock == nil {
-		c.clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
+	if o.Clock == nil {
+		o.Clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
 	}
+	c := &Client{options: o, timing: o.timing(), clock: o.Clock}
 	c.engine = engine.New(store, engine.Options{
 		Owner: o.Owner, Host: o.Host, Label: o.Label, Timing: c.timing, HistoryLimit: o.HistoryLimit, MaxInFlight: o.MaxInFlight,
 		Holder: c.clock.Holder, Contender: c.clock.Contender, Address: o.Bell.Address, Transport: o.Bell.Transport,
@@ -64,7 +63,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 func (c *Client) Engine() *engine.Client { return c.engine }
 
 // Options returns the options of the client, with the defaults filled in for what
-// was left zero, except for the callbacks and the clock.
+// was left zero, except for the callbacks. The clock is the one that the client goes by.
 func (c *Client) Options() Options { return c.options }
 
 // Close ends the client. Waiting acquires fail at once with [ErrClosed], and the
@@ -82,15 +81,3 @@ func (c *Client) Options() Options { return c.options }
 // ignored, so that a deferred Close works under the context of a signal. Close then
 // takes no longer than StopTimeout and a lease duration.
 func (c *Client) Close(ctx context.Context) error { return c.engine.Close(ctx) }
-
-// Elapsed returns how much time has passed for certain on the client's clock,
-// since an origin of its own: [Clock].Contender. It counts suspends, and no step
-// of the wall clock. The difference of two readings is never more than the time
-// between the two calls, but for the rate error of the machine's clock
-// ([Options.MaxClockDrift]). Readings of two clients cannot be compared.
-//
-// Use it for what must not happen too early: to wait until something has stood for
-// long enough, or to add up how long something has been going on. For what must not
-// happen too late there is [Lease.Check]. Elapsed may be called concurrently, and
-// after Close.
-func (c *Client) Elapsed() time.Duration { return c.clock.Contender() }

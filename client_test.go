@@ -152,7 +152,7 @@ func TestClosedClientRefusesEverything(t *testing.T) {
 		want(t, m.Run(ctx, "x", nil, work), tenure.ErrClosed)
 		_, err = m.Status(ctx, "x")
 		want(t, err, tenure.ErrClosed)
-		for _, err := range m.Locks(ctx, "") {
+		for _, err := range m.Locks(ctx, nil) {
 			want(t, err, tenure.ErrClosed)
 		}
 		e := m.Election("x", nil)
@@ -558,15 +558,14 @@ type twoClocks struct{}
 func (twoClocks) Holder() time.Duration    { return time.Hour }
 func (twoClocks) Contender() time.Duration { return time.Minute }
 
-// Elapsed is what has passed for certain.
-func TestElapsedIsTheContendersClock(t *testing.T) {
+// The options of a client have the clock that it goes by, for those who measure beside it.
+func TestOptionsHaveTheClock(t *testing.T) {
 	c := mustNew(t, memstore.New(), &tenure.Options{Clock: twoClocks{}})
-	if got := c.Elapsed(); got != time.Minute {
+	if got := c.Options().Clock.Contender(); got != time.Minute {
 		t.Errorf("%v", got)
 	}
-	_ = c.Close(t.Context())
-	if got := c.Elapsed(); got != time.Minute {
-		t.Errorf("after Close: %v", got)
+	if mustNew(t, memstore.New(), nil).Options().Clock == nil {
+		t.Error("no clock")
 	}
 }
 

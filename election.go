@@ -35,7 +35,7 @@ type ElectionOptions struct {
 	Timing   Timing
 
 	// Priority makes this candidate preferred to those with a lower one: it asks a
-	// leader with a lower priority to hand over to it, as [Client.Transfer] does. A
+	// leader with a lower priority to hand over to it, as by [Client.StepDown]. A
 	// newly seen leader is left alone for one lease duration first. If all are
 	// equal, such as 0, nobody asks.
 	Priority int
@@ -257,16 +257,10 @@ func (l Leader) same(m Leader) bool {
 	return l.Token == m.Token && l.Owner == m.Owner && string(l.Data) == string(m.Data)
 }
 
-// StandBack lets others take the lock first, after a step-down. A contender on
+// standBack lets others take the lock first, after a step-down. A contender on
 // another machine polls only now and then, and needs the time to see that the lock
-// is free. StandBack returns when another owner has the lock, or when the lock is
-// reserved for this client; otherwise after twice the time of a poll and a write,
-// 5 s by default. [Election.Run] does it by itself. The error matches the
-// context's, or [ErrClosed].
-func (c *Client) StandBack(ctx context.Context, name string) error {
-	return c.standBack(ctx, name, c.timing)
-}
-
+// is free. standBack returns when another owner has the lock, or when the lock is
+// reserved for this client; otherwise after twice the time of a poll and a write.
 func (c *Client) standBack(ctx context.Context, name string, t protocol.Timing) error {
 	o, err := c.engine.Observe(name)
 	if err != nil {

@@ -251,7 +251,7 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 				})
 			})
 			time.Sleep(lease)
-			asked := started(func() error { return b.StepDown(t.Context(), "x", "for the test") })
+			asked := started(func() error { return b.StepDown(t.Context(), "x", because("for the test")) })
 			time.Sleep(heartbeat + time.Second)
 			stop()
 			want(t, <-ran, nil)
@@ -309,7 +309,7 @@ func TestLeaderOfAClosedClient(t *testing.T) {
 				})
 				time.Sleep(lease)
 				if asked {
-					go func() { _ = b.StepDown(t.Context(), "x", "for the test") }()
+					go func() { _ = b.StepDown(t.Context(), "x", because("for the test")) }()
 					time.Sleep(heartbeat + time.Second)
 				}
 				want(t, a.Close(t.Context()), nil)
@@ -516,7 +516,7 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 				})
 			})
 			time.Sleep(time.Second)
-			want(w.t, other.StepDown(w.t.Context(), "x", "maintenance"), nil)
+			want(w.t, other.StepDown(w.t.Context(), "x", because("maintenance")), nil)
 			want(w.t, <-done, errWork)
 		}, 0},
 		"its process has crashed": {func(w *world, own, _ *machine) {
@@ -620,7 +620,7 @@ func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
 		default:
 		}
 		begun := time.Now()
-		want(t, good.Transfer(t.Context(), "x", "new", "try it again"), nil)
+		want(t, good.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "new", Reason: "try it again"}), nil)
 		if label := <-leads; label != "v2" || time.Since(begun) > heartbeat+refresh {
 			t.Errorf("%s leads %v after a hand-over to v2", label, time.Since(begun))
 		}
@@ -760,7 +760,7 @@ func TestRareLooksWithinThePriorityPause(t *testing.T) {
 		time.Sleep(time.Second)
 		c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1, PriorityPause: 1000 * time.Hour}, 0)
 		time.Sleep(time.Hour)
-		want(t, boss.StepDown(t.Context(), "x", "deploy"), nil)
+		want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
 		time.Sleep(4 * time.Hour) // and has stood back
 		if n := rare.during(10*time.Hour, faultstore.OpGet, "x"); n > 12 {
 			t.Errorf("%d looks within ten hours", n)

@@ -66,7 +66,7 @@ func ExampleElectionOptions_coolDown() {
 
 // One box of a new version leads first. It is handed the lead by name, watched, and
 // hands it back in the same way.
-func ExampleElection_Transfer_oneBox() {
+func ExampleElection_StepDown_oneBox() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	store := memstore.New()
@@ -92,9 +92,9 @@ func ExampleElection_Transfer_oneBox() {
 	defer box.Close(context.Background())
 
 	election := old.Election("scheduler", nil)
-	fmt.Println("to the box:", election.Transfer(ctx, "box-1", "try v2"))
+	fmt.Println("to the box:", election.StepDown(ctx, &tenure.StepDownOptions{To: "box-1", Reason: "try v2"}))
 	fmt.Println(<-leads)
-	fmt.Println("and back:", election.Transfer(ctx, "web-1", "v2 is slower"))
+	fmt.Println("and back:", election.StepDown(ctx, &tenure.StepDownOptions{To: "web-1", Reason: "v2 is slower"}))
 	fmt.Println(<-leads)
 	stop()
 	for range 2 {
@@ -112,7 +112,7 @@ func ExampleElection_Transfer_oneBox() {
 
 // A new version is handed the lead by its label, on whichever host it runs, and hands it
 // back by the name of a host.
-func ExampleElection_TransferToLabel() {
+func ExampleElection_StepDown_label() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	store := memstore.New()
@@ -138,9 +138,9 @@ func ExampleElection_TransferToLabel() {
 	defer campaign("web-7", "v2").Close(context.Background())
 
 	election := blue.Election("scheduler", nil)
-	fmt.Println("to v2:", election.TransferToLabel(ctx, "v2", "deploy v2"))
+	fmt.Println("to v2:", election.StepDown(ctx, &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy v2"}))
 	fmt.Println(<-leads)
-	fmt.Println("back:", election.Transfer(ctx, "web-1", "v2 is slower"))
+	fmt.Println("back:", election.StepDown(ctx, &tenure.StepDownOptions{To: "web-1", Reason: "v2 is slower"}))
 	fmt.Println(<-leads)
 	stop()
 	for range 3 {

@@ -308,7 +308,8 @@ func ExampleClient_StepDown() {
 	}()
 	<-begun
 
-	err = operator.StepDown(ctx, "reports", "maintenance of web-7") // returns when it has stopped
+	// It returns when the holder has stopped.
+	err = operator.StepDown(ctx, "reports", &tenure.StepDownOptions{Reason: "maintenance of web-7"})
 	fmt.Println("asked:", err)
 	fmt.Println("web-7:", <-ended)
 

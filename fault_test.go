@@ -422,12 +422,16 @@ func TestStoreThatOnlyReads(t *testing.T) {
 			_, err := m.Acquire(ctx, "free", &tenure.AcquireOptions{StoreTimeout: lease})
 			return err
 		},
-		"open":                      func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
-		"step down":                 func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "why") },
-		"step down under a session": func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "under", "why") },
-		"revoke":                    func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
-		"release dead":              func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
-		"sweep":                     func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
+		"open": func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
+		"step down": func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "x", because("why"))
+		},
+		"step down under a session": func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "under", because("why"))
+		},
+		"revoke":       func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
+		"release dead": func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
+		"sweep":        func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")

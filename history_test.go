@@ -75,7 +75,7 @@ func TestHistory(t *testing.T) {
 		c, ctx := newCampaign(t)
 		c.join(ctx, b, nil, 0)
 		time.Sleep(time.Minute)
-		want(t, boss.StepDown(t.Context(), "x", "deploy"), nil)
+		want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
 		time.Sleep(time.Minute)
 		c.over(t)
 		dead := w.machine("dead")
@@ -92,7 +92,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("the one that crashed: %+v", crashed)
 		}
 		a.mustRelease(l)
-		for s, err := range boss.Locks(t.Context(), "") {
+		for s, err := range boss.Locks(t.Context(), nil) {
 			if err != nil || s.Name != "x" {
 				t.Errorf("the history is listed among the locks: %+v, %v", s, err)
 			}
@@ -335,7 +335,7 @@ func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
 			})
 		})
 		time.Sleep(time.Second)
-		asked := started(func() error { return b.StepDown(t.Context(), "x", "deploy") })
+		asked := started(func() error { return b.StepDown(t.Context(), "x", because("deploy")) })
 		l := b.mustAcquire("x", recorded)
 		if err := <-asked; err != nil { // else b was quicker to take the lock
 			want(t, err, tenure.ErrUnanswered)
@@ -556,7 +556,7 @@ func TestHistoryKeepsALongReason(t *testing.T) {
 			<-l.Context().Done()
 			a.mustRelease(l)
 		}()
-		want(t, boss.StepDown(t.Context(), "x", reason), nil)
+		want(t, boss.StepDown(t.Context(), "x", because(reason)), nil)
 		synctest.Wait()
 		expectHistory(t, boss.history("x"), ended)
 		l = b.mustAcquire("x", recorded)

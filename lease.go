@@ -123,43 +123,29 @@ func (l *Lease) wrapped(op string, err error) error {
 	return wrap(op, l.Name(), err)
 }
 
-// HandOver ends the lease in favour of another owner, as if that owner had asked
-// for it: see [Client.Transfer]. It cancels the context with a [*StepDownError] and
-// returns. Heartbeats go on while the work drains, for [Options.StopTimeout] at
-// most. Release then leaves the lock reserved for the new owner, for as long as
-// after a transfer. What ends a lease first counts: a lease that was told to stop
-// already, or has ended, is not handed over.
+// StepDown ends the lease as if somebody had asked for it: see [Client.StepDown]. It
+// cancels the context with a [*StepDownError] and returns. Heartbeats go on while the work
+// drains, for [Options.StopTimeout] at most. Release then leaves the lock as the options
+// say. It costs no request of its own. What ends a lease first counts: a lease that was
+// told to stop already, or has ended, is not handed over.
 //
-// It costs no request of its own. The new owner is not told: it takes the lock if
-// it waits for it. If it does not come, the others wait until the reservation has
-// run out.
-func (l *Lease) HandOver(to, reason string) error {
-	err := checkHeir(to)
-	if err == nil {
-		err = checkReason(reason)
+// The owner or label that is to have the lock next is not told: it takes the lock if it
+// waits for it. If nobody comes, the others wait until the reservation has run out. A
+// holder that knows that the next one has gone steps down without naming one: Release then
+// leaves the lock free, even if the holder was asked before to hand over, or is asked to
+// after its right to act has ended.
+func (l *Lease) StepDown(options *StepDownOptions) error {
+	op, q, err := options.request("hand over")
+	switch {
+	case err != nil:
+	case q.To == l.Owner():
+		err = refused("%q holds it already, under token %d", q.To, l.Token())
+	case q.ToLabel != "" && q.ToLabel == l.held.Label():
+		err = refused("%q holds it already, under token %d, and has label %q", l.Owner(), l.Token(), q.ToLabel)
+	default:
+		err = l.held.MakeWay(q)
 	}
-	if err == nil && to == l.Owner() {
-		err = refused("%q holds it already, under token %d", to, l.Token())
-	}
-	if err == nil {
-		err = l.held.MakeWay(driver.Request{To: to, Reason: reason})
-	}
-	return l.wrapped("hand over", err)
-}
-
-// StepDown ends the lease as if somebody had asked its holder to step down: see
-// [Client.StepDown]. It is like HandOver, but Release leaves the lock free for the
-// first contender that takes it. This holds even if the holder was asked before to
-// hand over, or is asked to after its right to act has ended: StepDown is for a
-// holder that knows that the other one has gone. The reason is written into the
-// record, unless something else has ended the right to act before; it must not be
-// empty.
-func (l *Lease) StepDown(reason string) error {
-	err := checkReason(reason)
-	if err == nil {
-		err = l.held.MakeWay(driver.Request{Reason: reason})
-	}
-	return l.wrapped("step down", err)
+	return l.wrapped(op, err)
 }
 
 // Previous returns how the tenure before this one ended, and the data that it left,

@@ -792,7 +792,9 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 		},
 		"asked to step down": {
 			func(ctx context.Context, _ func(), _, b *machine, _ *tenure.Lease) error {
-				go func() { _ = b.StepDown(context.WithoutCancel(ctx), "x", "maintenance") }()
+				go func() {
+					_ = b.StepDown(context.WithoutCancel(ctx), "x", because("maintenance"))
+				}()
 				<-ctx.Done()
 				return errWork
 			},

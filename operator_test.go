@@ -144,7 +144,7 @@ func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 				time.Sleep(heartbeat / 30)
 				return c.Revoke(t.Context(), "x", "now")
 			})
-			if err := b.StepDown(t.Context(), "x", "please"); err == nil && l.Check() == nil {
+			if err := b.StepDown(t.Context(), "x", because("please")); err == nil && l.Check() == nil {
 				t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
 			}
 			want(t, <-revoked, nil)
@@ -161,7 +161,7 @@ func TestStepDownOfARevokedLock(t *testing.T) {
 		a.crash()
 		revoked := started(func() error { return c.Revoke(t.Context(), "x", "now") })
 		time.Sleep(time.Second)
-		err := b.StepDown(t.Context(), "x", "please")
+		err := b.StepDown(t.Context(), "x", because("please"))
 		want(t, err, tenure.ErrNotHeld)
 		if held := (*tenure.HeldError)(nil); !errors.As(err, &held) || held.FreeIn < l.Remaining() {
 			t.Errorf("%v; want it to say that the holder may act for %v", err, l.Remaining())
@@ -238,7 +238,7 @@ func TestRevokeDuringHandOver(t *testing.T) {
 		heir := make(chan *tenure.Lease, 1)
 		go func() { heir <- b.mustAcquire("x", nil) }()
 		time.Sleep(heartbeat)
-		want(t, l.HandOver("b", "deploy"), nil)
+		want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "deploy"}), nil)
 		handing := started(func() error { return l.Release(t.Context()) })
 		time.Sleep(requestTimeout / 10)
 		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "b" {

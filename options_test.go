@@ -268,11 +268,11 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 			refused("name to try", err)
 			refused("name to run under", m.Run(ctx, text, nil, nil))
 			refused("name to campaign for", m.Election(text, nil).Run(ctx, nil))
-			refused("reason", m.StepDown(ctx, "x", text))
-			refused("reason", m.Transfer(ctx, "x", "b", text))
+			refused("reason", m.StepDown(ctx, "x", because(text)))
+			refused("reason", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: "b", Reason: text}))
 			refused("reason", m.ReleaseDead(ctx, "x", text))
 			refused("reason", m.Revoke(ctx, "x", text))
-			refused("heir", m.Transfer(ctx, "x", text, "why"))
+			refused("heir", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: text, Reason: "why"}))
 		}
 		if n := m.faults.Count(); n != 0 {
 			t.Errorf("%d requests", n)
@@ -325,7 +325,7 @@ func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 			if st, err := m.Status(ctx, name); err != nil || !st.Held || st.Owner != "b" {
 				t.Errorf("status of %q: %+v, %v", name, st, err)
 			}
-			if list, errs := m.Statuses(ctx, []string{name}); errs[0] != nil || !list[0].Held {
+			if list, errs := m.Statuses(ctx, []string{name}, nil); errs[0] != nil || !list[0].Held {
 				t.Errorf("statuses of %q: %+v, %v", name, list, errs)
 			}
 			if list, err := m.History(ctx, name); err != nil || len(list) != 1 {
@@ -340,7 +340,7 @@ func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 				}
 				break
 			}
-			if err := m.StepDown(ctx, name, "why"); !errors.Is(err, tenure.ErrUnanswered) {
+			if err := m.StepDown(ctx, name, because("why")); !errors.Is(err, tenure.ErrUnanswered) {
 				t.Errorf("step-down of %q: %v", name, err)
 			}
 			if err := m.ReleaseDead(ctx, name, "why"); err != nil {

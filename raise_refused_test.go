@@ -41,7 +41,7 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
-				_ = m.StepDown(t.Context(), "dead", "hurry") // nobody answers
+				_ = m.StepDown(t.Context(), "dead", because("hurry")) // nobody answers
 			}()
 		}, `lock "dead", of "dead"`},
 		"one that deletes": {func(t *testing.T, w *world, _ *machine) {

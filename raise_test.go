@@ -74,7 +74,7 @@ func TestRaiseTokens(t *testing.T) {
 		a.mustClose(closed)
 		heir := w.machine("heir")
 		to := a.mustAcquire("kept", nil)
-		want(t, to.HandOver("heir", "moves"), nil)
+		want(t, to.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
 		a.mustRelease(to)
 		a.crash()
 		heir.crash()

@@ -189,11 +189,11 @@ func TestReapClosesSessions(t *testing.T) {
 			t.Errorf("told of %+v", r.reaped)
 		}
 		time.Sleep(6 * lease)
-		st, err := c.SessionStatus(t.Context(), sa.ID())
+		st, err := c.SessionStatus(t.Context(), sa.ID(), nil)
 		if want(t, err, nil); st.State != "" {
 			t.Errorf("the session's record: %+v", st)
 		}
-		st, err = c.SessionStatus(t.Context(), sb.ID())
+		st, err = c.SessionStatus(t.Context(), sb.ID(), nil)
 		if want(t, err, nil); !st.Alive {
 			t.Errorf("the living session: %+v", st)
 		}
@@ -246,7 +246,7 @@ func TestReapOfAReservation(t *testing.T) {
 		inWorldRun(t, fmt.Sprintf("once=%v", once), func(t *testing.T, w *world) {
 			a := w.machine("a")
 			held := a.mustAcquire("a", nil)
-			want(t, held.HandOver("heir", "moves"), nil)
+			want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
 			a.mustRelease(held)
 			begun := time.Now()
 			r := w.reaps(tenure.ReapOptions{Names: []string{"a"}, Once: once})

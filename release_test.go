@@ -126,8 +126,12 @@ func TestReleaseWithAfterARequest(t *testing.T) {
 		state driver.State
 		end   driver.EndReason
 	}{
-		"step down": {func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "asked") }, driver.Released, driver.EndSteppedDown},
-		"hand over": {func(ctx context.Context, m *machine) error { return m.Transfer(ctx, "x", "c", "asked") }, driver.Reserved, driver.EndHandedOver},
+		"step down": {func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "x", because("asked"))
+		}, driver.Released, driver.EndSteppedDown},
+		"hand over": {func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "x", &tenure.StepDownOptions{To: "c", Reason: "asked"})
+		}, driver.Reserved, driver.EndHandedOver},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
@@ -157,7 +161,9 @@ func TestReleaseWithBesideARequest(t *testing.T) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		time.Sleep(time.Second)
-		asked := started(func() error { return b.Transfer(t.Context(), "x", "c", "asked") })
+		asked := started(func() error {
+			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "c", Reason: "asked"})
+		})
 		synctest.Wait()
 		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
 		want(t, <-asked, nil)

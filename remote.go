@@ -263,9 +263,8 @@ type RemoteRequest struct {
 	To, ToLabel string
 }
 
-// Ask does what [Client.StepDown], [Client.Transfer], [Client.TransferToLabel],
-// [Client.ReleaseDead] or [Client.Revoke] does, by the kind, in the name of By. The error
-// matches [ErrInvalid] if the request breaks a rule.
+// Ask does what [Client.StepDown], [Client.ReleaseDead] or [Client.Revoke] does, by the
+// kind, in the name of By. The error matches [ErrInvalid] if the request breaks a rule.
 func (r *Remote) Ask(ctx context.Context, q RemoteRequest) error {
 	op, handOver := askOps[q.Kind], q.Kind == RequestHandOver
 	var err error

@@ -147,7 +147,9 @@ func TestReleaseThatDeletes(t *testing.T) {
 
 		// What is handed over is kept for its heir.
 		v = a.visitor("y", "us")
-		asked := started(func() error { return b.Transfer(t.Context(), "y", "heir", "deploy") })
+		asked := started(func() error {
+			return b.StepDown(t.Context(), "y", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
+		})
 		time.Sleep(time.Second)
 		v.mustBeat(a)
 		want(t, a.Remote().Release(t.Context(), tenure.RemoteRelease{Name: "y", Token: v.Token, After: v.after, Delete: true}), nil)
@@ -311,7 +313,9 @@ func TestHolderElsewhereIsAsked(t *testing.T) {
 		a, b := w.machine("a"), w.machine("b")
 		v := a.visitor("x", "us")
 		v.mustBeat(a)
-		asked := started(func() error { return b.Transfer(t.Context(), "x", "heir", "deploy") })
+		asked := started(func() error {
+			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
+		})
 		synctest.Wait()
 		for _, m := range []*machine{a, b, a} {
 			r := v.mustBeat(m)
@@ -350,7 +354,9 @@ func TestHeirElsewhereGoesFirst(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(2 * refresh)
-		asked := started(func() error { return b.Transfer(t.Context(), "x", "heir", "deploy") })
+		asked := started(func() error {
+			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
+		})
 		synctest.Wait()
 		v.mustBeat(b)
 		want(t, v.release(b), nil)

@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -30,8 +31,7 @@ type Request struct {
 	By     string // the owner name of the requester
 	Reason string
 	To     string // the owner that is to have the lock next
-	// ToLabel is the label of those who are to have it next: see
-	// [Client.TransferToLabel].
+	// ToLabel is the label of those who are to have it next.
 	ToLabel string
 	At      time.Time // by the requester's clock
 }
@@ -43,40 +43,60 @@ func requestOf(q *driver.Request) *Request {
 	return &Request{Kind: RequestKind(q.Kind), By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: q.At}
 }
 
-// StepDown asks the holder of the lock to stop and to release it, and waits until
-// its tenure has ended. The request is written into the record, where the holder
-// finds it with its next heartbeat; its work has its stop timeout. ctx bounds the
-// waiting. The reason is kept in the history; it must not be empty.
+// StepDownOptions say why a holder is to stop, and who is to have the lock next.
+type StepDownOptions struct {
+	// Reason is kept in the history. It must not be empty.
+	Reason string
+
+	// To is the owner that is to have the lock next. The holder leaves it reserved for
+	// that owner, which must be waiting for it. Others can take the lock after it, or when
+	// it has not come within twice the time of a poll and a write, 5 s by default. If To and
+	// ToLabel are empty, the lock is free for anybody.
+	To string
+
+	// ToLabel has the lock reserved for whoever has that [Options.Label]: the first
+	// candidate of the label that comes may take it at once. Nobody else may, not even one
+	// without a label, until the same time has passed. A holder that has the label already
+	// is not asked: that is an error. To and ToLabel exclude each other.
+	ToLabel string
+}
+
+// request returns what is asked of a holder, and the name of the operation.
+func (o *StepDownOptions) request(to string) (op string, q driver.Request, err error) {
+	var how StepDownOptions
+	if o != nil {
+		how = *o
+	}
+	q = driver.Request{Kind: driver.StepDown, To: how.To, ToLabel: how.ToLabel, Reason: how.Reason}
+	op = "step down"
+	if how.To != "" || how.ToLabel != "" {
+		op, q.Kind = to, driver.HandOver
+	}
+	switch {
+	case how.To != "" && how.ToLabel != "":
+		err = invalid("owner %q and label %q to hand over to: name one of the two", how.To, how.ToLabel)
+	case how.To != "":
+		err = checkHeir(how.To)
+	case how.ToLabel != "":
+		err = checkHeirs(how.ToLabel)
+	}
+	return op, q, cmp.Or(err, checkReason(how.Reason))
+}
+
+// StepDown asks the holder of the lock to stop and to release it, or to hand it over, and
+// waits until its tenure has ended. The request is written into the record, where the
+// holder finds it with its next heartbeat; its work has its stop timeout. ctx bounds the
+// waiting.
 //
 // The error matches [ErrNotHeld], [ErrRequested] if somebody else has asked before,
 // [ErrForeign], or [ErrUnanswered] if the request is in the record and the holder
 // has not answered. A request does not prolong a dead holder's lease.
-func (c *Client) StepDown(ctx context.Context, name, reason string) error {
-	return c.ask(ctx, "step down", name, driver.Request{Kind: driver.StepDown, Reason: reason})
-}
-
-// Transfer is like StepDown, and has the lock reserved for the owner named to. That
-// owner must be waiting for the lock. Others can take the lock after it, or when it
-// has not come within twice the time of a poll and a write, 5 s by default.
-func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
-	if err := checkHeir(to); err != nil {
-		return wrap("transfer", name, err)
+func (c *Client) StepDown(ctx context.Context, name string, options *StepDownOptions) error {
+	op, q, err := options.request("transfer")
+	if err != nil {
+		return wrap(op, name, cmp.Or(checkKey(name), err))
 	}
-	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, To: to, Reason: reason})
-}
-
-// TransferToLabel is like Transfer, and has the lock reserved for whoever has that
-// [Options.Label]: the first candidate of the label that comes may take it at once.
-// Nobody else may, not even one without a label, until the same time has passed. Whoever
-// runs an older version of Tenure waits for that too, because it does not know of labels
-// here; and a holder of one reserves the lock for nobody.
-//
-// A holder that has the label already is not asked: that is an error.
-func (c *Client) TransferToLabel(ctx context.Context, name, label, reason string) error {
-	if err := checkHeirs(label); err != nil {
-		return wrap("transfer", name, err)
-	}
-	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, ToLabel: label, Reason: reason})
+	return c.ask(ctx, op, name, q)
 }
 
 // ReleaseDead releases the lock of a dead holder, for a caller that cannot wait
@@ -103,20 +123,9 @@ func (c *Client) Revoke(ctx context.Context, name, reason string) error {
 	return c.ask(ctx, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
 }
 
-// StepDown asks the leader to step down: see [Client.StepDown].
-func (e *Election) StepDown(ctx context.Context, reason string) error {
-	return e.c.StepDown(ctx, e.name, reason)
-}
-
-// Transfer asks the leader to hand over: see [Client.Transfer].
-func (e *Election) Transfer(ctx context.Context, to, reason string) error {
-	return e.c.Transfer(ctx, e.name, to, reason)
-}
-
-// TransferToLabel asks the leader to hand over to a candidate with a label: see
-// [Client.TransferToLabel].
-func (e *Election) TransferToLabel(ctx context.Context, label, reason string) error {
-	return e.c.TransferToLabel(ctx, e.name, label, reason)
+// StepDown asks the leader to stop, or to hand over: see [Client.StepDown].
+func (e *Election) StepDown(ctx context.Context, options *StepDownOptions) error {
+	return e.c.StepDown(ctx, e.name, options)
 }
 
 func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {

@@ -102,7 +102,7 @@ func TestStepDown(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		asked := time.Now()
-		want(t, boss.Election("x", nil).StepDown(t.Context(), "deploy"), nil)
+		want(t, boss.Election("x", nil).StepDown(t.Context(), because("deploy")), nil)
 		took := time.Since(asked)
 		if most := heartbeat + 2*time.Second + refresh; took > most {
 			t.Errorf("took %v: more than a heartbeat, the work's time, and a look: %v", took, most)
@@ -146,7 +146,7 @@ func TestStepDownWithOneStandby(t *testing.T) {
 			for i := range 6 {
 				time.Sleep(2 * lease)
 				led = append(led, []string{"a", "b"}[i%2])
-				want(t, boss.StepDown(t.Context(), "x", "deploy"), nil)
+				want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
 			}
 			time.Sleep(2 * lease)
 			if got := owners(c.over(t)); !slices.Equal(got, append(led, "a")) {
@@ -163,7 +163,7 @@ func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 		c, ctx := newCampaign(t)
 		c.join(ctx, a, nil, 0)
 		time.Sleep(10 * time.Second)
-		want(t, boss.StepDown(t.Context(), "x", "see what happens"), nil)
+		want(t, boss.StepDown(t.Context(), "x", because("see what happens")), nil)
 		_, err := boss.Election("x", nil).Leader(t.Context())
 		want(t, err, tenure.ErrNoLeader)
 		time.Sleep(lease)
@@ -185,7 +185,7 @@ func TestTransfer(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for _, to := range []string{"m5", "m2", "m7", "m0"} {
-			want(t, ms[3].Transfer(t.Context(), "x", to, "moving on"), nil)
+			want(t, ms[3].StepDown(t.Context(), "x", &tenure.StepDownOptions{To: to, Reason: "moving on"}), nil)
 			time.Sleep(3 * time.Second)
 			if got := leader(t, ms[3]); got != to {
 				t.Errorf("%s leads instead of %s", got, to)
@@ -207,7 +207,7 @@ func TestTransferToNobody(t *testing.T) {
 			<-l.Context().Done()
 			_ = l.Release(t.Context())
 		}()
-		want(t, b.Transfer(t.Context(), "x", "gone", "it was here yesterday"), nil)
+		want(t, b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "it was here yesterday"}), nil)
 		s, err := b.Status(t.Context(), "x")
 		if err != nil || s.Held || s.ReservedFor != "gone" || s.Owner != "a" || s.End != tenure.EndHandedOver || s.EndedBy.By != "b" {
 			t.Errorf("status %+v, %v", s, err)
@@ -232,10 +232,17 @@ func TestTransferToNobody(t *testing.T) {
 // A holder hands over of its own accord: to whom it says, whoever else waits,
 // when its work has returned, and with the one write of its release.
 func TestHandOver(t *testing.T) {
-	for _, under := range []string{"its own lease", "a session"} {
-		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
-			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-			l := a.takes("x", under == "a session")
+	for how, options := range map[string]*tenure.StepDownOptions{
+		"under its own lease": {To: "b", Reason: "a leaves"},
+		"under a session":     {To: "b", Reason: "a leaves"},
+		"to a label":          {ToLabel: "v2", Reason: "a leaves"},
+	} {
+		inWorldRun(t, how, func(t *testing.T, w *world) {
+			a, b, c := w.machine("a", labelled("v1")), w.machine("b", labelled("v2")), w.machine("c", labelled("v1"))
+			l := a.takes("x", how == "under a session")
+			if err := l.StepDown(&tenure.StepDownOptions{ToLabel: "v1", Reason: "a has it"}); err == nil {
+				t.Error("handed over to its own label")
+			}
 			took := make(chan *tenure.Lease, 2)
 			for _, m := range []*machine{c, b} { // c has waited for longer
 				go func() {
@@ -246,12 +253,14 @@ func TestHandOver(t *testing.T) {
 				time.Sleep(refresh)
 			}
 			a.faults.ResetLog()
-			want(t, l.HandOver("b", "a leaves"), nil)
+			want(t, l.StepDown(options), nil)
 			var stepped *tenure.StepDownError
-			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "b" || stepped.Reason != "a leaves" || stepped.At.IsZero() {
+			cause := context.Cause(l.Context())
+			if !errors.As(cause, &stepped) || stepped.By != "a" || stepped.Reason != "a leaves" || stepped.At.IsZero() ||
+				stepped.To != options.To || stepped.ToLabel != options.ToLabel {
 				t.Errorf("cause %v", cause)
 			}
-			if err := l.HandOver("c", "too late"); err != nil {
+			if err := l.StepDown(&tenure.StepDownOptions{To: "c", Reason: "too late"}); err != nil {
 				t.Error(err) // what was first counts
 			}
 			time.Sleep(lease / 2) // the work drains
@@ -260,7 +269,9 @@ func TestHandOver(t *testing.T) {
 			}
 			a.mustRelease(l)
 			got := <-took
-			if p, ok := got.Previous(); got.Owner() != "b" || got.Token() != 2 || !ok || p.End != tenure.EndHandedOver || p.Request.By != "a" || p.Request.To != "b" {
+			p, ok := got.Previous()
+			if got.Owner() != "b" || got.Token() != 2 || !ok || p.End != tenure.EndHandedOver || p.Request.By != "a" ||
+				p.Request.To != options.To || p.Request.ToLabel != options.ToLabel {
 				t.Errorf("%s has it under token %d, after %+v", got.Owner(), got.Token(), p)
 			}
 			writes := 0
@@ -274,7 +285,7 @@ func TestHandOver(t *testing.T) {
 			}
 			b.mustRelease(got)
 			c.mustRelease(<-took)
-			want(t, l.HandOver("b", "again"), tenure.ErrReleased)
+			want(t, l.StepDown(options), tenure.ErrReleased)
 		})
 	}
 }
@@ -286,10 +297,10 @@ func TestHolderStepsDown(t *testing.T) {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
 			l := a.takes("x", under == "a session")
-			if err := l.StepDown(""); err == nil {
+			if err := l.StepDown(because("")); err == nil {
 				t.Error("no reason is taken for one")
 			}
-			want(t, l.StepDown("a leaves"), nil)
+			want(t, l.StepDown(because("a leaves")), nil)
 			var stepped *tenure.StepDownError
 			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "" || stepped.Reason != "a leaves" {
 				t.Errorf("cause %v", cause)
@@ -303,7 +314,7 @@ func TestHolderStepsDown(t *testing.T) {
 				t.Errorf("previous %+v", p)
 			}
 			b.mustRelease(got)
-			want(t, l.StepDown("again"), tenure.ErrReleased)
+			want(t, l.StepDown(because("again")), tenure.ErrReleased)
 		})
 	}
 }
@@ -323,9 +334,11 @@ func TestHolderStepsDownWhenAsked(t *testing.T) {
 				l = a.mustTake(s, "x")
 			}
 			asked := make(chan error, 1)
-			go func() { asked <- b.Transfer(t.Context(), "x", "gone", "maintenance") }()
+			go func() {
+				asked <- b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "maintenance"})
+			}()
 			<-l.Context().Done()
-			want(t, l.StepDown("it has gone"), nil)
+			want(t, l.StepDown(because("it has gone")), nil)
 			if under == "a session that is closed" {
 				go func() { _ = s.Close(t.Context()) }()
 				<-s.Context().Done()
@@ -347,7 +360,10 @@ func TestHandOverRefuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		l := a.mustAcquire("x", nil)
-		for _, err := range []error{l.HandOver("", "why"), l.HandOver("a", "why"), l.HandOver("b", ""), l.HandOver("b\n", "why")} {
+		for _, o := range []*tenure.StepDownOptions{
+			nil, {To: "a", Reason: "why"}, {To: "b"}, {To: "b\n", Reason: "why"}, {To: "b", ToLabel: "v2", Reason: "why"},
+		} {
+			err := l.StepDown(o)
 			if err == nil {
 				t.Error("no error")
 			}
@@ -358,7 +374,7 @@ func TestHandOverRefuses(t *testing.T) {
 		}
 		a.crash()
 		time.Sleep(lease)
-		want(t, l.HandOver("b", "why"), tenure.ErrExpired)
+		want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "why"}), tenure.ErrExpired)
 	})
 }
 
@@ -376,7 +392,9 @@ func TestTenAskers(t *testing.T) {
 		errs := make([]error, 10)
 		for i := range errs {
 			m := w.machine(fmt.Sprint("asker-", i))
-			all.Go(func() { errs[i] = m.StepDown(t.Context(), "x", fmt.Sprint("reason ", i)) })
+			all.Go(func() {
+				errs[i] = m.StepDown(t.Context(), "x", because(fmt.Sprint("reason ", i)))
+			})
 		}
 		all.Wait()
 		laid, told := 0, 0
@@ -412,7 +430,7 @@ func TestAskingTheDeadDelaysNothing(t *testing.T) {
 				time.Sleep(time.Second)
 				m := w.machine(fmt.Sprint("asker-", i))
 				go func() {
-					if err := m.StepDown(t.Context(), "x", "hurry"); err != nil && i > 0 {
+					if err := m.StepDown(t.Context(), "x", because("hurry")); err != nil && i > 0 {
 						want(t, err, tenure.ErrRequested)
 					}
 				}()
@@ -438,13 +456,16 @@ func TestAskingNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		b.reads = 15 // it asks five times in no time; each asks and observes, and may look again
-		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
 		want(t, b.ReleaseDead(t.Context(), "x", "why"), tenure.ErrNotHeld)
 		want(t, b.Revoke(t.Context(), "x", "why"), tenure.ErrNotHeld)
 		l := a.mustAcquire("x", nil)
+		why := because("why")
 		for _, err := range []error{
-			b.StepDown(t.Context(), "x", ""), b.Transfer(t.Context(), "x", "", "why"), b.Transfer(t.Context(), "x", "a", "why"),
-			b.StepDown(t.Context(), "", "why"), b.StepDown(t.Context(), "tenure/x", "why"), b.StepDown(t.Context(), "x", "a\nb"),
+			b.StepDown(t.Context(), "", why), b.StepDown(t.Context(), "tenure/x", why), b.StepDown(t.Context(), "x", nil),
+			b.StepDown(t.Context(), "x", because("a\nb")),
+			b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "a", Reason: "why"}),
+			b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "c", ToLabel: "v2", Reason: "why"}),
 		} {
 			if err == nil {
 				t.Error("no error")
@@ -455,12 +476,12 @@ func TestAskingNobody(t *testing.T) {
 			t.Error("asked nevertheless")
 		}
 		a.mustRelease(l)
-		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		want(t, b.StepDown(ctx, "x", "why"), context.Canceled)
+		want(t, b.StepDown(ctx, "x", because("why")), context.Canceled)
 		_ = b.Close(t.Context())
-		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrClosed)
+		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrClosed)
 	})
 }
 
@@ -472,10 +493,10 @@ func TestUnanswered(t *testing.T) {
 		a.crash()
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
-		err := b.StepDown(ctx, "x", "why")
+		err := b.StepDown(ctx, "x", because("why"))
 		want(t, err, tenure.ErrUnanswered)
 		want(t, err, context.DeadlineExceeded)
-		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrRequested)
+		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrRequested)
 		s, err := b.Status(t.Context(), "x")
 		if err != nil || s.Request == nil || s.Request.By != "b" || s.Request.Kind != tenure.RequestStepDown {
 			t.Errorf("status %+v, %v", s, err)
@@ -508,7 +529,7 @@ func TestStepDownWithAWatch(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			before := a.faults.Count()
 			begun := time.Now()
-			want(t, boss.StepDown(t.Context(), "x", "now"), nil)
+			want(t, boss.StepDown(t.Context(), "x", because("now")), nil)
 			took = time.Since(begun)
 			if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
 				t.Errorf("took %v", took)
@@ -537,7 +558,7 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 			return l.Release(t.Context())
 		})
 		time.Sleep(requestTimeout / 2)
-		want(t, boss.StepDown(t.Context(), "x", "early"), nil)
+		want(t, boss.StepDown(t.Context(), "x", because("early")), nil)
 		want(t, <-done, nil)
 	})
 }
@@ -611,7 +632,7 @@ func TestTransferToLabel(t *testing.T) {
 			heir := e.waits("x")
 			time.Sleep(lease)
 			begun := time.Now()
-			want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
+			want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
 			if took := soon(t, heir).Sub(begun); took > heartbeat+2*refresh {
 				t.Errorf("it took %v", took)
 			}
@@ -637,7 +658,7 @@ func TestTransferToLabelThatNobodyHas(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a", labelled("v1")), w.machine("b", labelled("v1"))
 		l := a.obeys("x")
-		want(t, b.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
+		want(t, b.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
 		begun := time.Now()
 		var asked *tenure.StepDownError
 		if err := context.Cause(l.Context()); !errors.As(err, &asked) || asked.ToLabel != "v2" || asked.To != "" ||
@@ -654,7 +675,7 @@ func TestTransferToLabelThatNobodyHas(t *testing.T) {
 			!strings.Contains(err.Error(), `reserved for label "v2" after token 1; free in `) {
 			t.Errorf("try: %v", err)
 		}
-		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
 		others := b.waits("x")
 		if waited := soon(t, others).Sub(begun); waited < reservation || waited > reservation+refresh {
 			t.Errorf("another label waited for %v, want %v", waited, reservation)
@@ -668,7 +689,7 @@ func TestTransferToLabelIsForOneOfIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", labelled("v1"))
 		a.obeys("x")
-		want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
+		want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
 		var got []*tenure.Lease
 		for i := range 5 {
 			l, err := w.machine(fmt.Sprint("m", i), labelled("v2")).TryAcquire(t.Context(), "x", nil)
@@ -692,16 +713,16 @@ func TestTransferToLabelIsChecked(t *testing.T) {
 		l := a.obeys("x")
 		for label, text := range map[string]string{
 			"v2":                      `"a" holds it already, under token 1, and has label "v2"`,
-			"":                        "label to hand over to is empty",
 			"a\nb":                    "label to hand over to",
 			strings.Repeat("v", 2000): "label to hand over to",
 		} {
-			err := b.Election("x", nil).TransferToLabel(t.Context(), label, "deploy")
+			err := b.Election("x", nil).StepDown(t.Context(), &tenure.StepDownOptions{ToLabel: label, Reason: "deploy"})
 			if err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("to label %.20q: %v", label, err)
 			}
 		}
-		if err := b.TransferToLabel(t.Context(), "x", "v3", ""); err == nil || !strings.Contains(err.Error(), "the reason is empty") {
+		err := b.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v3"})
+		if err == nil || !strings.Contains(err.Error(), "the reason is empty") {
 			t.Errorf("without a reason: %v", err)
 		}
 		want(t, l.Check(), nil)
@@ -732,28 +753,12 @@ func TestHandOverToALabelIsNotPutOff(t *testing.T) {
 		})
 		time.Sleep(lease)
 		begun := time.Now()
-		want(t, good.Election("x", nil).TransferToLabel(t.Context(), "v2", "once more"), nil)
+		more := &tenure.StepDownOptions{ToLabel: "v2", Reason: "once more"}
+		want(t, good.Election("x", nil).StepDown(t.Context(), more), nil)
 		if took := soon(t, led).Sub(begun); took > heartbeat+2*refresh {
 			t.Errorf("it was put off for %v", took)
 		}
 		stop()
 		want(t, <-done, nil)
 	})
-}
-
-// TestStandBackFromALabel: who stands back waits no longer when the lock is kept for its
-// own label, and does when it is kept for another one.
-func TestStandBackFromALabel(t *testing.T) {
-	for label, waits := range map[string]bool{"v2": false, "v1": true, "": true} {
-		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a", labelled("v3")), w.machine("b", labelled(label))
-			a.obeys("x")
-			want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
-			begun := time.Now()
-			want(t, b.StandBack(t.Context(), "x"), nil)
-			if took := time.Since(begun); (took >= reservation) != waits || took > reservation {
-				t.Errorf("label %q stands back for %v", label, took)
-			}
-		})
-	}
 }

@@ -6,8 +6,6 @@ package tenure
 import (
 	"context"
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -225,7 +223,7 @@ const (
 
 // SessionStatus reads the record of a session. It waits as [Client.Status] does.
 // A session that is not there, because it was closed long ago, has an empty State.
-func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, error) {
+func (c *Client) SessionStatus(ctx context.Context, id string, options *ReadOptions) (SessionStatus, error) {
 	if err := checkSessionID(id); err != nil {
 		return SessionStatus{}, wrap("status", "session", err)
 	}
@@ -234,44 +232,12 @@ func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, e
 		err = ErrClosed
 	}
 	if err == nil {
-		err = c.engine.ReadSessions(ctx, []string{id}, false)
+		err = c.engine.ReadSessions(ctx, []string{id}, options.orDefault().Eventual)
 	}
 	if err != nil {
 		return SessionStatus{}, wrap("status", "session "+id, err)
 	}
 	return c.sessionStatus(id), nil
-}
-
-// EventualSessionStatuses is [Client.SessionStatus] of many sessions, for programs that look
-// again and again: by reads that may be behind, and only of those that have a heartbeat due.
-// The answers are in the order of the ids. They may be behind by as long as such a read is,
-// and the end of a session by a heartbeat period.
-func (c *Client) EventualSessionStatuses(ctx context.Context, ids []string) ([]SessionStatus, []error) {
-	list, errs := make([]SessionStatus, len(ids)), make([]error, len(ids))
-	err := ctx.Err()
-	if err == nil && c.engine.Closed() {
-		err = ErrClosed
-	}
-	good := map[string]struct{}{}
-	for i, id := range ids {
-		if errs[i] = checkSessionID(id); errs[i] == nil {
-			good[id] = struct{}{}
-		}
-	}
-	if err == nil {
-		err = c.engine.ReadSessions(ctx, slices.Sorted(maps.Keys(good)), true)
-	}
-	for i, id := range ids {
-		switch {
-		case errs[i] != nil:
-			errs[i] = wrap("status", "session", errs[i])
-		case err != nil:
-			errs[i] = wrap("status", "session "+id, err)
-		default:
-			list[i] = c.sessionStatus(id)
-		}
-	}
-	return list, errs
 }
 
 // Sessions reads the records of all sessions, in the order of their ids. It may be

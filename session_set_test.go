@@ -196,7 +196,7 @@ func TestAskedWhileItWaits(t *testing.T) {
 		})
 		time.Sleep(heartbeat)
 		first := w.record("y").Token
-		want(t, c.Transfer(t.Context(), "x", "c", "it is wanted"), nil)
+		want(t, c.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "c", Reason: "it is wanted"}), nil)
 		x := c.mustAcquire("x", nil)
 		y := c.mustAcquire("y", nil) // not kept beside x, which another has now
 		time.Sleep(lease)
@@ -235,7 +235,7 @@ func TestOneOfASetEnds(t *testing.T) {
 			})
 		})
 		set := <-begun
-		want(t, b.StepDown(t.Context(), "y", "a test"), nil)
+		want(t, b.StepDown(t.Context(), "y", because("a test")), nil)
 		err := <-ran
 		want(t, err, tenure.ErrSteppedDown)
 		want(t, err, context.Canceled)
@@ -382,7 +382,7 @@ func TestAskedWhileItTriesASet(t *testing.T) {
 		})
 		time.Sleep(10 * time.Millisecond)
 		first := w.record("x").Token
-		asked := started(func() error { return b.StepDown(t.Context(), "x", "a test") })
+		asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 		time.Sleep(heartbeat)
 		heal()
 		want(t, <-got, nil)
@@ -587,9 +587,11 @@ func TestAskedWhileTheSessionCloses(t *testing.T) {
 			closed := started(func() error { return s.Close(t.Context()) })
 			<-l.Context().Done()
 			if !comes {
-				want(t, l.StepDown("nobody comes"), nil)
+				want(t, l.StepDown(because("nobody comes")), nil)
 			}
-			asked := started(func() error { return b.Transfer(t.Context(), "x", "gone", "maintenance") })
+			asked := started(func() error {
+				return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "maintenance"})
+			})
 			time.Sleep(heartbeat / 6) // it lies in the session's record, and a has not looked
 			a.mustRelease(l)
 			want(t, <-closed, nil)
@@ -621,7 +623,7 @@ func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
 		time.Sleep(requestTimeout / 4)
 		ctx, stop := context.WithTimeout(t.Context(), lease)
 		defer stop()
-		asked := started(func() error { return b.StepDown(ctx, "x", "a test") })
+		asked := started(func() error { return b.StepDown(ctx, "x", because("a test")) })
 		time.Sleep(requestTimeout / 4)
 		want(t, s.Renew(t.Context()), nil) // it finds the request
 		time.Sleep(requestTimeout / 4)

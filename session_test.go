@@ -406,7 +406,7 @@ func TestSessionStatuses(t *testing.T) {
 		}
 		own := b.mustAcquire("own", nil)
 		names = append(names, "own")
-		list, errs := b.Statuses(t.Context(), names)
+		list, errs := b.Statuses(t.Context(), names, nil)
 		if list[0].Held || errs[0] != nil || errs[1] == nil {
 			t.Errorf("%+v %v, %v", list[0], errs[0], errs[1])
 		}
@@ -422,7 +422,7 @@ func TestSessionStatuses(t *testing.T) {
 		time.Sleep(lease)
 		// What was seen of the session tells that it is dead: one write closes it, and
 		// then each lock costs one.
-		list, errs = b.Statuses(t.Context(), names[2:22])
+		list, errs = b.Statuses(t.Context(), names[2:22], nil)
 		for i, st := range list {
 			if errs[i] != nil || st.Held {
 				t.Errorf("%+v, %v", st, errs[i])
@@ -492,7 +492,7 @@ func TestSessionRequests(t *testing.T) {
 			_ = l.Release(context.WithoutCancel(t.Context()))
 		}()
 		begun := time.Now()
-		want(t, b.StepDown(t.Context(), "job", "maintenance"), nil)
+		want(t, b.StepDown(t.Context(), "job", because("maintenance")), nil)
 		if took := time.Since(begun); took > heartbeat+refresh {
 			t.Errorf("stepped down after %v", took)
 		}
@@ -509,7 +509,7 @@ func TestSessionRequests(t *testing.T) {
 		}(l)
 		got := make(chan *tenure.Lease)
 		go func() { got <- b.mustAcquire("job", nil) }()
-		want(t, b.Transfer(t.Context(), "job", "b", "to where it belongs"), nil)
+		want(t, b.StepDown(t.Context(), "job", &tenure.StepDownOptions{To: "b", Reason: "to where it belongs"}), nil)
 		mine := <-got
 		if p, _ := mine.Previous(); p.End != tenure.EndHandedOver {
 			t.Errorf("previous %+v", p)
@@ -518,7 +518,7 @@ func TestSessionRequests(t *testing.T) {
 
 		// One that comes too late finds nobody, and one for a lock that is not held
 		// leaves the session alone.
-		want(t, b.StepDown(t.Context(), "job", "again"), tenure.ErrNotHeld)
+		want(t, b.StepDown(t.Context(), "job", because("again")), tenure.ErrNotHeld)
 		want(t, b.Revoke(t.Context(), "other", "by force"), tenure.ErrAlive)
 		want(t, other.Check(), nil)
 		time.Sleep(2 * heartbeat)
@@ -630,7 +630,7 @@ func TestSessionUnderManyRequests(t *testing.T) {
 				all.Go(func() {
 					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 					defer stop()
-					want(t, b.StepDown(ctx, fmt.Sprintf("lock-%d", i*each+j), "all of them at once"), nil)
+					want(t, b.StepDown(ctx, fmt.Sprintf("lock-%d", i*each+j), because("all of them at once")), nil)
 				})
 			}
 		}

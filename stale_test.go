@@ -245,7 +245,7 @@ func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
 			return err
 		})
 		time.Sleep(heartbeat / 6)
-		want(t, l.HandOver("b", "yours"), nil)
+		want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "yours"}), nil)
 		a.mustRelease(l)
 		want(t, <-taken, nil)
 	})
@@ -310,11 +310,11 @@ func TestReadsOfManyTakeNothingFromTheLiving(t *testing.T) {
 		{"status, in a batch", true, oneHeld},
 		{"status, one by one", false, oneHeld},
 		{"the session's", true, func(ctx context.Context, c *tenure.Client, id string) (bool, error) {
-			st, err := c.SessionStatus(ctx, id)
+			st, err := c.SessionStatus(ctx, id, nil)
 			return st.Alive, err
 		}},
 		{"a list", true, func(ctx context.Context, c *tenure.Client, _ string) (held bool, err error) {
-			for st, err := range c.Locks(ctx, "") {
+			for st, err := range c.Locks(ctx, nil) {
 				if err != nil || !st.Held {
 					return false, err
 				}
@@ -349,7 +349,7 @@ func TestReadsOfManyTakeNothingFromTheLiving(t *testing.T) {
 }
 
 func manyHeld(ctx context.Context, c *tenure.Client, _ string) (bool, error) {
-	list, errs := c.Statuses(ctx, []string{"x", "y"})
+	list, errs := c.Statuses(ctx, []string{"x", "y"}, nil)
 	return list[0].Held && list[1].Held, errors.Join(errs...)
 }
 
@@ -416,7 +416,7 @@ func TestAbsentBeforeItWasOpened(t *testing.T) {
 		opensLate(t, func(t *testing.T, _ *world, b *machine, id string) {
 			t.Helper()
 			asked := started(func() error {
-				st, err := b.SessionStatus(t.Context(), id)
+				st, err := b.SessionStatus(t.Context(), id, nil)
 				if st.State != "" {
 					t.Errorf("%+v: the test has lost its point", st)
 				}

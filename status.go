@@ -140,44 +140,40 @@ func statusOf(name string, s engine.Snapshot) Status {
 	return st
 }
 
+// ReadOptions say how fresh an answer must be. Nil asks for the freshest.
+type ReadOptions struct {
+	// Eventual is for programs that look again and again: it allows for reads that may be
+	// behind, and cost half as much on DynamoDB, and reads a session only when its next
+	// heartbeat is due. Answers may be behind by as long as such a read is, and the end of
+	// a session by a heartbeat period. They are never older than what this client has seen
+	// before. An acquire of this client that acts on what they show reads anew, or writes on
+	// conditions that say whether it is still so.
+	Eventual bool
+
+	// WithoutSessions leaves out the sessions under which locks are held. It is for programs
+	// that know the sessions, or that look at a lock seldom. Held, Unchanged and FreeIn of a
+	// lock under a session say what this client had seen of that session before: until it
+	// has seen it, Held is true and FreeIn is 0. With Eventual the first read of a lock may
+	// be behind, too; that there is no lock is said after a strong read alone.
+	WithoutSessions bool
+}
+
+func (o *ReadOptions) orDefault() ReadOptions {
+	if o == nil {
+		return ReadOptions{}
+	}
+	return *o
+}
+
 // Statuses reads the records of many locks, in few requests where the store can
 // do that, and the sessions under which they are held, each once. The answers are
 // in the order of the names: what [Client.Status] returns for each. What was seen
 // is remembered, for [Client.TryAcquire] say.
-func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []error) {
-	return c.statuses(ctx, names, fresh)
+func (c *Client) Statuses(ctx context.Context, names []string, options *ReadOptions) ([]Status, []error) {
+	return c.statuses(ctx, names, options.orDefault())
 }
 
-// EventualStatuses is [Client.Statuses] for programs that look again and again: by reads
-// that may be behind, and cost half as much on DynamoDB. A session is not read before its
-// next heartbeat is due. So the answers may be behind by as long as such a read is, and the
-// end of a session by a heartbeat period. They are never older than what this client has
-// seen before. An acquire of this client that acts on
-// what they show reads anew, or writes on conditions that say whether it is still so.
-func (c *Client) EventualStatuses(ctx context.Context, names []string) ([]Status, []error) {
-	return c.statuses(ctx, names, cheap)
-}
-
-// EventualLockStatuses is [Client.EventualStatuses] of the locks' own records: the sessions
-// under which they are held are not read. It is for programs that know the sessions, or that
-// look at a lock seldom. Held, Unchanged and FreeIn of a lock under a session say what
-// this client had seen of that session before: until it has seen it, Held is true and
-// FreeIn is 0. The first read of a lock may be behind, too; that there is no lock is said
-// after a strong read alone.
-func (c *Client) EventualLockStatuses(ctx context.Context, names []string) ([]Status, []error) {
-	return c.statuses(ctx, names, alone)
-}
-
-// reading says how the locks of a list are read.
-type reading int
-
-const (
-	fresh reading = iota // strongly
-	cheap                // by reads that may be behind, where these do
-	alone                // so, and without their sessions
-)
-
-func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]Status, []error) {
+func (c *Client) statuses(ctx context.Context, names []string, o ReadOptions) ([]Status, []error) {
 	list, errs := make([]Status, len(names)), make([]error, len(names))
 	var keys []string
 	var at []int
@@ -190,12 +186,12 @@ func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]St
 		keys, at = append(keys, name), append(at, i)
 	}
 	sent := c.clock.Contender()
-	how, err := c.freshness(keys, as)
+	how, err := c.freshness(keys, o)
 	var found []driver.Lookup
 	if err == nil {
 		found, err = c.engine.ReadAll(ctx, keys, how)
 	}
-	if err == nil && as == alone {
+	if err == nil && o.Eventual {
 		err = c.readAbsent(ctx, keys, how, found)
 	}
 	if err == nil && c.engine.Closed() {
@@ -225,7 +221,7 @@ func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]St
 			recs[j] = f.Record
 		}
 	}
-	seen, err := c.sawAll(ctx, sent, how, recs, as)
+	seen, err := c.sawAll(ctx, sent, how, recs, o)
 	if err != nil {
 		return fail(err)
 	}
@@ -235,7 +231,7 @@ func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]St
 		if errs[i] != nil {
 			continue
 		}
-		if list[i] = statusOf(names[i], s); as != fresh && how[j] == driver.Eventual && s.Found && s.SeemsDead() {
+		if list[i] = statusOf(names[i], s); o.Eventual && how[j] == driver.Eventual && s.Found && s.SeemsDead() {
 			dead = append(dead, i)
 		}
 	}
@@ -252,7 +248,7 @@ func (c *Client) certain(ctx context.Context, dead []int, names []string, list [
 	for j, i := range dead {
 		again[j] = names[i]
 	}
-	some, bad := c.statuses(ctx, again, fresh)
+	some, bad := c.statuses(ctx, again, ReadOptions{})
 	for j, i := range dead {
 		list[i], errs[i] = some[j], bad[j]
 	}
@@ -260,18 +256,18 @@ func (c *Client) certain(ctx context.Context, dead []int, names []string, list [
 
 // freshness returns how fresh the reads of locks must be: strong, unless they are to be
 // cheap and what is known of the lock allows for it.
-func (c *Client) freshness(keys []string, as reading) ([]driver.Consistency, error) {
+func (c *Client) freshness(keys []string, o ReadOptions) ([]driver.Consistency, error) {
 	how := make([]driver.Consistency, len(keys))
 	now := c.clock.Contender()
 	for i, key := range keys {
-		if how[i] = driver.Strong; as == fresh {
+		if how[i] = driver.Strong; !o.Eventual {
 			continue
 		}
 		k, err := c.engine.Tracker(key)
 		if err != nil {
 			return nil, err
 		}
-		how[i] = k.How(now, as == alone)
+		how[i] = k.How(now, o.WithoutSessions)
 		k.Leave()
 	}
 	return how, nil
@@ -309,9 +305,11 @@ func (c *Client) readAbsent(ctx context.Context, keys []string, how []driver.Con
 }
 
 // sawAll notes what a read of many records has shown, and reads the sessions of
-// those that are held under one, as told. A record with a key and no state is one that is
+// those that are held under one. A record with a key and no state is one that is
 // not there; a record that nobody understands is left out.
-func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, as reading) ([]engine.Snapshot, error) {
+func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record,
+	o ReadOptions,
+) ([]engine.Snapshot, error) {
 	trackers := make([]*engine.Tracker, len(recs))
 	defer func() {
 		for _, k := range trackers {
@@ -331,11 +329,11 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Co
 		}
 		trackers[i] = k
 		k.Saw(sent, how[i], rec, rec.State != "")
-		if id, ok := k.OpenSession(); ok && as != alone {
+		if id, ok := k.OpenSession(); ok && !o.WithoutSessions {
 			open[id] = struct{}{}
 		}
 	}
-	if err := c.engine.ReadSessions(ctx, slices.Sorted(maps.Keys(open)), as == cheap); err != nil {
+	if err := c.engine.ReadSessions(ctx, slices.Sorted(maps.Keys(open)), o.Eventual); err != nil {
 		return nil, err
 	}
 	seen := make([]engine.Snapshot, len(recs))
@@ -347,19 +345,24 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Co
 	return seen, nil
 }
 
-// Locks reads the records of all locks whose names begin with prefix, in the order
-// of their names. It may be slow. A record that cannot be read comes as an error,
-// and the others follow.
-func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
-	return c.LocksAfter(ctx, prefix, "")
+// ListOptions say which locks [Client.Locks] lists. Nil lists all.
+type ListOptions struct {
+	// Prefix begins the names of the locks.
+	Prefix string
+	// After is a name, which need not be that of a lock. The locks up to it are left out:
+	// a program that has read a part of the list goes on where that ended. On most engines
+	// that costs no more than what is read; on those that list the names of all records for
+	// each page (DynamoDB, Kubernetes, ZooKeeper, buckets) it costs that as well.
+	After string
 }
 
-// LocksAfter is [Client.Locks] without the locks up to the name after, which need not
-// be that of a lock: a program that has read a part of the list goes on where that
-// ended. On most engines it costs no more than what is read; on those that list the
-// names of all records for each page (DynamoDB, Kubernetes, ZooKeeper, buckets) it costs
-// that as well.
-func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
+// Locks reads the records of locks, in the order of their names. It may be slow. A record
+// that cannot be read comes as an error, and the others follow.
+func (c *Client) Locks(ctx context.Context, options *ListOptions) iter.Seq2[Status, error] {
+	var prefix, after string
+	if options != nil {
+		prefix, after = options.Prefix, options.After
+	}
 	return func(yield func(Status, error) bool) {
 		if c.engine.Closed() {
 			yield(Status{}, wrap("list", prefix, ErrClosed))
@@ -380,7 +383,8 @@ func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2
 			// All of the page is noted before the caller takes its time with it.
 			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
 			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			seen, err := c.sawAll(ctx, sent, slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records)), page.Records, fresh)
+			how := slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records))
+			seen, err := c.sawAll(ctx, sent, how, page.Records, ReadOptions{})
 			if err != nil {
 				yield(Status{}, wrap("list", prefix, err))
 				return

@@ -251,7 +251,7 @@ func (r *reap) next() (at time.Duration, more bool) {
 // look reads records, and frees what stands for longer than its lease.
 func (r *reap) look(ctx context.Context, names []string) {
 	begun := r.c.clock.Contender()
-	list, errs := r.c.Statuses(ctx, names)
+	list, errs := r.c.Statuses(ctx, names, nil)
 	if ctx.Err() != nil {
 		return
 	}

@@ -78,7 +78,7 @@ func TestLocksListsInOrder(t *testing.T) {
 		}
 		m.mustAcquire("other", nil)
 		list := func(prefix string, most int) (got []string) {
-			for s, err := range m.Locks(t.Context(), prefix) {
+			for s, err := range m.Locks(t.Context(), &tenure.ListOptions{Prefix: prefix}) {
 				want(t, err, nil)
 				if !s.Held || s.Owner != "a" {
 					t.Errorf("%+v", s)
@@ -100,7 +100,7 @@ func TestLocksListsInOrder(t *testing.T) {
 		}
 		for i, name := range list("jobs/", -1) {
 			var after []string
-			for s, err := range m.LocksAfter(t.Context(), "jobs/", name) {
+			for s, err := range m.Locks(t.Context(), &tenure.ListOptions{Prefix: "jobs/", After: name}) {
 				want(t, err, nil)
 				after = append(after, s.Name)
 			}
@@ -109,7 +109,7 @@ func TestLocksListsInOrder(t *testing.T) {
 			}
 		}
 		for _, bad := range []string{"a\x00", "\xff"} {
-			for _, err := range m.LocksAfter(t.Context(), "", bad) {
+			for _, err := range m.Locks(t.Context(), &tenure.ListOptions{After: bad}) {
 				want(t, err, tenure.ErrInvalid)
 			}
 		}
@@ -131,7 +131,7 @@ func TestReadsReturnTheStoresError(t *testing.T) {
 		_, err = m.Election("x", nil).Leader(t.Context())
 		want(t, err, faultstore.ErrInjected)
 		n := 0
-		for _, err := range m.Locks(t.Context(), "") {
+		for _, err := range m.Locks(t.Context(), nil) {
 			n++
 			want(t, err, faultstore.ErrInjected)
 		}
@@ -162,7 +162,7 @@ func TestLocksGoesOnAfterAnUnreadableRecord(t *testing.T) {
 		want(t, err, nil)
 		defer c.Close(t.Context())
 		var got []string
-		for s, err := range c.Locks(t.Context(), "") {
+		for s, err := range c.Locks(t.Context(), nil) {
 			if s.Name == "2" {
 				want(t, err, tenure.ErrUnreadable)
 			} else {
@@ -184,10 +184,10 @@ func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 		a.mustRelease(a.mustAcquire("free", nil))
 		names := []string{"free", "never", "", "held", "free"}
 		for range 3 {
-			_, _ = b.EventualStatuses(t.Context(), names) // the first reads are strong, these need not be
+			_, _ = b.Statuses(t.Context(), names, &tenure.ReadOptions{Eventual: true}) // the first ones are strong
 		}
-		list, errs := b.EventualStatuses(t.Context(), names)
-		strong, strongErrs := b.Statuses(t.Context(), names)
+		list, errs := b.Statuses(t.Context(), names, &tenure.ReadOptions{Eventual: true})
+		strong, strongErrs := b.Statuses(t.Context(), names, nil)
 		for i, name := range names {
 			if got, want := list[i], strong[i]; got.State != want.State || got.Held != want.Held || got.Owner != want.Owner || got.Token != want.Token || got.Name != name {
 				t.Errorf("%q: %+v, want %+v", name, got, want)
@@ -210,7 +210,7 @@ func TestEventualStatusesCost(t *testing.T) {
 			a.mustTake(s, name)
 		}
 		look := func() bool {
-			list, errs := b.EventualStatuses(t.Context(), names(10))
+			list, errs := b.Statuses(t.Context(), names(10), &tenure.ReadOptions{Eventual: true})
 			want(t, errors.Join(errs...), nil)
 			return list[0].Held && list[9].Held
 		}
@@ -274,7 +274,7 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 			y := a.mustAcquire("y", nil)
 			time.Sleep(2 * refresh) // the first look at a new tenure may not see it
 			for range 20 {
-				list, errs := b.EventualStatuses(t.Context(), []string{"x", "y"})
+				list, errs := b.Statuses(t.Context(), []string{"x", "y"}, &tenure.ReadOptions{Eventual: true})
 				want(t, errors.Join(errs...), nil)
 				if list[0].Token < token || list[1].Token < token {
 					t.Fatalf("tokens %d and %d after %d", list[0].Token, list[1].Token, token)
@@ -293,9 +293,9 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 	})
 }
 
-// TestEventualLockStatuses: they read no session, and never say by a read that may be behind
+// TestStatusesWithoutSessions: they read no session, and never say by a read that may be behind
 // that there is no lock.
-func TestEventualLockStatuses(t *testing.T) {
+func TestStatusesWithoutSessions(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
@@ -305,7 +305,7 @@ func TestEventualLockStatuses(t *testing.T) {
 		list := []string{"x", "free", "never", ""}
 		look := func(m *machine) []tenure.Status {
 			t.Helper()
-			sts, errs := m.EventualLockStatuses(t.Context(), list)
+			sts, errs := m.Statuses(t.Context(), list, &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
 			want(t, errors.Join(errs[:3]...), nil)
 			want(t, errs[3], tenure.ErrInvalid)
 			return sts
@@ -335,21 +335,19 @@ func TestEventualLockStatuses(t *testing.T) {
 	})
 }
 
-// TestEventualSessionStatuses: one that looks each refresh period reads each session when a
+// TestEventualSessionStatus: one that looks each refresh period reads each session when a
 // heartbeat is due, and sees its death as soon as by strong reads.
-func TestEventualSessionStatuses(t *testing.T) {
+func TestEventualSessionStatus(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		alive := func() bool {
-			list, errs := b.EventualSessionStatuses(t.Context(), []string{s.ID(), "", "none", s.ID()})
-			want(t, errs[1], tenure.ErrInvalid)
-			want(t, errors.Join(errs[0], errs[2], errs[3]), nil)
-			if list[0].ID != s.ID() || list[0].Alive != list[3].Alive || list[2].State != "" || list[2].Alive {
-				t.Errorf("%+v", list)
+			st, err := b.SessionStatus(t.Context(), s.ID(), &tenure.ReadOptions{Eventual: true})
+			if want(t, err, nil); st.ID != s.ID() {
+				t.Errorf("%+v", st)
 			}
-			return list[0].Alive
+			return st.Alive
 		}
 		const beats = 50
 		for range beats * int(heartbeat/refresh) {
@@ -391,7 +389,7 @@ func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 		a.mustAcquire("x", nil)
 		time.Sleep(2 * behind * heartbeat)
 		look := func() tenure.Status {
-			list, errs := b.EventualStatuses(t.Context(), []string{"x"})
+			list, errs := b.Statuses(t.Context(), []string{"x"}, &tenure.ReadOptions{Eventual: true})
 			want(t, errs[0], nil)
 			return list[0]
 		}
@@ -413,7 +411,7 @@ func TestSeldomEventualStatusesOfTheDeleted(t *testing.T) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustRelease(a.mustAcquire("x", nil))
 		look := func() tenure.Status {
-			list, errs := b.EventualStatuses(t.Context(), []string{"x"})
+			list, errs := b.Statuses(t.Context(), []string{"x"}, &tenure.ReadOptions{Eventual: true})
 			want(t, errs[0], nil)
 			return list[0]
 		}
@@ -811,11 +809,11 @@ func TestObserverOfASweptSession(t *testing.T) {
 			}
 		},
 		"step down": func(t *testing.T, ctx context.Context, c *machine) {
-			want(t, c.StepDown(ctx, "x", "test"), tenure.ErrNotHeld)
+			want(t, c.StepDown(ctx, "x", because("test")), tenure.ErrNotHeld)
 			<-ctx.Done()
 		},
 		"transfer": func(t *testing.T, ctx context.Context, c *machine) {
-			want(t, c.Transfer(ctx, "x", "d", "test"), tenure.ErrNotHeld)
+			want(t, c.StepDown(ctx, "x", &tenure.StepDownOptions{To: "d", Reason: "test"}), tenure.ErrNotHeld)
 			<-ctx.Done()
 		},
 	} {

@@ -92,8 +92,10 @@ func TestPermanentFromTheStart(t *testing.T) {
 		"acquire":  func(ctx context.Context, m *machine) error { _, err := m.Acquire(ctx, "x", nil); return err },
 		"try":      func(ctx context.Context, m *machine) error { _, err := m.TryAcquire(ctx, "x", nil); return err },
 		"session":  func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
-		"ask":      func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "for the test") },
-		"status":   func(ctx context.Context, m *machine) error { _, err := m.Status(ctx, "x"); return err },
+		"ask": func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "x", because("for the test"))
+		},
+		"status": func(ctx context.Context, m *machine) error { _, err := m.Status(ctx, "x"); return err },
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			w.machine("a").mustAcquire("x", nil)
@@ -117,7 +119,7 @@ func TestWhatCountsAsAGoodAnswer(t *testing.T) {
 		"a write":            {func(_ *world, m *machine) { m.mustAcquire("other", nil) }, true},
 		"a conflict":         {func(_ *world, m *machine) { _, _ = m.TryAcquire(m.t.Context(), "held", nil) }, true},
 		"a list":             {func(_ *world, m *machine) { m.listAll() }, true},
-		"many reads":         {func(_ *world, m *machine) { m.Statuses(m.t.Context(), []string{"held", "free"}) }, true},
+		"many reads":         {func(_ *world, m *machine) { m.Statuses(m.t.Context(), []string{"held", "free"}, nil) }, true},
 		"nothing":            {func(*world, *machine) {}, false},
 		"a timeout":          {func(_ *world, m *machine) { m.faulty(faultstore.BlackHole()) }, false},
 		"a busy store":       {func(_ *world, m *machine) { m.faulty(faultstore.Refuse()) }, false},
@@ -151,7 +153,7 @@ func (m *machine) faulty(f faultstore.Fault) {
 }
 
 func (m *machine) listAll() {
-	for _, err := range m.Locks(m.t.Context(), "") {
+	for _, err := range m.Locks(m.t.Context(), nil) {
 		want(m.t, err, nil)
 	}
 }
@@ -166,7 +168,9 @@ func TestIncidentOutlastsPatience(t *testing.T) {
 		"acquire": {lease, lease + 2*requestTimeout, func(ctx context.Context, m *machine) error { _, err := m.Acquire(ctx, "x", nil); return err }},
 		"try":     {3 * requestTimeout, 5 * requestTimeout, func(ctx context.Context, m *machine) error { _, err := m.TryAcquire(ctx, "y", nil); return err }},
 		"session": {lease, lease + 2*requestTimeout, func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err }},
-		"ask":     {lease, lease + 2*requestTimeout, func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "for the test") }},
+		"ask": {lease, lease + 2*requestTimeout, func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "x", because("for the test"))
+		}},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			w.machine("a").mustAcquire("x", nil)
@@ -187,8 +191,10 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *machine) error{
 		"acquire": func(ctx context.Context, m *machine) error { _, err := m.Acquire(ctx, "y", nil); return err },
 		"session": func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
-		"ask":     func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "for the test") },
-		"revoke":  func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "for the test") },
+		"ask": func(ctx context.Context, m *machine) error {
+			return m.StepDown(ctx, "x", because("for the test"))
+		},
+		"revoke": func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "for the test") },
 		"under a session": func(ctx context.Context, m *machine) error {
 			s, err := m.OpenSession(ctx, nil)
 			if err == nil {
@@ -351,7 +357,7 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 				"campaign": started(func() error {
 					return m.Election("led", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return nil })
 				}),
-				"ask":  started(func() error { return m.StepDown(t.Context(), "led", "for the test") }),
+				"ask":  started(func() error { return m.StepDown(t.Context(), "led", because("for the test")) }),
 				"free": started(func() error { return m.ReleaseDead(t.Context(), "dead", "for the test") }),
 				"leads": started(func() error {
 					return m.Election("own", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil })
@@ -407,9 +413,8 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 				"try":             func() error { _, err := m.TryAcquire(t.Context(), "new", nil); return err },
 				"open":            func() error { _, err := m.OpenSession(t.Context(), nil); return err },
 				"status":          func() error { _, err := m.Status(t.Context(), "alone"); return err },
-				"ask":             func() error { return m.StepDown(t.Context(), "led", "for the test") },
+				"ask":             func() error { return m.StepDown(t.Context(), "led", because("for the test")) },
 				"acquire under":   func() error { _, err := s.Acquire(t.Context(), "new", nil); return err },
-				"stand back":      func() error { return m.StandBack(t.Context(), "led") },
 				"history":         func() error { _, err := m.History(t.Context(), "led"); return err },
 				"sweep":           func() error { _, err := m.Sweep(t.Context()); return err },
 				"campaign again":  func() error { return m.Election("led", nil).Run(t.Context(), noWork) },

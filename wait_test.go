@@ -275,11 +275,11 @@ func TestWhoWaitsActsOnWhatOthersSee(t *testing.T) {
 			return err
 		},
 		"statuses": func(ctx context.Context, b *machine) error {
-			_, errs := b.Statuses(ctx, []string{"x"})
+			_, errs := b.Statuses(ctx, []string{"x"}, nil)
 			return errs[0]
 		},
 		"list": func(ctx context.Context, b *machine) error {
-			for _, err := range b.Locks(ctx, "") {
+			for _, err := range b.Locks(ctx, nil) {
 				if err != nil {
 					return err
 				}

@@ -320,3 +320,6 @@ func (m *machine) observes(ctx context.Context, name string) {
 		_ = err // it goes on
 	}
 }
+
+// because asks a holder to step down for a reason, and for nobody.
+func because(why string) *tenure.StepDownOptions { return &tenure.StepDownOptions{Reason: why} }

@@ -11,7 +11,7 @@ import (
 )
 
 // The rules of [Every] are here: no clock, no store, no goroutine. Instants are
-// readings of [tenure.Client.Elapsed].
+// readings of [elapsed].
 
 // periods is what the lock of [Every] has as its data.
 type periods struct {

@@ -378,7 +378,7 @@ func (p *pace) tells(e entry, write func(ctx context.Context, ended entry) error
 }
 
 func (p *pace) run(ctx context.Context, work Work) error {
-	p.begun = p.client.Elapsed()
+	p.begun = elapsed(p.client)
 	for delay := p.delay; ; delay = min(2*delay, max(maxRetryDelay, p.delay)) {
 		p.attempts++
 		err := work(ctx, &Turn{lease: p.lease, slot: p.slot, attempt: p.attempts, end: p.end})
@@ -405,7 +405,8 @@ func (p *pace) pause(ctx context.Context, delay time.Duration) bool {
 
 // ended returns the entry of a run whose work has ended.
 func (p *pace) ended(e entry, attempts int, err error) entry {
-	e.Ended, e.Took, e.Attempts, e.State = time.Now().UnixMilli(), (p.client.Elapsed() - p.begun).Milliseconds(), attempts, StateDone
+	e.Ended, e.Took = time.Now().UnixMilli(), (elapsed(p.client) - p.begun).Milliseconds()
+	e.Attempts, e.State = attempts, StateDone
 	if err == nil {
 		return e
 	}

@@ -155,7 +155,8 @@ func TestEveryGoesOn(t *testing.T) {
 		}
 		defer b.lives(hour, nil, nil)()
 		time.Sleep(29 * minute)
-		if err := b.StepDown(t.Context(), once.EveryLockName(name), "a deployment"); err != nil {
+		why := &tenure.StepDownOptions{Reason: "a deployment"}
+		if err := b.StepDown(t.Context(), once.EveryLockName(name), why); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(35 * minute)

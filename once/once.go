@@ -91,7 +91,7 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 	if err != nil {
 		return Result{}, wrap(opOnce, name, err)
 	}
-	patient := client.Elapsed() + o.WaitAhead
+	patient := elapsed(client) + o.WaitAhead
 	for tries := 0; tries < maxTries; tries++ {
 		c := &call{client: client, name: name, slot: slot, options: o, work: work}
 		err := c.run(ctx)
@@ -102,7 +102,9 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 			return Result{}, err
 		}
 		if err = c.refusal(ctx, err); err != nil {
-			if running, ok := errors.AsType[*RunningError](err); ok && running.Run.Token != 0 && running.Run.Slot > slot && client.Elapsed() < patient && pause(ctx, client.Options().RefreshPeriod) == nil {
+			running, ok := errors.AsType[*RunningError](err)
+			ahead := ok && running.Run.Token != 0 && running.Run.Slot > slot && elapsed(client) < patient
+			if ahead && pause(ctx, client.Options().RefreshPeriod) == nil {
 				tries = 0
 				continue
 			}

@@ -85,7 +85,7 @@ func reserve(ctx context.Context, client *tenure.Client, lock string) (*tenure.L
 func finishReset(ctx context.Context, lease *tenure.Lease, name string, data []byte, reason string) error {
 	err := lease.SetData(ctx, data)
 	if err == nil {
-		err = lease.StepDown(reason)
+		err = lease.StepDown(&tenure.StepDownOptions{Reason: reason})
 	}
 	if left := lease.Release(context.WithoutCancel(ctx)); err == nil && !errors.Is(left, tenure.ErrUncertain) {
 		err = left

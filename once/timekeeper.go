@@ -44,7 +44,7 @@ func (k *timekeeper) watch(ctx context.Context, election *tenure.Election) (stop
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for leader, err := range election.Observe(ctx) {
-			received := k.client.Elapsed()
+			received := elapsed(k.client)
 			if err != nil || leader.None() {
 				continue
 			}
@@ -74,7 +74,7 @@ func (k *timekeeper) lead(ctx context.Context, lease *tenure.Lease) error {
 	if err != nil {
 		return err
 	}
-	received := k.client.Elapsed() // after the answer: all that came before counts as nothing
+	received := elapsed(k.client) // after the answer: all that came before counts as nothing
 	l, err := parseEvery(data, lease.Token())
 	if err != nil {
 		return wrap(opEvery, k.name, err)
@@ -107,7 +107,7 @@ type term struct {
 // keep writes the age, and begins periods, until the lease ends.
 func (t *term) keep(ctx context.Context) error {
 	for {
-		now := t.client.Elapsed()
+		now := elapsed(t.client)
 		age := t.since.now(now)
 		var err error
 		switch {
@@ -163,7 +163,7 @@ func pause(ctx context.Context, wait time.Duration) error {
 // write writes the age of now.
 func (t *term) write(ctx context.Context) error {
 	t.mu.Lock()
-	now := t.client.Elapsed()
+	now := elapsed(t.client)
 	t.ledger, t.written = t.ledger.aged(t.since, now), now
 	data := t.ledger.bytes()
 	t.mu.Unlock()
@@ -179,7 +179,7 @@ func (t *term) leave(ctx context.Context) {
 	}
 	l := t.ledger
 	if !t.unsure {
-		l = l.aged(t.since, t.client.Elapsed())
+		l = l.aged(t.since, elapsed(t.client))
 	}
 	_ = t.lease.ReleaseWith(context.WithoutCancel(ctx), &tenure.ReleaseOptions{Data: l.bytes()})
 }
@@ -192,7 +192,7 @@ func (t *term) begin(ctx context.Context, age time.Duration) error {
 	e := entry{Slot: t.ledger.N + 1, Token: t.lease.Token(), Owner: t.lease.Owner(), Begun: time.Now().UnixMilli()}
 	next := t.ledger.claimed(age, t.period, t.options.CatchUp, e)
 	err := t.lease.SetData(ctx, next.bytes())
-	confirmed := t.client.Elapsed() // after the answer: the opposite of a lease
+	confirmed := elapsed(t.client) // after the answer: the opposite of a lease
 	t.ledger, t.since, t.written = next, next.noted(confirmed), confirmed
 	t.unsure = err != nil
 	if err == nil {
@@ -254,7 +254,9 @@ func (t *term) bound(ctx context.Context) (work context.Context, end func()) {
 	var up, late *time.Timer
 	if d := t.options.Timeout; d > 0 {
 		up = time.AfterFunc(d, func() { cancel(ErrTimeout) })
-		late = time.AfterFunc(d+t.client.Options().StopTimeout, func() { _ = t.lease.StepDown("the work did not return when its time was up") })
+		late = time.AfterFunc(d+t.client.Options().StopTimeout, func() {
+			_ = t.lease.StepDown(&tenure.StepDownOptions{Reason: "the work did not return when its time was up"})
+		})
 	}
 	return work, func() {
 		if up != nil {
@@ -273,3 +275,7 @@ func (k *timekeeper) told(r Run, err error) {
 		k.options.OnRun(r, err)
 	}
 }
+
+// elapsed returns how much time has passed for certain on the client's clock, since an
+// origin of its own: it counts suspends, and no step of the wall clock.
+func elapsed(client *tenure.Client) time.Duration { return client.Options().Clock.Contender() }

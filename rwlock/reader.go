@@ -146,7 +146,7 @@ func (l *Lock) joinAfterLook(ctx context.Context) (*Lease, error) {
 		return nil, nil
 	}
 	at := time.Now()
-	list, errs := l.client.EventualStatuses(ctx, []string{GateName(l.name)})
+	list, errs := l.client.Statuses(ctx, []string{GateName(l.name)}, &tenure.ReadOptions{Eventual: true})
 	if errs[0] != nil {
 		return nil, errs[0]
 	}
@@ -262,7 +262,7 @@ func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.L
 	from := 0
 	for range maxPasses {
 		var free []int
-		list, errs := l.client.Statuses(ctx, l.slotNames(from, n))
+		list, errs := l.client.Statuses(ctx, l.slotNames(from, n), nil)
 		for i, st := range list {
 			switch {
 			case errors.Is(errs[i], tenure.ErrUnreadable): // held by nobody knows whom

@@ -114,7 +114,7 @@ func (l *Lock) number(ctx context.Context) (int, error) {
 		return z.Slots, nil
 	}
 	at := time.Now()
-	list, errs := l.client.Statuses(ctx, []string{SizeName(l.name), GateName(l.name), SlotName(l.name, 0)})
+	list, errs := l.client.Statuses(ctx, []string{SizeName(l.name), GateName(l.name), SlotName(l.name, 0)}, nil)
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ func (l *Lock) Status(ctx context.Context) (Status, error) {
 func (l *Lock) status(ctx context.Context) (Status, error) {
 	out := Status{Name: l.name}
 	at := time.Now()
-	list, errs := l.client.Statuses(ctx, []string{SizeName(l.name), LineName(l.name), GateName(l.name)})
+	list, errs := l.client.Statuses(ctx, []string{SizeName(l.name), LineName(l.name), GateName(l.name)}, nil)
 	if err := errors.Join(errs[0], errs[2]); err != nil {
 		return out, err
 	}
@@ -66,7 +66,7 @@ func (l *Lock) status(ctx context.Context) (Status, error) {
 		last := lastOf(gate)
 		out.Epoch, out.LastWriter = last.Epoch, last.Last
 	}
-	list, errs = l.client.Statuses(ctx, l.slotNames(0, z.Slots))
+	list, errs = l.client.Statuses(ctx, l.slotNames(0, z.Slots), nil)
 	for k, st := range list {
 		if errs[k] != nil && !errors.Is(errs[k], tenure.ErrUnreadable) {
 			return out, errs[k]

@@ -241,7 +241,7 @@ func (w *writer) unwanted(ctx context.Context, p *slots.Patience) (bool, error) 
 func (w *writer) glance(ctx context.Context, p *slots.Patience) (st tenure.Status, err error) {
 	p.Answered()
 	err = w.l.base.Patiently(ctx, p, func() error {
-		list, errs := w.l.client.EventualStatuses(ctx, []string{GateName(w.l.name)})
+		list, errs := w.l.client.Statuses(ctx, []string{GateName(w.l.name)}, &tenure.ReadOptions{Eventual: true})
 		st = list[0]
 		return errs[0]
 	})
@@ -262,7 +262,7 @@ func (w *writer) lineBusy(ctx context.Context) bool {
 
 // front returns who is at the front of the line.
 func (w *writer) front(ctx context.Context) (tenure.Status, error) {
-	list, errs := w.l.client.EventualStatuses(ctx, []string{LineName(w.l.name)})
+	list, errs := w.l.client.Statuses(ctx, []string{LineName(w.l.name)}, &tenure.ReadOptions{Eventual: true})
 	if errs[0] == nil && list[0].Held {
 		w.l.noteLine()
 	}
@@ -366,7 +366,7 @@ func (w *writer) look(ctx context.Context, n int) (*sight, error) {
 	l := w.l
 	at := time.Now()
 	names := append([]string{SizeName(l.name), LineName(l.name)}, l.slotNames(0, n)...)
-	list, errs := l.client.Statuses(ctx, names)
+	list, errs := l.client.Statuses(ctx, names, nil)
 	if errs[0] != nil {
 		return nil, errs[0]
 	}
@@ -380,7 +380,7 @@ func (w *writer) look(ctx context.Context, n int) (*sight, error) {
 	s := &sight{lined: errs[1] == nil && list[1].Held}
 	list, errs = list[2:], errs[2:]
 	if z.Slots > n {
-		more, moreErrs := l.client.Statuses(ctx, l.slotNames(n, z.Slots))
+		more, moreErrs := l.client.Statuses(ctx, l.slotNames(n, z.Slots), nil)
 		list, errs = append(list, more...), append(errs, moreErrs...)
 	}
 	for k, st := range list {
@@ -424,7 +424,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 		for _, r := range readers {
 			asked.Go(func() {
 				// What becomes of it is seen at the slot: who cannot be asked is waited for.
-				_ = w.l.client.StepDown(asking, SlotName(w.l.name, r.slot), w.options.Reason)
+				_ = w.l.client.StepDown(asking, SlotName(w.l.name, r.slot), &tenure.StepDownOptions{Reason: w.options.Reason})
 			})
 		}
 	}
@@ -459,7 +459,7 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	for i, r := range readers {
 		names[i] = SlotName(w.l.name, r.slot)
 	}
-	list, errs := w.l.client.EventualStatuses(ctx, names)
+	list, errs := w.l.client.Statuses(ctx, names, &tenure.ReadOptions{Eventual: true})
 	var left []noted
 	for i, r := range readers {
 		st, err := list[i], errs[i]

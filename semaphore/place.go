@@ -33,7 +33,7 @@ func (w *waiter) behind(ctx context.Context) bool {
 		return true
 	}
 	at := time.Now()
-	list, errs := client.EventualStatuses(ctx, []string{lineName(w.s.name)})
+	list, errs := client.Statuses(ctx, []string{lineName(w.s.name)}, &tenure.ReadOptions{Eventual: true})
 	if errs[0] != nil {
 		return false
 	}

@@ -123,7 +123,7 @@ func (s *Semaphore) ask(ctx context.Context, from, to int, reason string) {
 	var wg sync.WaitGroup
 	for slot := from; slot < to; slot++ {
 		wg.Go(func() {
-			_ = s.client.StepDown(ctx, LockName(s.name, slot), reason)
+			_ = s.client.StepDown(ctx, LockName(s.name, slot), &tenure.StepDownOptions{Reason: reason})
 		})
 	}
 	wg.Wait()

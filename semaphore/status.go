@@ -77,21 +77,21 @@ type looked struct {
 
 // look looks at the slots, at all of them at once.
 func (s *Semaphore) look(ctx context.Context, slots []int) []looked {
-	return s.lookBy(ctx, slots, s.client.Statuses)
+	return s.lookBy(ctx, slots, nil)
 }
 
 // glance is look by cheap reads, for those who wait: a slot that it shows free is taken
 // only if it still is.
 func (s *Semaphore) glance(ctx context.Context, slots []int) []looked {
-	return s.lookBy(ctx, slots, s.client.EventualStatuses)
+	return s.lookBy(ctx, slots, &tenure.ReadOptions{Eventual: true})
 }
 
-func (s *Semaphore) lookBy(ctx context.Context, slots []int, read func(context.Context, []string) ([]tenure.Status, []error)) []looked {
+func (s *Semaphore) lookBy(ctx context.Context, slots []int, how *tenure.ReadOptions) []looked {
 	names := make([]string, len(slots))
 	for i, slot := range slots {
 		names[i] = LockName(s.name, slot)
 	}
-	list, errs := read(ctx, names)
+	list, errs := s.client.Statuses(ctx, names, how)
 	out := make([]looked, len(slots))
 	for i, slot := range slots {
 		if out[i] = (looked{slot, list[i], errs[i]}); errs[i] == nil {

@@ -278,7 +278,7 @@ func (s *feeds) list(ctx context.Context, prefix string) *snapshot {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	next := &snapshot{}
-	for st, err := range s.client.Locks(ctx, prefix) {
+	for st, err := range s.client.Locks(ctx, &tenure.ListOptions{Prefix: prefix}) {
 		switch {
 		case err != nil && st.Name == "":
 			return &snapshot{err: err}

@@ -102,7 +102,7 @@ func (p *page) fill(ctx context.Context, prefix string) (more bool, err error) {
 	if p.after > prefix && !strings.HasPrefix(p.after, prefix) {
 		return true, nil // all of them were on pages before
 	}
-	for st, err := range p.c.s.client.LocksAfter(ctx, prefix, p.after) {
+	for st, err := range p.c.s.client.Locks(ctx, &tenure.ListOptions{Prefix: prefix, After: p.after}) {
 		p.read++
 		switch {
 		case err != nil && st.Name == "":

@@ -158,9 +158,9 @@ func (w *worker) statuses(ids []string) []looked {
 // store makes only if it is still so, or another look. One that leaves is in a hurry.
 func (w *worker) statusesOf(names []string) []looked {
 	if w.isLeaving() {
-		return w.lookedAt(w.client.Statuses(w.ctx, names))
+		return w.lookedAt(w.client.Statuses(w.ctx, names, nil))
 	}
-	list, errs := w.client.EventualStatuses(w.ctx, names)
+	list, errs := w.client.Statuses(w.ctx, names, &tenure.ReadOptions{Eventual: true})
 	return w.lookedAt(list, errs)
 }
 
@@ -425,7 +425,8 @@ func (w *worker) owners(ids []string) []looked {
 	for i, id := range ids {
 		names[i] = LockName(w.g.name, id)
 	}
-	out := w.lookedAt(w.client.EventualLockStatuses(w.ctx, names))
+	how := &tenure.ReadOptions{Eventual: true, WithoutSessions: true}
+	out := w.lookedAt(w.client.Statuses(w.ctx, names, how))
 	w.mu.Lock()
 	in := w.view.in
 	w.mu.Unlock()
@@ -438,7 +439,7 @@ func (w *worker) owners(ids []string) []looked {
 	}
 	if len(asked) > 0 {
 		sessions := slices.Collect(maps.Keys(asked))
-		list, errs := w.client.EventualSessionStatuses(w.ctx, sessions)
+		list, errs := w.sessionStatuses(sessions)
 		if err := firstOf(errs); err != nil {
 			w.trouble(err)
 			return nil // half a look is none

@@ -268,11 +268,7 @@ func (c *coordinator) places() ([]tenure.Status, []error) {
 				names[j] = MemberName(w.g.name, i-1)
 			}
 		}
-		read := w.client.EventualStatuses
-		if hurry {
-			read = w.client.Statuses
-		}
-		some, bad := read(c.ctx, names)
+		some, bad := w.client.Statuses(c.ctx, names, &tenure.ReadOptions{Eventual: !hurry})
 		for j, i := range at {
 			list[i], errs[i] = some[j], bad[j]
 		}
@@ -387,7 +383,7 @@ func (c *coordinator) left(session string) bool {
 	if _, known := c.closed.Load(session); known {
 		return true
 	}
-	st, err := c.w.client.SessionStatus(c.ctx, session)
+	st, err := c.w.client.SessionStatus(c.ctx, session, nil)
 	if err != nil || st.Alive || st.State == tenure.StateAlive {
 		return false
 	}

@@ -110,7 +110,7 @@
 // least: each five periods, each twenty where the membership has not changed for as long.
 // The worker that would succeed it reads the sessions of the workers, and the one after
 // that in line reads the session of the first. While nothing changes, these reads may be
-// behind ([tenure.Client.EventualStatuses]), and cost half on DynamoDB. A change of the
+// behind ([tenure.ReadOptions]), and cost half on DynamoDB. A change of the
 // membership costs two writes, and each worker two reads.
 //
 // A partition costs a read and a write to be claimed. To move one costs a write to

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
@@ -211,7 +212,7 @@ func (w *worker) staying(all []handover) []handover {
 	if len(names) == 0 {
 		return nil
 	}
-	list := w.lookedAt(w.client.Statuses(w.ctx, names))
+	list := w.lookedAt(w.client.Statuses(w.ctx, names, nil))
 	return slices.DeleteFunc(all, func(h handover) bool {
 		st := list[at[h.to.Place]]
 		p, ok := parseProfile(st.Data)
@@ -235,7 +236,7 @@ func (w *worker) handOver(h handover) {
 	}
 	h.p.setHeir(h.to.Owner)
 	reason := fmt.Sprintf("%q leaves; planned for %q in epoch %d", w.client.Options().Owner, h.to.Owner, epoch)
-	if err := h.p.lease.StepDown(reason); err != nil {
+	if err := h.p.lease.StepDown(&tenure.StepDownOptions{Reason: reason}); err != nil {
 		w.trouble(err)
 	}
 }

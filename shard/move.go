@@ -175,7 +175,8 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 	o := w.client.Options()
 	ctx, stop := w.bounded(o.HeartbeatPeriod + o.StopTimeout + 2*o.LeaseDuration)
 	defer stop()
-	err := w.client.Transfer(ctx, name, o.Owner, fmt.Sprintf("planned for %q in epoch %d", o.Owner, epoch))
+	why := fmt.Sprintf("planned for %q in epoch %d", o.Owner, epoch)
+	err := w.client.StepDown(ctx, name, &tenure.StepDownOptions{To: o.Owner, Reason: why})
 	var before *tenure.RequestedError
 	switch {
 	case err == nil, errors.Is(err, tenure.ErrNotHeld):
@@ -225,7 +226,7 @@ func (w *worker) hear() {
 	}
 	ctx, stop := w.bounded(w.client.Options().RequestTimeout)
 	defer stop()
-	if st, err := w.client.SessionStatus(ctx, w.session.ID()); err == nil && st.Requests > 0 {
+	if st, err := w.client.SessionStatus(ctx, w.session.ID(), nil); err == nil && st.Requests > 0 {
 		_ = w.session.Renew(ctx) // else they are found when it is closed
 	}
 }

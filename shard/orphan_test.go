@@ -55,7 +55,8 @@ func TestOrphanedClaimOfTheCoordinator(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 6)
-		if err := a.client.StepDown(t.Context(), shard.LeadName(name), "to see what follows"); err != nil {
+		why := &tenure.StepDownOptions{Reason: "to see what follows"}
+		if err := a.client.StepDown(t.Context(), shard.LeadName(name), why); err != nil {
 			t.Fatal(err)
 		}
 		s.until("nobody leads", lease, func() bool {

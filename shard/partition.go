@@ -215,11 +215,12 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 		// If all leave, the worker that asked does not come for it. If others stay, it
 		// is theirs by the next plan; unless that worker takes it first, and hands it
 		// over again.
-		_ = p.lease.StepDown(fmt.Sprintf("%q has asked for it, and leaves as well", asked.To))
+		why := fmt.Sprintf("%q has asked for it, and leaves as well", asked.To)
+		_ = p.lease.StepDown(&tenure.StepDownOptions{Reason: why})
 	case leaving && errors.Is(ended, tenure.ErrSessionClosed):
 		// What was asked for in the last moment is found when the session is closed. The
 		// worker that asked may have gone by then; one that stays takes what is free.
-		_ = p.lease.StepDown("the worker has left")
+		_ = p.lease.StepDown(&tenure.StepDownOptions{Reason: "the worker has left"})
 	}
 	var how *tenure.ReleaseOptions
 	if givesUp && err != nil && ended == nil {

@@ -291,7 +291,8 @@ func TestStepDownByHand(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 4)
-		if err := a.client.StepDown(t.Context(), shard.LockName(name, "1"), "for a test"); err != nil {
+		why := &tenure.StepDownOptions{Reason: "for a test"}
+		if err := a.client.StepDown(t.Context(), shard.LockName(name, "1"), why); err != nil {
 			t.Fatal(err)
 		}
 		s.until("a has taken it back", 5*refresh, func() bool { return a.count(shard.EventAssigned) == 5 })
@@ -301,7 +302,7 @@ func TestStepDownByHand(t *testing.T) {
 		// So with the coordinator: another worker writes the roll.
 		b := s.worker("b")
 		s.settle(2, 4)
-		if err := b.client.StepDown(t.Context(), shard.LeadName(name), "for a test"); err != nil {
+		if err := b.client.StepDown(t.Context(), shard.LeadName(name), why); err != nil {
 			t.Fatal(err)
 		}
 		s.until("b coordinates", lease, func() bool { return b.Stats().Coordinator && !a.Stats().Coordinator })

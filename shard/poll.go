@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -63,7 +64,7 @@ func (w *worker) office() (tenure.Status, error) {
 			return tenure.Status{Name: name, State: tenure.StateHeld, Held: true, Session: w.session.ID(), Data: o.bytes()}, nil
 		}
 	}
-	list, errs := w.client.EventualStatuses(w.ctx, []string{name})
+	list, errs := w.client.Statuses(w.ctx, []string{name}, &tenure.ReadOptions{Eventual: true})
 	st, err := list[0], errs[0]
 	w.mu.Lock()
 	epoch, mine := w.view.roll.Epoch, w.coordinator != nil
@@ -283,6 +284,17 @@ func (w *worker) standBy() {
 	if rank == 0 && len(sessions) <= 2 {
 		return
 	}
-	_, errs := w.client.EventualSessionStatuses(w.ctx, sessions)
+	_, errs := w.sessionStatuses(sessions)
 	w.trouble(firstOf(errs))
+}
+
+// sessionStatuses looks at sessions that have a heartbeat due, at all of them at once.
+func (w *worker) sessionStatuses(ids []string) ([]tenure.SessionStatus, []error) {
+	list, errs := make([]tenure.SessionStatus, len(ids)), make([]error, len(ids))
+	var reads sync.WaitGroup
+	for i, id := range ids {
+		reads.Go(func() { list[i], errs[i] = w.client.SessionStatus(w.ctx, id, &tenure.ReadOptions{Eventual: true}) })
+	}
+	reads.Wait()
+	return list, errs
 }

@@ -148,7 +148,7 @@ func (out *Status) look(ctx context.Context, client *tenure.Client) error {
 	for i, m := range out.Members {
 		names[i] = MemberName(out.Group, m.Place)
 	}
-	list, errs := client.Statuses(ctx, names)
+	list, errs := client.Statuses(ctx, names, nil)
 	for i := range out.Members {
 		m, st, err := &out.Members[i], list[i], errs[i]
 		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
@@ -179,7 +179,7 @@ func (out *Status) look(ctx context.Context, client *tenure.Client) error {
 // gone says how a worker has gone whose place shows nobody that is alive: it has left
 // if its session was closed, by itself, or so long ago that nothing is left of it.
 func gone(ctx context.Context, client *tenure.Client, session string) (string, error) {
-	st, err := client.SessionStatus(ctx, session)
+	st, err := client.SessionStatus(ctx, session, nil)
 	switch {
 	case errors.Is(err, tenure.ErrUnreadable):
 		return MemberUnreadable, nil
@@ -198,7 +198,7 @@ func (out *Status) partitions(ctx context.Context, client *tenure.Client, v *vie
 		for i, id := range ids {
 			names[i] = LockName(out.Group, id)
 		}
-		list, errs := client.Statuses(ctx, names)
+		list, errs := client.Statuses(ctx, names, nil)
 		for i, st := range list {
 			if errs[i] != nil && !errors.Is(errs[i], tenure.ErrUnreadable) {
 				return errs[i]

@@ -273,7 +273,8 @@ func TestStepDown(t *testing.T) {
 		b.add("l1", act{quiet: true})
 		endedB := b.run(ctx)
 		time.Sleep(lease)
-		if err := b.client.Election(election, nil).StepDown(t.Context(), "a test"); err != nil {
+		why := &tenure.StepDownOptions{Reason: "a test"}
+		if err := b.client.Election(election, nil).StepDown(t.Context(), why); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lease)

@@ -244,7 +244,7 @@ func (l *Locks) poll(ctx context.Context) (seen []sight, bad, omitted int, err e
 		found, omitted = found[:l.o.Max], len(found)-l.o.Max
 	}
 	names := slices.Concat(slices.Sorted(maps.Keys(l.named)), found)
-	list, errs := l.client.Statuses(ctx, names)
+	list, errs := l.client.Statuses(ctx, names, nil)
 	now := time.Now()
 	shown := map[string]bool{}
 	for i, st := range list {
@@ -276,7 +276,7 @@ func (l *Locks) poll(ctx context.Context) (seen []sight, bad, omitted int, err e
 func (l *Locks) discover(ctx context.Context) error {
 	found := map[string]bool{}
 	for _, prefix := range l.o.Prefixes {
-		for st, err := range l.client.Locks(ctx, prefix) {
+		for st, err := range l.client.Locks(ctx, &tenure.ListOptions{Prefix: prefix}) {
 			if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
 				return err
 			}

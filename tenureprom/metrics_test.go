@@ -69,12 +69,16 @@ func TestTenure(t *testing.T) {
 func TestEnds(t *testing.T) {
 	for end, way := range map[string]func(t *testing.T, w *tenuretest.World, c *tenuretest.Client, lease *tenure.Lease){
 		"stepped_down": func(t *testing.T, w *tenuretest.World, _ *tenuretest.Client, lease *tenure.Lease) {
-			go func() { _ = w.Client("operator").StepDown(t.Context(), "leader", "a test") }()
+			go func() {
+				_ = w.Client("operator").StepDown(t.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"})
+			}()
 			<-lease.Context().Done()
 			_ = lease.Release(t.Context())
 		},
 		"handed_over": func(t *testing.T, w *tenuretest.World, _ *tenuretest.Client, lease *tenure.Lease) {
-			go func() { _ = w.Client("operator").Transfer(t.Context(), "leader", "b", "a test") }()
+			go func() {
+				_ = w.Client("operator").StepDown(t.Context(), "leader", &tenure.StepDownOptions{To: "b", Reason: "a test"})
+			}()
 			<-lease.Context().Done()
 			_ = lease.Release(t.Context())
 		},
@@ -94,7 +98,9 @@ func TestEnds(t *testing.T) {
 			_ = lease.Release(t.Context())
 		},
 		"stop_timeout": func(t *testing.T, w *tenuretest.World, _ *tenuretest.Client, lease *tenure.Lease) {
-			go func() { _ = w.Client("operator").StepDown(t.Context(), "leader", "a test") }()
+			go func() {
+				_ = w.Client("operator").StepDown(t.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"})
+			}()
 			<-lease.Context().Done()
 			time.Sleep(time.Minute) // it does not stop
 		},

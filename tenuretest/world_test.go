@@ -112,7 +112,7 @@ func TestLeader(t *testing.T) {
 		}
 		second := campaign(t, b)
 		expect(t, w.Leader("x"), a, 1)
-		want(t, a.Election("x", nil).StepDown(t.Context(), "a test"), nil)
+		want(t, a.Election("x", nil).StepDown(t.Context(), &tenure.StepDownOptions{Reason: "a test"}), nil)
 		expect(t, w.LeaderAfter(led), b, 2)
 		if l, _ := second.latest(); l == nil {
 			t.Error("the second one's work has not begun")

@@ -118,7 +118,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		}
 		return record, fmt.Appendf(nil, "own %d", lease.Token()), nil
 	}
-	before := l.client.Elapsed()
+	clock := l.client.Options().Clock
+	before := clock.Contender()
 	status, err := l.client.Status(ctx, l.name)
 	if err != nil {
 		return nil, nil, err
@@ -135,20 +136,34 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		// that it has lost.
 		record.HolderIdentity = status.Owner
 	}
-	raw, err := json.Marshal([]any{status.Token, status.State, l.see(status, before)})
+	raw, err := json.Marshal([]any{status.Token, status.State, l.see(status, before, clock.Contender())})
 	return record, raw, err
 }
 
 // see counts the signs of life that were seen.
-func (l *Lock) see(status tenure.Status, before time.Duration) int {
+func (l *Lock) see(status tenure.Status, before, now time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &l.sight
 	if status.Token != s.token || status.State != s.state || status.Unchanged < before-s.at {
 		s.beats++
 	}
-	s.token, s.state, s.at = status.Token, status.State, l.client.Elapsed()
+	s.token, s.state, s.at = status.Token, status.State, now
 	return s.beats
+}
+
+// standBack lets others take the lock first: until another one has it, but for no longer
+// than one on another machine needs to see that it is free, and to take it.
+func (l *Lock) standBack(ctx context.Context) error {
+	o := l.client.Options()
+	bound, stop := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
+	defer stop()
+	for leader := range l.client.Election(l.name, nil).Observe(bound) {
+		if !leader.None() && leader.Owner != o.Owner {
+			break
+		}
+	}
+	return ctx.Err()
 }
 
 // Create is Update: the grant makes the record.
@@ -187,7 +202,7 @@ func (l *Lock) hold(ctx context.Context) error {
 		return nil
 	}
 	if back {
-		if err := l.client.StandBack(ctx, l.name); err != nil {
+		if err := l.standBack(ctx); err != nil {
 			return err
 		}
 	}
@@ -260,7 +275,7 @@ func (l *Lock) RecordEvent(event string) {
 	l.mu.Unlock()
 	// Ends its context, and lets heartbeats go on while the work stops. A lease that has
 	// ended needs no telling, and one that is asked already has its reason.
-	_ = t.lease.StepDown("client-go: " + event)
+	_ = t.lease.StepDown(&tenure.StepDownOptions{Reason: "client-go: " + event})
 	if returned {
 		l.end(t)
 	}

@@ -149,7 +149,7 @@ func TestRequest(t *testing.T) {
 		}
 		for range 5 {
 			former := s.leader()
-			if err := s.hosts[0].StepDown(t.Context(), "operator", "a test"); err != nil {
+			if err := s.hosts[0].StepDown(t.Context(), "operator", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 				t.Error(err)
 			}
 			if s.leader() == former {

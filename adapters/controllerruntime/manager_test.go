@@ -85,7 +85,7 @@ func TestStepDown(t *testing.T) {
 			for range 3 {
 				former := s.leader()
 				asked := time.Now()
-				if err := former.StepDown(t.Context(), "operator", "a test"); err != nil {
+				if err := former.StepDown(t.Context(), "operator", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				if took := time.Since(asked); took < s.stops || took > s.stops+2*time.Second {

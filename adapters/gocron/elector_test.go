@@ -67,7 +67,7 @@ func TestStepDown(t *testing.T) {
 		time.Sleep(time.Minute + 3*time.Second)
 		first := s.Leader("scheduler")
 		asked := time.Now()
-		if err := first.StepDown(t.Context(), "scheduler", "a test"); err != nil {
+		if err := first.StepDown(t.Context(), "scheduler", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(asked); took < 4*time.Second {

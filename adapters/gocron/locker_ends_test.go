@@ -200,7 +200,7 @@ func TestLockerWithElector(t *testing.T) {
 		for range 8 {
 			time.Sleep(9 * time.Minute)
 			leader := s.Leader("scheduler")
-			if err := leader.StepDown(t.Context(), "scheduler", "a test"); err != nil {
+			if err := leader.StepDown(t.Context(), "scheduler", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 				t.Fatal(err)
 			}
 		}

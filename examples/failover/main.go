@@ -162,7 +162,7 @@ func show(lease time.Duration) (err error) {
 		return err
 	}
 	say(second.Owner, "is asked to step down; another one leads as soon as its work has stopped")
-	if err := client.StepDown(ctx, election, "the next one's turn"); err != nil {
+	if err := client.StepDown(ctx, election, &tenure.StepDownOptions{Reason: "the next one's turn"}); err != nil {
 		return err
 	}
 

@@ -93,6 +93,9 @@ func (k *heldRecord) begin(m machine, h *protocol.Holder) {
 // Owner returns the name under which it is held.
 func (k *heldRecord) Owner() string { return k.c.options.Owner }
 
+// Label returns the label of the client.
+func (k *heldRecord) Label() string { return k.c.options.Label }
+
 // Timing returns its durations.
 func (k *heldRecord) Timing() protocol.Timing { return k.t }
 

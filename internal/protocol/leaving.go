@@ -62,12 +62,12 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
-	unkept := q.To == "" && !h.done()
+	unkept := q.To == "" && q.ToLabel == "" && !h.done()
 	switch {
 	case h.cause != None && unkept && h.asked == nil:
 		h.unkept = true
 	case h.cause == None, unkept:
-		if q.ID, q.Kind = h.env.Fresh(), driver.HandOver; q.To == "" {
+		if q.ID, q.Kind = h.env.Fresh(), driver.HandOver; q.To == "" && q.ToLabel == "" {
 			q.Kind = driver.StepDown
 		}
 		h.asked = &q

@@ -92,7 +92,7 @@ func (s *Size[T]) Read(ctx context.Context) (T, bool, error) {
 // slots are. What it does not find is read strongly.
 func (s *Size[T]) Glance(ctx context.Context) (T, bool, error) {
 	at := time.Now()
-	list, errs := s.Client.EventualLockStatuses(ctx, []string{s.Name})
+	list, errs := s.Client.Statuses(ctx, []string{s.Name}, &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
 	if errs[0] == nil {
 		if z, ok, err := s.Saw(list[0], at); ok && err == nil {
 			return z, ok, nil

@@ -169,7 +169,7 @@ func (d *Dashboard) list(ctx context.Context, prefix string) (list, reading) {
 }
 
 func (d *Dashboard) readList(ctx context.Context, prefix string) (all list, err error) {
-	for st, err := range d.client.Locks(ctx, prefix) {
+	for st, err := range d.client.Locks(ctx, &tenure.ListOptions{Prefix: prefix}) {
 		if len(all.locks) == maxLocks {
 			all.cut = true
 			break
@@ -194,7 +194,7 @@ func (d *Dashboard) freed(ctx context.Context, locks []*lock) error {
 		s, known := seen[l.Session]
 		if !known {
 			var err error
-			if s, err = d.client.SessionStatus(ctx, l.Session); err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+			if s, err = d.client.SessionStatus(ctx, l.Session, nil); err != nil && !errors.Is(err, tenure.ErrUnreadable) {
 				return err
 			}
 			seen[l.Session] = s
@@ -216,7 +216,7 @@ func (d *Dashboard) renewed(ctx context.Context, locks []*lock, at time.Time) ([
 		names[i] = l.Name
 	}
 	now, r := ask(ctx, d.cache, lookPace, fmt.Sprintf("rows %q", names), func(ctx context.Context) ([]*lock, error) {
-		all, errs := d.client.Statuses(ctx, names)
+		all, errs := d.client.Statuses(ctx, names, nil)
 		locks := make([]*lock, len(all))
 		for i, st := range all {
 			if err := errs[i]; err != nil && !errors.Is(err, tenure.ErrUnreadable) && !errors.Is(err, tenure.ErrInvalid) {

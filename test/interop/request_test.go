@@ -28,9 +28,11 @@ func TestRequestToPeer(t *testing.T) {
 		before := s.Row(t, lockName)
 		c := s.open(t, timing(ourOwner, longLease))
 		for op, ask := range map[string]func() error{
-			"StepDown": func() error { return c.StepDown(t.Context(), lockName, "a test") },
-			"Transfer": func() error { return c.Transfer(t.Context(), lockName, "somebody", "a test") },
-			"Revoke":   func() error { return c.Revoke(t.Context(), lockName, "a test") },
+			"StepDown": func() error { return c.StepDown(t.Context(), lockName, &tenure.StepDownOptions{Reason: "a test"}) },
+			"Transfer": func() error {
+				return c.StepDown(t.Context(), lockName, &tenure.StepDownOptions{To: "somebody", Reason: "a test"})
+			},
+			"Revoke": func() error { return c.Revoke(t.Context(), lockName, "a test") },
 		} {
 			if err := ask(); !errors.Is(err, tenure.ErrForeign) {
 				t.Errorf("%s: %v, want ErrForeign", op, err)
@@ -51,7 +53,9 @@ func TestRequestToPeer(t *testing.T) {
 func handOver(t *testing.T, holder, asker *tenure.Client, l *tenure.Lease) {
 	t.Helper()
 	asked := make(chan error, 1)
-	go func() { asked <- asker.Transfer(t.Context(), l.Name(), ourHeir, "a test") }()
+	go func() {
+		asked <- asker.StepDown(t.Context(), l.Name(), &tenure.StepDownOptions{To: ourHeir, Reason: "a test"})
+	}()
 	<-l.Context().Done()
 	if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrSteppedDown) {
 		t.Fatalf("the lease ended: %v", cause)
@@ -163,7 +167,7 @@ func TestRequestedLockIsNotTaken(t *testing.T) {
 		asker := s.open(t, timing("our-asker", lease))
 		asked := make(chan error, 1)
 		call := them.Begin(req)
-		go func() { asked <- asker.StepDown(t.Context(), lockName, "a test") }()
+		go func() { asked <- asker.StepDown(t.Context(), lockName, &tenure.StepDownOptions{Reason: "a test"}) }()
 		<-l.Context().Done()
 		a, err := result(t, call)
 		if err == nil || a.Kind != wire.Timeout {

@@ -137,7 +137,7 @@ func TestJavaListsTheTable(t *testing.T) {
 
 	// The other way round, ours show no items of that kind, and theirs as they are.
 	seen := map[string]string{}
-	for st, err := range c.Locks(t.Context(), "") {
+	for st, err := range c.Locks(t.Context(), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

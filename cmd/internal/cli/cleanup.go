@@ -301,7 +301,7 @@ func (f *raiseTokensCmd) check(how *tenure.RaiseOptions) (by uint64, options ten
 	if f.Reason != nil {
 		how.Reason = *f.Reason
 		err := refused(options, func(ctx context.Context, client *tenure.Client) error {
-			return client.StepDown(ctx, "x", how.Reason)
+			return client.StepDown(ctx, "x", &tenure.StepDownOptions{Reason: how.Reason})
 		})
 		if err != nil {
 			return 0, options, err

@@ -217,7 +217,7 @@ const (
 // namesIn returns the names of the locks in a store that end with the suffix, without it.
 func namesIn(url, suffix string) []string {
 	return ask(url, func(ctx context.Context, client *tenure.Client) (names []string) {
-		for st, err := range client.Locks(ctx, "") {
+		for st, err := range client.Locks(ctx, nil) {
 			if name, ok := strings.CutSuffix(st.Name, suffix); ok && err == nil && plainName.MatchString(name) {
 				names = append(names, name)
 			}

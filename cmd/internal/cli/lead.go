@@ -131,7 +131,14 @@ func (l *leadCmd) checkCoolDown() error {
 func (t *command) standBack(parent context.Context) error {
 	t.console.say("campaigning for %q again when the others have had the time to", t.lock)
 	ctx, stop := t.signals.cancel(parent)
-	_ = t.client.StandBack(ctx, t.lock) // a signal ends it, and nothing else
+	o := t.client.Options()
+	bound, cancel := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
+	defer cancel()
+	for leader := range t.client.Election(t.lock, nil).Observe(bound) { // a store that fails is asked again
+		if !leader.None() && leader.Owner != o.Owner {
+			break
+		}
+	}
 	if sig := stop(); sig != 0 {
 		return signaled{sig}
 	}

@@ -68,13 +68,8 @@ func (o *operator) check(options tenure.Options) error {
 
 // ask asks the holder to make way.
 func (o *operator) ask(ctx context.Context, client *tenure.Client) error {
-	switch {
-	case o.to.owner != "":
-		return client.Transfer(ctx, o.lock, o.to.owner, o.reason)
-	case o.to.label != "":
-		return client.TransferToLabel(ctx, o.lock, o.to.label, o.reason)
-	}
-	return client.StepDown(ctx, o.lock, o.reason)
+	options := tenure.StepDownOptions{Reason: o.reason, To: o.to.owner, ToLabel: o.to.label}
+	return client.StepDown(ctx, o.lock, &options)
 }
 
 // successor is who is to have the lock next: an owner, or whoever has a label; anybody if
@@ -429,7 +424,7 @@ func (o *operator) heartbeat(st tenure.Status) time.Duration {
 	if st.Session == "" {
 		return st.Heartbeat
 	}
-	s, err := o.client.SessionStatus(o.ctx, st.Session)
+	s, err := o.client.SessionStatus(o.ctx, st.Session, nil)
 	if err != nil {
 		return 0 // the request tells
 	}

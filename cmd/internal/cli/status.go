@@ -189,7 +189,7 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 		}
 	}
 	if len(names) == 0 {
-		for st, err := range client.Locks(ctx, "") {
+		for st, err := range client.Locks(ctx, nil) {
 			if err := add(st, err); err != nil {
 				return nil, err
 			}
@@ -214,7 +214,7 @@ func closed(ctx context.Context, client *tenure.Client, rows []row) error {
 		s, known := seen[r.Session]
 		if !known {
 			var err error
-			if s, err = client.SessionStatus(ctx, r.Session); err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+			if s, err = client.SessionStatus(ctx, r.Session, nil); err != nil && !errors.Is(err, tenure.ErrUnreadable) {
 				return err
 			}
 			seen[r.Session] = s
@@ -434,7 +434,7 @@ func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 			names = append(names, semaphore.LockName(name, h.Slot))
 		}
 	}
-	list, errs := client.Statuses(ctx, names)
+	list, errs := client.Statuses(ctx, names, nil)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -492,7 +492,7 @@ func readersWritersOf(ctx context.Context, client *tenure.Client, name string) (
 	if err != nil || st.Slots == 0 {
 		return nil, err
 	}
-	list, errs := client.Statuses(ctx, []string{rwlock.GateName(name), rwlock.SizeName(name)})
+	list, errs := client.Statuses(ctx, []string{rwlock.GateName(name), rwlock.SizeName(name)}, nil)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -268,7 +268,7 @@ func (g *group) leader() *member {
 // stepDown has the leader step down.
 func (g *group) stepDown() {
 	g.t.Helper()
-	if err := g.asks.StepDown(g.t.Context(), "leader", "a test"); err != nil {
+	if err := g.asks.StepDown(g.t.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -379,7 +379,7 @@ func TestUnhealthy(t *testing.T) {
 		},
 		"TenureStopTimeout": func(g *group) {
 			g.leader().deaf.Store(true)
-			_ = g.asks.StepDown(g.t.Context(), "leader", "a test") // it may have to give up
+			_ = g.asks.StepDown(g.t.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"}) // it may have to give up
 			g.pass(3 * time.Minute)
 		},
 		"TenureStoreAway": func(g *group) {

@@ -165,7 +165,7 @@ func (a *act) one(ctx context.Context, h *holding) {
 		_ = h.SetData(ctx, fmt.Append(nil, "checkpoint of ", h.Token()))
 	case 2:
 		to := a.w.owner(a.r.IntN(len(a.w.processes)))
-		if a.r.IntN(4) == 0 && h.HandOver(to, "for a test") == nil {
+		if a.r.IntN(4) == 0 && h.StepDown(&tenure.StepDownOptions{To: to, Reason: "for a test"}) == nil {
 			a.w.happened("handed over")
 		}
 	case 3:

@@ -163,9 +163,10 @@ func (a *act) ask() string {
 	var err error
 	switch a.Op {
 	case OpStepDown:
-		err = c.StepDown(ctx, a.Lock, "for a test")
+		err = c.StepDown(ctx, a.Lock, &tenure.StepDownOptions{Reason: "for a test"})
 	case OpTransfer:
-		err = c.Transfer(ctx, a.Lock, a.w.owner(a.r.IntN(len(a.w.processes))), "for a test")
+		to := a.w.owner(a.r.IntN(len(a.w.processes)))
+		err = c.StepDown(ctx, a.Lock, &tenure.StepDownOptions{To: to, Reason: "for a test"})
 	case OpRevoke:
 		err = c.Revoke(ctx, a.Lock, "for a test")
 	default:
@@ -260,7 +261,7 @@ func (a *act) watch() string {
 		}
 		return a.told(err)
 	case OpStatuses:
-		all, errs := c.Statuses(ctx, a.w.plan.Locks)
+		all, errs := c.Statuses(ctx, a.w.plan.Locks, nil)
 		for i, s := range all {
 			if errs[i] == nil && s.Name == a.Lock {
 				a.judgeStatus(began, s)
@@ -269,7 +270,7 @@ func (a *act) watch() string {
 		return a.told(errors.Join(errs...))
 	case OpLocks:
 		n := 0
-		for s, err := range c.Locks(ctx, "") {
+		for s, err := range c.Locks(ctx, nil) {
 			if err != nil {
 				return a.told(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/trace"
 )
@@ -81,7 +82,7 @@ var plays = map[string]func(*world){
 		time.Sleep(2 * heartbeat)
 		c.next()
 		asked := make(chan error)
-		go func() { asked <- c.Transfer(w.t.Context(), lock, "b", "test") }()
+		go func() { asked <- c.StepDown(w.t.Context(), lock, &tenure.StepDownOptions{To: "b", Reason: "test"}) }()
 		<-la.Context().Done()
 		time.Sleep(heartbeat)
 		la.check()
@@ -91,7 +92,7 @@ var plays = map[string]func(*world){
 			w.t.Error(err)
 		}
 		c.next()
-		go func() { asked <- c.StepDown(w.t.Context(), lock, "test") }()
+		go func() { asked <- c.StepDown(w.t.Context(), lock, &tenure.StepDownOptions{Reason: "test"}) }()
 		<-lb.Context().Done()
 		lb.release()
 		if err := <-asked; err != nil {

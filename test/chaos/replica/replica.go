@@ -131,7 +131,7 @@ func (r *replica) obey(in io.Reader, stop func()) {
 			go func() {
 				ctx, done := context.WithTimeout(context.Background(), r.Lease)
 				defer done()
-				_ = r.client.StepDown(ctx, name, "chaos") // nobody may hold it just now
+				_ = r.client.StepDown(ctx, name, &tenure.StepDownOptions{Reason: "chaos"}) // nobody may hold it just now
 			}()
 		}
 	}
