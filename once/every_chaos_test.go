@@ -77,7 +77,7 @@ func everyThroughFaults(t *testing.T, seed uint64) {
 						time.Sleep(some(time.Minute))
 						h.Heal()
 					case 1:
-						h.clock.step(some(5 * time.Minute))
+						h.Step(some(5 * time.Minute))
 					}
 				}
 				h.Partition()

@@ -221,8 +221,8 @@ func TestEverySpacingOverClocks(t *testing.T) {
 		defer slow.lives(hour, nil, nil)()
 		for range 40 {
 			time.Sleep(17 * minute)
-			fast.clock.step(25 * minute) // what a holder counts, and nobody else may
-			slow.clock.step(3 * minute)
+			fast.Step(25 * minute) // what a holder counts, and nobody else may
+			slow.Step(3 * minute)
 		}
 		s.spaced(hour * 100 / 109)
 		if n := len(s.begun()); n < 8 {
@@ -571,7 +571,7 @@ func TestEveryClaimConfirmedTooLate(t *testing.T) {
 		a.Faults().Inject(faultstore.Rule{
 			Match: claimsOf,
 			Decide: func(faultstore.Call) faultstore.Fault {
-				a.clock.step(lease) // a pause that shows in the wall clock alone
+				a.Step(lease) // a pause that shows in the wall clock alone
 				return faultstore.Fault{}
 			},
 			Count: 1,
@@ -592,7 +592,7 @@ func TestEveryWithoutALeaseBeginsNothing(t *testing.T) {
 		var told []error
 		defer a.lives(hour, &once.EveryOptions{OnRun: func(_ once.Run, err error) { told = append(told, err) }}, nil)()
 		time.Sleep(hour - 10*time.Millisecond)
-		a.clock.step(lease)
+		a.Step(lease)
 		time.Sleep(minute)
 		synctest.Wait()
 		if len(told) != 1 || told[0] != nil || s.count(1) != 1 {

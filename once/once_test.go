@@ -223,7 +223,7 @@ func TestMarkThatIsNotConfirmed(t *testing.T) {
 			return faultstore.LoseReplyHang()
 		}, tenure.ErrLost, true, true},
 		{"confirmed too late", func(a *host, _ func()) faultstore.Fault {
-			a.clock.step(lease) // a pause that shows in the wall clock alone
+			a.Step(lease) // a pause that shows in the wall clock alone
 			return faultstore.Fault{}
 		}, tenure.ErrLost, true, true},
 		{"taken back when the context ends", func(_ *host, stop func()) faultstore.Fault {
@@ -676,7 +676,7 @@ func TestRetryPauses(t *testing.T) {
 			}
 		}
 		res, err = a.once(8, &once.Options{Retries: 4, RetryDelay: time.Millisecond}, func(context.Context, *once.Turn) error {
-			a.clock.step(lease) // a pause that shows in the wall clock alone
+			a.Step(lease) // a pause that shows in the wall clock alone
 			return errWork
 		})
 		if !errors.Is(err, tenure.ErrLost) || res.Run.Attempts != 1 {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -47,12 +46,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	quiet := func(o *tenure.Options) { o.Logger = slog.New(slog.DiscardHandler) }
 	s := &world{World: tenuretest.New(t, quiet), t: t, born: time.Now(), starts: map[int64]int{}, last: -1 << 63}
-	s.Observe(func(rec driver.Record) {
+	s.Observe(func(w tenuretest.Write) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		before := s.ledger
 		s.ledger.ID = ""
-		if json.Unmarshal(rec.Data, &s.ledger) == nil && s.ledger.ID == before.ID && s.ledger.N == before.N+1 {
+		if json.Unmarshal(w.Next.Data, &s.ledger) == nil && s.ledger.ID == before.ID && s.ledger.N == before.N+1 {
 			s.periods = append(s.periods, time.Since(s.born))
 		}
 	})
@@ -99,40 +98,16 @@ func (s *world) count(slot int64) int {
 	return s.starts[slot]
 }
 
-// host is a client with an elapsed clock that runs at a rate of its own.
+// host is a client with a clock that runs at a rate of its own.
 type host struct {
 	*tenuretest.Client
-	s     *world
-	clock *clock
+	s *world
 }
 
 func (s *world) host(owner string, rate float64, edit ...func(*tenure.Options)) *host {
-	c := &clock{born: s.born, rate: rate}
-	edit = append(edit, func(o *tenure.Options) { o.Clock = c })
-	return &host{Client: s.Client(owner, edit...), s: s, clock: c}
-}
-
-// clock runs at a rate. Stepped adds to what a holder counts, as a step of the wall clock does.
-type clock struct {
-	born time.Time
-	rate float64
-
-	mu      sync.Mutex
-	stepped time.Duration
-}
-
-func (c *clock) Contender() time.Duration { return time.Duration(c.rate * float64(time.Since(c.born))) }
-
-func (c *clock) Holder() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Contender() + c.stepped
-}
-
-func (c *clock) step(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stepped += d
+	h := &host{Client: s.Client(owner, edit...), s: s}
+	h.SetRate(rate)
+	return h
 }
 
 // once runs work for a slot, which is counted.

@@ -101,17 +101,6 @@ type player struct {
 	dead    bool
 }
 
-// wrongClock runs too fast or too slow.
-type wrongClock struct {
-	begun time.Time
-	rate  float64
-}
-
-func (c *wrongClock) Holder() time.Duration {
-	return time.Hour + time.Duration(float64(time.Since(c.begun))*c.rate)
-}
-func (c *wrongClock) Contender() time.Duration { return c.Holder() }
-
 func schedule(t *testing.T, seed uint64) *resource {
 	t.Helper()
 	r := newResource()
@@ -165,11 +154,7 @@ func (w *plays) run() {
 
 func (w *plays) start(owner string, faulty bool) *player {
 	p := &player{w: w, owner: owner, doing: make(chan bool, 1)}
-	p.client = w.world.Client(owner, func(o *tenure.Options) {
-		if faulty {
-			o.Clock = &wrongClock{time.Now(), 1 + float64(w.intN(17)-8)/100}
-		}
-	})
+	p.client = w.world.Client(owner)
 	var err error
 	if p.lock, err = rwlock.New(p.client.Client, name, nil); err != nil {
 		w.t.Fatal(err)
@@ -177,6 +162,7 @@ func (w *plays) start(owner string, faulty bool) *player {
 	if !faulty {
 		return p
 	}
+	p.client.SetRate(1 + float64(w.intN(17)-8)/100)
 	p.client.Faults().Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
 		slow := w.upTo(400 * time.Millisecond)
 		switch w.intN(24) {

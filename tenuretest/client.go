@@ -33,10 +33,10 @@ func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Cli
 	for _, e := range edit {
 		e(&o)
 	}
-	c.process = &process{clock: o.Clock}
 	if o.Clock == nil {
-		c.process.clock = tenure.MonotonicClock()
+		o.Clock = tenure.MonotonicClock()
 	}
+	c.process = &process{clock: o.Clock, rate: 1}
 	o.Clock = c.process
 	if o.Logger == nil {
 		o.Logger = w.logger(owner)
@@ -48,7 +48,7 @@ func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Cli
 		return nil, errors.New("the store of the world has not all that memstore can do")
 	}
 	var err error
-	if c.Client, err = tenure.New(&gate{store, c.process}, &o); err != nil {
+	if c.Client, err = tenure.New(w.wrap(name, &gate{store, c.process}), &o); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -131,6 +131,35 @@ func (c *Client) Suspend(d time.Duration) {
 	<-time.After(d)
 	if !c.killed() {
 		c.Resume()
+	}
+}
+
+// SetRate has the clock of the client run at that rate from now on: 1.09 is 9 % too
+// fast, 1 is right again, and 0 stops the clock. [tenure.Options.MaxClockDrift] says how
+// wrong a clock may run.
+func (c *Client) SetRate(rate float64) {
+	c.w.t.Helper()
+	switch {
+	case rate < 0:
+		c.w.t.Errorf("tenuretest: SetRate(%v) of %q: a clock never goes back; 1 is the right rate", rate, c.name)
+	case c.lives("SetRate"):
+		c.process.setRate(rate)
+	}
+}
+
+// Step has the clock of the client tell that d more may have passed, and not for certain,
+// as when the wall clock alone is ahead after a suspend: a holder counts that, and who
+// waits for a lock does not. See [tenure.Clock].
+//
+// A suspend that the wall clock alone has counted is Pause and SetRate(0), and after its
+// time Step, SetRate(1) and Resume.
+func (c *Client) Step(d time.Duration) {
+	c.w.t.Helper()
+	switch {
+	case d < 0:
+		c.w.t.Errorf("tenuretest: Step(%v) of %q: a clock never goes back", d, c.name)
+	case c.lives("Step"):
+		c.process.step(d)
 	}
 }
 

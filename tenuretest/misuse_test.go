@@ -82,6 +82,10 @@ func TestMisuse(t *testing.T) {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.LoseReplies(0) },
 			`tenuretest: LoseReplies(0) of "a": give a number of 1 or more`,
 		},
+		"a clock that goes back": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.SetRate(-1); a.Step(-1) },
+			"SetRate(-1) of \"a\": a clock never goes back; 1 is the right rate\ntenuretest: Step(-1ns) of \"a\": a clock never goes back",
+		},
 		"no leader": {
 			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) {
 				a.Partition()

@@ -10,11 +10,26 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// Observe has f called with each record that a client writes, in the order of the
-// writes, when the store has made the write: also one whose reply is lost, or that
-// comes late. It is for a judge of what no client may know. Give it before the first
-// client is made. f must neither block nor use the world.
-func (w *World) Observe(f func(driver.Record)) { w.observer = f }
+// Write is a write that the store has made.
+type Write struct {
+	// Prev is the record as it stood before, without a Key if there was none.
+	Prev driver.Record
+	// Next is the record as it stands now, without a Key if it was deleted.
+	Next driver.Record
+}
+
+// Observe has f called with each write of a client, in the order of the writes, when
+// the store has made it: also one whose reply is lost, or that comes late. It is for a
+// judge of what no client may know. Give it before the first client is made. f must not
+// block; it may read [World.Store].
+func (w *World) Observe(f func(Write)) { w.observer = f }
+
+// Wrap has f wrap the store of each client that is made from now on. f gets the name of
+// the client and its store, and returns the store that the client uses: one that notes
+// what the client asks and is told, say, or one without Watch, as engines have it that
+// cannot watch. A call is under way there for as long as the client waits for it, through
+// pauses and faults. The store that f gets is a [driver.Watcher] and a [driver.Raiser].
+func (w *World) Wrap(f func(name string, s driver.Store) driver.Store) { w.wrap = f }
 
 // observed is a store whose writes the world's observer sees.
 type observed struct {
@@ -23,23 +38,43 @@ type observed struct {
 }
 
 func (o observed) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	o.w.writing.Lock()
-	defer o.w.writing.Unlock()
-	now, prev, err = o.Store.Claim(ctx, next)
-	o.tell(now, err)
+	err = o.write(next.Key, func() (driver.Record, error) {
+		now, prev, err = o.Store.Claim(ctx, next)
+		return now, err
+	})
 	return now, prev, err
 }
 
-func (o observed) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	o.w.writing.Lock()
-	defer o.w.writing.Unlock()
-	now, err := o.Store.Swap(ctx, prev, next)
-	o.tell(now, err)
+func (o observed) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+	err = o.write(next.Key, func() (driver.Record, error) {
+		now, err = o.Store.Swap(ctx, prev, next)
+		return now, err
+	})
 	return now, err
 }
 
-func (o observed) tell(now driver.Record, err error) {
-	if err == nil && o.w.observer != nil {
-		o.w.observer(now)
+func (o observed) Raise(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+	err = o.write(next.Key, func() (driver.Record, error) {
+		now, err = o.Store.Raise(ctx, prev, next)
+		return now, err
+	})
+	return now, err
+}
+
+func (o observed) Delete(ctx context.Context, prev driver.Record) error {
+	return o.write(prev.Key, func() (driver.Record, error) {
+		return driver.Record{}, o.Store.Delete(ctx, prev)
+	})
+}
+
+// write makes a write, and tells the observer of it.
+func (o observed) write(key string, make func() (driver.Record, error)) error {
+	o.w.writing.Lock()
+	defer o.w.writing.Unlock()
+	before, _ := o.Store.Get(context.Background(), key, driver.Strong) // no record is the zero one
+	now, err := make()
+	if err == nil && o.w.observer != nil && (before.Key != "" || now.Key != "") {
+		o.w.observer(Write{Prev: before, Next: now.Clone()})
 	}
+	return err
 }

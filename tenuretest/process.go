@@ -22,9 +22,12 @@ const afterlife = 2 * 365 * 24 * time.Hour
 // process is what a client runs in, as the client sees it: a clock, and whether it
 // runs. It is the client's [tenure.Clock].
 type process struct {
-	clock tenure.Clock // which knows of no pause
+	clock tenure.Clock // which runs right, and knows of no pause
 
 	mu      sync.Mutex
+	rate    float64       // of the process's clock, beside the right one
+	from    instants      // what the right clock showed when the rate was set
+	shown   instants      // what the process's clock showed then, and by how much it was set ahead
 	resumed chan struct{} // closed when a pause ends; nil while there is none
 	held    instants      // what the clock shows in the pause
 	dying   bool          // it was killed
@@ -44,7 +47,7 @@ func (p *process) Contender() time.Duration { return p.now().contender }
 func (p *process) now() instants {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := instants{p.clock.Holder(), p.clock.Contender()}
+	now := p.ran()
 	switch {
 	case p.dead:
 		return instants{now.holder + afterlife, now.contender + afterlife}
@@ -61,8 +64,36 @@ func (p *process) pause() {
 	defer p.mu.Unlock()
 	if p.resumed == nil && !p.dying {
 		p.resumed = make(chan struct{})
-		p.held = instants{p.clock.Holder(), p.clock.Contender()}
+		p.held = p.ran()
 	}
+}
+
+// ran returns what the clock shows if there is no pause. The caller holds the mutex.
+func (p *process) ran() instants {
+	at := func(shown, since time.Duration) time.Duration {
+		if p.rate != 1 { // else to the nanosecond, also after months
+			since = time.Duration(float64(since) * p.rate)
+		}
+		return shown + since
+	}
+	return instants{
+		at(p.shown.holder, p.clock.Holder()-p.from.holder),
+		at(p.shown.contender, p.clock.Contender()-p.from.contender),
+	}
+}
+
+func (p *process) setRate(rate float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shown, p.from = p.ran(), instants{p.clock.Holder(), p.clock.Contender()}
+	p.rate = rate
+}
+
+// step sets the answer for holders ahead.
+func (p *process) step(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shown.holder += d
 }
 
 // resume ends the pause, if there is one.

@@ -26,8 +26,9 @@ type World struct {
 	edit  []func(*tenure.Options)
 	begun time.Time
 
-	writing  sync.Mutex          // held while a write is made, and observed
-	observer func(driver.Record) // of Observe; nil if there is none
+	writing  sync.Mutex                                     // held while a write is made, and observed
+	observer func(Write)                                    // of Observe; nil if there is none
+	wrap     func(name string, s driver.Store) driver.Store // of Wrap
 
 	mu      sync.Mutex
 	clients []*Client // in the order in which they were made
@@ -39,6 +40,7 @@ type World struct {
 // Each edit is called with the options of every client of the world.
 func New(t testing.TB, edit ...func(*tenure.Options)) *World {
 	w := &World{t: t, store: memstore.New(), edit: edit, begun: time.Now()}
+	w.Wrap(func(_ string, s driver.Store) driver.Store { return s })
 	t.Cleanup(w.close)
 	return w
 }
