@@ -15,6 +15,46 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
+// op is what a step does: an act, or something that happens to a process.
+type op struct {
+	name   string
+	weight int // how often it is planned, beside the others
+	act    func(*act) string
+	anyway bool // also to a process that does not run
+}
+
+var ops = []*op{
+	{name: "try", weight: 8, act: own((*act).try)},
+	{name: "poll", weight: 3, act: own((*act).poll)},
+	{name: "acquire", weight: 12, act: own((*act).acquire)},
+	{name: "unless alive", weight: 8, act: own((*act).unlessAlive)},
+	{name: "run", weight: 10, act: own((*act).run)},
+	{name: "campaign", weight: 8, act: own((*act).campaign)},
+	{name: "session try", weight: 6, act: underSession((*act).try)},
+	{name: "session acquire", weight: 8, act: underSession((*act).acquire)},
+	{name: "session unless alive", weight: 4, act: underSession((*act).unlessAlive)},
+	{name: "session run", weight: 6, act: underSession((*act).run)},
+	{name: "session campaign", weight: 4, act: underSession((*act).campaign)},
+	{name: "session close", weight: 6, act: (*act).closeSession},
+	{name: "step down", weight: 4, act: (*act).ask},
+	{name: "transfer", weight: 5, act: (*act).ask},
+	{name: "revoke", weight: 4, act: (*act).ask},
+	{name: "release dead", weight: 4, act: (*act).ask},
+	{name: "sweep", weight: 3, act: (*act).watch},
+	{name: "observe", weight: 5, act: (*act).watch},
+	{name: "leader", weight: 3, act: (*act).watch},
+	{name: "status", weight: 4, act: (*act).watch},
+	{name: "statuses", weight: 3, act: (*act).watch},
+	{name: "locks", weight: 2, act: (*act).watch},
+	{name: "history", weight: 3, act: (*act).watch},
+	{name: "close", weight: 2},
+	{name: "crash", weight: 5},
+	{name: "pause", weight: 5},
+	{name: "cut off", weight: 4, anyway: true},
+	{name: "storm", weight: 8, anyway: true},
+	{name: "clock", weight: 4, anyway: true},
+}
+
 // act is a step under way, with a stream of its own for what it decides.
 type act struct {
 	Step
@@ -24,8 +64,6 @@ type act struct {
 	r    *rand.Rand
 	ctx  context.Context // ends with the process
 }
-
-func (s Step) random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 2)) }
 
 // errWork is what work returns that fails.
 var errWork = errors.New("work failed")
@@ -37,27 +75,26 @@ func (a *act) within(most time.Duration) time.Duration {
 
 func (a *act) lease() time.Duration { return a.p.setup.Options.LeaseDuration }
 
-// do carries out the act, and returns its result.
-func (a *act) do() string {
-	c := a.line.client
-	switch a.Op {
-	case OpTry, OpPoll, OpAcquire, OpUnlessAlive, OpRun, OpCampaign:
-		return a.compete(c)
-	case OpSessionTry, OpSessionAcquire, OpSessionUnless, OpSessionRun, OpSessionCampaign, OpSessionClose:
-		return a.underSession()
-	case OpStepDown, OpTransfer, OpRevoke, OpReleaseDead:
-		return a.ask()
-	default:
-		return a.watch()
-	}
-}
-
 // locker is a client or a session.
 type locker interface {
 	Acquire(ctx context.Context, name string, o *tenure.AcquireOptions) (*tenure.Lease, error)
 	TryAcquire(ctx context.Context, name string, o *tenure.AcquireOptions) (*tenure.Lease, error)
 	Run(ctx context.Context, name string, o *tenure.AcquireOptions, work func(context.Context, *tenure.Lease) error) error
 	Election(name string, o *tenure.ElectionOptions) *tenure.Election
+}
+
+// compete is a way to take a lock, and to work under it.
+type compete func(*act, context.Context, locker) string
+
+// own competes with locks of their own.
+func own(how compete) func(*act) string {
+	return func(a *act) string { return a.compete(how, a.line.client) }
+}
+
+func (a *act) compete(how compete, c locker) string {
+	ctx, stop := context.WithTimeout(a.ctx, a.within(5*a.lease())+1)
+	defer stop()
+	return how(a, ctx, c)
 }
 
 func (a *act) options(c locker) *tenure.AcquireOptions {
@@ -71,63 +108,51 @@ func (a *act) options(c locker) *tenure.AcquireOptions {
 	if a.r.IntN(3) == 0 {
 		o.StoreTimeout = -1
 	}
-	if _, own := c.(*tenure.Client); own && a.lease() > 2*time.Second && a.r.IntN(4) == 0 {
+	if _, session := c.(*tenure.Session); !session && a.lease() > 2*time.Second && a.r.IntN(4) == 0 {
 		o.Timing.LeaseDuration = a.lease() / 2
 	}
 	return o
 }
 
-// compete tries to take a lock, and works under it.
-func (a *act) compete(c locker) string {
-	ctx, stop := context.WithTimeout(a.ctx, a.within(5*a.lease())+1)
-	defer stop()
-	switch a.Op {
-	case OpTry, OpSessionTry:
-		return a.try(ctx, c)
-	case OpPoll:
-		what := ""
-		for ctx.Err() == nil {
-			what = a.try(ctx, c)
-			sleep(ctx, a.within(a.lease())+time.Millisecond)
-		}
-		return what
-	case OpRun, OpSessionRun:
-		return a.told(c.Run(ctx, a.Lock, a.options(c), a.work))
-	case OpCampaign, OpSessionCampaign:
-		o := &tenure.ElectionOptions{Priority: a.r.IntN(2), PriorityPause: a.lease(), Timing: a.options(c).Timing}
-		return a.told(c.Election(a.Lock, o).Run(ctx, a.work))
-	case OpUnlessAlive, OpSessionUnless:
-		return a.unlessAlive(ctx, c)
-	default:
-		l, err := c.Acquire(ctx, a.Lock, a.options(c))
+func (a *act) poll(ctx context.Context, c locker) (what string) {
+	for ctx.Err() == nil {
+		what = a.try(ctx, c)
+		sleep(ctx, a.within(a.lease())+time.Millisecond)
+	}
+	return what
+}
+
+func (a *act) run(ctx context.Context, c locker) string {
+	return a.told(c.Run(ctx, a.Lock, a.options(c), a.work))
+}
+
+func (a *act) campaign(ctx context.Context, c locker) string {
+	o := &tenure.ElectionOptions{Priority: a.r.IntN(2), PriorityPause: a.lease(), Timing: a.options(c).Timing}
+	return a.told(c.Election(a.Lock, o).Run(ctx, a.work))
+}
+
+func (a *act) acquire(ctx context.Context, c locker) string {
+	return a.have(ctx)(c.Acquire(ctx, a.Lock, a.options(c)))
+}
+
+func (a *act) try(ctx context.Context, c locker) string {
+	return a.have(ctx)(c.TryAcquire(ctx, a.Lock, a.options(c)))
+}
+
+// have works under a lease and releases it, if there is one.
+func (a *act) have(ctx context.Context) func(*tenure.Lease, error) string {
+	return func(l *tenure.Lease, err error) string {
 		if err != nil {
 			a.judgeHeld(err)
 			return a.told(err)
 		}
-		return a.have(ctx, l)
+		err = a.work(ctx, l)
+		released := l.Release(ctx)
+		if released == nil && l.Check() == nil {
+			a.w.referee.wrong("the lease of %s under token %d is good after its release", l.Name(), l.Token())
+		}
+		return fmt.Sprintf("token %d, work %v, released: %s", l.Token(), err, a.told(released))
 	}
-}
-
-func (a *act) try(ctx context.Context, c locker) string {
-	l, err := c.TryAcquire(ctx, a.Lock, a.options(c))
-	if err != nil {
-		a.judgeHeld(err)
-		return a.told(err)
-	}
-	return a.have(ctx, l)
-}
-
-// have works under a lease and releases it.
-func (a *act) have(ctx context.Context, l *tenure.Lease) string {
-	err := a.work(ctx, l)
-	if a.line.gone.Load() {
-		return "crashed"
-	}
-	released := l.Release(ctx)
-	if released == nil && l.Check() == nil {
-		a.w.referee.wrong("the lease of %s under token %d is good after its release", l.Name(), l.Token())
-	}
-	return fmt.Sprintf("token %d, work %v, released: %s", l.Token(), err, a.told(released))
 }
 
 // work is what is done under a lease: now and then something to the resource,
@@ -184,48 +209,56 @@ func (a *act) one(ctx context.Context, h *holding) {
 	}
 }
 
-// underSession does something under a session of the process. It opens one if
-// there is none.
-func (a *act) underSession() string {
-	var s *tenure.Session
+// underSession competes under a session of the process. It opens one if there is none.
+func underSession(how compete) func(*act) string {
+	return func(a *act) string {
+		s := a.session()
+		if s == nil || s.Context().Err() != nil || a.r.IntN(6) == 0 {
+			ctx, stop := context.WithTimeout(a.ctx, a.within(2*a.lease())+1)
+			defer stop()
+			opened, err := a.line.client.OpenSession(ctx, nil)
+			if err != nil {
+				return "open: " + a.told(err)
+			}
+			a.w.happened("session")
+			a.dropSession(s)
+			s = opened
+			a.p.set(func() {
+				if a.p.up == a.line {
+					a.p.sessions = append(a.p.sessions, s)
+				}
+			})
+		}
+		if a.r.IntN(10) == 0 {
+			_ = s.Renew(a.ctx)
+		}
+		return a.compete(how, s)
+	}
+}
+
+// session returns an open session of the process, nil if there is none.
+func (a *act) session() (s *tenure.Session) {
 	a.p.set(func() {
 		if n := len(a.p.sessions); n > 0 && a.p.up == a.line {
 			s = a.p.sessions[a.r.IntN(n)]
 		}
 	})
-	if a.Op == OpSessionClose {
-		if s == nil {
-			return "none is open"
-		}
-		ctx, stop := context.WithTimeout(a.ctx, a.within(3*a.lease())+1)
-		defer stop()
-		err := s.Close(ctx)
-		a.dropSession(s)
-		if err == nil && s.Check() == nil {
-			a.w.referee.wrong("a session is good after it was closed")
-		}
-		return a.told(err)
+	return s
+}
+
+func (a *act) closeSession() string {
+	s := a.session()
+	if s == nil {
+		return "none is open"
 	}
-	if s == nil || s.Context().Err() != nil || a.r.IntN(6) == 0 {
-		ctx, stop := context.WithTimeout(a.ctx, a.within(2*a.lease())+1)
-		defer stop()
-		opened, err := a.line.client.OpenSession(ctx, nil)
-		if err != nil {
-			return "open: " + a.told(err)
-		}
-		a.w.happened("session")
-		a.dropSession(s)
-		s = opened
-		a.p.set(func() {
-			if a.p.up == a.line {
-				a.p.sessions = append(a.p.sessions, s)
-			}
-		})
+	ctx, stop := context.WithTimeout(a.ctx, a.within(3*a.lease())+1)
+	defer stop()
+	err := s.Close(ctx)
+	a.dropSession(s)
+	if err == nil && s.Check() == nil {
+		a.w.referee.wrong("a session is good after it was closed")
 	}
-	if a.r.IntN(10) == 0 {
-		_ = s.Renew(a.ctx)
-	}
-	return a.compete(s)
+	return a.told(err)
 }
 
 // dropSession forgets a session, if it is one that has ended.
@@ -252,5 +285,5 @@ func (a *act) told(err error) string {
 			a.w.happened(strings.TrimPrefix(known.Error(), "tenure: "))
 		}
 	}
-	return a.w.short(err)
+	return short(err)
 }

@@ -14,35 +14,27 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// shown reports whether f was true of any write since an instant: of the lock's record,
-// or of the record of a session under which the lock was held meanwhile.
-func (a *act) shown(from time.Time, f func(written) bool) bool {
-	now := time.Now()
-	if a.w.ledger.any(a.Lock, from, now, f) {
-		return true
-	}
-	sessions := map[string]bool{}
-	if rec, found := a.w.ledger.at(a.Lock, from); found {
-		sessions[rec.Session] = true
-	}
-	a.w.ledger.any(a.Lock, from, now, func(w written) bool {
-		sessions[w.next.Session] = true
-		return false
+// shown reports whether any write since an instant shows life: of the lock's record, or
+// of the record of a session under which the lock was held meanwhile.
+func (a *act) shown(from time.Time) bool {
+	led := a.w.ledger
+	sessions := []string{led.at(a.Lock, from).Session}
+	life := led.since(from, a.Lock, func(w written) bool {
+		sessions = append(sessions, w.Next.Session)
+		return w.alive()
 	})
-	delete(sessions, "")
-	for id := range sessions {
-		if a.w.ledger.any(driver.SessionKey(id), from, now, f) {
-			return true
-		}
-	}
-	return false
+	return life || slices.ContainsFunc(sessions, func(id string) bool {
+		return id != "" && led.since(from, driver.SessionKey(id), written.alive)
+	})
 }
 
 // remembers reports whether the client may have seen the lock before an instant. For
 // such a client any change since then is a sign of life, whenever it was made. A
 // process that was paused may get answers to calls from before the pause.
 func (a *act) remembers(began time.Time) bool {
-	if a.p.clock.state().wasPaused {
+	paused := false
+	a.p.set(func() { paused = a.p.wasPaused })
+	if paused {
 		return true
 	}
 	a.line.mu.Lock()
@@ -58,10 +50,8 @@ func (a *act) remembers(began time.Time) bool {
 // ever reports whether f was true of the lock's record at some instant since
 // from. An absent one is the zero record.
 func (a *act) ever(from time.Time, f func(driver.Record) bool) bool {
-	rec, _ := a.w.ledger.at(a.Lock, from)
-	return f(rec) || a.w.ledger.any(a.Lock, from, time.Now(), func(w written) bool {
-		return !w.deleted && f(w.next) || w.deleted && f(driver.Record{})
-	})
+	led := a.w.ledger
+	return f(led.at(a.Lock, from)) || led.since(from, a.Lock, func(w written) bool { return f(w.Next) })
 }
 
 // judgeHeld judges an answer that says who has the lock.
@@ -76,8 +66,8 @@ func (a *act) judgeHeld(err error) {
 // judgeTold judges that a record of the lock, of which f is true, once named an owner
 // under a token.
 func (a *act) judgeTold(owner string, token uint64, f func(driver.Record) bool) {
-	was := a.w.ledger.any(a.Lock, a.w.begun, time.Now(), func(w written) bool {
-		return w.next.Token == token && w.next.Owner == owner && f(w.next)
+	was := a.w.ledger.since(a.w.begun, a.Lock, func(w written) bool {
+		return w.Next.Token == token && w.Next.Owner == owner && f(w.Next)
 	})
 	if !was {
 		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, owner, a.Lock, token)
@@ -94,11 +84,11 @@ func (a *act) unlessAlive(ctx context.Context, c locker) string {
 	switch {
 	case err == nil:
 		a.judgeTaken(began, l)
-		return "taken: " + a.have(ctx, l)
+		return "taken: " + a.have(ctx)(l, nil)
 	case errors.Is(err, tenure.ErrHeld) && ctx.Err() == nil: // else the error says who was waited for
 		a.w.happened("unless alive: held")
 		a.judgeHeld(err)
-		if !a.remembers(began) && !a.shown(began, written.alive) {
+		if !a.remembers(began) && !a.shown(began) {
 			a.w.referee.wrong("#%d gives up on %s, whose holder has shown no life: %v", a.N, a.Lock, err)
 		}
 	}
@@ -159,25 +149,25 @@ func (a *act) ask() string {
 	ctx, stop := context.WithTimeout(a.ctx, a.within(4*a.lease())+1)
 	defer stop()
 	began := time.Now()
-	before, _ := a.w.ledger.at(a.Lock, began)
+	before := a.w.ledger.at(a.Lock, began)
 	var err error
-	switch a.Op {
-	case OpStepDown:
+	switch a.Op.name {
+	case "step down":
 		err = c.StepDown(ctx, a.Lock, &tenure.StepDownOptions{Reason: "for a test"})
-	case OpTransfer:
+	case "transfer":
 		to := a.w.owner(a.r.IntN(len(a.w.processes)))
 		err = c.StepDown(ctx, a.Lock, &tenure.StepDownOptions{To: to, Reason: "for a test"})
-	case OpRevoke:
+	case "revoke":
 		err = c.Revoke(ctx, a.Lock, "for a test")
 	default:
 		err = c.ReleaseDead(ctx, a.Lock, "for a test")
 	}
 	switch {
 	case err == nil:
-		a.w.happened(string(a.Op) + ": done")
+		a.w.happened(a.Op.name + ": done")
 		a.judgeDone(began, before)
 	case errors.Is(err, tenure.ErrAlive):
-		if a.Op == OpReleaseDead && !a.remembers(began) && !a.shown(began, written.alive) {
+		if a.Op.name == "release dead" && !a.remembers(began) && !a.shown(began) {
 			a.w.referee.wrong("#%d is told that the holder of %s is alive, which has shown no life", a.N, a.Lock)
 		}
 	case errors.Is(err, tenure.ErrNotHeld):
@@ -194,8 +184,7 @@ func (a *act) endedSession(rec driver.Record) bool {
 	if rec.Session == "" {
 		return false
 	}
-	s, found := a.w.ledger.record(driver.SessionKey(rec.Session))
-	return !found || s.State != driver.Alive
+	return a.w.ledger.record(driver.SessionKey(rec.Session)).State != driver.Alive
 }
 
 // judgeDone judges a request that is said to be done: the tenure that was asked
@@ -203,16 +192,16 @@ func (a *act) endedSession(rec driver.Record) bool {
 func (a *act) judgeDone(began time.Time, before driver.Record) {
 	for _, h := range a.w.referee.good(a.Lock) {
 		if h.Token() == before.Token && before.State == driver.Held {
-			a.w.referee.wrong("#%d says that %s is done, and %v is good", a.N, a.Op, h)
+			a.w.referee.wrong("#%d says that %s is done, and %v is good", a.N, a.Op.name, h)
 		}
 	}
 	free := func(rec driver.Record) bool {
 		return rec.State == driver.Released || rec.State == "" || rec.State == driver.Reserved && rec.Owner == ""
 	}
-	if a.Op == OpRevoke && !a.ever(began, free) {
+	if a.Op.name == "revoke" && !a.ever(began, free) {
 		a.w.referee.wrong("#%d says that %s was taken from its holder, and it was never free", a.N, a.Lock)
 	}
-	if a.Op == OpReleaseDead && !a.ever(began, free) && !a.endedSession(before) {
+	if a.Op.name == "release dead" && !a.ever(began, free) && !a.endedSession(before) {
 		a.w.referee.wrong("#%d says that %s was released, and it was never free", a.N, a.Lock)
 	}
 }
@@ -231,14 +220,14 @@ func (a *act) watch() string {
 	ctx, stop := context.WithTimeout(a.ctx, a.within(4*a.lease())+1)
 	defer stop()
 	began := time.Now()
-	switch a.Op {
-	case OpSweep:
+	switch a.Op.name {
+	case "sweep":
 		swept, err := c.Sweep(ctx)
 		if swept > 0 {
 			a.w.happened("swept")
 		}
 		return fmt.Sprint(swept, " ", a.told(err))
-	case OpObserve:
+	case "observe":
 		changes := 0
 		for leader, err := range c.Election(a.Lock, nil).Observe(ctx) {
 			if err == nil && !leader.None() {
@@ -248,19 +237,19 @@ func (a *act) watch() string {
 		}
 		a.w.happened("observed")
 		return fmt.Sprint(changes, " changes")
-	case OpLeader:
+	case "leader":
 		leader, err := c.Election(a.Lock, nil).Leader(ctx)
 		if err == nil {
 			a.judgeHolder(leader.Owner, leader.Token)
 		}
 		return a.told(err)
-	case OpStatus:
+	case "status":
 		s, err := c.Status(ctx, a.Lock)
 		if err == nil {
 			a.judgeStatus(began, s)
 		}
 		return a.told(err)
-	case OpStatuses:
+	case "statuses":
 		all, errs := c.Statuses(ctx, a.w.plan.Locks, nil)
 		for i, s := range all {
 			if errs[i] == nil && s.Name == a.Lock {
@@ -268,7 +257,7 @@ func (a *act) watch() string {
 			}
 		}
 		return a.told(errors.Join(errs...))
-	case OpLocks:
+	case "locks":
 		n := 0
 		for s, err := range c.Locks(ctx, nil) {
 			if err != nil {
@@ -279,15 +268,12 @@ func (a *act) watch() string {
 			}
 		}
 		return fmt.Sprint(n, " locks")
-	case OpHistory:
+	default:
 		list, err := c.History(ctx, a.Lock)
 		if err == nil {
 			a.judgeHistory(list)
 		}
 		return a.told(err)
-	default:
-		a.w.referee.wrong("no such step: %s", a.Op)
-		return ""
 	}
 }
 
@@ -317,8 +303,8 @@ func (a *act) judgeHistory(list []tenure.Tenure) {
 		}
 		a.judgeHolder(t.Owner, t.Token)
 		if t.End != "" && t.End != tenure.EndExpired && t.End != tenure.EndHandedOver {
-			said := a.w.ledger.any(a.Lock, a.w.begun, time.Now(), func(w written) bool {
-				is, prev := w.next, w.next.Prev
+			said := a.w.ledger.since(a.w.begun, a.Lock, func(w written) bool {
+				is, prev := w.Next, w.Next.Prev
 				return is.Token == t.Token && string(is.End) == t.End ||
 					prev != nil && prev.Token == t.Token && string(prev.End) == t.End
 			})

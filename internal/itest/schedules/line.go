@@ -11,12 +11,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // How many calls one client may make for one key in a second, reads or writes. With
@@ -27,28 +26,25 @@ const (
 	perAct    = 20 // more for each act under way but the first
 )
 
-// line is the way of one client to the records: it counts the calls, decides
-// their faults, holds them up while the process is paused, and swallows them once
-// it has crashed.
+// line is one life of a process: its client, and the store as that sees it. It notes
+// what the client sends and is shown, counts the calls, and decides their faults.
 type line struct {
+	driver.Store
 	p      *process
 	life   int // of the process, from 1
-	client *tenure.Client
-	faults *faultstore.Store
-	gone   atomic.Bool // the process has crashed
+	client *tenuretest.Client
 
 	mu     sync.Mutex
-	counts map[string]int // calls by kind and key
-	recent map[string]*second
+	counts map[string]int    // calls by kind and key
+	recent map[string][]sent // calls of the last second, by kind and key
 	seen   []seen
-	sent   map[string]time.Duration // by version: when the write was sent first, by the holder's clock
+	writes map[string]time.Duration // by version: when it was sent first, by the holder's clock
 }
 
-// second counts calls.
-type second struct {
-	from time.Time
-	n    int
-	most int // that may be
+// sent is a call, and how many there may be in its second.
+type sent struct {
+	at   time.Time
+	most int
 }
 
 // seen is what an answer showed the client.
@@ -60,94 +56,69 @@ type seen struct {
 	strong bool
 }
 
-func newLine(p *process, life int, b *book) *line {
-	l := &line{
-		p: p, life: life, faults: faultstore.New(b, nil),
-		counts: map[string]int{}, recent: map[string]*second{}, sent: map[string]time.Duration{},
-	}
-	l.faults.Inject(faultstore.Rule{Decide: l.decide})
-	return l
-}
-
-// driver returns the line as a client sees it.
-func (l *line) driver() driver.Store {
-	switch {
-	case l.p.w.plan.Watches && l.p.w.plan.Batches:
+// over returns what the client uses: a store that can do what the plan says.
+func (l *line) over(s driver.Store) driver.Store {
+	l.Store = s
+	switch plan := l.p.w.plan; {
+	case plan.Watches && plan.Batches:
+		return struct {
+			batching
+			driver.Watcher
+		}{batching{l}, s.(driver.Watcher)}
+	case plan.Watches:
 		return struct {
 			*line
 			driver.Watcher
-			driver.BatchGetter
-		}{l, l.faults.Driver().(driver.Watcher), batch{l}}
-	case l.p.w.plan.Watches:
-		return struct {
-			*line
-			driver.Watcher
-		}{l, l.faults.Driver().(driver.Watcher)}
-	case l.p.w.plan.Batches:
-		return struct {
-			*line
-			driver.BatchGetter
-		}{l, batch{l}}
+		}{l, s.(driver.Watcher)}
+	case plan.Batches:
+		return batching{l}
 	}
 	return l
 }
 
-func (l *line) Get(ctx context.Context, key string, c driver.Consistency) (rec driver.Record, err error) {
-	err = l.call(ctx, "read", key, func() error {
-		rec, err = l.faults.Get(ctx, key, c)
-		return err
-	})
+func (l *line) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	rec, err := l.Store.Get(ctx, key, c)
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		l.saw(key, rec, err == nil, c == driver.Strong)
 	}
+	l.told("read", key, err)
 	return rec, err
 }
 
 func (l *line) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	l.send(next)
-	err = l.call(ctx, "claim", next.Key, func() error {
-		now, prev, err = l.faults.Claim(ctx, next)
-		return err
-	})
-	if rec, ok := conflicting(err); ok {
-		l.saw(next.Key, rec, true, true)
-	}
+	now, prev, err = l.Store.Claim(ctx, next)
+	l.told("claim", next.Key, err)
 	return now, prev, err
 }
 
-func (l *line) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+func (l *line) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	l.send(next)
-	err = l.call(ctx, string(faultstore.Classify(prev, next)), next.Key, func() error {
-		now, err = l.faults.Swap(ctx, prev, next)
-		return err
-	})
-	if rec, ok := conflicting(err); ok {
-		l.saw(next.Key, rec, true, true)
-	}
+	now, err := l.Store.Swap(ctx, prev, next)
+	l.told(faultstore.Classify(prev, next), next.Key, err)
 	return now, err
 }
 
-func (l *line) Delete(ctx context.Context, prev driver.Record) error {
-	return l.call(ctx, "delete", prev.Key, func() error { return l.faults.Delete(ctx, prev) })
+// told notes what came of a call.
+func (l *line) told(what faultstore.Op, key string, err error) {
+	said := "ok"
+	if err != nil {
+		said = short(err)
+	}
+	var conflict *driver.ConflictError
+	if errors.As(err, &conflict) && !conflict.Absent {
+		l.saw(key, conflict.Current, true, true)
+	}
+	l.p.w.logf("  p%d %s %s: %s", l.p.n, what, l.p.w.name(key), said)
 }
 
-func (l *line) List(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
-	err = l.call(ctx, "list", prefix, func() error {
-		page, err = l.faults.List(ctx, prefix, cursor)
-		return err
-	})
-	return page, err
-}
+// batching reads one by one what an engine would read together.
+type batching struct{ *line }
 
-func (l *line) Close() error { return nil }
-
-// batch reads one by one what an engine would read together.
-type batch struct{ l *line }
-
-func (b batch) GetBatch(ctx context.Context, keys []string, c driver.Consistency) ([]driver.Lookup, error) {
+func (b batching) GetBatch(ctx context.Context, keys []string, c driver.Consistency) ([]driver.Lookup, error) {
 	found := make([]driver.Lookup, len(keys))
 	for i, key := range keys {
-		rec, err := b.l.Get(ctx, key, c)
+		rec, err := b.Get(ctx, key, c)
 		if err != nil && !errors.Is(err, driver.ErrNotFound) {
 			return nil, err
 		}
@@ -156,68 +127,12 @@ func (b batch) GetBatch(ctx context.Context, keys []string, c driver.Consistency
 	return found, nil
 }
 
-// call makes a call, if the process lives, and once it is awake.
-func (l *line) call(ctx context.Context, op, key string, do func() error) error {
-	l.count(op, key)
-	if err := l.awake(ctx); err != nil {
-		return driver.NotApplied(err)
-	}
-	err := do()
-	if err := l.awake(ctx); err != nil {
-		return err
-	}
-	if err == nil {
-		l.p.w.logf("  p%d %s %s: ok", l.p.n, op, l.p.w.name(key))
-	} else {
-		l.p.w.logf("  p%d %s %s: %v", l.p.n, op, l.p.w.name(key), l.p.w.short(err))
-	}
-	return err
-}
-
-// awake waits until the process is awake, for ever if it has crashed.
-func (l *line) awake(ctx context.Context) error {
-	if l.gone.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	select {
-	case <-l.p.awake():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// count counts a call. If a client makes more calls than it has reason for, that is
-// its fault; they are held up, so that the schedule ends.
-func (l *line) count(op, key string) {
-	acts := 1
-	l.p.set(func() { acts = max(acts, l.p.busy) })
-	l.mu.Lock()
-	what := "reads"
-	if op != "read" && op != "list" {
-		what = "writes"
-	}
-	s := l.recent[what+key]
-	if s == nil || time.Since(s.from) >= time.Second {
-		s = &second{from: time.Now()}
-		l.recent[what+key] = s
-	}
-	s.n++
-	s.most = max(s.most, perSecond+perAct*(acts-1))
-	n, most := s.n, s.most
-	l.mu.Unlock()
-	if n > most {
-		l.p.w.referee.wrong("p%d makes more than %d %s of %s in a second", l.p.n, most, what, l.p.w.name(key))
-		sleep(context.Background(), time.Second)
-	}
-}
-
 func (l *line) send(next driver.Record) {
+	at := l.client.Options().Clock.Holder()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, again := l.sent[next.Version]; !again {
-		l.sent[next.Version] = l.p.clock.Holder()
+	if _, again := l.writes[next.Version]; !again {
+		l.writes[next.Version] = at
 	}
 }
 
@@ -225,7 +140,7 @@ func (l *line) send(next driver.Record) {
 func (l *line) sentAt(version string) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, ok := l.sent[version]
+	at, ok := l.writes[version]
 	return at, ok
 }
 
@@ -235,16 +150,34 @@ func (l *line) saw(key string, rec driver.Record, found, strong bool) {
 	l.seen = append(l.seen, seen{time.Now(), key, rec, found, strong})
 }
 
-// since returns what the client was shown of some keys since an instant.
+// since returns what the client was shown since an instant.
 func (l *line) since(from time.Time) []seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, s := range l.seen {
-		if !s.at.Before(from) {
-			return slices.Clone(l.seen[i:])
-		}
+	return slices.DeleteFunc(slices.Clone(l.seen), func(s seen) bool { return s.at.Before(from) })
+}
+
+// count counts a call. If a client makes more calls than it has reason for, that is
+// its fault; they are held up, so that the schedule ends.
+func (l *line) count(call faultstore.Call) {
+	what := "reads"
+	if call.Op.IsWrite() {
+		what = "writes"
 	}
-	return nil
+	busy := 0
+	l.p.set(func() { busy = l.p.busy })
+	l.mu.Lock()
+	calls := append(l.recent[what+call.Key], sent{time.Now(), perSecond + perAct*max(0, busy-1)})
+	for time.Since(calls[0].at) >= time.Second {
+		calls = calls[1:]
+	}
+	l.recent[what+call.Key] = calls
+	l.mu.Unlock()
+	most := slices.MaxFunc(calls, func(a, b sent) int { return a.most - b.most }).most
+	if len(calls) > most {
+		l.p.w.referee.wrong("p%d makes more than %d %s of %s in a second", l.p.n, most, what, l.p.w.name(call.Key))
+		sleep(context.Background(), time.Second)
+	}
 }
 
 // decide chooses the fault of a call by what the call is.
@@ -252,7 +185,7 @@ func (l *line) decide(call faultstore.Call) faultstore.Fault {
 	if call.Op == faultstore.OpWatch {
 		return faultstore.Fault{}
 	}
-	p, w := l.p, l.p.w
+	p, w, weather := l.p, l.p.w, l.p.w.plan.Weather
 	what := string(call.Op) + " " + w.name(call.Key)
 	l.mu.Lock()
 	l.counts[what]++
@@ -266,7 +199,7 @@ func (l *line) decide(call faultstore.Call) faultstore.Fault {
 	if call.Op == faultstore.OpHint {
 		return f
 	}
-	weather := w.plan.Weather
+	l.count(call)
 	if w.over.Load() {
 		return f
 	}
@@ -282,31 +215,8 @@ func (l *line) decide(call faultstore.Call) faultstore.Fault {
 		return f
 	}
 	d := time.Duration(r.Int64N(int64(weather.Slow)))
-	switch weather.Kinds[r.IntN(len(weather.Kinds))] {
-	case LoseReply:
-		f.Effect = faultstore.ReplyLost
-	case LoseReplyHang:
-		f.Effect, f.Hang = faultstore.ReplyLost, true
-	case LoseRequest:
-		f.Effect = faultstore.RequestLost
-	case Refuse:
-		f.Effect = faultstore.Refused
-	case BlackHole:
-		f.Effect, f.Hang = faultstore.RequestLost, true
-	case SlowBefore:
-		f.Before += d
-	case SlowAfter:
-		f.After += d
-	case Late:
-		f.Before, f.Late = f.Before+4*d, true
-	case LateAfterError:
-		f.Effect, f.Again = faultstore.RequestLost, []time.Duration{4 * d}
-	case Duplicate:
-		f.Again = []time.Duration{4 * d}
-	case kinds:
-	}
-	if f.Effect != faultstore.Applied || len(f.Again) > 0 || f.Late || d > 0 {
-		w.happened("fault of a call")
-	}
-	return f
+	fault := kinds[weather.Kinds[r.IntN(len(weather.Kinds))]](d)
+	fault.Before, fault.After, fault.Stale = fault.Before+f.Before, fault.After+f.After, f.Stale
+	w.happened("fault of a call")
+	return fault
 }

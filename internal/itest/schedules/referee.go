@@ -4,6 +4,7 @@
 package schedules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +12,71 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/tenuretest"
 )
+
+// written is a write as the store has made it.
+type written struct {
+	at time.Time
+	tenuretest.Write
+}
+
+// first reports whether there was no record before, deleted whether there is none now.
+func (w written) first() bool   { return w.Prev.Key == "" }
+func (w written) deleted() bool { return w.Next.Key == "" }
+
+// alive says that the write shows life of a holder, or a proper end: anything but a
+// request, or another process's write to a dead holder's record.
+func (w written) alive() bool {
+	return w.first() || w.deleted() ||
+		w.Next.Beat != w.Prev.Beat || w.Next.Token != w.Prev.Token || w.Next.State != w.Prev.State
+}
+
+// ledger knows every write that the store has made, in their order: the truth
+// beside which the answers of clients are judged.
+type ledger struct {
+	mu     sync.Mutex
+	writes map[string][]written // by key
+}
+
+func (l *ledger) add(made tenuretest.Write) written {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := cmp.Or(made.Next.Key, made.Prev.Key)
+	l.writes[key] = append(l.writes[key], written{time.Now(), made})
+	return written{time.Now(), made}
+}
+
+// of returns the writes of a key.
+func (l *ledger) of(key string) []written {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writes[key]
+}
+
+// record returns what stands under key. An absent record is the zero one.
+func (l *ledger) record(key string) (rec driver.Record) {
+	if all := l.of(key); len(all) > 0 {
+		rec = all[len(all)-1].Next
+	}
+	return rec
+}
+
+// at returns what stood under key at an instant, before the writes of that one.
+func (l *ledger) at(key string, at time.Time) (rec driver.Record) {
+	for _, w := range l.of(key) {
+		if !w.at.Before(at) {
+			break
+		}
+		rec = w.Next
+	}
+	return rec
+}
+
+// since reports whether f is true of a write of key made since an instant.
+func (l *ledger) since(from time.Time, key string, f func(written) bool) bool {
+	return slices.ContainsFunc(l.of(key), func(w written) bool { return !w.at.Before(from) && f(w) })
+}
 
 // maxViolations is how many are told of.
 const maxViolations = 10
@@ -98,7 +163,7 @@ func (r *referee) lookAll() {
 // check asks a lease, and reports whether its holder may act. A paused process
 // asks nothing.
 func (r *referee) check(h *holding) bool {
-	if h.line.gone.Load() || h.p.clock.state().paused {
+	if h.p.isPaused() {
 		return false
 	}
 	if h.Check() != nil {
@@ -113,15 +178,15 @@ func (r *referee) check(h *holding) bool {
 	if ended {
 		r.wrong("%v came back", h)
 	}
-	rec, found := r.w.ledger.record(h.Name())
+	rec := r.w.ledger.record(h.Name())
 	switch {
-	case !found:
+	case rec.Key == "":
 		r.wrong("%v is good, and the record is gone", h)
 	case rec.Token != h.Token():
 		r.wrong("%v is good, and the store says %s under token %d", h, rec.State, rec.Token)
 	}
 	if s := h.Session(); s != nil {
-		if rec, found := r.w.ledger.record(driver.SessionKey(s.ID())); !found || rec.State != driver.Alive {
+		if rec := r.w.ledger.record(driver.SessionKey(s.ID())); rec.State != driver.Alive {
 			r.wrong("%v is good, and its session is %q in the store", h, rec.State)
 		}
 	}
@@ -137,24 +202,24 @@ func (r *referee) checkDeadline(h *holding) {
 	if s := h.Session(); s != nil {
 		key = driver.SessionKey(s.ID())
 	}
-	r.w.ledger.mu.Lock()
 	var last time.Duration
 	known := false
-	for _, w := range slices.Backward(r.w.ledger.writes[key]) {
+	for _, w := range slices.Backward(r.w.ledger.of(key)) {
 		if known {
 			break
 		}
-		if !w.deleted && (!w.found || w.next.Beat != w.prev.Beat) && (h.Session() != nil || w.next.Token == h.Token()) {
-			last, known = h.line.sentAt(w.next.Version)
+		beat := !w.deleted() && (w.first() || w.Next.Beat != w.Prev.Beat)
+		if beat && (h.Session() != nil || w.Next.Token == h.Token()) {
+			last, known = h.line.sentAt(w.Next.Version)
 		}
 	}
-	r.w.ledger.mu.Unlock()
+	deadline := h.line.client.Options().Clock.Holder() + h.Remaining()
 	usable := time.Duration(float64(of.LeaseDuration)*(1-drift)/(1+drift)) - of.Grace
-	switch left := h.Remaining(); {
+	switch {
 	case !known:
 		r.wrong("%v is good, and the store has seen no write of it", h)
-	case h.p.clock.Holder()+left > last+usable+time.Microsecond:
-		r.wrong("%v has its deadline %v later than the last heartbeat in the store allows", h, h.p.clock.Holder()+left-last-usable)
+	case deadline > last+usable+time.Microsecond:
+		r.wrong("%v has its deadline %v later than the last heartbeat in the store allows", h, deadline-last-usable)
 	}
 }
 
@@ -163,7 +228,7 @@ func (r *referee) punctual(h *holding) {
 	nap := max(min(time.Second, h.Timing().Grace/4), time.Millisecond)
 	for {
 		late := nap + time.Millisecond
-		if h.p.clock.state().steady {
+		if h.p.isSteady() {
 			late = time.Nanosecond
 		}
 		timer := time.NewTimer(h.Remaining() + late)
@@ -174,7 +239,7 @@ func (r *referee) punctual(h *holding) {
 		case <-timer.C:
 		}
 		// What was known of the clock before the wait counts for it.
-		if h.Remaining() == 0 && h.Context().Err() == nil && !h.line.gone.Load() && (late > time.Nanosecond || h.p.clock.state().steady) {
+		if h.Remaining() == 0 && h.Context().Err() == nil && (late > time.Nanosecond || h.p.isSteady()) {
 			r.wrong("the context of %v has not ended %v after its deadline", h, late)
 			return
 		}
@@ -184,7 +249,7 @@ func (r *referee) punctual(h *holding) {
 // act writes to the resource behind the lock as a holder that has just checked,
 // unless it must not.
 func (r *referee) act(h *holding) {
-	if h.line.gone.Load() || h.p.clock.state().paused || h.Check() != nil {
+	if h.p.isPaused() || h.Check() != nil {
 		return
 	}
 	r.look(h.Name())
@@ -207,24 +272,22 @@ func (r *referee) forget(ln *line) {
 }
 
 // write is told of every write that the store makes.
-func (r *referee) write(key string, w written) {
-	if w.deleted {
-		if w.next.State != driver.Past && w.next.State != driver.Closed {
-			r.wrong("the record of %s is deleted as %s", r.w.name(key), w.next.State)
+func (r *referee) write(w written) {
+	switch {
+	case w.deleted():
+		if w.Prev.State != driver.Past && w.Prev.State != driver.Closed {
+			r.wrong("the record of %s is deleted as %s", r.w.name(w.Prev.Key), w.Prev.State)
 		}
-		return
-	}
-	if w.next.State == driver.Past || w.next.State.OfSession() {
-		if w.next.State == driver.Closed {
-			r.lookAll()
+	case w.Next.State == driver.Closed:
+		r.lookAll()
+	case w.Next.State == driver.Past || w.Next.State.OfSession():
+	default:
+		if w.Next.Token < w.Prev.Token {
+			r.wrong("the token of %s goes back from %d to %d", w.Next.Key, w.Prev.Token, w.Next.Token)
 		}
-		return
+		if w.Next.Token > w.Prev.Token && w.Prev.State == driver.Held {
+			r.w.happened("takeover")
+		}
+		r.look(w.Next.Key)
 	}
-	if w.found && w.next.Token < w.prev.Token {
-		r.wrong("the token of %s goes back from %d to %d", key, w.prev.Token, w.next.Token)
-	}
-	if w.found && w.next.Token > w.prev.Token && w.prev.State == driver.Held {
-		r.w.happened("takeover")
-	}
-	r.look(key)
 }

@@ -45,7 +45,7 @@ func run(t *testing.T, p *schedules.Plan) (r schedules.Result) {
 	runtime.GC()
 	cryptotest.SetGlobalRandom(t, p.Seed)
 	t.Run(fmt.Sprint("seed=", p.Seed), func(t *testing.T) {
-		synctest.Test(t, func(*testing.T) { r = schedules.Run(p) })
+		synctest.Test(t, func(t *testing.T) { r = schedules.Run(t, p) })
 	})
 	return r
 }
