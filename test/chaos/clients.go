@@ -197,10 +197,10 @@ func (w *clients) collect(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *clients) read(v *verdict) map[string]*trial.Told {
+func (w *clients) read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer) {
 	for _, h := range w.holds {
 		seat := w.seatIndex(h.Owner)
-		v.Tenancies = append(v.Tenancies, tenancy{Hold: h, Seat: seat, From: h.Begin})
+		v.Tenancies = append(v.Tenancies, tenancy{Hold: h, Seat: seat})
 		v.Of[string(w.programs[seat].Kind)]++
 		for _, p := range w.seats[seat].lives {
 			if h.Killed && p.name == h.Owner && !p.killed {
@@ -211,7 +211,7 @@ func (w *clients) read(v *verdict) map[string]*trial.Told {
 	v.Operations = len(w.effects)
 	v.Weather = w.service.weather()
 	maps.Copy(v.Faults, w.attacks)
-	return nil
+	return nil, nil
 }
 
 // gapBound is for how long nobody may hold the lock in a round: a dead holder's lease; one

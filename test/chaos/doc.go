@@ -7,10 +7,11 @@
 //
 //	go run ./test/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1 -report chaos.html
 //	go run ./test/chaos -workload readers -duration 10m
+//	go run ./test/chaos -workload once -duration 10m
 //	go run ./test/chaos -workload service -duration 10m
 //
-// Replicas contend for one lock, or read and write one register; clients in three languages
-// hold a lock by the lock service. They are killed, stopped, suspended, cut off from the
+// Replicas contend for one lock, read and write one register, or run jobs once for each
+// occasion; clients in three languages hold a lock by the lock service. They are killed, stopped, suspended, cut off from the
 // engine, started in time namespaces; their clocks are moved; the engine is stopped, locked,
 // or killed and started again. A page has the timeline of each round. How to read it, and
 // what is judged, is told in docs/evidence/README.md.

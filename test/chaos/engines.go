@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -149,34 +150,14 @@ func versions(ctx context.Context, engines []string) []version {
 	here := machine.Here()
 	all := []version{{"Go", strings.TrimPrefix(runtime.Version(), "go")}, {"machine", here.CPU + "; " + here.System}}
 	for _, name := range engines {
-		text, err := engineVersion(ctx, name)
-		if err != nil {
-			text, _, _ = strings.Cut(err.Error(), "\n")
+		if name == fileEngine {
+			continue // of go.mod
 		}
-		all = append(all, version{name, text})
+		s, err := servers[name]("")
+		if err == nil && s.version == "" {
+			s.version, err = proc.Run(ctx, "", s.program, "--version")
+		}
+		all = append(all, version{name, cmp.Or(strings.TrimSpace(s.version), fmt.Sprint(err))})
 	}
 	return all
-}
-
-func engineVersion(ctx context.Context, name string) (text string, err error) {
-	if name == fileEngine {
-		db, err := sql.Open("sqlite", ":memory:")
-		if err != nil {
-			return "", err
-		}
-		defer db.Close() //nolint:errcheck // in memory
-		err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&text)
-		return text, err
-	}
-	s, err := servers[name]("")
-	if err != nil || s.version != "" {
-		return s.version, err
-	}
-	text, err = proc.Run(ctx, "", s.program, "--version")
-	for _, word := range strings.Fields(text) {
-		if word[0] >= '0' && word[0] <= '9' {
-			return word, err
-		}
-	}
-	return text, err
 }

@@ -26,27 +26,27 @@ func TestJudge(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		pass            replica.Line // of a, which has token 1, after b was granted token 2 from 100 to 110
-		result          replica.Result
+		refused         bool
 		overlaps, blind int
 		sin             trial.Sin
 	}{
-		{"before", line(replica.Held, 1, 90, 91), replica.Done, 0, 0, ""},
-		{"begun before, ended after", line(replica.Held, 1, 109, 200), replica.Done, 0, 0, ""},
-		{"begun at the same time", line(replica.Held, 1, 110, 111), replica.Done, 0, 0, ""},
-		{"begun after", line(replica.Held, 1, 111, 112), replica.Done, 1, 0, trial.Overlap},
-		{"begun after, where no clock showed the pause", line(replica.Held, 1, 150, 151), replica.Done, 0, 1, ""},
-		{"begun when the clocks showed it", line(replica.Held, 1, 160, 161), replica.Done, 1, 0, trial.Overlap},
-		{"told what is not so", line(replica.Held, 1, 90, 91), replica.Refused, 0, 0, trial.Fence},
-		{"granted again", line(replica.Granted, 1, 90, 91), replica.Done, 0, 0, trial.Tokens},
+		{"before", line(replica.Held, 1, 90, 91), false, 0, 0, ""},
+		{"begun before, ended after", line(replica.Held, 1, 109, 200), false, 0, 0, ""},
+		{"begun at the same time", line(replica.Held, 1, 110, 111), false, 0, 0, ""},
+		{"begun after", line(replica.Held, 1, 111, 112), false, 1, 0, trial.Overlap},
+		{"begun after, where no clock showed the pause", line(replica.Held, 1, 150, 151), false, 0, 1, ""},
+		{"begun when the clocks showed it", line(replica.Held, 1, 160, 161), false, 1, 0, trial.Overlap},
+		{"told what is not so", line(replica.Held, 1, 90, 91), true, 0, 0, trial.Fence},
+		{"granted again", line(replica.Granted, 1, 90, 91), false, 0, 0, trial.Tokens},
 	} {
 		name := func(owner string, lines ...replica.Line) *process {
 			for i := range lines {
-				lines[i].Owner = owner
+				lines[i].Owner, lines[i].Lock = owner, replica.LockName
 			}
 			return &process{name: owner, lines: lines}
 		}
 		begin, end := line(replica.Begin, 1, 20, 21), line(replica.End, 1, 0, 30)
-		begin.Op, end.Op = &replica.Op{ID: "a.1-1"}, &replica.Op{ID: "a.1-1", Result: test.result, Highest: 2}
+		end.ID, end.Told = "a.1-1", &trial.Told{Refused: test.refused, Highest: 2}
 		a := name("a.1", line(replica.Granted, 1, 9, 10), begin, end, test.pass)
 		b := name("b.1", line(replica.Granted, 2, 100, 110), line(replica.Held, 2, 112, 113))
 		r := &round{
@@ -59,14 +59,14 @@ func TestJudge(t *testing.T) {
 				Lock: replica.LockName, Owner: "a.1", Token: 1, Checked: 150, Came: 152, Entered: 153, Left: 154,
 			}},
 		}
-		w := &replicas{round: r, highest: 2, record: driver.Record{Token: 2}}
+		w := &replicas{round: r, highest: map[string]uint64{replica.LockName: 2}, record: driver.Record{Token: 2}}
 		r.work = w
 		v := r.judge()
 		if v.Overlaps != test.overlaps || v.Blind != test.blind || v.Operations != 1 || test.sin != "" &&
 			!v.has(test.sin) || test.sin == "" && len(v.Violations) > 0 {
 			t.Errorf("%s: %d overlaps, %d blind, %v", test.name, v.Overlaps, v.Blind, v.Violations)
 		}
-		w.highest = 3
+		w.highest[replica.LockName] = 3
 		if !r.judge().has(trial.Tokens) {
 			t.Errorf("%s: the record has a lower token than was granted", test.name)
 		}

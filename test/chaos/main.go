@@ -59,7 +59,7 @@ const drift = 0.085
 
 // own are the flags that are not of all workloads.
 var own = map[string]string{
-	"engines": "lock readers", "wrong": "lock readers", "drift": "lock readers", "replicas": "lock service",
+	"engines": "lock readers once", "drift": "lock readers once", "replicas": "lock once service",
 	"readers": "readers", "writers": "readers", "clients": "service", "each": "service", "write": "service",
 	"quick": "shards", "parts": "shards", "json": "shards", "markdown": "shards", "engine": "shards",
 }
@@ -68,6 +68,7 @@ var own = map[string]string{
 var workloads = map[string]map[string]string{
 	"lock":    {"report": "chaos.html"},
 	"readers": {"lease": "2s", "engines": "sqlite,postgres,dynoxide"},
+	"once":    {"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"},
 	"service": {"lease": "2s", "round": "1m", "replicas": "3"},
 	"shards":  {},
 }
@@ -76,12 +77,11 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&s.name, "workload", "lock", "what processes do: lock, readers, service or shards")
+	flags.StringVar(&s.name, "workload", "lock", "what processes do: lock, readers, once, service or shards")
 	engines := flags.String("engines", strings.Join(engineNames(), ","), "`engines` to run on, in turn")
-	wrong := flags.String("wrong", "", "a `mistake` to make on purpose: no-check, slow-clock, go-clock, or open-fence")
 	flags.DurationVar(&s.duration, "duration", 2*time.Minute, "how long all rounds together take at least")
 	flags.DurationVar(&s.Length, "round", 30*time.Second, "how long a round is under faults; 1m for the service")
-	flags.DurationVar(&s.Lease, "lease", 1500*time.Millisecond, "lease duration; 2s for readers and the service")
+	flags.DurationVar(&s.Lease, "lease", 1500*time.Millisecond, "lease duration; 2s for readers, once and the service")
 	flags.IntVar(&s.replicas, "replicas", 4, "replicas of a round; 3 of the service")
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
 	flags.Float64Var(&s.Drift, "drift", drift,
@@ -131,13 +131,6 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	for name := range strings.SplitSeq(*clients, ",") {
 		s.clients = append(s.clients, peers.Kind(name))
 	}
-	switch s.Wrong = replica.Wrong(*wrong); s.Wrong {
-	case replica.Right, replica.NoCheck, replica.SlowClock, replica.GoClock:
-	case "open-fence":
-		s.Wrong, s.Open = replica.Right, true
-	default:
-		return nil, fmt.Errorf("-wrong %s is not known", *wrong)
-	}
 	return s, cmp.Or(s.check(), flagsLeft(flags))
 }
 
@@ -160,9 +153,9 @@ func (s *settings) check() error {
 		s.engines = []string{"service"}
 	case "readers":
 		s.Seats = s.readers + s.writers
-		s.workload = newReplicas(s.writers)
+		s.workload = newReplicas(s.writers, false)
 	default:
-		s.workload = newReplicas(0)
+		s.workload = newReplicas(0, s.name == "once")
 	}
 	for _, engine := range s.engines {
 		if err := checkEngine(engine); err != nil && s.name != "service" {
@@ -230,17 +223,17 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 		}
 		x := r.result(n + 1)
 		rep.Rounds = append(rep.Rounds, x)
-		x.print(out)
+		fmt.Fprint(out, x)
 	}
 	rep.Took, rep.Machine.LoadAfter = time.Since(rep.Began), machine.Load()
-	rep.print(out)
+	fmt.Fprint(out, rep)
 	if s.report != "" {
 		if err := rep.save(s.report); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "report:", s.report)
 	}
-	if n := rep.Violations(); n > 0 {
+	if n := rep.violations(); n > 0 {
 		return errors.New(plural(n, "violation"))
 	}
 	if !s.write {

@@ -20,34 +20,53 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
-// replicas is the workload of replicas that contend for one lock; or, if there are writers, of
-// readers and writers of one register. Writers write it in two steps, a half and the whole. No
-// reader whose lease is good sees it change, or a half, unless it was told that the last writer
-// had not ended well.
+// replicas is the workload of replicas that contend for one lock.
+//
+// If there are writers, it is that of readers and writers of one register. Writers write it in two
+// steps, a half and the whole. No reader whose lease is good sees it change, or a half, unless it
+// was told that the last writer had not ended well.
+//
+// Or it is that of jobs, each run once for each occasion of a schedule. The schedule is by the wall
+// clock of whoever asks.
 type replicas struct {
 	*round
 	writers   int
-	bootAhead int64         // by how much the boot clock is ahead of the monotonic clock
-	record    driver.Record // of the lock, at the end
+	jobs      bool
+	bootAhead int64          // by how much the boot clock is ahead of the monotonic clock
+	record    driver.Record  // of the lock, at the end
+	answers   []trial.Answer // to those who asked for an occasion
 
 	mu      sync.Mutex // guards the fields below
 	leading holder
-	token   uint64
-	highest uint64
-	came    map[string]int // what readers and writers came to
+	of      grant // that of the leading one
+	highest map[string]uint64
+	came    map[string]int // what readers, writers and jobs came to
 }
 
+// grant is a lock, granted under a token; of jobs for an occasion.
+type grant struct {
+	lock     string
+	token    uint64
+	occasion int64
+}
+
+func grantOf(l replica.Line) grant { return grant{l.Lock, l.Token, l.Occasion} }
+
 // newReplicas returns a workload whose first processes are writers, and the others readers; if
-// there are no writers, all contend for one lock.
-func newReplicas(writers int) func(*round) workload {
+// there are no writers, all contend for one lock, or run jobs.
+func newReplicas(writers int, jobs bool) func(*round) workload {
 	return func(r *round) workload {
-		return &replicas{round: r, writers: writers, bootAhead: replica.Slept(), came: map[string]int{}}
+		return &replicas{
+			round: r, writers: writers, jobs: jobs, bootAhead: replica.Slept(), highest: map[string]uint64{},
+			came: map[string]int{},
+		}
 	}
 }
 
@@ -80,10 +99,12 @@ func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
 	life := uint64(s.index<<16 + len(s.lives) + 1)
 	p.rate, p.seen = w.drawRate(life), -1
 	c := replica.Config{
-		Name: p.name, Store: w.engine.store(s.index), Resource: w.resource.URL(), Lease: w.Lease, Wrong: w.Wrong,
+		Name: p.name, Store: w.engine.store(s.index), Resource: w.resource.URL(), Lease: w.Lease,
 		Seed: w.Seed ^ life, Rate: p.rate, Page: filepath.Join(w.dir, p.name+".clocks"),
 	}
 	switch {
+	case w.jobs:
+		c.Do = replica.Jobs
 	case s.index < w.writers:
 		c.Do = replica.Write
 	case w.writers > 0:
@@ -140,11 +161,11 @@ func (w *replicas) heard(p *process, line []byte) {
 	defer w.mu.Unlock()
 	switch l.Kind {
 	case replica.Granted:
-		if l.Token > w.highest {
-			w.leading, w.token, w.highest = holder{p, l.To}, l.Token, l.Token
+		if l.Token >= w.highest[l.Lock] {
+			w.leading, w.of, w.highest[l.Lock] = holder{p, l.To}, grantOf(l), l.Token
 		}
 	case replica.Ended:
-		if w.token == l.Token {
+		if w.of == grantOf(l) {
 			w.leading = holder{}
 		}
 	case replica.Came:
@@ -160,18 +181,37 @@ func (w *replicas) holder() holder {
 	return w.leading
 }
 
-// calm kills the holder once more; readers and writers go on until both have come to an end.
+// calm kills the holder once more; readers, writers and jobs go on until all have come to an end,
+// jobs to one after the faults.
 func (w *replicas) calm(ctx context.Context) error {
-	if w.writers == 0 {
+	if len(w.ends()) == 0 {
 		w.lastBlow(ctx, w.Lease+2*time.Second)
 		return nil
 	}
-	wait.Within(ctx, 2*wait.Bound, func() bool {
+	w.mu.Lock()
+	before := maps.Clone(w.came)
+	w.mu.Unlock()
+	if !wait.Within(ctx, 2*wait.Bound, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.came["whole"] > 0 && w.came["written"] > 0
-	})
+		return !slices.ContainsFunc(w.ends(), func(end string) bool {
+			return w.came[end] == 0 || w.jobs && w.came[end] == before[end]
+		})
+	}) && w.jobs {
+		w.trouble("a job does not run when the faults are over: %v, and before %v", w.came, before)
+	}
 	return ctx.Err()
+}
+
+// ends are what the work must have come to.
+func (w *replicas) ends() []string {
+	switch {
+	case w.jobs:
+		return []string{"in-order run", "redo run", "every run"}
+	case w.writers > 0:
+		return []string{"whole", "written"}
+	}
+	return nil
 }
 
 func (w *replicas) finish(ctx context.Context, p *process) error {
@@ -185,7 +225,7 @@ func (w *replicas) finish(ctx context.Context, p *process) error {
 }
 
 func (w *replicas) collect(ctx context.Context) error {
-	if w.writers > 0 {
+	if len(w.ends()) > 0 {
 		return nil
 	}
 	store, err := replica.OpenStore(w.engine.store(-1))
@@ -196,22 +236,22 @@ func (w *replicas) collect(ctx context.Context) error {
 	return errors.Join(err, store.Close())
 }
 
-func (w *replicas) read(v *verdict) map[string]*trial.Told {
-	told := map[string]*trial.Told{}
+func (w *replicas) read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer) {
+	told, w.answers = map[string]*trial.Told{}, nil
 	for _, s := range w.seats {
 		for _, p := range s.lives {
 			w.readLife(v, s, p, told)
 		}
 	}
 	w.judgeClocks(v)
-	return told
+	return told, w.answers
 }
 
 // readLife takes the tenancies of a process, and what it was told of its operations.
 func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*trial.Told) {
 	type term struct {
 		owner string
-		token uint64
+		grant grant
 	}
 	terms := map[term]*tenancy{}
 	var order []*tenancy
@@ -219,13 +259,13 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 		v.Checks++
 		if w.blind(p.name, l.From, l.From) {
 			v.Blind++
-		} else if t := terms[term{l.Owner, l.Token}]; t != nil && l.From > t.Hold.Last {
+		} else if t := terms[term{l.Owner, grantOf(l)}]; t != nil && l.From > t.Hold.Last {
 			t.Hold.Last = l.From
 		}
 	}
 	for _, l := range p.lines {
 		at := violation{From: l.At, To: l.At, Seat: s.index}
-		of := term{l.Owner, l.Token}
+		of := term{l.Owner, grantOf(l)}
 		switch l.Kind {
 		case replica.Ready:
 			w.judgePlace(v, p, l)
@@ -236,10 +276,12 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 				v.sin(torn, at, "%s read %s", p.name, l.Text)
 			}
 		case replica.Granted:
-			terms[of] = &tenancy{Seat: s.index, From: l.From, Hold: trial.Hold{
-				Lock: replica.LockName, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
+			terms[of] = &tenancy{Seat: s.index, Hold: trial.Hold{
+				Lock: l.Lock, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
+				Rule: l.Rule, Occasion: l.Occasion,
 				Killed: true, // until it says that it has ended
 			}}
+			v.Of[string(l.Rule)]++
 			order = append(order, terms[of])
 			passed(l)
 		case replica.Held:
@@ -248,18 +290,20 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 			if t := terms[of]; t != nil {
 				t.End, t.Hold.Killed = l.Text, false
 			}
+		case replica.Finished:
+			if t := terms[of]; t != nil {
+				t.Hold.Finished = true
+			}
+		case replica.Told:
+			w.answers = append(w.answers, trial.Answer{
+				Lock: l.Lock, Owner: l.Owner, Occasion: l.Occasion, Token: l.Token, At: l.At,
+				Ended: l.Text == string(once.StateDone) || l.Text == string(once.StateFailed),
+			})
 		case replica.Begin:
 			passed(l)
 			v.Operations++
 		case replica.End:
-			switch l.Op.Result {
-			case replica.Done, replica.Refused:
-				told[l.Op.ID] = &trial.Told{
-					Refused: l.Op.Result == replica.Refused, Highest: l.Op.Highest, Value: l.Op.Value,
-				}
-			case replica.Unknown:
-				v.Unknown++
-			}
+			told[l.ID] = l.Told
 		}
 	}
 	for _, t := range order {
@@ -269,12 +313,14 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 
 func (w *replicas) check(v *verdict) {
 	maps.Copy(v.Came, w.came)
-	switch {
-	case w.writers == 0 && w.record.Token < w.highest:
+	if highest := w.highest[replica.LockName]; len(w.ends()) == 0 && w.record.Token < highest {
 		v.sin(trial.Tokens, violation{From: w.ended, To: w.ended, Seat: -1},
-			"the record has token %d in the end, but %d was granted", w.record.Token, w.highest)
-	case w.writers > 0 && (w.came["whole"] == 0 || w.came["written"] == 0):
-		v.sin(unexpected, violation{Seat: -1}, "too little has happened: %v", w.came)
+			"the record has token %d in the end, but %d was granted", w.record.Token, highest)
+	}
+	for _, end := range w.ends() {
+		if w.came[end] == 0 {
+			v.sin(unexpected, violation{Seat: -1}, "too little has happened: %v", w.came)
+		}
 	}
 }
 

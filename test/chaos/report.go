@@ -10,7 +10,6 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -58,8 +57,7 @@ type result struct {
 	Verdict  *verdict      `json:"-"`
 	Drawing  *timeline     `json:"-"`
 	Events   []event       `json:"-"`
-	Possible map[kind]bool `json:"-"`
-	Began    int64         `json:"-"`
+	possible map[kind]bool `json:"-"`
 }
 
 // result judges a round.
@@ -67,41 +65,43 @@ func (r *round) result(number int) result {
 	v := r.judge()
 	return result{
 		Number: number, Plan: r.plan, Counts: v.counts, Verdict: v, Drawing: r.draw(v), Events: r.events,
-		Recovery: r.recovery, Bound: r.bound, Possible: r.possible, Began: r.began,
+		Recovery: r.recovery, Bound: r.bound, possible: r.possible,
 	}
 }
 
-func (x result) print(out io.Writer) {
+// String says what was counted, and each violation.
+func (x result) String() string {
 	v, again := x.Verdict, ""
 	if x.Bound > 0 {
 		again = "; a holder after " + shown(x.Recovery)
 	}
-	fmt.Fprintf(out, "round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, "+
+	text := fmt.Sprintf("round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, "+
 		"%d operations, %d overlaps; late: %d refused by the fence, %d unfenced%s%s\n",
-		x.Number, x.Plan.Engine, x.Plan.Seed, plural(len(v.Violations), "violation"), v.AllFaults(), v.Kills, v.Stops,
-		v.Tenures, v.Takeovers, v.Operations, v.Overlaps, v.Refused, v.LatePast, again,
-		counted("; ", v.Came))
+		x.Number, x.Plan.Engine, x.Plan.Seed, plural(len(v.Violations), "violation"), v.allFaults(), v.Kills, v.Stops,
+		v.Tenures, v.Takeovers, v.Operations, v.Overlaps, v.Refused, v.LatePast, again, counted("; ", v.Came))
 	for _, sin := range v.Violations {
-		fmt.Fprintf(out, "  %s: %s\n", sin.Sin, sin.Text)
+		text += fmt.Sprintf("  %s: %s\n", sin.Sin, sin.Text)
 	}
+	return text
 }
 
-func (r *report) print(out io.Writer) {
-	t := r.Total()
-	fmt.Fprintf(out, "%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
-		plural(r.Violations(), "violation"))
-	fmt.Fprintf(out, "  %d faults%s; %d kills and %d stops of replicas; %d processes, %d in time namespaces\n",
-		t.AllFaults(), counted(", gates: ", t.Weather), t.Kills, t.Stops, t.Lives, t.Namespaces)
-	fmt.Fprintf(out, "  %d tenures%s, %d takeovers; %d operations; %d overlaps; longest without a holder %s\n", t.Tenures,
-		counted(": ", t.Of), t.Takeovers, t.Operations, t.Overlaps, shown(t.Leaderless))
-	fmt.Fprintf(out, "  late writes stopped by the fence: %d; late writes that reached the unfenced register: %d\n",
-		t.Refused, t.LatePast)
-	if missing := r.Unproved(); missing != "" {
-		fmt.Fprintf(out, "  nothing shows that these faults had any effect: %s\n", missing)
+func (r *report) String() string {
+	t := r.total("")
+	text := fmt.Sprintf("%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
+		plural(r.violations(), "violation"))
+	text += fmt.Sprintf("  %d faults%s; %d kills and %d stops of replicas; %d processes, %d in time namespaces\n",
+		t.allFaults(), counted(", gates: ", t.Weather), t.Kills, t.Stops, t.Lives, t.Namespaces)
+	text += fmt.Sprintf("  %d tenures%s, %d takeovers; %d operations; %d overlaps; longest without a holder %s\n",
+		t.Tenures, counted(": ", t.Of), t.Takeovers, t.Operations, t.Overlaps, shown(t.Leaderless))
+	text += fmt.Sprintf("  late writes stopped by the fence: %d; late writes that reached the unfenced register: %d; "+
+		"checks that no clock could stop: %d\n", t.Refused, t.LatePast, t.Blind)
+	if missing := r.unproved(); len(missing) > 0 {
+		text += fmt.Sprintf("  nothing shows that these faults had any effect: %s\n", strings.Join(missing, ", "))
 	}
 	for _, missing := range r.Missing {
-		fmt.Fprintf(out, "  not available here: %s\n", missing)
+		text += fmt.Sprintf("  not available here: %s\n", missing)
 	}
+	return text
 }
 
 // counted lists what was counted, behind a word, if anything was.
@@ -120,13 +120,7 @@ func counted(word string, of map[string]int) string {
 var reportPage string
 
 func (r *report) save(path string) error {
-	t, err := template.New("report").Funcs(template.FuncMap{
-		"ms":      shown,
-		"seconds": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },
-		"since":   func(at, began int64) string { return fmt.Sprintf("%.3f", time.Duration(at-began).Seconds()) },
-		"num":     page.Thousands,
-		"plural":  plural,
-	}).Parse(reportPage)
+	t, err := template.New("report").Parse(reportPage)
 	if err != nil {
 		return err
 	}
@@ -137,8 +131,8 @@ func (r *report) save(path string) error {
 	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
-// Violations counts them over all rounds.
-func (r *report) Violations() int {
+// violations counts them over all rounds.
+func (r *report) violations() int {
 	n := len(r.unproved())
 	for _, x := range r.Rounds {
 		n += len(x.Verdict.Violations)
@@ -150,7 +144,7 @@ func (r *report) Violations() int {
 // they did: of a clock, that no replica saw them; of the way to an engine, that
 // nothing was lost on it. In a run of several rounds it is each that never came.
 func (r *report) unproved() (missing []string) {
-	total := r.Total()
+	total := r.total("")
 	for _, k := range slices.Sorted(maps.Keys(traits)) {
 		struck, t := total.Faults[k] > 0, traits[k]
 		never := r.Whole && len(r.Rounds) >= 3*len(r.Engines()) && r.possible(k) && !struck
@@ -163,57 +157,41 @@ func (r *report) unproved() (missing []string) {
 
 // possible says that the engines and this machine allow a fault.
 func (r *report) possible(k kind) bool {
-	return slices.ContainsFunc(r.Rounds, func(x result) bool { return x.Possible[k] })
+	return slices.ContainsFunc(r.Rounds, func(x result) bool { return x.possible[k] })
 }
 
-// Unproved says the same, for the page.
-func (r *report) Unproved() string { return strings.Join(r.unproved(), ", ") }
-
-// Total adds the figures of all rounds.
-func (r *report) Total() counts {
-	return r.sum(func(result) bool { return true })
-}
-
-func (r *report) sum(of func(result) bool) counts {
+// total adds the figures of all rounds, or of those on an engine.
+func (r *report) total(engine string) counts {
 	total := newCounts()
 	for _, x := range r.Rounds {
-		if of(x) {
+		if engine == "" || x.Plan.Engine == engine {
 			total.add(&x.Counts)
 		}
 	}
 	return total
 }
 
-// faultRow is a kind of fault, with how often it struck on each engine, and what shows that.
-type faultRow struct {
-	Meaning string
-	Counts  []int
-	Seen    string
-}
-
-// Table is a row for each kind of fault.
-func (r *report) Table() []faultRow {
-	var rows []faultRow
-	total := r.Total()
+// Table has a row for each kind of fault: how often it struck on each engine, and what shows that.
+func (r *report) Table() (rows [][]string) {
+	total := r.total("")
 	for k, t := range traits {
 		if !r.possible(k) && total.Faults[k] == 0 {
 			continue
 		}
-		row := faultRow{Meaning: t.meaning}
+		row := []string{t.meaning}
+		for _, e := range r.Engines() {
+			row = append(row, page.Thousands(r.total(e).Faults[k]))
+		}
 		switch {
 		case total.Faults[k] == 0:
 		case t.clock:
-			row.Seen = page.Thousands(total.Proved[k]) + ", by what the replica logged"
+			row = append(row, page.Thousands(total.Proved[k])+", by what the replica logged")
 		case t.wire:
-			row.Seen = page.Thousands(total.Lost) + " pieces lost, of both kinds"
-		}
-		for _, e := range r.Engines() {
-			row.Counts = append(row.Counts, r.sum(func(x result) bool { return x.Plan.Engine == e }).Faults[k])
+			row = append(row, page.Thousands(total.Lost)+" pieces lost, of both kinds")
 		}
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b faultRow) int { return strings.Compare(a.Meaning, b.Meaning) })
-	return rows
+	return slices.SortedFunc(slices.Values(rows), slices.Compare)
 }
 
 // Engines are those of the rounds.
@@ -230,7 +208,7 @@ func (r *report) Engines() []string {
 // markdown returns the service's part of the page. A run with a violation writes none.
 func (r *report) markdown() string {
 	var b strings.Builder
-	t, first := r.Total(), r.Rounds[0].Plan
+	t, first := r.total(""), r.Rounds[0].Plan
 	var recovery, length time.Duration
 	for _, x := range r.Rounds {
 		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length
@@ -251,9 +229,12 @@ func (r *report) markdown() string {
 
 // times says how often, and in how many ways. The JSON has each.
 func times(of map[string]int) string {
-	n := 0
+	return fmt.Sprintf("%s times in %d ways", page.Thousands(sum(of)), len(of))
+}
+
+func sum(of map[string]int) (n int) {
 	for _, times := range of {
 		n += times
 	}
-	return fmt.Sprintf("%s times in %d ways", page.Thousands(n), len(of))
+	return n
 }

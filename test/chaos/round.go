@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/wait"
-	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
@@ -30,10 +29,8 @@ type plan struct {
 	Lease  time.Duration
 	Length time.Duration // of the nemesis
 	Drift  float64       // by what part of it the rate of a replica's clocks may differ
-	// Wrong and Open are mistakes made on purpose, of the replicas and of the
-	// fence.
-	Wrong replica.Wrong `json:",omitempty"`
-	Open  bool          `json:",omitempty"`
+	// Open is a mistake made on purpose: the fence lets everybody in.
+	Open bool `json:",omitempty"`
 	// Only has the nemesis deal no other faults, if it is not empty.
 	Only []kind `json:",omitempty"`
 
@@ -62,8 +59,8 @@ type workload interface {
 	// collect gets what is asked for at the end, of the engine.
 	collect(ctx context.Context) error
 	// read takes the tenancies of all processes into the verdict, and returns what was told
-	// of effects, by their ID.
-	read(v *verdict) (told map[string]*trial.Told)
+	// of effects, by their ID, and of occasions.
+	read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer)
 	// check judges what only this workload knows.
 	check(v *verdict)
 }

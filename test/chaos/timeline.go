@@ -23,94 +23,77 @@ const (
 // timeline is the drawing of a round: a row for each seat, and one for the engine.
 type timeline struct {
 	Width, Height float64
-	Names         []label
-	Ticks         []label
-	Boxes         []box
-	Marks         []label
+	Shapes        []shape
 	from, to      int64
 }
 
-// box is a span of time.
-type box struct {
-	X, Y, W, H           float64
-	Class, Title, Letter string
+// shape is a span of time; or a word at an instant or beside a row, if it has no width.
+type shape struct {
+	X, Y, W, H         float64
+	Class, Text, Title string
 }
 
-// label is a word at an instant, or beside a row.
-type label struct {
-	X, Y                float64
-	Class, Title, Label string
-}
-
-// shapes are where the boxes of a class are in their row, and how high.
-var shapes = map[string]struct{ y, h float64 }{
+// spans are where the spans of a class are in their row, and how high.
+var spans = map[string]struct{ y, h float64 }{
 	"alive": {12, 14}, "elsewhere": {12, 14}, "held": {8, 22}, "paused": {8, 22}, "blind": {8, 22}, "engine": {12, 14},
 	"cut": {33, 6},
 }
 
-// heights are where the marks of a class are.
-var heights = map[string]float64{"kill": 19, "wall": 7, "ask": 7, "refused": 42, "past": 42}
+// heights are where the words of a class are.
+var heights = map[string]float64{"name": 23, "kill": 24, "wall": 12, "ask": 12, "refused": 45, "past": 45}
 
 func (r *round) draw(v *verdict) *timeline {
 	t := &timeline{
 		Width: drawn, Height: headRow + rowStep*float64(len(r.seats)+1) + 4, from: r.began, to: r.ended,
 	}
-	length := time.Duration(r.ended - r.began)
-	step := 5 * time.Second
-	for length/step > 16 {
-		step *= 2
-	}
-	for at := time.Duration(0); at < length; at += step {
-		t.Ticks = append(t.Ticks, label{X: t.x(r.began + int64(at)), Label: fmt.Sprintf("%d s", at/time.Second)})
+	for at := r.began; at < r.ended; at += int64(5 * time.Second) {
+		t.Shapes = append(t.Shapes, shape{X: t.x(at), Y: 14, Class: "tick", Text: t.at(at)})
 	}
 	for _, s := range r.seats {
-		t.Names = append(t.Names, label{Y: y(s.index), Label: s.name})
+		t.word(s.index, r.began, "name", s.name, "")
 		for _, p := range s.lives {
 			class, where := "alive", ""
 			if p.where != nil {
 				class = "elsewhere"
 				where = fmt.Sprintf(", in a time namespace: monotonic +%d s, boot +%d s", p.where.Monotonic, p.where.Boot)
 			}
-			t.box(s.index, p.began, p.end, class, fmt.Sprintf("%s runs from %s to %s; its clocks are %+.1f %% fast%s",
-				p.name, t.at(p.began), t.at(p.end), 100*p.rate, where), "")
+			t.span(s.index, p.began, p.end, class, "", fmt.Sprintf("%s runs from %s to %s; its clocks are %+.1f %% fast%s",
+				p.name, t.at(p.began), t.at(p.end), 100*p.rate, where))
 		}
 	}
-	t.Names = append(t.Names, label{Y: y(len(r.seats)), Label: r.Engine})
+	t.word(len(r.seats), r.began, "name", r.Engine, "")
 	for _, h := range v.Tenancies {
-		title := fmt.Sprintf("%s has the lock under token %d, from %s; its last check passed at %s", h.Owner,
-			h.Token, t.at(h.Begin), t.at(h.Last))
-		if h.End != "" {
-			title += "; ended: " + h.End
-		}
-		b := t.box(h.Seat, h.Begin, h.Last, "held", title, fmt.Sprint(h.Token))
-		b.Class += fmt.Sprintf(" s%d", h.Seat%5)
+		t.span(h.Seat, h.Begin, h.Last, "held", fmt.Sprint(h.Token), fmt.Sprintf(
+			"%s has %s under token %d, from %s; its last check passed at %s; ended: %s", h.Owner, h.Lock, h.Token,
+			t.at(h.Begin), t.at(h.Last), h.End))
 	}
 	for _, e := range r.events {
 		row, look := e.Seat, traits[e.Kind]
 		if row < 0 {
 			row = len(r.seats)
 		}
-		if _, spans := shapes[look.class]; spans {
-			t.box(row, e.From, e.To, look.class, t.at(e.From)+": "+e.Text, look.label)
+		if title := t.at(e.From) + ": " + e.Text; spans[look.class].h > 0 {
+			t.span(row, e.From, e.To, look.class, look.label, title)
 		} else {
-			t.mark(row, e.From, look.class, t.at(e.From)+": "+e.Text, look.label)
+			t.word(row, e.From, look.class, look.label, title)
 		}
 		if e.Blind[1] > 0 {
-			t.box(row, e.Blind[0], e.Blind[1], "blind", "no clock shows the pause yet", "")
+			t.span(row, e.Blind[0], e.Blind[1], "blind", "", "no clock shows the pause yet")
 		}
 	}
 	for _, e := range v.Late {
-		class, what := "past", "let in by the fence"
+		class := "past"
 		if e.Refused {
-			class, what = "refused", "refused by the fence"
+			class = "refused"
 		}
-		t.mark(r.seatIndex(e.Owner), e.Came, class,
-			fmt.Sprintf("late: under token %d, %s at %s", e.Token, what, t.at(e.Came)), "▴")
+		t.word(r.seatIndex(e.Owner), e.Came, class, "▴",
+			fmt.Sprintf("late: under token %d, at %s; refused by the fence: %v", e.Token, t.at(e.Came), e.Refused))
 	}
 	for _, x := range v.Violations {
 		if x.Sin == trial.Overlap {
-			b := t.box(0, x.From, x.To, "red", x.Text, "")
-			b.Y, b.W, b.H = headRow, max(b.W, 3), t.Height-headRow
+			t.Shapes = append(t.Shapes, shape{
+				t.x(x.From), headRow, max(3, t.x(x.To)-t.x(x.From)), t.Height - headRow, "red", "", x.Text,
+			})
 		}
 	}
 	return t
@@ -127,18 +110,20 @@ func (t *timeline) at(at int64) string {
 	return fmt.Sprintf("%.3f s", time.Duration(at-t.from).Seconds())
 }
 
-// box leaves the letters out where they have no room.
-func (t *timeline) box(row int, from, to int64, class, title, letters string) *box {
-	shape := shapes[class]
-	b := box{X: t.x(from), Y: y(row) + shape.y, H: shape.h, Class: class, Title: title, Letter: letters}
-	b.W = max(1, t.x(to)-b.X)
-	if b.W < 7*float64(len(letters))+4 {
-		b.Letter = ""
+// span leaves the text out where it has no room.
+func (t *timeline) span(row int, from, to int64, class, text, title string) {
+	s := shape{t.x(from), y(row) + spans[class].y, 0, spans[class].h, class, text, title}
+	s.W = max(1, t.x(to)-s.X)
+	if s.W < 7*float64(len(text))+4 {
+		s.Text = ""
 	}
-	t.Boxes = append(t.Boxes, b)
-	return &t.Boxes[len(t.Boxes)-1]
+	t.Shapes = append(t.Shapes, s)
 }
 
-func (t *timeline) mark(row int, at int64, class, title, letter string) {
-	t.Marks = append(t.Marks, label{t.x(at), y(row) + heights[class], class, title, letter})
+func (t *timeline) word(row int, at int64, class, text, title string) {
+	x := t.x(at)
+	if class == "name" {
+		x = 2
+	}
+	t.Shapes = append(t.Shapes, shape{X: x, Y: y(row) + heights[class], Class: class, Text: text, Title: title})
 }

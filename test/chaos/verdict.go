@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
@@ -38,9 +39,7 @@ type violation struct {
 type tenancy struct {
 	trial.Hold
 	Seat int
-	From int64  // before the check that was the first to pass
 	End  string // as the process said; "" if it was killed
-	Lost bool
 }
 
 // counts are the figures of a round.
@@ -60,24 +59,20 @@ type counts struct {
 	Takeovers int `json:"takeovers"` // tenures after one that was lost, or whose process died
 
 	Operations int `json:"operations"` // all that were begun
-	Unknown    int `json:"unknown"`    // whose caller does not know the outcome
 	Checks     int `json:"checks"`     // checks that passed, and were told of
 
 	Refused  int `json:"refused"` // by the fence
 	LatePast int `json:"late"`    // late operations: a resource without a fence lets them in
-	LateIn   int `json:"lateIn"`  // of these, let in by the fence: the new holder had not come yet
-	LateGap  int `json:"lateGap"` // of these, those from a replica whose clocks did not show a pause yet
 	Blind    int `json:"blind"`   // checks that passed while no clock showed a pause
 	Lost     int `json:"lost"`    // pieces of bytes that vanished in gates
 	Overlaps int `json:"overlaps"`
 
-	Margin     time.Duration `json:"marginNs"`     // the least from a lost holder's last check to the next grant
 	Leaderless time.Duration `json:"leaderlessNs"` // the longest time without a holder
 }
 
 func newCounts() counts {
 	none := func() map[string]int { return map[string]int{} }
-	return counts{Faults: none(), Proved: none(), Came: none(), Weather: none(), Of: none(), Margin: -1}
+	return counts{Faults: none(), Proved: none(), Came: none(), Weather: none(), Of: none()}
 }
 
 // add adds what was counted in another round.
@@ -94,20 +89,11 @@ func (c *counts) add(d *counts) {
 		}
 	}
 	c.Leaderless = max(c.Leaderless, d.Leaderless)
-	if d.Margin >= 0 && (c.Margin < 0 || d.Margin < c.Margin) {
-		c.Margin = d.Margin
-	}
 }
 
-// AllFaults counts them.
-func (c counts) AllFaults() int {
-	n := 0
-	for k, m := range c.Faults {
-		if k != stepDown {
-			n += m
-		}
-	}
-	return n
+// allFaults counts them.
+func (c counts) allFaults() int {
+	return sum(c.Faults) - c.Faults[stepDown]
 }
 
 // verdict is what a round has shown.
@@ -134,7 +120,7 @@ func (r *round) judge() *verdict {
 	for _, p := range r.problems {
 		v.sin(unexpected, violation{Seat: -1}, "%s", p)
 	}
-	told := r.work.read(v)
+	told, answers := r.work.read(v)
 	for _, s := range r.seats {
 		v.Lives += len(s.lives)
 	}
@@ -153,6 +139,7 @@ func (r *round) judge() *verdict {
 	v.Lost += r.lost
 	slices.SortFunc(v.Tenancies, func(a, b tenancy) int { return cmp.Compare(a.Begin, b.Begin) })
 	v.Log = r.log(v.Tenancies, told)
+	v.Log.Answers = answers
 	for _, f := range v.Log.Judge() {
 		v.sin(f.Sin, violation{From: f.From, To: f.To, Seat: r.seatIndex(f.Owner)}, "%s", f.Text)
 		if f.Sin == trial.Overlap {
@@ -170,7 +157,7 @@ func (r *round) judge() *verdict {
 
 // log returns the log of the round, and ends the tenancies of the killed as it does.
 func (r *round) log(tenancies []tenancy, told map[string]*trial.Told) *trial.Log {
-	l := &trial.Log{Effects: slices.Clone(r.effects)}
+	l := &trial.Log{Effects: slices.Clone(r.effects), Apart: r.apart()}
 	for _, t := range tenancies {
 		l.Holds = append(l.Holds, t.Hold)
 	}
@@ -185,6 +172,13 @@ func (r *round) log(tenancies []tenancy, told map[string]*trial.Told) *trial.Log
 	return l
 }
 
+// apart is how far two periods of a job begin apart, with clocks as fast as may be. A run may begin
+// late by what a stop can take that no lease is lost by.
+func (r *round) apart() time.Duration {
+	const allowed = 0.09 // by which the rates of clocks may differ
+	return r.leases(replica.EveryLeases/(1+allowed) - 1)
+}
+
 // blind says that in a span of time nothing that the process could ask showed the pause that it
 // had just been through.
 func (r *round) blind(owner string, from, to int64) bool {
@@ -193,34 +187,22 @@ func (r *round) blind(owner string, from, to int64) bool {
 	})
 }
 
-// measure counts what the resource saw, and how close tenancies came to each
-// other.
+// measure counts what the resource saw, and what followed a loss.
 func (r *round) measure(v *verdict) {
 	v.Late = v.Log.Late()
 	v.LatePast, v.Tenures = len(v.Late), len(v.Tenancies)
-	for _, e := range v.Late {
-		if r.blind(e.Owner, e.Came, e.Came) {
-			v.LateGap++
-		}
-		if e.Entered > 0 {
-			v.LateIn++
-		}
-	}
 	for _, e := range v.Log.Effects {
 		if e.Refused {
 			v.Refused++
 		}
 	}
 	v.Leaderless, _, _ = v.Log.Gap(r.filled, r.calmed)
+	last := map[string]*tenancy{} // of each lock
 	for i := range v.Tenancies {
 		t := &v.Tenancies[i]
-		t.Lost = t.Killed || lossy(t.End)
-		if i == 0 || !v.Tenancies[i-1].Lost || t.Shared {
-			continue
-		}
-		v.Takeovers++
-		if gap := time.Duration(t.From - v.Tenancies[i-1].Last); v.Margin < 0 || gap < v.Margin {
-			v.Margin = gap
+		before := last[t.Lock]
+		if last[t.Lock] = t; before != nil && (before.Killed || lossy(before.End)) && !t.Shared {
+			v.Takeovers++
 		}
 	}
 }

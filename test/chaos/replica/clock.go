@@ -177,16 +177,3 @@ func (s *shifted) move(now clock.Instant, by Shift) clock.Instant {
 func (s *shifted) ownRate(began, now time.Duration) time.Duration {
 	return now + time.Duration(s.rate*float64(now-began))
 }
-
-// slow is a wrong clock: for the holder a quarter of the time passes. It is as
-// if the lease were counted from long after the reply.
-type slow struct{ clock.Clock }
-
-func (s slow) Holder() time.Duration { return s.Clock.Holder() / 4 }
-
-// sleepy is a wrong clock, the one that package time has: it stands still while
-// the machine sleeps.
-type sleepy struct{ source clock.Source }
-
-func (s sleepy) Holder() time.Duration    { return s.source.Now().Mono }
-func (s sleepy) Contender() time.Duration { return s.source.Now().Mono }

@@ -6,7 +6,11 @@
 // holds it; what it does and sees it tells in lines of JSON on its standard output.
 package replica
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/test/chaos/trial"
+)
 
 // Config is what a replica is told, in its environment.
 type Config struct {
@@ -18,7 +22,6 @@ type Config struct {
 	Lease    time.Duration
 	Rate     float64 // by what part of it the rate of its clocks differs
 	Seed     uint64
-	Wrong    Wrong
 }
 
 // Do is what a replica does.
@@ -30,6 +33,7 @@ const (
 	Lock  Do = "lock"  // takes the lock by itself, and does the same
 	Read  Do = "read"  // reads what writers have written, again and again
 	Write Do = "write" // writes it, in two steps
+	Jobs  Do = "jobs"  // runs jobs, once for each occasion
 )
 
 // Variable names the variable of the environment that has the Config, as JSON.
@@ -47,17 +51,6 @@ const (
 	OrderStepDown = "step-down" // ask the holder, whoever it is, to step down
 )
 
-// Wrong names what a replica does wrong, to show that a run finds it.
-type Wrong string
-
-// What a replica can do wrong.
-const (
-	Right     Wrong = ""
-	NoCheck   Wrong = "no-check"   // goes on whatever Check and the context say
-	SlowClock Wrong = "slow-clock" // counts a quarter of the time for its lease
-	GoClock   Wrong = "go-clock"   // goes by a clock that stands still in a suspend
-)
-
 // Kind says what a line is about.
 type Kind string
 
@@ -67,9 +60,11 @@ const (
 	Granted  Kind = "granted"  // work begins, after a Check from From to To
 	Held     Kind = "held"     // Check has passed, last by a call that began at From
 	Begin    Kind = "begin"    // an operation begins, after a Check that began at From
-	End      Kind = "end"      // an operation has ended
+	End      Kind = "end"      // an operation has ended with an answer
 	Ended    Kind = "ended"    // work has ended; Text says why
-	Came     Kind = "came"     // what a reader's or a writer's work came to, in Text
+	Came     Kind = "came"     // what the work of a reader, a writer or a job came to, in Text
+	Finished Kind = "finished" // the store has how the run for an occasion has ended
+	Told     Kind = "told"     // of the run of an occasion that was begun: its token, and in Text its state
 	Torn     Kind = "torn"     // a reader has seen, since From, what it must not
 	Stopping Kind = "stopping" // it stops itself, to be continued when its lease has run out
 	Looked   Kind = "looked"   // what the clocks show
@@ -80,38 +75,24 @@ const (
 type Line struct {
 	Kind   Kind   `json:"kind"`
 	At     int64  `json:"at"`
+	Lock   string `json:"lock,omitempty"`
 	Owner  string `json:"owner,omitempty"` // of the hold
 	Shared bool   `json:"shared,omitempty"`
 	Token  uint64 `json:"token,omitempty"`
 	From   int64  `json:"from,omitempty"`
 	To     int64  `json:"to,omitempty"`
 	// RawBoot and RawMono are the kernel's clocks in this time namespace.
-	RawBoot int64    `json:"rawBoot,omitempty"`
-	RawMono int64    `json:"rawMono,omitempty"`
-	Text    string   `json:"text,omitempty"`
-	Op      *Op      `json:"op,omitempty"`
-	Clocks  *Reading `json:"clocks,omitempty"`
+	RawBoot int64  `json:"rawBoot,omitempty"`
+	RawMono int64  `json:"rawMono,omitempty"`
+	Text    string `json:"text,omitempty"`
+	// Of a run for an occasion.
+	Rule     trial.Rule `json:"rule,omitempty"`
+	Occasion int64      `json:"occasion,omitempty"`
+	// Of an operation, or effect, that has ended with an answer.
+	ID     string      `json:"id,omitempty"`
+	Told   *trial.Told `json:"told,omitempty"`
+	Clocks *Reading    `json:"clocks,omitempty"`
 }
-
-// Op is an operation on the resource. Result and Highest are there when it has ended.
-type Op struct {
-	ID      string `json:"id"`
-	Read    bool   `json:"read,omitempty"`
-	Value   string `json:"value,omitempty"` // that was written, or read
-	Result  Result `json:"result,omitempty"`
-	Highest uint64 `json:"highest,omitempty"` // that the refusal names
-}
-
-// Result is how an operation has ended for the one who asked for it.
-type Result string
-
-// Results.
-const (
-	Done    Result = "done"
-	Refused Result = "refused" // by the fence
-	Unknown Result = "unknown"
-	Unsent  Result = "unsent" // the lease had ended by then
-)
 
 // Reading is what the clocks of the replica show, and how much time has really passed.
 type Reading struct {

@@ -22,8 +22,10 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
 // RoleName is the role of a process that is a replica; [Role] plays it.
@@ -71,7 +73,7 @@ func (r *replica) run(in io.Reader) (err error) {
 		return err
 	}
 	r.source = newShifted(page, r.Rate)
-	r.held = r.choose()
+	r.held = clock.From(r.source, clock.Options{})
 	r.say(Line{
 		Kind: Ready, RawBoot: proc.Clock(unix.CLOCK_BOOTTIME), RawMono: proc.Clock(unix.CLOCK_MONOTONIC),
 		Clocks: r.look(),
@@ -98,22 +100,9 @@ func (r *replica) run(in io.Reader) (err error) {
 	go r.obey(in, stop)
 	go r.tick(ctx)
 	err = r.campaign(ctx)
-	bound, done := context.WithTimeout(context.Background(), 2*r.Lease)
+	bound, done := context.WithTimeout(context.Background(), 5*time.Second+4*r.Lease) // on a busy machine
 	defer done()
 	return errors.Join(err, r.client.Close(bound), store.Close())
-}
-
-// choose returns the clock that the locks go by.
-func (r *replica) choose() tenure.Clock {
-	right := clock.From(r.source, clock.Options{})
-	switch r.Wrong {
-	case SlowClock:
-		return slow{right}
-	case GoClock:
-		return sleepy{r.source}
-	default:
-		return right
-	}
 }
 
 // obey ends the process with its input, as a crash does.
@@ -125,8 +114,12 @@ func (r *replica) obey(in io.Reader, stop func()) {
 			stop()
 		case OrderStepDown:
 			name := LockName
-			if r.Do == Read || r.Do == Write {
+			switch r.Do {
+			case Read, Write:
 				name = rwlock.GateName(LockName)
+			case Jobs:
+				name = once.EveryLockName(string(trial.Every))
+			case Elect, Lock:
 			}
 			go func() {
 				ctx, done := context.WithTimeout(context.Background(), r.Lease)
@@ -191,10 +184,12 @@ func (r *replica) campaign(ctx context.Context) error {
 			err = shared.RunRead(ctx, nil, r.compare)
 		case Write:
 			err = shared.RunWrite(ctx, nil, r.rewrite)
+		case Jobs:
+			err = r.runJobs(ctx)
 		}
 		switch {
 		case err == nil || ctx.Err() != nil:
-		case r.Do == Lock || r.Do == Elect:
+		case r.Do == Lock || r.Do == Elect || r.Do == Jobs:
 			if !expected(err) {
 				r.say(Line{Kind: Trouble, Text: err.Error()})
 			}

@@ -41,23 +41,24 @@ const (
 // with one token, so each of their holds has a name of its own.
 type hold struct {
 	*replica
-	lease  interface{ Check() error }
-	owner  string
-	token  uint64
-	shared bool
+	lease    interface{ Check() error }
+	lock     string
+	owner    string
+	token    uint64
+	shared   bool
+	rule     trial.Rule
+	occasion int64
 }
 
 func (h *hold) say(l Line) {
-	l.Owner, l.Token, l.Shared = h.owner, h.token, h.shared
+	l.Lock, l.Owner, l.Token, l.Shared, l.Rule, l.Occasion = h.lock, h.owner, h.token, h.shared, h.rule, h.occasion
 	h.replica.say(l)
 }
 
 // check is Check with the time around it.
 func (h *hold) check() (from, to int64, err error) {
 	from = h.watch.Now()
-	if h.Wrong != NoCheck {
-		err = h.lease.Check()
-	}
+	err = h.lease.Check()
 	return from, h.watch.Now(), err
 }
 
@@ -109,14 +110,11 @@ func (h *hold) keepChecking(ctx context.Context) {
 
 // lead does operations while it leads, for a few leases, and resigns then.
 func (r *replica) lead(ctx context.Context, l *tenure.Lease, random *rand.Rand) error {
-	if r.Wrong == NoCheck {
-		ctx = context.WithoutCancel(ctx) // it does not listen, either
-	}
 	term := r.Lease + time.Duration(random.Int64N(int64(4*r.Lease)))
 	ctx, stop := context.WithTimeoutCause(ctx, term, errors.New("resigned"))
 	defer stop()
 	seeds := [2]uint64{random.Uint64(), random.Uint64()}
-	h := &hold{replica: r, lease: l, owner: r.Name, token: l.Token()}
+	h := &hold{replica: r, lease: l, lock: LockName, owner: r.Name, token: l.Token()}
 	return h.work(ctx, func(ctx context.Context) error {
 		var both sync.WaitGroup
 		for i, seed := range seeds {
@@ -134,7 +132,7 @@ func (h *hold) operate(ctx context.Context, random *rand.Rand) {
 		// end with the lease. Some ask the lease again, right before they are
 		// sent, as fence.NewTransport does.
 		client, value := h.http, ""
-		if random.IntN(4) == 0 && h.Wrong != NoCheck {
+		if random.IntN(4) == 0 {
 			client = h.asking
 		}
 		if random.IntN(3) > 0 {
@@ -163,36 +161,30 @@ func (h *hold) perform(ctx context.Context, client *http.Client, value string, d
 	if err != nil {
 		return "", errors.Join(errEnded, err)
 	}
-	op := Op{ID: fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), Read: value == "", Value: value}
-	begun := op
-	h.say(Line{Kind: Begin, From: from, Op: &begun})
+	h.say(Line{Kind: Begin, From: from})
 	dwell()
 	effect := trial.Effect{
-		ID: op.ID, Lock: LockName, Owner: h.owner, Token: h.token, Checked: from, Read: op.Read, Value: value,
+		ID: fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), Lock: h.lock, Owner: h.owner, Token: h.token,
+		Occasion: h.occasion, Checked: from, Read: value == "", Value: value,
 	}
 	read, err := effect.Send(context.WithoutCancel(ctx), client, h.Resource)
 	var stale *fence.StaleError
 	switch {
 	case err == nil:
-		op.Result = Done
-		if op.Read {
-			op.Value = read
-		}
+		h.say(Line{Kind: End, ID: effect.ID, Told: &trial.Told{Value: read}})
 	case errors.As(err, &stale):
-		op.Result, op.Highest = Refused, stale.Highest
-	case errors.Is(err, tenure.ErrLost), errors.Is(err, tenure.ErrReleased), errors.Is(err, tenure.ErrStopTimeout):
-		op.Result = Unsent
-	default:
-		op.Result = Unknown
+		h.say(Line{Kind: End, ID: effect.ID, Told: &trial.Told{Refused: true, Highest: stale.Highest}})
 	}
-	h.say(Line{Kind: End, Op: &op})
 	return read, err
 }
 
 // begin returns the hold of a reader or a writer.
 func (r *replica) begin(l *rwlock.Lease) *hold {
 	r.holds++
-	return &hold{r, l, fmt.Sprint(r.Name, ".", r.holds), l.Token(), r.Do == Read}
+	return &hold{
+		replica: r, lease: l, lock: LockName, owner: fmt.Sprint(r.Name, ".", r.holds), token: l.Token(),
+		shared: r.Do == Read,
+	}
 }
 
 // rewrite writes the register in two steps, a half and the whole. Sometimes it stops itself

@@ -17,6 +17,9 @@ import (
 type Log struct {
 	Holds   []Hold   `json:"holds"`
 	Effects []Effect `json:"effects"`
+	Answers []Answer `json:"answers,omitempty"`
+	// Apart is the least time between two runs by the rule [Every].
+	Apart time.Duration `json:"apart,omitempty"`
 }
 
 // Hold is a time in which a process has held a lock, as far as its checks show.
@@ -30,23 +33,52 @@ type Hold struct {
 	Begin  int64 `json:"begin"`
 	Last   int64 `json:"last"`
 	Killed bool  `json:"killed,omitempty"` // its last check may not have been told
+
+	// Of a run for an occasion, by the rule of its lock: Finished says that the store has how it
+	// ended.
+	Rule     Rule  `json:"rule,omitempty"`
+	Occasion int64 `json:"occasion,omitempty"`
+	Finished bool  `json:"finished,omitempty"`
+}
+
+// Rule says when a job may begin.
+type Rule string
+
+// The rules, beside that of a lock, which is empty. The numbers of occasions rise.
+const (
+	InOrder Rule = "in-order" // at most once for each occasion, and for none after a later one
+	Redo    Rule = "redo"     // once for each, and again if it has not finished
+	Every   Rule = "every"    // as InOrder, and never too soon after the run before
+)
+
+// Answer is what somebody was told who asked for an occasion that was begun: by which run, and
+// whether that has ended.
+type Answer struct {
+	Lock     string `json:"lock"`
+	Owner    string `json:"owner"` // who asked
+	Occasion int64  `json:"occasion"`
+	Token    uint64 `json:"token"` // of the run
+	Ended    bool   `json:"ended"`
+	At       int64  `json:"at"`
 }
 
 // Effect is what a holder has done to the resource. Each one reaches the resource that has no
 // fence; those that the fence lets in reach the one behind it.
 type Effect struct {
-	ID      string `json:"id,omitempty"` // of those whose caller says what came of it
-	Lock    string `json:"lock"`
-	Owner   string `json:"owner"`
-	Token   uint64 `json:"token"`
-	Checked int64  `json:"checked"`           // the instant before the check that allowed it
-	Blind   bool   `json:"blind,omitempty"`   // that check is one that no clock could stop
-	Came    int64  `json:"came"`              // to the resource
-	Entered int64  `json:"entered,omitempty"` // behind the fence; 0 if it did not
-	Refused bool   `json:"refused,omitempty"` // by the fence
-	Left    int64  `json:"left,omitempty"`    // with an answer; 0 if it is still there
-	Read    bool   `json:"read,omitempty"`    // it reads what was written last; others write
-	Value   string `json:"value,omitempty"`   // that was read or written
+	ID    string `json:"id,omitempty"` // of those whose caller says what came of it
+	Lock  string `json:"lock"`
+	Owner string `json:"owner"`
+	Token uint64 `json:"token"`
+	// Occasion is that of the run, 0 if it is of none.
+	Occasion int64  `json:"occasion,omitempty"`
+	Checked  int64  `json:"checked"`           // the instant before the check that allowed it
+	Blind    bool   `json:"blind,omitempty"`   // that check is one that no clock could stop
+	Came     int64  `json:"came"`              // to the resource
+	Entered  int64  `json:"entered,omitempty"` // behind the fence; 0 if it did not
+	Refused  bool   `json:"refused,omitempty"` // by the fence
+	Left     int64  `json:"left,omitempty"`    // with an answer; 0 if it is still there
+	Read     bool   `json:"read,omitempty"`    // it reads what was written last; others write
+	Value    string `json:"value,omitempty"`   // that was read or written
 	// Told is what its caller knows of the end, nil if nothing.
 	Told *Told `json:"told,omitempty"`
 }
@@ -75,6 +107,7 @@ const (
 	Tokens  Sin = "tokens"  // a token twice
 	Outside Sin = "outside" // an effect that no hold allows
 	Fence   Sin = "fence"   // the fence does not do what the tokens say, or loses what was written
+	Once    Sin = "once"    // an occasion whose run begins again, too late or too soon, or is lost
 )
 
 // Judge holds what has happened to what must be:
@@ -83,24 +116,30 @@ const (
 //     token: but for readers, which hold it at once;
 //   - each effect was allowed within a hold of its owner and token;
 //   - the fence lets no effect in after one with a higher token, and refuses none but for one;
-//   - what is read behind the fence is what was written last, and callers are told the truth.
+//   - what is read behind the fence is what was written last, and callers are told the truth;
+//   - a job begins as the rule of its lock has it, acts once in a run, and who asks for an
+//     occasion is told of a run that was begun.
 func (l *Log) Judge() []Finding {
-	return append(l.overlaps(), l.fence()...)
+	return slices.Concat(l.overlaps(), l.fence(), l.occasions())
+}
+
+// byToken returns the holds in the order of their locks and tokens.
+func (l *Log) byToken() []Hold {
+	return slices.SortedFunc(slices.Values(l.Holds), func(a, b Hold) int {
+		return cmp.Or(cmp.Compare(a.Lock, b.Lock), cmp.Compare(a.Token, b.Token), cmp.Compare(a.Begin, b.Begin))
+	})
 }
 
 // overlaps compares each hold with all of lower tokens.
 func (l *Log) overlaps() (found []Finding) {
-	all := slices.Clone(l.Holds)
-	slices.SortFunc(all, func(a, b Hold) int {
-		return cmp.Or(cmp.Compare(a.Lock, b.Lock), cmp.Compare(a.Token, b.Token), cmp.Compare(a.Begin, b.Begin))
-	})
+	all := l.byToken()
 	for i, h := range all {
 		// The one whose check passed last, of the lower tokens of this lock.
 		var longest *Hold
 		for j := i - 1; j >= 0 && all[j].Lock == h.Lock; j-- {
 			switch before := &all[j]; {
 			case before.Shared && h.Shared:
-			case before.Token == h.Token:
+			case before.Token == h.Token && (h.Rule != Every || before.Owner != h.Owner): // else another period
 				found = append(found, Finding{
 					Tokens, fmt.Sprintf("token %d of %s was granted to %s and to %s", h.Token, h.Lock,
 						before.Owner, h.Owner),
@@ -128,7 +167,7 @@ func (l *Log) fence() (found []Finding) {
 	}
 	holds := map[term]Hold{}
 	for _, h := range l.Holds {
-		holds[term{h.Lock, h.Owner, h.Token}] = h
+		holds[h.term()] = h
 	}
 	let := map[string]Effect{} // by the lock: the one that entered last
 	written := map[string]string{}
@@ -137,7 +176,7 @@ func (l *Log) fence() (found []Finding) {
 	at := func(e Effect) int64 { return cmp.Or(e.Entered, e.Left) }
 	slices.SortStableFunc(all, func(a, b Effect) int { return cmp.Compare(at(a), at(b)) })
 	for _, e := range all {
-		h, held := holds[term{e.Lock, e.Owner, e.Token}]
+		h, held := holds[e.term()]
 		if !held || !e.Blind && (e.Checked < h.Begin || e.Checked > h.Last) {
 			say(Outside, &e, "an effect of %s under token %d of %s was allowed at %d, which is in no hold of it",
 				e.Owner, e.Token, e.Lock, e.Checked)
@@ -171,28 +210,80 @@ func (l *Log) fence() (found []Finding) {
 	return found
 }
 
+// occasions looks at the runs of each job, in the order in which they were granted.
+func (l *Log) occasions() (found []Finding) {
+	type occasion struct {
+		lock   string
+		number int64
+	}
+	begun, runs, acted := map[occasion]Hold{}, map[term]Hold{}, map[term]bool{}
+	var last Hold
+	for _, h := range l.byToken() {
+		if h.Rule == "" {
+			continue
+		}
+		say := func(what string, of Hold) {
+			found = append(found, Finding{Once, fmt.Sprintf("%s ran occasion %d of %s under token %d %s of %s, "+
+				"occasion %d under token %d", h.Owner, h.Occasion, h.Lock, h.Token, what, of.Owner, of.Occasion,
+				of.Token), h.Owner, h.Begin, h.Begin})
+		}
+		of := occasion{h.Lock, h.Occasion}
+		before, again := begun[of]
+		switch sooner := time.Duration(h.Begin - last.Begin); {
+		case again && (h.Rule != Redo || before.Finished):
+			say("after the run", before)
+		case last.Lock != h.Lock || h.Rule == Redo:
+		case last.Occasion > h.Occasion:
+			say("after the later one", last)
+		case h.Rule == Every && sooner < l.Apart && last.Last > 0: // else no clock showed that it came late
+			say(fmt.Sprintf("only %v after that", sooner), last)
+		}
+		begun[of], runs[term{h.Lock, "", h.Token, h.Occasion}], last = h, h, h
+	}
+	for _, e := range l.Effects {
+		if e.Occasion != 0 && acted[e.term()] {
+			found = append(found, Finding{Once, fmt.Sprintf("%s acted twice for occasion %d of %s under token %d",
+				e.Owner, e.Occasion, e.Lock, e.Token), e.Owner, e.Came, e.Came})
+		}
+		acted[e.term()] = true
+	}
+	for _, a := range l.Answers {
+		// One that has not finished, as far as is known here, may have ended right before a kill.
+		if run, began := runs[term{a.Lock, "", a.Token, a.Occasion}]; a.Ended && !began || !a.Ended && run.Finished {
+			found = append(found, Finding{Once, fmt.Sprintf("%s was told of occasion %d of %s, run under token %d and "+
+				"ended: %v; it was begun: %v, and ended: %v", a.Owner, a.Occasion, a.Lock, a.Token, a.Ended, began,
+				run.Finished), a.Owner, a.At, a.At})
+		}
+	}
+	return found
+}
+
 // EndKilled ends each hold of a process that was killed in it with the last of its effects, if
 // that is later: it acts all the time, and how long it had stood still when it was killed
 // nobody knows.
 func (l *Log) EndKilled() {
 	last := map[term]int64{}
 	for _, e := range l.Effects {
-		if of := (term{e.Lock, e.Owner, e.Token}); !e.Blind {
-			last[of] = max(last[of], e.Checked)
+		if !e.Blind {
+			last[e.term()] = max(last[e.term()], e.Checked)
 		}
 	}
 	for i := range l.Holds {
 		if h := &l.Holds[i]; h.Killed {
-			h.Last = max(h.Last, last[term{h.Lock, h.Owner, h.Token}])
+			h.Last = max(h.Last, last[h.term()])
 		}
 	}
 }
 
-// term is what one owner has done under one token.
+// term is what one owner has done under one token, for one occasion.
 type term struct {
 	lock, owner string
 	token       uint64
+	occasion    int64
 }
+
+func (h Hold) term() term   { return term{h.Lock, h.Owner, h.Token, h.Occasion} }
+func (e Effect) term() term { return term{e.Lock, e.Owner, e.Token, e.Occasion} }
 
 // Late returns the effects that came after another process had been granted the lock.
 func (l *Log) Late() []Effect {

@@ -231,3 +231,54 @@ func TestBounds(t *testing.T) {
 		t.Errorf("the longest gap is %v, to %s", d, after)
 	}
 }
+
+// TestOccasions: the judge finds nothing in the log of jobs that ran as their rules have it, and
+// what was done to a doctored one.
+func TestOccasions(t *testing.T) {
+	for want, spoil := range map[string]func(*Log){
+		"": func(*Log) {},
+		"b ran occasion 1 of in-order under token 2 after the run of a": func(l *Log) { l.Holds[1].Occasion = 1 },
+		"b ran occasion 2 of in-order under token 2 after the later one": func(l *Log) {
+			l.Holds[0].Occasion = 5
+		},
+		"b ran occasion 1 of redo under token 2 after the run of a":    func(l *Log) { l.Holds[2].Finished = true },
+		"a ran occasion 2 of every under token 1 only 99ns after that": func(l *Log) { l.Holds[5].Begin-- },
+		"a ran occasion 2 of every under token 1 after the run of a":   func(l *Log) { l.Holds[4].Occasion = 2 },
+		"b acted twice for occasion 2 of in-order":                     func(l *Log) { l.Effects = append(l.Effects, l.Effects[1]) },
+		"an effect of b under token 2 of in-order was allowed at 95": func(l *Log) {
+			l.Effects[1].Checked = 95 // when the next one had begun
+		},
+		"a check of b of in-order under token 2 passed 5ns after a": func(l *Log) {
+			l.Holds[1].Last, l.Effects[1].Checked = 95, 95
+		},
+		"c was told of occasion 7 of redo": func(l *Log) { l.Answers[0].Occasion = 7 },
+		"c was told of occasion 1 of redo": func(l *Log) { l.Answers[0].Ended = false },
+	} {
+		run := func(rule Rule, owner string, token uint64, occasion, begin int64) Hold {
+			return Hold{
+				Lock: string(rule), Owner: owner, Token: token, Begin: begin, Last: begin + 10, Rule: rule, Occasion: occasion,
+			}
+		}
+		l := &Log{
+			Holds: []Hold{
+				run(InOrder, "a", 1, 1, 10), run(InOrder, "b", 2, 2, 50), // a had not finished
+				run(Redo, "a", 1, 1, 10), run(Redo, "b", 2, 1, 50),
+				run(Every, "a", 1, 1, 10), run(Every, "a", 1, 2, 110), run(InOrder, "a", 3, 4, 90),
+			},
+			Answers: []Answer{{Lock: "redo", Owner: "c", Occasion: 1, Token: 2, Ended: true}},
+			Apart:   100,
+		}
+		l.Holds[3].Finished = true
+		for _, h := range l.Holds {
+			l.Effects = append(l.Effects, Effect{
+				Lock: h.Lock, Owner: h.Owner, Token: h.Token, Occasion: h.Occasion, Checked: h.Begin + 1, Came: h.Begin + 2,
+				Entered: h.Begin + 3, Left: h.Begin + 4,
+			})
+		}
+		spoil(l)
+		if found := l.Judge(); want == "" && len(found) > 0 ||
+			want != "" && !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Text, want) }) {
+			t.Errorf("%v; want %q", found, want)
+		}
+	}
+}

@@ -19,12 +19,13 @@ import (
 	"github.com/tenurelock/tenure/fence"
 )
 
-// The headers of an effect, beside those of package fence. The last two may be missing.
+// The headers of an effect, beside those of package fence. The last three may be missing.
 const (
-	ownerHeader   = "Effect-Owner"
-	checkedHeader = "Effect-Checked"
-	idHeader      = "Effect-ID"
-	doHeader      = "Effect-Do" // "read"; otherwise it writes
+	ownerHeader    = "Effect-Owner"
+	checkedHeader  = "Effect-Checked"
+	idHeader       = "Effect-ID"
+	occasionHeader = "Effect-Occasion"
+	doHeader       = "Effect-Do" // "read"; otherwise it writes
 )
 
 // Send sends the effect to the resource at a URL, and returns what was read there. The error of
@@ -39,6 +40,9 @@ func (e Effect) Send(ctx context.Context, client *http.Client, url string) (stri
 	q.Header.Set(checkedHeader, strconv.FormatInt(e.Checked, 10))
 	if e.ID != "" {
 		q.Header.Set(idHeader, e.ID)
+	}
+	if e.Occasion != 0 {
+		q.Header.Set(occasionHeader, strconv.FormatInt(e.Occasion, 10))
 	}
 	if e.Read {
 		q.Header.Set(doHeader, "read")
@@ -137,6 +141,9 @@ func read(q *http.Request) (*Effect, error) {
 		Owner: q.Header.Get(ownerHeader), Read: q.Header.Get(doHeader) == "read",
 	}
 	e.Checked, err = strconv.ParseInt(q.Header.Get(checkedHeader), 10, 64)
+	if text := q.Header.Get(occasionHeader); err == nil && text != "" {
+		e.Occasion, err = strconv.ParseInt(text, 10, 64)
+	}
 	return e, err
 }
 
