@@ -109,8 +109,8 @@ func (p *pair) successorKeeps(ctx context.Context, meanwhile func(context.Contex
 func carriedOutAgain(ctx context.Context, s *scene) cell {
 	p := s.pair(ctx, manner{})
 	w := gate.Weather{Chance: map[gate.Fault]float64{gate.Double: 0.5, gate.Again: 0.5}, Again: 2 * s.lease}
-	must.Do(p.holder.proxy().Change(w))
-	must.Do(p.waiter.proxy().Change(w))
+	p.holder.proxy().Change(w)
+	p.waiter.proxy().Change(w)
 	if c := p.keeps(ctx); c.Verdict != passed {
 		return c
 	}

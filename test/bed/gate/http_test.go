@@ -6,7 +6,6 @@
 package gate
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -53,18 +52,13 @@ func scene(t *testing.T, w Weather) (*HTTP, *shop, string) {
 	s := &shop{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	g := open(t, server.URL, w)
-	return g, s, g.Address()
-}
-
-func open(t *testing.T, server string, w Weather) *HTTP {
-	t.Helper()
-	g, err := NewWeathered([]string{server}, w, 1, func(r *http.Request) bool { return r.Method == http.MethodPost })
+	g, err := NewWeathered([]string{server.URL}, w, 1,
+		func(r *http.Request) bool { return r.Method == http.MethodPost })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	return g
+	return g, s, g.Address()
 }
 
 // ask returns the status and the body that a caller gets, and an error if the connection
@@ -136,81 +130,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestCache: an answer comes from the cache, though the server would say another one.
-func TestCache(t *testing.T) {
-	p, s, url := scene(t, Weather{Chance: map[Fault]float64{Cached: 1}})
-	for range 3 {
-		if got, err := ask(t, http.MethodGet, url+"/?q=leader", ""); got != `200 {"served":1}` || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
-		if _, err := ask(t, http.MethodPost, url+"/", "leader?"); err != nil {
-			t.Error(err)
-		}
-	}
-	if s.served("leader") != 1 || s.served("leader?") != 3 || p.Counts()[Cached] != 2 {
-		t.Errorf("asked %v, counted %v", s.asked, p.Counts())
-	}
-}
-
-// TestAttack: calls are sent again by somebody who has seen them.
-func TestAttack(t *testing.T) {
-	p, s, url := scene(t, Fair)
-	p.Strike(Strike{Fault: LoseRequest, Of: to("/buy"), Times: 1})
-	if _, err := ask(t, http.MethodPost, url+"/buy", "later"); err == nil || s.served("later") != 0 {
-		t.Errorf("a call that is lost arrives: %v", err)
-	}
-	if calls := p.captured(to("/buy")); len(calls) != 1 {
-		t.Fatalf("%d calls were captured", len(calls))
-	}
-	if _, err := ask(t, http.MethodPost, url+"/buy", "now"); err != nil {
-		t.Error(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var attacking sync.WaitGroup
-	attacking.Go(func() { p.Attack(ctx, time.Millisecond, 2, to("/buy")) })
-	if err := wait.Until(t.Context(), "both are sent again",
-		func() bool { return s.served("later") > 2 && s.served("now") > 2 }); err != nil {
-		t.Error(err)
-	}
-	stop()
-	attacking.Wait()
-}
-
-// TestGone: a server that is not there is a 502 to the caller, and one that hangs is left
-// when the caller is.
-func TestGone(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	before := open(t, gone.URL, Fair).Address()
-	if got, err := ask(t, http.MethodPost, before, "x"); !strings.HasPrefix(got, "502 <html>") || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-
-	left := make(chan struct{})
-	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body)
-		<-r.Context().Done()
-		close(left)
-	}))
-	defer hung.Close()
-	behind := open(t, hung.URL, Fair).Address()
-	ctx, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer leave()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, behind, strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response, err := http.DefaultClient.Do(r); err == nil {
-		response.Body.Close()
-		t.Error("a server that hangs has answered")
-	}
-	select {
-	case <-left:
-	case <-time.After(wait.Bound):
-		t.Error("the server was not left")
-	}
-}
-
 // TestHTTP: what a [Gate] does, to writes alone where it says so, and that it heals.
 func TestHTTP(t *testing.T) {
 	for _, c := range []struct {
@@ -257,32 +176,6 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestStream: events are handed on as they come.
-func TestStream(t *testing.T) {
-	heard := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(rw, "event: waiting\n\n")
-		_ = http.NewResponseController(rw).Flush()
-		<-heard
-		fmt.Fprint(rw, "event: granted\n\n")
-	}))
-	defer server.Close()
-	response, err := http.Get(open(t, server.URL, Fair).Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	first := make([]byte, len("event: waiting\n\n"))
-	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "event: waiting\n\n" {
-		t.Errorf("%q, %v", first, err)
-	}
-	close(heard)
-	if rest, err := io.ReadAll(response.Body); string(rest) != "event: granted\n\n" || err != nil {
-		t.Errorf("%q, %v", rest, err)
-	}
-}
-
 // TestWeather: a seed tells all that is drawn, each fault is drawn about as often as it is
 // to be, and a GET alone comes from the cache.
 func TestWeather(t *testing.T) {
@@ -310,21 +203,6 @@ func TestWeather(t *testing.T) {
 	for fault, p := range w.Chance {
 		if fault != Cached && (counts[fault] < p*0.7 || counts[fault] > p*1.3) {
 			t.Errorf("%s: a share of %v, want %v", fault, counts[fault], p)
-		}
-	}
-	for want, bad := range map[string]Weather{
-		"is not drawn": {Chance: map[Fault]float64{"rain": 0.1}},
-		"is 2":         {Chance: map[Fault]float64{Delay: 2}},
-		"add up to":    {Chance: map[Fault]float64{Delay: 0.6, Cut: 0.6}},
-	} {
-		if _, err := NewWeathered([]string{"http://127.0.0.1:1"}, bad, 1, nil); err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
-		}
-	}
-	for _, bad := range [][]string{nil, {"localhost"}} {
-		if _, err := NewWeathered(bad, Fair, 1, nil); err == nil {
-			t.Errorf("servers %q are taken", bad)
 		}
 	}
 }

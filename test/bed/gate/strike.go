@@ -104,41 +104,25 @@ func (g *HTTP) Struck() time.Time {
 }
 
 // Change has other weather from now on.
-func (g *HTTP) Change(w Weather) error {
-	if err := w.check(); err != nil {
-		return err
-	}
+func (g *HTTP) Change(w Weather) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.weather = w
-	return nil
 }
 
-// captured returns the calls that were seen last and are of a kind, the oldest first.
-func (g *HTTP) captured(of func(Call) bool) []Call {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return !of(c) })
-}
-
-// resend sends a call again, as an attacker does that has seen it, to a server that is drawn.
-// Whatever it gets: others see what it does.
-func (g *HTTP) resend(ctx context.Context, c Call) {
-	ctx, cancel := context.WithTimeout(ctx, resendBound)
-	defer cancel()
-	g.mu.Lock()
-	server := g.random.IntN(len(g.servers))
-	g.mu.Unlock()
-	g.do(ctx, c, server)
-}
-
-// Attack sends one of the captured calls of a kind again, each period, until ctx ends: of
-// the last few of them one after the other. It returns how many it has sent.
+// Attack sends one of the calls of a kind that it has seen again, each period, until ctx ends: of
+// the last few of them one after the other, to a server that is drawn. Whatever it gets: others
+// see what it does. It returns how many it has sent.
 func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) (sent int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		if calls := g.captured(of); len(calls) > 0 {
-			last := calls[max(0, len(calls)-few):]
-			g.resend(ctx, last[n%len(last)])
+		g.mu.Lock()
+		calls := slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return !of(c) })
+		server := g.random.IntN(len(g.servers))
+		g.mu.Unlock()
+		if calls = calls[max(0, len(calls)-few):]; len(calls) > 0 {
+			bound, cancel := context.WithTimeout(ctx, resendBound)
+			g.do(bound, calls[n%len(calls)], server)
+			cancel()
 			sent++
 		}
 		wait.Rest(ctx, period)

@@ -6,10 +6,7 @@
 package gate
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -36,7 +33,8 @@ const (
 // drawn are the faults that chance deals, in the order in which they are drawn.
 var drawn = []Fault{LoseRequest, LoseAnswer, Delay, DelayAnswer, Double, Again, BadGateway, GaveUp, Cut, Cached}
 
-// Weather is how likely each fault is, of one call, and how long delays are.
+// Weather is how likely each fault is, of one call, and how long delays are. The chances of all but
+// Cached, which is of GETs alone, add up to 1 at most.
 type Weather struct {
 	Chance map[Fault]float64
 	// Late is how late a call or its answer is at most, and Again how much later it is
@@ -59,36 +57,10 @@ func Storm(lease time.Duration) Weather {
 	}
 }
 
-// check returns an error if it is no weather.
-func (w Weather) check() error {
-	sum := 0.0
-	for fault, p := range w.Chance {
-		switch {
-		case !slices.Contains(drawn, fault):
-			return fmt.Errorf("weather: %q is not drawn: want one of %s", fault, listed(drawn))
-		case p < 0 || p > 1:
-			return fmt.Errorf("weather: the chance of %q is %v: want 0 to 1", fault, p)
-		case fault != Cached: // which is of GETs alone
-			sum += p
-		}
-	}
-	if sum > 1 {
-		return fmt.Errorf("weather: the chances add up to %v: want 1 at most", sum)
-	}
-	return nil
-}
-
-func listed(faults []Fault) string {
-	names := make([]string, len(faults))
-	for i, f := range faults {
-		names[i] = string(f)
-	}
-	return strings.Join(names, ", ")
-}
-
 // draw returns what happens to a call, with when and where: all that is left to chance.
 func (w Weather) draw(random *rand.Rand, get bool, servers int) fate {
-	f := fate{server: random.IntN(servers), late: upTo(random, w.Late), again: upTo(random, w.Again)}
+	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Float64() * float64(most)) }
+	f := fate{server: random.IntN(servers), late: upTo(w.Late), again: upTo(w.Again)}
 	x := random.Float64()
 	for _, fault := range drawn {
 		p := w.Chance[fault]
@@ -102,10 +74,6 @@ func (w Weather) draw(random *rand.Rand, get bool, servers int) fate {
 		x -= p
 	}
 	return f
-}
-
-func upTo(random *rand.Rand, most time.Duration) time.Duration {
-	return time.Duration(random.Float64() * float64(most))
 }
 
 // fate is what happens to one call.
