@@ -11,13 +11,13 @@
 //	go run ./test/chaos -workload service -duration 10m
 //
 // Replicas contend for one lock, read and write one register, or run jobs once for each
-// occasion; clients in three languages hold a lock by the lock service. They are killed, stopped, suspended, cut off from the
-// engine, started in time namespaces; their clocks are moved; the engine is stopped, locked,
-// or killed and started again. A page has the timeline of each round. How to read it, and
-// what is judged, is told in docs/evidence/README.md.
+// occasion; clients in three languages hold a lock by the lock service. They are killed, stopped,
+// suspended, cut off from the engine, started in time namespaces; their clocks are moved; the
+// engine is stopped, locked, or killed and started again. A page has the timeline of each round.
+// How to read it, and what is judged, is told in docs/evidence/README.md.
 //
-//	scripts/engines run dynoxide -- go run ./test/chaos -workload shards
+//	go run ./test/chaos -workload shards
 //
 // measures a group of package shard under faults. Package trial has the judge of them all, and
-// package replica the process that contends for the lock: this program starts itself.
+// package replica the process of all but the service: this program starts itself.
 package main

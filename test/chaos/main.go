@@ -23,7 +23,6 @@ import (
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/chaos/replica"
-	"github.com/tenurelock/tenure/test/chaos/shards"
 	"github.com/tenurelock/tenure/test/peers"
 )
 
@@ -31,7 +30,6 @@ import (
 var roles = map[string]proc.Role{replica.RoleName: replica.Role}
 
 func main() {
-	maps.Copy(roles, shards.Roles)
 	proc.Play(roles)
 	proc.Main("chaos", run)
 }
@@ -51,7 +49,7 @@ type settings struct {
 	each, replicas int // clients of a language, and replicas of the service
 	write          bool
 
-	shards shards.Settings
+	quick bool // of shards
 }
 
 // drift is nearly what the locks allow for by default.
@@ -59,9 +57,9 @@ const drift = 0.085
 
 // own are the flags that are not of all workloads.
 var own = map[string]string{
-	"engines": "lock readers once", "drift": "lock readers once", "replicas": "lock once service",
-	"readers": "readers", "writers": "readers", "clients": "service", "each": "service", "write": "service",
-	"quick": "shards", "parts": "shards", "json": "shards", "markdown": "shards", "engine": "shards",
+	"engines": "lock readers once shards", "drift": "lock readers once", "replicas": "lock once service",
+	"readers": "readers", "writers": "readers", "clients": "service", "each": "service",
+	"write": "service shards", "quick": "shards",
 }
 
 // workloads are what -workload names, with the flags that have another default there.
@@ -70,7 +68,7 @@ var workloads = map[string]map[string]string{
 	"readers": {"lease": "2s", "engines": "sqlite,postgres,dynoxide"},
 	"once":    {"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"},
 	"service": {"lease": "2s", "round": "1m", "replicas": "3"},
-	"shards":  {},
+	"shards":  {"engines": "sqlite,dynoxide"},
 }
 
 func parse(args []string, stderr io.Writer) (*settings, error) {
@@ -95,8 +93,8 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	clients := flags.String("clients", "python,typescript,java", "languages of the clients of the service")
 	flags.IntVar(&s.each, "each", 2, "how many clients of each language")
 	flags.BoolVar(&s.write, "write", false,
-		"write test/chaos/results.json, and the service's part of docs/evidence/faults.md")
-	s.shards.Flags(flags)
+		"write test/chaos/results.json, and a part of docs/evidence: faults.md of the service, performance.md of shards")
+	flags.BoolVar(&s.quick, "quick", false, "look whether all of it works with shards; the times mean nothing then")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -146,8 +144,6 @@ func (s *settings) check() error {
 	least, lengths, few := 500*time.Millisecond, time.Duration(1), 2
 	s.Seats = s.replicas
 	switch s.name {
-	case "shards":
-		return nil
 	case "service":
 		least, lengths, few, s.Seats = time.Second, 5, 1, s.each*len(s.clients)
 		s.engines = []string{"service"}
@@ -186,7 +182,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 		return err
 	}
 	if s.name == "shards" {
-		return s.shards.Run(ctx, out, stderr)
+		return s.runShards(ctx, out, stderr)
 	}
 	rep := &report{
 		Command: strings.Join(append([]string{"go run ./test/chaos"}, args...), " "), Began: time.Now(),
@@ -239,20 +235,41 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	if !s.write {
 		return nil
 	}
+	return publish(ctx, "service", rep, rep.markdown())
+}
+
+func (s *settings) runShards(ctx context.Context, out, stderr io.Writer) error {
+	size := full
+	if s.quick {
+		size = quick
+	}
+	found, err := measureShards(ctx, s.engines, size, func(format string, args ...any) {
+		fmt.Fprintf(stderr, "shards: "+format+"\n", args...)
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(out, found.markdown())
+	if s.write {
+		err = publish(ctx, "shards", found, found.markdown())
+	}
+	return errors.Join(err, found.missed())
+}
+
+// publish writes what was found as a part of the results, and the tables into its page.
+func publish(ctx context.Context, name string, found any, tables string) error {
 	root, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}
-	return page.Publish(rep, rep.markdown(), command, out, filepath.Join(root, resultsFile), filepath.Join(root, pageFile))
+	return page.PublishPart(name, found, tables, command+name, filepath.Join(root, resultsFile),
+		filepath.Join(root, pages[name]))
 }
 
 // tryNamespace returns why this program cannot start a process in a time
 // namespace, nil if it can.
 func tryNamespace(ctx context.Context) error {
-	args, err := (&timespace{Monotonic: 1000, Boot: 2000}).command()
-	if err != nil {
-		return err
-	}
+	args := (&timespace{Monotonic: 1000, Boot: 2000}).command()
 	args = append(args[:len(args)-1], "cat", "/proc/self/timens_offsets")
 	text, err := proc.Run(ctx, "", args[0], args[1:]...)
 	if err != nil {

@@ -91,7 +91,7 @@ func TestFlags(t *testing.T) {
 		"-workload service -round 1s":         "5 leases",
 		"-workload service -duration -1s":     "5 leases",
 		"-workload service -clients cobol":    "", // told when it is built
-		"-workload shards -parts sqlite":      "",
+		"-workload shards -engines sqlite":    "",
 		"-workload shards -quick -readers 16": "-readers is not for the workload shards",
 	} {
 		_, err := parse(strings.Fields(args), t.Output())
@@ -281,14 +281,22 @@ func TestServiceChaos(t *testing.T) {
 	})
 }
 
-// TestPage holds the service's part of the page to the run that it shows.
+// TestPage holds the pages to the runs that they show.
 func TestPage(t *testing.T) {
-	var r report
+	var r struct {
+		Service *report  `json:"service"`
+		Shards  *results `json:"shards"`
+	}
 	if err := page.ReadJSON(filepath.Join("..", resultsFile), &r); err != nil {
 		t.Fatal(err)
 	}
-	if err := page.Check(filepath.Join("..", pageFile), r.markdown(), command); err != nil {
-		t.Error(err)
+	for name, tables := range map[string]string{"service": r.Service.markdown(), "shards": r.Shards.markdown()} {
+		if err := page.Check(filepath.Join("..", pages[name]), tables, command+name); err != nil {
+			t.Error(err)
+		}
+	}
+	if r.Shards.Setting.Quick {
+		t.Error("shards were measured by a quick run")
 	}
 }
 

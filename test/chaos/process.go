@@ -125,21 +125,16 @@ func drawNamespace(random *rand.Rand) *timespace {
 	return &timespace{Monotonic: 1 + random.Int64N(1e8), Boot: 1 + random.Int64N(1e8)}
 }
 
-// command returns what starts this program again, in the namespace.
-func (n *timespace) command() ([]string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+// command returns what starts this program again, in the namespace; nothing if that is this one.
+func (n *timespace) command() []string {
 	if n == nil {
-		return []string{self}, nil
+		return nil
 	}
 	args := []string{
-		"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime",
-		fmt.Sprint(n.Boot), self,
+		"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime", fmt.Sprint(n.Boot), proc.Self,
 	}
 	if os.Getuid() != 0 {
 		args = slices.Insert(args, 1, "--user", "--map-current-user")
 	}
-	return args, nil
+	return args
 }

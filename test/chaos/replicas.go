@@ -117,20 +117,21 @@ func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
 	if p.page, err = replica.OpenPage(c.Page); err != nil {
 		return err
 	}
+	p.Process = &proc.Process{}
+	return startReplica(p.Process, c, proc.Command{
+		Args: p.where.command(), Line: func(line []byte) { w.heard(p, line) },
+		Ended: func(*os.ProcessState) { p.ended(w.now) },
+	})
+}
+
+// startReplica starts a replica, by the command.
+func startReplica(p *proc.Process, c replica.Config, command proc.Command) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	args, err := p.where.command()
-	if err != nil {
-		return err
-	}
-	p.Process = &proc.Process{}
-	return p.Start(proc.Command{
-		Args: args, Role: replica.RoleName, Env: []string{replica.Variable + "=" + string(text)},
-		Line:  func(line []byte) { w.heard(p, line) },
-		Ended: func(*os.ProcessState) { p.ended(w.now) },
-	})
+	command.Role, command.Env = replica.RoleName, []string{replica.Variable + "=" + string(text)}
+	return p.Start(command)
 }
 
 // drawRate returns by what part of it the rate of a process's clocks differs:

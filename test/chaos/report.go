@@ -20,14 +20,15 @@ import (
 	"github.com/tenurelock/tenure/test/bed/page"
 )
 
-// The files that a run of the service writes, in the module's folder and beside it, and the
-// command that the page says its part is made by.
+// The files that a run of the service or of shards writes a part of, in the module's folder and
+// beside it, and the command that the page says the part is made by, without the workload.
 const (
 	thisModule  = "github.com/tenurelock/tenure/test"
 	resultsFile = "chaos/results.json"
-	pageFile    = "../docs/evidence/faults.md"
-	command     = "go run ./test/chaos -workload service"
+	command     = "go run ./test/chaos -workload "
 )
+
+var pages = map[string]string{"service": "../docs/evidence/faults.md", "shards": "../docs/evidence/performance.md"}
 
 // report is the whole of a run.
 type report struct {

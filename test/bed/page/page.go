@@ -7,6 +7,7 @@ package page
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,6 +40,18 @@ func Publish(found any, tables, command string, stdout io.Writer, toJSON, toPage
 	return os.WriteFile(toPage, []byte(before+BeginMark(command)+"\n"+tables+"\n"+endMark+after), 0o644)
 }
 
+// PublishPart is Publish where what was found is the part of a name in the JSON, whose other parts
+// stay as they are.
+func PublishPart(name string, found any, tables, command, toJSON, toPage string) error {
+	parts := map[string]json.RawMessage{}
+	text, err := json.Marshal(found)
+	if err := errors.Join(err, ReadJSON(toJSON, &parts)); err != nil {
+		return err
+	}
+	parts[name] = text
+	return Publish(parts, tables, command, io.Discard, toJSON, toPage)
+}
+
 // Check returns an error unless the command's part of a page has these tables.
 func Check(file, tables, command string) error {
 	_, part, _, err := cut(file, command)
@@ -57,7 +70,8 @@ func cut(file, command string) (before, part, after string, err error) {
 	before, rest, begun := strings.Cut(string(text), begin)
 	part, after, ended := strings.Cut(rest, endMark)
 	if !begun || !ended {
-		return "", "", "", fmt.Errorf("%s has no place for the tables, between the lines %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(endMark))
+		return "", "", "", fmt.Errorf("%s has no place for the tables, between the lines %q and %q", file,
+			strings.TrimSpace(begin), strings.TrimSpace(endMark))
 	}
 	return before, part, after, nil
 }

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package replica is the program that a chaos run starts several times over. It takes one lock
 // again and again, by itself, in an election, or as a reader or a writer, and works while it
 // holds it; what it does and sees it tells in lines of JSON on its standard output.
@@ -9,7 +11,9 @@ package replica
 import (
 	"time"
 
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/peers"
 )
 
 // Config is what a replica is told, in its environment.
@@ -22,6 +26,18 @@ type Config struct {
 	Lease    time.Duration
 	Rate     float64 // by what part of it the rate of its clocks differs
 	Seed     uint64
+	Group    *Group // of a worker
+}
+
+// Group is a group of package shard, as one of its workers has it.
+type Group struct {
+	peers.Timing
+	Name       string
+	Partitions int
+	Weight     float64
+	Claims     int
+	Write      time.Duration // how often a handler writes to the resource
+	Drain      time.Duration // how long it works on when it is told to stop
 }
 
 // Do is what a replica does.
@@ -34,6 +50,7 @@ const (
 	Read  Do = "read"  // reads what writers have written, again and again
 	Write Do = "write" // writes it, in two steps
 	Jobs  Do = "jobs"  // runs jobs, once for each occasion
+	Work  Do = "work"  // works in the Group
 )
 
 // Variable names the variable of the environment that has the Config, as JSON.
@@ -58,10 +75,15 @@ type Kind string
 const (
 	Ready    Kind = "ready"    // the program runs
 	Granted  Kind = "granted"  // work begins, after a Check from From to To
-	Held     Kind = "held"     // Check has passed, last by a call that began at From
+	Held     Kind = "held"     // Check has passed, last by a call that began at From; of no hold: of all
+	Failed   Kind = "failed"   // Check does not pass any more
 	Begin    Kind = "begin"    // an operation begins, after a Check that began at From
 	End      Kind = "end"      // an operation has ended with an answer
-	Ended    Kind = "ended"    // work has ended; Text says why
+	Ended    Kind = "ended"    // work has ended; Text says why, or From when the last Check passed
+	Beat     Kind = "beat"     // a heartbeat was confirmed, sent at From, after so many calls of the store
+	Planned  Kind = "planned"  // what the group says of this worker has changed
+	Lost     Kind = "lost"     // the worker has lost its session
+	Left     Kind = "left"     // the worker has left its group, with Text if not in order
 	Came     Kind = "came"     // what the work of a reader, a writer or a job came to, in Text
 	Finished Kind = "finished" // the store has how the run for an occasion has ended
 	Told     Kind = "told"     // of the run of an occasion that was begun: its token, and in Text its state
@@ -89,9 +111,13 @@ type Line struct {
 	Rule     trial.Rule `json:"rule,omitempty"`
 	Occasion int64      `json:"occasion,omitempty"`
 	// Of an operation, or effect, that has ended with an answer.
-	ID     string      `json:"id,omitempty"`
-	Told   *trial.Told `json:"told,omitempty"`
-	Clocks *Reading    `json:"clocks,omitempty"`
+	ID   string      `json:"id,omitempty"`
+	Told *trial.Told `json:"told,omitempty"`
+	// Of a worker.
+	Reads  int64        `json:"reads,omitempty"`
+	Writes int64        `json:"writes,omitempty"`
+	Stats  *shard.Stats `json:"stats,omitempty"`
+	Clocks *Reading     `json:"clocks,omitempty"`
 }
 
 // Reading is what the clocks of the replica show, and how much time has really passed.

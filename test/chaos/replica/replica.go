@@ -89,8 +89,17 @@ func (r *replica) run(in io.Reader) (err error) {
 	options := &tenure.Options{
 		LeaseDuration: r.Lease, RequestTimeout: r.Lease / 7, Owner: r.Name, Clock: r.held,
 	}
-	if r.Do == Read || r.Do == Write {
+	do := r.campaign
+	switch r.Do {
+	case Read, Write:
 		options.RefreshPeriod = r.Lease / 20
+	case Work:
+		w := &worker{replica: r, live: map[*hold]bool{}}
+		store, do = w.count(store), w.join
+		options = r.Group.Options()
+		options.Owner = r.Name
+		base.MaxIdleConnsPerHost, base.MaxConnsPerHost = 8, 8
+	case Elect, Lock, Jobs:
 	}
 	if r.client, err = tenure.New(store, options); err != nil {
 		return err
@@ -98,8 +107,10 @@ func (r *replica) run(in io.Reader) (err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go r.obey(in, stop)
-	go r.tick(ctx)
-	err = r.campaign(ctx)
+	if r.Do != Work { // whose clocks nobody moves
+		go r.tick(ctx)
+	}
+	err = do(ctx)
 	bound, done := context.WithTimeout(context.Background(), 5*time.Second+4*r.Lease) // on a busy machine
 	defer done()
 	return errors.Join(err, r.client.Close(bound), store.Close())
@@ -119,7 +130,7 @@ func (r *replica) obey(in io.Reader, stop func()) {
 				name = rwlock.GateName(LockName)
 			case Jobs:
 				name = once.EveryLockName(string(trial.Every))
-			case Elect, Lock:
+			case Elect, Lock, Work:
 			}
 			go func() {
 				ctx, done := context.WithTimeout(context.Background(), r.Lease)
@@ -186,6 +197,7 @@ func (r *replica) campaign(ctx context.Context) error {
 			err = shared.RunWrite(ctx, nil, r.rewrite)
 		case Jobs:
 			err = r.runJobs(ctx)
+		case Work:
 		}
 		switch {
 		case err == nil || ctx.Err() != nil:

@@ -39,7 +39,8 @@ func OpenStore(url string) (driver.Store, error) {
 	case "sqlite":
 		return sqlitestore.Open(rest, nil)
 	case "dynamodb":
-		return dynamostore.New(dynamo.Connect(rest), Table, nil)
+		db, _ := dynamo.ConnectWide(rest) // a worker has many partitions
+		return dynamostore.New(db, Table, nil)
 	case "etcd":
 		return openEtcd(rest)
 	case "zookeeper":

@@ -48,6 +48,7 @@ type hold struct {
 	shared   bool
 	rule     trial.Rule
 	occasion int64
+	last     int64 // of a worker: before its last Check that passed
 }
 
 func (h *hold) say(l Line) {
@@ -153,6 +154,12 @@ func rest(random *rand.Rand, most time.Duration) {
 
 // errEnded is the error of an operation that a check has forbidden.
 var errEnded = errors.New("the lease has ended")
+
+// write writes under the token, as a check allowed. What comes of it is counted at the resource.
+func (h *hold) write(ctx context.Context, checked int64) {
+	e := trial.Effect{Lock: h.lock, Token: h.token, Owner: h.owner, Checked: checked}
+	_, _ = e.Send(ctx, h.http, h.Resource)
+}
 
 // perform writes a value, or reads it if there is none, after a check and a dwell, and tells of
 // it. It returns what was read.

@@ -3,44 +3,25 @@
 
 //go:build linux
 
-package shards
+package main
 
 import (
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/tenurelock/tenure/internal/enginetest"
-	"github.com/tenurelock/tenure/test/bed/page"
-	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
-func TestMain(m *testing.M) {
-	proc.Play(Roles) // this binary is the program that the tests start
-	os.Exit(m.Run())
-}
-
 // TestShards makes a quick run of all scenes, with processes that are killed.
 func TestShards(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than a minute")
-	}
-	t.Parallel()
-	e := enginetest.FullDynamoDB(t)
-	to := filepath.Join(t.TempDir(), "shards.json")
-	s := &Settings{engine: e.URL, parts: partSQLite + "," + partDynamo, toJSON: to}
-	if err := s.measure(t.Context(), quick, io.Discard, t.Logf); err != nil {
-		t.Fatal(err)
-	}
-	all, err := earlier(to)
+	newPlan(t, "dynoxide", time.Second)
+	all, err := measureShards(t.Context(), []string{fileEngine, "dynoxide"}, quick, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all.Stores) != 2 {
-		t.Fatalf("%d stores", len(all.Stores))
+	if err := all.missed(); err != nil {
+		t.Error(err)
 	}
 	for _, f := range all.Stores {
 		if f.Steady.Reads <= 0 || f.Steady.Writes <= 0 || f.Tenures < quick.Partitions ||
@@ -92,7 +73,7 @@ func goodFinding() *finding {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestJudgeShards(t *testing.T) {
 	good := goodFinding()
 	if good.judge(full); good.Missed != nil {
 		t.Errorf("all is well, and missed: %v", good.Missed)
@@ -118,44 +99,5 @@ func TestJudge(t *testing.T) {
 		if f.judge(quick); safety != (len(f.Missed) == 1) {
 			t.Errorf("%s: a quick run missed %v", want, f.Missed)
 		}
-	}
-}
-
-// TestPage holds the page to the run that it shows.
-func TestPage(t *testing.T) {
-	r, err := earlier("results.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Setting.Quick || len(r.Stores) == 0 {
-		t.Error("results.json is of no full run")
-	}
-	if err := page.Check("../../../docs/evidence/performance.md", r.markdown(), command); err != nil {
-		t.Errorf("make shards writes both: %v", err)
-	}
-}
-
-// A run of one part leaves what was found of the others.
-func TestPagePart(t *testing.T) {
-	to := filepath.Join(t.TempDir(), "shards.json")
-	r := &results{Setting: size{Workers: 20, Partitions: 2000}}
-	r.put(goodFinding())
-	other := goodFinding()
-	other.Store, other.Watch = "another store", true
-	r.put(other)
-	if err := page.WriteJSON(to, r); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"| a store | another store |", "2,000", "605", "SIGKILL of a worker (1)"} {
-		if tables := r.markdown(); !strings.Contains(tables, want) {
-			t.Errorf("the page has no %q:\n%s", want, tables)
-		}
-	}
-	again, err := earlier(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.put(goodFinding()); len(again.Stores) != 2 || again.Stores[1].Store != "another store" {
-		t.Errorf("%+v", again.Stores)
 	}
 }

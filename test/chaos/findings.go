@@ -3,12 +3,10 @@
 
 //go:build linux
 
-package shards
+package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -46,22 +44,6 @@ type finding struct {
 	Fence      fenced   `json:"fence"`
 	Lost       []string `json:"sessionsLost"` // by living workers
 	Missed     []string `json:"missed"`
-}
-
-// The parts of a run.
-const (
-	partSQLite = "sqlite"
-	partDynamo = "dynamodb"
-)
-
-// put puts in what was found on a store, in place of what was before.
-func (r *results) put(f *finding) {
-	i := slices.IndexFunc(r.Stores, func(before *finding) bool { return before.Watch == f.Watch })
-	if i < 0 {
-		r.Stores = append(r.Stores, f)
-		return
-	}
-	r.Stores[i] = f
 }
 
 func (f *finding) miss(format string, args ...any) {
@@ -152,6 +134,20 @@ func (f *finding) take(l *trial.Log) {
 	}
 }
 
+// missed returns an error if something was not as it must be.
+func (r *results) missed() error {
+	var missed []string
+	for _, f := range r.Stores {
+		for _, m := range f.Missed {
+			missed = append(missed, f.Store+": "+m)
+		}
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("MISSED: %s", strings.Join(missed, "; "))
+}
+
 // tolerance is how far above what was computed a time may be: a kill comes at any
 // place in a period, and the machine has other things to do.
 const tolerance = 1.5
@@ -193,21 +189,6 @@ const mostMoves = 4
 func some(list []string) string {
 	return fmt.Sprintf("%d: %s", len(list), strings.Join(list[:min(len(list), 3)], ", "))
 }
-
-// earlier returns what a file holds of runs before, so that a run of some parts
-// leaves the others as they were.
-func earlier(path string) (r results, err error) {
-	if path == "" {
-		return r, nil
-	}
-	if err = page.ReadJSON(path, &r); errors.Is(err, os.ErrNotExist) {
-		return r, nil
-	}
-	return r, err
-}
-
-// command makes the part of docs/evidence/performance.md that is made.
-const command = "go run ./test/chaos -workload shards"
 
 // kclFailover is the failover time that the Kinesis Client Library has by default.
 const kclFailover = 10 * time.Second

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package shards
+package main
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -18,20 +19,22 @@ import (
 	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
 // group is a group of worker processes, and what they have told.
 type group struct {
-	size        size
-	name, store string
-	to          *trial.Resource
+	size             size
+	name, store, dir string
+	now              func() int64
+	to               *trial.Resource
 
 	mu     sync.Mutex
-	all    []*process
-	begins []begun         // since the last reset
-	ends   map[stint]int64 // when handlers returned, since the start
-	owners map[int]begun   // of each partition: the last one, until it ends
+	all    []*worker
+	begins []begun          // since the last reset
+	ends   map[stint]int64  // when handlers returned, since the start
+	owners map[string]begun // of each partition: the last one, until it ends
 	lost   []string
 	failed error
 }
@@ -39,118 +42,121 @@ type group struct {
 // begun says that a handler has begun.
 type begun struct {
 	stint
-	by *process
+	by *worker
 	at int64
 }
 
-// process is one life of a worker.
-type process struct {
-	task
+// stint is the time in which one owner has a partition.
+type stint struct {
+	lock  string
+	token uint64
+}
+
+// worker is one life of a worker.
+type worker struct {
 	proc.Process
-	g *group
+	g    *group
+	name string
 
 	// What follows is guarded by mu of the group.
 	holds  map[stint]*trial.Hold // of its handlers
 	live   map[stint]*trial.Hold // of these, those whose Check passes
-	beat   note                  // its last heartbeat
+	beat   replica.Line          // its last heartbeat
 	dead   bool                  // killed, or left
 	paused bool                  // at some time
 	stats  shard.Stats
-	left   *note // nil while it is there
+	left   *replica.Line // nil while it is there
 }
 
-func newGroup(size size, name, store string, to *trial.Resource) *group {
-	return &group{size: size, name: name, store: store, to: to, ends: map[stint]int64{}, owners: map[int]begun{}}
-}
-
-// start starts a worker, and does not wait until it has joined.
-func (g *group) start(ctx context.Context, change func(*task)) (*process, error) {
+// start starts a worker, and does not wait until it has joined. The weight 0 is the usual one.
+func (g *group) start(ctx context.Context, weight float64, claims int) (*worker, error) {
 	// Nothing is taken down of one that is not known yet.
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := task{
-		Name: fmt.Sprintf("worker-%d", len(g.all)+1), Group: g.name, Store: g.store, Timing: g.size.Timing,
-		Partitions: g.size.Partitions, Claims: g.size.Claims, Resource: g.to.URL(), Write: g.size.Write,
-		Drain: g.size.Drain,
+	w := &worker{
+		g: g, name: fmt.Sprintf("worker-%d", len(g.all)+1), holds: map[stint]*trial.Hold{},
+		live: map[stint]*trial.Hold{},
 	}
-	if change != nil {
-		change(&t)
+	c := replica.Config{
+		Name: w.name, Do: replica.Work, Store: g.store, Resource: g.to.URL(), Lease: g.size.Lease,
+		Page: filepath.Join(g.dir, g.name+w.name),
+		Group: &replica.Group{
+			Timing: g.size.Timing, Name: g.name, Partitions: g.size.Partitions, Weight: weight, Claims: claims,
+			Write: g.size.Write, Drain: g.size.Drain,
+		},
 	}
-	p := &process{task: t, g: g, holds: map[stint]*trial.Hold{}, live: map[stint]*trial.Hold{}}
-	command := proc.Command{Role: roleName, Stderr: os.Stderr, Line: p.heard, Ended: p.ended}
-	if err := p.Start(command); err != nil {
+	if err := startReplica(&w.Process, c, proc.Command{Stderr: os.Stderr, Line: w.heard, Ended: w.ended}); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, p.Kill)
-	g.all = append(g.all, p)
-	return p, p.Send(t)
+	context.AfterFunc(ctx, w.Kill)
+	g.all = append(g.all, w)
+	return w, nil
 }
 
 // heard takes down what the process tells.
-func (p *process) heard(line []byte) {
-	var n note
-	err := json.Unmarshal(line, &n)
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	if err != nil {
-		p.g.failed = errors.Join(p.g.failed, fmt.Errorf("%s says %.200q, which is no note", p.Name, line))
+func (w *worker) heard(line []byte) {
+	var l replica.Line
+	err := json.Unmarshal(line, &l)
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	if err != nil || l.Kind == replica.Trouble {
+		w.g.failed = errors.Join(w.g.failed, fmt.Errorf("%s says %.200q: %w", w.name, line, err))
 	} else {
-		p.g.take(p, n)
+		w.g.take(w, l)
 	}
 }
 
-func (p *process) ended(state *os.ProcessState) {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
-	if !p.dead {
-		p.g.failed = errors.Join(p.g.failed, fmt.Errorf("%s has ended: %v", p.Name, state))
+func (w *worker) ended(state *os.ProcessState) {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	if !w.dead {
+		w.g.failed = errors.Join(w.g.failed, fmt.Errorf("%s has ended: %v", w.name, state))
 	}
-	p.dead = true
+	w.dead = true
 }
 
-// take takes a note down. The caller holds mu.
-func (g *group) take(p *process, n note) {
-	key := stint{n.Partition, n.Token}
-	switch n.Kind {
-	case notedBegin:
-		h := &trial.Hold{Lock: n.Text, Owner: p.Name, Token: n.Token, Begin: n.At, Last: n.At, Killed: true}
-		p.holds[key], p.live[key] = h, h
-		b := begun{key, p, n.At}
+// take takes a line down. The caller holds mu.
+func (g *group) take(w *worker, l replica.Line) {
+	key := stint{l.Lock, l.Token}
+	switch l.Kind {
+	case replica.Granted:
+		h := &trial.Hold{Lock: l.Lock, Owner: w.name, Token: l.Token, Begin: l.To, Last: l.To, Killed: true}
+		w.holds[key], w.live[key] = h, h
+		b := begun{key, w, l.To}
 		g.begins = append(g.begins, b)
-		if g.owners[n.Partition].token < n.Token {
-			g.owners[n.Partition] = b
+		if g.owners[l.Lock].token < l.Token {
+			g.owners[l.Lock] = b
 		}
-	case notedChecked:
-		for _, h := range p.live {
-			h.Last = max(h.Last, n.At)
+	case replica.Held:
+		for _, h := range w.live {
+			h.Last = max(h.Last, l.From)
 		}
-	case notedFailed:
-		delete(p.live, key)
-	case notedBeat:
-		p.beat = n
-	case notedEnd:
-		delete(p.live, key)
-		if h := p.holds[key]; h != nil {
-			h.Last, h.Killed = max(h.Last, n.Since), false
+	case replica.Failed:
+		delete(w.live, key)
+	case replica.Beat:
+		w.beat = l
+	case replica.Ended:
+		delete(w.live, key)
+		if h := w.holds[key]; h != nil {
+			h.Last, h.Killed = max(h.Last, l.From), false
 		}
-		g.ends[key] = n.At
-		if g.owners[n.Partition].token == n.Token {
-			delete(g.owners, n.Partition)
+		g.ends[key] = l.At
+		if g.owners[l.Lock].token == l.Token {
+			delete(g.owners, l.Lock)
 		}
-	case notedStats:
-		p.stats = *n.Stats
-	case notedLost:
-		if p.paused {
-			return // as it must
+	case replica.Planned:
+		w.stats = *l.Stats
+	case replica.Lost:
+		if !w.paused { // else it must
+			g.lost = append(g.lost, w.name+": "+l.Text)
 		}
-		g.lost = append(g.lost, p.Name+": "+n.Text)
-	case notedLeft:
-		p.left, p.dead = &n, true
+	case replica.Left:
+		w.left, w.dead = &l, true
 	}
 }
 
 // living returns the workers that are there. The caller holds mu.
-func (g *group) living() (all []*process) {
+func (g *group) living() (all []*worker) {
 	for _, p := range g.all {
 		if !p.dead {
 			all = append(all, p)
@@ -171,7 +177,7 @@ func (g *group) owned() int {
 	return n
 }
 
-// settled says that all is as planned: every worker is on the roll, has what it is
+// settled says that all is as planned: every worker is in the membership, has what it is
 // to have, and nothing else. The caller holds mu.
 func (g *group) settled() bool {
 	living := g.living()
@@ -186,7 +192,7 @@ func (g *group) settled() bool {
 }
 
 // held returns how many partitions a worker has. The caller holds mu.
-func (g *group) held(p *process) int {
+func (g *group) held(p *worker) int {
 	n := 0
 	for _, b := range g.owners {
 		if b.by == p {
@@ -221,10 +227,10 @@ func (g *group) until(ctx context.Context, what string, holds func() bool) error
 }
 
 // beats returns the last heartbeat of each worker that lives.
-func (g *group) beats() map[*process]note {
+func (g *group) beats() map[*worker]replica.Line {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := map[*process]note{}
+	all := map[*worker]replica.Line{}
 	for _, p := range g.living() {
 		all[p] = p.beat
 	}
