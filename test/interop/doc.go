@@ -1,19 +1,25 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package interop holds Tenure against the lock clients that it shares tables
-// with: the Amazon DynamoDB Lock Client for Java, and cirello.io/dynamolock. It
-// has no code of its own. Its tests run the real clients, each in a process of
-// its own (see package peers), and Tenure, in this process and in others that
-// are killed, on one table and one lock.
+// Package interop holds Tenure against the lock clients that it shares tables with: the Amazon
+// DynamoDB Lock Client for Java, and cirello.io/dynamolock. It has no code of its own. Its tests
+// run the real clients, each in a process of its own (see package peers), and Tenure, in this
+// process and in others that are killed, on one table and one lock.
 //
-// What they show, in both directions and for both clients: a living holder is
-// respected; a killed one is succeeded, and not too early; a release is seen;
-// data, and attributes that are nobody's, survive; tokens rise whatever the
-// other client does to them; and what Tenure alone understands, a reservation,
-// a request, or a lock under a session, does not make the other client take a
-// lock that it must not.
+// Most of it is scripts in testdata, which run beside each client. A line is an actor, a verb, a
+// lock and options; what must come of it stands behind an arrow:
 //
-// The longest test lets processes of both sides contend and kills them, for half
-// a minute. TENURE_TEST_CHAOS=10m, in the environment, makes it longer.
+//	us acquire x data=d
+//	them acquire x wait=2s &
+//	[java] them get x -> owner=us data=d
+//	them join x -> timeout after=2s
+//
+// Actors whose names begin with "us" are clients of Tenure in the test's process, "tenure"
+// processes of it, "them" those of the other client, "stranger" one of the client of the other
+// dialect; "table" is the table. With & a command goes on in the background until the actor's
+// join; with for=2s it is repeated; a line after [java] is for that client alone. Beside what a
+// line wants, each script shows that the tokens of Tenure rise.
+//
+// The longest test lets processes of both sides contend and kills them, for half a minute.
+// TENURE_TEST_CHAOS=10m, in the environment, makes it longer.
 package interop

@@ -7,124 +7,126 @@ package interop_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
-	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
-// change is a state of a lock's item, and when it came about, on the clock of
-// [proc.Monotonic]: after the last read that did not show it was sent, and
-// before the first that did was answered.
+// change is a state of a lock's item, and when it came about, on the clock of [proc.Monotonic]:
+// after the last read that did not show it was sent, and before the first that did was answered.
 type change struct {
-	owner, version string
-	released       bool
-	after, before  int64
+	owner, version, released, lease string
+	after, before                   int64
+}
+
+func (c change) isAs(other change) bool {
+	return c.owner == other.owner && c.version == other.version && c.released == other.released
 }
 
 // watch reads an item all the time, past both clients, and keeps how it changed.
 type watch struct {
-	cancel context.CancelFunc
-	ended  chan struct{}
-
 	mu      sync.Mutex
 	changes []change
 }
 
-func (s *scene) watch(t *testing.T, name string) *watch {
-	t.Helper()
-	const period = 10 * time.Millisecond
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	w := &watch{cancel: cancel, ended: make(chan struct{})}
-	db := connect(t, s.URL)
+func (s *scene) watch(name string) *watch {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	w, ended := &watch{}, make(chan struct{})
+	db, connections := dynamo.ConnectWide(s.url)
 	go func() {
-		defer close(w.ended)
+		defer close(ended)
 		last := proc.Monotonic()
-		for ; ctx.Err() == nil; wait.Rest(ctx, period) {
+		for ; ctx.Err() == nil; wait.Rest(ctx, 10*time.Millisecond) {
 			sent := proc.Monotonic()
-			out, err := db.GetItem(ctx, s.Get(name))
+			out, err := db.GetItem(ctx, s.get(name))
 			if err != nil {
 				continue // or it has ended; a gap only widens the bounds
 			}
-			r := item(out.Item)
-			w.saw(change{
-				owner: r.Text("ownerName"), version: r.Text("recordVersionNumber"), released: r.Text("isReleased") != "",
-				after: last, before: proc.Monotonic(),
-			})
+			i := item(out.Item)
+			c := change{
+				i.text("ownerName"), i.text("recordVersionNumber"), i.text("isReleased"), i.text("leaseDuration"),
+				last, proc.Monotonic(),
+			}
+			w.mu.Lock()
+			if n := len(w.changes); n == 0 || !c.isAs(w.changes[n-1]) {
+				w.changes = append(w.changes, c)
+			}
+			w.mu.Unlock()
 			last = sent
 		}
 	}()
-	t.Cleanup(w.stop)
+	s.Cleanup(func() {
+		cancel()
+		<-ended
+		connections.CloseIdleConnections()
+	})
 	return w
 }
 
-func (w *watch) stop() {
-	w.cancel()
-	<-w.ended
-}
-
-func (w *watch) saw(c change) {
+// all returns the changes so far.
+func (w *watch) all() []change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := len(w.changes); n > 0 {
-		was := w.changes[n-1]
-		if c.owner == was.owner && c.version == was.version && c.released == was.released {
-			return
-		}
-	}
-	w.changes = append(w.changes, c)
-}
-
-// until waits for the first change that makes an owner of another one, and
-// returns the last sign of life before it, and it.
-func (w *watch) until(t *testing.T, owner string) (last, taken change) {
-	t.Helper()
-	came := wait.Within(t.Context(), patience, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for i := 1; i < len(w.changes); i++ {
-			if last, taken = w.changes[i-1], w.changes[i]; taken.owner == owner && last.owner != owner {
-				return true
-			}
-		}
-		return false
-	})
-	if !came {
-		t.Fatalf("%q does not come within %v: %+v", owner, patience, w.changes)
-	}
-	return last, taken
+	return slices.Clone(w.changes)
 }
 
 // beats waits until the holder has shown life n times more.
-func (w *watch) beats(t *testing.T, n int) {
-	t.Helper()
-	count := func() int {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.changes)
-	}
-	want := count() + n
-	if !wait.Within(t.Context(), patience, func() bool { return count() >= want }) {
-		t.Fatalf("%d heartbeats do not come within %v", n, patience)
+func (w *watch) beats(s *scene, n int) {
+	want := len(w.all()) + n
+	if !wait.Within(s.Context(), patience, func() bool { return len(w.all()) >= want }) {
+		s.Errorf("%d heartbeats do not come within %v", n, patience)
 	}
 }
 
-// cut returns the change that ended the tenure of an owner, and the one that
-// began that of another, whatever lies between.
-func (w *watch) cut(t *testing.T, from, to string) (ended, taken change) {
-	t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := 1; i < len(w.changes); i++ {
-		switch c := w.changes[i]; {
-		case ended.owner == "" && c.owner != from && w.changes[i-1].owner == from:
-			ended = c
-		case c.owner == to && ended.owner != "":
-			return ended, c
+// taken waits until the lock is taken by somebody, and compares how long the last sign of life of
+// its holder stood, or the change by which a holder was cut off, with how long it had to stand, and
+// may have: from the lease that the holder named to a while more, and what a busy machine may add.
+func (s *scene) taken(c command) (o outcome) {
+	var last, now change
+	var lease string
+	w, by, cut := s.watches[c.lock], c.options["by"], c.options["cut"]
+	came := wait.Within(s.Context(), patience, func() bool {
+		all := w.all()
+		i := slices.IndexFunc(all, func(c change) bool { return c.owner == by })
+		if i <= 0 {
+			return false
 		}
+		last, now, lease = all[i-1], all[i], all[i-1].lease
+		for j := 1; j < i && cut != ""; j++ {
+			if all[j-1].owner == cut && all[j].owner != cut {
+				last, lease, cut = all[j], all[j-1].lease, ""
+			}
+		}
+		return true
+	})
+	if !came || cut != "" {
+		return outcome{how: "deadline", text: fmt.Sprintf("%+v", w.all())}
 	}
-	t.Fatalf("%q is not followed by another one and then by %q: %+v", from, to, w.changes)
-	return ended, taken
+	least, err := time.ParseDuration(lease)
+	if ms, number := strconv.Atoi(lease); number == nil {
+		least, err = time.Duration(ms)*time.Millisecond, nil
+	}
+	if strings.HasPrefix(by, "us") {
+		least = time.Duration(foreign * float64(least))
+	}
+	// The truth lies between: the watch is no better than its reads.
+	atLeast, atMost := time.Duration(now.after-last.before), time.Duration(now.before-last.after)
+	s.Logf("%s took over %v to %v after the last sign of life; due after %v", by, atLeast, atMost, least)
+	o.fields = map[string]string{"from": last.owner, "released": last.released}
+	switch {
+	case err != nil || least == 0:
+		o.how, o.text = "other", "no lease: "+lease
+	case atMost < least:
+		o.how, o.text = "other", "too early"
+	case atLeast > least+c.duration("slack", 0)+leaseTime:
+		o.how, o.text = "other", "too late"
+	}
+	return o
 }
