@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package monitoring_test runs the alert rules and the queries of the board in
+// docs/guides/monitoring on the metrics of programs and of an exporter, under faults.
 package monitoring_test
 
 import (
@@ -10,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,25 +20,40 @@ import (
 	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
+// guides has the files that users copy.
+const guides = "../../docs/guides/monitoring"
+
+func read(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(guides, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // promtool runs the rules on the samples of a test file, in a folder of its own.
 func promtool(t *testing.T, rules, tests string) (string, error) {
 	t.Helper()
-	tool := program(t)
+	if _, err := exec.LookPath("promtool"); err != nil {
+		enginetest.Missing(t, "promtool", "scripts/setup installs it")
+	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{"rules.yaml": rules, "rules_test.yaml": tests} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), tool, "test", "rules", "rules_test.yaml")
+	cmd := exec.CommandContext(t.Context(), "promtool", "test", "rules", "rules_test.yaml")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -45,40 +61,19 @@ func promtool(t *testing.T, rules, tests string) (string, error) {
 
 // TestRules runs promtool on the rules, and on their tests.
 func TestRules(t *testing.T) {
-	rules := read(t, "rules.yaml")
-	out, err := exec.CommandContext(t.Context(), program(t), "check", "rules", filepath.Join(guides, "rules.yaml")).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "8 rules found") {
-		t.Errorf("promtool check rules: %v\n%s", err, out)
-	}
-	if out, err := promtool(t, rules, read(t, "rules_test.yaml")); err != nil {
+	if out, err := promtool(t, read(t, "rules.yaml"), read(t, "rules_test.yaml")); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-var rulePattern = regexp.MustCompile(`(?s)- alert: (\w+)\n(.*?)\n        labels:`)
-
-// TestRulesBite breaks each rule in three ways, and has the tests of the rules find it.
+// TestRulesBite breaks each rule in some ways, and has the tests of the rules find it.
 func TestRulesBite(t *testing.T) {
 	rules, tests := read(t, "rules.yaml"), read(t, "rules_test.yaml")
-	found := rulePattern.FindAllStringSubmatch(rules, -1)
-	if len(found) != 8 {
-		t.Fatalf("%d rules", len(found))
-	}
-	for _, rule := range found {
-		for what, expr := range map[string]string{
-			"never fires":  "vector(0) > 1",
-			"always fires": `label_replace(vector(1), "name", "leader", "", "")`,
-		} {
-			broken := strings.Replace(rules, rule[2], "        expr: '"+expr+"'", 1)
-			if out, err := promtool(t, broken, tests); err == nil {
-				t.Errorf("%s that %s passes its tests:\n%s", rule[1], what, out)
-			}
-		}
-	}
-	for _, change := range [][2]string{
+	const critical = "\n          )\n        labels:\n          severity: critical"
+	changes := [][2]string{
 		{"> 2 * tenure_lock_lease_seconds", "> 3 * tenure_lock_lease_seconds"},
 		{"> 2 * tenure_lock_lease_seconds", "> 1 * tenure_lock_lease_seconds"},
-		{" and tenure_lock_expected == 1\n          )\n        labels:\n          severity: critical", "\n          )\n        labels:\n          severity: critical"},
+		{" and tenure_lock_expected == 1" + critical, critical},
 		{"for: 1m", "for: 0s"},
 		{"by (job, name) (leader", "by (name) (leader"},
 		{"[1h]", "[1m]"},
@@ -88,124 +83,99 @@ func TestRulesBite(t *testing.T) {
 		{"for: 2m", "for: 30s"},
 		{"> 1.5 * tenure_once", "> 1 * tenure_once"},
 		{"> 1.5 * tenure_once", "> 2 * tenure_once"},
-	} {
+	}
+	found := rulePattern.FindAllStringSubmatch(rules, -1)
+	if len(found) != 8 {
+		t.Fatalf("%d rules", len(found))
+	}
+	for _, rule := range found {
+		const never, always = "vector(0) > 1", `label_replace(vector(1), "name", "leader", "", "")`
+		changes = append(changes, [2]string{rule[1], "expr: '" + never + "'"}, [2]string{rule[1], "expr: '" + always + "'"})
+	}
+	for _, change := range changes {
 		broken := strings.Replace(rules, change[0], change[1], 1)
-		if broken == rules {
-			t.Errorf("the rules have no %q", change[0])
-			continue
-		}
-		if out, err := promtool(t, broken, tests); err == nil {
+		if out, err := promtool(t, broken, tests); err == nil || broken == rules {
 			t.Errorf("rules with %q instead of %q pass their tests:\n%s", change[1], change[0], out)
 		}
 	}
 }
 
-// samples are series as promtool has them: a value, or _, for each scrape.
-type samples struct {
-	n          int
-	series     map[string][]string
-	histograms bool // are taken too: the rules have none
-}
+var rulePattern = regexp.MustCompile(`(?s)- alert: \w+\n *(expr: .*?)\n        labels:`)
 
-// scrape adds what a program shows; nil if it does not run.
-func (s *samples) scrape(t *testing.T, instance string, c client.Collector) {
-	t.Helper()
-	if c == nil {
-		return
-	}
-	r := client.NewPedanticRegistry()
-	r.MustRegister(c)
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			labels := []string{fmt.Sprintf("instance=%q", instance), `job="app"`}
-			for _, l := range m.GetLabel() {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			switch f.GetType() {
-			case dto.MetricType_COUNTER:
-				s.add(f.GetName(), labels, m.GetCounter().GetValue())
-			case dto.MetricType_GAUGE:
-				s.add(f.GetName(), labels, m.GetGauge().GetValue())
-			case dto.MetricType_HISTOGRAM:
-				if !s.histograms {
-					continue
-				}
-				for _, b := range m.GetHistogram().GetBucket() {
-					le := fmt.Sprintf("le=%q", strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64))
-					s.add(f.GetName()+"_bucket", append(slices.Clip(labels), le), float64(b.GetCumulativeCount()))
-				}
-				s.add(f.GetName()+"_bucket", append(slices.Clip(labels), `le="+Inf"`), float64(m.GetHistogram().GetSampleCount()))
-			}
-		}
-	}
-}
-
-func (s *samples) add(name string, labels []string, value float64) {
-	name += "{" + strings.Join(labels, ",") + "}"
-	list := s.series[name]
-	for len(list) < s.n {
-		list = append(list, "_")
-	}
-	s.series[name] = append(list, strconv.FormatFloat(value, 'g', 10, 64))
-}
-
-// round ends a round of scrapes. What was not shown in it any more is stale, as a Prometheus
-// marks it.
-func (s *samples) round() {
-	s.n++
-	for name, list := range s.series {
-		if len(list) < s.n && list[len(list)-1] != "_" && list[len(list)-1] != "stale" {
-			s.series[name] = append(list, "stale")
-		}
-	}
-}
-
-// length is how long the samples were taken, as promtool has it.
-func (s *samples) length() string { return fmt.Sprint(15*s.n, "s") }
-
-// fires tests that an alert fires at some time, and no others; none if it is empty.
-func (s *samples) fires(t *testing.T, alert string) {
-	t.Helper()
-	want := "[]"
-	if alert != "" {
-		want = fmt.Sprintf("[{labels: '{alertname=%q}', value: 1}]", alert)
-	}
-	s.test(t, map[string]string{
-		`group by (alertname) (count_over_time(ALERTS{alertstate="firing"}[` + s.length() + `]))`: want,
-	})
-}
-
-// test has promtool run the rules, and compare what expressions have at the end.
-func (s *samples) test(t *testing.T, want map[string]string) {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("rule_files: [rules.yaml]\nevaluation_interval: 15s\ntests:\n  - interval: 15s\n    input_series:\n")
-	for name, values := range s.series {
-		fmt.Fprintf(&b, "      - series: '%s'\n        values: '%s'\n", name, strings.Join(values, " "))
-	}
-	b.WriteString("    promql_expr_test:\n")
-	for expr, samples := range want {
-		fmt.Fprintf(&b, "      - {expr: %s, eval_time: %s, exp_samples: %s}\n", strconv.Quote(expr), s.length(), samples)
-	}
-	if out, err := promtool(t, read(t, "rules.yaml"), b.String()); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// group is three programs that campaign for the election "leader", and an exporter, in
-// virtual time, which a Prometheus would scrape each 15 seconds.
+// group is three programs that campaign for the election "leader", and an exporter, in virtual
+// time, and the series that a Prometheus would scrape each 15 seconds.
 type group struct {
-	t       *testing.T
+	*testing.T
 	w       *tenuretest.World
-	s       samples
 	members map[string]*member
 	locks   *tenureprom.Locks
 	watcher *tenuretest.Client // the exporter's
 	asks    *tenuretest.Client // an operator's
+
+	scrapes    int
+	series     map[string][]string // as promtool has them: a value, or _, for each scrape
+	histograms bool                // are taken too: the rules have none
+}
+
+// scrape adds what a program shows.
+func (g *group) scrape(instance string, c client.Collector) {
+	g.Helper()
+	r := client.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		g.Fatal(err)
+	}
+	var shown strings.Builder
+	for _, f := range families {
+		if f.GetType().String() == "HISTOGRAM" && !g.histograms {
+			continue
+		}
+		if _, err := expfmt.MetricFamilyToText(&shown, f); err != nil {
+			g.Fatal(err)
+		}
+	}
+	for _, sample := range samplePattern.FindAllStringSubmatch(shown.String(), -1) {
+		name := fmt.Sprintf("%s{instance=%q,job=\"app\",%s}", sample[1], instance, sample[2])
+		list := g.series[name]
+		for len(list) < g.scrapes {
+			list = append(list, "_")
+		}
+		g.series[name] = append(list, sample[3])
+	}
+}
+
+var samplePattern = regexp.MustCompile(`(?m)^([a-z_]+)(?:\{(.*)\})? (\S+)$`)
+
+// length is how long the samples were taken, as promtool has it.
+func (g *group) length() string { return fmt.Sprint(15*g.scrapes, "s") }
+
+// fires tests that an alert fires at some time, and no others; none if it is empty.
+func (g *group) fires(alert string) {
+	g.Helper()
+	want := "[]"
+	if alert != "" {
+		want = fmt.Sprintf("[{labels: '{alertname=%q}', value: 1}]", alert)
+	}
+	firing := `group by (alertname) (count_over_time(ALERTS{alertstate="firing"}[` + g.length() + `]))`
+	g.test(map[string]string{firing: want})
+}
+
+// test has promtool run the rules, and compare what expressions have at the end.
+func (g *group) test(want map[string]string) {
+	g.Helper()
+	var b strings.Builder
+	b.WriteString("rule_files: [rules.yaml]\nevaluation_interval: 15s\ntests:\n  - interval: 15s\n    input_series:\n")
+	for name, values := range g.series {
+		fmt.Fprintf(&b, "      - series: '%s'\n        values: '%s'\n", name, strings.Join(values, " "))
+	}
+	b.WriteString("    promql_expr_test:\n")
+	for expr, samples := range want {
+		fmt.Fprintf(&b, "      - {expr: %s, eval_time: %s, exp_samples: %s}\n", strconv.Quote(expr), g.length(), samples)
+	}
+	if out, err := promtool(g.T, read(g, "rules.yaml"), b.String()); err != nil {
+		g.Errorf("%v\n%s", err, out)
+	}
 }
 
 type member struct {
@@ -218,10 +188,11 @@ type member struct {
 }
 
 func newGroup(t *testing.T) *group {
-	g := &group{t: t, w: tenuretest.New(t), s: samples{series: map[string][]string{}}, members: map[string]*member{}}
+	g := &group{T: t, w: tenuretest.New(t), series: map[string][]string{}, members: map[string]*member{}}
 	g.watcher, g.asks = g.w.Client("exporter"), g.w.Client("operator")
 	var err error
-	if g.locks, err = tenureprom.NewLocks(g.watcher.Client, &tenureprom.LocksOptions{Leaders: []string{"leader"}, Names: []string{"job"}}); err != nil {
+	options := &tenureprom.LocksOptions{Leaders: []string{"leader"}, Names: []string{"job"}}
+	if g.locks, err = tenureprom.NewLocks(g.watcher.Client, options); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = g.locks.Run(t.Context(), nil) }()
@@ -234,7 +205,7 @@ func newGroup(t *testing.T) *group {
 func (g *group) start(name string, w *tenuretest.World, edit ...func(*tenure.Options)) {
 	metrics := tenureprom.New(&tenureprom.Options{Elections: []string{"leader"}})
 	m := &member{c: w.Client(name, append(edit, metrics.Attach)...), m: metrics, done: make(chan struct{})}
-	ctx, stop := context.WithCancel(g.t.Context())
+	ctx, stop := context.WithCancel(g.Context())
 	m.stop = stop
 	go func() {
 		defer close(m.done)
@@ -261,15 +232,15 @@ func (g *group) leader() *member {
 			return m
 		}
 	}
-	g.t.Fatal("the leader is no member")
+	g.Fatal("the leader is no member")
 	return nil
 }
 
 // stepDown has the leader step down.
 func (g *group) stepDown() {
-	g.t.Helper()
-	if err := g.asks.StepDown(g.t.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
-		g.t.Fatal(err)
+	g.Helper()
+	if err := g.asks.StepDown(g.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
+		g.Fatal(err)
 	}
 }
 
@@ -278,19 +249,25 @@ func (g *group) end(name string) {
 	m := g.members[name]
 	m.stop()
 	<-m.done
-	_ = m.c.Close(context.WithoutCancel(g.t.Context()))
+	_ = m.c.Close(context.WithoutCancel(g.Context()))
 	delete(g.members, name)
 }
 
-// pass scrapes for that long.
+// pass scrapes for that long. What was not shown in a scrape any more is stale, as a Prometheus
+// marks it.
 func (g *group) pass(d time.Duration) {
 	for range int(d / (15 * time.Second)) {
 		time.Sleep(15 * time.Second)
 		for name, m := range g.members {
-			g.s.scrape(g.t, name, m.m)
+			g.scrape(name, m.m)
 		}
-		g.s.scrape(g.t, "exporter", g.locks)
-		g.s.round()
+		g.scrape("exporter", g.locks)
+		g.scrapes++
+		for name, list := range g.series {
+			if last := list[len(list)-1]; len(list) < g.scrapes && last != "_" && last != "stale" {
+				g.series[name] = append(list, "stale")
+			}
+		}
 	}
 }
 
@@ -305,7 +282,10 @@ func TestHealthyHours(t *testing.T) {
 		go func() {
 			defer close(done)
 			for ctx.Err() == nil {
-				_ = cron.Run(ctx, "job", nil, func(context.Context, *tenure.Lease) error { time.Sleep(5 * time.Second); return nil })
+				_ = cron.Run(ctx, "job", nil, func(context.Context, *tenure.Lease) error {
+					time.Sleep(5 * time.Second)
+					return nil
+				})
 				time.Sleep(time.Minute)
 			}
 		}()
@@ -318,14 +298,14 @@ func TestHealthyHours(t *testing.T) {
 		}
 		g.pass(30 * time.Minute)
 		leader := g.w.Leader("leader")
+		leader.Kill() // it comes back after a minute, as a new program
 		for name, m := range g.members {
 			if m.c == leader.Client {
-				leader.Kill() // it comes back after a minute, as a new program
 				delete(g.members, name)
-				g.pass(time.Minute)
-				g.start("again", g.w)
 			}
 		}
+		g.pass(time.Minute)
+		g.start("again", g.w)
 		g.pass(30 * time.Minute)
 		g.w.Partition() // of all, for less than a heartbeat and its timeouts need
 		time.Sleep(3 * time.Second)
@@ -335,10 +315,10 @@ func TestHealthyHours(t *testing.T) {
 			m.c.Slow(500 * time.Millisecond)
 		}
 		g.pass(time.Hour)
-		if g.s.n < 700 {
-			t.Fatalf("%d scrapes", g.s.n)
+		if g.scrapes < 700 {
+			t.Fatalf("%d scrapes", g.scrapes)
 		}
-		g.s.fires(t, "")
+		g.fires("")
 	})
 }
 
@@ -359,7 +339,7 @@ func TestUnhealthy(t *testing.T) {
 			}
 		},
 		"TenureTwoBelieve": func(g *group) {
-			g.start("elsewhere", tenuretest.New(g.t))
+			g.start("elsewhere", tenuretest.New(g.T))
 			g.pass(3 * time.Minute)
 		},
 		"TenureSlackBelowGrace": func(g *group) {
@@ -379,7 +359,7 @@ func TestUnhealthy(t *testing.T) {
 		},
 		"TenureStopTimeout": func(g *group) {
 			g.leader().deaf.Store(true)
-			_ = g.asks.StepDown(g.t.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"}) // it may have to give up
+			_ = g.asks.StepDown(g.Context(), "leader", &tenure.StepDownOptions{Reason: "a test"}) // it may have to give up
 			g.pass(3 * time.Minute)
 		},
 		"TenureStoreAway": func(g *group) {
@@ -392,12 +372,12 @@ func TestUnhealthy(t *testing.T) {
 				<-m.done
 			}
 			g.pass(15 * time.Second)
-			rec, err := g.w.Store().Get(g.t.Context(), "leader", driver.Strong)
+			rec, err := g.w.Store().Get(g.Context(), "leader", driver.Strong)
 			if err == nil {
-				err = g.w.Store().Delete(g.t.Context(), rec)
+				err = g.w.Store().Delete(g.Context(), rec)
 			}
 			if err != nil {
-				g.t.Fatal(err)
+				g.Fatal(err)
 			}
 			g.pass(15 * time.Second)
 			clear(g.members)
@@ -410,7 +390,7 @@ func TestUnhealthy(t *testing.T) {
 				g := newGroup(t)
 				g.pass(10 * time.Minute)
 				harm(g)
-				g.s.fires(t, alert)
+				g.fires(alert)
 			})
 		})
 	}
