@@ -224,52 +224,41 @@ func TestBenchmarksAreRead(t *testing.T) {
 	}
 }
 
-// careless is a service that grants what is held, or gives an old number, or forgets a lock.
-type careless struct {
-	mu      *sync.Mutex
-	number  *atomic.Uint64
-	grants  bool // locks or not
-	numbers bool // rise or not
-	forgets bool
-}
-
-func (c careless) acquire(context.Context, string) *heldLock {
-	if !c.grants {
-		c.mu.Lock()
-	}
-	if c.numbers {
-		return &heldLock{number: c.number.Add(1)}
-	}
-	return &heldLock{number: 7}
-}
-
-func (c careless) release(context.Context, *heldLock) {
-	if !c.grants {
-		c.mu.Unlock()
-	}
-}
-
-func (c careless) beat(_ context.Context, all []*heldLock) int {
-	if c.forgets {
-		must.Do(errLost)
-	}
-	return len(all)
-}
-
-// TestWrongIsSeen makes each mistake that is taken down.
+// TestWrongIsSeen makes each mistake that is taken down, with a service that grants what is held,
+// or gives an old number, or forgets a lock.
 func TestWrongIsSeen(t *testing.T) {
-	for name, c := range map[string]struct {
-		careless
-		wrong string
-	}{
-		"right":         {careless{numbers: true}, ""},
-		"grants":        {careless{numbers: true, grants: true}, "has not released it"},
-		"numbers stand": {careless{}, "has not risen"},
-		"forgets":       {careless{numbers: true, forgets: true}, "was refused"},
+	for wrong, careless := range map[string]struct{ grants, repeats, forgets bool }{
+		"":                    {},
+		"has not released it": {grants: true},
+		"has not risen":       {repeats: true},
+		"was refused":         {forgets: true},
 	} {
-		c.mu, c.number = new(sync.Mutex), new(atomic.Uint64)
+		var mu sync.Mutex
+		var number atomic.Uint64
+		c := caller{
+			acquire: func(context.Context, string) *heldLock {
+				if !careless.grants {
+					mu.Lock()
+				}
+				if careless.repeats {
+					return &heldLock{number: 7}
+				}
+				return &heldLock{number: number.Add(1)}
+			},
+			release: func(context.Context, *heldLock) {
+				if !careless.grants {
+					mu.Unlock()
+				}
+			},
+			beat: func(_ context.Context, all []*heldLock) int {
+				if careless.forgets {
+					must.Do(errLost)
+				}
+				return len(all)
+			},
+		}
 		l := &load{part: &part{}, serviceSize: serviceSize{beating: 1, length: time.Millisecond}}
-		p := &peer{open: func(context.Context) caller { return c.careless }}
+		p := &peer{open: func(context.Context) caller { return c }}
 		err := must.Try(func() {
 			l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond)
 			l.beating(t.Context(), beats, p, p.open, 1)
@@ -277,8 +266,8 @@ func TestWrongIsSeen(t *testing.T) {
 		if err != nil && !errors.Is(err, errLost) {
 			t.Fatal(err)
 		}
-		if all := strings.Join(l.Wrong, "; "); (all != "") != (c.wrong != "") || !strings.Contains(all, c.wrong) {
-			t.Errorf("%s: %q, want %q", name, all, c.wrong)
+		if all := strings.Join(l.Wrong, "; "); (all != "") != (wrong != "") || !strings.Contains(all, wrong) {
+			t.Errorf("%q, want %q", all, wrong)
 		}
 	}
 }

@@ -49,39 +49,61 @@ type peer struct {
 	open   opener
 	batch  opener // nil: a call is for one lock, or for all
 	forAll bool   // a heartbeat is for all locks of a caller
-	ends   []func()
 }
 
-func (p *peer) close() {
-	for _, end := range slices.Backward(p.ends) {
-		end()
-	}
-}
-
-// startPeers starts all peers, and hands each on: it is to be closed, if another one fails, too.
-func startPeers(ctx context.Context, dir, consul string, lease time.Duration, started func(*peer)) {
+// start starts all peers, each in a folder of its own.
+func (l *load) start(ctx context.Context, dir, consul string) {
 	program := must.Have(service.BuildTenured(ctx, dir))
-	for i, p := range []*peer{
-		{name: gateway}, {name: oneLease, forAll: true}, {name: consulName, forAll: true}, {name: onEtcd}, {name: onSQLite},
+	serve := func(p *peer, server launcher.Server) { // until it answers
+		one := must.Have(server.Start(filepath.Join(dir, "log-"+freePort())))
+		l.ends, p.pids = append(l.ends, one.Kill), append(p.pids, one.PID())
+		must.Do(one.Await(ctx))
+	}
+	etcd := func(p *peer, at string) (url string) {
+		client, other := "http://127.0.0.1:"+freePort(), "http://127.0.0.1:"+freePort()
+		serve(p, must.Have(launcher.Etcd(at, "one", client, other, "one="+other)))
+		return client
+	}
+	tenured := func(p *peer, at, store string) {
+		r := must.Have(service.Start(ctx, service.Config{
+			Program: program, Dir: at, Stores: []string{store}, Lease: l.lease, Drain: time.Second,
+			// One principal makes all calls here: what protects others from it would be measured.
+			Args: []string{"--max-calls", "10000000", "--max-heartbeats", "10000000"},
+		}))
+		l.ends, p.pids = append(l.ends, r.Close), append(p.pids, r.PID(0))
+		w := newWeb(r.URLs()[0], r.Worker)
+		p.open = func(context.Context) caller { return newTenured(w, 1) }
+		p.batch = func(context.Context) caller { return newTenured(w, mostBeats) }
+	}
+	for _, one := range []struct {
+		peer
+		start func(p *peer, at string)
+	}{
+		{peer{name: gateway}, func(p *peer, at string) {
+			w := newWeb(etcd(p, at), "")
+			p.open = func(context.Context) caller { return newEtcd(w, l.lease, "") }
+		}},
+		{peer{name: oneLease, forAll: true}, func(p *peer, at string) {
+			w := newWeb(etcd(p, at), "")
+			p.open = func(ctx context.Context) caller { return newEtcd(w, l.lease, w.grant(ctx, l.lease)) }
+		}},
+		{peer{name: consulName, forAll: true}, func(p *peer, at string) {
+			port := freePort()
+			w := newWeb("http://127.0.0.1:"+port, "")
+			p.open = func(ctx context.Context) caller { return newConsul(ctx, w, l.lease) }
+			serve(p, consulServer(ctx, consul, at, port, p.open))
+		}},
+		{peer{name: onEtcd}, func(p *peer, at string) {
+			tenured(p, at, strings.Replace(etcd(p, at), "http:", "etcd:", 1)+"/bench")
+		}},
+		{peer{name: onSQLite}, func(p *peer, at string) { tenured(p, at, "sqlite:"+filepath.Join(at, "locks.db")) }},
 	} {
-		if p.name == consulName && consul == "" {
+		if one.name == consulName && consul == "" {
 			continue
 		}
-		started(p)
-		at := filepath.Join(dir, strconv.Itoa(i))
-		must.Do(os.Mkdir(at, 0o700))
-		switch p.name {
-		case onSQLite:
-			p.startTenured(ctx, at, program, "sqlite:"+filepath.Join(at, "locks.db"), lease)
-		case onEtcd:
-			store := strings.Replace(p.startEtcd(ctx, at), "http:", "etcd:", 1) + "/bench"
-			p.startTenured(ctx, at, program, store, lease)
-		case consulName:
-			p.startConsul(ctx, at, consul, lease)
-		default:
-			w := newWeb(p.startEtcd(ctx, at), "")
-			p.open = func(ctx context.Context) caller { return newEtcd(ctx, w, lease, p.forAll) }
-		}
+		at := must.Have(os.MkdirTemp(dir, "peer-"))
+		one.start(&one.peer, at)
+		l.peers = append(l.peers, &one.peer)
 	}
 }
 
@@ -95,39 +117,8 @@ func serverVersions(ctx context.Context, consul string) string {
 	return versions
 }
 
-// start starts a server, and waits until it answers.
-func (p *peer) start(ctx context.Context, dir string, server launcher.Server) {
-	one := must.Have(server.Start(filepath.Join(dir, "log")))
-	p.ends = append(p.ends, one.Kill)
-	p.pids = append(p.pids, one.PID())
-	must.Do(one.Await(ctx))
-}
-
-// startEtcd starts an etcd of the peer's own, and returns its URL.
-func (p *peer) startEtcd(ctx context.Context, dir string) string {
-	client, other := "http://127.0.0.1:"+freePort(), "http://127.0.0.1:"+freePort()
-	p.start(ctx, dir, must.Have(launcher.Etcd(dir, "one", client, other, "one="+other)))
-	return client
-}
-
-func (p *peer) startTenured(ctx context.Context, dir, program, store string, lease time.Duration) {
-	r := must.Have(service.Start(ctx, service.Config{
-		Program: program, Dir: dir, Stores: []string{store}, Lease: lease, Drain: time.Second,
-		// One principal makes all calls here: what protects others from it would be measured.
-		Args: []string{"--max-calls", "10000000", "--max-heartbeats", "10000000"},
-	}))
-	p.ends = append(p.ends, r.Close)
-	p.pids = append(p.pids, r.PID(0))
-	w := newWeb(r.URLs()[0], r.Worker)
-	p.open = func(context.Context) caller { return tenured{w, false} }
-	p.batch = func(context.Context) caller { return tenured{w, true} }
-}
-
-func (p *peer) startConsul(ctx context.Context, dir, program string, lease time.Duration) {
-	port := freePort()
-	w := newWeb("http://127.0.0.1:"+port, "")
-	p.open = func(ctx context.Context) caller { return newConsul(ctx, w, lease) }
-	p.start(ctx, dir, launcher.Server{
+func consulServer(ctx context.Context, program, dir, port string, open opener) launcher.Server {
+	return launcher.Server{
 		Args: []string{
 			program, "agent", "-server", "-bootstrap-expect=1", "-data-dir=" + filepath.Join(dir, "data"),
 			"-bind=127.0.0.1", "-client=127.0.0.1", "-log-level=err", "-disable-host-node-id", "-node=one",
@@ -139,23 +130,23 @@ func (p *peer) startConsul(ctx context.Context, dir, program string, lease time.
 		Ready: func() error {
 			soon, stop := context.WithTimeout(ctx, time.Second)
 			defer stop()
-			return must.Try(func() { newConsul(soon, w, lease) })
+			return must.Try(func() { open(soon) })
 		},
-	})
+	}
 }
 
 // freePort returns a port that nobody listens at.
 func freePort() string { return strconv.Itoa(must.Have(launcher.Port())) }
 
 // caller holds locks, one after the other or many at once. It is used by one goroutine at a
-// time. Its methods are for [must.Try].
-type caller interface {
+// time. Its calls are for [must.Try].
+type caller struct {
 	// acquire waits until the caller holds the lock.
-	acquire(ctx context.Context, name string) *heldLock
-	release(ctx context.Context, l *heldLock)
+	acquire func(ctx context.Context, name string) *heldLock
+	release func(ctx context.Context, l *heldLock)
 	// beat shows that the caller lives, for the first of these locks or for more, and returns
 	// for how many. errLost: for one it was too late.
-	beat(ctx context.Context, all []*heldLock) int
+	beat func(ctx context.Context, all []*heldLock) int
 }
 
 // heldLock is what a caller knows of a lock that it holds.
@@ -212,28 +203,8 @@ func (w *web) post(ctx context.Context, path string, in, out any, answers ...int
 	return w.call(ctx, http.MethodPost, path, in, out, answers...).StatusCode
 }
 
-// tenured is a caller of the lock service. It does what a client of it must do.
-type tenured struct {
-	*web
-	batch bool // many heartbeats in one call
-}
-
 // mostBeats is how many heartbeats one call may have.
 const mostBeats = 100
-
-func (t tenured) acquire(ctx context.Context, name string) *heldLock {
-	var g struct {
-		Token uint64 `json:"token"`
-		Beat  string `json:"beat"`
-	}
-	ask := map[string]any{"name": name, "owner": "bench", "wait_ms": 20_000}
-	for t.post(ctx, "/v1/acquire", ask, &g, http.StatusConflict) == http.StatusConflict {
-		continue // somebody else has it still
-	}
-	l := &heldLock{name: name, number: g.Token, beat: g.Beat}
-	t.beat(ctx, []*heldLock{l}) // a grant is no lease: it is held from the first heartbeat on
-	return l
-}
 
 // beatCall is a call of a holder.
 type beatCall struct {
@@ -243,138 +214,135 @@ type beatCall struct {
 	Next  string `json:"next,omitempty"`
 }
 
-func (t tenured) beat(ctx context.Context, all []*heldLock) int {
-	most := 1
-	if t.batch {
-		most = mostBeats
-	}
-	all = all[:min(len(all), most)]
-	calls := make([]beatCall, len(all))
-	for i, l := range all {
-		base, _, _ := strings.Cut(l.beat, "-")
-		calls[i] = beatCall{l.name, l.number, l.beat, base + "-" + rand.Text()[:13]}
-	}
-	if len(all) == 1 {
-		if t.post(ctx, "/v1/heartbeat", calls[0], nil, http.StatusGone) == http.StatusGone {
-			must.Do(errLost)
+// newTenured returns a caller of the lock service, which does what a client of it must do. So many
+// heartbeats are in one call.
+func newTenured(w *web, most int) (t caller) {
+	t.acquire = func(ctx context.Context, name string) *heldLock {
+		l := &heldLock{name: name}
+		var g struct {
+			Token uint64 `json:"token"`
+			Beat  string `json:"beat"`
 		}
-		all[0].beat = calls[0].Next
-		return 1
-	}
-	var answer struct {
-		Results []struct {
-			UsableMs *int64          `json:"usable_ms"`
-			Problem  json.RawMessage `json:"problem"`
-		} `json:"results"`
-	}
-	t.post(ctx, "/v1/heartbeats", map[string]any{"locks": calls}, &answer)
-	if len(answer.Results) != len(all) {
-		must.Do(fmt.Errorf("%d heartbeats were answered of %d", len(answer.Results), len(all)))
-	}
-	for i, a := range answer.Results {
-		if a.UsableMs == nil {
-			must.Do(fmt.Errorf("%w: %s", errLost, a.Problem))
+		ask := map[string]any{"name": name, "owner": "bench", "wait_ms": 20_000}
+		for w.post(ctx, "/v1/acquire", ask, &g, http.StatusConflict) == http.StatusConflict {
+			continue // somebody else has it still
 		}
-		all[i].beat = calls[i].Next
+		l.number, l.beat = g.Token, g.Beat
+		t.beat(ctx, []*heldLock{l}) // a grant is no lease: it is held from the first heartbeat on
+		return l
 	}
-	return len(all)
-}
-
-func (t tenured) release(ctx context.Context, l *heldLock) {
-	t.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
-}
-
-// etcd is a caller of etcd's own lock, by its JSON gateway.
-type etcd struct {
-	*web
-	ttl   time.Duration
-	lease string // of all locks; empty: each has one of its own
-}
-
-func newEtcd(ctx context.Context, w *web, ttl time.Duration, one bool) *etcd {
-	e := &etcd{web: w, ttl: ttl}
-	if one {
-		e.lease = e.grant(ctx)
+	t.beat = func(ctx context.Context, all []*heldLock) int {
+		all = all[:min(len(all), most)]
+		calls := make([]beatCall, len(all))
+		for i, l := range all {
+			base, _, _ := strings.Cut(l.beat, "-")
+			calls[i] = beatCall{l.name, l.number, l.beat, base + "-" + rand.Text()[:13]}
+			l.beat = calls[i].Next
+		}
+		if len(all) == 1 {
+			if w.post(ctx, "/v1/heartbeat", calls[0], nil, http.StatusGone) == http.StatusGone {
+				must.Do(errLost)
+			}
+			return 1
+		}
+		var answer struct {
+			Results []struct {
+				UsableMs *int64          `json:"usable_ms"`
+				Problem  json.RawMessage `json:"problem"`
+			} `json:"results"`
+		}
+		w.post(ctx, "/v1/heartbeats", map[string]any{"locks": calls}, &answer)
+		if len(answer.Results) != len(all) {
+			must.Do(fmt.Errorf("%d heartbeats were answered of %d", len(answer.Results), len(all)))
+		}
+		for _, a := range answer.Results {
+			if a.UsableMs == nil {
+				must.Do(fmt.Errorf("%w: %s", errLost, a.Problem))
+			}
+		}
+		return len(all)
 	}
-	return e
+	t.release = func(ctx context.Context, l *heldLock) {
+		w.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
+	}
+	return t
 }
 
-func (e *etcd) grant(ctx context.Context) string {
+// grant returns a new lease of etcd.
+func (w *web) grant(ctx context.Context, ttl time.Duration) string {
 	var answer struct{ ID string }
-	e.post(ctx, "/v3/lease/grant", map[string]any{"TTL": int(e.ttl.Seconds())}, &answer)
+	w.post(ctx, "/v3/lease/grant", map[string]any{"TTL": int(ttl.Seconds())}, &answer)
 	return answer.ID
 }
 
-func (e *etcd) acquire(ctx context.Context, name string) *heldLock {
-	lease := e.lease
-	if lease == "" {
-		lease = e.grant(ctx)
+// newEtcd returns a caller of etcd's own lock, by its JSON gateway. Its locks have one lease, or one
+// each if that is empty.
+func newEtcd(w *web, ttl time.Duration, one string) caller {
+	return caller{
+		acquire: func(ctx context.Context, name string) *heldLock {
+			l := &heldLock{lease: one}
+			if one == "" {
+				l.lease = w.grant(ctx, ttl)
+			}
+			var answer struct {
+				Key    string
+				Header struct{ Revision string }
+			}
+			ask := map[string]any{"name": base64.StdEncoding.EncodeToString([]byte(name)), "lease": l.lease}
+			w.post(ctx, "/v3/lock/lock", ask, &answer)
+			l.name, l.number = answer.Key, must.Have(strconv.ParseUint(answer.Header.Revision, 10, 64))
+			return l
+		},
+		beat: func(ctx context.Context, all []*heldLock) int {
+			var answer struct{ Result struct{ TTL string } }
+			w.post(ctx, "/v3/lease/keepalive", map[string]any{"ID": all[0].lease}, &answer)
+			if ttl, _ := strconv.Atoi(answer.Result.TTL); ttl <= 0 {
+				must.Do(errLost)
+			}
+			if one == "" {
+				return 1
+			}
+			return len(all)
+		},
+		release: func(ctx context.Context, l *heldLock) {
+			if one == "" { // which frees the lock as well
+				w.post(ctx, "/v3/lease/revoke", map[string]any{"ID": l.lease}, nil)
+			} else {
+				w.post(ctx, "/v3/lock/unlock", map[string]any{"key": l.name}, nil)
+			}
+		},
 	}
-	var answer struct {
-		Key    string
-		Header struct{ Revision string }
-	}
-	ask := map[string]any{"name": base64.StdEncoding.EncodeToString([]byte(name)), "lease": lease}
-	e.post(ctx, "/v3/lock/lock", ask, &answer)
-	number := must.Have(strconv.ParseUint(answer.Header.Revision, 10, 64))
-	return &heldLock{name: answer.Key, number: number, lease: lease}
 }
 
-func (e *etcd) beat(ctx context.Context, all []*heldLock) int {
-	var answer struct{ Result struct{ TTL string } }
-	e.post(ctx, "/v3/lease/keepalive", map[string]any{"ID": all[0].lease}, &answer)
-	if ttl, _ := strconv.Atoi(answer.Result.TTL); ttl <= 0 {
-		must.Do(errLost)
-	}
-	if e.lease == "" {
-		return 1
-	}
-	return len(all)
-}
-
-func (e *etcd) release(ctx context.Context, l *heldLock) {
-	if e.lease == "" { // which frees the lock as well
-		e.post(ctx, "/v3/lease/revoke", map[string]any{"ID": l.lease}, nil)
-	} else {
-		e.post(ctx, "/v3/lock/unlock", map[string]any{"key": l.name}, nil)
-	}
-}
-
-// consul is a caller of Consul with a session for all of its locks.
-type consul struct {
-	*web
-	session string
-}
-
-func newConsul(ctx context.Context, w *web, ttl time.Duration) *consul {
-	var answer struct{ ID string }
+// newConsul returns a caller of Consul with a session for all of its locks.
+func newConsul(ctx context.Context, w *web, ttl time.Duration) caller {
+	var session struct{ ID string }
 	ask := map[string]any{"TTL": ttl.String(), "LockDelay": "0s"}
-	w.call(ctx, http.MethodPut, "/v1/session/create", ask, &answer)
-	return &consul{w, answer.ID}
-}
-
-func (c *consul) acquire(ctx context.Context, name string) *heldLock {
-	path, index := "/v1/kv/bench/"+url.PathEscape(name), "0"
-	for {
-		var got bool
-		if c.call(ctx, http.MethodPut, path+"?acquire="+c.session, c.session, &got); got {
-			return &heldLock{name: path} // its number, LockIndex, is another call
-		}
-		index = c.call(ctx, http.MethodGet, path+"?wait=20s&index="+index, nil, nil).Header.Get("X-Consul-Index")
-	}
-}
-
-func (c *consul) beat(ctx context.Context, all []*heldLock) int {
-	path := "/v1/session/renew/" + c.session
-	if c.call(ctx, http.MethodPut, path, nil, nil, http.StatusNotFound).StatusCode == http.StatusNotFound {
-		must.Do(errLost)
-	}
-	return len(all)
-}
-
-func (c *consul) release(ctx context.Context, l *heldLock) {
-	var done bool
-	if c.call(ctx, http.MethodPut, l.name+"?release="+c.session, c.session, &done); !done {
-		must.Do(errLost)
+	w.call(ctx, http.MethodPut, "/v1/session/create", ask, &session)
+	return caller{
+		acquire: func(ctx context.Context, name string) *heldLock {
+			path, index := "/v1/kv/bench/"+url.PathEscape(name), "0"
+			for {
+				var got bool
+				if w.call(ctx, http.MethodPut, path+"?acquire="+session.ID, session.ID, &got); got {
+					return &heldLock{name: path} // its number, LockIndex, is another call
+				}
+				answer := w.call(ctx, http.MethodGet, path+"?wait=20s&index="+index, nil, nil)
+				index = answer.Header.Get("X-Consul-Index")
+			}
+		},
+		beat: func(ctx context.Context, all []*heldLock) int {
+			answer := w.call(ctx, http.MethodPut, "/v1/session/renew/"+session.ID, nil, nil, http.StatusNotFound)
+			if answer.StatusCode == http.StatusNotFound {
+				must.Do(errLost)
+			}
+			return len(all)
+		},
+		release: func(ctx context.Context, l *heldLock) {
+			var done bool
+			if w.call(ctx, http.MethodPut, l.name+"?release="+session.ID, session.ID, &done); !done {
+				must.Do(errLost)
+			}
+		},
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
@@ -30,8 +31,6 @@ const (
 )
 
 const (
-	contenders    = 16
-	contendedFor  = 4
 	beatCallers   = 64
 	holdCallers   = 32
 	batchCallers  = 4 // of 100 heartbeats each: a principal may have 500 under way
@@ -58,7 +57,9 @@ func (p *part) Peers() []string {
 type load struct {
 	*part
 	serviceSize
-	last atomic.Int64 // name of a lock
+	peers []*peer
+	ends  []func()
+	last  atomic.Int64 // name of a lock
 }
 
 // measureService puts the same load on the lock service and its peers: pairs of acquire and
@@ -71,37 +72,41 @@ func measureService(ctx context.Context, o *options, p *part) (err error) {
 	if err != nil {
 		return err
 	}
-	var peers []*peer
 	defer func() {
-		for _, p := range peers {
-			p.close()
+		for _, end := range slices.Backward(l.ends) {
+			end()
 		}
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	return must.Try(func() {
 		p.Programs = serverVersions(ctx, o.consul)
-		startPeers(ctx, dir, o.consul, l.lease, func(p *peer) { peers = append(peers, p) })
+		l.start(ctx, dir, o.consul)
 		for _, n := range l.callers {
 			p.add(served, "", pairsRow(n))
 		}
 		p.add(served, "", contended, handOver, beats, batches, memory, processor)
-		l.measure(ctx, peers, o.say)
+		l.measure(ctx, o.say)
 	})
 }
 
 // measure takes each step with all peers before the next one, in rounds; the peers take
 // turns at the beginning.
-func (l *load) measure(ctx context.Context, peers []*peer, say func(string, ...any)) {
-	for _, p := range peers { // first of all, while the servers' memory is that of a start
+func (l *load) measure(ctx context.Context, say func(string, ...any)) {
+	take := func(p *peer, step func(p *peer)) {
+		if err := must.Try(func() { step(p) }); err != nil {
+			must.Do(fmt.Errorf("%s: %w", p.name, err))
+		}
+	}
+	for _, p := range l.peers { // first of all, while the servers' memory is that of a start
 		say("%d locks held, %s", l.held, p.name)
-		l.crowd(ctx, p)
+		take(p, func(p *peer) { l.crowd(ctx, p) })
 	}
 	var steps []func(p *peer)
 	for _, n := range l.callers {
 		steps = append(steps, func(p *peer) { l.pairs(ctx, pairsRow(n), p, n, n, l.length) })
 	}
 	steps = append(steps,
-		func(p *peer) { l.pairs(ctx, contended, p, contenders, contendedFor, l.length) },
+		func(p *peer) { l.pairs(ctx, contended, p, 16, 4, l.length) },
 		func(p *peer) { l.handOver(ctx, p) },
 		func(p *peer) { l.beating(ctx, beats, p, p.open, min(l.serviceSize.beating, beatCallers)) },
 		func(p *peer) {
@@ -110,31 +115,24 @@ func (l *load) measure(ctx context.Context, peers []*peer, say func(string, ...a
 			}
 		},
 	)
-	for i, take := range steps {
-		for _, p := range peers { // connections are made, pages are mapped
-			l.pairs(ctx, "", p, 4, 4, warmUp)
+	for i, step := range steps {
+		for _, p := range l.peers { // connections are made, pages are mapped
+			take(p, func(p *peer) { l.pairs(ctx, "", p, 4, 4, warmUp) })
 		}
 		for round := range l.rounds {
 			say("step %d of %d, round %d of %d", i+1, len(steps), round+1, l.rounds)
-			for i := range peers {
-				take(peers[(i+round)%len(peers)])
+			for i := range l.peers {
+				take(l.peers[(i+round)%len(l.peers)], step)
 			}
 		}
 	}
 }
 
-// callers opens n callers of a peer.
-func (p *peer) callers(ctx context.Context, open opener, n int) []caller {
+// openAll opens n callers.
+func openAll(ctx context.Context, open opener, n int) []caller {
 	all := make([]caller, n)
-	p.atOnce(ctx, n, 8, func(ctx context.Context, i int) { all[i] = open(ctx) })
+	must.AtOnce(ctx, n, 8, func(ctx context.Context, i int) { all[i] = open(ctx) })
 	return all
-}
-
-// atOnce takes steps of callers. An error names the peer.
-func (p *peer) atOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int)) {
-	if err := must.Try(func() { must.AtOnce(ctx, n, limit, f) }); err != nil {
-		must.Do(fmt.Errorf("%s: %w", p.name, err))
-	}
 }
 
 // fresh returns names that no step before has used.
@@ -146,33 +144,30 @@ func (l *load) fresh(n int) []string {
 	return all
 }
 
-// account is what is known of a lock by those who take it.
-type account struct {
-	held atomic.Bool
-	last atomic.Uint64 // the number of the latest tenure
-}
-
 // pairs has callers acquire and release locks, each the next one of those that there are, for
 // a while. It finds how often that was done a second, and takes down what is wrong.
 func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, length time.Duration) {
-	all := p.callers(ctx, p.open, n)
-	accounts, of := make([]account, locks), l.fresh(locks)
+	all, of := openAll(ctx, p.open, n), l.fresh(locks)
+	known := make([]struct { // of a lock, by those who take it
+		held atomic.Bool
+		last atomic.Uint64 // the number of the latest tenure
+	}, locks)
 	var made atomic.Int64
 	begun := time.Now()
-	p.atOnce(ctx, n, n, func(ctx context.Context, i int) {
+	must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
 		for turn := i; time.Since(begun) < length; turn++ {
 			at := turn % locks
 			if locks == n {
 				at = i // a lock of its own
 			}
-			held, a := all[i].acquire(ctx, of[at]), &accounts[at]
-			if a.held.Swap(true) {
+			held, lock := all[i].acquire(ctx, of[at]), &known[at]
+			if lock.held.Swap(true) {
 				l.wrong(p.name + ": granted, and somebody else has not released it")
 			}
-			if before := a.last.Swap(held.number); held.number != 0 && held.number <= before {
+			if before := lock.last.Swap(held.number); held.number != 0 && held.number <= before {
 				l.wrong(p.name + ": the number of a tenure has not risen")
 			}
-			a.held.Store(false) // the release may be carried out from here on
+			lock.held.Store(false) // the release may be carried out from here on
 			all[i].release(ctx, held)
 			made.Add(1)
 		}
@@ -183,14 +178,14 @@ func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, len
 // handOver measures the time from a release to the end of the acquire of another caller,
 // which waits for it.
 func (l *load) handOver(ctx context.Context, p *peer) {
-	two, name := p.callers(ctx, p.open, 2), l.fresh(1)[0]
+	two, name := openAll(ctx, p.open, 2), l.fresh(1)[0]
 	held := two[0].acquire(ctx, name)
 	var took []float64
 	for turn := range l.handOvers {
 		var next *heldLock
 		var granted, begun time.Time
 		var released atomic.Bool
-		p.atOnce(ctx, 2, 2, func(ctx context.Context, i int) {
+		must.AtOnce(ctx, 2, 2, func(ctx context.Context, i int) {
 			if i == 0 {
 				next, granted = two[(turn+1)%2].acquire(ctx, name), time.Now()
 				if !released.Load() {
@@ -210,20 +205,17 @@ func (l *load) handOver(ctx context.Context, p *peer) {
 	two[l.handOvers%2].release(ctx, held)
 }
 
-// take has callers take locks, and returns what each of them holds.
-func (l *load) take(ctx context.Context, p *peer, all []caller, locks int) [][]*heldLock {
+// holding has callers take locks, calls what is to be done with those that each of them has, and
+// has them released.
+func (l *load) holding(ctx context.Context, all []caller, locks int, work func(has [][]*heldLock)) {
 	of, has := l.fresh(locks), make([][]*heldLock, len(all))
-	p.atOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
+	must.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
 		for at := i; at < locks; at += len(all) {
 			has[i] = append(has[i], all[i].acquire(ctx, of[at]))
 		}
 	})
-	return has
-}
-
-// letGo releases what is held.
-func (p *peer) letGo(ctx context.Context, all []caller, has [][]*heldLock) {
-	p.atOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
+	work(has)
+	must.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
 		for _, held := range has[i] {
 			all[i].release(ctx, held)
 		}
@@ -243,81 +235,63 @@ func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (do
 // beating has n callers send heartbeats of locks as fast as it goes. One whose call is for all
 // of its locks has one lock: a call of it is one heartbeat, however many locks that is for.
 func (l *load) beating(ctx context.Context, row string, p *peer, open opener, n int) {
-	all, locks := p.callers(ctx, open, n), l.serviceSize.beating
+	all, locks := openAll(ctx, open, n), l.serviceSize.beating
 	if p.forAll {
 		locks = n
 	}
-	has := l.take(ctx, p, all, locks)
-	var sent atomic.Int64
-	begun := time.Now()
-	p.atOnce(ctx, n, n, func(ctx context.Context, i int) {
-		for from := 0; time.Since(begun) < l.length; {
-			done := l.beat(ctx, p, all[i], has[i][from:])
-			from = (from + done) % len(has[i])
-			sent.Add(int64(done))
-		}
+	l.holding(ctx, all, locks, func(has [][]*heldLock) {
+		var sent atomic.Int64
+		begun := time.Now()
+		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
+			for from := 0; time.Since(begun) < l.length; {
+				done := l.beat(ctx, p, all[i], has[i][from:])
+				from = (from + done) % len(has[i])
+				sent.Add(int64(done))
+			}
+		})
+		l.found(row, p.name, float64(sent.Load())/time.Since(begun).Seconds())
 	})
-	l.found(row, p.name, float64(sent.Load())/time.Since(begun).Seconds())
-	p.letGo(ctx, all, has)
 }
 
 // crowd holds many locks at once, with the heartbeats that they need, and looks at what that
-// takes of the servers.
+// takes of the servers. The heartbeats are spread over the period, as those of clients that do
+// not know of each other.
 func (l *load) crowd(ctx context.Context, p *peer) {
 	open, n := p.open, holdCallers
 	if p.batch != nil {
 		open, n = p.batch, batchCallers
 	}
-	all, before := p.callers(ctx, open, n), p.usage()
-	has := l.take(ctx, p, all, l.held)
-	taken, begun := p.usage(), time.Now()
-	l.found(memory, p.name, float64(taken.memory-before.memory)/float64(l.held))
-	l.keep(ctx, p, all, has)
-	l.found(processor, p.name, (p.usage().cpu-taken.cpu).Seconds()*60/time.Since(begun).Seconds())
-	p.letGo(ctx, all, has)
-}
-
-// keep sends the heartbeats that the locks need for a while. They are spread over the period,
-// as those of clients that do not know of each other.
-func (l *load) keep(ctx context.Context, p *peer, all []caller, has [][]*heldLock) {
-	period, begun := l.lease/heartbeatPart, time.Now()
-	p.atOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
-		for {
-			turn := time.Now()
-			for from := 0; from < len(has[i]); {
-				from += l.beat(ctx, p, all[i], has[i][from:])
-				pace := turn.Add(time.Duration(float64(period) * float64(from) / float64(len(has[i]))))
-				wait.Rest(ctx, min(time.Until(pace), l.hold-time.Since(begun)))
-				if time.Since(begun) >= l.hold {
-					return
+	all, memoryBefore := openAll(ctx, open, n), p.uses(rssAnon)
+	l.holding(ctx, all, l.held, func(has [][]*heldLock) {
+		l.found(memory, p.name, (p.uses(rssAnon)-memoryBefore)/float64(l.held))
+		before, period, begun := p.uses(cpuTime), l.lease/heartbeatPart, time.Now()
+		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
+			for {
+				turn := time.Now()
+				for from := 0; from < len(has[i]); {
+					from += l.beat(ctx, p, all[i], has[i][from:])
+					pace := turn.Add(time.Duration(float64(period) * float64(from) / float64(len(has[i]))))
+					wait.Rest(ctx, min(time.Until(pace), l.hold-time.Since(begun)))
+					if time.Since(begun) >= l.hold {
+						return
+					}
 				}
 			}
-		}
+		})
+		l.found(processor, p.name, (p.uses(cpuTime)-before)*60/time.Since(begun).Seconds())
 	})
 }
 
-// usage is what processes use together.
-type usage struct {
-	memory int64 // bytes resident that are no file's
-	cpu    time.Duration
-}
-
-// usage sums up what the peer's processes use.
-func (p *peer) usage() (all usage) {
+// uses sums up what the peer's processes use.
+func (p *peer) uses(what func(procfs.Proc) float64) (sum float64) {
 	for _, pid := range p.pids {
-		status := string(must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))))
-		stat := string(must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))))
-		var kilobytes, user, system int64
-		_, rest, _ := strings.Cut(status, "RssAnon:")
-		must.Have(fmt.Sscan(rest, &kilobytes))
-		// After the name, which may have spaces: utime and stime are the 12th and the 13th.
-		fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-		must.Have(fmt.Sscan(strings.Join(fields[11:13], " "), &user, &system))
-		all.memory += kilobytes << 10
-		all.cpu += time.Duration(user+system) * tick
+		sum += what(must.Have(procfs.NewProc(pid)))
 	}
-	return all
+	return sum
 }
 
-// tick is the unit of these times: what sysconf(_SC_CLK_TCK) is on Linux for all programs.
-const tick = time.Second / 100
+// rssAnon is how many bytes of a process are resident and no file's.
+func rssAnon(p procfs.Proc) float64 { return float64(must.Have(p.NewStatus()).RssAnon) }
+
+// cpuTime is how many seconds of a processor it has used.
+func cpuTime(p procfs.Proc) float64 { return must.Have(p.Stat()).CPUTime() }
