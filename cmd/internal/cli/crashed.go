@@ -4,18 +4,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
-	"github.com/tenurelock/tenure/driver"
 )
 
 // crashedWord is the command by which the guardian of run and lead frees the lock of
@@ -47,42 +46,32 @@ func (t *command) lastAct(lease *tenure.Lease) []string {
 	}
 }
 
-// openPause is between two tries to reach the store.
-const openPause = 100 * time.Millisecond
-
 // Run frees the lock when the last requests of the dead have had their time, and gives up
 // when the lock has run out by itself.
 func (f *crashedCmd) Run() error {
 	// "exe" tells nobody anything; if it fails, no harm is done
 	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600)
+	// A service manager sends these to all that is left of a unit. The lock is about to be free,
+	// and the next holder wants it.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	ended, err := guard.ParseInstant(f.Ended)
-	if err != nil {
-		return usage("%w", err)
-	}
-	expiry, err := guard.ParseInstant(f.Until)
-	if err != nil {
+	expiry, err2 := guard.ParseInstant(f.Until)
+	at, err3 := storeurl.Parse(os.Getenv("TENURE_STORE"))
+	if err := cmp.Or(err, err2, err3); err != nil {
 		return usage("%w", err)
 	}
 	options, err := f.Options(nil)
-	if err != nil {
-		return err
+	if err == nil {
+		options, err = flags.WithDefaults(options)
 	}
-	if options, err = flags.WithDefaults(options); err != nil {
-		return err
-	}
-	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
-	if err != nil {
-		return usage("%w", err)
-	}
-	if err := mustExist(at); err != nil {
+	if err := cmp.Or(err, mustExist(at)); err != nil {
 		return err
 	}
 	from := ended.Add(options.Grace)
 	until := max(ended, expiry).Add(options.LeaseDuration)
 	ctx, stop := context.WithTimeout(context.Background(), until.Sub(guard.Now()))
 	defer stop()
-	go hurry(ctx, stop, from.Add(2*options.RequestTimeout))
-	store, err := reach(ctx, at)
+	store, err := at.Connect(ctx) // nothing is asked of it yet: it may be out of reach for a while
 	if err != nil {
 		return storeFailed(err)
 	}
@@ -104,38 +93,4 @@ func (f *crashedCmd) Run() error {
 		return nil
 	}
 	return storeFailed(err)
-}
-
-// hurry takes the signals that ask for the end, as a service manager sends them to all
-// that is left of a unit. The lock is about to be free, and the next holder wants it: the
-// signals end what takes longer than that.
-func hurry(ctx context.Context, stop func(), at guard.Instant) {
-	signals := make(chan os.Signal, 1)
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
-		signal.Notify(signals, sig)
-	}
-	select {
-	case <-signals:
-	case <-ctx.Done():
-		return
-	}
-	if err := sleep(ctx, at.Sub(guard.Now())); err == nil {
-		stop()
-	}
-}
-
-// reach opens the store, which may be out of reach for a while.
-func reach(ctx context.Context, at storeurl.Location) (driver.Store, error) {
-	for {
-		store, err := at.Open()
-		if err == nil {
-			return store, nil
-		}
-		if permanent(err) {
-			return nil, err
-		}
-		if sleep(ctx, openPause) != nil {
-			return nil, err
-		}
-	}
 }
