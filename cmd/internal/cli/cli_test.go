@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-runewidth"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
@@ -120,37 +119,6 @@ func TestPauseDoubles(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	noon := time.Date(2024, 2, 29, 12, 0, 0, 0, time.Local)
-	rows := []row{
-		rowOf(tenure.Status{
-			Name: "scheduler", Held: true, Owner: "web-7", Token: 41, Host: "web-7", Label: "v1.2", Since: noon,
-			Unchanged: 1300 * time.Millisecond, FreeIn: 13700 * time.Millisecond,
-		}),
-		rowOf(tenure.Status{Name: "nightly", State: tenure.StateReleased, Owner: "cron-1", Token: 3, Host: "cron-1", Since: noon, Until: noon.Add(time.Minute)}),
-		rowOf(tenure.Status{Name: "grüße", State: tenure.StateHeld, Owner: "b", Token: 1, Since: noon, Unchanged: 20 * time.Second}),
-		rowOf(tenure.Status{Name: "x"}),
-	}
-	want := `
-LOCK       STATE       OWNER   TOKEN  SINCE                UNCHANGED  FREE IN  HOST    LABEL
-scheduler  held        web-7   41     2024-02-29 12:00:00  1.3s       <14s     web-7   v1.2
-nightly    free        cron-1  3      2024-02-29 12:01:00  -          now      cron-1  -
-grüße      expired     b       1      2024-02-29 12:00:00  20.0s      now      -       -
-x          never held  -       -      -                    -          -        -       -
-`
-	if d := cmp.Diff(want, "\n"+table(rows, style{live: true})); d != "" {
-		t.Errorf("table (- want, + got):\n%s", d)
-	}
-	for line := range strings.Lines(table(rows, style{width: 40})) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n >= 40 {
-			t.Errorf("%d columns: %q", n, line)
-		}
-	}
-	if text := table(nil, style{}); text != "" {
-		t.Errorf("a table of nothing is %q", text)
-	}
-}
-
 // A character of Chinese takes two columns, and one that is combined with
 // another takes none.
 func TestWideCharacters(t *testing.T) {
@@ -163,21 +131,6 @@ func TestWideCharacters(t *testing.T) {
 		text := fit("東京東京東京", width)
 		if n := runewidth.StringWidth(text); n >= width || width < 13 && !strings.HasSuffix(text, "…") {
 			t.Errorf("fit to %d: %q has %d columns", width, text, n)
-		}
-	}
-}
-
-func TestWaitingDetailsShorten(t *testing.T) {
-	st := tenure.Status{Owner: "web-7", Token: 3, Lease: 15 * time.Second, Heartbeat: 3 * time.Second}
-	for _, st.Unchanged = range []time.Duration{time.Second, 10 * time.Second} {
-		texts := waitingDetails(st)
-		for i, text := range texts[1:] {
-			if len(text) >= len(texts[i]) {
-				t.Errorf("%q is no shorter than %q", text, texts[i])
-			}
-		}
-		if last := texts[len(texts)-1]; last != "" {
-			t.Errorf("where there is no room %q is shown, want nothing", last)
 		}
 	}
 }

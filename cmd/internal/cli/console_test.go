@@ -240,6 +240,33 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 	}
 }
 
+// What is watched is written when it has changed, or is gone, and an outage is told once.
+func TestChangesAreWritten(t *testing.T) {
+	var written, said bytes.Buffer
+	c := &console{stdout: &written, stderr: lines.New(&said)}
+	one := func(key, state string) item { return item{key: key, state: state, text: key + " is " + state} }
+	w := &changes{outages: outages{console: c}, gone: func(key string) item { return one(key, "gone") }}
+	for _, state := range []string{"held", "held", "free"} {
+		w.draw([]item{one("a", state), one("b", "held")})
+	}
+	for range 2 {
+		w.tell(errors.New("no answer"))
+	}
+	w.draw([]item{one("b", "held")})
+	var got []string
+	for line := range strings.Lines(written.String()) {
+		got = append(got, strings.TrimSpace(line[len(time.TimeOnly):]))
+	}
+	if want := []string{"a is held", "b is held", "a is free", "a is gone"}; !slices.Equal(got, want) {
+		t.Errorf("written is %q, want %q", got, want)
+	}
+	c.close(time.Minute)
+	const want = "tenure: the store gives no answer: no answer; trying again\n"
+	if said.String() != want {
+		t.Errorf("said is %q, want %q", &said, want)
+	}
+}
+
 // A store that was replaced is not tried again, and the command does not say so.
 func TestReplacedStoreIsNotTriedAgain(t *testing.T) {
 	var b bytes.Buffer

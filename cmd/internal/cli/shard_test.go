@@ -4,9 +4,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenurelock/tenure/cmd/internal/lines"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -105,56 +101,5 @@ PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 	nobody.count()
 	if d := cmp.Diff([]unowned{{"no worker is there", 1}}, nobody.unowned); d != "" {
 		t.Errorf("without workers (- want, + got):\n%s", d)
-	}
-}
-
-// What is written for programs is written when something has changed.
-func TestGroupChangesAreWritten(t *testing.T) {
-	var b, said bytes.Buffer
-	told := &console{stdout: &b, json: true, stderr: lines.New(&said)}
-	c := &changes{outages: outages{console: told}}
-	lines := func() int { return strings.Count(b.String(), "\n") }
-	for range 3 {
-		v := aGroup()
-		c.draw(v.items(true, true))
-	}
-	if !c.tell(errors.New("no answer")) || lines() != 1 {
-		t.Fatalf("%d lines, want 1, after what has not changed:\n%s", lines(), &b)
-	}
-	v := aGroup()
-	v.Partitions[4].Token++
-	if c.draw(v.items(true, true)); lines() != 2 {
-		t.Fatalf("%d lines, want 2:\n%s", lines(), &b)
-	}
-	var o groupJSON
-	if err := json.Unmarshal(b.Bytes()[:bytes.IndexByte(b.Bytes(), '\n')], &o); err != nil {
-		t.Fatal(err)
-	}
-	if o.Time == "" || o.Partitions != 9 || len(o.Members) != 4 || len(o.Moves) != 3 || len(o.Reasons) != 5 || len(o.Assignment) != 9 {
-		t.Errorf("%+v", o)
-	}
-	if d := cmp.Diff(partitionJSON{ID: "6", Planned: "web-1", Token: 1, Reserved: "web-1", Reason: "reserved for web-1"}, o.Assignment[6]); d != "" {
-		t.Errorf("a partition (- want, + got):\n%s", d)
-	}
-
-	told.close(time.Minute)
-	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "the store gives no answer: no answer; trying again") {
-		t.Errorf("of the store it was said: %s", text)
-	}
-	b.Reset()
-	c = &changes{outages: outages{console: &console{stdout: &b}}}
-	for _, want := range []int{10, 10, 11} {
-		v := aGroup()
-		if want == 11 {
-			v.Partitions[0].Token++
-		}
-		if c.draw(v.items(false, true)); lines() != want {
-			t.Errorf("%d lines, want %d:\n%s", lines(), want, &b)
-		}
-	}
-	if text := b.String(); !strings.HasSuffix(text, " orders/0: web-1 has it under token 4\n") ||
-		!strings.Contains(text, " orders/1: web-1 has it under token 1, web-4 is to have it\n") ||
-		!strings.Contains(text, " orders/7: nobody has it: all workers are full\n") {
-		t.Errorf("lines:\n%s", text)
 	}
 }
