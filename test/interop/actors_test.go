@@ -252,9 +252,9 @@ func (s *scene) weAct(a *actor, c command) outcome {
 	case "write":
 		err = lease.SetData(ctx, []byte(c.options["data"]))
 	case "step-down":
-		err = a.StepDown(ctx, c.lock, "a test")
+		err = a.StepDown(ctx, c.lock, &tenure.StepDownOptions{Reason: "a test"})
 	case "transfer":
-		err = a.Transfer(ctx, c.lock, c.options["to"], "a test")
+		err = a.StepDown(ctx, c.lock, &tenure.StepDownOptions{To: c.options["to"], Reason: "a test"})
 	case "revoke":
 		err = a.Revoke(ctx, c.lock, "a test")
 	case "status":

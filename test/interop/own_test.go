@@ -116,7 +116,7 @@ func TestJavaListsTheTable(t *testing.T) {
 	}
 	// The other way round, ours show no items of that kind, and theirs as they are.
 	seen := map[string]string{}
-	for st, err := range s.actors["us"].Locks(t.Context(), "") {
+	for st, err := range s.actors["us"].Locks(t.Context(), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,11 +95,11 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 		text, _ := t.outer.busy(t.lock, busy)
 		return t.notAcquired(p, text)
 	case errors.As(err, &held) && p.options.UnlessAlive && !t.outer.is(t.lock, held.Owner, held.Token):
-		return t.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
+		return t.notAcquired(p, "held by "+holderText(held.Owner, held.Token)+", which has shown that it lives")
 	case errors.As(err, &held) && held.Reserved:
 		return t.notAcquired(p, held.Error())
 	case errors.As(err, &held):
-		return t.notAcquired(p, fmt.Sprintf("held by %s", t.outer.holder(t.lock, held.Owner, held.Token)))
+		return t.notAcquired(p, "held by "+t.outer.holder(t.lock, held.Owner, held.Token))
 	}
 	return storeFailed(err)
 }
@@ -150,14 +150,11 @@ func (t *command) announce(ctx context.Context) {
 		}
 		// The look also brings the time that is left up to date.
 		h, err := t.target.look(ctx)
-		if err != nil {
-			continue // it is asked again
-		}
-		if h.held {
+		if err == nil && h.held {
 			t.answers()
 		}
-		if len(h.details) == 0 || h.news == told && !c.terminal {
-			continue
+		if err != nil || len(h.details) == 0 || h.news == told && !c.terminal {
+			continue // it is asked again
 		}
 		told = h.news
 		t.sayStore(ctx)
@@ -215,11 +212,8 @@ type outer struct {
 // outerOf reads the environment of a process that uses a store, by its URL.
 func outerOf(store string) outer {
 	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
-	if err != nil || at.URL() != store {
-		return outer{}
-	}
-	token, err := strconv.ParseUint(os.Getenv("TENURE_TOKEN"), 10, 64)
-	if err != nil {
+	token, err2 := strconv.ParseUint(os.Getenv("TENURE_TOKEN"), 10, 64)
+	if err != nil || err2 != nil || at.URL() != store {
 		return outer{}
 	}
 	return outer{os.Getenv("TENURE_LOCK"), os.Getenv("TENURE_OWNER"), token}

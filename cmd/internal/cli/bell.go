@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
-	"github.com/tenurelock/tenure/driver"
 )
 
 // bellFlags say where this process takes hints of others.
@@ -133,49 +132,3 @@ func (p *bellPlan) ring(c *console, at storeurl.Location, o *tenure.Options) (cl
 
 // routePatience is how long the name of the store's host is looked up.
 const routePatience = 2 * time.Second
-
-// examineBell tells where others would ring, and whether that address answers here. It
-// returns whether it does not do at all.
-func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Location) (bad bool) {
-	if p == nil {
-		return false
-	}
-	const check = "bell"
-	udp, err := p.open(ctx, at)
-	if err != nil {
-		r.tell(driver.Bad(check, "%v", err).Advise("see --bell in tenure help tuning"))
-		return true
-	}
-	defer func() { _ = udp.Close() }()
-	if err := echo(ctx, udp); err != nil {
-		r.tell(driver.Warn(check, "others are told to ring at %s, and a datagram that was sent there did not come back (%v)",
-			udp.Address(), err).Advise("if that is the address of another machine in front of this one, it may do; " +
-			"else open the port, or advertise another address"))
-		return false
-	}
-	r.tell(driver.OK(check, "others are told to ring at %s; a datagram that was sent there came back", udp.Address()))
-	return false
-}
-
-// echo sends datagrams to the bell's own address, until one arrives.
-func echo(ctx context.Context, udp *bell.UDP) error {
-	ctx, cancel := context.WithTimeout(ctx, routePatience)
-	defer cancel()
-	arrived := make(chan error, 1)
-	go func() {
-		_, err := udp.Receive(ctx)
-		arrived <- err
-	}()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if err := udp.Send(udp.Address(), []byte("tenure doctor")); err != nil {
-			return err
-		}
-		select {
-		case err := <-arrived:
-			return err
-		case <-tick.C:
-		}
-	}
-}

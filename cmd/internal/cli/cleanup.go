@@ -56,35 +56,30 @@ func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	took := time.Since(begun)
 	c.clear()
 	r := swept{Result: "swept", Swept: n, Took: seconds(took)}
-	text := fmt.Sprintf("cleared %s, in %v", counted(n, "record")+" of ended sessions", round(took))
 	switch {
 	case err != nil:
 		r.Result = "incomplete"
-		text = fmt.Sprintf("cleared %s until then, in %v", counted(n, "record")+" of ended sessions", round(took))
+		c.result(r, "cleared %s of ended sessions until then, in %v", counted(n, "record"), round(took))
 	case n == 0:
-		text = "nothing to clear: no session in the store has ended"
+		c.result(r, "nothing to clear: no session in the store has ended")
+	default:
+		c.result(r, "cleared %s of ended sessions, in %v", counted(n, "record"), round(took))
 	}
-	c.result(r, "%s", text)
 	return lookFailed(v.ctx, err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
 func (f *sweepCmd) check() (long time.Duration, err error) {
-	if f.ReleasedBefore == nil {
-		switch {
-		case f.Prefix != "":
-			return 0, usage("unexpected argument %.20q: a PREFIX goes with --released-before", f.Prefix)
-		case f.RestartTokens || f.DryRun:
-			return 0, usage("--restart-tokens and --dry-run go with --released-before")
-		}
-		return 0, nil
-	}
-	long, ok := parseAgo(*f.ReleasedBefore)
-	if !ok {
+	long, ok := parseAgo(valueOf(f.ReleasedBefore))
+	switch given := f.ReleasedBefore != nil; {
+	case !given && f.Prefix != "":
+		return 0, usage("unexpected argument %.20q: a PREFIX goes with --released-before", f.Prefix)
+	case !given && (f.RestartTokens || f.DryRun):
+		return 0, usage("--restart-tokens and --dry-run go with --released-before")
+	case given && !ok:
 		return 0, usage("--released-before %.40q is no duration: write a number with its unit, such as 30d or 12h",
 			*f.ReleasedBefore)
-	}
-	if long < time.Minute {
+	case given && long < time.Minute:
 		return 0, usage("--released-before %v must be at least 1m", long)
 	}
 	return long, nil
@@ -111,15 +106,13 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 		text = fmt.Sprintf("would delete %s that have been released for more than %s, and their history",
 			counted(n.Locks, "lock"), *f.ReleasedBefore)
 	}
-	var left []string
+	separator := "; left alone: "
 	if n.WithData > 0 {
-		left = append(left, fmt.Sprintf("%d with data", n.WithData))
+		text += fmt.Sprintf("%s%d with data", separator, n.WithData)
+		separator = ", "
 	}
 	if n.Taken > 0 {
-		left = append(left, fmt.Sprintf("%d that somebody took meanwhile", n.Taken))
-	}
-	if len(left) > 0 {
-		text += "; left alone: " + strings.Join(left, ", ")
+		text += fmt.Sprintf("%s%d that somebody took meanwhile", separator, n.Taken)
 	}
 	c.result(r, "%s", text)
 	return lookFailed(v.ctx, err)
@@ -201,15 +194,13 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	}
 	err = v.client.Reap(v.ctx, o)
 	c.clear()
-	switch {
-	case err != nil:
-		return lookFailed(v.ctx, err)
-	case f.Once && v.ctx.Err() != nil:
-		return lookFailed(v.ctx, v.ctx.Err())
-	case f.Once && freed == 0:
+	if err == nil && f.Once {
+		err = v.ctx.Err()
+	}
+	if err == nil && f.Once && freed == 0 {
 		c.say("nobody is dead that is watched")
 	}
-	return nil
+	return lookFailed(v.ctx, err)
 }
 
 func (c *console) tellReaped(r tenure.Reaped) {
@@ -217,13 +208,13 @@ func (c *console) tellReaped(r tenure.Reaped) {
 		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session,
 		Owner: r.Owner, Token: r.Token, Host: r.Host,
 	}
-	if r.Name == "" {
-		line.Result = "closed"
-		c.result(line, "closed session %s of %q, and freed all locks under it: "+
-			"it has shown no sign of life for its lease", r.Session, r.Owner)
+	if r.Name != "" {
+		c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
 		return
 	}
-	c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
+	line.Result = "closed"
+	c.result(line, "closed session %s of %q, and freed all locks under it: it has shown no sign of life for its lease",
+		r.Session, r.Owner)
 }
 
 // tokensCmd is tenure tokens: what an operator does about tokens.
@@ -300,19 +291,16 @@ func (f *raiseTokensCmd) check(how *tenure.RaiseOptions) (by uint64, options ten
 	}
 	if f.Reason != nil {
 		how.Reason = *f.Reason
-		err := refused(options, func(ctx context.Context, client *tenure.Client) error {
+		err = refused(options, func(ctx context.Context, client *tenure.Client) error {
 			return client.StepDown(ctx, "x", &tenure.StepDownOptions{Reason: how.Reason})
 		})
-		if err != nil {
-			return 0, options, err
-		}
 	}
-	if !f.Yes {
-		return 0, options, usage("this is for the time after a restored backup, or a failover with loss, " +
+	if err == nil && !f.Yes {
+		err = usage("this is for the time after a restored backup, or a failover with loss, " +
 			"when all programs that use the store are stopped: " +
 			"it frees their locks and closes their sessions; write --yes to say that they are")
 	}
-	return by, options, nil
+	return by, options, err
 }
 
 // tell tells what was done.
@@ -321,36 +309,33 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens,
 		Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable,
 		Foreign: n.Foreign, Took: seconds(took),
 	}
-	switch {
-	case errors.Is(err, tenure.ErrAlive):
-		r.Result = "alive"
-	case err != nil:
-		r.Result = "incomplete"
-	}
-	text := fmt.Sprintf("raised the tokens of %s by %s, and closed %s, in %v",
-		counted(n.Locks, "lock"), *f.By, counted(n.Sessions, "session"), round(took))
+	left := ""
 	if n.Foreign > 0 {
-		text += fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token",
+		left = fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token",
 			counted(n.Foreign, "lock"))
 	}
+	text := fmt.Sprintf("raised the tokens of %s by %s, and closed %s, in %v%s",
+		counted(n.Locks, "lock"), *f.By, counted(n.Sessions, "session"), round(took), left)
 	switch {
 	case err == nil && n.Locks == 0 && n.Sessions == 0:
-		c.say("nothing to raise: there is no such lock%s", text[strings.Index(text+";", ";"):])
+		c.say("nothing to raise: there is no such lock%s", left)
 	case err == nil:
 		c.say("%s; the programs can be started", text)
 	case n != (tenure.RaisedTokens{}):
 		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
 	}
+	switch {
+	case errors.Is(err, tenure.ErrAlive):
+		r.Result, err = "alive", failed(statusHeld, err)
+	case errors.Is(err, tenure.ErrTokenLimit):
+		r.Result, err = "incomplete", usage("%w", err)
+	case err != nil:
+		r.Result, err = "incomplete", lookFailed(v.ctx, err)
+	}
 	if c.json {
 		c.object(r)
 	}
-	switch {
-	case errors.Is(err, tenure.ErrAlive):
-		return failed(statusHeld, err)
-	case errors.Is(err, tenure.ErrTokenLimit):
-		return usage("%w", err)
-	}
-	return lookFailed(v.ctx, err)
+	return err
 }
 
 // raisedTokens is what came of it, as an object of --json.

@@ -10,10 +10,10 @@
 package cli
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -66,7 +66,9 @@ type operands struct {
 // exit status.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == completeWord {
-		complete(os.Stdout, args[1:])
+		for _, word := range candidates(args[1:]) {
+			fmt.Fprintln(os.Stdout, word)
+		}
 		return 0
 	}
 	_ = schedule.SetLocal() // where it matters the error is told: see occurrence
@@ -117,14 +119,10 @@ func execute(c *console, head []string, rest operands) error {
 
 // outputOf returns what the flags of a command say about output.
 func outputOf(parsed *kong.Context) (f outputFlags) {
+	fields := map[string]*bool{"json": &f.JSON, "quiet": &f.Quiet, "verbose": &f.Verbose}
 	for _, flag := range parsed.Flags() {
-		switch flag.Name {
-		case "json":
-			f.JSON = flag.Target.Bool()
-		case "quiet":
-			f.Quiet = flag.Target.Bool()
-		case "verbose":
-			f.Verbose = flag.Target.Bool()
+		if field := fields[flag.Name]; field != nil {
+			*field = flag.Target.Bool()
 		}
 	}
 	return f
@@ -146,19 +144,14 @@ func split(args []string) (head []string, rest operands) {
 // subject returns the command that the command line is about, "" if none can
 // be told, and what to read about it.
 func subject(head []string) (command, hint string) {
-	for _, word := range head {
-		if word == "help" || strings.HasPrefix(word, "-") {
-			continue
-		}
-		if word == "" {
-			break
-		}
-		if _, known := helpOf(word); known {
-			return word, "see tenure " + word + " --help"
-		}
-		break
+	i := slices.IndexFunc(head, func(word string) bool { return word != "help" && !strings.HasPrefix(word, "-") })
+	if i < 0 || head[i] == "" {
+		return "", "see tenure --help"
 	}
-	return "", "see tenure --help"
+	if _, known := helpOf(head[i]); !known {
+		return "", "see tenure --help"
+	}
+	return head[i], "see tenure " + head[i] + " --help"
 }
 
 // explained says in our words what kong says about words that are missing or
@@ -222,13 +215,10 @@ var helpTexts embed.FS
 
 // helpOf returns the help of a command, "" being the whole program.
 func helpOf(command string) (text string, known bool) {
-	switch command {
-	case "":
-		command = "tenure"
-	case "tenure":
+	if command == "tenure" {
 		return "", false
 	}
-	b, err := fs.ReadFile(helpTexts, "help/"+command+".txt")
+	b, err := helpTexts.ReadFile("help/" + cmp.Or(command, "tenure") + ".txt")
 	return string(b), err == nil
 }
 

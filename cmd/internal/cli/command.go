@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -74,10 +75,10 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 		return nil, usage(`no command given: write it behind "--"`)
 	}
 	options, err := j.options(j.storeFlags)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = checkTaken(options, j.Name)
 	}
-	if err := checkTaken(options, j.Name); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	plan, err := j.asked()
@@ -90,10 +91,8 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 	}
 	t.on(j.Name)
 	t.program.Notify = t.notified
-	if _, err := t.program.Find(); err != nil {
-		return nil, cannotRun(err)
-	}
-	if err := guard.Supported(); err != nil {
+	_, err = t.program.Find()
+	if err := cmp.Or(err, guard.Supported()); err != nil {
 		return nil, cannotRun(err)
 	}
 	if t.location, err = j.location(c); err != nil {
@@ -121,8 +120,8 @@ func (t *command) on(name string) { t.lock, t.target, t.begun = name, lock{t, na
 func (t *command) warnOfName() {
 	if base := text.Base(t.lock); base != t.lock {
 		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive, "+
-			"shard or doctor: "+
-			"this command and what uses %q keep each other out; choose another name unless you mean that", t.lock, base, base)
+			"shard or doctor: this command and what uses %q keep each other out; "+
+			"choose another name unless you mean that", t.lock, base, base)
 	}
 }
 

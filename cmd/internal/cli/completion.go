@@ -7,8 +7,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
 	"os"
 	"regexp"
@@ -42,7 +40,7 @@ type completionCmd struct {
 
 // Run prints the script of a shell.
 func (f *completionCmd) Run(c *console) error {
-	script, err := fs.ReadFile(completionScripts, "completion/tenure."+f.Shell)
+	script, err := completionScripts.ReadFile("completion/tenure." + f.Shell)
 	if err != nil || !slices.Contains(shells, f.Shell) {
 		return usage("shell %.20q is not known: want bash, zsh or fish", f.Shell)
 	}
@@ -52,15 +50,8 @@ func (f *completionCmd) Run(c *console) error {
 
 var shells = []string{"bash", "fish", "zsh"}
 
-// complete prints the words that can stand for the last of the given ones, one
-// a line. It prints none where a file may stand, or nobody knows: the shell
-// completes files then.
-func complete(w io.Writer, words []string) {
-	for _, word := range candidates(words) {
-		fmt.Fprintln(w, word)
-	}
-}
-
+// candidates are the words that can stand for the last of the given ones. There are none
+// where a file may stand, or nobody knows: the shell completes files then.
 func candidates(words []string) []string {
 	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
 		return nil
@@ -72,8 +63,7 @@ func candidates(words []string) []string {
 	var apart []string // "--flag=value" as two words, of which the second one begins with "="
 	for _, w := range words {
 		if at := strings.Index(w, "="); at > 0 && w[0] == '-' {
-			apart = append(apart, w[:at])
-			w = w[at:]
+			apart, w = append(apart, w[:at]), w[at:]
 		}
 		apart = append(apart, w)
 	}
@@ -135,10 +125,6 @@ func candidates(words []string) []string {
 func operandsOf(command *kong.Node, given int, store string) []string {
 	most, suffix := 1, ""
 	switch command.Name {
-	case "completion":
-		if given == 0 {
-			return shells
-		}
 	case "shard":
 		suffix = shard.SpecName("")
 	case "once":
@@ -148,8 +134,11 @@ func operandsOf(command *kong.Node, given int, store string) []string {
 	case "status", "exporter", "reap":
 		most = math.MaxInt
 	}
-	if len(command.Positional) == 0 || given >= most {
+	switch {
+	case len(command.Positional) == 0 || given >= most:
 		return nil
+	case command.Name == "completion":
+		return shells
 	}
 	return namesIn(store, suffix)
 }
@@ -260,13 +249,11 @@ func ask(url string, find func(context.Context, *tenure.Client) []string) []stri
 	}
 	answer := make(chan []string, 1)
 	go func() { // a store that does not answer is left behind: the program ends
-		v, err := clientAt(nil, at, nil, nil)
-		if err != nil {
-			answer <- nil
-			return
+		var found []string
+		if v, err := clientAt(nil, at, nil, nil); err == nil {
+			found = find(v.ctx, v.client)
+			v.close()
 		}
-		found := find(v.ctx, v.client)
-		v.close()
 		answer <- found
 	}()
 	select {
@@ -342,42 +329,29 @@ func roff(b *strings.Builder, text string) {
 		if part == "Flags" {
 			m = flagEntry.FindStringSubmatch(line)
 		}
+		example := part == "Examples" && strings.HasPrefix(line, "    ") ||
+			(part == "Usage" || part == "Examples") && strings.HasPrefix(line, "  tenure")
+		set(example)
+		text := escaped(strings.TrimSpace(line))
 		switch {
-		case line == "" && part == "Examples":
-			set(false)
-			b.WriteString(".PP\n")
 		case line == "":
-			set(false)
-			b.WriteString(".PP\n")
-			listing = false
+			text, listing = ".PP", false
 		case heading.MatchString(line):
-			set(false)
 			part, listing = strings.TrimSuffix(line, ":"), false
-			b.WriteString(".SS " + escaped(part) + "\n")
-		case part == "Examples" && strings.HasPrefix(line, "    "),
-			(part == "Usage" || part == "Examples") && strings.HasPrefix(line, "  tenure"):
-			set(true)
-			b.WriteString(escaped(line) + "\n")
-		case part == "Examples":
-			set(false)
-			b.WriteString(escaped(strings.TrimSpace(line)) + "\n")
-		case listing && more.MatchString(line):
-			b.WriteString(escaped(strings.TrimSpace(line)) + "\n")
+			text = ".SS " + escaped(part)
+		case example:
+			text = escaped(line)
+		case part == "Examples", listing && more.MatchString(line):
 		case m != nil:
-			set(false)
 			listing = true
-			b.WriteString(".TP\n\\fB" + escaped(m[1]) + "\\fR\n")
+			text = ".TP\n\\fB" + escaped(m[1]) + "\\fR"
 			if m[2] != "" {
-				b.WriteString(escaped(m[2]) + "\n")
+				text += "\n" + escaped(m[2])
 			}
-		default:
-			set(false)
-			if listing {
-				b.WriteString(".PP\n")
-			}
-			listing = false
-			b.WriteString(escaped(strings.TrimSpace(line)) + "\n")
+		case listing:
+			text, listing = ".PP\n"+text, false
 		}
+		b.WriteString(text + "\n")
 	}
 	set(false)
 }

@@ -136,11 +136,10 @@ func (w lineWriter) Write(p []byte) (int, error) {
 }
 
 func (c *console) width() int {
-	width, _, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil || width <= 0 {
-		return 80
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 0 {
+		return width
 	}
-	return width
+	return 80
 }
 
 // fitting returns the first text that fits on one line of the terminal whole,

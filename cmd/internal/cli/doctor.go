@@ -5,12 +5,21 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"time"
 
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/cmd/internal/tokenfile"
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -38,13 +47,9 @@ func (f *doctorCmd) Run(c *console) error {
 		return usage("--ca-file is for a lock service: name it with --server")
 	}
 	options, err := f.Options(f.Store)
-	if err != nil {
-		return err
+	if err == nil {
+		options, err = flags.WithDefaults(options)
 	}
-	if err := check(options); err != nil {
-		return err
-	}
-	whole, err := flags.WithDefaults(options)
 	if err != nil {
 		return err
 	}
@@ -53,17 +58,17 @@ func (f *doctorCmd) Run(c *console) error {
 		return err
 	}
 	at, err := f.location(c)
-	if err != nil {
-		return err
+	if err == nil {
+		err = mustExist(at)
 	}
-	if err := mustExist(at); err != nil {
+	if err != nil {
 		return err
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
 	r := report{c: c}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		Diagnose: at.Diagnose, Open: at.Open, Store: at.Shown, Options: whole, Tell: r.tell,
+		Diagnose: at.Diagnose, Open: at.Open, Store: at.Shown, Options: options, Tell: r.tell,
 	})
 	bad = r.examineBell(ctx, plan, at) || bad
 	return r.end(ctx, bad, err)
@@ -110,4 +115,121 @@ func (r *report) end(ctx context.Context, bad bool, err error) error {
 		return ended(statusBad)
 	}
 	return nil
+}
+
+// examineBell tells where others would ring, and whether that address answers here. It
+// returns whether it does not do at all.
+func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Location) (bad bool) {
+	if p == nil {
+		return false
+	}
+	const check = "bell"
+	udp, err := p.open(ctx, at)
+	if err != nil {
+		r.tell(driver.Bad(check, "%v", err).Advise("see --bell in tenure help tuning"))
+		return true
+	}
+	defer func() { _ = udp.Close() }()
+	if err := echo(ctx, udp); err != nil {
+		r.tell(driver.Warn(check, "others are told to ring at %s, and a datagram that was sent there did not come back (%v)",
+			udp.Address(), err).Advise("if that is the address of another machine in front of this one, it may do; " +
+			"else open the port, or advertise another address"))
+		return false
+	}
+	r.tell(driver.OK(check, "others are told to ring at %s; a datagram that was sent there came back", udp.Address()))
+	return false
+}
+
+// echo sends datagrams to the bell's own address, until one arrives.
+func echo(ctx context.Context, udp *bell.UDP) error {
+	ctx, cancel := context.WithTimeout(ctx, routePatience)
+	defer cancel()
+	arrived := make(chan error, 1)
+	go func() {
+		_, err := udp.Receive(ctx)
+		arrived <- err
+	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := udp.Send(udp.Address(), []byte("tenure doctor")); err != nil {
+			return err
+		}
+		select {
+		case err := <-arrived:
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// serverFlags are those of an examination of a lock service.
+type serverFlags struct {
+	Server    *string
+	TokenFile *string
+	CAFile    *string `name:"ca-file"`
+	Lock      string  `default:"doctor"`
+}
+
+// service returns what is to be examined.
+func (f *serverFlags) service() (doctor.Service, error) {
+	s := doctor.Service{URL: *f.Server, Lock: f.Lock}
+	if err := checkTaken(tenure.Options{}, f.Lock); err != nil {
+		return s, fmt.Errorf("--lock: %w", err)
+	}
+	if f.CAFile != nil {
+		pem, err := os.ReadFile(*f.CAFile)
+		if err != nil {
+			return s, usage("--ca-file: %w", err)
+		}
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+		if !s.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return s, usage("--ca-file: %s has no certificate in it, in PEM", *f.CAFile)
+		}
+	}
+	var err error
+	s.Token, err = f.token()
+	return s, err
+}
+
+// token reads the token: from the file that is named, or the one that tenured has made for
+// this user, if there is one.
+func (f *serverFlags) token() (string, error) {
+	if f.TokenFile == nil {
+		path, err := tokenfile.Own()
+		if err != nil {
+			return "", nil //nolint:nilerr // there is none, which the doctor tells
+		}
+		secret, err := tokenfile.Secret(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return "", nil
+		}
+		return secret, err
+	}
+	text, err := os.ReadFile(*f.TokenFile)
+	if err != nil {
+		return "", usage("--token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsAny(token, " \t\n") {
+		return "", usage("--token-file: %s must have a token in it, and nothing else", *f.TokenFile)
+	}
+	return token, nil
+}
+
+// examineServer is tenure doctor --server.
+func (f *doctorCmd) examineServer(c *console) error {
+	s, err := f.service()
+	if err != nil {
+		return err
+	}
+	ctx, stop := catchSignals().cancel(context.Background())
+	defer stop()
+	r := report{c: c}
+	s.Tell = r.tell
+	bad, err := doctor.ExamineService(ctx, s)
+	if err != nil && !errors.Is(err, doctor.ErrNoService) && context.Cause(ctx) == nil {
+		return usage("%w", err)
+	}
+	return r.end(ctx, bad, err)
 }

@@ -13,17 +13,6 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 )
 
-// told hands an event of the client on to whoever reads: the lines of --json, or
-// people; with --verbose the client itself logs it. It is called from the
-// goroutine that extends the command's life, so it must not block.
-func (t *command) told(e tenure.Event) {
-	c := t.console
-	if c.json && (c.verbose || e.Kind != tenure.EventRenewed) {
-		c.emit(recordOf(e))
-	}
-	t.tellPeople(e)
-}
-
 // Events of this command itself, besides those of the client and the guard's
 // notices. All of them are in help/events.txt.
 const (
@@ -112,8 +101,14 @@ const (
 	asOne = time.Minute
 )
 
-func (t *command) tellPeople(e tenure.Event) {
+// told hands an event of the client on to whoever reads: the lines of --json, or
+// people; with --verbose the client itself logs it. It is called from the
+// goroutine that extends the command's life, so it must not block.
+func (t *command) told(e tenure.Event) {
 	c := t.console
+	if c.json && (c.verbose || e.Kind != tenure.EventRenewed) {
+		c.emit(recordOf(e))
+	}
 	switch e.Kind {
 	case tenure.EventStoreError:
 		t.fails(e.Err)
@@ -168,23 +163,18 @@ func recordOf(e tenure.Event) record {
 	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost || e.Kind == tenure.EventReleased:
 		r.Cause = flags.OneLine(e.Err) // nothing has failed, or not here
 		if errors.As(e.Err, &asked) {
+			kind := tenure.RequestStepDown
+			if asked.To != "" || asked.ToLabel != "" {
+				kind = tenure.RequestHandOver
+			}
 			r.Request = &requestJSON{
-				Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason,
-				To: asked.To, ToLabel: asked.ToLabel,
+				Kind: string(kind), By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel,
 			}
 		}
 	default:
 		r.Error = flags.OneLine(e.Err)
 	}
 	return r
-}
-
-// kindOf is the kind of request that a lease has ended for.
-func kindOf(asked *tenure.StepDownError) tenure.RequestKind {
-	if asked.To != "" || asked.ToLabel != "" {
-		return tenure.RequestHandOver
-	}
-	return tenure.RequestStepDown
 }
 
 // round makes a duration readable.

@@ -112,9 +112,6 @@ func check(o tenure.Options, names ...string) error {
 // checkTaken is check for a name that is to be taken, for which there are stricter
 // rules than for one that is looked at.
 func checkTaken(o tenure.Options, name string) error {
-	if err := check(o, name); err != nil {
-		return err
-	}
 	return refused(o, func(ctx context.Context, client *tenure.Client) error {
 		_, err := client.TryAcquire(ctx, name, nil)
 		return err
@@ -132,10 +129,13 @@ func refused(o tenure.Options, ask func(context.Context, *tenure.Client) error) 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err = ask(ctx, client)
-	if named := (*tenure.Error)(nil); errors.As(err, &named) && !errors.Is(err, context.Canceled) {
-		return usage("%w", named.Err) // the name itself may be of any length
+	if err == nil || errors.Is(err, context.Canceled) {
+		return nil
 	}
-	return nil
+	if named := (*tenure.Error)(nil); errors.As(err, &named) {
+		err = named.Err // the name itself may be of any length
+	}
+	return usage("%w", err)
 }
 
 // location returns where the locks are, and says so if nobody else has. It is
@@ -163,10 +163,10 @@ type storeClient struct {
 // with a plan there must be options.
 func (f *storeFlags) client(c *console, options *tenure.Options, plan *bellPlan) (*storeClient, error) {
 	at, err := f.location(c)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = mustExist(at)
 	}
-	if err := mustExist(at); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return clientAt(c, at, options, plan)

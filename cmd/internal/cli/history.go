@@ -29,6 +29,7 @@ type historyCmd struct {
 // Run shows who held the lock.
 func (h *historyCmd) Run(c *console) error {
 	var at span
+	options := tenure.Options{HistoryLimit: h.Limit}
 	if h.At != nil {
 		var err error
 		if at, err = parseTime(*h.At, time.Now()); err != nil {
@@ -37,9 +38,6 @@ func (h *historyCmd) Run(c *console) error {
 		if at.from.After(time.Now()) {
 			return usage("--at %s is in the future", at.text)
 		}
-	}
-	options := tenure.Options{HistoryLimit: h.Limit}
-	if h.At != nil {
 		options.HistoryLimit = 0 // as many as there are by default
 	}
 	if err := check(options, h.Name); err != nil {
@@ -54,11 +52,8 @@ func (h *historyCmd) Run(c *console) error {
 	defer cancel()
 	list, err := v.client.History(ctx, h.Name)
 	if err == nil && len(list) == 0 {
-		if locks, tenures, err := readersWritersHistory(ctx, v.client, h.Name); err != nil || len(locks) > 0 {
-			if err != nil {
-				return lookFailed(ctx, err)
-			}
-			return h.printReadersWriters(c, locks, tenures)
+		if found, err := h.readersWriters(ctx, c, v.client); found || err != nil {
+			return err
 		}
 	}
 	switch {
@@ -114,42 +109,31 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
 	}
 }
 
-// readersWritersHistory returns the tenures of the gate and of all slots, each with the name of
-// its lock: of writers first, and of each reader's slot after that.
-func readersWritersHistory(
-	ctx context.Context, client *tenure.Client, name string,
-) (locks []string, tenures [][]tenure.Tenure, err error) {
-	st, err := readersWritersStatus(ctx, client, name)
+// readersWriters prints the history of each lock of one for readers and writers that was held, of
+// its writers first. It returns false if there is none of that name.
+func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *tenure.Client) (found bool, err error) {
+	st, err := readersWritersStatus(ctx, client, h.Name)
 	if err != nil || st.Slots == 0 {
-		return nil, nil, err
+		return false, lookFailed(ctx, err)
 	}
-	locks = append(locks, rwlock.GateName(name))
+	locks := []string{rwlock.GateName(h.Name)}
 	for slot := range st.Slots {
-		locks = append(locks, rwlock.SlotName(name, slot))
+		locks = append(locks, rwlock.SlotName(h.Name, slot))
+	}
+	if h.At != nil {
+		return true, usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, "+
+			"or one of its readers'", h.Name, len(locks), locks[0])
 	}
 	for _, lock := range locks {
 		list, err := client.History(ctx, lock)
 		if err != nil {
-			return nil, nil, err
+			return true, lookFailed(ctx, err)
 		}
-		tenures = append(tenures, list)
-	}
-	return locks, tenures, nil
-}
-
-// printReadersWriters prints the history of each lock of one for readers and writers that was
-// held.
-func (h *historyCmd) printReadersWriters(c *console, locks []string, tenures [][]tenure.Tenure) error {
-	if h.At != nil {
-		return usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, or one of its readers'",
-			h.Name, len(locks), locks[0])
-	}
-	for i, list := range tenures {
 		if len(list) > 0 {
-			h.print(c, locks[i], list)
+			h.print(c, lock, list)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // tenureCells are the columns of a tenure. It was over at an instant, if that is not zero.
@@ -241,16 +225,6 @@ type span struct {
 	again time.Duration
 }
 
-// readings returns what a span may stand for.
-func (s span) readings() []span {
-	if s.again == 0 {
-		return []span{s}
-	}
-	later := s
-	later.from, later.to = s.from.Add(s.again), s.to.Add(s.again)
-	return []span{s, later}
-}
-
 // twice returns the first instant that a clock without a zone shows as it shows t, and
 // how much later it does so once more.
 func twice(t time.Time) (first time.Time, again time.Duration) {
@@ -335,10 +309,7 @@ var daysAgo = regexp.MustCompile(`^(\d{1,5})d`)
 func parseAgo(text string) (time.Duration, bool) {
 	days := time.Duration(0)
 	if m := daysAgo.FindStringSubmatch(text); m != nil {
-		n, err := strconv.Atoi(m[1])
-		if err != nil {
-			return 0, false
-		}
+		n, _ := strconv.Atoi(m[1]) // five digits
 		days = time.Duration(n) * 24 * time.Hour
 		if text = text[len(m[0]):]; text == "" {
 			return days, true
@@ -393,10 +364,9 @@ type atJSON struct {
 
 // printAt says who held the lock at a time.
 func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
-	var found []holding
-	all := true
-	for _, reading := range at.readings() {
-		then, known := during(list, reading)
+	found, all := during(list, at)
+	if at.again > 0 {
+		then, known := during(list, span{from: at.from.Add(at.again), to: at.to.Add(at.again)})
 		all = all && known
 		for _, t := range then {
 			if !slices.ContainsFunc(found, func(f holding) bool { return f.Token == t.Token }) {

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,10 @@ type running struct {
 	// awaited.
 	left atomic.Bool
 
+	swept atomic.Bool // that was told to stop
+
 	mu     sync.Mutex
 	latest guard.Limits
-	swept  bool // what was left behind was told to stop
 }
 
 // outcome is how a command under a lease ended.
@@ -143,8 +145,7 @@ func (r *running) sweep(sig syscall.Signal) bool {
 	switch {
 	case !r.left.Load() || sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGTERM:
 		return false
-	case !r.swept:
-		r.swept = true
+	case !r.swept.Swap(true):
 		r.guard.Stop(guard.Now().Add(unhurried)) // it has the time that it takes, as a command has
 	case sig == syscall.SIGTERM:
 		return false
@@ -156,13 +157,6 @@ func (r *running) sweep(sig syscall.Signal) bool {
 
 // unhurried is longer than any lease.
 const unhurried = 100 * 365 * 24 * time.Hour
-
-// hasSwept says whether what was left behind was told to stop.
-func (r *running) hasSwept() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.swept
-}
 
 // hold runs the command under the lease, and returns when nothing is left of
 // it and of what it has started. It does not release the lease. The context is the
@@ -210,7 +204,7 @@ func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 	o.elapsed = time.Since(begun)
 
 	_ = errors.As(context.Cause(lease.Context()), &o.steppedDown)
-	o.swept = r.hasSwept()
+	o.swept = r.swept.Load()
 	cut := errors.Is(context.Cause(ctx), once.ErrTimeout)
 	inTime := (o.steppedDown != nil || o.swept || cut) && o.exit.Reason == guard.Stopped && lease.Check() == nil
 	if !inTime && (o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped) {
@@ -275,10 +269,6 @@ func reasonText(err error) string {
 func (t *command) notified(n guard.Notice) {
 	c := t.console
 	r := t.running.Load()
-	left := time.Duration(0)
-	if r != nil {
-		left = r.lease.Remaining()
-	}
 	var processes []string
 	for _, p := range n.Processes {
 		processes = append(processes, fmt.Sprintf("%d (%s)", p.PID, p.Name))
@@ -286,12 +276,8 @@ func (t *command) notified(n guard.Notice) {
 	c.emit(record{Event: "command_" + eventName(n.Kind), Lock: t.lock, Processes: processes})
 	switch n.Kind {
 	case guard.Awaiting:
-		what := "the command"
-		if t.what != "" {
-			what = t.what
-		}
 		text := fmt.Sprintf("%s has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop",
-			what, t.lock, joinSome(processes))
+			cmp.Or(t.what, "the command"), t.lock, joinSome(processes))
 		c.say("%s", text)
 		if r == nil || r.left.Swap(true) {
 			return
@@ -314,12 +300,16 @@ func (t *command) notified(n guard.Notice) {
 			c.say("the time of the command is up: it is told to stop")
 			return
 		}
-		if r != nil && r.hasSwept() {
+		if r != nil && r.swept.Load() {
 			c.say("what the command left behind was told to stop; Ctrl-C kills it")
 			return
 		}
 		c.say("the lease of %q ends, and with it the command and all that it has started", t.lock)
 	case guard.Suspended:
+		left := time.Duration(0)
+		if r != nil {
+			left = r.lease.Remaining()
+		}
 		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
 		c.stderr.Flush(time.Second) // this process is about to be stopped, with what it has not written
 	}

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,10 +41,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	p := patience{options: tenure.AcquireOptions{
 		StoreTimeout: -1, Priority: l.Priority, PriorityPause: valueOf(l.PriorityPause), CoolDown: valueOf(l.CoolDown),
 	}}
-	if err := l.checkCoolDown(); err != nil {
-		return err
-	}
-	if err := l.progressFlags.check(&l.job); err != nil {
+	if err := cmp.Or(l.checkCoolDown(), l.progressFlags.check(&l.job)); err != nil {
 		return err
 	}
 	if l.OnElected != nil && len(rest.words) == 0 {
@@ -87,20 +85,17 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		switch {
 		case late:
 			err = t.idle(ctx, latePause)
-		case err != nil:
-			failures++
-			err = t.restUnstarted(ctx, err, l.pause(failures), failures)
-		case o.lost != nil: // somebody else leads now, or the store is away
-		case o.steppedDown != nil:
+		case err == nil && o.lost != nil: // somebody else leads now, or the store is away
+		case err == nil && o.steppedDown != nil:
 			err = t.standBack(ctx)
 		default:
-			if o.status() == 0 || o.elapsed > maxPause {
+			if err == nil && (o.status() == 0 || o.elapsed > maxPause) {
 				failures = 0
 			}
-			if o.status() != 0 {
+			if err != nil || o.status() != 0 {
 				failures++
 			}
-			err = t.rest(ctx, o, l.pause(failures), failures)
+			err = t.rest(o, err, l.pause(failures), failures)
 		}
 		if err != nil {
 			return err
@@ -161,10 +156,8 @@ func (o outcome) interrupted() bool {
 // twice as long after each failure in a row.
 func (l *leadCmd) pause(failures int) time.Duration {
 	d := l.Pause
-	for range failures - 1 {
-		if d = 2 * d; d >= maxPause {
-			break
-		}
+	for ; failures > 1 && d > 0 && d < maxPause; failures-- {
+		d *= 2
 	}
 	return min(d, max(maxPause, l.Pause))
 }
@@ -187,34 +180,25 @@ func unstarted(err error) error {
 	return err
 }
 
-// restUnstarted is rest after a command that could not be started.
-func (t *command) restUnstarted(parent context.Context, cause error, pause time.Duration, failures int) error {
-	status, how := flags.StatusOf(cannotRun(cause)), flags.OneLine(cause)
-	r := record{Status: &status, Error: how}
-	if failures > 1 {
-		how += fmt.Sprintf(" (%d failures in a row)", failures)
-	}
-	return t.campaignAgain(parent, r, how, pause)
-}
-
-// rest lets others lead for a while, and says how the command has ended.
-func (t *command) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
+// rest lets others lead for a while, and says how the command has ended, or why it could not be
+// started.
+func (t *command) rest(o outcome, unstarted error, pause time.Duration, failures int) error {
 	status, how := o.status(), "the command has ended"
-	if failures > 0 {
-		how = fmt.Sprintf("the command failed with status %d", status)
-		if failures > 1 {
-			how += fmt.Sprintf(", %d times in a row", failures)
+	r := record{Event: eventPausing, Lock: t.lock, Status: &status, Pause: seconds(pause)}
+	switch {
+	case unstarted != nil:
+		status, how = flags.StatusOf(cannotRun(unstarted)), flags.OneLine(unstarted)
+		if r.Error = how; failures > 1 {
+			how += fmt.Sprintf(" (%d failures in a row)", failures)
 		}
+	case failures > 1:
+		how = fmt.Sprintf("the command failed with status %d, %d times in a row", status, failures)
+	case failures > 0:
+		how = fmt.Sprintf("the command failed with status %d", status)
 	}
-	return t.campaignAgain(parent, record{Status: &status}, how, pause)
-}
-
-// campaignAgain does so after a pause, and tells how the last campaign has ended.
-func (t *command) campaignAgain(parent context.Context, r record, how string, pause time.Duration) error {
-	r.Event, r.Lock, r.Pause = eventPausing, t.lock, seconds(pause)
 	t.console.emit(r)
 	t.console.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
-	return t.idle(parent, pause)
+	return t.idle(context.Background(), pause)
 }
 
 // hookFlags are what is run beside the command of a leader.

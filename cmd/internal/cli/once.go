@@ -79,12 +79,9 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	w := t.newRuns()
 	defer w.stop()
 	if o.Changed {
-		changed, err := once.Reschedule(w.ctx, t.client, o.Name, at.identity(), at.over())
-		switch {
-		case err != nil:
+		changed, err := o.change(w.ctx, c, t.client, at)
+		if err != nil {
 			return o.notRun(w, at, once.Result{}, err)
-		case changed:
-			o.sayChanged(c, at)
 		}
 		if changed && !at.isNow() {
 			return o.elsewhere(c, "%s is not run: it was before the change", slotText(at.slot, at.minutes))
@@ -170,7 +167,11 @@ func (o *onceCmd) ran(w *runs, at occurrence, result once.Result, err error) err
 			o.Name, slotText(l.Slot, at.minutes), slotText(at.slot, at.minutes), holderText(l.Owner, l.Token))
 	}
 	if n := result.MissedCount; n > 0 {
-		c.warn("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), o.missedText(result))
+		were := "were"
+		if n == 1 {
+			were = "was"
+		}
+		c.warn("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), were, missedText(result))
 	}
 	if result.Closed != nil {
 		c.warn("%q: the ledger has no room for more gaps: what was not run up to %s is given up",
@@ -303,15 +304,12 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 		})
 	}
 	slot := int64(math.MinInt64)
-	if *o.Reset != "all" {
-		var err error
-		if slot, err = strconv.ParseInt(*o.Reset, 10, 64); err != nil {
-			at, err := parseInstant("--reset", *o.Reset)
-			if err != nil {
-				return usage("--reset %.40q is no slot: write all, a time such as 2006-01-02T15:04Z, or a number", *o.Reset)
-			}
-			slot = once.Minute(at)
-		}
+	if number, err := strconv.ParseInt(*o.Reset, 10, 64); err == nil {
+		slot = number
+	} else if at, err := parseInstant("--reset", *o.Reset); err == nil {
+		slot = once.Minute(at)
+	} else if *o.Reset != "all" {
+		return usage("--reset %.40q is no slot: write all, a time such as 2006-01-02T15:04Z, or a number", *o.Reset)
 	}
 	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 		return once.Reset(ctx, client, o.Name, slot, o.Reason)
@@ -361,20 +359,16 @@ func slotText(slot int64, minutes bool) string {
 	return once.MinuteTime(slot).Local().Format("2006-01-02 15:04")
 }
 
-func slotsText(slots []int64, minutes bool) string {
+// missedText lists what was missed, the last of it if there is much.
+func missedText(result once.Result) string {
 	var all []string
-	for _, slot := range slots {
-		all = append(all, slotText(slot, minutes))
+	for _, slot := range result.Missed {
+		all = append(all, slotText(slot, true))
+	}
+	if len(all) < result.MissedCount {
+		return all[len(all)-1] + " and before"
 	}
 	return joinSome(all)
-}
-
-// missedText lists what was missed, the last of it if there is much.
-func (o *onceCmd) missedText(result once.Result) string {
-	if n := len(result.Missed); n < result.MissedCount {
-		return slotText(result.Missed[n-1], true) + " and before"
-	}
-	return slotsText(result.Missed, true)
 }
 
 func byText(r once.Run) string {
@@ -382,13 +376,6 @@ func byText(r once.Run) string {
 		return ""
 	}
 	return ", by " + holderText(r.Owner, r.Token)
-}
-
-func wasOrWere(n int) string {
-	if n == 1 {
-		return "was"
-	}
-	return "were"
 }
 
 // occurrence is what the command is to be run for.
@@ -426,7 +413,11 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 	}
 	switch {
 	case o.Slot != nil:
-		slot, err := parseSlot("--slot", *o.Slot)
+		slot, err := strconv.ParseInt(*o.Slot, 10, 64)
+		if err != nil {
+			err = usage("--slot %.40q is no whole number, or too large: want a number that rises from one occurrence to "+
+				"the next", *o.Slot)
+		}
 		return occurrence{slot: slot}, err
 	case o.At != nil:
 		at, err := parseInstant("--at", *o.At)
@@ -511,25 +502,25 @@ func minutesOf(list []time.Time) []int64 {
 // reschedule writes into the ledger that the schedule was changed, and runs nothing.
 func (o *onceCmd) reschedule(c *console, at occurrence) error {
 	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
-		changed, err := once.Reschedule(ctx, client, o.Name, at.identity(), at.over())
-		switch {
-		case err != nil:
-			return err
-		case !changed:
+		changed, err := o.change(ctx, c, client, at)
+		if err == nil && !changed {
 			c.say("%q: the ledger has no other schedule: nothing was changed", o.Name)
-			return nil
 		}
-		o.sayChanged(c, at)
-		return nil
+		return err
 	})
 }
 
-func (o *onceCmd) sayChanged(c *console, at occurrence) {
+// change writes the schedule into the ledger, and says so if it had another one.
+func (o *onceCmd) change(ctx context.Context, c *console, client *tenure.Client, at occurrence) (bool, error) {
+	changed, err := once.Reschedule(ctx, client, o.Name, at.identity(), at.over())
 	next := ""
 	if list := at.schedule.After(once.MinuteTime(at.over()), 1); len(list) > 0 {
 		next = ": the first slot is " + slotText(once.Minute(list[0]), true)
 	}
-	c.warn("%q: the schedule is %s from now on%s", o.Name, at.identity().Text, next)
+	if changed {
+		c.warn("%q: the schedule is %s from now on%s", o.Name, at.identity().Text, next)
+	}
+	return changed, err
 }
 
 // off says how far from now the slot is, if that is not the minute that it is: "12h55m ago".
@@ -537,20 +528,11 @@ func (o occurrence) off() string {
 	if o.schedule == nil || once.Minute(o.now) == o.slot {
 		return ""
 	}
-	by := o.now.Sub(once.MinuteTime(o.slot))
+	by, how := o.now.Sub(once.MinuteTime(o.slot)), " ago"
 	if by < 0 {
-		return round(-by).String() + " ahead of its time"
+		by, how = -by, " ahead of its time"
 	}
-	return round(by).String() + " ago"
-}
-
-func parseSlot(flag, text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, usage("%s %.40q is no whole number, or too large: want a number that rises from one occurrence to the "+
-			"next", flag, text)
-	}
-	return n, nil
+	return round(by).String() + how
 }
 
 // absolute is the end of a time that names its zone.

@@ -44,7 +44,10 @@ func (f *operatorFlags) open(c *console, lock string, to successor, rings bellFl
 	// The caller is there for a moment, and wants to see what comes of it.
 	options := tenure.Options{Owner: f.operator(), RefreshPeriod: 100 * time.Millisecond}
 	o := &operator{console: c, lock: lock, to: to, reason: *f.Reason}
-	if err := o.check(options); err != nil {
+	if err := check(options, lock); err != nil {
+		return nil, err
+	}
+	if err := refused(options, o.ask); err != nil {
 		return nil, err
 	}
 	plan, err := rings.asked()
@@ -53,17 +56,6 @@ func (f *operatorFlags) open(c *console, lock string, to successor, rings bellFl
 	}
 	o.storeClient, err = f.client(c, &options, plan)
 	return o, err
-}
-
-// check finds what is wrong with the request before anybody is asked, and before
-// it is said that somebody is.
-func (o *operator) check(options tenure.Options) error {
-	if err := check(options, o.lock); err != nil {
-		return err
-	}
-	return refused(options, func(ctx context.Context, client *tenure.Client) error {
-		return o.ask(ctx, client)
-	})
 }
 
 // ask asks the holder to make way.
@@ -120,23 +112,19 @@ func operatorName() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return name
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
 	}
-	return name + "@" + host
+	return name
 }
 
 // status looks at the lock.
 func (o *operator) status() (tenure.Status, error) {
 	st, err := o.client.Status(o.ctx, o.lock)
-	if err != nil {
-		return st, o.failed(err)
-	}
-	return st, nil
+	return st, o.failed(err)
 }
 
-// failed returns what to end with when the store has failed, or a signal came.
+// failed returns what to end with when the store has failed, or a signal came, nil if it has not.
 func (o *operator) failed(err error) error {
 	if errors.Is(err, tenure.ErrUnreadable) {
 		return storeFailed(err)
@@ -166,17 +154,6 @@ func (o *operator) done(r result, format string, args ...any) error {
 	r.Lock = o.lock
 	o.console.result(r, format, args...)
 	return nil
-}
-
-// incomplete tells a result that is not what was asked for: it is not silent with
-// --quiet.
-func (o *operator) incomplete(r result, text string) error {
-	if !o.console.json {
-		return failed(statusHeld, errors.New(text))
-	}
-	r.Lock = o.lock
-	o.console.object(r)
-	return ended(statusHeld)
 }
 
 func holderOf(st tenure.Status) *party { return &party{Owner: st.Owner, Token: st.Token} }
@@ -217,45 +194,33 @@ func (f *releaseCmd) Run(c *console) error {
 	}
 	begun := time.Now()
 	r := result{Result: "released", Holder: holderOf(st)}
-	force := f.Force && st.Session == "" // one under a session cannot be cut off alone
+	release := o.client.ReleaseDead
 	switch {
-	case st.Session != "":
+	case st.Session != "": // that lock alone cannot be cut off
 		o.console.show("watching the session under which %s holds %q: it is closed when no sign of life has come for %v",
 			holder, o.lock, round(st.Lease))
-	case force:
-		r.Result = "revoked"
+	case f.Force:
+		r.Result, release = "revoked", o.client.Revoke
 		o.console.show("%s cannot renew %q from now on; it may be at work until its lease has run out, so the lock is "+
-			"free in %v, and not before",
-			holder, o.lock, round(st.Lease))
+			"free in %v, and not before", holder, o.lock, round(st.Lease))
 	default:
 		o.console.show("watching %q, held by %s: it is released when no sign of life has come for %v; --force does not "+
-			"wait for that",
-			o.lock, holder, round(st.Lease))
+			"wait for that", o.lock, holder, round(st.Lease))
 	}
-	if force {
-		err = o.client.Revoke(o.ctx, o.lock, o.reason)
-	} else {
-		err = o.client.ReleaseDead(o.ctx, o.lock, o.reason)
-	}
-	if err != nil {
+	if err := release(o.ctx, o.lock, o.reason); err != nil {
 		return o.notDone(err, st)
 	}
 	took := time.Since(begun)
 	r.Took = seconds(took)
 	if now, err := o.status(); err == nil && now.Held {
-		return o.taken(r, now, took)
+		r.Next = holderOf(now)
+		return o.done(r, "%s has lost %q; %s has it now, after %v",
+			holder, o.lock, holderText(now.Owner, now.Token), round(took))
 	}
-	if force {
+	if r.Result == "revoked" {
 		return o.done(r, "%q is free: revoked from %s, whose lease has run out after %v", o.lock, holder, round(took))
 	}
 	return o.done(r, "%q is free: %s has shown no sign of life for %v", o.lock, holder, round(st.Lease))
-}
-
-// taken tells that somebody has the lock already.
-func (o *operator) taken(r result, now tenure.Status, took time.Duration) error {
-	r.Next = holderOf(now)
-	return o.done(r, "%s has lost %q; %s has it now, after %v", holderText(r.Holder.Owner, r.Holder.Token), o.lock,
-		holderText(now.Owner, now.Token), round(took))
 }
 
 // stepDownCmd is tenure step-down.
@@ -342,17 +307,21 @@ func (o *operator) awaitSuccessor(
 	ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration,
 ) error {
 	r := result{Result: "not_handed_over", Holder: holderOf(holder)}
-	stopped := fmt.Sprintf("%s no longer has it", holderText(holder.Owner, holder.Token))
+	stopped := holderText(holder.Owner, holder.Token)
 	switch {
 	case holder.Token == 0:
 		r.Holder, stopped = nil, "it was never held"
 	case took > 0:
-		r.Took = seconds(took)
-		stopped = fmt.Sprintf("%s has stepped down", holderText(holder.Owner, holder.Token))
+		r.Took, stopped = seconds(took), stopped+" has stepped down"
+	default:
+		stopped += " no longer has it"
 	}
-	failed := func(format string, args ...any) error {
-		text := fmt.Sprintf("%q: not handed over to %s: %s; ", o.lock, o.to.text(), stopped)
-		return o.incomplete(r, text+fmt.Sprintf(format, args...))
+	failed := func(format string, args ...any) error { // it is not silent with --quiet
+		if o.console.json {
+			_ = o.done(r, "")
+			return ended(statusHeld)
+		}
+		return tempFail("%q: not handed over to %s: %s; %s", o.lock, o.to.text(), stopped, fmt.Sprintf(format, args...))
 	}
 	kept := time.Duration(0)
 	for {
@@ -438,13 +407,12 @@ func (o *operator) notHeld(st tenure.Status) error {
 	switch {
 	case st.Token == 0:
 		return o.done(r, "%q was never held", o.lock)
-	case st.ReservedFor != "":
-		r.Next = &party{Owner: st.ReservedFor}
-		return o.done(r, "%q is not held: it is reserved for %q, and free in %v at the latest",
-			o.lock, st.ReservedFor, round(st.FreeIn))
-	case st.ReservedForLabel != "":
-		return o.done(r, "%q is not held: it is reserved for label %q, and free in %v at the latest",
-			o.lock, st.ReservedForLabel, round(st.FreeIn))
+	case !reservedFor(st).anybody():
+		if st.ReservedFor != "" {
+			r.Next = &party{Owner: st.ReservedFor}
+		}
+		return o.done(r, "%q is not held: it is reserved for %s, and free in %v at the latest",
+			o.lock, reservedFor(st).text(), round(st.FreeIn))
 	}
 	return o.done(r, "%q is not held: last by %s", o.lock, holderText(st.Owner, st.Token))
 }

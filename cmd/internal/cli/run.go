@@ -48,10 +48,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if err := r.choose(t); err != nil {
 		return err
 	}
-	waitUntil := time.Time{}
-	if r.Wait != nil {
-		waitUntil = time.Now().Add(*r.Wait)
-	}
+	waitUntil := time.Now().Add(valueOf(r.Wait))
 	for {
 		lease, err := t.acquire(context.Background(), patience{
 			wait: r.Wait, held: r.ConflictExitStatus,

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -42,17 +41,20 @@ func (f *shardCmd) Run(c *console) error {
 		return f.print(c, groupView{Status: shard.Status{Group: f.Group}})
 	}
 	defer v.close()
-	ctx, client := v.ctx, v.client
-	look := func() (groupView, error) { return lookAtGroup(ctx, client, f.Group) }
+	look := func() (groupView, error) { return lookAtGroup(v.ctx, v.client, f.Group) }
 	switch {
 	case f.Resize != nil:
-		return f.resize(ctx, c, client)
+		return f.resize(v.ctx, c, v.client)
 	case f.Watch:
-		return f.watch(ctx, c, look)
+		return watch(v.ctx, c, watched[groupView]{
+			command: "tenure shard", refresh: f.Refresh, look: look,
+			text:  func(v groupView, st style) string { return v.text(st, f.Partitions) },
+			items: func(v groupView) []item { return v.items(c.json, f.Partitions) },
+		})
 	}
 	seen, err := look()
 	if err != nil {
-		return lookFailed(ctx, err)
+		return lookFailed(v.ctx, err)
 	}
 	return f.print(c, seen)
 }
@@ -68,7 +70,10 @@ func (f *shardCmd) check() error {
 	if err := check(tenure.Options{}, f.Group); err != nil {
 		return err
 	}
-	return checkGroup(f.Group)
+	return refused(tenure.Options{}, func(_ context.Context, client *tenure.Client) error {
+		_, err := shard.New(client, f.Group, &shard.Options{Partitions: 1})
+		return err
+	})
 }
 
 // resize sets the number of partitions. A group that nobody has run is not made
@@ -83,9 +88,11 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
-	if !numbered(st.Partitions) {
-		return usage("the partitions of %q have names of their own, such as %q: its program changes them, not --resize",
-			f.Group, st.Partitions[0].ID)
+	for i, p := range st.Partitions {
+		if p.ID != strconv.Itoa(i) {
+			return usage("the partitions of %q have names of their own, such as %q: its program changes them, not --resize",
+				f.Group, st.Partitions[0].ID)
+		}
 	}
 	g, err := shard.New(client, f.Group, &shard.Options{Partitions: *f.Resize})
 	if err != nil {
@@ -121,29 +128,6 @@ func (f *shardCmd) nobody() error {
 		f.Group)
 }
 
-// numbered says that the partitions have the names "0", "1" and so on.
-func numbered(list []shard.PartitionStatus) bool {
-	for i, p := range list {
-		if p.ID != strconv.Itoa(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// checkGroup returns an error if the name cannot be that of a group.
-func checkGroup(name string) error {
-	client, err := tenure.New(memstore.New(), nil)
-	if err != nil {
-		return err // the defaults are sound
-	}
-	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
-	if _, err := shard.New(client, name, &shard.Options{Partitions: 1}); err != nil {
-		return usage("%w", err)
-	}
-	return nil
-}
-
 // print writes the group once.
 func (f *shardCmd) print(c *console, v groupView) error {
 	switch {
@@ -160,15 +144,6 @@ func (f *shardCmd) print(c *console, v groupView) error {
 		}
 	}
 	return nil
-}
-
-// watch looks at the group again and again.
-func (f *shardCmd) watch(ctx context.Context, c *console, look func() (groupView, error)) error {
-	return watch(ctx, c, watched[groupView]{
-		command: "tenure shard", refresh: f.Refresh, look: look,
-		text:  func(v groupView, st style) string { return v.text(st, f.Partitions) },
-		items: func(v groupView) []item { return v.items(c.json, f.Partitions) },
-	})
 }
 
 // items are the group as it is watched: one object, or lines for it and for each partition.
@@ -317,20 +292,19 @@ func lookAtGroup(ctx context.Context, client *tenure.Client, group string) (grou
 
 // count says which partitions move, and why nobody has the others.
 func (v *groupView) count() {
-	moves, reasons := map[move]int{}, map[string]int{}
+	moves, reasons := map[move]int{}, map[unowned]int{}
 	for _, p := range v.Partitions {
 		if to, ok := v.movesTo(p); ok {
 			moves[move{From: p.Owner, To: to}]++
 		} else if p.Owner == "" {
-			reasons[v.reason(p)]++
+			reasons[unowned{Reason: v.reason(p)}]++
 		}
 	}
 	for m, n := range moves {
-		m.Partitions = n
-		v.moves = append(v.moves, m)
+		v.moves = append(v.moves, move{m.From, m.To, n})
 	}
-	for reason, n := range reasons {
-		v.unowned = append(v.unowned, unowned{reason, n})
+	for u, n := range reasons {
+		v.unowned = append(v.unowned, unowned{u.Reason, n})
 	}
 	slices.SortFunc(v.moves, func(a, b move) int {
 		return cmp.Or(cmp.Compare(b.Partitions, a.Partitions), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
@@ -394,7 +368,8 @@ func (v *groupView) text(st style, partitions bool) string {
 		cells, colours = nil, nil
 	}
 	for _, w := range v.Members {
-		add(memberColour(w), memberCells(w)...)
+		line, colour := memberCells(w)
+		add(colour, line...)
 	}
 	show("PLACE", "WORKER", "STATE", "HELD", "PLANNED", "SHARE", "WEIGHT", "MAX", "ZONE", "HOST", "LABEL")
 	for _, m := range v.moves {
@@ -415,28 +390,22 @@ func (v *groupView) text(st style, partitions bool) string {
 	return out
 }
 
-// workers says how many workers are there, and how many are dead: those that have left
-// are on the roll for a while yet.
-func (v *groupView) workers() string {
-	text, dead := counted(v.Workers, "worker"), 0
+// heading also says how many workers are dead: those that have left are members for a while yet.
+func (v *groupView) heading() string {
+	workers, dead, coordinator := counted(v.Workers, "worker"), 0, "no coordinator"
 	for _, w := range v.Members {
 		if w.State == shard.MemberDead {
 			dead++
 		}
 	}
 	if dead > 0 {
-		text += fmt.Sprintf(" and %d dead", dead)
+		workers += fmt.Sprintf(" and %d dead", dead)
 	}
-	return text
-}
-
-func (v *groupView) heading() string {
-	coordinator := "no coordinator"
 	if v.Coordinator != "" {
 		coordinator = "coordinator " + v.Coordinator
 	}
-	return fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, counted(len(v.Partitions), "partition"), v.workers(), v.Epoch,
-		coordinator)
+	return fmt.Sprintf("%s: %s, %s, epoch %d, %s",
+		v.Group, counted(len(v.Partitions), "partition"), workers, v.Epoch, coordinator)
 }
 
 // summary says how many partitions have owners, and how evenly.
@@ -451,18 +420,15 @@ func (v *groupView) summary() string {
 	return text
 }
 
-func memberColour(w shard.MemberStatus) string {
+// memberCells are the columns of a worker, and their colour.
+func memberCells(w shard.MemberStatus) ([]string, string) {
+	colour, limit, share := escRed, "", ""
 	switch w.State {
 	case shard.MemberAlive:
-		return escGreen
+		colour = escGreen
 	case shard.MemberLeaving, shard.MemberLeft:
-		return escDim
+		colour = escDim
 	}
-	return escRed
-}
-
-func memberCells(w shard.MemberStatus) []string {
-	limit, share := "", ""
 	if w.Max > 0 {
 		limit = strconv.Itoa(w.Max)
 	}
@@ -472,36 +438,30 @@ func memberCells(w shard.MemberStatus) []string {
 	return dashed([]string{
 		strconv.Itoa(w.Place), w.Owner, w.State, strconv.Itoa(w.Owned), strconv.Itoa(w.Planned), share,
 		fmt.Sprintf("%.4g", w.Weight), limit, w.Zone, w.Host, w.Label,
-	})
+	}), colour
 }
 
 // cells are the columns of a partition, and their colour.
 func (v *groupView) cells(p shard.PartitionStatus) ([]string, string) {
-	colour, token, since := "", "", ""
-	w, _ := v.at(p.Planned)
-	owner, planned := p.Owner, w.Owner
-	if _, moving := v.movesTo(p); owner == "" {
-		colour = escRed
-	} else if moving {
+	colour, token, since, checkpoint := escRed, "", "", ""
+	planned, _ := v.at(p.Planned)
+	owner := p.Owner
+	if owner != "" {
+		colour, since = "", clockText(p.Since)
+	}
+	if _, moving := v.movesTo(p); moving {
 		colour = escBold
 	}
 	if p.Token > 0 {
 		token = formatToken(p.Token)
 	}
-	if p.Owner != "" {
-		since = clockText(p.Since)
-	}
 	if p.Error != "" {
 		owner = stateUnreadable
 	}
-	return dashed([]string{p.ID, owner, planned, token, since, bytesText(p.CheckpointBytes)}), colour
-}
-
-func bytesText(n int) string {
-	if n == 0 {
-		return ""
+	if p.CheckpointBytes > 0 {
+		checkpoint = fmt.Sprintf("%d B", p.CheckpointBytes)
 	}
-	return fmt.Sprintf("%d B", n)
+	return dashed([]string{p.ID, owner, planned.Owner, token, since, checkpoint}), colour
 }
 
 func counted(n int, what string) string {

@@ -6,7 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,24 +47,23 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 		return f.finish(c, nothing(f.Names))
 	}
 	defer v.close()
-	ctx, client := v.ctx, v.client
 	if f.Watch {
-		return f.watch(ctx, c, client)
+		return f.watch(v.ctx, c, v.client)
 	}
-	rows, err := look(ctx, client, f.Names)
+	rows, err := look(v.ctx, v.client, f.Names)
 	if err == nil && f.MaxAge != nil {
-		rows, err = age(ctx, client, rows, *f.MaxAge, f.Refresh)
+		rows, err = age(v.ctx, v.client, rows, *f.MaxAge, f.Refresh)
 	}
 	if err == nil && c.json {
 		f.shown = v.at.Shown()
-		f.identity, err = storeurl.Identity(ctx, v.store)
+		f.identity, err = storeurl.Identity(v.ctx, v.store)
 	}
 	if err != nil {
-		return lookFailed(ctx, err)
+		return lookFailed(v.ctx, err)
 	}
 	for _, r := range rows {
 		if r.state == stateNever {
-			c.sayLedgers(ctx, client, r.Name)
+			c.sayLedgers(v.ctx, v.client, r.Name)
 		}
 	}
 	return f.finish(c, rows)
@@ -80,13 +79,11 @@ func (f *statusCmd) finish(c *console, rows []row) error {
 	if f.ExitCode && f.Quiet {
 		return f.exit(rows[0])
 	}
-	if err := f.print(c, rows); err != nil && (!f.ExitCode || rows[0].err == nil) {
-		return err
-	}
+	err := f.print(c, rows)
 	if f.ExitCode {
 		return f.exit(rows[0])
 	}
-	return nil
+	return err
 }
 
 // checkPeriod checks the time between two requests to the store.
@@ -173,11 +170,6 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 			parts, err := partsOf(ctx, client, name)
 			if err != nil {
 				return nil, err
-			}
-			if len(parts) == 0 {
-				if parts, err = readersWritersOf(ctx, client, name); err != nil {
-					return nil, err
-				}
 			}
 			if len(parts) > 0 {
 				rows = append(rows, parts...)
@@ -361,10 +353,10 @@ func (f *statusCmd) checkOne() error {
 
 // exit ends with the status of a lock's state.
 func (f *statusCmd) exit(r row) error {
-	if r.err != nil {
-		return failed(statusCodes[r.state], fmt.Errorf("%s", flags.OneLine(r.err)))
-	}
-	if code := statusCodes[r.state]; code != 0 {
+	switch code := statusCodes[r.state]; {
+	case r.err != nil:
+		return failed(code, errors.New(flags.OneLine(r.err)))
+	case code != 0:
 		return ended(code)
 	}
 	return nil
@@ -385,41 +377,34 @@ func age(ctx context.Context, client *tenure.Client, rows []row, most, refresh t
 		}
 		passed := time.Since(begun)
 		next, err := look(ctx, client, []string{rows[0].Name})
-		if err != nil {
-			return nil, err
-		}
-		if len(next) != 1 || next[0].Token != token || next[0].state != stateHeld && next[0].state != stateAsked {
-			return next, nil
-		}
-		// It is 0 in the look that finds a sign of life, and else at least what has passed, by
-		// another clock.
-		if next[0].Unchanged < passed/2 {
-			return next, nil
-		}
-		if passed >= most {
+		switch {
+		case err != nil || len(next) != 1 || next[0].Token != token,
+			next[0].state != stateHeld && next[0].state != stateAsked,
+			// It is 0 in the look that finds a sign of life, and else at least what has passed, by
+			// another clock.
+			next[0].Unchanged < passed/2:
+			return next, err
+		case passed >= most:
 			next[0].state = stateInDoubt
 			return next, nil
 		}
 	}
 }
 
-// partsOf returns the rows of what makes up a semaphore, none if there is none
-// of that name.
+// partsOf returns the rows of what makes up a semaphore, or a lock for readers and writers, none
+// if there is neither of that name.
 func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
 	s, err := semaphore.New(client, name, 1, nil)
-	if err != nil {
-		return nil, nil //nolint:nilerr // such a name has no semaphore
+	if err != nil { // such a name has no semaphore
+		return readersWritersOf(ctx, client, name)
 	}
 	size, err := client.Status(ctx, semaphore.SizeName(name))
-	if errors.Is(err, tenure.ErrUnreadable) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	_, n, ok := semaphore.ParseSize(size)
-	if !ok {
-		return nil, nil
+	switch {
+	case errors.Is(err, tenure.ErrUnreadable) || err == nil && !ok:
+		return readersWritersOf(ctx, client, name)
+	case err != nil:
+		return nil, err
 	}
 	st, err := s.Status(ctx)
 	if err != nil {
@@ -434,15 +419,17 @@ func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 			names = append(names, semaphore.LockName(name, h.Slot))
 		}
 	}
+	rows, err := rowsOf(ctx, client, names...)
+	return append(rows, rowOf(size)), err
+}
+
+// rowsOf reads locks, each of which can be read.
+func rowsOf(ctx context.Context, client *tenure.Client, names ...string) (rows []row, err error) {
 	list, errs := client.Statuses(ctx, names, nil)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	for _, st := range list {
+		rows = append(rows, rowOf(st))
 	}
-	var rows []row
-	for _, one := range append(list, size) {
-		rows = append(rows, rowOf(one))
-	}
-	return rows, nil
+	return rows, errors.Join(errs...)
 }
 
 // assigned notes of each row which semaphore it is part of.
@@ -492,15 +479,11 @@ func readersWritersOf(ctx context.Context, client *tenure.Client, name string) (
 	if err != nil || st.Slots == 0 {
 		return nil, err
 	}
-	list, errs := client.Statuses(ctx, []string{rwlock.GateName(name), rwlock.SizeName(name)}, nil)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	rows := []row{rowOf(list[0])}
+	rows, err := rowsOf(ctx, client, rwlock.GateName(name), rwlock.SizeName(name))
 	for _, r := range st.Readers {
-		rows = append(rows, rowOf(r.Status))
+		rows = slices.Insert(rows, len(rows)-1, rowOf(r.Status))
 	}
-	return append(rows, rowOf(list[1])), nil
+	return rows, err
 }
 
 // readersWritersStatus returns what the records of the lock show. It has no slots if there is none

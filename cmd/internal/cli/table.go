@@ -46,14 +46,13 @@ func table(rows []row, s style) string {
 func (s style) table(cells [][]string, colours []string) string {
 	var b strings.Builder
 	for i, text := range layout(cells, s.width) {
-		switch {
-		case i == 0:
-			b.WriteString(s.line(escBold, text))
-		case colours == nil:
-			b.WriteString(s.line("", text))
-		default:
-			b.WriteString(s.line(colours[i-1], text))
+		colour := ""
+		if i == 0 {
+			colour = escBold
+		} else if colours != nil {
+			colour = colours[i-1]
 		}
+		b.WriteString(s.line(colour, text))
 	}
 	return b.String()
 }
@@ -143,14 +142,10 @@ var (
 
 // screenWidth is that of the terminal that standard output is, 0 if it is none.
 func (c *console) screenWidth() int {
-	if c.screen < 0 {
-		return 0
+	if width, _, err := term.GetSize(c.screen); err == nil && c.screen >= 0 {
+		return max(width, 0)
 	}
-	width, _, err := term.GetSize(c.screen)
-	if err != nil || width <= 0 {
-		return 0
-	}
-	return width
+	return 0
 }
 
 // column is one of a table: its head, and a cell of each line.

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,32 +48,29 @@ type createTableCmd struct {
 
 // Run makes the table, or sees that there is one as it is asked for.
 func (f *createTableCmd) Run(c *console) error {
-	ctx, at, stop, err := f.begin(c)
+	ctx, at, stop, err := f.begin(c, false)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := noTable(at); err != nil {
-		return err
+	flag, engine := "", "DynamoDB"
+	switch postgres := at.Scheme() == "postgres"; {
+	case !postgres && f.Print:
+		flag, engine = "--print", "PostgreSQL"
+	case !postgres:
+	case f.PartitionKey != nil:
+		flag = "--partition-key"
+	case f.SortKey != nil:
+		flag = "--sort-key"
+	case f.DeletionProtection:
+		flag = "--deletion-protection"
+	case f.Recovery:
+		flag = "--recovery"
+	case len(f.Tag) > 0:
+		flag = "--tag"
 	}
-	switch scheme := at.Scheme(); {
-	case f.Print && scheme == "dynamodb":
-		return usage("--print is for a table of PostgreSQL: leave it out")
-	case scheme == "postgres":
-		for _, g := range []struct {
-			flag  string
-			given bool
-		}{
-			{"--partition-key", f.PartitionKey != nil},
-			{"--sort-key", f.SortKey != nil},
-			{"--deletion-protection", f.DeletionProtection},
-			{"--recovery", f.Recovery},
-			{"--tag", len(f.Tag) > 0},
-		} {
-			if g.given {
-				return usage("%s is for a table of DynamoDB: leave it out", g.flag)
-			}
-		}
+	if flag != "" {
+		return usage("%s is for a table of %s: leave it out", flag, engine)
 	}
 	o, err := f.options()
 	if err != nil {
@@ -117,14 +115,11 @@ type describeTableCmd struct {
 
 // Run shows the table, and ends with a status of its own if something is bad.
 func (f *describeTableCmd) Run(c *console) error {
-	ctx, at, stop, err := f.begin(c)
+	ctx, at, stop, err := f.begin(c, false)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := noTable(at); err != nil {
-		return err
-	}
 	options, err := flags.WithDefaults(tenure.Options{})
 	if err != nil {
 		return err
@@ -181,27 +176,21 @@ type policyCmd struct {
 
 // Run prints the least policy. Only DynamoDB is asked for something, and need not answer.
 func (f *policyCmd) Run(c *console) error {
-	ctx, at, stop, err := f.begin(c)
+	ctx, at, stop, err := f.begin(c, true)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	o := driver.PolicyOptions{Role: at.User(), ReadOnly: f.ReadOnly}
-	switch scheme := at.Scheme(); {
-	case scheme != "kubernetes" && scheme != "s3" && noTable(at) != nil:
-		return noTable(at)
-	case f.Role == nil:
-	case scheme == "dynamodb":
+	if f.Role != nil && at.Scheme() == "dynamodb" {
 		return usage("--role is for a table of PostgreSQL: leave it out")
-	default:
-		o.Role = *f.Role
 	}
+	o := driver.PolicyOptions{Role: cmp.Or(valueOf(f.Role), at.User()), ReadOnly: f.ReadOnly}
 	store, err := f.store(ctx, at, &o)
-	if err != nil {
-		return tableFailed(ctx, at, err)
+	var text, note string
+	if err == nil {
+		defer store.Close() //nolint:errcheck // nothing was kept in it
+		text, note, err = store.(driver.Granter).Policy(ctx, o)
 	}
-	defer store.Close() //nolint:errcheck // nothing was kept in it
-	text, note, err := store.(driver.Granter).Policy(ctx, o)
 	if err != nil {
 		return tableFailed(ctx, at, err)
 	}
@@ -226,12 +215,18 @@ func (f *policyCmd) store(ctx context.Context, at storeurl.Location, o *driver.P
 	return at.Unasked(ctx)
 }
 
-// begin returns the location of the store, and a context that a signal ends.
-func (f *tableFlags) begin(c *console) (ctx context.Context, at storeurl.Location, stop func(), err error) {
+// begin returns the location of the store, and a context that a signal ends. Tableless
+// engines are refused, unless they may be granted something.
+func (f *tableFlags) begin(c *console, grants bool) (
+	ctx context.Context, at storeurl.Location, stop func(), err error,
+) {
 	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
 		return nil, at, nil, usage("no table is named: %s, or set TENURE_STORE", writeTable)
 	}
-	if at, err = f.location(c); err != nil {
+	if at, err = f.location(c); err == nil {
+		err = noTable(at, grants)
+	}
+	if err != nil {
 		return nil, at, nil, err
 	}
 	ctx, end := catchSignals().cancel(context.Background())
@@ -240,19 +235,24 @@ func (f *tableFlags) begin(c *console) (ctx context.Context, at storeurl.Locatio
 
 const writeTable = "write --store 'dynamodb://TABLE?region=REGION' or --store 'postgres://USER@HOST/DATABASE'"
 
-// noTable returns an error for a store whose engine has no tables.
-func noTable(at storeurl.Location) error {
+// noTable returns an error for a store whose engine has no tables, and has nothing to grant if
+// that would do.
+func noTable(at storeurl.Location, grants bool) error {
+	what, needs := "Kubernetes", "the Role"
 	switch at.Scheme() {
 	case "dynamodb", "postgres":
 		return nil
 	case "kubernetes":
-		return usage("Kubernetes needs no table: tenure table policy prints the Role that a store there " +
-			"needs, and tenure doctor examines it")
 	case "s3":
-		return usage("a bucket needs no table: tenure table policy prints the rights that a store there " +
-			"needs, and tenure doctor examines it")
+		what, needs = "a bucket", "the rights"
+	default:
+		return usage("%s is no table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
 	}
-	return usage("%s is no table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
+	if grants {
+		return nil
+	}
+	return usage("%s needs no table: tenure table policy prints %s that a store there needs, "+
+		"and tenure doctor examines it", what, needs)
 }
 
 // onTable calls do with the store, whose table need not be there.

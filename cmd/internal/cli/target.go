@@ -55,18 +55,17 @@ type lock struct {
 
 func (l lock) Name() string { return l.name }
 
-func (l lock) take(ctx context.Context, p patience, o *tenure.AcquireOptions) (lease *tenure.Lease, err error) {
-	for lease == nil {
-		if p.waits() {
-			lease, err = l.client.Acquire(ctx, l.name, o)
-		} else {
-			lease, err = l.client.TryAcquire(ctx, l.name, o)
-		}
-		if err != nil && !errors.Is(err, tenure.ErrExpired) { // else this process was stopped meanwhile
-			return nil, err
+func (l lock) take(ctx context.Context, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
+	acquire := l.client.Acquire
+	if !p.waits() {
+		acquire = l.client.TryAcquire
+	}
+	for {
+		lease, err := acquire(ctx, l.name, o)
+		if !errors.Is(err, tenure.ErrExpired) { // else this process was stopped meanwhile
+			return lease, err
 		}
 	}
-	return lease, nil
 }
 
 func (l lock) waiting() string { return fmt.Sprintf("waiting for %q", l.name) }
@@ -87,10 +86,10 @@ func (l lock) look(ctx context.Context) (holders, error) {
 	}
 	h := holders{
 		who: ": held by " + l.outer.holder(l.name, st.Owner, st.Token), held: true,
-		own: l.outer.is(l.name, st.Owner, st.Token), news: st.Token, details: []string{""},
+		own: l.outer.is(l.name, st.Owner, st.Token), news: st.Token, details: waitingDetails(st),
 	}
-	if !h.own {
-		h.details = waitingDetails(st)
+	if h.own {
+		h.details = []string{""}
 	}
 	return h, nil
 }
@@ -244,10 +243,7 @@ func (s *readersWriters) take(ctx context.Context, p patience, o *tenure.Acquire
 }
 
 func (s *readersWriters) waiting() string {
-	if s.write {
-		return fmt.Sprintf("waiting to write %q", s.Name())
-	}
-	return fmt.Sprintf("waiting to read %q", s.Name())
+	return fmt.Sprintf("waiting to %s %q", map[bool]string{false: "read", true: "write"}[s.write], s.Name())
 }
 
 func (s *readersWriters) look(ctx context.Context) (holders, error) {
