@@ -55,7 +55,8 @@ func TestAHolderIsAskedToStepDown(t *testing.T) {
 		w.want(s.answer(w.T), 200, "")
 		w.audited("principal=ops", "action=step-down", "lock=jobs/a", `reason="deploy of v7"`, "outcome=done")
 		past := w.get("/v1/history?name=jobs/a", ops)
-		if !strings.Contains(past.text, `"end":"stepped_down"`) || !strings.Contains(past.text, `"by":"ops","kind":"step-down","reason":"deploy of v7"`) {
+		if !strings.Contains(past.text, `"end":"stepped_down"`) ||
+			!strings.Contains(past.text, `"by":"ops","kind":"step-down","reason":"deploy of v7"`) {
 			w.Errorf("the history says %s", past.text)
 		}
 	})
@@ -92,7 +93,8 @@ func TestHandOver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		heir := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "label": "v2", "wait_ms": 20000}))
+		heir := w.open(request("POST", "/v1/acquire", ci,
+			object{"name": "jobs/a", "owner": "web-8", "label": "v2", "wait_ms": 20000}))
 		w.want(w.ask(ops, "jobs/a", "hand-over", object{"to": "web-7"}).answer(w.T), 409, "held") // has it
 		s := w.ask(ops, "jobs/a", "hand-over", object{"to": "web-8"})
 		time.Sleep(time.Second)
@@ -118,7 +120,8 @@ func TestHandOver(t *testing.T) {
 				w.Errorf("it is reserved: %s", held.text)
 			}
 		}
-		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "reserved" || st.string("reserved_for_label") != "v3" {
+		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "reserved" ||
+			st.string("reserved_for_label") != "v3" {
 			w.Errorf("the status is %s", st.text)
 		}
 	})

@@ -124,7 +124,8 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 		if a := call("POST /v1/acquire HTTP/1.1\r\n" + json + "Content-Length: 2\r\n\r\n{}"); a.StatusCode != 400 || a.Close {
 			t.Fatalf("%d, closes: %v", a.StatusCode, a.Close)
 		}
-		if a := call("POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b"); a.StatusCode != 200 || a.Close {
+		if a := call("POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: " +
+			"application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b"); a.StatusCode != 200 || a.Close {
 			t.Fatalf("%d, closes: %v", a.StatusCode, a.Close)
 		}
 	}
@@ -132,7 +133,8 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 	w.SetTimeouts(50*time.Millisecond, patient)
 	other := w.do("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"}, nil)
 	body := `{"name":"jobs/a","owner":"web-8","wait_ms":500}`
-	if a := call(fmt.Sprintf("POST /v1/acquire HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", json, len(body), body)); a.StatusCode != 409 {
+	if a := call(fmt.Sprintf("POST /v1/acquire HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", json, len(body),
+		body)); a.StatusCode != 409 {
 		t.Errorf("a wait that is longer than a body may take: %d", a.StatusCode)
 	}
 	if a := call("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); a.StatusCode != 200 || a.Close {
@@ -147,7 +149,8 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 func TestAStreamWhoseBodyNeverComes(t *testing.T) {
 	ours := newAuthority(t)
 	host := ours.issue(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
-	w := newRealWith(t, loopback(t), &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{host}}, func(o *server.Options) { o.Pages = pages() })
+	w := newRealWith(t, loopback(t), &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{host}},
+		func(o *server.Options) { o.Pages = pages() })
 	w.SetTimeouts(100*time.Millisecond, patient)
 	transport := w.http.Transport.(*http.Transport)
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ours.pool()}

@@ -51,7 +51,8 @@ func TestDocumentHasAllPathsAndKinds(t *testing.T) {
 		kind := doc.Components.Schemas["Problem"].Properties["type"]
 		names := slices.Sorted(maps.Keys(server.Kinds()))
 		for _, name := range names {
-			if want := fmt.Sprintf("- `urn:tenure:problem:%s` (%d): ", name, server.Kinds()[name]); !strings.Contains(kind.Description, want) {
+			if want := fmt.Sprintf("- `urn:tenure:problem:%s` (%d): ", name,
+				server.Kinds()[name]); !strings.Contains(kind.Description, want) {
 				w.Errorf("the document does not say %s", want)
 			}
 		}

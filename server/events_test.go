@@ -36,7 +36,8 @@ func (s *stream) lines() (all []string) {
 			panic(err)
 		}
 		if e.Event != "alive" {
-			all = append(all, strings.Join(strings.Fields(e.Event+" "+e.Name+e.Status.Name+" "+e.Status.State+e.Problem.Type), " "))
+			all = append(all, strings.Join(strings.Fields(
+				e.Event+" "+e.Name+e.Status.Name+" "+e.Status.State+e.Problem.Type), " "))
 		}
 	}
 	return all
@@ -57,7 +58,8 @@ func TestALockIsFollowed(t *testing.T) {
 		w.want(h.release(), 200, "")
 		<-asking.ended
 		time.Sleep(3 * time.Second)
-		if got, want := s.lines(), []string{"gone jobs/a", "status jobs/a held", "status jobs/a held", "status jobs/a released"}; !slices.Equal(got, want) {
+		if got, want := s.lines(), []string{"gone jobs/a", "status jobs/a held", "status jobs/a held",
+			"status jobs/a released"}; !slices.Equal(got, want) {
 			w.Errorf("it says %q, want %q: heartbeats are no news, a request is", got, want)
 		}
 		if s.header.Get("Content-Type") != "application/x-ndjson" || !strings.Contains(s.String(), `{"event":"alive"}`) {
@@ -84,7 +86,8 @@ func TestAPrefixIsFollowed(t *testing.T) {
 		w.acquire(alice, "jobs/b", "web-7")
 		w.want(a.release(), 200, "")
 		time.Sleep(3 * time.Second)
-		if n := len(mine.events()); n != 3 || strings.Contains(mine.String(), "other/x") || !strings.Contains(mine.String(), "jobs/b") {
+		if n := len(mine.events()); n != 3 || strings.Contains(mine.String(), "other/x") ||
+			!strings.Contains(mine.String(), "jobs/b") {
 			w.Errorf("ci sees %d events: %s", n, mine)
 		}
 		if n := len(all.events()); n != 4 || all.String() != twin.String() {
@@ -126,7 +129,8 @@ func TestAStreamOutlivesAStoreThatIsAway(t *testing.T) {
 		w.faults.SetBlackHole(false)
 		time.Sleep(2 * lease)
 		got := s.lines()
-		if len(got) < 3 || got[0] != "status jobs/a held" || got[1] != "problem urn:tenure:problem:unavailable" || got[2] != "status jobs/a held" {
+		if len(got) < 3 || got[0] != "status jobs/a held" || got[1] != "problem urn:tenure:problem:unavailable" ||
+			got[2] != "status jobs/a held" {
 			w.Errorf("it says %q", got)
 		}
 		if slices.Contains(got, "gone jobs/a") {
@@ -144,7 +148,8 @@ func TestARecordThatIsDeletedIsGone(t *testing.T) {
 		w.want(h.release(), 200, "")
 		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
 		time.Sleep(2 * time.Minute)
-		if _, err := w.client.SweepReleased(w.Context(), "jobs/", &tenure.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err != nil {
+		if _, err := w.client.SweepReleased(w.Context(), "jobs/",
+			&tenure.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err != nil {
 			w.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
@@ -183,7 +188,8 @@ func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
 			w.Errorf("%d streams cost %d MiB", streams, grown>>20)
 		}
 		// With a delay each look takes seconds, for all of them.
-		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Fault: faultstore.Fault{Before: time.Second}})
+		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList},
+			Fault: faultstore.Fault{Before: time.Second}})
 		time.Sleep(10 * time.Second)
 		w.faults.ResetLog()
 		time.Sleep(time.Minute)
@@ -211,7 +217,8 @@ func heap() int64 {
 func TestAListThatIsTooLongIsOneStreams(t *testing.T) {
 	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
 		w.acquire(ci, "jobs/b/1", "web-7")
-		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Key: "jobs/", Fault: faultstore.Fault{Before: time.Minute}})
+		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Key: "jobs/",
+			Fault: faultstore.Fault{Before: time.Minute}})
 		wide := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
 		time.Sleep(time.Second)
 		narrow := w.follow(ci, "prefix=jobs/b/", "application/x-ndjson")
@@ -219,7 +226,8 @@ func TestAListThatIsTooLongIsOneStreams(t *testing.T) {
 		if got := wide.lines(); len(got) == 0 || got[0] != "problem urn:tenure:problem:unavailable" {
 			w.Errorf("who follows all is told %q", got)
 		}
-		if got := narrow.lines(); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "status jobs/b/1") }) {
+		if got := narrow.lines(); !slices.ContainsFunc(got,
+			func(s string) bool { return strings.HasPrefix(s, "status jobs/b/1") }) {
 			w.Errorf("who follows one is told %q", got)
 		}
 		wide.cancel()

@@ -14,13 +14,17 @@ import (
 
 func TestALockIsHeldAndReleased(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7", "host": "web-7", "label": "v1", "data": "aGk="}), 200, "")
-		if a.number("token") != 1 || a.number("lease_ms") != 15000 || a.number("heartbeat_ms") != 3000 || a.number("free_after_ms") != 5000 || a.string("data") != "aGk=" {
+		a := w.want(w.post("/v1/acquire", ci, object{
+			"name": "jobs/a", "owner": "web-7", "host": "web-7", "label": "v1", "data": "aGk=",
+		}), 200, "")
+		if a.number("token") != 1 || a.number("lease_ms") != 15000 || a.number("heartbeat_ms") != 3000 ||
+			a.number("free_after_ms") != 5000 || a.string("data") != "aGk=" {
 			w.Errorf("the grant says %s", a.text)
 		}
 		h := &hand{w: w, secret: ci, name: "jobs/a", token: 1, beat: a.string("beat")}
 		// L(1-ρ)/(1+ρ) - L/8 for a lease of 15 s and ρ = 0.09.
-		if b := h.beats(); b.number("usable_ms") != 10647 || b.number("heartbeat_ms") != 3000 || !strings.Contains(b.text, `"asked":null`) {
+		if b := h.beats(); b.number("usable_ms") != 10647 || b.number("heartbeat_ms") != 3000 ||
+			!strings.Contains(b.text, `"asked":null`) {
 			w.Errorf("the heartbeat says %s", b.text)
 		}
 		for range 20 {
@@ -28,14 +32,18 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 			h.beats()
 		}
 		st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, "")
-		if st.string("state") != "held" || st.string("holder") != "web-7" || st.string("host") != "ci@web-7" || st.string("label") != "v1" || st.string("data") != "aGk=" {
+		if st.string("state") != "held" || st.string("holder") != "web-7" || st.string("host") != "ci@web-7" ||
+			st.string("label") != "v1" || st.string("data") != "aGk=" {
 			w.Errorf("the status says %s", st.text)
 		}
-		w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": h.beat, "failed": "disk full"}), 200, "")
+		w.want(w.post("/v1/release", ci, object{
+			"name": "jobs/a", "token": 1, "after": h.beat, "failed": "disk full",
+		}), 200, "")
 		w.want(h.release(), 200, "") // again
 		w.want(h.heartbeat(h.next()), 410, "lost")
 		past := w.get("/v1/history?name=jobs/a", ci)
-		if !strings.Contains(past.text, "disk full") || !strings.Contains(past.text, `"end":"failed"`) || !strings.Contains(past.text, `"host":"ci@web-7"`) {
+		if !strings.Contains(past.text, "disk full") || !strings.Contains(past.text, `"end":"failed"`) ||
+			!strings.Contains(past.text, `"host":"ci@web-7"`) {
 			w.Errorf("the history says %s", past.text)
 		}
 	})
@@ -75,7 +83,9 @@ func TestAReasonIsCut(t *testing.T) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		long := strings.Repeat("x", 1024)
-		w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": h.token, "after": h.beat, "failed": long + "y\nz"}), 200, "")
+		w.want(w.post("/v1/release", ci, object{
+			"name": "jobs/a", "token": h.token, "after": h.beat, "failed": long + "y\nz",
+		}), 200, "")
 		if past := w.get("/v1/history?name=jobs/a", ci).text; !strings.Contains(past, `"reason":"`+long+`"`) {
 			w.Errorf("the history says %s", past)
 		}
@@ -87,10 +97,12 @@ func TestAGrantThatNothingFollowsIsFreed(t *testing.T) {
 		w.acquire(ci, "jobs/a", "web-7")
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 409, "held")
 		time.Sleep(lease/3 + time.Second)
-		if a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 200, ""); a.number("token") != 2 {
+		a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 200, "")
+		if a.number("token") != 2 {
 			w.Errorf("token %v, want 2", a.number("token"))
 		}
-		if m := w.get("/metrics", ci).text; !strings.Contains(m, "tenure_server_grants_unused_total 1\n") || !strings.Contains(m, "tenure_server_grants_total 2\n") {
+		if m := w.get("/metrics", ci).text; !strings.Contains(m, "tenure_server_grants_unused_total 1\n") ||
+			!strings.Contains(m, "tenure_server_grants_total 2\n") {
 			w.Errorf("metrics say %s", m)
 		}
 	})
@@ -101,7 +113,8 @@ func TestHeldSaysWhoAndForHowLong(t *testing.T) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		a := w.want(w.post("/v1/acquire", alice, object{"name": "jobs/a", "owner": "web-8"}), 409, "held")
-		if a.string("holder") != "web-7" || a.number("token") != 1 || a.number("free_in_ms") != 15000 || a.json["reserved"] != false {
+		if a.string("holder") != "web-7" || a.number("token") != 1 || a.number("free_in_ms") != 15000 ||
+			a.json["reserved"] != false {
 			w.Errorf("held says %s", a.text)
 		}
 	})
@@ -287,11 +300,13 @@ func TestHeartbeatsCountEachForItself(t *testing.T) {
 			}
 			kinds = append(kinds, one["name"].(string)+" "+kind)
 		}
-		if want := []string{"jobs/b ok", "web/a forbidden", "jobs/c lost", "jobs/a bad-request", "jobs/a ok"}; !slices.Equal(kinds, want) {
+		if want := []string{"jobs/b ok", "web/a forbidden", "jobs/c lost", "jobs/a bad-request",
+			"jobs/a ok"}; !slices.Equal(kinds, want) {
 			w.Errorf("results %q, want %q", kinds, want)
 		}
 		for _, n := range []int{0, 101} {
-			w.want(w.post("/v1/heartbeats", ci, object{"locks": slices.Repeat([]object{beat(a, "jobs/a")}, n)}), 400, "bad-request")
+			w.want(w.post("/v1/heartbeats", ci, object{"locks": slices.Repeat([]object{beat(a, "jobs/a")}, n)}), 400,
+				"bad-request")
 		}
 	})
 }
@@ -308,7 +323,8 @@ func TestShutdownTellsWaitersToAskElsewhere(t *testing.T) {
 		r = request("GET", "/v1/events?name=jobs/a", ci, nil)
 		r.Header.Set("Accept", "text/event-stream")
 		events := w.open(r)
-		asking := w.open(request("POST", "/v1/requests", ops, object{"name": "jobs/a", "kind": "step-down", "reason": "deploy"}))
+		asking := w.open(request("POST", "/v1/requests", ops,
+			object{"name": "jobs/a", "kind": "step-down", "reason": "deploy"}))
 		time.Sleep(time.Second)
 		begun := time.Now()
 		if err := w.Shutdown(w.Context()); err != nil {
@@ -342,7 +358,8 @@ func TestDataStayUnlessThereAreOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, c := range []struct {
 			data, want any
-		}{{data: "Zmlyc3Q=", want: "Zmlyc3Q="}, {data: nil, want: "Zmlyc3Q="}, {data: "", want: nil}, {data: nil, want: nil}} {
+		}{{data: "Zmlyc3Q=", want: "Zmlyc3Q="}, {data: nil, want: "Zmlyc3Q="}, {data: "", want: nil},
+			{data: nil, want: nil}} {
 			body := object{"name": "jobs/a", "owner": "web-7"}
 			if c.data != nil {
 				body["data"] = c.data
@@ -351,7 +368,9 @@ func TestDataStayUnlessThereAreOthers(t *testing.T) {
 			if a.json["data"] != c.want {
 				w.Errorf("with data %v the record has %v, want %v", c.data, a.json["data"], c.want)
 			}
-			w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": a.number("token"), "after": a.string("beat")}), 200, "")
+			w.want(w.post("/v1/release", ci, object{
+				"name": "jobs/a", "token": a.number("token"), "after": a.string("beat"),
+			}), 200, "")
 		}
 	})
 }

@@ -46,7 +46,9 @@ func newReal(t *testing.T, l net.Listener, config *tls.Config, changes ...func(*
 	return newRealWith(t, l, config, func(*server.Options) {}, changes...)
 }
 
-func newRealWith(t *testing.T, l net.Listener, config *tls.Config, option func(*server.Options), changes ...func(*http.Server)) *real {
+func newRealWith(
+	t *testing.T, l net.Listener, config *tls.Config, option func(*server.Options), changes ...func(*http.Server),
+) *real {
 	t.Helper()
 	w := &real{T: t, store: memstore.New(), url: "http://" + l.Addr().String()}
 	var err error
@@ -144,10 +146,14 @@ func (w *real) holds(secret, name string) {
 	}
 	h := &hand{name: name, token: g.number("token"), beat: g.string("beat")}
 	next := h.next()
-	if a := w.do("POST", "/v1/heartbeat", secret, object{"name": name, "token": h.token, "after": h.beat, "next": next}, nil); a.status != 200 {
+	if a := w.do("POST", "/v1/heartbeat", secret, object{
+		"name": name, "token": h.token, "after": h.beat, "next": next,
+	}, nil); a.status != 200 {
 		w.Fatalf("heartbeat: %d %s", a.status, a.text)
 	}
-	if a := w.do("POST", "/v1/release", secret, object{"name": name, "token": h.token, "after": next}, nil); a.status != 200 {
+	if a := w.do("POST", "/v1/release", secret, object{
+		"name": name, "token": h.token, "after": next,
+	}, nil); a.status != 200 {
 		w.Fatalf("release: %d %s", a.status, a.text)
 	}
 }
@@ -176,7 +182,10 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
-	made := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	made := a.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	})
 	a.key, a.cert = made.PrivateKey.(*ecdsa.PrivateKey), made.Leaf
 	return a
 }
@@ -229,17 +238,25 @@ func TestClientCertificates(t *testing.T) {
 	}{
 		{"verified", tls.VerifyClientCertIfGiven, ours.issue(batch), 200},
 		{"not verified", tls.RequestClientCert, theirs.issue(batch), 401},
-		{"of a principal with a token", tls.VerifyClientCertIfGiven, ours.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ci"}}), 401},
+		{"of a principal with a token", tls.VerifyClientCertIfGiven,
+			ours.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ci"}}), 401},
 		{"none", tls.VerifyClientCertIfGiven, tls.Certificate{}, 401},
 	} {
 		for _, two := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {
-				config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{host}, ClientAuth: c.auth, ClientCAs: ours.pool()}
+				config := &tls.Config{
+					MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{host}, ClientAuth: c.auth,
+					ClientCAs: ours.pool(),
+				}
 				w := newReal(t, loopback(t), config)
 				transport := w.http.Transport.(*http.Transport)
 				transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ours.pool()}
 				if c.cert.Certificate != nil {
-					transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.cert, nil }
+					transport.TLSClientConfig.GetClientCertificate = func(
+						*tls.CertificateRequestInfo,
+					) (*tls.Certificate, error) {
+						return &c.cert, nil
+					}
 				}
 				transport.ForceAttemptHTTP2 = two
 				a := w.do("POST", "/v1/acquire", "", object{"name": "batch/a", "owner": "b-1"}, nil)

@@ -24,11 +24,15 @@ func TestStatusShowsNoDataToThoseWhoMayOnlyRead(t *testing.T) {
 		w.want(w.get("/v1/status?name=jobs/a", ci), 404, "not-found")
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": h.token, "after": h.beat, "data": "c2VjcmV0"}), 200, "")
-		if st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, ""); st.string("data") != "c2VjcmV0" || st.number("data_bytes") != 6 || st.string("state") != "released" {
+		w.want(w.post("/v1/release", ci, object{
+			"name": "jobs/a", "token": h.token, "after": h.beat, "data": "c2VjcmV0",
+		}), 200, "")
+		if st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, ""); st.string("data") != "c2VjcmV0" ||
+			st.number("data_bytes") != 6 || st.string("state") != "released" {
 			w.Errorf("whoever may hold it sees %s", st.text)
 		}
-		if st := w.want(w.get("/v1/status?name=jobs/a", ops), 200, ""); st.json["data"] != nil || st.number("data_bytes") != 6 {
+		if st := w.want(w.get("/v1/status?name=jobs/a", ops), 200, ""); st.json["data"] != nil ||
+			st.number("data_bytes") != 6 {
 			w.Errorf("whoever may read it sees %s", st.text)
 		}
 		for _, secret := range []string{"beat", "version", "bell", h.beat} {
@@ -102,7 +106,8 @@ func TestLocksComeInPagesOfWhatOneMayRead(t *testing.T) {
 			w.Errorf("no locks are %s", a.text)
 		}
 		w.want(w.get("/v1/locks?prefix=other/", ci), 403, "forbidden")
-		for _, query := range []string{"limit=", "limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "prefx=a", "a;b", "after=a%00"} {
+		for _, query := range []string{"limit=", "limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "prefx=a", "a;b",
+			"after=a%00"} {
 			w.want(w.get("/v1/locks?"+query, ci), 400, "bad-request")
 		}
 	})
@@ -211,7 +216,8 @@ func TestHistoryComesInPages(t *testing.T) {
 }
 
 func TestLeaderForLoadBalancers(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true, options: func(o *server.Options) { o.Public = []string{"web/"} }}, func(w *world) {
+	public := func(o *server.Options) { o.Public = []string{"web/"} }
+	inWorldWith(t, worldOptions{faults: true, options: public}, func(w *world) {
 		w.want(w.get("/v1/leader?name=web/a", ""), 503, "no-leader")
 		h := w.acquire(web, "web/a", "web-7")
 		h.beats()
@@ -264,7 +270,8 @@ func TestFenceCheck(t *testing.T) {
 
 func TestOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if a := w.want(w.get("/v1/once?name=jobs/n", ops), 200, ""); !strings.Contains(a.text, `"last_slot":null`) || !strings.Contains(a.text, `"runs":[]`) {
+		if a := w.want(w.get("/v1/once?name=jobs/n", ops), 200, ""); !strings.Contains(a.text, `"last_slot":null`) ||
+			!strings.Contains(a.text, `"runs":[]`) {
 			w.Errorf("of a job that was never run: %s", a.text)
 		}
 		run := func(slot int64, err error) {
@@ -273,7 +280,8 @@ func TestOnce(t *testing.T) {
 		run(7, nil)
 		run(8, tenure.ErrStalled)
 		a := w.want(w.get("/v1/once?name=jobs/n", ops), 200, "")
-		if a.number("last_slot") != 8 || !strings.Contains(a.text, `"state":"failed"`) || !strings.Contains(a.text, `"state":"done"`) {
+		if a.number("last_slot") != 8 || !strings.Contains(a.text, `"state":"failed"`) ||
+			!strings.Contains(a.text, `"state":"done"`) {
 			w.Errorf("the ledger is %s", a.text)
 		}
 		w.want(w.get("/v1/once?name=web/n", ops), 403, "forbidden")
@@ -344,7 +352,8 @@ func TestNamesAreShownOneByOne(t *testing.T) {
 	const sly = "secret-of-sly-0123456789"
 	inWorldWith(t, worldOptions{options: func(o *server.Options) {
 		var err error
-		if o.Principals, err = server.ParsePrincipals(principalsText + "sly " + sly + " read:nightly: read:web/\n"); err != nil {
+		if o.Principals, err = server.ParsePrincipals(principalsText + "sly " + sly +
+			" read:nightly: read:web/\n"); err != nil {
 			t.Fatal(err)
 		}
 	}}, func(w *world) {
@@ -355,7 +364,8 @@ func TestNamesAreShownOneByOne(t *testing.T) {
 		s, narrow := w.follow(sly, "prefix=", "application/x-ndjson"), w.follow(sly, "prefix=nightly", "application/x-ndjson")
 		time.Sleep(time.Second)
 		for _, shown := range []string{list.text, s.String(), narrow.String()} {
-			if strings.Contains(shown, "nightly:once") || strings.Contains(shown, "other/x") || !strings.Contains(shown, "nightly:x") {
+			if strings.Contains(shown, "nightly:once") || strings.Contains(shown, "other/x") ||
+				!strings.Contains(shown, "nightly:x") {
 				w.Errorf("it is shown %s", shown)
 			}
 		}

@@ -22,7 +22,8 @@ import (
 )
 
 func TestPrincipalsOfAFile(t *testing.T) {
-	text := fmt.Sprintf("\ufeff# NAME SECRET RIGHTS\r\n\r\nci\t%s  hold:jobs/ read:  # the builds\r\nci %s hold:jobs/ read:\nweb sha256:%x hold,ask:web/\nspiffe://corp/batch cert hold:batch/\n",
+	text := fmt.Sprintf("\ufeff# NAME SECRET RIGHTS\r\n\r\nci\t%s  hold:jobs/ read:  # the builds\r\nci %s hold:jobs/ "+
+		"read:\nweb sha256:%x hold,ask:web/\nspiffe://corp/batch cert hold:batch/\n",
 		ci, "another-secret-of-ci", sha256.Sum256([]byte(web)))
 	p, err := server.ParsePrincipals(text)
 	if err != nil {
@@ -50,7 +51,8 @@ func TestPrincipalsOfAFile(t *testing.T) {
 // A secret that a person has made up is refused, with a sentence that does not show it.
 func TestSecretsThatAreGuessed(t *testing.T) {
 	for _, secret := range []string{
-		"changemechangeme", "ChangeMe-Password1", "rootrootrootrootroot", "aaaaaaaaaaaaaaaa", "abababababababababab", "1234567812345678",
+		"changemechangeme", "ChangeMe-Password1", "rootrootrootrootroot", "aaaaaaaaaaaaaaaa", "abababababababababab",
+		"1234567812345678",
 		"adminpassword1234", "SECRETSECRETSECRET", "12345678901234567890", "aaaaaaaabaaaaaaaacaaaa", "password-test-123",
 	} {
 		_, err := server.ParsePrincipals("ci " + secret + " hold:\n")
@@ -59,7 +61,8 @@ func TestSecretsThatAreGuessed(t *testing.T) {
 		}
 	}
 	for _, secret := range []string{
-		"3fd5cda93e2bcdd4", "AWVFPIUV26QG3LZLGP5PDPEWWB", "correct horse battery"[:7] + "-battery-staple", "0f0f0f0f0f0f0f0a91c3", "secret-of-ci-0123456789",
+		"3fd5cda93e2bcdd4", "AWVFPIUV26QG3LZLGP5PDPEWWB", "correct horse battery"[:7] + "-battery-staple",
+		"0f0f0f0f0f0f0f0a91c3", "secret-of-ci-0123456789",
 	} {
 		if _, err := server.ParsePrincipals("ci " + secret + " hold:\n"); err != nil {
 			t.Errorf("%s: %v", secret, err)
@@ -68,7 +71,8 @@ func TestSecretsThatAreGuessed(t *testing.T) {
 }
 
 func TestPrincipalsByCertificate(t *testing.T) {
-	p, err := server.ParsePrincipals("spiffe://corp/batch cert hold:\ndns.example.com cert hold:\nbob cert hold:\nci " + ci + " hold:\n")
+	p, err := server.ParsePrincipals("spiffe://corp/batch cert hold:\ndns.example.com cert hold:\nbob cert hold:\nci " +
+		ci + " hold:\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +111,8 @@ func TestFilesOfPrincipalsThatAreRefused(t *testing.T) {
 		{"ci " + ci + " hold:*\n", "asterisk"},
 		{"ci " + ci + " hold:a read:n:once\n", `word 4: prefix "n:once" is within the names that are derived from "n"`},
 		{"c@i " + ci + " hold:\n", "word 1 is no name"},
-		{"ci " + ci + " hold:\nci another-secret-of-ci admin:\n", "principals:2: the same name as in line 1, with other rights"},
+		{"ci " + ci + " hold:\nci another-secret-of-ci admin:\n",
+			"principals:2: the same name as in line 1, with other rights"},
 		{"ci " + ci + " hold:\nweb " + ci + " hold:\n", "principals:2: the same secret as in line 1"},
 	} {
 		_, err := server.ParsePrincipals(c.text)
@@ -116,7 +121,8 @@ func TestFilesOfPrincipalsThatAreRefused(t *testing.T) {
 		}
 	}
 	// A secret in a wrong place is shown by no error.
-	for _, text := range []string{"SECRET-SECRET-SECRET ci hold:\n", "ci hold:a SECRET-SECRET-SECRET\n", "ci SECRET-SECRET-SECRET\n", "SECRET-SECRET-SECRET@x ci hold:\n", "ci sha256:SECRET-SECRET-SECRET hold:\n"} {
+	for _, text := range []string{"SECRET-SECRET-SECRET ci hold:\n", "ci hold:a SECRET-SECRET-SECRET\n",
+		"ci SECRET-SECRET-SECRET\n", "SECRET-SECRET-SECRET@x ci hold:\n", "ci sha256:SECRET-SECRET-SECRET hold:\n"} {
 		if _, err := server.ParsePrincipals(text); err == nil || strings.Contains(err.Error(), "SECRET-SECRET") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -160,7 +166,8 @@ func TestAFileOfPrincipalsIsReadAgain(t *testing.T) {
 		write("web " + web + " hld:\n") // bad: it stays as it was
 		known(web, true)
 		known(web, true)
-		if n := strings.Count(log.String(), "is bad, and those that were read before stay"); n != 1 || !strings.Contains(log.String(), "a right that is not known") {
+		if n := strings.Count(log.String(), "is bad, and those that were read before stay"); n != 1 ||
+			!strings.Contains(log.String(), "a right that is not known") {
 			t.Errorf("it is said %d times: %s", n, log)
 		}
 		if err := os.Remove(file); err != nil {
@@ -186,7 +193,8 @@ func TestAFileThatEverybodyCanReadIsToldOf(t *testing.T) {
 	if os.PathSeparator != '/' {
 		t.Skip("files have other rights here")
 	}
-	for text, told := range map[string]bool{"ci " + ci + " hold:\n": true, fmt.Sprintf("ci sha256:%x hold:\n", sha256.Sum256([]byte(ci))): false} {
+	for text, told := range map[string]bool{"ci " + ci + " hold:\n": true,
+		fmt.Sprintf("ci sha256:%x hold:\n", sha256.Sum256([]byte(ci))): false} {
 		file := filepath.Join(t.TempDir(), "principals")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

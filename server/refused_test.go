@@ -54,7 +54,8 @@ func calls(name string) []struct {
 
 // Each call needs its own right to the name, and no other right will do.
 func TestEachCallNeedsItsRight(t *testing.T) {
-	included := map[string][]string{"read": {"read"}, "hold": {"hold", "read"}, "ask": {"ask"}, "revoke": {"revoke"}, "admin": {"read", "hold", "ask", "revoke"}}
+	included := map[string][]string{"read": {"read"}, "hold": {"hold", "read"}, "ask": {"ask"}, "revoke": {"revoke"},
+		"admin": {"read", "hold", "ask", "revoke"}}
 	text := ""
 	for right := range included {
 		text += fmt.Sprintf("%s secret-of-%s-0123456789 %s:jobs/\n", right, right, right)
@@ -94,7 +95,8 @@ func TestEachCallNeedsItsRight(t *testing.T) {
 
 func TestTokensThatAreRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for _, headers := range [][]string{{}, {""}, {"Bearer"}, {"Bearer "}, {"Basic " + ci}, {"Bearer x"}, {"Bearer " + ci, "Bearer " + ci}, {ci}} {
+		for _, headers := range [][]string{{}, {""}, {"Bearer"}, {"Bearer "}, {"Basic " + ci}, {"Bearer x"},
+			{"Bearer " + ci, "Bearer " + ci}, {ci}} {
 			r := request("GET", "/v1/locks", "", nil)
 			r.Header["Authorization"] = headers
 			a := w.want(w.do(r), 401, "unauthenticated")
@@ -112,11 +114,13 @@ func TestTokensThatAreRefused(t *testing.T) {
 }
 
 func TestHostsThatAreRefused(t *testing.T) {
-	inWorldWith(t, worldOptions{options: func(o *server.Options) { o.Hosts = []string{"Locks.example.com", "10.0.0.5"} }}, func(w *world) {
+	hosts := func(o *server.Options) { o.Hosts = []string{"Locks.example.com", "10.0.0.5"} }
+	inWorldWith(t, worldOptions{options: hosts}, func(w *world) {
 		for host, ok := range map[string]bool{
 			"localhost": true, "localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "[::1]": true,
 			"locks.example.com": true, "LOCKS.example.com:443": true, "locks.example.com.": true, "10.0.0.5:80": true,
-			"": false, "evil.example": false, "evil.example:7070": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "10.0.0.50": false,
+			"": false, "evil.example": false, "evil.example:7070": false, "localhost.evil.example": false,
+			"127.0.0.1.evil.example": false, "10.0.0.50": false,
 		} {
 			r := request("GET", "/v1/locks", ci, nil)
 			r.Host = host
@@ -142,8 +146,12 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		}{
 			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Del("Content-Type") }},
 			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }},
-			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }},
-			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Type", "application/json; charset=utf-16") }},
+			{good, 415, "unsupported-media-type", func(r *http.Request) {
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}},
+			{good, 415, "unsupported-media-type", func(r *http.Request) {
+				r.Header.Set("Content-Type", "application/json; charset=utf-16")
+			}},
 			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }},
 			{`{"name":"jobs/a","owner":"web-7","ttl":5}`, 400, "bad-request", nil},
 			{`{"name":"jobs/a","owner":7}`, 400, "bad-request", nil},
@@ -191,7 +199,8 @@ func TestQueriesThatAreRefused(t *testing.T) {
 		w.want(w.get("/v1/locks?prefix="+long, alice), 200, "")
 		w.want(w.get("/v1/locks?after="+long+"x", alice), 200, "") // a page may end at a foreign record
 		w.want(w.get("/v1/leader?name=jobs/a&me="+long, alice), 503, "no-leader")
-		for _, call := range []string{"locks?prefix=", "locks?after=", "leader?name=jobs/a&me=", "leader?name=", "events?name=", "events?prefix=", "status?name="} {
+		for _, call := range []string{"locks?prefix=", "locks?after=", "leader?name=jobs/a&me=", "leader?name=",
+			"events?name=", "events?prefix=", "status?name="} {
 			w.want(w.get("/v1/"+call+"jobs/%ff", alice), 400, "bad-request")
 			if !strings.Contains(call, "after") {
 				w.want(w.get("/v1/"+call+long+"x", alice), 400, "bad-request")
@@ -218,7 +227,8 @@ func TestUnclearBodies(t *testing.T) {
 		}
 		h := w.acquire(ci, "jobs/a", "web-7")
 		lock := fmt.Sprintf(`{"name":"jobs/a","token":%v,"after":%q,"next":%q}`, h.token, h.beat, h.next())
-		for _, body := range []string{`{"locks":[` + strings.Replace(lock, "token", "Token", 1) + `]}`, `{"locks":[` + strings.Replace(lock, `"next"`, `"after":"x","next"`, 1) + `]}`} {
+		for _, body := range []string{`{"locks":[` + strings.Replace(lock, "token", "Token", 1) + `]}`,
+			`{"locks":[` + strings.Replace(lock, `"next"`, `"after":"x","next"`, 1) + `]}`} {
 			w.want(w.post("/v1/heartbeats", ci, body), 400, "bad-request")
 		}
 		w.want(w.post("/v1/heartbeats", ci, `{"locks":[`+lock+`]}`), 200, "")
@@ -241,8 +251,10 @@ func TestNamesAreText(t *testing.T) {
 			w.want(w.post("/v1/acquire", ci, fmt.Sprintf(`{"name":%s,"owner":"web-7"}`, name)), 200, "")
 		}
 		for _, name := range table.Halves {
-			for _, body := range []string{`{"name":%s,"owner":"web-7"}`, `{"name":"jobs/x","owner":%s}`, `{"name":"jobs/x","owner":"web-7","label":%s}`} {
-				if a := w.want(w.post("/v1/acquire", ci, fmt.Sprintf(body, name)), 400, "bad-request"); !strings.Contains(a.text, "half of a character") {
+			for _, body := range []string{`{"name":%s,"owner":"web-7"}`, `{"name":"jobs/x","owner":%s}`,
+				`{"name":"jobs/x","owner":"web-7","label":%s}`} {
+				a := w.want(w.post("/v1/acquire", ci, fmt.Sprintf(body, name)), 400, "bad-request")
+				if !strings.Contains(a.text, "half of a character") {
 					w.Errorf("%s: it says %s", name, a.text)
 				}
 			}
@@ -277,7 +289,8 @@ func TestBeatsThatAreRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		term, _, _ := strings.Cut(h.beat, "-")
-		for _, next := range []string{"", h.beat, "x", term, term + "-", term + "-123456789012", term + "-12345678901234", term + "-12345678901_3", "other-1234567890123"} {
+		for _, next := range []string{"", h.beat, "x", term, term + "-", term + "-123456789012", term + "-12345678901234",
+			term + "-12345678901_3", "other-1234567890123"} {
 			w.want(h.heartbeat(next), 400, "bad-request")
 		}
 		for _, change := range []object{{"token": 0}, {"after": ""}, {"after": strings.Repeat("x", 100)}} {
@@ -351,7 +364,9 @@ func TestLimits(t *testing.T) {
 		}
 		retried(w, h.heartbeat(h.next()))
 		retried(w, h.release())
-		retried(w, w.post("/v1/heartbeats", ci, object{"locks": []object{{"name": "jobs/a", "token": 1, "after": h.beat, "next": h.next()}}}))
+		retried(w, w.post("/v1/heartbeats", ci, object{"locks": []object{
+			{"name": "jobs/a", "token": 1, "after": h.beat, "next": h.next()},
+		}}))
 		other.beats()
 		time.Sleep(200 * time.Millisecond)
 		h.beats()
@@ -361,7 +376,8 @@ func TestLimits(t *testing.T) {
 		batch := func(n int) *stream {
 			var locks []object
 			for i := range n {
-				locks = append(locks, object{"name": "jobs/a" + strconv.Itoa(i), "token": 1, "after": "x-1", "next": "x-1234567890123"})
+				locks = append(locks, object{"name": "jobs/a" + strconv.Itoa(i), "token": 1, "after": "x-1",
+					"next": "x-1234567890123"})
 			}
 			return w.open(request("POST", "/v1/heartbeats", ci, object{"locks": locks}))
 		}
@@ -383,7 +399,8 @@ func TestLimits(t *testing.T) {
 		w.faults.SetBlackHole(true)
 		var under []*stream
 		for range 4 {
-			under = append(under, w.open(request("POST", "/v1/heartbeat", ci, object{"name": h.name, "token": h.token, "after": h.beat, "next": h.next()})))
+			under = append(under, w.open(request("POST", "/v1/heartbeat", ci,
+				object{"name": h.name, "token": h.token, "after": h.beat, "next": h.next()})))
 		}
 		time.Sleep(10 * time.Millisecond)
 		retried(w, h.heartbeat(h.next()))
@@ -401,7 +418,8 @@ func TestLimits(t *testing.T) {
 		wait := func(secret string) *stream {
 			return w.open(request("POST", "/v1/acquire", secret, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
 		}
-		all := []*stream{wait(ci), w.follow(ci, "name=jobs/a", "text/event-stream"), w.follow(ci, "prefix=", "text/event-stream")}
+		all := []*stream{wait(ci), w.follow(ci, "name=jobs/a", "text/event-stream"),
+			w.follow(ci, "prefix=", "text/event-stream")}
 		time.Sleep(time.Second)
 		retried(w, wait(ci).answer(w.T))
 		retried(w, w.get("/v1/events?name=jobs/a", ci))
@@ -415,7 +433,9 @@ func TestLimits(t *testing.T) {
 			<-s.ended
 		}
 		h.beats()
-		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 1000}), 409, "held") // there is room again
+		w.want(w.post("/v1/acquire", ci, object{
+			"name": "jobs/a", "owner": "web-8", "wait_ms": 1000,
+		}), 409, "held") // there is room again
 	})
 	inSmall("tokens that fail", false, func(w *world) {
 		for range 6 {
@@ -426,7 +446,8 @@ func TestLimits(t *testing.T) {
 		r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
 		r.RemoteAddr = "192.0.2.9:1"
 		w.want(w.do(r), 401, "unauthenticated")
-		if n := strings.Count(w.log.String(), "that is not known"); n != 7 || strings.Contains(w.log.String(), "wrong-secret") {
+		if n := strings.Count(w.log.String(), "that is not known"); n != 7 ||
+			strings.Contains(w.log.String(), "wrong-secret") {
 			w.Errorf("%d lines, want 7 without the token:\n%s", n, w.log)
 		}
 		time.Sleep(10 * time.Second)

@@ -86,7 +86,8 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		o.owner = "tenured-1"
 	}
 	var err error
-	w.client, err = tenure.New(w.store, &tenure.Options{LeaseDuration: lease, Owner: o.owner, Host: "rack-1", HistoryLimit: 1_000, Clock: tenure.MonotonicClock()})
+	w.client, err = tenure.New(w.store, &tenure.Options{LeaseDuration: lease, Owner: o.owner, Host: "rack-1",
+		HistoryLimit: 1_000, Clock: tenure.MonotonicClock()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +422,8 @@ func (w *world) fill(prefix string, n int) {
 	w.Helper()
 	for i := range n {
 		rec := driver.Record{
-			Key: fmt.Sprintf("%s%06d", prefix, i), Version: fmt.Sprintf("v%d-0", i), Beat: fmt.Sprintf("v%d-0", i), Owner: "web-7",
+			Key: fmt.Sprintf("%s%06d", prefix, i), Version: fmt.Sprintf("v%d-0", i), Beat: fmt.Sprintf("v%d-0",
+				i), Owner: "web-7",
 			State: driver.Held, Lease: lease, Heartbeat: lease / 5, Since: time.Now(),
 		}
 		if _, _, err := w.store.Claim(w.Context(), rec); err != nil {

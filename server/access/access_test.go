@@ -28,7 +28,8 @@ func principal(t *testing.T, grants ...access.Grant) access.Principal {
 }
 
 func TestMay(t *testing.T) {
-	p := principal(t, access.Grant{Right: access.Hold, Prefix: "jobs/"}, access.Grant{Right: access.Ask, Prefix: "jobs/nightly"})
+	p := principal(t, access.Grant{Right: access.Hold, Prefix: "jobs/"},
+		access.Grant{Right: access.Ask, Prefix: "jobs/nightly"})
 	all := principal(t, access.Grant{Right: access.Admin})
 	for _, c := range []struct {
 		p     access.Principal
@@ -66,7 +67,8 @@ func TestDerivedNames(t *testing.T) {
 		once.LockName("a:b"), once.EveryLockName("a:b"),
 		semaphore.LockName("a:b", 3), semaphore.SizeName("a:b"), "a:b:line",
 		rwlock.GateName("a:b"), rwlock.LineName("a:b"), rwlock.SizeName("a:b"), rwlock.SlotName("a:b", 7),
-		shard.LockName("a:b", "p:lead"), shard.LeadName("a:b"), shard.RollName("a:b"), shard.SpecName("a:b"), shard.MemberName("a:b", 7),
+		shard.LockName("a:b", "p:lead"), shard.LeadName("a:b"), shard.RollName("a:b"), shard.SpecName("a:b"),
+		shard.MemberName("a:b", 7),
 		once.LockName(shard.LockName("a:b", "p")),
 	} {
 		if seen[name] {
@@ -84,7 +86,8 @@ func TestDerivedNames(t *testing.T) {
 		}
 	}
 	// This prefix is none of a derived name, and begins some all the same.
-	if p := principal(t, access.Grant{Right: access.Read, Prefix: "a:"}); p.May(access.Read, "a:once") || !p.May(access.Read, "a:b:once") {
+	if p := principal(t, access.Grant{Right: access.Read, Prefix: "a:"}); p.May(access.Read, "a:once") ||
+		!p.May(access.Read, "a:b:once") {
 		t.Error("a right to a: must cover a:b:once, and not the ledger of a")
 	}
 	for _, name := range []string{"", "plain", ":once", "a:onceler", ":slot/3"} {
@@ -140,7 +143,8 @@ func TestGrantsThatAreRefused(t *testing.T) {
 func TestAuditLinesAreOneLineEach(t *testing.T) {
 	var out bytes.Buffer
 	access.Audit(slog.New(slog.NewTextHandler(&out, nil)))(t.Context(), access.Act{
-		Principal: "ci", Via: "api", Action: "revoke", Lock: "a\nlevel=ERROR msg=forged", Reason: "x\u202e\x1b[2J", Outcome: "done",
+		Principal: "ci", Via: "api", Action: "revoke", Lock: "a\nlevel=ERROR msg=forged",
+		Reason: "x\u202e\x1b[2J", Outcome: "done",
 	})
 	line := out.String()
 	for _, bad := range []string{"\nlevel=ERROR", "\u202e", "\x1b"} {
@@ -148,14 +152,17 @@ func TestAuditLinesAreOneLineEach(t *testing.T) {
 			t.Errorf("the line has %q: %q", bad, line)
 		}
 	}
-	if strings.Count(line, "\n") != 1 || !strings.Contains(line, "principal=ci") || !strings.Contains(line, "action=revoke") {
+	if strings.Count(line, "\n") != 1 || !strings.Contains(line, "principal=ci") ||
+		!strings.Contains(line, "action=revoke") {
 		t.Errorf("not one line with who did what: %q", line)
 	}
 	access.Audit(nil)(t.Context(), access.Act{}) // does nothing
 
 	// Not every handler escapes what it is given.
 	var bare bareHandler
-	access.Audit(slog.New(&bare))(t.Context(), access.Act{Principal: "ci", Action: "revoke", Lock: "a\nb", Reason: "x\u202ey"})
+	access.Audit(slog.New(&bare))(t.Context(), access.Act{
+		Principal: "ci", Action: "revoke", Lock: "a\nb", Reason: "x\u202ey",
+	})
 	if want := `revoke a\nb x\u202ey`; !strings.Contains(string(bare), want) {
 		t.Errorf("a handler that escapes nothing writes %q, want %s", bare, want)
 	}

@@ -242,14 +242,16 @@ func TestPolicy(t *testing.T) {
 			a := s.send(q)
 			h, where := a.Header(), q.method+" /"+q.path
 			for name, want := range map[string]string{
-				"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Access-Control-Allow-Origin": "",
+				"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+				"Access-Control-Allow-Origin": "",
 			} {
 				if h.Get(name) != want {
 					s.Errorf("%s: %s is %q", where, name, h.Get(name))
 				}
 			}
 			const strict = "default-src 'none'; script-src 'self'; style-src 'self';"
-			if policy := h.Get("Content-Security-Policy"); !strings.HasPrefix(policy, strict) || strings.Contains(policy, "unsafe") {
+			if policy := h.Get("Content-Security-Policy"); !strings.HasPrefix(policy, strict) ||
+				strings.Contains(policy, "unsafe") {
 				s.Errorf("%s: %s", where, policy)
 			}
 			s.want(a, a.Code, "!<style", "! style=", "! onclick", "! onload", "!javascript:")

@@ -156,7 +156,8 @@ func (q *queue) check() {
 	}
 	// A third was w0's, and what w1 had it has lost.
 	if effects-again != jobs || changes < partitions/3 {
-		q.t.Errorf("%d jobs were done, want %d; %d changes of owners, want %d at least", effects-again, jobs, changes, partitions/3)
+		q.t.Errorf("%d jobs were done, want %d; %d changes of owners, want %d at least",
+			effects-again, jobs, changes, partitions/3)
 	}
 	q.t.Logf("%d jobs, %d of them done again after a crash; %d changes of owners", jobs, again, changes)
 }
@@ -224,7 +225,8 @@ func (q *queue) add(jobs int) {
 // done says whether each job has been done.
 func (q *queue) done() bool {
 	q.t.Helper()
-	return q.count("SELECT count(*) FROM (SELECT partition, number FROM jobs EXCEPT SELECT partition, number FROM results)") == 0
+	return q.count("SELECT count(*) FROM (SELECT partition, number FROM jobs "+
+		"EXCEPT SELECT partition, number FROM results)") == 0
 }
 
 func (q *queue) count(query string) (n int) {

@@ -193,7 +193,8 @@ func offset(checkpoint []byte) (int, error) {
 // do does one job of the partition, if there is one.
 func (w *worker) do(ctx context.Context, p *shard.Partition, number int) (found bool, err error) {
 	var payload string
-	err = w.db.QueryRowContext(ctx, "SELECT payload FROM jobs WHERE partition = ? AND number = ?", p.ID(), number).Scan(&payload)
+	err = w.db.QueryRowContext(ctx, "SELECT payload FROM jobs WHERE partition = ? AND number = ?", p.ID(), number).
+		Scan(&payload)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

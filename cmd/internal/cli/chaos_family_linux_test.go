@@ -146,7 +146,8 @@ func stalledReader(t *testing.T, s *harness) {
 	defer w.Close()
 	const rounds = 3
 	for round := range rounds {
-		p := s.startWith(w, "run", "--json", "--verbose", "--lease", "4s", "--heartbeat", "200ms", "job", "--", "sh", "-c", "sleep 5; echo yes >\"$DIR/ended\"")
+		p := s.startWith(w, "run", "--json", "--verbose", "--lease", "4s", "--heartbeat", "200ms", "job", "--", "sh", "-c",
+			"sleep 5; echo yes >\"$DIR/ended\"")
 		status := p.status()
 		if status == 0 && s.read("ended") == "yes\n" {
 			return
@@ -166,7 +167,8 @@ func closedReader(t *testing.T, s *harness) {
 		t.Fatal(err)
 	}
 	r.Close()
-	p := s.startWith(w, "run", "--verbose", "--lease", "15s", "--heartbeat", "100ms", "job", "--", "sh", "-c", "sleep 0.5; exit 4")
+	p := s.startWith(w, "run", "--verbose", "--lease", "15s", "--heartbeat", "100ms", "job", "--", "sh", "-c",
+		"sleep 0.5; exit 4")
 	w.Close()
 	if status := p.status(); status != 4 {
 		t.Errorf("status %d, want 4", status)

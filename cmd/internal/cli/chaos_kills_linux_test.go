@@ -34,7 +34,8 @@ var killStores = []struct {
 		return newHarnessOn(t, "etcd://"+address+"/test/"+cryptorand.Text())
 	}},
 	{"zookeeper", func(t *testing.T) *harness {
-		return newHarnessOn(t, "zookeeper://"+enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")+"/test-"+cryptorand.Text())
+		address := enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")
+		return newHarnessOn(t, "zookeeper://"+address+"/test-"+cryptorand.Text())
 	}},
 }
 
@@ -252,7 +253,8 @@ func (k *kills) settled(before *int) {
 	k.t.Helper()
 	k.await("the end of the killed one's command", func() bool {
 		for _, pid := range k.left(markName + "=" + k.mark) {
-			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.TrimSpace(string(text)) != "tenure" {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil &&
+				strings.TrimSpace(string(text)) != "tenure" {
 				return false
 			}
 		}
@@ -281,7 +283,8 @@ func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Tenure) {
 		return err == nil && len(list) > 0 // the machine may be busy
 	})
 	if end := list[0]; end.Token != successor || end.End != tenure.EndReleased {
-		k.t.Errorf("the tenure of the successor, under token %d, which nobody has killed, is in the history as %+v", successor, end)
+		k.t.Errorf("the tenure of the successor, under token %d, which nobody has killed, is in the history as %+v",
+			successor, end)
 	}
 	if len(list) > 1 && list[1].Token > k.latest.Token {
 		dead = list[1]
@@ -341,15 +344,17 @@ func TestKilledTenureIsFreed(t *testing.T) {
 					s.needContain()
 				}
 				s.write("mourner.sh", mourner)
-				args := append(slices.Clone(tc.words), "--lease", "10m", "--heartbeat", "500ms", "--refresh", "200ms", "--grace", "1s")
-				args = append(args, "job", "--", "sh", s.path("mourner.sh"))
+				args := append(slices.Clone(tc.words), "--lease", "10m", "--heartbeat", "500ms", "--refresh", "200ms")
+				args = append(args, "--grace", "1s", "job", "--", "sh", s.path("mourner.sh"))
 				first := s.start(args...)
 				s.await("the command", func() bool { return s.read("begun") != "" })
 				store := s.store()
 				time.Sleep(700 * time.Millisecond) // for a heartbeat
 				second := s.start(append(append([]string{"run", "--json"}, tc.words[1:]...), args[len(tc.words):]...)...)
 				if tc.name != "slot" {
-					s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
+					s.await("a waiting successor", func() bool {
+						return strings.Contains(second.stderr.String(), `"event":"waiting"`)
+					})
 				}
 				guardian := first.guardian()
 				line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guardian))

@@ -45,9 +45,11 @@ func onceOnThreeHosts(t *testing.T, s *harness) {
 		all := make([]*process, hosts)
 		for _, host := range rand.Perm(hosts) {
 			now := at.Add(rand.N(58*time.Second) - 14*time.Second)
-			cmd := exec.Command("env", hostEntry(host), "tenure", "once", "--lease", "4s", "--owner", fmt.Sprintf("host-%d", host),
+			cmd := exec.Command("env", hostEntry(host), "tenure", "once", "--lease", "4s",
+				"--owner", fmt.Sprintf("host-%d", host),
 				"--cron", "* * * * *", "--tz", "UTC", "--now", now.Format(time.RFC3339), "job", "--",
-				"sh", "-c", fmt.Sprintf(`echo "$TENURE_SLOT %d" >>"$DIR/begun"; sleep 0.1; echo "$TENURE_SLOT" >>"$DIR/ended"`, host))
+				"sh", "-c", fmt.Sprintf(
+					`echo "$TENURE_SLOT %d" >>"$DIR/begun"; sleep 0.1; echo "$TENURE_SLOT" >>"$DIR/ended"`, host))
 			all[host] = s.run(cmd)
 		}
 		victims := map[int]bool{}
@@ -91,7 +93,8 @@ func onceOnThreeHosts(t *testing.T, s *harness) {
 		case len(begun) == 0:
 			lost++
 			if owner := unended(t, client, "job", once.Minute(at)); !told && !victims[owner] {
-				t.Errorf("minute %d was not begun, and nobody says so; %v were killed, the ledger has host %d", minute, victims, owner)
+				t.Errorf("minute %d was not begun, and nobody says so; %v were killed, the ledger has host %d",
+					minute, victims, owner)
 			}
 		default:
 			host, _ := strconv.Atoi(begun[0])
@@ -104,7 +107,8 @@ func onceOnThreeHosts(t *testing.T, s *harness) {
 	if len(worked) < 2 {
 		t.Errorf("of the hosts only %v has worked", worked)
 	}
-	t.Logf("%d slots, %d kills: %d had ended, %d were lost before their work had begun", slots, kills, len(strings.Fields(s.read("ended"))), lost)
+	t.Logf("%d slots, %d kills: %d had ended, %d were lost before their work had begun", slots, kills,
+		len(strings.Fields(s.read("ended"))), lost)
 }
 
 // unended returns the host that has begun a slot without an end, by the ledger, or -1.

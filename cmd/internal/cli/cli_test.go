@@ -122,7 +122,9 @@ func TestPauseDoubles(t *testing.T) {
 // A character of Chinese takes two columns, and one that is combined with
 // another takes none.
 func TestWideCharacters(t *testing.T) {
-	lines := layout([][]string{{"LOCK", "STATE", "OWNER"}, {"東京", "held", "a"}, {"e\u0301te\u0301", "held", "b"}, {"x", "held", "c"}}, 0)
+	lines := layout([][]string{
+		{"LOCK", "STATE", "OWNER"}, {"東京", "held", "a"}, {"e\u0301te\u0301", "held", "b"}, {"x", "held", "c"},
+	}, 0)
 	want := []string{"LOCK  STATE  OWNER", "東京  held   a", "e\u0301te\u0301   held   b", "x     held   c"}
 	if d := cmp.Diff(want, lines); d != "" {
 		t.Errorf("columns (- want, + got):\n%s", d)
@@ -205,7 +207,8 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%+v: refused", test)
 		}
 		expiry := now.Add(test.remaining + test.grace)
-		if want := (guard.Limits{Term: now.Add(test.remaining), Kill: expiry.Add(-test.grace / 2), Expiry: expiry}); l != want {
+		want := guard.Limits{Term: now.Add(test.remaining), Kill: expiry.Add(-test.grace / 2), Expiry: expiry}
+		if l != want {
 			t.Errorf("%+v: %+v, want %+v", test, l, want)
 		}
 		if l.Term > l.Kill || l.Kill > l.Expiry {

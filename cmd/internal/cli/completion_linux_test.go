@@ -75,7 +75,8 @@ func TestBashCompletes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ line, want string }{
-		{"tenure ", "completion doctor every exporter help history lead man once reap release run shard status step-down sweep table tokens"},
+		{"tenure ", "completion doctor every exporter help history lead man once reap release run shard status step-down " +
+			"sweep table tokens"},
 		{"tenure st", "status step-down"},
 		{"tenure run --un", "--unless-alive"},
 		{"tenure step-down --re", "--reason"},

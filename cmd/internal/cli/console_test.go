@@ -217,7 +217,8 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
 				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
 				// Twice if a request is still without an answer when a later one has it.
-				said := regexp.MustCompile(`(?s)^[^\n]*the store is [^\n]*\n[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n([^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again, after [^\n]*\n){1,2}$`)
+				said := regexp.MustCompile(`^.*the store is .*\n.*waiting .*"job".*web-2.*\n` +
+					`(.*gives no answer.*trying again\n.*the store answers again, after .*\n){1,2}$`)
 				time.AfterFunc(30*time.Second, func() {
 					if c.stderr.Flush(time.Second); !said.MatchString(b.String()) {
 						t.Errorf("20 s after the store answers again, said is %q", b.String())
@@ -225,7 +226,8 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				})
 				_, err = w.target.take(ctx, p, &p.options)
 				announced.Wait()
-				if refused := w.refusal(ctx, p, err); refused == nil || !strings.Contains(refused.Error(), "not acquired within 1m0s: ") {
+				if refused := w.refusal(ctx, p, err); refused == nil ||
+					!strings.Contains(refused.Error(), "not acquired within 1m0s: ") {
 					t.Errorf("after a wait of a minute: %v", refused)
 				}
 				if err := errors.Join(release(t.Context()), w.client.Close(t.Context()), inner.Close(t.Context())); err != nil {
@@ -300,7 +302,8 @@ func TestOutageIsSaidOnce(t *testing.T) {
 				w.answers()
 				c.stderr.Close(time.Minute)
 				said := strings.Split(strings.TrimSpace(b.String()), "\n")
-				if n := len(said); n < 3 || n > 14 || !strings.Contains(said[0], "gives no answer: it is away; trying again") || !strings.Contains(b.String(), " more requests: it is away") {
+				if n := len(said); n < 3 || n > 14 || !strings.Contains(said[0], "gives no answer: it is away; trying again") ||
+					!strings.Contains(b.String(), " more requests: it is away") {
 					t.Errorf("an hour is told in %d lines:\n%s", n, b.String())
 				}
 				if last := said[len(said)-1]; !answers && !strings.Contains(last, "answers again, after 1h0m0s") {
@@ -365,7 +368,8 @@ func TestRefusalTellsTheStoreFromAHolder(t *testing.T) {
 func TestFitTable(t *testing.T) {
 	cells := [][]string{
 		{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"},
-		{"nightly-report", "held", "web-7.eu-central-1-4711-kxq2ma", "12", "2026-11-25 01:00:56", "-", "<15s", "web-7.eu-central-1.example", "v1.4.2"},
+		{"nightly-report", "held", "web-7.eu-central-1-4711-kxq2ma", "12", "2026-11-25 01:00:56", "-", "<15s",
+			"web-7.eu-central-1.example", "v1.4.2"},
 		{"東京", "free", "東京東京東京東京東京東京", "3", "01:00:56", "-", "now", "東京", "-"},
 	}
 	between := regexp.MustCompile(" {2,}")
@@ -390,7 +394,8 @@ func TestFitTable(t *testing.T) {
 				t.Errorf("width %d: %s is left out", width, want)
 			}
 		}
-		if text := strings.Join(lines, "\n"); !strings.Contains(text, "nightly-report  held") || !strings.Contains(text, " 12 ") {
+		if text := strings.Join(lines, "\n"); !strings.Contains(text, "nightly-report  held") ||
+			!strings.Contains(text, " 12 ") {
 			t.Errorf("width %d:\n%s", width, text)
 		}
 		if whole := slices.Contains(heads, "UNCHANGED"); whole != (width > 140) && (width < 130 || width > 150) {

@@ -120,8 +120,8 @@ func TestFieldsOfEventsAreDocumented(t *testing.T) {
 			continue
 		}
 		e := tenure.Event{
-			Kind: tenure.EventKind(kind), Lock: "l", Session: "s", Owner: "o", Token: 1, Time: time.Now(), Took: 1, Remaining: 1, Held: 1,
-			Busy: 1, Share: 0.5, Missed: 1, End: tenure.EndFailed,
+			Kind: tenure.EventKind(kind), Lock: "l", Session: "s", Owner: "o", Token: 1, Time: time.Now(),
+			Took: 1, Remaining: 1, Held: 1, Busy: 1, Share: 0.5, Missed: 1, End: tenure.EndFailed,
 		}
 		switch {
 		case slices.Contains(want, "request"):

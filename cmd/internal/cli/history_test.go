@@ -48,8 +48,10 @@ func TestParseTime(t *testing.T) {
 		{"2024-02-28 12:08", at("2024-02-28 12:08:00"), at("2024-02-28 12:09:00")},
 		{"2024-02-28 12:08:25", at("2024-02-28 12:08:25"), at("2024-02-28 12:08:26")},
 		{"2024-02-28T12:08:25", at("2024-02-28 12:08:25"), at("2024-02-28 12:08:26")},
-		{"2024-02-28T12:08:25.643Z", time.Date(2024, 2, 28, 12, 8, 25, 643e6, time.UTC), time.Date(2024, 2, 28, 12, 8, 25, 644e6, time.UTC)},
-		{"2024-02-28T12:08:25+01:00", time.Date(2024, 2, 28, 11, 8, 25, 0, time.UTC), time.Date(2024, 2, 28, 11, 8, 26, 0, time.UTC)},
+		{"2024-02-28T12:08:25.643Z", time.Date(2024, 2, 28, 12, 8, 25, 643e6, time.UTC),
+			time.Date(2024, 2, 28, 12, 8, 25, 644e6, time.UTC)},
+		{"2024-02-28T12:08:25+01:00", time.Date(2024, 2, 28, 11, 8, 25, 0, time.UTC),
+			time.Date(2024, 2, 28, 11, 8, 26, 0, time.UTC)},
 		{"2024-02-28T12:08Z", time.Date(2024, 2, 28, 12, 8, 0, 0, time.UTC), time.Date(2024, 2, 28, 12, 9, 0, 0, time.UTC)},
 	} {
 		s, err := parseTime(tc.text, now)
@@ -57,7 +59,10 @@ func TestParseTime(t *testing.T) {
 			t.Errorf("%q is %v to %v, %v; want %v to %v", tc.text, s.from, s.to, err, tc.from, tc.to)
 		}
 	}
-	for _, text := range []string{"", " ", "soon", "25:00", "-10m", "-2d", "2d-1h", "12:", "ago", "d", "yesterday evening", "2024-02-30", "12:08:25Z", "99999999999d", "now ago"} {
+	for _, text := range []string{
+		"", " ", "soon", "25:00", "-10m", "-2d", "2d-1h", "12:", "ago", "d", "yesterday evening", "2024-02-30",
+		"12:08:25Z", "99999999999d", "now ago",
+	} {
 		if s, err := parseTime(text, now); flags.StatusOf(err) != statusUsage {
 			t.Errorf("%q is %v to %v, %v", text, s.from, s.to, err)
 		}
@@ -74,7 +79,10 @@ func TestTimeThatThereIsTwice(t *testing.T) {
 	time.Local = berlin                                                 //nolint:gosmopolitan // the same
 	begun := time.Date(2026, 10, 25, 0, 30, 10, 0, time.UTC)
 	for _, later := range []time.Duration{0, time.Hour} {
-		held := tenure.Tenure{Token: 1, Owner: "o", Since: begun.Add(later), Until: begun.Add(later + 40*time.Second), End: tenure.EndReleased}
+		held := tenure.Tenure{
+			Token: 1, Owner: "o", End: tenure.EndReleased,
+			Since: begun.Add(later), Until: begun.Add(later + 40*time.Second),
+		}
 		for text, want := range map[string]string{
 			"2026-10-25 02:30:20": "at 2026-10-25 02:30:20, a time that there is twice, \"L\" was held by \"o\"",
 			"2026-10-25 02:30":    "at 2026-10-25 02:30, a time that there is twice, \"L\" was held by \"o\"",
@@ -106,7 +114,8 @@ func TestDuring(t *testing.T) {
 	unknown := func(token uint64) tenure.Tenure { return tenure.Tenure{Token: token, Unknown: true} }
 	raised := tenure.Tenure{Token: 9, Since: at(20000), Until: at(20000), End: tenure.EndRaised}
 	running := tenure.Tenure{Token: 5, Owner: "o", Since: at(25643)}
-	history := []tenure.Tenure{running, ended(4, 12000, 12400), ended(3, 11200, 11900), crashed(2, 5500), ended(1, 0, 1000)}
+	history := []tenure.Tenure{running, ended(4, 12000, 12400), ended(3, 11200, 11900), crashed(2, 5500),
+		ended(1, 0, 1000)}
 	holes := []tenure.Tenure{ended(9, 20000, 21000), unknown(8), ended(7, 10000, 11000), unknown(6), unknown(5)}
 	for _, tc := range []struct {
 		what     string
@@ -156,7 +165,8 @@ func TestDuring(t *testing.T) {
 		}
 		// Of an instant the library says the same.
 		h, ok, certain := tenure.HolderAt(tc.history, at(tc.from))
-		if ok != (len(found) == 1) || ok && (h.Token != found[0].Token || certain != (found[0].certain && all)) || !ok && certain != all {
+		if ok != (len(found) == 1) || ok && (h.Token != found[0].Token || certain != (found[0].certain && all)) ||
+			!ok && certain != all {
 			t.Errorf("%s: HolderAt says %v %v %v, during %s", tc.what, h.Token, ok, certain, text)
 		}
 	}

@@ -54,7 +54,8 @@ func TestKubernetesScripts(t *testing.T) {
 		} {
 			env.Setenv(pair[0], pair[1])
 		}
-		return os.Symlink(filepath.Join(filepath.Dir(kubeconfig), "apiserver.crt"), filepath.Join(env.WorkDir, "apiserver.crt"))
+		return os.Symlink(filepath.Join(filepath.Dir(kubeconfig), "apiserver.crt"),
+			filepath.Join(env.WorkDir, "apiserver.crt"))
 	})
 }
 
@@ -93,7 +94,8 @@ func TestKubernetesService(t *testing.T) {
 			path := paths[kind[1]] + "?fieldValidation=Strict"
 			if kind[1] == "Deployment" {
 				wrong := strings.Replace(object, "readinessProbe:", "readyProbe:", 1)
-				if _, err := enginetest.TryInKubernetes(t, kubeconfig, path, wrong); err == nil || !strings.Contains(err.Error(), "readyProbe") {
+				if _, err := enginetest.TryInKubernetes(t, kubeconfig, path, wrong); err == nil ||
+					!strings.Contains(err.Error(), "readyProbe") {
 					t.Fatalf("a field that there is not is taken: %v", err)
 				}
 			}
@@ -108,7 +110,8 @@ func TestKubernetesService(t *testing.T) {
 
 // The role in the manifest has the rights that tenure prints, and no others.
 func TestServiceRole(t *testing.T) {
-	printed, err := exec.CommandContext(t.Context(), "tenure", "table", "policy", "--store", "kubernetes://tenured").Output()
+	printed, err := exec.CommandContext(t.Context(), "tenure", "table", "policy",
+		"--store", "kubernetes://tenured").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,13 +172,16 @@ func TestKubernetesCronJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range append([]string{string(role)}, strings.Split(string(text), "\n---\n")...) {
-		object = strings.NewReplacer("namespace: jobs\n", "namespace: "+namespace+"\n", `namespace: "jobs"`, `namespace: "`+namespace+`"`).Replace(object + "\n")
+		object = strings.NewReplacer(
+			"namespace: jobs\n", "namespace: "+namespace+"\n", `namespace: "jobs"`, `namespace: "`+namespace+`"`,
+		).Replace(object + "\n")
 		_, kind, _ := strings.Cut(object, "\nkind: ")
 		kind, _, _ = strings.Cut(kind, "\n")
 		path := paths[kind] + "?fieldValidation=Strict"
 		if kind == "CronJob" {
 			wrong := strings.Replace(object, "startingDeadlineSeconds", "startDeadlineSeconds", 1)
-			if _, err := enginetest.TryInKubernetes(t, kubeconfig, path, wrong); err == nil || !strings.Contains(err.Error(), "startDeadlineSeconds") {
+			if _, err := enginetest.TryInKubernetes(t, kubeconfig, path, wrong); err == nil ||
+				!strings.Contains(err.Error(), "startDeadlineSeconds") {
 				t.Fatalf("a field that there is not is taken: %v", err)
 			}
 		}
@@ -226,7 +232,8 @@ func TestKubernetesCronJob(t *testing.T) {
 	words := []string{"-u", "TENURE_STORE"}
 	words = append(words, env...)
 	for _, word := range command {
-		words = append(words, strings.NewReplacer("/usr/local/bin/tenure", "tenure", "/usr/local/bin/report", s.path("report")).Replace(word))
+		word = strings.NewReplacer("/usr/local/bin/tenure", "tenure", "/usr/local/bin/report", s.path("report")).Replace(word)
+		words = append(words, word)
 	}
 	begin := func() *process { return s.run(exec.Command("env", words...)) }
 	for _, p := range []*process{begin(), begin(), begin()} {
@@ -242,10 +249,12 @@ func TestKubernetesCronJob(t *testing.T) {
 	if len(ran) == 0 || len(ran) > 4 || len(ran) == 4 && ran[0] == ran[2] {
 		t.Errorf("it ran for the slots and tokens %q", ran)
 	}
-	show := exec.CommandContext(t.Context(), "env", append(slices.Clone(env), "tenure", "once", "nightly", "--show", "--json")...)
+	show := exec.CommandContext(t.Context(), "env", append(slices.Clone(env),
+		"tenure", "once", "nightly", "--show", "--json")...)
 	show.Env = s.env()
 	out, err := show.Output()
-	if err != nil || !strings.Contains(string(out), `"state":"done"`) || strings.Count(string(out), `"slot":`) != len(ran)/2 {
+	if err != nil || !strings.Contains(string(out), `"state":"done"`) ||
+		strings.Count(string(out), `"slot":`) != len(ran)/2 {
 		t.Errorf("%s, %v", out, err)
 	}
 }

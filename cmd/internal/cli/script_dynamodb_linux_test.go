@@ -75,10 +75,13 @@ func dropTables(ctx context.Context, client *dynamodb.Client, prefix string) err
 		if err != nil {
 			return err
 		}
-		drop = append(drop, slices.DeleteFunc(page.TableNames, func(name string) bool { return !strings.HasPrefix(name, prefix) })...)
+		drop = append(drop, slices.DeleteFunc(page.TableNames,
+			func(name string) bool { return !strings.HasPrefix(name, prefix) })...)
 	}
 	for _, name := range drop {
-		_, err := client.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &name, DeletionProtectionEnabled: aws.Bool(false)})
+		_, err := client.UpdateTable(ctx, &dynamodb.UpdateTableInput{
+			TableName: &name, DeletionProtectionEnabled: aws.Bool(false),
+		})
 		if err != nil {
 			return fmt.Errorf("UpdateTable: %w", err)
 		}
@@ -103,7 +106,8 @@ func newDenier(t *testing.T, e enginetest.DynamoDB) string {
 		if slices.Contains(strings.Split(path.Base(r.URL.Path), ","), operation) {
 			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(w, `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"User: u is not authorized to perform: dynamodb:%s"}`, operation)
+			fmt.Fprintf(w, `{"__type":"com.amazon.coral.service#AccessDeniedException",`+
+				`"Message":"User: u is not authorized to perform: dynamodb:%s"}`, operation)
 			return
 		}
 		r.URL.Path = "/"
@@ -172,7 +176,8 @@ func TestPolicyIsWhatIsUsed(t *testing.T) {
 	lead := []string{"lead", "--once", "job", "--", "true"}
 	looks := [][]string{{"status"}, {"status", "job"}, {"history", "job"}, {"table", "describe"}}
 	shared := s.url + "&shared=true"
-	all := append(looks, run, run, lead, []string{"doctor", "--lease", "1m"}, []string{"run", "--store", shared, "other", "--", "true"})
+	all := append(looks, run, run, lead, []string{"doctor", "--lease", "1m"},
+		[]string{"run", "--store", shared, "other", "--", "true"})
 	if d := cmp.Diff(granted(), used(all...)); d != "" {
 		t.Errorf("the policy (-) and what is used (+):\n%s", d)
 	}

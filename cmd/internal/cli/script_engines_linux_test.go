@@ -58,7 +58,8 @@ func guardedEtcd(t *testing.T) string {
 	}
 	must(client.UserGrantRole(ctx, "root", "root"))
 	must(client.RoleAdd(ctx, "locks"))
-	must(client.RoleGrantPermission(ctx, "locks", "locks/", clientv3.GetPrefixRangeEnd("locks/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(client.RoleGrantPermission(ctx, "locks", "locks/", clientv3.GetPrefixRangeEnd("locks/"),
+		clientv3.PermissionType(clientv3.PermReadWrite)))
 	must(client.UserGrantRole(ctx, "app", "locks"))
 	must(client.AuthEnable(ctx))
 	return strings.TrimPrefix(member.URL, "http://")
@@ -82,12 +83,15 @@ func guardedZooKeeper(t *testing.T) string {
 	t.Helper()
 	server := enginetest.StartZooKeeper(t, 1, "forceSync=no")[0]
 	for root, user := range map[string]string{"/locks": "app", "/theirs/locks": "other"} {
-		s, err := zkstore.Open(t.Context(), []string{server.Addr}, &zkstore.Options{Root: root, User: user, Password: "secret"})
+		s, err := zkstore.Open(t.Context(), []string{server.Addr},
+			&zkstore.Options{Root: root, User: user, Password: "secret"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if _, _, err := s.Claim(t.Context(), driver.Record{Key: "begun", Version: "v", Beat: "v", Owner: user, Lease: time.Second, State: driver.Held}); err != nil {
+		if _, _, err := s.Claim(t.Context(), driver.Record{
+			Key: "begun", Version: "v", Beat: "v", Owner: user, Lease: time.Second, State: driver.Held,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +193,8 @@ func guardedPostgres(t *testing.T) string {
 	for _, role := range []string{"app", "reader", "stranger", "new"} {
 		execute(t, server.URL, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
 	}
-	execute(t, "postgres://tenure@"+server.Addr+"/locks?sslmode=disable", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", table, policy, "GRANT SELECT ON tenure_records TO reader")
+	execute(t, "postgres://tenure@"+server.Addr+"/locks?sslmode=disable",
+		"REVOKE CREATE ON SCHEMA public FROM PUBLIC", table, policy, "GRANT SELECT ON tenure_records TO reader")
 	const access = "host all tenure 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 	if err := os.WriteFile(filepath.Join(server.Data, "pg_hba.conf"), []byte(access), 0o600); err != nil {
 		t.Fatal(err)

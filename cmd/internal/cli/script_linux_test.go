@@ -68,7 +68,10 @@ func TestScripts(t *testing.T) {
 
 // runStoreScripts runs the scripts of a store's own folder, and those of testdata that are
 // for any store. Commands are those that its own scripts have besides.
-func runStoreScripts(t *testing.T, store string, commands map[string]func(*testscript.TestScript, bool, []string), setup func(*testscript.Env) error) {
+func runStoreScripts(
+	t *testing.T, store string, commands map[string]func(*testscript.TestScript, bool, []string),
+	setup func(*testscript.Env) error,
+) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/" + store + "/*.txtar")
 	if err != nil || len(files) == 0 {

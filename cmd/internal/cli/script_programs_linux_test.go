@@ -48,7 +48,9 @@ func worker() error {
 	if err != nil {
 		return err
 	}
-	g, err := shard.New(client, flag.Arg(0), &shard.Options{Partitions: *partitions, Weight: *weight, Zone: *zone, Max: *limit})
+	g, err := shard.New(client, flag.Arg(0), &shard.Options{
+		Partitions: *partitions, Weight: *weight, Zone: *zone, Max: *limit,
+	})
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,8 @@ func keeper() error {
 //	inscribe LOCK TEXT
 func inscribe() error {
 	return alone(func(ctx context.Context, client *tenure.Client, lock, text string) error {
-		return client.Run(ctx, lock, &tenure.AcquireOptions{Data: []byte(text)}, func(context.Context, *tenure.Lease) error { return nil })
+		return client.Run(ctx, lock, &tenure.AcquireOptions{Data: []byte(text)},
+			func(context.Context, *tenure.Lease) error { return nil })
 	})
 }
 

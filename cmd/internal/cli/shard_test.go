@@ -29,7 +29,8 @@ func aGroup() groupView {
 	}
 	v := groupView{
 		Status: shard.Status{
-			Group: "orders", Epoch: 7, Coordinator: "web-1", Workers: 3, Owned: 4, Moving: 3, Unowned: 5, Unassigned: 1, Imbalance: 4.0 / 3,
+			Group: "orders", Epoch: 7, Coordinator: "web-1", Workers: 3,
+			Owned: 4, Moving: 3, Unowned: 5, Unassigned: 1, Imbalance: 4.0 / 3,
 			Partitions: []shard.PartitionStatus{
 				{ID: "0", Owner: "web-1", Place: 0, Planned: 0, Token: 3, Since: since, CheckpointBytes: 7},
 				{ID: "1", Owner: "web-1", Place: 0, Planned: 2, Token: 1, Since: since},
@@ -97,7 +98,9 @@ PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	nobody := groupView{Status: shard.Status{Group: "orders", Partitions: []shard.PartitionStatus{{ID: "0", Place: -1, Planned: -1}}}}
+	nobody := groupView{Status: shard.Status{
+		Group: "orders", Partitions: []shard.PartitionStatus{{ID: "0", Place: -1, Planned: -1}},
+	}}
 	nobody.count()
 	if d := cmp.Diff([]unowned{{"no worker is there", 1}}, nobody.unowned); d != "" {
 		t.Errorf("without workers (- want, + got):\n%s", d)

@@ -71,7 +71,8 @@ func TestContainMountsNothingOutside(t *testing.T) {
 	f := newFamily(t, "exit 3", "-contain")
 	f.cmd.Args = append([]string{
 		"unshare", "-m", "--propagation", "shared", "sh", "-c",
-		`grep -c ' /proc ' /proc/self/mountinfo >before; "$@"; grep -c ' /proc ' /proc/self/mountinfo >after || echo gone >after`, "sh",
+		`grep -c ' /proc ' /proc/self/mountinfo >before; "$@"; ` +
+			`grep -c ' /proc ' /proc/self/mountinfo >after || echo gone >after`, "sh",
 	}, f.cmd.Args...)
 	path, err := exec.LookPath("unshare")
 	if err != nil {
@@ -162,7 +163,8 @@ func TestHiddenProcess(t *testing.T) {
 			f.cmd.Env = append(f.cmd.Env, "DIR="+filepath.Dir(f.dir))
 			f.cmd.Args = append([]string{
 				"unshare", "-m", "sh", "-c",
-				`mount -t proc -o hidepid=2 proc /proc || exit 99; exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`, "sh", f.cmd.Path,
+				`mount -t proc -o hidepid=2 proc /proc || exit 99; exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`,
+				"sh", f.cmd.Path,
 			}, f.cmd.Args[1:]...)
 			f.cmd.Path, f.cmd.SysProcAttr = path, nil
 			f.start()

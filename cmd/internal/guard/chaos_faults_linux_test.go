@@ -49,7 +49,9 @@ func TestGuardianLost(t *testing.T) {
 		"StoppedContain":      {hydra, "main", with(overdue, "-contain"), syscall.SIGSTOP, Overdue},
 		// SIGTERM comes from the caller. The stopped guardian is waited for until -kill.
 		"StoppedStillTerminates": {
-			obedient, "main", []string{"-term", "700ms", "-kill", "10s", "-expiry", "14s", "-beats", "1", "-ready", "go"}, syscall.SIGSTOP, Overdue,
+			obedient, "main",
+			[]string{"-term", "700ms", "-kill", "10s", "-expiry", "14s", "-beats", "1", "-ready", "go"},
+			syscall.SIGSTOP, Overdue,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +69,8 @@ func TestGuardianLost(t *testing.T) {
 			f.signal(f.guardian(), test.sig)
 			f.write("go")
 			r := f.finish()
-			if r.Status != 73 || r.Exit.Reason != test.reason || !r.Exit.GuardianLost || test.script != obedient && !r.Exit.Killed && test.reason == Overdue {
+			if r.Status != 73 || r.Exit.Reason != test.reason || !r.Exit.GuardianLost ||
+				test.script != obedient && !r.Exit.Killed && test.reason == Overdue {
 				t.Errorf("status %d, %v", r.Status, r.Exit)
 			}
 			if name == "Stopped" && r.Spare < 0 {
@@ -76,7 +79,8 @@ func TestGuardianLost(t *testing.T) {
 			switch {
 			case test.script == obedient:
 				f.await("term")
-			case name == "Killed" && (r.Exit.Signal != syscall.SIGKILL || !strings.Contains(f.stderr.String(), "notice: guardian lost")):
+			case name == "Killed" && (r.Exit.Signal != syscall.SIGKILL ||
+				!strings.Contains(f.stderr.String(), "notice: guardian lost")):
 				t.Errorf("%v, or no notice:\n%s", r.Exit, &f.stderr)
 			}
 		})
@@ -325,7 +329,8 @@ func TestContainRefused(t *testing.T) {
 		t.Skipf("cannot forbid namespaces here: %s", &f.stderr)
 	}
 	r := f.finish()
-	if r.Status != 70 || !strings.Contains(r.Started, "contain refused") || !strings.Contains(r.Started, "do without contain") {
+	if r.Status != 70 || !strings.Contains(r.Started, "contain refused") ||
+		!strings.Contains(r.Started, "do without contain") {
 		t.Errorf("status %d, error %q", r.Status, r.Started)
 	}
 	if _, err := os.Stat(f.file("ran")); err == nil {

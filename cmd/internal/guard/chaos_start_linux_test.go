@@ -95,7 +95,8 @@ func TestNeverStartedAfterTerm(t *testing.T) {
 	if _, err := begin(here("touch", file), "/usr/bin/touch", late); !errors.Is(err, ErrTooLate) {
 		t.Errorf("error %v from the guardian, want %v", err, ErrTooLate)
 	}
-	if _, err := Start(here("true"), Limits{Term: 3, Kill: 2, Expiry: 4}); err == nil || !strings.Contains(err.Error(), "out of order") {
+	if _, err := Start(here("true"), Limits{Term: 3, Kill: 2, Expiry: 4}); err == nil ||
+		!strings.Contains(err.Error(), "out of order") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -296,7 +297,8 @@ func TestNothingIsLeft(t *testing.T) {
 // Both the caller and the guardian are subreapers while the command runs.
 func TestOrphansStayInTheTree(t *testing.T) {
 	dir := t.TempDir()
-	cmd := here("sh", "-c", `( ( setsid sh -c 'echo $$ >orphan; sleep 100' & ) & ); while [ ! -s orphan ]; do sleep 0.01; done; sleep 100`)
+	cmd := here("sh", "-c",
+		`( ( setsid sh -c 'echo $$ >orphan; sleep 100' & ) & ); while [ ! -s orphan ]; do sleep 0.01; done; sleep 100`)
 	cmd.Dir = dir
 	g, err := Start(cmd, in(time.Minute))
 	if err != nil {
@@ -338,7 +340,8 @@ func descendantsOf(t *testing.T, root int) []process {
 }
 
 func TestFrames(t *testing.T) {
-	want := frame{kind: frameOrders, arg: -5, orders: orders{Limits: Limits{Term: 1, Kill: 1 << 40, Expiry: 1<<63 - 1}, stop: 7}}
+	want := frame{kind: frameOrders, arg: -5, orders: orders{Limits: Limits{Term: 1, Kill: 1 << 40, Expiry: 1<<63 - 1},
+		stop: 7}}
 	b := want.append(nil)
 	got, err := parseFrame(b)
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -260,7 +260,8 @@ func TestTerminal(t *testing.T) {
 func TestTerminalPipeline(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
-	s.line(`driver -- sh -c 'read x; echo got-$x' | sh -c 'cat; read y </dev/tty; echo then-$y'; echo status-${PIPESTATUS[*]}`)
+	s.line(`driver -- sh -c 'read x; echo got-$x' | sh -c 'cat; read y </dev/tty; echo then-$y'; ` +
+		`echo status-${PIPESTATUS[*]}`)
 	s.eventually("the command", func() bool { return len(s.left()) >= 4 })
 	s.line("hello")
 	s.see("got-hello")

@@ -13,7 +13,8 @@ import (
 func Now() Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("guard: no boot clock: " + err.Error()) //nolint:forbidigo // in Linux since 2.6.39; nothing can be guarded without it
+		// In Linux since 2.6.39; nothing can be guarded without it.
+		panic("guard: no boot clock: " + err.Error()) //nolint:forbidigo // see above
 	}
 	return Instant(ts.Nano())
 }

@@ -152,7 +152,8 @@ func TestKillAtTheDeadline(t *testing.T) {
 	if r.Spare < 0 {
 		t.Errorf("the family outlived the expiry by %v", -r.Spare)
 	}
-	if r.Status != 73 || r.Exit.Signal != syscall.SIGKILL || r.Exit.Reason != Overdue || !r.Exit.Killed || r.Exit.GuardianLost {
+	if r.Status != 73 || r.Exit.Signal != syscall.SIGKILL || r.Exit.Reason != Overdue || !r.Exit.Killed ||
+		r.Exit.GuardianLost {
 		t.Errorf("%v", r.Exit)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-var errSystem = fmt.Errorf("%w: running a command under a lock needs process groups; use the library, or a Unix system", ErrUnsupported)
+var errSystem = fmt.Errorf("%w: running a command under a lock needs process groups; "+
+	"use the library, or a Unix system", ErrUnsupported)
 
 // Guard is a command under guard. There is none on this system.
 type Guard struct{}

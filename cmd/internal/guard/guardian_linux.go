@@ -110,7 +110,8 @@ func newGuardian(argv []string) (*guardian, error) {
 	}
 	g := &guardian{clock: Now, path: argv[3]}
 	s, last := &g.spec, 0
-	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.confined, &s.foreground, &last); err != nil {
+	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.confined, &s.foreground,
+		&last); err != nil {
 		return nil, err
 	}
 	if last < 0 || len(argv) < 5+last {

@@ -108,7 +108,8 @@ func (g *Guard) fork(spec guardianSpec, attr *syscall.ProcAttr) (err error) {
 		g.guardian, err = start()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the kernel does not allow %s (%w): run as root or with CAP_SYS_ADMIN, or let users make namespaces (%s), or do without contain",
+		return fmt.Errorf("%w: the kernel does not allow %s (%w): run as root or with CAP_SYS_ADMIN, or let users make "+
+			"namespaces (%s), or do without contain",
 			ErrContain, refused, err, strings.Join(namespaceSettings(), ", "))
 	}
 	return nil
@@ -116,7 +117,9 @@ func (g *Guard) fork(spec guardianSpec, attr *syscall.ProcAttr) (err error) {
 
 // containError explains why the guardian could not make its namespace a /proc of its own.
 func containError(err error) error {
-	return fmt.Errorf("%w: the kernel does not allow to mount a /proc of the new pid namespace (%w), most likely because parts of the /proc here are covered, as container engines do: uncover them, or run as root with CAP_SYS_ADMIN, or do without contain",
+	return fmt.Errorf("%w: the kernel does not allow to mount a /proc of the new pid namespace (%w), most likely "+
+		"because parts of the /proc here are covered, as container engines do: uncover them, or run as root with "+
+		"CAP_SYS_ADMIN, or do without contain",
 		ErrContain, err)
 }
 

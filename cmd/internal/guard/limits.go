@@ -42,7 +42,8 @@ type Limits struct {
 
 func (l Limits) check() error {
 	if l.Term > l.Kill || l.Kill > l.Expiry {
-		return fmt.Errorf("limits out of order: want term <= kill <= expiry, have kill %v after term and expiry %v after kill",
+		return fmt.Errorf("limits out of order: want term <= kill <= expiry, "+
+			"have kill %v after term and expiry %v after kill",
 			l.Kill.Sub(l.Term), l.Expiry.Sub(l.Kill))
 	}
 	return nil

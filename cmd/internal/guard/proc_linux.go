@@ -81,7 +81,8 @@ func (p procFS) check() error {
 // numbers from the namespace of the mount down to the process's own, so one alone means that
 // they are one. (Before Linux 4.1, and in some sandboxes, there is no such line.)
 func checkNumbers(pid int, link, status string) error {
-	const remedy = `mount one of this namespace ("unshare --pid --fork --mount-proc" does, or "mount -t proc proc /proc" in a mount namespace of its own)`
+	const remedy = `mount one of this namespace ("unshare --pid --fork --mount-proc" does, ` +
+		`or "mount -t proc proc /proc" in a mount namespace of its own)`
 	if link == "" {
 		return fmt.Errorf("it is another pid namespace's, which does not know this process: %s", remedy)
 	}

@@ -34,7 +34,8 @@ func meantFor(env []string, pid int) bool {
 // stub returns the command line that puts the command's pid into these variables in place of
 // the caller's, which only the process itself can know before the command begins.
 func (g *guardian) stub() []string {
-	return append([]string{"tenure-command", stubArg, strconv.Itoa(unix.Getpid()), strconv.Itoa(g.spec.parent), g.path}, g.args...)
+	return append([]string{"tenure-command", stubArg, strconv.Itoa(unix.Getpid()), strconv.Itoa(g.spec.parent), g.path},
+		g.args...)
 }
 
 // become is the life of a stub. It does not return. The thread must be locked.
