@@ -6,9 +6,13 @@ package dashboard_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"html"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -21,28 +25,174 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-func TestNow(t *testing.T) {
+var update = flag.Bool("update", false, "write the pages to testdata")
+
+// TestPages has each page of a world in which there is something of everything: from its body on in
+// testdata, and as text in testdata/pages.txt.
+func TestPages(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(alice, "./", 200, "There are no locks yet.")
-		s.holds("team/held", "web-1")
-		s.dies("team/dead", "web-2")
-		if err := s.holds("team/free", "web-3").Release(s.Context()); err != nil {
+		s.pages = s.dashboard(dashboard.Options{Title: "production", Doctor: func(context.Context) []driver.Finding {
+			return []driver.Finding{
+				driver.OK("clock", "it is right"), driver.Warn("file", "anybody can write it").Advise("chmod 600"),
+				driver.Bad("engine", "db-1 is away"),
+			}
+		}})
+		ids := s.somethingOfEverything()
+		pages := []struct{ name, visitor, path string }{
+			{"now", alice, "./"},
+			{"", alice, "./?prefix=team/&state=in+doubt"},
+			{"lock", alice, "lock?name=team/terms"},
+			{"", reader, "lock?name=team/dead"},
+			{"", reader, "lock?name=team/doubt"},
+			{"", reader, "lock?name=team/asked"},
+			{"", reader, "lock?name=team/free"},
+			{"", reader, "lock?name=team/odd"},
+			{"", reader, "lock?name=team/reserved"},
+			{"", reader, "lock?name=team/labelled"},
+			{"", reader, "lock?name=team/revoked"},
+			{"", alice, "lock?name=under/app-1"},
+			{"ledger", asker, "lock?name=team/nightly:once"},
+			{"problem", alice, "lock?name=team/none"},
+			{"sessions", alice, "sessions"},
+			{"", reader, "sessions"},
+			{"", alice, "shards"},
+			{"doctor", alice, "doctor"},
+			{"login", "", "login?next=lock%3Fname%3Dx"},
+		}
+		for _, p := range pages { // whoever is dead has been seen before
+			s.plain(alice, p.path)
+		}
+		time.Sleep(20 * time.Second)
+		s.untilTheMinute()
+		time.Sleep(300 * time.Millisecond)
+		texts := ""
+		for _, p := range pages {
+			if p.visitor != "" {
+				texts += "-- /" + strings.TrimPrefix(p.path, "./") + " --\n" + s.plain(p.visitor, p.path).body
+			}
+			if p.name == "" {
+				continue
+			}
+			a := s.send(request{method: "GET", path: p.path})
+			if p.visitor != "" {
+				a = s.as(p.visitor, p.path)
+			}
+			_, body, _ := strings.Cut(a.body, "<body")
+			s.golden(p.name+".html", ids.Replace("<body"+body))
+		}
+		s.golden("pages.txt", ids.Replace(texts))
+	})
+}
+
+// rowID finds the ids of rows for sessions, whose own ids are random.
+var rowID = regexp.MustCompile(` id="r[0-9a-z]+"`)
+
+// golden compares a page with the one in testdata.
+func (s *site) golden(name, got string) {
+	s.Helper()
+	file := filepath.Join("testdata", name)
+	if name == "sessions.html" {
+		got = rowID.ReplaceAllString(got, ` id="ROW"`)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // it is for everybody
 			s.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
-		s.shows(alice, "./", 200, "web-1.example", "3 locks",
-			`<a href="lock?name=team%2Fheld"><bdi>team/held</bdi></a>`, "had it last",
-			`aria-current="page">Locks`, "!>in doubt<")
-		time.Sleep(6 * time.Second) // two heartbeats and more
-		s.shows(alice, "./", 200, "3 locks, 1 in doubt", `class="s-in-doubt"`)
-		time.Sleep(10 * time.Second)
-		s.shows(alice, "./", 200, "3 locks, 1 expired", `class="s-expired"`, "ran out", "!in doubt")
-		s.shows(alice, "./?state=held", 200, "team/held", "!<bdi>team/dead", "!<bdi>team/free")
-		s.shows(alice, "./?state=reserved", 200, "No lock is reserved.")
-		s.shows(alice, "./?prefix=team/h", 200, "<bdi>team/held", "1 lock", "!<bdi>team/dead")
-		s.shows(alice, "./?prefix=other", 200, "There is no lock whose name begins with “other”")
-		s.shows(alice, "./?state=nonsense", 400)
-	})
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		s.Fatal(err)
+	}
+	lines := strings.Split(got, "\n")
+	for i, line := range strings.Split(string(want), "\n") {
+		if i == len(lines) || lines[i] != line {
+			s.Errorf("%s:%d: the page is another one; -update writes it:\n%s", file, i+1, strings.Join(lines[i:], "\n"))
+			return
+		}
+	}
+}
+
+// untilTheMinute waits for a full one, so that times are the same in each run.
+func (s *site) untilTheMinute() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+}
+
+// somethingOfEverything has three days pass in which locks get to each state, for each reason. It returns
+// what names the ids that are random.
+func (s *site) somethingOfEverything() *strings.Replacer {
+	s.Helper()
+	term := func(owner string, lasts time.Duration) *tenure.Lease {
+		s.untilTheMinute()
+		l := s.holds("team/terms", owner)
+		time.Sleep(lasts + 300*time.Millisecond) // so that no time is near to its next second
+		return l
+	}
+	_ = term("web-1", 20*time.Hour).Release(s.Context())
+	time.Sleep(4 * time.Hour)
+	failed := &tenure.ReleaseOptions{Failed: errors.New("no such queue")}
+	_ = term("web-2", 30*time.Hour).ReleaseWith(s.Context(), failed)
+	term("web-1", 10*time.Hour)
+	s.act(alice, "step-down", "team/terms", "3", "reason", "it's <slow>")
+	term("web-3", 2*time.Hour)
+	s.process("web-3").Kill()
+	term("web-2", time.Hour)
+	s.act(alice, "hand-over", "team/terms", "5", "reason", "v8 comes", "to", "web-4")
+	term("web-4", 3*time.Hour)
+
+	s.untilTheMinute()
+	slot := once.Minute(time.Now())
+	run := func(i int64, lasts time.Duration, err error) {
+		_, _ = once.Once(s.Context(), s.process("web-1").Client, "team/nightly", slot+i, nil,
+			func(ctx context.Context, _ *once.Turn) error {
+				select {
+				case <-time.After(lasts):
+				case <-ctx.Done():
+				}
+				return err
+			})
+	}
+	run(0, 90*time.Second, nil)
+	run(1, 90*time.Second, errors.New("the disk is full"))
+	go run(2, time.Hour, nil)
+	s.untilTheMinute()
+	var ids []string
+	for _, owner := range []string{"app-1", "app-2"} {
+		session, err := s.process(owner).OpenSession(s.Context(), nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		ids = append(ids, session.ID(), "SESSION-OF-"+owner)
+		for _, name := range []string{"under/" + owner, "orders:part/1" + owner[4:]} {
+			if _, err := session.Acquire(s.Context(), name, nil); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}
+	s.process("app-2").Kill()
+
+	held := func(name string, lease, heartbeat time.Duration) driver.Record {
+		return driver.Record{
+			Key: "team/" + name, Owner: "job-1", Host: "job-1.example", Label: "v7", Lease: lease, Heartbeat: heartbeat,
+			Since: time.Now().Add(-90 * time.Minute),
+		}
+	}
+	s.record(held("held", time.Hour, 10*time.Minute))
+	s.record(held("dead", time.Second, 0))
+	s.record(held("doubt", 10*time.Minute, time.Second))
+	s.record(held("revoked", time.Hour, 10*time.Minute))
+	for name, change := range map[string]func(*driver.Record){
+		"asked": func(r *driver.Record) {
+			r.Requests = []driver.Request{{ID: "q", Kind: driver.HandOver, By: "ops", Reason: "new", ToLabel: "v8", At: r.Since}}
+		},
+		"free":     func(r *driver.Record) { r.State, r.End, r.Until = driver.Released, driver.EndReleased, r.Since },
+		"odd":      func(r *driver.Record) { r.State = "paused" },
+		"reserved": func(r *driver.Record) { r.State, r.Owner, r.Until = driver.Reserved, "job-2", r.Since },
+		"labelled": func(r *driver.Record) { r.State, r.Owner, r.Label, r.Until = driver.Reserved, "", "v8", r.Since },
+	} {
+		s.change(s.record(held(name, time.Hour, 10*time.Minute)), change)
+	}
+	s.act(alice, "revoke", "team/revoked", "1", "reason", "hangs")
+	return strings.NewReplacer(ids...)
 }
 
 // record writes the record of a lock as a holder of any kind would.
@@ -140,49 +290,56 @@ func TestEscaping(t *testing.T) {
 	})
 }
 
-func TestLock(t *testing.T) {
+// What addresses ask for, what data is shown to those who may hold the lock, and what is refused. No version and
+// no beat of a record is shown: to know a beat is to be able to renew.
+func TestQueries(t *testing.T) {
 	inSite(t, func(s *site) {
-		first := s.holds("team/x", "web-1")
-		time.Sleep(time.Hour)
-		if err := first.ReleaseWith(s.Context(), &tenure.ReleaseOptions{Failed: errors.New("no such queue")}); err != nil {
+		for name, data := range map[string]string{
+			"team/text": "offset <4711>", "team/bytes": "\xff\x00\x01", "team/much": strings.Repeat("x", 5000),
+		} {
+			if _, err := s.process("web-1").Acquire(s.Context(), name, &tenure.AcquireOptions{Data: []byte(data)}); err != nil {
+				s.Fatal(err)
+			}
+		}
+		r, err := s.world.Store().Get(s.Context(), "team/text", driver.Strong)
+		if err != nil {
 			s.Fatal(err)
 		}
-		time.Sleep(10 * time.Minute)
-		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it. web-1 had it last, under token 1.",
-			`disabled aria-describedby="not-step-down"`, "Nobody holds the lock.")
-		time.Sleep(50 * time.Minute)
-		s.holds("team/x", "web-2")
-		time.Sleep(time.Hour)
-		page := s.as(alice, "lock?name=team/x")
-		s.want(page, 200, "web-2 holds it under token 2.", "no such queue", "failed", "web-1, token 1, 1 h 00 min, failed",
-			"nobody, for 1 h 00 min", `<svg x="33.333%" y="12" width="33.333%" height="30" class="piece gap">`,
-			"<span>tenure</span> <span>step-down</span> <span>team/x</span>",
-			"<span>release</span> <span>team/x</span> <span>--force</span>",
-			`<noscript>stands still: <a href="lock?name=team%2Fx">refresh</a>`)
-		// What happened comes before what can be done.
-		at := func(id string) int { return strings.Index(page.body, `id="`+id+`-h"`) }
-		if at("timeline") > at("tenures") || at("tenures") > at("acts") {
-			s.Error("the forms stand before the tenures")
+		for _, c := range []struct {
+			visitor, path string
+			code          int
+			text          string
+		}{
+			{alice, "lock?name=team/text", 200, "offset &lt;4711&gt;"},
+			{alice, "lock?name=team/bytes", 200, "ff 00 01"},
+			{alice, "lock?name=team/much", 200, strings.Repeat("x", 2048) + " …"},
+			{reader, "lock?name=team/text", 200, "13 bytes"},
+			{reader, "lock?name=team/text", 200, "!4711"},
+			// Without forms the page is loaded again by itself.
+			{reader, "lock?name=team/text", 200, `<noscript><meta http-equiv="refresh" content="10">`},
+			{alice, "lock?name=team/text", 200, `!http-equiv="refresh"`},
+			{alice, "lock?name=team/text&span=6h", 200, `aria-current="true">6h</a>`},
+			{alice, "./?state=held", 200, "3 locks"},
+			{alice, "./?state=reserved", 200, "No lock is reserved."},
+			{alice, "./?prefix=team/t", 200, "1 lock"},
+			{alice, "./?prefix=other", 200, "There is no lock whose name begins with “other”"},
+			{alice, "./?state=nonsense", 400, "No such state"},
+			{alice, "lock", 400, "name the lock"},
+			{alice, "lock?name=" + strings.Repeat("x", 2000), 400, "No such name"},
+			{alice, "lock?name=%ff", 400, "No such name"},
+			{alice, "lock?name=tenure/session/x", 403, "may not read"},
+			{alice, "sessions", 200, "There is no session."},
+			{alice, "shards", 200, "There is no group of workers."},
+		} {
+			s.shows(c.visitor, c.path, c.code, c.text, "!"+r.Version, "!"+r.Beat)
+			s.want(s.plain(c.visitor, c.path), c.code, "!"+r.Version, "!"+r.Beat)
 		}
-		// Without forms the page is loaded again by itself.
-		again := `<noscript><meta http-equiv="refresh" content="10">`
-		s.shows(reader, "lock?name=team/x", 200, again)
-		s.shows(alice, "lock?name=team/x&span=6h", 200, `aria-current="true">6h</a>`, "!"+again)
-		s.shows(alice, "lock?name=team/none", 404)
-		s.shows(alice, "lock", 400)
-		s.shows(alice, "lock?name=tenure/session/x", 403)
-		s.shows(alice, "lock?name="+strings.Repeat("x", 2000), 400)
-		s.shows(alice, "lock?name=%ff", 400)
-	})
-}
-
-// A record that nobody understands is shown as what it is.
-func TestUnreadable(t *testing.T) {
-	inSite(t, func(s *site) {
-		r := s.record(driver.Record{Key: "team/odd", Owner: "x", Lease: time.Minute})
-		s.change(r, func(r *driver.Record) { r.State = "paused" })
-		s.shows(alice, "./", 200, "1 lock, 1 unreadable")
-		s.shows(alice, "lock?name=team/odd", 200, "Its record cannot be read", "The record cannot be read.")
+		if got := s.plain(alice, "./").Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
+			s.Errorf("type %s", got)
+		}
+		s.want(s.plain("guess", "./"), 401)
+		no := s.send(request{method: "GET", header: map[string]string{"Accept": "*/*"}})
+		s.want(no, 401, "curl -H 'Authorization: Bearer TOKEN'", "!<")
 	})
 }
 
@@ -254,95 +411,8 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// What holders keep is shown to those who may hold the lock. No version and no beat of a record is: to know a
-// beat is to be able to renew.
-func TestData(t *testing.T) {
-	inSite(t, func(s *site) {
-		for name, data := range map[string]string{
-			"team/text": "offset <4711>", "team/bytes": "\xff\x00\x01", "team/much": strings.Repeat("x", 5000),
-		} {
-			if _, err := s.process("web-1").Acquire(s.Context(), name, &tenure.AcquireOptions{Data: []byte(data)}); err != nil {
-				s.Fatal(err)
-			}
-		}
-		s.shows(alice, "lock?name=team/text", 200, "offset &lt;4711&gt;", "13 bytes")
-		s.shows(alice, "lock?name=team/bytes", 200, "ff 00 01")
-		s.shows(alice, "lock?name=team/much", 200, strings.Repeat("x", 2048)+" …")
-		s.shows(reader, "lock?name=team/text", 200, "13 bytes", "!4711")
-		r, err := s.world.Store().Get(s.Context(), "team/text", driver.Strong)
-		if err != nil {
-			s.Fatal(err)
-		}
-		for _, path := range []string{"./", "lock?name=team/text", "sessions", "shards", "doctor"} {
-			s.want(s.as(alice, path), 200, "!"+r.Version, "!"+r.Beat)
-			s.want(s.plain(alice, path), 200, "!"+r.Version, "!"+r.Beat)
-		}
-	})
-}
-
-// A ledger has its runs, and how long ago the last one succeeded.
-func TestLedger(t *testing.T) {
-	inSite(t, func(s *site) {
-		c := s.process("web-1").Client
-		slot := once.Minute(time.Now())
-		run := func(i int64, work func(context.Context, *once.Turn) error) {
-			_, _ = once.Once(s.Context(), c, "team/nightly", slot+i, nil, work)
-		}
-		for i, failure := range []error{nil, errors.New("the disk is full")} {
-			run(int64(i), func(context.Context, *once.Turn) error {
-				time.Sleep(90 * time.Second)
-				return failure
-			})
-		}
-		go run(2, func(ctx context.Context, _ *once.Turn) error {
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		time.Sleep(30 * time.Second)
-		s.shows(alice, "lock?name=team/nightly:once", 200,
-			"<dt>Last success</dt><dd><bdi>2000-01-01 00:01:30Z</bdi><small>2 min 00 s ago</small>",
-			"<dt>Running since</dt>", "30 s so far",
-			`<th scope="row" role="rowheader" class="time">2000-01-01 00:01:00Z</th>`, "</svg>done",
-			"</svg>failed<small>the disk is full</small>", "!once/2") // the ledger as it is stored
-	})
-}
-
-func TestSessions(t *testing.T) {
-	inSite(t, func(s *site) {
-		s.shows(alice, "sessions", 200, "There is no session.")
-		session, err := s.process("web-1").OpenSession(s.Context(), nil)
-		if err != nil {
-			s.Fatal(err)
-		}
-		for _, name := range []string{"team/a", "secret/b", "orders:part/1", "orders:part/2"} {
-			if _, err := session.Acquire(s.Context(), name, nil); err != nil {
-				s.Fatal(err)
-			}
-		}
-		dying := s.process("web-2")
-		if _, err := dying.OpenSession(s.Context(), nil); err != nil {
-			s.Fatal(err)
-		}
-		dying.Kill()
-		time.Sleep(2 * time.Second)
-		s.as(alice, "sessions")
-		time.Sleep(8 * time.Second)
-		a := s.as(alice, "sessions")
-		s.want(a, 200, "2 sessions, 1 in doubt", "<b>4</b>", "<bdi>team/a</bdi>", "2 partitions of orders", "web-1.example")
-		if strings.Index(a.body, "web-2") > strings.Index(a.body, "web-1") {
-			s.Error("the session in doubt does not stand first")
-		}
-		s.shows(alice, "lock?name=team/a", 200, "keeps it alive", "sessions#r")
-		s.shows(reader, "sessions", 200, "<bdi>team/a</bdi>", "1 session", "<b>1</b>", "!secret/b", "!web-2",
-			"!orders")
-		time.Sleep(8 * time.Second)
-		s.shows(alice, "sessions", 200, "2 sessions, 1 expired")
-	})
-}
-
 func TestShards(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(alice, "shards", 200, "There is no group of workers.")
 		s.shows(alice, "shards?group=none", 404)
 		ctx, cancel := context.WithCancel(s.Context())
 		ended := make(chan error, 2)
@@ -382,51 +452,25 @@ func TestShards(t *testing.T) {
 
 func TestDoctor(t *testing.T) {
 	inSite(t, func(s *site) {
-		found := []driver.Finding{driver.Warn("file", "anybody can write it").Advise("chmod 600")}
+		found := []driver.Finding{driver.Warn("file", "anybody can write it")}
 		s.pages = s.dashboard(dashboard.Options{Doctor: func(context.Context) []driver.Finding { return found }})
-		s.shows(alice, "doctor", 200, "Reads take", "Anybody can write it.<small>Chmod 600.</small>",
-			"Measure writes", "1 finding should be looked at.")
+		s.shows(alice, "doctor", 200, "1 finding should be looked at.")
 		found = []driver.Finding{driver.Bad("engine", "db-1 is away")}
 		time.Sleep(6 * time.Second)
 		s.shows(alice, "doctor", 200, "Anybody can write it.") // it is asked once a minute
 		time.Sleep(time.Minute)
 		s.shows(alice, "doctor", 200, "Db-1 is away", "1 finding must be looked at now.")
-		s.shows(reader, "doctor", 200, "the log of this server has the error", "!db-1", "!Db-1",
-			"!Measure writes")
-		measure := func(visitor string) answer {
-			return s.send(request{
+		s.shows(reader, "doctor", 200, "the log of this server has the error", "!db-1", "!Db-1", "!Measure writes")
+		for visitor, code := range map[string]int{alice: 303, reader: 403} {
+			s.want(s.send(request{
 				method: "POST", path: "measure", cookie: s.signIn(visitor), form: url.Values{"secret": {visitor}},
-			})
+			}), code)
 		}
-		s.want(measure(alice), 303)
 		s.shows(alice, "doctor?flash=measured", 200, "Measured.", "Two writes took")
-		s.want(measure(reader), 403)
-		if got, want := s.audited(), "dashboard alice measure done\ndashboard reader measure forbidden"; got != want {
-			s.Errorf("audited %q", got)
+		for _, line := range []string{"dashboard alice measure done", "dashboard reader measure forbidden"} {
+			if !strings.Contains(s.audited(), line) {
+				s.Errorf("no audit line %q in\n%s", line, s.audited())
+			}
 		}
-	})
-}
-
-// Those without a browser get the same as text.
-func TestText(t *testing.T) {
-	inSite(t, func(s *site) {
-		s.holds("team/x", "web-1")
-		a := s.plain(alice, "./")
-		if got := a.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
-			s.Errorf("type %s", got)
-		}
-		if want := "LOCK    STATE  OWNER  TOKEN  FOR  FREE IN  HOST           LABEL\n" +
-			"team/x  held   web-1  1      0 s  15 s     web-1.example  v7\n"; a.body != want {
-			s.Errorf("got\n%swant\n%s", a.body, want)
-		}
-		s.want(s.plain(reader, "lock?name=team/x"), 200,
-			"team/x: held\nweb-1 holds it under token 1.\n", "Host               web-1.example", "TOKEN  OWNER  HOST")
-		s.want(s.plain(alice, "sessions"), 200, "There is no session.")
-		s.want(s.plain(alice, "shards"), 200, "There is no group of workers.")
-		s.want(s.plain(alice, "doctor"), 200, "CHECK", "Nothing is wrong that can be seen from here.")
-		s.want(s.plain(reader, "lock?name=secret/y"), 403)
-		s.want(s.plain("guess", "./"), 401)
-		no := s.send(request{method: "GET", header: map[string]string{"Accept": "*/*"}})
-		s.want(no, 401, "curl -H 'Authorization: Bearer TOKEN'", "!<")
 	})
 }

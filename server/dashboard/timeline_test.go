@@ -140,22 +140,3 @@ func TestTimelineTicks(t *testing.T) {
 		}
 	}
 }
-
-// A crash leaves no time of the end, but the tenure was over when the next one began.
-func TestUntilHasTheKnownBound(t *testing.T) {
-	begun := now.Add(-time.Hour)
-	v := &lockView{Lock: &lock{}}
-	v.history([]tenure.Tenure{
-		{Token: 4, Owner: "d", Since: begun, Until: now, End: tenure.EndReleased},
-		{Token: 3, Unknown: true},
-		{Token: 2, Owner: "b", Since: begun.Add(-time.Hour), End: tenure.EndExpired},
-		{Token: 1, Owner: "a", Since: begun.Add(-2 * time.Hour), End: tenure.EndExpired},
-	}, now, "")
-	for i, want := range []string{
-		clockText(now), "", "before " + clockText(begun), "before " + clockText(begun.Add(-time.Hour)),
-	} {
-		if got := v.Terms[i].Until; got != want {
-			t.Errorf("token %s: until %q, want %q", v.Terms[i].Token, got, want)
-		}
-	}
-}
