@@ -185,15 +185,14 @@ func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteReques
 }
 
 // act writes a request to the holder of a lock.
-func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
-	who, ok := d.acting(w, r)
-	if !ok {
-		return
+func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) *problem {
+	who, p := d.acting(w, r)
+	if p != nil {
+		return p
 	}
-	a, token, q, problem := actFrom(r.URL.Query(), r.PostForm)
-	if problem != nil {
-		d.failed(w, r, problem)
-		return
+	a, token, q, p := actFrom(r.URL.Query(), r.PostForm)
+	if p != nil {
+		return p
 	}
 	q.By = who.Name()
 	line := access.Act{
@@ -203,15 +202,13 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		line.Outcome = "forbidden"
 		d.audit(r.Context(), line)
 		asked := askedText(&tenure.Request{Kind: q.Kind, To: q.To, ToLabel: q.ToLabel})
-		d.failed(w, r, notAllowed(who, asked+" the holder of this lock"))
-		return
+		return notAllowed(who, asked+" the holder of this lock")
 	}
 	came, err := d.carryOut(r.Context(), token, q, line)
 	if came.status != 0 {
-		d.refused(w, r, who, q.Name, came, err)
-		return
+		return d.refused(w, r, who, q.Name, came, err)
 	}
-	seeOther(w, lockLink(q.Name)+"&flash="+came.word)
+	return seeOther(w, lockLink(q.Name)+"&flash="+came.word)
 }
 
 // carryOut does what was asked. It goes on when the visitor has waited for long enough, and so does the audit
@@ -263,16 +260,16 @@ func (d *Dashboard) carryOut(
 }
 
 // refused shows the page of the lock again, with what was wrong above it.
-func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor, name string, came flash, err error) {
+func (d *Dashboard) refused(
+	w http.ResponseWriter, r *http.Request, who visitor, name string, came flash, err error,
+) *problem {
 	if !who.May(access.Read, name) {
-		d.failed(w, r, refuse(came.status, "Not done", "%s", came.Text))
-		return
+		return refuse(came.status, "Not done", "%s", came.Text)
 	}
 	query := url.Values{"name": {name}}
 	p, problem := d.lock(r.Context(), who, query)
 	if problem != nil {
-		d.failed(w, r, problem)
-		return
+		return problem
 	}
 	switch {
 	case err == nil:
@@ -283,6 +280,7 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor,
 	}
 	p.Flash, p.Status = &came, came.status
 	d.show(w, r, who, p, query)
+	return nil
 }
 
 // quoted returns s as one word of a POSIX shell.

@@ -58,6 +58,9 @@ type Dashboard struct {
 // view makes one page. Its name is the page's path, but for the first one, and that of its templates.
 type view func(context.Context, visitor, url.Values) (*page, *problem)
 
+// handler answers a request, or says why not.
+type handler func(http.ResponseWriter, *http.Request) *problem
+
 // New returns the pages. Close them before the client. The error says which of the options is missing or
 // wrong.
 func New(options Options) (*Dashboard, error) {
@@ -101,27 +104,34 @@ func pathOf(name string) string {
 
 func (d *Dashboard) route() http.Handler {
 	mux := http.NewServeMux()
-	handle := func(path, allow string, handlers ...http.HandlerFunc) {
+	handle := func(pattern string, h handler) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if p := h(w, r); p != nil {
+				d.failed(w, r, p)
+			}
+		})
+	}
+	serve := func(path, allow string, handlers ...handler) {
 		for i, method := range strings.Split(strings.Replace(allow, "GET, HEAD", "GET", 1), ", ") {
-			mux.HandleFunc(method+" "+path, handlers[i])
+			handle(method+" "+path, handlers[i])
 		}
-		mux.HandleFunc(path, d.noMethod(allow)) // any other
+		handle(path, noMethod(allow)) // any other
 	}
 	const read = "GET, HEAD"
 	for name := range d.views {
-		handle("/"+strings.Replace(name, "now", "{$}", 1), read, d.page(name))
+		serve("/"+strings.Replace(name, "now", "{$}", 1), read, d.page(name))
 	}
-	handle("/live", "GET", d.live)
-	mux.HandleFunc("HEAD /live", d.noMethod("GET")) // it has no end
-	handle("/login", read+", POST", d.loginPage, d.login)
-	handle("/logout", "POST", d.logout)
-	handle("/act", "POST", d.act)
-	handle("/measure", "POST", d.measure)
+	serve("/live", "GET", d.live)
+	handle("HEAD /live", noMethod("GET")) // it has no end
+	serve("/login", read+", POST", d.loginPage, d.login)
+	serve("/logout", "POST", d.logout)
+	serve("/act", "POST", d.act)
+	serve("/measure", "POST", d.measure)
 	for name := range staticTypes {
-		handle("/"+name, read, d.static)
+		serve("/"+name, read, static)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		d.failed(w, r, refuse(http.StatusNotFound, "No such page", "there is no page here: begin at the first one"))
+	handle("/", func(http.ResponseWriter, *http.Request) *problem {
+		return refuse(http.StatusNotFound, "No such page", "there is no page here: begin at the first one")
 	})
 
 	// A page of another site must not act with the cookie of a visitor.
@@ -138,10 +148,10 @@ func (d *Dashboard) route() http.Handler {
 }
 
 // noMethod answers for a method that a page has not.
-func (d *Dashboard) noMethod(allow string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func noMethod(allow string) handler {
+	return func(w http.ResponseWriter, r *http.Request) *problem {
 		w.Header().Set("Allow", allow)
-		d.failed(w, r, refuse(http.StatusMethodNotAllowed, "Not allowed", "this page takes %s, not %.20q", allow, r.Method))
+		return refuse(http.StatusMethodNotAllowed, "Not allowed", "this page takes %s, not %.20q", allow, r.Method)
 	}
 }
 

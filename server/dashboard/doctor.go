@@ -130,16 +130,15 @@ func (d *Dashboard) latency(what string, took []time.Duration) finding {
 }
 
 // measure opens and closes a session of its own, and notes how long that took: two writes, as heartbeats are.
-func (d *Dashboard) measure(w http.ResponseWriter, r *http.Request) {
-	who, ok := d.acting(w, r)
-	if !ok {
-		return
+func (d *Dashboard) measure(w http.ResponseWriter, r *http.Request) *problem {
+	who, p := d.acting(w, r)
+	if p != nil {
+		return p
 	}
 	act := access.Act{Principal: who.Name(), Action: "measure", Outcome: "forbidden"}
 	if !who.all(access.Admin) {
 		d.audit(r.Context(), act)
-		d.failed(w, r, notAllowed(who, "have writes measured"))
-		return
+		return notAllowed(who, "have writes measured")
 	}
 	f := d.measureWrites(r.Context())
 	act.Outcome = flashOf(f.err).word
@@ -149,7 +148,7 @@ func (d *Dashboard) measure(w http.ResponseWriter, r *http.Request) {
 	d.audit(r.Context(), act)
 	d.writes.Store(&f)
 	d.cache.stale()
-	seeOther(w, "doctor?flash="+measured.word)
+	return seeOther(w, "doctor?flash="+measured.word)
 }
 
 func (d *Dashboard) measureWrites(ctx context.Context) finding {

@@ -26,21 +26,19 @@ const (
 )
 
 // live keeps a page up to date: it sends the part of it that changes, whenever it is not as it was.
-func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
-	who, ok := d.admitted(w, r)
-	if !ok {
-		return
+func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) *problem {
+	who, p := d.admitted(w, r)
+	if p != nil {
+		return p
 	}
 	name := r.URL.Query().Get("view")
 	if d.views[name] == nil {
-		d.failed(w, r, refuse(http.StatusBadRequest, "No such view",
-			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name))
-		return
+		return refuse(http.StatusBadRequest, "No such view",
+			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name)
 	}
 	ctx, leave, err := d.server.Follow(r, who.Principal)
 	if err != nil {
-		d.failed(w, r, refuse(http.StatusServiceUnavailable, "Too many pages", "%v", err))
-		return
+		return refuse(http.StatusServiceUnavailable, "Too many pages", "%v", err)
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, liveLife)
@@ -48,6 +46,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold it back
 	d.follow(ctx, w, r, name)
+	return nil
 }
 
 // follow sends what is new until the stream ends, or the page does not read it in time.

@@ -135,89 +135,88 @@ func (d *Dashboard) storeError(who visitor, err error) string {
 }
 
 // page serves a view.
-func (d *Dashboard) page(name string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		who, ok := d.admitted(w, r)
-		if !ok {
-			return
+func (d *Dashboard) page(name string) handler {
+	return func(w http.ResponseWriter, r *http.Request) *problem {
+		who, problem := d.admitted(w, r)
+		if problem != nil {
+			return problem
 		}
 		query := r.URL.Query()
 		p, problem := d.views[name](r.Context(), who, query)
-		if problem != nil {
-			d.failed(w, r, problem)
-			return
+		if problem == nil {
+			p.Flash = flashNamed(query.Get("flash"))
+			d.show(w, r, who, p, query)
 		}
-		p.Flash = flashNamed(query.Get("flash"))
-		d.show(w, r, who, p, query)
+		return problem
 	}
 }
 
 // show answers with the page of a view, as HTML or as text.
 func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, who visitor, p *page, query url.Values) {
-	if wantsText(r) {
-		d.text(w, p)
-		return
-	}
 	query.Del("flash")
-	p.Who, p.Forms, p.Scripts, p.Here = who.Name(), who.form, true, pathOf(p.View)+tail(query)
+	p.Site, p.Who, p.Forms, p.Scripts, p.Here = d.options.Title, who.Name(), who.form, true, pathOf(p.View)+tail(query)
 	p.Stands = p.Stands && query.Get("refresh") == ""
 	query.Set("view", p.View)
 	p.Stream = "live" + tail(query)
-	d.showPage(w, p)
+	d.render(w, r, p)
 }
 
 // failed answers with a problem.
 func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, problem *problem) {
-	if wantsText(r) {
-		answer(w, problem.status, textType, []byte("tenure: "+printable(problem.Detail)+"\n"))
-		return
+	if problem == unknown {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
+		if !wantsText(r) {
+			d.unknown(w, r)
+			return
+		}
 	}
-	p := &page{View: "problem", Title: problem.title, Status: problem.status, Model: problem}
+	p := &page{View: "problem", Title: problem.title, Status: problem.status, Site: d.options.Title, Model: problem}
 	if who, ok := d.visitor(r); ok {
 		p.Who, p.Forms = who.Name(), who.form
 	}
-	d.showPage(w, p)
+	d.render(w, r, p)
 }
 
-// showPage answers with a page as HTML.
-func (d *Dashboard) showPage(w http.ResponseWriter, p *page) {
-	p.Site = d.options.Title
-	d.html(w, p.Status, "page", p)
+// render answers with a page, as HTML or as text.
+func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, p *page) {
+	if wantsText(r) {
+		d.text(w, p)
+	} else {
+		d.html(w, p.Status, "page", p)
+	}
 }
 
 // html answers with a template of HTML.
 func (d *Dashboard) html(w http.ResponseWriter, status int, name string, data any) {
 	var b bytes.Buffer
-	if err := d.pages.ExecuteTemplate(&b, name, data); err != nil {
-		broken(w, err)
-		return
-	}
-	answer(w, status, htmlType, b.Bytes())
+	err := d.pages.ExecuteTemplate(&b, name, data)
+	answerWhole(w, status, htmlType, b.Bytes(), err)
 }
 
-// text answers with a page as text.
+// text answers with a page as text: a table in columns, without blanks at the ends of lines.
 func (d *Dashboard) text(w http.ResponseWriter, p *page) {
 	var b, trimmed bytes.Buffer
 	for _, a := range p.Alerts {
 		fmt.Fprintln(&b, strings.ToUpper(a.Class())+": "+printable(a.Text))
 	}
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if err := d.texts.ExecuteTemplate(tw, p.View, p.Model); err != nil {
-		broken(w, err)
-		return
-	}
+	err := d.texts.ExecuteTemplate(tw, p.View, p.Model)
 	tw.Flush() //nolint:errcheck // into memory
 	for line := range bytes.Lines(b.Bytes()) {
 		trimmed.Write(bytes.TrimRight(line, " \n"))
 		trimmed.WriteByte('\n')
 	}
-	answer(w, p.Status, textType, trimmed.Bytes())
+	answerWhole(w, p.Status, textType, trimmed.Bytes(), err)
 }
 
-// broken answers where a template could not be rendered: a mistake in it, or in what it was given.
-func broken(w http.ResponseWriter, err error) {
-	text := "tenure: this page cannot be shown: " + printable(err.Error()) + "\n"
-	answer(w, http.StatusInternalServerError, textType, []byte(text))
+// answerWhole answers with what a template has rendered, or with its error: a mistake in it, or in what it was
+// given.
+func answerWhole(w http.ResponseWriter, status int, contentType string, body []byte, err error) {
+	if err != nil {
+		status, contentType = http.StatusInternalServerError, textType
+		body = []byte("tenure: this page cannot be shown: " + printable(err.Error()) + "\n")
+	}
+	answer(w, status, contentType, body)
 }
 
 // columns are the headings of a table of HTML, each maybe with a class behind a colon.
@@ -256,60 +255,43 @@ func answer(w http.ResponseWriter, status int, contentType string, body []byte) 
 	w.Write(body) //nolint:errcheck // the client has gone
 }
 
-// compressed has answers and streams compressed, if the client takes that.
+// compressed has pages and streams compressed, if the client takes that; not what answers a form, which may have
+// no body.
 func compressed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			z := &compressor{ResponseWriter: w, z: gzip.NewWriter(w)}
-			defer z.close()
-			w = z
+		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			z := gzip.NewWriter(w)
+			defer z.Close() //nolint:errcheck // the client has gone
+			w.Header().Set("Content-Encoding", "gzip")
+			w = compressor{w, z}
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// compressor writes an answer that has a body.
 type compressor struct {
 	http.ResponseWriter
-	z    *gzip.Writer
-	used bool
+	z *gzip.Writer
 }
 
-func (c *compressor) WriteHeader(status int) {
-	if c.used = c.Header().Get("Content-Type") != ""; c.used {
-		c.Header().Set("Content-Encoding", "gzip")
-	}
-	c.ResponseWriter.WriteHeader(status)
-}
-
-func (c *compressor) Write(b []byte) (int, error) {
-	if !c.used {
-		c.WriteHeader(http.StatusOK)
-	}
-	return c.z.Write(b)
-}
+func (c compressor) Write(b []byte) (int, error) { return c.z.Write(b) }
 
 // FlushError and Unwrap are for http.ResponseController.
-func (c *compressor) FlushError() error {
+func (c compressor) FlushError() error {
 	return errors.Join(c.z.Flush(), http.NewResponseController(c.ResponseWriter).Flush())
 }
 
-func (c *compressor) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
-func (c *compressor) close() {
-	if c.used {
-		c.z.Close() //nolint:errcheck // the client has gone
-	}
-}
+func (c compressor) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // static serves the style, the script and the icon: for ever under an address that names their content.
-func (d *Dashboard) static(w http.ResponseWriter, r *http.Request) {
+func static(w http.ResponseWriter, r *http.Request) *problem {
 	name := path.Base(r.URL.Path)
 	w.Header().Set("Cache-Control", "no-cache")
 	if name+"?v="+r.URL.Query().Get("v") == asset(name) {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	answer(w, http.StatusOK, staticTypes[name], staticFile(name))
+	return nil
 }
 
 // asset is the address of a file of the folder static.

@@ -15,7 +15,7 @@ func TestBrokenTemplate(t *testing.T) {
 	d := &Dashboard{}
 	d.pages, d.texts = parsePages()
 	for what, show := range map[string]func(http.ResponseWriter){
-		"html": func(w http.ResponseWriter) { d.showPage(w, &page{View: "now", Model: 7}) },
+		"html": func(w http.ResponseWriter) { d.html(w, 200, "page", &page{View: "now", Model: 7}) },
 		"text": func(w http.ResponseWriter) { d.text(w, &page{View: "now", Model: 7}) },
 	} {
 		w := httptest.NewRecorder()

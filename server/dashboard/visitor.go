@@ -21,12 +21,14 @@ import (
 // maxForm bounds the body of a form in bytes.
 const maxForm = 64 << 10
 
-// tooMany does not tell a guesser whether a token is right.
-var tooMany = &problem{
-	http.StatusTooManyRequests, "Too many",
-	"too many tokens from your address were wrong, or you ask for more pages a second than one may: " +
-		"try again in a minute",
-}
+var (
+	// tooMany does not tell a guesser whether a token is right.
+	tooMany = refuse(http.StatusTooManyRequests, "Too many", "too many tokens from your address were wrong, or you ask "+
+		"for more pages a second than one may: try again in a minute")
+	// unknown is answered by the form to sign in, to a browser.
+	unknown = refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
+		"curl -H 'Authorization: Bearer TOKEN' ...")
+)
 
 // visitor is who looks.
 type visitor struct {
@@ -80,39 +82,36 @@ func bearer(r *http.Request) (secret string, sent bool) {
 	return strings.TrimSpace(secret), header != ""
 }
 
-// admitted returns who sends a request, and counts it. If it returns false, the request has had its answer.
-func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, bool) {
+// admitted returns who sends a request, and counts it.
+func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, *problem) {
 	who, ok := d.visitor(r)
+	if secret, sent := bearer(r); !ok && sent && d.server.WrongToken(r, secret) > 0 {
+		return who, tooMany
+	}
 	if !ok {
-		d.unknown(w, r)
-		return who, false
+		return who, unknown
 	}
 	if wait := d.server.Admit(r, who.Principal, who.secret); wait > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(int((wait+time.Second-1)/time.Second)))
-		d.failed(w, r, tooMany)
-		return who, false
+		return who, tooMany
 	}
-	return who, true
+	return who, nil
 }
 
-// acting reads the form of a visitor who changes something. If it returns false, the request has had its
-// answer.
-func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, bool) {
-	who, ok := d.admitted(w, r)
-	if !ok {
-		return who, false
-	}
-	var p *problem
-	if !who.form {
+// acting reads the form of a visitor who changes something.
+func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, *problem) {
+	who, p := d.admitted(w, r)
+	if p == nil && !who.form {
 		p = refuse(http.StatusUnauthorized, "Sign in", "forms are for those who sign in; a program that has a token "+
 			"sends it to /v1/requests")
-	} else if p = readForm(w, r); p == nil && who.shares {
+	}
+	if p == nil {
+		p = readForm(w, r)
+	}
+	if p == nil && who.shares {
 		p = d.confirm(r, who)
 	}
-	if p != nil {
-		d.failed(w, r, p)
-	}
-	return who, p == nil
+	return who, p
 }
 
 // readForm reads the form of a request.
@@ -150,19 +149,8 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	return refuse(http.StatusForbidden, "Not confirmed", "this is no token of %s: go back, and type it again", who.Name())
 }
 
-// unknown answers a visitor that is not signed in: by the form, at the address that it asked for, or by a line
-// of text.
+// unknown answers a browser whose visitor is not signed in: by the form, at the address that it asked for.
 func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
-	if secret, sent := bearer(r); sent && d.server.WrongToken(r, secret) > 0 {
-		d.failed(w, r, tooMany)
-		return
-	}
-	w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
-	if wantsText(r) {
-		d.failed(w, r, refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
-			"curl -H 'Authorization: Bearer TOKEN' ..."))
-		return
-	}
 	next := ""
 	if r.Method == http.MethodGet {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
@@ -185,15 +173,17 @@ type loginView struct {
 }
 
 // loginPage shows the form.
-func (d *Dashboard) loginPage(w http.ResponseWriter, r *http.Request) {
-	d.signIn(w, r, http.StatusOK, r.URL.Query().Get("next"), "")
+func (d *Dashboard) loginPage(w http.ResponseWriter, r *http.Request) *problem {
+	return d.signIn(w, r, http.StatusOK, r.URL.Query().Get("next"), "")
 }
 
-func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, status int, next, refused string) {
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, status int, next, refused string) *problem {
 	keeps := onLoopback(r)
-	p := &page{View: "login", Title: "Sign in", Status: status, Scripts: keeps}
-	p.Model = loginView{Next: d.local(next), Refused: refused, Insecure: !overTLS(r) && !keeps, Keeps: keeps}
-	d.showPage(w, p)
+	d.html(w, status, "page", &page{
+		View: "login", Title: "Sign in", Site: d.options.Title, Scripts: keeps,
+		Model: loginView{Next: d.local(next), Refused: refused, Insecure: !overTLS(r) && !keeps, Keeps: keeps},
+	})
+	return nil
 }
 
 // local returns the address of one of these pages, relative to all of them; that of the first one for any
@@ -211,46 +201,45 @@ func (d *Dashboard) local(address string) string {
 }
 
 // login takes a token, and answers with a cookie.
-func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
+func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) *problem {
 	if p := readForm(w, r); p != nil {
-		d.failed(w, r, p)
-		return
+		return p
 	}
 	next, secret := r.PostForm.Get("next"), strings.TrimSpace(r.PostForm.Get("token"))
 	p, known := d.server.Principals().ByToken(secret)
 	act := access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: from(r)}
 	switch {
 	case known && d.server.Admit(r, p, secret) > 0, !known && d.server.WrongToken(r, secret) > 0:
-		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany.Detail)
+		return d.signIn(w, r, http.StatusTooManyRequests, next, tooMany.Detail)
 	case !known:
 		act.Principal, act.Outcome = "", "unauthenticated"
 		d.audit(r.Context(), act)
-		d.signIn(w, r, http.StatusUnauthorized, next, "This token is not known.")
-	default:
-		d.audit(r.Context(), act)
-		value := d.cookies.seal(cookieName(r), sha256.Sum256([]byte(secret)), time.Now().Add(cookieLife))
-		http.SetCookie(w, cookie(r, value))
-		seeOther(w, d.local(next))
+		return d.signIn(w, r, http.StatusUnauthorized, next, "This token is not known.")
 	}
+	d.audit(r.Context(), act)
+	value := d.cookies.seal(cookieName(r), sha256.Sum256([]byte(secret)), time.Now().Add(cookieLife))
+	http.SetCookie(w, cookie(r, value))
+	return seeOther(w, d.local(next))
 }
 
 // logout takes the cookie back: the browser forgets it, and a copy of it is over.
-func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request) {
+func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request) *problem {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
 		if _, until, ok := d.cookies.open(c.Name, c.Value); ok {
 			d.cookies.end(c.Value, until)
 		}
 	}
 	http.SetCookie(w, cookie(r, ""))
-	seeOther(w, "login")
+	return seeOther(w, "login")
 }
 
 // seeOther sends the browser to an address relative to this one: where these pages are mounted is not known
 // here.
-func seeOther(w http.ResponseWriter, address string) {
+func seeOther(w http.ResponseWriter, address string) *problem {
 	w.Header().Set("Location", address)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusSeeOther)
+	return nil
 }
 
 // audit writes a line of the log about an act, even if nobody waits for its answer any more.
