@@ -4,14 +4,15 @@
 package enginetest
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
@@ -88,7 +89,8 @@ var namespaces atomic.Uint64
 func KubernetesNamespace(t testing.TB, kubeconfig string) string {
 	t.Helper()
 	name := fmt.Sprintf("test-%d-%d", os.Getpid(), namespaces.Add(1))
-	CreateInKubernetes(t, kubeconfig, "/api/v1/namespaces", `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+name+`"}}`)
+	CreateInKubernetes(t, kubeconfig, "/api/v1/namespaces",
+		`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+name+`"}}`)
 	return name
 }
 
@@ -108,20 +110,19 @@ func GrantInKubernetes(t testing.TB, kubeconfig, namespace, name, role string) {
 // AwaitInKubernetes waits until the user with that token may get Leases.
 func AwaitInKubernetes(t testing.TB, kubeconfig, token, namespace string) {
 	t.Helper()
-	var is struct{ Status struct{ Allowed bool } }
+	const path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	addr := addrInKubeconfig(t, kubeconfig)
-	for end := time.Now().Add(enginePatience); !is.Status.Allowed && time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		text, err := launcher.AskKubernetes(addr, token, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
-			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-			"spec": {"resourceAttributes": {"namespace": "`+namespace+`", "verb": "get", "group": "coordination.k8s.io", "resource": "leases"}}}`)
+	Eventually(t, "rights in the namespace "+namespace, func(context.Context) error {
+		text, err := launcher.AskKubernetes(addr, token, path, `{
+			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {
+			"namespace": "`+namespace+`", "verb": "get", "group": "coordination.k8s.io", "resource": "leases"}}}`)
+		var is struct{ Status struct{ Allowed bool } }
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &is)
 		}
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && !is.Status.Allowed {
+			err = errors.New("they are not there")
 		}
-	}
-	if !is.Status.Allowed {
-		t.Fatalf("there are no rights in namespace %s after %v", namespace, enginePatience)
-	}
+		return err
+	})
 }

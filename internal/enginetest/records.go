@@ -5,7 +5,9 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +93,9 @@ func CheckNested(tb testing.TB, stores map[string]driver.Store) {
 	for name, s := range stores {
 		for _, key := range keys {
 			version := name + "-" + key
-			rec := Claim(tb, s, driver.Record{Key: key, Version: version, Beat: version, Owner: name + "o", Lease: time.Minute, State: driver.Held})
+			rec := Claim(tb, s, driver.Record{
+				Key: key, Version: version, Beat: version, Owner: name + "o", Lease: time.Minute, State: driver.Held,
+			})
 			if rec.Token != 1 {
 				tb.Errorf("store %q: %q has token %d: it is a record of another store", name, key, rec.Token)
 			}
@@ -127,4 +131,19 @@ func CheckNested(tb testing.TB, stores map[string]driver.Store) {
 			tb.Errorf("store %q: it lists %q, want %q", name, listed, keys)
 		}
 	}
+}
+
+// Findings returns findings as lines, "LEVEL CHECK: FINDING; ADVICE" each, and reports those of
+// the wanted pieces of lines that are missing. A piece that begins with "!" must be missing.
+func Findings(t *testing.T, all []driver.Finding, want ...string) (lines string) {
+	t.Helper()
+	for _, f := range all {
+		lines += fmt.Sprintf("%s %s: %s; %s\n", f.Level, f.Check, f.Finding, f.Advice)
+	}
+	for _, w := range want {
+		if unwanted, not := strings.CutPrefix(w, "!"); strings.Contains(lines, unwanted) == not {
+			t.Errorf("%q is wanted in:\n%s", w, lines)
+		}
+	}
+	return lines
 }

@@ -36,26 +36,23 @@ installs. Servers listen on free ports of the loopback interface. Data are in TM
 with the engine.
 `
 
-const (
-	stopAfter = 5 * time.Second // for the command to end after a signal
-
-	notThere = 127
-	misused  = 64
-	bySignal = 128 // and its number
-)
-
-// table has the engines that there are.
-type table []launcher.Kind
+// misused is the exit status of an error of the user's own.
+const misused = 64
 
 func main() {
 	// An engine ends when the thread does that started it: this one is there to the end.
 	runtime.LockOSThread()
-	os.Exit(table(launcher.Kinds()).main(os.Args[1:]))
+	os.Exit(do(os.Args[1:]))
 }
 
-func (t table) main(args []string) int {
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "scripts/engines: "+format+"\n", args...)
+}
+
+// do returns the exit status.
+func do(args []string) int {
 	var all []string
-	for _, k := range t {
+	for _, k := range launcher.Kinds() {
 		all = append(all, k.Name)
 	}
 	known := strings.Join(all, ", ")
@@ -71,72 +68,53 @@ func (t table) main(args []string) int {
 		fmt.Fprintf(os.Stderr, usage, known)
 		return misused
 	}
+	ctx, stop := untilSignal()
+	defer stop()
 	var kinds []launcher.Kind
 	for _, name := range names {
-		i := slices.Index(all, name)
-		if i < 0 {
-			say("there is no engine %s; known are: %s", name, known)
+		k, err := launcher.Find(name)
+		if err != nil {
+			say("%v; known are: %s", err, known)
 			return misused
 		}
-		kinds = append(kinds, t[i])
+		kinds = append(kinds, k)
 	}
-	ctx := untilSignal()
 	for _, k := range kinds {
 		if err := k.Ensure(ctx); err != nil {
-			return failed(ctx, err)
+			say("%v", err)
+			return 1
 		}
 	}
 	if verb == "install" {
 		return 0
 	}
-	return run(ctx, kinds, command)
+	status, err := run(ctx, kinds, command)
+	if err != nil {
+		say("%v", err)
+	}
+	return status
 }
-
-func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "scripts/engines: "+format+"\n", args...)
-}
-
-// signaled is why a context ends.
-type signaled struct{ syscall.Signal }
-
-func (s signaled) Error() string { return s.String() }
 
 // untilSignal returns a context that a signal ends, but one that is ignored, as under nohup.
-func untilSignal() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-	go func() { cancel(signaled{(<-signals).(syscall.Signal)}) }() //nolint:forcetypeassert // all are
-	return ctx
+func untilSignal() (context.Context, context.CancelFunc) {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+	return signal.NotifyContext(context.Background(), slices.DeleteFunc(all, signal.Ignored)...)
 }
 
-// failed returns the exit status after an error, which a signal has led to, or which it says.
-func failed(ctx context.Context, err error) int {
-	if s, ok := context.Cause(ctx).(signaled); ok { //nolint:errorlint // it is the cause itself
-		return bySignal + int(s.Signal)
-	}
-	say("%v", err)
-	return 1
-}
-
-// run starts engines, runs the command meanwhile, and stops them.
-func run(ctx context.Context, kinds []launcher.Kind, command []string) int {
+// run starts engines, runs the command meanwhile, and stops them. It returns the exit status of the command.
+func run(ctx context.Context, kinds []launcher.Kind, command []string) (status int, err error) {
 	folder, err := os.MkdirTemp("", "tenure-engines-")
 	if err == nil {
 		err = os.Chmod(folder, 0o711) // the user of PostgreSQL must enter its own in it
 	}
 	if err != nil {
-		return failed(ctx, err)
+		return 1, err
 	}
-	var engines []*engine
 	kept := false // the logs
+	var stops []func()
 	defer func() {
-		for _, e := range engines {
-			e.stop()
+		for _, stop := range slices.Backward(stops) { // the last server first
+			stop()
 		}
 		if !kept {
 			_ = os.RemoveAll(folder) // it is the system's to clean, then
@@ -144,80 +122,39 @@ func run(ctx context.Context, kinds []launcher.Kind, command []string) int {
 	}()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = os.Environ()
+	processes := map[*launcher.Process]string{} // and their engines
 	for _, k := range kinds {
-		e := &engine{Kind: k, dir: filepath.Join(folder, k.Name), log: filepath.Join(folder, k.Name+".log")}
-		engines = append(engines, e)
-		address, err := e.start(ctx)
+		dir := filepath.Join(folder, k.Name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return 1, err
+		}
+		stops = append(stops, func() { _ = os.RemoveAll(dir) })
+		all, address, err := k.Start(ctx, dir, dir+".log")
+		for _, p := range all {
+			processes[p] = k.Name
+			stops = append(stops, p.End)
+		}
 		if err != nil {
 			kept = ctx.Err() == nil
-			return failed(ctx, fmt.Errorf("%s: %w", k.Name, err))
+			return 1, fmt.Errorf("%s: %w", k.Name, err)
 		}
 		cmd.Env = append(cmd.Env, k.Variable+"="+address)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Cancel = func() error {
-		//nolint:errorlint,forcetypeassert // nothing else ends it
-		return cmd.Process.Signal(context.Cause(ctx).(signaled).Signal)
-	}
-	cmd.WaitDelay = stopAfter
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second // for it to end after that
 	err = cmd.Run()
-	for _, e := range engines {
-		if e.ended() {
-			say("%s ended by itself; its log is %s", e.Name, e.log)
+	for p, name := range processes {
+		if p.HasEnded() {
+			say("%s ended by itself; its log is %s", name, filepath.Join(folder, name+".log"))
 			kept = true
 		}
 	}
-	var exit *exec.ExitError
-	switch {
-	case cmd.ProcessState == nil && ctx.Err() == nil:
-		say("%v", err)
-		return notThere
-	case ctx.Err() != nil || err != nil && !errors.As(err, &exit):
-		return failed(ctx, err)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
 	}
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return bySignal + int(status.Signal())
-	}
-	return cmd.ProcessState.ExitCode()
-}
-
-// engine is one that runs.
-type engine struct {
-	launcher.Kind
-	dir, log  string
-	processes []*launcher.Process
-}
-
-// start starts the engine, and waits until it answers.
-func (e *engine) start(ctx context.Context) (address string, err error) {
-	if err := os.Mkdir(e.dir, 0o700); err != nil {
-		return "", err
-	}
-	servers, address, err := e.Servers(e.dir)
 	if err != nil {
-		return "", err
+		return 1, err
 	}
-	for _, s := range servers {
-		p, err := s.Start(e.log)
-		if err != nil {
-			return "", err
-		}
-		e.processes = append(e.processes, p)
-		if err := p.Await(ctx); err != nil {
-			return "", err
-		}
-	}
-	return address, nil
-}
-
-func (e *engine) ended() bool { return slices.ContainsFunc(e.processes, (*launcher.Process).HasEnded) }
-
-// stop ends the servers, the last one first, and deletes their data.
-func (e *engine) stop() {
-	for _, p := range slices.Backward(e.processes) {
-		p.End()
-	}
-	if err := os.RemoveAll(e.dir); err != nil {
-		say("%v", err)
-	}
+	return 0, nil
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 )
 
+const postgresURL = "postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable"
+
 // PostgresUser is as whom PostgreSQL and PgBouncer run, which refuse to be root.
 const PostgresUser = "postgres"
 
@@ -56,10 +58,9 @@ func PostgreSQL(data string, port int, settings ...string) (Server, error) {
 	}, settings...) {
 		args = append(args, "-c", setting) // the last one of a name is the one
 	}
-	url := fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable", port)
 	return Server{
 		Args: args, Dir: data, User: PostgresUser,
-		Ready: func() error { return PostgresReady(url) },
+		Ready: func() error { return PostgresReady(fmt.Sprintf(postgresURL, port)) },
 		Stop:  syscall.SIGINT, // SIGTERM would have it wait for its clients
 	}, err
 }

@@ -19,9 +19,11 @@ type Kind struct {
 	Name, Version string
 	// Variable is that of the environment which tells tests the engine's address.
 	Variable string
-	// Servers returns what starts it, one server after the other, and its address. Dir is
-	// an empty folder of its own.
-	Servers func(dir string) (servers []Server, address string, err error)
+
+	// address is what tests are told, with a place for the port, or for the folder.
+	address string
+	// starts returns what starts it, one server after the other. Dir is an empty folder of its own.
+	starts func(dir string, port int) ([]Server, error)
 
 	install func(ctx context.Context, k Kind, folder string) error
 	takes   string   // what is said of the time
@@ -45,21 +47,21 @@ func Kinds() []Kind {
 	return []Kind{
 		{ // DynamoDB's whole API; the registry has the package for Linux alone
 			Name: "dynoxide", Version: "1.2.1", Variable: "TENURE_TEST_DYNOXIDE",
-			Servers: alone(atHTTP, func(_ string, port int) (Server, error) { return Dynoxide(port) }),
+			address: atHTTP, starts: one(func(_ string, port int) (Server, error) { return Dynoxide(port) }),
 			install: npm("@dynoxide/linux-x64"), files: []string{"node_modules/@dynoxide/linux-x64/dynoxide"},
 			command: "$program serve --host 127.0.0.1 --port $port",
 			ready:   listsTables,
 		},
 		{ // an independent engine, without transactions; its changes of a table would take half a second
 			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE",
-			Servers: alone(atHTTP, func(_ string, port int) (Server, error) { return server("dynalite", port, nil) }),
+			address: atHTTP, starts: one(func(_ string, port int) (Server, error) { return server("dynalite", port, nil) }),
 			install: npm("dynalite"), files: []string{"node_modules/dynalite/cli.js"},
 			command: "node --require $root/internal/enginetest/launcher/dynalite.cjs $program --host 127.0.0.1 --port $port " +
 				"--createTableMs 0 --deleteTableMs 0 --updateTableMs 0",
 			ready: listsTables,
 		},
 		{ // its programs are those of the module that test/faults requires
-			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", Servers: alone(atHTTP, oneEtcd),
+			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", address: atHTTP, starts: one(oneEtcd),
 			install: installEtcd, files: []string{"etcd", "etcdctl", "etcdutl"},
 			command: "$program --name $name --data-dir $dir/data --log-level error " +
 				"--listen-client-urls $client --advertise-client-urls $client " +
@@ -67,26 +69,29 @@ func Kinds() []Kind {
 		},
 		{ // an older checkout has not installed that file; the address is one of IPv4, as others check it
 			Name: "zookeeper", Version: "3.9.5", Variable: "TENURE_TEST_ZOOKEEPER",
-			Servers: alone("127.0.0.1:%d", func(dir string, port int) (Server, error) { return ZooKeeper(dir, port, 1, "forceSync=no") }),
+			address: "127.0.0.1:%d", starts: one(func(dir string, port int) (Server, error) {
+				return ZooKeeper(dir, port, 1, "forceSync=no")
+			}),
 			install: installZooKeeper, files: []string{"netty-transport-classes-epoll-4.1.119.Final.jar"},
 			command: "java -Xmx256m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true " +
-				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp $jars org.apache.zookeeper.server.quorum.QuorumPeerMain $config",
+				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error -cp $jars " +
+				"org.apache.zookeeper.server.quorum.QuorumPeerMain $config",
 			ready: func(at string) error { _, err := ZooKeeperMode(at); return err },
 		},
 		{ // the system's
 			Name: "postgres", Variable: "TENURE_TEST_POSTGRES",
-			Servers: alone("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable", onePostgreSQL),
-			install: systemPostgreSQL,
+			address: postgresURL, starts: one(onePostgreSQL), install: systemPostgreSQL,
 		},
 		{ // an API server, and nothing else of a cluster
-			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES", Servers: oneKubernetes,
+			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES",
+			address: "%s/kubeconfig", starts: oneKubernetes,
 			install: installKubernetes, takes: takesMinutes, files: []string{"kube-apiserver"}, needs: []string{"etcd"},
 			command: "$program $dir $port $etcd",
 			ready:   func(at string) error { _, err := AskKubernetes(at, "admin", "/readyz", ""); return err },
 		},
 		{ // S3's protocol, on files; its bucket is "locks"
 			Name: "versitygw", Version: "1.8.0", Variable: "TENURE_TEST_VERSITYGW",
-			Servers: alone(atHTTP, func(dir string, port int) (Server, error) {
+			address: atHTTP, starts: one(func(dir string, port int) (Server, error) {
 				return Versitygw(filepath.Join(dir, "buckets"), port, "locks")
 			}),
 			install: goInstall("github.com/versity/versitygw/cmd/versitygw"), takes: takesMinutes, files: []string{"versitygw"},
@@ -96,16 +101,18 @@ func Kinds() []Kind {
 		},
 		{ // Google Cloud Storage's, in memory; a public host without a port lets a relay stand before it
 			Name: "fakegcs", Version: "1.56.1", Variable: "TENURE_TEST_FAKEGCS",
-			Servers: alone(atHTTP, func(dir string, port int) (Server, error) {
+			address: atHTTP, starts: one(func(dir string, port int) (Server, error) {
 				return FakeGCS(filepath.Join(dir, "buckets"), port, "locks")
 			}),
 			install: goInstall("github.com/fsouza/fake-gcs-server"), takes: takesMinutes, files: []string{"fake-gcs-server"},
-			command: "$program -scheme http -host 127.0.0.1 -port $port -public-host 127.0.0.1 -backend memory -data $dir -log-level error",
-			ready:   func(at string) error { return answers("http://"+at+"/_internal/healthcheck", "") },
+			command: "$program -scheme http -host 127.0.0.1 -port $port -public-host 127.0.0.1 -backend memory " +
+				"-data $dir -log-level error",
+			ready: func(at string) error { return answers("http://"+at+"/_internal/healthcheck", "") },
 		},
 		{ // Azure Blob Storage's, in memory, without a container; it does not know the newest versions
 			Name: "azurite", Version: "3.37.0", Variable: "TENURE_TEST_AZURITE",
-			Servers: alone(atHTTP+"/devstoreaccount1", func(_ string, port int) (Server, error) { return Azurite(port) }),
+			address: atHTTP + "/devstoreaccount1",
+			starts:  one(func(_ string, port int) (Server, error) { return Azurite(port) }),
 			install: npm("azurite"), files: []string{"node_modules/azurite/dist/src/blob/main.js"},
 			command: "node $program --blobHost 127.0.0.1 --blobPort $port --inMemoryPersistence --skipApiVersionCheck " +
 				"--disableTelemetry --silent",
@@ -132,17 +139,40 @@ func Find(name string) (Kind, error) {
 	return all[i], nil
 }
 
-// alone makes the Servers of an engine of one server. The address has a place for the port.
-func alone(address string, server func(dir string, port int) (Server, error)) func(string) ([]Server, string, error) {
-	return func(dir string) ([]Server, string, error) {
-		port, err := Port()
-		if err != nil {
-			return nil, "", err
-		}
+// one is for an engine of one server, which runs in its folder.
+func one(server func(dir string, port int) (Server, error)) func(string, int) ([]Server, error) {
+	return func(dir string, port int) ([]Server, error) {
 		s, err := server(dir, port)
 		s.Dir = dir
-		return []Server{s}, fmt.Sprintf(address, port), err
+		return []Server{s}, err
 	}
+}
+
+// Start starts the engine in a folder, which is empty and its own, waits until it answers, and returns its
+// address. The processes, whose log is a file, are to be ended even if there is an error.
+func (k Kind) Start(ctx context.Context, dir, log string) (all []*Process, address string, err error) {
+	port, err := Port()
+	if err != nil {
+		return nil, "", err
+	}
+	servers, err := k.starts(dir, port)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, s := range servers {
+		p, err := s.Start(log)
+		if err != nil {
+			return all, "", err
+		}
+		all = append(all, p)
+		if err := p.Await(ctx); err != nil {
+			return all, "", err
+		}
+	}
+	if strings.Contains(k.address, "%s") {
+		return all, fmt.Sprintf(k.address, dir), nil
+	}
+	return all, fmt.Sprintf(k.address, port), nil
 }
 
 // values are what stands for the words of a command line that begin with "$".
@@ -200,7 +230,8 @@ func onFolders(engine, folder string, port int, buckets []string) (Server, error
 // the other members at URLs of http. Data outlive a power loss unless more arguments say
 // otherwise.
 func Etcd(dir, name, client, peer, cluster string, more ...string) (Server, error) {
-	s, err := server("etcd", 0, values{"dir": dir, "name": name, "client": client, "peer": peer, "cluster": cluster}, more...)
+	of := values{"dir": dir, "name": name, "client": client, "peer": peer, "cluster": cluster}
+	s, err := server("etcd", 0, of, more...)
 	s.Ready = func() error { return EtcdReady(client) }
 	return s, err
 }
@@ -246,15 +277,15 @@ func Kubernetes(dir string, port int, etcd string) (Server, error) {
 	return s, err
 }
 
-func oneKubernetes(dir string) ([]Server, string, error) {
-	etcd, url, err := alone(atHTTP, oneEtcd)(dir)
+func oneKubernetes(dir string, port int) ([]Server, error) {
+	atEtcd, err := Port()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	port, err := Port()
+	all, err := one(oneEtcd)(dir, atEtcd)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	server, err := Kubernetes(dir, port, url)
-	return append(etcd, server), filepath.Join(dir, "kubeconfig"), err
+	server, err := Kubernetes(dir, port, fmt.Sprintf(atHTTP, atEtcd))
+	return append(all, server), err
 }
