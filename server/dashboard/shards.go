@@ -22,15 +22,11 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// shardsView is the groups of workers there are, and one of them.
+// shardsView is the groups of workers there are, and one of them, if it is known.
 type shardsView struct {
 	Groups  []chip
 	Nothing string
-	Group   *groupView
-}
-
-// groupView is one group of workers.
-type groupView struct {
+	Known   bool
 	shard.Status
 	Summary string
 	Strips  []strip
@@ -114,14 +110,13 @@ func (d *Dashboard) group(
 	if !r.good() {
 		return nil
 	}
-	g := &groupView{Status: st, At: r.at, Strips: stripsOf(st)}
-	g.Summary = fmt.Sprintf("%s, %s: %s owned, %s moving, %s without an owner", counted(len(st.Partitions), "partition"),
+	v.Known, v.Status, v.At, v.Strips = true, st, r.at, stripsOf(st)
+	v.Summary = fmt.Sprintf("%s, %s: %s owned, %s moving, %s without an owner", counted(len(st.Partitions), "partition"),
 		counted(st.Workers, "worker"), grouped(st.Owned), grouped(st.Moving), grouped(st.Unowned))
 	if st.Imbalance > 0 {
-		g.Summary += fmt.Sprintf("; the fullest worker has %.2f of its share", st.Imbalance)
+		v.Summary += fmt.Sprintf("; the fullest worker has %.2f of its share", st.Imbalance)
 	}
-	g.table(query)
-	v.Group = g
+	v.table(query)
 	return nil
 }
 
@@ -200,36 +195,36 @@ func stripRuns(partitions []shard.PartitionStatus, place int) (runs []piece) {
 }
 
 // table adds the partitions of one page.
-func (g *groupView) table(query url.Values) {
+func (v *shardsView) table(query url.Values) {
 	owners := map[int]string{}
-	for _, w := range g.Members {
+	for _, w := range v.Members {
 		owners[w.Place] = w.Owner
 	}
-	only, here := query.Get("only"), groupLink(g.Group)
+	only, here := query.Get("only"), groupLink(v.Group)
 	all := only != "moving" && only != "unowned"
 	for _, c := range []chip{
-		{"all", "all", here, len(g.Partitions), all},
-		{"moving", "asked", here + "&only=moving", g.Moving, only == "moving"},
-		{"unowned", "expired", here + "&only=unowned", g.Unowned, only == "unowned"},
+		{"all", "all", here, len(v.Partitions), all},
+		{"moving", "asked", here + "&only=moving", v.Moving, only == "moving"},
+		{"unowned", "expired", here + "&only=unowned", v.Unowned, only == "unowned"},
 	} {
 		if c.Here || c.Count > 0 || c.Text == "all" {
-			g.Only = append(g.Only, c)
+			v.Only = append(v.Only, c)
 		}
 	}
 	if !all {
 		here += "&only=" + only
 	}
-	for _, st := range g.Partitions {
+	for _, st := range v.Partitions {
 		if p := partitionOf(st, owners); all || p.State == only {
-			g.Rows = append(g.Rows, p)
+			v.Rows = append(v.Rows, p)
 		}
 	}
 	from, err := strconv.Atoi(query.Get("from"))
-	if err != nil || from < 0 || from >= len(g.Rows) {
+	if err != nil || from < 0 || from >= len(v.Rows) {
 		from = 0
 	}
-	to, pager := paged(len(g.Rows), from, func(from int) string { return fmt.Sprintf("%s&from=%d", here, from) })
-	g.Rows, g.Pager = g.Rows[from:to], pager
+	to, pager := paged(len(v.Rows), from, func(from int) string { return fmt.Sprintf("%s&from=%d", here, from) })
+	v.Rows, v.Pager = v.Rows[from:to], pager
 }
 
 func partitionOf(st shard.PartitionStatus, owners map[int]string) partition {
