@@ -69,9 +69,9 @@ func TestStoppedMemberIsNotBelieved(t *testing.T) {
 }
 
 // leader returns the member that leads.
-func leader(t *testing.T, s *Store, members []*enginetest.Server) *enginetest.Server {
+func leader(t *testing.T, s *Store, members []*enginetest.Engine) *enginetest.Engine {
 	t.Helper()
-	var found *enginetest.Server
+	var found *enginetest.Engine
 	enginetest.Eventually(t, "a leader", func(ctx context.Context) error {
 		for _, m := range members {
 			status, err := s.client.Status(ctx, m.URL)

@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -101,13 +100,17 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// Engine is a server that a test has for itself. It ends with the test.
+// Engine is a server that a test has for itself. It ends with the test. Its methods are for one goroutine at a
+// time.
 type Engine struct {
-	t      testing.TB
-	server launcher.Server
-	log    string
+	// URL is where clients find it, or Addr, a host and port, where there are no URLs. PostgreSQL has both.
+	URL, Addr string
+	// Data is the folder with its data, if the test may touch them.
+	Data string
 
-	mu      sync.Mutex
+	t       testing.TB
+	server  launcher.Server
+	log     string
 	process *launcher.Process // nil if it does not run
 }
 
@@ -117,6 +120,7 @@ func NewEngine(t testing.TB, args, env []string, ready func() error) *Engine {
 }
 
 func newEngine(t testing.TB, server launcher.Server) *Engine {
+	t.Helper()
 	if server.Dir == "" {
 		server.Dir = t.TempDir() // by which its processes are found
 	}
@@ -128,32 +132,19 @@ func newEngine(t testing.TB, server launcher.Server) *Engine {
 // Start starts it, and does not wait until it answers: see [Engine.Await].
 func (e *Engine) Start() {
 	e.t.Helper()
-	p, err := e.server.Start(e.log)
-	if err != nil {
+	var err error
+	if e.process, err = e.server.Start(e.log); err != nil {
 		e.t.Fatal(err)
 	}
-	e.set(p)
-}
-
-func (e *Engine) set(p *launcher.Process) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.process = p
-}
-
-func (e *Engine) running() *launcher.Process {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.process
 }
 
 // Running says whether it was started and not ended since, by this process.
-func (e *Engine) Running() bool { return e.running() != nil }
+func (e *Engine) Running() bool { return e.process != nil }
 
 // Await waits until it answers.
 func (e *Engine) Await() {
 	e.t.Helper()
-	if err := e.running().Await(context.WithoutCancel(e.t.Context())); err != nil {
+	if err := e.process.Await(context.WithoutCancel(e.t.Context())); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -162,15 +153,14 @@ func (e *Engine) Await() {
 // The test fails if that takes too long.
 func (e *Engine) End(s syscall.Signal) {
 	e.t.Helper()
-	p := e.running()
-	if p == nil {
+	if e.process == nil {
 		return
 	}
-	if err := p.Signal(s); err != nil {
+	if err := e.process.Signal(s); err != nil {
 		e.t.Errorf("signal %v: %v", s, err)
 	}
 	select {
-	case <-p.Ended:
+	case <-e.process.Ended:
 	case <-time.After(enginePatience):
 		e.t.Errorf("%s did not end within %v of %v", e.server.Args[0], enginePatience, s)
 	}
@@ -183,19 +173,19 @@ func (e *Engine) Stop() {
 	if runtime.GOOS != "linux" {
 		e.t.Skip("processes are made to hang on Linux alone")
 	}
-	if err := e.running().Hang(); err != nil {
+	if err := e.process.Hang(); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
 // Continue ends a Stop.
-func (e *Engine) Continue() { e.running().Continue() }
+func (e *Engine) Continue() { e.process.Continue() }
 
 // Kill ends all processes by SIGKILL, and returns when they have ended.
 func (e *Engine) Kill() {
-	if p := e.running(); p != nil {
-		p.Kill()
-		e.set(nil)
+	if e.process != nil {
+		e.process.Kill()
+		e.process = nil
 	}
 }
 

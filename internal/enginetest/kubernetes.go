@@ -24,7 +24,7 @@ const Kubernetes = "TENURE_TEST_KUBERNETES"
 // KubernetesServer is an API server, with its etcd, that a test has for itself.
 type KubernetesServer struct {
 	*Engine
-	Etcd *Server
+	Etcd *Engine
 	// Kubeconfig is a file as that of [Kubernetes].
 	Kubeconfig string
 }

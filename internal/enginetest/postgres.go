@@ -59,16 +59,12 @@ func psql(t testing.TB, database, statements string) string {
 }
 
 // PostgreSQLServer is a server that a test has for itself, on Linux. Its user tenure may do
-// everything, and has no password. It ends with the test, with all its processes, and at one
-// instant if it is killed. Its methods are for one goroutine at a time.
+// everything, and has no password. Its URL is that of database postgres. All its processes end at one instant if
+// it is killed.
 type PostgreSQLServer struct {
 	*Engine
-	// URL is that of database postgres; Addr is its host and port.
-	URL, Addr string
 	// Name is what a standby calls itself; synchronous_standby_names can have it.
 	Name string
-	// Data is the folder with its data.
-	Data string
 
 	settings []string
 	standbys int
@@ -92,15 +88,13 @@ func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
 		t.Skip("the processes of a PostgreSQL are found on Linux alone")
 	}
 	port := FreePort(t)
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	s := &PostgreSQLServer{
-		URL: "postgres://tenure@" + addr + "/postgres?sslmode=disable", Addr: addr,
-		Data: postgresFolder(t), settings: settings,
-	}
+	data := postgresFolder(t)
 	all := append([]string{"shared_buffers=32MB", "wal_keep_size=256MB"}, settings...)
-	server, err := launcher.PostgreSQL(s.Data, port, all...)
+	server, err := launcher.PostgreSQL(data, port, all...)
 	need(t, err)
-	s.Engine = newEngine(t, server)
+	s := &PostgreSQLServer{Engine: newEngine(t, server), settings: settings}
+	s.Data, s.Addr = data, fmt.Sprintf("127.0.0.1:%d", port)
+	s.URL = "postgres://tenure@" + s.Addr + "/postgres?sslmode=disable"
 	return s
 }
 
@@ -171,7 +165,7 @@ func (s *PostgreSQLServer) Restart() {
 // StartPgBouncer starts a pooler of the server of a URL, which gives out a connection to
 // it for a transaction, not for a session, and waits until it answers. Settings are lines
 // of its configuration, such as "default_pool_size=1".
-func StartPgBouncer(t testing.TB, server string, settings ...string) *Server {
+func StartPgBouncer(t testing.TB, server string, settings ...string) *Engine {
 	t.Helper()
 	program, err := launcher.SystemProgram("pgbouncer", "/usr/sbin/pgbouncer")
 	need(t, err)

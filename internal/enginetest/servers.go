@@ -34,35 +34,30 @@ const (
 	AzureKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// Server is a server that a test has for itself, which clients find at a URL.
-type Server struct {
-	*Engine
-	URL string
-}
-
 // start starts a server, and does not wait until it answers. The error is that of its making.
-func start(t testing.TB, url string, server launcher.Server, err error) *Server {
+func start(t testing.TB, url string, server launcher.Server, err error) *Engine {
 	t.Helper()
 	need(t, err)
-	s := &Server{Engine: newEngine(t, server), URL: url}
-	s.Start()
-	return s
+	e := newEngine(t, server)
+	e.URL = url
+	e.Start()
+	return e
 }
 
 // await waits until all servers answer.
-func await[S interface{ Await() }](all ...S) []S {
-	for _, s := range all {
-		s.Await()
+func await(all ...*Engine) []*Engine {
+	for _, e := range all {
+		e.Await()
 	}
 	return all
 }
 
 // StartVersitygw starts so many gateways of S3's protocol to files in one folder, with these
 // buckets, and waits until they answer.
-func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Server {
+func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Engine {
 	t.Helper()
 	folder := t.TempDir()
-	var all []*Server
+	var all []*Engine
 	for range gateways {
 		port := FreePort(t)
 		server, err := launcher.Versitygw(folder, port, buckets...)
@@ -73,7 +68,7 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Server {
 
 // StartFakeGCS starts a server of Google Cloud Storage's protocol with these buckets, in
 // memory, and waits until it answers. It deletes without a condition.
-func StartFakeGCS(t testing.TB, buckets ...string) *Server {
+func StartFakeGCS(t testing.TB, buckets ...string) *Engine {
 	t.Helper()
 	port := FreePort(t)
 	server, err := launcher.FakeGCS(t.TempDir(), port, buckets...)
@@ -82,7 +77,7 @@ func StartFakeGCS(t testing.TB, buckets ...string) *Server {
 
 // StartAzurite starts an emulator of Azure Blob Storage without a container, in memory, and
 // waits until it answers.
-func StartAzurite(t testing.TB) *Server {
+func StartAzurite(t testing.TB) *Engine {
 	t.Helper()
 	port := FreePort(t)
 	server, err := launcher.Azurite(port)
@@ -92,7 +87,7 @@ func StartAzurite(t testing.TB) *Server {
 // StartEtcd starts a cluster of so many members, whose data are on the disk, and waits
 // until it has a leader. More arguments are those of each member; with --cert-file clients
 // find it by https.
-func StartEtcd(t testing.TB, members int, more ...string) []*Server {
+func StartEtcd(t testing.TB, members int, more ...string) []*Engine {
 	t.Helper()
 	at := func() string { return fmt.Sprintf(atHTTP, FreePort(t)) }
 	var peers, cluster []string
@@ -101,7 +96,7 @@ func StartEtcd(t testing.TB, members int, more ...string) []*Server {
 		cluster = append(cluster, fmt.Sprintf("m%d=%s", i+1, peers[i]))
 	}
 	more = append([]string{"--heartbeat-interval", "50", "--election-timeout", "500"}, more...)
-	var all []*Server
+	var all []*Engine
 	for i, peer := range peers {
 		url := at()
 		server, err := launcher.Etcd(t.TempDir(), fmt.Sprint("m", i+1), url, peer, strings.Join(cluster, ","), more...)
@@ -117,34 +112,23 @@ func StartEtcd(t testing.TB, members int, more ...string) []*Server {
 	return await(all...)
 }
 
-// ZooKeeperServer is a server of an ensemble that a test has for itself.
-type ZooKeeperServer struct {
-	*Engine
-	// Addr is where clients find it: host and port.
-	Addr string
-	// Data is the folder with its data.
-	Data string
-}
-
 // StartZooKeeper starts an ensemble of so many servers, and waits until it has a leader.
 // More lines are those of each server's configuration.
-func StartZooKeeper(t testing.TB, servers int, more ...string) []*ZooKeeperServer {
+func StartZooKeeper(t testing.TB, servers int, more ...string) []*Engine {
 	t.Helper()
 	if servers > 1 {
 		for i := range servers {
 			more = append(more, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
 		}
 	}
-	var all []*ZooKeeperServer
+	var all []*Engine
 	for i := range servers {
 		dir, port := t.TempDir(), FreePort(t)
 		server, err := launcher.ZooKeeper(dir, port, i+1, more...)
 		need(t, err)
 		server.Args = slices.Insert(server.Args, 1, "-XX:TieredStopAtLevel=1") // it does not run for long
-		z := &ZooKeeperServer{
-			Engine: newEngine(t, server), Addr: fmt.Sprintf("127.0.0.1:%d", port), Data: filepath.Join(dir, "data"),
-		}
-		z.Start()
+		z := start(t, "", server, nil)
+		z.Addr, z.Data = fmt.Sprintf("127.0.0.1:%d", port), filepath.Join(dir, "data")
 		all = append(all, z)
 	}
 	return await(all...)

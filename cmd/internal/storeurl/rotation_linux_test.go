@@ -287,7 +287,7 @@ func etcdPassword(t *testing.T) rotation {
 	file := filepath.Join(t.TempDir(), "password")
 	write(t, file, "before\n")
 	at := "etcd://locks@" + strings.TrimPrefix(m.URL, "http://") + "/p?password_file=" + file
-	restart := func(*testing.T) { again(m.Engine) }
+	restart := func(*testing.T) { again(m) }
 	return rotation{holder: at, candidate: at, changes: []func(*testing.T){
 		func(t *testing.T) { write(t, file, "after\n") },
 		restart, // which forgets all tokens: the password before must do
@@ -324,13 +324,13 @@ func etcdCertificates(t *testing.T) rotation {
 	return rotation{holder: at, candidate: at, changes: []func(*testing.T){
 		func(t *testing.T) {
 			set(t)
-			again(m.Engine)
+			again(m)
 		},
-		func(*testing.T) { again(m.Engine) },
+		func(*testing.T) { again(m) },
 		func(t *testing.T) { // files that cannot be used leave what they had
 			write(t, filepath.Join(dir, "ca.pem"), "")
 			write(t, filepath.Join(dir, "client.key"), "")
-			again(m.Engine)
+			again(m)
 		},
 	}}
 }
@@ -362,9 +362,9 @@ func zooKeeperCertificates(t *testing.T) rotation {
 	return rotation{holder: at, candidate: at, changes: []func(*testing.T){
 		func(t *testing.T) {
 			set(t)
-			again(z.Engine)
+			again(z)
 		},
-		func(*testing.T) { again(z.Engine) },
+		func(*testing.T) { again(z) },
 	}}
 }
 
