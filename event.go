@@ -19,56 +19,56 @@ const (
 	// EventWaiting: the lock is held, and an acquire waits for it. Owner and Token
 	// are the holder's; Remaining is how long the holder can keep the lock without
 	// another sign of life. Own says that this very client is the holder.
-	EventWaiting EventKind = engine.EventWaiting
+	EventWaiting EventKind = "waiting"
 	// EventAcquired: the lock was taken. Took is how long that took. The event also
 	// comes if no caller waits for the lock any more; the lock is released at once
 	// then.
-	EventAcquired EventKind = engine.EventAcquired
+	EventAcquired EventKind = "acquired"
 	// EventRenewed: a heartbeat was confirmed. Took is how long the request
 	// took, Remaining what is left until the deadline.
-	EventRenewed EventKind = engine.EventRenewed
+	EventRenewed EventKind = "renewed"
 	// EventJeopardy: the last heartbeat failed, and the deadline comes closer.
 	// Err is the store's error, Remaining what is left.
-	EventJeopardy EventKind = engine.EventJeopardy
+	EventJeopardy EventKind = "jeopardy"
 	// EventSafe: a heartbeat was confirmed after jeopardy.
-	EventSafe EventKind = engine.EventSafe
+	EventSafe EventKind = "safe"
 	// EventStopping: the holder was told to stop, by a release, a close, or its
 	// caller's context, or a request asked it to. Err is the cause.
-	EventStopping EventKind = engine.EventStopping
+	EventStopping EventKind = "stopping"
 	// EventLost: the lease ended without the holder asking for it. Err is the
 	// cause.
-	EventLost EventKind = engine.EventLost
+	EventLost EventKind = "lost"
 	// EventStopTimeout: the work did not return in time; the heartbeats ended.
-	EventStopTimeout EventKind = engine.EventStopTimeout
+	EventStopTimeout EventKind = "stop_timeout"
 	// EventOpened: a session is open. Took is how long that took.
-	EventOpened EventKind = engine.EventOpened
+	EventOpened EventKind = "opened"
 	// EventClosed: a session is closed, and with it all locks under it are free.
 	// Held is how long it was open.
-	EventClosed EventKind = engine.EventClosed
+	EventClosed EventKind = "closed"
 	// EventBusy: a period of four lease durations has ended, and the holder used
 	// [Lease.Do] in it or before it. Busy is how long the holder was at work, of
 	// Held; Share is that as a share of its capacity: see [Lease.BusyShare].
-	EventBusy EventKind = engine.EventBusy
+	EventBusy EventKind = "busy"
 	// EventReleased: the record is released. Held and Busy tell how long the
 	// lease was held, and for how much of that work ran in [Lease.Do]. End tells how the
 	// tenure ended; if that is [EndFailed], Err has the text of why the work failed.
-	EventReleased EventKind = engine.EventReleased
+	EventReleased EventKind = "released"
 	// EventEnded: the lease ended without a release of the record. It was another
 	// holder's already, or the store gave no answer (Err).
-	EventEnded EventKind = engine.EventEnded
+	EventEnded EventKind = "ended"
 	// EventStoreError: a request failed that was sent for an acquire, for a session
 	// that is to be opened, or for a call that asks something of a holder. The
 	// request is repeated, unless the call ends with that error. A store that is
 	// busy for less than a request timeout is not reported.
-	EventStoreError EventKind = engine.EventStoreError
+	EventStoreError EventKind = "store_error"
 	// EventStoreAnswers: a request was answered, the first one after EventStoreError. Took is
 	// how long that was after the first error.
-	EventStoreAnswers EventKind = engine.EventStoreAnswers
+	EventStoreAnswers EventKind = "store_answers"
 	// EventDrift: a holder counts with another [Options.MaxClockDrift] than this
 	// client. Owner and Token are the holder's; Lock is empty if the holder is a
 	// session. Err has both bounds. The event comes once for each owner, and for
 	// the first 1000 owners alone.
-	EventDrift EventKind = engine.EventDrift
+	EventDrift EventKind = "clock_drift"
 )
 
 // Event is something that happened to a lease or an acquire of this client.

@@ -42,8 +42,10 @@ func TestTheBeatIsShownNowhere(t *testing.T) {
 		h.beats()
 		time.Sleep(3 * time.Second)
 		all := s.String() + w.log.String()
-		for _, path := range []string{"/v1/status?name=jobs/a", "/v1/locks", "/v1/history?name=jobs/a",
-			"/v1/leader?name=jobs/a", "/metrics", "/v1/once?name=jobs/a"} {
+		for _, path := range []string{
+			"/v1/status?name=jobs/a", "/v1/locks", "/v1/history?name=jobs/a",
+			"/v1/leader?name=jobs/a", "/metrics", "/v1/once?name=jobs/a",
+		} {
 			all += w.get(path, alice).text
 		}
 		all += w.post("/v1/acquire", alice, object{"name": "jobs/a", "owner": "x"}).text
@@ -72,8 +74,10 @@ func TestOtherSites(t *testing.T) {
 			w.want(w.do(r), 403, "forbidden")
 		}
 		r := request("OPTIONS", "/v1/acquire", "", nil)
-		r.Header = http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"},
-			"Access-Control-Request-Headers": {"authorization"}}
+		r.Header = http.Header{
+			"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"},
+			"Access-Control-Request-Headers": {"authorization"},
+		}
 		if a := w.want(w.do(r), 405, "method-not-allowed"); a.header.Get("Access-Control-Allow-Origin") != "" {
 			w.Errorf("another site may call: %v", a.header)
 		}

@@ -58,8 +58,10 @@ func TestALockIsFollowed(t *testing.T) {
 		w.want(h.release(), 200, "")
 		<-asking.ended
 		time.Sleep(3 * time.Second)
-		if got, want := s.lines(), []string{"gone jobs/a", "status jobs/a held", "status jobs/a held",
-			"status jobs/a released"}; !slices.Equal(got, want) {
+		if got, want := s.lines(), []string{
+			"gone jobs/a", "status jobs/a held", "status jobs/a held",
+			"status jobs/a released",
+		}; !slices.Equal(got, want) {
 			w.Errorf("it says %q, want %q: heartbeats are no news, a request is", got, want)
 		}
 		if s.header.Get("Content-Type") != "application/x-ndjson" || !strings.Contains(s.String(), `{"event":"alive"}`) {
@@ -188,8 +190,10 @@ func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
 			w.Errorf("%d streams cost %d MiB", streams, grown>>20)
 		}
 		// With a delay each look takes seconds, for all of them.
-		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList},
-			Fault: faultstore.Fault{Before: time.Second}})
+		w.faults.Inject(faultstore.Rule{
+			Ops:   []faultstore.Op{faultstore.OpList},
+			Fault: faultstore.Fault{Before: time.Second},
+		})
 		time.Sleep(10 * time.Second)
 		w.faults.ResetLog()
 		time.Sleep(time.Minute)
@@ -217,8 +221,10 @@ func heap() int64 {
 func TestAListThatIsTooLongIsOneStreams(t *testing.T) {
 	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
 		w.acquire(ci, "jobs/b/1", "web-7")
-		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Key: "jobs/",
-			Fault: faultstore.Fault{Before: time.Minute}})
+		w.faults.Inject(faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpList}, Key: "jobs/",
+			Fault: faultstore.Fault{Before: time.Minute},
+		})
 		wide := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
 		time.Sleep(time.Second)
 		narrow := w.follow(ci, "prefix=jobs/b/", "application/x-ndjson")

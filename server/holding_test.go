@@ -300,8 +300,10 @@ func TestHeartbeatsCountEachForItself(t *testing.T) {
 			}
 			kinds = append(kinds, one["name"].(string)+" "+kind)
 		}
-		if want := []string{"jobs/b ok", "web/a forbidden", "jobs/c lost", "jobs/a bad-request",
-			"jobs/a ok"}; !slices.Equal(kinds, want) {
+		if want := []string{
+			"jobs/b ok", "web/a forbidden", "jobs/c lost", "jobs/a bad-request",
+			"jobs/a ok",
+		}; !slices.Equal(kinds, want) {
 			w.Errorf("results %q, want %q", kinds, want)
 		}
 		for _, n := range []int{0, 101} {
@@ -358,8 +360,12 @@ func TestDataStayUnlessThereAreOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, c := range []struct {
 			data, want any
-		}{{data: "Zmlyc3Q=", want: "Zmlyc3Q="}, {data: nil, want: "Zmlyc3Q="}, {data: "", want: nil},
-			{data: nil, want: nil}} {
+		}{
+			{data: "Zmlyc3Q=", want: "Zmlyc3Q="},
+			{data: nil, want: "Zmlyc3Q="},
+			{data: "", want: nil},
+			{data: nil, want: nil},
+		} {
 			body := object{"name": "jobs/a", "owner": "web-7"}
 			if c.data != nil {
 				body["data"] = c.data

@@ -238,8 +238,10 @@ func TestClientCertificates(t *testing.T) {
 	}{
 		{"verified", tls.VerifyClientCertIfGiven, ours.issue(batch), 200},
 		{"not verified", tls.RequestClientCert, theirs.issue(batch), 401},
-		{"of a principal with a token", tls.VerifyClientCertIfGiven,
-			ours.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ci"}}), 401},
+		{
+			"of a principal with a token", tls.VerifyClientCertIfGiven,
+			ours.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ci"}}), 401,
+		},
 		{"none", tls.VerifyClientCertIfGiven, tls.Certificate{}, 401},
 	} {
 		for _, two := range []bool{false, true} {

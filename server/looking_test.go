@@ -106,8 +106,10 @@ func TestLocksComeInPagesOfWhatOneMayRead(t *testing.T) {
 			w.Errorf("no locks are %s", a.text)
 		}
 		w.want(w.get("/v1/locks?prefix=other/", ci), 403, "forbidden")
-		for _, query := range []string{"limit=", "limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "prefx=a", "a;b",
-			"after=a%00"} {
+		for _, query := range []string{
+			"limit=", "limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "prefx=a", "a;b",
+			"after=a%00",
+		} {
 			w.want(w.get("/v1/locks?"+query, ci), 400, "bad-request")
 		}
 	})

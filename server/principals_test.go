@@ -111,8 +111,10 @@ func TestFilesOfPrincipalsThatAreRefused(t *testing.T) {
 		{"ci " + ci + " hold:*\n", "asterisk"},
 		{"ci " + ci + " hold:a read:n:once\n", `word 4: prefix "n:once" is within the names that are derived from "n"`},
 		{"c@i " + ci + " hold:\n", "word 1 is no name"},
-		{"ci " + ci + " hold:\nci another-secret-of-ci admin:\n",
-			"principals:2: the same name as in line 1, with other rights"},
+		{
+			"ci " + ci + " hold:\nci another-secret-of-ci admin:\n",
+			"principals:2: the same name as in line 1, with other rights",
+		},
 		{"ci " + ci + " hold:\nweb " + ci + " hold:\n", "principals:2: the same secret as in line 1"},
 	} {
 		_, err := server.ParsePrincipals(c.text)
@@ -121,8 +123,10 @@ func TestFilesOfPrincipalsThatAreRefused(t *testing.T) {
 		}
 	}
 	// A secret in a wrong place is shown by no error.
-	for _, text := range []string{"SECRET-SECRET-SECRET ci hold:\n", "ci hold:a SECRET-SECRET-SECRET\n",
-		"ci SECRET-SECRET-SECRET\n", "SECRET-SECRET-SECRET@x ci hold:\n", "ci sha256:SECRET-SECRET-SECRET hold:\n"} {
+	for _, text := range []string{
+		"SECRET-SECRET-SECRET ci hold:\n", "ci hold:a SECRET-SECRET-SECRET\n",
+		"ci SECRET-SECRET-SECRET\n", "SECRET-SECRET-SECRET@x ci hold:\n", "ci sha256:SECRET-SECRET-SECRET hold:\n",
+	} {
 		if _, err := server.ParsePrincipals(text); err == nil || strings.Contains(err.Error(), "SECRET-SECRET") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -193,8 +197,10 @@ func TestAFileThatEverybodyCanReadIsToldOf(t *testing.T) {
 	if os.PathSeparator != '/' {
 		t.Skip("files have other rights here")
 	}
-	for text, told := range map[string]bool{"ci " + ci + " hold:\n": true,
-		fmt.Sprintf("ci sha256:%x hold:\n", sha256.Sum256([]byte(ci))): false} {
+	for text, told := range map[string]bool{
+		"ci " + ci + " hold:\n": true,
+		fmt.Sprintf("ci sha256:%x hold:\n", sha256.Sum256([]byte(ci))): false,
+	} {
 		file := filepath.Join(t.TempDir(), "principals")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -54,8 +54,10 @@ func calls(name string) []struct {
 
 // Each call needs its own right to the name, and no other right will do.
 func TestEachCallNeedsItsRight(t *testing.T) {
-	included := map[string][]string{"read": {"read"}, "hold": {"hold", "read"}, "ask": {"ask"}, "revoke": {"revoke"},
-		"admin": {"read", "hold", "ask", "revoke"}}
+	included := map[string][]string{
+		"read": {"read"}, "hold": {"hold", "read"}, "ask": {"ask"}, "revoke": {"revoke"},
+		"admin": {"read", "hold", "ask", "revoke"},
+	}
 	text := ""
 	for right := range included {
 		text += fmt.Sprintf("%s secret-of-%s-0123456789 %s:jobs/\n", right, right, right)
@@ -95,8 +97,16 @@ func TestEachCallNeedsItsRight(t *testing.T) {
 
 func TestTokensThatAreRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for _, headers := range [][]string{{}, {""}, {"Bearer"}, {"Bearer "}, {"Basic " + ci}, {"Bearer x"},
-			{"Bearer " + ci, "Bearer " + ci}, {ci}} {
+		for _, headers := range [][]string{
+			{},
+			{""},
+			{"Bearer"},
+			{"Bearer "},
+			{"Basic " + ci},
+			{"Bearer x"},
+			{"Bearer " + ci, "Bearer " + ci},
+			{ci},
+		} {
 			r := request("GET", "/v1/locks", "", nil)
 			r.Header["Authorization"] = headers
 			a := w.want(w.do(r), 401, "unauthenticated")
@@ -199,8 +209,10 @@ func TestQueriesThatAreRefused(t *testing.T) {
 		w.want(w.get("/v1/locks?prefix="+long, alice), 200, "")
 		w.want(w.get("/v1/locks?after="+long+"x", alice), 200, "") // a page may end at a foreign record
 		w.want(w.get("/v1/leader?name=jobs/a&me="+long, alice), 503, "no-leader")
-		for _, call := range []string{"locks?prefix=", "locks?after=", "leader?name=jobs/a&me=", "leader?name=",
-			"events?name=", "events?prefix=", "status?name="} {
+		for _, call := range []string{
+			"locks?prefix=", "locks?after=", "leader?name=jobs/a&me=", "leader?name=",
+			"events?name=", "events?prefix=", "status?name=",
+		} {
 			w.want(w.get("/v1/"+call+"jobs/%ff", alice), 400, "bad-request")
 			if !strings.Contains(call, "after") {
 				w.want(w.get("/v1/"+call+long+"x", alice), 400, "bad-request")
@@ -227,8 +239,10 @@ func TestUnclearBodies(t *testing.T) {
 		}
 		h := w.acquire(ci, "jobs/a", "web-7")
 		lock := fmt.Sprintf(`{"name":"jobs/a","token":%v,"after":%q,"next":%q}`, h.token, h.beat, h.next())
-		for _, body := range []string{`{"locks":[` + strings.Replace(lock, "token", "Token", 1) + `]}`,
-			`{"locks":[` + strings.Replace(lock, `"next"`, `"after":"x","next"`, 1) + `]}`} {
+		for _, body := range []string{
+			`{"locks":[` + strings.Replace(lock, "token", "Token", 1) + `]}`,
+			`{"locks":[` + strings.Replace(lock, `"next"`, `"after":"x","next"`, 1) + `]}`,
+		} {
 			w.want(w.post("/v1/heartbeats", ci, body), 400, "bad-request")
 		}
 		w.want(w.post("/v1/heartbeats", ci, `{"locks":[`+lock+`]}`), 200, "")
@@ -251,8 +265,10 @@ func TestNamesAreText(t *testing.T) {
 			w.want(w.post("/v1/acquire", ci, fmt.Sprintf(`{"name":%s,"owner":"web-7"}`, name)), 200, "")
 		}
 		for _, name := range table.Halves {
-			for _, body := range []string{`{"name":%s,"owner":"web-7"}`, `{"name":"jobs/x","owner":%s}`,
-				`{"name":"jobs/x","owner":"web-7","label":%s}`} {
+			for _, body := range []string{
+				`{"name":%s,"owner":"web-7"}`, `{"name":"jobs/x","owner":%s}`,
+				`{"name":"jobs/x","owner":"web-7","label":%s}`,
+			} {
 				a := w.want(w.post("/v1/acquire", ci, fmt.Sprintf(body, name)), 400, "bad-request")
 				if !strings.Contains(a.text, "half of a character") {
 					w.Errorf("%s: it says %s", name, a.text)
@@ -289,8 +305,10 @@ func TestBeatsThatAreRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		term, _, _ := strings.Cut(h.beat, "-")
-		for _, next := range []string{"", h.beat, "x", term, term + "-", term + "-123456789012", term + "-12345678901234",
-			term + "-12345678901_3", "other-1234567890123"} {
+		for _, next := range []string{
+			"", h.beat, "x", term, term + "-", term + "-123456789012", term + "-12345678901234",
+			term + "-12345678901_3", "other-1234567890123",
+		} {
 			w.want(h.heartbeat(next), 400, "bad-request")
 		}
 		for _, change := range []object{{"token": 0}, {"after": ""}, {"after": strings.Repeat("x", 100)}} {
@@ -376,8 +394,10 @@ func TestLimits(t *testing.T) {
 		batch := func(n int) *stream {
 			var locks []object
 			for i := range n {
-				locks = append(locks, object{"name": "jobs/a" + strconv.Itoa(i), "token": 1, "after": "x-1",
-					"next": "x-1234567890123"})
+				locks = append(locks, object{
+					"name": "jobs/a" + strconv.Itoa(i), "token": 1, "after": "x-1",
+					"next": "x-1234567890123",
+				})
 			}
 			return w.open(request("POST", "/v1/heartbeats", ci, object{"locks": locks}))
 		}
@@ -418,8 +438,10 @@ func TestLimits(t *testing.T) {
 		wait := func(secret string) *stream {
 			return w.open(request("POST", "/v1/acquire", secret, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
 		}
-		all := []*stream{wait(ci), w.follow(ci, "name=jobs/a", "text/event-stream"),
-			w.follow(ci, "prefix=", "text/event-stream")}
+		all := []*stream{
+			wait(ci), w.follow(ci, "name=jobs/a", "text/event-stream"),
+			w.follow(ci, "prefix=", "text/event-stream"),
+		}
 		time.Sleep(time.Second)
 		retried(w, wait(ci).answer(w.T))
 		retried(w, w.get("/v1/events?name=jobs/a", ci))

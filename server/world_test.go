@@ -86,8 +86,10 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		o.owner = "tenured-1"
 	}
 	var err error
-	w.client, err = tenure.New(w.store, &tenure.Options{LeaseDuration: lease, Owner: o.owner, Host: "rack-1",
-		HistoryLimit: 1_000, Clock: tenure.MonotonicClock()})
+	w.client, err = tenure.New(w.store, &tenure.Options{
+		LeaseDuration: lease, Owner: o.owner, Host: "rack-1",
+		HistoryLimit: 1_000, Clock: tenure.MonotonicClock(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

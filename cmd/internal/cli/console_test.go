@@ -368,8 +368,10 @@ func TestRefusalTellsTheStoreFromAHolder(t *testing.T) {
 func TestFitTable(t *testing.T) {
 	cells := [][]string{
 		{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"},
-		{"nightly-report", "held", "web-7.eu-central-1-4711-kxq2ma", "12", "2026-11-25 01:00:56", "-", "<15s",
-			"web-7.eu-central-1.example", "v1.4.2"},
+		{
+			"nightly-report", "held", "web-7.eu-central-1-4711-kxq2ma", "12", "2026-11-25 01:00:56", "-", "<15s",
+			"web-7.eu-central-1.example", "v1.4.2",
+		},
 		{"東京", "free", "東京東京東京東京東京東京", "3", "01:00:56", "-", "now", "東京", "-"},
 	}
 	between := regexp.MustCompile(" {2,}")

@@ -48,10 +48,14 @@ func TestParseTime(t *testing.T) {
 		{"2024-02-28 12:08", at("2024-02-28 12:08:00"), at("2024-02-28 12:09:00")},
 		{"2024-02-28 12:08:25", at("2024-02-28 12:08:25"), at("2024-02-28 12:08:26")},
 		{"2024-02-28T12:08:25", at("2024-02-28 12:08:25"), at("2024-02-28 12:08:26")},
-		{"2024-02-28T12:08:25.643Z", time.Date(2024, 2, 28, 12, 8, 25, 643e6, time.UTC),
-			time.Date(2024, 2, 28, 12, 8, 25, 644e6, time.UTC)},
-		{"2024-02-28T12:08:25+01:00", time.Date(2024, 2, 28, 11, 8, 25, 0, time.UTC),
-			time.Date(2024, 2, 28, 11, 8, 26, 0, time.UTC)},
+		{
+			"2024-02-28T12:08:25.643Z", time.Date(2024, 2, 28, 12, 8, 25, 643e6, time.UTC),
+			time.Date(2024, 2, 28, 12, 8, 25, 644e6, time.UTC),
+		},
+		{
+			"2024-02-28T12:08:25+01:00", time.Date(2024, 2, 28, 11, 8, 25, 0, time.UTC),
+			time.Date(2024, 2, 28, 11, 8, 26, 0, time.UTC),
+		},
 		{"2024-02-28T12:08Z", time.Date(2024, 2, 28, 12, 8, 0, 0, time.UTC), time.Date(2024, 2, 28, 12, 9, 0, 0, time.UTC)},
 	} {
 		s, err := parseTime(tc.text, now)
@@ -114,8 +118,10 @@ func TestDuring(t *testing.T) {
 	unknown := func(token uint64) tenure.Tenure { return tenure.Tenure{Token: token, Unknown: true} }
 	raised := tenure.Tenure{Token: 9, Since: at(20000), Until: at(20000), End: tenure.EndRaised}
 	running := tenure.Tenure{Token: 5, Owner: "o", Since: at(25643)}
-	history := []tenure.Tenure{running, ended(4, 12000, 12400), ended(3, 11200, 11900), crashed(2, 5500),
-		ended(1, 0, 1000)}
+	history := []tenure.Tenure{
+		running, ended(4, 12000, 12400), ended(3, 11200, 11900), crashed(2, 5500),
+		ended(1, 0, 1000),
+	}
 	holes := []tenure.Tenure{ended(9, 20000, 21000), unknown(8), ended(7, 10000, 11000), unknown(6), unknown(5)}
 	for _, tc := range []struct {
 		what     string

@@ -340,8 +340,10 @@ func descendantsOf(t *testing.T, root int) []process {
 }
 
 func TestFrames(t *testing.T) {
-	want := frame{kind: frameOrders, arg: -5, orders: orders{Limits: Limits{Term: 1, Kill: 1 << 40, Expiry: 1<<63 - 1},
-		stop: 7}}
+	want := frame{kind: frameOrders, arg: -5, orders: orders{
+		Limits: Limits{Term: 1, Kill: 1 << 40, Expiry: 1<<63 - 1},
+		stop:   7,
+	}}
 	b := want.append(nil)
 	got, err := parseFrame(b)
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -152,7 +152,10 @@ func TestLaterStopLeavesNoMoreTime(t *testing.T) {
 	limits := Limits{Term: far, Kill: far + 1000, Expiry: far + 2000}
 	g.Extend(limits)
 	for _, step := range []struct{ stop, kill Instant }{
-		{far + 500, far + 500}, {far + 900, far + 500}, {far + 5000, far + 500}, {far + 300, far + 300},
+		{far + 500, far + 500},
+		{far + 900, far + 500},
+		{far + 5000, far + 500},
+		{far + 300, far + 300},
 		{far + 301, far + 300},
 	} {
 		g.Stop(step.stop)
