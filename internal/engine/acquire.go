@@ -63,9 +63,10 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 
 // acquire is one call of Acquire.
 type acquire struct {
+	nobody
 	AcquireOptions
 	k       *Tracker
-	run     Run
+	run     run
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
 	answer  chan acquired       // has room for the one answer
@@ -106,11 +107,10 @@ func (k *Tracker) newAcquire(o AcquireOptions) *acquire {
 // once; others queue.
 func (a *acquire) join() {
 	k, under, want := a.k, a.Under, &a.Want
-	a.run = Run{
-		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.sender(a.Timing), Stepped: a.stepped, Replied: a.replied,
-	}
+	a.run = k.c.run(nil, a, k.mu)
+	a.run.timeout = a.Timing.RequestTimeout
 	if under != nil {
-		a.run.Shared = under.mu
+		a.run.shared = under.mu
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -213,8 +213,8 @@ func (a *acquire) start() {
 	if a.Under != nil {
 		a.Under.mu.Unlock()
 	}
-	a.run.Machine = a.con
-	a.run.Act(a.con.Step)
+	a.run.machine = a.con
+	a.run.act(a.con.Step)
 }
 
 // giveUp takes the acquire off the queue. The caller holds the tracker.
@@ -224,7 +224,7 @@ func (a *acquire) giveUp() {
 		a.end()
 		return
 	}
-	a.run.Act(a.con.GiveUp)
+	a.run.act(a.con.GiveUp)
 }
 
 // unqueue gives the turn to the next one if it was this one's. The next one
@@ -290,7 +290,7 @@ func (a *acquire) orphaned() {
 	if a.con == nil {
 		a.fails(a.Under.why())
 	} else {
-		a.run.Act(a.con.Step)
+		a.run.act(a.con.Step)
 	}
 }
 
@@ -313,15 +313,15 @@ func (a *acquire) heirOf(rec driver.Record) bool {
 // look has it read the record soon, told does so because something has told that the record
 // has changed, rung because the holder has, and noticed tells it that something new may have
 // been seen.
-func (a *acquire) look() { a.run.Act(a.con.Hint) }
+func (a *acquire) look() { a.run.act(a.con.Hint) }
 
-func (a *acquire) told() { a.run.Act(a.con.Told) }
+func (a *acquire) told() { a.run.act(a.con.Told) }
 
-func (a *acquire) rung() { a.run.Act(a.con.Rung) }
+func (a *acquire) rung() { a.run.act(a.con.Rung) }
 
 func (a *acquire) noticed() {
 	if a.con != nil && !a.ended {
-		a.run.Set()
+		a.run.set()
 	}
 }
 
@@ -488,7 +488,7 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 		c.events.answered()
 	}
 	// A store that was busy for a moment is no news; one that stays so is.
-	if res.Err == nil || Newsworthy(res.Err) || a.con.Silence(now) >= a.Timing.RequestTimeout {
+	if res.Err == nil || newsworthy(res.Err) || a.con.Silence(now) >= a.Timing.RequestTimeout {
 		a.k.fail(res.Err)
 		if res.Err != nil {
 			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})

@@ -20,10 +20,10 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Calls makes calls of the store, a bounded number at once. Each has a goroutine for
+// calls makes calls of the store, a bounded number at once. Each has a goroutine for
 // itself and its own timeout, so that a slow answer delays no other call. Calls that wait
 // for a place go in the order of their urgency.
-type Calls struct {
+type calls struct {
 	most    int
 	timeout time.Duration
 	ctx     context.Context // ends with the client
@@ -41,12 +41,12 @@ type Calls struct {
 	resting []*worker // the one that came last is taken first
 }
 
-// Last is the urgency of calls on which no lease depends. Heartbeats go before
+// last is the urgency of calls on which no lease depends. Heartbeats go before
 // them, however long they have waited.
-const Last = time.Duration(math.MaxInt64)
+const last = time.Duration(math.MaxInt64)
 
-// Request is what a call does.
-type Request interface {
+// request is what a call does.
+type request interface {
 	// Make makes the call, under a context that ends with the timeout. It returns what
 	// the store does, as far as the call has that.
 	Make(context.Context) (rec, former driver.Record, err error)
@@ -55,25 +55,25 @@ type Request interface {
 	Answer(rec, former driver.Record, err error)
 }
 
-// Alone is a request whose answer nobody takes.
-type Alone func(context.Context) error
+// alone is a request whose answer nobody takes.
+type alone func(context.Context) error
 
 // Make calls it.
-func (f Alone) Make(ctx context.Context) (rec, former driver.Record, err error) {
+func (f alone) Make(ctx context.Context) (rec, former driver.Record, err error) {
 	return rec, former, f(ctx)
 }
 
 // Answer does nothing.
-func (f Alone) Answer(driver.Record, driver.Record, error) {}
+func (f alone) Answer(driver.Record, driver.Record, error) {}
 
-// Call is one call of the store.
-type Call struct {
-	Request
+// storeCall is one call of the store.
+type storeCall struct {
+	request
 	// Timeout bounds it, if it is not 0 and not that of all calls.
 	Timeout time.Duration
 }
 
-func (q Call) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) }
+func (q storeCall) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) }
 
 // deafFactor is after how many timeouts a call that has not returned counts as
 // one of unknown outcome. Its place stays taken until it returns, so that a
@@ -119,19 +119,19 @@ func (e *timeoutError) known() string {
 type waitingCall struct {
 	urgency time.Duration
 	serial  uint64 // first come, first served among equals
-	call    Call
+	call    storeCall
 	late    *time.Timer // gives it up
 	index   int         // in the heap; -1: not in it any more
 }
 
-// NewCalls returns the calls of one client: at most so many at once.
-func NewCalls(most int, timeout time.Duration) *Calls {
+// newCalls returns the calls of one client: at most so many at once.
+func newCalls(most int, timeout time.Duration) *calls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel, begun: time.Now()}
+	return &calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel, begun: time.Now()}
 }
 
 // quiet returns for how long no call was answered, 0 if none ever was.
-func (r *Calls) quiet() time.Duration {
+func (r *calls) quiet() time.Duration {
 	at := time.Duration(r.answered.Load())
 	if at == 0 {
 		return 0
@@ -140,7 +140,7 @@ func (r *Calls) quiet() time.Duration {
 }
 
 // Close cancels the calls under way, and ends the workers that rest.
-func (r *Calls) Close() {
+func (r *calls) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -148,11 +148,11 @@ func (r *Calls) Close() {
 }
 
 // Wait waits, after Close, for all calls that were made to return.
-func (r *Calls) Wait() { r.wg.Wait() }
+func (r *calls) Wait() { r.wg.Wait() }
 
 // Send makes a call soon, the smaller the urgency the sooner. It never blocks.
 // After Close it sends nothing, and Answer is not called.
-func (r *Calls) Send(urgency time.Duration, q Call) {
+func (r *calls) Send(urgency time.Duration, q storeCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -167,7 +167,7 @@ func (r *Calls) Send(urgency time.Duration, q Call) {
 			w.next <- q
 			return
 		}
-		go (&worker{r: r, next: make(chan Call, 1)}).run(q)
+		go (&worker{r: r, next: make(chan storeCall, 1)}).run(q)
 		return
 	}
 	r.serial++
@@ -177,7 +177,7 @@ func (r *Calls) Send(urgency time.Duration, q Call) {
 }
 
 // Beside runs f in a goroutine that Wait waits for. After Close it calls f directly.
-func (r *Calls) Beside(f func()) {
+func (r *calls) Beside(f func()) {
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
@@ -196,7 +196,7 @@ func (r *Calls) Beside(f func()) {
 
 // giveUp answers a call that has found no place in time, and was not sent. A caller
 // that repeats it does so with a new instant, from which a lease counts.
-func (r *Calls) giveUp(w *waitingCall) {
+func (r *calls) giveUp(w *waitingCall) {
 	r.mu.Lock()
 	waits := w.index >= 0
 	if waits {
@@ -220,18 +220,18 @@ func (e *crowdedError) Error() string {
 		"the store or this machine cannot keep up: hold the locks under a session, or use a longer LeaseDuration", e.most, e.after)
 }
 
-func (r *Calls) timeoutOf(q Call) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
+func (r *calls) timeoutOf(q storeCall) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
 
 // worker makes calls one after the other. Its goroutine is kept for a while: its stack has
 // grown to what the store needs, which for some is more work than the rest of a call.
 type worker struct {
-	r    *Calls
-	next chan Call   // has room for one
-	rest *time.Timer // ends its rest; nil before the first
-	deaf *time.Timer // answers a call whose Make does not return; nil before the first
+	r    *calls
+	next chan storeCall // has room for one
+	rest *time.Timer    // ends its rest; nil before the first
+	deaf *time.Timer    // answers a call whose Make does not return; nil before the first
 
 	mu     sync.Mutex
-	call   Call
+	call   storeCall
 	awaits bool      // the call was not answered yet
 	due    time.Time // when the deaf are given up
 }
@@ -243,7 +243,7 @@ const (
 	restFor     = time.Second
 )
 
-func (w *worker) run(q Call) {
+func (w *worker) run(q storeCall) {
 	for more := true; more; q, more = w.another() {
 		w.make(q)
 	}
@@ -253,7 +253,7 @@ func (w *worker) run(q Call) {
 // another returns the next call. It waits for one for a while, if not too many others do.
 // What the last call counts for in the group of all is given back when there is one, or by
 // run.
-func (w *worker) another() (q Call, found bool) {
+func (w *worker) another() (q storeCall, found bool) {
 	r := w.r
 	r.mu.Lock()
 	if len(r.waiting) > 0 {
@@ -308,7 +308,7 @@ func (w *worker) leaves() bool {
 
 var errDeaf = errors.New("the store did not return after its context had ended")
 
-func (w *worker) make(q Call) {
+func (w *worker) make(q storeCall) {
 	timeout := w.r.timeoutOf(q)
 	ctx, cancel := context.WithTimeout(w.r.ctx, timeout)
 	defer cancel()
@@ -326,7 +326,7 @@ func (w *worker) make(q Call) {
 }
 
 // begin has the call answered if it does not return in time.
-func (w *worker) begin(q Call, patience time.Duration) {
+func (w *worker) begin(q storeCall, patience time.Duration) {
 	w.mu.Lock()
 	w.call, w.awaits, w.due = q, true, time.Now().Add(patience)
 	w.mu.Unlock()
@@ -347,9 +347,9 @@ func (w *worker) first() bool {
 }
 
 // take is first under the mutex. It returns the call as well.
-func (w *worker) take() (q Call, first bool) {
+func (w *worker) take() (q storeCall, first bool) {
 	q, first = w.call, w.awaits
-	w.call, w.awaits = Call{}, false
+	w.call, w.awaits = storeCall{}, false
 	return q, first
 }
 
@@ -369,27 +369,14 @@ func (w *worker) giveUp() {
 }
 
 // send sends what a machine asks for, and hands the result to its caller.
-func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to Caller) {
+func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to caller) {
 	r.Stamp(time.Now())
-	c.calls.Send(urgency, Call{Timeout: timeout, Request: c.Store.Call(r, to)})
-}
-
-// sendLast is send for calls that no lease depends on: all others go first.
-func (c *Client) sendLast(r *protocol.Call, to Caller) {
-	c.send(c.timing.RequestTimeout, Last, r, to)
-}
-
-// sender is sendLast for a lock of that timing.
-func (c *Client) sender(t protocol.Timing) func(*protocol.Call, Caller) {
-	if t.RequestTimeout == c.timing.RequestTimeout {
-		return c.last
-	}
-	return func(r *protocol.Call, to Caller) { c.send(t.RequestTimeout, Last, r, to) }
+	c.calls.Send(urgency, storeCall{Timeout: timeout, request: c.Store.Call(r, to)})
 }
 
 // alone makes a call whose answer nobody takes.
-func (c *Client) alone(call Alone) {
-	c.calls.Send(Last, Call{Request: call})
+func (c *Client) alone(call alone) {
+	c.calls.Send(last, storeCall{request: call})
 }
 
 type waitingCalls []*waitingCall

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package engine
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // errand is a request that takes its time, whatever its context says, and counts its
@@ -40,9 +39,9 @@ func (e *errand) Answer(rec, _ driver.Record, err error) {
 
 const requestTimeout = time.Second
 
-func inBubble(t *testing.T, test func(t *testing.T, calls *engine.Calls)) {
+func inBubble(t *testing.T, test func(t *testing.T, calls *calls)) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := engine.NewCalls(64, requestTimeout)
+		calls := newCalls(64, requestTimeout)
 		test(t, calls)
 		calls.Close()
 		begun := time.Now()
@@ -57,11 +56,11 @@ func inBubble(t *testing.T, test func(t *testing.T, calls *engine.Calls)) {
 // timeout, and not again when it returns. What is sent meanwhile has a worker of its own,
 // and what is sent then gets its own answer.
 func TestDeafCallIsAnsweredOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, calls *engine.Calls) {
+	inBubble(t, func(t *testing.T, calls *calls) {
 		begun := time.Now()
 		deaf, beside := &errand{takes: 5 * time.Second}, &errand{key: "beside"}
-		calls.Send(0, engine.Call{Request: deaf})
-		calls.Send(0, engine.Call{Request: beside})
+		calls.Send(0, storeCall{request: deaf})
+		calls.Send(0, storeCall{request: beside})
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		if deaf.err == nil || deaf.answered.Sub(begun) != 2*requestTimeout {
@@ -69,7 +68,7 @@ func TestDeafCallIsAnsweredOnce(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) // it has returned, and its worker rests
 		next := &errand{key: "next"}
-		calls.Send(0, engine.Call{Request: next})
+		calls.Send(0, storeCall{request: next})
 		synctest.Wait()
 		for _, e := range []*errand{beside, next} {
 			if e.got != e.key || e.err != nil {
@@ -87,10 +86,10 @@ func TestDeafCallIsAnsweredOnce(t *testing.T) {
 // TestPatienceIsOfEachCall: a worker that has made a slow call waits as long for the next
 // one as for the first.
 func TestPatienceIsOfEachCall(t *testing.T) {
-	inBubble(t, func(t *testing.T, calls *engine.Calls) {
+	inBubble(t, func(t *testing.T, calls *calls) {
 		for range 5 {
 			slow := &errand{key: "slow", takes: 2*requestTimeout - time.Millisecond}
-			calls.Send(0, engine.Call{Request: slow})
+			calls.Send(0, storeCall{request: slow})
 			time.Sleep(slow.takes)
 			synctest.Wait()
 			if slow.got != "slow" || slow.err != nil {
@@ -99,7 +98,7 @@ func TestPatienceIsOfEachCall(t *testing.T) {
 		}
 		own := &errand{takes: 10 * requestTimeout}
 		begun := time.Now()
-		calls.Send(0, engine.Call{Request: own, Timeout: 3 * requestTimeout})
+		calls.Send(0, storeCall{request: own, Timeout: 3 * requestTimeout})
 		time.Sleep(own.takes)
 		synctest.Wait()
 		if took := own.answered.Sub(begun); took != 6*requestTimeout {
@@ -111,8 +110,8 @@ func TestPatienceIsOfEachCall(t *testing.T) {
 // TestTimeoutSaysSo: a store that goes by its context is answered by an error that names
 // the timeout.
 func TestTimeoutSaysSo(t *testing.T) {
-	inBubble(t, func(t *testing.T, calls *engine.Calls) {
-		calls.Send(0, engine.Call{Request: engine.Alone(func(ctx context.Context) error {
+	inBubble(t, func(t *testing.T, calls *calls) {
+		calls.Send(0, storeCall{request: alone(func(ctx context.Context) error {
 			begun := time.Now()
 			<-ctx.Done()
 			if took := time.Since(begun); took != requestTimeout || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -126,14 +125,14 @@ func TestTimeoutSaysSo(t *testing.T) {
 
 // TestWorkersRest: few of many workers are kept, and those for a moment alone.
 func TestWorkersRest(t *testing.T) {
-	inBubble(t, func(t *testing.T, calls *engine.Calls) {
+	inBubble(t, func(t *testing.T, calls *calls) {
 		more := func() int {
 			synctest.Wait()
 			stacks := make([]byte, 1<<20)
 			return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "engine.(*worker).run(")
 		}
 		for range 64 {
-			calls.Send(0, engine.Call{Request: &errand{takes: time.Millisecond}})
+			calls.Send(0, storeCall{request: &errand{takes: time.Millisecond}})
 		}
 		if n := more(); n != 64 {
 			t.Errorf("%d workers for 64 calls", n)
@@ -143,7 +142,7 @@ func TestWorkersRest(t *testing.T) {
 			t.Errorf("%d workers rest", n)
 		}
 		for range 10 { // one of them is busy, and the others go
-			calls.Send(0, engine.Call{Request: &errand{takes: time.Millisecond}})
+			calls.Send(0, storeCall{request: &errand{takes: time.Millisecond}})
 			time.Sleep(200 * time.Millisecond)
 			synctest.Wait()
 		}
@@ -160,16 +159,16 @@ func TestWorkersRest(t *testing.T) {
 // TestCallMeetsTheEndOfARest: no call is lost on a worker that is about to leave.
 func TestCallMeetsTheEndOfARest(t *testing.T) {
 	for range 300 {
-		inBubble(t, func(t *testing.T, calls *engine.Calls) {
+		inBubble(t, func(t *testing.T, calls *calls) {
 			for range 10 {
 				e := &errand{key: "one"}
-				calls.Send(0, engine.Call{Request: e})
+				calls.Send(0, storeCall{request: e})
 				time.Sleep(time.Second) // as long as a rest
 				if synctest.Wait(); e.answers.Load() != 1 || e.err != nil {
 					t.Fatalf("answered %d times, %v", e.answers.Load(), e.err)
 				}
 			}
-			calls.Send(0, engine.Call{Request: &errand{}}) // meets the end of all
+			calls.Send(0, storeCall{request: &errand{}}) // meets the end of all
 		})
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine drives the machines of package protocol on real time. [Timers] say when one
-// has something to do, [Calls] carry out what it asks of the store, and [Run] is the loop that
+// Package engine drives the machines of package protocol on real time. Timers say when one
+// has something to do, calls carry out what it asks of the store, and run is the loop that
 // ties them together. It decides nothing. A [Client] is all of one process and one store; what
 // its callers see of it is the package above.
 //
@@ -20,7 +20,7 @@
 //  5. Those of the notifier, the calls, the timers and the caches.
 //
 // None is held across a call of the store. The timer of a deadline takes those of 5 alone, and
-// [Deadline], which Check reads, none.
+// the deadline, which Check reads, none.
 package engine
 
 import (
@@ -45,23 +45,22 @@ type Client struct {
 	env     protocol.Env
 
 	events    *events
-	calls     *Calls
+	calls     *calls
 	holder    func() time.Duration // the clock by which leases count
 	contender func() time.Duration // and that of all others
-	last      func(*protocol.Call, Caller)
-	deadlines *Timers   // of leases, on the holder's clock: cancels contexts
-	beats     *Timers   // of leases, on the holder's clock: steps their machines
-	looks     *Timers   // of trackers, on the contender's clock
-	poke      func()    // has the deadlines looked at now
-	notifier  *notifier // tells other processes; nil without a transport
+	deadlines *timers              // of leases, on the holder's clock: cancels contexts
+	beats     *timers              // of leases, on the holder's clock: steps their machines
+	looks     *timers              // of trackers, on the contender's clock
+	poke      func()               // has the deadlines looked at now
+	notifier  *notifier            // tells other processes; nil without a transport
 
 	closing chan struct{} // closed when Close begins
 	voided  chan struct{} // closed when the store was replaced
 	gone    chan struct{} // closed when nothing is sent any more
 
 	viewMu   sync.Mutex // guards the trackers, and what was seen
-	sessions *SessionViews
-	liveness *LivenessCache // of what was seen, and forgotten
+	sessions *sessionViews
+	liveness *livenessCache // of what was seen, and forgotten
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
@@ -116,27 +115,26 @@ type API struct {
 func New(store driver.Store, o Options) *Client {
 	c := &Client{
 		options: o, timing: o.Timing, holder: o.Holder, contender: o.Contender,
-		events: newEvents(o.OnEvent), calls: NewCalls(o.MaxInFlight, o.Timing.RequestTimeout),
+		events: newEvents(o.OnEvent), calls: newCalls(o.MaxInFlight, o.Timing.RequestTimeout),
 		closing: make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}),
 		drained: make(chan struct{}), written: make(chan struct{}),
 		trackers: map[string]*Tracker{}, idle: list.New(),
 		held: map[*heldRecord]struct{}{}, own: map[string]*LeaseHolder{},
 		grants: unconfirmedGrants{all: map[grantKey]*unconfirmedGrant{}}, records: recordCache{all: map[string]*list.Element{}},
 	}
-	c.last = c.sendLast // made once: there are many runs
-	c.liveness = NewLivenessCache(c.contender, c.timing.Lease)
-	c.env = protocol.Env{Fresh: rand.Text, Random: Random, Recall: c.liveness.Of, Lease: c.holder}
+	c.liveness = newLivenessCache(c.contender, c.timing.Lease)
+	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.liveness.Of, Lease: c.holder}
 	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, told: map[string]struct{}{}}).differs
-	c.sessions = NewSessionViews(c.timing, c.env, c.liveness)
+	c.sessions = newSessionViews(c.timing, c.env, c.liveness)
 	c.env.Session = c.sessions.Of
 
 	// A suspend, or a step of the wall clock, is noticed within a fraction of
 	// the grace.
 	nap := napOf(c.timing)
-	c.deadlines = NewTimers(c.holder, nap)
+	c.deadlines = newTimers(c.holder, nap)
 	c.poke = c.deadlines.Poke
-	c.beats = NewTimers(c.holder, nap)
-	c.looks = NewTimers(c.contender, time.Second)
+	c.beats = newTimers(c.holder, nap)
+	c.looks = newTimers(c.contender, time.Second)
 	c.notifier = newNotifier(o.Address, o.Transport, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
 
 	c.Store = NewCheckedStore(store, c.endAll)

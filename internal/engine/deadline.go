@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Deadline is until when a holder may act under a lease or a session, and why that has
+// leaseDeadline is until when a holder may act under a lease or a session, and why that has
 // ended. It is what Check reads. The holder's work, the timer of the deadline, and
 // the heartbeats share it without a mutex, and share nothing else that way.
 //
@@ -24,9 +24,9 @@ import (
 //     its own. The parent's ending becomes its own when a caller asks.
 //
 // No method blocks or allocates.
-type Deadline struct {
+type leaseDeadline struct {
 	Now    func() time.Duration // the holder's clock
-	Parent *Deadline            // that of the session; nil for a lock that is its own lease, and for a session
+	Parent *leaseDeadline       // that of the session; nil for a lock that is its own lease, and for a session
 	Late   func()               // is told that the deadline was found to have passed before the timer ran
 
 	// until is the deadline on the holder's clock; or an ending; or inherited, if
@@ -37,22 +37,22 @@ type Deadline struct {
 // inherited stands for no deadline of its own.
 const inherited = math.MaxInt64
 
-// Ending is why the right to act has ended.
-type Ending int64
+// ending is why the right to act has ended.
+type ending int64
 
 // The endings. They stand in place of a deadline, which is positive.
 const (
-	NotEnded         Ending = 0
-	EndedExpired     Ending = -1
-	EndedReleased    Ending = -2
-	EndedSuperseded  Ending = -3
-	EndedStalled     Ending = -4
-	EndedStopTimeout Ending = -5
-	EndedReplaced    Ending = -6
+	notEnded         ending = 0
+	endedExpired     ending = -1
+	endedReleased    ending = -2
+	endedSuperseded  ending = -3
+	endedStalled     ending = -4
+	endedStopTimeout ending = -5
+	endedReplaced    ending = -6
 )
 
 // Begin begins it: until the deadline, or for as long as the parent's is good.
-func (d *Deadline) Begin(deadline time.Duration) {
+func (d *leaseDeadline) Begin(deadline time.Duration) {
 	if d.Parent != nil {
 		d.until.Store(inherited)
 		return
@@ -61,50 +61,50 @@ func (d *Deadline) Begin(deadline time.Duration) {
 }
 
 // Check returns why the right has ended, by the clock's reading now.
-func (d *Deadline) Check() Ending {
+func (d *leaseDeadline) Check() ending {
 	until := d.until.Load()
 	if until == inherited && d.Parent != nil {
 		// One level, and open-coded: it is asked before every side effect.
 		if until = d.Parent.until.Load(); until <= 0 || int64(d.Now()) >= until {
 			return d.inherit()
 		}
-		return NotEnded
+		return notEnded
 	}
 	if until > 0 && int64(d.Now()) < until {
-		return NotEnded
+		return notEnded
 	}
 	return d.expire(until)
 }
 
 // inherit is check where the parent's has ended, or its deadline has passed.
-func (d *Deadline) inherit() Ending {
+func (d *leaseDeadline) inherit() ending {
 	e := d.Parent.Check()
-	if e == NotEnded {
-		return NotEnded // it has been extended meanwhile
+	if e == notEnded {
+		return notEnded // it has been extended meanwhile
 	}
 	d.until.CompareAndSwap(inherited, int64(e))
 	return d.Ended()
 }
 
 // expire ends a right whose deadline was until, if it still is.
-func (d *Deadline) expire(until int64) Ending {
+func (d *leaseDeadline) expire(until int64) ending {
 	for until > 0 {
-		if d.until.CompareAndSwap(until, int64(EndedExpired)) {
+		if d.until.CompareAndSwap(until, int64(endedExpired)) {
 			d.Late()
-			return EndedExpired
+			return endedExpired
 		}
 		if until = d.until.Load(); until > 0 && int64(d.Now()) < until {
-			return NotEnded
+			return notEnded
 		}
 	}
 	if until == 0 {
-		return EndedExpired // it has not begun
+		return endedExpired // it has not begun
 	}
-	return Ending(until)
+	return ending(until)
 }
 
 // bound returns the deadline that counts, or the ending.
-func (d *Deadline) bound() int64 {
+func (d *leaseDeadline) bound() int64 {
 	until := d.until.Load()
 	if until == inherited && d.Parent != nil {
 		until = d.Parent.until.Load()
@@ -113,13 +113,13 @@ func (d *Deadline) bound() int64 {
 }
 
 // Ended returns why the right has ended, as far as any caller has found out.
-func (d *Deadline) Ended() Ending { return Ending(min(d.bound(), int64(NotEnded))) }
+func (d *leaseDeadline) Ended() ending { return ending(min(d.bound(), int64(notEnded))) }
 
 // Own is ended, without what the parent's says.
-func (d *Deadline) Own() Ending { return Ending(min(d.until.Load(), int64(NotEnded))) }
+func (d *leaseDeadline) Own() ending { return ending(min(d.until.Load(), int64(notEnded))) }
 
 // Remaining returns the time until the deadline, 0 if the right has ended.
-func (d *Deadline) Remaining() time.Duration {
+func (d *leaseDeadline) Remaining() time.Duration {
 	until := d.bound()
 	if until <= 0 {
 		return 0
@@ -128,14 +128,14 @@ func (d *Deadline) Remaining() time.Duration {
 }
 
 // End ends it, unless it has ended.
-func (d *Deadline) End(why Ending) {
+func (d *leaseDeadline) End(why ending) {
 	for {
 		until := d.until.Load()
 		if until < 0 {
 			return
 		}
-		if due := d.bound(); due == int64(EndedExpired) || due >= 0 && int64(d.Now()) >= due {
-			why = EndedExpired
+		if due := d.bound(); due == int64(endedExpired) || due >= 0 && int64(d.Now()) >= due {
+			why = endedExpired
 		}
 		if d.until.CompareAndSwap(until, int64(why)) {
 			return
@@ -144,7 +144,7 @@ func (d *Deadline) End(why Ending) {
 }
 
 // Extend moves the deadline, unless the right has ended, or has none of its own.
-func (d *Deadline) Extend(deadline time.Duration) {
+func (d *leaseDeadline) Extend(deadline time.Duration) {
 	if d.Parent != nil {
 		return
 	}
@@ -158,18 +158,18 @@ func (d *Deadline) Extend(deadline time.Duration) {
 
 // Reach is for the timer of the deadline: it returns when to come again, or that
 // the right has expired. Else it has ended otherwise.
-func (d *Deadline) Reach(now time.Duration) (again time.Duration, expired bool) {
+func (d *leaseDeadline) Reach(now time.Duration) (again time.Duration, expired bool) {
 	for {
 		until := d.until.Load()
 		switch {
 		case until > int64(now):
 			return time.Duration(until), false
-		case until == int64(EndedExpired):
+		case until == int64(endedExpired):
 			return 0, true
 		case until < 0:
 			return 0, false
 		}
-		if d.until.CompareAndSwap(until, int64(EndedExpired)) {
+		if d.until.CompareAndSwap(until, int64(endedExpired)) {
 			return 0, true
 		}
 	}

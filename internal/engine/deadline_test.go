@@ -16,8 +16,8 @@ type handClock struct{ now atomic.Int64 }
 
 func (c *handClock) Holder() time.Duration { return time.Duration(c.now.Load()) }
 
-func newDeadline(c *handClock, parent *Deadline, deadline time.Duration) *Deadline {
-	r := &Deadline{Now: c.Holder, Parent: parent, Late: func() {}}
+func newDeadline(c *handClock, parent *leaseDeadline, deadline time.Duration) *leaseDeadline {
+	r := &leaseDeadline{Now: c.Holder, Parent: parent, Late: func() {}}
 	r.Begin(deadline)
 	return r
 }
@@ -29,7 +29,7 @@ func TestDeadline(t *testing.T) {
 	late := 0
 	r := newDeadline(c, nil, 10)
 	r.Late = func() { late++ }
-	expect := func(what string, r *Deadline, why Ending, left time.Duration) {
+	expect := func(what string, r *leaseDeadline, why ending, left time.Duration) {
 		t.Helper()
 		if got := r.Check(); got != why || r.Ended() != why {
 			t.Errorf("%s: ended as %d and %d, want %d", what, got, r.Ended(), why)
@@ -38,44 +38,44 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("%s: %d remain, want %d", what, got, left)
 		}
 	}
-	expect("begun", r, NotEnded, 9)
+	expect("begun", r, notEnded, 9)
 	r.Extend(5)
-	expect("extended backwards", r, NotEnded, 9)
+	expect("extended backwards", r, notEnded, 9)
 	r.Extend(20)
-	expect("extended", r, NotEnded, 19)
+	expect("extended", r, notEnded, 19)
 	c.now.Store(19)
 	if again, expired := r.Reach(19); expired || again != 20 {
 		t.Errorf("reached at 19: %d, %v", again, expired)
 	}
-	expect("a moment before", r, NotEnded, 1)
+	expect("a moment before", r, notEnded, 1)
 	c.now.Store(20)
-	if r.Ended() != NotEnded {
+	if r.Ended() != notEnded {
 		t.Error("ended before anybody has found out")
 	}
-	expect("at the deadline", r, EndedExpired, 0)
+	expect("at the deadline", r, endedExpired, 0)
 	if late != 1 {
 		t.Errorf("the timer was told %d times", late)
 	}
 	r.Extend(100)
-	r.End(EndedReleased)
+	r.End(endedReleased)
 	c.now.Store(5)
-	expect("extended and released when it has expired, and the clock set back", r, EndedExpired, 0)
+	expect("extended and released when it has expired, and the clock set back", r, endedExpired, 0)
 
 	r = newDeadline(c, nil, 30)
-	r.End(EndedReleased)
-	r.End(EndedSuperseded)
+	r.End(endedReleased)
+	r.End(endedSuperseded)
 	r.Extend(100)
-	expect("released", r, EndedReleased, 0)
+	expect("released", r, endedReleased, 0)
 	if again, expired := r.Reach(50); again != 0 || expired {
 		t.Errorf("reached when it was released: %d, %v", again, expired)
 	}
 
 	r = newDeadline(c, nil, 30)
 	c.now.Store(30)
-	r.End(EndedReleased)
-	expect("released too late", r, EndedExpired, 0)
+	r.End(endedReleased)
+	expect("released too late", r, endedExpired, 0)
 
-	if (&Deadline{Now: c.Holder, Late: func() {}}).Check() == NotEnded {
+	if (&leaseDeadline{Now: c.Holder, Late: func() {}}).Check() == notEnded {
 		t.Error("good before it has begun")
 	}
 }
@@ -85,18 +85,18 @@ func TestDeadline(t *testing.T) {
 func TestDeadlineUnderAParent(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		do   func(c *handClock, session, lock *Deadline)
-		want Ending
+		do   func(c *handClock, session, lock *leaseDeadline)
+		want ending
 	}{
-		{"both good", func(*handClock, *Deadline, *Deadline) {}, NotEnded},
-		{"extended", func(c *handClock, s, _ *Deadline) { s.Extend(30); c.now.Store(25) }, NotEnded},
-		{"own extension counts for nothing", func(c *handClock, _, l *Deadline) { l.Extend(30); c.now.Store(25) }, EndedExpired},
-		{"expired", func(c *handClock, _, _ *Deadline) { c.now.Store(20) }, EndedExpired},
-		{"closed", func(_ *handClock, s, _ *Deadline) { s.End(EndedReleased) }, EndedReleased},
-		{"released before it is closed", func(_ *handClock, s, l *Deadline) { l.End(EndedStalled); s.End(EndedReleased) }, EndedStalled},
-		{"released when the session has expired", func(c *handClock, _, l *Deadline) { c.now.Store(20); l.End(EndedReleased) }, EndedExpired},
-		{"seen closed, and then stalled", func(_ *handClock, s, l *Deadline) { s.End(EndedReleased); l.Check(); l.End(EndedStalled) }, EndedReleased},
-		{"superseded", func(c *handClock, s, l *Deadline) { s.End(EndedSuperseded); l.Check(); c.now.Store(90) }, EndedSuperseded},
+		{"both good", func(*handClock, *leaseDeadline, *leaseDeadline) {}, notEnded},
+		{"extended", func(c *handClock, s, _ *leaseDeadline) { s.Extend(30); c.now.Store(25) }, notEnded},
+		{"own extension counts for nothing", func(c *handClock, _, l *leaseDeadline) { l.Extend(30); c.now.Store(25) }, endedExpired},
+		{"expired", func(c *handClock, _, _ *leaseDeadline) { c.now.Store(20) }, endedExpired},
+		{"closed", func(_ *handClock, s, _ *leaseDeadline) { s.End(endedReleased) }, endedReleased},
+		{"released before it is closed", func(_ *handClock, s, l *leaseDeadline) { l.End(endedStalled); s.End(endedReleased) }, endedStalled},
+		{"released when the session has expired", func(c *handClock, _, l *leaseDeadline) { c.now.Store(20); l.End(endedReleased) }, endedExpired},
+		{"seen closed, and then stalled", func(_ *handClock, s, l *leaseDeadline) { s.End(endedReleased); l.Check(); l.End(endedStalled) }, endedReleased},
+		{"superseded", func(c *handClock, s, l *leaseDeadline) { s.End(endedSuperseded); l.Check(); c.now.Store(90) }, endedSuperseded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &handClock{}
@@ -107,11 +107,11 @@ func TestDeadlineUnderAParent(t *testing.T) {
 			if got := lock.Check(); got != tt.want {
 				t.Errorf("ended as %d, want %d", got, tt.want)
 			}
-			if left := lock.Remaining(); (left > 0) != (tt.want == NotEnded) {
+			if left := lock.Remaining(); (left > 0) != (tt.want == notEnded) {
 				t.Errorf("%d remain", left)
 			}
 			session.Extend(200)
-			if got := lock.Check(); tt.want != NotEnded && got != tt.want {
+			if got := lock.Check(); tt.want != notEnded && got != tt.want {
 				t.Errorf("good again, or ended otherwise: %d, was %d", got, tt.want)
 			}
 		})
@@ -152,18 +152,18 @@ func TestDeadlineIsFinal(t *testing.T) {
 		if rand.IntN(2) == 0 {
 			loop(func() {
 				if rand.IntN(100) == 0 {
-					lock.End(EndedSuperseded)
+					lock.End(endedSuperseded)
 				}
 			})
 		}
-		for _, r := range []*Deadline{session, lock, lock} {
-			var first Ending
+		for _, r := range []*leaseDeadline{session, lock, lock} {
+			var first ending
 			loop(func() {
 				before := c.now.Load()
 				switch why := r.Check(); {
-				case first != NotEnded && why != first:
+				case first != notEnded && why != first:
 					t.Errorf("ended as %d, and then %d", first, why)
-				case why == NotEnded && before >= latest.Load():
+				case why == notEnded && before >= latest.Load():
 					t.Errorf("good at %d, the deadline was %d", before, latest.Load())
 				default:
 					first = why

@@ -128,7 +128,7 @@ func (e *events) hand(ev Event) {
 
 // storeFailed emits the error of a call, if it is worth an event at once.
 func (e *events) storeFailed(lock string, token uint64, err error) {
-	if Newsworthy(err) {
+	if newsworthy(err) {
 		e.emit(Event{Kind: EventStoreError, Lock: lock, Token: token, Err: err})
 	}
 }

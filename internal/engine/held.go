@@ -26,16 +26,16 @@ type heldRecord struct {
 	session  *SessionHolder // whose record it is; nil for that of a lease
 	event    Event          // names it
 	since    time.Duration  // on the holder's clock: when it was granted
-	deadline Deadline
+	deadline leaseDeadline
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
-	loop          Run
+	loop          run
 	m             machine          // what is run
 	h             *protocol.Holder // of the record: m, or what m is built on
-	deadlineTimer Timer            // takes no mutex of ours
+	deadlineTimer timer            // takes no mutex of ours
 	lock          *ringing.Lock    // of the client's bell; nil without one
-	early         Timer            // sends a heartbeat that a message has asked for
+	early         timer            // sends a heartbeat that a message has asked for
 
 	mu       *sync.Mutex   // guards m and the fields below; one for a session and all under it; never held across I/O
 	hurried  time.Duration // when the last heartbeat was sent that a message had asked for
@@ -63,25 +63,21 @@ type writeWait struct {
 }
 
 // prepare makes all that is needed before the machine is stepped. It ends with ctx.
-func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *Deadline) {
+func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseDeadline) {
 	c := k.c
 	k.mu, k.over = mu, make(chan struct{})
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.deadline.Now, k.deadline.Parent, k.deadline.Late = c.holder, parent, c.poke
-	k.loop = Run{
-		Mutex: mu, Clock: c.holder, Timers: c.beats,
-		Send: func(call *protocol.Call, to Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
-	}
-	k.loop.Before, k.loop.Stepped, k.loop.Replied = k.before, k.stepped, k.replied
+	k.loop = run{c: c, owner: k, mutex: mu, clock: c.holder, timers: c.beats, timeout: k.t.RequestTimeout}
 	c.deadlines.Nap(napOf(k.t))
 	c.beats.Nap(napOf(k.t))
-	k.loop.Prepare() // the timer of the deadline takes no mutex
+	k.loop.prepare() // the timer of the deadline takes no mutex
 }
 
 // begin begins to run the machine. The caller holds the mutex: from the moment that the
 // timer of the deadline is set, which may have passed already, timers step the machine.
 func (k *heldRecord) begin(m machine, h *protocol.Holder) {
-	k.m, k.h, k.loop.Machine = m, h, m
+	k.m, k.h, k.loop.machine = m, h, m
 	k.deadline.Begin(h.Deadline())
 	if k.deadline.Parent == nil {
 		k.deadlineTimer.Run = k.reachDeadline
@@ -104,7 +100,7 @@ func (k *heldRecord) Context() context.Context { return k.ctx }
 
 // Check returns nil while the holder may act, and then why it may not.
 func (k *heldRecord) Check() error {
-	if why := k.deadline.Check(); why != NotEnded {
+	if why := k.deadline.Check(); why != notEnded {
 		return k.endedError(why)
 	}
 	return nil
@@ -114,12 +110,15 @@ func (k *heldRecord) Check() error {
 func (k *heldRecord) Remaining() time.Duration { return k.deadline.Remaining() }
 
 // Ended reports whether it has ended by itself: not by its session.
-func (k *heldRecord) Ended() bool { return k.deadline.Own() != NotEnded }
+func (k *heldRecord) Ended() bool { return k.deadline.Own() != notEnded }
 
 // do makes one step of the machine and carries out what it wants.
 func (k *heldRecord) do(step func(now time.Duration) protocol.Action) {
-	k.loop.Do(step)
+	k.loop.do(step)
 }
+
+// urgency is that of a call on which the lease depends.
+func (k *heldRecord) urgency() time.Duration { return k.h.Deadline() }
 
 // before tells the machine what Check or a timer has found already. The caller
 // holds the mutex.
@@ -127,15 +126,15 @@ func (k *heldRecord) before(now time.Duration) {
 	if k.lease != nil {
 		k.lease.moves()
 	}
-	if k.deadline.Own() == EndedExpired && !k.h.Expired() {
-		k.loop.Carry(now, k.m.Expire(now)) // Check, or a timer, was quicker
+	if k.deadline.Own() == endedExpired && !k.h.Expired() {
+		k.loop.carry(now, k.m.Expire(now)) // Check, or a timer, was quicker
 	}
 }
 
 // stepped carries out what a step has led to.
 func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
 	if k.h.Expired() {
-		k.deadline.End(EndedExpired)
+		k.deadline.End(endedExpired)
 	} else {
 		k.deadline.Extend(k.h.Deadline())
 	}
@@ -226,7 +225,7 @@ func (k *heldRecord) reachDeadline(now time.Duration) {
 	switch {
 	case expired:
 		k.cancelFor(ErrExpired)
-		k.loop.SetAt(0) // the machine learns it there
+		k.loop.setAt(0) // the machine learns it there
 	case again > 0:
 		k.c.deadlines.Set(&k.deadlineTimer, again)
 	}
@@ -251,7 +250,7 @@ func (k *heldRecord) note(n protocol.Note, now time.Duration) {
 		e.Kind, e.Err = k.noteEnded()
 	case protocol.NoteQuiet:
 		if k.h.Cause() != protocol.Stalled {
-			k.deadline.End(EndedStopTimeout)
+			k.deadline.End(endedStopTimeout)
 			e.Kind, e.Err = EventStopTimeout, ErrStopTimeout
 		}
 		k.finish()
@@ -260,7 +259,7 @@ func (k *heldRecord) note(n protocol.Note, now time.Duration) {
 		if freed := k.h.Freed(); freed != protocol.Released {
 			e.Kind, e.Err = EventEnded, k.h.Err()
 			if freed == protocol.Gone {
-				k.deadline.End(EndedSuperseded) // while the work drained
+				k.deadline.End(endedSuperseded) // while the work drained
 				e.Err = k.superseded()
 			}
 		}
@@ -284,13 +283,13 @@ func (k *heldRecord) noteEnded() (string, error) {
 	kind := EventLost
 	switch k.h.Cause() {
 	case protocol.Expired:
-		k.deadline.End(EndedExpired)
+		k.deadline.End(endedExpired)
 		k.cause = ErrExpired
 	case protocol.Superseded:
-		k.deadline.End(EndedSuperseded)
+		k.deadline.End(endedSuperseded)
 		k.cause = k.superseded()
 	case protocol.Stalled:
-		k.deadline.End(EndedStalled)
+		k.deadline.End(endedStalled)
 		k.cause = ErrStalled
 	case protocol.Asked:
 		kind, k.cause = EventStopping, k.c.options.API.SteppedDown(k.h.Asked())
@@ -332,7 +331,7 @@ func (k *heldRecord) standing() bool {
 }
 
 // void ends the right to act because the store was replaced, and replaced all the rest.
-func (k *heldRecord) void() { k.deadline.End(EndedReplaced) }
+func (k *heldRecord) void() { k.deadline.End(endedReplaced) }
 
 func (k *heldRecord) replaced(err error) {
 	k.void()
@@ -359,7 +358,7 @@ func (k *heldRecord) await(ctx context.Context, ask func(time.Duration) (writeWa
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if why := k.deadline.Ended(); why != NotEnded {
+	if why := k.deadline.Ended(); why != notEnded {
 		return k.endedError(why)
 	}
 	w := writeWait{done: make(chan error, 1)}
@@ -388,9 +387,9 @@ func (k *heldRecord) settle() {
 	kept := k.waits[:0]
 	for _, w := range k.waits {
 		switch {
-		case w.data == 0 && k.deadline.Own() == EndedExpired:
+		case w.data == 0 && k.deadline.Own() == endedExpired:
 			// Somebody was told so while the heartbeat was being confirmed: nothing is renewed.
-			w.done <- k.endedError(EndedExpired)
+			w.done <- k.endedError(endedExpired)
 		case k.h.DataKept() >= w.data && (w.sent == 0 || k.h.Sent() >= w.sent):
 			w.done <- nil
 		case ended:
@@ -410,17 +409,17 @@ func (k *heldRecord) settle() {
 }
 
 // endedError returns why the right has ended, as an error.
-func (k *heldRecord) endedError(why Ending) error {
+func (k *heldRecord) endedError(why ending) error {
 	switch why {
-	case EndedReplaced:
+	case endedReplaced:
 		return k.c.options.API.Replaced(k.c.Store.Gone())
-	case EndedReleased:
+	case endedReleased:
 		return ErrReleased
-	case EndedSuperseded:
+	case endedSuperseded:
 		return ErrSuperseded
-	case EndedStalled:
+	case endedStalled:
 		return ErrStalled
-	case EndedStopTimeout:
+	case endedStopTimeout:
 		return ErrStopTimeout
 	default:
 		return ErrExpired
@@ -469,7 +468,7 @@ func (k *heldRecord) freed() bool {
 
 func (k *heldRecord) superseded() error {
 	if k.h.Replaced() {
-		return k.endedError(EndedReplaced)
+		return k.endedError(endedReplaced)
 	}
 	by, _ := k.h.By()
 	return k.c.options.API.Superseded(k.h.Record().Token, by)

@@ -22,7 +22,7 @@ func (c *Client) Chronicle(ctx context.Context, lock string, past []driver.Tenur
 		case <-w.ready:
 		case <-ctx.Done():
 			for _, w := range all {
-				w.run.Do(w.m.GiveUp)
+				w.run.do(w.m.GiveUp)
 			}
 			return
 		case <-c.gone:
@@ -40,35 +40,41 @@ func (c *Client) note(lock string, past []driver.Tenure) {
 func (c *Client) writeHistory(lock string, past []driver.Tenure, begin func(*protocol.Chronicler, time.Duration) protocol.Action) []*historyWrite {
 	all := make([]*historyWrite, len(past))
 	for i, t := range past {
-		w := &historyWrite{ready: make(chan struct{}), m: protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))}
-		free, told, counted := false, false, true
+		w := &historyWrite{c: c, lock: lock, ready: make(chan struct{})}
+		w.m = protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))
+		w.run = c.run(w.m, w, new(sync.Mutex))
 		c.writes(1)
-		w.run = Run{
-			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last,
-			Stepped: func(time.Duration, protocol.Action) {
-				if !w.m.Awaited() && !free {
-					free = true
-					close(w.ready)
-				}
-				if counted && (w.m.Written() || w.m.Over()) {
-					counted = false
-					c.writes(-1)
-				}
-				if err := w.m.Err(); err != nil && !told {
-					told = true
-					c.events.emit(Event{Kind: EventStoreError, Lock: lock, Token: w.m.Token(), Err: fmt.Errorf("history of token %d is not written: %w", w.m.Token(), err)})
-				}
-			},
-		}
 		all[i] = w
-		w.run.Do(func(now time.Duration) protocol.Action { return begin(w.m, now) })
+		w.run.do(func(now time.Duration) protocol.Action { return begin(w.m, now) })
 	}
 	return all
 }
 
 // historyWrite is one tenure on its way into the history.
 type historyWrite struct {
-	run   Run
-	m     *protocol.Chronicler
-	ready chan struct{} // closed when the work need not wait for it any more
+	nobody
+	c       *Client
+	lock    string
+	run     run
+	m       *protocol.Chronicler
+	ready   chan struct{} // closed when the work need not wait for it any more
+	free    bool          // it is closed
+	written bool          // Close need not wait for it any more
+	told    bool          // of an error
+}
+
+func (w *historyWrite) stepped(time.Duration, protocol.Action) {
+	if !w.free && !w.m.Awaited() {
+		w.free = true
+		close(w.ready)
+	}
+	if !w.written && (w.m.Written() || w.m.Over()) {
+		w.written = true
+		w.c.writes(-1)
+	}
+	if err := w.m.Err(); err != nil && !w.told {
+		w.told = true
+		err = fmt.Errorf("history of token %d is not written: %w", w.m.Token(), err)
+		w.c.events.emit(Event{Kind: EventStoreError, Lock: w.lock, Token: w.m.Token(), Err: err})
+	}
 }

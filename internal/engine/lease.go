@@ -29,8 +29,8 @@ type LeaseHolder struct {
 	under  *SessionHolder  // keeps the lock alive; nil if the lock is its own lease
 
 	progress atomic.Int64 // on the holder's clock: when Progress was called last
-	hint     Timer        // that the record has changed
-	report   Timer        // of how busy the holder is, on the contender's clock
+	hint     timer        // that the record has changed
+	report   timer        // of how busy the holder is, on the contender's clock
 	meter    busyMeter
 
 	unwatch func()        // ends the watch for requests; guarded by mu
@@ -92,10 +92,10 @@ func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 type leaseKey struct{}
 
 // prepare makes all that the lease needs before its machine is stepped.
-func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *Deadline) {
+func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseDeadline) {
 	l.heldRecord.prepare(context.WithValue(ctx, leaseKey{}, l), mu, parent)
 	if l.under != nil {
-		l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
+		l.loop.wake = func(protocol.Machine) { l.under.loop.act(l.under.m.Step) }
 	}
 }
 
@@ -183,7 +183,7 @@ func (l *LeaseHolder) Progress() { l.progress.Store(int64(l.c.holder())) }
 
 // MakeWay ends the lease as if somebody had asked for it.
 func (l *LeaseHolder) MakeWay(q driver.Request) error {
-	if why := l.deadline.Ended(); why != NotEnded {
+	if why := l.deadline.Ended(); why != notEnded {
 		return l.endedError(why)
 	}
 	q.By, q.At = l.c.options.Owner, time.Now()
@@ -357,7 +357,7 @@ func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
 		p.turn.Lock()
 		defer p.turn.Unlock()
 	}
-	l.deadline.End(EndedReleased)
+	l.deadline.End(endedReleased)
 	l.do(func(now time.Duration) protocol.Action {
 		l.stopFor(ErrReleased)
 		if l.under != nil && l.left == nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// LivenessCache is what is left of locks and sessions of which a client knew more than it
+// livenessCache is what is left of locks and sessions of which a client knew more than it
 // can keep: since when each has shown its latest sign of life. A process that tries
 // the locks of many dead holders in turn comes back to each of them with the count
 // going on.
-type LivenessCache struct {
+type livenessCache struct {
 	now   func() time.Duration
 	lease time.Duration
 
@@ -26,9 +26,9 @@ type LivenessCache struct {
 	tidied time.Duration // nothing more can be dropped until then
 }
 
-// NewLivenessCache returns one for a client of that lease, which counts by now.
-func NewLivenessCache(now func() time.Duration, lease time.Duration) *LivenessCache {
-	return &LivenessCache{now: now, lease: lease, marks: map[lifeSum]mark{}}
+// newLivenessCache returns one for a client of that lease, which counts by now.
+func newLivenessCache(now func() time.Duration, lease time.Duration) *livenessCache {
+	return &livenessCache{now: now, lease: lease, marks: map[lifeSum]mark{}}
 }
 
 // lifeSum stands for what a record shows of its holder. Two that differ have
@@ -64,7 +64,7 @@ func sumOf(rec driver.Record) lifeSum {
 // Note keeps what matters of a sight that is forgotten: if it shows a holder, since
 // when. When there is no room, Note keeps the marks that it has, so that they come
 // to their end and make room.
-func (r *LivenessCache) Note(s *protocol.Sight) {
+func (r *livenessCache) Note(s *protocol.Sight) {
 	rec, found := s.Record()
 	if !found || s.Tied() { // a lock under a session shows no life
 		return
@@ -90,7 +90,7 @@ func (r *LivenessCache) Note(s *protocol.Sight) {
 }
 
 // tidy drops what was kept for long enough.
-func (r *LivenessCache) tidy(now time.Duration) {
+func (r *livenessCache) tidy(now time.Duration) {
 	r.tidied = now + maxMarkAge*r.lease
 	for sum, m := range r.marks {
 		if now >= m.until {
@@ -103,7 +103,7 @@ func (r *LivenessCache) tidy(now time.Duration) {
 
 // Of returns since when a record's sign of life has been shown, if that was noted.
 // The mark is dropped: from then on the caller keeps it.
-func (r *LivenessCache) Of(rec driver.Record) (time.Duration, bool) {
+func (r *livenessCache) Of(rec driver.Record) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.marks) == 0 {

@@ -25,7 +25,7 @@ type notifier struct {
 	transport Transport
 	text      string // what is written into records: address and secret
 	now       func() time.Duration
-	timers    *Timers
+	timers    *timers
 	ctx       context.Context // ends with the client
 	cancel    context.CancelFunc
 	out       chan ringing.Letter
@@ -45,7 +45,7 @@ const (
 
 // newNotifier returns that of a client, nil if it has no transport. Now is the clock of the
 // timers, lease the client's own, and run runs a function beside the client.
-func newNotifier(address string, transport Transport, lease time.Duration, now func() time.Duration, timers *Timers, run func(func())) *notifier {
+func newNotifier(address string, transport Transport, lease time.Duration, now func() time.Duration, timers *timers, run func(func())) *notifier {
 	if transport == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func newNotifier(address string, transport Transport, lease time.Duration, now f
 	r := &notifier{
 		transport: transport, text: ringing.Bell(address, secret), now: now, timers: timers,
 		out: make(chan ringing.Letter, maxLetters), held: ringing.NewHeld(secret, rand.Text()),
-		waits: ringing.NewWaits(address, lease, ringing.Env{Word: word, Random: Random}),
+		waits: ringing.NewWaits(address, lease, ringing.Env{Word: word, Random: random}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	run(r.send)
@@ -134,7 +134,7 @@ type awaited struct {
 	is       tenancy
 	observes bool
 	w        *ringing.Waiting // nil if there is nobody to tell
-	timer    Timer
+	timer    timer
 	look     func()
 	ended    bool
 }

@@ -51,14 +51,14 @@ func (c *Client) SawSessions(sent time.Duration, recs []driver.Record) {
 // two if the store ignores it.
 func (c *Client) Read(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
 	answer := make(answer, 1)
-	c.sendLast(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+	c.send(0, last, &protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
 	return c.answered(ctx, answer)
 }
 
 // answer takes the result of a read; it has room for the one.
 type answer chan protocol.Result
 
-func (a answer) Result(_ *protocol.Call, res protocol.Result) { a <- res }
+func (a answer) result(_ *protocol.Call, res protocol.Result) { a <- res }
 
 // ReadAll reads many records, in few requests where the store can do that. How says how
 // fresh the answer for each key must be; nil: strong.
@@ -178,7 +178,7 @@ func (c *Client) readBatches(ctx context.Context, keys []string, how []driver.Co
 
 func (c *Client) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
 	q := &batchRead{store: c.Store, keys: keys, how: how, answer: make(answer, 1)}
-	c.calls.Send(Last, Call{Request: q})
+	c.calls.Send(last, storeCall{request: q})
 	if _, err := c.answered(ctx, q.answer); err != nil {
 		return nil, err // found may still be written to
 	}
@@ -194,7 +194,7 @@ type batchRead struct {
 	answer
 }
 
-// Make implements [Request].
+// Make implements [request].
 func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err error) {
 	q.found, err = q.store.GetBatch(ctx, q.keys, q.how)
 	if err == nil && len(q.found) != len(q.keys) {
@@ -203,7 +203,7 @@ func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err err
 	return none, also, err
 }
 
-// Answer implements [Request].
+// Answer implements [request].
 func (q *batchRead) Answer(rec, former driver.Record, err error) {
 	q.answer <- protocol.ResultOf(protocol.Look, rec, former, err)
 }

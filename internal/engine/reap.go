@@ -13,8 +13,9 @@ import (
 // SessionReaper watches one session that may have ended, and deletes its record when it
 // may.
 type SessionReaper struct {
+	nobody
 	c     *Client
-	run   Run
+	run   run
 	m     *protocol.Reaper
 	ended chan struct{}
 	over  bool
@@ -25,7 +26,7 @@ func (c *Client) ReapSession(id string) *SessionReaper {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
 	r := c.reaping(id)
-	r.run.Act(r.m.Step)
+	r.run.act(r.m.Step)
 	return r
 }
 
@@ -33,21 +34,20 @@ func (c *Client) ReapSession(id string) *SessionReaper {
 // holds the trackers.
 func (c *Client) reapLater(id string) {
 	rec, _ := c.sessions.Of(id).Record()
-	c.reaping(id).run.SetAt(c.contender() + c.timing.Linger(rec))
+	c.reaping(id).run.setAt(c.contender() + c.timing.Linger(rec))
 }
 
 func (c *Client) reaping(id string) *SessionReaper {
 	r := &SessionReaper{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.sessions.Of(id))}
-	r.run = Run{
-		Machine: r.m, Mutex: &c.viewMu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: func(time.Duration, protocol.Action) {
-			if r.m.Over() && !r.over {
-				r.over = true
-				close(r.ended)
-			}
-		},
-	}
+	r.run = c.run(r.m, r, &c.viewMu)
 	return r
+}
+
+func (r *SessionReaper) stepped(time.Duration, protocol.Action) {
+	if r.m.Over() && !r.over {
+		r.over = true
+		close(r.ended)
+	}
 }
 
 // Ended returns what is closed when it is known what Wait returns.
@@ -56,7 +56,7 @@ func (r *SessionReaper) Ended() <-chan struct{} { return r.ended }
 // Wait returns whether the session's record was deleted, or why not.
 func (r *SessionReaper) Wait(ctx context.Context) (bool, error) {
 	if err := r.c.wait(ctx, r.ended); err != nil {
-		r.run.Do(r.m.GiveUp)
+		r.run.do(r.m.GiveUp)
 		return false, err
 	}
 	r.c.viewMu.Lock()

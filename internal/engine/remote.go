@@ -50,18 +50,18 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (protocol
 		return protocol.NoAnswer, driver.Record{}, uncertain(Done(ctx))
 	}
 	w := newRemoteWrite(c, d)
-	w.run.Step()
+	w.run.step()
 	select {
 	case <-w.ended:
 	case <-ctx.Done():
-		w.run.Do(w.m.GiveUp)
+		w.run.do(w.m.GiveUp)
 		return protocol.NoAnswer, driver.Record{}, uncertain(Done(ctx))
 	case <-c.gone:
 		return protocol.NoAnswer, driver.Record{}, uncertain(ErrClosed)
 	}
-	w.run.Mutex.Lock()
+	w.run.mutex.Lock()
 	answer, rec, err := w.m.Answer()
-	w.run.Mutex.Unlock()
+	w.run.mutex.Unlock()
 	switch answer {
 	case protocol.Done:
 		if d.Releases() {
@@ -111,15 +111,16 @@ func (w *remoteAcquire) offer(g protocol.Grant, wanted bool) *unconfirmedGrant {
 	}
 	c.records.note(g.Record)
 	c.grants.put(o)
-	o.run.Step()
+	o.run.step()
 	return o
 }
 
 // unconfirmedGrant is a lock that was granted for a holder elsewhere, until that shows life.
 type unconfirmedGrant struct {
+	nobody
 	c       *Client
 	rec     driver.Record
-	run     Run
+	run     run
 	m       *protocol.Offer
 	awaited bool // Close waits for it
 	ended   bool
@@ -127,15 +128,14 @@ type unconfirmedGrant struct {
 
 func (c *Client) newGrant(g protocol.Grant) *unconfirmedGrant {
 	o := &unconfirmedGrant{c: c, rec: g.Record, m: protocol.NewOffer(c.timing, c.env, g)}
-	o.run = Run{
-		Machine: o.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last, Stepped: o.stepped,
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			if r.Outcome == protocol.Applied {
-				c.Released(o.rec.Key)
-			}
-		},
-	}
+	o.run = c.run(o.m, o, new(sync.Mutex))
 	return o
+}
+
+func (o *unconfirmedGrant) replied(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+	if r.Outcome == protocol.Applied {
+		o.c.Released(o.rec.Key)
+	}
 }
 
 func (o *unconfirmedGrant) stepped(time.Duration, protocol.Action) {
@@ -152,7 +152,7 @@ func (o *unconfirmedGrant) stepped(time.Duration, protocol.Action) {
 // giveUp releases the lock at once. The client waits for that when it is closed, as it
 // does not for an offer that its holder may take elsewhere.
 func (o *unconfirmedGrant) giveUp() {
-	o.run.Do(func(now time.Duration) protocol.Action {
+	o.run.do(func(now time.Duration) protocol.Action {
 		if !o.ended && !o.awaited {
 			o.awaited = true
 			_ = o.c.began() // closed or not: it is released, or runs out
@@ -163,7 +163,7 @@ func (o *unconfirmedGrant) giveUp() {
 
 // taken ends the offer: its holder has shown life.
 func (o *unconfirmedGrant) taken() {
-	o.run.Do(func(now time.Duration) protocol.Action {
+	o.run.do(func(now time.Duration) protocol.Action {
 		o.m.Taken()
 		return protocol.Action{}
 	})
@@ -205,9 +205,10 @@ func (s *unconfirmedGrants) drop(o *unconfirmedGrant) {
 
 // remoteWrite is one call that carries out what a holder elsewhere has sent.
 type remoteWrite struct {
+	nobody
 	c        *Client
 	of       protocol.Dispatch
-	run      Run
+	run      run
 	m        *protocol.Relay
 	ended    chan struct{} // closed when the machine has its answer
 	answered bool
@@ -216,15 +217,13 @@ type remoteWrite struct {
 func newRemoteWrite(c *Client, d protocol.Dispatch) *remoteWrite {
 	w := &remoteWrite{c: c, of: d, ended: make(chan struct{})}
 	w.m = protocol.NewRelay(c.timing, c.env, d, c.records.of(d.Key), 3*c.timing.RequestTimeout)
-	w.run = Run{
-		Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks,
-		// As urgent as the heartbeat of a lease that is renewed in time.
-		Send: func(call *protocol.Call, to Caller) {
-			c.send(c.timing.RequestTimeout, c.holder()+c.timing.Usable()-c.timing.Heartbeat, call, to)
-		},
-		Stepped: w.stepped, Replied: w.replied,
-	}
+	w.run = c.run(w.m, w, new(sync.Mutex))
 	return w
+}
+
+// urgency is that of the heartbeat of a lease that is renewed in time.
+func (w *remoteWrite) urgency() time.Duration {
+	return w.c.holder() + w.c.timing.Usable() - w.c.timing.Heartbeat
 }
 
 func (w *remoteWrite) stepped(time.Duration, protocol.Action) {

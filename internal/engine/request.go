@@ -28,8 +28,9 @@ func (c *Client) Ask(ctx context.Context, key string, q driver.Request) error {
 
 // asking is one call that asks something of a holder.
 type asking struct {
+	nobody
 	k        *Tracker
-	run      Run
+	run      run
 	m        *protocol.Asker
 	ended    chan struct{} // closed when the machine has its answer
 	answered bool
@@ -37,38 +38,36 @@ type asking struct {
 
 func (k *Tracker) ask(q driver.Request) *asking {
 	c := k.c
-	a := &asking{
-		k: k, ended: make(chan struct{}),
-		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
-	}
-	a.run = Run{
-		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: func(time.Duration, protocol.Action) {
-			k.notify()
-			if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {
-				a.answered = true
-				close(a.ended)
-			}
-		},
-		Replied: func(_ time.Duration, call *protocol.Call, r protocol.Result) {
-			if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
-				c.notifier.asks(call.Key, r.Record.Bell)
-			}
-			c.events.storeFailed(k.key, 0, r.Err)
-			if r.Err == nil {
-				c.events.answered()
-			}
-		},
-	}
-	a.run.Step()
+	a := &asking{k: k, ended: make(chan struct{}), m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight)}
+	a.run = c.run(a.m, a, k.mu)
+	a.run.step()
 	return a
+}
+
+func (a *asking) stepped(time.Duration, protocol.Action) {
+	a.k.notify()
+	if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {
+		a.answered = true
+		close(a.ended)
+	}
+}
+
+func (a *asking) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
+	c := a.k.c
+	if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
+		c.notifier.asks(call.Key, r.Record.Bell)
+	}
+	c.events.storeFailed(a.k.key, 0, r.Err)
+	if r.Err == nil {
+		c.events.answered()
+	}
 }
 
 // wait waits for the answer, and then for what was asked.
 func (a *asking) wait(ctx context.Context, o *Observer) error {
 	c := a.k.c
 	if err := c.wait(ctx, a.ended); err != nil {
-		a.run.Do(a.m.GiveUp)
+		a.run.do(a.m.GiveUp)
 		return err
 	}
 	a.k.mu.Lock()
@@ -142,30 +141,18 @@ func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, with
 	if err := c.Usable(); err != nil {
 		return err
 	}
-	var mu sync.Mutex
 	now := c.contender()
-	m := protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: key, ID: id, From: now + max(after, 0), Until: now + within})
-	ended, over := make(chan struct{}), false
-	run := Run{
-		Machine: m, Mutex: &mu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: func(time.Duration, protocol.Action) {
-			if answer, _, _ := m.Answer(); answer != protocol.NoAnswer && !over {
-				over = true
-				close(ended)
-			}
-		},
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			c.events.storeFailed(key, 0, r.Err)
-		},
-	}
-	run.Step()
-	if err := c.wait(ctx, ended); err != nil {
-		run.Do(m.GiveUp)
+	w := &crashRelease{c: c, ended: make(chan struct{})}
+	w.m = protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: key, ID: id, From: now + max(after, 0), Until: now + within})
+	w.run = c.run(w.m, w, &w.mu)
+	w.run.step()
+	if err := c.wait(ctx, w.ended); err != nil {
+		w.run.do(w.m.GiveUp)
 		return err
 	}
-	mu.Lock()
-	answer, rec, err := m.Answer()
-	mu.Unlock()
+	w.mu.Lock()
+	answer, rec, err := w.m.Answer()
+	w.mu.Unlock()
 	switch answer {
 	case protocol.Done:
 		c.Released(key)
@@ -182,4 +169,26 @@ func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, with
 		return fmt.Errorf("not settled within %v: the lock runs out by itself", within)
 	}
 	return err
+}
+
+// crashRelease is one call that frees what a dead holder has left.
+type crashRelease struct {
+	nobody
+	c        *Client
+	mu       sync.Mutex
+	run      run
+	m        *protocol.Undertaker
+	ended    chan struct{} // closed when the machine has its answer
+	answered bool
+}
+
+func (w *crashRelease) stepped(time.Duration, protocol.Action) {
+	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer && !w.answered {
+		w.answered = true
+		close(w.ended)
+	}
+}
+
+func (w *crashRelease) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
+	w.c.events.storeFailed(call.Key, 0, r.Err)
 }

@@ -10,129 +10,143 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Run drives one machine: it steps the machine when that is due, sends the calls that
+// run drives one machine: it steps the machine when that is due, sends the calls that
 // it asks for, and hands back their results. Its fields are set before use, and do not
 // change.
-type Run struct {
-	// Machine is what is driven.
-	Machine protocol.Machine
-	// Mutex is held while the machine is stepped, and while Stepped and Replied run.
-	Mutex sync.Locker
-	// Shared, unless nil, is held around the machine's own steps as well, and taken
-	// after Mutex. It guards what machines with other mutexes read.
-	Shared sync.Locker
-	// Clock is what the machine counts by, and Timers are those of that clock.
-	Clock  func() time.Duration
-	Timers *Timers
-	// Send carries out a call, and hands its result to the caller, once.
-	Send func(c *protocol.Call, to Caller)
-	// Before is called before each step of the machine. It may be nil.
-	Before func(now time.Duration)
-	// Stepped is told the action of each step before it is carried out. It may be nil.
-	Stepped func(now time.Duration, a protocol.Action)
-	// Replied is told of each result, after the machine and before Stepped. It may
-	// be nil.
-	Replied func(now time.Duration, c *protocol.Call, r protocol.Result)
-	// Wake has another machine stepped, and Begin has a new one driven. They may be
+type run struct {
+	c       *Client
+	machine protocol.Machine
+	// owner is told what comes of it.
+	owner owner
+	// mutex is held while the machine is stepped, and while the owner is told.
+	mutex sync.Locker
+	// shared, unless nil, is held around the machine's own steps as well, and taken
+	// after mutex. It guards what machines with other mutexes read.
+	shared sync.Locker
+	// clock is what the machine counts by, and timers are those of that clock.
+	clock  func() time.Duration
+	timers *timers
+	// timeout bounds each call; 0: that of the client does.
+	timeout time.Duration
+	// wake has another machine stepped, and begin has a new one driven. They may be
 	// nil where the machine knows of no other.
-	Wake, Begin func(protocol.Machine)
+	wake, begin func(protocol.Machine)
 
-	timer Timer
+	timer timer
 }
 
-// Step lets the machine see that time has passed.
-func (r *Run) Step() { r.Do(r.Machine.Step) }
-
-// Do makes one step of the machine.
-func (r *Run) Do(step func(now time.Duration) protocol.Action) {
-	r.Mutex.Lock()
-	defer r.Mutex.Unlock()
-	r.Act(step)
+// owner is what a machine is driven for.
+type owner interface {
+	// before is called before each step of the machine.
+	before(now time.Duration)
+	// stepped is told the action of each step before it is carried out.
+	stepped(now time.Duration, a protocol.Action)
+	// replied is told of each result, after the machine and before stepped.
+	replied(now time.Duration, c *protocol.Call, r protocol.Result)
+	// urgency is that of the next call.
+	urgency() time.Duration
 }
 
-// Act is Do for a caller that holds the mutex.
-func (r *Run) Act(step func(now time.Duration) protocol.Action) {
-	now := r.Clock()
-	if r.Before != nil {
-		r.Before(now)
-	}
-	r.Carry(now, r.shared(now, step))
+// nobody is an owner to whom nothing matters, and on whose calls no lease depends.
+type nobody struct{}
+
+func (nobody) before(time.Duration)                                   {}
+func (nobody) stepped(time.Duration, protocol.Action)                 {}
+func (nobody) replied(time.Duration, *protocol.Call, protocol.Result) {}
+func (nobody) urgency() time.Duration                                 { return last }
+
+// run returns what drives a machine by the contender's clock.
+func (c *Client) run(m protocol.Machine, of owner, mutex sync.Locker) run {
+	return run{c: c, machine: m, owner: of, mutex: mutex, clock: c.contender, timers: c.looks}
 }
 
-// Carry carries out what the machine wants. The caller holds the mutex.
-func (r *Run) Carry(now time.Duration, a protocol.Action) {
-	if r.Stepped != nil {
-		r.Stepped(now, a)
+// step lets the machine see that time has passed.
+func (r *run) step() { r.do(r.machine.Step) }
+
+// do makes one step of the machine.
+func (r *run) do(step func(now time.Duration) protocol.Action) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.act(step)
+}
+
+// act is do for a caller that holds the mutex.
+func (r *run) act(step func(now time.Duration) protocol.Action) {
+	now := r.clock()
+	r.owner.before(now)
+	r.carry(now, r.sharedly(now, step))
+}
+
+// carry carries out what the machine wants. The caller holds the mutex.
+func (r *run) carry(now time.Duration, a protocol.Action) {
+	r.owner.stepped(now, a)
+	if a.Call != nil {
+		r.c.send(r.timeout, r.owner.urgency(), a.Call, r)
 	}
-	if c := a.Call; c != nil {
-		r.Send(c, r)
-	}
-	r.Set()
+	r.set()
 	for _, m := range a.Begin {
-		r.Begin(m)
+		r.begin(m)
 	}
 	for _, m := range a.Wake {
-		r.Wake(m)
+		r.wake(m)
 	}
 }
 
-// Caller is what waits for the result of a call.
-type Caller interface {
-	// Result hands over the result of c.
-	Result(c *protocol.Call, res protocol.Result)
-}
-
-// Result hands the result of a call to the machine.
-func (r *Run) Result(c *protocol.Call, res protocol.Result) {
-	r.Do(func(now time.Duration) protocol.Action {
-		a := r.Machine.Reply(now, res)
-		if r.Replied != nil {
-			r.Replied(now, c, res)
-		}
+// result hands the result of a call to the machine.
+func (r *run) result(c *protocol.Call, res protocol.Result) {
+	r.do(func(now time.Duration) protocol.Action {
+		a := r.machine.Reply(now, res)
+		r.owner.replied(now, c, res)
 		return a
 	})
 }
 
-func (r *Run) shared(now time.Duration, step func(time.Duration) protocol.Action) protocol.Action {
-	if r.Shared != nil {
-		r.Shared.Lock()
-		defer r.Shared.Unlock()
+func (r *run) sharedly(now time.Duration, step func(time.Duration) protocol.Action) protocol.Action {
+	if r.shared != nil {
+		r.shared.Lock()
+		defer r.shared.Unlock()
 	}
 	return step(now)
 }
 
-// Set has the machine stepped when that is due. Act does so by itself. A caller does it
+// set has the machine stepped when that is due. act does so by itself. A caller does it
 // after it has changed what the machine shares with others. It holds the mutex.
-func (r *Run) Set() {
+func (r *run) set() {
 	if at, due := r.next(); due {
-		r.Prepare()
-		r.Timers.Set(&r.timer, at)
+		r.prepare()
+		r.timers.Set(&r.timer, at)
 	} else {
-		r.Timers.Drop(&r.timer)
+		r.timers.Drop(&r.timer)
 	}
 }
 
-func (r *Run) next() (at time.Duration, due bool) {
-	if r.Shared != nil {
-		r.Shared.Lock()
-		defer r.Shared.Unlock()
+func (r *run) next() (at time.Duration, due bool) {
+	if r.shared != nil {
+		r.shared.Lock()
+		defer r.shared.Unlock()
 	}
-	if r.Machine.Over() {
+	if r.machine.Over() {
 		return 0, false
 	}
-	return r.Machine.Next()
+	return r.machine.Next()
 }
 
-// Prepare makes SetAt callable without the mutex from then on.
-func (r *Run) Prepare() {
+// prepare makes setAt callable without the mutex from then on.
+func (r *run) prepare() {
 	if r.timer.Run == nil {
-		r.timer.Run = func(time.Duration) { r.Step() }
+		r.timer.Run = func(time.Duration) { r.step() }
 	}
 }
 
-// SetAt has the machine stepped at an instant of the caller's choice. The caller holds
+// setAt has the machine stepped at an instant of the caller's choice. The caller holds
 // the mutex, unless the run was prepared.
-func (r *Run) SetAt(at time.Duration) {
-	r.Prepare()
-	r.Timers.Set(&r.timer, at)
+func (r *run) setAt(at time.Duration) {
+	r.prepare()
+	r.timers.Set(&r.timer, at)
+}
+
+// caller is what waits for the result of a call.
+type caller interface {
+	// result hands over the result of c.
+	result(c *protocol.Call, res protocol.Result)
 }

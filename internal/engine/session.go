@@ -26,7 +26,7 @@ type SessionHolder struct {
 	id     string
 	keeper *protocol.Keeper
 	closed chan struct{} // when it is over, or its heartbeats have stopped
-	ending Timer         // on the contender's clock: fails the acquires that wait under it
+	ending timer         // on the contender's clock: fails the acquires that wait under it
 
 	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
 	// a burst of releases delays a heartbeat by one of them at most.
@@ -94,7 +94,7 @@ func (s *SessionHolder) fail() {
 
 // discard closes a session that no caller waits for any more.
 func (s *SessionHolder) discard() {
-	s.deadline.End(EndedReleased)
+	s.deadline.End(endedReleased)
 	s.do(func(now time.Duration) protocol.Action {
 		s.stopFor(ErrReleased)
 		return s.keeper.GiveUp(now)
@@ -114,7 +114,7 @@ func (s *SessionHolder) noted(notes []protocol.Note) {
 // ended is called when nothing is sent any more, with the event that tells so. It returns the
 // one that is emitted.
 func (s *SessionHolder) ended(e Event) Event {
-	s.deadline.End(EndedReleased)
+	s.deadline.End(endedReleased)
 	if e.Kind == EventReleased {
 		e.Kind = EventClosed
 	}
@@ -159,18 +159,18 @@ func (s *SessionHolder) isOpen() bool {
 func (s *SessionHolder) wake(m protocol.Machine) {
 	if h, ok := m.(*protocol.Holder); ok {
 		if l := s.leases[h]; l != nil {
-			l.loop.Act(h.Step)
+			l.loop.act(h.Step)
 		}
 		return
 	}
-	s.loop.Act(m.Step)
+	s.loop.act(m.Step)
 }
 
 // drive drives a machine that the session's has begun: it releases a lock that is
 // held in the session's name without the session knowing of it.
 func (s *SessionHolder) drive(m protocol.Machine) {
-	run := &Run{Machine: m, Mutex: s.mu, Clock: s.c.contender, Timers: s.c.looks, Send: s.c.last}
-	run.Act(m.Step)
+	run := s.c.run(m, nobody{}, s.mu)
+	run.act(m.Step)
 }
 
 // SessionOptions are for one session.
@@ -189,21 +189,12 @@ func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHol
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Bell: c.notifier.own(),
 		}, o.Patience),
 	}
-	p.run = Run{
-		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.sender(o.Timing),
-		Stepped: p.stepped,
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
-			if r.Err != nil {
-				c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
-			} else {
-				c.events.answered()
-			}
-		},
-	}
+	p.run = c.run(p.m, p, &p.mu)
+	p.run.timeout = o.Timing.RequestTimeout
 	if c.began() != nil {
 		p.left = true
 	}
-	p.run.Step()
+	p.run.step()
 	if err := c.wait(ctx, p.ended); err != nil {
 		p.giveUp()
 		return nil, err
@@ -213,13 +204,14 @@ func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHol
 
 // opening is one call of OpenSession.
 type opening struct {
+	nobody
 	c     *Client
 	t     protocol.Timing
 	begun time.Duration
 	ended chan struct{} // closed when s or err is there
 
 	mu   sync.Mutex // guards the fields below
-	run  Run
+	run  run
 	m    *protocol.Opener
 	left bool // nobody waits for it
 	over bool
@@ -236,7 +228,15 @@ func (p *opening) giveUp() {
 		s.discard() // it came at the same moment
 		return
 	}
-	p.run.Do(p.m.GiveUp)
+	p.run.do(p.m.GiveUp)
+}
+
+func (p *opening) replied(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+	if r.Err != nil {
+		p.c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
+	} else {
+		p.c.events.answered()
+	}
 }
 
 func (p *opening) stepped(time.Duration, protocol.Action) {
@@ -264,7 +264,7 @@ func (p *opening) opened(g protocol.Grant) {
 	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.holder(), s
 	s.event = Event{Session: s.id, Owner: c.options.Owner}
 	s.prepare(context.Background(), new(sync.Mutex), nil)
-	s.loop.Wake, s.loop.Begin = s.wake, s.drive
+	s.loop.wake, s.loop.begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }
 	s.mu.Lock()
 	s.begin(s.keeper, s.keeper.Holder)

@@ -234,15 +234,15 @@ func (e *transientError) Is(target error) bool {
 
 func (e *transientError) As(target any) bool { return errors.As(e.err, target) }
 
-// Newsworthy says whether an error of the store is worth an event at once. A store that
+// newsworthy says whether an error of the store is worth an event at once. A store that
 // was busy for a moment is not; one that stays so is.
-func Newsworthy(err error) bool {
+func newsworthy(err error) bool {
 	var passing *transientError
 	return err != nil && (!errors.Is(err, driver.ErrNotApplied) || errors.As(err, &passing))
 }
 
-// Call returns what a machine asks of the store, as a request whose answer goes to its caller.
-func (s *CheckedStore) Call(call *protocol.Call, to Caller) Request {
+// storeCall returns what a machine asks of the store, as a request whose answer goes to its caller.
+func (s *CheckedStore) Call(call *protocol.Call, to caller) request {
 	return &machineCall{s, call, to, nil}
 }
 
@@ -250,11 +250,11 @@ func (s *CheckedStore) Call(call *protocol.Call, to Caller) Request {
 type machineCall struct {
 	store *CheckedStore
 	*protocol.Call
-	to   Caller
+	to   caller
 	past []driver.Record // of a review
 }
 
-// Make implements [Request].
+// Make implements [request].
 func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err error) {
 	switch q.Kind {
 	case protocol.Look, protocol.Peek:
@@ -272,11 +272,11 @@ func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err 
 	return rec, former, err
 }
 
-// Answer implements [Request].
+// Answer implements [request].
 func (q *machineCall) Answer(rec, former driver.Record, err error) {
 	res := protocol.ResultOf(q.Kind, rec, former, err)
 	if err == nil { // else it may still be written to
 		res.Past = q.past
 	}
-	q.to.Result(q.Call, res)
+	q.to.result(q.Call, res)
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Timers run functions at instants of one clock, from one goroutine. The functions
+// timers run functions at instants of one clock, from one goroutine. The functions
 // must not block: no call of a store is ever made from there.
-type Timers struct {
+type timers struct {
 	now func() time.Duration
 	// nap is the longest time that they sleep while any is set. Go's timers stand
 	// still while the machine is suspended, and know nothing of steps of the wall
@@ -20,7 +20,7 @@ type Timers struct {
 	nap time.Duration
 
 	mu  sync.Mutex
-	set timers
+	set timerHeap
 	// naps are shorter ones that were asked for, with how often, and short the shortest.
 	naps  map[time.Duration]int
 	short time.Duration
@@ -37,9 +37,9 @@ const (
 	asleep = time.Duration(math.MaxInt64)
 )
 
-// Timer is one function to run. It is embedded in its owner, and set in at most one
-// Timers.
-type Timer struct {
+// timer is one function to run. It is embedded in its owner, and set in at most one
+// timers.
+type timer struct {
 	// Run is called with the instant that was read last. The field is filled before
 	// the timer is set.
 	Run func(now time.Duration)
@@ -48,10 +48,10 @@ type Timer struct {
 	index int // in the heap, counted from 1; 0: not set
 }
 
-// NewTimers returns timers that go by the clock now, which they read at least each
+// newTimers returns timers that go by the clock now, which they read at least each
 // nap while any of them is set.
-func NewTimers(now func() time.Duration, nap time.Duration) *Timers {
-	a := &Timers{
+func newTimers(now func() time.Duration, nap time.Duration) *timers {
+	a := &timers{
 		now: now, nap: nap, short: nap, looks: awake,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -62,7 +62,7 @@ func NewTimers(now func() time.Duration, nap time.Duration) *Timers {
 // Set sets a timer to the given instant, or moves it there. It wakes the goroutine only
 // for an instant before the one at which that looks by itself: most timers are dropped
 // long before they are due.
-func (a *Timers) Set(e *Timer, at time.Duration) {
+func (a *timers) Set(e *timer, at time.Duration) {
 	a.mu.Lock()
 	e.at = at
 	if e.index == 0 {
@@ -78,7 +78,7 @@ func (a *Timers) Set(e *Timer, at time.Duration) {
 }
 
 // Drop stops a timer. Its function may still be running.
-func (a *Timers) Drop(e *Timer) {
+func (a *timers) Drop(e *timer) {
 	a.mu.Lock()
 	if e.index != 0 {
 		heap.Remove(&a.set, e.index-1)
@@ -88,7 +88,7 @@ func (a *Timers) Drop(e *Timer) {
 
 // Nap has the timers sleep for no longer than nap from now on. Each Nap is ended by one
 // Rest with the same nap.
-func (a *Timers) Nap(nap time.Duration) {
+func (a *timers) Nap(nap time.Duration) {
 	if nap >= a.nap {
 		return
 	}
@@ -106,7 +106,7 @@ func (a *Timers) Nap(nap time.Duration) {
 }
 
 // Rest ends a Nap.
-func (a *Timers) Rest(nap time.Duration) {
+func (a *timers) Rest(nap time.Duration) {
 	if nap >= a.nap {
 		return
 	}
@@ -123,7 +123,7 @@ func (a *Timers) Rest(nap time.Duration) {
 }
 
 // Poke has the clock read now. It never blocks.
-func (a *Timers) Poke() {
+func (a *timers) Poke() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -131,12 +131,12 @@ func (a *Timers) Poke() {
 }
 
 // Close ends the goroutine and waits for it.
-func (a *Timers) Close() {
+func (a *timers) Close() {
 	close(a.quit)
 	<-a.done
 }
 
-func (a *Timers) loop() {
+func (a *timers) loop() {
 	defer close(a.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -158,7 +158,7 @@ func (a *Timers) loop() {
 
 // runDue runs what is due, and returns for how long to sleep then, and false if nothing
 // is set.
-func (a *Timers) runDue() (sleep time.Duration, any bool) {
+func (a *timers) runDue() (sleep time.Duration, any bool) {
 	now := a.now()
 	for {
 		a.mu.Lock()
@@ -182,23 +182,23 @@ func (a *Timers) runDue() (sleep time.Duration, any bool) {
 	}
 }
 
-type timers []*Timer
+type timerHeap []*timer
 
-func (h timers) Len() int           { return len(h) }
-func (h timers) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at < h[j].at }
 
-func (h timers) Swap(i, j int) {
+func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i+1, j+1
 }
 
-func (h *timers) Push(x any) {
-	e := x.(*Timer)
+func (h *timerHeap) Push(x any) {
+	e := x.(*timer)
 	*h = append(*h, e)
 	e.index = len(*h)
 }
 
-func (h *timers) Pop() any {
+func (h *timerHeap) Pop() any {
 	old := *h
 	e := old[len(old)-1]
 	old[len(old)-1] = nil

@@ -1,20 +1,18 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package engine
 
 import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // world has timers whose clock counts how often it is read.
 type world struct {
-	*engine.Timers
+	*timers
 	begun time.Time
 	reads atomic.Int64
 }
@@ -23,7 +21,7 @@ const nap = time.Minute
 
 func newWorld() *world {
 	w := &world{begun: time.Now()}
-	w.Timers = engine.NewTimers(func() time.Duration {
+	w.timers = newTimers(func() time.Duration {
 		w.reads.Add(1)
 		return time.Since(w.begun)
 	}, nap)
@@ -33,7 +31,7 @@ func newWorld() *world {
 // set sets a timer that far ahead, and returns what says whether it has run.
 func (w *world) set(ahead time.Duration) (ran func() bool) {
 	var at atomic.Int64
-	w.Set(&engine.Timer{Run: func(now time.Duration) { at.Store(int64(now)) }}, time.Since(w.begun)+ahead)
+	w.Set(&timer{Run: func(now time.Duration) { at.Store(int64(now)) }}, time.Since(w.begun)+ahead)
 	return func() bool {
 		synctest.Wait()
 		return at.Load() > 0
@@ -73,7 +71,7 @@ func TestTimersSleep(t *testing.T) {
 		before := w.reads.Load()
 		ran := w.set(12 * time.Second)
 		for range 100 {
-			var dropped engine.Timer
+			var dropped timer
 			w.Set(&dropped, time.Since(w.begun)+2*nap)
 			w.Drop(&dropped)
 		}
@@ -99,7 +97,7 @@ func TestTimersAwake(t *testing.T) {
 		w := newWorld()
 		defer w.Close()
 		ran := func() bool { return false }
-		w.Set(&engine.Timer{Run: func(time.Duration) { ran = w.set(time.Second) }}, 0)
+		w.Set(&timer{Run: func(time.Duration) { ran = w.set(time.Second) }}, 0)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if !ran() {

@@ -22,7 +22,7 @@ import (
 type Tracker struct {
 	c       *Client
 	key     string
-	hinting Timer
+	hinting timer
 	hinted  atomic.Bool
 	awaited atomic.Bool // by somebody in the queue, or an observer; changed under mu
 
@@ -57,8 +57,10 @@ type Observer struct {
 
 // seer is what looks for the observers of a lock.
 type seer struct {
+	nobody
+	k *Tracker
 	*protocol.Observer
-	run   Run
+	run   run
 	looks int // that were noticed
 }
 
@@ -112,7 +114,7 @@ func (k *Tracker) Leave() {
 func (c *Client) thin() {
 	var old []*Tracker
 	c.mu.Lock()
-	for c.idle.Len() > MaxObserved {
+	for c.idle.Len() > maxObserved {
 		k := c.idle.Remove(c.idle.Front()).(*Tracker)
 		delete(c.trackers, k.key)
 		old = append(old, k)
@@ -165,7 +167,7 @@ func (k *Tracker) hintDue(time.Duration) {
 	case len(k.queue) > 0:
 		k.queue[0].told()
 	case len(k.observers) > 0:
-		k.seer.run.Act(k.seer.Hint)
+		k.seer.run.act(k.seer.Hint)
 	}
 }
 
@@ -192,21 +194,21 @@ func (k *Tracker) rung() {
 	case len(k.queue) > 0:
 		k.queue[0].rung()
 	case len(k.observers) > 0:
-		k.seer.run.Act(k.seer.Hint)
+		k.seer.run.act(k.seer.Hint)
 	}
 }
 
-// looked carries out what a step of the observer has led to.
-func (k *Tracker) looked(time.Duration, protocol.Action) {
-	n, err := k.seer.Looks()
-	if n != k.seer.looks {
-		k.seer.looks = n
-		k.fail(err)
-		if len(k.observers) > 0 {
-			k.watch()
+// stepped carries out what a step of the observer has led to.
+func (s *seer) stepped(time.Duration, protocol.Action) {
+	n, err := s.Looks()
+	if n != s.looks {
+		s.looks = n
+		s.k.fail(err)
+		if len(s.k.observers) > 0 {
+			s.k.watch()
 		}
 	}
-	k.notify()
+	s.k.notify()
 }
 
 // look has the observer poll when an observer wants to know, and no acquire waits.
@@ -215,7 +217,7 @@ func (k *Tracker) look() {
 		return
 	}
 	k.seer.Want(len(k.observers) > 0 && len(k.queue) == 0)
-	k.seer.run.Set()
+	k.seer.run.set()
 }
 
 // watch asks the store to hint when the record changes, if it can.
@@ -446,11 +448,9 @@ func (k *Tracker) follow() {
 		return
 	}
 	c := k.c
-	k.seer = &seer{Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
-	k.seer.run = Run{
-		Machine: k.seer.Observer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
-		Stepped: k.looked, Wake: c.sessions.Wake,
-	}
+	k.seer = &seer{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
+	k.seer.run = c.run(k.seer.Observer, k.seer, k.mu)
+	k.seer.run.wake = c.sessions.Wake
 	k.observers = map[*Observer]struct{}{}
 }
 
@@ -463,7 +463,7 @@ func (o *Observer) Close() {
 	delete(k.observers, o)
 	k.hurry()
 	if len(k.observers) == 0 {
-		k.seer.run.Act(k.seer.GiveUp)
+		k.seer.run.act(k.seer.GiveUp)
 		k.c.sessions.RemoveObserver(k.seer.Observer)
 	}
 	k.rest()

@@ -28,7 +28,7 @@ func TestLateGivingUpMeetsTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 2 * time.Second
 		w, a := &worker{}, &answers{}
-		w.begin(Call{Request: a}, patience)
+		w.begin(storeCall{request: a}, patience)
 		for left := patience; left > 0; left -= patience / 4 {
 			w.giveUp()
 			if a.Load() > 0 {
@@ -50,20 +50,20 @@ func TestLateGivingUpMeetsTheNextCall(t *testing.T) {
 // TestCallOnItsWayWhenARestEnds: Send has taken the worker, and hands it the call when the rest
 // has ended. The worker waits for it.
 func TestCallOnItsWayWhenARestEnds(t *testing.T) {
-	for _, end := range []func(r *Calls){
-		func(*Calls) { time.Sleep(2 * restFor) },
-		func(r *Calls) { r.cancel() },
+	for _, end := range []func(r *calls){
+		func(*calls) { time.Sleep(2 * restFor) },
+		func(r *calls) { r.cancel() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r, a := NewCalls(1, time.Second), &answers{}
+			r, a := newCalls(1, time.Second), &answers{}
 			defer r.cancel()
-			w := &worker{r: r, next: make(chan Call, 1)}
+			w := &worker{r: r, next: make(chan storeCall, 1)}
 			r.wg.Add(1) // the call that it has made
 			r.running = 1
 			got := make(chan bool, 1)
 			go func() {
 				q, found := w.another()
-				got <- found && q.Request == a
+				got <- found && q.request == a
 			}()
 			synctest.Wait()
 			r.mu.Lock()
@@ -74,7 +74,7 @@ func TestCallOnItsWayWhenARestEnds(t *testing.T) {
 			r.mu.Unlock()
 			end(r)
 			synctest.Wait()
-			w.next <- Call{Request: a}
+			w.next <- storeCall{request: a}
 			if !<-got {
 				t.Error("the call is lost")
 			}
