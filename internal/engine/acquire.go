@@ -107,13 +107,13 @@ func (k *Tracker) newAcquire(o AcquireOptions) *acquire {
 // once; others queue.
 func (a *acquire) join() {
 	k, under, want := a.k, a.Under, &a.Want
-	a.run = k.c.run(nil, a, k.mu)
+	a.run = k.c.run(nil, a, &k.c.viewMu)
 	a.run.timeout = a.Timing.RequestTimeout
 	if under != nil {
 		a.run.shared = under.mu
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	k.joins(a)
 	if err := k.c.began(); err != nil {
 		a.settle(nil, err)
@@ -171,8 +171,8 @@ func (a *acquire) wait(ctx context.Context) acquired {
 // abandon ends the waiting. A lease that came at the same moment is released.
 func (a *acquire) abandon(err error) error {
 	k := a.k
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	if s := k.snapshot(); err == nil {
 		err = k.c.heldBy(s.Record, s.FreeIn)
 	} else if why := a.why(s); why != nil && errors.Is(err, context.DeadlineExceeded) {
@@ -188,7 +188,7 @@ func (a *acquire) abandon(err error) error {
 }
 
 // why returns what the acquire has waited for: an answer of the store, or a holder. It is nil
-// if neither is known. The caller holds the tracker.
+// if neither is known. The caller holds viewMu.
 func (a *acquire) why(s Snapshot) error {
 	k := a.k
 	held := s.FreeIn > 0 && (s.Looked >= a.begun || a.con == nil)
@@ -204,7 +204,7 @@ func (a *acquire) why(s Snapshot) error {
 	return nil
 }
 
-// start makes the first move. The caller holds the tracker.
+// start makes the first move. The caller holds viewMu.
 func (a *acquire) start() {
 	if a.Under != nil {
 		a.Under.mu.Lock()
@@ -217,7 +217,7 @@ func (a *acquire) start() {
 	a.run.act(a.con.Step)
 }
 
-// giveUp takes the acquire off the queue. The caller holds the tracker.
+// giveUp takes the acquire off the queue. The caller holds viewMu.
 func (a *acquire) giveUp() {
 	a.unqueue()
 	if a.con == nil {
@@ -272,7 +272,7 @@ func (a *acquire) stepped(time.Duration, protocol.Action) {
 }
 
 // impatient fails it if it has waited for its turn for as long as the store may give no
-// answer. The caller of this and of what follows holds the tracker.
+// answer. The caller of this and of what follows holds viewMu.
 func (a *acquire) impatient(now time.Duration, err error) {
 	if a.con == nil && a.Want.Patience > 0 && now-a.begun >= a.Want.Patience {
 		a.fails(err)

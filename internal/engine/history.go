@@ -58,15 +58,13 @@ type historyWrite struct {
 	run     run
 	m       *protocol.Chronicler
 	ready   chan struct{} // closed when the work need not wait for it any more
-	free    bool          // it is closed
 	written bool          // Close need not wait for it any more
 	told    bool          // of an error
 }
 
 func (w *historyWrite) stepped(time.Duration, protocol.Action) {
-	if !w.free && !w.m.Awaited() {
-		w.free = true
-		close(w.ready)
+	if !w.m.Awaited() {
+		closeOnce(w.ready)
 	}
 	if !w.written && (w.m.Written() || w.m.Over()) {
 		w.written = true

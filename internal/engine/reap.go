@@ -18,7 +18,6 @@ type SessionReaper struct {
 	run   run
 	m     *protocol.Reaper
 	ended chan struct{}
-	over  bool
 }
 
 // ReapSession begins to watch a session.
@@ -31,7 +30,7 @@ func (c *Client) ReapSession(id string) *SessionReaper {
 }
 
 // reapLater deletes a session that was closed just now, when it may be. The caller
-// holds the trackers.
+// holds viewMu.
 func (c *Client) reapLater(id string) {
 	rec, _ := c.sessions.Of(id).Record()
 	c.reaping(id).run.setAt(c.contender() + c.timing.Linger(rec))
@@ -44,9 +43,8 @@ func (c *Client) reaping(id string) *SessionReaper {
 }
 
 func (r *SessionReaper) stepped(time.Duration, protocol.Action) {
-	if r.m.Over() && !r.over {
-		r.over = true
-		close(r.ended)
+	if r.m.Over() {
+		closeOnce(r.ended)
 	}
 }
 

@@ -89,7 +89,7 @@ type remoteAcquire struct {
 	held    chan error // has room for the latest
 }
 
-// meets notes a holder that is waited for. The caller holds the tracker.
+// meets notes a holder that is waited for. The caller holds viewMu.
 func (w *remoteAcquire) meets(held error) {
 	if w.waiting == nil {
 		return
@@ -206,12 +206,11 @@ func (s *unconfirmedGrants) drop(o *unconfirmedGrant) {
 // remoteWrite is one call that carries out what a holder elsewhere has sent.
 type remoteWrite struct {
 	nobody
-	c        *Client
-	of       protocol.Dispatch
-	run      run
-	m        *protocol.Relay
-	ended    chan struct{} // closed when the machine has its answer
-	answered bool
+	c     *Client
+	of    protocol.Dispatch
+	run   run
+	m     *protocol.Relay
+	ended chan struct{} // closed when the machine has its answer
 }
 
 func newRemoteWrite(c *Client, d protocol.Dispatch) *remoteWrite {
@@ -227,9 +226,8 @@ func (w *remoteWrite) urgency() time.Duration {
 }
 
 func (w *remoteWrite) stepped(time.Duration, protocol.Action) {
-	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer && !w.answered {
-		w.answered = true
-		close(w.ended)
+	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer {
+		closeOnce(w.ended)
 	}
 }
 

@@ -29,26 +29,24 @@ func (c *Client) Ask(ctx context.Context, key string, q driver.Request) error {
 // asking is one call that asks something of a holder.
 type asking struct {
 	nobody
-	k        *Tracker
-	run      run
-	m        *protocol.Asker
-	ended    chan struct{} // closed when the machine has its answer
-	answered bool
+	k     *Tracker
+	run   run
+	m     *protocol.Asker
+	ended chan struct{} // closed when the machine has its answer
 }
 
 func (k *Tracker) ask(q driver.Request) *asking {
 	c := k.c
 	a := &asking{k: k, ended: make(chan struct{}), m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight)}
-	a.run = c.run(a.m, a, k.mu)
+	a.run = c.run(a.m, a, &c.viewMu)
 	a.run.step()
 	return a
 }
 
 func (a *asking) stepped(time.Duration, protocol.Action) {
 	a.k.notify()
-	if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {
-		a.answered = true
-		close(a.ended)
+	if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer {
+		closeOnce(a.ended)
 	}
 }
 
@@ -70,10 +68,10 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 		a.run.do(a.m.GiveUp)
 		return err
 	}
-	a.k.mu.Lock()
+	a.k.c.viewMu.Lock()
 	answer, rec, err := a.m.Answer()
 	token, before := a.m.Token(), a.m.Before()
-	a.k.mu.Unlock()
+	a.k.c.viewMu.Unlock()
 	switch answer {
 	case protocol.Laid:
 		return a.honoured(ctx, o, token)
@@ -174,18 +172,16 @@ func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, with
 // crashRelease is one call that frees what a dead holder has left.
 type crashRelease struct {
 	nobody
-	c        *Client
-	mu       sync.Mutex
-	run      run
-	m        *protocol.Undertaker
-	ended    chan struct{} // closed when the machine has its answer
-	answered bool
+	c     *Client
+	mu    sync.Mutex
+	run   run
+	m     *protocol.Undertaker
+	ended chan struct{} // closed when the machine has its answer
 }
 
 func (w *crashRelease) stepped(time.Duration, protocol.Action) {
-	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer && !w.answered {
-		w.answered = true
-		close(w.ended)
+	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer {
+		closeOnce(w.ended)
 	}
 }
 

@@ -139,7 +139,7 @@ func (s *SessionHolder) why() error {
 }
 
 // admit notes an acquire under the session, unless that has ended. The caller
-// holds the trackers.
+// holds viewMu.
 func (s *SessionHolder) admit(a *acquire) error {
 	if !s.isOpen() {
 		return s.why()

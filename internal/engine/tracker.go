@@ -6,7 +6,6 @@ package engine
 import (
 	"container/list"
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +23,9 @@ type Tracker struct {
 	key     string
 	hinting timer
 	hinted  atomic.Bool
-	awaited atomic.Bool // by somebody in the queue, or an observer; changed under mu
+	awaited atomic.Bool // by somebody in the queue, or an observer; changed under viewMu
 
-	mu        *sync.Mutex // the client's seeing; guards the fields below
+	// The client's viewMu guards the fields below.
 	sight     *protocol.Sight
 	queue     []*acquire            // the first one acts
 	waiters   map[*acquire]struct{} // all that have not ended
@@ -41,8 +40,8 @@ type Tracker struct {
 	trouble  error         // the last one of the store to an acquire
 	troubled time.Duration // on the contender's clock: when that came
 
-	refs int           // guarded by the client
-	idle *list.Element // guarded by the client; nil while refs > 0
+	refs int           // guarded by the client's mu
+	idle *list.Element // guarded by the client's mu; nil while refs > 0
 }
 
 // Observer is one caller that follows the lock without acquiring it: a loop over
@@ -51,8 +50,8 @@ type Observer struct {
 	k       *Tracker
 	changed chan struct{} // has room for one
 	begun   time.Duration // on the contender's clock: older reads tell it nothing
-	err     error         // guarded by the tracker; not yielded yet
-	told    bool          // guarded by the tracker; of an error since the last answer
+	err     error         // guarded by viewMu; not yielded yet
+	told    bool          // guarded by viewMu; of an error since the last answer
 }
 
 // seer is what looks for the observers of a lock.
@@ -87,7 +86,7 @@ func (c *Client) Tracker(key string) (*Tracker, error) {
 	}
 	k := c.trackers[key]
 	if k == nil {
-		k = &Tracker{c: c, key: key, mu: &c.viewMu, sight: protocol.NewSight(c.timing, c.env), waiters: map[*acquire]struct{}{}}
+		k = &Tracker{c: c, key: key, sight: protocol.NewSight(c.timing, c.env), waiters: map[*acquire]struct{}{}}
 		k.hinting.Run = k.hintDue
 		c.trackers[key] = k
 	}
@@ -132,8 +131,8 @@ func (c *Client) thin() {
 
 // fails fails all acquires that wait.
 func (k *Tracker) fails(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	k.queue = nil
 	for a := range k.waiters {
 		a.fails(err)
@@ -160,8 +159,8 @@ func (k *Tracker) hint() {
 
 // hintDue hands a hint to the machine that looks.
 func (k *Tracker) hintDue(time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	k.hinted.Store(false)
 	switch {
 	case len(k.queue) > 0:
@@ -172,7 +171,7 @@ func (k *Tracker) hintDue(time.Duration) {
 }
 
 // listen tells the holder to ring this process when the lock is free, if the record that
-// was seen last has a bell, and somebody wants to know. The caller holds the tracker.
+// was seen last has a bell, and somebody wants to know. The caller holds viewMu.
 func (k *Tracker) listen() {
 	c := k.c
 	if c.notifier == nil {
@@ -188,8 +187,8 @@ func (k *Tracker) listen() {
 
 // rung hands a hint of the holder to the machine that looks.
 func (k *Tracker) rung() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	switch {
 	case len(k.queue) > 0:
 		k.queue[0].rung()
@@ -235,8 +234,8 @@ func (k *Tracker) watch() {
 }
 
 func (k *Tracker) watched(unwatch func(), err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	if err != nil {
 		k.watching = false // looks go on without it
 		return
@@ -268,8 +267,8 @@ func (k *Tracker) rest() {
 
 // Saw notes a reply to a read that others made.
 func (k *Tracker) Saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) Snapshot {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	k.sight.Saw(sent, k.c.contender(), how, rec, found)
 	k.notify()
 	return k.snapshot()
@@ -279,8 +278,8 @@ func (k *Tracker) Saw(sent time.Duration, how driver.Consistency, rec driver.Rec
 // or looks at the lock alone. Where nobody has looked for a while it is cheap: what it shows
 // is read again if that matters.
 func (k *Tracker) How(now time.Duration, alone bool) driver.Consistency {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	looked, known := k.sight.Known()
 	if alone && !known || known && now-looked > 2*k.c.timing.Refresh && !k.sight.Doubts() {
 		return driver.Eventual
@@ -296,13 +295,13 @@ func (s Snapshot) SeemsDead() bool {
 
 // Known says that the record was read before.
 func (k *Tracker) Known() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	_, known := k.sight.Known()
 	return known
 }
 
-// snapshot returns what was seen last. The caller holds the tracker.
+// snapshot returns what was seen last. The caller holds viewMu.
 func (k *Tracker) snapshot() Snapshot {
 	now := k.c.contender()
 	s := Snapshot{}
@@ -327,23 +326,23 @@ func (k *Tracker) snapshot() Snapshot {
 // OpenSession returns the id of the session of a lock that was seen under it, and
 // is not known to have ended.
 func (k *Tracker) OpenSession() (string, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	rec, _ := k.sight.Record()
 	return rec.Session, k.sight.Tied() && !k.sight.Ended()
 }
 
 // Seen returns what was seen last, after a read of the session by others was noted.
 func (k *Tracker) Seen() Snapshot {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	k.notify()
 	return k.snapshot()
 }
 
 // notify is called when something new may have been seen. It wakes the observers,
 // moves the next poll of the acquire that acts to its new time, and keeps polling
-// for observers when no acquire waits any more. The caller holds the tracker.
+// for observers when no acquire waits any more. The caller holds viewMu.
 func (k *Tracker) notify() {
 	k.listen()
 	if len(k.queue) > 0 {
@@ -360,7 +359,7 @@ func (k *Tracker) notify() {
 }
 
 // hurry has the record looked at as often as the most impatient of those wants it who
-// wait, or observe. The caller holds the tracker.
+// wait, or observe. The caller holds viewMu.
 func (k *Tracker) hurry() {
 	refresh, lease := k.c.timing.Refresh, k.c.timing.Lease
 	if len(k.hasty) > 0 && len(k.hasty) == len(k.waiters) && len(k.observers) == 0 {
@@ -399,7 +398,7 @@ func (k *Tracker) leaves(w *acquire) {
 
 // letHeir lets the one act for whom the lock is reserved, although others of this
 // process came before it: each may be of another owner, if they are elsewhere. The caller
-// holds the tracker.
+// holds viewMu.
 func (k *Tracker) letHeir() {
 	rec, found := k.sight.Record()
 	if !found || rec.State != driver.Reserved || k.queue[0].heirOf(rec) {
@@ -430,8 +429,8 @@ func (c *Client) Observe(key string) (*Observer, error) {
 		return nil, err
 	}
 	o := &Observer{k: k, changed: make(chan struct{}, 1), begun: c.contender()}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	k.follow()
 	k.observers[o] = struct{}{}
 	k.hurry()
@@ -449,7 +448,7 @@ func (k *Tracker) follow() {
 	}
 	c := k.c
 	k.seer = &seer{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
-	k.seer.run = c.run(k.seer.Observer, k.seer, k.mu)
+	k.seer.run = c.run(k.seer.Observer, k.seer, &c.viewMu)
 	k.seer.run.wake = c.sessions.Wake
 	k.observers = map[*Observer]struct{}{}
 }
@@ -458,8 +457,8 @@ func (k *Tracker) follow() {
 func (o *Observer) Close() {
 	k := o.k
 	defer k.Leave()
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	delete(k.observers, o)
 	k.hurry()
 	if len(k.observers) == 0 {
@@ -473,8 +472,8 @@ func (o *Observer) Close() {
 // state was read since the observing began.
 func (o *Observer) Latest() (s Snapshot, fresh bool, err error) {
 	k := o.k
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.c.viewMu.Lock()
+	defer k.c.viewMu.Unlock()
 	err, o.err = o.err, nil
 	s = k.snapshot()
 	return s, s.Known && s.Looked >= o.begun, err
