@@ -363,7 +363,10 @@ func TestKilledTenureIsFreed(t *testing.T) {
 				}
 				killed := time.Now()
 				first.signal(syscall.SIGKILL)
-				time.Sleep(500 * time.Millisecond)
+				s.await("the freeing", func() bool {
+					name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guardian))
+					return err != nil || string(name) == "tenure\n"
+				})
 				_ = syscall.Kill(guardian, syscall.SIGTERM) // as a service manager ends what is left of a unit
 				s.await("the successor's command", func() bool { return strings.Count(s.read("begun"), "\n") == 2 })
 				if took := time.Since(killed); took < time.Second {

@@ -49,11 +49,11 @@ func (t *command) lastAct(lease *tenure.Lease) []string {
 // Run frees the lock when the last requests of the dead have had their time, and gives up
 // when the lock has run out by itself.
 func (f *crashedCmd) Run() error {
-	// "exe" tells nobody anything; if it fails, no harm is done
-	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600)
 	// A service manager sends these to all that is left of a unit. The lock is about to be free,
 	// and the next holder wants it.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+	// "exe" tells nobody anything; if it fails, no harm is done
+	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600)
 	ended, err := guard.ParseInstant(f.Ended)
 	expiry, err2 := guard.ParseInstant(f.Until)
 	at, err3 := storeurl.Parse(os.Getenv("TENURE_STORE"))
