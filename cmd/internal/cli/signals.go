@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -114,13 +115,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 // lives. Messages go out from a goroutine of their own, since a manager may be slow. Its methods
 // may be called on nil, which tells nobody.
 type manager struct {
-	poke chan struct{} // has room for one: there is something to tell
-	end  chan struct{}
-	done sync.WaitGroup
-
-	mu     sync.Mutex
-	ready  bool   // with READY=1
-	status string // what was not told yet
+	states chan string // has room for the last one
+	ready  atomic.Bool // with READY=1
+	end    func()
 }
 
 // newManager returns nil without a manager that wants to know. Until close is called it says
@@ -130,8 +127,8 @@ func newManager(idle func() bool) *manager {
 	if !flags.Managed() {
 		return nil
 	}
-	m := &manager{poke: make(chan struct{}, 1), end: make(chan struct{})}
-	m.done.Go(func() { m.tell(idle) })
+	m := &manager{states: make(chan string, 1)}
+	m.end = beside(context.Background(), func(ctx context.Context) { m.tell(ctx, idle) })
 	return m
 }
 
@@ -148,7 +145,7 @@ func watchdogPeriod() time.Duration {
 	return time.Duration(usec) * time.Microsecond / 2
 }
 
-func (m *manager) tell(idle func() bool) {
+func (m *manager) tell(ctx context.Context, idle func() bool) {
 	var alive <-chan time.Time
 	if period := watchdogPeriod(); period > 0 {
 		ticker := time.NewTicker(period)
@@ -156,24 +153,15 @@ func (m *manager) tell(idle func() bool) {
 		alive = ticker.C
 	}
 	for {
-		text := ""
 		select {
-		case <-m.poke:
-			m.mu.Lock()
-			text = "STATUS=" + m.status
-			if m.ready {
-				text = "READY=1\n" + text
-			}
-			m.mu.Unlock()
+		case state := <-m.states:
+			_ = flags.Notify(state) // no reason to do anything else than without a manager
 		case <-alive:
 			if idle() {
-				text = "WATCHDOG=1"
+				_ = flags.Notify("WATCHDOG=1")
 			}
-		case <-m.end:
+		case <-ctx.Done():
 			return
-		}
-		if text != "" {
-			_ = flags.Notify(text) // no reason to do anything else than without a manager
 		}
 	}
 }
@@ -181,9 +169,7 @@ func (m *manager) tell(idle func() bool) {
 // start says that the service has started: what follows may take as long as it does.
 func (m *manager) start() {
 	if m != nil {
-		m.mu.Lock()
-		m.ready = true
-		m.mu.Unlock()
+		m.ready.Store(true)
 	}
 }
 
@@ -192,18 +178,21 @@ func (m *manager) say(format string, args ...any) {
 	if m == nil {
 		return
 	}
-	m.mu.Lock()
-	m.status = fmt.Sprintf(format, args...)
-	m.mu.Unlock()
-	select {
-	case m.poke <- struct{}{}:
-	default:
+	state := "STATUS=" + fmt.Sprintf(format, args...)
+	if m.ready.Load() {
+		state = "READY=1\n" + state
+	}
+	for {
+		select {
+		case m.states <- state:
+			return
+		case <-m.states: // what was not told yet is out of date
+		}
 	}
 }
 
 func (m *manager) close() {
 	if m != nil {
-		close(m.end)
-		m.done.Wait()
+		m.end()
 	}
 }
