@@ -123,40 +123,6 @@ func (s *harness) needContain() {
 	}
 }
 
-// TestStalledReader holds a lock while nobody reads what tenure says, until
-// the pipe is full: neither heartbeats nor the command may wait for a reader.
-func TestStalledReader(t *testing.T) {
-	enginetest.MakeVerify(t)
-	eachStore(t, stalledReader)
-}
-
-func stalledReader(t *testing.T, s *harness) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	full := make([]byte, 1<<20)
-	_ = w.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
-	if n, err := w.Write(full); err == nil {
-		t.Fatalf("the pipe took %d bytes", n)
-	}
-	// A heartbeat that waited for the reader would lose each of the leases; a machine
-	// that stands still for seconds may lose one.
-	defer w.Close()
-	const rounds = 3
-	for round := range rounds {
-		p := s.startWith(w, "run", "--json", "--verbose", "--lease", "4s", "--heartbeat", "200ms", "job", "--", "sh", "-c",
-			"sleep 5; echo yes >\"$DIR/ended\"")
-		status := p.status()
-		if status == 0 && s.read("ended") == "yes\n" {
-			return
-		}
-		t.Logf("round %d: status %d", round, status)
-	}
-	t.Errorf("%d leases of %d were lost", rounds, rounds)
-}
-
 // TestClosedReader holds a lock while standard error is a pipe that nobody can
 // read any more.
 func TestClosedReader(t *testing.T) { eachStore(t, closedReader) }
