@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// sweepCmd is tenure sweep.
 type sweepCmd struct {
 	Prefix         string  `arg:"" optional:""`
 	ReleasedBefore *string `placeholder:"DURATION"`
@@ -48,7 +47,6 @@ func (f *sweepCmd) Run(c *console) error {
 	return f.locks(c, v, long)
 }
 
-// sessions clears what ended sessions have left.
 func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	c.show("watching the sessions in the store: if one has ended, for a minute")
 	begun := time.Now()
@@ -85,7 +83,6 @@ func (f *sweepCmd) check() (long time.Duration, err error) {
 	return long, nil
 }
 
-// locks deletes the locks that were released long ago.
 func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	begun := time.Now()
 	n, err := v.client.SweepReleased(v.ctx, f.Prefix, &tenure.SweepOptions{
@@ -118,7 +115,6 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	return lookFailed(v.ctx, err)
 }
 
-// sweptLocks is what came of --released-before, as an object of --json.
 type sweptLocks struct {
 	Result   string   `json:"result"`
 	Locks    int      `json:"locks"`
@@ -128,14 +124,12 @@ type sweptLocks struct {
 	Took     *float64 `json:"took_seconds"`
 }
 
-// swept is what came of it, as an object of --json.
 type swept struct {
 	Result string   `json:"result"`
 	Swept  int      `json:"swept"`
 	Took   *float64 `json:"took_seconds"`
 }
 
-// reapCmd is tenure reap.
 type reapCmd struct {
 	Prefixes  []string       `arg:"" optional:"" name:"prefix"`
 	Name      []string       `sep:"none" placeholder:"NAME"`
@@ -222,7 +216,6 @@ type tokensCmd struct {
 	Raise raiseTokensCmd `cmd:""`
 }
 
-// raiseTokensCmd is tenure tokens raise.
 type raiseTokensCmd struct {
 	Prefix string  `arg:"" optional:""`
 	By     *string `placeholder:"N"`
@@ -303,7 +296,6 @@ func (f *raiseTokensCmd) check(how *tenure.RaiseOptions) (by uint64, options ten
 	return by, options, err
 }
 
-// tell tells what was done.
 func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens, took time.Duration, err error) error {
 	r := raisedTokens{
 		Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable,
@@ -338,7 +330,6 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens,
 	return err
 }
 
-// raisedTokens is what came of it, as an object of --json.
 type raisedTokens struct {
 	Result     string   `json:"result"`
 	Locks      int      `json:"locks"`

@@ -117,7 +117,6 @@ func execute(c *console, head []string, rest operands) error {
 	return parsed.Run()
 }
 
-// outputOf returns what the flags of a command say about output.
 func outputOf(parsed *kong.Context) (f outputFlags) {
 	fields := map[string]*bool{"json": &f.JSON, "quiet": &f.Quiet, "verbose": &f.Verbose}
 	for _, flag := range parsed.Flags() {
@@ -195,7 +194,6 @@ func explained(err error) error {
 	return err
 }
 
-// parts names the commands that a command has.
 func parts(command *kong.Node) string {
 	var all []string
 	for _, part := range command.Children {
@@ -213,7 +211,6 @@ func parts(command *kong.Node) string {
 //go:embed help/*.txt
 var helpTexts embed.FS
 
-// helpOf returns the help of a command, "" being the whole program.
 func helpOf(command string) (text string, known bool) {
 	if command == "tenure" {
 		return "", false

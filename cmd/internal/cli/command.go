@@ -187,7 +187,6 @@ func (t *command) sayStore(ctx context.Context) {
 	})
 }
 
-// environment is the command's.
 func (t *command) environment(lease *tenure.Lease) []string {
 	return slices.Concat(os.Environ(), t.target.environment(lease), t.extra, []string{
 		"TENURE_OWNER=" + lease.Owner(),

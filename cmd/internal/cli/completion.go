@@ -33,7 +33,6 @@ var completionScripts embed.FS
 // behind the program's name, up to the one that is being written.
 const completeWord = "__complete"
 
-// completionCmd is tenure completion.
 type completionCmd struct {
 	Shell string `arg:""`
 }
@@ -143,7 +142,6 @@ func operandsOf(command *kong.Node, given int, store string) []string {
 	return namesIn(store, suffix)
 }
 
-// names are those of the commands that a command has.
 func names(command *kong.Node) []string {
 	var list []string
 	for _, n := range command.Children {
@@ -264,7 +262,6 @@ func ask(url string, find func(context.Context, *tenure.Client) []string) []stri
 	}
 }
 
-// manCmd is tenure man.
 type manCmd struct{}
 
 // Run prints the manual page.
@@ -356,7 +353,6 @@ func roff(b *strings.Builder, text string) {
 	set(false)
 }
 
-// escaped returns text as roff shows it: dashes as they are typed, no requests.
 func escaped(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `~`, `\(ti`, `^`, `\(ha`, `'`, `\(aq`, "`", `\(ga`).Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -62,7 +62,6 @@ func isTerminal(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// set applies the flags.
 func (c *console) set(f outputFlags) {
 	c.json, c.quiet, c.verbose = f.JSON, f.Quiet, f.Verbose
 	if f.Verbose && !f.JSON {
@@ -73,7 +72,6 @@ func (c *console) set(f outputFlags) {
 	}
 }
 
-// prefix stands before what is said to people.
 const prefix = "tenure: "
 
 func (c *console) close(patience time.Duration) { c.stderr.Close(patience) }
@@ -114,7 +112,6 @@ func (c *console) show(format string, args ...any) {
 // clear takes away what show has left.
 func (c *console) clear() { _, _ = lineWriter{c}.Write(nil) }
 
-// write writes a line of text for people.
 func (c *console) write(format string, args ...any) {
 	_, _ = lineWriter{c}.Write([]byte(printable.Text(fmt.Sprintf(format, args...)) + "\n"))
 }
@@ -187,7 +184,6 @@ type record struct {
 	Request *requestJSON `json:"request,omitempty"`
 }
 
-// emit writes a line of --json; with --quiet, errors alone.
 func (c *console) emit(r record) {
 	if !c.json || c.quiet && r.Event != eventWarning && r.Event != eventError {
 		return
@@ -211,7 +207,6 @@ func writeJSON(w io.Writer, object any) {
 // see output.
 func (c *console) put(text string) { _, _ = io.WriteString(c.stdout, text) }
 
-// object writes an object of --json to standard output.
 func (c *console) object(v any) { writeJSON(c.stdout, v) }
 
 // result tells people what came of a command, and programs as an object.
@@ -223,7 +218,6 @@ func (c *console) result(object any, format string, args ...any) {
 	c.say(format, args...)
 }
 
-// timeFormat is RFC 3339 with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 func seconds(d time.Duration) *float64 {

@@ -23,7 +23,6 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// doctorCmd is tenure doctor.
 type doctorCmd struct {
 	readerFlags
 	timingFlags
@@ -74,7 +73,6 @@ func (f *doctorCmd) Run(c *console) error {
 	return r.end(ctx, bad, err)
 }
 
-// report tells findings, and counts them.
 type report struct {
 	c     *console
 	count [3]int // ok, warn, bad
@@ -140,7 +138,6 @@ func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Locat
 	return false
 }
 
-// echo sends datagrams to the bell's own address, until one arrives.
 func echo(ctx context.Context, udp *bell.UDP) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()
@@ -163,7 +160,6 @@ func echo(ctx context.Context, udp *bell.UDP) error {
 	}
 }
 
-// serverFlags are those of an examination of a lock service.
 type serverFlags struct {
 	Server    *string
 	TokenFile *string
@@ -171,7 +167,6 @@ type serverFlags struct {
 	Lock      string  `default:"doctor"`
 }
 
-// service returns what is to be examined.
 func (f *serverFlags) service() (doctor.Service, error) {
 	s := doctor.Service{URL: *f.Server, Lock: f.Lock}
 	if err := checkTaken(tenure.Options{}, f.Lock); err != nil {
@@ -217,7 +212,6 @@ func (f *serverFlags) token() (string, error) {
 	return token, nil
 }
 
-// examineServer is tenure doctor --server.
 func (f *doctorCmd) examineServer(c *console) error {
 	s, err := f.service()
 	if err != nil {

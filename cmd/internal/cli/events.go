@@ -56,7 +56,6 @@ func (t *command) troubled() bool {
 	return err != nil && time.Since(at) >= 2*(o.RequestTimeout+o.RefreshPeriod)
 }
 
-// answers notes that the store has answered.
 func (t *command) answers() {
 	o := &t.away
 	o.mu.Lock()
@@ -68,7 +67,6 @@ func (t *command) answers() {
 	}
 }
 
-// fails notes that the store has given no answer.
 func (t *command) fails(err error) {
 	o := &t.away
 	o.mu.Lock()
@@ -177,7 +175,6 @@ func recordOf(e tenure.Event) record {
 	return r
 }
 
-// round makes a duration readable.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d < 10*time.Millisecond:

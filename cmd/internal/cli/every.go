@@ -18,7 +18,6 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// everyCmd is tenure every.
 type everyCmd struct {
 	Words []string `arg:""`
 	storeFlags
@@ -97,7 +96,6 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	return ended(status)
 }
 
-// refused returns an error if package once would refuse what the command line says.
 func (e *everyCmd) refused(o tenure.Options, name string, period time.Duration, every once.EveryOptions) error {
 	return refused(o, func(ctx context.Context, client *tenure.Client) error {
 		err := once.Every(ctx, client, name, period, &every, func(context.Context, *once.Turn) error { return nil })
@@ -108,7 +106,6 @@ func (e *everyCmd) refused(o tenure.Options, name string, period time.Duration, 
 	})
 }
 
-// administer shows the ledger, or resets it.
 func (e *everyCmd) administer(c *console, rest operands) error {
 	switch {
 	case rest.given:

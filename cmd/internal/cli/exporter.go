@@ -18,7 +18,6 @@ import (
 	"github.com/tenurelock/tenure/tenureprom"
 )
 
-// exporterCmd is tenure exporter.
 type exporterCmd struct {
 	Names    []string       `arg:"" optional:""`
 	Leader   []string       `sep:"none" placeholder:"NAME"`
@@ -32,7 +31,6 @@ type exporterCmd struct {
 	Quiet bool `short:"q"`
 }
 
-// holderLabels are the values of --holder.
 var holderLabels = []string{"host", "label", "none", "owner"}
 
 // scrapesAtOnce and scrapeTimeout bound what scrapes cost. A scrape sends no request to the
@@ -95,7 +93,6 @@ func (f *exporterCmd) Run(c *console, rest operands) error {
 	return nil
 }
 
-// exporterPages answers scrapes, and people that look for them.
 func exporterPages(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{

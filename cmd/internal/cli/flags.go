@@ -18,12 +18,10 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// storeFlags say where the locks are.
 type storeFlags struct {
 	Store *string `placeholder:"URL"`
 }
 
-// timingFlags are the durations of a lease.
 type timingFlags = flags.Timing
 
 // leaseFlags are those of a holder.

@@ -18,7 +18,6 @@ import (
 	"github.com/tenurelock/tenure/rwlock"
 )
 
-// historyCmd is tenure history.
 type historyCmd struct {
 	Name  string  `arg:""`
 	At    *string `placeholder:"TIME"`
@@ -68,7 +67,6 @@ func (h *historyCmd) Run(c *console) error {
 	return nil
 }
 
-// print writes the tenures of a lock, which is named where there are several.
 func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
 	switch {
 	case c.json:
@@ -164,7 +162,6 @@ func tenureCells(t tenure.Tenure, over time.Time) []string {
 	})
 }
 
-// endText says how a tenure ended.
 func endText(t tenure.Tenure) string {
 	switch {
 	case t.End != "":
@@ -175,7 +172,6 @@ func endText(t tenure.Tenure) string {
 	return "holds it"
 }
 
-// tenureJSON is a tenure as an object of --json.
 type tenureJSON struct {
 	Lock    string       `json:"lock,omitempty"` // where there are several
 	Token   uint64       `json:"token"`
@@ -254,10 +250,8 @@ var layouts = []struct {
 	{time.DateOnly, 0},
 }
 
-// fraction is that of a second.
 var fraction = regexp.MustCompile(`:\d\d[.,](\d{1,9})`)
 
-// parseTime reads a time as people write it.
 func parseTime(text string, now time.Time) (span, error) {
 	now = now.Local()
 	day := func(back int) string { return now.AddDate(0, 0, -back).Format(time.DateOnly) }
@@ -362,7 +356,6 @@ type atJSON struct {
 	Holders []tenureJSON `json:"holders,omitempty"`
 }
 
-// printAt says who held the lock at a time.
 func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
 	found, all := during(list, at)
 	if at.again > 0 {

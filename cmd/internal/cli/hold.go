@@ -22,7 +22,6 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// running is a command that runs under a lease.
 type running struct {
 	ctx   context.Context // it ends when the command has to: with the lease, or before
 	lease *tenure.Lease
@@ -41,7 +40,6 @@ type running struct {
 	latest guard.Limits
 }
 
-// outcome is how a command under a lease ended.
 type outcome struct {
 	exit  guard.Exit
 	lost  error // why the lease was lost while the command ran, or nil
@@ -54,7 +52,6 @@ type outcome struct {
 	elapsed     time.Duration
 }
 
-// status is the exit status.
 func (o outcome) status() int {
 	switch {
 	case o.lost != nil:
@@ -98,7 +95,6 @@ func limitsAt(now guard.Instant, remaining, grace time.Duration) (guard.Limits, 
 	return guard.Limits{Term: deadline, Kill: expiry.Add(-grace / 2), Expiry: expiry}, true
 }
 
-// extend gives the command until the lease's new limits.
 func (r *running) extend() {
 	// Held from the reading to the handing over: the guard goes by what comes last.
 	r.mu.Lock()
@@ -217,7 +213,6 @@ func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 	return o, nil
 }
 
-// reportEnd tells programs how the command ended.
 func (t *command) reportEnd(lease *tenure.Lease, o outcome) {
 	status := o.status()
 	r := record{Event: eventEnded, Lock: t.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
@@ -227,7 +222,6 @@ func (t *command) reportEnd(lease *tenure.Lease, o outcome) {
 	t.console.emit(r)
 }
 
-// conclude releases the lock and says how the command ended.
 func (t *command) conclude(lease *tenure.Lease, o *outcome) {
 	if superseded := t.release(lease, o.failure()); superseded != nil && o.lost == nil {
 		o.lost = superseded
@@ -265,7 +259,6 @@ func reasonText(err error) string {
 	return flags.OneLine(err)
 }
 
-// notified tells people what the guard has noticed.
 func (t *command) notified(n guard.Notice) {
 	c := t.console
 	r := t.running.Load()
@@ -317,7 +310,6 @@ func (t *command) notified(n guard.Notice) {
 
 func eventName(k guard.NoticeKind) string { return strings.ReplaceAll(k.String(), " ", "_") }
 
-// joinSome lists the first few.
 func joinSome(all []string) string {
 	const most = 5
 	if len(all) > most {

@@ -19,7 +19,6 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
-// leadCmd is tenure lead.
 type leadCmd struct {
 	job
 	progressFlags
@@ -103,7 +102,6 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	}
 }
 
-// checkCoolDown returns an error if a client would refuse the cool-down.
 func (l *leadCmd) checkCoolDown() error {
 	if l.CoolDown == nil {
 		return nil

@@ -20,7 +20,6 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// onceCmd is tenure once.
 type onceCmd struct {
 	job
 	workFlags
@@ -112,7 +111,6 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	return o.ran(w, at, result, err)
 }
 
-// checkLedgerName checks the name by the rules of package once.
 func checkLedgerName(name string) error {
 	return refused(tenure.Options{}, func(ctx context.Context, client *tenure.Client) error {
 		_, err := once.Show(ctx, client, name)
@@ -206,7 +204,6 @@ func (o *onceCmd) elsewhere(c *console, format string, args ...any) error {
 	return ended(0)
 }
 
-// notRun says why the command was not run here, and returns what that means.
 func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) error {
 	if w.came != 0 && len(result.Caught) == 0 {
 		return signaled{w.came}
@@ -259,7 +256,6 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 	return storeFailed(err)
 }
 
-// begunBefore says what became of a slot that was begun before.
 func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 	c, who := w.console, holderText(r.Owner, r.Token)
 	if r.Token == 0 {
@@ -281,7 +277,6 @@ func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 		o.Name, slot, who, clockText(r.Begun))
 }
 
-// administer shows the ledger, or resets it.
 func (o *onceCmd) administer(c *console, rest operands) error {
 	switch {
 	case rest.given:
@@ -348,7 +343,6 @@ func (c *console) showRuns(status any, runs []once.Run, none string) {
 	c.table(cells)
 }
 
-// slotText shows a slot to people.
 func slotText(slot int64, minutes bool) string {
 	switch {
 	case slot == math.MinInt64:
@@ -359,7 +353,6 @@ func slotText(slot int64, minutes bool) string {
 	return once.MinuteTime(slot).Local().Format("2006-01-02 15:04")
 }
 
-// missedText lists what was missed, the last of it if there is much.
 func missedText(result once.Result) string {
 	var all []string
 	for _, slot := range result.Missed {
@@ -387,7 +380,6 @@ type occurrence struct {
 	zone     string    // of the schedule, for people
 }
 
-// occurrence computes the slot from what the command line says.
 func (o *onceCmd) occurrence() (occurrence, error) {
 	var given []string
 	for _, f := range []struct {
@@ -468,7 +460,6 @@ func (o *onceCmd) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// identity is the schedule, as the ledger compares it.
 func (o occurrence) identity() once.Schedule {
 	return once.Schedule{
 		Text: fmt.Sprintf("%s (%s)", o.schedule, o.zone),
@@ -499,7 +490,6 @@ func minutesOf(list []time.Time) []int64 {
 	return slots
 }
 
-// reschedule writes into the ledger that the schedule was changed, and runs nothing.
 func (o *onceCmd) reschedule(c *console, at occurrence) error {
 	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 		changed, err := o.change(ctx, c, client, at)

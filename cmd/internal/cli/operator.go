@@ -58,7 +58,6 @@ func (f *operatorFlags) open(c *console, lock string, to successor, rings bellFl
 	return o, err
 }
 
-// ask asks the holder to make way.
 func (o *operator) ask(ctx context.Context, client *tenure.Client) error {
 	options := tenure.StepDownOptions{Reason: o.reason, To: o.to.owner, ToLabel: o.to.label}
 	return client.StepDown(ctx, o.lock, &options)
@@ -70,7 +69,6 @@ type successor struct{ owner, label string }
 
 func (h successor) anybody() bool { return h == successor{} }
 
-// is says whether a holder is the successor.
 func (h successor) is(owner, label string) bool {
 	if h.owner != "" {
 		return owner == h.owner
@@ -78,7 +76,6 @@ func (h successor) is(owner, label string) bool {
 	return h.label != "" && label == h.label
 }
 
-// text names the successor in a sentence.
 func (h successor) text() string {
 	if h.owner != "" {
 		return fmt.Sprintf("%q", h.owner)
@@ -106,7 +103,6 @@ type byFlag struct {
 
 func (f byFlag) operator() string { return cmp.Or(valueOf(f.By), operatorName()) }
 
-// operatorName is the name of the caller, without --by.
 func operatorName() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -118,7 +114,6 @@ func operatorName() string {
 	return name
 }
 
-// status looks at the lock.
 func (o *operator) status() (tenure.Status, error) {
 	st, err := o.client.Status(o.ctx, o.lock)
 	return st, o.failed(err)
@@ -132,7 +127,6 @@ func (o *operator) failed(err error) error {
 	return lookFailed(o.ctx, err)
 }
 
-// party is one of those that a result tells of.
 type party struct {
 	Owner string `json:"owner"`
 	Token uint64 `json:"token,omitempty"`
@@ -148,7 +142,6 @@ type result struct {
 	After  *float64 `json:"next_after_seconds,omitempty"`
 }
 
-// done tells the result.
 func (o *operator) done(r result, format string, args ...any) error {
 	o.console.clear()
 	r.Lock = o.lock
@@ -170,7 +163,6 @@ func (o *operator) next(token uint64, patience time.Duration) (tenure.Leader, bo
 	return tenure.Leader{}, false
 }
 
-// releaseCmd is tenure release.
 type releaseCmd struct {
 	Name  string `arg:""`
 	Force bool
@@ -223,7 +215,6 @@ func (f *releaseCmd) Run(c *console) error {
 	return o.done(r, "%q is free: %s has shown no sign of life for %v", o.lock, holder, round(st.Lease))
 }
 
-// stepDownCmd is tenure step-down.
 type stepDownCmd struct {
 	Name    string         `arg:""`
 	To      *string        `placeholder:"OWNER" empty:"name the next owner of the lock, or leave it out"`
@@ -359,10 +350,8 @@ func (o *operator) awaitSuccessor(
 	}
 }
 
-// reservedFor is who a lock is reserved for.
 func reservedFor(st tenure.Status) successor { return successor{st.ReservedFor, st.ReservedForLabel} }
 
-// nobodyCame says that the successor has not taken the lock.
 func (h successor) nobodyCame() string {
 	if h.owner != "" {
 		return "that owner did not take it"
@@ -456,7 +445,6 @@ func wayText(to, label string) string {
 	return "hand over to " + next.text()
 }
 
-// requestText says what was asked.
 func requestText(q tenure.Request) string {
 	switch q.Kind {
 	case tenure.RequestHandOver:

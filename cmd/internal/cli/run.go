@@ -18,7 +18,6 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// runCmd is tenure run.
 type runCmd struct {
 	job
 	progressFlags

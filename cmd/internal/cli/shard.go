@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// shardCmd is tenure shard.
 type shardCmd struct {
 	Group string `arg:""`
 	readerFlags
@@ -115,7 +114,6 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 	return nil
 }
 
-// resized is what came of --resize, as an object of --json.
 type resized struct {
 	Group      string `json:"group"`
 	Result     string `json:"result"`
@@ -128,7 +126,6 @@ func (f *shardCmd) nobody() error {
 		f.Group)
 }
 
-// print writes the group once.
 func (f *shardCmd) print(c *console, v groupView) error {
 	switch {
 	case c.json:
@@ -253,21 +250,18 @@ func (v *groupView) object(partitions bool) groupJSON {
 	return o
 }
 
-// groupView is a group of partitions, as it was seen.
 type groupView struct {
 	shard.Status
 	moves   []move
 	unowned []unowned
 }
 
-// move is how many partitions one worker has that another one is to have.
 type move struct {
 	From       string `json:"from"`
 	To         string `json:"to"`
 	Partitions int    `json:"partitions"`
 }
 
-// unowned is how many partitions nobody has, for one reason.
 type unowned struct {
 	Reason     string `json:"reason"`
 	Partitions int    `json:"partitions"`
@@ -320,7 +314,6 @@ func (v *groupView) movesTo(p shard.PartitionStatus) (to string, ok bool) {
 	return w.Owner, planned && p.Owner != "" && p.Place != p.Planned
 }
 
-// reason says why nobody has a partition.
 func (v *groupView) reason(p shard.PartitionStatus) string {
 	w, planned := v.at(p.Planned)
 	switch {
@@ -343,7 +336,6 @@ func (v *groupView) reason(p shard.PartitionStatus) string {
 	return w.Owner + " is to claim it"
 }
 
-// at returns the worker in a place of the group.
 func (v *groupView) at(place int) (shard.MemberStatus, bool) {
 	i := slices.IndexFunc(v.Members, func(w shard.MemberStatus) bool { return w.Place == place })
 	if i < 0 {
@@ -352,7 +344,6 @@ func (v *groupView) at(place int) (shard.MemberStatus, bool) {
 	return v.Members[i], true
 }
 
-// text shows the group as tables.
 func (v *groupView) text(st style, partitions bool) string {
 	if len(v.Partitions) == 0 {
 		return fmt.Sprintf("no worker has been in %q yet\n", v.Group)
@@ -408,7 +399,6 @@ func (v *groupView) heading() string {
 		v.Group, counted(len(v.Partitions), "partition"), workers, v.Epoch, coordinator)
 }
 
-// summary says how many partitions have owners, and how evenly.
 func (v *groupView) summary() string {
 	text := fmt.Sprintf("%d owned, %d moving, %d without owner", v.Owned, v.Moving, v.Unowned)
 	if v.Unassigned > 0 {
@@ -420,7 +410,6 @@ func (v *groupView) summary() string {
 	return text
 }
 
-// memberCells are the columns of a worker, and their colour.
 func memberCells(w shard.MemberStatus) ([]string, string) {
 	colour, limit, share := escRed, "", ""
 	switch w.State {
@@ -441,7 +430,6 @@ func memberCells(w shard.MemberStatus) ([]string, string) {
 	}), colour
 }
 
-// cells are the columns of a partition, and their colour.
 func (v *groupView) cells(p shard.PartitionStatus) ([]string, string) {
 	colour, token, since, checkpoint := escRed, "", "", ""
 	planned, _ := v.at(p.Planned)

@@ -18,7 +18,6 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// statusCmd is tenure status.
 type statusCmd struct {
 	Names []string `arg:"" optional:""`
 	readerFlags
@@ -218,7 +217,6 @@ func closed(ctx context.Context, client *tenure.Client, rows []row) error {
 	return nil
 }
 
-// lookTimeout bounds a look at all locks.
 const lookTimeout = 30 * time.Second
 
 // lookFailed returns what to end with when a look has failed, nil if it has not.
@@ -235,7 +233,6 @@ func lookFailed(ctx context.Context, err error) error {
 // permanent says that looking again is no use.
 func permanent(err error) bool { return errors.Is(err, driver.ErrPermanent) }
 
-// print writes the rows, as a table or one object a line.
 func (f *statusCmd) print(c *console, rows []row) error {
 	switch {
 	case c.json:
@@ -332,7 +329,6 @@ var statusCodes = map[string]int{
 	stateFree: 1, stateNever: 2, stateReserved: 3, stateInDoubt: 4, stateExpired: 5, stateUnreadable: 6,
 }
 
-// checkOne checks what is for one lock alone.
 func (f *statusCmd) checkOne() error {
 	for _, flag := range []struct {
 		name  string
@@ -351,7 +347,6 @@ func (f *statusCmd) checkOne() error {
 	return nil
 }
 
-// exit ends with the status of a lock's state.
 func (f *statusCmd) exit(r row) error {
 	switch code := statusCodes[r.state]; {
 	case r.err != nil:
@@ -457,7 +452,6 @@ func assigned(rows []row) []row {
 	return rows
 }
 
-// stateText is the state as the table shows it.
 func (r row) stateText() string {
 	switch {
 	case r.readersOf != "" && r.side == "":

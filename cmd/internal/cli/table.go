@@ -69,7 +69,6 @@ func (s style) line(colour, text string) string {
 	return text + "\n"
 }
 
-// table writes a table to standard output.
 func (c *console) table(cells [][]string) {
 	c.put(style{width: c.screenWidth()}.table(cells, nil))
 }

@@ -28,7 +28,6 @@ type tableCmd struct {
 	Policy   policyCmd        `cmd:""`
 }
 
-// tableFlags are those of all three.
 type tableFlags struct {
 	storeFlags
 	Quiet bool `short:"q"`
@@ -107,7 +106,6 @@ func (f *createTableCmd) options() (driver.CreateOptions, error) {
 	return o, nil
 }
 
-// describeTableCmd is tenure table describe.
 type describeTableCmd struct {
 	tableFlags
 	JSON bool `name:"json"`
@@ -166,7 +164,6 @@ func describedText(d driver.Description) string {
 	return b.String()
 }
 
-// policyCmd is tenure table policy.
 type policyCmd struct {
 	tableFlags
 	ReadOnly bool    `name:"read-only"`

@@ -39,7 +39,6 @@ type holders struct {
 	details []string
 }
 
-// waits says that what is held is waited for.
 func (p patience) waits() bool { return p.wait == nil || *p.wait > 0 }
 
 // heldEnvironment is what every command learns.

@@ -79,7 +79,6 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 	}
 }
 
-// watch looks at locks again and again.
 func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client) error {
 	return watch(ctx, c, watched[[]row]{
 		command: "tenure status", refresh: f.Refresh,
@@ -154,7 +153,6 @@ func (v *changes) write(one item, now time.Time) {
 	v.console.put(now.Format(time.TimeOnly) + " " + printable.Text(one.text) + "\n")
 }
 
-// item is the lock as it is watched.
 func (r row) item() item {
 	words := []string{r.Name + ":", r.state}
 	if r.Token > 0 {

@@ -27,7 +27,6 @@ import (
 	"github.com/tenurelock/tenure/s3store"
 )
 
-// regionName is a part of a host.
 var regionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 
 // account is the beginning of the parameters of a service of AWS. What is not there is the
@@ -45,7 +44,6 @@ func account(more ...parameter) []parameter {
 	}, more...)
 }
 
-// readEndpoint returns a base URL as all write it.
 func readEndpoint(text string) (string, error) {
 	const write = "write endpoint=http://HOST:PORT or endpoint=https://HOST"
 	u, err := url.Parse(text)
@@ -256,7 +254,6 @@ const (
 	openPause    = 300 * time.Millisecond
 )
 
-// openTable sees that the table is there and fit for locks.
 func openTable(ctx context.Context, p *place, ask bool) (driver.Store, error) {
 	client, err := p.tableClient(ctx)
 	switch {

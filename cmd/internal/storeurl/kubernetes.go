@@ -36,8 +36,7 @@ func isNamespace(name string) bool {
 	return len(name) <= maxNamespace && namespaceForm.MatchString(name)
 }
 
-// nowhere is a server to which nothing is sent.
-const nowhere = "https://localhost"
+const nowhere = "https://localhost" // to which nothing is sent
 
 // kubernetes has its namespace, cluster and credentials as kubectl has them, or the service
 // account of the pod, where the URL does not say.
@@ -171,13 +170,9 @@ func (p *place) pin() {
 	}
 	p.values["context"] = name
 	file := at.LocationOfOrigin
-	if p.is("kubeconfig") || file == "" {
-		return
-	}
-	if c, ok := all.Clusters[at.Cluster]; ok && c.LocationOfOrigin != file {
-		return
-	}
-	if u, ok := all.AuthInfos[at.AuthInfo]; ok && u.LocationOfOrigin != file {
+	cluster, user := all.Clusters[at.Cluster], all.AuthInfos[at.AuthInfo]
+	if p.is("kubeconfig") || file == "" || cluster != nil && cluster.LocationOfOrigin != file ||
+		user != nil && user.LocationOfOrigin != file {
 		return
 	}
 	if abs, err := filepath.Abs(file); err == nil {

@@ -20,10 +20,8 @@ import (
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
-// here is the host of a store of this machine.
-const here = "127.0.0.1"
+const here = "127.0.0.1" // the host of a store of this machine
 
-// memory is a store that no other process can come to.
 func memory() *engine {
 	return &engine{
 		scheme: "memory", usage: "memory:",

@@ -116,7 +116,6 @@ func readListen(_ *place, where string) (string, error) {
 	return at.text(true), nil
 }
 
-// listenerAt reads the address of listen=.
 func listenerAt(where string) (place, error) {
 	scheme, rest, _ := strings.Cut(where, ":")
 	if scheme != "postgres" && scheme != "postgresql" {

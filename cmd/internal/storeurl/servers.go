@@ -87,7 +87,6 @@ func readServer(text string) (h server, err error) {
 // zoneEscaped returns the address of a host as a URL has it, with the zone of its link.
 func zoneEscaped(host string) string { return strings.Replace(host, "%", "%25", 1) }
 
-// authority returns what stands before the path.
 func (p *place) authority(secrets bool) string {
 	if p.hosts == nil {
 		return p.name
@@ -123,7 +122,6 @@ func (p *place) firstHost() string {
 	return p.hosts[0].name
 }
 
-// checkPasswords finds a password for nobody, and two of them.
 func checkPasswords(p *place) error {
 	switch file := p.values["password_file"]; {
 	case file != "" && p.user == "":
@@ -194,7 +192,6 @@ func cluster(scheme, usage, write, port string) *engine {
 	}
 }
 
-// checkCluster finds what does not fit together in a URL of either of them.
 func checkCluster(p *place) error {
 	if (p.values["cert"] == "") != (p.values["key"] == "") {
 		return errors.New("cert= and key= go together: the client's certificate, and its key")
@@ -202,7 +199,6 @@ func checkCluster(p *place) error {
 	return checkPasswords(p)
 }
 
-// addresses are the hosts with their ports, as they are dialled.
 func (p *place) addresses() (all []string) {
 	for _, h := range p.hosts {
 		all = append(all, net.JoinHostPort(h.name, h.port))
