@@ -251,6 +251,10 @@ func TestManyLocks(t *testing.T) {
 		if n := len(a.body); n > 8000 || a.Header().Get("Content-Encoding") != "gzip" {
 			s.Errorf("%d bytes compressed", n)
 		}
+		a = s.send(request{method: "POST", path: "logout", header: map[string]string{"Accept-Encoding": "gzip"}})
+		if a.body != "" || a.Header().Get("Content-Encoding") != "" {
+			s.Errorf("an answer without a body has %q", a.body)
+		}
 		s.shows(alice, "?after=jobs/00099", 200, "101 to 150 of 10,000",
 			`href="./?after=jobs%2F00049" rel="prev"`)
 	})
@@ -431,6 +435,7 @@ func TestShards(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.shows(alice, "shards", 200, "60 partitions, 2 workers: 60 owned, 0 moving, 0 without an owner",
 			"worker-a", "worker-b", `class="r-has"`, "1 to 50 of 60", "lock?name=team%2Forders%3Apart%2F0")
+		s.want(s.plain(alice, "shards"), 200, ", coordinator worker-", "HAS OF PLANNED", "PARTITION", "1 to 50 of 60")
 		s.shows(alice, "shards?group=team/orders&from=50", 200, "51 to 60 of 60")
 		s.shows(alice, "shards?group=team/orders&only=moving", 200, "!team%2Forders%3Apart%2F0")
 		s.shows(alice, "lock?name=team/orders:part/7", 200, "of the group team/orders")
