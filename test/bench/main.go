@@ -52,10 +52,11 @@ type options struct {
 
 func main() {
 	proc.Play(serve.Roles)
-	proc.Main("bench", run)
+	proc.Main("bench", measure)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// measure measures what its arguments ask for.
+func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	o := &options{size: full}
@@ -74,8 +75,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	measure := parts[flags.Arg(0)]
-	if measure == nil || flags.NArg() > 1 {
+	found := parts[flags.Arg(0)]
+	if found == nil || flags.NArg() > 1 {
 		return fmt.Errorf("want one part: bench, native or load, after the flags; got %q", flags.Args())
 	}
 	if *small {
@@ -89,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	began := time.Now()
 	p := &part{Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Quick: *small}
-	if err := measure(ctx, o, p); err != nil {
+	if err := found(ctx, o, p); err != nil {
 		return err
 	}
 	p.Machine.LoadAfter, p.Took = machine.Load(), time.Since(began).Seconds()
