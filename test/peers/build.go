@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,26 +64,57 @@ func Make(ctx context.Context, kind Kind) (*Program, error) {
 	return Own(kind), nil
 }
 
-// BuildJava makes the program of the Java client, or finds it built. It runs Maven
-// only when the sources are newer than the last build. The first build fetches
-// its dependencies and can take minutes: ctx bounds it.
+// BuildJava makes the program of the Java client, or finds it built. It runs Maven only when the
+// sources are newer than the last build. The first one fetches what the client needs, and can take
+// minutes: ctx bounds it.
 func BuildJava(ctx context.Context) (*Program, error) {
-	if err := Need("java", "javac", "mvn"); err != nil {
-		return nil, err
-	}
 	root, err := proc.ModuleDir(ctx, module)
+	if err == nil {
+		err = Need("java", "javac", "mvn")
+	}
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(root, "peers", "java")
-	target := filepath.Join(dir, "target")
-	sources := []string{filepath.Join(dir, "pom.xml"), filepath.Join(dir, "src")}
-	err = Build(ctx, target, sources, func(ctx context.Context) error {
-		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package")
-		return err
+	target, source := filepath.Join(dir, "target"), filepath.Join(dir, "src")
+	classes, libraries := filepath.Join(target, "classes"), filepath.Join(target, "lib")
+	classpath := strings.Join([]string{classes, filepath.Join(source, "main", "resources"), libraries + "/*"}, ":")
+	err = Build(ctx, target, []string{filepath.Join(dir, "pom.xml"), source}, func(ctx context.Context) error {
+		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "-DincludeScope=runtime", "-DoutputDirectory="+libraries,
+			"org.apache.maven.plugins:maven-dependency-plugin:3.7.1:copy-dependencies")
+		if err != nil {
+			return err
+		}
+		return Javac(ctx, classes, classpath, []string{source}, "Service.java", "Lines.java")
 	})
-	jar := filepath.Join(target, "lock-client-peer.jar")
-	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, err
+	return &Program{Java, RunJava(classpath, "LockClient")}, err
+}
+
+// Javac compiles all sources in some folders but a few into another one.
+func Javac(ctx context.Context, classes, classpath string, folders []string, but ...string) error {
+	find := append(folders, "-name", "*.java")
+	for _, name := range but {
+		find = append(find, "!", "-name", name)
+	}
+	// What an earlier build has left may be of sources that are gone.
+	err := errors.Join(os.RemoveAll(classes), os.MkdirAll(classes, 0o755))
+	if err != nil {
+		return err
+	}
+	found, err := proc.Run(ctx, "", "find", find...)
+	if err != nil {
+		return err
+	}
+	args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes, "-cp", classpath}
+	_, err = proc.Run(ctx, "", "javac", append(args, strings.Fields(found)...)...)
+	return err
+}
+
+// RunJava is the command that serves a library, by its class.
+func RunJava(classpath, library string) proc.Command {
+	return proc.Command{Args: []string{
+		"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classpath, "tenurelock.peer." + library,
+	}}
 }
 
 // Build makes something in a folder by a tool, unless it was made before and the sources, files

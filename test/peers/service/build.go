@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
@@ -77,7 +76,7 @@ func typeScript(ctx context.Context, at places) proc.Command {
 	for _, file := range []string{"src", "package-lock.json", "tsconfig.json"} {
 		sources = append(sources, filepath.Join(client, file))
 	}
-	for _, file := range []string{"peer.ts", "work.ts", "request.ts", "tsconfig.json"} {
+	for _, file := range []string{"peer.ts", "tsconfig.json"} {
 		sources = append(sources, filepath.Join(dir, file))
 	}
 	target := filepath.Join(dir, "target")
@@ -99,18 +98,11 @@ func java(ctx context.Context, at places) proc.Command {
 	dir := filepath.Join(at.peers, "java")
 	target := filepath.Join(dir, "target", "service")
 	classes := filepath.Join(target, "classes")
-	sources := []string{
-		filepath.Join(at.clients, "java", "src", "main", "java"), filepath.Join(dir, "src", "main", "java"),
-	}
+	sources := []string{filepath.Join(at.clients, "java", "src", "main", "java"), filepath.Join(dir, "src")}
 	makes(ctx, target, sources, func() {
-		files := must.Have(proc.Run(ctx, "", "find", append(sources, "-name", "*.java",
-			"!", "-name", "module-info.java", "!", "-name", "LockClient.java")...))
-		args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes}
-		must.Have(proc.Run(ctx, "", "javac", append(args, strings.Split(strings.TrimSpace(files), "\n")...)...))
+		must.Do(peers.Javac(ctx, classes, classes, sources, "module-info.java", "LockClient.java"))
 	})
-	return proc.Command{
-		Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classes, "tenurelock.peer.Service"},
-	}
+	return peers.RunJava(classes, "Service")
 }
 
 // makes takes the steps of a build, unless the sources are older than the last one: see [peers.Build].

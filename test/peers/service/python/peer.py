@@ -9,15 +9,15 @@ Acquires are made with the client for asyncio, work with the plain one."""
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import platform
 import sys
 import threading
 import time
+from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from tenurelock import AsyncClient, AsyncLock, Client, HeldError, Lock, LostError, TenureError
 
@@ -36,31 +36,6 @@ class Refusal(Exception):
         super().__init__(str(cause))
         self.kind = kind
         self.of = type(cause).__name__
-
-
-class Resource:
-    """What the holder of a lock writes to. It notes each effect with the instant before the check
-    that allowed it."""
-
-    def __init__(self, url: str, owner: str) -> None:
-        parts = urlsplit(url)
-        assert parts.hostname is not None
-        self._owner = owner
-        self._path = parts.path + "/effect"
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=2)
-
-    def effect(self, lock: Lock, checked: int) -> None:
-        headers = {
-            "Tenure-Lock": lock.name,
-            "Tenure-Token": str(lock.token),
-            "Effect-Owner": self._owner,
-            "Effect-Checked": str(checked),
-        }
-        try:
-            self._connection.request("POST", self._path, b"", headers)
-            self._connection.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            self._connection.close()
 
 
 class Peer:
@@ -228,8 +203,7 @@ class Work:
         self._notice = notice
         self._log = os.open(request["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._counts: dict[str, Any] = {"released": 0, "errors": 0, "lastError": ""}
-        url = request.get("resource")
-        self._resource = Resource(url, owner) if url else None
+        self._resource = request.get("resource")
         self._every = request.get("effectMs", 0) * 1_000_000
         self._hesitate = request.get("hesitateMs", 0) / 1000
 
@@ -283,7 +257,7 @@ class Work:
             before, last = last, now
             if self._resource is not None and now >= effect:
                 time.sleep(self._hesitate)
-                self._resource.effect(lock, now)
+                self.effect(lock, now)
                 effect = now + self._every
             if self._peer.hurries(before, now):
                 continue
@@ -296,6 +270,20 @@ class Work:
         if drain is None:
             self.write("end", last)
         return drain
+
+    def effect(self, lock: Lock, checked: int) -> None:
+        """Writes to the resource, which notes it with the instant before the check that allowed it."""
+        headers = {
+            "Tenure-Lock": lock.name,
+            "Tenure-Token": str(lock.token),
+            "Effect-Owner": self._owner,
+            "Effect-Checked": str(checked),
+        }
+        try:
+            with urlopen(Request(f"{self._resource}/effect", b"", headers), timeout=2) as answer:
+                answer.read()
+        except (OSError, HTTPException):
+            pass  # it was noted, or it was not: the resource's log says so
 
     def _told(self, reason: TenureError) -> None:
         if isinstance(reason, LostError):

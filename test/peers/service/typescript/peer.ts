@@ -6,17 +6,57 @@
  * answers on standard output. The language is that of the Go package peers/wire.
  */
 
-import { openSync, writeSync } from "node:fs";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, HeldError, LostError, type Lock } from "../../../../clients/typescript/src/index.js";
-import { monotonic, type Request } from "./request.js";
-import { Work, holds } from "./work.js";
+import { Client, HeldError, LostError, TenureError, type Lock } from "../../../../clients/typescript/src/index.js";
+
+const CHECK_MS = 1;
+const ERROR_PAUSE_MS = 50;
 
 /** Work that is to be stopped by a signal asks without a pause, for so long at most. */
 const HURRY_BOUND = 500_000_000;
 /** And for so long when it goes on: a check is the first thing that it does then. */
 const HURRY_AFTER = 20_000_000;
+
+/** One command, as the Go package peers/wire has it. */
+interface Request {
+  readonly id: number;
+  readonly cmd: string;
+  readonly endpoint?: string;
+  readonly secret?: string;
+  readonly owner?: string;
+  readonly notice?: boolean;
+  readonly name?: string;
+  readonly waitMs?: number;
+  readonly tryOnly?: boolean;
+  readonly durationMs?: number;
+  readonly holdMs?: number;
+  readonly pauseMs?: number;
+  readonly drainMs?: number;
+  readonly log?: string;
+  readonly resource?: string;
+  readonly effectMs?: number;
+  readonly hesitateMs?: number;
+}
+
+/** The machine's CLOCK_MONOTONIC in nanoseconds. */
+function monotonic(): number {
+  return Number(process.hrtime.bigint());
+}
+
+function holds(lock: Lock): boolean {
+  try {
+    lock.check();
+    return true;
+  } catch (error) {
+    if (error instanceof TenureError) {
+      return false;
+    }
+    throw error;
+  }
+}
 
 /** An answer that is a refusal of a kind. */
 class Refusal extends Error {
@@ -30,7 +70,7 @@ class Refusal extends Error {
 }
 
 /** One client, and the locks that it has. */
-export class Peer {
+class Peer {
   #client: Client | undefined;
   #owner = "";
   #notice = false;
@@ -159,6 +199,134 @@ export class Peer {
   /** For how long work goes on after it was told to end; undefined: it was not. */
   get ending(): number | undefined {
     return this.#drainMs;
+  }
+}
+
+/** The work command: acquire, hold and release until the time is up, with a log of the holds. */
+class Work {
+  readonly #log: number;
+  readonly #counts = { released: 0, errors: 0, lastError: "" };
+
+  constructor(
+    readonly peer: Peer,
+    readonly client: Client,
+    readonly owner: string,
+    readonly request: Request,
+    readonly notice: boolean,
+  ) {
+    this.#log = openSync(request.log ?? "", "a", 0o600);
+  }
+
+  async run(): Promise<object> {
+    const deadline = monotonic() + (this.request.durationMs ?? 0) * 1e6;
+    while (monotonic() < deadline && this.peer.ending === undefined) {
+      try {
+        await this.#round();
+      } catch (error) {
+        if (!(error instanceof TenureError)) {
+          throw error;
+        }
+        if (!(error instanceof HeldError)) {
+          this.#counts.errors++;
+          this.#counts.lastError = `${error.name}: ${error.message}`;
+          await sleep(ERROR_PAUSE_MS);
+        }
+      }
+      await sleep(this.request.pauseMs ?? 0);
+    }
+    closeSync(this.#log);
+    return this.#counts;
+  }
+
+  async #round(): Promise<void> {
+    const { waitMs } = this.request;
+    const lock = await this.client.acquire(this.request.name ?? "", {
+      owner: this.owner,
+      ...(waitMs === undefined ? {} : { waitMs }),
+    });
+    const begin = monotonic();
+    if (!holds(lock)) {
+      return; // it came too late to be claimed for a single instant
+    }
+    this.#write("begin", begin, lock.token);
+    if (this.notice) {
+      lock.over.addEventListener("abort", () => {
+        if (lock.over.reason instanceof LostError) {
+          this.#write("notice", monotonic());
+        }
+      });
+    }
+    const drainMs = await this.#hold(lock, begin);
+    if (drainMs !== undefined) {
+      await sleep(drainMs);
+      this.#write("end", monotonic());
+    }
+    try {
+      await lock.release();
+      this.#counts.released++;
+    } catch (error) {
+      if (!(error instanceof LostError)) {
+        throw error;
+      }
+    }
+  }
+
+  /** Works under the lock. Returns how long the work goes on if it was told to end. */
+  async #hold(lock: Lock, begin: number): Promise<number | undefined> {
+    const until = begin + (this.request.holdMs ?? 0) * 1e6;
+    const every = (this.request.effectMs ?? 0) * 1e6;
+    let [last, effect, no] = [begin, begin, 0];
+    let drainMs: number | undefined;
+    while (last < until && !lock.signal.aborted && drainMs === undefined) {
+      // The instant first, then the check: what is logged was not expired.
+      const now = monotonic();
+      if (!holds(lock)) {
+        no = monotonic();
+        break;
+      }
+      const before = last;
+      last = now;
+      if (this.request.resource && now >= effect) {
+        await sleep(this.request.hesitateMs ?? 0);
+        await this.#effect(lock, now);
+        effect = now + every;
+      }
+      if (this.peer.hurries(before, now)) {
+        continue;
+      }
+      drainMs = this.peer.ending;
+      await sleep(CHECK_MS);
+    }
+    if (no === 0 && !holds(lock)) {
+      no = monotonic();
+    }
+    if (this.notice && no > 0) {
+      this.#write("no", no);
+    }
+    if (drainMs === undefined) {
+      this.#write("end", last);
+    }
+    return drainMs;
+  }
+
+  /** Writes to the resource, which notes it with the instant before the check that allowed it. */
+  async #effect(lock: Lock, checked: number): Promise<void> {
+    const headers = {
+      "Tenure-Lock": lock.name,
+      "Tenure-Token": String(lock.token),
+      "Effect-Owner": this.owner,
+      "Effect-Checked": String(checked),
+    };
+    const call = { method: "POST", headers, signal: AbortSignal.timeout(2000) };
+    try {
+      await (await fetch(this.request.resource + "/effect", call)).arrayBuffer();
+    } catch {
+      // It was noted, or it was not: the resource's log says so.
+    }
+  }
+
+  #write(what: string, ns: number, token?: number): void {
+    writeSync(this.#log, `${what} ${this.owner} ${ns}${token === undefined ? "" : ` ${token}`}\n`);
   }
 }
 

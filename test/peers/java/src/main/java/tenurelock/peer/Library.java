@@ -3,7 +3,10 @@
 
 package tenurelock.peer;
 
+import java.nio.ByteBuffer;
+import java.util.Base64;
 import java.util.Map;
+import java.util.Optional;
 
 /** A lock client, as the commands of a peer need it. */
 interface Library {
@@ -55,6 +58,55 @@ interface Library {
         /** Whether the client asks the work to stop. */
         default boolean stopping() {
             return false;
+        }
+    }
+
+    /** One command, as the Go package peers/wire has it. */
+    record Request(Map<String, Object> fields) {
+        boolean has(final String name) {
+            return fields.containsKey(name);
+        }
+
+        String text(final String name) {
+            return fields.getOrDefault(name, "").toString();
+        }
+
+        Optional<Long> number(final String name) {
+            return Optional.ofNullable((Long) fields.get(name));
+        }
+
+        /** The nanoseconds of a field in milliseconds. */
+        long nanos(final String name) {
+            return number(name).orElse(0L) * 1_000_000;
+        }
+
+        boolean flag(final String name) {
+            return Boolean.TRUE.equals(fields.get(name));
+        }
+
+        ByteBuffer data() {
+            return ByteBuffer.wrap(Base64.getDecoder().decode(text("dataBase64")));
+        }
+    }
+
+    /** An answer that is a refusal of a kind. */
+    final class Refusal extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        private final String kind;
+
+        Refusal(final String kind, final String message) {
+            super(message);
+            this.kind = kind;
+        }
+
+        Refusal(final String kind, final Throwable cause) {
+            super(cause.getMessage(), cause);
+            this.kind = kind;
+        }
+
+        String kind() {
+            return kind;
         }
     }
 }

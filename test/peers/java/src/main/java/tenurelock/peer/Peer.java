@@ -50,13 +50,13 @@ final class Peer {
         final ExecutorService threads = Executors.newCachedThreadPool();
         final BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            final Request request = new Request(library.read(line));
+            final Library.Request request = new Library.Request(library.read(line));
             threads.execute(() -> answer(request));
         }
         Runtime.getRuntime().halt(0);
     }
 
-    private void answer(final Request request) {
+    private void answer(final Library.Request request) {
         final Map<String, Object> answer = new HashMap<>();
         final long sent = System.nanoTime();
         try {
@@ -64,9 +64,10 @@ final class Peer {
             answer.put("ok", true);
         } catch (final Throwable thrown) {
             // Throwable: an error of the virtual machine is an answer too.
-            final Throwable said = thrown instanceof Refusal && thrown.getCause() != null ? thrown.getCause() : thrown;
+            final boolean refused = thrown instanceof Library.Refusal && thrown.getCause() != null;
+            final Throwable said = refused ? thrown.getCause() : thrown;
             answer.put("ok", false);
-            answer.put("kind", thrown instanceof Refusal refusal ? refusal.kind() : "other");
+            answer.put("kind", thrown instanceof Library.Refusal refusal ? refusal.kind() : "other");
             answer.put("class", said.getClass().getName());
             answer.put("message", String.valueOf(said.getMessage()));
         }
@@ -89,7 +90,7 @@ final class Peer {
         }
     }
 
-    private Map<String, Object> run(final Request request) throws Exception {
+    private Map<String, Object> run(final Library.Request request) throws Exception {
         final String command = request.text("cmd");
         final String name = request.text("name");
         switch (command) {
@@ -100,7 +101,7 @@ final class Peer {
                 return Map.of();
             case "open":
                 if (open) {
-                    throw new Refusal("other", "already open");
+                    throw new Library.Refusal("other", "already open");
                 }
                 library.open(request);
                 notice = request.flag("notice");
@@ -108,7 +109,7 @@ final class Peer {
                 return Map.of();
             case "acquire", "release", "holds", "work", "end", "close":
                 if (!open) {
-                    throw new Refusal("other", "not open");
+                    throw new Library.Refusal("other", "not open");
                 }
                 break;
             default:
@@ -137,10 +138,10 @@ final class Peer {
         }
     }
 
-    private Library.Held lock(final String name) throws Refusal {
+    private Library.Held lock(final String name) throws Library.Refusal {
         final Library.Held lock = locks.get(name);
         if (lock == null) {
-            throw new Refusal("other", "no handle of " + name);
+            throw new Library.Refusal("other", "no handle of " + name);
         }
         return lock;
     }

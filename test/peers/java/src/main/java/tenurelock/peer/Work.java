@@ -5,11 +5,16 @@ package tenurelock.peer;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 import java.util.Map;
 
 /** The work command: acquire, hold and release until the time is up, with a log of the holds. */
@@ -19,14 +24,15 @@ final class Work {
 
     private final Peer peer;
     private final Library library;
-    private final Request request;
+    private final Library.Request request;
     private final boolean notice;
     private final FileChannel log;
+    private final HttpClient http = HttpClient.newHttpClient();
     private long released;
     private long errors;
     private String lastError = "";
 
-    Work(final Peer peer, final Library library, final Request request, final boolean notice) throws IOException {
+    Work(final Peer peer, final Library library, final Library.Request request, final boolean notice) throws IOException {
         this.peer = peer;
         this.library = library;
         this.request = request;
@@ -46,7 +52,7 @@ final class Work {
                     round();
                 } catch (final InterruptedException e) {
                     throw e;
-                } catch (final Refusal e) {
+                } catch (final Library.Refusal e) {
                     // Somebody else has it still.
                 } catch (final Exception e) {
                     errors++;
@@ -75,9 +81,9 @@ final class Work {
             write(lock, "end", System.nanoTime(), "");
         }
         try {
-            lock.release(new Request(Map.of()));
+            lock.release(new Library.Request(Map.of()));
             released++;
-        } catch (final Refusal e) {
+        } catch (final Library.Refusal e) {
             return; // it is over, as the log says
         }
     }
@@ -85,8 +91,6 @@ final class Work {
     /** Works under the lock, until a check fails, the time is up, or the work is told to stop. */
     private void hold(final Library.Held lock, final long begin) throws InterruptedException {
         final long until = begin + request.nanos("holdMs");
-        final String url = request.text("resource");
-        final Resource resource = url.isEmpty() ? null : new Resource(url, lock.owner());
         long last = begin;
         long effect = begin;
         long no = 0;
@@ -99,9 +103,9 @@ final class Work {
             }
             final long before = last;
             last = now;
-            if (resource != null && now - effect >= 0) {
+            if (request.has("resource") && now - effect >= 0) {
                 Thread.sleep(request.number("hesitateMs").orElse(0L));
-                resource.effect(request.text("name"), lock.token(), now);
+                effect(lock, now);
                 effect = now + request.nanos("effectMs");
             }
             if (!peer.hurries(before, now)) {
@@ -118,6 +122,24 @@ final class Work {
             write(lock, "no", no, "");
         }
         write(lock, "end", last, "");
+    }
+
+    /** Has the holder write to the resource, which notes it with the instant before the check that allowed it. */
+    private void effect(final Library.Held lock, final long checked) throws InterruptedException {
+        final HttpRequest effect = HttpRequest.newBuilder(URI.create(request.text("resource") + "/effect"))
+                .version(HttpClient.Version.HTTP_1_1)
+                .timeout(Duration.ofSeconds(2))
+                .header("Tenure-Lock", request.text("name"))
+                .header("Tenure-Token", lock.token())
+                .header("Effect-Owner", lock.owner())
+                .header("Effect-Checked", Long.toString(checked))
+                .POST(HttpRequest.BodyPublishers.noBody())
+                .build();
+        try {
+            http.send(effect, HttpResponse.BodyHandlers.discarding());
+        } catch (final IOException e) {
+            // It was noted, or it was not: the resource's log says so.
+        }
     }
 
     private void write(final Library.Held lock, final String what, final long ns, final String token) {
