@@ -214,3 +214,38 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// In a pause nothing passes: a call that begins, a reply and a hint that come wait for its end.
+func TestSetPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := memstore.New()
+		s := faultstore.New(records.Open(), nil)
+		defer s.Close()
+		s.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.Slow(0, time.Second)})
+		hints := 0
+		stop, err := s.Driver().(driver.Watcher).Watch(t.Context(), "k", func() { hints++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		done := make(chan string, 2)
+		go func() { _, _ = s.Get(t.Context(), "k", driver.Strong); done <- "read" }()
+		synctest.Wait()
+		s.SetPaused(true)
+		go func() { _, _, _ = s.Claim(t.Context(), held("k", "v1")); done <- "claim" }()
+		rec, _, err := records.Claim(t.Context(), held("k", "v0"))
+		if err = errors.Join(err, records.Delete(t.Context(), rec)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if len(done) > 0 || s.Count(faultstore.OpClaim) > 0 || hints > 0 {
+			t.Errorf("in the pause %d calls have returned, %d claims have begun, %d hints came",
+				len(done), s.Count(faultstore.OpClaim), hints)
+		}
+		s.SetPaused(false)
+		synctest.Wait()
+		if len(done) != 2 || hints == 0 {
+			t.Errorf("after the pause %d calls have returned, %d hints came", len(done), hints)
+		}
+	})
+}

@@ -35,6 +35,7 @@ type Store struct {
 	pending int       // late writes, copies and hints still on their way
 	closed  bool
 	hole    bool
+	resumed chan struct{} // closed when a pause ends; nil while there is none
 	rand    *rand.Rand
 	rules   []*rule
 	counts  map[Op]int
@@ -84,6 +85,41 @@ func (s *Store) SetBlackHole(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hole = on
+}
+
+// SetPaused makes all stand still between the program and the store, as while the process
+// of the program is stopped: a call that begins is made when SetPaused(false) ends that,
+// and a reply or a hint that comes is seen then. The timeouts of the calls go on.
+func (s *Store) SetPaused(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case on && s.resumed == nil:
+		s.resumed = make(chan struct{})
+	case !on && s.resumed != nil:
+		close(s.resumed)
+		s.resumed = nil
+	}
+}
+
+// running waits until there is no pause. The error is the context's, or that of a store
+// that was closed.
+func (s *Store) running(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		resumed := s.resumed
+		s.mu.Unlock()
+		if resumed == nil {
+			return nil
+		}
+		select {
+		case <-resumed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ctx.Done():
+			return driver.ErrClosed
+		}
+	}
 }
 
 // Wait returns when no late write, copy or hint is on its way any more.
@@ -147,6 +183,9 @@ func (s *Store) do(ctx context.Context, call Call) (reply, error) {
 	if err := ctx.Err(); err != nil && !s.isClosed() {
 		return reply{}, driver.NotApplied(err)
 	}
+	if err := s.running(ctx); err != nil {
+		return reply{}, driver.NotApplied(err)
+	}
 	entry, err := s.begin(call)
 	if err != nil {
 		return reply{}, err
@@ -154,6 +193,9 @@ func (s *Store) do(ctx context.Context, call Call) (reply, error) {
 	fault := s.decide(entry.Call)
 	r, err := s.carryOut(ctx, entry.Call, fault)
 	s.end(entry, fault, r, err)
+	if ended := s.running(ctx); ended != nil {
+		return reply{}, ended
+	}
 	if err != nil {
 		return reply{}, err
 	}

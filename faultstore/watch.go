@@ -5,6 +5,7 @@ package faultstore
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -23,6 +24,9 @@ func (w *watching) Watch(ctx context.Context, key string, hint func()) (stop fun
 	if err := ctx.Err(); err != nil && !w.isClosed() {
 		return nil, err
 	}
+	if err := w.running(ctx); err != nil {
+		return nil, err
+	}
 	entry, err := w.begin(Call{Op: OpWatch, Key: key})
 	if err != nil {
 		return nil, err
@@ -35,12 +39,32 @@ func (w *watching) Watch(ctx context.Context, key string, hint func()) (stop fun
 	switch {
 	case err != nil:
 	case fault.Effect == Applied:
-		stop, err = w.inner.Watch(ctx, key, func() { w.hint(key, hint) })
+		stop, err = w.watch(ctx, key, hint)
 	default:
 		err = fault.lost(waits)
 	}
 	w.end(entry, fault, reply{}, err)
+	if ended := w.running(ctx); ended != nil && err == nil {
+		stop() // its caller will never know
+		return nil, ended
+	}
 	return stop, err
+}
+
+// watch watches, and gives no hint that is on its way when the watch is stopped.
+func (w *watching) watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	var stopped atomic.Bool
+	unwatch, err := w.inner.Watch(ctx, key, func() {
+		w.hint(key, func() {
+			if !stopped.Load() {
+				hint()
+			}
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { stopped.Store(true); unwatch() }, nil
 }
 
 func (w *watching) hint(key string, hint func()) {
@@ -51,12 +75,22 @@ func (w *watching) hint(key string, hint func()) {
 	fault := w.decide(entry.Call)
 	switch {
 	case fault.Effect != Applied:
-	case fault.Before > 0:
-		w.async(fault.Before, hint)
+	case fault.Before > 0 || w.isPaused():
+		w.async(fault.Before, func() {
+			if w.running(w.ctx) == nil {
+				hint()
+			}
+		})
 	default:
 		hint()
 	}
 	w.end(entry, fault, reply{}, nil)
+}
+
+func (s *Store) isPaused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.resumed != nil
 }
 
 var (

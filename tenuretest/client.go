@@ -5,7 +5,6 @@ package tenuretest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -41,14 +40,10 @@ func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Cli
 	if o.Logger == nil {
 		o.Logger = w.logger(owner)
 	}
-	c.faults = faultstore.New(observed{w.store.Open(), w}, nil)
+	c.faults = faultstore.New(w.handle(), nil)
 	c.network.faults = c.faults
-	store, ok := c.faults.Driver().(inner)
-	if !ok {
-		return nil, errors.New("the store of the world has not all that memstore can do")
-	}
 	var err error
-	if c.Client, err = tenure.New(w.wrap(name, &gate{store, c.process}), &o); err != nil {
+	if c.Client, err = tenure.New(w.wrap(name, c.faults.Driver()), &o); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -112,6 +107,7 @@ func (c *Client) Pause() {
 	c.w.t.Helper()
 	if c.lives("Pause") {
 		c.process.pause()
+		c.faults.SetPaused(true)
 	}
 }
 
@@ -119,8 +115,13 @@ func (c *Client) Pause() {
 func (c *Client) Resume() {
 	c.w.t.Helper()
 	if c.lives("Resume") {
-		c.process.resume()
+		c.resume()
 	}
+}
+
+func (c *Client) resume() {
+	c.process.resume()
+	c.faults.SetPaused(false)
 }
 
 // Suspend puts the machine of the client to sleep for d, and returns when it is awake
@@ -178,6 +179,7 @@ func (c *Client) Kill() {
 	defer stop()
 	_ = c.Close(ctx)
 	c.process.bury()
+	c.faults.SetPaused(false)
 }
 
 // killTimeout is how long a killed client may take to end.
@@ -207,11 +209,13 @@ func ended(ctx context.Context) context.Context {
 // end closes the client at the end of the test, in good order if it lives.
 func (c *Client) end() {
 	if !c.killed() {
-		c.process.resume()
+		c.resume()
 		c.network.cut(false)
 		_ = c.Close(ended(c.w.t.Context())) // what was left behind is the program's business, and in its log
 	}
-	_ = c.faults.Close() // a memstore, which has no error
+	if err := c.faults.Close(); err != nil {
+		c.w.t.Errorf("tenuretest: close of the store of %q: %v", c.name, err)
+	}
 }
 
 // state says how the client is, for the message of a test that fails.

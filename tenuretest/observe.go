@@ -21,15 +21,25 @@ type Write struct {
 // Observe has f called with each write of a client, in the order of the writes, when
 // the store has made it: also one whose reply is lost, or that comes late. It is for a
 // judge of what no client may know. Give it before the first client is made. f must not
-// block; it may read [World.Store].
+// block; it may read [World.Store]. Only a store in memory tells of its writes.
 func (w *World) Observe(f func(Write)) { w.observer = f }
 
 // Wrap has f wrap the store of each client that is made from now on. f gets the name of
 // the client and its store, and returns the store that the client uses: one that notes
 // what the client asks and is told, say, or one without Watch, as engines have it that
 // cannot watch. A call is under way there for as long as the client waits for it, through
-// pauses and faults. The store that f gets is a [driver.Watcher] and a [driver.Raiser].
+// pauses and faults. The store that f gets is a [driver.Watcher] and a [driver.Raiser] if
+// that of the world is, as one in memory is.
 func (w *World) Wrap(f func(name string, s driver.Store) driver.Store) { w.wrap = f }
+
+// handle returns a further handle onto the records, whose writes the observer sees.
+func (w *World) handle() driver.Store {
+	store := w.open()
+	if memory, ok := store.(*memstore.Store); ok {
+		return observed{memory, w}
+	}
+	return store
+}
 
 // observed is a store whose writes the world's observer sees.
 type observed struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -76,6 +77,37 @@ func TestWrap(t *testing.T) {
 		}
 	})
 }
+
+// A world can be on any store, here on one that cannot watch.
+func TestOn(t *testing.T) {
+	closed := 0
+	defer func() {
+		if closed != 3 {
+			t.Errorf("%d stores of 3 are closed", closed)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		memory := memstore.New()
+		w := tenuretest.On(t, func() driver.Store { return closing{memory.Open(), &closed} })
+		a, b := w.Client("a"), w.Client("b")
+		campaign(t, a)
+		led := w.Leader("x")
+		campaign(t, b)
+		a.Pause()
+		expect(t, w.LeaderAfter(led), b, 2)
+		if _, err := memory.Get(t.Context(), "x", driver.Strong); err != nil || w.Store() != nil {
+			t.Errorf("%v; the world has a store of its own: %v", err, w.Store())
+		}
+	})
+}
+
+// closing is a store that counts how often it is closed.
+type closing struct {
+	driver.Store
+	closed *int
+}
+
+func (c closing) Close() error { *c.closed++; return c.Store.Close() }
 
 // A clock runs as wrong as the test says: a holder whose clock is fast gives up early, and
 // one whose clock is ahead at once. Who waits does not count a step.

@@ -4,7 +4,6 @@
 package tenuretest
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -28,11 +27,10 @@ type process struct {
 	rate    float64       // of the process's clock, beside the right one
 	from    instants      // what the right clock showed when the rate was set
 	shown   instants      // what the process's clock showed then, and by how much it was set ahead
-	resumed chan struct{} // closed when a pause ends; nil while there is none
+	stopped bool          // it is paused
 	held    instants      // what the clock shows in the pause
 	dying   bool          // it was killed
 	dead    bool          // nothing of it runs any more
-	missed  []func()      // what is to be called when the pause ends
 }
 
 // instants are the two answers of a clock.
@@ -51,7 +49,7 @@ func (p *process) now() instants {
 	switch {
 	case p.dead:
 		return instants{now.holder + afterlife, now.contender + afterlife}
-	case p.resumed != nil:
+	case p.stopped:
 		p.held = instants{min(p.held.holder+creep, now.holder), min(p.held.contender+creep, now.contender)}
 		return p.held
 	}
@@ -62,8 +60,8 @@ func (p *process) now() instants {
 func (p *process) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.resumed == nil && !p.dying {
-		p.resumed = make(chan struct{})
+	if !p.stopped && !p.dying {
+		p.stopped = true
 		p.held = p.ran()
 	}
 }
@@ -99,16 +97,8 @@ func (p *process) step(d time.Duration) {
 // resume ends the pause, if there is one.
 func (p *process) resume() {
 	p.mu.Lock()
-	if p.resumed != nil {
-		close(p.resumed)
-		p.resumed = nil
-	}
-	missed := p.missed
-	p.missed = nil
-	p.mu.Unlock()
-	for _, f := range missed {
-		f()
-	}
+	defer p.mu.Unlock()
+	p.stopped = false
 }
 
 // kill begins the end of the process, and reports whether it has not begun before.
@@ -116,16 +106,15 @@ func (p *process) kill() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := !p.dying
-	p.dying, p.missed = true, nil
+	p.dying = true
 	return first
 }
 
 // bury ends a process that was killed, and with it a pause.
 func (p *process) bury() {
 	p.mu.Lock()
-	p.dead = true
-	p.mu.Unlock()
-	p.resume()
+	defer p.mu.Unlock()
+	p.dead, p.stopped = true, false
 }
 
 // killed reports whether the process was killed.
@@ -139,35 +128,5 @@ func (p *process) killed() bool {
 func (p *process) paused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.resumed != nil
-}
-
-// running waits until the process runs. The error is the context's.
-func (p *process) running(ctx context.Context) error {
-	for {
-		p.mu.Lock()
-		resumed := p.resumed
-		p.mu.Unlock()
-		if resumed == nil {
-			return nil
-		}
-		select {
-		case <-resumed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// whenRunning calls f: now, or when the pause ends. It never waits.
-func (p *process) whenRunning(f func()) {
-	p.mu.Lock()
-	paused := p.resumed != nil
-	if paused && !p.dying {
-		p.missed = append(p.missed, f)
-	}
-	p.mu.Unlock()
-	if !paused {
-		f()
-	}
+	return p.stopped
 }

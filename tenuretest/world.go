@@ -15,14 +15,15 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// World is a store in memory, and the clients that share it.
+// World is a store, and the clients that share it.
 //
 // All methods may be called concurrently, except that those that wait, and Client, end
 // a test that fails: call them from the goroutine of the test. So do not share a World
 // between tests, nor between bubbles of testing/synctest.
 type World struct {
 	t     testing.TB
-	store *memstore.Store
+	open  func() driver.Store
+	store driver.Store // past all faults
 	edit  []func(*tenure.Options)
 	begun time.Time
 
@@ -34,12 +35,21 @@ type World struct {
 	clients []*Client // in the order in which they were made
 }
 
-// New returns a world without clients. It ends with the test: all clients are closed
-// then, those that are partitioned or paused in good order.
+// New returns a world without clients, on a store in memory. It ends with the test: all
+// clients are closed then, those that are partitioned or paused in good order.
 //
 // Each edit is called with the options of every client of the world.
 func New(t testing.TB, edit ...func(*tenure.Options)) *World {
-	w := &World{t: t, store: memstore.New(), edit: edit, begun: time.Now()}
+	memory := memstore.New()
+	return On(t, func() driver.Store { return memory.Open() }, edit...)
+}
+
+// On is New for another store, such as the one that the program uses in production. open
+// returns a further handle onto the same records: one for each client, and one for the
+// world. They are closed with the test. In a bubble no engine works that a program
+// reaches by a network, nor one that was opened outside.
+func On(t testing.TB, open func() driver.Store, edit ...func(*tenure.Options)) *World {
+	w := &World{t: t, open: open, store: open(), edit: edit, begun: time.Now()}
 	w.Wrap(func(_ string, s driver.Store) driver.Store { return s })
 	t.Cleanup(w.close)
 	return w
@@ -93,9 +103,12 @@ func (w *World) owner(name string) (string, error) {
 	return owner, nil
 }
 
-// Store returns the records of the world, past all faults: for an operator's client,
-// say, or to read what stands there.
-func (w *World) Store() *memstore.Store { return w.store }
+// Store returns the records of a world of [New], past all faults: for an operator's
+// client, say, or to read what stands there. It is nil in a world on another store.
+func (w *World) Store() *memstore.Store {
+	memory, _ := w.store.(*memstore.Store)
+	return memory
+}
 
 // Partition cuts all clients off the store, as an outage of the store does.
 func (w *World) Partition() {
@@ -129,4 +142,7 @@ func (w *World) close() {
 		closing.Go(c.end)
 	}
 	closing.Wait()
+	if err := w.store.Close(); err != nil {
+		w.t.Errorf("tenuretest: close of the store: %v", err)
+	}
 }

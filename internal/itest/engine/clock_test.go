@@ -19,23 +19,23 @@ import (
 // the context is cancelled within a nap, and both stay so although nobody took
 // the lock and the store answers.
 func TestSuspendEndsTheLease(t *testing.T) {
-	for name, sleep := range map[string]func(*machine){
-		"suspend":                  func(m *machine) { m.suspend(lease) },
-		"pause of the whole guest": func(m *machine) { m.step(lease) },
-		"several short ones": func(m *machine) {
+	for name, sleep := range map[string]func(*tenuretest.Client){
+		"suspend":                  func(m *tenuretest.Client) { suspend(m, lease) },
+		"pause of the whole guest": func(m *tenuretest.Client) { m.Step(lease) },
+		"several short ones": func(m *tenuretest.Client) {
 			for range 15 {
-				m.suspend(time.Second)
+				suspend(m, time.Second)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(tenuretest.New(t), "a")
+				m := tenuretest.New(t).Client("a")
 				l := acquire(t, m, "x")
 				untouched := acquire(t, m, "y")
 				time.Sleep(10*time.Second + 123*time.Millisecond)
-				start := time.Now()
 				sleep(m)
+				start := time.Now()
 				want(t, l.Check(), tenure.ErrExpired)
 				if left := l.Remaining(); left != 0 {
 					t.Errorf("%v remain", left)
@@ -61,63 +61,19 @@ func TestSuspendEndsTheLease(t *testing.T) {
 	}
 }
 
-// A suspend shorter than what remains costs just that, and the heartbeats make
-// up for it.
-func TestShortSuspendCostsItsLength(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(tenuretest.New(t), "a")
-		l := acquire(t, m, "x")
-		before := l.Remaining()
-		m.suspend(5 * time.Second)
-		if left := l.Remaining(); left != before-5*time.Second {
-			t.Errorf("%v remain of %v", left, before)
-		}
-		for range 50 {
-			time.Sleep(2 * time.Second)
-			m.suspend(5 * time.Second)
-			want(t, l.Check(), nil)
-			time.Sleep(2 * nap) // an overdue heartbeat is sent
-		}
-	})
-}
-
-func TestStepsOfTheWallClock(t *testing.T) {
-	for name, test := range map[string]struct {
-		step  time.Duration
-		trust bool
-		want  error
-	}{
-		"forward, which may be a pause":      {step: lease, want: tenure.ErrExpired},
-		"forward, with a trusted boot clock": {step: lease, trust: true},
-		"forward a little":                   {step: 3 * time.Second},
-		"back":                               {step: -time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(tenuretest.New(t), "a", func(o *tenure.Options) { o.TrustBootClock = test.trust })
-				l := acquire(t, m, "x")
-				m.step(test.step)
-				want(t, l.Check(), test.want)
-				time.Sleep(4 * lease)
-				want(t, l.Check(), test.want)
-			})
-		})
-	}
-}
-
 // For a contender a step of the wall clock is no time: the holder is not dead
 // because somebody set the clock.
 func TestStepDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tenuretest.New(t)
-		a, b := newMachine(w, "a"), newMachine(w, "b")
+		a, b := w.Client("a"), w.Client("b")
 		la := acquire(t, a, "x")
 		a.Partition()
 		start := time.Now()
 		go func() {
 			for range 28 {
 				time.Sleep(time.Second / 2)
-				b.step(time.Hour)
+				b.Step(time.Hour)
 			}
 		}()
 		lb := acquire(t, b, "x")
@@ -134,7 +90,7 @@ func TestStepDoesNotShortenTheWait(t *testing.T) {
 func TestContenderThatSleptTakesNoLivingHoldersLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tenuretest.New(t)
-		a, b := newMachine(w, "a"), newMachine(w, "b")
+		a, b := w.Client("a"), w.Client("b")
 		la := acquire(t, a, "x")
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -165,14 +121,14 @@ func TestReplyFromBeforeASuspendRevivesNothing(t *testing.T) {
 	for name, look := range map[string]bool{"with a look": true, "without a look": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMachine(tenuretest.New(t), "a")
+				m := tenuretest.New(t).Client("a")
 				l := acquire(t, m, "x")
 				time.Sleep(time.Second)
 				m.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.Slow(0, time.Second/8)})
 				renewed := make(chan error)
 				go func() { renewed <- l.Renew(t.Context()) }()
 				time.Sleep(time.Second / 16)
-				m.suspend(lease)
+				suspend(m, lease)
 				if look {
 					want(t, l.Check(), tenure.ErrExpired)
 				}
@@ -191,26 +147,26 @@ func TestReplyFromBeforeASuspendRevivesNothing(t *testing.T) {
 func TestGrantFromBeforeAPauseIsNotBelievedIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tenuretest.New(t)
-		m := newMachine(w, "a")
+		m := w.Client("a")
 		slow := func(away func(time.Duration)) {
 			m.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Key: "x", Count: 1, Fault: faultstore.Slow(0, time.Second)})
 			time.AfterFunc(time.Second/2, func() { away(lease) })
 		}
-		slow(m.step)
+		slow(m.Step)
 		_, err := m.Acquire(t.Context(), "x", nil)
 		want(t, err, tenure.ErrExpired)
 		time.Sleep(time.Second)
 		if rec, err := w.Store().Get(t.Context(), "x", driver.Strong); err != nil || rec.State != driver.Released {
 			t.Errorf("record %+v, %v", rec, err)
 		}
-		slow(m.step)
+		slow(m.Step)
 		want(t, m.Election("x", nil).Run(t.Context(), func(_ context.Context, l *tenure.Lease) error {
 			if l.Token() != 3 {
 				t.Errorf("token %d", l.Token())
 			}
 			return l.Check()
 		}), nil)
-		slow(m.suspend)
+		slow(func(d time.Duration) { suspend(m, d) })
 		l := acquire(t, m, "x")
 		want(t, l.Check(), nil)
 		if l.Token() != 5 || l.Remaining() < 10*time.Second {
