@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/trace"
 	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // lock is the name of the lock that all traces are of.
@@ -27,25 +29,29 @@ const (
 	requestTimeout = lease / 10
 )
 
-// world is one set of records and the processes that share it. Make it inside a
-// synctest bubble.
+// world is one in which all that processes and the store do is recorded.
 type world struct {
-	t       *testing.T
-	records *memstore.Store
-	tape    *tape
+	*tenuretest.World
+	t         *testing.T
+	tape      *tape
+	processes map[string]*process
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, records: memstore.New(), tape: newTape()}
+	w := &world{t: t, tape: newTape(), processes: map[string]*process{}}
+	records := memstore.New()
+	w.World = tenuretest.On(t, func() driver.Store { return &below{Store: records.Open(), tape: w.tape} })
+	w.Wrap(func(name string, s driver.Store) driver.Store {
+		return &above{Store: s, tape: w.tape, p: w.processes[name]}
+	})
+	return w
 }
 
-// process is a client with faults of its own on its way to the records, and with
-// a clock of its own. It has one acquire or lease at a time.
+// process is a client with a clock of its own. It has one acquire or lease at a time.
 type process struct {
-	*tenure.Client
-	w      *world
-	name   string
-	faults *faultstore.Store
+	*tenuretest.Client
+	w    *world
+	name string
 
 	mu      sync.Mutex
 	who     string // who acquires, or asks
@@ -54,42 +60,19 @@ type process struct {
 	asking  map[string]bool   // whose requests are under way
 }
 
-// drifting is a clock that runs wrong by a fraction of its rate.
-type drifting struct {
-	tenure.Clock
-	rate float64
-}
-
-func (c drifting) Holder() time.Duration { return time.Duration(float64(c.Clock.Holder()) * c.rate) }
-
-func (c drifting) Contender() time.Duration {
-	return time.Duration(float64(c.Clock.Contender()) * c.rate)
-}
-
 // process starts one whose clock runs wrong by drift.
 func (w *world) process(name string, drift float64) *process {
 	w.t.Helper()
-	inner := &below{Store: w.records.Open(), tape: w.tape}
-	p := &process{w: w, name: name, faults: faultstore.New(inner, nil), writers: map[string]string{}, asking: map[string]bool{}}
+	p := &process{w: w, name: name, writers: map[string]string{}, asking: map[string]bool{}}
+	w.processes[name] = p
+	p.Client = w.Client(name, func(o *tenure.Options) { o.LeaseDuration, o.HistoryLimit = lease, -1 })
+	p.SetRate(1 + drift)
 	timing := protocol.Timing{Lease: lease}.WithDefaults()
-	c, err := tenure.New(&above{Store: p.faults.Driver(), tape: w.tape, p: p}, &tenure.Options{
-		LeaseDuration: lease, Owner: name, HistoryLimit: -1, Clock: drifting{tenure.MonotonicClock(), 1 + drift},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	p.Client = c
 	w.tape.mu.Lock()
+	defer w.tape.mu.Unlock()
 	w.tape.Add(trace.Event{At: time.Since(w.tape.start), Do: trace.Start, Proc: name, Timing: &trace.Timing{
 		Lease: lease, Grace: timing.Grace, Window: timing.Window(), Drift: timing.Drift,
 	}})
-	w.tape.mu.Unlock()
-	w.t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.WithoutCancel(w.t.Context()), time.Hour)
-		defer stop()
-		c.Close(ctx)
-		p.faults.Close()
-	})
 	return p
 }
 
@@ -175,5 +158,5 @@ func (h *held) release() {
 }
 
 func (p *process) fault(op faultstore.Op, skip, count int, f faultstore.Fault) {
-	p.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Skip: skip, Count: count, Fault: f})
+	p.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Skip: skip, Count: count, Fault: f})
 }
