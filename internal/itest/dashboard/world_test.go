@@ -17,10 +17,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/dashboard"
 	"github.com/tenurelock/tenure/shard"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // rootToken is the secret of alice, who has all rights.
@@ -28,9 +28,9 @@ const rootToken = "secret-of-alice-0123456789"
 
 // world is a store, processes that hold locks in it, and the pages over it.
 type world struct {
+	*tenuretest.World
 	t      *testing.T
-	memory *memstore.Store
-	away   *faultstore.Store
+	away   *faultstore.Store // of the server
 	pages  *dashboard.Dashboard
 	server *httptest.Server
 	url    string
@@ -40,15 +40,14 @@ type world struct {
 // newWorld makes the pages over an empty store.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, memory: memstore.New()}
-	w.away = faultstore.New(w.memory, nil)
-	t.Cleanup(func() { _ = w.away.Close() })
-	client := w.client(w.away.Driver(), tenure.Options{Owner: "tenured-1", LeaseDuration: 15 * time.Second})
+	w := &world{World: tenuretest.New(t), t: t}
+	client := w.Client("tenured-1")
+	w.away = client.Faults()
 	principals, err := server.ParsePrincipals("alice " + rootToken + " admin:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := server.New(client, server.Options{Principals: principals})
+	service, err := server.New(client.Client, server.Options{Principals: principals})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,36 +71,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// closePatience bounds how long a client is waited for whose store is out of reach.
-const closePatience = time.Second
-
-// client returns a client that ends with the test.
-func (w *world) client(s driver.Store, o tenure.Options) *tenure.Client {
-	w.t.Helper()
-	c, err := tenure.New(s, &o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		defer cancel()
-		_ = c.Close(ctx)
-	})
-	return c
-}
-
 // holder takes a lock in the name of a process, and keeps it until the test ends.
 func (w *world) holder(name string, o tenure.Options) *tenure.Lease {
 	w.t.Helper()
-	l, err := w.client(w.memory, o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
+	c := w.Client(o.Owner, func(own *tenure.Options) { *own = o })
+	l, err := c.Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		defer cancel()
-		_ = l.Release(ctx)
-	})
+	w.t.Cleanup(func() { _ = l.Release(context.WithoutCancel(w.t.Context())) })
 	return l
 }
 
@@ -131,7 +109,7 @@ func (w *world) plant(rec driver.Record, history ...driver.Record) {
 	}
 	claim := func(next driver.Record) driver.Record {
 		w.t.Helper()
-		now, _, err := w.memory.Claim(w.t.Context(), next)
+		now, _, err := w.Store().Claim(w.t.Context(), next)
 		return swap(now, err)
 	}
 	for i, past := range history {
@@ -144,11 +122,11 @@ func (w *world) plant(rec driver.Record, history ...driver.Record) {
 	now := claim(next)
 	for i := range history {
 		next.Token, next.Version = uint64(i)+2, fmt.Sprint("v", i+2)
-		now = swap(w.memory.Swap(w.t.Context(), now, next))
+		now = swap(w.Store().Swap(w.t.Context(), now, next))
 	}
 	if rec.State == driver.Released {
 		next.State, next.Version, next.Until, next.End = rec.State, "free", rec.Until, rec.End
-		swap(w.memory.Swap(w.t.Context(), now, next))
+		swap(w.Store().Swap(w.t.Context(), now, next))
 	}
 }
 
@@ -164,16 +142,19 @@ func (w *world) workers(group string, partitions int, names ...string) {
 		running.Wait()
 	})
 	for i, name := range names {
-		c := w.client(w.memory, tenure.Options{
-			Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, StopTimeout: time.Minute,
-			RefreshPeriod: 100 * time.Millisecond,
+		c := w.Client(name, func(o *tenure.Options) {
+			o.Host, o.Label, o.LeaseDuration, o.StopTimeout = name+".example", "v7", 3*time.Second, time.Minute
+			o.RefreshPeriod = 100 * time.Millisecond
 		})
-		g, err := shard.New(c, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1})
+		g, err := shard.New(c.Client, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1})
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		if i == len(names)-1 {
-			w.owned(c, group)
+			w.Until("each partition has an owner", func() bool {
+				st, err := shard.Read(w.t.Context(), c.Client, group)
+				return err == nil && st.Unowned == 0 && st.Moving == 0
+			})
 			complete.Store(true)
 		}
 		running.Go(func() {
@@ -186,24 +167,5 @@ func (w *world) workers(group string, partitions int, names ...string) {
 				return nil
 			})
 		})
-	}
-}
-
-// owned waits until each partition of a group has an owner.
-func (w *world) owned(c *tenure.Client, group string) {
-	w.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for {
-		st, err := shard.Read(w.t.Context(), c, group)
-		if err == nil && st.Unowned == 0 && st.Moving == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			w.t.Fatalf("%s: %+v, %v", group, st, err)
-		}
 	}
 }
