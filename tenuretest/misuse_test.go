@@ -82,6 +82,31 @@ func TestMisuse(t *testing.T) {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.LoseReplies(0) },
 			`tenuretest: LoseReplies(0) of "a": give a number of 1 or more`,
 		},
+		"two at work": {
+			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) { a.Work("x"); w.Client("b").Work("x") },
+			`tenuretest: "b" begins its work under "x" beside "a"`,
+		},
+		"the same one at work again": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Work("x"); a.Work("x") },
+			`tenuretest: "a" begins its work under "x" beside "a"`,
+		},
+		"one at work after the other, or for another one that cannot be": {
+			func(t *testing.T, w *tenuretest.World, a *tenuretest.Client) {
+				a.Work("x")()
+				a.Work("x")()
+				b, c := w.Client("b"), w.Client("c")
+				b.Work("x")
+				b.Work("y")
+				b.Pause()
+				c.Work("x")
+				c.Kill()
+				a.Work("x")
+				if at := w.Working("x"); len(at) != 3 || at[2] != a {
+					t.Errorf("at work: %v", at)
+				}
+			},
+			"",
+		},
 		"a clock that goes back": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.SetRate(-1); a.Step(-1) },
 			"SetRate(-1) of \"a\": a clock never goes back; 1 is the right rate\ntenuretest: Step(-1ns) of \"a\": a clock never goes back",

@@ -24,13 +24,13 @@ type process struct {
 	clock tenure.Clock // which runs right, and knows of no pause
 
 	mu      sync.Mutex
-	rate    float64       // of the process's clock, beside the right one
-	from    instants      // what the right clock showed when the rate was set
-	shown   instants      // what the process's clock showed then, and by how much it was set ahead
-	stopped bool          // it is paused
-	held    instants      // what the clock shows in the pause
-	dying   bool          // it was killed
-	dead    bool          // nothing of it runs any more
+	rate    float64  // of the process's clock, beside the right one
+	from    instants // what the right clock showed when the rate was set
+	shown   instants // what the process's clock showed then, and by how much it was set ahead
+	stopped bool     // it is paused
+	held    instants // what the clock shows in the pause
+	dying   bool     // it was killed
+	dead    bool     // nothing of it runs any more
 }
 
 // instants are the two answers of a clock.

@@ -32,7 +32,8 @@ type World struct {
 	wrap     func(name string, s driver.Store) driver.Store // of Wrap
 
 	mu      sync.Mutex
-	clients []*Client // in the order in which they were made
+	clients []*Client            // in the order in which they were made
+	working map[string][]*Client // by the name of the lock
 }
 
 // New returns a world without clients, on a store in memory. It ends with the test: all
@@ -49,7 +50,7 @@ func New(t testing.TB, edit ...func(*tenure.Options)) *World {
 // world. They are closed with the test. In a bubble no engine works that a program
 // reaches by a network, nor one that was opened outside.
 func On(t testing.TB, open func() driver.Store, edit ...func(*tenure.Options)) *World {
-	w := &World{t: t, open: open, store: open(), edit: edit, begun: time.Now()}
+	w := &World{t: t, open: open, store: open(), edit: edit, begun: time.Now(), working: map[string][]*Client{}}
 	w.Wrap(func(_ string, s driver.Store) driver.Store { return s })
 	t.Cleanup(w.close)
 	return w

@@ -5,10 +5,9 @@ package tenureclientgo_test
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,44 +20,24 @@ import (
 
 // A host is a process that campaigns by an elector, again and again.
 type host struct {
-	name string
 	*tenuretest.Client
 	ctx  context.Context
 	stop context.CancelFunc
 }
 
-// set cuts the host off, or not, and makes its replies slow.
-func (h *host) set(cut bool, slow time.Duration) {
-	h.Heal()
-	h.Slow(2 * slow) // one half of it is that of the reply
-	if cut {
-		h.Partition()
-	}
-}
-
-// A stretch is the work of a host in one term.
-type stretch struct {
-	host     string
-	from, to time.Time
-}
-
 type world struct {
 	*tenuretest.World
-	t     *testing.T
-	hosts []*host
-	stops time.Duration // the work, to stop
-
-	mu      sync.Mutex
-	working map[string]*stretch
-	done    []*stretch
+	t       *testing.T
+	hosts   []*host
+	stops   time.Duration // the work, to stop
+	terms   atomic.Int64  // in which it was begun
 	running sync.WaitGroup
 }
 
 func newWorld(t *testing.T, n int, stops time.Duration) *world {
-	s := &world{World: tenuretest.New(t), t: t, stops: stops, working: make(map[string]*stretch)}
-	for i := range n {
-		h := &host{name: string(rune('a' + i))}
-		h.Client = s.Client(h.name)
+	s := &world{World: tenuretest.New(t), t: t, stops: stops}
+	for _, name := range []string{"a", "b", "c", "d"}[:n] {
+		h := &host{Client: s.Client(name)}
 		h.ctx, h.stop = context.WithCancel(t.Context())
 		s.hosts = append(s.hosts, h)
 	}
@@ -67,17 +46,10 @@ func newWorld(t *testing.T, n int, stops time.Duration) *world {
 
 // work goes on until ctx ends, and then takes its time to stop.
 func (s *world) work(ctx context.Context, h *host) {
-	w := &stretch{host: h.name, from: time.Now()}
-	s.mu.Lock()
-	s.working[h.name] = w
-	s.done = append(s.done, w)
-	s.mu.Unlock()
+	defer h.Work("operator")()
+	s.terms.Add(1)
 	<-ctx.Done()
 	<-time.After(s.stops)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.to = time.Now()
-	delete(s.working, h.name)
 }
 
 // campaign runs an elector after the other, until the host stops.
@@ -104,42 +76,19 @@ func (s *world) campaign(h *host, lock *tenureclientgo.Lock, release bool) {
 // leader waits until exactly one host works, and returns it.
 func (s *world) leader() *host {
 	s.t.Helper()
-	for range 120 {
-		<-time.After(time.Second)
-		s.mu.Lock()
-		names := slices.Collect(maps.Keys(s.working))
-		s.mu.Unlock()
-		if len(names) == 1 {
-			for _, h := range s.hosts {
-				if h.name == names[0] {
-					return h
-				}
-			}
-		}
-	}
-	s.t.Fatal("no leader within two minutes")
-	return nil
+	var at []*tenuretest.Client
+	s.Until("one host works", func() bool { at = s.Working("operator"); return len(at) == 1 })
+	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Client == at[0] })]
 }
 
-// end stops all hosts, and returns how long two of them worked beside each other.
-func (s *world) end() (beside time.Duration, what string) {
+// end stops all hosts.
+func (s *world) end() {
 	for _, h := range s.hosts {
-		h.set(false, 0)
+		h.Heal()
 		h.stop()
 	}
 	s.running.Wait()
 	<-time.After(time.Minute)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, d := range s.done {
-		for _, before := range s.done[:i] {
-			if by := before.to.Sub(d.from); by > beside {
-				beside = by
-				what = fmt.Sprintf("%s works beside %s for %v", d.host, before.host, by)
-			}
-		}
-	}
-	return beside, what
 }
 
 func ours(h *host) *tenureclientgo.Lock {

@@ -5,11 +5,12 @@ package tenurectrl_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,44 +63,24 @@ func options() manager.Options {
 
 // A host is a process with a manager.
 type host struct {
-	name string
 	*tenuretest.Client
 	ctx  context.Context
 	stop context.CancelFunc
 }
 
-// set cuts the host off its store and its cluster, or makes their replies late.
-func (h *host) set(cut bool, slow time.Duration) {
-	h.Heal()
-	h.Slow(2 * slow)
-	if cut {
-		h.Partition()
-	}
-}
-
-// A stretch is a reconcile.
-type stretch struct {
-	host     string
-	from, to time.Time
-}
-
 type world struct {
 	*tenuretest.World
-	t     *testing.T
-	hosts []*host
-	stops time.Duration // a reconcile, when its context ends
-
-	mu      sync.Mutex
-	working map[string]*stretch
-	done    []*stretch
+	t       *testing.T
+	hosts   []*host
+	stops   time.Duration // a reconcile, when its context ends
+	tenures atomic.Int64
 	running sync.WaitGroup
 }
 
 func newWorld(t *testing.T, n int) *world {
-	s := &world{World: tenuretest.New(t), t: t, stops: 300 * time.Millisecond, working: make(map[string]*stretch)}
-	for i := range n {
-		h := &host{name: string(rune('a' + i))}
-		h.Client = s.Client(h.name)
+	s := &world{World: tenuretest.New(t), t: t, stops: 300 * time.Millisecond}
+	for _, name := range []string{"a", "b", "c"}[:n] {
+		h := &host{Client: s.Client(name)}
 		h.ctx, h.stop = context.WithCancel(t.Context())
 		s.hosts = append(s.hosts, h)
 	}
@@ -109,14 +90,10 @@ func newWorld(t *testing.T, n int) *world {
 // setup adds a controller whose only reconcile goes on until its context ends.
 func (s *world) setup(h *host, mgr manager.Manager) error {
 	reconciler := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-		w := &stretch{host: h.name, from: time.Now()}
-		s.mu.Lock()
-		s.working[h.name] = w
-		s.done = append(s.done, w)
-		s.mu.Unlock()
+		defer h.Work("operator")()
+		s.tenures.Add(1)
 		<-ctx.Done()
 		<-time.After(s.stops)
-		s.ended(h)
 		return reconcile.Result{}, nil
 	})
 	c, err := controller.New("the-controller", mgr, controller.Options{Reconciler: reconciler})
@@ -127,16 +104,6 @@ func (s *world) setup(h *host, mgr manager.Manager) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "object"}})
 		return nil
 	}))
-}
-
-// ended says that the reconcile of the host has ended.
-func (s *world) ended(h *host) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.working[h.name]; w != nil {
-		w.to = time.Now()
-		delete(s.working, h.name)
-	}
 }
 
 // A way is how a host runs its manager until it stops.
@@ -156,7 +123,7 @@ func (s *world) start(how way) {
 	for _, h := range s.hosts {
 		s.running.Go(func() {
 			if err := how(s, h); err != nil {
-				s.t.Errorf("host %s: %v", h.name, err)
+				s.t.Errorf("host %s: %v", h.Options().Owner, err)
 			}
 		})
 	}
@@ -165,49 +132,20 @@ func (s *world) start(how way) {
 // leader waits until a host reconciles, and returns it.
 func (s *world) leader() *host {
 	s.t.Helper()
-	for range 120 {
-		<-time.After(time.Second)
-		s.mu.Lock()
-		n, name := len(s.working), ""
-		for name = range s.working {
-		}
-		s.mu.Unlock()
-		for _, h := range s.hosts {
-			if n == 1 && h.name == name {
-				return h
-			}
-		}
-	}
-	s.t.Fatal("nobody reconciles within two minutes")
-	return nil
+	var at []*tenuretest.Client
+	s.Until("one host reconciles", func() bool { at = s.Working("operator"); return len(at) == 1 })
+	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Client == at[0] })]
 }
 
-// end stops all hosts, and returns for how long two of them have reconciled beside each other,
-// and in how many tenures of how many hosts.
-func (s *world) end() (beside time.Duration, what string, tenures int) {
+// end stops all hosts, and returns in how many tenures they have reconciled.
+func (s *world) end() (tenures int64) {
 	for _, h := range s.hosts {
-		h.set(false, 0)
+		h.Heal()
 		h.stop()
 	}
 	s.running.Wait()
 	<-time.After(time.Minute)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	beside, what = besides(s.done)
-	return beside, what, len(s.done)
-}
-
-// besides returns for how long two hosts have reconciled beside each other, at most, and which.
-func besides(done []*stretch) (beside time.Duration, what string) {
-	for i, d := range done {
-		for _, before := range done[:i] {
-			if by := before.to.Sub(d.from); by > beside && d.host != before.host {
-				beside = by
-				what = fmt.Sprintf("%s reconciles beside %s for %v", d.host, before.host, by)
-			}
-		}
-	}
-	return beside, what
+	return s.tenures.Load()
 }
 
 func newLock(h *host) *tenureclientgo.Lock {

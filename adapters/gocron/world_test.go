@@ -6,7 +6,6 @@ package tenuregocron_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,16 +47,14 @@ type world struct {
 	hosts []*host
 
 	mu      sync.Mutex
-	working []*host // in the order of their begin
-	done    []stretch
+	begun   []run
 	skipped []error
 }
 
-// A stretch is a run of a job on a host, by the true time.
-type stretch struct {
+// A run is one of a job on a host.
+type run struct {
 	host       string
 	occurrence time.Time // by the host's clock, to the minute
-	from, to   time.Time
 }
 
 // newStage returns a world with one host for each clock.
@@ -116,26 +113,21 @@ func (s *world) locker(h *host, schedule tenuregocron.Schedule, edit ...func(*te
 
 // work is what a job does: it works for a while, or until ctx ends, and then takes time to stop.
 func (s *world) work(ctx context.Context, h *host, takes, stops time.Duration) {
-	from := time.Now()
+	defer h.Work("job")()
 	s.mu.Lock()
-	s.working = append(s.working, h)
+	s.begun = append(s.begun, run{h.name, h.clock.Now().Round(time.Minute)})
 	s.mu.Unlock()
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
 		<-time.After(stops)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.working, h)
-	s.working = slices.Delete(s.working, i, i+1)
-	s.done = append(s.done, stretch{h.name, h.clock.Now().Add(-time.Since(from)).Round(time.Minute), from, time.Now()})
 }
 
-// shutdown ends all schedulers, and returns what was done in the order of its begin. It
+// shutdown ends all schedulers, and returns what was run in the order of its begin. It
 // removes the jobs before, because Shutdown waits for running ones in a loop without a pause,
 // in which no virtual time passes.
-func (s *world) shutdown() []stretch {
+func (s *world) shutdown() []run {
 	s.t.Helper()
 	for _, h := range s.hosts {
 		h.stop()
@@ -153,13 +145,12 @@ func (s *world) shutdown() []stretch {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slices.SortFunc(s.done, func(a, b stretch) int { return a.from.Compare(b.from) })
-	return s.done
+	return s.begun
 }
 
 // twice returns the occurrences that were begun more than once.
-func twice(done []stretch) (again []string) {
-	seen := make(map[time.Time]stretch)
+func twice(done []run) (again []string) {
+	seen := make(map[time.Time]run)
 	for _, d := range done {
 		if first, ok := seen[d.occurrence]; ok {
 			again = append(again, fmt.Sprintf("%s on %s and on %s", d.occurrence.Format(time.TimeOnly), first.host, d.host))
@@ -167,16 +158,4 @@ func twice(done []stretch) (again []string) {
 		seen[d.occurrence] = d
 	}
 	return again
-}
-
-// overlaps returns the runs that were under way beside each other.
-func overlaps(done []stretch) (beside []string) {
-	for i := 1; i < len(done); i++ {
-		for _, before := range done[:i] {
-			if d := done[i]; d.from.Before(before.to) {
-				beside = append(beside, fmt.Sprintf("%s begins at %s, while %s works until %s", d.host, d.from.Format("15:04:05.000"), before.host, before.to.Format("15:04:05.000")))
-			}
-		}
-	}
-	return beside
 }
