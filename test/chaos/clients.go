@@ -200,11 +200,11 @@ func (w *clients) collect(ctx context.Context) (err error) {
 func (w *clients) read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer) {
 	for _, h := range w.holds {
 		seat := w.seatIndex(h.Owner)
-		v.Tenancies = append(v.Tenancies, tenancy{Hold: h, Seat: seat})
+		v.Tenancies = append(v.Tenancies, tenancy{Hold: h})
 		v.Of[string(w.programs[seat].Kind)]++
 		for _, p := range w.seats[seat].lives {
 			if h.Killed && p.name == h.Owner && !p.killed {
-				v.sin(unexpected, violation{Seat: seat}, "%s has not said when its last hold ended", p.name)
+				v.sin(unexpected, "%s has not said when its last hold ended", p.name)
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Secon
 // history, of the same owner.
 func (w *clients) check(v *verdict) {
 	if gap, before, after := v.Log.Gap(w.filled, w.calmed); gap > gapBound(w.Lease) {
-		v.sin(noLeader, violation{Seat: -1}, "nobody held the lock for %s, from %s to %s; at most %s are allowed",
+		v.sin(noLeader, "nobody held the lock for %s, from %s to %s; at most %s are allowed",
 			shown(gap), before, after, shown(gapBound(w.Lease)))
 	}
 	owners := map[uint64]string{}
@@ -232,12 +232,11 @@ func (w *clients) check(v *verdict) {
 		owners[t.Token] = t.Owner
 	}
 	for _, t := range v.Tenancies {
-		at := violation{From: t.Begin, To: t.Last, Seat: t.Seat}
 		switch owner, found := owners[t.Token]; {
 		case !found:
-			v.sin(history, at, "token %d of %s is in no tenure of the history", t.Token, t.Owner)
+			v.sin(history, "token %d of %s is in no tenure of the history", t.Token, t.Owner)
 		case owner != "" && owner != t.Owner: // a crash can hide who it was
-			v.sin(history, at, "token %d was held by %s, and the history says by %s", t.Token, t.Owner, owner)
+			v.sin(history, "token %d was held by %s, and the history says by %s", t.Token, t.Owner, owner)
 		}
 	}
 }

@@ -13,8 +13,8 @@
 // Replicas contend for one lock, read and write one register, or run jobs once for each
 // occasion; clients in three languages hold a lock by the lock service. They are killed, stopped,
 // suspended, cut off from the engine, started in time namespaces; their clocks are moved; the
-// engine is stopped, locked, or killed and started again. A page has the timeline of each round.
-// How to read it, and what is judged, is told in docs/evidence/README.md.
+// engine is stopped, locked, or killed and started again. What is
+// judged is told in docs/evidence/README.md; -log keeps all that was said and done.
 //
 //	go run ./test/chaos -workload shards
 //

@@ -40,7 +40,6 @@ type settings struct {
 	name     string // of the workload
 	engines  []string
 	duration time.Duration // of all rounds together
-	report   string
 	log      string
 
 	readers, writers int
@@ -64,7 +63,7 @@ var own = map[string]string{
 
 // workloads are what -workload names, with the flags that have another default there.
 var workloads = map[string]map[string]string{
-	"lock":    {"report": "chaos.html"},
+	"lock":    {},
 	"readers": {"lease": "2s", "engines": "sqlite,postgres,dynoxide"},
 	"once":    {"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"},
 	"service": {"lease": "2s", "round": "1m", "replicas": "3"},
@@ -84,7 +83,6 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
 	flags.Float64Var(&s.Drift, "drift", drift,
 		"by what `part` of it the rate of a replica's clocks may differ; the locks allow for 0.09")
-	flags.StringVar(&s.report, "report", "", "`file` for the report; none if empty; chaos.html for locks")
 	flags.StringVar(&s.log, "log", "", "`folder` for all that the replicas say; none if empty")
 	faults := flags.String("faults", "", "`kinds` of faults, of "+strings.Join(slices.Sorted(maps.Keys(traits)), ", ")+
 		"; all if empty")
@@ -171,7 +169,7 @@ func (s *settings) check() error {
 		return fmt.Errorf("-drift %v: want 0 to 0.5", s.Drift)
 	case s.Length < lengths*s.Lease || s.duration <= 0:
 		return fmt.Errorf("-round %v, -duration %v: a round takes %s at least", s.Length, s.duration,
-			plural(int(lengths), "lease"))
+			page.Plural(int(lengths), "lease"))
 	}
 	return nil
 }
@@ -223,14 +221,8 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	}
 	rep.Took, rep.Machine.LoadAfter = time.Since(rep.Began), machine.Load()
 	fmt.Fprint(out, rep)
-	if s.report != "" {
-		if err := rep.save(s.report); err != nil {
-			return err
-		}
-		fmt.Fprintln(out, "report:", s.report)
-	}
 	if n := rep.violations(); n > 0 {
-		return errors.New(plural(n, "violation"))
+		return errors.New(page.Plural(n, "violation"))
 	}
 	if !s.write {
 		return nil

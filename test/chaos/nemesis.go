@@ -48,34 +48,33 @@ const (
 	replayCalls   kind = "replay"         // the same, of heartbeats and releases
 )
 
-// trait says what a kind of fault is, and how the timeline shows it: over a span of time, or at
-// its beginning, if there is no class of spans.
+// trait says what a kind of fault is.
 type trait struct {
-	meaning      string
-	class, label string
-	clock, wire  bool // of a clock, or of the way to the engine: something has to show it
+	meaning     string
+	stops       bool // a process, for longer than a moment
+	clock, wire bool // it is of a clock, or of the way to the engine: something has to show it
 }
 
 var traits = map[kind]trait{
-	kill:          {"SIGKILL of a process; another one is started later", "kill", "✕", false, false},
-	namespace:     {"SIGKILL of a process; another one is started in a time namespace", "kill", "✕", false, false},
-	stop:          {"SIGSTOP of a process, SIGCONT later", "paused", "", false, false},
-	stopKill:      {"SIGSTOP of a process, SIGKILL later", "paused", "killed", false, false},
-	suspend:       {"suspend: stopped; its monotonic clock stands meanwhile", "paused", "suspend", true, false},
-	pauseVM:       {"paused machine: stopped; its monotonic and boot clocks stand", "paused", "vm", true, false},
-	lateVM:        {"paused machine, whose wall clock is set right only later", "paused", "vm, late", true, false},
-	wallOn:        {"wall clock of a process set forward", "wall", "»", true, false},
-	wallBack:      {"wall clock of a process set back", "wall", "«", true, false},
-	stepDown:      {"somebody asks the holder to step down (no fault)", "ask", "▾", false, false},
-	lockFile:      {"file locked by another program's transaction", "engine", lockFile, false, false},
-	blackHole:     {"black hole between a process and the engine", "cut", "", false, true},
-	delay:         {"each piece of bytes to and from the engine waits", "cut", "", false, false},
-	loseReplies:   {"the engine's replies are lost after it has done the work", "cut", "", false, true},
-	stopEngine:    {"SIGSTOP of the engine, SIGCONT later", "engine", stopEngine, false, false},
-	restartEngine: {"SIGKILL of the engine, restart on the same data", "engine", restartEngine, false, false},
-	endEngine:     {"SIGTERM of the engine, restart on the same data", "engine", endEngine, false, false},
-	replayAcquire: {"attackers send acquires again, all the time", "", "", false, false},
-	replayCalls:   {"attackers send heartbeats and releases again, all the time", "", "", false, false},
+	kill:          {meaning: "SIGKILL of a process; another one is started later"},
+	namespace:     {meaning: "SIGKILL of a process; another one is started in a time namespace"},
+	stop:          {meaning: "SIGSTOP of a process, SIGCONT later", stops: true},
+	stopKill:      {meaning: "SIGSTOP of a process, SIGKILL later", stops: true},
+	suspend:       {"suspend: stopped; its monotonic clock stands meanwhile", true, true, false},
+	pauseVM:       {"paused machine: stopped; its monotonic and boot clocks stand", true, true, false},
+	lateVM:        {"paused machine, whose wall clock is set right only later", true, true, false},
+	wallOn:        {"wall clock of a process set forward", false, true, false},
+	wallBack:      {"wall clock of a process set back", false, true, false},
+	stepDown:      {meaning: "somebody asks the holder to step down (no fault)"},
+	lockFile:      {meaning: "file locked by another program's transaction"},
+	blackHole:     {"black hole between a process and the engine", false, false, true},
+	delay:         {meaning: "each piece of bytes to and from the engine waits"},
+	loseReplies:   {"the engine's replies are lost after it has done the work", false, false, true},
+	stopEngine:    {meaning: "SIGSTOP of the engine, SIGCONT later"},
+	restartEngine: {meaning: "SIGKILL of the engine, restart on the same data"},
+	endEngine:     {meaning: "SIGTERM of the engine, restart on the same data"},
+	replayAcquire: {meaning: "attackers send acquires again, all the time"},
+	replayCalls:   {meaning: "attackers send heartbeats and releases again, all the time"},
 }
 
 // role says whom a fault is for.
@@ -126,7 +125,6 @@ var replicaFaults = []fault{
 type event struct {
 	Kind     kind   `json:"kind"`
 	On       string `json:"on"` // name of a process, "engine" or "everybody"
-	Seat     int    `json:"seat"`
 	From, To int64
 	Text     string `json:"text"`
 	// Change is the number that the fault's first change of the clocks has, and
@@ -176,7 +174,7 @@ var errBusy = errors.New("under another fault")
 
 // strike brings about one fault.
 func (r *round) strike(ctx context.Context, f fault, length time.Duration, random *rand.Rand) {
-	e := event{Kind: f.kind, Seat: -1, From: r.now()}
+	e := event{Kind: f.kind, From: r.now()}
 	var err error
 	switch f.on {
 	case nobody, everybody:
@@ -196,7 +194,7 @@ func (r *round) strike(ctx context.Context, f fault, length time.Duration, rando
 			err = r.fill(ctx, s, nil) // what it has ended of is told later
 			break
 		}
-		e.On, e.Seat = p.name, s.index
+		e.On = p.name
 		err = r.strikeSeat(ctx, s, f, length, random, &e)
 	}
 	if errors.Is(err, errBusy) || e.On == "" && err == nil {

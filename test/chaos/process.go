@@ -130,8 +130,9 @@ func (n *timespace) command() []string {
 	if n == nil {
 		return nil
 	}
+	self, _ := os.Executable() // Linux knows it
 	args := []string{
-		"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime", fmt.Sprint(n.Boot), proc.Self,
+		"unshare", "--time", "--monotonic", fmt.Sprint(n.Monotonic), "--boottime", fmt.Sprint(n.Boot), self,
 	}
 	if os.Getuid() != 0 {
 		args = slices.Insert(args, 1, "--user", "--map-current-user")

@@ -229,7 +229,7 @@ func (w *replicas) collect(ctx context.Context) error {
 	if len(w.ends()) > 0 {
 		return nil
 	}
-	store, err := replica.OpenStore(w.engine.store(-1))
+	store, err := replica.OpenStore(w.engine.store(-1), "")
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (w *replicas) read(v *verdict) (told map[string]*trial.Told, answers []tria
 	told, w.answers = map[string]*trial.Told{}, nil
 	for _, s := range w.seats {
 		for _, p := range s.lives {
-			w.readLife(v, s, p, told)
+			w.readLife(v, p, told)
 		}
 	}
 	w.judgeClocks(v)
@@ -249,7 +249,7 @@ func (w *replicas) read(v *verdict) (told map[string]*trial.Told, answers []tria
 }
 
 // readLife takes the tenancies of a process, and what it was told of its operations.
-func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*trial.Told) {
+func (w *replicas) readLife(v *verdict, p *process, told map[string]*trial.Told) {
 	type term struct {
 		owner string
 		grant grant
@@ -265,24 +265,25 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 		}
 	}
 	for _, l := range p.lines {
-		at := violation{From: l.At, To: l.At, Seat: s.index}
 		of := term{l.Owner, grantOf(l)}
 		switch l.Kind {
 		case replica.Ready:
 			w.judgePlace(v, p, l)
 		case replica.Trouble:
-			v.sin(unexpected, at, "%s says: %s", p.name, l.Text)
+			v.sin(unexpected, "%s says: %s", p.name, l.Text)
 		case replica.Torn:
 			if !w.blind(p.name, l.From, l.At) {
-				v.sin(torn, at, "%s read %s", p.name, l.Text)
+				v.sin(torn, "%s read %s", p.name, l.Text)
 			}
 		case replica.Granted:
-			terms[of] = &tenancy{Seat: s.index, Hold: trial.Hold{
+			terms[of] = &tenancy{Hold: trial.Hold{
 				Lock: l.Lock, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
 				Rule: l.Rule, Occasion: l.Occasion,
 				Killed: true, // until it says that it has ended
 			}}
-			v.Of[string(l.Rule)]++
+			if l.Rule != "" {
+				v.Of[string(l.Rule)]++
+			}
 			order = append(order, terms[of])
 			passed(l)
 		case replica.Held:
@@ -315,12 +316,11 @@ func (w *replicas) readLife(v *verdict, s *seat, p *process, told map[string]*tr
 func (w *replicas) check(v *verdict) {
 	maps.Copy(v.Came, w.came)
 	if highest := w.highest[replica.LockName]; len(w.ends()) == 0 && w.record.Token < highest {
-		v.sin(trial.Tokens, violation{From: w.ended, To: w.ended, Seat: -1},
-			"the record has token %d in the end, but %d was granted", w.record.Token, highest)
+		v.sin(trial.Tokens, "the record has token %d in the end, but %d was granted", w.record.Token, highest)
 	}
 	for _, end := range w.ends() {
 		if w.came[end] == 0 {
-			v.sin(unexpected, violation{Seat: -1}, "too little has happened: %v", w.came)
+			v.sin(unexpected, "too little has happened: %v", w.came)
 		}
 	}
 }
@@ -342,17 +342,16 @@ func (w *replicas) judgePlace(v *verdict, p *process, ready replica.Line) {
 		want = *p.where
 		v.Namespaces++
 	}
-	at := violation{From: ready.At, To: ready.At}
 	boot := time.Duration(ready.RawBoot - ready.At)
 	// The two clocks of the machine differ by its suspends.
 	mono := time.Duration(ready.RawMono - ready.At + w.bootAhead)
 	if (boot-time.Duration(want.Boot)*time.Second).Abs() > time.Second ||
 		(mono-time.Duration(want.Monotonic)*time.Second).Abs() > time.Second {
-		v.sin(hook, at, "%s was to have a boot clock %d s and a monotonic clock %d s ahead; they are %v and %v",
+		v.sin(hook, "%s was to have a boot clock %d s and a monotonic clock %d s ahead; they are %v and %v",
 			p.name, want.Boot, want.Monotonic, boot, mono)
 	}
 	if ready.At < p.began || p.end > 0 && ready.At > p.end {
-		v.sin(hook, at, "%s was started at %d and says that it runs at %d", p.name, p.began, ready.At)
+		v.sin(hook, "%s was started at %d and says that it runs at %d", p.name, p.began, ready.At)
 	}
 }
 
@@ -375,14 +374,13 @@ func (w *replicas) judgeClocks(v *verdict) {
 		if before == nil || after == nil {
 			continue // it was killed before it had looked
 		}
-		at := violation{From: e.From, To: e.To, Seat: e.Seat}
 		mono, boot, wall := after.Mono-before.Mono, after.Boot-before.Boot, after.Wall-before.Wall
 		real := after.RealMono - before.RealMono
 		wrong := func(what string, got, want time.Duration) bool {
 			if (got - want).Abs() <= noise {
 				return false
 			}
-			v.sin(hook, at, "%s: %s says that its %s went on by %v while %v passed; %v was to be", e.Text, e.On,
+			v.sin(hook, "%s: %s says that its %s went on by %v while %v passed; %v was to be", e.Text, e.On,
 				what, got, real, want)
 			return true
 		}

@@ -6,12 +6,8 @@
 package main
 
 import (
-	"bytes"
-	_ "embed"
 	"fmt"
-	"html/template"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -55,30 +51,28 @@ type result struct {
 	Recovery time.Duration
 	Bound    time.Duration
 
-	Verdict  *verdict      `json:"-"`
-	Drawing  *timeline     `json:"-"`
-	Events   []event       `json:"-"`
-	possible map[kind]bool `json:"-"`
+	verdict  *verdict
+	possible map[kind]bool
 }
 
 // result judges a round.
 func (r *round) result(number int) result {
 	v := r.judge()
 	return result{
-		Number: number, Plan: r.plan, Counts: v.counts, Verdict: v, Drawing: r.draw(v), Events: r.events,
-		Recovery: r.recovery, Bound: r.bound, possible: r.possible,
+		Number: number, Plan: r.plan, Counts: v.counts, verdict: v, Recovery: r.recovery,
+		Bound: r.bound, possible: r.possible,
 	}
 }
 
 // String says what was counted, and each violation.
 func (x result) String() string {
-	v, again := x.Verdict, ""
+	v, again := x.verdict, ""
 	if x.Bound > 0 {
 		again = "; a holder after " + shown(x.Recovery)
 	}
 	text := fmt.Sprintf("round %d: %s, seed %d: %s; %d faults, %d kills, %d stops, %d tenures, %d takeovers, "+
 		"%d operations, %d overlaps; late: %d refused by the fence, %d unfenced%s%s\n",
-		x.Number, x.Plan.Engine, x.Plan.Seed, plural(len(v.Violations), "violation"), v.allFaults(), v.Kills, v.Stops,
+		x.Number, x.Plan.Engine, x.Plan.Seed, page.Plural(len(v.Violations), "violation"), v.allFaults(), v.Kills, v.Stops,
 		v.Tenures, v.Takeovers, v.Operations, v.Overlaps, v.Refused, v.LatePast, again, counted("; ", v.Came))
 	for _, sin := range v.Violations {
 		text += fmt.Sprintf("  %s: %s\n", sin.Sin, sin.Text)
@@ -88,8 +82,8 @@ func (x result) String() string {
 
 func (r *report) String() string {
 	t := r.total("")
-	text := fmt.Sprintf("%s in %v: %s\n", plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
-		plural(r.violations(), "violation"))
+	text := fmt.Sprintf("%s in %v: %s\n", page.Plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
+		page.Plural(r.violations(), "violation"))
 	text += fmt.Sprintf("  %d faults%s; %d kills and %d stops of replicas; %d processes, %d in time namespaces\n",
 		t.allFaults(), counted(", gates: ", t.Weather), t.Kills, t.Stops, t.Lives, t.Namespaces)
 	text += fmt.Sprintf("  %d tenures%s, %d takeovers; %d operations; %d overlaps; longest without a holder %s\n",
@@ -102,7 +96,7 @@ func (r *report) String() string {
 	for _, missing := range r.Missing {
 		text += fmt.Sprintf("  not available here: %s\n", missing)
 	}
-	return text
+	return text + r.table()
 }
 
 // counted lists what was counted, behind a word, if anything was.
@@ -117,26 +111,11 @@ func counted(word string, of map[string]int) string {
 	return word + strings.Join(all, ", ")
 }
 
-//go:embed report.html
-var reportPage string
-
-func (r *report) save(path string) error {
-	t, err := template.New("report").Parse(reportPage)
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, r); err != nil {
-		return err
-	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
-}
-
 // violations counts them over all rounds.
 func (r *report) violations() int {
 	n := len(r.unproved())
 	for _, x := range r.Rounds {
-		n += len(x.Verdict.Violations)
+		n += len(x.verdict.Violations)
 	}
 	return n
 }
@@ -148,7 +127,7 @@ func (r *report) unproved() (missing []string) {
 	total := r.total("")
 	for _, k := range slices.Sorted(maps.Keys(traits)) {
 		struck, t := total.Faults[k] > 0, traits[k]
-		never := r.Whole && len(r.Rounds) >= 3*len(r.Engines()) && r.possible(k) && !struck
+		never := r.Whole && len(r.Rounds) >= 3*len(r.engines()) && r.possible(k) && !struck
 		if never || struck && (t.clock && total.Proved[k] == 0 || t.wire && total.Lost == 0) {
 			missing = append(missing, k)
 		}
@@ -172,31 +151,35 @@ func (r *report) total(engine string) counts {
 	return total
 }
 
-// Table has a row for each kind of fault: how often it struck on each engine, and what shows that.
-func (r *report) Table() (rows [][]string) {
+// table has a row for each kind of fault: how often it struck on each engine, and what shows that.
+func (r *report) table() string {
+	var rows [][]string
 	total := r.total("")
 	for k, t := range traits {
 		if !r.possible(k) && total.Faults[k] == 0 {
 			continue
 		}
 		row := []string{t.meaning}
-		for _, e := range r.Engines() {
+		for _, e := range r.engines() {
 			row = append(row, page.Thousands(r.total(e).Faults[k]))
 		}
+		seen := ""
 		switch {
-		case total.Faults[k] == 0:
-		case t.clock:
-			row = append(row, page.Thousands(total.Proved[k])+", by what the replica logged")
-		case t.wire:
-			row = append(row, page.Thousands(total.Lost)+" pieces lost, of both kinds")
+		case total.Faults[k] > 0 && t.clock:
+			seen = page.Thousands(total.Proved[k]) + ", by what the replica logged"
+		case total.Faults[k] > 0 && t.wire:
+			seen = page.Thousands(total.Lost) + " pieces lost, of both kinds"
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, seen))
 	}
-	return slices.SortedFunc(slices.Values(rows), slices.Compare)
+	slices.SortFunc(rows, slices.Compare)
+	var b strings.Builder
+	page.Table(&b, slices.Concat([]string{"fault"}, r.engines(), []string{"seen"}), rows)
+	return b.String()
 }
 
-// Engines are those of the rounds.
-func (r *report) Engines() []string {
+// engines are those of the rounds.
+func (r *report) engines() []string {
 	var names []string
 	for _, x := range r.Rounds {
 		if !slices.Contains(names, x.Plan.Engine) {

@@ -238,7 +238,7 @@ func (r *round) lastBlow(ctx context.Context, allowed time.Duration) {
 	at := r.now()
 	last.kill(r.now)
 	r.note(event{
-		Kind: kill, On: last.name, Seat: r.seatIndex(last.name), From: at, To: at,
+		Kind: kill, On: last.name, From: at, To: at,
 		Text: last.name + ", which holds the lock, is killed, and not replaced",
 	})
 	wait.Within(ctx, r.bound+5*time.Second, func() bool {

@@ -165,7 +165,7 @@ func newVersitygw(dir string) (server, error) {
 	folder := filepath.Join(dir, "buckets")
 	s.members = 2
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		return launcher.Versitygw(folder, ports[member], replica.Table)
+		return launcher.Versitygw(folder, ports[member], replica.Bucket)
 	}
 	s.url = func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }
 	return s, err

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
@@ -27,19 +26,16 @@ const (
 	unexpected trial.Sin = "unexpected" // an error that no fault explains
 )
 
-// violation is a sin, and where on the time line it is.
+// violation is a sin, and what shows it.
 type violation struct {
-	Sin      trial.Sin
-	Text     string
-	From, To int64
-	Seat     int
+	Sin  trial.Sin
+	Text string
 }
 
 // tenancy is one process's time with the lock.
 type tenancy struct {
 	trial.Hold
-	Seat int
-	End  string // as the process said; "" if it was killed
+	End string // as the process said; "" if it was killed
 }
 
 // counts are the figures of a round.
@@ -105,9 +101,8 @@ type verdict struct {
 	Late       []trial.Effect
 }
 
-func (v *verdict) sin(s trial.Sin, at violation, format string, args ...any) {
-	at.Sin, at.Text = s, fmt.Sprintf(format, args...)
-	v.Violations = append(v.Violations, at)
+func (v *verdict) sin(s trial.Sin, format string, args ...any) {
+	v.Violations = append(v.Violations, violation{s, fmt.Sprintf(format, args...)})
 }
 
 func (v *verdict) has(s trial.Sin) bool {
@@ -118,7 +113,7 @@ func (v *verdict) has(s trial.Sin) bool {
 func (r *round) judge() *verdict {
 	v := &verdict{counts: newCounts()}
 	for _, p := range r.problems {
-		v.sin(unexpected, violation{Seat: -1}, "%s", p)
+		v.sin(unexpected, "%s", p)
 	}
 	told, answers := r.work.read(v)
 	for _, s := range r.seats {
@@ -126,14 +121,11 @@ func (r *round) judge() *verdict {
 	}
 	for _, e := range r.events {
 		v.Faults[e.Kind]++
-		switch traits[e.Kind].class {
-		case "kill":
+		if k := e.Kind; k == kill || k == namespace || k == stopKill {
 			v.Kills++
-		case "paused":
-			v.Stops++
 		}
-		if e.Kind == stopKill {
-			v.Kills++
+		if traits[e.Kind].stops {
+			v.Stops++
 		}
 	}
 	v.Lost += r.lost
@@ -141,7 +133,7 @@ func (r *round) judge() *verdict {
 	v.Log = r.log(v.Tenancies, told)
 	v.Log.Answers = answers
 	for _, f := range v.Log.Judge() {
-		v.sin(f.Sin, violation{From: f.From, To: f.To, Seat: r.seatIndex(f.Owner)}, "%s", f.Text)
+		v.sin(f.Sin, "%s", f.Text)
 		if f.Sin == trial.Overlap {
 			v.Overlaps++
 		}
@@ -149,8 +141,7 @@ func (r *round) judge() *verdict {
 	r.measure(v)
 	r.work.check(v)
 	if r.recovery < 0 || r.recovery > r.bound {
-		v.sin(noLeader, violation{From: r.healed, To: r.ended, Seat: -1},
-			"time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery), shown(r.bound))
+		v.sin(noLeader, "time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery), shown(r.bound))
 	}
 	return v
 }
@@ -229,11 +220,4 @@ func shown(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%.2f s", d.Seconds())
 	}
-}
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return page.Thousands(n) + " " + one + "s"
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/serve"
@@ -42,7 +43,7 @@ type column struct {
 func (c column) onLibc() bool { return c.kind != "" }
 
 // otherStore says that it is Tenure on another store than in the table of the libraries.
-func (c column) otherStore() bool { return stores[c.id].open != nil }
+func (c column) otherStore() bool { return stores[c.id].url != "" }
 
 // kubeID is of a column that not its own line of the table below alone speaks of.
 const kubeID = "client-go"
@@ -121,7 +122,7 @@ func behind(replicas, group int) []column {
 	}
 	for i := range all {
 		c := &all[i]
-		c.id, c.title = fmt.Sprintf("%s-%d", c.id, replicas), c.title+", "+plural(replicas, "replica")
+		c.id, c.title = fmt.Sprintf("%s-%d", c.id, replicas), c.title+", "+page.Plural(replicas, "replica")
 		c.engine, c.ours, c.open, c.lease, c.beats = dynamoDB, true, onService, usualLease, 5
 		c.replicas, c.group = replicas, group
 	}

@@ -161,8 +161,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, in := range []table{libraryTable, serviceTable} {
 		r := all[in.name]
-		part, err := in.markdown(r)
-		if err := errors.Join(err, in.complete(r), page.Check(pageFile, part, in.command)); err != nil {
+		if err := errors.Join(in.complete(r), page.Check(pageFile, in.markdown(r), in.command)); err != nil {
 			t.Errorf("-write writes both, and -page the page alone: %v", err)
 		}
 		for _, row := range in.rows {
@@ -175,7 +174,7 @@ func TestPage(t *testing.T) {
 		delete(r.Cells[row], in.columns[0].id)
 		r.Cells[row][last.id] = cell{Verdict: failed, Seen: "believed"}
 		r.Cells["former"] = nil
-		err = in.complete(r)
+		err := in.complete(r)
 		for _, want := range []string{
 			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + row + ": believed",
 			"no row former",

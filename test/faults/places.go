@@ -22,14 +22,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -38,18 +35,16 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
-	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
-	"github.com/tenurelock/tenure/zkstore"
 )
 
 // The engines, as the page calls them.
@@ -223,58 +218,22 @@ func riverWrites() func([]byte) bool {
 // store is one of Tenure on another engine than DynamoDB. A scene has a place there for
 // itself.
 type store struct {
-	place string // WORD stands for a scene's
-	url   string // as Tenure's command has it, at AT and in PLACE
-	// open opens the store by way of an address, or of what the place makes of it.
-	open func(ctx context.Context, at, place string) (driver.Store, error)
+	place  string // WORD stands for a scene's
+	url    string // as Tenure's command has it, at AT and in PLACE
+	scheme string // of [replica.OpenStore]; AT is behind it
 }
 
 // stores are those that are looked at, by their columns.
 var stores = map[string]store{
-	"tenure-postgres": {
-		"tenure_faults_WORD", "AT&table=PLACE",
-		func(ctx context.Context, at, table string) (driver.Store, error) {
-			return pgstore.Open(ctx, at, &pgstore.Options{Table: table})
-		},
-	},
-	"tenure-etcd": {
-		"tenure-faults-WORD/", "etcd://AT/PLACE",
-		func(ctx context.Context, at, prefix string) (driver.Store, error) {
-			return etcdstore.Open(ctx, clientv3.Config{Endpoints: []string{at}}, &etcdstore.Options{Prefix: prefix})
-		},
-	},
-	"tenure-zookeeper": {
-		"/tenure-faults-WORD", "zookeeper://ATPLACE",
-		func(ctx context.Context, at, root string) (driver.Store, error) {
-			return zkstore.Open(ctx, []string{at}, &zkstore.Options{Root: root})
-		},
-	},
-	"tenure-kubernetes": {
-		"tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT",
-		func(ctx context.Context, kubeconfig, namespace string) (driver.Store, error) {
-			config, _, err := k8sstore.Config(kubeconfig, "")
-			if err != nil {
-				return nil, err
-			}
-			return k8sstore.Open(ctx, config, namespace, nil)
-		},
-	},
+	"tenure-postgres":   {"tenure_faults_WORD", "AT&table=PLACE", ""},
+	"tenure-etcd":       {"tenure-faults-WORD/", "etcd://AT/PLACE", "etcd:"},
+	"tenure-zookeeper":  {"/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"},
+	"tenure-kubernetes": {"tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT", "kubernetes:"},
 	"tenure-bucket": {
 		"tenure-faults-WORD/",
-		"s3://" + bucketName + "/PLACE?path_style=1&region=" + launcher.S3Region + "&endpoint=http://AT",
-		func(ctx context.Context, at, prefix string) (driver.Store, error) {
-			at = "http://" + at
-			client := s3.New(s3.Options{
-				BaseEndpoint: &at, Region: launcher.S3Region, UsePathStyle: true,
-				Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
-			})
-			return s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
-		},
+		"s3://" + replica.Bucket + "/PLACE?path_style=1&region=" + launcher.S3Region + "&endpoint=http://AT", "s3:",
 	},
 }
-
-// bucketName is that of the bucket which scripts/engines makes.
-const bucketName = "locks"
 
 // openBound bounds the opening of a store.
 const openBound = 30 * time.Second
@@ -302,7 +261,7 @@ func openStore(ctx context.Context, s *scene) *place {
 	}
 	bound, cancel := context.WithTimeout(ctx, openBound)
 	defer cancel()
-	records := must.Have(of.open(bound, p.endpoint(p.direct), p.table))
+	records := must.Have(replica.OpenStore(of.scheme+p.endpoint(p.direct), p.table))
 	s.after(func() { _ = records.Close() }) // the engine is ended soon
 	p.forget = func(ctx context.Context, lock string) error {
 		rec, err := records.Get(ctx, lock, driver.Strong)
@@ -327,9 +286,7 @@ func openStore(ctx context.Context, s *scene) *place {
 // the process.
 func tenureOn(id string) serve.Library {
 	return serve.Library{Name: id, Open: func(r *wire.Request) (serve.Client, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), openBound)
-		defer cancel()
-		records, err := stores[id].open(ctx, r.Endpoint, r.Table)
+		records, err := replica.OpenStore(stores[id].scheme+r.Endpoint, r.Table)
 		if err != nil {
 			return nil, err
 		}

@@ -7,15 +7,12 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/machine"
@@ -56,7 +53,7 @@ func lacking(why string) cell { return cell{Verdict: none, Seen: why} }
 // believing. Nobody may be late.
 func margins(figures []float64) cell {
 	late := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f >= 0 })
-	runs := plural(len(figures), "run")
+	runs := page.Plural(len(figures), "run")
 	switch len(late) {
 	case 0:
 		return judged(true, figures, "told %s before (%s)", span(figures), runs)
@@ -68,7 +65,7 @@ func margins(figures []float64) cell {
 
 // beliefs is the cell of for how long holders believed that should not have for an instant.
 func beliefs(figures []float64) cell {
-	runs := plural(len(figures), "run")
+	runs := page.Plural(len(figures), "run")
 	more := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f <= 0 })
 	if len(more) == 0 {
 		return judged(true, figures, "its first check said no (%s)", runs)
@@ -103,16 +100,9 @@ func length(ms float64) string {
 
 func lengthOf(d time.Duration) string { return length(milliseconds(d.Nanoseconds())) }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // table is a table of faults, each thrown at each client.
 type table struct {
-	name    string // of its part of results.json, and of faults.tmpl
+	name    string // of its part of results.json
 	rows    []row
 	columns []column
 	command string // by which the page says that its part is made
@@ -147,17 +137,15 @@ func (t table) write(ctx context.Context, found *report) error {
 		return err
 	}
 	results, all := filepath.Join(dir, resultsFile), map[string]*report{}
-	if err = page.ReadJSON(results, &all); err == nil && found != nil {
-		all[t.name], err = found, t.complete(found)
+	if found != nil {
+		err = t.complete(found)
+	} else if err = page.ReadJSON(results, &all); err == nil {
+		found = all[t.name]
 	}
 	if err != nil {
 		return fmt.Errorf("nothing is written: %w", err)
 	}
-	text, err := t.markdown(all[t.name])
-	if err != nil {
-		return err
-	}
-	return page.Publish(all, text, t.command, io.Discard, results, filepath.Join(dir, pageFile))
+	return page.PublishPart(t.name, found, t.markdown(found), t.command, results, filepath.Join(dir, pageFile))
 }
 
 // complete returns an error if something is missing, or a row is not passed by a client of
@@ -185,43 +173,34 @@ func (t table) complete(r *report) error {
 	return nil
 }
 
-//go:embed faults.tmpl
-var parts string
-
-// markdown is the table's part of the page.
-func (t table) markdown(r *report) (string, error) {
-	// On its other stores Tenure passes all, and has no column: complete sees to it.
-	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
-	parts, err := template.New("").Funcs(template.FuncMap{
-		"table": func() string {
-			head, lines := []string{"fault"}, [][]string{}
-			for _, c := range shown {
-				head = append(head, c.title)
-			}
-			for _, row := range t.rows {
-				line := []string{row.title}
-				for _, c := range shown {
-					line = append(line, c.shows(r.Cells[row.id][c.id]))
-				}
-				lines = append(lines, line)
-			}
-			var b strings.Builder
-			page.Table(&b, head, lines)
-			return b.String()
-		},
-		"passed": func() string { return r.counted(shown, func(c column) string { return c.title }) },
-		"stores": func() string {
-			ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
-			return r.counted(ours, func(c column) string { return c.engine })
-		},
-		"lease": func() string { return usualLease.String() },
-	}).Parse(parts)
-	if err != nil {
-		return "", err
-	}
+// markdown is the table's part of the page. On its other stores Tenure passes all, and has no
+// column: complete sees to it. That of the service has no table.
+func (t table) markdown(r *report) string {
 	var b strings.Builder
-	err = parts.ExecuteTemplate(&b, t.name, r)
-	return b.String(), err
+	fmt.Fprintf(&b, "Made on %s, on %v", r.Date, r.Machine)
+	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
+	passed := r.counted(shown, func(c column) string { return c.title })
+	if t.name == serviceTable.name {
+		fmt.Fprintf(&b, ", with a lease of %v where nothing else is said. %s\n", usualLease, passed)
+		return b.String()
+	}
+	head, lines := []string{"fault"}, [][]string{}
+	for _, c := range shown {
+		head = append(head, c.title)
+	}
+	for _, row := range t.rows {
+		line := []string{row.title}
+		for _, c := range shown {
+			line = append(line, c.shows(r.Cells[row.id][c.id]))
+		}
+		lines = append(lines, line)
+	}
+	b.WriteString("; each engine on loopback.\n\n")
+	page.Table(&b, head, lines)
+	ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
+	fmt.Fprintf(&b, "\n%s\n\nTenure on its stores. %s\n", passed,
+		r.counted(ours, func(c column) string { return c.engine }))
+	return b.String()
 }
 
 // shows is a cell as the table shows it. What another library has passed is in the JSON alone.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers"
@@ -230,7 +231,7 @@ func holdMany(ctx context.Context, s *scene) cell {
 		}
 	})
 	n := lost.Load()
-	return judged(n == 0, []float64{float64(n), sent}, "%slost %d; %s a second", said, n, plural(int(sent), "request"))
+	return judged(n == 0, []float64{float64(n), sent}, "%slost %d; %s a second", said, n, page.Plural(int(sent), "request"))
 }
 
 // tryDead kills a holder, and has another process ask for the lock now and then

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers/service"
@@ -154,7 +155,7 @@ func restarts(ctx context.Context, s *scene) cell {
 	}
 	kept := p.belief().goesOn() && !p.granted.Answered()
 	what := map[bool]string{true: "kept", false: "lost the lock"}[kept]
-	return judged(kept, []float64{float64(n)}, "%s, over %s of a replica", what, plural(n, "kill"))
+	return judged(kept, []float64{float64(n)}, "%s, over %s of a replica", what, page.Plural(n, "kill"))
 }
 
 // keptOrTold is a row of an outage of one and a half leases: a holder whose work goes on

@@ -133,3 +133,11 @@ func Thousands(n int) string {
 	}
 	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
 }
+
+// Plural is a number of what is named in the singular.
+func Plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Thousands(n) + " " + one + "s"
+}

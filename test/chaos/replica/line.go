@@ -56,11 +56,8 @@ const (
 // Variable names the variable of the environment that has the Config, as JSON.
 const Variable = "TENURE_CHAOS_REPLICA"
 
-// Table is the table of a store on DynamoDB, LockName the lock of all replicas.
-const (
-	Table    = "chaos"
-	LockName = "chaos"
-)
+// LockName is the lock of all replicas.
+const LockName = "chaos"
 
 // Orders are the lines that a replica reads.
 const (

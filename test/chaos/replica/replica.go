@@ -78,7 +78,7 @@ func (r *replica) run(in io.Reader) (err error) {
 		Kind: Ready, RawBoot: proc.Clock(unix.CLOCK_BOOTTIME), RawMono: proc.Clock(unix.CLOCK_MONOTONIC),
 		Clocks: r.look(),
 	})
-	store, err := OpenStore(r.Store)
+	store, err := OpenStore(r.Store, "")
 	if err != nil {
 		return err
 	}

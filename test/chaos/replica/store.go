@@ -6,8 +6,8 @@
 package replica
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -31,27 +31,56 @@ import (
 	"github.com/tenurelock/tenure/zkstore"
 )
 
-// OpenStore opens the store without asking it anything: it may be out of reach
-// just now.
-func OpenStore(url string) (driver.Store, error) {
+// OpenStore opens the store in a place of its own: a table, a prefix, a root or a namespace; in
+// that of chaos, if it is empty. It asks the store nothing, which may be out of reach just now.
+func OpenStore(url, place string) (driver.Store, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "sqlite":
 		return sqlitestore.Open(rest, nil)
 	case "dynamodb":
 		db, _ := dynamo.ConnectWide(rest) // a worker has many partitions
-		return dynamostore.New(db, Table, nil)
+		return dynamostore.New(db, cmp.Or(place, Table), nil)
 	case "etcd":
-		return openEtcd(rest)
+		client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(rest, ","), Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		return etcdstore.New(client, &etcdstore.Options{Prefix: place}) // the client ends with the process
 	case "zookeeper":
-		// A server that does not answer is given up within half of the shortest lease.
-		return zkstore.New(strings.Split(rest, ","), &zkstore.Options{Session: zooKeeperSession})
+		options := &zkstore.Options{Root: place}
+		if place == "" { // a server that does not answer is given up within half of the shortest lease
+			options.Session = time.Second
+		}
+		return zkstore.New(strings.Split(rest, ","), options)
 	case "postgres":
-		return openPostgres(url)
-	case "kubernetes":
-		return openKubernetes(rest)
-	case "s3":
-		return openBucket(strings.Split(rest, ","))
+		config, err := pgxpool.ParseConfig(url)
+		if err != nil {
+			return nil, err
+		}
+		pgstore.Configure(config)
+		pool, err := pgxpool.NewWithConfig(context.Background(), config)
+		if err != nil {
+			return nil, err
+		}
+		return pgstore.New(pool, &pgstore.Options{Table: place}) // the pool ends with the process
+	case "kubernetes": // credentials are those of the file, the address may be that of a gate
+		file, address, other := strings.Cut(rest, ",")
+		config, _, err := k8sstore.Config(file, "")
+		if err != nil {
+			return nil, err
+		}
+		if other {
+			config.Host = "https://" + address
+		}
+		return k8sstore.New(config, cmp.Or(place, Namespace), nil)
+	case "s3": // one of several gateways, another one in the next process
+		addresses := strings.Split(rest, ",")
+		url := "http://" + addresses[os.Getpid()%len(addresses)]
+		return s3store.New(s3.New(s3.Options{
+			BaseEndpoint: &url, Region: launcher.S3Region, UsePathStyle: true,
+			Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
+		}), Bucket, &s3store.Options{Prefix: place})
 	default:
 		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, s3:HOST:PORT, "+
 			"kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, "+
@@ -59,67 +88,10 @@ func OpenStore(url string) (driver.Store, error) {
 	}
 }
 
-// zooKeeperSession is the shortest that there is.
-const zooKeeperSession = time.Second
-
-// openBucket takes one of several gateways, another one in the next process.
-func openBucket(addresses []string) (driver.Store, error) {
-	url := "http://" + addresses[os.Getpid()%len(addresses)]
-	return s3store.New(s3.New(s3.Options{
-		BaseEndpoint: &url, Region: launcher.S3Region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
-	}), Table, nil)
-}
-
-func openEtcd(addresses string) (driver.Store, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(addresses, ","), Logger: zap.NewNop()})
-	if err != nil {
-		return nil, err
-	}
-	store, err := etcdstore.New(client, nil)
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return &ownEtcd{store, client}, nil
-}
-
-func openPostgres(url string) (driver.Store, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	pgstore.Configure(config)
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		return nil, err
-	}
-	store, err := pgstore.New(pool, nil)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return store, nil // the pool ends with the process
-}
-
-// Namespace is where the locks are in Kubernetes: that by default is made some time after
-// the start of an API server.
-const Namespace = "tenure-chaos"
-
-// openKubernetes takes credentials from the file, and goes by the address: that of a gate.
-func openKubernetes(at string) (driver.Store, error) {
-	file, address, _ := strings.Cut(at, ",")
-	config, _, err := k8sstore.Config(file, "")
-	if err != nil {
-		return nil, err
-	}
-	config.Host = "https://" + address
-	return k8sstore.New(config, Namespace, nil)
-}
-
-// ownEtcd is a store that ends its client.
-type ownEtcd struct {
-	*etcdstore.Store
-	client *clientv3.Client
-}
-
-func (s *ownEtcd) Close() error { return errors.Join(s.Store.Close(), s.client.Close()) }
+// Where the locks of chaos are, where that is not what a store has by default: the namespace that
+// Kubernetes has by itself is made some time after the start of an API server.
+const (
+	Table     = "chaos"
+	Bucket    = "locks" // of scripts/engines, too
+	Namespace = "tenure-chaos"
+)
