@@ -378,30 +378,24 @@ func (s *lockService) close() error {
 	return s.sqlite.close()
 }
 
-// newClients returns the workload of so many clients of each language, and what they run on. It
-// builds what it needs in a folder.
+// newClients returns the workload of so many clients of each language. It builds what it needs in a
+// folder.
 func newClients(ctx context.Context, dir string, kinds []peers.Kind, each, replicas int) (
-	made func(*round) workload, runtimes []version, err error,
+	func(*round) workload, error,
 ) {
 	tenured, err := service.BuildTenured(ctx, dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var programs []*peers.Program
 	for _, kind := range kinds {
 		program, err := service.Build(ctx, kind)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		one, err := program.Start(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		one.Kill()
-		runtimes = append(runtimes, version{string(kind), one.Ready.Runtime})
 		programs = append(programs, slices.Repeat([]*peers.Program{program}, each)...)
 	}
 	return func(r *round) workload {
 		return &clients{round: r, tenured: tenured, programs: programs, replicas: replicas, attacks: map[kind]int{}}
-	}, runtimes, nil
+	}, nil
 }

@@ -6,14 +6,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +19,6 @@ import (
 	_ "modernc.org/sqlite" // the driver of the nemesis
 
 	"github.com/tenurelock/tenure/sqlitestore"
-	"github.com/tenurelock/tenure/test/bed/machine"
-	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
@@ -143,21 +139,4 @@ func (s *sqlite) lock(ctx context.Context, d time.Duration) error {
 	wait.Rest(ctx, d)
 	_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	return err
-}
-
-// versions names what took part.
-func versions(ctx context.Context, engines []string) []version {
-	here := machine.Here()
-	all := []version{{"Go", strings.TrimPrefix(runtime.Version(), "go")}, {"machine", here.CPU + "; " + here.System}}
-	for _, name := range engines {
-		if name == fileEngine {
-			continue // of go.mod
-		}
-		s, err := servers[name]("")
-		if err == nil && s.version == "" {
-			s.version, err = proc.Run(ctx, "", s.program, "--version")
-		}
-		all = append(all, version{name, cmp.Or(strings.TrimSpace(s.version), fmt.Sprint(err))})
-	}
-	return all
 }

@@ -192,12 +192,11 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-		s.workload, rep.Versions, err = newClients(ctx, dir, s.clients, s.each, s.replicas)
+		s.workload, err = newClients(ctx, dir, s.clients, s.each, s.replicas)
 		if err != nil {
 			return err
 		}
 	} else {
-		rep.Versions = versions(ctx, s.engines)
 		if err := tryNamespace(ctx); err != nil {
 			rep.Missing = append(rep.Missing, fmt.Sprintf("replicas in time namespaces of their own: %v", err))
 		}

@@ -260,7 +260,7 @@ func TestReaders(t *testing.T) {
 // TestServiceChaos is a round of clients in three languages at three replicas of tenured.
 func TestServiceChaos(t *testing.T) {
 	p := plan{Engine: "service", Lease: 2 * time.Second, Seed: 1, Length: 16 * time.Second}
-	made, _, err := newClients(t.Context(), t.TempDir(), service.Kinds, 2, 3)
+	made, err := newClients(t.Context(), t.TempDir(), service.Kinds, 2, 3)
 	if errors.Is(err, peers.ErrNoToolchain) {
 		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
 	}

@@ -31,8 +31,8 @@ type postgres struct {
 // standby is promoted, and a new standby of it takes the place of the other.
 func newPostgres(dir string, members int) (server, error) {
 	p, s := &postgres{}, server{name: "postgres", members: members, url: postgresURL}
-	var err error
-	if s.program, err = launcher.PostgresProgram("postgres"); err != nil || dir == "" {
+	_, err := launcher.PostgresProgram("postgres")
+	if err != nil || dir == "" {
 		return s, err
 	}
 	if p.data, err = os.MkdirTemp("", "tenure-chaos-postgres-"); err != nil {

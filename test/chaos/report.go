@@ -33,15 +33,12 @@ type report struct {
 	Took     time.Duration
 	Machine  machine.Machine
 	Replicas int // of the service
-	Versions []version
 	// Missing are faults that this machine did not allow.
 	Missing []string `json:",omitempty"`
 	// Whole says that all faults are dealt.
 	Whole  bool
 	Rounds []result
 }
-
-type version struct{ Name, Version string }
 
 // result is what a round has shown, as the report has it.
 type result struct {

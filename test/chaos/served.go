@@ -44,8 +44,6 @@ func (m *member) address() string { return fmt.Sprintf("127.0.0.1:%d", m.port) }
 // in their order.
 type server struct {
 	name string
-	// version is the engine's. If it is empty, program prints it.
-	version, program string
 	// members are how many servers there are; 0 means 1.
 	members int
 	// prepare makes, before its first start, what a member needs. It may be nil.

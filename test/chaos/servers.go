@@ -43,11 +43,8 @@ const clusterSize = 3
 
 // installed returns the server of an engine that scripts/engines has installed.
 func installed(engine string) (server, error) {
-	kind, err := launcher.Find(engine)
-	if err == nil {
-		_, err = launcher.Program(engine, "")
-	}
-	return server{name: engine, version: kind.Version}, err
+	_, err := launcher.Program(engine, "")
+	return server{name: engine}, err
 }
 
 // alone is the leader of an engine of one member.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
@@ -55,8 +56,8 @@ func measureShards(ctx context.Context, engines []string, size size, say func(st
 	all := &results{Machine: machine.Here(), Setting: size}
 	for _, engine := range engines {
 		f := &finding{Store: "SQLite, a file", Watch: engine == fileEngine}
-		if !f.Watch {
-			f.Store = "DynamoDB's API: " + versions(ctx, []string{engine})[2].Version + ", on loopback"
+		if kind, err := launcher.Find(engine); err == nil {
+			f.Store = fmt.Sprintf("DynamoDB's API: %s %s, on loopback", kind.Name, kind.Version)
 		}
 		if err := f.measure(ctx, engine, size, say); err != nil {
 			return nil, err

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure/test/chaos/trial"
 )
 
 // TestShards makes a quick run of all scenes, with processes that are killed.
@@ -33,30 +32,6 @@ func TestShards(t *testing.T) {
 				t.Errorf("%s: %+v", f.Store, c)
 			}
 		}
-	}
-}
-
-// What the judge says of a log, and what the fence did.
-func TestTake(t *testing.T) {
-	l := &trial.Log{
-		Holds: []trial.Hold{
-			{Lock: "p", Owner: "a", Token: 1, Begin: 10, Last: 21, Killed: true}, {
-				Lock: "p", Owner: "b",
-				Token: 2, Begin: 20, Last: 30,
-			},
-		},
-		Effects: []trial.Effect{
-			{Lock: "p", Owner: "b", Token: 2, Checked: 22, Came: 23, Entered: 24, Left: 25},
-			{Lock: "p", Owner: "a", Token: 1, Checked: 12, Came: 26, Left: 27, Refused: true},
-			{Lock: "p", Owner: "a", Token: 1, Checked: 12, Came: 28, Entered: 29, Left: 30},
-			{Lock: "p", Owner: "c", Token: 2, Checked: 22, Came: 31, Entered: 32, Left: 33},
-		},
-	}
-	f := &finding{}
-	f.take(l)
-	if f.Tenures != 2 || len(f.OwnedTwice) != 1 || f.Fence.Accepted != 3 || f.Fence.Refused != 1 ||
-		len(f.Fence.Late) != 1 || len(f.Missed) != 1 {
-		t.Errorf("%+v", f)
 	}
 }
 

@@ -83,7 +83,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		r.build(ctx, thrown, chosen)
 		for _, c := range chosen {
 			if c.engine != "" {
-				found.Engines[c.engine] = r.versionOf(ctx, c)
+				kind := engineOf(c)
+				found.Engines[c.engine] = strings.TrimSpace(kind.Name + " " + kind.Version)
 			}
 		}
 		for _, row := range thrown {

@@ -40,7 +40,6 @@ import (
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
-	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/peers/serve"
@@ -78,20 +77,6 @@ func (r *rig) need(c column) {
 			c.engine, kind.Name, kind.Variable))
 	}
 	r.engines[c.engine] = address
-}
-
-// versionOf says what a column's engine is.
-func (r *rig) versionOf(ctx context.Context, c column) string {
-	kind := engineOf(c)
-	switch c.engine {
-	case dynamoDB:
-		return must.Have(machine.Engine(ctx, r.engines[c.engine]))
-	case postgreSQL: // it is the system's
-		pool := must.Have(pgxpool.New(ctx, r.engines[c.engine]))
-		defer pool.Close()
-		must.Do(pool.QueryRow(ctx, "SHOW server_version").Scan(&kind.Version))
-	}
-	return fmt.Sprintf("%s %s, one server, on loopback", kind.Name, kind.Version)
 }
 
 // place is where one client keeps its locks in one row.

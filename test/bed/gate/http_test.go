@@ -8,10 +8,8 @@ package gate
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,82 +125,5 @@ func TestFaults(t *testing.T) {
 				t.Errorf("the next call gets %q, %v", got, err)
 			}
 		})
-	}
-}
-
-// TestHTTP: what a [Gate] does, to writes alone where it says so, and that it heals.
-func TestHTTP(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		set  func(*HTTP)
-		then bool // the caller of the write gets the answer
-		next bool // the caller after that
-	}{
-		{"lost reply", (*HTTP).LoseReply, false, true},
-		{"slow, then a black hole", func(g *HTTP) { g.SlowThenBlackHole(time.Millisecond) }, true, false},
-	} {
-		g, s, url := scene(t, Fair)
-		c.set(g)
-		if got, err := ask(t, http.MethodGet, url+"/?q=look", ""); err != nil || !strings.HasPrefix(got, "200") ||
-			!g.Struck().IsZero() {
-			t.Errorf("%s: what is no write gets %q, %v", c.name, got, err)
-		}
-		if got, err := ask(t, http.MethodPost, url, "x"); (err == nil) != c.then || s.served("x") != 1 ||
-			g.Struck().IsZero() {
-			t.Errorf("%s: the write gets %q, %v, and was carried out %d times", c.name, got, err, s.served("x"))
-		}
-		gone := make(chan error, 1)
-		go func() {
-			_, err := ask(t, http.MethodPost, url, "y")
-			gone <- err
-		}()
-		if c.next {
-			if err := <-gone; err != nil {
-				t.Errorf("%s: %v", c.name, err)
-			}
-			continue
-		}
-		if err := wait.Until(t.Context(), "the next call has come",
-			func() bool { return g.Count() == 3 }); err != nil {
-			t.Fatal(err)
-		}
-		g.Heal()
-		if err := <-gone; err == nil || s.served("y") != 0 {
-			t.Errorf("%s: the next call is answered", c.name)
-		}
-		if _, err := ask(t, http.MethodPost, url, "z"); err != nil {
-			t.Errorf("%s: after it was healed: %v", c.name, err)
-		}
-	}
-}
-
-// TestWeather: a seed tells all that is drawn, each fault is drawn about as often as it is
-// to be, and a GET alone comes from the cache.
-func TestWeather(t *testing.T) {
-	w := Storm(time.Second)
-	draw := func(seed uint64) (fates []fate) {
-		random := rand.New(rand.NewPCG(seed, 0))
-		for i := range 20_000 {
-			fates = append(fates, w.draw(random, i%2 == 0, 3))
-		}
-		return fates
-	}
-	fates := draw(1)
-	if !slices.Equal(fates, draw(1)) || slices.Equal(fates, draw(2)) {
-		t.Error("what is drawn does not follow from the seed")
-	}
-	counts := map[Fault]float64{}
-	for i, f := range fates {
-		if f.late > w.Late || f.again > w.Again || f.server > 2 || f.fault == Cached && i%2 == 1 {
-			t.Fatalf("%+v was drawn for call %d", f, i)
-		}
-		if i%2 == 1 {
-			counts[f.fault] += 1.0 / 10_000
-		}
-	}
-	for fault, p := range w.Chance {
-		if fault != Cached && (counts[fault] < p*0.7 || counts[fault] > p*1.3) {
-			t.Errorf("%s: a share of %v, want %v", fault, counts[fault], p)
-		}
 	}
 }
