@@ -219,14 +219,13 @@ func (c *Client) holds(key string) bool {
 
 // heldBy returns the error of those who wait for what a record shows.
 func (c *Client) heldBy(rec driver.Record, freeIn time.Duration) error {
-	c.mu.Lock()
-	own := c.owns(rec)
-	c.mu.Unlock()
-	return c.options.API.Held(rec, freeIn, own)
+	return c.options.API.Held(rec, freeIn, c.owns(rec))
 }
 
-// owns reports whether a record shows a lease of this client. The caller holds the client.
+// owns reports whether a record shows a lease of this client.
 func (c *Client) owns(rec driver.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	l := c.own[rec.Key]
 	return l != nil && rec.State == driver.Held && l.token == rec.Token && rec.Owner == c.options.Owner
 }
