@@ -27,6 +27,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"sync"
 	"time"
 
@@ -144,6 +145,14 @@ func New(store driver.Store, o Options) *Client {
 	}
 	c.notice(store)
 	return c
+}
+
+// random returns a number in [0, 1), for jitter. It comes from where the versions
+// come from, so that a test which seeds that (testing/cryptotest) seeds all.
+func random() float64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
 }
 
 // napOf is for how long the timers of a lease may sleep: a suspend, or a step of the wall

@@ -33,11 +33,47 @@ func (s *lateStore) Swap(ctx context.Context, prev, next driver.Record) (driver.
 	return s.Store.Swap(ctx, prev, next)
 }
 
+var timing = protocol.Timing{Lease: 15 * time.Second}.WithDefaults()
+
+// aheadClient returns a client, and by how much its holder's clock is set forward.
+func aheadClient(store driver.Store) (c *Client, ahead *atomic.Int64) {
+	ahead = new(atomic.Int64)
+	begun := time.Now()
+	now := func() time.Duration { return time.Since(begun) + time.Second }
+	return New(store, Options{
+		Owner: "me", Timing: timing, MaxInFlight: 8, Contender: now,
+		Holder: func() time.Duration { return now() + time.Duration(ahead.Load()) },
+		API:    API{NewLease: func() *LeaseHolder { return new(LeaseHolder) }},
+	}), ahead
+}
+
+// A caller of Check was told that the lease has expired, by a reading of the clock that the
+// machine has not seen. Then it has expired for the machine, too, and for Release.
+func TestExpiredByCheckIsExpired(t *testing.T) {
+	c, ahead := aheadClient(memstore.New())
+	l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock() // the machine waits
+	ahead.Store(int64(time.Hour))
+	if err := l.Check(); !errors.Is(err, ErrExpired) {
+		t.Errorf("check: %v", err)
+	}
+	ahead.Store(0)
+	l.mu.Unlock()
+	if err := l.Release(t.Context(), nil, nil); !errors.Is(err, ErrExpired) {
+		t.Errorf("release: %v", err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The deadline of a lease or session may have passed when it begins, so that its timer runs at
 // once. The machine is not stepped before the client knows the lease: the client would learn of
 // its end first, and keep it for ever.
 func TestLeaseBeginsBeforeItIsStepped(t *testing.T) {
-	timing := protocol.Timing{Lease: 15 * time.Second}.WithDefaults()
 	for name, begin := range map[string]func(c *Client) error{
 		"lease": func(c *Client) error {
 			_, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing})
@@ -49,15 +85,8 @@ func TestLeaseBeginsBeforeItIsStepped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ahead atomic.Int64 // of the holder's clock
-			begun := time.Now()
-			now := func() time.Duration { return time.Since(begun) + time.Second }
 			store := &lateStore{Store: memstore.New()}
-			c := New(store, Options{
-				Owner: "me", Timing: timing, MaxInFlight: 8, Contender: now,
-				Holder: func() time.Duration { return now() + time.Duration(ahead.Load()) },
-				API:    API{NewLease: func() *LeaseHolder { return new(LeaseHolder) }},
-			})
+			c, ahead := aheadClient(store)
 			granted := make(chan struct{})
 			store.claimed = func() {
 				ahead.Store(int64(time.Hour))
