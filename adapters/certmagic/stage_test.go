@@ -14,8 +14,10 @@ import (
 	"io/fs"
 	"math/big"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,13 +122,6 @@ func (d *disk) Unlock(context.Context, string) error {
 	return errors.New("the lock of the inner storage")
 }
 
-// An order is one at the certificate authority.
-type order struct {
-	host     string
-	from, to time.Time
-	ended    bool // with a certificate
-}
-
 // authority is a certificate authority, as one host sees it.
 type authority struct {
 	host *host
@@ -136,24 +131,16 @@ func (authority) IssuerKey() string { return "authority" }
 
 // Issue takes its time, and ends early with its context or its process.
 func (a authority) Issue(ctx context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	defer a.host.Work("order")()
 	s := a.host.stage
-	o := &order{host: a.host.name, from: time.Now()}
-	s.mu.Lock()
-	s.orders = append(s.orders, o)
-	s.mu.Unlock()
-	err := error(nil)
+	s.orders.Add(1)
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
-		err = ctx.Err()
 		<-time.After(200 * time.Millisecond) // to stop
+		return nil, ctx.Err()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o.to, o.ended = time.Now(), err == nil
-	if err != nil {
-		return nil, err
-	}
+	s.ended.Add(1)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: request.Subject, DNSNames: request.DNSNames,
 		NotBefore: time.Now(), NotAfter: time.Now().Add(90 * 24 * time.Hour),
@@ -185,8 +172,7 @@ type stage struct {
 	takes time.Duration // an order
 	hosts []*host
 
-	mu     sync.Mutex
-	orders []*order
+	orders, ended atomic.Int64 // ended: with a certificate
 }
 
 // A host is a process with certmagic.
@@ -244,20 +230,19 @@ const (
 	lock   = "issue_cert_example.com"
 )
 
-// count returns how many orders have ended with a certificate, and whether two were under way
-// beside each other, at most.
-func (s *stage) count() (ended int, beside bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, o := range s.orders {
-		if o.ended {
-			ended++
-		}
-		for _, before := range s.orders[:i] {
-			beside = beside || before.to.IsZero() || o.from.Before(before.to)
-		}
+// ordering waits until a host orders, and returns it.
+func (s *stage) ordering() *host {
+	var at []*tenuretest.Client
+	s.world.Until("somebody orders", func() bool { at = s.world.Working("order"); return len(at) > 0 })
+	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Client == at[0] })]
+}
+
+// expect compares how many orders there were, 0 for any number, and how many certificates.
+func (s *stage) expect(orders int64) {
+	s.t.Helper()
+	if s.ended.Load() != 1 || orders != 0 && s.orders.Load() != orders {
+		s.t.Errorf("%d certificates of %d orders", s.ended.Load(), s.orders.Load())
 	}
-	return ended, beside
 }
 
 func ours(h *host, inner certmagic.Storage) certmagic.Storage {

@@ -38,21 +38,12 @@ func TestOneOrder(t *testing.T) {
 					}
 				})
 			}
-			for len(s.ordered()) == 0 {
-				time.Sleep(time.Second)
-			}
+			first := s.ordering()
 			time.Sleep(3 * time.Second)
-			killed := s.ordered()[0].host
-			for _, h := range s.hosts {
-				if h.name == killed {
-					h.Kill()
-					h.end()
-				}
-			}
+			first.Kill()
+			first.end()
 			all.Wait()
-			if ended, beside := s.count(); ended != 1 || beside {
-				t.Errorf("%d certificates of %d orders; beside each other: %v", ended, len(s.orders), beside)
-			}
+			s.expect(0)
 			if took := time.Since(s.begun); took > 5*time.Minute {
 				t.Errorf("it took %v", took)
 			}
@@ -63,12 +54,6 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-func (s *stage) ordered() []*order {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.orders
-}
-
 // TestLostOrder: a host that is cut off from the locks ends its order before the next one
 // begins its own; and takes the lock again, and finds the certificate, when it is back.
 func TestLostOrder(t *testing.T) {
@@ -76,9 +61,7 @@ func TestLostOrder(t *testing.T) {
 		s := newStage(t, "ab", 40*time.Second, ours)
 		ended := make(chan error, 2)
 		go func() { ended <- s.hosts[0].obtain() }()
-		for len(s.ordered()) == 0 {
-			time.Sleep(time.Second)
-		}
+		s.ordering()
 		go func() { ended <- s.hosts[1].obtain() }()
 		time.Sleep(5 * time.Second)
 		s.hosts[0].Partition()
@@ -87,9 +70,7 @@ func TestLostOrder(t *testing.T) {
 		if err := errors.Join(<-ended, <-ended); err != nil {
 			t.Error(err)
 		}
-		if ended, beside := s.count(); ended != 1 || beside || len(s.orders) != 2 {
-			t.Errorf("%d certificates of %d orders; beside each other: %v", ended, len(s.orders), beside)
-		}
+		s.expect(2)
 	})
 }
 
@@ -108,9 +89,7 @@ func TestOutage(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if ended, _ := s.count(); ended != 1 || len(s.orders) != 2 {
-			t.Errorf("%d certificates of %d orders", ended, len(s.orders))
-		}
+		s.expect(2)
 	})
 }
 
@@ -295,8 +274,8 @@ func TestIssuerWithoutLock(t *testing.T) {
 		h := s.hosts[0]
 		h.config.Issuers = []certmagic.Issuer{tenurecertmagic.Wrap(&disk{}, h.Client.Client, nil).Issuer(authority{h})}
 		time.Sleep(faulty)
-		if err := h.config.ObtainCertSync(t.Context(), domain); !errors.Is(err, tenurecertmagic.ErrNotLocked) || len(s.orders) > 0 {
-			t.Errorf("%v, after %d orders", err, len(s.orders))
+		if err := h.config.ObtainCertSync(t.Context(), domain); !errors.Is(err, tenurecertmagic.ErrNotLocked) || s.orders.Load() > 0 {
+			t.Errorf("%v, after %d orders", err, s.orders.Load())
 		}
 		if err := h.config.RevokeCert(t.Context(), domain, 0, false); err == nil {
 			t.Error("revoked without a certificate")
