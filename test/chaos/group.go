@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/shard"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
@@ -69,7 +70,7 @@ type worker struct {
 }
 
 // start starts a worker, and does not wait until it has joined. The weight 0 is the usual one.
-func (g *group) start(ctx context.Context, weight float64, claims int) (*worker, error) {
+func (g *group) start(ctx context.Context, weight float64, claims int) *worker {
 	// Nothing is taken down of one that is not known yet.
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,12 +86,10 @@ func (g *group) start(ctx context.Context, weight float64, claims int) (*worker,
 			Write: g.size.Write, Drain: g.size.Drain,
 		},
 	}
-	if err := startReplica(&w.Process, c, proc.Command{Stderr: os.Stderr, Line: w.heard, Ended: w.ended}); err != nil {
-		return nil, err
-	}
+	must.Do(startReplica(&w.Process, c, proc.Command{Stderr: os.Stderr, Line: w.heard, Ended: w.ended}))
 	context.AfterFunc(ctx, w.Kill)
 	g.all = append(g.all, w)
-	return w, nil
+	return w
 }
 
 // heard takes down what the process tells.
@@ -155,6 +154,13 @@ func (g *group) take(w *worker, l replica.Line) {
 	}
 }
 
+// workers returns those that are there.
+func (g *group) workers() []*worker {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.living()
+}
+
 // living returns the workers that are there. The caller holds mu.
 func (g *group) living() (all []*worker) {
 	for _, p := range g.all {
@@ -165,10 +171,8 @@ func (g *group) living() (all []*worker) {
 	return all
 }
 
-// owned returns how many partitions have an owner that lives. The caller holds
-// mu.
-func (g *group) owned() int {
-	n := 0
+// owned returns how many partitions have an owner that lives. The caller holds mu.
+func (g *group) owned() (n int) {
 	for _, b := range g.owners {
 		if !b.by.dead {
 			n++
@@ -192,10 +196,9 @@ func (g *group) settled() bool {
 }
 
 // held returns how many partitions a worker has. The caller holds mu.
-func (g *group) held(p *worker) int {
-	n := 0
+func (g *group) held(w *worker) (n int) {
 	for _, b := range g.owners {
-		if b.by == p {
+		if b.by == w {
 			n++
 		}
 	}
@@ -209,21 +212,18 @@ func (g *group) whole() bool { return g.owned() == g.size.Partitions }
 const patience = 90 * time.Second
 
 // until waits until something is so. The condition is called with mu held.
-func (g *group) until(ctx context.Context, what string, holds func() bool) error {
-	so := false
-	wait.Within(ctx, patience, func() bool {
+func (g *group) until(ctx context.Context, what string, holds func() bool) {
+	so := wait.Within(ctx, patience, func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		so = g.failed == nil && holds()
-		return so || g.failed != nil
+		return g.failed != nil || holds()
 	})
-	if so {
-		return nil
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return errors.Join(g.failed, context.Cause(ctx), fmt.Errorf("not so within %v: %s; %d workers, %d partitions owned",
-		patience, what, len(g.living()), g.owned()))
+	if !so || g.failed != nil {
+		must.Do(errors.Join(g.failed, context.Cause(ctx), fmt.Errorf(
+			"not so within %v: %s; %d workers, %d partitions owned", patience, what, len(g.living()), g.owned())))
+	}
 }
 
 // beats returns the last heartbeat of each worker that lives.
@@ -244,13 +244,9 @@ func (g *group) close() (*trial.Log, error) {
 		p.dead = true
 	}
 	g.mu.Unlock()
-	for _, p := range g.all {
-		p.Kill()
-	}
 	l := &trial.Log{}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, p := range g.all {
+		p.Kill() // nothing is heard of it any more
 		for _, h := range p.holds {
 			l.Holds = append(l.Holds, *h)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
@@ -59,7 +60,7 @@ func measureShards(ctx context.Context, engines []string, size size, say func(st
 		if kind, err := launcher.Find(engine); err == nil {
 			f.Store = fmt.Sprintf("DynamoDB's API: %s %s, on loopback", kind.Name, kind.Version)
 		}
-		if err := f.measure(ctx, engine, size, say); err != nil {
+		if err := must.Try(func() { f.measure(ctx, engine, size, say) }); err != nil {
 			return nil, err
 		}
 		all.Stores = append(all.Stores, f)
@@ -68,52 +69,42 @@ func measureShards(ctx context.Context, engines []string, size size, say func(st
 	return all, nil
 }
 
-// measure makes all scenes on one store.
-func (f *finding) measure(ctx context.Context, engine string, size size, say func(string, ...any)) (err error) {
-	dir, err := os.MkdirTemp("", "tenure-chaos-shards-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	on, err := plan{Engine: engine}.open(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, on.close()) }()
-	watch, err := replica.NewWatch()
-	if err != nil {
-		return err
-	}
+// measure makes all scenes on one store. Like the scenes it is for [must.Try].
+func (f *finding) measure(ctx context.Context, engine string, size size, say func(string, ...any)) {
+	dir := must.Have(os.MkdirTemp("", "tenure-chaos-shards-"))
+	defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
+	on := must.Have(plan{Engine: engine}.open(ctx, dir))
+	defer func() { must.Do(on.close()) }()
+	watch := must.Have(replica.NewWatch())
 	began := time.Now()
 	f.Date, f.LoadBefore = began.UTC().Format(time.DateTime)+" UTC", machine.Load()
-	for _, part := range []struct {
-		name string
-		run  func(context.Context, *group, func(string, ...any)) error
-	}{{"many", f.many}, {"alone", f.alone}} {
+	scenes := []func(context.Context, *group, func(string, ...any)){f.many, f.alone}
+	for i, play := range scenes {
 		g := &group{
-			size: size, name: part.name, store: on.store(-1), dir: dir, now: watch.Now,
+			size: size, name: fmt.Sprint("group-", i), store: on.store(-1), dir: dir, now: watch.Now,
 			to: trial.OpenResource(watch.Now, false), ends: map[stint]int64{}, owners: map[string]begun{},
 		}
-		err := part.run(ctx, g, func(format string, args ...any) { say(f.Store+": "+format, args...) })
+		err := must.Try(func() {
+			play(ctx, g, func(format string, args ...any) { say(f.Store+": "+format, args...) })
+		})
 		log, closed := g.close()
 		g.to.Close()
 		f.take(log)
 		f.Lost = append(f.Lost, g.lost...)
 		if err := errors.Join(err, closed); err != nil {
-			f.miss("%s: %v", part.name, err)
-			break
+			f.miss("%s: %v", g.name, err)
 		}
 	}
 	f.Took, f.LoadAfter = time.Since(began).Seconds(), machine.Load()
 	f.judge(size)
-	return context.Cause(ctx)
+	must.Do(context.Cause(ctx))
 }
 
 // many has a group of workers be killed, paused, left, joined and started again.
-func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) error {
+func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) {
 	for _, s := range []struct {
 		name string
-		run  func(context.Context, *group) error
+		run  func(context.Context, *group)
 	}{
 		{"fill", f.fill},
 		{"steady", f.rest},
@@ -124,76 +115,53 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 		{"roll", f.rolling},
 	} {
 		began := time.Now()
-		err := s.run(ctx, g)
-		if err == nil {
-			err = g.until(ctx, "all partitions are where they are planned", g.settled)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
+		s.run(ctx, g)
+		g.until(ctx, "all partitions are where they are planned", g.settled)
 		say("%s: %.1f s", s.name, time.Since(began).Seconds())
 	}
-	return nil
 }
 
-func (f *finding) fill(ctx context.Context, g *group) error {
+func (f *finding) fill(ctx context.Context, g *group) {
 	began := g.now()
 	for range g.size.Workers {
-		if _, err := g.start(ctx, 0, g.size.Claims); err != nil {
-			return err
-		}
+		g.start(ctx, 0, g.size.Claims)
 	}
-	err := g.until(ctx, "all partitions are owned", g.whole)
+	g.until(ctx, "all partitions are owned", g.whole)
 	f.Filled = seconds(g.now() - began)
-	return err
 }
 
 // rest counts what is asked of the store while nothing changes: from one heartbeat of each worker
 // to a later one.
-func (f *finding) rest(ctx context.Context, g *group) error {
-	if err := wait.For(ctx, 2*g.size.Heartbeat); err != nil { // until one of all comes that is of the rest
-		return err
-	}
+func (f *finding) rest(ctx context.Context, g *group) {
+	must.Do(wait.For(ctx, 2*g.size.Heartbeat)) // until one of all comes that is of the rest
 	before := g.beats()
-	if err := wait.For(ctx, g.size.Steady); err != nil {
-		return err
-	}
+	must.Do(wait.For(ctx, g.size.Steady))
 	f.Steady.For = g.size.Steady.Seconds()
-	for p, now := range g.beats() {
-		d := seconds(now.From - before[p].From)
+	for w, now := range g.beats() {
+		d := seconds(now.From - before[w].From)
 		if d == 0 {
-			return fmt.Errorf("%s has no heartbeat in %v", p.name, g.size.Steady)
+			must.Do(fmt.Errorf("%s has no heartbeat in %v", w.name, g.size.Steady))
 		}
-		f.Steady.Reads += float64(now.Reads-before[p].Reads) / d
-		f.Steady.Writes += float64(now.Writes-before[p].Writes) / d
+		f.Steady.Reads += float64(now.Reads-before[w].Reads) / d
+		f.Steady.Writes += float64(now.Writes-before[w].Writes) / d
 	}
-	return nil
 }
 
 // during has something happen, by which a worker may be lost, and notes what it has led to: when
 // others had all that the lost one had; or, if none is lost, what has moved until all is as
 // planned.
-func (f *finding) during(ctx context.Context, g *group, what string, lost *worker, do func() error,
-	so func() bool,
-) error {
+func (f *finding) during(ctx context.Context, g *group, what string, lost *worker, do func(), so func() bool) {
 	g.mu.Lock()
 	had := maps.Clone(g.owners)
 	maps.DeleteFunc(had, func(_ string, b begun) bool { return b.by != lost })
 	g.begins = nil
 	g.mu.Unlock()
 	began := g.now()
-	err := do()
-	if err == nil {
-		err = g.until(ctx, "all is as it is to be after "+what, so)
-	}
-	if err != nil {
-		return err
-	}
+	do()
+	g.until(ctx, "all is as it is to be after "+what, so)
 	c := change{What: what, Took: seconds(g.now() - began)}
 	if lost == nil {
-		if err := g.until(ctx, "all is as planned after "+what, g.settled); err != nil {
-			return err
-		}
+		g.until(ctx, "all is as planned after "+what, g.settled)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +171,6 @@ func (f *finding) during(ctx context.Context, g *group, what string, lost *worke
 		c.moved(g)
 	}
 	f.Changes = append(f.Changes, c)
-	return nil
 }
 
 // lost notes when others had all partitions of a worker. They had to see that it shows no life
@@ -235,126 +202,85 @@ func (c *change) moved(g *group) {
 	c.Moves, c.Gaps = len(g.begins), stretchOf(gaps)
 }
 
-// killings kills workers, each started again before the next, and then the
-// coordinator.
-func (f *finding) killings(ctx context.Context, g *group) error {
+// killings kills workers, each started again before the next, and then the coordinator.
+func (f *finding) killings(ctx context.Context, g *group) {
 	for i := range g.size.Kills + 1 {
-		what := "SIGKILL of the coordinator"
-		g.mu.Lock()
-		living := g.living()
-		at := slices.IndexFunc(living, func(p *worker) bool { return p.stats.Coordinator })
-		g.mu.Unlock()
+		what, living := "SIGKILL of the coordinator", g.workers()
+		at := slices.IndexFunc(living, func(w *worker) bool { return w.stats.Coordinator })
 		if at < 0 {
-			return errors.New("nobody coordinates")
+			must.Do(errors.New("nobody coordinates"))
 		}
 		victim := living[at]
 		if i < g.size.Kills { // not the coordinator, not the one that was started last
 			what, victim = fmt.Sprintf("%s (%d)", killOfWorker, i+1), living[(at+1+i)%len(living)]
 		}
-		if err := f.during(ctx, g, what, victim, victim.end, g.whole); err != nil {
-			return err
-		}
-		if _, err := g.start(ctx, 0, g.size.Claims); err != nil {
-			return err
-		}
-		if err := g.until(ctx, "all partitions are where they are planned", g.settled); err != nil {
-			return err
-		}
+		f.during(ctx, g, what, victim, victim.end, g.whole)
+		g.start(ctx, 0, g.size.Claims)
+		g.until(ctx, "all partitions are where they are planned", g.settled)
 	}
-	return nil
 }
 
 // end kills a worker.
-func (p *worker) end() error {
-	p.g.mu.Lock()
-	p.dead = true
-	p.g.mu.Unlock()
-	p.Kill()
-	return nil
+func (w *worker) end() {
+	w.g.mu.Lock()
+	w.dead = true
+	w.g.mu.Unlock()
+	w.Kill()
 }
 
 // pausing stops a worker for two leases, as a machine that hangs, and lets it go
 // on: its handlers do not know yet that others have what they had.
-func (f *finding) pausing(ctx context.Context, g *group) error {
-	g.mu.Lock()
-	living := g.living()
+func (f *finding) pausing(ctx context.Context, g *group) {
+	living := g.workers()
 	victim := living[len(living)/2]
+	g.mu.Lock()
 	victim.paused = true
 	g.mu.Unlock()
 	began := time.Now()
-	stop := func() error { return victim.Signal(syscall.SIGSTOP) }
+	stop := func() { must.Do(victim.Signal(syscall.SIGSTOP)) }
 	elsewhere := func() bool { return len(g.owners) == g.size.Partitions && g.held(victim) == 0 }
-	err := f.during(ctx, g, "SIGSTOP of a worker", victim, stop, elsewhere)
-	if err == nil {
-		err = wait.For(ctx, 2*g.size.Lease-time.Since(began))
-	}
-	return errors.Join(err, victim.Continue())
+	defer func() { must.Do(victim.Continue()) }()
+	f.during(ctx, g, "SIGSTOP of a worker", victim, stop, elsewhere)
+	must.Do(wait.For(ctx, 2*g.size.Lease-time.Since(began)))
 }
 
 // leaving has one worker leave in order.
-func (f *finding) leaving(ctx context.Context, g *group) error {
-	g.mu.Lock()
-	living := g.living()
-	g.mu.Unlock()
-	leave := func() error { return g.leave(ctx, living[len(living)/3]) }
-	return f.during(ctx, g, plannedLeave, nil, leave, func() bool { return true })
+func (f *finding) leaving(ctx context.Context, g *group) {
+	living := g.workers()
+	leave := func() { g.leave(ctx, living[len(living)/3]) }
+	f.during(ctx, g, plannedLeave, nil, leave, func() bool { return true })
 }
 
 // leave has a worker leave, and waits until it has.
-func (g *group) leave(ctx context.Context, p *worker) error {
-	if err := p.SendLine(replica.OrderEnd); err != nil {
-		return err
+func (g *group) leave(ctx context.Context, w *worker) {
+	must.Do(w.SendLine(replica.OrderEnd))
+	g.until(ctx, "a worker has left", func() bool { return w.left != nil })
+	if w.left.Text != "" {
+		must.Do(fmt.Errorf("%s left: %s", w.name, w.left.Text))
 	}
-	if err := g.until(ctx, "a worker has left", func() bool { return p.left != nil }); err != nil {
-		return err
-	}
-	if p.left.Text != "" {
-		return fmt.Errorf("%s left: %s", p.name, p.left.Text)
-	}
-	return nil
 }
 
 // joining has one worker come.
-func (f *finding) joining(ctx context.Context, g *group) error {
-	come := func() error { _, err := g.start(ctx, 0, g.size.Claims); return err }
-	return f.during(ctx, g, oneComes, nil, come, g.settled)
+func (f *finding) joining(ctx context.Context, g *group) {
+	f.during(ctx, g, oneComes, nil, func() { g.start(ctx, 0, g.size.Claims) }, g.settled)
 }
 
-// rolling starts each worker again, one after the other, each when the one before
-// is on the roll.
-func (f *finding) rolling(ctx context.Context, g *group) error {
-	g.mu.Lock()
-	living := g.living()
-	g.mu.Unlock()
-	restart := func() error {
-		for _, p := range living {
-			if err := g.leave(ctx, p); err != nil {
-				return err
-			}
-			next, err := g.start(ctx, 0, g.size.Claims)
-			if err != nil {
-				return err
-			}
-			if err := g.until(ctx, "a worker that was started again has joined",
-				func() bool { return next.stats.Joined }); err != nil {
-				return err
-			}
+// rolling starts each worker again, one after the other, each when the one before has joined.
+func (f *finding) rolling(ctx context.Context, g *group) {
+	f.during(ctx, g, rollingRestart, nil, func() {
+		for _, w := range g.workers() {
+			g.leave(ctx, w)
+			next := g.start(ctx, 0, g.size.Claims)
+			g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined })
 		}
-		return nil
-	}
-	return f.during(ctx, g, rollingRestart, nil, restart, g.settled)
+	}, g.settled)
 }
 
 // alone kills a worker that has all partitions, by its weight, while two others have none.
-func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) error {
+func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) {
 	for _, weight := range []float64{1e6, 1e-3, 1e-3} {
-		// So many claims a worker of a group has under way by default.
-		if _, err := g.start(ctx, weight, 64); err != nil {
-			return err
-		}
-		if err := g.until(ctx, "one worker has all partitions", g.settled); err != nil {
-			return err
-		}
+		g.start(ctx, weight, 64) // so many claims a worker of a group has under way by default
+		g.until(ctx, "one worker has all partitions", g.settled)
 	}
-	return f.during(ctx, g, "SIGKILL of one that has all", g.all[0], g.all[0].end, g.whole)
+	f.during(ctx, g, "SIGKILL of one that has all", g.all[0], g.all[0].end, g.whole)
 }

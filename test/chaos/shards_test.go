@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // TestShards makes a quick run of all scenes, with processes that are killed.
