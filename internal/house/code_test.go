@@ -23,7 +23,7 @@ type zone struct{ dirs, may string }
 const (
 	public = " . bell driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence " +
 		"memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
-		"internal/enginetest internal/enginetest/buckets internal/enginetest/locks "
+		"internal/enginetest internal/enginetest/buckets "
 	// closed directories are imported by nobody from outside of them.
 	closed = "cmd test examples/failover internal/house internal/itest release"
 )
@@ -38,7 +38,6 @@ var zones = []zone{
 	{"driver/objectmap", "driver driver/recordcodec driver/versioned"},
 	{"driver/recordcodec driver/versioned internal/protocol internal/text internal/trace internal/enginetest", "driver"},
 	{"internal/enginetest/buckets", ". driver driver/objectmap driver/recordcodec drivertest internal/enginetest"},
-	{"internal/enginetest/locks", ". driver"},
 	// The simulator has the core's machines work behind a real fence.
 	{"internal/sim", "driver internal/protocol internal/trace fence"},
 	{"internal", "driver internal/protocol internal/clock"},

@@ -8,10 +8,8 @@ require (
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/compose-spec/compose-go/v2 v2.16.2
 	github.com/getkin/kin-openapi v0.153.0
-	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/tenurelock/tenure v0.1.0
-	github.com/tenurelock/tenure/zkstore v0.1.0
 	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.36.2
 	modernc.org/sqlite v1.60.0

@@ -201,21 +201,6 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestBenchmarksAreRead(t *testing.T) {
-	p := &part{}
-	p.add(native, "", "./etcdstore")
-	p.read("./etcdstore", "goos: linux\n"+
-		"BenchmarkAcquireRelease/tenure/goroutines=1-2         \t     200\t   2000000 ns/op\n"+
-		"BenchmarkAcquireRelease/mutex/goroutines=1            \t     200\t   1000000 ns/op\n"+
-		"BenchmarkHandOver/tenure-2                            \t     200\t      4106 µs-median\n"+
-		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\nPASS\n")
-	text, err := p.markdown("native")
-	want := "| etcd | `concurrency.Mutex` | **500**, 1000 | – | **4.11**, 2.05 |"
-	if err != nil || !strings.Contains(text, want) {
-		t.Errorf("%v, or no %q in:\n%s", err, want, text)
-	}
-}
-
 // TestWrongIsSeen makes each mistake that is taken down, with a service that grants what is held,
 // or gives an old number, or forgets a lock.
 func TestWrongIsSeen(t *testing.T) {
