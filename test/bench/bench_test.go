@@ -159,7 +159,7 @@ func TestQuickOthers(t *testing.T) {
 			[]string{"| Tenure, 200 locks | 0 |"},
 		},
 		"load": {[]string{"load"}, []string{
-			pairsRow(1), contended, handOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
+			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s was not looked at: %q", row[0], row)
 		}
 	}
-	for _, what := range []string{pairsRow(64), contended, handOver, beats, memory, processor} {
+	for _, what := range []string{pairsRow(64), contended, handedOver, beats, memory, processor} {
 		for _, who := range []string{gateway, oneLease, onEtcd, onSQLite} {
 			if all["load"].row(what).Values[who].Spread == nil {
 				t.Errorf("%s: nothing of %s", what, who)

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -25,6 +24,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -37,20 +37,15 @@ import (
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/zkstore"
 )
 
 // way is a way to lock, which is measured beside others.
 type way struct {
-	name  string
-	waits bool // whoever takes a lock of this way waits for it
-	// client makes a client. What it returns makes a lock of a name, for one goroutine.
-	client func() (newLock func(name string) enginesLock)
+	name   string
+	waits  bool          // whoever takes a lock of this way waits for it
+	client func() opener // makes a client, of which are the callers
 }
-
-// enginesLock is taken and released.
-type enginesLock struct{ take, release func(context.Context) error }
 
 // engines are those that have locks of their own, or clients that have, and how these are called.
 var engines = []struct {
@@ -121,7 +116,11 @@ func (n *natives) round(ctx context.Context, title string, ways []way) {
 	}
 	for _, w := range ways {
 		if w.waits {
-			n.scope(func() { n.found(title, w.name+"/hand-over", n.handOver(ctx, w)) })
+			n.scope(func() {
+				two := []caller{w.client()(ctx), w.client()(ctx)}
+				took := handOver(ctx, two, "hand-over", n.nativeHandOvers, settled, n.wrongOf(w.name))
+				n.found(title, w.name+"/hand-over", spreadOf(took).Median)
+			})
 		}
 	}
 }
@@ -129,69 +128,39 @@ func (n *natives) round(ctx context.Context, title string, ways []way) {
 // pace is how many pairs goroutines make a second, by one client, each of a lock of its own. Each
 // makes one before, which is not counted: the first may make something that stays.
 func (n *natives) pace(ctx context.Context, w way, goroutines int) float64 {
-	newLock, locks := w.client(), make([]enginesLock, goroutines)
-	pair := func(ctx context.Context, i int) {
-		must.Do(locks[i].take(ctx))
-		must.Do(locks[i].release(ctx))
-	}
+	all, names := openAll(ctx, w.client(), goroutines), lockNames(goroutines)
 	must.AtOnce(ctx, goroutines, goroutines, func(ctx context.Context, i int) {
-		locks[i] = newLock(fmt.Sprintf("pairs-%d-%d", goroutines, i))
-		pair(ctx, i)
+		all[i].release(ctx, all[i].acquire(ctx, names[i]))
 	})
-	var made atomic.Int64
-	begun := time.Now()
-	must.AtOnce(ctx, goroutines, goroutines, func(ctx context.Context, i int) {
-		for time.Since(begun) < n.native {
-			pair(ctx, i)
-			made.Add(1)
-		}
-	})
-	return float64(made.Load()) / time.Since(begun).Seconds()
+	return pairs(ctx, all, names, n.native, n.wrongOf(w.name))
 }
 
 // settled is how long a waiter has until it waits. A watch of etcd may tell nothing in its first
 // tenth of a second.
 const settled = 150 * time.Millisecond
 
-// handOver is the median time from a release to the grant at another client, which waits.
-func (n *natives) handOver(ctx context.Context, w way) float64 {
-	holders := [2]enginesLock{w.client()("hand-over"), w.client()("hand-over")}
-	must.Do(holders[0].take(ctx))
-	var took []float64
-	begun := time.Now()
-	for i := 0; i == 0 || time.Since(begun) < n.native; i++ {
-		var at, released time.Time
-		must.AtOnce(ctx, 2, 2, func(ctx context.Context, k int) {
-			if k == 0 {
-				must.Do(holders[(i+1)%2].take(ctx))
-				at = time.Now()
-				return
-			}
-			must.Do(wait.For(ctx, settled))
-			released = time.Now()
-			must.Do(holders[i%2].release(ctx))
-		})
-		took = append(took, milliseconds(at.Sub(released).Nanoseconds()))
+// taking opens callers of locks that take takes, and that what it returns releases.
+func taking(take func(ctx context.Context, name string) (release func(context.Context) error)) opener {
+	return func(context.Context) caller {
+		var release func(context.Context) error // of the one lock that it holds
+		return caller{
+			acquire: func(ctx context.Context, name string) *heldLock {
+				release = take(ctx, name)
+				return &heldLock{name: name}
+			},
+			release: func(ctx context.Context, _ *heldLock) { must.Do(release(ctx)) },
+		}
 	}
-	must.Do(holders[len(took)%2].release(ctx))
-	return spreadOf(took).Median
 }
 
 // tenure is the way of this library, on a store that is opened for each client.
 func (n *natives) tenure(ctx context.Context, waits bool, open func() (driver.Store, error)) way {
-	return way{"tenure", waits, func() func(string) enginesLock {
+	return way{"tenure", waits, func() opener {
 		c := must.Have(tenure.New(must.Have(open()), nil))
 		n.after(func() { _ = c.Close(context.WithoutCancel(ctx)) }) // it has released all
-		return func(name string) enginesLock {
-			var lease *tenure.Lease
-			return enginesLock{
-				func(ctx context.Context) (err error) {
-					lease, err = c.Acquire(ctx, name, nil)
-					return err
-				},
-				func(ctx context.Context) error { return lease.Release(ctx) },
-			}
-		}
+		return taking(func(ctx context.Context, name string) func(context.Context) error {
+			return must.Have(c.Acquire(ctx, name, nil)).Release
+		})
 	}}
 }
 
@@ -213,15 +182,16 @@ func etcdWays(ctx context.Context, n *natives, address string) []way {
 		s, err := etcdstore.Open(ctx, config, &etcdstore.Options{Prefix: prefix})
 		return closing(n, s, err)
 	})
-	return []way{ours, {"mutex", true, func() func(string) enginesLock {
+	return []way{ours, {"mutex", true, func() opener {
 		client := must.Have(clientv3.New(config))
 		n.after(func() { _ = client.Close() })
 		session := must.Have(concurrency.NewSession(client)) // it stands before
 		n.after(func() { _ = session.Close() })
-		return func(name string) enginesLock {
+		return taking(func(ctx context.Context, name string) func(context.Context) error {
 			m := concurrency.NewMutex(session, prefix+name)
-			return enginesLock{m.Lock, m.Unlock}
-		}
+			must.Do(m.Lock(ctx))
+			return m.Unlock
+		})
 	}}}
 }
 
@@ -231,18 +201,17 @@ func zooKeeperWays(ctx context.Context, n *natives, address string) []way {
 		s, err := zkstore.Open(ctx, []string{address}, &zkstore.Options{Root: root})
 		return closing(n, s, err)
 	})
-	return []way{ours, {"native", true, func() func(string) enginesLock {
+	return []way{ours, {"native", true, func() opener {
 		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 		must.Do(err)
 		n.after(conn.Close)
 		_, _, err = conn.Exists("/") // its session stands before
 		must.Do(err)
-		return func(name string) enginesLock {
+		return taking(func(_ context.Context, name string) func(context.Context) error {
 			l := zk.NewLock(conn, root+"-native/"+name, zk.WorldACL(zk.PermAll))
-			return enginesLock{
-				func(context.Context) error { return l.Lock() }, func(context.Context) error { return l.Unlock() },
-			}
-		}
+			must.Do(l.Lock())
+			return func(context.Context) error { return l.Unlock() }
+		})
 	}}}
 }
 
@@ -277,40 +246,36 @@ func postgresWays(ctx context.Context, n *natives, _ string) []way {
 		s, err := pgstore.Open(ctx, database, nil)
 		return closing(n, s, err)
 	})
-	updates := func() func(string) enginesLock {
+	updates := func() opener {
 		pool := connect()
-		return func(name string) enginesLock {
-			must.Have(pool.Exec(ctx, "INSERT INTO plain VALUES ($1, '') ON CONFLICT DO NOTHING", name))
-			by := func(owner string) func(context.Context) error {
-				return func(ctx context.Context) error {
-					_, err := pool.Exec(ctx, "UPDATE plain SET owner = $2 WHERE key = $1", name, owner)
-					return err
-				}
-			}
-			return enginesLock{by("me"), by("")}
+		update := func(ctx context.Context, name, owner string) int64 {
+			done := must.Have(pool.Exec(ctx, "UPDATE plain SET owner = $2 WHERE key = $1", name, owner))
+			return done.RowsAffected()
 		}
+		return taking(func(ctx context.Context, name string) func(context.Context) error {
+			if update(ctx, name, "me") == 0 {
+				must.Have(pool.Exec(ctx, "INSERT INTO plain VALUES ($1, 'me')", name))
+			}
+			return func(ctx context.Context) error {
+				update(ctx, name, "")
+				return nil
+			}
+		})
 	}
-	advisory := func() func(string) enginesLock {
+	advisory := func() opener {
 		pool := connect()
-		return func(name string) enginesLock {
+		return taking(func(ctx context.Context, name string) func(context.Context) error {
 			sum := fnv.New64a()
 			_, _ = sum.Write([]byte(name))
 			id := int64(sum.Sum64())
-			var conn *pgxpool.Conn
-			return enginesLock{
-				func(ctx context.Context) (err error) {
-					if conn, err = pool.Acquire(ctx); err == nil {
-						_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", id)
-					}
-					return err
-				},
-				func(ctx context.Context) error {
-					defer conn.Release()
-					_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", id)
-					return err
-				},
+			conn := must.Have(pool.Acquire(ctx))
+			must.Have(conn.Exec(ctx, "SELECT pg_advisory_lock($1)", id))
+			return func(ctx context.Context) error {
+				defer conn.Release()
+				_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", id)
+				return err
 			}
-		}
+		})
 	}
 	return []way{ours, {"updates", false, updates}, {"advisory", true, advisory}}
 }
@@ -335,26 +300,26 @@ func kubernetesWays(ctx context.Context, n *natives, file string) []way {
 			HolderIdentity: holder, LeaseDurationSeconds: 15, AcquireTime: now, RenewTime: now,
 		}
 	}
-	return []way{ours, {"elector", false, func() func(string) enginesLock {
+	return []way{ours, {"elector", false, func() opener {
 		client := must.Have(coordination.NewForConfig(&fast))
-		return func(name string) enginesLock {
+		return taking(func(ctx context.Context, name string) func(context.Context) error {
 			lock := &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "elector-" + name}, Client: client,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: "elector"},
 			}
-			if _, _, err := lock.Get(ctx); err != nil {
-				must.Do(lock.Create(ctx, by("")))
-			}
-			update := func(holder string) func(context.Context) error {
-				return func(ctx context.Context) error {
-					if _, _, err := lock.Get(ctx); err != nil {
-						return err
-					}
-					return lock.Update(ctx, by(holder))
+			update := func(ctx context.Context, holder string) error {
+				if _, _, err := lock.Get(ctx); err != nil {
+					return err
 				}
+				return lock.Update(ctx, by(holder))
 			}
-			return enginesLock{update(lock.Identity()), update("")}
-		}
+			if err := update(ctx, lock.Identity()); apierrors.IsNotFound(err) {
+				must.Do(lock.Create(ctx, by(lock.Identity())))
+			} else {
+				must.Do(err)
+			}
+			return func(ctx context.Context) error { return update(ctx, "") }
+		})
 	}}}
 }
 

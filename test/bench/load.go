@@ -22,12 +22,12 @@ import (
 
 // The rows, as the page names them.
 const (
-	contended = "pairs a second, 16 callers, 4 locks"
-	handOver  = "hand-over, median, ms"
-	beats     = "heartbeats a second"
-	batches   = beats + ", 100 a call"
-	memory    = "memory a lock, bytes"
-	processor = "processor, s a minute"
+	contended  = "pairs a second, 16 callers, 4 locks"
+	handedOver = "hand-over, median, ms"
+	beats      = "heartbeats a second"
+	batches    = beats + ", 100 a call"
+	memory     = "memory a lock, bytes"
+	processor  = "processor, s a minute"
 )
 
 const (
@@ -84,7 +84,7 @@ func measureService(ctx context.Context, o *options, p *part) (err error) {
 		for _, n := range l.callers {
 			p.add(served, "", pairsRow(n))
 		}
-		p.add(served, "", contended, handOver, beats, batches, memory, processor)
+		p.add(served, "", contended, handedOver, beats, batches, memory, processor)
 		l.measure(ctx, o.say)
 	})
 }
@@ -107,7 +107,11 @@ func (l *load) measure(ctx context.Context, say func(string, ...any)) {
 	}
 	steps = append(steps,
 		func(p *peer) { l.pairs(ctx, contended, p, 16, 4, l.length) },
-		func(p *peer) { l.handOver(ctx, p) },
+		func(p *peer) {
+			two := openAll(ctx, p.open, 2)
+			took := handOver(ctx, two, l.fresh(1)[0], l.handOvers, waitsForSure, l.wrongOf(p.name))
+			l.found(handedOver, p.name, spreadOf(took).Median)
+		},
 		func(p *peer) { l.beating(ctx, beats, p, p.open, min(l.serviceSize.beating, beatCallers)) },
 		func(p *peer) {
 			if p.batch != nil {
@@ -128,13 +132,6 @@ func (l *load) measure(ctx context.Context, say func(string, ...any)) {
 	}
 }
 
-// openAll opens n callers.
-func openAll(ctx context.Context, open opener, n int) []caller {
-	all := make([]caller, n)
-	must.AtOnce(ctx, n, 8, func(ctx context.Context, i int) { all[i] = open(ctx) })
-	return all
-}
-
 // fresh returns names that no step before has used.
 func (l *load) fresh(n int) []string {
 	all := make([]string, n)
@@ -144,65 +141,15 @@ func (l *load) fresh(n int) []string {
 	return all
 }
 
-// pairs has callers acquire and release locks, each the next one of those that there are, for
-// a while. It finds how often that was done a second, and takes down what is wrong.
+// pairs finds how many pairs callers of a peer make a second.
 func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, length time.Duration) {
-	all, of := openAll(ctx, p.open, n), l.fresh(locks)
-	known := make([]struct { // of a lock, by those who take it
-		held atomic.Bool
-		last atomic.Uint64 // the number of the latest tenure
-	}, locks)
-	var made atomic.Int64
-	begun := time.Now()
-	must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
-		for turn := i; time.Since(begun) < length; turn++ {
-			at := turn % locks
-			if locks == n {
-				at = i // a lock of its own
-			}
-			held, lock := all[i].acquire(ctx, of[at]), &known[at]
-			if lock.held.Swap(true) {
-				l.wrong(p.name + ": granted, and somebody else has not released it")
-			}
-			if before := lock.last.Swap(held.number); held.number != 0 && held.number <= before {
-				l.wrong(p.name + ": the number of a tenure has not risen")
-			}
-			lock.held.Store(false) // the release may be carried out from here on
-			all[i].release(ctx, held)
-			made.Add(1)
-		}
-	})
-	l.found(row, p.name, float64(made.Load())/time.Since(begun).Seconds())
+	rate := pairs(ctx, openAll(ctx, p.open, n), l.fresh(locks), length, l.wrongOf(p.name))
+	l.found(row, p.name, rate)
 }
 
-// handOver measures the time from a release to the end of the acquire of another caller,
-// which waits for it.
-func (l *load) handOver(ctx context.Context, p *peer) {
-	two, name := openAll(ctx, p.open, 2), l.fresh(1)[0]
-	held := two[0].acquire(ctx, name)
-	var took []float64
-	for turn := range l.handOvers {
-		var next *heldLock
-		var granted, begun time.Time
-		var released atomic.Bool
-		must.AtOnce(ctx, 2, 2, func(ctx context.Context, i int) {
-			if i == 0 {
-				next, granted = two[(turn+1)%2].acquire(ctx, name), time.Now()
-				if !released.Load() {
-					l.wrong(p.name + ": granted before it was released")
-				}
-				return
-			}
-			wait.Rest(ctx, waitsForSure)
-			released.Store(true)
-			begun = time.Now()
-			two[turn%2].release(ctx, held)
-		})
-		held = next
-		took = append(took, float64(granted.Sub(begun).Microseconds())/1000)
-	}
-	l.found(handOver, p.name, spreadOf(took).Median)
-	two[l.handOvers%2].release(ctx, held)
+// wrongOf takes down what is wrong with one.
+func (p *part) wrongOf(who string) func(string) {
+	return func(what string) { p.wrong(who + ": " + what) }
 }
 
 // holding has callers take locks, calls what is to be done with those that each of them has, and

@@ -126,8 +126,9 @@ type size struct {
 	counted    time.Duration // what is priced by the month
 
 	// Beside the engines' own locks.
-	times  int
-	native time.Duration // of pairs, and of hand-overs
+	times           int
+	native          time.Duration // of a run of pairs
+	nativeHandOvers int
 
 	service serviceSize
 }
@@ -172,7 +173,7 @@ var (
 			timing(2*time.Second, 400*time.Millisecond, 400*time.Millisecond), 10 * time.Millisecond, 20 * time.Second,
 		},
 		counted: 30 * time.Second,
-		times:   5, native: time.Second,
+		times:   5, native: time.Second, nativeHandOvers: 7,
 		service: serviceSize{
 			rounds: 5, length: 1500 * time.Millisecond, callers: []int{1, 16, 64}, handOvers: 60, beating: 1000,
 			held: 10_000, hold: 30 * time.Second, lease: time.Minute,
@@ -192,7 +193,7 @@ var (
 			timing(10*time.Second, 500*time.Millisecond, 200*time.Millisecond), time.Millisecond, 2 * time.Second,
 		},
 		counted: 2 * time.Second,
-		times:   1, native: 50 * time.Millisecond,
+		times:   1, native: 50 * time.Millisecond, nativeHandOvers: 1,
 		service: serviceSize{
 			rounds: 1, length: 300 * time.Millisecond, callers: []int{1, 4}, handOvers: 3, beating: 20,
 			held: 200, hold: time.Second, lease: time.Minute,

@@ -38,9 +38,6 @@ const (
 	onSQLite   = "tenured on SQLite"
 )
 
-// opener opens a caller.
-type opener = func(context.Context) caller
-
 // peer is what callers hold locks by: servers with empty data on the disk, as durable as by
 // default.
 type peer struct {
@@ -137,25 +134,6 @@ func consulServer(ctx context.Context, program, dir, port string, open opener) l
 
 // freePort returns a port that nobody listens at.
 func freePort() string { return strconv.Itoa(must.Have(launcher.Port())) }
-
-// caller holds locks, one after the other or many at once. It is used by one goroutine at a
-// time. Its calls are for [must.Try].
-type caller struct {
-	// acquire waits until the caller holds the lock.
-	acquire func(ctx context.Context, name string) *heldLock
-	release func(ctx context.Context, l *heldLock)
-	// beat shows that the caller lives, for the first of these locks or for more, and returns
-	// for how many. errLost: for one it was too late.
-	beat func(ctx context.Context, all []*heldLock) int
-}
-
-// heldLock is what a caller knows of a lock that it holds.
-type heldLock struct {
-	name   string // or the key, as the server has it
-	number uint64 // of the tenure; zero if it is not told
-	beat   string // the latest heartbeat, of the lock service
-	lease  string // of etcd
-}
 
 // errLost says that a lock which was held is held no more.
 var errLost = errors.New("a lock that was held was lost")

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -131,9 +130,9 @@ func kill(ctx context.Context, chains []*chain) {
 	})
 }
 
-// pairs makes acquires and releases in n goroutines or threads, each of a lock of
+// pacer makes acquires and releases in n goroutines or threads, each of a lock of
 // its own, for a while, and returns how many it made a second.
-type pairs func(ctx context.Context, n int, d time.Duration) float64
+type pacer func(ctx context.Context, n int, d time.Duration) float64
 
 // throughput measures pairs of an acquire and a release, in runs of one client
 // after the other. The requests do not go through a counter, which would be a
@@ -150,7 +149,7 @@ func throughput(ctx context.Context, r *rig) {
 }
 
 func (r *rig) pace(ctx context.Context, all []*stage, load workload) {
-	makers := make([]pairs, len(all))
+	makers := make([]pacer, len(all))
 	for i, s := range all {
 		makers[i] = s.pairs(ctx, load.delay)
 	}
@@ -186,7 +185,7 @@ func (w workload) String() string {
 	return s
 }
 
-func (s *stage) pairs(ctx context.Context, delay time.Duration) pairs {
+func (s *stage) pairs(ctx context.Context, delay time.Duration) pacer {
 	request := s.request()
 	if s.wire.Slow(delay); delay == 0 {
 		request.Endpoint = s.engine
@@ -200,22 +199,17 @@ func (s *stage) pairs(ctx context.Context, delay time.Duration) pairs {
 	db, _ := dynamo.ConnectWide(request.Endpoint)
 	client := must.Have(open(db, &request))
 	s.after(func() { _ = client.Close() }) // it has nothing left to release
+	takes := taking(func(ctx context.Context, name string) func(context.Context) error {
+		lock := must.Have(client.Acquire(ctx, &wire.Request{Name: name, RefreshMs: request.RefreshMs}))
+		return func(context.Context) error { return lock.Release(&wire.Request{}) }
+	})
 	return func(ctx context.Context, n int, d time.Duration) float64 {
-		var made atomic.Int64
-		start := time.Now()
-		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
-			for time.Since(start) < d {
-				ask := wire.Request{Name: fmt.Sprintf("lock-%d", i), RefreshMs: request.RefreshMs}
-				must.Do(must.Have(client.Acquire(ctx, &ask)).Release(&wire.Request{}))
-				made.Add(1)
-			}
-		})
-		return float64(made.Load()) / time.Since(start).Seconds()
+		return pairs(ctx, openAll(ctx, takes, n), lockNames(n), d, s.wrongOf(s.name))
 	}
 }
 
 // work has a process of a client work in a loop of its own.
-func work(m *peers.Member) pairs {
+func work(m *peers.Member) pacer {
 	return func(ctx context.Context, n int, d time.Duration) float64 {
 		answers := make([]wire.Answer, n)
 		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
