@@ -15,6 +15,7 @@ import platform
 import sys
 import threading
 import time
+from collections.abc import Coroutine
 from http.client import HTTPException
 from typing import Any
 from urllib.request import Request, urlopen
@@ -29,30 +30,23 @@ HURRY_BOUND = 500_000_000
 HURRY_AFTER = 20_000_000
 
 
-class Refusal(Exception):
-    """An answer that is a refusal of a kind."""
-
-    def __init__(self, kind: str, cause: BaseException | str) -> None:
-        super().__init__(str(cause))
-        self.kind = kind
-        self.of = type(cause).__name__
-
-
 class Peer:
     """One client, and the locks that it has."""
+
+    client: AsyncClient
+    owner: str
+    notice: bool
+    servers: dict[str, Any]  # what a client is made with
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._out = threading.Lock()
-        self._mutex = threading.Lock()  # guards what follows
-        self._open: dict[str, Any] | None = None
-        self._client: AsyncClient | None = None
         self._locks: dict[str, AsyncLock] = {}
         self._waiting: set[Any] = set()
-        self._ending = threading.Event()
-        self._drain = 0.0
         self._hurry = 0
+        # For how long work goes on after it was told to end; None: it was not.
+        self.ending: float | None = None
 
     def say(self, line: dict[str, Any]) -> None:
         """Writes a line. No buffer is between."""
@@ -63,18 +57,9 @@ class Peer:
     def serve(self) -> None:
         """Answers until the input ends, and leaves as in a crash then."""
         now = time.monotonic_ns()
-        self.say(
-            {
-                "event": "ready",
-                "ok": True,
-                "peer": "tenurelock (Python)",
-                "version": "this checkout",
-                "runtime": "Python " + platform.python_version(),
-                "pid": os.getpid(),
-                "sentNs": now,
-                "gotNs": now,
-            }
-        )
+        ready = {"event": "ready", "ok": True, "peer": "tenurelock (Python)", "version": "this checkout"}
+        runtime = "Python " + platform.python_version()
+        self.say({**ready, "runtime": runtime, "pid": os.getpid(), "sentNs": now, "gotNs": now})
         for line in sys.stdin:
             threading.Thread(target=self._answer, args=(json.loads(line),), daemon=True).start()
         os._exit(0)
@@ -83,101 +68,61 @@ class Peer:
         sent = time.monotonic_ns()
         try:
             answer = {"ok": True, **self._run(request)}
-        except Refusal as refusal:
-            answer = {"ok": False, "kind": refusal.kind, "class": refusal.of, "message": str(refusal)}
         except Exception as error:
-            answer = {"ok": False, "kind": "other", "class": type(error).__name__, "message": str(error)}
+            kind = "other"
+            if isinstance(error, HeldError):
+                kind = "held" if request.get("tryOnly") else "timeout"
+            elif isinstance(error, LostError):
+                kind = "lost"
+            elif isinstance(error, NotImplementedError):
+                kind = "unsupported"
+            answer = {"ok": False, "kind": kind, "class": type(error).__name__, "message": str(error)}
         got = time.monotonic_ns()
         answer.update(id=request["id"], sentNs=sent, gotNs=got, elapsedMs=(got - sent) / 1e6)
         self.say(answer)
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        command = request["cmd"]
-        if command == "open":
-            return self._opened(request)
-        if command == "ping":
-            return {}
-        if command == "hurry":
-            self._hurry = time.monotonic_ns() + HURRY_BOUND
-            return {}
-        if self._client is None:
-            raise Refusal("other", "not open")
-        if command == "acquire":
-            return self._acquire(request)
-        if command == "release":
-            self._release(self._lock(request))
-            return {}
-        if command == "holds":
-            return {"holds": holds(self._lock(request))}
-        if command == "work":
-            return {"counts": self._work(request)}
-        if command == "close":
-            self._close()
-            return {}
-        if command == "end":
-            self._drain = request.get("drainMs", 0) / 1000
-            self._ending.set()
-            return {}
-        raise Refusal("unsupported", f"no command {command}")
-
-    def _opened(self, request: dict[str, Any]) -> dict[str, Any]:
-        with self._mutex:
-            if self._client is not None:
-                raise Refusal("other", "already open")
-            self._open = {"servers": request["endpoint"].split(","), "token": request["secret"]}
-            self._owner = request.get("owner") or str(os.getpid())
-            self._notice = bool(request.get("notice"))
-            self._client = AsyncClient(**self._open)
+        match request["cmd"]:
+            case "ping":
+                pass
+            case "hurry":
+                self._hurry = time.monotonic_ns() + HURRY_BOUND
+            case "end":
+                self.ending = request.get("drainMs", 0) / 1000
+            case "open":
+                self.servers = {"servers": request["endpoint"].split(","), "token": request["secret"]}
+                self.owner = request.get("owner") or str(os.getpid())
+                self.notice = bool(request.get("notice"))
+                self.client = AsyncClient(**self.servers)
+            case "close":  # the acquires that wait end; there is nothing else to close: a lock is its own
+                for acquiring in list(self._waiting):
+                    acquiring.cancel()
+            case "acquire":
+                return self._acquire(request)
+            case "release":
+                self._begin(self._locks[request["name"]].release()).result()
+            case "holds":
+                return {"holds": holds(self._locks[request["name"]])}
+            case "work":
+                return {"counts": Work(self, request).run()}
+            case command:
+                raise NotImplementedError(command)
         return {}
 
-    def _close(self) -> None:
-        """Ends the acquires that wait. There is nothing else to close: a lock is its own."""
-        with self._mutex:
-            waiting, self._client = list(self._waiting), None
-        for acquiring in waiting:
-            acquiring.cancel()
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _acquire(self, request: dict[str, Any]) -> dict[str, Any]:
-        client, try_only = self._client, bool(request.get("tryOnly"))
-        if client is None:
-            raise Refusal("other", "not open")
-
         async def acquired() -> AsyncLock:
-            return await client.acquire(request["name"], owner=self._owner, wait=patience(request))
+            return await self.client.acquire(request["name"], owner=self.owner, wait=patience(request))
 
-        acquiring = asyncio.run_coroutine_threadsafe(acquired(), self._loop)
-        with self._mutex:
-            self._waiting.add(acquiring)
+        acquiring = self._begin(acquired())
+        self._waiting.add(acquiring)
         try:
-            lock = acquiring.result()
-        except HeldError as error:
-            raise Refusal("held" if try_only else "timeout", error) from error
+            lock = self._locks[request["name"]] = acquiring.result()
         finally:
-            with self._mutex:
-                self._waiting.discard(acquiring)
-        with self._mutex:
-            self._locks[request["name"]] = lock
-        return {"name": lock.name, "owner": self._owner, "token": lock.token}
-
-    def _lock(self, request: dict[str, Any]) -> AsyncLock:
-        with self._mutex:
-            lock = self._locks.get(request["name"])
-        if lock is None:
-            raise Refusal("other", "no handle of " + request["name"])
-        return lock
-
-    def _release(self, lock: AsyncLock) -> None:
-        try:
-            asyncio.run_coroutine_threadsafe(lock.release(), self._loop).result()
-        except LostError as error:
-            raise Refusal("lost", error) from error
-
-    def _work(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._open is not None
-        work = Work(self, Client(**self._open), self._owner, request, self._notice)
-        return work.run()
-
-    # What work asks of its peer.
+            self._waiting.discard(acquiring)
+        return {"name": lock.name, "owner": self.owner, "token": lock.token}
 
     def hurries(self, last: int, now: int) -> bool:
         """Says whether work that asked at two instants, one after the other, goes on without a pause."""
@@ -185,22 +130,14 @@ class Peer:
             self._hurry = now + HURRY_AFTER  # it was stopped meanwhile
         return now < self._hurry
 
-    def ending(self) -> float | None:
-        """Returns for how long work goes on after it was told to end; None: it was not."""
-        return self._drain if self._ending.is_set() else None
-
 
 class Work:
     """The work command: acquire, hold and release until the time is up, with a log of the holds."""
 
-    def __init__(
-        self, peer: Peer, client: Client, owner: str, request: dict[str, Any], notice: bool
-    ) -> None:
+    def __init__(self, peer: Peer, request: dict[str, Any]) -> None:
         self._peer = peer
-        self._client = client
-        self._owner = owner
+        self._client = Client(**peer.servers)
         self._request = request
-        self._notice = notice
         self._log = os.open(request["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._counts: dict[str, Any] = {"released": 0, "errors": 0, "lastError": ""}
         self._resource = request.get("resource")
@@ -209,7 +146,7 @@ class Work:
 
     def run(self) -> dict[str, Any]:
         deadline = time.monotonic_ns() + self._request["durationMs"] * 1_000_000
-        while time.monotonic_ns() < deadline and self._peer.ending() is None:
+        while time.monotonic_ns() < deadline and self._peer.ending is None:
             try:
                 self._round()
             except HeldError:
@@ -225,9 +162,9 @@ class Work:
     def _round(self) -> None:
         lock = self._client.acquire(
             self._request["name"],
-            owner=self._owner,
+            owner=self._peer.owner,
             wait=patience(self._request),
-            on_stop=self._told if self._notice else None,
+            on_stop=self._told if self._peer.notice else None,
         )
         begin = time.monotonic_ns()
         if not holds(lock):
@@ -261,11 +198,11 @@ class Work:
                 effect = now + self._every
             if self._peer.hurries(before, now):
                 continue
-            drain = self._peer.ending()
+            drain = self._peer.ending
             time.sleep(CHECK_PERIOD)
         if no == 0 and not holds(lock):
             no = time.monotonic_ns()
-        if self._notice and no > 0:
+        if self._peer.notice and no > 0:
             self.write("no", no)
         if drain is None:
             self.write("end", last)
@@ -276,7 +213,7 @@ class Work:
         headers = {
             "Tenure-Lock": lock.name,
             "Tenure-Token": str(lock.token),
-            "Effect-Owner": self._owner,
+            "Effect-Owner": self._peer.owner,
             "Effect-Checked": str(checked),
         }
         try:
@@ -290,7 +227,7 @@ class Work:
             self.write("notice", time.monotonic_ns())
 
     def write(self, what: str, ns: int, token: int | None = None) -> None:
-        line = f"{what} {self._owner} {ns}" + (f" {token}" if token is not None else "")
+        line = f"{what} {self._peer.owner} {ns}" + (f" {token}" if token is not None else "")
         os.write(self._log, line.encode() + b"\n")
 
 

@@ -58,23 +58,16 @@ function holds(lock: Lock): boolean {
   }
 }
 
-/** An answer that is a refusal of a kind. */
-class Refusal extends Error {
-  constructor(
-    readonly kind: string,
-    message: string,
-    readonly of = "Refusal",
-  ) {
-    super(message);
-  }
-}
+/** A command that there is not. */
+class Unsupported extends Error {}
 
 /** One client, and the locks that it has. */
 class Peer {
-  #client: Client | undefined;
-  #owner = "";
-  #notice = false;
-  #drainMs: number | undefined;
+  client!: Client;
+  owner = "";
+  notice = false;
+  /** For how long work goes on after it was told to end; undefined: it was not. */
+  drainMs: number | undefined;
   #hurry = 0;
   readonly #waiting = new AbortController();
   readonly #locks = new Map<string, Lock>();
@@ -97,8 +90,15 @@ class Peer {
       answer = { ok: true, ...(await this.#run(request)) };
     } catch (error) {
       const e = error instanceof Error ? error : new Error(String(error));
-      const refused = e instanceof Refusal ? { kind: e.kind, class: e.of } : { kind: "other", class: e.name };
-      answer = { ok: false, ...refused, message: e.message };
+      let kind = "other";
+      if (e instanceof HeldError) {
+        kind = request.tryOnly ? "held" : "timeout";
+      } else if (e instanceof LostError) {
+        kind = "lost";
+      } else if (e instanceof Unsupported) {
+        kind = "unsupported";
+      }
+      answer = { ok: false, kind, class: e.name, message: e.message };
     }
     const gotNs = monotonic();
     say({ ...answer, id: request.id, sentNs, gotNs, elapsedMs: (gotNs - sentNs) / 1e6 });
@@ -106,87 +106,53 @@ class Peer {
 
   async #run(request: Request): Promise<object> {
     switch (request.cmd) {
-      case "open":
-        return this.#open(request);
       case "ping":
         return {};
       case "hurry":
         this.#hurry = monotonic() + HURRY_BOUND;
         return {};
-    }
-    const client = this.#client;
-    if (!client) {
-      throw new Refusal("other", "not open");
-    }
-    switch (request.cmd) {
+      case "end":
+        this.drainMs = request.drainMs ?? 0;
+        return {};
+      case "open":
+        this.owner = request.owner || String(process.pid);
+        this.notice = request.notice ?? false;
+        this.client = new Client((request.endpoint ?? "").split(","), { token: request.secret ?? "" });
+        return {};
+      case "close": // the acquires that wait end; there is nothing else to close: a lock is its own
+        this.#waiting.abort();
+        return {};
       case "acquire":
-        return this.#acquire(client, request);
+        return this.#acquire(request);
       case "release":
-        return this.#release(this.#lock(request));
+        await this.#lock(request).release();
+        return {};
       case "holds":
         return { holds: holds(this.#lock(request)) };
       case "work":
-        return { counts: await new Work(this, client, this.#owner, request, this.#notice).run() };
-      case "close":
-        // The acquires that wait end. There is nothing else to close: a lock is its own.
-        this.#client = undefined;
-        this.#waiting.abort();
-        return {};
-      case "end":
-        this.#drainMs = request.drainMs ?? 0;
-        return {};
+        return { counts: await new Work(this, request).run() };
     }
-    throw new Refusal("unsupported", `no command ${request.cmd}`);
+    throw new Unsupported(request.cmd);
   }
 
-  #open(request: Request): object {
-    if (this.#client) {
-      throw new Refusal("other", "already open");
-    }
-    this.#owner = request.owner || String(process.pid);
-    this.#notice = request.notice ?? false;
-    this.#client = new Client((request.endpoint ?? "").split(","), { token: request.secret ?? "" });
-    return {};
-  }
-
-  async #acquire(client: Client, request: Request): Promise<object> {
-    try {
-      const lock = await client.acquire(request.name ?? "", {
-        owner: this.#owner,
-        signal: this.#waiting.signal,
-        ...(request.tryOnly ? { waitMs: 0 } : request.waitMs === undefined ? {} : { waitMs: request.waitMs }),
-      });
-      this.#locks.set(lock.name, lock);
-      return { name: lock.name, owner: this.#owner, token: lock.token };
-    } catch (error) {
-      if (error instanceof HeldError) {
-        throw new Refusal(request.tryOnly ? "held" : "timeout", error.message, error.name);
-      }
-      throw error;
-    }
+  async #acquire(request: Request): Promise<object> {
+    const waitMs = request.tryOnly ? 0 : request.waitMs;
+    const lock = await this.client.acquire(request.name ?? "", {
+      owner: this.owner,
+      signal: this.#waiting.signal,
+      ...(waitMs === undefined ? {} : { waitMs }),
+    });
+    this.#locks.set(lock.name, lock);
+    return { name: lock.name, owner: this.owner, token: lock.token };
   }
 
   #lock(request: Request): Lock {
     const lock = this.#locks.get(request.name ?? "");
     if (!lock) {
-      throw new Refusal("other", `no handle of ${request.name}`);
+      throw new Error(`no handle of ${request.name}`);
     }
     return lock;
   }
-
-  async #release(lock: Lock): Promise<object> {
-    try {
-      await lock.release();
-    } catch (error) {
-      if (error instanceof LostError) {
-        throw new Refusal("lost", error.message, error.name);
-      }
-      throw error;
-    }
-    return {};
-  }
-
-  // What work asks of its peer.
 
   /** Says whether work that asked at two instants, one after the other, goes on without a pause. */
   hurries(last: number, now: number): boolean {
@@ -194,11 +160,6 @@ class Peer {
       this.#hurry = now + HURRY_AFTER; // it was stopped meanwhile
     }
     return now < this.#hurry;
-  }
-
-  /** For how long work goes on after it was told to end; undefined: it was not. */
-  get ending(): number | undefined {
-    return this.#drainMs;
   }
 }
 
@@ -209,17 +170,14 @@ class Work {
 
   constructor(
     readonly peer: Peer,
-    readonly client: Client,
-    readonly owner: string,
     readonly request: Request,
-    readonly notice: boolean,
   ) {
     this.#log = openSync(request.log ?? "", "a", 0o600);
   }
 
   async run(): Promise<object> {
     const deadline = monotonic() + (this.request.durationMs ?? 0) * 1e6;
-    while (monotonic() < deadline && this.peer.ending === undefined) {
+    while (monotonic() < deadline && this.peer.drainMs === undefined) {
       try {
         await this.#round();
       } catch (error) {
@@ -240,8 +198,8 @@ class Work {
 
   async #round(): Promise<void> {
     const { waitMs } = this.request;
-    const lock = await this.client.acquire(this.request.name ?? "", {
-      owner: this.owner,
+    const lock = await this.peer.client.acquire(this.request.name ?? "", {
+      owner: this.peer.owner,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
     const begin = monotonic();
@@ -249,7 +207,7 @@ class Work {
       return; // it came too late to be claimed for a single instant
     }
     this.#write("begin", begin, lock.token);
-    if (this.notice) {
+    if (this.peer.notice) {
       lock.over.addEventListener("abort", () => {
         if (lock.over.reason instanceof LostError) {
           this.#write("notice", monotonic());
@@ -294,13 +252,13 @@ class Work {
       if (this.peer.hurries(before, now)) {
         continue;
       }
-      drainMs = this.peer.ending;
+      drainMs = this.peer.drainMs;
       await sleep(CHECK_MS);
     }
     if (no === 0 && !holds(lock)) {
       no = monotonic();
     }
-    if (this.notice && no > 0) {
+    if (this.peer.notice && no > 0) {
       this.#write("no", no);
     }
     if (drainMs === undefined) {
@@ -314,7 +272,7 @@ class Work {
     const headers = {
       "Tenure-Lock": lock.name,
       "Tenure-Token": String(lock.token),
-      "Effect-Owner": this.owner,
+      "Effect-Owner": this.peer.owner,
       "Effect-Checked": String(checked),
     };
     const call = { method: "POST", headers, signal: AbortSignal.timeout(2000) };
@@ -326,7 +284,7 @@ class Work {
   }
 
   #write(what: string, ns: number, token?: number): void {
-    writeSync(this.#log, `${what} ${this.owner} ${ns}${token === undefined ? "" : ` ${token}`}\n`);
+    writeSync(this.#log, `${what} ${this.peer.owner} ${ns}${token === undefined ? "" : ` ${token}`}\n`);
   }
 }
 

@@ -21,7 +21,7 @@ interface Library {
 
     void open(Request request) throws Exception;
 
-    /** Waits for a lock as the request says. A refusal says that it was not granted. */
+    /** Waits for a lock as the request says. */
     Held acquire(Request request) throws Exception;
 
     /** Closes the client. Acquires that wait end. */
@@ -32,8 +32,11 @@ interface Library {
 
     /** What this client alone has; the lock may be null. */
     default Map<String, Object> other(final Request request, final Held lock) throws Exception {
-        throw new Refusal("unsupported", "no command " + request.text("cmd"));
+        throw new UnsupportedOperationException(request.text("cmd"));
     }
+
+    /** What kind of a refusal this is of a request, of those of package wire. */
+    String kind(Throwable thrown, Request request);
 
     /** A lock in hand. */
     interface Held {
@@ -44,7 +47,7 @@ interface Library {
         /** What an acquire answers. */
         Map<String, Object> describe();
 
-        /** Releases the lock. A refusal as lost says that it was another's. */
+        /** Releases the lock, or throws what is of the kind lost if it was another's. */
         void release(Request request) throws Exception;
 
         /** Empty if the client has none. */
@@ -86,27 +89,6 @@ interface Library {
 
         ByteBuffer data() {
             return ByteBuffer.wrap(Base64.getDecoder().decode(text("dataBase64")));
-        }
-    }
-
-    /** An answer that is a refusal of a kind. */
-    final class Refusal extends Exception {
-        private static final long serialVersionUID = 1L;
-
-        private final String kind;
-
-        Refusal(final String kind, final String message) {
-            super(message);
-            this.kind = kind;
-        }
-
-        Refusal(final String kind, final Throwable cause) {
-            super(cause.getMessage(), cause);
-            this.kind = kind;
-        }
-
-        String kind() {
-            return kind;
         }
     }
 }

@@ -130,15 +130,21 @@ final class LockClient implements Library {
                     name.toString(), AttributeValue.builder().s(value.toString()).build()));
             options.withAdditionalAttributes(attributes);
         }
-        try {
-            return new Item(client, client.acquireLock(options.build()));
-        } catch (final LockCurrentlyUnavailableException e) {
-            throw new Refusal("held", e);
-        } catch (final LockNotGrantedException e) {
-            // The client has no type of its own for a timeout.
-            final boolean waited = String.valueOf(e.getMessage()).startsWith("Didn't acquire lock after sleeping");
-            throw new Refusal(waited ? "timeout" : "held", e);
+        return new Item(client, client.acquireLock(options.build()));
+    }
+
+    @Override
+    public String kind(final Throwable thrown, final Request request) {
+        final boolean refused = thrown instanceof LockNotGrantedException;
+        if (thrown instanceof IllegalMonitorStateException || refused && request.text("cmd").equals("heartbeat")) {
+            return "lost";
         }
+        if (!refused && !(thrown instanceof LockCurrentlyUnavailableException)) {
+            return "other";
+        }
+        // The client has no type of its own for a timeout.
+        final boolean waited = String.valueOf(thrown.getMessage()).startsWith("Didn't acquire lock after sleeping");
+        return waited ? "timeout" : "held";
     }
 
     @Override
@@ -151,18 +157,11 @@ final class LockClient implements Library {
                     return Map.of("locks", items.map(LockClient::describe).toList());
                 }
             case "heartbeat":
-                if (!(lock instanceof Item item)) {
-                    throw new Refusal("other", "no handle of " + request.text("name"));
-                }
-                final var options = SendHeartbeatOptions.builder(item.item());
+                final var options = SendHeartbeatOptions.builder(((Item) lock).item());
                 if (request.has("dataBase64")) {
                     options.withData(request.data());
                 }
-                try {
-                    client.sendHeartbeat(options.build());
-                } catch (final LockNotGrantedException e) {
-                    throw new Refusal("lost", e);
-                }
+                client.sendHeartbeat(options.build());
                 return Map.of();
             default:
                 return Library.super.other(request, lock);
@@ -219,14 +218,14 @@ final class LockClient implements Library {
         }
 
         @Override
-        public void release(final Request request) throws Refusal {
+        public void release(final Request request) {
             final boolean delete = request.has("delete") ? request.flag("delete") : item.getDeleteLockItemOnClose();
             final var options = ReleaseLockOptions.builder(item).withDeleteLock(delete);
             if (request.has("dataBase64")) {
                 options.withData(request.data());
             }
             if (!client.releaseLock(options.build())) {
-                throw new Refusal("lost", "releaseLock said false");
+                throw new IllegalMonitorStateException("releaseLock said false");
             }
         }
     }

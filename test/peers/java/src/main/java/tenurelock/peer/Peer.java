@@ -30,7 +30,6 @@ final class Peer {
     private final FileOutputStream out = new FileOutputStream(FileDescriptor.out);
     private final Map<String, Library.Held> locks = new ConcurrentHashMap<>();
     private final Library library;
-    private volatile boolean open;
     private volatile boolean notice;
     private volatile long drain = -1;
     private volatile long hurry;
@@ -64,12 +63,11 @@ final class Peer {
             answer.put("ok", true);
         } catch (final Throwable thrown) {
             // Throwable: an error of the virtual machine is an answer too.
-            final boolean refused = thrown instanceof Library.Refusal && thrown.getCause() != null;
-            final Throwable said = refused ? thrown.getCause() : thrown;
+            final boolean unsupported = thrown instanceof UnsupportedOperationException;
             answer.put("ok", false);
-            answer.put("kind", thrown instanceof Library.Refusal refusal ? refusal.kind() : "other");
-            answer.put("class", said.getClass().getName());
-            answer.put("message", String.valueOf(said.getMessage()));
+            answer.put("kind", unsupported ? "unsupported" : library.kind(thrown, request));
+            answer.put("class", thrown.getClass().getName());
+            answer.put("message", String.valueOf(thrown.getMessage()));
         }
         answer.put("id", request.fields().get("id"));
         say(answer, sent);
@@ -91,59 +89,38 @@ final class Peer {
     }
 
     private Map<String, Object> run(final Library.Request request) throws Exception {
-        final String command = request.text("cmd");
         final String name = request.text("name");
-        switch (command) {
+        switch (request.text("cmd")) {
             case "ping":
                 return Map.of();
             case "hurry":
                 hurry = System.nanoTime() + HURRY_BOUND;
                 return Map.of();
             case "open":
-                if (open) {
-                    throw new Library.Refusal("other", "already open");
-                }
                 library.open(request);
                 notice = request.flag("notice");
-                open = true;
                 return Map.of();
-            case "acquire", "release", "holds", "work", "end", "close":
-                if (!open) {
-                    throw new Library.Refusal("other", "not open");
-                }
-                break;
-            default:
-                return library.other(request, locks.get(name));
-        }
-        switch (command) {
             case "acquire":
                 final Library.Held granted = library.acquire(request);
                 locks.put(name, granted);
                 return granted.describe();
             case "release":
-                lock(name).release(request);
+                locks.get(name).release(request);
                 return Map.of();
             case "holds":
-                return Map.of("holds", lock(name).check());
+                return Map.of("holds", locks.get(name).check());
             case "work":
                 return Map.of("counts", new Work(this, library, request, notice).run());
             case "end":
                 drain = request.nanos("drainMs");
                 library.end();
                 return Map.of();
-            default: // close
-                open = false;
+            case "close":
                 library.close();
                 return Map.of();
+            default:
+                return library.other(request, locks.get(name));
         }
-    }
-
-    private Library.Held lock(final String name) throws Library.Refusal {
-        final Library.Held lock = locks.get(name);
-        if (lock == null) {
-            throw new Library.Refusal("other", "no handle of " + name);
-        }
-        return lock;
     }
 
     // What work asks of its peer.

@@ -70,11 +70,17 @@ final class Service implements Library {
         try {
             final Lock lock = client.acquire(request.text("name"), options);
             return new Leased(lock, owner, lock.stopping()); // each call of stopping makes another one
-        } catch (final HeldException e) {
-            throw new Refusal(request.flag("tryOnly") ? "held" : "timeout", e);
         } finally {
             waiting.remove(Thread.currentThread());
         }
+    }
+
+    @Override
+    public String kind(final Throwable thrown, final Request request) {
+        if (thrown instanceof HeldException) {
+            return request.flag("tryOnly") ? "held" : "timeout";
+        }
+        return thrown instanceof LostException ? "lost" : "other";
     }
 
     private record Leased(Lock lock, String owner, Future<?> stop) implements Held {
@@ -94,12 +100,8 @@ final class Service implements Library {
         }
 
         @Override
-        public void release(final Request request) throws Refusal {
-            try {
-                lock.release();
-            } catch (final LostException e) {
-                throw new Refusal("lost", e);
-            }
+        public void release(final Request request) throws TenureException {
+            lock.release();
         }
 
         @Override

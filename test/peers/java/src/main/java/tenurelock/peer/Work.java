@@ -32,7 +32,8 @@ final class Work {
     private long errors;
     private String lastError = "";
 
-    Work(final Peer peer, final Library library, final Library.Request request, final boolean notice) throws IOException {
+    Work(final Peer peer, final Library library, final Library.Request request, final boolean notice)
+            throws IOException {
         this.peer = peer;
         this.library = library;
         this.request = request;
@@ -52,12 +53,12 @@ final class Work {
                     round();
                 } catch (final InterruptedException e) {
                     throw e;
-                } catch (final Library.Refusal e) {
-                    // Somebody else has it still.
                 } catch (final Exception e) {
-                    errors++;
-                    lastError = e.toString();
-                    Thread.sleep(ERROR_PAUSE_MS);
+                    if (library.kind(e, request).equals("other")) { // else somebody has it still, or again
+                        errors++;
+                        lastError = e.toString();
+                        Thread.sleep(ERROR_PAUSE_MS);
+                    }
                 }
                 Thread.sleep(request.number("pauseMs").orElse(0L));
             }
@@ -80,12 +81,8 @@ final class Work {
             Thread.sleep(peer.ending().getAsLong() / 1_000_000);
             write(lock, "end", System.nanoTime(), "");
         }
-        try {
-            lock.release(new Library.Request(Map.of()));
-            released++;
-        } catch (final Library.Refusal e) {
-            return; // it is over, as the log says
-        }
+        lock.release(new Library.Request(Map.of()));
+        released++;
     }
 
     /** Works under the lock, until a check fails, the time is up, or the work is told to stop. */
