@@ -35,11 +35,14 @@ var clientNames = []string{tenureName, dynamolockName, javaName}
 
 var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock", javaName: "Java client"}
 
-// steps are the parts of a run, in their order.
-var steps = []struct {
+// step is a part of a run.
+type step struct {
 	name string
 	run  func(context.Context, *rig)
-}{
+}
+
+// steps are those that there are, in their order.
+var steps = []step{
 	{"single", single},
 	{"variants", variants},
 	{"takeover", takeover},
@@ -50,14 +53,6 @@ var steps = []struct {
 	{"failover", failover},
 	{"throughput", throughput},
 	{"session", sessions},
-}
-
-func stepNames() string {
-	var names []string
-	for _, s := range steps {
-		names = append(names, s.name)
-	}
-	return strings.Join(names, ",")
 }
 
 // rig is what all steps share.
@@ -71,12 +66,6 @@ type rig struct {
 // measureClients makes the steps, one after the other. The clients run as processes, each kind
 // behind a gate of its own that counts its requests; from these follow units and prices.
 func measureClients(ctx context.Context, o *options, p *part) error {
-	chosen := strings.Split(o.steps, ",")
-	for _, name := range chosen {
-		if !slices.Contains(strings.Split(stepNames(), ","), name) {
-			return fmt.Errorf("there is no step %q; there are %s", name, stepNames())
-		}
-	}
 	if o.engine == "" {
 		return dynamo.NoEngine("bench")
 	}
@@ -84,12 +73,14 @@ func measureClients(ctx context.Context, o *options, p *part) error {
 	return must.Try(func() {
 		p.Programs, p.Setting = must.Have(machine.Engine(ctx, o.engine)), gate.UnitRule
 		for name := range strings.SplitSeq(o.clients, ",") {
-			client, version := build(ctx, name)
+			client := must.Have(peers.Make(ctx, peers.Kind(name)))
+			one := must.Have(client.Start(ctx))
+			one.Kill()
 			r.clients = append(r.clients, client)
-			p.Programs += "; " + titles[name] + " " + version
+			p.Programs += "; " + titles[name] + " " + one.Ready.Version + ", " + one.Ready.Runtime
 		}
 		for _, s := range steps {
-			if !slices.Contains(chosen, s.name) {
+			if o.steps != "" && !slices.Contains(strings.Split(o.steps, ","), s.name) {
 				continue
 			}
 			start := time.Now()
@@ -98,18 +89,10 @@ func measureClients(ctx context.Context, o *options, p *part) error {
 			}
 			o.say("%s: %.1f s", s.name, time.Since(start).Seconds())
 		}
+		if len(p.Rows) == 0 {
+			must.Do(fmt.Errorf("there is no step of %q", o.steps))
+		}
 	})
-}
-
-// build makes the program of a client, and asks it for its version.
-func build(ctx context.Context, name string) (client *peers.Program, version string) {
-	if !slices.Contains(clientNames, name) {
-		must.Do(fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ",")))
-	}
-	client = must.Have(peers.Make(ctx, peers.Kind(name)))
-	p := must.Have(client.Start(ctx))
-	p.Kill()
-	return client, p.Ready.Version + ", " + p.Ready.Runtime
 }
 
 // stage is a table of one client, with the processes that use it, whose requests

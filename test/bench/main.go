@@ -70,7 +70,7 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	)
 	flags.StringVar(&o.engine, "engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 	flags.StringVar(&o.clients, "clients", strings.Join(clientNames, ","), "which clients to measure on DynamoDB")
-	flags.StringVar(&o.steps, "steps", stepNames(), "which steps to make on DynamoDB")
+	flags.StringVar(&o.steps, "steps", "", "which steps to make on DynamoDB, with commas between; all by default")
 	flags.StringVar(&o.consul, "consul", "", "the `program` consul; without it there is none beside the lock service")
 	if err := flags.Parse(args); err != nil {
 		return err
