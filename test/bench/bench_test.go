@@ -122,8 +122,8 @@ func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
 		if h == nil {
 			continue
 		}
-		beats := h.Holding.WriteUnits*h.Periods >= h.Periods-1-edges && h.Holding.ReadUnits == 0
-		if missed := h.missed(); missed != nil || !beats || h.HeapPerLock() <= 0 || h.Hold.CPU <= 0 {
+		beats := h.Used.WriteUnits*h.Periods >= h.Periods-1-edges && h.Used.ReadUnits == 0
+		if missed := h.missed(); missed != nil || !beats || h.LockHeap <= 0 || h.CPUMinute <= 0 {
 			t.Errorf("%s: %+v; %v", r.What, h, missed)
 		}
 	}
@@ -138,11 +138,11 @@ func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
 func TestMissed(t *testing.T) {
 	for want, spoil := range map[string]func(*holding){
 		"":              func(*holding) {},
-		"heartbeat pe":  func(h *holding) { h.Holding.WriteUnits = 1.1 },
-		"1 locks lost":  func(h *holding) { h.Hold.Lost = 1 },
-		"50 goroutines": func(h *holding) { h.Hold.Goroutines = mostGoroutines },
+		"heartbeat pe":  func(h *holding) { h.Used.WriteUnits = 1.1 },
+		"1 locks lost":  func(h *holding) { h.Lost = 1 },
+		"50 goroutines": func(h *holding) { h.Goroutines = mostGoroutines },
 	} {
-		h := &holding{Locks: 100, Periods: 50.2, Hold: figures{Took: 20, Goroutines: 7}, Holding: gate.Usage{WriteUnits: 1}}
+		h := &holding{Locks: 100, Periods: 50.2, Goroutines: 7, Used: gate.Usage{WriteUnits: 1}}
 		spoil(h)
 		if missed := strings.Join(h.missed(), "; "); (missed == "") != (want == "") || !strings.Contains(missed, want) {
 			t.Errorf("missed %q, want %q", missed, want)
@@ -161,10 +161,13 @@ func TestQuickOthers(t *testing.T) {
 		"load": {[]string{"load"}, []string{
 			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
 		}},
+		"native": {[]string{"native"}, []string{"| etcd | `concurrency.Mutex` | **"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			enginetest.Program(t, "etcd", "etcd")
+			if enginetest.Program(t, "etcd", "etcd"); name == "native" {
+				enginetest.Shared(t, enginetest.Etcd, "etcd")
+			}
 			var out strings.Builder
 			if err := measure(t.Context(), append([]string{"-quick"}, run.args...), &out, t.Output()); err != nil {
 				t.Fatalf("%v\n%s", err, &out)

@@ -135,29 +135,16 @@ func (s *stage) stand(ctx context.Context, what standing, d time.Duration) gate.
 // follows from its periods.
 const kclName = "kcl"
 
-// figures is what a process has used for a while.
-type figures struct {
-	Took       float64 `json:"tookSeconds"`
-	CPU        float64 `json:"cpuSeconds"`
-	Heap       int64   `json:"heapBytes"`  // how much more there is after a garbage collection
-	Goroutines int     `json:"goroutines"` // the most that were seen
-	Lost       int     `json:"lost"`       // locks
-}
-
-// holding is what came of a process that holds many locks.
+// holding is what came of a process that holds many locks for a while.
 type holding struct {
-	Locks   int        `json:"locks"`
-	Acquire figures    `json:"acquire"`
-	Hold    figures    `json:"hold"`
-	Holding gate.Usage `json:"holding"` // in a heartbeat period, counted on the wire
-	Periods float64    `json:"periods"`
+	Locks      int        `json:"locks"`
+	Lost       int        `json:"lost"` // of them
+	Used       gate.Usage `json:"used"` // in a heartbeat period, counted on the wire
+	Periods    float64    `json:"periods"`
+	CPUMinute  float64    `json:"cpuSecondsAMinute"`
+	LockHeap   float64    `json:"heapBytesALock"` // how much more there is, after a garbage collection
+	Goroutines int        `json:"goroutines"`     // the most that were seen
 }
-
-// HeapPerLock is a lock's share of the heap.
-func (h *holding) HeapPerLock() float64 { return float64(h.Acquire.Heap) / float64(h.Locks) }
-
-// CPUMinute is how many seconds of a processor the process uses in a minute.
-func (h *holding) CPUMinute() float64 { return h.Hold.CPU / h.Hold.Took * 60 }
 
 // sessions holds many locks in one process: with one heartbeat in all, and with
 // one for each. One process at a time: none is to suffer from another's load.
@@ -174,8 +161,7 @@ func sessions(ctx context.Context, r *rig) {
 			r.onStage(ctx, c, size.Timing, func(s *stage) {
 				h := s.crowd(ctx, n)
 				r.put(what, s.name, value{Held: h})
-				r.say("session: %s: %d lost, %.1f s to take them, %.3f requests a heartbeat period",
-					what, h.Hold.Lost, h.Acquire.Took, h.Holding.Requests)
+				r.say("session: %s: %d lost, %.3f requests a heartbeat period", what, h.Lost, h.Used.Requests)
 				if c.Kind == peers.Tenure {
 					r.wrong(h.missed()...)
 				}
@@ -197,33 +183,28 @@ func (s *stage) crowd(ctx context.Context, locks int) *holding {
 		must.Have(m.Release(ctx, name))
 	})
 	h, names := &holding{Locks: locks}, lockNames(locks)
-	s.uses(ctx, m, &h.Acquire, func() { acquireAll(ctx, m, names) })
-	h.Holding = s.uses(ctx, m, &h.Hold, func() {
-		for end := time.Now().Add(s.size.crowd.hold); time.Now().Before(end); {
+	before := must.Have(m.Usage(ctx, true))
+	acquireAll(ctx, m, names)
+	held, began := must.Have(m.Usage(ctx, true)), time.Now()
+	h.LockHeap = float64(held.Heap-before.Heap) / float64(locks)
+	used := s.during(func() {
+		for end := began.Add(s.size.crowd.hold); time.Now().Before(end); {
 			must.Do(wait.For(ctx, min(time.Second, time.Until(end)+1)))
-			h.Hold.Goroutines = max(h.Hold.Goroutines, must.Have(m.Usage(ctx, false)).Goroutines)
+			h.Goroutines = max(h.Goroutines, must.Have(m.Usage(ctx, false)).Goroutines)
 		}
 	})
-	h.Periods = h.Hold.Took / s.Heartbeat.Seconds()
-	h.Holding = h.Holding.Over(h.Periods)
+	took := time.Since(began).Seconds()
+	h.CPUMinute = (must.Have(m.Usage(ctx, false)).CPU - held.CPU) / took * 60
+	h.Periods = took / s.Heartbeat.Seconds()
+	h.Used = used.Over(h.Periods)
 	var lost atomic.Int64
 	must.AtOnce(ctx, locks, acquirers, func(ctx context.Context, i int) {
 		if !must.Have(m.Holds(ctx, names[i])) {
 			lost.Add(1)
 		}
 	})
-	h.Hold.Lost = int(lost.Load())
+	h.Lost = int(lost.Load())
 	return h
-}
-
-// uses notes what a process uses while some steps are taken, and returns what is sent meanwhile.
-func (s *stage) uses(ctx context.Context, m *peers.Member, f *figures, steps func()) gate.Usage {
-	before, began := must.Have(m.Usage(ctx, true)), time.Now()
-	sent := s.during(steps)
-	f.Took = time.Since(began).Seconds()
-	f.CPU = must.Have(m.Usage(ctx, false)).CPU - before.CPU
-	f.Heap = must.Have(m.Usage(ctx, true)).Heap - before.Heap
-	return sent
 }
 
 const (
@@ -238,11 +219,11 @@ const (
 // missed returns what is not as it must be of a session: a write a heartbeat period at most,
 // however many locks are held, and no lock lost.
 func (h *holding) missed() (all []string) {
-	if writes := h.Holding.WriteUnits * h.Periods; writes > h.Periods+edges {
+	if writes := h.Used.WriteUnits * h.Periods; writes > h.Periods+edges {
 		all = append(all, fmt.Sprintf("%.0f writes in %.1f heartbeat periods", writes, h.Periods))
 	}
-	if h.Hold.Lost > 0 || h.Hold.Goroutines >= mostGoroutines {
-		all = append(all, fmt.Sprintf("%d locks lost, %d goroutines", h.Hold.Lost, h.Hold.Goroutines))
+	if h.Lost > 0 || h.Goroutines >= mostGoroutines {
+		all = append(all, fmt.Sprintf("%d locks lost, %d goroutines", h.Lost, h.Goroutines))
 	}
 	return all
 }
