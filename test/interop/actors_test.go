@@ -51,7 +51,10 @@ func (s *scene) act(c command) outcome {
 		return s.tableActs(c)
 	case c.verb == "start" || a == nil:
 		a = &actor{leases: map[string]*tenure.Lease{}, begun: map[string]chan outcome{}}
-		if s.actors[c.actor] = a; !ours {
+		s.mu.Lock()
+		s.actors[c.actor] = a
+		s.mu.Unlock()
+		if !ours {
 			a.Process = s.start(c.actor)
 		}
 		if c.verb == "start" {
@@ -76,10 +79,14 @@ func (s *scene) act(c command) outcome {
 	}
 	begun := make(chan outcome, 1)
 	a.begun[c.lock] = begun
+	a.waiting.Store(false)
 	go func() { begun <- carryOut(a, c) }()
-	if c.verb == "acquire" { // until it waits, or has looked a few times
-		a.waiting.Store(false)
-		wait.Within(s.Context(), 3*refresh, func() bool { return len(begun) > 0 || a.waiting.Load() })
+	if c.verb == "acquire" { // until it says that it waits, or for a few looks where it says nothing
+		looks := patience
+		if a.Process != nil {
+			looks = 3 * refresh
+		}
+		wait.Within(s.Context(), looks, func() bool { return len(begun) > 0 || a.waiting.Load() })
 	}
 	return outcome{}
 }
@@ -277,7 +284,10 @@ func (s *scene) weAct(a *actor, c command) outcome {
 		o.how = "deadline"
 	case errors.As(err, &held):
 		o.how, o.fields["owner"], o.fields["free"] = "held", held.Owner, held.FreeIn.String()
-		if of := s.actors[held.Owner]; held.FreeIn > 0 && of != nil && held.FreeIn.Seconds() <= foreign*of.lease.Seconds() {
+		s.mu.Lock()
+		of := s.actors[held.Owner]
+		s.mu.Unlock()
+		if held.FreeIn > 0 && of != nil && held.FreeIn.Seconds() <= foreign*of.lease.Seconds() {
 			o.fields["free"] = "in-time"
 		}
 	case errors.Is(err, tenure.ErrForeign):

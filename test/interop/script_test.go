@@ -95,12 +95,12 @@ type scene struct {
 	options  dynamostore.Options
 	table    *dynamo.Table
 	url      string // of the engine
-	actors   map[string]*actor
 	kept     map[string]item
 	watches  map[string]*watch
 	released map[string]int64 // when the latest release was sent, by the lock
 
 	mu     sync.Mutex
+	actors map[string]*actor
 	tokens map[string]uint64 // the latest of Tenure
 }
 
@@ -257,8 +257,10 @@ func (s *scene) check(c command, o outcome, wants []string) error {
 				got, wrong = "no release", true
 			}
 		case value == "rises":
+			s.mu.Lock()
 			token, _ := strconv.ParseUint(got, 10, 64)
 			wrong = token <= s.tokens[c.lock]
+			s.mu.Unlock()
 		case value == "*":
 			wrong = got == ""
 		default:
