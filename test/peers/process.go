@@ -39,8 +39,7 @@ var ErrExited = errors.New("the peer's process has ended")
 // ended with Kill.
 type Process struct {
 	proc.Process
-	// Ready is the event with which the process began: the client's version,
-	// the runtime, the process id.
+	// Ready is the event with which the process began: the client's version, the runtime.
 	Ready wire.Answer
 
 	begun chan struct{} // closed when Ready is there

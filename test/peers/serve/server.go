@@ -62,8 +62,7 @@ func (l Library) Role(in io.Reader, out io.Writer) error {
 	s := &server{library: l, orders: orders{ending: make(chan struct{})}}
 	lines, now := proc.NewLines(out), proc.Monotonic()
 	err := lines.Say(wire.Answer{
-		Event: wire.Ready, OK: true, Peer: l.Name, Version: version(l.Module), Runtime: runtime.Version(),
-		PID: os.Getpid(), SentNs: now, GotNs: now,
+		Event: wire.Ready, OK: true, Version: version(l.Module), Runtime: runtime.Version(), SentNs: now, GotNs: now,
 	})
 	if err != nil {
 		return err
@@ -94,7 +93,6 @@ func (s *server) answer(r *wire.Request) (a wire.Answer) {
 			a = refused(fmt.Errorf("panic: %v", p))
 		}
 		a.ID, a.SentNs, a.GotNs = r.ID, sent, proc.Monotonic()
-		a.ElapsedMs = float64(a.GotNs-a.SentNs) / 1e6
 	}()
 	if err := must.Try(func() { a = s.run(context.Background(), r) }); err != nil {
 		return refused(err)

@@ -119,17 +119,13 @@ type Answer struct {
 	Class   string `json:"class,omitempty"`   // the error's type in the peer's language
 	Message string `json:"message,omitempty"` // the error's text
 
-	// SentNs and GotNs are [Monotonic] before and after the call into the
-	// client, ElapsedMs is the time between them.
-	SentNs    int64   `json:"sentNs,omitempty"`
-	GotNs     int64   `json:"gotNs,omitempty"`
-	ElapsedMs float64 `json:"elapsedMs,omitempty"`
+	// SentNs and GotNs are [Monotonic] before and after the call into the client.
+	SentNs int64 `json:"sentNs,omitempty"`
+	GotNs  int64 `json:"gotNs,omitempty"`
 
 	// Of ready.
-	Peer    string `json:"peer,omitempty"`
 	Version string `json:"version,omitempty"`
 	Runtime string `json:"runtime,omitempty"`
-	PID     int    `json:"pid,omitempty"`
 
 	Lock          // of acquire and get
 	Token *uint64 `json:"token,omitempty"` // of acquire, if the client has one

@@ -57,9 +57,8 @@ class Peer:
     def serve(self) -> None:
         """Answers until the input ends, and leaves as in a crash then."""
         now = time.monotonic_ns()
-        ready = {"event": "ready", "ok": True, "peer": "tenurelock (Python)", "version": "this checkout"}
-        runtime = "Python " + platform.python_version()
-        self.say({**ready, "runtime": runtime, "pid": os.getpid(), "sentNs": now, "gotNs": now})
+        ready = {"event": "ready", "ok": True, "version": "this checkout", "sentNs": now, "gotNs": now}
+        self.say({**ready, "runtime": "Python " + platform.python_version()})
         for line in sys.stdin:
             threading.Thread(target=self._answer, args=(json.loads(line),), daemon=True).start()
         os._exit(0)
@@ -77,8 +76,7 @@ class Peer:
             elif isinstance(error, NotImplementedError):
                 kind = "unsupported"
             answer = {"ok": False, "kind": kind, "class": type(error).__name__, "message": str(error)}
-        got = time.monotonic_ns()
-        answer.update(id=request["id"], sentNs=sent, gotNs=got, elapsedMs=(got - sent) / 1e6)
+        answer.update(id=request["id"], sentNs=sent, gotNs=time.monotonic_ns())
         self.say(answer)
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:

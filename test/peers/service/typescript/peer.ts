@@ -75,8 +75,8 @@ class Peer {
   /** Answers until the input ends, and leaves as in a crash then. */
   async serve(): Promise<void> {
     const now = monotonic();
-    const ready = { event: "ready", ok: true, peer: "@tenurelock/client", version: "this checkout" };
-    say({ ...ready, runtime: `Node ${process.versions.node}`, pid: process.pid, sentNs: now, gotNs: now });
+    const ready = { event: "ready", ok: true, version: "this checkout", sentNs: now, gotNs: now };
+    say({ ...ready, runtime: `Node ${process.versions.node}` });
     for await (const line of createInterface({ input: process.stdin })) {
       void this.#answer(JSON.parse(line) as Request);
     }
@@ -100,8 +100,7 @@ class Peer {
       }
       answer = { ok: false, kind, class: e.name, message: e.message };
     }
-    const gotNs = monotonic();
-    say({ ...answer, id: request.id, sentNs, gotNs, elapsedMs: (gotNs - sentNs) / 1e6 });
+    say({ ...answer, id: request.id, sentNs, gotNs: monotonic() });
   }
 
   async #run(request: Request): Promise<object> {

@@ -10,7 +10,7 @@ import java.util.Optional;
 
 /** A lock client, as the commands of a peer need it. */
 interface Library {
-    /** What the peer says of it first: its name, version and runtime. */
+    /** What the peer says of it first: its version and runtime. */
     Map<String, Object> about();
 
     /** Reads a line of JSON. */

@@ -59,10 +59,8 @@ final class LockClient implements Library {
         } catch (final IOException e) {
             throw new UncheckedIOException(e);
         }
-        return Map.of(
-                "peer", "dynamodb-lock-client",
-                "version", pom.getProperty("version", ""),
-                "runtime", "java " + System.getProperty("java.version"));
+        final String runtime = "java " + System.getProperty("java.version");
+        return Map.of("version", pom.getProperty("version", ""), "runtime", runtime);
     }
 
     @Override

@@ -43,7 +43,6 @@ final class Peer {
         final Map<String, Object> ready = new HashMap<>(library.about());
         ready.put("event", "ready");
         ready.put("ok", true);
-        ready.put("pid", ProcessHandle.current().pid());
         say(ready, System.nanoTime());
         // A thread for each request: one that waits for a lock must not hold up the others.
         final ExecutorService threads = Executors.newCachedThreadPool();
@@ -74,10 +73,8 @@ final class Peer {
     }
 
     private void say(final Map<String, Object> line, final long sent) {
-        final long got = System.nanoTime();
         line.put("sentNs", sent);
-        line.put("gotNs", got);
-        line.put("elapsedMs", (got - sent) / 1_000_000);
+        line.put("gotNs", System.nanoTime());
         final byte[] bytes = (library.write(line) + "\n").getBytes(StandardCharsets.UTF_8);
         synchronized (out) {
             try {

@@ -29,10 +29,7 @@ final class Service implements Library {
 
     @Override
     public Map<String, Object> about() {
-        return Map.of(
-                "peer", "tenure-client (Java)",
-                "version", "this checkout",
-                "runtime", "Java " + System.getProperty("java.version"));
+        return Map.of("version", "this checkout", "runtime", "Java " + System.getProperty("java.version"));
     }
 
     @Override
