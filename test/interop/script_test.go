@@ -158,9 +158,18 @@ type command struct {
 // duration is that of an option, or another one if it is not given.
 func (c command) duration(option string, otherwise time.Duration) time.Duration {
 	if text := c.options[option]; text != "" {
-		otherwise, _ = time.ParseDuration(text) // a mistake is a zero
+		return duration(text)
 	}
 	return otherwise
+}
+
+// duration reads what a script names.
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err) // the script is wrong
+	}
+	return d
 }
 
 // outcome is what came of a step.
@@ -249,7 +258,7 @@ func (s *scene) check(c command, o outcome, wants []string) error {
 			got, wrong = fmt.Sprintf("changed from %v to %v", s.kept[c.lock], s.row(c.lock)),
 				!reflect.DeepEqual(s.kept[c.lock], s.row(c.lock))
 		case name == "after":
-			got, wrong = took.String(), took < command{options: map[string]string{name: value}}.duration(name, 0)
+			got, wrong = took.String(), took < duration(value)
 		case name == "promptly":
 			since := time.Duration(o.got - s.released[c.lock])
 			got, wrong = fmt.Sprintf("%v after the release", since), since > promptly
