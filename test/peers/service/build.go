@@ -35,52 +35,42 @@ const (
 // Build makes the program of a client, or finds it built. Without its language the error
 // matches [peers.ErrNoToolchain].
 func Build(ctx context.Context, kind peers.Kind) (program *peers.Program, err error) {
-	build := map[peers.Kind]func(context.Context, places) proc.Command{
-		Python: python, TypeScript: typeScript, Java: java,
-	}[kind]
-	if build == nil {
-		return nil, fmt.Errorf("there is no client %q", kind)
-	}
-	err = must.Try(func() {
-		at := places{
-			filepath.Join(must.Have(proc.ModuleDir(ctx, root)), "clients"),
-			filepath.Join(must.Have(proc.ModuleDir(ctx, module)), "peers"),
+	program = &peers.Program{Kind: kind}
+	return program, must.Try(func() {
+		clients := filepath.Join(must.Have(proc.ModuleDir(ctx, root)), "clients")
+		dir := filepath.Join(must.Have(proc.ModuleDir(ctx, module)), "peers")
+		switch kind {
+		case Python:
+			program.Command = python(clients, dir)
+		case TypeScript:
+			program.Command = typeScript(ctx, clients, dir)
+		case Java:
+			program.Command = java(ctx, clients, dir)
+		default:
+			must.Do(fmt.Errorf("there is no client %q", kind))
 		}
-		program = &peers.Program{Kind: kind, Command: build(ctx, at)}
 	})
-	return program, err
 }
 
-// places are the folders of the clients, and of the programs that are made of them.
-type places struct{ clients, peers string }
-
 // python runs the client from its sources: it needs nothing but Python.
-func python(_ context.Context, at places) proc.Command {
+func python(clients, dir string) proc.Command {
 	must.Do(peers.Need("python3"))
-	path := filepath.Join(at.clients, "python", "src")
-	if old := os.Getenv("PYTHONPATH"); old != "" {
-		path += string(os.PathListSeparator) + old
-	}
 	return proc.Command{
-		Args: []string{"python3", filepath.Join(at.peers, "service", "python", "peer.py")},
+		Args: []string{"python3", filepath.Join(dir, "service", "python", "peer.py")},
 		// No compiled files in the checkout.
-		Env: []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"},
+		Env: []string{"PYTHONPATH=" + filepath.Join(clients, "python", "src"), "PYTHONDONTWRITEBYTECODE=1"},
 	}
 }
 
 // typeScript compiles the client with the program that is made of it.
-func typeScript(ctx context.Context, at places) proc.Command {
+func typeScript(ctx context.Context, clients, dir string) proc.Command {
 	must.Do(peers.Need("node", "npm"))
-	client, dir := filepath.Join(at.clients, "typescript"), filepath.Join(at.peers, "service", "typescript")
-	var sources []string
-	for _, file := range []string{"src", "package-lock.json", "tsconfig.json"} {
-		sources = append(sources, filepath.Join(client, file))
-	}
-	for _, file := range []string{"peer.ts", "tsconfig.json"} {
-		sources = append(sources, filepath.Join(dir, file))
-	}
+	client, dir := filepath.Join(clients, "typescript"), filepath.Join(dir, "service", "typescript")
 	target := filepath.Join(dir, "target")
-	makes(ctx, target, sources, func() {
+	makes(ctx, target, []string{
+		filepath.Join(client, "src"), filepath.Join(client, "package-lock.json"), filepath.Join(client, "tsconfig.json"),
+		filepath.Join(dir, "peer.ts"), filepath.Join(dir, "tsconfig.json"),
+	}, func() {
 		compiler := filepath.Join(client, "node_modules", "typescript", "bin", "tsc")
 		if _, err := os.Stat(compiler); err != nil {
 			must.Have(proc.Run(ctx, client, "npm", "ci", "--no-audit", "--no-fund"))
@@ -93,12 +83,12 @@ func typeScript(ctx context.Context, at places) proc.Command {
 
 // java compiles the client with the program that is made of it: neither needs a library. What
 // the client's module declares does not hold here: the program has a class in its package.
-func java(ctx context.Context, at places) proc.Command {
+func java(ctx context.Context, clients, dir string) proc.Command {
 	must.Do(peers.Need("java", "javac"))
-	dir := filepath.Join(at.peers, "java")
+	dir = filepath.Join(dir, "java")
 	target := filepath.Join(dir, "target", "service")
 	classes := filepath.Join(target, "classes")
-	sources := []string{filepath.Join(at.clients, "java", "src", "main", "java"), filepath.Join(dir, "src")}
+	sources := []string{filepath.Join(clients, "java", "src", "main", "java"), filepath.Join(dir, "src")}
 	makes(ctx, target, sources, func() {
 		must.Do(peers.Javac(ctx, classes, classes, sources, "module-info.java", "LockClient.java"))
 	})
