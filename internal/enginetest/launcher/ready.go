@@ -44,15 +44,6 @@ func ask(url, body string, header map[string]string) (string, error) {
 	return string(text), err
 }
 
-// answers says that a server answers with a text that has a part.
-func answers(url, part string) error {
-	text, err := ask(url, "", nil)
-	if err == nil && !strings.Contains(text, part) {
-		err = fmt.Errorf("it answers %q", text)
-	}
-	return err
-}
-
 // connects says that a server listens.
 func connects(at string) error {
 	conn, err := net.DialTimeout("tcp", at, soon)
@@ -62,20 +53,14 @@ func connects(at string) error {
 	return conn.Close()
 }
 
-// listsTables says that an emulator of DynamoDB does. The signature is in form alone.
-func listsTables(at string) error {
-	_, err := ask("http://"+at, "{}", map[string]string{
-		"Content-Type": "application/x-amz-json-1.0",
-		"X-Amz-Target": "DynamoDB_20120810.ListTables",
-		"X-Amz-Date":   "20260101T000000Z",
-		"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/local/dynamodb/aws4_request, " +
-			"SignedHeaders=host, Signature=0",
-	})
+// EtcdReady says that a member of etcd has a leader, and can write.
+func EtcdReady(url string) error {
+	text, err := ask(url+"/health", "", nil)
+	if err == nil && !strings.Contains(text, `"true"`) {
+		err = fmt.Errorf("it answers %q", text)
+	}
 	return err
 }
-
-// EtcdReady says that a member of etcd has a leader, and can write.
-func EtcdReady(url string) error { return answers(url+"/health", `"true"`) }
 
 // ZooKeeperMode returns what the server at an address is: leader, follower or standalone.
 func ZooKeeperMode(addr string) (string, error) {

@@ -33,7 +33,8 @@ type Kind struct {
 	// The command line of a server. Each word may have $program, $port, $root, which is the
 	// folder of the checkout, and what the engine's function gives.
 	command string
-	// ready returns an error until the server at HOST:PORT answers. Etcd has its own.
+	// ready returns an error until the server at HOST:PORT answers. If nil, it answers when it listens. Etcd has
+	// its own.
 	ready func(at string) error
 }
 
@@ -50,7 +51,6 @@ func Kinds() []Kind {
 			address: atHTTP, starts: one(func(_ string, port int) (Server, error) { return Dynoxide(port) }),
 			install: npm("@dynoxide/linux-x64"), files: []string{"node_modules/@dynoxide/linux-x64/dynoxide"},
 			command: "$program serve --host 127.0.0.1 --port $port",
-			ready:   listsTables,
 		},
 		{ // an independent engine, without transactions; its changes of a table would take half a second
 			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE",
@@ -58,7 +58,6 @@ func Kinds() []Kind {
 			install: npm("dynalite"), files: []string{"node_modules/dynalite/cli.js"},
 			command: "node --require $root/internal/enginetest/launcher/dynalite.cjs $program --host 127.0.0.1 --port $port " +
 				"--createTableMs 0 --deleteTableMs 0 --updateTableMs 0",
-			ready: listsTables,
 		},
 		{ // its programs are those of the module that test/faults requires
 			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", address: atHTTP, starts: one(oneEtcd),
@@ -96,8 +95,7 @@ func Kinds() []Kind {
 			}),
 			install: goInstall("github.com/versity/versitygw/cmd/versitygw"), takes: takesMinutes, files: []string{"versitygw"},
 			command: "$program --port 127.0.0.1:$port --access " + S3Key + " --secret " + S3Secret + " --region " + S3Region +
-				" --health /health --keep-alive --quiet posix $dir",
-			ready: func(at string) error { return answers("http://"+at+"/health", "") },
+				" --keep-alive --quiet posix $dir",
 		},
 		{ // Google Cloud Storage's, in memory; a public host without a port lets a relay stand before it
 			Name: "fakegcs", Version: "1.56.1", Variable: "TENURE_TEST_FAKEGCS",
@@ -107,7 +105,6 @@ func Kinds() []Kind {
 			install: goInstall("github.com/fsouza/fake-gcs-server"), takes: takesMinutes, files: []string{"fake-gcs-server"},
 			command: "$program -scheme http -host 127.0.0.1 -port $port -public-host 127.0.0.1 -backend memory " +
 				"-data $dir -log-level error",
-			ready: func(at string) error { return answers("http://"+at+"/_internal/healthcheck", "") },
 		},
 		{ // Azure Blob Storage's, in memory, without a container; it does not know the newest versions
 			Name: "azurite", Version: "3.37.0", Variable: "TENURE_TEST_AZURITE",
@@ -116,7 +113,6 @@ func Kinds() []Kind {
 			install: npm("azurite"), files: []string{"node_modules/azurite/dist/src/blob/main.js"},
 			command: "node $program --blobHost 127.0.0.1 --blobPort $port --inMemoryPersistence --skipApiVersionCheck " +
 				"--disableTelemetry --silent",
-			ready: connects,
 		},
 	}
 }
@@ -194,6 +190,9 @@ func server(engine string, port int, of values, more ...string) (Server, error) 
 	var args []string
 	for _, word := range strings.Fields(k.command) {
 		args = append(args, os.Expand(word, func(name string) string { return all[name] }))
+	}
+	if k.ready == nil {
+		k.ready = connects
 	}
 	at := fmt.Sprintf("127.0.0.1:%d", port)
 	return Server{Args: append(args, more...), Ready: func() error { return k.ready(at) }}, err
