@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/text"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/access"
 )
@@ -55,6 +56,10 @@ type lock struct {
 	State state // in the place of what the record says
 	Bytes int   // of its data, which are left out: there may be many locks
 	Err   error // of a record that cannot be read
+
+	// What the record of a lock has that was read alone.
+	text   string      // its data, unless they are a ledger
+	ledger once.Ledger // of once or every; without runs if it has none
 }
 
 // lockOf judges what the record of a lock shows, or the error of reading it.

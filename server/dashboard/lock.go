@@ -25,24 +25,18 @@ import (
 // maxShownData is how many bytes of the data of a lock a page shows.
 const maxShownData = 2048
 
-// lockRead is what the record of one lock has.
-type lockRead struct {
-	*lock
-	data   string
-	ledger once.Ledger // of once or every; without runs if it has none
-}
-
-func (d *Dashboard) readLock(ctx context.Context, name string) (lockRead, error) {
+func (d *Dashboard) readLock(ctx context.Context, name string) (*lock, error) {
 	st, err := d.client.Status(ctx, name)
 	if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
-		return lockRead{}, err
+		return nil, err
 	}
 	l := lockOf(name, st, err)
-	err = d.freed(ctx, []*lock{l})
 	if ledger, ok := once.Read(st); ok {
-		return lockRead{lock: l, ledger: ledger}, err
+		l.ledger = ledger
+	} else {
+		l.text = dataText(st.Data)
 	}
-	return lockRead{lock: l, data: dataText(st.Data)}, err
+	return l, d.freed(ctx, []*lock{l})
 }
 
 // past returns who held a lock. It is read again when the record has changed in what it shows, and now and then:
@@ -95,7 +89,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	if !who.May(access.Read, name) {
 		return nil, notAllowed(who, "read this lock")
 	}
-	read, r := ask(ctx, d.cache, lookPace, "lock "+name, func(ctx context.Context) (lockRead, error) {
+	l, r := ask(ctx, d.cache, lookPace, "lock "+name, func(ctx context.Context) (*lock, error) {
 		return d.readLock(ctx, name)
 	})
 	if problem := invalid(r.err); problem != nil {
@@ -108,17 +102,17 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 		v.NoActs = "Nobody can be asked before the store answers."
 		return p, nil
 	}
-	if read.State == neverHeld {
+	if l.State == neverHeld {
 		return nil, refuse(http.StatusNotFound, "No such lock", "no program has ever taken the lock %q", printable(name))
 	}
-	v.Lock = read.lock
+	v.Lock = l
 	if who.May(access.Hold, name) {
-		v.Data = read.data
+		v.Data = l.text
 	}
 	v.describe(r.at)
-	v.runs(read.ledger, r.at)
-	if read.State != unreadable {
-		history, ofHistory := d.past(ctx, v.Lock)
+	v.runs(l.ledger, r.at)
+	if l.State != unreadable {
+		history, ofHistory := d.past(ctx, l)
 		d.note(p, who, ofHistory)
 		v.history(history, r.at, query.Get("span"))
 	}

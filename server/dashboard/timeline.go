@@ -16,7 +16,7 @@ import (
 // timeline is the tenures of a lock over time. All places are in per cent of its width.
 type timeline struct {
 	Pieces []piece
-	Ticks  []tick
+	Ticks  []piece // with the time of day as the title
 	Owners []chip
 	Marks  []chip // what the marks mean that there are
 	Label  string // all of it in a sentence, for those who cannot see it
@@ -28,11 +28,6 @@ type piece struct {
 	Owner              string // is written on it, if there is room
 	Silent, SilentW    string // the part at its end in which there was no sign of life
 	Mark, End          string // Mark says how it ended, or that somebody has asked, and stands at End
-}
-
-type tick struct {
-	X, Text string
-	Second  bool // is left out where there is little room
 }
 
 // spans are for how long a timeline may go back; 0: all that is known.
@@ -281,7 +276,11 @@ func (v *timeline) ticks(from, to time.Time, place func(time.Time) float64) {
 	}
 	for t := from.UTC().Truncate(step).Add(step); t.Before(to) && len(v.Ticks) < 4*mostTicks; t = t.Add(step) {
 		if x := place(t); x >= tickMargin && x <= 100-tickMargin {
-			v.Ticks = append(v.Ticks, tick{percent(x), t.Format(layout), len(v.Ticks)%2 == 1})
+			class := ""
+			if len(v.Ticks)%2 == 1 {
+				class = " second" // is left out where there is little room
+			}
+			v.Ticks = append(v.Ticks, piece{X: percent(x), Title: t.Format(layout), Class: class})
 		}
 	}
 }

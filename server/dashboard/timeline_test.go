@@ -133,10 +133,10 @@ func TestTimelineTicks(t *testing.T) {
 		seen := map[string]bool{}
 		for _, tick := range v.Ticks {
 			x, err := strconv.ParseFloat(strings.TrimSuffix(tick.X, "%"), 64)
-			if err != nil || x < 0 || x > 100 || back < 364*day && seen[tick.Text] {
-				t.Errorf("%v: %s at %s, or twice", back, tick.Text, tick.X)
+			if err != nil || x < 0 || x > 100 || back < 364*day && seen[tick.Title] {
+				t.Errorf("%v: %s at %s, or twice", back, tick.Title, tick.X)
 			}
-			seen[tick.Text] = true
+			seen[tick.Title] = true
 		}
 	}
 }
