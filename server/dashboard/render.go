@@ -163,10 +163,10 @@ func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, who visitor, p 
 
 // failed answers with a problem.
 func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, problem *problem) {
-	if problem == unknown {
+	if problem == notSignedIn {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
 		if !wantsText(r) {
-			d.unknown(w, r)
+			d.askWho(w, r)
 			return
 		}
 	}

@@ -80,8 +80,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// server returns a service that knows the users of the site.
-func (s *site) server() *server.Server {
+// dashboard returns pages of a server of their own, which knows the users of the site.
+func (s *site) dashboard(o dashboard.Options) *dashboard.Dashboard {
 	s.Helper()
 	of, err := server.New(s.client.Client, server.Options{
 		Principals: s.users, Logger: slog.New(slog.NewJSONHandler(&s.log, nil)),
@@ -90,14 +90,7 @@ func (s *site) server() *server.Server {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return of
-}
-
-// dashboard returns pages of a server of their own.
-func (s *site) dashboard(o dashboard.Options) *dashboard.Dashboard {
-	s.Helper()
-	s.of = s.server()
-	o.Server = s.of
+	s.of, o.Server = of, of
 	d, err := dashboard.New(o)
 	if err != nil {
 		s.Fatal(err)

@@ -25,8 +25,8 @@ var (
 	// tooMany does not tell a guesser whether a token is right.
 	tooMany = refuse(http.StatusTooManyRequests, "Too many", "too many tokens from your address were wrong, or you ask "+
 		"for more pages a second than one may: try again in a minute")
-	// unknown is answered by the form to sign in, to a browser.
-	unknown = refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
+	// notSignedIn is answered by the form to sign in, to a browser.
+	notSignedIn = refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
 		"curl -H 'Authorization: Bearer TOKEN' ...")
 )
 
@@ -89,7 +89,7 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, *
 		return who, tooMany
 	}
 	if !ok {
-		return who, unknown
+		return who, notSignedIn
 	}
 	if wait := d.server.Admit(r, who.Principal, who.secret); wait > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(int((wait+time.Second-1)/time.Second)))
@@ -149,8 +149,8 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	return refuse(http.StatusForbidden, "Not confirmed", "this is no token of %s: go back, and type it again", who.Name())
 }
 
-// unknown answers a browser whose visitor is not signed in: by the form, at the address that it asked for.
-func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
+// askWho answers a browser whose visitor is not signed in: by the form, at the address that it asked for.
+func (d *Dashboard) askWho(w http.ResponseWriter, r *http.Request) {
 	next := ""
 	if r.Method == http.MethodGet {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {

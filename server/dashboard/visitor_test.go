@@ -282,7 +282,7 @@ func TestOptions(t *testing.T) {
 	inSite(t, func(s *site) {
 		for want, o := range map[string]dashboard.Options{
 			"Options.Server is nil":   {},
-			"Options.Key has 5 bytes": {Server: s.server(), Key: []byte("short")},
+			"Options.Key has 5 bytes": {Server: s.of, Key: []byte("short")},
 		} {
 			if _, err := dashboard.New(o); err == nil || !strings.Contains(err.Error(), want) {
 				s.Errorf("%v, want %s", err, want)
