@@ -36,7 +36,9 @@ func (w *world) fill() {
 		return rec
 	}
 	held := func(name, owner, host, label string, ago, lease, heartbeat time.Duration) driver.Record {
-		return driver.Record{Key: name, Owner: owner, Host: host, Label: label, Since: begun.Add(-ago), Lease: lease, Heartbeat: heartbeat}
+		return driver.Record{
+			Key: name, Owner: owner, Host: host, Label: label, Since: begun.Add(-ago), Lease: lease, Heartbeat: heartbeat,
+		}
 	}
 	w.plant(held("scheduler", "web-3", "web-3.example", "v7", day+3*hour, 24*hour, hour),
 		past("web-1", "v6", 6*day+4*hour, 2*day+3*hour, driver.EndSteppedDown, "deploy", "v7 comes"),
@@ -67,7 +69,8 @@ func (b *browser) shoot(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*shots, name+".png"), shot, 0o644); err != nil { //nolint:gosec // it is for everybody
+	file := filepath.Join(*shots, name+".png")
+	if err := os.WriteFile(file, shot, 0o644); err != nil { //nolint:gosec // it is for everybody
 		b.t.Fatal(err)
 	}
 }
@@ -82,6 +85,7 @@ func TestScreenshots(t *testing.T) {
 	b.open("login")
 	b.shoot("login")
 	b.signIn(rootToken)
+	const moving = "document.querySelectorAll('.grid tbody tr').length == 4 && document.querySelector('.strip .r-comes')"
 	for _, shot := range []struct {
 		name, path, until string
 		dark              bool
@@ -89,7 +93,7 @@ func TestScreenshots(t *testing.T) {
 	}{
 		{"now", "./", settled, false, 1180, 760},
 		{"lock", "lock?name=scheduler", "true", false, 1180, 760},
-		{"shards", "shards?group=orders&from=50", "document.querySelectorAll('.grid tbody tr').length == 4 && document.querySelector('.strip .r-comes')", false, 1180, 760},
+		{"shards", "shards?group=orders&from=50", moving, false, 1180, 760},
 		{"sessions", "sessions", "true", false, 1180, 760},
 		{"doctor", "doctor", "true", false, 1180, 760},
 		{"now-dark", "./?prefix=s", "true", true, 1180, 760},
