@@ -117,7 +117,7 @@ func (s *site) untilTheMinute() {
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 }
 
-// somethingOfEverything has three days pass in which locks get to each state, for each reason. It returns
+// somethingOfEverything has an hour pass in which locks get to each state, for each reason. It returns
 // what names the ids that are random.
 func (s *site) somethingOfEverything() *strings.Replacer {
 	s.Helper()
@@ -127,17 +127,17 @@ func (s *site) somethingOfEverything() *strings.Replacer {
 		time.Sleep(lasts + 300*time.Millisecond) // so that no time is near to its next second
 		return l
 	}
-	_ = term("web-1", 20*time.Hour).Release(s.Context())
-	time.Sleep(4 * time.Hour)
+	_ = term("web-1", 20*time.Minute).Release(s.Context())
+	time.Sleep(4 * time.Minute)
 	failed := &tenure.ReleaseOptions{Failed: errors.New("no such queue")}
-	_ = term("web-2", 30*time.Hour).ReleaseWith(s.Context(), failed)
-	term("web-1", 10*time.Hour)
+	_ = term("web-2", 30*time.Minute).ReleaseWith(s.Context(), failed)
+	term("web-1", 10*time.Minute)
 	s.act(alice, "step-down", "team/terms", "3", "reason", "it's <slow>")
-	term("web-3", 2*time.Hour)
+	term("web-3", 2*time.Minute)
 	s.process("web-3").Kill()
-	term("web-2", time.Hour)
+	term("web-2", 5*time.Minute)
 	s.act(alice, "hand-over", "team/terms", "5", "reason", "v8 comes", "to", "web-4")
-	term("web-4", 3*time.Hour)
+	term("web-4", 3*time.Minute)
 
 	s.untilTheMinute()
 	slot := once.Minute(time.Now())
