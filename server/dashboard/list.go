@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -247,7 +248,7 @@ func (all list) visible(v visitor, prefix string) []*lock {
 // nowView is the list of locks.
 type nowView struct {
 	Prefix, Only string // what the list is narrowed to
-	Parts        bool   // those of shards are listed as well
+	Parts        string // not empty: those of shards are listed as well
 	Chips        []chip
 	Rows         []*lock
 	At           time.Time
@@ -260,7 +261,7 @@ type nowView struct {
 
 // now shows all locks.
 func (d *Dashboard) now(ctx context.Context, who visitor, query url.Values) (*page, *problem) {
-	v := &nowView{Prefix: query.Get("prefix"), Only: query.Get("state"), Parts: query.Get("parts") != ""}
+	v := &nowView{Prefix: query.Get("prefix"), Only: query.Get("state"), Parts: query.Get("parts")}
 	p := &page{View: "now", Title: "Now", Model: v}
 	if v.Only != "" && !slices.Contains(states, state(v.Only)) {
 		return nil, refuse(http.StatusBadRequest, "No such state", "%.40q is no state of a lock: it is one of held, asked, "+
@@ -315,7 +316,7 @@ func (v *nowView) count(locks []*lock) {
 // withoutParts leaves out the partitions and workers of shards that are as they should be, where the list is
 // not narrowed: there may be thousands of them, and they have a page of their own.
 func (v *nowView) withoutParts(locks []*lock) []*lock {
-	if v.Parts || v.Only != "" || v.Prefix != "" {
+	if v.Parts != "" || v.Only != "" || v.Prefix != "" {
 		return locks
 	}
 	listed := slices.DeleteFunc(slices.Clone(locks), func(l *lock) bool {
@@ -328,16 +329,8 @@ func (v *nowView) withoutParts(locks []*lock) []*lock {
 
 // address is that of another page of the list.
 func (v *nowView) address(only, after string) string {
-	query := url.Values{}
-	parts := ""
-	if v.Parts {
-		parts = "all"
-	}
-	for name, value := range map[string]string{"prefix": v.Prefix, "state": only, "parts": parts, "after": after} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := url.Values{"prefix": {v.Prefix}, "state": {only}, "parts": {v.Parts}, "after": {after}}
+	maps.DeleteFunc(query, func(_ string, of []string) bool { return of[0] == "" })
 	return "./" + tail(query)
 }
 
