@@ -5,53 +5,63 @@ package dashboard_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// listening serves the pages on a listener of the loopback interface.
-func listening(t *testing.T) (*site, *httptest.Server) {
-	t.Helper()
-	s := newSite(t)
-	server := httptest.NewServer(s.pages)
-	t.Cleanup(server.Close)
-	t.Cleanup(s.shutdown)
-	return s, server
+// stream is what a page that is open is sent, compressed.
+type stream struct {
+	*httptest.ResponseRecorder
+	in  *io.PipeWriter
+	out *io.PipeReader
 }
 
-// open opens a stream, which the client unpacks by itself.
-func (s *site) open(server *httptest.Server, query, cookie string) *http.Response {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-	s.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/live?"+query, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+func (s stream) Write(b []byte) (int, error) { return s.in.Write(b) }
+
+func (s stream) Flush() {}
+
+// open opens a stream, which ends with the test.
+func (s *site) open(query, cookie string) stream {
+	ctx, cancel := context.WithCancel(s.Context())
+	r := httptest.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:8080/live?"+query, nil)
 	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Accept-Encoding", "gzip")
 	r.Header.Set("Cookie", cookie)
-	answer, err := server.Client().Do(r)
+	of := stream{ResponseRecorder: httptest.NewRecorder()}
+	of.out, of.in = io.Pipe()
+	go func() {
+		s.pages.ServeHTTP(of, r)
+		of.in.Close()
+	}()
+	s.Cleanup(func() {
+		cancel()
+		of.out.Close()
+	})
+	return of
+}
+
+// read unpacks what comes, and waits for the first of it.
+func (s *site) read(of stream) *bufio.Scanner {
+	s.Helper()
+	body, err := gzip.NewReader(of.out)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { answer.Body.Close() })
-	return answer
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<20)
+	return lines
 }
 
-// event reads a stream until one has the text; its name is returned, or "" at the end of the stream.
-func event(r io.Reader, text string) string {
+// follows reads a stream until an event has the text, and fails the test if that has another name.
+func (s *site) follows(lines *bufio.Scanner, want, text string) {
+	s.Helper()
 	name, data := "", ""
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
 		switch {
@@ -60,82 +70,77 @@ func event(r io.Reader, text string) string {
 		case strings.HasPrefix(line, "data:"):
 			data += line[len("data:"):] + "\n"
 		case line == "" && name != "" && strings.Contains(name+data, text):
-			return name
+			if name != want {
+				s.Fatalf("event %q, not %q, with %q", name, want, text)
+			}
+			return
 		}
 	}
-	return ""
+	s.Fatalf("no event with %q: %v", text, lines.Err())
 }
 
 // A page that is open shows what its visitor may see, until that is none any more.
 func TestLive(t *testing.T) {
-	enginetest.MakeVerify(t)
-	s, server := listening(t)
-	stream := s.open(server, "view=now", s.signIn(asker))
-	kind := stream.Header.Get("Content-Type")
-	if stream.StatusCode != 200 || kind != "text/event-stream" || !stream.Uncompressed {
-		t.Fatalf("%s, %s, compressed: %v", stream.Status, kind, stream.Uncompressed)
-	}
-	body := bufio.NewReader(stream.Body)
-	follows := func(name, text string) {
-		t.Helper()
-		if got := event(body, text); got != name {
-			t.Fatalf("event %q, not %q, with %q", got, name, text)
+	inSite(t, func(s *site) {
+		stream := s.open("view=now", s.signIn(asker))
+		lines := s.read(stream)
+		if kind := stream.Header().Get("Content-Type"); kind != "text/event-stream" {
+			s.Errorf("it is %s", kind)
 		}
-	}
-	follows("live", "There is no lock that asker may read.")
-	s.holds("team/x", "web-1")
-	s.holds("secret/y", "web-2")
-	follows("live", "<bdi>team/x</bdi>")
-	s.set("asker " + asker + " read:secret/\n")
-	follows("live", "<bdi>secret/y</bdi>")
-	s.set("alice " + alice + " admin:\n")
-	follows("out", "out")
+		s.follows(lines, "live", "There is no lock that asker may read.")
+		s.holds("team/x", "web-1")
+		s.holds("secret/y", "web-2")
+		s.follows(lines, "live", "<bdi>team/x</bdi>")
+		s.set("asker " + asker + " read:secret/\n")
+		s.follows(lines, "live", "<bdi>secret/y</bdi>")
+		s.set("alice " + alice + " admin:\n")
+		s.follows(lines, "out", "out")
 
-	body = bufio.NewReader(s.open(server, "view=doctor", s.signIn(alice)).Body)
-	follows("live", "Reads take")
-	s.shutdown()
-	if rest, err := io.ReadAll(body); err != nil {
-		t.Errorf("the end: %v after %d bytes", err, len(rest))
-	}
+		lines = s.read(s.open("view=doctor", s.signIn(alice)))
+		s.follows(lines, "live", "Reads take")
+		s.shutdown()
+		for lines.Scan() {
+		}
+		if err := lines.Err(); err != nil {
+			s.Errorf("the end: %v", err)
+		}
+	})
 }
 
 func TestLiveRefuses(t *testing.T) {
-	s, server := listening(t)
-	cookie := s.signIn(alice)
-	opens := func(query, cookie string, want int) {
-		t.Helper()
-		if got := s.open(server, query, cookie); got.StatusCode != want {
-			t.Errorf("%q: %s, want %d", query, got.Status, want)
+	inSite(t, func(s *site) {
+		cookie := s.signIn(alice)
+		opens := func(query, cookie string, want int) {
+			t.Helper()
+			stream := s.open(query, cookie)
+			s.read(stream)
+			if stream.Code != want {
+				t.Errorf("%q: %d, want %d", query, stream.Code, want)
+			}
 		}
-	}
-	opens("view=nothing", cookie, 400)
-	opens("", cookie, 400)
-	opens("view=now", "", 401)
-	for i := range 32 { // One principal cannot have all streams.
-		opens(fmt.Sprint("view=now&n=", i), cookie, 200)
-	}
-	opens("view=now", cookie, 503)
-	opens("view=now", s.signIn(reader), 200)
+		opens("view=nothing", cookie, 400)
+		opens("", cookie, 400)
+		opens("view=now", "", 401)
+		for i := range 32 { // One principal cannot have all streams.
+			opens(fmt.Sprint("view=now&n=", i), cookie, 200)
+		}
+		opens("view=now", cookie, 503)
+		opens("view=now", s.signIn(reader), 200)
+	})
 }
 
 // A stream that nobody reads holds up no other one.
 func TestLiveNeverRead(t *testing.T) {
-	enginetest.MakeVerify(t)
-	s, server := listening(t)
-	cookie := s.signIn(alice)
-	for i := range 30 {
-		s.holds(fmt.Sprintf("team/%02d", i), strings.Repeat("o", 500)+fmt.Sprint(i))
-	}
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "GET /live?view=now HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: %s\r\n\r\n", cookie)
-	body := bufio.NewReader(s.open(server, "view=now", cookie).Body)
-	for range 3 { // as the ages of the locks go on
-		if event(body, "30 locks") != "live" {
-			t.Fatal("another stream is held up")
+	inSite(t, func(s *site) {
+		cookie := s.signIn(alice)
+		for i := range 30 {
+			s.holds(fmt.Sprintf("team/%02d", i), strings.Repeat("o", 500)+fmt.Sprint(i))
 		}
-	}
+		s.open("view=now", cookie)
+		time.Sleep(time.Second)
+		lines := s.read(s.open("view=now", cookie))
+		for range 3 { // as the ages of the locks go on
+			s.follows(lines, "live", "30 locks")
+		}
+	})
 }
