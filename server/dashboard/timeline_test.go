@@ -72,16 +72,6 @@ func TestTimeline(t *testing.T) {
 		want string
 	}{
 		{
-			"released, a gap, asked, held",
-			[]of{{"a", 100, 60, tenure.EndReleased, ""}, {"b", 50, 20, tenure.EndSteppedDown, "new"}, {"c", 20, -1, "", ""}},
-			holding, 0, "0%+40% a released\n40%+10% gap\n50%+30% b made-way\n80%+20% c",
-		},
-		{
-			"a crash: nobody knows when it stopped, and it showed no life for a lease",
-			[]of{{"a", 100, -1, tenure.EndExpired, ""}, {"b", 50, 40, tenure.EndFailed, ""}, {"a", 20, -1, "", ""}},
-			holding, 0, "0%+50% a silent 2% expired\n50%+10% b failed\n60%+20% gap\n80%+20% a",
-		},
-		{
 			"nobody now",
 			[]of{{"a", 100, 80, tenure.EndReleased, ""}, {"b", 80, 50, tenure.EndRevoked, ""}},
 			freed, 0, "0%+20% a released\n20%+30% b operator\n50%+50% gap",
