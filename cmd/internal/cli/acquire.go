@@ -77,17 +77,17 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	var full *semaphore.FullError
 	var busy *rwlock.BusyError
-	var said *flags.Failure
+	var failure *flags.Failure
 	switch {
-	case errors.As(err, &said):
-		return said
-	case errors.Is(context.Cause(ctx), errWaited): // what else the error carries is older than what whose says
-		_, err := t.away.last() // before whose asks, which may find that the store answers reads
-		whose, held := t.whose()
+	case errors.As(err, &failure):
+		return failure
+	case errors.Is(context.Cause(ctx), errWaited): // what else the error carries is older than what holderNow says
+		_, err := t.away.last() // before holderNow asks, which may find that the store answers reads
+		who, held := t.holderNow()
 		if err != nil && !held {
 			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, err))
 		}
-		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, whose))
+		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, who))
 	case errors.As(err, &full):
 		text, _ := t.outer.full(t.lock, full)
 		return t.notAcquired(p, text)
@@ -104,10 +104,10 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	return storeFailed(err)
 }
 
-// whose says who has now what was waited for, if the store answers soon, and whether others
+// holderNow says who has now what was waited for, if the store answers soon, and whether others
 // hold it: then the last error of the store is out of date. About a free lock an acquire knows
 // better: it may be that nothing can be written.
-func (t *command) whose() (who string, held bool) {
+func (t *command) holderNow() (who string, held bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
 	h, _ := t.target.look(ctx) // without an answer nothing is known

@@ -85,8 +85,8 @@ func (f bellFlags) asked() (*bellPlan, error) {
 	return p, nil
 }
 
-// open listens. The store was opened before, so that it is known where it is.
-func (p *bellPlan) open(ctx context.Context, at storeurl.Location) (*bell.UDP, error) {
+// listenAt listens. The store was opened before, so that it is known where it is.
+func (p *bellPlan) listenAt(ctx context.Context, at storeurl.Location) (*bell.UDP, error) {
 	shown := p.advertised
 	if !shown.IsValid() {
 		host := at.Host()
@@ -112,16 +112,16 @@ func (p *bellPlan) open(ctx context.Context, at storeurl.Location) (*bell.UDP, e
 	return bell.Listen(listen, &bell.Options{Advertise: shown.String()})
 }
 
-// ring gives the options a bell, if one is asked for. Close is called after the client is
+// open gives the options a bell, if one is asked for. Close is called after the client is
 // closed. What is in the way of a bell is in the way of nothing else: it is told, and the
 // command goes on without one.
-func (p *bellPlan) ring(c *console, at storeurl.Location, o *tenure.Options) (closeBell func()) {
+func (p *bellPlan) open(c *console, at storeurl.Location, o *tenure.Options) (closeBell func()) {
 	if p == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), routePatience)
 	defer cancel()
-	udp, err := p.open(ctx, at)
+	udp, err := p.listenAt(ctx, at)
 	if err != nil {
 		c.warn("no bell, so that others are found by polling: %s", err)
 		return func() {}

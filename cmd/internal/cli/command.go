@@ -62,7 +62,7 @@ type command struct {
 	running    atomic.Pointer[running] // nil while no command runs
 	waiting    chan struct{}           // has room for one: there is something to look at
 	identify   sync.Once               // after the first write
-	identified chan struct{}           // closed behind it; nil: nothing was written
+	identified sync.WaitGroup
 	storeSaid  sync.Once
 	away       outage
 }
@@ -133,9 +133,7 @@ func (t *command) close() {
 	_ = t.client.Close(ctx) // a lease that is left has been told of
 	t.manager.close()
 	t.identify.Do(func() {}) // begins no more
-	if t.identified != nil {
-		<-t.identified
-	}
+	t.identified.Wait()
 	t.shut()
 }
 
@@ -148,7 +146,7 @@ func (t *command) onEvent(e tenure.Event) {
 			r.extend()
 		}
 	case tenure.EventAcquired:
-		t.identify.Do(t.identifyStore)
+		t.identify.Do(func() { t.identified.Go(t.identifyStore) })
 	case tenure.EventWaiting:
 		if e.Lock != t.target.Name() {
 			break // it is a part of it, of which nothing is announced
@@ -158,19 +156,15 @@ func (t *command) onEvent(e tenure.Event) {
 		default:
 		}
 	}
-	t.told(e)
+	t.report(e)
 }
 
-// identifyStore gives the store an identity, beside the command, if it has none. A role
-// that may write locks alone does without.
+// identifyStore gives the store an identity if it has none. A role that may write locks alone
+// does without.
 func (t *command) identifyStore() {
-	t.identified = make(chan struct{})
-	go func() {
-		defer close(t.identified)
-		ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
-		defer cancel()
-		_, _ = storeurl.Identify(ctx, t.store)
-	}()
+	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
+	defer cancel()
+	_, _ = storeurl.Identify(ctx, t.store)
 }
 
 // sayStore says once which store this is, to whoever waits: two hosts that should keep each

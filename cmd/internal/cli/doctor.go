@@ -122,7 +122,7 @@ func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Locat
 		return false
 	}
 	const check = "bell"
-	udp, err := p.open(ctx, at)
+	udp, err := p.listenAt(ctx, at)
 	if err != nil {
 		r.tell(driver.Bad(check, "%v", err).Advise("see --bell in tenure help tuning"))
 		return true

@@ -29,15 +29,15 @@ const (
 // outage is a time in which the store gives no answer, or only now and then, and what was
 // said of it.
 type outage struct {
-	mu  sync.Mutex // held while it changes, and that is told
+	mu  sync.Mutex // held while it changes, and that is reported
 	err error      // the last one, nil once the store has answered
 	at  time.Time  // when that came
 
-	begun, seen time.Time     // the first error that was told, and the last one
+	begun, seen time.Time     // the first error that was reported, and the last one
 	next        time.Time     // when it is said again
 	pause       time.Duration // until then, from the last time
 	more        int           // errors since that
-	told        bool          // and since then not that the store answers
+	reported    bool          // and since then not that the store answers
 }
 
 // last returns the error of a store that gives no answer, and when it came; nil if it answers.
@@ -61,8 +61,8 @@ func (t *command) answers() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = nil
-	if o.told {
-		o.told = false
+	if o.reported {
+		o.reported = false
 		t.console.say("the store answers again, after %v", round(time.Since(o.begun)))
 	}
 }
@@ -78,7 +78,7 @@ func (t *command) fails(err error) {
 	now, quiet := o.at, o.at.Sub(o.seen)
 	o.seen = now
 	switch {
-	case o.begun.IsZero(), !o.told && quiet >= asOne:
+	case o.begun.IsZero(), !o.reported && quiet >= asOne:
 		o.begun, o.pause = now, firstPause
 		t.console.say("the store gives no answer: %s; trying again", flags.OneLine(err))
 	case now.Before(o.next):
@@ -89,7 +89,7 @@ func (t *command) fails(err error) {
 		t.console.say("the store gives no answer for %v, to %d more requests: %s; trying again",
 			round(now.Sub(o.begun)), o.more+1, flags.OneLine(err))
 	}
-	o.told, o.next, o.more = true, now.Add(o.pause), 0
+	o.reported, o.next, o.more = true, now.Add(o.pause), 0
 }
 
 const (
@@ -99,10 +99,10 @@ const (
 	asOne = time.Minute
 )
 
-// told hands an event of the client on to whoever reads: the lines of --json, or
+// report hands an event of the client on to whoever reads: the lines of --json, or
 // people; with --verbose the client itself logs it. It is called from the
 // goroutine that extends the command's life, so it must not block.
-func (t *command) told(e tenure.Event) {
+func (t *command) report(e tenure.Event) {
 	c := t.console
 	if c.json && (c.verbose || e.Kind != tenure.EventRenewed) {
 		c.emit(recordOf(e))

@@ -26,8 +26,8 @@ type everyCmd struct {
 	workFlags
 	CatchUp int `must:"not be negative"`
 
-	Show   bool
-	Reset  bool
+	Show   bool `xor:"ledger"`
+	Reset  bool `xor:"ledger"`
 	Reason string
 }
 
@@ -110,8 +110,6 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 	switch {
 	case rest.given:
 		return usage(`--show and --reset run nothing: leave out "--" and what follows`)
-	case e.Show && e.Reset:
-		return usage("--show and --reset exclude each other")
 	case len(e.Words) != 1:
 		return usage("--show and --reset want a name alone, as in: tenure every --show vacuum")
 	case e.Reset && e.Reason == "":
@@ -261,7 +259,7 @@ func (w *runs) unstarted() error {
 
 // sayLedgers points from a name that was never held to the locks of the ledgers of
 // once and every under that name, which were, and reports whether there are any.
-func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name string) (said bool) {
+func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name string) (found bool) {
 	if c.quiet || c.json {
 		return false
 	}
@@ -270,10 +268,10 @@ func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name st
 	} {
 		if st, err := client.Status(ctx, ledger.lock); err == nil && st.Token > 0 {
 			c.say("%q was never held, and %q was: tenure %s has its runs", name, ledger.lock, ledger.show)
-			said = true
+			found = true
 		}
 	}
-	return said
+	return found
 }
 
 // ledger opens the store for reading the ledger of a name, or changing it.

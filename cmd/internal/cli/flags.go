@@ -209,9 +209,9 @@ func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *
 	if store, err = at.Open(); err != nil {
 		return nil, nil, nil, storeFailed(err)
 	}
-	hush := plan.ring(c, at, options)
+	closeBell := plan.open(c, at, options)
 	shut = func() {
-		hush()
+		closeBell()
 		_ = store.Close() // every write was confirmed, or told of
 	}
 	if client, err = tenure.New(store, options); err != nil {

@@ -127,11 +127,7 @@ func (t *command) standBack(parent context.Context) error {
 	o := t.client.Options()
 	bound, cancel := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
 	defer cancel()
-	for leader := range t.client.Election(t.lock, nil).Observe(bound) { // a store that fails is asked again
-		if !leader.None() && leader.Owner != o.Owner {
-			break
-		}
-	}
+	awaitLeader(bound, t.client, t.lock, func(l tenure.Leader) bool { return !l.None() && l.Owner != o.Owner })
 	if sig := stop(); sig != 0 {
 		return signaled{sig}
 	}

@@ -34,8 +34,8 @@ type onceCmd struct {
 	MaxAhead *int
 	Changed  bool
 
-	Show   bool
-	Reset  *string `placeholder:"SLOT"`
+	Show   bool    `xor:"ledger"`
+	Reset  *string `placeholder:"SLOT" xor:"ledger"`
 	Reason string
 }
 
@@ -281,8 +281,6 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 	switch {
 	case rest.given:
 		return usage(`--show and --reset run nothing: leave out "--" and what follows`)
-	case o.Show && o.Reset != nil:
-		return usage("--show and --reset exclude each other")
 	case o.Changed:
 		return usage("--show and --reset exclude --changed")
 	case o.Reset != nil && o.Reason == "":

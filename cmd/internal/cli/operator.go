@@ -37,7 +37,7 @@ type operator struct {
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, to successor, rings bellFlags) (*operator, error) {
+func (f *operatorFlags) open(c *console, lock string, to successor, bell bellFlags) (*operator, error) {
 	if f.Reason == nil || *f.Reason == "" {
 		return nil, usage("no --reason given: say why; the history shows it")
 	}
@@ -50,7 +50,7 @@ func (f *operatorFlags) open(c *console, lock string, to successor, rings bellFl
 	if err := refused(options, o.ask); err != nil {
 		return nil, err
 	}
-	plan, err := rings.asked()
+	plan, err := bell.asked()
 	if err != nil {
 		return nil, err
 	}
@@ -151,16 +151,17 @@ func (o *operator) done(r result, format string, args ...any) error {
 
 func holderOf(st tenure.Status) *party { return &party{Owner: st.Owner, Token: st.Token} }
 
-// next waits for a while for the holder after the one with the token.
-func (o *operator) next(token uint64, patience time.Duration) (tenure.Leader, bool) {
-	ctx, cancel := context.WithTimeout(o.ctx, patience)
-	defer cancel()
-	for l, err := range o.client.Election(o.lock, nil).Observe(ctx) {
-		if err == nil && l.Token > token {
+// awaitLeader waits for a holder that will do, while the context lasts. A store that fails is
+// asked again.
+func awaitLeader(
+	ctx context.Context, client *tenure.Client, lock string, will func(tenure.Leader) bool,
+) (leader tenure.Leader, found bool) {
+	for l, err := range client.Election(lock, nil).Observe(ctx) {
+		if err == nil && will(l) {
 			return l, true
 		}
 	}
-	return tenure.Leader{}, false
+	return leader, false
 }
 
 type releaseCmd struct {
@@ -277,7 +278,9 @@ func (s *stepDownCmd) Run(c *console) error {
 		return o.awaitSuccessor(ctx, st, begun, took)
 	}
 	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
-	l, ok := o.next(st.Token, nextPatience)
+	soon, cancel := context.WithTimeout(o.ctx, nextPatience)
+	defer cancel()
+	l, ok := awaitLeader(soon, o.client, o.lock, func(l tenure.Leader) bool { return l.Token > st.Token })
 	if !ok {
 		return o.done(r, "%s has stepped down, %v after the request; nobody has taken the lock yet", holder, round(took))
 	}
