@@ -158,8 +158,8 @@ func (l *Lock) standBack(ctx context.Context) error {
 	o := l.client.Options()
 	bound, stop := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
 	defer stop()
-	for leader := range l.client.Election(l.name, nil).Observe(bound) {
-		if !leader.None() && leader.Owner != o.Owner {
+	for leader, err := range l.client.Election(l.name, nil).Observe(bound) {
+		if err == nil && !leader.None() && leader.Owner != o.Owner { // a store that fails is asked again
 			break
 		}
 	}

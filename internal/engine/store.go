@@ -241,7 +241,7 @@ func newsworthy(err error) bool {
 	return err != nil && (!errors.Is(err, driver.ErrNotApplied) || errors.As(err, &passing))
 }
 
-// storeCall returns what a machine asks of the store, as a request whose answer goes to its caller.
+// Call returns what a machine asks of the store, as a request whose answer goes to its caller.
 func (s *CheckedStore) Call(call *protocol.Call, to caller) request {
 	return &machineCall{s, call, to, nil}
 }

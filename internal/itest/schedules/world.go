@@ -95,7 +95,7 @@ func Run(t testing.TB, plan *Plan) Result {
 		World: tenuretest.New(t, func(o *tenure.Options) { o.Logger = slog.New(slog.DiscardHandler) }),
 		plan:  plan, begun: time.Now(), lines: map[string]*line{}, tally: map[string]int{}, names: map[string]string{},
 	}
-	w.storms, w.still = context.WithCancel(context.Background())
+	w.storms, w.still = context.WithCancel(t.Context())
 	w.referee = newReferee(w)
 	w.ledger = &ledger{writes: map[string][]written{}}
 	w.Observe(func(made tenuretest.Write) { w.referee.write(w.ledger.add(made)) })
@@ -110,11 +110,11 @@ func Run(t testing.TB, plan *Plan) Result {
 		w.start(p)
 	}
 	for _, s := range plan.Steps {
-		sleep(context.Background(), s.At-w.elapsed())
+		sleep(t.Context(), s.At-w.elapsed())
 		w.referee.lookAll()
 		w.step(s)
 	}
-	sleep(context.Background(), w.plan.Longest)
+	sleep(t.Context(), w.plan.Longest)
 	w.settle()
 	for _, p := range w.processes {
 		w.closing(p.down())
