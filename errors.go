@@ -107,19 +107,19 @@ var (
 	// ErrUnanswered is returned when the request is in the record, but the holder
 	// has not done it: the context of the call ended before, or the holder shows no
 	// sign of life. The request stays. A contender takes over a dead holder's lock,
-	// as always; or see [Client.ReleaseDead].
+	// as always; or see admin.ReleaseDead.
 	ErrUnanswered = engine.ErrUnanswered
 
 	// ErrForeign is returned when the record was written by a client that does
 	// not understand requests.
 	ErrForeign = engine.ErrForeign
 
-	// ErrAlive is returned by [Client.ReleaseDead] when the holder shows life.
-	// Ask it to step down, or see [Client.Revoke]. It is returned by
-	// [Client.RaiseTokens] when any program does: stop them all.
+	// ErrAlive is returned by admin.ReleaseDead when the holder shows life.
+	// Ask it to step down, or see admin.Revoke. It is returned by
+	// admin.RaiseTokens when any program does: stop them all.
 	ErrAlive = engine.ErrAlive
 
-	// ErrTokenLimit is matched by the error of [Client.RaiseTokens] if a token would
+	// ErrTokenLimit is matched by the error of admin.RaiseTokens if a token would
 	// be higher than the highest. Nothing was written: raise by less.
 	ErrTokenLimit = errors.New("no token is so high")
 )
@@ -154,7 +154,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	key := e.Key
-	if key == "" && (e.Op == "list" || e.Op == opRaise) { // of all there are
+	if key == "" && (e.Op == "list" || e.Op == "raise tokens") { // of all there are
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
 	}
 	if len(key) > maxShown {
@@ -162,9 +162,6 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s %q: %v", e.Op, key, e.Err)
 }
-
-// opRaise is what [Client.RaiseTokens] does.
-const opRaise = "raise tokens"
 
 // maxShown is how many bytes of a name an error shows.
 const maxShown = 200
@@ -227,7 +224,7 @@ type SupersededError struct {
 	// Released says that the record was found released, by another client.
 	Released bool
 	// Request is the operator's act that took the lock away, if there was one: see
-	// [Client.Revoke].
+	// admin.Revoke.
 	Request *Request
 	// Session is the id of the session, if the session is gone, or was closed by
 	// another client: a contender for one of its locks had seen no sign of its life

@@ -39,7 +39,7 @@ func (l *Lease) Token() uint64 { return l.held.Token() }
 // ID returns what tells this lease from all others: a string of letters and digits that
 // its acquire has made, and that no other acquire makes, whatever the names of its owner
 // and the token are. It stays the same while the lease is renewed. A process that watches
-// over the holder's, and sees it end, names the lease by it: [Client.ReleaseCrashed].
+// over the holder's, and sees it end, names the lease by it: admin.ReleaseCrashed.
 func (l *Lease) ID() string { return l.held.ID() }
 
 // Owner returns the name under which the lock is held.

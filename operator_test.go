@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 )
@@ -64,7 +65,7 @@ func TestReleaseCrashed(t *testing.T) {
 			return err
 		})
 		died := time.Now()
-		want(t, within(t, grace, grace+lease/100, func() error { return c.ReleaseCrashed(t.Context(), "x", l.ID(), nil) }), nil)
+		want(t, within(t, grace, grace+lease/100, func() error { return admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil) }), nil)
 		st, err := c.Status(t.Context(), "x")
 		if want(t, err, nil); st.Owner != "b" && (st.State != tenure.StateReleased || st.End != tenure.EndCrashed || st.Until.Sub(died) < grace) {
 			t.Errorf("status %+v", st) // unless b has looked at the very instant
@@ -76,7 +77,7 @@ func TestReleaseCrashed(t *testing.T) {
 		}
 
 		// b holds it now, and is not a.
-		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)
+		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
 		if st, _ := c.Status(t.Context(), "x"); !st.Held || st.Owner != "b" {
 			t.Errorf("status %+v", st)
 		}
@@ -94,7 +95,7 @@ func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
 		if engine == nil && other.Token() != l.Token() {
 			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
 		}
-		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)
+		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
 		time.Sleep(2 * lease)
 		want(t, other.Check(), nil)
 	})
@@ -107,7 +108,7 @@ func TestReleaseCrashedAndTheStore(t *testing.T) {
 		l := a.mustAcquire("x", nil)
 		a.crash()
 		lost := c.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
-		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), &tenure.CrashOptions{After: -1}), nil)
+		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), &admin.CrashOptions{After: -1}), nil)
 		lost()
 		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndCrashed {
 			t.Errorf("record %+v", rec)
@@ -118,13 +119,13 @@ func TestReleaseCrashedAndTheStore(t *testing.T) {
 		b.crash()
 		c.crash()
 		err := within(t, lease, lease+2*requestTimeout, func() error {
-			return c.ReleaseCrashed(t.Context(), "y", l.ID(), &tenure.CrashOptions{After: -1, Within: lease})
+			return admin.ReleaseCrashed(t.Context(), c.Client, "y", l.ID(), &admin.CrashOptions{After: -1, Within: lease})
 		})
 		if err == nil {
 			t.Error("done without a store")
 		}
-		want(t, c.ReleaseCrashed(t.Context(), "y", "", nil), tenure.ErrInvalid)
-		want(t, c.ReleaseCrashed(t.Context(), "y", l.ID(), &tenure.CrashOptions{After: time.Hour, Within: time.Minute}), tenure.ErrInvalid)
+		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "y", "", nil), tenure.ErrInvalid)
+		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "y", l.ID(), &admin.CrashOptions{After: time.Hour, Within: time.Minute}), tenure.ErrInvalid)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 )
@@ -61,11 +62,11 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 			m := w.machine("alive")
 			tc.live(t, w, m)
 			ops := w.machine("ops")
-			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 			want(t, err, tenure.ErrAlive)
 			contains(t, err, tc.in)
 			contains(t, err, "stop all programs that use the store first")
-			if n != (tenure.RaisedTokens{}) || ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
+			if n != (admin.RaisedTokens{}) || ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
 				t.Errorf("%+v was done, by %d writes", n, ops.faults.Count(faultstore.OpRaise, faultstore.OpClose))
 			}
 			m.Close(t.Context())
@@ -96,9 +97,9 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 				}
 				return faultstore.Fault{}
 			}})
-			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 			want(t, err, tenure.ErrAlive)
-			if n != (tenure.RaisedTokens{}) {
+			if n != (admin.RaisedTokens{}) {
 				t.Errorf("%+v was done", n)
 			}
 		})
@@ -132,44 +133,14 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 				change(t, w)
 				return faultstore.Fault{}
 			}})
-			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 			want(t, err, tenure.ErrAlive)
 			contains(t, err, `lock "x"`)
-			if n != (tenure.RaisedTokens{Sessions: 1}) {
+			if n != (admin.RaisedTokens{Sessions: 1}) {
 				t.Errorf("%+v was done", n)
 			}
 		})
 	}
-}
-
-// A look that is slow shows what there was when it began. If that was too early there is
-// another one, which finds a program that has come meanwhile.
-func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		a.mustAcquire("x", nil)
-		a.mustOpen(nil)
-		a.crash()
-		ops, late := w.machine("ops"), w.machine("late")
-		begun, slow := time.Now(), 0
-		ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Decide: func(c faultstore.Call) faultstore.Fault {
-			if since := time.Since(begun); c.Key != "" || since < lease-lease/5 || since >= lease {
-				return faultstore.Fault{}
-			}
-			slow++
-			return faultstore.Slow(0, lease/3) // it ends when the wait is over
-		}})
-		time.AfterFunc(lease-lease/100, func() { late.mustAcquire("y", nil) })
-		n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-		want(t, err, tenure.ErrAlive)
-		contains(t, err, `lock "y"`)
-		if n != (tenure.RaisedTokens{}) {
-			t.Errorf("%+v was done", n)
-		}
-		if slow == 0 {
-			t.Error("no look was slow: the test has lost its point")
-		}
-	})
 }
 
 // When the program has stopped its session is closed: its last heartbeat, which may
@@ -186,7 +157,7 @@ func TestRaiseClosesSessions(t *testing.T) {
 			a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(3*lease))
 			time.Sleep(heartbeat)
 			a.crash()
-			n, err := w.machine("ops").RaiseTokens(t.Context(), prefix, 1000, nil)
+			n, err := admin.RaiseTokens(t.Context(), w.machine("ops").Client, prefix, 1000, nil)
 			if err != nil || n.Sessions != 1 {
 				t.Fatalf("%+v, %v", n, err)
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
@@ -48,11 +49,11 @@ func contains(t *testing.T, err error, text string) {
 
 // mustRaise raises by 1000, and fails the test unless it takes from a lease to little
 // more.
-func (m *machine) mustRaise(prefix string) tenure.RaisedTokens {
+func (m *machine) mustRaise(prefix string) admin.RaisedTokens {
 	m.t.Helper()
-	var n tenure.RaisedTokens
+	var n admin.RaisedTokens
 	want(m.t, within(m.t, lease, lease+10*time.Second, func() (err error) {
-		n, err = m.RaiseTokens(m.t.Context(), prefix, 1000, &tenure.RaiseOptions{Reason: "restored"})
+		n, err = admin.RaiseTokens(m.t.Context(), m.Client, prefix, 1000, &admin.RaiseOptions{Reason: "restored"})
 		return err
 	}), nil)
 	return n
@@ -95,15 +96,16 @@ func TestRaiseTokens(t *testing.T) {
 		history := len(w.keys())
 
 		ops := w.machine("ops")
-		var seen []tenure.RaiseProgress
-		var n tenure.RaisedTokens
+		var seen []admin.RaiseProgress
+		var n admin.RaisedTokens
 		want(t, within(t, lease, lease+5*time.Second, func() (err error) {
-			n, err = ops.RaiseTokens(t.Context(), "", 1000, &tenure.RaiseOptions{
-				Reason: "restored", OnProgress: func(p tenure.RaiseProgress) { seen = append(seen, p) },
+			n, err = admin.RaiseTokens(t.Context(), ops.Client, "", 1000, &admin.RaiseOptions{
+				Reason: "restored", OnProgress: func(p admin.RaiseProgress) { seen = append(seen, p) },
 			})
+
 			return err
 		}), nil)
-		if want := (tenure.RaisedTokens{Locks: 44, Sessions: 1}); n != want {
+		if want := (admin.RaisedTokens{Locks: 44, Sessions: 1}); n != want {
 			t.Errorf("%+v, want %+v", n, want)
 		}
 		first, last := seen[0], seen[len(seen)-1]
@@ -155,7 +157,7 @@ func TestRaiseTokensBelowAPrefix(t *testing.T) {
 		a.mustOpen(nil)
 		a.crash()
 		held := alive.mustAcquire("living", nil)
-		if n := w.machine("ops").mustRaise("job/"); n != (tenure.RaisedTokens{Locks: 2, Sessions: 1}) {
+		if n := w.machine("ops").mustRaise("job/"); n != (admin.RaisedTokens{Locks: 2, Sessions: 1}) {
 			t.Errorf("%+v", n)
 		}
 		if one, other := w.record("job/1").Token, w.record("other").Token; one != 1001 || other != 1 {
@@ -177,7 +179,7 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 			w.plant(rec)
 			ops := w.machine("ops")
 			want(t, within(t, time.Minute, time.Minute+lease/2, func() error {
-				_, err := ops.RaiseTokens(t.Context(), "", 1, nil)
+				_, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1, nil)
 				return err
 			}), nil)
 		})
@@ -233,8 +235,8 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		n, err := w.machine("ops").RaiseTokens(t.Context(), "", 1000, nil)
-		if err != nil || n != (tenure.RaisedTokens{Locks: 1, Foreign: 1}) {
+		n, err := admin.RaiseTokens(t.Context(), w.machine("ops").Client, "", 1000, nil)
+		if err != nil || n != (admin.RaisedTokens{Locks: 1, Foreign: 1}) {
 			t.Errorf("%+v, %v", n, err)
 		}
 		if never, once := w.record("never"), w.record("once"); never.Token != 1 || never.State != driver.Held || once.Token != 1004 || once.State != driver.Released {
@@ -254,12 +256,12 @@ func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
 		ops := mustNew(t, &refusing{Store: w.records.(*memstore.Store), key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
 		defer ops.Close(t.Context())
 		for round := range uint64(2) {
-			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			n, err := admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
 			want(t, err, tenure.ErrUnreadable)
 			contains(t, err, `2 records were left alone`)
 			contains(t, err, `"b": `)
 			contains(t, err, `"d": `)
-			if n != (tenure.RaisedTokens{Locks: 2, Unreadable: 2}) {
+			if n != (admin.RaisedTokens{Locks: 2, Unreadable: 2}) {
 				t.Errorf("%+v", n)
 			}
 			if a, b, c := w.record("a"), w.record("b"), w.record("c"); a.Token != 1001+round*1000 || b.Version != was.Version || c.Token != a.Token {
@@ -300,16 +302,16 @@ func TestRaiseTokensRefuses(t *testing.T) {
 			{"", "\x00", 1, nil, "reason"},
 			{"", "", 6, tenure.ErrTokenLimit, `"high" has token`},
 		} {
-			n, err := ops.RaiseTokens(t.Context(), tc.prefix, tc.by, &tenure.RaiseOptions{Reason: tc.reason})
+			n, err := admin.RaiseTokens(t.Context(), ops.Client, tc.prefix, tc.by, &admin.RaiseOptions{Reason: tc.reason})
 			contains(t, err, tc.says)
-			if n != (tenure.RaisedTokens{}) || tc.is != nil && !errors.Is(err, tc.is) {
+			if n != (admin.RaisedTokens{}) || tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("%+v, %v", n, err)
 			}
 		}
 		if ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 || w.record("a").Token != 1 {
 			t.Error("something was written")
 		}
-		if n, err := ops.RaiseTokens(t.Context(), "", 5, nil); err != nil || n.Locks != 2 || w.record("high").Token != driver.MaxToken {
+		if n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 5, nil); err != nil || n.Locks != 2 || w.record("high").Token != driver.MaxToken {
 			t.Errorf("by as much as there is: %+v, %v", n, err)
 		}
 		// The highest is the last: nobody gets the lock any more, and nobody a lower token.
@@ -318,13 +320,13 @@ func TestRaiseTokensRefuses(t *testing.T) {
 		}
 
 		simple := mustNew(t, struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()})
-		_, err := simple.RaiseTokens(t.Context(), "", 1, nil)
+		_, err := admin.RaiseTokens(t.Context(), simple, "", 1, nil)
 		want(t, err, errors.ErrUnsupported)
 		simple.Close(t.Context())
-		_, err = ops.RaiseTokens(canceled(t), "", 1, nil)
+		_, err = admin.RaiseTokens(canceled(t), ops.Client, "", 1, nil)
 		want(t, err, context.Canceled)
 		ops.Close(t.Context())
-		_, err = ops.RaiseTokens(t.Context(), "", 1, nil)
+		_, err = admin.RaiseTokens(t.Context(), ops.Client, "", 1, nil)
 		want(t, err, tenure.ErrClosed)
 	})
 }
@@ -356,7 +358,7 @@ func TestRaiseTokensIsRepeated(t *testing.T) {
 			ops.faults.Inject(faultstore.Rule{
 				Ops: []faultstore.Op{faultstore.OpClose, faultstore.OpRaise}, Skip: 3 * at, Fault: faultstore.LoseRequest(),
 			})
-			_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			_, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 			want(t, err, faultstore.ErrInjected)
 			raised := 0
 			for _, name := range names {
@@ -409,8 +411,8 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 			for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
 				ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
 			}
-			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-			if err != nil || n != (tenure.RaisedTokens{Locks: 6, Sessions: 1}) {
+			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
+			if err != nil || n != (admin.RaisedTokens{Locks: 6, Sessions: 1}) {
 				t.Errorf("%+v, %v", n, err)
 			}
 			ops.faults.Wait()
@@ -430,7 +432,7 @@ func TestRaiseTokensGivesUp(t *testing.T) {
 		ops := w.machine("ops")
 		ops.fault(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
 		want(t, within(t, 2*lease, 2*lease+10*time.Second, func() error {
-			_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			_, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 			return err
 		}), faultstore.ErrInjected)
 	})
@@ -447,7 +449,7 @@ func TestRaiseTokensOverStaleLists(t *testing.T) {
 		a.crash()
 		ops := w.machine("ops")
 		ops.fault(faultstore.OpList, 0, 0, faultstore.Stale(1))
-		if n, err := ops.RaiseTokens(t.Context(), "", 1000, nil); err != nil || n.Locks != 2 {
+		if n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil); err != nil || n.Locks != 2 {
 			t.Errorf("%+v, %v", n, err)
 		}
 	})
@@ -490,14 +492,14 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 
 		// A sweep takes all of it.
 		time.Sleep(aged)
-		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
 			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
 		}
 		// So it does when the raise is the last that there was.
 		hold(3)
 		a.mustRaise("")
 		time.Sleep(aged)
-		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
 			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
 		}
 	})
@@ -510,10 +512,10 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 		k := &keeping{Store: w.records.(*memstore.Store), kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
 		ops := mustNew(t, k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()})
 		defer ops.Close(t.Context())
-		_, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)
+		_, err := admin.RaiseTokens(t.Context(), ops, "job/", 1000, nil)
 		want(t, err, tenure.ErrTokenLimit)
 		delete(k.kept, "job/high")
-		n, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)
+		n, err := admin.RaiseTokens(t.Context(), ops, "job/", 1000, nil)
 		if rec := w.record("job/gone"); err != nil || n.Locks != 1 || rec.Token != 1007 || rec.State != driver.Released || rec.Prev != nil {
 			t.Errorf("%+v, %v: %+v", n, err, rec)
 		}
@@ -531,7 +533,7 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 			k.keep("other", 0)
 			w.plant(driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
 		}()
-		_, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+		_, err = admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
 		// So is one that rises.
 		k.keep("more", 5)
@@ -539,10 +541,10 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 			time.Sleep(mid)
 			k.keep("more", 6)
 		}()
-		n, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+		n, err = admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
 		contains(t, err, `lock "more"`)
-		if n != (tenure.RaisedTokens{}) {
+		if n != (admin.RaisedTokens{}) {
 			t.Errorf("%+v was done", n)
 		}
 	})

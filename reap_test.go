@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 )
@@ -21,16 +22,16 @@ import (
 type coroner struct {
 	*machine
 	mu     sync.Mutex
-	reaped []tenure.Reaped
+	reaped []admin.Reaped
 	errs   []error
 	done   <-chan error
 	stop   context.CancelFunc
 }
 
-func (w *world) reaps(o tenure.ReapOptions, edit ...func(*tenure.Options)) *coroner {
+func (w *world) reaps(o admin.ReapOptions, edit ...func(*tenure.Options)) *coroner {
 	w.t.Helper()
 	r := &coroner{machine: w.machine("reaper", edit...)}
-	o.OnReaped = func(what tenure.Reaped) {
+	o.OnReaped = func(what admin.Reaped) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.reaped = append(r.reaped, what)
@@ -42,7 +43,7 @@ func (w *world) reaps(o tenure.ReapOptions, edit ...func(*tenure.Options)) *coro
 	}
 	ctx, stop := context.WithCancel(w.t.Context())
 	r.stop = stop
-	r.done = started(func() error { return r.Reap(ctx, o) })
+	r.done = started(func() error { return admin.Reap(ctx, r.Client, o) })
 	return r
 }
 
@@ -70,7 +71,7 @@ func TestReap(t *testing.T) {
 		alive.mustRelease(alive.mustAcquire("job/c", nil))
 		dead.mustAcquire("job/a", nil)
 		dead.mustAcquire("other", nil)
-		r := w.reaps(tenure.ReapOptions{Prefixes: []string{"job/"}, ListEvery: time.Minute, Reason: "nobody home"})
+		r := w.reaps(admin.ReapOptions{Prefixes: []string{"job/"}, ListEvery: time.Minute, Reason: "nobody home"})
 		time.Sleep(4 * lease)
 		if n := len(r.names()); n != 0 {
 			t.Fatalf("freed while all lived: %v", r.names())
@@ -116,7 +117,7 @@ func TestReapGoesByTheLeaseOfTheRecord(t *testing.T) {
 		long := w.machine("long", func(o *tenure.Options) { o.LeaseDuration = 8 * lease })
 		long.mustAcquire("x", nil)
 		long.crash()
-		r := w.reaps(tenure.ReapOptions{Names: []string{"x"}})
+		r := w.reaps(admin.ReapOptions{Names: []string{"x"}})
 		time.Sleep(8*lease - time.Second)
 		if rec := w.record("x"); rec.State != driver.Held {
 			t.Fatalf("freed early: %+v", rec)
@@ -141,7 +142,7 @@ func TestReapCosts(t *testing.T) {
 				a.mustRelease(l)
 			}
 		}
-		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
+		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(leases * lease)
 		reads, lists := 0, 0
 		for _, call := range r.faults.Log() {
@@ -173,7 +174,7 @@ func TestReapClosesSessions(t *testing.T) {
 			a.mustTake(sa, fmt.Sprintf("a%d", i))
 			b.mustTake(sb, fmt.Sprintf("b%d", i))
 		}
-		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
+		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(2 * lease)
 		a.crash()
 		time.Sleep(2 * lease)
@@ -210,7 +211,7 @@ func TestReapOnce(t *testing.T) {
 		alive.mustRelease(alive.mustAcquire("c", nil))
 		dead.mustAcquire("a", nil)
 		dead.crash()
-		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}, Names: []string{"never"}, Once: true})
+		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}, Names: []string{"never"}, Once: true})
 		want(t, within(t, lease/2, lease+lease/2, func() error { return <-r.done }), nil)
 		if got := r.names(); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("told of %+v", r.reaped)
@@ -221,7 +222,7 @@ func TestReapOnce(t *testing.T) {
 		r.stop()
 
 		// There is nothing to wait for.
-		again := w.reaps(tenure.ReapOptions{Names: []string{"a", "c"}, Once: true})
+		again := w.reaps(admin.ReapOptions{Names: []string{"a", "c"}, Once: true})
 		want(t, within(t, 0, time.Second, func() error { return <-again.done }), nil)
 		again.stop()
 
@@ -230,7 +231,7 @@ func TestReapOnce(t *testing.T) {
 		session := s.mustOpen(nil)
 		s.mustTake(session, "d")
 		s.crash()
-		last := w.reaps(tenure.ReapOptions{Names: []string{"d"}, Once: true})
+		last := w.reaps(admin.ReapOptions{Names: []string{"d"}, Once: true})
 		want(t, within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)
 		if got := last.names(); !slices.Equal(got, []string{"a session"}) {
 			t.Errorf("told of %+v", last.reaped)
@@ -249,7 +250,7 @@ func TestReapOfAReservation(t *testing.T) {
 			want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
 			a.mustRelease(held)
 			begun := time.Now()
-			r := w.reaps(tenure.ReapOptions{Names: []string{"a"}, Once: once})
+			r := w.reaps(admin.ReapOptions{Names: []string{"a"}, Once: once})
 			lapses := w.record("a").Lease
 			for w.record("a").State == driver.Reserved && time.Since(begun) < 4*lease {
 				time.Sleep(100 * time.Millisecond)
@@ -273,7 +274,7 @@ func TestReapAndTheStore(t *testing.T) {
 		a := w.machine("a")
 		a.mustAcquire("x", nil)
 		a.crash()
-		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
+		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(lease / 2)
 		r.faults.SetBlackHole(true)
 		time.Sleep(3 * lease)
@@ -288,10 +289,10 @@ func TestReapAndTheStore(t *testing.T) {
 		r.stop()
 		want(t, <-r.done, nil)
 
-		want(t, r.Reap(t.Context(), tenure.ReapOptions{}), tenure.ErrInvalid)
-		want(t, r.Reap(t.Context(), tenure.ReapOptions{Names: []string{""}}), tenure.ErrInvalid)
-		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{driver.SessionPrefix}}), tenure.ErrInvalid)
-		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{""}, ListEvery: -1}), tenure.ErrInvalid)
-		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{""}, ListEvery: 5}), tenure.ErrInvalid)
+		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{}), tenure.ErrInvalid)
+		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Names: []string{""}}), tenure.ErrInvalid)
+		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Prefixes: []string{driver.SessionPrefix}}), tenure.ErrInvalid)
+		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Prefixes: []string{""}, ListEvery: -1}), tenure.ErrInvalid)
+		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Prefixes: []string{""}, ListEvery: 5}), tenure.ErrInvalid)
 	})
 }

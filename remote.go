@@ -161,11 +161,31 @@ func (r *Remote) Release(ctx context.Context, o RemoteRelease) error {
 		return wrap(op, o.Name, err)
 	}
 	if o.Delete && rec.State == driver.Released {
-		s := releasedSweep{c: r.c}
-		_ = s.remove(ctx, rec) // it is released, whatever is left of it
+		r.delete(ctx, rec)
 	}
 	r.c.engine.Released(o.Name)
 	return nil
+}
+
+// delete deletes a released lock and the latest of its history. It is released, whatever is
+// left of it.
+func (r *Remote) delete(ctx context.Context, rec driver.Record) {
+	const latest = 25
+	var keys []string
+	for token := rec.Token - min(rec.Token, latest) + 1; token <= rec.Token; token++ {
+		keys = append(keys, protocol.HistoryKey(rec.Key, token))
+	}
+	found, err := r.c.engine.ReadAll(ctx, keys, nil)
+	if err != nil {
+		return
+	}
+	var past []driver.Record
+	for _, f := range found {
+		if f.Err == nil && f.Record.State == driver.Past {
+			past = append(past, f.Record)
+		}
+	}
+	_, _ = r.c.engine.DeleteReleased(ctx, rec, past)
 }
 
 // Discard releases a lock at once that was granted, if its holder cannot be told of it and
@@ -263,7 +283,7 @@ type RemoteRequest struct {
 	To, ToLabel string
 }
 
-// Ask does what [Client.StepDown], [Client.ReleaseDead] or [Client.Revoke] does, by the
+// Ask does what [Client.StepDown], admin.ReleaseDead or admin.Revoke does, by the
 // kind, in the name of By. The error matches [ErrInvalid] if the request breaks a rule.
 func (r *Remote) Ask(ctx context.Context, q RemoteRequest) error {
 	op, handOver := askOps[q.Kind], q.Kind == RequestHandOver

@@ -442,33 +442,4 @@ func inOrder(page driver.Page) iter.Seq2[string, int] {
 	}
 }
 
-// lister returns a page of records, as [driver.Store.List] does.
-type lister func(ctx context.Context, prefix, cursor string) (driver.Page, error)
-
-// maxListing is how long a page of a list may take: some engines read all that there is
-// for it.
-const maxListing = time.Minute
-
-// bounded is a list each page of which takes maxListing at most, or a lease.
-func (c *Client) bounded(list lister) lister {
-	return func(ctx context.Context, prefix, cursor string) (driver.Page, error) {
-		ctx, cancel := context.WithTimeout(ctx, max(maxListing, c.timing.Lease))
-		defer cancel()
-		return list(ctx, prefix, cursor)
-	}
-}
-
-// eachPage shows a list, page by page, until an error.
-func eachPage(ctx context.Context, list lister, prefix string, show func(driver.Page) error) error {
-	for cursor := ""; ; {
-		page, err := list(ctx, prefix, cursor)
-		if err == nil {
-			err = show(page)
-		}
-		if cursor = page.Cursor; err != nil || cursor == "" {
-			return err
-		}
-	}
-}
-
 func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }

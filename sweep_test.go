@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -40,7 +41,7 @@ func (w *world) keys() []string {
 
 const aged = 24 * time.Hour
 
-var restart = &tenure.SweepOptions{ReleasedFor: aged, RestartTokens: true}
+var restart = &admin.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 
 // Locks that were released long ago are deleted with their history; what is held,
 // reserved, under a session, has data or is younger is not, nor is any history of it.
@@ -78,14 +79,14 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 
 		dry := *restart
 		dry.DryRun = true
-		if n, err := m.SweepReleased(t.Context(), "job/", &dry); err != nil || n != (tenure.SweptLocks{Locks: 3, WithData: 1}) {
+		if n, err := admin.SweepReleased(t.Context(), m.Client, "job/", &dry); err != nil || n != (admin.SweptLocks{Locks: 3, WithData: 1}) {
 			t.Errorf("a dry run: %+v, %v", n, err)
 		}
 		if now := w.keys(); !slices.Equal(before, now) {
 			t.Errorf("a dry run has left %q of %q", now, before)
 		}
-		n, err := m.SweepReleased(t.Context(), "job/", restart)
-		if err != nil || n != (tenure.SweptLocks{Locks: 3, History: 4, WithData: 1}) {
+		n, err := admin.SweepReleased(t.Context(), m.Client, "job/", restart)
+		if err != nil || n != (admin.SweptLocks{Locks: 3, History: 4, WithData: 1}) {
 			t.Errorf("swept %+v, %v", n, err)
 		}
 		left := slices.DeleteFunc(before, func(key string) bool {
@@ -95,7 +96,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 			t.Errorf("left %q, want %q", now, left)
 		}
 		want(t, errors.Join(held.Check(), under.Check()), nil)
-		if n, err := m.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 {
+		if n, err := admin.SweepReleased(t.Context(), m.Client, "", restart); err != nil || n.Locks != 1 {
 			t.Errorf("without a prefix: %+v, %v", n, err)
 		}
 		// The tokens begin again, and the history of the new life is its own.
@@ -159,7 +160,7 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 						l, _ = other.TryAcquire(t.Context(), "x", o)
 					}
 				}
-				n, err := sweeper.SweepReleased(t.Context(), "x", restart)
+				n, err := admin.SweepReleased(t.Context(), sweeper, "x", restart)
 				if err != nil {
 					t.Fatalf("call %d: %v", at, err)
 				}
@@ -192,12 +193,12 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
-		for text, o := range map[string]*tenure.SweepOptions{
+		for text, o := range map[string]*admin.SweepOptions{
 			"must be at least 1m0s":   {ReleasedFor: 59 * time.Second, RestartTokens: true},
 			"they begin at 1 again":   {ReleasedFor: aged},
 			"released for 0s must be": nil,
 		} {
-			if _, err := m.SweepReleased(t.Context(), "", o); err == nil || !strings.Contains(err.Error(), text) {
+			if _, err := admin.SweepReleased(t.Context(), m.Client, "", o); err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("%+v: %v, want %q", o, err, text)
 			}
 		}
@@ -218,7 +219,7 @@ func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 		}
 		time.Sleep(aged)
 		remove := a.fault(faultstore.OpDelete, 2, 0, faultstore.Refuse())
-		if n, err := a.SweepReleased(t.Context(), "x", restart); err == nil || n.Locks != 0 || n.History != 2 {
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "x", restart); err == nil || n.Locks != 0 || n.History != 2 {
 			t.Errorf("swept %+v, %v", n, err)
 		}
 		remove()
@@ -234,7 +235,7 @@ func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 		if rec := w.record("x"); rec.State != driver.Released || rec.Token != 7 || time.Since(rec.Until) < aged {
 			t.Errorf("left %+v", rec)
 		}
-		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
 			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
 		}
 	})
@@ -248,7 +249,7 @@ func TestSweepReleasedTriesAgain(t *testing.T) {
 		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
 		time.Sleep(aged)
 		m.fault(faultstore.OpDelete, 0, 3, faultstore.Refuse())
-		if n, err := m.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+		if n, err := admin.SweepReleased(t.Context(), m.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
 			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
@@ -323,3 +324,15 @@ func (m *machine) observes(ctx context.Context, name string) {
 
 // because asks a holder to step down for a reason, and for nobody.
 func because(why string) *tenure.StepDownOptions { return &tenure.StepDownOptions{Reason: why} }
+
+// What operators do, by this client.
+
+func (m *machine) Revoke(ctx context.Context, name, reason string) error {
+	return admin.Revoke(ctx, m.Client, name, reason)
+}
+
+func (m *machine) ReleaseDead(ctx context.Context, name, reason string) error {
+	return admin.ReleaseDead(ctx, m.Client, name, reason)
+}
+
+func (m *machine) Sweep(ctx context.Context) (int, error) { return admin.Sweep(ctx, m.Client) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
@@ -57,8 +58,8 @@ func TestRaiseInASharedTable(t *testing.T) {
 		beside[attrToken] = n("500")
 		plantItem(t, e.URL, table, beside)
 
-		done, err := client.RaiseTokens(t.Context(), "", 1000, nil)
-		if err != nil || done != (tenure.RaisedTokens{Locks: 6, Foreign: 1}) {
+		done, err := admin.RaiseTokens(t.Context(), client, "", 1000, nil)
+		if err != nil || done != (admin.RaisedTokens{Locks: 6, Foreign: 1}) {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		for name, want := range map[string]uint64{"ours": 1002, "java's": 1003, "java's, free": 1003, "gone": 1002, "gone, too": 1002, "behind": 1002} {
@@ -125,8 +126,8 @@ func TestRaiseOverAnotherClient(t *testing.T) {
 		}
 		javaHas(t, e.URL, table, "carried", item{attrToken: n("7"), attrStamp: text("older"), attrLease: text("1s")}) // as dynamolock does
 		javaHas(t, e.URL, table, "theirs", nil)
-		n, err := client.RaiseTokens(t.Context(), "", 1000, nil)
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), `"carried"`) || n != (tenure.RaisedTokens{Locks: 1, Unreadable: 1, Foreign: 1}) {
+		n, err := admin.RaiseTokens(t.Context(), client, "", 1000, nil)
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), `"carried"`) || n != (admin.RaisedTokens{Locks: 1, Unreadable: 1, Foreign: 1}) {
 			t.Errorf("%+v, %v", n, err)
 		}
 		if rec, err := s.Get(t.Context(), "ours", driver.Strong); err != nil || rec.Token != 1001 {

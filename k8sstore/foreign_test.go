@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
@@ -427,8 +428,8 @@ func TestRaiseOverElectors(t *testing.T) {
 	plantSpec(t, other, "never", specBy("controller", 3600, time.Now()), nil)
 
 	begun := time.Now()
-	n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-	if err != nil || n != (tenure.RaisedTokens{Locks: 3, Foreign: 1}) || time.Since(begun) < 2*time.Second {
+	n, err := admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
+	if err != nil || n != (admin.RaisedTokens{Locks: 3, Foreign: 1}) || time.Since(begun) < 2*time.Second {
 		t.Errorf("%+v, %v, after %v", n, err, time.Since(begun))
 	}
 	for name, want := range map[string]uint64{"lock": 1002, "free": 1002, "own": 1001} {
@@ -456,8 +457,8 @@ func TestRaiseOverElectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	plantSpec(t, plain, "lock", specBy("elector", 1, time.Now()), nil)
-	n, err = newClientOf(t, plain, "ops", time.Second).RaiseTokens(t.Context(), "", 1000, nil)
-	if !errors.Is(err, errors.ErrUnsupported) || n != (tenure.RaisedTokens{Unreadable: 1}) || !strings.Contains(err.Error(), "another client has written Lease") {
+	n, err = admin.RaiseTokens(t.Context(), newClientOf(t, plain, "ops", time.Second), "", 1000, nil)
+	if !errors.Is(err, errors.ErrUnsupported) || n != (admin.RaisedTokens{Unreadable: 1}) || !strings.Contains(err.Error(), "another client has written Lease") {
 		t.Errorf("%+v, %v", n, err)
 	}
 }

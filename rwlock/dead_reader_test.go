@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -145,7 +146,7 @@ func TestRevokedReaderIsWaitedFor(t *testing.T) {
 				}
 				ctx, stop := context.WithTimeout(t.Context(), refresh)
 				defer stop()
-				if err := operator.client.Revoke(ctx, rwlock.SlotName(name, slot), "it does not answer"); !errors.Is(err, context.DeadlineExceeded) {
+				if err := admin.Revoke(ctx, operator.client.Client, rwlock.SlotName(name, slot), "it does not answer"); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 				if st, err := operator.client.Status(t.Context(), rwlock.SlotName(name, slot)); st.State != tenure.StateReserved || l.Check() != nil {

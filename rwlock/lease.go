@@ -105,7 +105,7 @@ func (l *Lease) Slot() (int, bool) {
 
 // Lock returns the lease of the lock by which this one is held: the gate, or the slot that
 // the readers of this process share. It is for programs that watch over a holder, as by
-// [tenure.Client.ReleaseCrashed]. Do not release it.
+// [admin.ReleaseCrashed]. Do not release it.
 func (l *Lease) Lock() *tenure.Lease { return l.grip.Load().inner }
 
 // Session returns the session that keeps the lease alive, nil if there is none.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -227,7 +228,7 @@ func (l *Lock) look(ctx context.Context, slot *tenure.Lease) (gate tenure.Status
 // reserved for somebody who has not come.
 func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
 	if gate.State == tenure.StateHeld {
-		err := l.client.ReleaseDead(ctx, GateName(l.name), "the writer has shown no sign of life for its lease: readers wait")
+		err := admin.ReleaseDead(ctx, l.client, GateName(l.name), "the writer has shown no sign of life for its lease: readers wait")
 		switch {
 		case errors.Is(err, tenure.ErrNotHeld): // somebody was quicker
 			return nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/semaphore"
@@ -182,7 +183,7 @@ func TestResizeOverARevoke(t *testing.T) {
 		p.client.Partition()
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		if err := operator.client.Revoke(ctx, leases[1].Name(), "it does not answer"); !errors.Is(err, context.DeadlineExceeded) {
+		if err := admin.Revoke(ctx, operator.client.Client, leases[1].Name(), "it does not answer"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if err := leases[1].Check(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/faultstore"
 )
 
@@ -150,8 +150,8 @@ func TestARecordThatIsDeletedIsGone(t *testing.T) {
 		w.want(h.release(), 200, "")
 		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
 		time.Sleep(2 * time.Minute)
-		if _, err := w.client.SweepReleased(w.Context(), "jobs/",
-			&tenure.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err != nil {
+		if _, err := admin.SweepReleased(w.Context(), w.client, "jobs/",
+			&admin.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err != nil {
 			w.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tenureprom"
@@ -219,7 +220,7 @@ func TestRaised(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_ = lease.Release(t.Context())
 		time.Sleep(2 * time.Second)
-		if _, err := w.Client("operator").RaiseTokens(t.Context(), "", 1000, nil); err != nil {
+		if _, err := admin.RaiseTokens(t.Context(), w.Client("operator").Client, "", 1000, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)

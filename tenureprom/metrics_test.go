@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -89,7 +90,7 @@ func TestEnds(t *testing.T) {
 			time.Sleep(time.Minute)
 		},
 		"revoked": func(t *testing.T, w *tenuretest.World, _ *tenuretest.Client, lease *tenure.Lease) {
-			go func() { _ = w.Client("operator").Revoke(t.Context(), "leader", "a test") }()
+			go func() { _ = admin.Revoke(t.Context(), w.Client("operator").Client, "leader", "a test") }()
 			<-lease.Context().Done()
 			_ = lease.Release(t.Context())
 		},

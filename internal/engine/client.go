@@ -292,8 +292,13 @@ func (c *Client) wait(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// Closing returns what is closed when Close begins.
-func (c *Client) Closing() <-chan struct{} { return c.closing }
+// Rest waits for a while. The error is as of wait.
+func (c *Client) Rest(ctx context.Context, pause time.Duration) error {
+	ended := make(chan struct{})
+	timer := time.AfterFunc(pause, func() { close(ended) })
+	defer timer.Stop()
+	return c.wait(ctx, ended)
+}
 
-// Replaced returns what is closed when the store was replaced.
-func (c *Client) Replaced() <-chan struct{} { return c.voided }
+// Timing returns the durations that the client keeps.
+func (c *Client) Timing() protocol.Timing { return c.timing }

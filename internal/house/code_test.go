@@ -22,7 +22,7 @@ type zone struct{ dirs, may string }
 
 const (
 	public = " . bell driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence " +
-		"memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
+		"admin memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
 		"internal/enginetest internal/enginetest/buckets "
 	// closed directories are imported by nobody from outside of them.
 	closed = "cmd test examples/failover internal/house internal/itest release"
@@ -44,6 +44,8 @@ var zones = []zone{
 	{"internal/engine", "driver internal internal/protocol"},
 	{".", "driver internal internal/engine internal/protocol internal/clock internal/text"},
 
+	{"admin", ". driver internal/engine internal/protocol internal/text"},
+
 	// A store knows the contract, not who calls it.
 	{"drivertest faultstore memstore", "driver"},
 	{"azblobstore gcsstore s3store", "driver driver/objectmap"},
@@ -54,7 +56,7 @@ var zones = []zone{
 	{"bell", ""}, // any transport can be written without us
 	{"fence ready adapters/certmagic adapters/clientgo", "."},
 	{"once internal/slots shard", ". internal/text"},
-	{"rwlock semaphore", ". internal/slots internal/text"},
+	{"rwlock semaphore", ". admin internal/slots internal/text"},
 	// But no public call says whether there is a bubble of testing/synctest: that is the clock's.
 	{"tasks", ". once internal/clock"},
 	{"tenuretest", ". driver faultstore memstore internal/clock"},

@@ -6,14 +6,28 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
 
+// HistoryPrefix begins the keys of all histories.
+const HistoryPrefix = driver.OwnPrefix + "history/"
+
 // HistoryKey returns the key of a tenure in the history of a lock.
 func HistoryKey(lock string, token uint64) string {
-	return fmt.Sprintf("%shistory/%s/%019d", driver.OwnPrefix, lock, token)
+	return fmt.Sprintf("%s%s/%019d", HistoryPrefix, lock, token)
+}
+
+// HistoryOf returns the lock to whose history the record with that key belongs.
+func HistoryOf(key string) (lock string, ok bool) {
+	name, ok := strings.CutPrefix(key, HistoryPrefix)
+	end := strings.LastIndexByte(name, '/')
+	if !ok || end < 0 {
+		return "", false
+	}
+	return name[:end], true
 }
 
 // Chronicler is the machine that writes one ended tenure into the history of its

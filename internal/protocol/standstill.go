@@ -14,69 +14,52 @@ import (
 // rest: all programs that use it are stopped. It is for the procedure after a loss of
 // the store, which raises tokens, and which no living program may meet.
 //
-// Each look shows all records, by strong reads. Each record must stand as the first
-// look showed it, for as long as a contender would wait for a holder with its lease:
-// one that is held, reserved, or a session that is alive, because its process may live;
-// and one that is free, because the store may have lost that it was taken since, by a
-// holder whose lease was as long. When all of them have stood for so long, the right to
-// act of every process that had it in the lost time is over, by its own clock. A write
-// that names the version which was seen is the last proof: a heartbeat on its way has
-// come before it, or is in vain.
+// Two looks show all records, by strong reads. The second one, which begins at Until at
+// the earliest, must show each record as the first one did. By then a contender would have
+// waited long enough for any of them: one that is held, reserved, or a session that is
+// alive, because its process may live; and one that is free, because the store may have
+// lost that it was taken since, by a holder whose lease was as long. So the right to act of
+// every process that had it in the lost time is over, by its own clock. A write that names
+// the version which was seen is the last proof: a heartbeat on its way has come before it,
+// or is in vain.
 type Standstill struct {
 	t     Timing
-	seen  map[string]*stance // by key
-	look  int                // which one it is, from 1
+	seen  map[string]driver.Record // by key, without data: what the second look has not shown yet
 	until time.Duration
 }
 
-// stance is a record as the first look showed it.
-type stance struct {
-	version string
-	token   uint64
-	owner   string
-	look    int // the latest that has shown it
-}
-
 // NewStandstill returns one that has seen nothing yet.
-func NewStandstill(t Timing) *Standstill { return &Standstill{t: t, seen: map[string]*stance{}} }
-
-// Look begins a look at all records.
-func (s *Standstill) Look() { s.look++ }
-
-// First reports whether it is the first one.
-func (s *Standstill) First() bool { return s.look == 1 }
-
-// Saw notes a record that the look has shown; now is the instant after the reply. A
-// token that is kept without a record has no version. It reports whether the record is
-// as it was at the first look, which it is at that.
-func (s *Standstill) Saw(now time.Duration, rec driver.Record) (still bool) {
-	if s.First() {
-		s.seen[rec.Key] = &stance{version: rec.Version, token: rec.Token, owner: rec.Owner, look: s.look}
-		s.until = max(s.until, now+max(s.t.wait(rec), s.t.Lease))
-		return true
-	}
-	was := s.seen[rec.Key]
-	if was == nil || was.version != rec.Version || was.token != rec.Token {
-		return false
-	}
-	was.look = s.look
-	return true
+func NewStandstill(t Timing) *Standstill {
+	return &Standstill{t: t, seen: map[string]driver.Record{}}
 }
 
-// Gone returns a record that the look has not shown, as far as it is known, and false
-// if it has shown all of them. It ends the look.
-func (s *Standstill) Gone() (rec driver.Record, gone bool) {
-	for key, was := range s.seen {
-		if was.look != s.look && (!gone || key < rec.Key) {
-			rec, gone = driver.Record{Key: key, Token: was.token, Owner: was.owner}, true
-		}
-	}
-	return rec, gone
+// Watch notes a record that the first look has shown; now is the instant after the reply.
+// A token that is kept without a record has no version.
+func (s *Standstill) Watch(now time.Duration, rec driver.Record) {
+	s.until = max(s.until, now+max(s.t.wait(rec), s.t.Lease))
+	rec.Data = nil
+	s.seen[rec.Key] = rec
 }
 
-// Until returns the instant at which a look must begin, at the earliest, for what it
-// shows to have stood for long enough.
+// Until returns the instant at which the second look must begin, at the earliest.
 func (s *Standstill) Until() time.Duration { return s.until }
+
+// Stands reports whether a record that the second look has shown is as the first one has
+// shown it.
+func (s *Standstill) Stands(rec driver.Record) bool {
+	was, ok := s.seen[rec.Key]
+	delete(s.seen, rec.Key)
+	return ok && was.Version == rec.Version && was.Token == rec.Token
+}
+
+// Gone returns a record that the second look has not shown, and false if it has shown all
+// of them.
+func (s *Standstill) Gone() (driver.Record, bool) {
+	for _, rec := range s.seen {
+		return rec, true
+	}
+	return driver.Record{}, false
+}
 
 // Raise says how tokens are raised.
 type Raise struct {

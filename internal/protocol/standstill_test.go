@@ -17,11 +17,10 @@ func TestStandstillWaits(t *testing.T) {
 	if s.Until() != 0 {
 		t.Errorf("until %v with nothing seen", s.Until())
 	}
-	s.Look()
 	see := func(now time.Duration, rec driver.Record, until time.Duration) {
 		t.Helper()
 		rec.Version = rec.Key
-		if !s.Saw(now, rec) || s.Until() != until {
+		if s.Watch(now, rec); s.Until() != until {
 			t.Errorf("%q at %v: until %v, want %v", rec.Key, now, s.Until(), until)
 		}
 	}
@@ -32,11 +31,6 @@ func TestStandstillWaits(t *testing.T) {
 	see(9, driver.Record{Key: "later, and shorter", Beat: "b", State: driver.Held, Lease: l}, 7+2*l)
 	foreign := driver.Record{Key: "foreign", State: driver.Held, Lease: 3 * l}
 	see(9, foreign, 9+timing.wait(foreign))
-	if _, gone := s.Gone(); gone {
-		t.Error("one is gone at the first look")
-	}
-	s.Look()
-	see(time.Hour, foreign, 9+timing.wait(foreign)) // another look puts nothing off
 }
 
 // TestStandstillSees each change.
@@ -54,19 +48,21 @@ func TestStandstillSees(t *testing.T) {
 		"key":     {func(r *driver.Record) { r.Key = "new" }, false},
 	} {
 		s := NewStandstill(Timing{}.WithDefaults())
-		s.Look()
-		s.Saw(0, was)
-		s.Saw(0, other)
-		s.Look()
+		s.Watch(0, was)
+		s.Watch(0, other)
 		now := was
 		tc.change(&now)
-		if still := s.Saw(time.Second, now); still != tc.still {
+		if still := s.Stands(now); still != tc.still {
 			t.Errorf("%s: still %v", name, still)
 		}
 		gone, ok := s.Gone()
-		want := map[bool]string{true: "l", false: "k"}[tc.still]
-		if !ok || gone.Key != want || gone.Owner != "o" || gone.Token != 3 {
-			t.Errorf("%s: %+v is gone, %v; want %q", name, gone, ok, want)
+		if tc.still && (gone.Key != "l" || gone.Owner != "o" || gone.Token != 3) || !ok {
+			t.Errorf("%s: %+v is gone, %v", name, gone, ok)
+		}
+		if s.Stands(other); tc.still {
+			if gone, ok = s.Gone(); ok {
+				t.Errorf("%+v is gone", gone)
+			}
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
@@ -263,7 +264,7 @@ func (s *scene) weAct(a *actor, c command) outcome {
 	case "transfer":
 		err = a.StepDown(ctx, c.lock, &tenure.StepDownOptions{To: c.options["to"], Reason: "a test"})
 	case "revoke":
-		err = a.Revoke(ctx, c.lock, "a test")
+		err = admin.Revoke(ctx, a.Client, c.lock, "a test")
 	case "status":
 		var st tenure.Status
 		if st, err = a.Status(ctx, c.lock); err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/driver"
 )
@@ -50,7 +51,7 @@ func (f *sweepCmd) Run(c *console) error {
 func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	c.show("watching the sessions in the store: if one has ended, for a minute")
 	begun := time.Now()
-	n, err := v.client.Sweep(v.ctx)
+	n, err := admin.Sweep(v.ctx, v.client)
 	took := time.Since(begun)
 	c.clear()
 	r := swept{Result: "swept", Swept: n, Took: seconds(took)}
@@ -85,7 +86,7 @@ func (f *sweepCmd) check() (long time.Duration, err error) {
 
 func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	begun := time.Now()
-	n, err := v.client.SweepReleased(v.ctx, f.Prefix, &tenure.SweepOptions{
+	n, err := admin.SweepReleased(v.ctx, v.client, f.Prefix, &admin.SweepOptions{
 		ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun,
 	})
 	r := sweptLocks{
@@ -158,10 +159,10 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 		return usage("no locks named: give a PREFIX of their names, or --name NAME; '' is all locks")
 	}
 	options := tenure.Options{Owner: f.operator()}
-	o := tenure.ReapOptions{
+	o := admin.ReapOptions{
 		Prefixes: f.Prefixes, Names: f.Name, ListEvery: valueOf(f.ListEvery), Once: f.Once, Reason: f.Reason,
 	}
-	err := refused(options, func(ctx context.Context, client *tenure.Client) error { return client.Reap(ctx, o) })
+	err := refused(options, func(ctx context.Context, client *tenure.Client) error { return admin.Reap(ctx, client, o) })
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	}
 	defer v.close()
 	trouble, freed := &outages{console: c}, 0
-	o.OnReaped = func(r tenure.Reaped) {
+	o.OnReaped = func(r admin.Reaped) {
 		trouble.tell(nil)
 		freed++
 		c.tellReaped(r)
@@ -186,7 +187,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	if f.Once {
 		c.show("watching for what is dead: for a lease, if there is a holder")
 	}
-	err = v.client.Reap(v.ctx, o)
+	err = admin.Reap(v.ctx, v.client, o)
 	c.clear()
 	if err == nil && f.Once {
 		err = v.ctx.Err()
@@ -197,7 +198,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	return lookFailed(v.ctx, err)
 }
 
-func (c *console) tellReaped(r tenure.Reaped) {
+func (c *console) tellReaped(r admin.Reaped) {
 	line := reaped{
 		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session,
 		Owner: r.Owner, Token: r.Token, Host: r.Host,
@@ -227,7 +228,7 @@ type raiseTokensCmd struct {
 
 // Run raises the tokens of all locks after a loss of the store.
 func (f *raiseTokensCmd) Run(c *console) error {
-	var how tenure.RaiseOptions
+	var how admin.RaiseOptions
 	by, options, err := f.check(&how)
 	if err != nil {
 		return err
@@ -238,7 +239,7 @@ func (f *raiseTokensCmd) Run(c *console) error {
 	}
 	defer v.close()
 	begun, last := time.Now(), time.Time{}
-	how.OnProgress = func(p tenure.RaiseProgress) {
+	how.OnProgress = func(p admin.RaiseProgress) {
 		if time.Since(last) < time.Second {
 			return
 		}
@@ -250,14 +251,14 @@ func (f *raiseTokensCmd) Run(c *console) error {
 		}
 		c.show("raising tokens: %d of %s done", p.Done.Locks, counted(p.Locks, "lock"))
 	}
-	n, err := v.client.RaiseTokens(v.ctx, f.Prefix, by, &how)
+	n, err := admin.RaiseTokens(v.ctx, v.client, f.Prefix, by, &how)
 	took := time.Since(begun)
 	c.clear()
 	return f.tell(v, c, n, took, err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
-func (f *raiseTokensCmd) check(how *tenure.RaiseOptions) (by uint64, options tenure.Options, err error) {
+func (f *raiseTokensCmd) check(how *admin.RaiseOptions) (by uint64, options tenure.Options, err error) {
 	if f.By == nil {
 		return 0, options, usage("no --by given: write --by N, more than the number of tokens that any lock was " +
 			"given since the backup, such as --by 1000000")
@@ -296,7 +297,7 @@ func (f *raiseTokensCmd) check(how *tenure.RaiseOptions) (by uint64, options ten
 	return by, options, err
 }
 
-func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens, took time.Duration, err error) error {
+func (f *raiseTokensCmd) tell(v *storeClient, c *console, n admin.RaisedTokens, took time.Duration, err error) error {
 	r := raisedTokens{
 		Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable,
 		Foreign: n.Foreign, Took: seconds(took),
@@ -313,7 +314,7 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens,
 		c.say("nothing to raise: there is no such lock%s", left)
 	case err == nil:
 		c.say("%s; the programs can be started", text)
-	case n != (tenure.RaisedTokens{}):
+	case n != (admin.RaisedTokens{}):
 		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
 	}
 	switch {

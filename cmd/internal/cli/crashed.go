@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
@@ -82,14 +83,14 @@ func (f *crashedCmd) Run() error {
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
 	now := guard.Now()
-	o := &tenure.CrashOptions{After: from.Sub(now), Within: until.Sub(now)}
+	o := &admin.CrashOptions{After: from.Sub(now), Within: until.Sub(now)}
 	if o.After <= 0 {
 		o.After = -1 // not the default: that time has passed
 	}
 	if o.Within < o.After || o.Within <= 0 {
 		return nil // it runs out, or has
 	}
-	if err = client.ReleaseCrashed(ctx, f.Lock, f.ID, o); err == nil || errors.Is(err, tenure.ErrNotHeld) {
+	if err = admin.ReleaseCrashed(ctx, client, f.Lock, f.ID, o); err == nil || errors.Is(err, tenure.ErrNotHeld) {
 		return nil
 	}
 	return storeFailed(err)

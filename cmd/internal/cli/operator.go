@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
@@ -187,20 +188,20 @@ func (f *releaseCmd) Run(c *console) error {
 	}
 	begun := time.Now()
 	r := result{Result: "released", Holder: holderOf(st)}
-	release := o.client.ReleaseDead
+	release := admin.ReleaseDead
 	switch {
 	case st.Session != "": // that lock alone cannot be cut off
 		o.console.show("watching the session under which %s holds %q: it is closed when no sign of life has come for %v",
 			holder, o.lock, round(st.Lease))
 	case f.Force:
-		r.Result, release = "revoked", o.client.Revoke
+		r.Result, release = "revoked", admin.Revoke
 		o.console.show("%s cannot renew %q from now on; it may be at work until its lease has run out, so the lock is "+
 			"free in %v, and not before", holder, o.lock, round(st.Lease))
 	default:
 		o.console.show("watching %q, held by %s: it is released when no sign of life has come for %v; --force does not "+
 			"wait for that", o.lock, holder, round(st.Lease))
 	}
-	if err := release(o.ctx, o.lock, o.reason); err != nil {
+	if err := release(o.ctx, o.client, o.lock, o.reason); err != nil {
 		return o.notDone(err, st)
 	}
 	took := time.Since(begun)

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 )
 
 // reap watches locks beside the service, and frees those of dead holders, until stop is
@@ -20,9 +20,9 @@ func (s *service) reap(prefixes []string, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
-		err := s.client.Reap(ctx, tenure.ReapOptions{
+		err := admin.Reap(ctx, s.client, admin.ReapOptions{
 			Prefixes: prefixes,
-			OnReaped: func(r tenure.Reaped) {
+			OnReaped: func(r admin.Reaped) {
 				if r.Name == "" {
 					log.Warn("a dead session was closed: it had shown no sign of life for its lease",
 						"session", r.Session, "owner", r.Owner, "host", r.Host)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -158,9 +159,9 @@ func (a *act) ask() string {
 		to := a.w.owner(a.r.IntN(len(a.w.processes)))
 		err = c.StepDown(ctx, a.Lock, &tenure.StepDownOptions{To: to, Reason: "for a test"})
 	case "revoke":
-		err = c.Revoke(ctx, a.Lock, "for a test")
+		err = admin.Revoke(ctx, c.Client, a.Lock, "for a test")
 	default:
-		err = c.ReleaseDead(ctx, a.Lock, "for a test")
+		err = admin.ReleaseDead(ctx, c.Client, a.Lock, "for a test")
 	}
 	switch {
 	case err == nil:
@@ -222,7 +223,7 @@ func (a *act) watch() string {
 	began := time.Now()
 	switch a.Op.name {
 	case "sweep":
-		swept, err := c.Sweep(ctx)
+		swept, err := admin.Sweep(ctx, c.Client)
 		if swept > 0 {
 			a.w.happened("swept")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/trace"
 )
@@ -106,7 +107,7 @@ var plays = map[string]func(*world){
 		a.Partition()
 		c.next()
 		done := make(chan error)
-		go func() { done <- c.Revoke(w.t.Context(), lock, "test") }()
+		go func() { done <- admin.Revoke(w.t.Context(), c.Client.Client, lock, "test") }()
 		la.watch(lease / 50)
 		if err := <-done; err != nil {
 			w.t.Error(err)
@@ -116,7 +117,7 @@ var plays = map[string]func(*world){
 		lb.watch(lease / 50)
 		time.Sleep(lease)
 		c.next()
-		if err := c.ReleaseDead(w.t.Context(), lock, "test"); err != nil {
+		if err := admin.ReleaseDead(w.t.Context(), c.Client.Client, lock, "test"); err != nil {
 			w.t.Error(err)
 		}
 		synctest.Wait() // for the look that follows, which is not one of the next acquire

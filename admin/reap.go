@@ -1,23 +1,25 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure
+package admin
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// ReapOptions say which locks [Client.Reap] watches.
+// ReapOptions say which locks [Reap] watches.
 type ReapOptions struct {
 	// Names are locks, and Prefixes begin the names of all that are watched besides; ""
 	// begins all names. One of both is needed.
@@ -38,7 +40,7 @@ type ReapOptions struct {
 	OnError  func(error)
 }
 
-// Reaped is a lock that [Client.Reap] has released, or a session that it has closed.
+// Reaped is a lock that [Reap] has released, or a session that it has closed.
 type Reaped struct {
 	// Name is that of the lock, empty for a session.
 	Name string
@@ -49,9 +51,6 @@ type Reaped struct {
 	Token uint64
 	Host  string
 }
-
-// reapReason is [ReapOptions.Reason] if it is empty.
-const reapReason = "no sign of life for its lease"
 
 const (
 	reapListEvery = 10 * time.Minute
@@ -66,8 +65,8 @@ const (
 // just once finds them free: a job of a scheduler, say, that does not wait. It takes
 // nothing that a waiting contender would not: it looks at each record each half of the
 // lease that the record names, and releases the lock when the holder has shown no sign of
-// life for that lease, as [Client.ReleaseDead] does. A session that shows none is closed,
-// which frees all locks under it, and its record is deleted later, as by [Client.Sweep].
+// life for that lease, as [ReleaseDead] does. A session that shows none is closed,
+// which frees all locks under it, and its record is deleted later, as by [Sweep].
 //
 // A dead holder's lock is free within one and a half of its lease. Any number of clients
 // may watch the same locks: a release that another one was quicker with is done. Each lock
@@ -76,31 +75,25 @@ const (
 // It returns nil when ctx ends, or with [ReapOptions.Once] when that is done; else the
 // error says what is wrong with the options, or that the client is closed. With Once it
 // is that of the store if the names cannot be listed.
-func (c *Client) Reap(ctx context.Context, options ReapOptions) error {
-	r := &reap{c: c, ReapOptions: options, locks: map[string]*reapLock{}, sessions: map[string]*reapSession{}}
+func Reap(ctx context.Context, client *tenure.Client, options ReapOptions) error {
+	r := &reap{operator: operatorOf(client), client: client, ReapOptions: options, locks: map[string]*reapLock{}}
 	err := r.check()
-	if err == nil {
-		within, stop := context.WithCancel(ctx)
-		err = r.run(within)
-		stop()
-		r.closed(within)
-		for _, s := range r.sessions {
-			_, _ = s.Wait(within) // gives up what is left to do
-		}
+	for again := true; err == nil && again && ctx.Err() == nil; {
+		again, err = r.round(ctx)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		return wrap("reap", strings.Join(options.Prefixes, " "), err)
 	}
 	return nil
 }
 
-// reap is one [Client.Reap] under way.
+// reap is one [Reap] under way.
 type reap struct {
 	ReapOptions
-	c        *Client
-	listed   time.Duration // when the next list is due
-	locks    map[string]*reapLock
-	sessions map[string]*reapSession // those that are being closed
+	operator
+	client *tenure.Client
+	listed time.Duration // when the next list is due
+	locks  map[string]*reapLock
 }
 
 // reapLock is a lock that is watched.
@@ -112,20 +105,13 @@ type reapLock struct {
 	over  bool          // with Once: nothing is left to do
 }
 
-// reapSession is a dead session.
-type reapSession struct {
-	*engine.SessionReaper
-	Reaped
-	told bool
-}
-
 func (r *reap) check() error {
 	if len(r.Names)+len(r.Prefixes) == 0 {
 		return invalid("no names and no prefixes: " +
 			"name the locks to watch, or a prefix of their names, which may be empty")
 	}
 	for _, name := range r.Names {
-		if err := checkKey(name); err != nil {
+		if err := checkName(name); err != nil {
 			return err
 		}
 		r.locks[name] = &reapLock{named: true}
@@ -136,70 +122,69 @@ func (r *reap) check() error {
 				driver.OwnPrefix)
 		}
 	}
-	switch {
-	case r.ListEvery < 0:
-		return invalid("the pause %v between two lists must not be negative", r.ListEvery)
-	case r.ListEvery > 0 && r.ListEvery < protocol.MinPeriod:
+	if r.ListEvery != 0 && r.ListEvery < protocol.MinPeriod {
 		return invalid("the pause %v between two lists must be at least %v, since each reads the whole list: "+
 			"is its unit right?", r.ListEvery, protocol.MinPeriod)
-	case r.ListEvery == 0:
-		r.ListEvery = reapListEvery
 	}
-	r.Reason = cmp.Or(r.Reason, reapReason)
-	if err := checkReason(r.Reason); err != nil {
-		return err
-	}
+	r.ListEvery = cmp.Or(r.ListEvery, reapListEvery)
+	r.Reason = cmp.Or(r.Reason, "no sign of life for its lease")
 	if r.OnError == nil {
 		r.OnError = func(error) {}
 	}
 	if r.OnReaped == nil {
 		r.OnReaped = func(Reaped) {}
 	}
-	return r.c.engine.Usable()
+	return checkReason(r.Reason)
 }
 
-// run looks, and waits, until ctx ends.
-func (r *reap) run(ctx context.Context) error {
-	for first := true; ; first = false {
-		if len(r.Prefixes) > 0 && r.c.clock.Contender() >= r.listed && (first || !r.Once) {
-			err := r.list(ctx)
-			now := r.c.clock.Contender()
-			r.listed = now + r.ListEvery
-			switch {
-			case ctx.Err() != nil:
-				return nil
-			case err != nil && r.Once:
-				return err
-			case err != nil:
-				r.OnError(err)
-				r.listed = now + min(r.ListEvery, r.c.timing.Lease)
-			}
+// round does what is due, or waits until something is. It returns false if nothing will be.
+func (r *reap) round(ctx context.Context) (again bool, err error) {
+	if err := r.Usable(); err != nil {
+		return false, err
+	}
+	now := r.now()
+	if len(r.Prefixes) > 0 && now >= r.listed {
+		err := r.find(ctx)
+		if r.listed = now + r.ListEvery; r.Once {
+			r.listed = math.MaxInt64
 		}
-		for names := range slices.Chunk(r.due(), reapReads) {
-			r.look(ctx, names)
-		}
-		r.closed(ctx)
-		next, more := r.next()
-		if !more && (r.Once || len(r.Prefixes) == 0) {
-			return nil
-		}
-		select {
-		case <-time.After(max(next-r.c.clock.Contender(), time.Millisecond)):
-		case <-ctx.Done():
-			return nil
-		case <-r.c.engine.Closing():
-			return ErrClosed
-		case <-r.c.engine.Replaced():
-			return r.c.engine.Usable()
+		switch {
+		case err != nil && r.Once:
+			return false, err
+		case err != nil && ctx.Err() == nil:
+			r.OnError(err)
+			r.listed = now + min(r.ListEvery, r.options.LeaseDuration)
 		}
 	}
+	var due []string
+	next := r.listed
+	if len(r.Prefixes) == 0 {
+		next = math.MaxInt64
+	}
+	for name, k := range r.locks {
+		switch {
+		case k.over:
+		case k.due <= now:
+			due = append(due, name)
+		default:
+			next = min(next, k.due)
+		}
+	}
+	slices.Sort(due)
+	for names := range slices.Chunk(due, reapReads) {
+		r.look(ctx, names)
+	}
+	if len(due) > 0 || next == math.MaxInt64 {
+		return len(due) > 0, nil
+	}
+	return true, r.Rest(ctx, next-now)
 }
 
-// list finds the names. Those that are gone are watched no longer.
-func (r *reap) list(ctx context.Context) error {
+// find finds the names. Those that are gone are watched no longer.
+func (r *reap) find(ctx context.Context) error {
 	there := map[string]*reapLock{}
 	for _, prefix := range r.Prefixes {
-		if err := eachPage(ctx, r.c.bounded(r.c.store.List), prefix, func(page driver.Page) error {
+		if err := eachPage(ctx, r.bounded(r.Store.List), prefix, func(page driver.Page) error {
 			for _, rec := range page.Records {
 				if strings.HasPrefix(rec.Key, driver.OwnPrefix) || rec.State.OfSession() {
 					continue
@@ -218,65 +203,38 @@ func (r *reap) list(ctx context.Context) error {
 	return nil
 }
 
-// due returns the locks that are to be looked at now.
-func (r *reap) due() (names []string) {
-	now := r.c.clock.Contender()
-	for name, k := range r.locks {
-		if !k.over && k.due <= now {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// next returns when there is something to do, and false if no lock is to be looked at, ever.
-func (r *reap) next() (at time.Duration, more bool) {
-	now := r.c.clock.Contender()
-	at = now + r.ListEvery
-	if len(r.Prefixes) > 0 && !r.Once {
-		at = r.listed
-	}
-	if len(r.sessions) > 0 {
-		at = min(at, now+max(reapLeast, r.c.timing.Pause()))
-	}
-	for _, k := range r.locks {
-		if !k.over {
-			at, more = min(at, k.due), true
-		}
-	}
-	return at, more
+// death is a lock that a dead holder has left, or those of a dead session.
+type death struct {
+	tenure.Status
+	locks []*reapLock
 }
 
 // look reads records, and frees what stands for longer than its lease.
 func (r *reap) look(ctx context.Context, names []string) {
-	begun := r.c.clock.Contender()
-	list, errs := r.c.Statuses(ctx, names, nil)
+	begun := r.now()
+	list, errs := r.client.Statuses(ctx, names, nil)
 	if ctx.Err() != nil {
 		return
 	}
-	now := r.c.clock.Contender()
-	var dead []Status
+	now := r.now()
+	var dead []*death
+	sessions := map[string]*death{}
 	failed := false
 	for i, st := range list {
 		k := r.locks[names[i]]
 		if err := errs[i]; err != nil {
-			unread := errors.Is(err, ErrUnreadable)
+			unread := errors.Is(err, tenure.ErrUnreadable)
 			if !failed || unread { // an outage is one error, not one for each lock
 				r.OnError(err)
 			}
 			failed = true
-			if k.due = now + r.c.timing.Lease/2; unread {
-				k.due, k.over = now+max(reapErrors, r.c.timing.Lease/2), r.Once
+			if k.due = now + r.options.LeaseDuration/2; unread {
+				k.due, k.over = now+max(reapErrors, r.options.LeaseDuration/2), r.Once
 			}
 			continue
 		}
-		lease := st.Lease
-		if lease <= 0 {
-			lease = r.c.timing.Lease
-		}
-		pause := max(lease/2, reapLeast)
-		holds := st.State == StateHeld || st.State == StateReserved
+		pause := max(cmp.Or(st.Lease, r.options.LeaseDuration)/2, reapLeast)
+		holds := st.State == tenure.StateHeld || st.State == tenure.StateReserved
 		if holds && st.FreeIn > 0 {
 			pause = max(min(pause, st.FreeIn), reapLeast)
 		}
@@ -286,70 +244,70 @@ func (r *reap) look(ctx context.Context, names []string) {
 		if !k.seen {
 			k.seen, k.first = true, now
 		}
-		switch {
-		case !holds || st.FreeIn > 0:
-		case st.Session != "":
-			r.close(k, st)
-		default:
-			dead = append(dead, st)
+		if !holds || st.FreeIn > 0 {
+			continue
+		}
+		d := sessions[st.Session]
+		if d == nil {
+			d = &death{Status: st}
+			dead = append(dead, d)
+		}
+		if d.locks = append(d.locks, k); st.Session != "" {
+			sessions[st.Session] = d
 		}
 	}
-	r.release(ctx, dead)
+	r.free(ctx, dead)
 }
 
-// release releases the locks of the dead.
-func (r *reap) release(ctx context.Context, dead []Status) {
+// free releases the locks of the dead, and closes their sessions.
+func (r *reap) free(ctx context.Context, dead []*death) {
 	errs := make([]error, len(dead))
-	engine.AtOnce(reapWrites, dead, func(i int, st Status) {
-		if errs[i] = ctx.Err(); errs[i] == nil {
-			errs[i] = r.c.ReleaseDead(ctx, st.Name, r.Reason)
+	engine.AtOnce(reapWrites, dead, func(i int, d *death) {
+		if d.Session != "" {
+			errs[i] = r.close(ctx, d.Session)
+		} else {
+			errs[i] = ReleaseDead(ctx, r.client, d.Name, r.Reason)
 		}
 	})
-	for i, st := range dead {
+	for i, d := range dead {
 		over := true
 		switch err := errs[i]; {
+		case err == nil && d.Session != "":
+			r.OnReaped(Reaped{Session: d.Session, Owner: d.Owner, Host: d.Host})
 		case err == nil:
-			r.OnReaped(Reaped{Name: st.Name, Owner: st.Owner, Token: st.Token, Host: st.Host})
-		case errors.Is(err, ErrAlive), errors.Is(err, ErrNotHeld):
+			r.OnReaped(Reaped{Name: d.Name, Owner: d.Owner, Token: d.Token, Host: d.Host})
+		case errors.Is(err, tenure.ErrAlive), errors.Is(err, tenure.ErrNotHeld):
 			// it has shown life after all, or another one was quicker
 		default:
 			if over = false; ctx.Err() == nil {
 				r.OnError(err)
 			}
 		}
-		r.locks[st.Name].over = r.Once && over
-	}
-}
-
-// close has a dead session closed, under which a lock is held.
-func (r *reap) close(k *reapLock, st Status) {
-	s := r.c.sessionStatus(st.Session)
-	if s.State != StateAlive { // it is closed, or gone: the lock can be taken at once
-		k.over = r.Once
-		return
-	}
-	if r.sessions[s.ID] == nil {
-		what := Reaped{Session: s.ID, Owner: s.Owner, Host: s.Host}
-		r.sessions[s.ID] = &reapSession{SessionReaper: r.c.engine.ReapSession(s.ID), Reaped: what}
-	}
-	// to see that it is done
-	k.due = min(k.due, r.c.clock.Contender()+max(reapLeast, r.c.timing.RequestTimeout))
-}
-
-// closed tells of sessions that are closed now, which is long before they are deleted.
-func (r *reap) closed(ctx context.Context) {
-	for id, s := range r.sessions {
-		if now := r.c.sessionStatus(id); !s.told && now.State == StateClosed && now.End == EndExpired {
-			s.told = true
-			r.OnReaped(s.Reaped)
+		for _, k := range d.locks {
+			k.over = r.Once && over
 		}
+	}
+}
+
+// close closes a dead session. Its record is deleted later, when no write of it can be late.
+func (r *reap) close(ctx context.Context, id string) error {
+	if r.Session(id).Record.State != driver.Alive {
+		return tenure.ErrNotHeld // the locks under it can be taken at once
+	}
+	s := r.ReapSession(id)
+	for {
 		select {
 		case <-s.Ended():
-			delete(r.sessions, id)
-			if _, err := s.Wait(ctx); err != nil && ctx.Err() == nil {
-				r.OnError(wrap("reap", "session "+id, err))
-			}
+			_, err := s.Wait(ctx)
+			return cmp.Or(err, tenure.ErrAlive)
 		default:
+		}
+		if now := r.Session(id).Record; now.State == driver.Closed && now.End == driver.EndExpired {
+			return nil
+		}
+		if err := r.Rest(ctx, r.Timing().Pause()); err != nil {
+			_, _ = s.Wait(ctx) // gives up
+			return err
 		}
 	}
 }
