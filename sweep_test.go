@@ -72,6 +72,10 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		w.plant(driver.Record{
 			Key: "tenure/doctor/x", State: driver.Released, End: driver.EndReleased, Lease: lease, Until: time.Now(),
 		})
+		// A write of its last holder can be late for four leases.
+		w.plant(driver.Record{
+			Key: "job/slow", Token: 1, State: driver.Released, End: driver.EndReleased, Lease: aged / 3, Until: time.Now(),
+		})
 		time.Sleep(aged)
 		m.mustRelease(m.mustAcquire("job/young", history))
 		m.mustRelease(m.mustAcquire("job/young", history))

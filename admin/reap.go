@@ -78,13 +78,10 @@ const (
 func Reap(ctx context.Context, client *tenure.Client, options ReapOptions) error {
 	r := &reap{operator: operatorOf(client), client: client, ReapOptions: options, locks: map[string]*reapLock{}}
 	err := r.check()
-	for again := true; err == nil && again && ctx.Err() == nil; {
-		again, err = r.round(ctx)
+	if err == nil {
+		err = r.run(ctx)
 	}
-	if err != nil && ctx.Err() == nil {
-		return wrap("reap", strings.Join(options.Prefixes, " "), err)
-	}
-	return nil
+	return wrap("reap", strings.Join(options.Prefixes, " "), err)
 }
 
 // reap is one [Reap] under way.
@@ -135,6 +132,17 @@ func (r *reap) check() error {
 		r.OnReaped = func(Reaped) {}
 	}
 	return checkReason(r.Reason)
+}
+
+// run watches until nothing is left to do, or ctx ends, which is no error.
+func (r *reap) run(ctx context.Context) error {
+	for again := true; again && ctx.Err() == nil; {
+		var err error
+		if again, err = r.round(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // round does what is due, or waits until something is. It returns false if nothing will be.
