@@ -35,7 +35,7 @@ func TestManyWorkers(t *testing.T) {
 
 		share := workers[n/2].Stats().Held
 		workers[n/2].crash()
-		took := s.all(partitions, lease+5*refresh)
+		took := s.all(partitions, silence+5*refresh)
 		all, most := s.moves()
 		t.Logf("one with %d crashes: all are owned after %v, settled %v later; %d moves, %d of one at most", share, took, s.settle(n-1, partitions), all, most)
 		if most > 1 || all > share {

@@ -233,7 +233,7 @@ func TestOneDiesWhileOthersLeave(t *testing.T) {
 				}
 				dies.crash()
 				time.Sleep(rand.N(2 * refresh))
-				if took := s.stopAll(leave...); took > lease+5*refresh {
+				if took := s.stopAll(leave...); took > silence+5*refresh {
 					s.t.Errorf("gone after %v", took)
 				}
 				if c.stay == 0 {
@@ -243,16 +243,16 @@ func TestOneDiesWhileOthersLeave(t *testing.T) {
 				}
 				s.settle(c.stay, partitions)
 				if c.first {
-					if s.gap(3*lease) > lease+4*refresh {
+					if s.gap(3*lease) > silence+4*refresh {
 						late++
 					}
 					return
 				}
-				s.gap(lease + 6*refresh)
+				s.gap(silence + 6*refresh)
 			})
 			// Where the successor has become the coordinator before, two things are waited for.
 			if late > runs/4 {
-				t.Errorf("a partition had nobody for more than %v in %d of %d runs", lease+4*refresh, late, runs)
+				t.Errorf("a partition had nobody for more than %v in %d of %d runs", silence+4*refresh, late, runs)
 			}
 		})
 	}

@@ -28,6 +28,10 @@ const (
 	lease   = 15 * time.Second // the default
 	refresh = time.Second      // the default
 	beat    = lease / 5        // the default
+
+	// silence is how long others see no heartbeat before they take a worker for dead: a
+	// lease, and how wrong their clocks may be by default.
+	silence = lease * 109 / 100
 )
 
 // world keeps which worker has which partition, and fails the test when two have the
