@@ -19,7 +19,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 BIN := .bin
 
 # What `make test` builds and tests: what needs Go and nothing else. What takes longest comes first.
-QUICK := ./cmd/... ./sqlitestore/... ./examples/failover ./...
+QUICK := . ./cmd/... ./sqlitestore/... ./examples/failover ./...
 
 # Flags of the simulator: see `go doc ./internal/sim/run`.
 SIM ?=
@@ -64,13 +64,13 @@ help: ## Describe the targets (default)
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-15s %s\n", $$1, $$2}'
 
 # A test that takes long is left to verify: see enginetest.MakeVerify. Those of processes and files
-# wait for nine tenths of their time: three packages, and eight tests of each, at a time. Vetting
+# wait for nine tenths of their time: six packages, and eight tests of each, at a time. Vetting
 # the command's modules takes 40 s of a processor, most of it for what they import, and the race
 # detector needs a C compiler: verify has both.
 test: ## Before each commit: test what needs Go and nothing else, and vet the root module
 	$(call part,test)
 	$(GO) vet ./...
-	TENURE_REQUIRE_ENGINES= $(GO) test -vet=off -timeout $(TEST_TIMEOUT) -short -p 3 -parallel 8 $(TESTFLAGS) $(QUICK)
+	TENURE_REQUIRE_ENGINES= $(GO) test -vet=off -timeout $(TEST_TIMEOUT) -short -p 6 -parallel 8 $(TESTFLAGS) $(QUICK)
 
 # What computes alone takes the processor time that the tests leave, in a group of its own, so
 # that all of it ends if this is stopped. What it prints comes at the end.

@@ -266,7 +266,7 @@ func TestCloseUnderAContextThatIsDone(t *testing.T) {
 			pending(t, "the next holder", next)
 			stop(errors.New("terminated"))
 			want(t, within(t, 2*time.Second, 2*time.Second, func() error { return closes(ctx, a, s) }), nil)
-			want(t, within(t, 0, refresh+refresh/4, func() error { return <-next }), nil)
+			want(t, within(t, 0, byLooks, func() error { return <-next }), nil)
 		})
 	}
 }

@@ -204,6 +204,7 @@ func childFree(file string) error {
 // other things into the place of the notify file all the while, as another process
 // releases locks: nothing hangs, and nothing else is written.
 func TestNotifySwapped(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	// Somebody else's file may well be the notify file of another database.
 	const secret = notifyHeader + "the precious content of somebody else's file"

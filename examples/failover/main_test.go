@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // asMain makes the test's program the command.
@@ -56,6 +58,7 @@ func checkEmpty(t *testing.T, dir string) {
 // The leader is killed and its lease runs out, the next one steps down when it is asked, and
 // the history says so.
 func TestShow(t *testing.T) {
+	enginetest.MakeVerify(t)
 	t.Parallel()
 	cmd, tmp := command(t, "-lease", "10s") // long: the machine may be busy
 	var stderr bytes.Buffer
