@@ -35,16 +35,19 @@ type Options struct {
 	// fifth of LeaseDuration.
 	HeartbeatPeriod time.Duration
 
-	// RefreshPeriod is how often a waiting contender polls the record: a millisecond at
-	// least. Once the holder has missed a heartbeat, the contender polls half as often.
+	// RefreshPeriod is about how often a waiting contender polls the record: a millisecond
+	// at least. It is no rate limit: a poll comes sooner where a heartbeat is expected, and
+	// where the lease may have run out; a store that cannot answer as often returns
+	// [driver.ErrThrottled]. Once the holder has missed a heartbeat, the contender polls half as often.
 	// It bounds how late a release is seen where the store has no watch. Where the store
 	// has one, it may be far above LeaseDuration. If zero, it is 1 s, and a fifth of
 	// LeaseDuration at most.
 	RefreshPeriod time.Duration
 
 	// Grace is the end of the lease that is kept for stopping: the context of the
-	// work is cancelled that long before another holder can begin. If zero, it is
-	// an eighth of LeaseDuration.
+	// work is cancelled that long before another holder can begin. One lock, election
+	// or session may have its own, and other durations: see [Timing]. If zero, it is an
+	// eighth of LeaseDuration.
 	Grace time.Duration
 
 	// RequestTimeout bounds one request to the store. If zero, it is a tenth
@@ -394,10 +397,11 @@ func checkCoolDown(first, most time.Duration, label string) error {
 	return nil
 }
 
-// Timing are the durations of one lock, or of one session, where they are not to be those
-// of the client. The fields are as in [Options]. If all are zero, the client's count. If
-// any is set, none of the client's does but the lease duration: what is zero follows from
-// the lease duration, as in Options. So the lease duration alone is enough.
+// Timing has the durations of one lock, or of one session, where they are not to be those
+// of the client. The fields are as in [Options]. If LeaseDuration is zero, each field that
+// is zero is the client's. If LeaseDuration is set, the others follow from it, as in
+// Options, so that the lease duration alone is enough; but a ProgressTimeout of zero is
+// always the client's.
 //
 // [Options.MaxClockDrift] and [Options.Heartbeat] are always the client's.
 type Timing struct {
@@ -412,13 +416,15 @@ type Timing struct {
 
 // of returns the timing of a lock of a client that has the other one.
 func (t Timing) of(client protocol.Timing) (protocol.Timing, error) {
-	if t == (Timing{}) {
-		return client, nil
+	from := client
+	if t.LeaseDuration != 0 {
+		from = protocol.Timing{Lease: t.LeaseDuration, Progress: client.Progress, Manual: client.Manual, Drift: client.Drift}
 	}
 	p := protocol.Timing{
-		Lease: cmp.Or(t.LeaseDuration, client.Lease), Heartbeat: t.HeartbeatPeriod, Refresh: t.RefreshPeriod,
-		Grace: t.Grace, RequestTimeout: t.RequestTimeout, StopTimeout: t.StopTimeout,
-		Progress: t.ProgressTimeout, Manual: client.Manual, Drift: client.Drift,
+		Lease: from.Lease, Heartbeat: cmp.Or(t.HeartbeatPeriod, from.Heartbeat), Refresh: cmp.Or(t.RefreshPeriod, from.Refresh),
+		Grace: cmp.Or(t.Grace, from.Grace), RequestTimeout: cmp.Or(t.RequestTimeout, from.RequestTimeout),
+		StopTimeout: cmp.Or(t.StopTimeout, from.StopTimeout), Progress: cmp.Or(t.ProgressTimeout, from.Progress),
+		Manual: from.Manual, Drift: from.Drift,
 	}.WithDefaults()
 	if err := p.Validate(); err != nil {
 		return client, invalid("%s", strings.ReplaceAll(err.Error(), "\n", "; "))

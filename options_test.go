@@ -444,6 +444,49 @@ func TestTimingPerLock(t *testing.T) {
 	})
 }
 
+// TestTimingInherits: one duration of a lock's own changes no other, but a lease duration, from
+// which the others follow.
+func TestTimingInherits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a", func(o *tenure.Options) {
+			o.HeartbeatPeriod, o.RefreshPeriod, o.Grace = 2*time.Second, 500*time.Millisecond, 3*time.Second
+			o.RequestTimeout, o.StopTimeout, o.ProgressTimeout = time.Second, 7*time.Second, 20*time.Second
+		})
+		client := a.Options()
+		own := tenure.Timing{
+			HeartbeatPeriod: client.HeartbeatPeriod, RefreshPeriod: client.RefreshPeriod, Grace: client.Grace, LeaseDuration: lease,
+			RequestTimeout: client.RequestTimeout, StopTimeout: client.StopTimeout, ProgressTimeout: client.ProgressTimeout,
+		}
+		with := func(edit func(*tenure.Timing)) tenure.Timing {
+			t := own
+			edit(&t)
+			return t
+		}
+		minute := tenure.Timing{
+			LeaseDuration: time.Minute, HeartbeatPeriod: 12 * time.Second, RefreshPeriod: time.Second, Grace: time.Minute / 8,
+			RequestTimeout: 6 * time.Second, StopTimeout: time.Minute, ProgressTimeout: client.ProgressTimeout,
+		}
+		for _, c := range []struct {
+			set  tenure.Timing
+			want tenure.Timing
+		}{
+			{tenure.Timing{}, own},
+			{tenure.Timing{Grace: time.Second}, with(func(t *tenure.Timing) { t.Grace = time.Second })},
+			{tenure.Timing{RefreshPeriod: time.Minute}, with(func(t *tenure.Timing) { t.RefreshPeriod = time.Minute })},
+			{tenure.Timing{ProgressTimeout: time.Hour}, with(func(t *tenure.Timing) { t.ProgressTimeout = time.Hour })},
+			{tenure.Timing{LeaseDuration: time.Minute}, minute},
+		} {
+			l := a.mustAcquire("x", &tenure.AcquireOptions{Timing: c.set})
+			if got := l.Timing(); got != c.want {
+				t.Errorf("%+v\nhas %+v\nwant %+v", c.set, got, c.want)
+			}
+			a.mustRelease(l)
+		}
+		_, err := a.TryAcquire(t.Context(), "x", &tenure.AcquireOptions{Timing: tenure.Timing{Grace: lease}})
+		want(t, err, tenure.ErrInvalid)
+	})
+}
+
 // TestTimingOfWaiters: those who wait for one lock share its looks, as often as the most
 // impatient of them wants them.
 func TestTimingOfWaiters(t *testing.T) {

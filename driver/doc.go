@@ -79,7 +79,9 @@
 //     of a write that had been applied looks like a lost race. What keeps a watch
 //     alive is the exception: it may connect again, with pauses, for as long as there
 //     is a watch. Then it calls all hints, since nobody knows what has changed
-//     meanwhile.
+//     meanwhile. Where an engine limits how often a key is written or read, return
+//     [Throttled], and the caller comes again later; package gcsstore spaces its writes
+//     of an object instead, within the context, since the limit is one a second.
 //   - Return soon after the context of a call is done, with the outcome
 //     unknown if the engine may still carry it out. Do not have the
 //     engine cancel a write where that could show to others what is not yet safe.

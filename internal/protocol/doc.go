@@ -4,7 +4,7 @@
 // Package protocol holds the rules of Tenure as pure state machines. They have no
 // clock, no I/O, no goroutine and no randomness of their own: each step takes the
 // local instant and what happened, and answers with what to do. The same machines
-// run under the real shell, in tests of virtual time, and under a simulator, so
+// run under the engine, in tests of virtual time, and under a simulator, so
 // that a rule stands in one place.
 //
 // # One loop
@@ -23,7 +23,7 @@
 //
 // An [Action] has besides: notes for people; machines that have something to do
 // now, which are stepped (Wake); and new ones, which are driven from then on
-// (Begin). Package shell has the loop on real time, package sim in a simulated
+// (Begin). Package engine has the loop on real time, package sim in a simulated
 // world.
 //
 // # Who drives whom

@@ -311,7 +311,7 @@ func (h *Holder) Renew(now time.Duration) Action {
 	return a
 }
 
-// Expire ends the lease as expired, because the shell saw the deadline pass and
+// Expire ends the lease as expired, because the engine saw the deadline pass and
 // has told its user so. (A machine that is stepped late finds an expiry by itself.)
 func (h *Holder) Expire(now time.Duration) Action {
 	var a Action

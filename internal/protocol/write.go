@@ -46,10 +46,10 @@ func (k Kind) Reads() bool { return k == Look || k == Peek || k == Review }
 func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire || k == Forget }
 
 // Call is one call of the store that a machine asks for. The machine waits
-// for its Result, or for the shell to say that the outcome is unknown. (A request
+// for its Result, or for the engine to say that the outcome is unknown. (A request
 // is something else: a message to a holder, see [driver.Request].)
 //
-// The shell calls Stamp when it sends the call.
+// The engine calls Stamp when it sends the call.
 type Call struct {
 	Kind        Kind
 	Key         string

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sim is a small deterministic world around the protocol's machines, the
-// same that run in the shell: processes with clocks that drift and are set, a
+// same that run in the engine: processes with clocks that drift and are set, a
 // model of a store, a network that loses, delays and repeats, pauses of processes
 // and of whole machines, crashes, users who acquire some locks, work, stall and
 // stop, and people who ask holders to make way, free locks, revoke them, and delete
