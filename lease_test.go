@@ -47,6 +47,18 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 			tenure.SupersededError{Owner: "operator", Token: 2},
 			`release "x": lease superseded by "operator" under token 2`,
 		},
+		"another holder, after one that was revoked": {
+			func(t *testing.T, w *world) {
+				seize(t, w, "x", func(r *driver.Record) { r.Owner, r.Token = "b", 2 })
+				seize(t, w, "x", func(r *driver.Record) {
+					asked := &driver.Request{ID: "r", Kind: driver.Revoke, By: "somebody", Reason: "not of this tenure"}
+					r.Owner, r.Token = "operator", 3
+					r.Prev = &driver.Tenure{Token: 2, Owner: "b", End: driver.EndRevoked, Asked: asked}
+				})
+			},
+			tenure.SupersededError{Owner: "operator", Token: 3},
+			`release "x": lease superseded by "operator" under token 3`,
+		},
 		"released": {
 			func(t *testing.T, w *world) {
 				seize(t, w, "x", func(r *driver.Record) { r.State = driver.Released })

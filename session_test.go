@@ -639,3 +639,29 @@ func TestSessionUnderManyRequests(t *testing.T) {
 		a.mustClose(s)
 	})
 }
+
+// Who waits for its turn behind another part of the program, under a session that ends, is told at
+// once: it asks the store for nothing.
+func TestWaiterBehindAnotherIsToldOfTheEndOfItsSession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.machine("b").mustAcquire("x", nil)
+		a := w.machine("a")
+		ctx, stop := context.WithCancel(t.Context())
+		first := started(func() error { _, err := a.Acquire(ctx, "x", nil); return err })
+		synctest.Wait()
+		s := a.mustOpen(nil)
+		second := started(func() error { _, err := s.Acquire(t.Context(), "x", nil); return err })
+		time.Sleep(lease / 3)
+		pending(t, "the second", second)
+		want(t, s.Close(t.Context()), nil)
+		select {
+		case err := <-second:
+			want(t, err, tenure.ErrSessionClosed)
+		case <-time.After(time.Millisecond):
+			t.Error("the second still waits")
+		}
+		pending(t, "the first", first)
+		stop()
+		want(t, <-first, context.Canceled)
+	})
+}
