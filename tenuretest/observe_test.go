@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,10 +81,10 @@ func TestWrap(t *testing.T) {
 
 // A world can be on any store, here on one that cannot watch.
 func TestOn(t *testing.T) {
-	closed := 0
+	var closed atomic.Int64
 	defer func() {
-		if closed != 3 {
-			t.Errorf("%d stores of 3 are closed", closed)
+		if closed.Load() != 3 {
+			t.Errorf("%d stores of 3 are closed", closed.Load())
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,10 +105,10 @@ func TestOn(t *testing.T) {
 // closing is a store that counts how often it is closed.
 type closing struct {
 	driver.Store
-	closed *int
+	closed *atomic.Int64 // the world closes all at once
 }
 
-func (c closing) Close() error { *c.closed++; return c.Store.Close() }
+func (c closing) Close() error { c.closed.Add(1); return c.Store.Close() }
 
 // A clock runs as wrong as the test says: a holder whose clock is fast gives up early, and
 // one whose clock is ahead at once. Who waits does not count a step.
