@@ -143,6 +143,20 @@ class Holding(OneLock):
         self.assertTrue(lock.over.wait(SOON))
         self.assertIsInstance(lock.reason, ExpiredError)
 
+    def test_the_reason_is_there_before_the_end_is_told(self) -> None:
+        lock = self.acquire()
+        seen: list[TenureError | None] = []
+        tell = lock.over.set
+
+        def told() -> None:
+            seen.append(lock.reason)
+            tell()
+
+        with mock.patch.object(lock.over, "set", told):
+            self.clock.advance(HOUR)
+            self.assertTrue(lock.over.wait(SOON))
+        self.assertEqual([type(reason) for reason in seen], [ExpiredError])
+
     def test_a_suspend_is_seen(self) -> None:
         lock = self.acquire()
         self.clock.advance(HOUR)

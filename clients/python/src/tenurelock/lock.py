@@ -264,8 +264,7 @@ class Lock:
         if state is State.RELEASED or self.over.is_set():
             return True
         if self._first.setdefault("over", call) is call:
-            self.over.set()
-            self._tell(self._error(state))
+            self._tell(self._error(state), self.over)
         return True
 
     def _tell_asked(self) -> None:
@@ -273,10 +272,11 @@ class Lock:
         if asked is not None and not self.stopping.is_set():
             self._tell(asked)
 
-    def _tell(self, reason: TenureError) -> None:
-        self._reasons.append(reason)
+    def _tell(self, reason: TenureError, *ended: Latch) -> None:
+        self._reasons.append(reason)  # first: who sees a latch set finds the reason
         listener = self._listener  # after that: it is called here, or sees the reason
-        self.stopping.set()
+        for latch in (*ended, self.stopping):
+            latch.set()
         if listener is not None:
             listener(reason)
         for told in self._told:
