@@ -109,7 +109,7 @@ func (r *Remote) Heartbeat(ctx context.Context, b RemoteBeat) (RemoteRenewal, er
 	if err != nil {
 		return RemoteRenewal{}, wrap(op, b.Name, err)
 	}
-	rec, err := r.write(ctx, protocol.Dispatch{Key: b.Name, Token: b.Token, After: b.After, Next: b.Next})
+	rec, err := r.c.engine.RemoteWrite(ctx, protocol.Dispatch{Key: b.Name, Token: b.Token, After: b.After, Next: b.Next})
 	if err != nil {
 		return RemoteRenewal{}, wrap(op, b.Name, err)
 	}
@@ -156,7 +156,7 @@ func (r *Remote) Release(ctx context.Context, o RemoteRelease) error {
 	if o.Failed != "" {
 		d.Failed = &driver.Request{By: r.c.options.Owner, Reason: textOf(o.Failed), At: time.Now()}
 	}
-	rec, err := r.write(ctx, d)
+	rec, err := r.c.engine.RemoteWrite(ctx, d)
 	if err != nil {
 		return wrap(op, o.Name, err)
 	}
@@ -209,20 +209,6 @@ func (r *Remote) checkBeat(name string, token uint64, after string) error {
 
 // maxBeatLen is how long a beat is at most, in bytes: as long as a version.
 const maxBeatLen = 64
-
-// write carries out what a holder elsewhere has sent, and returns the record that it led
-// to.
-func (r *Remote) write(ctx context.Context, d protocol.Dispatch) (driver.Record, error) {
-	answer, rec, err := r.c.engine.RemoteWrite(ctx, d)
-	if answer != protocol.Changed {
-		return rec, err
-	}
-	e := &SupersededError{Owner: rec.Owner, Token: rec.Token, Released: rec.State == driver.Released}
-	if e.Released {
-		e.Request = requestOf(rec.Asked)
-	}
-	return driver.Record{}, e
-}
 
 func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, try bool) (RemoteGrant, error) {
 	c := r.c

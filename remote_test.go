@@ -564,6 +564,36 @@ func TestTextOfAFailureElsewhere(t *testing.T) {
 	})
 }
 
+// TestHolderElsewhereIsToldWhy: what has ended the tenure, and not what ended the one after
+// it, or what its own release has said.
+func TestHolderElsewhereIsToldWhy(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, boss := w.machine("a"), w.machine("boss")
+		v := a.visitor("x", "us")
+		v.mustBeat(a)
+		want(t, boss.Revoke(t.Context(), "x", "mad"), nil)
+		for range 2 { // reserved for nobody, and held by the next one
+			_, err := v.beat(a)
+			want(t, err, tenure.ErrSuperseded)
+			if err == nil || !strings.Contains(err.Error(), `revoked by "boss": mad`) {
+				t.Errorf("after the revocation: %v", err)
+			}
+			if w.record("x").State != driver.Held {
+				a.mustAcquire("x", nil)
+			}
+		}
+
+		v = a.visitor("y", "us")
+		v.mustBeat(a)
+		want(t, a.Remote().Release(t.Context(), tenure.RemoteRelease{Name: "y", Token: v.Token, After: v.after, Failed: "no space"}), nil)
+		_, err := v.beat(a)
+		want(t, err, tenure.ErrSuperseded)
+		if err == nil || !strings.Contains(err.Error(), "the record was released under token 1") {
+			t.Errorf("after its own release: %v", err)
+		}
+	})
+}
+
 // TestRemoteAskNamesWhoAsks: the history has whom the request names, else the client.
 func TestRemoteAskNamesWhoAsks(t *testing.T) {
 	for by, want := range map[string]string{"ops": "ops", "": "a"} {

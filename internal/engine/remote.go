@@ -40,14 +40,14 @@ func (c *Client) RemoteDiscard(key string, token uint64) {
 }
 
 // RemoteWrite carries out what a holder elsewhere has sent, and returns the record that it led
-// to if the answer is Done, and the one in its place if it is Changed. The error matches
-// ErrUncertain if there is no answer.
-func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (protocol.Answer, driver.Record, error) {
+// to. The error is that of a lease which another record has ended, or matches ErrUncertain if
+// there is no answer.
+func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (driver.Record, error) {
 	if err := c.Usable(); err != nil {
-		return protocol.NoAnswer, driver.Record{}, err
+		return driver.Record{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return protocol.NoAnswer, driver.Record{}, uncertain(Done(ctx))
+		return driver.Record{}, uncertain(Done(ctx))
 	}
 	w := newRemoteWrite(c, d)
 	w.run.step()
@@ -55,9 +55,9 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (protocol
 	case <-w.ended:
 	case <-ctx.Done():
 		w.run.do(w.m.GiveUp)
-		return protocol.NoAnswer, driver.Record{}, uncertain(Done(ctx))
+		return driver.Record{}, uncertain(Done(ctx))
 	case <-c.gone:
-		return protocol.NoAnswer, driver.Record{}, uncertain(ErrClosed)
+		return driver.Record{}, uncertain(ErrClosed)
 	}
 	w.run.mutex.Lock()
 	answer, rec, err := w.m.Answer()
@@ -72,14 +72,14 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (protocol
 		if o := c.grants.take(d.Key, d.Token); o != nil {
 			o.taken()
 		}
-		return answer, rec, nil
+		return rec, nil
 	case protocol.Changed:
 		c.records.forget(d.Key)
-		return answer, rec, nil
+		return driver.Record{}, c.options.API.Superseded(d.Token, rec)
 	case protocol.Unusable:
-		return answer, driver.Record{}, uncertain(err)
+		return driver.Record{}, uncertain(err)
 	}
-	return answer, driver.Record{}, uncertain(ErrClosed)
+	return driver.Record{}, uncertain(ErrClosed)
 }
 
 // remoteAcquire is a holder elsewhere, as its acquire sees it.
