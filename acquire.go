@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Acquire takes the lock, waiting until it is free. ctx bounds the waiting alone:
@@ -98,7 +99,7 @@ func (c *Client) timingOf(t Timing, under *engine.SessionHolder) (protocol.Timin
 	case under == nil:
 		return t.of(c.timing)
 	case t != (Timing{}):
-		return under.Timing(), invalid("a lock under a session has the timing of the session, and none of its own: set it in SessionOptions")
+		return under.Timing(), text.Invalid("a lock under a session has the timing of the session, and none of its own: set it in SessionOptions")
 	}
 	return under.Timing(), nil
 }

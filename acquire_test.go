@@ -19,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -673,7 +674,7 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 		"TryAcquire": {func(ctx context.Context, c *tenure.Client) error { _, err := c.TryAcquire(ctx, "x", nil); return err }, 0, 1},
 		"TryRun":     {func(ctx context.Context, c *tenure.Client) error { return c.TryRun(ctx, "x", nil, work) }, 0, 1},
 		"Remote": {func(ctx context.Context, c *tenure.Client) error {
-			_, err := c.Remote().TryAcquire(ctx, "x", tenure.RemoteOptions{Owner: "elsewhere"})
+			_, err := c.Engine().RemoteAcquire(ctx, protocol.Want{Key: "x", Owner: "elsewhere", Try: true, Patience: lease}, nil)
 			return err
 		}, 0, 1},
 		"Acquire": {func(ctx context.Context, c *tenure.Client) error {

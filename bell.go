@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/tenurelock/tenure/internal/ringing"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Bell is how the processes that use one store give each other hints. A holder rings
@@ -48,9 +49,9 @@ type BellTransport interface {
 func (b Bell) validate() error {
 	switch {
 	case b.Transport == nil && b.Address != "":
-		return invalid("bell at %.200q has no transport: set both, such as one of package bell, or none", b.Address)
+		return text.Invalid("bell at %.200q has no transport: set both, such as one of package bell, or none", b.Address)
 	case b.Transport != nil && !ringing.IsAddress(b.Address):
-		return invalid("address %.200q of the bell must have 1 to %d printable ASCII characters and no space", b.Address, ringing.MaxAddress)
+		return text.Invalid("address %.200q of the bell must have 1 to %d printable ASCII characters and no space", b.Address, ringing.MaxAddress)
 	}
 	return nil
 }

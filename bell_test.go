@@ -14,6 +14,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/ringing"
 	"github.com/tenurelock/tenure/memstore"
 )
@@ -379,11 +380,11 @@ func TestBellIsChecked(t *testing.T) {
 func TestRemoteHoldersHaveNoBell(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		a := w.machine("a", n.belled("A"))
-		g, err := a.Remote().Acquire(t.Context(), "x", tenure.RemoteOptions{Owner: "elsewhere"})
+		rec, err := a.Engine().RemoteAcquire(t.Context(), protocol.Want{Key: "x", Owner: "elsewhere", Patience: lease}, nil)
 		want(t, err, nil)
 		if rec := w.record("x"); rec.Bell != "" {
 			t.Error("the lock of a holder elsewhere has the bell of the service")
 		}
-		a.Remote().Discard("x", g)
+		a.Engine().RemoteDiscard("x", rec.Token)
 	})
 }

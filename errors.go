@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Errors of acquiring.
@@ -26,7 +27,7 @@ var (
 
 	// ErrInvalid is matched by the errors of arguments that break a rule, such as the
 	// name of a lock that is too long. They say which, and nothing was done.
-	ErrInvalid = errors.New("invalid argument")
+	ErrInvalid = text.ErrInvalid
 
 	// ErrPermanent is matched by errors of the store that trying again does not
 	// fix: a missing table, say, or a missing permission. They end a call at once
@@ -323,13 +324,6 @@ func (e *RequestedError) Error() string {
 
 // Is reports whether target is [ErrRequested].
 func (e *RequestedError) Is(target error) bool { return target == ErrRequested }
-
-// invalidError says which rule an argument breaks.
-type invalidError struct{ text string }
-
-func invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(format, a...)} }
-func (e *invalidError) Error() string        { return e.text }
-func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
 func wrap(op, key string, err error) error  { return &Error{Op: op, Key: key, Err: err} }
 func refused(format string, a ...any) error { return fmt.Errorf(format, a...) }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -420,24 +419,10 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 			data = append([]byte{}, options.Data...)
 		}
 		if options.Failed != nil {
-			failed = &driver.Request{By: l.Owner(), Reason: reasonOf(options.Failed), At: time.Now()}
+			failed = &driver.Request{By: l.Owner(), Reason: text.Failure(options.Failed.Error()), At: time.Now()}
 		}
 	}
 	return l.wrapped(op, l.held.Release(ctx, data, failed))
-}
-
-// reasonOf returns the text of an error as the reason of a request.
-func reasonOf(err error) string { return textOf(err.Error()) }
-
-func textOf(reason string) string {
-	line := strings.TrimSpace(text.Line(reason))
-	if line == "" {
-		return "the work has failed"
-	}
-	if len(line) > driver.MaxReasonLen {
-		line = strings.ToValidUTF8(line[:driver.MaxReasonLen], "") // not a part of a character
-	}
-	return line
 }
 
 // What Run returns is made of how a tenure ended and of what the work returned,

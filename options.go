@@ -113,8 +113,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Bell is how this process and others give each other hints, where the store has no
-	// watch. If zero, there is none. It has no part in the locks that [Client.Remote]
-	// takes.
+	// watch. If zero, there is none. It has no part in the locks of the clients of
+	// a lock service.
 	Bell Bell
 
 	// Clock tells elapsed time. If nil, it is the clocks of the machine.
@@ -210,58 +210,22 @@ func checkClock(c Clock) error {
 		return nil
 	}
 	if now := min(c.Holder(), c.Contender()); now < 0 {
-		return invalid("clock shows %v: it must not be negative; take an origin that lies before all readings", now)
+		return text.Invalid("clock shows %v: it must not be negative; take an origin that lies before all readings", now)
 	}
 	return nil
 }
 
 // checkName returns an error if name cannot be the name of a lock that is taken,
 // on whatever store.
-func checkName(name string) error {
-	return asInvalid(text.CheckName("lock name", name, driver.MaxNameLen))
-}
+func checkName(name string) error { return text.CheckName("lock name", name, driver.MaxNameLen) }
 
 // checkKey returns an error if name cannot be the name of a lock that is read, or
 // whose holder is asked for something.
-func checkKey(name string) error {
-	return asInvalid(text.CheckKey("lock name", name, driver.MaxNameLen))
-}
+func checkKey(name string) error { return text.CheckKey("lock name", name, driver.MaxNameLen) }
 
 // checkText returns an error if s is no text that may be written into a record
 // for people to read. All such text has the same limit.
-func checkText(what, s string) error { return asInvalid(text.Check(what, s, driver.MaxOwnerLen)) }
-
-// checkForm returns an error if no store can keep s.
-func checkForm(what, s string, most int) error { return asInvalid(text.CheckForm(what, s, most)) }
-
-// asInvalid makes an error one of bad input.
-func asInvalid(err error) error {
-	if err == nil {
-		return nil
-	}
-	return invalid("%v", err)
-}
-
-func checkHeir(to string) error {
-	if to == "" {
-		return invalid("owner to hand over to is empty: name one, or ask to step down")
-	}
-	return checkText("owner to hand over to", to)
-}
-
-func checkHeirs(label string) error {
-	if label == "" {
-		return invalid("label to hand over to is empty: name one, or ask to step down")
-	}
-	return checkText("label to hand over to", label)
-}
-
-func checkReason(reason string) error {
-	if reason == "" {
-		return invalid("the reason is empty: say why, for those who read the history")
-	}
-	return checkText("reason", reason)
-}
+func checkText(what, s string) error { return text.Check(what, s, driver.MaxOwnerLen) }
 
 // hostName is the name of this machine, without the characters that a record may
 // not hold.
@@ -280,7 +244,7 @@ func hostName() string {
 
 func checkData(data []byte) error {
 	if len(data) > driver.MaxDataLen {
-		return invalid("data has %d bytes: at most %d are allowed", len(data), driver.MaxDataLen)
+		return text.Invalid("data has %d bytes: at most %d are allowed", len(data), driver.MaxDataLen)
 	}
 	return nil
 }
@@ -369,16 +333,16 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 		c.Data = append([]byte{}, c.Data...)
 	}
 	if c.Wait < 0 {
-		return c, invalid("wait %v must not be negative: leave it zero to wait for as long as the context, or use TryAcquire to wait for nobody", c.Wait)
+		return c, text.Invalid("wait %v must not be negative: leave it zero to wait for as long as the context, or use TryAcquire to wait for nobody", c.Wait)
 	}
 	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
-		return c, invalid("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
+		return c, text.Invalid("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
 	}
 	if c.Capacity < 0 {
-		return c, invalid("capacity %d must not be negative", c.Capacity)
+		return c, text.Invalid("capacity %d must not be negative", c.Capacity)
 	}
 	if c.PriorityPause < 0 || c.PriorityPause > protocol.MaxLease {
-		return c, invalid("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
+		return c, text.Invalid("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
 	}
 	return c, errors.Join(checkCoolDown(c.CoolDown, c.CoolDownMax, label), checkData(c.Data))
 }
@@ -386,13 +350,13 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 func checkCoolDown(first, most time.Duration, label string) error {
 	switch {
 	case first < 0 || most < 0 || most > protocol.MaxLease:
-		return invalid("cool-down %v, at most %v: both must be from 0 to %v", first, most, protocol.MaxLease)
+		return text.Invalid("cool-down %v, at most %v: both must be from 0 to %v", first, most, protocol.MaxLease)
 	case first == 0 && most != 0:
-		return invalid("the most of a cool-down is %v, and there is no cool-down: set both, or none", most)
+		return text.Invalid("the most of a cool-down is %v, and there is no cool-down: set both, or none", most)
 	case first > most:
-		return invalid("cool-down %v exceeds its most, %v: lower the one, or raise the other", first, most)
+		return text.Invalid("cool-down %v exceeds its most, %v: lower the one, or raise the other", first, most)
 	case first > 0 && label == "":
-		return invalid("cool-down %v without a label: name the version of the software in Options.Label, by which its failures are counted", first)
+		return text.Invalid("cool-down %v without a label: name the version of the software in Options.Label, by which its failures are counted", first)
 	}
 	return nil
 }
@@ -427,7 +391,7 @@ func (t Timing) of(client protocol.Timing) (protocol.Timing, error) {
 		Manual: from.Manual, Drift: from.Drift,
 	}.WithDefaults()
 	if err := p.Validate(); err != nil {
-		return client, invalid("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return client, text.Invalid("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return p, nil
 }

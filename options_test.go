@@ -302,8 +302,6 @@ func TestSpacesAtTheEndsOfNames(t *testing.T) {
 			refused("to try", err)
 			refused("to run under", m.Run(ctx, name, nil, nil))
 			refused("to campaign for", m.Election(name, nil).Run(ctx, nil))
-			_, err = m.Remote().TryAcquire(ctx, name, tenure.RemoteOptions{})
-			refused("to take for a client", err)
 		}
 		if n := m.faults.Count(); n != 0 {
 			t.Errorf("%d requests", n)

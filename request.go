@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // RequestKind says what a request asks for.
@@ -72,15 +73,11 @@ func (o *StepDownOptions) request(to string) (op string, q driver.Request, err e
 	if how.To != "" || how.ToLabel != "" {
 		op, q.Kind = to, driver.HandOver
 	}
-	switch {
-	case how.To != "" && how.ToLabel != "":
-		err = invalid("owner %q and label %q to hand over to: name one of the two", how.To, how.ToLabel)
-	case how.To != "":
-		err = checkHeir(how.To)
-	case how.ToLabel != "":
-		err = checkHeirs(how.ToLabel)
+	if how.To != "" && how.ToLabel != "" {
+		err = text.Invalid("owner %q and label %q to hand over to: name one of the two", how.To, how.ToLabel)
 	}
-	return op, q, cmp.Or(err, checkReason(how.Reason))
+	return op, q, cmp.Or(err, checkText("owner to hand over to", how.To),
+		checkText("label to hand over to", how.ToLabel), text.CheckReason(how.Reason))
 }
 
 // StepDown asks the holder of the lock to stop and to release it, or to hand it over, and
@@ -107,7 +104,7 @@ func (e *Election) StepDown(ctx context.Context, options *StepDownOptions) error
 func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {
 	err := checkKey(name)
 	if err == nil {
-		err = checkReason(q.Reason)
+		err = text.CheckReason(q.Reason)
 	}
 	if err == nil && ctx.Err() != nil {
 		err = engine.Done(ctx)

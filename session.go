@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Session is one heartbeat that keeps any number of locks of a process alive. A
@@ -146,7 +147,7 @@ func (l *Lease) Session() *Session {
 
 func checkSessionData(data []byte) error {
 	if len(data) > driver.MaxSessionDataLen {
-		return invalid("data has %d bytes: at most %d are allowed for a session", len(data), driver.MaxSessionDataLen)
+		return text.Invalid("data has %d bytes: at most %d are allowed for a session", len(data), driver.MaxSessionDataLen)
 	}
 	return nil
 }
@@ -292,7 +293,7 @@ func (c *Client) sessionStatus(id string) SessionStatus {
 
 func checkSessionID(id string) error {
 	if id == "" {
-		return invalid("the id of the session is empty")
+		return text.Invalid("the id of the session is empty")
 	}
-	return checkForm("session id", id, driver.MaxSessionLen)
+	return text.CheckForm("session id", id, driver.MaxSessionLen)
 }

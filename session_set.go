@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // LeaseSet is several locks that are held at once, all of them under one session: see
@@ -314,7 +315,7 @@ func (t *LeaseSet) failure(ctx context.Context, err error) *ReleaseOptions {
 // checkNames returns an error if names are not those of a set.
 func checkNames(names []string) error {
 	if len(names) == 0 {
-		return invalid("no lock is named: name one at least")
+		return text.Invalid("no lock is named: name one at least")
 	}
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -322,7 +323,7 @@ func checkNames(names []string) error {
 			return err
 		}
 		if seen[name] {
-			return invalid("lock name %q is there twice: a set has each lock once", name)
+			return text.Invalid("lock name %q is there twice: a set has each lock once", name)
 		}
 		seen[name] = true
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Status is what the record of a lock shows.
@@ -413,9 +414,9 @@ func (c *Client) Locks(ctx context.Context, options *ListOptions) iter.Seq2[Stat
 // checkAfter returns an error if no name can come before or after it on some store.
 func checkAfter(name string) error {
 	if strings.ContainsRune(name, 0) {
-		return invalid("name to list after %.200q has U+0000, which no name has", name)
+		return text.Invalid("name to list after %.200q has U+0000, which no name has", name)
 	}
-	return checkForm("name to list after", name, len(name))
+	return text.CheckForm("name to list after", name, len(name))
 }
 
 // inOrder returns the keys of a page in their order, each with the place of its record,

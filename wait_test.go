@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -129,7 +130,7 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 			return err
 		}, who: "a"},
 		"remote": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.Remote().Acquire(ctx, "x", tenure.RemoteOptions{Owner: "r"})
+			_, err := m.Engine().RemoteAcquire(ctx, protocol.Want{Key: "x", Owner: "r", Patience: lease}, nil)
 			return err
 		}, who: "a"},
 	} {

@@ -216,6 +216,20 @@ func (m *machine) fault(op faultstore.Op, skip, count int, f faultstore.Fault) (
 	return m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Skip: skip, Count: count, Fault: f})
 }
 
+// calls counts the calls of a machine by their kinds while f runs, those of the history
+// left out.
+func (m *machine) calls(f func()) string {
+	m.faults.ResetLog()
+	f()
+	var all []string
+	for _, c := range m.faults.Log() {
+		if !strings.HasPrefix(c.Key, driver.OwnPrefix) && c.Op != faultstore.OpWatch && c.Op != faultstore.OpHint {
+			all = append(all, string(c.Op))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
 // crash cuts the machine off the records, for good.
 func (m *machine) crash() { m.faults.SetBlackHole(true) }
 

@@ -21,7 +21,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -90,11 +89,11 @@ func ReleaseCrashed(ctx context.Context, client *tenure.Client, name, id string,
 	switch {
 	case err != nil:
 	case id == "":
-		err = invalid("the id of the lease is empty")
+		err = text.Invalid("the id of the lease is empty")
 	case text.CheckForm("lease id", id, driver.MaxSessionLen) != nil:
-		err = invalid("%v", text.CheckForm("lease id", id, driver.MaxSessionLen))
+		err = text.CheckForm("lease id", id, driver.MaxSessionLen)
 	case o.Within < 0 || o.Within < o.After:
-		err = invalid("within %v must not be shorter than after %v", o.Within, o.After)
+		err = text.Invalid("within %v must not be shorter than after %v", o.Within, o.After)
 	case ctx.Err() != nil:
 		err = engine.Done(ctx)
 	default:
@@ -105,7 +104,7 @@ func ReleaseCrashed(ctx context.Context, client *tenure.Client, name, id string,
 
 // ask asks something of the record of a lock, in the name of the client.
 func ask(ctx context.Context, client *tenure.Client, op, name string, q driver.Request) error {
-	err := cmp.Or(checkName(name), checkReason(q.Reason))
+	err := cmp.Or(checkName(name), text.CheckReason(q.Reason))
 	if err == nil && ctx.Err() != nil {
 		err = engine.Done(ctx)
 	}
@@ -115,29 +114,7 @@ func ask(ctx context.Context, client *tenure.Client, op, name string, q driver.R
 	return wrap(op, name, err)
 }
 
-func checkName(name string) error {
-	if err := text.CheckKey("lock name", name, driver.MaxNameLen); err != nil {
-		return invalid("%v", err)
-	}
-	return nil
-}
-
-func checkReason(reason string) error {
-	if reason == "" {
-		return invalid("the reason is empty: say why, for those who read the history")
-	}
-	if err := text.Check("reason", reason, driver.MaxOwnerLen); err != nil {
-		return invalid("%v", err)
-	}
-	return nil
-}
-
-// invalidError says which rule an argument breaks.
-type invalidError struct{ text string }
-
-func invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(format, a...)} }
-func (e *invalidError) Error() string        { return e.text }
-func (e *invalidError) Is(target error) bool { return target == tenure.ErrInvalid }
+func checkName(name string) error { return text.CheckKey("lock name", name, driver.MaxNameLen) }
 
 func wrap(op, key string, err error) error {
 	if err == nil {

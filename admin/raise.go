@@ -18,6 +18,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // RaiseOptions are for [RaiseTokens].
@@ -140,7 +141,7 @@ func (r *raising) check() error {
 	case r.Store.Raiser == nil:
 		return fmt.Errorf("%w: this store cannot raise tokens", errors.ErrUnsupported)
 	}
-	return cmp.Or(r.Usable(), checkReason(r.Reason))
+	return cmp.Or(r.Usable(), text.CheckReason(r.Reason))
 }
 
 // watch notes how everything stands.

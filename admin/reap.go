@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // ReapOptions say which locks [Reap] watches.
@@ -104,7 +105,7 @@ type reapLock struct {
 
 func (r *reap) check() error {
 	if len(r.Names)+len(r.Prefixes) == 0 {
-		return invalid("no names and no prefixes: " +
+		return text.Invalid("no names and no prefixes: " +
 			"name the locks to watch, or a prefix of their names, which may be empty")
 	}
 	for _, name := range r.Names {
@@ -115,12 +116,12 @@ func (r *reap) check() error {
 	}
 	for _, prefix := range r.Prefixes {
 		if strings.HasPrefix(prefix, driver.OwnPrefix) {
-			return invalid("no lock has a name that begins with %q: such names are for records of Tenure itself",
+			return text.Invalid("no lock has a name that begins with %q: such names are for records of Tenure itself",
 				driver.OwnPrefix)
 		}
 	}
 	if r.ListEvery != 0 && r.ListEvery < protocol.MinPeriod {
-		return invalid("the pause %v between two lists must be at least %v, since each reads the whole list: "+
+		return text.Invalid("the pause %v between two lists must be at least %v, since each reads the whole list: "+
 			"is its unit right?", r.ListEvery, protocol.MinPeriod)
 	}
 	r.ListEvery = cmp.Or(r.ListEvery, reapListEvery)
@@ -131,7 +132,7 @@ func (r *reap) check() error {
 	if r.OnReaped == nil {
 		r.OnReaped = func(Reaped) {}
 	}
-	return checkReason(r.Reason)
+	return text.CheckReason(r.Reason)
 }
 
 // run watches until nothing is left to do, or ctx ends, which is no error.

@@ -11,6 +11,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/server/internal/remote"
 	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
@@ -121,7 +122,7 @@ func (a *asking) run(ctx context.Context) error {
 }
 
 func (a *asking) lay(ctx context.Context) error {
-	return a.c.s.remote.Ask(ctx, tenure.RemoteRequest{
+	return a.c.s.remote.Ask(ctx, remote.Request{
 		Name: a.q.Name, Kind: a.kind, By: a.c.principal.Name(), Reason: a.q.Reason, To: a.q.To, ToLabel: a.q.ToLabel,
 	})
 }

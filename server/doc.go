@@ -19,16 +19,16 @@
 // openapi.json, which the server serves under that name.
 //
 // A client is the holder. It makes its beats, counts its lease by its own clock, and stops
-// its work when the lease is over. The server carries out what it says, by
-// [tenure.Remote], and keeps nothing that matters: any number of servers on one store serve
-// the same clients, and one that crashes takes no lock with it.
+// its work when the lease is over. The server carries out what it says, and keeps nothing
+// that matters: any number of servers on one store serve the same clients, and one that
+// crashes takes no lock with it.
 //
 // # Files
 //
 // A call comes in through call.go: host, origin, route (routes.go), principal (auth.go,
 // principals.go, principal_set.go), limits (limits.go). Then its handler reads it (body.go), does its
-// work (holding.go, asking.go, looking.go, events.go) and answers, with a problem if it
-// cannot (problem.go). What waits stands in a gate (gate.go), which a shutdown closes.
+// work (holding.go and asking.go by internal/remote, looking.go, events.go) and answers, with
+// a problem if it cannot (problem.go). What waits stands in a gate (gate.go), which a shutdown closes.
 //
 // # Guarantees
 //

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/server/internal/remote"
 	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
@@ -124,17 +126,17 @@ type attempt struct {
 var errWaited = errors.New("waited for wait_ms")
 
 // take takes the lock, for the principal and the owner that it names.
-func (a *attempt) take(ctx context.Context, waiting func(*tenure.HeldError)) (tenure.RemoteGrant, error) {
-	remote, q := a.c.s.remote, a.of
-	o := tenure.RemoteOptions{
+func (a *attempt) take(ctx context.Context, waiting func(*tenure.HeldError)) (remote.Grant, error) {
+	locks, q := a.c.s.remote, a.of
+	o := remote.Options{
 		Owner: q.Owner, Host: hostOf(a.c.principal, q.Host), Label: q.Label, Data: q.Data, Waiting: waiting,
 	}
 	if a.wait == 0 {
-		return remote.TryAcquire(ctx, q.Name, o)
+		return locks.TryAcquire(ctx, q.Name, o)
 	}
 	bound, cancel := context.WithTimeoutCause(ctx, a.wait, errWaited)
 	defer cancel()
-	g, err := remote.Acquire(bound, q.Name, o)
+	g, err := locks.Acquire(bound, q.Name, o)
 	if errors.Is(err, errWaited) {
 		err = a.c.stillHeld(ctx, q.Name)
 	}
@@ -172,7 +174,7 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 // nobody has the lock, and it is released; the error is what to tell then. A client that closes
 // its connection once it has the answer, as curl does, has the lock: so after the sending the
 // context of the call says nothing.
-func (a *attempt) hand(send func() error, g tenure.RemoteGrant) error {
+func (a *attempt) hand(send func() error, g remote.Grant) error {
 	c, name := a.c, a.of.Name
 	c.s.meter.granted(name, g)
 	removed := c.still(access.Hold, name)
@@ -187,7 +189,7 @@ func (a *attempt) hand(send func() error, g tenure.RemoteGrant) error {
 	return removed
 }
 
-func grantOf(name string, g tenure.RemoteGrant) wire.Grant {
+func grantOf(name string, g remote.Grant) wire.Grant {
 	return wire.Grant{
 		Name: name, Token: g.Token, Beat: g.Beat, Data: g.Data,
 		LeaseMs: floorMs(g.Lease), HeartbeatMs: floorMs(g.Heartbeat), FreeAfterMs: floorMs(g.FreeAfter),
@@ -225,7 +227,7 @@ func (c *call) renew(q wire.HeartbeatRequest) (wire.Renewal, error) {
 		return wire.Renewal{}, err
 	}
 	begun := time.Now()
-	beat := tenure.RemoteBeat{Name: q.Name, Token: q.Token, After: q.After, Next: q.Next}
+	beat := remote.Beat{Name: q.Name, Token: q.Token, After: q.After, Next: q.Next}
 	r, err := c.s.remote.Heartbeat(c.r.Context(), beat)
 	c.s.meter.beat(err, time.Since(begun))
 	if err != nil {
@@ -266,13 +268,13 @@ func (c *call) result(q wire.HeartbeatRequest) wire.HeartbeatResult {
 	return wire.HeartbeatResult{Name: q.Name, UsableMs: &r.UsableMs, HeartbeatMs: &r.HeartbeatMs, Asked: r.Asked}
 }
 
-func askedOf(q *tenure.Request) *wire.RequestInfo {
+func askedOf(q *driver.Request) *wire.RequestInfo {
 	if q == nil {
 		return nil
 	}
 	kind := tenure.RequestStepDown // what a holder does about all others
-	if q.Kind == tenure.RequestHandOver {
-		kind = q.Kind
+	if q.Kind == driver.HandOver {
+		kind = tenure.RequestHandOver
 	}
 	return &wire.RequestInfo{Kind: requestKinds[kind], By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel}
 }
@@ -291,7 +293,7 @@ func (c *call) release() error {
 	if err := c.may(access.Hold, q.Name); err != nil {
 		return err
 	}
-	err = c.s.remote.Release(c.r.Context(), tenure.RemoteRelease{
+	err = c.s.remote.Release(c.r.Context(), remote.Release{
 		Name: q.Name, Token: q.Token, After: q.After, Data: q.Data, Failed: q.Failed,
 		Delete: access.IsTrial(q.Name),
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/internal/remote"
 )
 
 // meter counts what the server does. It knows no names: each label has few values. Its
@@ -105,7 +106,7 @@ func (m *meter) beat(err error, took time.Duration) {
 }
 
 // granted counts a grant, and watches whether a heartbeat follows.
-func (m *meter) granted(name string, g tenure.RemoteGrant) {
+func (m *meter) granted(name string, g remote.Grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -126,7 +127,7 @@ func (m *meter) used(name string, token uint64) {
 }
 
 // discarded counts a grant that could not be sent.
-func (m *meter) discarded(name string, g tenure.RemoteGrant) {
+func (m *meter) discarded(name string, g remote.Grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.discards++

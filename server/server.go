@@ -13,13 +13,14 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/server/internal/remote"
 )
 
 // Server is the lock service as an [http.Handler]. It keeps nothing that matters: any number
 // of servers on one store serve the same clients. All methods may be called concurrently.
 type Server struct {
 	client *tenure.Client
-	remote *tenure.Remote
+	remote *remote.Client
 	o      Options
 	hosts  hosts
 	cross  *http.CrossOriginProtection
@@ -48,7 +49,7 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{
-		client: client, remote: client.Remote(), o: o, hosts: newHosts(o.Hosts), cross: http.NewCrossOriginProtection(),
+		client: client, remote: remote.New(client), o: o, hosts: newHosts(o.Hosts), cross: http.NewCrossOriginProtection(),
 		limits: newLimiter(o.Limits), waits: newGate(), audit: access.Audit(o.Logger),
 		writeTimeout: writeTimeout, bodyTimeout: bodyTimeout, lingerTimeout: lingerTimeout,
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/internal/remote"
 	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
@@ -89,7 +90,7 @@ func (w *stream) write(text string) error {
 
 // taken is how an attempt has ended.
 type taken struct {
-	grant tenure.RemoteGrant
+	grant remote.Grant
 	err   error
 }
 

@@ -60,9 +60,10 @@ var zones = []zone{
 	// But no public call says whether there is a bubble of testing/synctest: that is the clock's.
 	{"tasks", ". once internal/clock"},
 	{"tenuretest", ". driver faultstore memstore internal/clock"},
-	{"server", ". driver once server/access"},
+	{"server", ". driver once server/access server/internal/remote"},
+	{"server/internal/remote", ". driver internal/engine internal/protocol internal/text"},
 	{"server/access", "driver internal/text"},
-	{"server/dashboard", ". driver internal/text once server server/access shard"},
+	{"server/dashboard", ". driver internal/text once server server/access server/internal/remote shard"},
 	{"internal/telemetry", ". internal/protocol"},
 	{"tenureotel tenureprom", ". once shard internal/telemetry"},
 	{"adapters/controllerruntime", ". adapters/clientgo k8sstore"},

@@ -7,6 +7,7 @@ package text
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -14,6 +15,17 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 )
+
+// ErrInvalid is matched by all errors of this package: tenure.ErrInvalid of the API.
+var ErrInvalid = errors.New("invalid argument")
+
+// invalidError says which rule an argument breaks.
+type invalidError struct{ text string }
+
+// Invalid returns an error that matches [ErrInvalid].
+func Invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(format, a...)} }
+func (e *invalidError) Error() string        { return e.text }
+func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
 // CheckName returns what is wrong with a name that becomes that of a lock, or its beginning.
 // What it is a name of is said by what, such as "semaphore name".
@@ -32,7 +44,7 @@ func CheckEnds(what, name string) error {
 	if strings.HasPrefix(name, trimmed) {
 		at = len(trimmed)
 	}
-	return fmt.Errorf("%s %.200q has a space at byte %d, one of its ends: remove it, for it makes the name that of another lock", what, name, at)
+	return Invalid("%s %.200q has a space at byte %d, one of its ends: remove it, for it makes the name that of another lock", what, name, at)
 }
 
 // CheckKey is laxer: a lock that another client has written may have a name that cannot be
@@ -40,7 +52,7 @@ func CheckEnds(what, name string) error {
 // store may read another key in its place.
 func CheckKey(what, name string, most int) error {
 	if strings.HasPrefix(name, driver.OwnPrefix) {
-		return fmt.Errorf("%s %.40q begins with %q: such names are for records of Tenure itself", what, name, driver.OwnPrefix)
+		return Invalid("%s %.40q begins with %q: such names are for records of Tenure itself", what, name, driver.OwnPrefix)
 	}
 	return cmp.Or(CheckNotEmpty(what, name, most), CheckForm(what, name, most))
 }
@@ -48,7 +60,7 @@ func CheckKey(what, name string, most int) error {
 // CheckNotEmpty returns an error if the text is empty.
 func CheckNotEmpty(what, s string, most int) error {
 	if s == "" {
-		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
+		return Invalid("%s is empty: it must have 1 to %d bytes", what, most)
 	}
 	return nil
 }
@@ -62,19 +74,27 @@ func Check(what, s string, most int) error {
 	}
 	for i, r := range s {
 		if !unicode.IsPrint(r) {
-			return fmt.Errorf("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
+			return Invalid("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
 		}
 	}
 	return nil
+}
+
+// CheckReason returns what is wrong with the reason of a request.
+func CheckReason(reason string) error {
+	if reason == "" {
+		return Invalid("the reason is empty: say why, for those who read the history")
+	}
+	return Check("reason", reason, driver.MaxOwnerLen)
 }
 
 // CheckForm returns why a store cannot keep the text.
 func CheckForm(what, s string, most int) error {
 	switch {
 	case len(s) > most:
-		return fmt.Errorf("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
+		return Invalid("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("%s %.200q is not valid UTF-8", what, s)
+		return Invalid("%s %.200q is not valid UTF-8", what, s)
 	}
 	return nil
 }
@@ -91,4 +111,16 @@ func Line(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
+}
+
+// Failure returns the text of an error as the reason of a request.
+func Failure(s string) string {
+	line := strings.TrimSpace(Line(s))
+	if line == "" {
+		return "the work has failed"
+	}
+	if len(line) > driver.MaxReasonLen {
+		line = strings.ToValidUTF8(line[:driver.MaxReasonLen], "") // not a part of a character
+	}
+	return line
 }

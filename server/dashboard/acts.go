@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/server/internal/remote"
 )
 
 const (
@@ -153,7 +154,7 @@ func suggested(all []string, text string, but ...string) []string {
 
 // actFrom reads the form of an act. The name is in the address, where it comes through as it is: in a form, a
 // browser writes line ends its own way.
-func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteRequest, p *problem) {
+func actFrom(query, form url.Values) (a act, token uint64, q remote.Request, p *problem) {
 	bad := func(format string, args ...any) *problem {
 		return refuse(http.StatusBadRequest, "This cannot be asked", format, args...)
 	}
@@ -163,7 +164,7 @@ func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteReques
 		return a, 0, q, bad("kind %.40q: no such request: it is one of step-down, hand-over, release-dead, revoke", kind)
 	}
 	a = acts[i]
-	q = tenure.RemoteRequest{Name: query.Get("name"), Kind: a.request, Reason: strings.TrimSpace(form.Get("reason"))}
+	q = remote.Request{Name: query.Get("name"), Kind: a.request, Reason: strings.TrimSpace(form.Get("reason"))}
 	if a.To {
 		q.To, q.ToLabel = form.Get("to"), form.Get("to-label")
 	}
@@ -214,7 +215,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) *problem {
 // carryOut does what was asked. It goes on when the visitor has waited for long enough, and so does the audit
 // line, which tells what has come of it.
 func (d *Dashboard) carryOut(
-	ctx context.Context, token uint64, q tenure.RemoteRequest, line access.Act,
+	ctx context.Context, token uint64, q remote.Request, line access.Act,
 ) (flash, error) {
 	audited := func(ctx context.Context, f flash, err error) (flash, error) {
 		line.Outcome = f.word
@@ -237,7 +238,7 @@ func (d *Dashboard) carryOut(
 	started := d.cache.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, max(leastAct, actLeases*st.Lease))
 		defer cancel()
-		err := d.client.Remote().Ask(ctx, q)
+		err := remote.New(d.client).Ask(ctx, q)
 		_, _ = audited(ctx, flashOf(err), err)
 		d.cache.stale()
 		results <- err
