@@ -873,3 +873,30 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 		}
 	}
 }
+
+// The id of a lease begins all of its beats and no others, and is that of its acquire.
+func TestLeaseID(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		ids := map[string]bool{}
+		for range 3 {
+			l := a.mustAcquire("x", nil)
+			id := l.ID()
+			if id == "" || ids[id] || strings.Contains(id, "-") {
+				t.Errorf("id %q", id)
+			}
+			ids[id] = true
+			for range 3 {
+				if rec := w.record("x"); !strings.HasPrefix(rec.Beat, id+"-") {
+					t.Errorf("beat %q, id %q", rec.Beat, id)
+				}
+				time.Sleep(heartbeat)
+			}
+			want(t, l.Check(), nil)
+			if l.ID() != id {
+				t.Errorf("id %q was %q", l.ID(), id)
+			}
+			a.mustRelease(l)
+		}
+	})
+}

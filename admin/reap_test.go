@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure_test
+package admin_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 )
 
-// coroner is a client that reaps, and what it was told.
-type coroner struct {
+// reaper is a client that reaps, and what it was told.
+type reaper struct {
 	*machine
 	mu     sync.Mutex
 	reaped []admin.Reaped
@@ -28,9 +28,10 @@ type coroner struct {
 	stop   context.CancelFunc
 }
 
-func (w *world) reaps(o admin.ReapOptions, edit ...func(*tenure.Options)) *coroner {
+func (w world) reaps(o admin.ReapOptions) *reaper {
 	w.t.Helper()
-	r := &coroner{machine: w.machine("reaper", edit...)}
+	r := &reaper{}
+	r.machine = w.machine(fmt.Sprintf("reaper %p", r)) // there may be another one
 	o.OnReaped = func(what admin.Reaped) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -48,7 +49,7 @@ func (w *world) reaps(o admin.ReapOptions, edit ...func(*tenure.Options)) *coron
 }
 
 // names returns what was freed.
-func (r *coroner) names() (names []string) {
+func (r *reaper) names() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, what := range r.reaped {
@@ -65,7 +66,7 @@ func (r *coroner) names() (names []string) {
 // The lock of a dead holder is free for one who looks just once; those of living holders
 // are left alone, and so is a lock that was released.
 func TestReap(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		dead, alive := w.machine("dead"), w.machine("alive")
 		held := alive.mustAcquire("job/b", nil)
 		alive.mustRelease(alive.mustAcquire("job/c", nil))
@@ -89,7 +90,7 @@ func TestReap(t *testing.T) {
 			t.Errorf("told of %+v", r.reaped)
 		}
 		late := w.machine("late")
-		l := late.mustTry("job/a", nil)
+		l := must[*tenure.Lease](t)(late.TryAcquire(t.Context(), "job/a", nil))
 		if p, _ := l.Previous(); p.End != tenure.EndReleasedDead || p.Request == nil || p.Request.Reason != "nobody home" {
 			t.Errorf("previous %+v", p)
 		}
@@ -102,7 +103,7 @@ func TestReap(t *testing.T) {
 		dead2.mustAcquire("job/new", nil)
 		dead2.crash()
 		time.Sleep(time.Minute + 2*lease)
-		late.mustTry("job/new", nil)
+		must[*tenure.Lease](t)(late.TryAcquire(t.Context(), "job/new", nil))
 		r.stop()
 		want(t, <-r.done, nil)
 		if len(r.errs) > 0 {
@@ -113,7 +114,7 @@ func TestReap(t *testing.T) {
 
 // A record's own lease counts, not that of the client which watches.
 func TestReapGoesByTheLeaseOfTheRecord(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		long := w.machine("long", func(o *tenure.Options) { o.LeaseDuration = 8 * lease })
 		long.mustAcquire("x", nil)
 		long.crash()
@@ -133,11 +134,11 @@ func TestReapGoesByTheLeaseOfTheRecord(t *testing.T) {
 
 // What a lock costs: two reads in a lease, whether it is held or free.
 func TestReapCosts(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a := w.machine("a")
 		const locks, leases = 20, 10
-		for i, name := range names(locks) {
-			l := a.mustAcquire(name, nil)
+		for i := range locks {
+			l := a.mustAcquire(fmt.Sprint("lock", i), nil)
 			if i%2 == 0 {
 				a.mustRelease(l)
 			}
@@ -166,13 +167,13 @@ func TestReapCosts(t *testing.T) {
 
 // A dead session is closed, which frees all locks under it, and its record goes later.
 func TestReapClosesSessions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a, b := w.machine("a"), w.machine("b")
-		sa := a.mustOpen(nil)
-		sb := b.mustOpen(nil)
+		sa := a.mustOpen()
+		sb := b.mustOpen()
 		for i := range 4 {
-			a.mustTake(sa, fmt.Sprintf("a%d", i))
-			b.mustTake(sb, fmt.Sprintf("b%d", i))
+			must[*tenure.Lease](t)(sa.Acquire(t.Context(), fmt.Sprintf("a%d", i), nil))
+			must[*tenure.Lease](t)(sb.Acquire(t.Context(), fmt.Sprintf("b%d", i), nil))
 		}
 		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(2 * lease)
@@ -181,7 +182,7 @@ func TestReapClosesSessions(t *testing.T) {
 		c := w.machine("c")
 		for i := range 4 {
 			if i > 0 { // a first look may not have met the session yet
-				c.mustTry(fmt.Sprintf("a%d", i), nil)
+				must[*tenure.Lease](t)(c.TryAcquire(t.Context(), fmt.Sprintf("a%d", i), nil))
 			}
 			_, err := c.TryAcquire(t.Context(), fmt.Sprintf("b%d", i), nil)
 			want(t, err, tenure.ErrHeld)
@@ -205,7 +206,7 @@ func TestReapClosesSessions(t *testing.T) {
 
 // Once: it returns when what is dead is free, and the rest has shown life.
 func TestReapOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		dead, alive := w.machine("dead"), w.machine("alive")
 		alive.mustAcquire("b", nil)
 		alive.mustRelease(alive.mustAcquire("c", nil))
@@ -228,8 +229,8 @@ func TestReapOnce(t *testing.T) {
 
 		// Its session is dead.
 		s := w.machine("s")
-		session := s.mustOpen(nil)
-		s.mustTake(session, "d")
+		session := s.mustOpen()
+		must[*tenure.Lease](t)(session.Acquire(t.Context(), "d", nil))
 		s.crash()
 		last := w.reaps(admin.ReapOptions{Names: []string{"d"}, Once: true})
 		want(t, within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)
@@ -244,25 +245,27 @@ func TestReapOnce(t *testing.T) {
 // not before.
 func TestReapOfAReservation(t *testing.T) {
 	for _, once := range []bool{false, true} {
-		inWorldRun(t, fmt.Sprintf("once=%v", once), func(t *testing.T, w *world) {
-			a := w.machine("a")
-			held := a.mustAcquire("a", nil)
-			want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
-			a.mustRelease(held)
-			begun := time.Now()
-			r := w.reaps(admin.ReapOptions{Names: []string{"a"}, Once: once})
-			lapses := w.record("a").Lease
-			for w.record("a").State == driver.Reserved && time.Since(begun) < 4*lease {
-				time.Sleep(100 * time.Millisecond)
-			}
-			if took := time.Since(begun); took < lapses || took > 2*lapses {
-				t.Errorf("freed after %v, and the reservation is for %v", took, lapses)
-			}
-			if rec := w.record("a"); rec.State != driver.Released || !slices.Equal(r.names(), []string{"a"}) {
-				t.Errorf("it is %q, told of %v", rec.State, r.names())
-			}
-			r.stop()
-			want(t, <-r.done, nil)
+		t.Run(fmt.Sprintf("once=%v", once), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w world) {
+				a := w.machine("a")
+				held := a.mustAcquire("a", nil)
+				want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
+				a.mustRelease(held)
+				begun := time.Now()
+				r := w.reaps(admin.ReapOptions{Names: []string{"a"}, Once: once})
+				lapses := w.record("a").Lease
+				for w.record("a").State == driver.Reserved && time.Since(begun) < 4*lease {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if took := time.Since(begun); took < lapses || took > 2*lapses {
+					t.Errorf("freed after %v, and the reservation is for %v", took, lapses)
+				}
+				if rec := w.record("a"); rec.State != driver.Released || !slices.Equal(r.names(), []string{"a"}) {
+					t.Errorf("it is %q, told of %v", rec.State, r.names())
+				}
+				r.stop()
+				want(t, <-r.done, nil)
+			})
 		})
 	}
 }
@@ -270,7 +273,7 @@ func TestReapOfAReservation(t *testing.T) {
 // A store that does not answer is asked again; records that nobody can read are told of and
 // left alone.
 func TestReapAndTheStore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a := w.machine("a")
 		a.mustAcquire("x", nil)
 		a.crash()

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure_test
+package admin_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -23,21 +22,6 @@ import (
 
 // mid is an instant in the time of the wait at which nothing is looked at.
 const mid = lease/2 + lease/40
-
-// inRaisable runs the test in a bubble, with a world on a store that can raise tokens.
-func inRaisable(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		records := memstore.New()
-		records.PageSize = 3
-		test(t, &world{t: t, records: records, open: func() driver.Store { return records.Open() }})
-	})
-}
-
-func inRaisableRun(t *testing.T, name string, test func(t *testing.T, w *world)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { inRaisable(t, test) })
-}
 
 // contains fails the test unless the error says so.
 func contains(t *testing.T, err error, text string) {
@@ -62,17 +46,17 @@ func (m *machine) mustRaise(prefix string) admin.RaisedTokens {
 // Every lock gets a higher token, whatever state it was in, and is free; its data stay,
 // and its history goes on.
 func TestRaiseTokens(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		a := w.machine("a")
 		data := &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}
 		a.mustAcquire("held", data)
 		for range 3 {
 			a.mustRelease(a.mustAcquire("free", data))
 		}
-		s := a.mustOpen(nil)
-		a.mustTake(s, "tied")
-		closed := a.mustOpen(nil)
-		a.mustClose(closed)
+		s := a.mustOpen()
+		must[*tenure.Lease](t)(s.Acquire(t.Context(), "tied", nil))
+		closed := a.mustOpen()
+		want(t, closed.Close(t.Context()), nil)
 		heir := w.machine("heir")
 		to := a.mustAcquire("kept", nil)
 		want(t, to.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
@@ -82,7 +66,7 @@ func TestRaiseTokens(t *testing.T) {
 		for i := range 40 { // more than are written at once
 			name := fmt.Sprintf("many/%02d", i)
 			rec := driver.Record{Key: name, Version: name, Beat: name, Owner: "a", Lease: lease, State: driver.Held}
-			if _, _, err := w.records.Claim(t.Context(), rec); err != nil {
+			if _, _, err := w.Store().Claim(t.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +115,7 @@ func TestRaiseTokens(t *testing.T) {
 		}
 		b := w.machine("b")
 		for name, was := range before {
-			next := b.mustAcquire(name, recorded)
+			next := b.mustAcquire(name, &tenure.AcquireOptions{History: true})
 			if next.Token() != was.Token+1001 {
 				t.Errorf("%q: token %d, want %d", name, next.Token(), was.Token+1001)
 			}
@@ -140,21 +124,21 @@ func TestRaiseTokens(t *testing.T) {
 			}
 			b.mustRelease(next)
 		}
-		expectHistory(t, b.history("free"), "1004 b released", "1003 ops raised (raise by ops: restored)",
+		b.expectHistory("free", "1004 b released", "1003 ops raised (raise by ops: restored)",
 			"3 a released", "2 a released", "1 a released")
-		expectHistory(t, b.history("held"), "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
-		expectHistory(t, b.history("tied"), "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+		b.expectHistory("held", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+		b.expectHistory("tied", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
 	})
 }
 
 // A prefix bounds the locks that are watched and raised, and not the sessions.
 func TestRaiseTokensBelowAPrefix(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		a, alive := w.machine("a"), w.machine("alive")
 		for _, name := range []string{"job/1", "job/2", "other"} {
 			a.mustRelease(a.mustAcquire(name, nil))
 		}
-		a.mustOpen(nil)
+		a.mustOpen()
 		a.crash()
 		held := alive.mustAcquire("living", nil)
 		if n := w.machine("ops").mustRaise("job/"); n != (admin.RaisedTokens{Locks: 2, Sessions: 1}) {
@@ -175,7 +159,7 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 		{Lease: time.Minute, State: driver.Released},
 		{Key: driver.SessionKey("s"), Lease: time.Minute, State: driver.Alive},
 	} {
-		inRaisable(t, func(t *testing.T, w *world) {
+		inPages(t, 3, func(t *testing.T, w world) {
 			w.plant(rec)
 			ops := w.machine("ops")
 			want(t, within(t, time.Minute, time.Minute+lease/2, func() error {
@@ -186,8 +170,24 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 	}
 }
 
+// expectHistory fails the test unless the tenures of a lock, in a few words, are these.
+func (m *machine) expectHistory(name string, want ...string) {
+	m.t.Helper()
+	var got []string
+	for _, h := range must[[]tenure.Tenure](m.t)(m.History(m.t.Context(), name)) {
+		words := fmt.Sprintf("%d %s %s", h.Token, h.Owner, h.End)
+		if q := h.Request; q != nil {
+			words += fmt.Sprintf(" (%s by %s: %s)", q.Kind, q.By, q.Reason)
+		}
+		got = append(got, words)
+	}
+	if !slices.Equal(got, want) {
+		m.t.Errorf("history %q, want %q", got, want)
+	}
+}
+
 // plant puts a record in its place, whatever it was before. What is not filled in is.
-func (w *world) plant(rec driver.Record) {
+func (w world) plant(rec driver.Record) {
 	w.t.Helper()
 	if rec.State == "" {
 		return
@@ -203,7 +203,7 @@ func (w *world) plant(rec driver.Record) {
 	if rec.State.OfSession() {
 		claim.State = driver.Alive
 	}
-	now, _, err := w.records.Claim(w.t.Context(), claim)
+	now, _, err := w.Store().Claim(w.t.Context(), claim)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -211,11 +211,11 @@ func (w *world) plant(rec driver.Record) {
 	if want.Token > now.Token+1 {
 		up := now
 		up.Version, up.State, up.Token = "up", driver.Released, want.Token-1
-		if now, err = w.records.(driver.Raiser).Raise(w.t.Context(), now, up); err != nil {
+		if now, err = w.Store().Raise(w.t.Context(), now, up); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	if _, err := w.records.Swap(w.t.Context(), now, want); err != nil {
+	if _, err := w.Store().Swap(w.t.Context(), now, want); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -223,7 +223,7 @@ func (w *world) plant(rec driver.Record) {
 // Locks of another client are left alone if Tenure has never given a token for them, and
 // no program of that client is in the way then.
 func TestRaiseTokensOfAnotherClient(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		w.plant(driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
 		w.plant(driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
 		go func() {
@@ -231,7 +231,7 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 			rec := w.record("never")
 			next := rec
 			next.Version = "renewed"
-			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+			if _, err := w.Store().Swap(t.Context(), rec, next); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -247,13 +247,13 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 
 // What cannot be understood is left alone, the rest is done, and the error says so.
 func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		w.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
 		w.plant(driver.Record{Key: "b", State: "hibernating", Lease: lease})
 		w.plant(driver.Record{Key: "c", State: driver.Released, Lease: lease})
 		w.plant(driver.Record{Key: "d", State: driver.Released, Lease: lease})
 		was := w.record("b")
-		ops := mustNew(t, &refusing{Store: w.records.(*memstore.Store), key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
+		ops := must[*tenure.Client](t)(tenure.New(&refusing{Store: w.Store(), key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()}))
 		defer ops.Close(t.Context())
 		for round := range uint64(2) {
 			n, err := admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
@@ -286,7 +286,7 @@ func (r *refusing) Raise(ctx context.Context, prev, next driver.Record) (driver.
 
 // What is wrong is told before anything is written.
 func TestRaiseTokensRefuses(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		w.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
 		w.plant(driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
 		ops := w.machine("ops")
@@ -319,11 +319,13 @@ func TestRaiseTokensRefuses(t *testing.T) {
 			t.Error("a token beyond the highest was granted")
 		}
 
-		simple := mustNew(t, struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()})
+		simple := must[*tenure.Client](t)(tenure.New(struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()}))
 		_, err := admin.RaiseTokens(t.Context(), simple, "", 1, nil)
 		want(t, err, errors.ErrUnsupported)
 		simple.Close(t.Context())
-		_, err = admin.RaiseTokens(canceled(t), ops.Client, "", 1, nil)
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = admin.RaiseTokens(canceled, ops.Client, "", 1, nil)
 		want(t, err, context.Canceled)
 		ops.Close(t.Context())
 		_, err = admin.RaiseTokens(t.Context(), ops.Client, "", 1, nil)
@@ -331,21 +333,14 @@ func TestRaiseTokensRefuses(t *testing.T) {
 	})
 }
 
-func canceled(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	return ctx
-}
-
 // A raise that was interrupted is repeated as a whole. It ends in order wherever that was,
 // and what was raised twice has a higher token, and no other history.
 func TestRaiseTokensIsRepeated(t *testing.T) {
 	for at := range 8 {
-		inRaisable(t, func(t *testing.T, w *world) {
+		inPages(t, 3, func(t *testing.T, w world) {
 			a := w.machine("a")
-			s := a.mustOpen(nil)
-			a.mustTake(s, "x/tied")
+			s := a.mustOpen()
+			must[*tenure.Lease](t)(s.Acquire(t.Context(), "x/tied", nil))
 			names := []string{"x/tied"}
 			for i := range 20 {
 				name := fmt.Sprintf("x/%02d", i)
@@ -394,40 +389,42 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 		"lost replies": faultstore.LoseReply(), "lost replies that hang": faultstore.LoseReplyHang(), "lost requests": faultstore.LoseRequest(),
 		"refusals": faultstore.Refuse(), "duplicates": faultstore.Duplicate(requestTimeout), "late": faultstore.LateAfterError(requestTimeout / 2),
 	} {
-		inRaisableRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
-			s := a.mustOpen(nil)
-			a.mustTake(s, "tied")
-			for i := range 5 {
-				a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
-			}
-			a.crash()
-			ops := w.machine("ops")
-			reads := []faultstore.Op{faultstore.OpGet}
-			if !f.Hang { // a list may take as long as it does
-				reads = append(reads, faultstore.OpList)
-			}
-			ops.faults.Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
-			for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
-				ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
-			}
-			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
-			if err != nil || n != (admin.RaisedTokens{Locks: 6, Sessions: 1}) {
-				t.Errorf("%+v, %v", n, err)
-			}
-			ops.faults.Wait()
-			for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
-				if rec := w.record(name); rec.Token != 1001 || rec.State != driver.Released {
-					t.Errorf("%q is %+v", name, rec)
+		t.Run(name, func(t *testing.T) {
+			inPages(t, 3, func(t *testing.T, w world) {
+				a := w.machine("a")
+				s := a.mustOpen()
+				must[*tenure.Lease](t)(s.Acquire(t.Context(), "tied", nil))
+				for i := range 5 {
+					a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
 				}
-			}
+				a.crash()
+				ops := w.machine("ops")
+				reads := []faultstore.Op{faultstore.OpGet}
+				if !f.Hang { // a list may take as long as it does
+					reads = append(reads, faultstore.OpList)
+				}
+				ops.faults.Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
+				for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
+					ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
+				}
+				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
+				if err != nil || n != (admin.RaisedTokens{Locks: 6, Sessions: 1}) {
+					t.Errorf("%+v, %v", n, err)
+				}
+				ops.faults.Wait()
+				for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
+					if rec := w.record(name); rec.Token != 1001 || rec.State != driver.Released {
+						t.Errorf("%q is %+v", name, rec)
+					}
+				}
+			})
 		})
 	}
 }
 
 // A store that is away for longer ends it.
 func TestRaiseTokensGivesUp(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		w.plant(driver.Record{State: driver.Released, Lease: lease})
 		ops := w.machine("ops")
 		ops.fault(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
@@ -440,8 +437,7 @@ func TestRaiseTokensGivesUp(t *testing.T) {
 
 // A list may be behind: what stands there is read strongly.
 func TestRaiseTokensOverStaleLists(t *testing.T) {
-	notOnEngines(t, noStaleReads)
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a := w.machine("a")
 		a.mustRelease(a.mustAcquire("x", nil))
 		a.mustAcquire("y", nil)
@@ -458,11 +454,11 @@ func TestRaiseTokensOverStaleLists(t *testing.T) {
 // The history goes on below a token that was raised, however often, and says that what
 // was lost in between is not known.
 func TestHistoryGoesOnBelowARaise(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		a := w.machine("a")
 		hold := func(n int) {
 			for range n {
-				held := a.mustAcquire("x", recorded)
+				held := a.mustAcquire("x", &tenure.AcquireOptions{History: true})
 				time.Sleep(time.Minute)
 				a.mustRelease(held)
 			}
@@ -476,17 +472,17 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 		hold(2)
 		time.Sleep(time.Hour)
 		a.mustRaise("")
-		expectHistory(t, a.history("x"), "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
+		a.expectHistory("x", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
 			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
 		hold(2)
-		expectHistory(t, a.history("x"), "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
+		a.expectHistory("x", "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
 			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
 		short := w.machine("short", func(o *tenure.Options) { o.HistoryLimit = 5 })
-		expectHistory(t, short.history("x"), "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released")
-		if _, ok, certain := tenure.HolderAt(a.history("x"), lost.Add(time.Minute)); ok || certain {
+		short.expectHistory("x", "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released")
+		if _, ok, certain := tenure.HolderAt(must[[]tenure.Tenure](t)(a.History(t.Context(), "x")), lost.Add(time.Minute)); ok || certain {
 			t.Errorf("it is said to be known who held the lock in the lost time: %v", certain)
 		}
-		if h, ok, _ := tenure.HolderAt(a.history("x"), begun); !ok || h.Token != 1 {
+		if h, ok, _ := tenure.HolderAt(must[[]tenure.Tenure](t)(a.History(t.Context(), "x")), begun); !ok || h.Token != 1 {
 			t.Errorf("at first %+v held it, %v", h, ok)
 		}
 
@@ -507,10 +503,10 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 
 // Tokens that a store keeps of deleted locks go back with it, too, and are raised.
 func TestRaiseTokensThatAreKept(t *testing.T) {
-	inRaisable(t, func(t *testing.T, w *world) {
+	inPages(t, 3, func(t *testing.T, w world) {
 		w.plant(driver.Record{Key: "there", State: driver.Released, Lease: lease})
-		k := &keeping{Store: w.records.(*memstore.Store), kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
-		ops := mustNew(t, k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()})
+		k := &keeping{Store: w.Store(), kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
+		ops := must[*tenure.Client](t)(tenure.New(k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()}))
 		defer ops.Close(t.Context())
 		_, err := admin.RaiseTokens(t.Context(), ops, "job/", 1000, nil)
 		want(t, err, tenure.ErrTokenLimit)
@@ -607,4 +603,169 @@ func (k *keeping) Raise(ctx context.Context, prev, next driver.Record) (driver.R
 	next.Version += "-"
 	_, err = k.Store.Raise(ctx, now, next)
 	return next, err
+}
+
+// With any program alive nothing is raised.
+func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live func(t *testing.T, w world, m *machine) // does something in the time of the wait
+		in   string
+	}{
+		"a holder":                 {func(_ *testing.T, _ world, m *machine) { m.mustAcquire("x", nil) }, `lock "x", of "alive"`},
+		"a holder of another lock": {func(_ *testing.T, _ world, m *machine) { m.mustAcquire("y", nil) }, `lock "y", of "alive"`},
+		"a session without a lock": {func(_ *testing.T, _ world, m *machine) { m.mustOpen() }, `, of "alive"`},
+		"one that comes": {func(_ *testing.T, _ world, m *machine) {
+			go func() {
+				time.Sleep(mid)
+				m.mustRelease(m.mustAcquire("free", nil))
+			}()
+		}, `lock "free", of "alive"`},
+		"one that makes a lock": {func(_ *testing.T, _ world, m *machine) {
+			go func() {
+				time.Sleep(mid)
+				m.mustRelease(m.mustAcquire("new", nil))
+			}()
+		}, `lock "new", of "alive"`},
+		"a contender that takes over from the dead": {func(_ *testing.T, _ world, m *machine) {
+			go func() { m.mustAcquire("dead", nil) }()
+			time.Sleep(mid) // it takes it before the end of the wait
+		}, `lock "dead", of "`},
+		"one that asks the dead": {func(t *testing.T, _ world, m *machine) {
+			t.Helper()
+			go func() {
+				time.Sleep(mid)
+				_ = m.StepDown(t.Context(), "dead", &tenure.StepDownOptions{Reason: "hurry"}) // nobody answers
+			}()
+		}, `lock "dead", of "dead"`},
+		"one that deletes": {func(t *testing.T, w world, _ *machine) {
+			t.Helper()
+			go func() {
+				time.Sleep(mid)
+				want(t, w.Store().Delete(t.Context(), w.record("free")), nil)
+			}()
+		}, `lock "free"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPages(t, 3, func(t *testing.T, w world) {
+				dead := w.machine("dead")
+				dead.mustAcquire("dead", nil)
+				dead.mustRelease(dead.mustAcquire("free", nil))
+				dead.mustOpen()
+				dead.crash()
+				m := w.machine("alive")
+				tc.live(t, w, m)
+				ops := w.machine("ops")
+				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
+				want(t, err, tenure.ErrAlive)
+				contains(t, err, tc.in)
+				contains(t, err, "stop all programs that use the store first")
+				if n != (admin.RaisedTokens{}) || ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
+					t.Errorf("%+v was done, by %d writes", n, ops.faults.Count(faultstore.OpRaise, faultstore.OpClose))
+				}
+				m.Close(t.Context())
+			})
+		})
+	}
+}
+
+// The last heartbeat of a program may still be on its way when all have stood still.
+func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
+	for _, session := range []bool{false, true} {
+		inPages(t, 3, func(t *testing.T, w world) {
+			a := w.machine("a")
+			op := faultstore.OpRaise
+			if session {
+				op = faultstore.OpClose
+				a.mustOpen()
+			} else {
+				a.mustAcquire("x", nil)
+			}
+			a.crash()
+			ops := w.machine("ops")
+			// The moment in which the write is sent is the one in which it comes.
+			ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Count: 1, Decide: func(c faultstore.Call) faultstore.Fault {
+				next := c.Prev.Clone()
+				next.Version, next.Beat = "late", "late"
+				if _, err := w.Store().Swap(t.Context(), c.Prev, next); err != nil {
+					t.Error(err)
+				}
+				return faultstore.Fault{}
+			}})
+			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
+			want(t, err, tenure.ErrAlive)
+			if n != (admin.RaisedTokens{}) {
+				t.Errorf("%+v was done", n)
+			}
+		})
+	}
+}
+
+// So may one that comes after the last look, and before the write.
+func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, w world){
+		"written": func(t *testing.T, w world) {
+			t.Helper()
+			rec := w.record("x")
+			next := rec.Clone()
+			next.Version, next.Beat = "late", "late"
+			if _, err := w.Store().Swap(t.Context(), rec, next); err != nil {
+				t.Error(err)
+			}
+		},
+		"deleted": func(t *testing.T, w world) {
+			t.Helper()
+			want(t, w.Store().Delete(t.Context(), w.record("x")), nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPages(t, 3, func(t *testing.T, w world) {
+				a := w.machine("a")
+				a.mustAcquire("x", nil)
+				a.mustOpen()
+				a.crash()
+				ops := w.machine("ops")
+				ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClose}, Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
+					change(t, w)
+					return faultstore.Fault{}
+				}})
+				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
+				want(t, err, tenure.ErrAlive)
+				contains(t, err, `lock "x"`)
+				if n != (admin.RaisedTokens{Sessions: 1}) {
+					t.Errorf("%+v was done", n)
+				}
+			})
+		})
+	}
+}
+
+// When the program has stopped its session is closed: its last heartbeat, which may
+// be on its way for long, does not bring it back, whatever the prefix.
+func TestRaiseClosesSessions(t *testing.T) {
+	for _, prefix := range []string{"", "x", "another"} {
+		inPages(t, 3, func(t *testing.T, w world) {
+			a, b := w.machine("a"), w.machine("b")
+			b.mustRelease(b.mustAcquire("x", nil))
+			s := a.mustOpen()
+			first := must[*tenure.Lease](t)(s.Acquire(t.Context(), "x", nil))
+			// The heartbeat that comes next is on its way for far longer than anything
+			// should be, and the program hangs.
+			a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(3*lease))
+			time.Sleep(heartbeat)
+			a.crash()
+			n, err := admin.RaiseTokens(t.Context(), w.machine("ops").Client, prefix, 1000, nil)
+			if err != nil || n.Sessions != 1 {
+				t.Fatalf("%+v, %v", n, err)
+			}
+			want(t, first.Check(), tenure.ErrLost)
+			second := b.mustAcquire("x", nil)
+			time.Sleep(2 * lease)
+			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+				t.Errorf("the session is %q after the late heartbeat", rec.State)
+			}
+			want(t, first.Check(), tenure.ErrLost)
+			want(t, second.Check(), nil)
+			b.mustRelease(second)
+		})
+	}
 }

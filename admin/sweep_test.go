@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure_test
+package admin_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -21,11 +20,11 @@ import (
 )
 
 // keys are those of all records.
-func (w *world) keys() []string {
+func (w world) keys() []string {
 	w.t.Helper()
 	var all []string
 	for cursor := ""; ; {
-		page, err := w.records.List(w.t.Context(), "", cursor)
+		page, err := w.Store().List(w.t.Context(), "", cursor)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -47,8 +46,7 @@ var restart = &admin.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 // reserved, under a session, has data or is younger is not, nor is any history of it.
 func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 	enginetest.MakeVerify(t)
-	notOnEngines(t, tooManyCalls)
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		m := w.machine("a")
 		history := &tenure.AcquireOptions{History: true}
 		for _, name := range []string{"job/1", "job/2", "kept"} {
@@ -60,7 +58,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		m.mustRelease(m.mustAcquire("job/data", &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}))
 		m.mustRelease(m.mustAcquire("job/held", history))
 		held := m.mustAcquire("job/held", history)
-		s := m.mustOpen(nil)
+		s := m.mustOpen()
 		under, err := s.TryAcquire(t.Context(), "job/session", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -147,10 +145,10 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		kinds := map[bool]int{}
 		for at := range 9 { // calls of the sweep, before which another one comes
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(t *testing.T, w world) {
 				other := w.machine("other")
-				store := &spied{w.open(), func() {}}
-				sweeper := mustNew(t, store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()})
+				store := &spied{w.Store().Open(), func() {}}
+				sweeper := must[*tenure.Client](t)(tenure.New(store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()}))
 				defer sweeper.Close(t.Context())
 				o := &tenure.AcquireOptions{History: history}
 				for range 3 {
@@ -195,8 +193,8 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 }
 
 func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+	inWorld(t, func(t *testing.T, w world) {
+		m := w.machine("a")
 		for text, o := range map[string]*admin.SweepOptions{
 			"must be at least 1m0s":   {ReleasedFor: 59 * time.Second, RestartTokens: true},
 			"they begin at 1 again":   {ReleasedFor: aged},
@@ -215,7 +213,7 @@ func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 // A sweep that fails half way has deleted the oldest tenures, and left no hole between
 // those that are known. It gives the lock back.
 func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a := w.machine("a")
 		for range 6 {
 			a.mustRelease(a.mustAcquire("x", &tenure.AcquireOptions{History: true}))
@@ -247,7 +245,7 @@ func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 
 // Others may keep a sweep out of the store for a moment.
 func TestSweepReleasedTriesAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		m := w.machine("a")
 		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
 		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure_test
+package admin_test
 
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,38 +16,11 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 )
 
-// The id of a lease begins all of its beats and no others, and is that of its acquire.
-func TestLeaseID(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		ids := map[string]bool{}
-		for range 3 {
-			l := a.mustAcquire("x", nil)
-			id := l.ID()
-			if id == "" || ids[id] || strings.Contains(id, "-") {
-				t.Errorf("id %q", id)
-			}
-			ids[id] = true
-			for range 3 {
-				if rec := w.record("x"); !strings.HasPrefix(rec.Beat, id+"-") {
-					t.Errorf("beat %q, id %q", rec.Beat, id)
-				}
-				time.Sleep(heartbeat)
-			}
-			want(t, l.Check(), nil)
-			if l.ID() != id {
-				t.Errorf("id %q was %q", l.ID(), id)
-			}
-			a.mustRelease(l)
-		}
-	})
-}
-
 // Who knows for certain that a holder has ended frees its lock when the last requests of
 // the dead have ended too: others need not wait for the lease.
 func TestReleaseCrashed(t *testing.T) {
 	const grace = lease / 8
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		history := func(o *tenure.Options) { o.HistoryLimit = 10 }
 		a, b, c := w.machine("a"), w.machine("b", history), w.machine("c")
 		l := a.mustAcquire("x", nil)
@@ -86,13 +58,14 @@ func TestReleaseCrashed(t *testing.T) {
 
 // The lock of another lease is left alone, whatever its owner and its token are.
 func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, same, c := w.machine("a"), w.machine("a"), w.machine("c")
+	inWorld(t, func(t *testing.T, w world) {
+		a, c := w.machine("a"), w.machine("c")
+		same := w.machine("same", func(o *tenure.Options) { o.Owner = "a" })
 		l := a.mustAcquire("x", nil)
 		a.crash()
-		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		want(t, w.Store().Delete(t.Context(), w.record("x")), nil)
 		other := same.mustAcquire("x", nil)
-		if engine == nil && other.Token() != l.Token() {
+		if other.Token() != l.Token() {
 			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
 		}
 		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
@@ -103,7 +76,7 @@ func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
 
 // What the store does not answer in time runs out; what it answers late is found out.
 func TestReleaseCrashedAndTheStore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a, c := w.machine("a"), w.machine("c")
 		l := a.mustAcquire("x", nil)
 		a.crash()
@@ -134,21 +107,23 @@ func TestReleaseCrashedAndTheStore(t *testing.T) {
 // heartbeat, or by its clock.
 func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 	for name, crashes := range map[string]bool{"alive": false, "cut off": true} {
-		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-			l := a.mustAcquire("x", nil)
-			if crashes {
-				time.Sleep(heartbeat / 2)
-				a.crash()
-			}
-			revoked := started(func() error {
-				time.Sleep(heartbeat / 30)
-				return c.Revoke(t.Context(), "x", "now")
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w world) {
+				a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+				l := a.mustAcquire("x", nil)
+				if crashes {
+					time.Sleep(heartbeat / 2)
+					a.crash()
+				}
+				revoked := started(func() error {
+					time.Sleep(heartbeat / 30)
+					return admin.Revoke(t.Context(), c.Client, "x", "now")
+				})
+				if err := b.StepDown(t.Context(), "x", &tenure.StepDownOptions{Reason: "please"}); err == nil && l.Check() == nil {
+					t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
+				}
+				want(t, <-revoked, nil)
 			})
-			if err := b.StepDown(t.Context(), "x", because("please")); err == nil && l.Check() == nil {
-				t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
-			}
-			want(t, <-revoked, nil)
 		})
 	}
 }
@@ -156,13 +131,13 @@ func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 // Who asks for a lock that was revoked is told for how long its holder may be at
 // work yet.
 func TestStepDownOfARevokedLock(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		l := a.mustAcquire("x", nil)
 		a.crash()
-		revoked := started(func() error { return c.Revoke(t.Context(), "x", "now") })
+		revoked := started(func() error { return admin.Revoke(t.Context(), c.Client, "x", "now") })
 		time.Sleep(time.Second)
-		err := b.StepDown(t.Context(), "x", because("please"))
+		err := b.StepDown(t.Context(), "x", &tenure.StepDownOptions{Reason: "please"})
 		want(t, err, tenure.ErrNotHeld)
 		if held := (*tenure.HeldError)(nil); !errors.As(err, &held) || held.FreeIn < l.Remaining() {
 			t.Errorf("%v; want it to say that the holder may act for %v", err, l.Remaining())
@@ -172,11 +147,11 @@ func TestStepDownOfARevokedLock(t *testing.T) {
 }
 
 func TestReleaseDeadRefusesTheLiving(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		begun := time.Now()
-		want(t, b.ReleaseDead(t.Context(), "x", "I thought so"), tenure.ErrAlive)
+		want(t, admin.ReleaseDead(t.Context(), b.Client, "x", "I thought so"), tenure.ErrAlive)
 		if took := time.Since(begun); took > heartbeat+2*refresh {
 			t.Errorf("told after %v", took)
 		}
@@ -191,40 +166,42 @@ func TestReleaseDeadRefusesTheLiving(t *testing.T) {
 // not before: cut off at once, or only after a while.
 func TestRevoke(t *testing.T) {
 	for _, reachable := range []bool{true, false} {
-		inWorldRun(t, fmt.Sprint("reachable=", reachable), func(t *testing.T, w *world) {
-			a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-			l := a.mustAcquire("x", nil)
-			if !reachable {
-				a.crash()
-			}
-			var free time.Time
-			go func() {
-				got := b.mustAcquire("x", nil)
-				free = time.Now()
-				if l.Check() == nil {
-					t.Error("two hold it")
+		t.Run(fmt.Sprint("reachable=", reachable), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w world) {
+				a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+				l := a.mustAcquire("x", nil)
+				if !reachable {
+					a.crash()
 				}
-				p, _ := got.Previous()
-				if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
-					t.Errorf("previous %+v", p)
+				var free time.Time
+				go func() {
+					got := b.mustAcquire("x", nil)
+					free = time.Now()
+					if l.Check() == nil {
+						t.Error("two hold it")
+					}
+					p, _ := got.Previous()
+					if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
+						t.Errorf("previous %+v", p)
+					}
+				}()
+				time.Sleep(time.Second)
+				begun := time.Now()
+				want(t, admin.Revoke(t.Context(), boss.Client, "x", "mad"), nil)
+				took := time.Since(begun)
+				if took < lease || took > lease+2*time.Second {
+					t.Errorf("revoked after %v", took)
 				}
-			}()
-			time.Sleep(time.Second)
-			begun := time.Now()
-			want(t, boss.Revoke(t.Context(), "x", "mad"), nil)
-			took := time.Since(begun)
-			if took < lease || took > lease+2*time.Second {
-				t.Errorf("revoked after %v", took)
-			}
-			synctest.Wait()
-			if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
-				t.Errorf("taken after %v", got)
-			}
-			want(t, l.Check(), tenure.ErrLost)
-			var superseded *tenure.SupersededError
-			if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
-				t.Errorf("release: %v", err)
-			}
+				synctest.Wait()
+				if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
+					t.Errorf("taken after %v", got)
+				}
+				want(t, l.Check(), tenure.ErrLost)
+				var superseded *tenure.SupersededError
+				if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
+					t.Errorf("release: %v", err)
+				}
+			})
 		})
 	}
 }
@@ -232,7 +209,7 @@ func TestRevoke(t *testing.T) {
 // Who is handed the lock while an operator takes it from its former holder has it:
 // the operator is told so, and not that the lock was taken away.
 func TestRevokeDuringHandOver(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w world) {
 		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
 		l := a.mustAcquire("x", nil)
 		b.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
@@ -245,7 +222,7 @@ func TestRevokeDuringHandOver(t *testing.T) {
 		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "b" {
 			t.Fatalf("the test has lost its point: %+v", rec)
 		}
-		err := boss.Revoke(t.Context(), "x", "mad")
+		err := admin.Revoke(t.Context(), boss.Client, "x", "mad")
 		got := <-heir
 		want(t, got.Check(), nil)
 		want(t, err, tenure.ErrNotHeld)
