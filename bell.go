@@ -22,20 +22,14 @@ import (
 // The address is written into the records of all leases and sessions of the client,
 // beside a secret that [New] makes. Whoever can read the store can read both. See
 // docs/guides/bell.md.
-type Bell struct {
-	// Address is where other processes reach this one, in the form that Transport has
-	// for it: 1 to 200 printable ASCII characters without a space.
-	Address string
-	// Transport carries the messages. If nil, there is no bell. One client alone
-	// receives from it. It stays the caller's to close, after [Client.Close].
-	Transport BellTransport
-}
-
-// BellTransport carries messages between processes. Package bell has one on UDP.
 //
-// It may lose messages, and bring them late, twice, or changed. No message has more than
-// 512 bytes. Send and Receive may be called concurrently.
-type BellTransport interface {
+// Package bell has one on UDP. One client alone receives from a bell, which stays the
+// caller's to close, after [Client.Close]. No message has more than 512 bytes. All methods
+// may be called concurrently.
+type Bell interface {
+	// Address returns where other processes reach this one, in the form that Send has for
+	// it: 1 to 200 printable ASCII characters without a space. [New] calls it.
+	Address() string
 	// Send sends a message to an address that stood in a record. It does not wait for
 	// the network. An address that it does not understand, or at which no process of
 	// the fleet can be, is an error: whoever writes a record chooses it. Send must not
@@ -46,12 +40,11 @@ type BellTransport interface {
 	Receive(ctx context.Context) (message []byte, err error)
 }
 
-func (b Bell) validate() error {
-	switch {
-	case b.Transport == nil && b.Address != "":
-		return text.Invalid("bell at %.200q has no transport: set both, such as one of package bell, or none", b.Address)
-	case b.Transport != nil && !ringing.IsAddress(b.Address):
-		return text.Invalid("address %.200q of the bell must have 1 to %d printable ASCII characters and no space", b.Address, ringing.MaxAddress)
+// checkBell returns an error if no record can hold the address of the bell.
+func checkBell(b Bell) error {
+	if b == nil || ringing.IsAddress(b.Address()) {
+		return nil
 	}
-	return nil
+	return text.Invalid("address %.200q of the bell must have 1 to %d printable ASCII characters and no space",
+		b.Address(), ringing.MaxAddress)
 }

@@ -57,8 +57,10 @@ func (n *wires) bell(address string) tenure.Bell {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ends[address] = make(chan []byte, 1000)
-	return tenure.Bell{Address: address, Transport: &wire{n, address}}
+	return &wire{n, address}
 }
+
+func (w *wire) Address() string { return w.address }
 
 func (w *wire) Receive(ctx context.Context) ([]byte, error) {
 	w.of.mu.Lock()

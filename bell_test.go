@@ -76,7 +76,7 @@ func TestBellIsInHeldRecordsAlone(t *testing.T) {
 		carries := func(name string, owner *machine, yes bool) {
 			t.Helper()
 			rec := w.record(name)
-			if (rec.Bell != "") != yes || yes && !strings.HasPrefix(rec.Bell, owner.Options().Bell.Address+" ") {
+			if (rec.Bell != "") != yes || yes && !strings.HasPrefix(rec.Bell, owner.Options().Bell.Address()+" ") {
 				t.Errorf("%s, %s by %s, has a bell at %.1q", name, rec.State, rec.Owner, rec.Bell)
 			}
 		}
@@ -286,11 +286,11 @@ func TestBellRingsInTheOrderOfArrival(t *testing.T) {
 }
 
 // slowly is a transport that takes its time.
-type slowly struct{ tenure.BellTransport }
+type slowly struct{ tenure.Bell }
 
 func (s slowly) Send(to string, message []byte) error {
 	<-time.After(50 * time.Millisecond)
-	return s.BellTransport.Send(to, message)
+	return s.Bell.Send(to, message)
 }
 
 // The last release rings, too: a client that is closed sends what it has to say first.
@@ -299,8 +299,7 @@ func TestBellRingsBeforeTheClientIsClosed(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		const waiters = 5
 		a := w.machine("a", func(o *tenure.Options) {
-			o.Bell = n.bell("A")
-			o.Bell.Transport = slowly{o.Bell.Transport}
+			o.Bell = slowly{n.bell("A")}
 		})
 		l := a.mustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())
@@ -359,19 +358,13 @@ func TestBellOfATransportThatFails(t *testing.T) {
 	})
 }
 
-// Options whose bell is not whole are refused.
+// A bell whose address no record can hold is refused.
 func TestBellIsChecked(t *testing.T) {
 	n := newWires(1)
-	for _, bell := range []tenure.Bell{
-		{Address: "A"},
-		{Transport: &wire{n, "A"}},
-		{Address: "a b", Transport: &wire{n, "A"}},
-		{Address: "ä", Transport: &wire{n, "A"}},
-		{Address: "a\n", Transport: &wire{n, "A"}},
-		{Address: strings.Repeat("a", 201), Transport: &wire{n, "A"}},
-	} {
-		if _, err := tenure.New(memstore.New(), &tenure.Options{Bell: bell}); err == nil || !strings.Contains(err.Error(), "bell") {
-			t.Errorf("bell at %.20q: %v", bell.Address, err)
+	for _, address := range []string{"", "a b", "ä", "a\n", strings.Repeat("a", 201)} {
+		_, err := tenure.New(memstore.New(), &tenure.Options{Bell: &wire{n, address}})
+		if err == nil || !strings.Contains(err.Error(), "bell") {
+			t.Errorf("bell at %.20q: %v", address, err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	c := &Client{options: o, timing: o.timing(), clock: o.Clock}
 	c.engine = engine.New(store, engine.Options{
 		Owner: o.Owner, Host: o.Host, Label: o.Label, Timing: c.timing, HistoryLimit: o.HistoryLimit, MaxInFlight: o.MaxInFlight,
-		Holder: c.clock.Holder, Contender: c.clock.Contender, Address: o.Bell.Address, Transport: o.Bell.Transport,
+		Holder: c.clock.Holder, Contender: c.clock.Contender, Transport: o.Bell,
 		OnEvent: handlerOf(o.OnEvent, o.Logger),
 		API: engine.API{
 			Held: heldError, Superseded: superseded, Replaced: replaced, SteppedDown: steppedDown, Requested: requested,

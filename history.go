@@ -114,22 +114,6 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 // History returns the tenures of the election: see [Client.History].
 func (e *Election) History(ctx context.Context) ([]Tenure, error) { return e.c.History(ctx, e.name) }
 
-// How a tenure ended, in [Tenure.End].
-const (
-	EndReleased     = string(driver.EndReleased)     // its holder released the lock
-	EndExpired      = string(driver.EndExpired)      // it showed no life for its lease; another one took over
-	EndSteppedDown  = string(driver.EndSteppedDown)  // it was asked to stop
-	EndHandedOver   = string(driver.EndHandedOver)   // it was asked to make way for another one
-	EndStalled      = string(driver.EndStalled)      // its work showed no progress
-	EndStopTimeout  = string(driver.EndStopTimeout)  // its work did not stop in time
-	EndAbandoned    = string(driver.EndAbandoned)    // its acquire was given up; nothing was done under it
-	EndReleasedDead = string(driver.EndReleasedDead) // dead, and released by an operator
-	EndRevoked      = string(driver.EndRevoked)      // taken from it by an operator
-	EndFailed       = string(driver.EndFailed)       // released by its holder, whose work had failed by itself
-	EndCrashed      = string(driver.EndCrashed)      // its process had ended for certain
-	EndRaised       = string(driver.EndRaised)       // no holder's: an operator raised the token, after a loss of the store
-)
-
 // Tenure is one holder's time with a lock, from grant to end.
 type Tenure struct {
 	Owner       string
@@ -150,6 +134,9 @@ type Tenure struct {
 	// it down; or, at the end of the list, the lock had no history yet, or the
 	// tenure is not kept any more.
 	Unknown bool
+	// Data is what the holder left in the record. Only [Lease.Previous] has it, and not if
+	// the new holder wrote data of its own and the reply that showed the old data was lost.
+	Data []byte `json:",omitempty"`
 }
 
 // Ended says in words for people how the tenure ended, as the command and the dashboard
@@ -187,19 +174,4 @@ func tenureOf(t *driver.Tenure) Tenure {
 		Owner: t.Owner, Token: t.Token, Host: t.Host, Label: t.Label,
 		Since: t.Since, Until: t.Until, End: string(t.End), Request: requestOf(t.Asked),
 	}
-}
-
-// Previous is the tenure before another one, and what it left.
-type Previous struct {
-	Tenure
-	// Data is what it left, in [Lease.Previous] alone. It is nil if the new holder
-	// wrote data of its own and the reply that showed the old data was lost.
-	Data []byte
-}
-
-func previousOf(t *driver.Tenure) *Previous {
-	if t == nil {
-		return nil
-	}
-	return &Previous{Tenure: tenureOf(t)}
 }

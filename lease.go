@@ -149,12 +149,14 @@ func (l *Lease) StepDown(options *StepDownOptions) error {
 
 // Previous returns how the tenure before this one ended, and the data that it left,
 // so that unfinished work can be repeated. It returns false if there was none.
-func (l *Lease) Previous() (Previous, bool) {
-	t, data := l.held.Former()
-	if t == nil {
-		return Previous{}, false
+func (l *Lease) Previous() (Tenure, bool) {
+	former, data := l.held.Former()
+	if former == nil {
+		return Tenure{}, false
 	}
-	return Previous{Tenure: tenureOf(t), Data: data}, true
+	t := tenureOf(former)
+	t.Data = data
+	return t, true
 }
 
 // Run takes the lock, runs work while it is held, waits for it to return, and

@@ -125,7 +125,7 @@ func TestSupersededWhileDraining(t *testing.T) {
 
 func TestRenewAndManualHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a", func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
+		m := w.machine("a", func(o *tenure.Options) { o.ManualHeartbeat = true })
 		l := m.mustAcquire("x", nil)
 		for range 10 {
 			time.Sleep(usable(t) - time.Second)
@@ -218,7 +218,7 @@ func TestSetDataKeepsTheLastOne(t *testing.T) {
 
 func TestDoNeedsEnoughOfTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a", func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
+		m := newWorld(t).machine("a", func(o *tenure.Options) { o.ManualHeartbeat = true })
 		l := m.mustAcquire("x", nil)
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, 1)

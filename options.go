@@ -55,7 +55,7 @@ type Options struct {
 	RequestTimeout time.Duration
 
 	// StopTimeout bounds how long heartbeats still cover work that was told to
-	// stop. With a Manual heartbeat, the work is covered by those that it makes
+	// stop. With ManualHeartbeat, the work is covered by those that it makes
 	// itself. If zero, it is LeaseDuration.
 	StopTimeout time.Duration
 
@@ -64,8 +64,10 @@ type Options struct {
 	// heartbeats go on for as long as the process lives.
 	ProgressTimeout time.Duration
 
-	// Heartbeat is Background or Manual. If zero, it is Background.
-	Heartbeat Heartbeat
+	// ManualHeartbeat leaves it to the work to call [Lease.Renew] before the deadline. If
+	// false, the client renews in the background, for as long as the process lives, or as
+	// the work shows progress.
+	ManualHeartbeat bool
 
 	// MaxClockDrift bounds how wrong the rate of any machine's clock may be, as a
 	// fraction of its rate; a holder gives up that much earlier. If zero, it is
@@ -113,7 +115,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Bell is how this process and others give each other hints, where the store has no
-	// watch. If zero, there is none. It has no part in the locks of the clients of
+	// watch. If nil, there is none. It has no part in the locks of the clients of
 	// a lock service.
 	Bell Bell
 
@@ -121,17 +123,6 @@ type Options struct {
 	// Inside a synctest bubble hand in [MonotonicClock].
 	Clock Clock
 }
-
-// Heartbeat says who renews a lease.
-type Heartbeat int
-
-const (
-	// Background has the client renew in the background, for as long as the
-	// process lives, or as the work shows progress (Options.ProgressTimeout).
-	Background Heartbeat = iota
-	// Manual leaves it to the work to call [Lease.Renew] before the deadline.
-	Manual
-)
 
 // Clock tells elapsed time, in durations since an origin of its own. All
 // methods may be called concurrently, never go back, and never return a negative
@@ -183,22 +174,19 @@ func (o *Options) timing() protocol.Timing {
 	return protocol.Timing{
 		Lease: o.LeaseDuration, Heartbeat: o.HeartbeatPeriod, Refresh: o.RefreshPeriod,
 		Grace: o.Grace, RequestTimeout: o.RequestTimeout, StopTimeout: o.StopTimeout,
-		Progress: o.ProgressTimeout, Manual: o.Heartbeat == Manual, Drift: o.MaxClockDrift,
+		Progress: o.ProgressTimeout, Manual: o.ManualHeartbeat, Drift: o.MaxClockDrift,
 	}
 }
 
 func (o *Options) validate() error {
 	errs := []error{o.timing().Validate()}
-	if o.Heartbeat != Background && o.Heartbeat != Manual {
-		errs = append(errs, refused("heartbeat %d must be Background or Manual", o.Heartbeat))
-	}
 	if o.MaxInFlight < 1 {
 		errs = append(errs, refused("max in flight %d must be positive", o.MaxInFlight))
 	}
 	if o.HistoryLimit > maxHistoryLimit {
 		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
 	}
-	errs = append(errs, o.Bell.validate(), checkClock(o.Clock), checkText("owner", o.Owner),
+	errs = append(errs, checkBell(o.Bell), checkClock(o.Clock), checkText("owner", o.Owner),
 		checkText("host", o.Host), checkText("label", o.Label))
 	return errors.Join(errs...)
 }
@@ -268,6 +256,11 @@ type AcquireOptions struct {
 	// ignores it.
 	AdditionalWait time.Duration
 
+	// StoreTimeout is how long the store may fail to give any answer before Acquire
+	// returns its error. If zero, it is the lease duration; for TryAcquire, three
+	// request timeouts. Negative means for ever.
+	StoreTimeout time.Duration
+
 	// UnlessAlive gives up with [ErrHeld] as soon as the holder shows a sign of
 	// life, a release included, and takes the lock over if it shows none for its
 	// lease. Use it for work that must run if no other process does it, and need
@@ -296,7 +289,7 @@ type AcquireOptions struct {
 
 	// WatchRequests has the holder learn of a request at once, where the store can
 	// watch, instead of with its next heartbeat. It costs a watch for as long as
-	// the lock is held. Elections always do it. With a Manual heartbeat it has no
+	// the lock is held. Elections always do it. With [Options.ManualHeartbeat] it has no
 	// effect: only a heartbeat reads the record.
 	WatchRequests bool
 
@@ -311,11 +304,6 @@ type AcquireOptions struct {
 	// CoolDown and CoolDownMax are as in [ElectionOptions]. TryAcquire and
 	// UnlessAlive ignore them.
 	CoolDown, CoolDownMax time.Duration
-
-	// StoreTimeout is how long the store may fail to give any answer before Acquire
-	// returns its error. If zero, it is the lease duration; for TryAcquire, three
-	// request timeouts. Negative means for ever.
-	StoreTimeout time.Duration
 }
 
 func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptions, error) {
@@ -367,7 +355,7 @@ func checkCoolDown(first, most time.Duration, label string) error {
 // Options, so that the lease duration alone is enough; but a ProgressTimeout of zero is
 // always the client's.
 //
-// [Options.MaxClockDrift] and [Options.Heartbeat] are always the client's.
+// [Options.MaxClockDrift] and [Options.ManualHeartbeat] are always the client's.
 type Timing struct {
 	LeaseDuration   time.Duration
 	HeartbeatPeriod time.Duration

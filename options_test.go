@@ -67,7 +67,6 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 			tenure.Options{LeaseDuration: 10 * time.Second, HeartbeatPeriod: 6 * time.Second},
 			"lease duration 10s is shorter than its parts: heartbeat period 6s + 2 x request timeout 1s + grace 1.25s = 9.25s must be at most 8.349s",
 		},
-		"who beats":     {tenure.Options{Heartbeat: 2}, "heartbeat 2 must be Background or Manual"},
 		"max in flight": {tenure.Options{MaxInFlight: -1}, "max in flight -1 must be positive"},
 		"owner":         {tenure.Options{Owner: "a\nb"}, `owner "a\nb" has U+000A at byte 1`},
 		"long owner":    {tenure.Options{Owner: strings.Repeat("o", 1025)}, "has 1025 bytes: at most 1024 are allowed"},

@@ -156,7 +156,7 @@ func checkSessionData(data []byte) error {
 // this process alive. It is open until it is closed or lost. It costs one write,
 // and one each heartbeat period. ctx bounds the opening alone.
 //
-// Its heartbeats are sent in the background, whatever [Options.Heartbeat] says;
+// Its heartbeats are sent in the background, whatever [Options.ManualHeartbeat] says;
 // [Options.ProgressTimeout] counts for each lock under it.
 //
 // The error matches the context's, [ErrClosed], [ErrExpired] if the process was
@@ -215,12 +215,6 @@ type SessionStatus struct {
 	// how long at the latest its locks can be taken if none comes.
 	Unchanged, FreeIn time.Duration
 }
-
-// What a session's record says, in [SessionStatus.State].
-const (
-	StateAlive  = string(driver.Alive)  // it keeps locks alive, if its owner lives
-	StateClosed = string(driver.Closed) // it has ended, and nobody holds a lock under it
-)
 
 // SessionStatus reads the record of a session. It waits as [Client.Status] does.
 // A session that is not there, because it was closed long ago, has an empty State.

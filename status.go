@@ -59,17 +59,35 @@ type Status struct {
 	// how long at the latest the lock can be taken if none comes.
 	Unchanged, FreeIn time.Duration
 	// Previous is the tenure before, nil if there was none.
-	Previous *Previous
+	Previous *Tenure
 	// Session is the id of the session under which the lock is held, empty if it
 	// is its own lease. Unchanged and FreeIn are those of the session then.
 	Session string
 }
 
-// What a record says, in [Status.State].
+// What a record says, in [Status.State] and [SessionStatus.State].
 const (
-	StateHeld     = string(driver.Held)     // it has a holder, alive or not
-	StateReserved = string(driver.Reserved) // kept for ReservedFor, ReservedForLabel, or nobody
-	StateReleased = string(driver.Released) // free
+	StateHeld     = string(driver.Held)     // the lock has a holder, alive or not
+	StateReserved = string(driver.Reserved) // the lock is kept for ReservedFor, ReservedForLabel, or nobody
+	StateReleased = string(driver.Released) // the lock is free
+	StateAlive    = string(driver.Alive)    // the session keeps locks alive, if its owner lives
+	StateClosed   = string(driver.Closed)   // the session has ended, and nobody holds a lock under it
+)
+
+// How a tenure ended, in [Tenure.End] and [Status.End].
+const (
+	EndReleased     = string(driver.EndReleased)     // its holder released the lock
+	EndExpired      = string(driver.EndExpired)      // it showed no life for its lease; another one took over
+	EndSteppedDown  = string(driver.EndSteppedDown)  // it was asked to stop
+	EndHandedOver   = string(driver.EndHandedOver)   // it was asked to make way for another one
+	EndStalled      = string(driver.EndStalled)      // its work showed no progress
+	EndStopTimeout  = string(driver.EndStopTimeout)  // its work did not stop in time
+	EndAbandoned    = string(driver.EndAbandoned)    // its acquire was given up; nothing was done under it
+	EndReleasedDead = string(driver.EndReleasedDead) // dead, and released by an operator
+	EndRevoked      = string(driver.EndRevoked)      // taken from it by an operator
+	EndFailed       = string(driver.EndFailed)       // released by its holder, whose work had failed by itself
+	EndCrashed      = string(driver.EndCrashed)      // its process had ended for certain
+	EndRaised       = string(driver.EndRaised)       // no holder's: an operator raised the token, after a loss of the store
 )
 
 // Status reads the record of the lock. It waits for the store's answer for
@@ -118,7 +136,11 @@ func statusOf(name string, s engine.Snapshot) Status {
 	st := Status{
 		Name: name, State: string(r.State), Held: s.Alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
 		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
-		Previous: previousOf(r.Prev), Session: r.Session,
+		Session: r.Session,
+	}
+	if r.Prev != nil {
+		previous := tenureOf(r.Prev)
+		st.Previous = &previous
 	}
 	st.Priority, st.End, st.EndedBy = r.Priority, string(r.End), requestOf(r.Asked)
 	switch r.State {

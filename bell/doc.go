@@ -12,7 +12,7 @@
 //	udp, err := bell.Listen("192.0.2.7:4711", nil)
 //	...
 //	defer udp.Close() // after client.Close
-//	client, err := tenure.New(store, &tenure.Options{Bell: tenure.Bell{Address: udp.Address(), Transport: udp}})
+//	client, err := tenure.New(store, &tenure.Options{Bell: udp})
 //
 // # Guarantees
 //

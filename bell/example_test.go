@@ -24,9 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer udp.Close() // after the client
-	client, err := tenure.New(store, &tenure.Options{
-		Bell: tenure.Bell{Address: udp.Address(), Transport: udp},
-	})
+	client, err := tenure.New(store, &tenure.Options{Bell: udp})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -69,6 +67,8 @@ type subject struct {
 	name   string
 }
 
+func (s subject) Address() string { return s.name }
+
 func (s subject) Send(address string, message []byte) error {
 	to := s.broker[address]
 	if to == nil {
@@ -90,7 +90,7 @@ func (s subject) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Any transport carries the messages that has these two methods.
+// Whatever has these three methods carries the messages.
 func Example_transport() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -99,7 +99,7 @@ func Example_transport() {
 	open := func(name string) *tenure.Client {
 		client, err := tenure.New(store, &tenure.Options{
 			Owner: name,
-			Bell:  tenure.Bell{Address: name, Transport: subject{broker, name}},
+			Bell:  subject{broker, name},
 		})
 		if err != nil {
 			log.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// UDP is a [github.com/tenurelock/tenure.BellTransport] on a socket of its own. All
+// UDP is a [github.com/tenurelock/tenure.Bell] on a socket of its own. All
 // methods may be called concurrently.
 type UDP struct {
 	conn    *net.UDPConn

@@ -72,7 +72,7 @@ func tell(counts map[string]int) string {
 
 // calm is a client whose heartbeats do not come by themselves during a test.
 func calm(owner string) tenure.Options {
-	return tenure.Options{Owner: owner, LeaseDuration: 10 * time.Minute, Heartbeat: tenure.Manual}
+	return tenure.Options{Owner: owner, LeaseDuration: 10 * time.Minute, ManualHeartbeat: true}
 }
 
 func TestRequestsOfEachStep(t *testing.T) {

@@ -107,7 +107,7 @@ func TestTransportCarriesTheLease(t *testing.T) {
 func TestTransportSendsNothingAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		client, err := tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock(), Heartbeat: tenure.Manual})
+		client, err := tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock(), ManualHeartbeat: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,8 +93,8 @@ func checkPeriod(client *tenure.Client, period time.Duration) error {
 		return fmt.Errorf("period %v must be at least twice the heartbeat period, %v: choose a longer one, or a shorter lease", period, c.HeartbeatPeriod)
 	case period > maxPeriod:
 		return fmt.Errorf("period %v must be at most %v", period, maxPeriod)
-	case c.Heartbeat == tenure.Manual:
-		return errors.New("the client has a Manual heartbeat, which is left to the work: nobody would renew the lease between two runs; use another client")
+	case c.ManualHeartbeat:
+		return errors.New("the client has a ManualHeartbeat, which is left to the work: nobody would renew the lease between two runs; use another client")
 	}
 	return nil
 }

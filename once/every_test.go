@@ -472,7 +472,7 @@ func TestEveryWithAProgressTimeout(t *testing.T) {
 // What is wrong is named before anything is sent; and data that are no ledger end it.
 func TestEveryRefuses(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
-		manual := s.host("manual", 1, func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
+		manual := s.host("manual", 1, func(o *tenure.Options) { o.ManualHeartbeat = true })
 		work := func(context.Context, *once.Turn) error { return nil }
 		for _, c := range []struct {
 			client *tenure.Client

@@ -36,6 +36,7 @@ func (n note) bytes() []byte {
 // nobody has believed in, one after the other, the gate does not tell: then somebody may
 // have written in the one before those that it shows.
 func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
+	t.Data = nil // a note would have all notes before it in it
 	var n note
 	noted := json.Unmarshal(data, &n) == nil
 	switch {
@@ -66,10 +67,7 @@ func lastOf(st tenure.Status) note {
 		Owner: st.Owner, Token: st.Token, Host: st.Host, Label: st.Label, Since: st.Since, Until: st.Until,
 		End: st.End, Request: st.EndedBy,
 	}
-	if st.Previous == nil {
-		return wrote(st.Data, t, nil)
-	}
-	return wrote(st.Data, t, &st.Previous.Tenure)
+	return wrote(st.Data, t, st.Previous)
 }
 
 // lastBefore returns what is known of the last writer before the one that has the gate.
@@ -78,5 +76,5 @@ func lastBefore(gate *tenure.Lease) note {
 	if !ok {
 		return note{}
 	}
-	return wrote(p.Data, p.Tenure, nil)
+	return wrote(p.Data, p, nil)
 }

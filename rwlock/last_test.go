@@ -38,8 +38,8 @@ func TestEpochOfAbandonedTenures(t *testing.T) {
 		if test.before != "" {
 			before = &tenure.Tenure{Token: test.token - 1, End: test.before}
 		}
-		n := wrote(test.data, tenure.Tenure{Token: test.token, End: test.end}, before)
-		if n.Epoch != test.want || (n.Last == nil) != (test.want == 0) || n.Last != nil && n.Last.Token != test.want {
+		n := wrote(test.data, tenure.Tenure{Token: test.token, End: test.end, Data: test.data}, before)
+		if n.Epoch != test.want || (n.Last == nil) != (test.want == 0) || n.Last != nil && (n.Last.Token != test.want || n.Last.Data != nil) {
 			t.Errorf("%s: epoch %d, last %v; want %d", test.name, n.Epoch, n.Last, test.want)
 		}
 	}

@@ -27,7 +27,7 @@ func statusOf(st *tenure.Status) wire.Status {
 		of.Requests = append(of.Requests, requestOf(st.Request))
 	}
 	if st.Previous != nil {
-		of.Previous = tenureOf(st.Previous.Tenure)
+		of.Previous = tenureOf(*st.Previous)
 	}
 	return of
 }

@@ -87,9 +87,7 @@ type Options struct {
 	MaxInFlight        int
 	// Holder is the clock by which leases count, Contender that of all others.
 	Holder, Contender func() time.Duration
-	// Address is where Transport reaches this client. Both are optional.
-	Address   string
-	Transport Transport
+	Transport         Transport // nil: none
 	// OnEvent takes each event, from one goroutine. It is optional.
 	OnEvent func(Event)
 	API     API
@@ -136,7 +134,7 @@ func New(store driver.Store, o Options) *Client {
 	c.poke = c.deadlines.Poke
 	c.beats = newTimers(c.holder, nap)
 	c.looks = newTimers(c.contender, time.Second)
-	c.notifier = newNotifier(o.Address, o.Transport, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
+	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
 
 	c.Store = NewCheckedStore(store, c.endAll)
 	c.watcher, _ = store.(driver.Watcher)

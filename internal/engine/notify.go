@@ -14,6 +14,7 @@ import (
 
 // Transport carries messages between processes, as the API's does.
 type Transport interface {
+	Address() string
 	Send(address string, message []byte) error
 	Receive(ctx context.Context) (message []byte, err error)
 }
@@ -45,11 +46,11 @@ const (
 
 // newNotifier returns that of a client, nil if it has no transport. Now is the clock of the
 // timers, lease the client's own, and run runs a function beside the client.
-func newNotifier(address string, transport Transport, lease time.Duration, now func() time.Duration, timers *timers, run func(func())) *notifier {
+func newNotifier(transport Transport, lease time.Duration, now func() time.Duration, timers *timers, run func(func())) *notifier {
 	if transport == nil {
 		return nil
 	}
-	secret := rand.Text()
+	address, secret := transport.Address(), rand.Text()
 	r := &notifier{
 		transport: transport, text: ringing.Bell(address, secret), now: now, timers: timers,
 		out: make(chan ringing.Letter, maxLetters), held: ringing.NewHeld(secret, rand.Text()),

@@ -126,7 +126,7 @@ func (p *bellPlan) open(c *console, at storeurl.Location, o *tenure.Options) (cl
 		c.warn("no bell, so that others are found by polling: %s", err)
 		return func() {}
 	}
-	o.Bell = tenure.Bell{Address: udp.Address(), Transport: udp}
+	o.Bell = udp
 	return func() { _ = udp.Close() } // nothing was kept in it
 }
 

@@ -55,7 +55,7 @@ func TenureOn(store driver.Store, r *wire.Request) (c TenureClient, err error) {
 		if err != nil {
 			return c, err
 		}
-		options.Bell = tenure.Bell{Address: udp.Address(), Transport: udp}
+		options.Bell = udp
 	}
 	if r.Session {
 		options.StopTimeout = time.Minute // for the releases of many locks
