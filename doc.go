@@ -19,11 +19,19 @@
 //
 // [Client.Run] takes a lock around a piece of work, [Client.Acquire] and
 // [Client.TryAcquire] hand out the [Lease], and an [Election] campaigns again
-// and again.
+// and again. An error that matches [ErrHeld] says that another holder has the lock,
+// one that matches [ErrLost] that a lease ended before its work.
 //
-// A [Session] keeps any number of locks of a process alive by one heartbeat. Package
-// semaphore has many holders of one name, package shard many leaders over many
-// workers.
+// [Client.Status] shows who holds a lock, and [Client.History] who held it before.
+// [Client.StepDown] asks a holder to stop, or to hand over. [Options.OnEvent] and
+// [Options.Logger] get all that happens to the leases of a process.
+//
+// A [Session] keeps any number of locks of a process alive by one heartbeat. Packages of
+// this module stand on these calls: once runs a job once for each occasion, tasks runs the
+// work of a leader, semaphore has many holders of one name, rwlock readers and writers, and
+// shard many leaders over many workers. Package fence keeps a former holder out of a
+// resource, admin has what operators do, and tenuretest helps to test programs that hold
+// locks.
 //
 // # Guarantees
 //

@@ -25,30 +25,12 @@ var (
 	// its holder may be alive. Look at the record, and at which program wrote it.
 	ErrUnreadable = driver.ErrUnreadable
 
-	// ErrInvalid is matched by the errors of arguments that break a rule, such as the
-	// name of a lock that is too long. They say which, and nothing was done.
-	ErrInvalid = text.ErrInvalid
-
-	// ErrPermanent is matched by errors of the store that trying again does not
-	// fix: a missing table, say, or a missing permission. They end a call at once
-	// while the store has never given this client a good answer: a read or a write
-	// that succeeded, or a write that lost the race against another process. After
-	// a good answer they are incidents, and do not match ErrPermanent: they are
-	// reported, and the store is asked again, as after any other error.
-	ErrPermanent = driver.ErrPermanent
-
-	// ErrReplaced is matched by the errors of all calls once others find another
-	// store under the name of this client's: its file was deleted, or another one
-	// was put in its place. All leases and sessions have ended by then, as
-	// superseded, and so has all waiting. Open the store anew, and a client on it.
-	ErrReplaced = driver.ErrReplaced
-
 	// ErrNoLeader is returned by [Election.Leader] when nobody leads.
 	ErrNoLeader = errors.New("no leader")
 )
 
-// Errors that say why a lease ended. They are the causes of the contexts of
-// a lease, and what [Lease.Check] returns.
+// Errors that say why a lease ended. They are the causes of the contexts of a lease;
+// [Lease.Check] returns those by which the right to act has ended.
 var (
 	// ErrLost is matched by every end that the holder did not ask for. The work
 	// must stop, and must not count on having been alone.
@@ -62,37 +44,53 @@ var (
 	// gone. It matches ErrLost.
 	ErrSuperseded = engine.ErrSuperseded
 
-	// ErrUnhealthy says that [ElectionOptions.Health] has failed too often in a row. It
-	// is the cause of the context of the work, and returned by [Election.Run]. The lease
-	// itself is good until the work has returned.
-	ErrUnhealthy = errors.New("unhealthy")
-
 	// ErrStalled says that the work showed no progress for
 	// [Options.ProgressTimeout]. It matches ErrLost.
 	ErrStalled = engine.ErrStalled
-
-	// ErrReleased says that [Lease.Release] was called.
-	ErrReleased = engine.ErrReleased
-
-	// ErrClosed says that the client was closed. All calls after [Client.Close]
-	// return it.
-	ErrClosed = engine.ErrClosed
-
-	// ErrSessionClosed says that [Session.Close] was called. The errors of calls
-	// under a session that has ended for any reason match it too.
-	ErrSessionClosed = engine.ErrSessionClosed
 
 	// ErrStopTimeout says that the work had not returned [Options.StopTimeout]
 	// after it was told to stop. Heartbeats have ended, nothing was released, and
 	// the record runs out by itself: from then on another holder may begin beside
 	// the work.
 	ErrStopTimeout = engine.ErrStopTimeout
+
+	// ErrSteppedDown is matched by the cause of a lease's context when its holder was
+	// asked to make way: see [StepDownError]. The work stops, and the lock is released;
+	// nothing was lost.
+	ErrSteppedDown = errors.New("asked to step down")
+
+	// ErrUnhealthy says that [ElectionOptions.Health] has failed too often in a row. It
+	// is the cause of the context of the work, and returned by [Election.Run]. The lease
+	// itself is good until the work has returned.
+	ErrUnhealthy = errors.New("unhealthy")
+
+	// ErrReleased says that [Lease.Release] was called.
+	ErrReleased = engine.ErrReleased
+
+	// ErrSessionClosed says that [Session.Close] was called. The errors of calls
+	// under a session that has ended for any reason match it too.
+	ErrSessionClosed = engine.ErrSessionClosed
+
+	// ErrClosed says that the client was closed. All calls after [Client.Close]
+	// return it.
+	ErrClosed = engine.ErrClosed
 )
 
-// ErrSteppedDown is matched by the cause of a lease's context when its holder
-// was asked to make way: see [StepDownError]. The work stops, and the lock is
-// released; nothing was lost.
-var ErrSteppedDown = errors.New("asked to step down")
+// Errors of calls on a lease.
+var (
+	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
+	// the work was said to need. Nothing was done.
+	ErrTooLate = errors.New("not enough of the lease remains")
+
+	// ErrNotReleased is matched when the store has refused every attempt to release
+	// the lock, for a lease duration, so that certainly none was applied. The
+	// record runs out by itself.
+	ErrNotReleased = engine.ErrNotReleased
+
+	// ErrUncertain is matched when the store did not answer a write. The write may
+	// have happened, or may still happen.
+	ErrUncertain = engine.ErrUncertain
+)
 
 // Errors of asking a holder.
 var (
@@ -125,20 +123,25 @@ var (
 	ErrTokenLimit = errors.New("no token is so high")
 )
 
-// Errors of calls on a lease.
+// Errors of all calls.
 var (
-	// ErrUncertain is matched when the store did not answer a write. The write may
-	// have happened, or may still happen.
-	ErrUncertain = engine.ErrUncertain
+	// ErrInvalid is matched by the errors of arguments that break a rule, such as the
+	// name of a lock that is too long. They say which, and nothing was done.
+	ErrInvalid = text.ErrInvalid
 
-	// ErrNotReleased is matched when the store has refused every attempt to release
-	// the lock, for a lease duration, so that certainly none was applied. The
-	// record runs out by itself.
-	ErrNotReleased = engine.ErrNotReleased
+	// ErrPermanent is matched by errors of the store that trying again does not
+	// fix: a missing table, say, or a missing permission. They end a call at once
+	// while the store has never given this client a good answer: a read or a write
+	// that succeeded, or a write that lost the race against another process. After
+	// a good answer they are incidents, and do not match ErrPermanent: they are
+	// reported, and the store is asked again, as after any other error.
+	ErrPermanent = driver.ErrPermanent
 
-	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
-	// the work was said to need. Nothing was done.
-	ErrTooLate = errors.New("not enough of the lease remains")
+	// ErrReplaced is matched by the errors of all calls once others find another
+	// store under the name of this client's: its file was deleted, or another one
+	// was put in its place. All leases and sessions have ended by then, as
+	// superseded, and so has all waiting. Open the store anew, and a client on it.
+	ErrReplaced = driver.ErrReplaced
 )
 
 // Error says what was done to which lock when an error occurred. Every error of
