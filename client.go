@@ -19,10 +19,8 @@ import (
 // concurrently.
 type Client struct {
 	engine  *engine.Client
-	store   *engine.CheckedStore
 	options Options
 	timing  protocol.Timing
-	clock   Clock
 }
 
 // New returns a client that keeps its locks in the store. The store stays the
@@ -40,10 +38,10 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	if o.Clock == nil {
 		o.Clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
 	}
-	c := &Client{options: o, timing: o.timing(), clock: o.Clock}
+	c := &Client{options: o, timing: o.timing()}
 	c.engine = engine.New(store, engine.Options{
 		Owner: o.Owner, Host: o.Host, Label: o.Label, Timing: c.timing, HistoryLimit: o.HistoryLimit, MaxInFlight: o.MaxInFlight,
-		Holder: c.clock.Holder, Contender: c.clock.Contender, Transport: o.Bell,
+		Holder: o.Clock.Holder, Contender: o.Clock.Contender, Transport: o.Bell,
 		OnEvent: handlerOf(o.OnEvent, o.Logger),
 		API: engine.API{
 			Held: heldError, Superseded: superseded, Replaced: replaced, SteppedDown: steppedDown, Requested: requested,
@@ -54,7 +52,6 @@ func New(store driver.Store, options *Options) (*Client, error) {
 			},
 		},
 	})
-	c.store = c.engine.Store
 	return c, nil
 }
 

@@ -187,7 +187,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := checkKey(e.name); err != nil {
 		return Leader{}, wrap("leader", e.name, err)
 	}
-	s, err := e.c.look(ctx, e.name)
+	s, err := e.c.engine.Status(ctx, e.name)
 	if err != nil {
 		return Leader{}, wrap("leader", e.name, err)
 	}

@@ -25,7 +25,7 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 	if err := checkKey(name); err != nil {
 		return nil, wrap("history", name, err)
 	}
-	s, err := c.look(ctx, name)
+	s, err := c.engine.Status(ctx, name)
 	if err != nil {
 		return nil, wrap("history", name, err)
 	}
@@ -104,7 +104,7 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 	var errs []error
 	for i, f := range found {
 		list[i] = protocol.EntryOf(from-uint64(i), f.Record, f.Err == nil)
-		if f.Err != nil && !isNotFound(f.Err) && !errors.Is(f.Err, driver.ErrUnreadable) {
+		if f.Err != nil && !errors.Is(f.Err, driver.ErrNotFound) && !errors.Is(f.Err, driver.ErrUnreadable) {
 			errs = append(errs, f.Err)
 		}
 	}

@@ -250,13 +250,11 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 				yield(SessionStatus{}, wrap(op, what, ErrClosed))
 				return
 			}
-			sent := c.clock.Contender()
-			page, err := c.store.List(ctx, driver.SessionPrefix, cursor)
+			page, err := c.engine.ListSessions(ctx, cursor)
 			if err != nil {
 				yield(SessionStatus{}, wrap(op, what, err))
 				return
 			}
-			c.engine.SawSessions(sent, page.Records)
 			for _, rec := range page.Records {
 				if !yield(c.sessionStatus(driver.SessionID(rec.Key)), nil) {
 					return

@@ -5,7 +5,6 @@ package tenure
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
-	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -96,39 +94,11 @@ func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 	if err := checkKey(name); err != nil {
 		return Status{}, wrap("status", name, err)
 	}
-	s, err := c.look(ctx, name)
+	s, err := c.engine.Status(ctx, name)
 	if err != nil {
 		return Status{}, wrap("status", name, err)
 	}
 	return statusOf(name, s), nil
-}
-
-// look reads a record and remembers what it saw. It waits as get does.
-func (c *Client) look(ctx context.Context, name string) (engine.Snapshot, error) {
-	if err := ctx.Err(); err != nil {
-		return engine.Snapshot{}, err
-	}
-	k, err := c.engine.Tracker(name)
-	if err != nil {
-		return engine.Snapshot{}, err
-	}
-	defer k.Leave()
-	sent := c.clock.Contender()
-	res, err := c.engine.Read(ctx, name, driver.Strong)
-	if err != nil {
-		return engine.Snapshot{}, err
-	}
-	if res.Found && !protocol.Readable(res.Record) {
-		return engine.Snapshot{}, engine.Unreadable(res.Record)
-	}
-	s := k.Saw(sent, driver.Strong, res.Record, res.Found)
-	if id, open := k.OpenSession(); open {
-		if err := c.engine.ReadSessions(ctx, []string{id}, false); err != nil {
-			return engine.Snapshot{}, err
-		}
-		s = k.Seen()
-	}
-	return s, nil
 }
 
 func statusOf(name string, s engine.Snapshot) Status {
@@ -193,10 +163,7 @@ func (o *ReadOptions) orDefault() ReadOptions {
 // in the order of the names: what [Client.Status] returns for each. What was seen
 // is remembered, for [Client.TryAcquire] say.
 func (c *Client) Statuses(ctx context.Context, names []string, options *ReadOptions) ([]Status, []error) {
-	return c.statuses(ctx, names, options.orDefault())
-}
-
-func (c *Client) statuses(ctx context.Context, names []string, o ReadOptions) ([]Status, []error) {
+	o := options.orDefault()
 	list, errs := make([]Status, len(names)), make([]error, len(names))
 	var keys []string
 	var at []int
@@ -208,164 +175,15 @@ func (c *Client) statuses(ctx context.Context, names []string, o ReadOptions) ([
 		}
 		keys, at = append(keys, name), append(at, i)
 	}
-	sent := c.clock.Contender()
-	how, err := c.freshness(keys, o)
-	var found []driver.Lookup
-	if err == nil {
-		found, err = c.engine.ReadAll(ctx, keys, how)
-	}
-	if err == nil && o.Eventual {
-		err = c.readAbsent(ctx, keys, how, found)
-	}
-	if err == nil && c.engine.Closed() {
-		err = ErrClosed
-	}
-	fail := func(err error) ([]Status, []error) {
-		for _, i := range at {
-			if errs[i] == nil {
-				errs[i] = wrap("status", names[i], err)
-			}
-		}
-		return list, errs
-	}
-	if err != nil {
-		return fail(err)
-	}
-	recs := make([]driver.Record, len(found))
-	for j, f := range found {
-		switch i := at[j]; {
-		case isNotFound(f.Err):
-			recs[j] = driver.Record{Key: keys[j]}
-		case f.Err != nil:
-			errs[i] = wrap("status", names[i], f.Err)
-		case !protocol.Readable(f.Record):
-			errs[i] = wrap("status", names[i], engine.Unreadable(f.Record))
-		default:
-			recs[j] = f.Record
-		}
-	}
-	seen, err := c.sawAll(ctx, sent, how, recs, o)
-	if err != nil {
-		return fail(err)
-	}
-	var dead []int
-	for j, s := range seen {
-		i := at[j]
-		if errs[i] != nil {
+	seen, bad := c.engine.Statuses(ctx, keys, engine.StatusOptions{Eventual: o.Eventual, WithoutSessions: o.WithoutSessions})
+	for j, i := range at {
+		if bad[j] != nil {
+			errs[i] = wrap("status", names[i], bad[j])
 			continue
 		}
-		if list[i] = statusOf(names[i], s); o.Eventual && how[j] == driver.Eventual && s.Found && s.SeemsDead() {
-			dead = append(dead, i)
-		}
-	}
-	if len(dead) > 0 {
-		c.certain(ctx, dead, names, list, errs)
+		list[i] = statusOf(names[i], seen[j])
 	}
 	return list, errs
-}
-
-// certain reads again, strongly, those locks that seem to be held by the dead: by cheap reads
-// alone that cannot be told.
-func (c *Client) certain(ctx context.Context, dead []int, names []string, list []Status, errs []error) {
-	again := make([]string, len(dead))
-	for j, i := range dead {
-		again[j] = names[i]
-	}
-	some, bad := c.statuses(ctx, again, ReadOptions{})
-	for j, i := range dead {
-		list[i], errs[i] = some[j], bad[j]
-	}
-}
-
-// freshness returns how fresh the reads of locks must be: strong, unless they are to be
-// cheap and what is known of the lock allows for it.
-func (c *Client) freshness(keys []string, o ReadOptions) ([]driver.Consistency, error) {
-	how := make([]driver.Consistency, len(keys))
-	now := c.clock.Contender()
-	for i, key := range keys {
-		if how[i] = driver.Strong; !o.Eventual {
-			continue
-		}
-		k, err := c.engine.Tracker(key)
-		if err != nil {
-			return nil, err
-		}
-		how[i] = k.How(now, o.WithoutSessions)
-		k.Leave()
-	}
-	return how, nil
-}
-
-// readAbsent reads again, strongly, what the first read of a lock has not found, which was
-// cheap: the record may be new.
-func (c *Client) readAbsent(ctx context.Context, keys []string, how []driver.Consistency, found []driver.Lookup) error {
-	var again []string
-	var at []int
-	for i, f := range found {
-		if how[i] == driver.Strong || !isNotFound(f.Err) {
-			continue
-		}
-		k, err := c.engine.Tracker(keys[i])
-		if err != nil {
-			return err
-		}
-		if !k.Known() {
-			again, at = append(again, keys[i]), append(at, i)
-		}
-		k.Leave()
-	}
-	if len(again) == 0 {
-		return nil
-	}
-	list, err := c.engine.ReadAll(ctx, again, nil)
-	if err != nil {
-		return err
-	}
-	for j, f := range list {
-		found[at[j]], how[at[j]] = f, driver.Strong
-	}
-	return nil
-}
-
-// sawAll notes what a read of many records has shown, and reads the sessions of
-// those that are held under one. A record with a key and no state is one that is
-// not there; a record that nobody understands is left out.
-func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record,
-	o ReadOptions,
-) ([]engine.Snapshot, error) {
-	trackers := make([]*engine.Tracker, len(recs))
-	defer func() {
-		for _, k := range trackers {
-			if k != nil {
-				k.Leave()
-			}
-		}
-	}()
-	open := map[string]struct{}{}
-	for i, rec := range recs {
-		if rec.State != "" && !protocol.Readable(rec) || rec.Key == "" {
-			continue
-		}
-		k, err := c.engine.Tracker(rec.Key)
-		if err != nil {
-			return nil, err
-		}
-		trackers[i] = k
-		k.Saw(sent, how[i], rec, rec.State != "")
-		if id, ok := k.OpenSession(); ok && !o.WithoutSessions {
-			open[id] = struct{}{}
-		}
-	}
-	if err := c.engine.ReadSessions(ctx, slices.Sorted(maps.Keys(open)), o.Eventual); err != nil {
-		return nil, err
-	}
-	seen := make([]engine.Snapshot, len(recs))
-	for i, k := range trackers {
-		if k != nil {
-			seen[i] = k.Seen()
-		}
-	}
-	return seen, nil
 }
 
 // ListOptions say which locks [Client.Locks] lists. Nil lists all.
@@ -397,29 +215,16 @@ func (c *Client) Locks(ctx context.Context, options *ListOptions) iter.Seq2[Stat
 		}
 		cursor := after
 		for {
-			sent := c.clock.Contender()
-			page, err := c.store.List(ctx, prefix, cursor)
-			if err != nil {
-				yield(Status{}, wrap("list", prefix, err))
-				return
-			}
-			// All of the page is noted before the caller takes its time with it.
-			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
-			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			how := slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records))
-			seen, err := c.sawAll(ctx, sent, how, page.Records, ReadOptions{})
+			page, seen, err := c.engine.List(ctx, prefix, cursor) // all of it is noted before the caller takes its time
 			if err != nil {
 				yield(Status{}, wrap("list", prefix, err))
 				return
 			}
 			for key, i := range inOrder(page) {
 				st, err := Status{Name: key}, error(nil)
-				switch {
-				case i < 0:
+				if i < 0 {
 					err = wrap("list", key, page.Unreadable[key])
-				case !protocol.Readable(page.Records[i]):
-					err = wrap("list", key, engine.Unreadable(page.Records[i]))
-				default:
+				} else {
 					st = statusOf(key, seen[i])
 				}
 				if !yield(st, err) {
@@ -464,5 +269,3 @@ func inOrder(page driver.Page) iter.Seq2[string, int] {
 		}
 	}
 }
-
-func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }

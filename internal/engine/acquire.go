@@ -35,7 +35,7 @@ type AcquireOptions struct {
 
 // Acquire takes the lock. ctx bounds the waiting alone.
 func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, error) {
-	k, err := c.Tracker(o.Want.Key)
+	k, err := c.tracker(o.Want.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 type acquire struct {
 	nobody
 	AcquireOptions
-	k       *Tracker
+	k       *tracker
 	run     run
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
@@ -95,7 +95,7 @@ func (r acquired) discard() {
 }
 
 // newAcquire returns an acquire that has not joined the others yet.
-func (k *Tracker) newAcquire(o AcquireOptions) *acquire {
+func (k *tracker) newAcquire(o AcquireOptions) *acquire {
 	a := &acquire{k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan acquired, 1)}
 	if o.AdditionalWait != 0 {
 		a.shown = make(chan time.Duration, 1)
@@ -138,7 +138,7 @@ func (a *acquire) join() {
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)
 			a.meets(k.c.heldBy(s.Record, s.FreeIn))
-			k.letHeir()
+			k.letReserved()
 		}
 	}
 }
@@ -311,13 +311,13 @@ func (a *acquire) heirOf(rec driver.Record) bool {
 }
 
 // look has it read the record soon, told does so because something has told that the record
-// has changed, rung because the holder has, and noticed tells it that something new may have
+// has changed, notified because the holder has, and noticed tells it that something new may have
 // been seen.
 func (a *acquire) look() { a.run.act(a.con.Hint) }
 
 func (a *acquire) told() { a.run.act(a.con.Told) }
 
-func (a *acquire) rung() { a.run.act(a.con.Rung) }
+func (a *acquire) notified() { a.run.act(a.con.Rung) }
 
 func (a *acquire) noticed() {
 	if a.con != nil && !a.ended {
@@ -442,7 +442,7 @@ func (a *acquire) end() {
 		delete(a.Under.waiters, a)
 	}
 	a.k.c.finished()
-	a.k.Leave()
+	a.k.leave()
 }
 
 // note writes the tenures before a grant into the history, when no caller gets its

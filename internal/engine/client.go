@@ -65,7 +65,7 @@ type Client struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	trackers map[string]*Tracker // by key
+	trackers map[string]*tracker // by key
 	idle     *list.List          // the trackers that nobody waits in, oldest first
 	held     map[*heldRecord]struct{}
 	own      map[string]*LeaseHolder // the latest lease of each lock
@@ -117,7 +117,7 @@ func New(store driver.Store, o Options) *Client {
 		events: newEvents(o.OnEvent), calls: newCalls(o.MaxInFlight, o.Timing.RequestTimeout),
 		closing: make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}),
 		drained: make(chan struct{}), written: make(chan struct{}),
-		trackers: map[string]*Tracker{}, idle: list.New(),
+		trackers: map[string]*tracker{}, idle: list.New(),
 		held: map[*heldRecord]struct{}{}, own: map[string]*LeaseHolder{},
 		grants: unconfirmedGrants{all: map[grantKey]*unconfirmedGrant{}}, records: recordCache{all: map[string]*list.Element{}},
 	}

@@ -63,7 +63,7 @@ func (c *Client) endAll(err error) {
 
 // everything returns what is held, sessions in front of leases, and the trackers: the locks
 // under a session follow it. The caller holds the client.
-func (c *Client) everything() ([]*heldRecord, []*Tracker) {
+func (c *Client) everything() ([]*heldRecord, []*tracker) {
 	var sessions, leases []*heldRecord
 	for k := range c.held {
 		if k.lease == nil {

@@ -164,23 +164,23 @@ func (k *heldRecord) stopFor(cause error) {
 	}
 }
 
-// replied rings those who wait when a release may have been applied. What is done when
+// replied tells those who wait when a release may have been applied. What is done when
 // it certainly was, the note of its end does.
 func (k *heldRecord) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
 	if call.Kind == protocol.Release && r.Outcome == protocol.Unknown {
-		k.c.notifier.rings(k.lock)
+		k.c.notifier.notifies(k.lock)
 	}
 }
 
-// rings rings those who wait when nothing is sent any more, if others may take the lock
+// notifies tells those who wait when nothing is sent any more, if others may take the lock
 // now.
-func (k *heldRecord) rings() {
+func (k *heldRecord) notifies() {
 	by, _ := k.h.By()
 	switch freed := k.h.Freed(); {
 	case freed == protocol.Released, freed == protocol.Uncertain:
-		k.c.notifier.rings(k.lock)
+		k.c.notifier.notifies(k.lock)
 	case freed == protocol.Gone && by.State != driver.Held && by.State != "":
-		k.c.notifier.rings(k.lock) // an operator has freed it
+		k.c.notifier.notifies(k.lock) // an operator has freed it
 	}
 	k.c.notifier.leaves(k.lock)
 	k.lock = nil
@@ -264,7 +264,7 @@ func (k *heldRecord) note(n protocol.Note, now time.Duration) {
 			}
 		}
 		k.c.deadlines.Drop(&k.deadlineTimer)
-		k.rings()
+		k.notifies()
 		close(k.over)
 		if k.lease != nil {
 			e = k.lease.ended(e)

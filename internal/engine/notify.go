@@ -96,8 +96,8 @@ func (r *notifier) holds(k *heldRecord) *ringing.Lock {
 	return r.held.Begin(k.key, rec.Lease, k.asked)
 }
 
-// rings tells those who wait for the lock to look. The lock may be nil.
-func (r *notifier) rings(l *ringing.Lock) {
+// notifies tells those who wait for the lock to look. The lock may be nil.
+func (r *notifier) notifies(l *ringing.Lock) {
 	if l == nil {
 		return
 	}
@@ -129,10 +129,10 @@ func (r *notifier) asks(key, bell string) {
 	}
 }
 
-// awaited is a tenure that the client waits for.
-type awaited struct {
+// awaitedTerm is a term whose end the client waits for.
+type awaitedTerm struct {
 	r        *notifier
-	is       tenancy
+	is       term
 	observes bool
 	w        *ringing.Waiting // nil if there is nobody to tell
 	timer    timer
@@ -140,16 +140,17 @@ type awaited struct {
 	ended    bool
 }
 
-// tenancy is the tenure of a holder that has a bell.
-type tenancy struct {
+// term is that of a holder that has a bell.
+type term struct {
 	key, bell string
 	token     uint64
 	lease     time.Duration
 }
 
 // awaits has the holder told that the client waits, or only observes, for as long as the
-// same tenure is shown, and look called when it rings. It ends the wait for another tenure, was, which may be nil. An empty bell ends it for good.
-func (r *notifier) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func()) *awaited {
+// same term is shown, and look called when that says so. It ends the wait for another term,
+// was, which may be nil. A term without a bell ends it for good.
+func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time.Duration, look func()) *awaitedTerm {
 	bell := is.bell
 	switch {
 	case r == nil:
@@ -177,7 +178,7 @@ func (r *notifier) awaits(was *awaited, is tenancy, observes bool, refresh time.
 	if bell == "" {
 		return nil
 	}
-	a := &awaited{r: r, is: is, observes: observes, look: look}
+	a := &awaitedTerm{r: r, is: is, observes: observes, look: look}
 	a.timer.Run = a.due
 	if bell != r.text {
 		a.w = r.waits.Begin(r.now(), is.key, bell, is.lease, refresh, a.set)
@@ -191,10 +192,10 @@ func (r *notifier) awaits(was *awaited, is tenancy, observes bool, refresh time.
 }
 
 // set has due called when that is due. The caller holds the notifier.
-func (a *awaited) set() { a.r.timers.Set(&a.timer, a.w.Next()) }
+func (a *awaitedTerm) set() { a.r.timers.Set(&a.timer, a.w.Next()) }
 
 // due sends what is to be sent, and has the record looked at.
-func (a *awaited) due(now time.Duration) {
+func (a *awaitedTerm) due(now time.Duration) {
 	r := a.r
 	r.mu.Lock()
 	if a.ended {

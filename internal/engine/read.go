@@ -37,14 +37,20 @@ func (c *Client) Session(id string) SessionSnapshot {
 	return s
 }
 
-// SawSessions notes what a list of sessions has shown that was asked for at sent.
-func (c *Client) SawSessions(sent time.Duration, recs []driver.Record) {
+// ListSessions reads a page of the records of sessions, and notes what it shows.
+func (c *Client) ListSessions(ctx context.Context, cursor string) (driver.Page, error) {
+	sent := c.contender()
+	page, err := c.Store.List(ctx, driver.SessionPrefix, cursor)
+	if err != nil {
+		return driver.Page{}, err
+	}
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
 	now := c.contender()
-	for _, rec := range recs {
+	for _, rec := range page.Records {
 		c.sessions.Of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
 	}
+	return page, nil
 }
 
 // Read reads one record, and waits for the answer. It waits for one request timeout, or

@@ -16,7 +16,7 @@ import (
 // RemoteAcquire takes a lock for a holder elsewhere, which Want names, and returns the record
 // of the grant. Waiting, unless it is nil, is called for each holder that it waits for.
 func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting func(held error)) (driver.Record, error) {
-	k, err := c.Tracker(want.Key)
+	k, err := c.tracker(want.Key)
 	if err != nil {
 		return driver.Record{}, err
 	}

@@ -29,13 +29,13 @@ func (c *Client) Ask(ctx context.Context, key string, q driver.Request) error {
 // asking is one call that asks something of a holder.
 type asking struct {
 	nobody
-	k     *Tracker
+	k     *tracker
 	run   run
 	m     *protocol.Asker
 	ended chan struct{} // closed when the machine has its answer
 }
 
-func (k *Tracker) ask(q driver.Request) *asking {
+func (k *tracker) ask(q driver.Request) *asking {
 	c := k.c
 	a := &asking{k: k, ended: make(chan struct{}), m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight)}
 	a.run = c.run(a.m, a, &c.viewMu)

@@ -13,12 +13,12 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Tracker is what one client does about one lock that it does not hold: the
+// tracker is what one client does about one lock that it does not hold: the
 // acquires that wait for it, the loops that observe it, and what was seen of it.
 // All waiters share its polls: only the first of the queue acts, the others wait
 // for their turn. A tracker outlives them for a while, so that what was seen is not
 // lost.
-type Tracker struct {
+type tracker struct {
 	c       *Client
 	key     string
 	hinting timer
@@ -32,10 +32,10 @@ type Tracker struct {
 	unhurried int                   // how many of them are so
 	hasty     map[*acquire]struct{} // those of them with a timing of their own
 	observers map[*Observer]struct{}
-	seer      *seer    // looks for them, when nobody waits; nil before the first one
-	watching  bool     // asked the store to watch
-	unwatch   func()   // ends that
-	awaits    *awaited // the holder, to be told when it rings; nil without a bell
+	poller    *poller      // looks for them, when nobody waits; nil before the first one
+	watching  bool         // asked the store to watch
+	unwatch   func()       // ends that
+	awaits    *awaitedTerm // the holder, to be told when it rings; nil without a bell
 
 	trouble  error         // the last one of the store to an acquire
 	troubled time.Duration // on the contender's clock: when that came
@@ -47,37 +47,24 @@ type Tracker struct {
 // Observer is one caller that follows the lock without acquiring it: a loop over
 // Observe, say.
 type Observer struct {
-	k       *Tracker
+	k       *tracker
 	changed chan struct{} // has room for one
 	begun   time.Duration // on the contender's clock: older reads tell it nothing
 	err     error         // guarded by viewMu; not yielded yet
 	told    bool          // guarded by viewMu; of an error since the last answer
 }
 
-// seer is what looks for the observers of a lock.
-type seer struct {
+// poller polls for the observers of a lock.
+type poller struct {
 	nobody
-	k *Tracker
+	k *tracker
 	*protocol.Observer
 	run   run
 	looks int // that were noticed
 }
 
-// Snapshot is what a client has seen of a record.
-type Snapshot struct {
-	Record driver.Record
-	Found  bool
-	Known  bool
-	Looked time.Duration // on the contender's clock: when the latest reply came
-	Alive  bool          // it shows a holder that may be alive
-	Closed bool          // it shows one whose session has been closed by itself
-	Since  time.Duration // for so long it has shown the same sign of life
-	FreeIn time.Duration
-	sure   bool // a strong reply that came when the lease was over has shown its sign of life
-}
-
-// Tracker returns the tracker of the lock; the caller leaves it again.
-func (c *Client) Tracker(key string) (*Tracker, error) {
+// tracker returns the tracker of the lock; the caller leaves it again.
+func (c *Client) tracker(key string) (*tracker, error) {
 	c.thin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +73,7 @@ func (c *Client) Tracker(key string) (*Tracker, error) {
 	}
 	k := c.trackers[key]
 	if k == nil {
-		k = &Tracker{c: c, key: key, sight: protocol.NewSight(c.timing, c.env), waiters: map[*acquire]struct{}{}}
+		k = &tracker{c: c, key: key, sight: protocol.NewSight(c.timing, c.env), waiters: map[*acquire]struct{}{}}
 		k.hinting.Run = k.hintDue
 		c.trackers[key] = k
 	}
@@ -98,8 +85,8 @@ func (c *Client) Tracker(key string) (*Tracker, error) {
 	return k, nil
 }
 
-// Leave gives the tracker back.
-func (k *Tracker) Leave() {
+// leave gives the tracker back.
+func (k *tracker) leave() {
 	c := k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,10 +98,10 @@ func (k *Tracker) Leave() {
 // thin forgets the locks that nobody has waited for or observed for the longest
 // time. Of those that were held it keeps since when.
 func (c *Client) thin() {
-	var old []*Tracker
+	var old []*tracker
 	c.mu.Lock()
 	for c.idle.Len() > maxObserved {
-		k := c.idle.Remove(c.idle.Front()).(*Tracker)
+		k := c.idle.Remove(c.idle.Front()).(*tracker)
 		delete(c.trackers, k.key)
 		old = append(old, k)
 	}
@@ -130,7 +117,7 @@ func (c *Client) thin() {
 }
 
 // fails fails all acquires that wait.
-func (k *Tracker) fails(err error) {
+func (k *tracker) fails(err error) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.queue = nil
@@ -151,14 +138,14 @@ func (c *Client) Released(key string) {
 }
 
 // hint has the record looked at soon. It never blocks.
-func (k *Tracker) hint() {
+func (k *tracker) hint() {
 	if k.hinted.CompareAndSwap(false, true) {
 		k.c.looks.Set(&k.hinting, 0)
 	}
 }
 
 // hintDue hands a hint to the machine that looks.
-func (k *Tracker) hintDue(time.Duration) {
+func (k *tracker) hintDue(time.Duration) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.hinted.Store(false)
@@ -166,61 +153,61 @@ func (k *Tracker) hintDue(time.Duration) {
 	case len(k.queue) > 0:
 		k.queue[0].told()
 	case len(k.observers) > 0:
-		k.seer.run.act(k.seer.Hint)
+		k.poller.run.act(k.poller.Hint)
 	}
 }
 
 // listen tells the holder to ring this process when the lock is free, if the record that
 // was seen last has a bell, and somebody wants to know. The caller holds viewMu.
-func (k *Tracker) listen() {
+func (k *tracker) listen() {
 	c := k.c
 	if c.notifier == nil {
 		return
 	}
-	is := tenancy{key: k.key}
+	is := term{key: k.key}
 	rec, _ := k.sight.Record()
 	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
-		is = tenancy{k.key, rec.Bell, rec.Token, rec.Lease}
+		is = term{k.key, rec.Bell, rec.Token, rec.Lease}
 	}
-	k.awaits = c.notifier.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung)
+	k.awaits = c.notifier.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.notified)
 }
 
-// rung hands a hint of the holder to the machine that looks.
-func (k *Tracker) rung() {
+// notified hands a hint of the holder to the machine that looks.
+func (k *tracker) notified() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	switch {
 	case len(k.queue) > 0:
-		k.queue[0].rung()
+		k.queue[0].notified()
 	case len(k.observers) > 0:
-		k.seer.run.act(k.seer.Hint)
+		k.poller.run.act(k.poller.Hint)
 	}
 }
 
 // stepped carries out what a step of the observer has led to.
-func (s *seer) stepped(time.Duration, protocol.Action) {
-	n, err := s.Looks()
-	if n != s.looks {
-		s.looks = n
-		s.k.fail(err)
-		if len(s.k.observers) > 0 {
-			s.k.watch()
+func (p *poller) stepped(time.Duration, protocol.Action) {
+	n, err := p.Looks()
+	if n != p.looks {
+		p.looks = n
+		p.k.fail(err)
+		if len(p.k.observers) > 0 {
+			p.k.watch()
 		}
 	}
-	s.k.notify()
+	p.k.notify()
 }
 
 // look has the observer poll when an observer wants to know, and no acquire waits.
-func (k *Tracker) look() {
-	if k.seer == nil {
+func (k *tracker) look() {
+	if k.poller == nil {
 		return
 	}
-	k.seer.Want(len(k.observers) > 0 && len(k.queue) == 0)
-	k.seer.run.set()
+	k.poller.Want(len(k.observers) > 0 && len(k.queue) == 0)
+	k.poller.run.set()
 }
 
 // watch asks the store to hint when the record changes, if it can.
-func (k *Tracker) watch() {
+func (k *tracker) watch() {
 	c := k.c
 	if k.watching || c.watcher == nil {
 		return
@@ -233,7 +220,7 @@ func (k *Tracker) watch() {
 	})
 }
 
-func (k *Tracker) watched(unwatch func(), err error) {
+func (k *tracker) watched(unwatch func(), err error) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	if err != nil {
@@ -252,7 +239,7 @@ func (k *Tracker) watched(unwatch func(), err error) {
 }
 
 // rest ends the watch when nobody waits or observes.
-func (k *Tracker) rest() {
+func (k *tracker) rest() {
 	k.listen()
 	if len(k.queue) > 0 || len(k.observers) > 0 {
 		return
@@ -265,8 +252,8 @@ func (k *Tracker) rest() {
 	}
 }
 
-// Saw notes a reply to a read that others made.
-func (k *Tracker) Saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) Snapshot {
+// saw notes a reply to a read that others made.
+func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) Snapshot {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.sight.Saw(sent, k.c.contender(), how, rec, found)
@@ -274,10 +261,10 @@ func (k *Tracker) Saw(sent time.Duration, how driver.Consistency, rec driver.Rec
 	return k.snapshot()
 }
 
-// How returns how fresh a read must be that is made now, by one that looks again and again,
+// how returns how fresh a read must be that is made now, by one that looks again and again,
 // or looks at the lock alone. Where nobody has looked for a while it is cheap: what it shows
 // is read again if that matters.
-func (k *Tracker) How(now time.Duration, alone bool) driver.Consistency {
+func (k *tracker) how(now time.Duration, alone bool) driver.Consistency {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	looked, known := k.sight.Known()
@@ -287,14 +274,8 @@ func (k *Tracker) How(now time.Duration, alone bool) driver.Consistency {
 	return k.sight.How(now)
 }
 
-// SeemsDead says that it shows a holder with a lease of its own, which seems to be over, and
-// that no strong read has told so.
-func (s Snapshot) SeemsDead() bool {
-	return s.Record.State == driver.Held && s.Record.Session == "" && !s.Alive && !s.sure
-}
-
-// Known says that the record was read before.
-func (k *Tracker) Known() bool {
+// known says that the record was read before.
+func (k *tracker) known() bool {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	_, known := k.sight.Known()
@@ -302,7 +283,7 @@ func (k *Tracker) Known() bool {
 }
 
 // snapshot returns what was seen last. The caller holds viewMu.
-func (k *Tracker) snapshot() Snapshot {
+func (k *tracker) snapshot() Snapshot {
 	now := k.c.contender()
 	s := Snapshot{}
 	s.Looked, s.Known = k.sight.Known()
@@ -323,17 +304,17 @@ func (k *Tracker) snapshot() Snapshot {
 	return s
 }
 
-// OpenSession returns the id of the session of a lock that was seen under it, and
+// openSession returns the id of the session of a lock that was seen under it, and
 // is not known to have ended.
-func (k *Tracker) OpenSession() (string, bool) {
+func (k *tracker) openSession() (string, bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	rec, _ := k.sight.Record()
 	return rec.Session, k.sight.Tied() && !k.sight.Ended()
 }
 
-// Seen returns what was seen last, after a read of the session by others was noted.
-func (k *Tracker) Seen() Snapshot {
+// seen returns what was seen last, after a read of the session by others was noted.
+func (k *tracker) seen() Snapshot {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.notify()
@@ -343,11 +324,11 @@ func (k *Tracker) Seen() Snapshot {
 // notify is called when something new may have been seen. It wakes the observers,
 // moves the next poll of the acquire that acts to its new time, and keeps polling
 // for observers when no acquire waits any more. The caller holds viewMu.
-func (k *Tracker) notify() {
+func (k *tracker) notify() {
 	k.listen()
 	if len(k.queue) > 0 {
 		k.queue[0].noticed()
-		k.letHeir()
+		k.letReserved()
 	}
 	for o := range k.observers {
 		select {
@@ -360,7 +341,7 @@ func (k *Tracker) notify() {
 
 // hurry has the record looked at as often as the most impatient of those wants it who
 // wait, or observe. The caller holds viewMu.
-func (k *Tracker) hurry() {
+func (k *tracker) hurry() {
 	refresh, lease := k.c.timing.Refresh, k.c.timing.Lease
 	if len(k.hasty) > 0 && len(k.hasty) == len(k.waiters) && len(k.observers) == 0 {
 		refresh, lease = protocol.MaxLease, protocol.MaxLease // nobody has the client's
@@ -373,7 +354,7 @@ func (k *Tracker) hurry() {
 }
 
 // joins and leaves keep the account of those who wait.
-func (k *Tracker) joins(w *acquire) {
+func (k *tracker) joins(w *acquire) {
 	k.waiters[w] = struct{}{}
 	if w.Unhurried {
 		k.unhurried++
@@ -387,7 +368,7 @@ func (k *Tracker) joins(w *acquire) {
 	k.hurry()
 }
 
-func (k *Tracker) leaves(w *acquire) {
+func (k *tracker) leaves(w *acquire) {
 	if _, waits := k.waiters[w]; waits && w.Unhurried {
 		k.unhurried--
 	}
@@ -396,10 +377,10 @@ func (k *Tracker) leaves(w *acquire) {
 	k.hurry()
 }
 
-// letHeir lets the one act for whom the lock is reserved, although others of this
+// letReserved lets the one act for whom the lock is reserved, although others of this
 // process came before it: each may be of another owner, if they are elsewhere. The caller
 // holds viewMu.
-func (k *Tracker) letHeir() {
+func (k *tracker) letReserved() {
 	rec, found := k.sight.Record()
 	if !found || rec.State != driver.Reserved || k.queue[0].heirOf(rec) {
 		return
@@ -413,7 +394,7 @@ func (k *Tracker) letHeir() {
 }
 
 // fail hands an error of a read to the observers, or clears it.
-func (k *Tracker) fail(err error) {
+func (k *tracker) fail(err error) {
 	for o := range k.observers {
 		if err != nil && !o.told {
 			o.err = err
@@ -424,7 +405,7 @@ func (k *Tracker) fail(err error) {
 
 // Observe follows a lock, until the observer is closed.
 func (c *Client) Observe(key string) (*Observer, error) {
-	k, err := c.Tracker(key)
+	k, err := c.tracker(key)
 	if err != nil {
 		return nil, err
 	}
@@ -435,35 +416,35 @@ func (c *Client) Observe(key string) (*Observer, error) {
 	k.observers[o] = struct{}{}
 	k.hurry()
 	k.awaited.Store(true)
-	c.sessions.AddObserver(k.seer.Observer, &k.seer.run)
-	k.seer.Want(len(k.queue) == 0)
+	c.sessions.AddObserver(k.poller.Observer, &k.poller.run)
+	k.poller.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
 	return o, nil
 }
 
 // follow makes what looks for observers. Most locks never have one.
-func (k *Tracker) follow() {
-	if k.seer != nil {
+func (k *tracker) follow() {
+	if k.poller != nil {
 		return
 	}
 	c := k.c
-	k.seer = &seer{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
-	k.seer.run = c.run(k.seer.Observer, k.seer, &c.viewMu)
-	k.seer.run.wake = c.sessions.Wake
+	k.poller = &poller{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
+	k.poller.run = c.run(k.poller.Observer, k.poller, &c.viewMu)
+	k.poller.run.wake = c.sessions.Wake
 	k.observers = map[*Observer]struct{}{}
 }
 
 // Close ends the observing.
 func (o *Observer) Close() {
 	k := o.k
-	defer k.Leave()
+	defer k.leave()
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	delete(k.observers, o)
 	k.hurry()
 	if len(k.observers) == 0 {
-		k.seer.run.act(k.seer.GiveUp)
-		k.c.sessions.RemoveObserver(k.seer.Observer)
+		k.poller.run.act(k.poller.GiveUp)
+		k.c.sessions.RemoveObserver(k.poller.Observer)
 	}
 	k.rest()
 }
