@@ -191,12 +191,12 @@ func (a *acquire) abandon(err error) error {
 // if neither is known. The caller holds viewMu.
 func (a *acquire) why(s Snapshot) error {
 	k := a.k
-	held := s.FreeIn > 0 && (s.Looked >= a.begun || a.con == nil)
+	held := s.FreeIn > 0 && (s.looked >= a.begun || a.con == nil)
 	lately := k.trouble != nil && k.troubled >= a.begun && k.c.contender()-k.troubled <= a.Timing.Lease
 	switch {
 	case a.Want.Try: // it waits for nobody
 		return nil
-	case lately && (!held || k.troubled > s.Looked):
+	case lately && (!held || k.troubled > s.looked):
 		return k.trouble
 	case held:
 		return k.c.heldBy(s.Record, s.FreeIn)
@@ -458,7 +458,7 @@ func (a *acquire) note(g protocol.Grant) {
 func (a *acquire) tell() {
 	k := a.k
 	s := k.snapshot()
-	if !s.Known || s.Looked < a.begun || !s.Found || s.Record.State != driver.Held || a.Want.Try {
+	if !s.known || s.looked < a.begun || !s.Found || s.Record.State != driver.Held || a.Want.Try {
 		return // nothing was seen since it began
 	}
 	for _, q := range k.queue {

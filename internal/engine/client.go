@@ -136,7 +136,7 @@ func New(store driver.Store, o Options) *Client {
 	c.looks = newTimers(c.contender, time.Second)
 	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
 
-	c.Store = NewCheckedStore(store, c.endAll)
+	c.Store = newCheckedStore(store, c.endAll)
 	c.watcher, _ = store.(driver.Watcher)
 	if r, ok := store.(driver.RefusalCharger); ok {
 		c.charges = r.ChargesRefusals()

@@ -13,9 +13,9 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Chronicle writes tenures into the history of a lock. It waits for as long as the
+// putHistory writes tenures into the history of a lock. It waits for as long as the
 // work has to, or until ctx ends; the writing goes on in the background.
-func (c *Client) Chronicle(ctx context.Context, lock string, past []driver.Tenure) {
+func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Tenure) {
 	all := c.writeHistory(lock, past, (*protocol.Chronicler).Step)
 	for _, w := range all {
 		select {

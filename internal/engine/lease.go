@@ -372,7 +372,7 @@ func (l *LeaseHolder) record(ctx context.Context) error {
 	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
 		return nil
 	}
-	l.c.Chronicle(ctx, l.key, l.past)
+	l.c.putHistory(ctx, l.key, l.past)
 	if errors.Is(l.Check(), ErrLost) {
 		// Paused meanwhile. The work has not begun.
 		l.Free()

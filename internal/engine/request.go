@@ -78,7 +78,7 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 	case protocol.Done:
 		if before != nil && c.options.HistoryLimit > 0 {
 			// The revoked holder may have crashed before it had written that.
-			c.Chronicle(ctx, a.k.key, []driver.Tenure{*before})
+			c.putHistory(ctx, a.k.key, []driver.Tenure{*before})
 		}
 		c.Released(a.k.key)
 		return nil
@@ -122,9 +122,9 @@ func (a *asking) honoured(ctx context.Context, o *Observer, token uint64) error 
 		revoked := same && protocol.KeptForNobody(s.Record) && s.FreeIn > 0
 		switch {
 		case revoked:
-		case s.Known && (!same || s.Record.State != driver.Held || s.Closed):
+		case s.known && (!same || s.Record.State != driver.Held || s.closed):
 			return nil
-		case s.Known && !s.Alive:
+		case s.known && !s.Alive:
 			return fmt.Errorf("%w: %q has shown no sign of life for %v", ErrUnanswered, s.Record.Owner, s.Since.Round(time.Millisecond))
 		}
 		if err := o.Wait(ctx, s); err != nil {

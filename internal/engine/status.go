@@ -19,13 +19,14 @@ import (
 type Snapshot struct {
 	Record driver.Record
 	Found  bool
-	Known  bool
-	Looked time.Duration // on the contender's clock: when the latest reply came
 	Alive  bool          // it shows a holder that may be alive
-	Closed bool          // it shows one whose session has been closed by itself
 	Since  time.Duration // for so long it has shown the same sign of life
-	FreeIn time.Duration
-	sure   bool // a strong reply that came when the lease was over has shown its sign of life
+	FreeIn time.Duration // after so long at the latest it can be taken if none comes
+
+	known  bool          // a reply has come
+	looked time.Duration // on the contender's clock: when the latest one came
+	closed bool          // it shows a holder whose session has been closed by itself
+	sure   bool          // a strong reply that came when the lease was over has shown its sign of life
 }
 
 // seemsDead says that it shows a holder with a lease of its own, which seems to be over, and

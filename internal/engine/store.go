@@ -40,9 +40,9 @@ type CheckedStore struct {
 // replacement is how it is known that the store was replaced.
 type replacement struct{ err error }
 
-// NewCheckedStore wraps a store that the client has not called yet. A reply that shows that
+// newCheckedStore wraps a store that the client has not called yet. A reply that shows that
 // the store was replaced calls end, once.
-func NewCheckedStore(store driver.Store, end func(error)) *CheckedStore {
+func newCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	s := &CheckedStore{Store: store, end: end}
 	s.Batch, _ = store.(driver.BatchGetter)
 	s.Raiser, _ = store.(driver.Raiser)

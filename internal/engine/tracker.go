@@ -286,14 +286,14 @@ func (k *tracker) known() bool {
 func (k *tracker) snapshot() Snapshot {
 	now := k.c.contender()
 	s := Snapshot{}
-	s.Looked, s.Known = k.sight.Known()
+	s.looked, s.known = k.sight.Known()
 	s.Record, s.Found = k.sight.Record()
 	if dead, held := k.sight.DeadAt(); held {
 		s.FreeIn = max(0, dead-now)
 		s.Alive = s.FreeIn > 0 && s.Record.State == driver.Held
 		s.Since = now - k.sight.Since()
 		s.sure = k.sight.Sure()
-		s.Closed = k.sight.Closed()
+		s.closed = k.sight.Closed()
 		if u := k.sight.Under(); u != nil {
 			s.Since = now - u.Since()
 			if _, looked := u.Known(); !looked {
@@ -457,7 +457,7 @@ func (o *Observer) Latest() (s Snapshot, fresh bool, err error) {
 	defer k.c.viewMu.Unlock()
 	err, o.err = o.err, nil
 	s = k.snapshot()
-	return s, s.Known && s.Looked >= o.begun, err
+	return s, s.known && s.looked >= o.begun, err
 }
 
 // Wait waits until the state s may have changed: by a read, or because no sign of
