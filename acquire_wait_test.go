@@ -771,3 +771,17 @@ func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
 		})
 	}
 }
+
+// What was seen in an earlier acquire is no news: the lock is free now.
+func TestFreeLockIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for range 3 {
+			m.mustRelease(m.mustAcquire("x", nil))
+			time.Sleep(time.Second)
+		}
+		if es := m.events.of(tenure.EventWaiting); len(es) > 0 {
+			t.Errorf("%+v", es)
+		}
+	})
+}

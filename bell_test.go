@@ -5,8 +5,11 @@ package tenure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/ringing"
 	"github.com/tenurelock/tenure/memstore"
@@ -379,5 +383,506 @@ func TestRemoteHoldersHaveNoBell(t *testing.T) {
 			t.Error("the lock of a holder elsewhere has the bell of the service")
 		}
 		a.Engine().RemoteDiscard("x", rec.Token)
+	})
+}
+
+// wires is a network of bells with faults. Make it inside a bubble.
+type wires struct {
+	loss    float64 // of all messages
+	double  float64 // are delivered twice
+	late    float64 // are delivered after 10 s
+	replays float64 // are delivered again after a minute
+	latency time.Duration
+	blocked func(from, to string) bool
+
+	mu    sync.Mutex
+	dice  *rand.Rand
+	ends  map[string]chan []byte
+	count map[ringing.Kind]int // that were sent
+	bytes map[ringing.Kind]int // of the longest
+	kept  []ringing.Letter     // the last ones, for replays
+}
+
+func newWires(seed uint64) *wires {
+	return &wires{
+		dice: rand.New(rand.NewPCG(seed, 0)), ends: map[string]chan []byte{}, latency: time.Millisecond,
+		count: map[ringing.Kind]int{}, bytes: map[ringing.Kind]int{},
+	}
+}
+
+// wire is the end of one process.
+type wire struct {
+	of      *wires
+	address string
+}
+
+// bell returns the bell of a client.
+func (n *wires) bell(address string) tenure.Bell {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ends[address] = make(chan []byte, 1000)
+	return &wire{n, address}
+}
+
+func (w *wire) Address() string { return w.address }
+
+func (w *wire) Receive(ctx context.Context) ([]byte, error) {
+	w.of.mu.Lock()
+	end := w.of.ends[w.address]
+	w.of.mu.Unlock()
+	select {
+	case b := <-end:
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (w *wire) Send(to string, message []byte) error {
+	n := w.of
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m, ok := ringing.Parse(message); ok {
+		n.count[m.Kind]++
+		n.bytes[m.Kind] = max(n.bytes[m.Kind], len(message))
+	}
+	b := append([]byte(nil), message...)
+	n.kept = append(n.kept, ringing.Letter{To: to, Message: b})
+	if n.ends[to] == nil {
+		return errors.New("nobody is there")
+	}
+	if n.blocked != nil && n.blocked(w.address, to) || n.dice.Float64() < n.loss {
+		return nil
+	}
+	after := n.latency
+	if n.dice.Float64() < n.late {
+		after = 10 * time.Second
+	}
+	n.deliver(after, to, b)
+	if n.dice.Float64() < n.double {
+		n.deliver(after+time.Duration(n.dice.Float64()*float64(time.Second)), to, b)
+	}
+	if n.dice.Float64() < n.replays {
+		n.deliver(time.Minute, to, b)
+	}
+	return nil
+}
+
+// deliver brings a message later. The caller holds the wires.
+func (n *wires) deliver(after time.Duration, to string, b []byte) {
+	end := n.ends[to]
+	if end == nil {
+		return
+	}
+	time.AfterFunc(after, func() {
+		select {
+		case end <- b:
+		default:
+		}
+	})
+}
+
+// inject brings a message to an address now.
+func (n *wires) inject(l *ringing.Letter) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deliver(0, l.To, l.Message)
+}
+
+// sent returns how many messages of a kind were sent.
+func (n *wires) sent(k ringing.Kind) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count[k]
+}
+
+// unwatched is a store without a watch, as DynamoDB is one.
+type unwatched struct {
+	driver.Store
+	delay time.Duration // of each call that a lock needs
+}
+
+func (s *unwatched) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	<-time.After(s.delay)
+	return s.Store.Get(ctx, key, c)
+}
+
+func (s *unwatched) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	<-time.After(s.delay)
+	return s.Store.Swap(ctx, prev, next)
+}
+
+func (s *unwatched) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	<-time.After(s.delay)
+	return s.Store.Claim(ctx, next)
+}
+
+// unwatchedWorld returns a world whose store cannot watch, and answers each call after
+// two milliseconds.
+func unwatchedWorld(t *testing.T) *world {
+	t.Helper()
+	records := memstore.New()
+	return &world{t: t, records: records, open: func() driver.Store {
+		return &unwatched{Store: records.Open(), delay: 2 * time.Millisecond}
+	}}
+}
+
+// belled returns an option that gives a client a bell.
+func (n *wires) belled(address string) func(*tenure.Options) {
+	return func(o *tenure.Options) { o.Bell = n.bell(address) }
+}
+
+// bellOf returns address and secret of the bell in a record.
+func bellOf(t *testing.T, rec driver.Record) (address, secret string) {
+	t.Helper()
+	address, secret, ok := strings.Cut(rec.Bell, " ")
+	if !ok {
+		t.Fatalf("the record of %q has no bell", rec.Key)
+	}
+	return address, secret
+}
+
+// forge returns a message as whoever can read the store can make it.
+func forge(m ringing.Message, to, secret string) *ringing.Letter {
+	return &ringing.Letter{To: to, Message: m.Append(nil, secret)}
+}
+
+// byLooks is the longest that a hand-over takes without a bell. A look comes up to an eighth of
+// the refresh period late, and another quarter where it then falls soon after a heartbeat; and
+// the calls are short.
+const byLooks = refresh + refresh/8 + refresh/4 + 50*time.Millisecond
+
+// Where messages do not arrive a hand-over is as quick as without a bell.
+func TestBellThatIsBlockedMakesNothingSlower(t *testing.T) {
+	for name, blocked := range map[string]func(from, to string) bool{
+		"both ways":   func(string, string) bool { return true },
+		"to holder":   func(_, to string) bool { return to == "A" },
+		"from holder": func(from, _ string) bool { return from == "A" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBelled(t, func(t *testing.T, w *world, n *wires) {
+				n.blocked = blocked
+				a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+				for i := range 20 {
+					if took := handOver(t, a, b, 5*time.Second+time.Duration(i)*53*time.Millisecond); took > byLooks {
+						t.Errorf("hand-over %d took %v", i, took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A port that is blocked after the holder has answered changes nothing either, and one
+// that is opened is used.
+func TestBellThatIsBlockedLater(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+		shut := false
+		n.blocked = func(string, string) bool { return shut } // called under the network's mutex
+		set := func(yes bool) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			shut = yes
+		}
+		for i := range 10 {
+			l := a.mustAcquire("x", nil)
+			got := started(func() error {
+				l, err := b.Acquire(t.Context(), "x", nil)
+				if err == nil {
+					err = l.Release(t.Context())
+				}
+				return err
+			})
+			set(i%2 == 1) // shut, and opened meanwhile
+			time.Sleep(10*time.Second + time.Duration(i)*53*time.Millisecond)
+			set(i%2 == 0)
+			most := byLooks
+			if i%2 == 1 {
+				most = 20 * time.Millisecond
+				time.Sleep(lease / 3) // for the next message
+			}
+			begun := time.Now()
+			a.mustRelease(l)
+			want(t, <-got, nil)
+			if took := time.Since(begun); took > most {
+				t.Errorf("hand-over %d took %v, want %v at most", i, took, most)
+			}
+			set(false)
+		}
+	})
+}
+
+// Over a network that loses, doubles, delays and replays messages, while somebody forges
+// them, no two processes hold the lock, no hand-over is slower than without a bell, and
+// nobody asks the store without a pause.
+func TestBellOverABadNetwork(t *testing.T) {
+	enginetest.MakeVerify(t)
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { badNetwork(t, unwatchedWorld(t), seed) })
+		})
+	}
+}
+
+func badNetwork(t *testing.T, w *world, seed uint64) {
+	longest, middling := byLooks, refresh/3
+	n := newWires(seed)
+	n.loss, n.double, n.late, n.replays = 0.3, 0.3, 0.1, 0.3
+	const machines = 4
+	var mu sync.Mutex
+	var holds *tenure.Lease
+	var freed time.Time // when the last release began
+	var slowest, sum time.Duration
+	grants := 0
+	ctx, stop := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer stop()
+	var all []*machine
+	var ended []<-chan error
+	begun := time.Now()
+	for i := range machines {
+		m := w.machine(fmt.Sprint("m", i), n.belled(fmt.Sprint("M", i)))
+		all = append(all, m)
+		ended = append(ended, started(func() error {
+			for {
+				l, err := m.Acquire(ctx, "x", nil)
+				if err != nil {
+					return nil
+				}
+				mu.Lock()
+				if holds != nil && holds.Check() == nil {
+					t.Errorf("%s has it while %s may act", l.Owner(), holds.Owner())
+				}
+				if holds = l; !freed.IsZero() {
+					took := time.Since(freed)
+					slowest, sum = max(slowest, took), sum+took
+				}
+				grants++
+				hold := time.Second + time.Duration(n.roll()*float64(20*time.Second))
+				mu.Unlock()
+				time.Sleep(hold)
+				mu.Lock()
+				freed = time.Now()
+				mu.Unlock()
+				want(t, l.Release(t.Context()), nil)
+				time.Sleep(2 * refresh) // it is another one's turn
+			}
+		}))
+		time.Sleep(time.Second)
+	}
+	// Somebody who reads the table has everybody rung all the time, with what came before
+	// and with what it makes itself.
+	forgers := started(func() error {
+		for ctx.Err() == nil {
+			time.Sleep(50 * time.Millisecond)
+			rec := w.record("x")
+			if rec.Bell == "" {
+				continue
+			}
+			to, secret := bellOf(t, rec)
+			id := ringing.NameOf(secret, "x")
+			n.inject(forge(ringing.Message{Kind: ringing.Asked, Lock: id}, to, secret))
+			n.inject(forge(ringing.Message{Kind: ringing.Wait, Lock: id, Address: fmt.Sprint("M", n.index(machines))}, to, secret))
+			n.replayOne()
+		}
+		return nil
+	})
+	for _, e := range append(ended, forgers) {
+		want(t, <-e, nil)
+	}
+	elapsed := time.Since(begun)
+	if slowest > longest {
+		t.Errorf("the slowest of %d hand-overs took %v", grants, slowest)
+	}
+	// With a message in three lost, the bell still does its work.
+	if mean := sum / time.Duration(max(1, grants-1)); grants < 50 || mean > middling {
+		t.Errorf("%d hand-overs took %v in the mean", grants, mean)
+	}
+	for _, m := range all {
+		// Ordinary looks are a refresh period apart, hints a quarter of one, each of them
+		// two looks at most; a heartbeat is H apart, early ones a quarter.
+		reads, most := m.faults.Count(faultstore.OpGet), int(elapsed/refresh)*(2+2*4)
+		writes, mostWrites := m.faults.Count(faultstore.OpHeartbeat), int(elapsed/heartbeat)*5
+		if reads > most || writes > mostWrites {
+			t.Errorf("%s made %d reads and %d heartbeats in %v: at most %d and %d are allowed", m.Options().Owner, reads, writes, elapsed, most, mostWrites)
+		}
+		t.Logf("%s: %.1f reads and %.2f heartbeats a second; slowest hand-over %v, mean %v of %d", m.Options().Owner,
+			float64(reads)/elapsed.Seconds(), float64(writes)/elapsed.Seconds(), slowest, sum/time.Duration(max(1, grants-1)), grants)
+	}
+}
+
+// roll returns a number in [0, 1), index one below n; replayOne brings an old message again.
+func (n *wires) roll() float64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dice.Float64()
+}
+
+func (n *wires) index(of int) int { return int(n.roll() * float64(of)) }
+
+func (n *wires) replayOne() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.kept) > 0 {
+		l := n.kept[n.dice.IntN(len(n.kept))]
+		n.deliver(0, l.To, l.Message)
+	}
+}
+
+// flooded has a waiter rung, and a holder asked, each millisecond for a while, by somebody
+// who can read the store and what is sent. It returns how many reads and heartbeats in a
+// period follow.
+func flooded(t *testing.T, w *world, n *wires) (reads, heartbeats float64) {
+	a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+	b.reads = 1 << 20 // they are counted here
+	a.mustAcquire("x", nil)
+	ctx, stop := context.WithCancel(t.Context())
+	got := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+	time.Sleep(lease)
+	to, secret := bellOf(t, w.record("x"))
+	ring := ringing.Message{Kind: ringing.Ring, Lock: ringing.NameOf(secret, "x")}
+	for _, l := range n.kept { // what somebody on the way sees
+		if m, _ := ringing.Parse(l.Message); m.Kind == ringing.Wait {
+			ring.Nonce = m.Nonce
+		}
+	}
+	looked, beat := b.faults.Count(faultstore.OpGet), a.faults.Count(faultstore.OpHeartbeat)
+	const long = 30 * time.Second
+	for range int(long / time.Millisecond) {
+		n.inject(forge(ring, "B", secret))
+		n.inject(forge(ringing.Message{Kind: ringing.Asked, Lock: ring.Lock}, to, secret))
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	want(t, <-got, context.Canceled)
+	return float64(b.faults.Count(faultstore.OpGet)-looked) / float64(long/refresh),
+		float64(a.faults.Count(faultstore.OpHeartbeat)-beat) / float64(long/heartbeat)
+}
+
+// Hints have a limit: four in a refresh period, each of them two looks, and four early
+// heartbeats in a period.
+func TestFloodOfBellsCostsLittle(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		reads, heartbeats := flooded(t, w, n)
+		t.Logf("%.2f reads in a refresh period, %.2f heartbeats in a period", reads, heartbeats)
+		if reads > 10 || heartbeats > 4.5 {
+			t.Errorf("%.2f reads in a refresh period, %.2f heartbeats in a period", reads, heartbeats)
+		}
+		if reads < 4 || heartbeats < 3 {
+			t.Error("the flood did not arrive: this test shows nothing")
+		}
+	})
+}
+
+// rungWhileDead returns how long it takes to take over from a holder that has crashed,
+// while somebody forges rings of it.
+func rungWhileDead(t *testing.T, w *world, n *wires) time.Duration {
+	a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+	a.mustAcquire("x", nil)
+	got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+	time.Sleep(lease)
+	a.crash()
+	crashed := time.Now()
+	_, secret := bellOf(t, w.record("x"))
+	ring := ringing.Message{Kind: ringing.Ring, Lock: ringing.NameOf(secret, "x")}
+	for _, l := range n.kept {
+		if m, _ := ringing.Parse(l.Message); m.Kind == ringing.Wait {
+			ring.Nonce = m.Nonce
+		}
+	}
+	for time.Since(crashed) < 4*lease {
+		select {
+		case err := <-got:
+			want(t, err, nil)
+			return time.Since(crashed)
+		default:
+			n.inject(forge(ring, "B", secret))
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	t.Cleanup(func() { <-got }) //nolint:errcheck // it ends with the context of the test
+	return time.Since(crashed)
+}
+
+// A ring is no look: it shows no sign of life, and prolongs no dead holder's lease.
+func TestRingsDelayNoTakeover(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		if took := rungWhileDead(t, w, n); took > lease+refresh {
+			t.Errorf("taken over %v after the crash", took)
+		}
+	})
+}
+
+// slowRelease returns how long after a release was applied that takes half a second the
+// waiter has the lock.
+func slowRelease(t *testing.T, w *world, n *wires) time.Duration {
+	a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+	l := a.mustAcquire("x", nil)
+	got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+	time.Sleep(lease)
+	// Begin soon after an ordinary look, so that the next one does not find it by chance.
+	for looks := b.faults.Count(faultstore.OpGet); b.faults.Count(faultstore.OpGet) == looks; {
+		time.Sleep(time.Millisecond)
+	}
+	a.fault(faultstore.OpRelease, 0, 1, faultstore.Slow(refresh/2, 0))
+	want(t, l.Release(t.Context()), nil)
+	released := time.Now()
+	want(t, <-got, nil)
+	return time.Since(released)
+}
+
+// Nobody is rung before the release is applied: a waiter that looks then finds the lock held,
+// and is not rung again.
+func TestRingComesAfterTheRelease(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		if took := slowRelease(t, w, n); took > 10*time.Millisecond {
+			t.Errorf("taken %v after the release", took)
+		}
+	})
+}
+
+// A process is rung only after it has repeated what was sent to its address, so that one which
+// reads the table cannot have a third one rung.
+func TestBellRingsNoThirdParty(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		a := w.machine("a", n.belled("A"))
+		n.bell("victim")
+		l := a.mustAcquire("x", nil)
+		to, secret := bellOf(t, w.record("x"))
+		for i := range 100 {
+			m := ringing.Message{Kind: ringing.Wait, Lock: ringing.NameOf(secret, "x"), Address: "victim"}
+			m.Nonce[0], m.Echo[0] = byte(i), byte(i)
+			n.inject(forge(m, to, secret))
+			time.Sleep(10 * time.Millisecond)
+		}
+		a.mustRelease(l)
+		time.Sleep(time.Second)
+		if sent := n.sent(ringing.Ring); sent != 0 {
+			t.Errorf("%d rings to somebody who does not wait", sent)
+		}
+		if sent := n.sent(ringing.Ack); sent != 100 {
+			t.Errorf("%d answers to 100 messages", sent)
+		}
+	})
+}
+
+// That somebody waits confirms no write: the lease of a holder whom the store does not answer
+// ends at its deadline, though another process tells it all the while that it waits.
+func TestWaitConfirmsNothing(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+		l := a.mustAcquire("x", nil)
+		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		time.Sleep(lease)
+		want(t, l.Renew(t.Context()), nil)
+		a.crash()
+		begun := time.Now()
+		ctx, stop := context.WithTimeout(l.Context(), 2*lease)
+		defer stop()
+		<-ctx.Done()
+		if took := time.Since(begun); took > usable(t) {
+			t.Errorf("the lease lasted for %v, %v are allowed", took, usable(t))
+		}
+		want(t, <-got, nil)
 	})
 }

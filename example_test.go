@@ -431,7 +431,10 @@ func ExampleLease_Previous() {
 				}
 				fmt.Println(owner, "ships order", order)
 				if order == killedAt {
-					kill(client)
+					// As the death of a process does, this releases nothing.
+					soon, stop := context.WithTimeout(context.Background(), time.Millisecond)
+					defer stop()
+					_ = client.Close(soon)
 					return errKilled
 				}
 				if err := lease.SetData(ctx, strconv.AppendInt(nil, int64(order), 10)); err != nil {
@@ -455,12 +458,4 @@ func ExampleLease_Previous() {
 	// web-8: the tenure of web-7 has expired, with 2 orders shipped
 	// web-8 ships order 3
 	// web-8 ships order 4
-}
-
-// kill leaves behind what the death of a process does: nothing is released, and
-// no heartbeat comes any more.
-func kill(client *tenure.Client) {
-	soon, stop := context.WithTimeout(context.Background(), time.Millisecond)
-	defer stop()
-	_ = client.Close(soon)
 }

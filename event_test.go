@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+func TestEventsTellTheStoryOfALease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		la := a.mustAcquire("x", nil)
+		acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+		time.Sleep(lease)
+		want(t, la.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Second); return nil }), nil)
+		a.mustRelease(la)
+		want(t, <-acquired, nil)
+		b.crash()
+		time.Sleep(2 * lease)
+
+		if got := a.events.kinds(); got != "acquired stopping released" {
+			t.Errorf("events of a: %s", got)
+		}
+		if got := b.events.kinds(); got != "waiting acquired jeopardy lost stop_timeout" {
+			t.Errorf("events of b: %s", got)
+		}
+		for _, m := range []*machine{a, b} {
+			at := time.Time{}
+			for _, e := range m.events.all() {
+				if e.Lock != "x" || e.Time.Before(at) || e.Missed != 0 {
+					t.Errorf("event %+v", e)
+				}
+				at = e.Time
+			}
+		}
+		check := func(m *machine, kind tenure.EventKind, good func(tenure.Event) bool) {
+			t.Helper()
+			if es := m.events.of(kind); len(es) == 0 || !good(es[0]) {
+				t.Errorf("%s: %+v", kind, es)
+			}
+		}
+		check(a, tenure.EventAcquired, func(e tenure.Event) bool {
+			return e.Owner == "a" && e.Token == 1 && e.Took == 0 && e.Remaining == usable(t)
+		})
+		check(a, tenure.EventRenewed, func(e tenure.Event) bool {
+			return e.Owner == "a" && e.Token == 1 && e.Took == 0 && e.Remaining == usable(t)
+		})
+		check(a, tenure.EventStopping, func(e tenure.Event) bool { return errors.Is(e.Err, tenure.ErrReleased) })
+		check(a, tenure.EventReleased, func(e tenure.Event) bool {
+			return e.Held == lease+time.Second && e.Busy == time.Second && e.Err == nil
+		})
+		check(b, tenure.EventWaiting, func(e tenure.Event) bool {
+			return e.Owner == "a" && e.Token == 1 && e.Remaining == lease
+		})
+		check(b, tenure.EventAcquired, func(e tenure.Event) bool {
+			return e.Owner == "b" && e.Token == 2 && e.Took == lease+time.Second
+		})
+		check(b, tenure.EventJeopardy, func(e tenure.Event) bool {
+			return e.Owner == "b" && e.Token == 2 && e.Err != nil && e.Remaining > 0
+		})
+		check(b, tenure.EventLost, func(e tenure.Event) bool { return errors.Is(e.Err, tenure.ErrExpired) && e.Token == 2 })
+		check(b, tenure.EventStopTimeout, func(e tenure.Event) bool { return errors.Is(e.Err, tenure.ErrStopTimeout) })
+	})
+}
+
+// A waiter is told once of each holder, not at each look.
+func TestWaitingIsToldOncePerHolder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		la := a.mustAcquire("x", nil)
+		second := started(func() error {
+			l := b.mustAcquire("x", nil)
+			time.Sleep(2 * lease)
+			return l.Release(t.Context())
+		})
+		time.Sleep(time.Second)
+		third := started(func() error { c.mustAcquire("x", nil); return nil })
+		// Another process takes it first.
+		c.fault(faultstore.OpHint, 0, 1, faultstore.LoseRequest())
+		time.Sleep(3 * lease)
+		a.mustRelease(la)
+		want(t, <-second, nil)
+		want(t, <-third, nil)
+		if got := c.events.kinds(); got != "waiting waiting acquired" {
+			t.Errorf("events: %s", got)
+		}
+		if es := c.events.of(tenure.EventWaiting); len(es) == 2 && (es[0].Owner != "a" || es[1].Owner != "b") {
+			t.Errorf("events: %+v", es)
+		}
+	})
+}
+
+// A failing request for an acquire is one event, however long the retry takes.
+func TestStoreErrorIsToldOncePerRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		m.fault(faultstore.OpClaim, 0, 1, faultstore.LoseRequest())
+		m.fault(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
+		m.mustAcquire("x", nil)
+		if got := m.events.kinds(); got != "store_error store_error store_error store_error store_answers acquired" {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
+// A callback that takes for ever holds up nothing, and learns how many events
+// it has missed.
+func TestSlowCallbackHoldsUpNothing(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	synctest.Test(t, func(t *testing.T) {
+		var missed, seen uint64
+		goOn := make(chan struct{})
+		m := newWorld(t).machine("a", func(o *tenure.Options) {
+			o.OnEvent = func(e tenure.Event) {
+				<-goOn
+				seen++
+				missed += e.Missed
+			}
+		})
+		var leases []*tenure.Lease
+		for _, name := range names(200) {
+			leases = append(leases, m.mustAcquire(name, nil))
+		}
+		time.Sleep(10 * lease) // 10,000 heartbeats
+		for _, l := range leases {
+			want(t, l.Check(), nil)
+			want(t, within(t, 0, 0, func() error { return l.Release(t.Context()) }), nil)
+		}
+		close(goOn)
+		synctest.Wait()
+		m.mustAcquire("last", nil)
+		synctest.Wait()
+		if missed == 0 || seen == 0 {
+			t.Errorf("%d events seen, %d missed", seen, missed)
+		}
+		if total := uint64(m.faults.Count()) + 200; seen+missed < total { // each release is two
+			t.Errorf("%d events seen and %d missed, want %d together", seen, missed, total)
+		}
+	})
+}
+
+// A callback may use the client.
+func TestCallbackMayCallTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *machine
+		var status tenure.Status
+		m = newWorld(t).machine("a", func(o *tenure.Options) {
+			o.OnEvent = func(e tenure.Event) {
+				if e.Kind == tenure.EventAcquired {
+					status, _ = m.Status(t.Context(), e.Lock)
+				}
+			}
+		})
+		m.mustRelease(m.mustAcquire("x", nil))
+		synctest.Wait()
+		if status.Owner != "a" {
+			t.Errorf("status %+v", status)
+		}
+	})
+}
+
+// Events come one at a time.
+func TestEventsComeOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := 0
+		m := newWorld(t).machine("a", func(o *tenure.Options) {
+			o.OnEvent = func(tenure.Event) {
+				if running++; running != 1 { // also a race for the detector
+					t.Error("two callbacks at once")
+				}
+				time.Sleep(time.Millisecond)
+				running--
+			}
+		})
+		for _, name := range names(50) {
+			go func() { _, _ = m.Acquire(t.Context(), name, nil) }()
+		}
+		time.Sleep(lease)
+	})
+}
+
+func TestEventsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		m := newWorld(t).machine("a", func(o *tenure.Options) {
+			o.OnEvent = nil
+			o.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+				Level: slog.LevelDebug,
+				ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.TimeKey || a.Key == "remaining" {
+						return slog.Attr{}
+					}
+					return a
+				},
+			}))
+		})
+		m.mustRelease(m.mustAcquire("x", nil))
+		m.mustAcquire("y", nil)
+		m.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		time.Sleep(lease)
+		synctest.Wait()
+		want := []string{
+			`level=INFO msg="tenure: acquired" lock=x owner=a token=1`,
+			`level=DEBUG msg="tenure: stopping" lock=x owner=a token=1 error="lease released"`,
+			`level=INFO msg="tenure: released" lock=x owner=a token=1`,
+			`level=INFO msg="tenure: acquired" lock=y owner=a token=1`,
+			`level=WARN msg="tenure: jeopardy" lock=y owner=a token=1 error="injected fault"`,
+			`level=ERROR msg="tenure: lost" lock=y owner=a token=1 error="lease expired"`,
+		}
+		if got := strings.TrimSpace(text.String()); got != strings.Join(want, "\n") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+}
+
+// TestOutageIsLoggedOnce: and then after pauses that double, with how many errors there were
+// meanwhile, and when it is over. An observer of events is told of each.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		away        time.Duration
+		least, most int // lines of errors
+		flaps       bool
+	}{
+		"a moment":         {away: 5 * time.Second, least: 1, most: 4},
+		"an hour":          {away: time.Hour, least: 10, most: 18},
+		"answers in turns": {away: time.Hour, least: 5, most: 18, flaps: true},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("x", nil)
+			var log strings.Builder
+			m := w.machine("b", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			ctx, stop := context.WithCancel(t.Context())
+			waited := started(func() error {
+				_, err := m.Acquire(ctx, "x", &tenure.AcquireOptions{StoreTimeout: -1})
+				return err
+			})
+			time.Sleep(lease)
+			begun := time.Now()
+			if tt.flaps {
+				for time.Since(begun) < tt.away {
+					m.faults.SetBlackHole(true)
+					time.Sleep(10 * time.Second)
+					m.faults.SetBlackHole(false)
+					time.Sleep(10 * time.Second)
+				}
+			} else {
+				m.faults.SetBlackHole(true)
+				time.Sleep(tt.away)
+				m.faults.SetBlackHole(false)
+			}
+			time.Sleep(lease)
+			stop()
+			want(t, <-waited, context.Canceled)
+			want(t, m.Close(t.Context()), nil)
+			errs, over := strings.Count(log.String(), "tenure: store_error"), strings.Count(log.String(), "tenure: store_answers")
+			if errs < tt.least || errs > tt.most || over < 1 || over > errs || !tt.flaps && over != 1 {
+				t.Errorf("%d lines tell of %v without the store, and %d that it answers:\n%s", errs, tt.away, over, log.String())
+			}
+			if tt.away == time.Hour && !strings.Contains(log.String(), "more=") {
+				t.Errorf("no line has a count:\n%s", log.String())
+			}
+			told := m.events.of(tenure.EventStoreAnswers)
+			if len(told) == 0 || len(m.events.of(tenure.EventStoreError)) <= errs {
+				t.Errorf("%d events of errors, %d of answers", len(m.events.of(tenure.EventStoreError)), len(told))
+			} else if took := told[0].Took; !tt.flaps && (took < tt.away-5*time.Second || took > tt.away+5*time.Second) {
+				t.Errorf("it was away for %v, it is said, not for %v", took, tt.away)
+			}
+		})
+	}
+}
