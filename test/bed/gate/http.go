@@ -3,6 +3,12 @@
 
 //go:build linux
 
+// Package gate stands between processes and what they talk to, a store or a service: it
+// makes the faults of networks, middleboxes and attackers, and counts what goes over the
+// wire and what that would cost on DynamoDB.
+//
+// [TCP] knows bytes alone. [HTTP] knows requests: it loses, delays, doubles and repeats
+// them, by chance as its [Weather] has it, or one as a [Strike] asks for.
 package gate
 
 import (
@@ -17,12 +23,37 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
+
+// Gate is what both kinds of gates can do.
+type Gate interface {
+	// Address is where a process finds its store.
+	Address() string
+	// LoseReply lets the next write through, and loses its reply: the connection
+	// ends in its place.
+	LoseReply()
+	// BlackHole lets nothing through any more, in either direction, and ends no
+	// connection.
+	BlackHole()
+	// SlowThenBlackHole lets the next write through, holds its reply back for d,
+	// and lets nothing else through.
+	SlowThenBlackHole(d time.Duration)
+	// Slow has each request take d longer.
+	Slow(d time.Duration)
+	// Heal ends the faults, and the connections that had them.
+	Heal()
+	// Count is how many requests there were.
+	Count() int
+	// Struck is when the last of these faults hit a request, and zero before.
+	Struck() time.Time
+	Close()
+}
 
 const (
 	// kept is how many calls a gate with weather remembers.
@@ -337,4 +368,121 @@ func badGateway(rw http.ResponseWriter) {
 // hangUp ends the connection without an answer.
 func hangUp() {
 	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
+}
+
+// Strike is one fault that calls of a kind are to have, in the place of what is drawn.
+type Strike struct {
+	Fault Fault
+	// Of says of a call whether it is to have the fault. Nil: all are. It is asked about one
+	// call after the other.
+	Of func(Call) bool
+	// Times is how many calls have it. Zero: all.
+	Times int
+
+	left int
+	late time.Duration
+	then Fault // what all others have after this one; only of those of a [Gate]
+	gate bool  // it is one of a [Gate], which [HTTP.Heal] ends
+}
+
+// Strike has calls have a fault, from now on.
+func (g *HTTP) Strike(s Strike) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.add(s)
+}
+
+func (g *HTTP) add(s Strike) {
+	s.left = s.Times
+	g.strikes = append(g.strikes, &s)
+}
+
+// struck returns the strike that a call is to have, or nil. The caller holds mu.
+func (g *HTTP) struck(c Call) *Strike {
+	for _, s := range g.strikes {
+		if s.Of != nil && !s.Of(c) || s.Times > 0 && s.left == 0 {
+			continue
+		}
+		s.left--
+		if s.gate && s.Fault != Hole {
+			g.hit = time.Now()
+		}
+		if s.then != None {
+			g.add(Strike{Fault: s.then, gate: true})
+		}
+		return s
+	}
+	return nil
+}
+
+// set puts a fault of a [Gate] in the place of those that it has.
+func (g *HTTP) set(all ...Strike) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hit = time.Time{}
+	g.strikes = slices.DeleteFunc(g.strikes, func(s *Strike) bool { return s.gate })
+	for _, s := range all {
+		s.gate = true
+		g.add(s)
+	}
+}
+
+func isWrite(c Call) bool { return c.write }
+
+// LoseReply loses the reply to the next write: see [Gate].
+func (g *HTTP) LoseReply() { g.set(Strike{Fault: LoseAnswer, Of: isWrite, Times: 1}) }
+
+// BlackHole lets nothing through any more.
+func (g *HTTP) BlackHole() { g.set(Strike{Fault: Hole}) }
+
+// SlowThenBlackHole holds back the reply to the next write.
+func (g *HTTP) SlowThenBlackHole(d time.Duration) {
+	g.set(Strike{Fault: DelayAnswer, Of: isWrite, Times: 1, late: d, then: Hole})
+}
+
+// Slow has each request take d longer.
+func (g *HTTP) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+}
+
+// Heal ends the faults of a [Gate], and all connections.
+func (g *HTTP) Heal() {
+	g.set()
+	g.server.CloseClientConnections()
+}
+
+// Struck is when the last fault of a [Gate] hit a request.
+func (g *HTTP) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
+}
+
+// Change has other weather from now on.
+func (g *HTTP) Change(w Weather) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.weather = w
+}
+
+// Attack sends one of the calls of a kind that it has seen again, each period, until ctx ends: of
+// the last few of them one after the other, to a server that is drawn. Whatever it gets: others
+// see what it does. It returns how many it has sent.
+func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) (sent int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		g.mu.Lock()
+		calls := slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return !of(c) })
+		server := g.random.IntN(len(g.servers))
+		g.mu.Unlock()
+		if calls = calls[max(0, len(calls)-few):]; len(calls) > 0 {
+			bound, cancel := context.WithTimeout(ctx, resendBound)
+			g.do(bound, calls[n%len(calls)], server)
+			cancel()
+			sent++
+		}
+		wait.Rest(ctx, period)
+	}
+	return sent
 }
