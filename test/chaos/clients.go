@@ -197,10 +197,10 @@ func (w *clients) collect(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *clients) read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer) {
+func (w *clients) read(v *verdict) {
+	v.Log.Holds = slices.Clone(w.holds)
 	for _, h := range w.holds {
 		seat := w.seatIndex(h.Owner)
-		v.Tenancies = append(v.Tenancies, tenancy{Hold: h})
 		v.Of[string(w.programs[seat].Kind)]++
 		for _, p := range w.seats[seat].lives {
 			if h.Killed && p.name == h.Owner && !p.killed {
@@ -211,7 +211,6 @@ func (w *clients) read(v *verdict) (told map[string]*trial.Told, answers []trial
 	v.Operations = len(w.effects)
 	v.Weather = w.service.weather()
 	maps.Copy(v.Faults, w.attacks)
-	return nil, nil
 }
 
 // gapBound is for how long nobody may hold the lock in a round: a dead holder's lease; one
@@ -231,7 +230,7 @@ func (w *clients) check(v *verdict) {
 	for _, t := range w.tenures {
 		owners[t.Token] = t.Owner
 	}
-	for _, t := range v.Tenancies {
+	for _, t := range v.Log.Holds {
 		switch owner, found := owners[t.Token]; {
 		case !found:
 			v.sin(history, "token %d of %s is in no tenure of the history", t.Token, t.Owner)
@@ -247,12 +246,12 @@ type lockService struct {
 	*sqlite
 	replicas *service.Replicas
 	fronts   []*gate.HTTP
-	struck   atomic.Int64  // which replica was, last
-	under    chan struct{} // full while a replica is under a fault
+	struck   atomic.Int64 // which replica was, last
+	under    sync.Mutex   // held while a replica is under a fault
 }
 
 func openService(ctx context.Context, w *clients) (_ *lockService, err error) {
-	s := &lockService{under: make(chan struct{}, 1)}
+	s := &lockService{}
 	if s.sqlite, err = openSQLite(w.dir); err != nil {
 		return nil, err
 	}
@@ -280,62 +279,65 @@ func openService(ctx context.Context, w *clients) (_ *lockService, err error) {
 func (s *lockService) store(seat int) string { return s.fronts[seat].Address() }
 
 func (s *lockService) faults() []fault {
-	return []fault{
-		{blackHole, leader, 0.5, 2},
-		{blackHole, anyone, 0.5, 2},
-		{restartEngine, nobody, 0.1, 0.8},
-		{stopEngine, nobody, 0.3, 1.5},
-		{endEngine, nobody, 0, 0.1},
-		{lockFile, nobody, 0.2, 0.7},
-		{stepDown, nobody, 0, 0},
-	}
-}
-
-// strike brings a fault about. Replicas are under one at a time: the others have to see for a
-// lease that a holder is dead.
-func (s *lockService) strike(ctx context.Context, f fault, length time.Duration, seat int) error {
-	switch f.kind {
-	case blackHole:
-		s.fronts[seat].BlackHole()
+	restart := s.replica(func(ctx context.Context, length time.Duration, i int) error {
+		s.replicas.Kill(i)
 		wait.Rest(ctx, length)
-		s.fronts[seat].Heal()
-		return nil
-	case stepDown:
-		// There may be no holder, or it may end before; and the replica may be under a fault.
-		_, _ = s.replicas.Post(ctx, s.next(), s.replicas.Operator, "/v1/requests", map[string]any{
-			"name": serviceLock, "kind": "step-down", "reason": "the nemesis wants it",
-		})
-		return nil
-	case lockFile:
-		return s.sqlite.strike(ctx, f, length, -1)
-	}
-	return exclusive(s.under, func() error { return s.strikeReplica(ctx, f.kind, s.next(), length) })
-}
-
-func (s *lockService) next() int { return int(s.struck.Add(1)) % s.replicas.Len() }
-
-func (s *lockService) strikeReplica(ctx context.Context, k kind, i int, length time.Duration) error {
-	if !s.replicas.Alive(i) {
-		return fmt.Errorf("replica %d has ended by itself:\n%s", i+1, s.replicas.Said(i))
-	}
-	switch k {
-	case stopEngine:
+		return s.replicas.Restart(ctx, i)
+	})
+	stop := s.replica(func(ctx context.Context, length time.Duration, i int) error {
 		if err := s.replicas.Freeze(ctx, i); err != nil {
 			return err
 		}
 		wait.Rest(ctx, length)
 		return s.replicas.Thaw(i)
-	case endEngine: // as a deployment does
+	})
+	end := s.replica(func(ctx context.Context, length time.Duration, i int) error { // as a deployment does
 		bound, cancel := context.WithTimeout(ctx, wait.Bound)
 		defer cancel()
 		if err := s.replicas.Terminate(bound, i); err != nil {
 			return err
 		}
-	default:
-		s.replicas.Kill(i)
+		wait.Rest(ctx, length)
+		return s.replicas.Restart(ctx, i)
+	})
+	return []fault{
+		{blackHole, leader, 0.5, 2, s.cutOff},
+		{blackHole, anyone, 0.5, 2, s.cutOff},
+		{restartEngine, nobody, 0.1, 0.8, restart},
+		{stopEngine, nobody, 0.3, 1.5, stop},
+		{endEngine, nobody, 0, 0.1, end},
+		{lockFile, nobody, 0.2, 0.7, exclusive(&s.busy, s.lock)},
+		{stepDown, nobody, 0, 0, s.stepDown},
 	}
+}
+
+// replica is a fault of one replica after the other. One is under a fault at a time: the others
+// have to see for a lease that a holder is dead.
+func (s *lockService) replica(f strike) strike {
+	return exclusive(&s.under, func(ctx context.Context, length time.Duration, _ int) error {
+		i := s.next()
+		if !s.replicas.Alive(i) {
+			return fmt.Errorf("replica %d has ended by itself:\n%s", i+1, s.replicas.Said(i))
+		}
+		return f(ctx, length, i)
+	})
+}
+
+func (s *lockService) next() int { return int(s.struck.Add(1)) % s.replicas.Len() }
+
+func (s *lockService) cutOff(ctx context.Context, length time.Duration, seat int) error {
+	s.fronts[seat].BlackHole()
 	wait.Rest(ctx, length)
-	return s.replicas.Restart(ctx, i)
+	s.fronts[seat].Heal()
+	return nil
+}
+
+func (s *lockService) stepDown(ctx context.Context, _ time.Duration, _ int) error {
+	// There may be no holder, or it may end before; and the replica may be under a fault.
+	_, _ = s.replicas.Post(ctx, s.next(), s.replicas.Operator, "/v1/requests", map[string]any{
+		"name": serviceLock, "kind": "step-down", "reason": "the nemesis wants it",
+	})
+	return nil
 }
 
 // heal ends all faults, and the weather.

@@ -6,19 +6,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver of the nemesis
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/sqlitestore"
+	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
@@ -27,11 +32,8 @@ type engine interface {
 	// store returns the URL of the store for a seat, through its gate if there
 	// are gates; past all of them if that is negative.
 	store(seat int) string
-	// faults are those that this engine can have.
+	// faults are those that this engine can have, each with what brings it about.
 	faults() []fault
-	// strike brings one about: for one seat, or for all if that is negative. The error is
-	// errBusy if there is another.
-	strike(ctx context.Context, f fault, length time.Duration, seat int) error
 	// heal ends all faults of the engine.
 	heal() error
 	// lost is how many pieces of bytes have vanished on the way.
@@ -82,12 +84,12 @@ func (p plan) open(ctx context.Context, dir string) (engine, error) {
 // sqlite is a file that all replicas open. It has no process and no socket.
 type sqlite struct {
 	file string
-	db   *sql.DB       // of the nemesis
-	busy chan struct{} // full while it has the file locked
+	db   *sql.DB    // of the nemesis
+	busy sync.Mutex // held while it has the file locked
 }
 
 func openSQLite(dir string) (*sqlite, error) {
-	s := &sqlite{file: filepath.Join(dir, "locks.db"), busy: make(chan struct{}, 1)}
+	s := &sqlite{file: filepath.Join(dir, "locks.db")}
 	store, err := sqlitestore.Open(s.file, nil) // makes the file
 	if err != nil {
 		return nil, err
@@ -106,28 +108,24 @@ func (s *sqlite) close() error     { return s.db.Close() }
 
 func (s *sqlite) faults() []fault {
 	return []fault{
-		{lockFile, nobody, 0.2, 0.7},
-		{lockFile, nobody, 0.8, 1.8},
+		{lockFile, nobody, 0.2, 0.7, exclusive(&s.busy, s.lock)},
+		{lockFile, nobody, 0.8, 1.8, exclusive(&s.busy, s.lock)},
 	}
 }
 
-func (s *sqlite) strike(ctx context.Context, _ fault, length time.Duration, _ int) error {
-	return exclusive(s.busy, func() error { return s.lock(ctx, length) })
-}
-
-// exclusive does something unless something else is done.
-func exclusive(busy chan struct{}, do func() error) error {
-	select {
-	case busy <- struct{}{}:
-		defer func() { <-busy }()
-		return do()
-	default:
-		return errBusy
+// exclusive is a fault of which there is one at a time.
+func exclusive(busy *sync.Mutex, f strike) strike {
+	return func(ctx context.Context, length time.Duration, seat int) error {
+		if !busy.TryLock() {
+			return errBusy
+		}
+		defer busy.Unlock()
+		return f(ctx, length, seat)
 	}
 }
 
 // lock keeps all others from writing the file for d.
-func (s *sqlite) lock(ctx context.Context, d time.Duration) error {
+func (s *sqlite) lock(ctx context.Context, d time.Duration, _ int) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -139,4 +137,274 @@ func (s *sqlite) lock(ctx context.Context, d time.Duration) error {
 	wait.Rest(ctx, d)
 	_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	return err
+}
+
+// served is an engine that is a server, or several that act as one, whose data outlive
+// them. Each replica reaches each server through a gate of its own.
+type served struct {
+	server
+	members []*member
+	busy    sync.Mutex // held while all of it is under a fault
+	// How many of these faults of the engine there were.
+	pauses, restarts int
+}
+
+// member is one of the servers.
+type member struct {
+	port    int
+	folder  string // where it runs, unless it has one of its own
+	process *launcher.Process
+	gates   []*gate.TCP // of each replica
+}
+
+func (m *member) address() string { return fmt.Sprintf("127.0.0.1:%d", m.port) }
+
+// server is what differs from one engine to another. Addresses are those of the members,
+// in their order.
+type server struct {
+	name string
+	// members are how many servers there are; 0 means 1.
+	members int
+	// prepare makes, before its first start, what a member needs. It may be nil.
+	prepare func(ctx context.Context, member int, ports []int) error
+	// launch returns what starts a member in the foreground, on its port of the loopback
+	// interface.
+	launch func(member int, ports []int) (launcher.Server, error)
+	// begin makes, after the first start of all, what the locks need. It may be nil.
+	begin func(ctx context.Context, addresses []string) error
+	// leads says that a member is the one that decides. One that is alone does. It is nil
+	// where the members are not alike: then faults of a kind are for each in turn.
+	leads func(ctx context.Context, member int, address string) bool
+	// replace has another member take the place of the one that leads, which was killed,
+	// and makes that one a follower. If it is nil the members see to that themselves.
+	replace func(ctx context.Context, s *served, killed int) error
+	// url is the store's, as a replica opens it.
+	url func(addresses []string) string
+	// remove removes the data, if they are elsewhere than in the round's folder. It
+	// may be nil.
+	remove func() error
+}
+
+// startPatience bounds how often the start of a server is tried again.
+const startPatience = 30 * time.Second
+
+func openServed(ctx context.Context, kind server, dir string, replicas int) (_ *served, err error) {
+	s := &served{server: kind}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	for i := range max(1, kind.members) {
+		m := &member{folder: filepath.Join(dir, fmt.Sprint("member-", i))}
+		if m.port, err = launcher.Port(); err != nil {
+			return nil, err
+		}
+		if err := os.Mkdir(m.folder, 0o700); err != nil {
+			return nil, err
+		}
+		s.members = append(s.members, m)
+	}
+	if s.prepare == nil {
+		err = s.start(ctx, s.members...)
+	}
+	for i, m := range s.members {
+		if err == nil && s.prepare != nil { // it may need those before
+			err = s.prepare(ctx, i, s.ports())
+		}
+		if err == nil && s.prepare != nil {
+			err = s.start(ctx, m)
+		}
+	}
+	if err == nil && s.begin != nil {
+		err = s.begin(ctx, s.addresses())
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range s.members {
+		for range replicas {
+			p, err := gate.NewTCP(m.address())
+			if err != nil {
+				return nil, err
+			}
+			m.gates = append(m.gates, p)
+		}
+	}
+	return s, nil
+}
+
+func (s *served) ports() (all []int) {
+	for _, m := range s.members {
+		all = append(all, m.port)
+	}
+	return all
+}
+
+func (s *served) addresses() (all []string) {
+	for _, m := range s.members {
+		all = append(all, m.address())
+	}
+	return all
+}
+
+// start starts members on their data, and waits until they answer. What is left of a
+// killed one, such as its memory, may have it end at once: then it is started again.
+func (s *served) start(ctx context.Context, members ...*member) error {
+	return wait.AtOnce(ctx, len(members), len(members), func(ctx context.Context, i int) error {
+		m := members[i]
+		for end := time.Now().Add(startPatience); ; wait.Rest(ctx, 10*time.Millisecond) {
+			of, err := s.launch(slices.Index(s.members, m), s.ports())
+			if err != nil {
+				return err
+			}
+			of.Dir = cmp.Or(of.Dir, m.folder)
+			if m.process, err = of.Start(m.folder + ".log"); err != nil {
+				return err
+			}
+			if err = m.process.Await(ctx); err == nil {
+				return nil
+			}
+			ended := m.process.HasEnded() // another process has its port
+			m.process.Kill()
+			if !ended || ctx.Err() != nil || time.Now().After(end) {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	})
+}
+
+// chosen returns the member that the nth fault of a kind is for, counted from 0: the one that
+// leads, or the first one if none says that it does.
+func (s *served) chosen(ctx context.Context, n int) int {
+	if s.leads == nil {
+		return n % len(s.members)
+	}
+	return max(0, slices.IndexFunc(s.members, func(m *member) bool {
+		return s.leads(ctx, slices.Index(s.members, m), m.address())
+	}))
+}
+
+// restart kills the member that leads, and starts it after down on the same data, unless
+// another one takes its place.
+func (s *served) restart(ctx context.Context, down time.Duration, _ int) error {
+	ctx = context.WithoutCancel(ctx)
+	killed := s.chosen(ctx, s.restarts)
+	s.restarts++
+	s.members[killed].process.Kill()
+	wait.Rest(ctx, down)
+	if s.replace != nil {
+		return s.replace(ctx, s, killed)
+	}
+	return s.start(ctx, s.members[killed])
+}
+
+// pause stops a member for a while, with the processes that it has started; what
+// comes meanwhile waits in its sockets, and is done late. Of three pauses two are of the
+// one that leads.
+func (s *served) pause(ctx context.Context, length time.Duration, _ int) error {
+	paused := s.chosen(ctx, s.pauses)
+	if s.pauses++; s.leads != nil && s.pauses%3 == 0 {
+		paused = (paused + 1) % len(s.members)
+	}
+	p := s.members[paused].process
+	err := p.Hang()
+	if err == nil {
+		wait.Rest(ctx, length)
+	}
+	p.Continue()
+	return err
+}
+
+func (s *served) store(replica int) string {
+	if replica < 0 {
+		return s.url(s.addresses())
+	}
+	var gates []string
+	for _, m := range s.members {
+		gates = append(gates, m.gates[replica].Address())
+	}
+	return s.url(gates)
+}
+
+// gates are those of a replica, or of all if it is negative.
+func (s *served) gates(replica int) []*gate.TCP {
+	var all []*gate.TCP
+	for _, m := range s.members {
+		if replica >= 0 {
+			all = append(all, m.gates[replica])
+		} else {
+			all = append(all, m.gates...)
+		}
+	}
+	return all
+}
+
+func (s *served) faults() []fault {
+	hole, lose := s.cut((*gate.TCP).BlackHole), s.cut((*gate.TCP).LoseReplies)
+	all := []fault{
+		{blackHole, leader, 0.2, 0.7, hole},
+		{blackHole, leader, 0.8, 2.5, hole},
+		{blackHole, anyone, 0.5, 2, hole},
+		{delay, leader, 0.5, 2, s.delay},
+		{loseReplies, leader, 0.2, 1.2, lose},
+		{loseReplies, everybody, 0.2, 0.8, exclusive(&s.busy, lose)},
+	}
+	n := 1
+	if s.leads == nil { // as many for each of them
+		n = len(s.members)
+	}
+	return append(all, slices.Repeat([]fault{
+		{stopEngine, nobody, 0.1, 1.2, exclusive(&s.busy, s.pause)},
+		{restartEngine, nobody, 0.02, 0.5, exclusive(&s.busy, s.restart)},
+	}, n)...)
+}
+
+// cut has a fault of the way to the engine, of a replica or of all.
+func (s *served) cut(fault func(*gate.TCP)) strike {
+	return func(ctx context.Context, length time.Duration, replica int) error {
+		for _, p := range s.gates(replica) {
+			fault(p)
+		}
+		wait.Rest(ctx, length)
+		for _, p := range s.gates(replica) {
+			p.Heal()
+		}
+		return nil
+	}
+}
+
+// delay has each piece of bytes wait for a tenth of the fault on each way.
+func (s *served) delay(ctx context.Context, length time.Duration, replica int) error {
+	return s.cut(func(p *gate.TCP) { p.Slow(length / 5) })(ctx, length, replica)
+}
+
+func (s *served) heal() error {
+	for _, p := range s.gates(-1) {
+		p.Heal()
+	}
+	return nil
+}
+
+func (s *served) lost() int {
+	n := 0
+	for _, p := range s.gates(-1) {
+		n += p.Lost()
+	}
+	return n
+}
+
+func (s *served) close() error {
+	for _, m := range s.members {
+		for _, p := range m.gates {
+			p.Close()
+		}
+		if m.process != nil {
+			m.process.Kill()
+		}
+	}
+	if s.remove == nil {
+		return nil
+	}
+	return s.remove()
 }

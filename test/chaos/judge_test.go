@@ -108,7 +108,7 @@ func TestJudgeClocks(t *testing.T) {
 				seats:  []*seat{{lives: []*process{p}}},
 				events: []event{{Kind: suspend, On: "a", Change: 1, Shift: test.shift}},
 			}
-			v := &verdict{counts: newCounts()}
+			v := newVerdict(nil)
 			(&replicas{round: r}).judgeClocks(v)
 			if v.has(hook) != test.sin || (v.Proved[suspend] == 1) == test.sin {
 				t.Errorf("proved %v, %v", v.Proved, v.Violations)

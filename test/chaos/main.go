@@ -3,10 +3,28 @@
 
 //go:build linux
 
+// Command chaos has real processes work under locks on real engines, and a nemesis do to
+// them what happens to programs, and judges what they did. It needs Linux, and the engines
+// that it runs on: scripts/engines install NAME. What the processes do is the workload:
+//
+//	go run ./test/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1 -report chaos.html
+//	go run ./test/chaos -workload readers -duration 10m
+//	go run ./test/chaos -workload once -duration 10m
+//	go run ./test/chaos -workload service -duration 10m
+//
+// Replicas contend for one lock, read and write one register, or run jobs once for each
+// occasion; clients in three languages hold a lock by the lock service. They are killed, stopped,
+// suspended, cut off from the engine, started in time namespaces; their clocks are moved; the
+// engine is stopped, locked, or killed and started again. What is
+// judged is told in docs/evidence/README.md; -log keeps all that was said and done.
+//
+//	go run ./test/chaos -workload shards
+//
+// measures a group of package shard under faults. Package trial has the judge of them all, and
+// package replica the process of all but the service: this program starts itself.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -54,20 +72,20 @@ type settings struct {
 // drift is nearly what the locks allow for by default.
 const drift = 0.085
 
-// own are the flags that are not of all workloads.
-var own = map[string]string{
-	"engines": "lock readers once shards", "drift": "lock readers once", "replicas": "lock once service",
-	"readers": "readers", "writers": "readers", "clients": "service", "each": "service",
-	"write": "service shards", "quick": "shards",
-}
+// everywhere are the flags of all workloads.
+const everywhere = " workload duration round lease seed faults log"
 
-// workloads are what -workload names, with the flags that have another default there.
-var workloads = map[string]map[string]string{
-	"lock":    {},
-	"readers": {"lease": "2s", "engines": "sqlite,postgres,dynoxide"},
-	"once":    {"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"},
-	"service": {"lease": "2s", "round": "1m", "replicas": "3"},
-	"shards":  {"engines": "sqlite,dynoxide"},
+// workloads are what -workload names, each with its other flags, and with the flags that have
+// another default there.
+var workloads = map[string]struct {
+	flags    string
+	defaults map[string]string
+}{
+	"lock":    {"engines drift replicas", nil},
+	"readers": {"engines drift readers writers", map[string]string{"lease": "2s", "engines": "sqlite,postgres,dynoxide"}},
+	"once":    {"engines drift replicas", map[string]string{"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"}},
+	"service": {"replicas clients each write", map[string]string{"lease": "2s", "round": "1m", "replicas": "3"}},
+	"shards":  {"engines quick write", map[string]string{"engines": "sqlite,dynoxide"}},
 }
 
 func parse(args []string, stderr io.Writer) (*settings, error) {
@@ -96,45 +114,39 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	defaults, known := workloads[s.name]
+	of, known := workloads[s.name]
 	if !known {
 		return nil, fmt.Errorf("workload %q is not known: there are %s", s.name,
 			strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
 	}
-	var bad error
-	flags.Visit(func(f *flag.Flag) {
-		defaults = maps.Clone(defaults)
-		delete(defaults, f.Name)
-		if of := own[f.Name]; of != "" && !strings.Contains(of, s.name) {
-			bad = fmt.Errorf("-%s is not for the workload %s", f.Name, s.name)
-		}
-	})
-	for name, value := range defaults {
-		bad = errors.Join(bad, flags.Set(name, value))
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if bad != nil {
-		return nil, bad
+	given, may := map[string]bool{}, strings.Fields(of.flags+everywhere)
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name := range given {
+		if !slices.Contains(may, name) {
+			return nil, fmt.Errorf("-%s is not for the workload %s", name, s.name)
+		}
+	}
+	for name, value := range of.defaults {
+		if !given[name] {
+			_ = flags.Set(name, value) // it is a good one
+		}
 	}
 	s.engines = strings.Split(*engines, ",")
-	for name := range strings.SplitSeq(*faults, ",") {
-		if name != "" && traits[name].meaning == "" {
+	if *faults != "" {
+		s.Only = strings.Split(*faults, ",")
+	}
+	for _, name := range s.Only {
+		if traits[name].meaning == "" {
 			return nil, fmt.Errorf("-faults: %q is not known", name)
-		}
-		if name != "" {
-			s.Only = append(s.Only, name)
 		}
 	}
 	for name := range strings.SplitSeq(*clients, ",") {
 		s.clients = append(s.clients, peers.Kind(name))
 	}
-	return s, cmp.Or(s.check(), flagsLeft(flags))
-}
-
-func flagsLeft(flags *flag.FlagSet) error {
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	return nil
+	return s, s.check()
 }
 
 // check completes the plan, and looks for what no round can be.

@@ -153,7 +153,7 @@ func crash(t *testing.T, engine string, down time.Duration, times int) {
 			s.leads != nil && !s.leads(t.Context(), struck, s.members[struck].address()) {
 			t.Errorf("crash %d is of member %d", n, struck)
 		}
-		if err := s.restart(t.Context(), down); err != nil {
+		if err := s.restart(t.Context(), down, -1); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range s.members {

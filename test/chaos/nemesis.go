@@ -21,55 +21,67 @@ import (
 // kind is a kind of fault.
 type kind = string
 
-// Faults of a process.
+// The kinds; traits has what they mean.
 const (
-	kill      kind = "kill"       // SIGKILL, and a new process after a while
-	stop      kind = "stop"       // SIGSTOP, and SIGCONT after a while
-	stopKill  kind = "stop-kill"  // SIGSTOP, and SIGKILL after a while
-	suspend   kind = "suspend"    // stopped; the monotonic clock stood meanwhile, boot and wall clock went on
-	pauseVM   kind = "pause"      // stopped; the monotonic and the boot clock stood, the wall clock is set right at once
-	lateVM    kind = "late-pause" // the same, but the wall clock is set right a little later
-	wallOn    kind = "wall-on"    // somebody sets the wall clock forward
-	wallBack  kind = "wall-back"  // somebody sets the wall clock back
-	namespace kind = "namespace"  // SIGKILL, and a new process in a time namespace of its own
-	stepDown  kind = "step-down"  // no fault: somebody asks the holder to step down
+	kill          kind = "kill"
+	stop          kind = "stop"
+	stopKill      kind = "stop-kill"
+	suspend       kind = "suspend"
+	pauseVM       kind = "pause"
+	lateVM        kind = "late-pause"
+	wallOn        kind = "wall-on"
+	wallBack      kind = "wall-back"
+	namespace     kind = "namespace"
+	stepDown      kind = "step-down"
+	lockFile      kind = "lock-file"
+	blackHole     kind = "black-hole"
+	delay         kind = "delay"
+	loseReplies   kind = "lose-replies"
+	stopEngine    kind = "stop-engine"
+	restartEngine kind = "restart-engine"
+	endEngine     kind = "end-engine"
+	replayAcquire kind = "replay-acquire"
+	replayCalls   kind = "replay"
 )
 
-// Faults of an engine, or of the way to it.
-const (
-	lockFile      kind = "lock-file"      // another program has the file locked
-	blackHole     kind = "black-hole"     // bytes vanish between process and engine
-	delay         kind = "delay"          // each piece of bytes waits
-	loseReplies   kind = "lose-replies"   // the engine does what it is asked; its answers vanish
-	stopEngine    kind = "stop-engine"    // SIGSTOP, and SIGCONT after a while
-	restartEngine kind = "restart-engine" // SIGKILL, and a new process on the same data
-	endEngine     kind = "end-engine"     // SIGTERM, and a new process on the same data
-	replayAcquire kind = "replay-acquire" // attackers send acquires again, all the time
-	replayCalls   kind = "replay"         // the same, of heartbeats and releases
-)
-
-// trait says what a kind of fault is.
+// trait says what a kind of fault is. Something has to show one of a clock, or of the way to the
+// engine.
 type trait struct {
-	meaning     string
-	stops       bool // a process, for longer than a moment
-	clock, wire bool // it is of a clock, or of the way to the engine: something has to show it
+	meaning      string
+	stops, kills bool // a process: for longer than a moment, for good
+	wire         bool // it is of the way to the engine
+	// moves says how clocks of a process are moved: 1 is as long as it stands or, if it is not
+	// stopped, as the fault is long.
+	moves shift
 }
 
+type shift = replica.Shift
+
+func (t trait) clock() bool { return t.moves != shift{} }
+
 var traits = map[kind]trait{
-	kill:          {meaning: "SIGKILL of a process; another one is started later"},
-	namespace:     {meaning: "SIGKILL of a process; another one is started in a time namespace"},
-	stop:          {meaning: "SIGSTOP of a process, SIGCONT later", stops: true},
-	stopKill:      {meaning: "SIGSTOP of a process, SIGKILL later", stops: true},
-	suspend:       {"suspend: stopped; its monotonic clock stands meanwhile", true, true, false},
-	pauseVM:       {"paused machine: stopped; its monotonic and boot clocks stand", true, true, false},
-	lateVM:        {"paused machine, whose wall clock is set right only later", true, true, false},
-	wallOn:        {"wall clock of a process set forward", false, true, false},
-	wallBack:      {"wall clock of a process set back", false, true, false},
+	kill:      {meaning: "SIGKILL of a process; another one is started later", kills: true},
+	namespace: {meaning: "SIGKILL of a process; another one is started in a time namespace", kills: true},
+	stop:      {meaning: "SIGSTOP of a process, SIGCONT later", stops: true},
+	stopKill:  {meaning: "SIGSTOP of a process, SIGKILL later", stops: true, kills: true},
+	suspend: {
+		"suspend: stopped; its monotonic clock stands meanwhile", true, false, false, shift{MonoBack: 1},
+	},
+	pauseVM: {
+		"paused machine: stopped; its monotonic and boot clocks stand", true, false, false,
+		shift{MonoBack: 1, BootBack: 1},
+	},
+	lateVM: {
+		"paused machine, whose wall clock is set right only later", true, false, false,
+		shift{MonoBack: 1, BootBack: 1, WallOn: -1},
+	},
+	wallOn:        {meaning: "wall clock of a process set forward", moves: shift{WallOn: 1}},
+	wallBack:      {meaning: "wall clock of a process set back", moves: shift{WallOn: -1}},
 	stepDown:      {meaning: "somebody asks the holder to step down (no fault)"},
 	lockFile:      {meaning: "file locked by another program's transaction"},
-	blackHole:     {"black hole between a process and the engine", false, false, true},
+	blackHole:     {meaning: "black hole between a process and the engine", wire: true},
 	delay:         {meaning: "each piece of bytes to and from the engine waits"},
-	loseReplies:   {"the engine's replies are lost after it has done the work", false, false, true},
+	loseReplies:   {meaning: "the engine's replies are lost after it has done the work", wire: true},
 	stopEngine:    {meaning: "SIGSTOP of the engine, SIGCONT later"},
 	restartEngine: {meaning: "SIGKILL of the engine, restart on the same data"},
 	endEngine:     {meaning: "SIGTERM of the engine, restart on the same data"},
@@ -93,32 +105,38 @@ type fault struct {
 	on   role
 	// least and most bound how long it takes, in leases.
 	least, most float64
+	// strike brings it about, if it is not of a process.
+	strike strike
 }
+
+// strike brings a fault of an engine about: for one seat, or for all if that is negative. The
+// error is errBusy if there is another.
+type strike func(ctx context.Context, length time.Duration, seat int) error
 
 // commonFaults are those of any process.
 var commonFaults = []fault{
-	{kill, leader, 0.1, 1},
-	{kill, anyone, 0.1, 1},
-	{stop, leader, 0.1, 0.6},
-	{stop, leader, 1.2, 2.5},
-	{stop, leader, 1.2, 1.6},
-	{stop, anyone, 0.3, 3},
-	{stopKill, leader, 0.1, 0.5},
+	{kill, leader, 0.1, 1, nil},
+	{kill, anyone, 0.1, 1, nil},
+	{stop, leader, 0.1, 0.6, nil},
+	{stop, leader, 1.2, 2.5, nil},
+	{stop, leader, 1.2, 1.6, nil},
+	{stop, anyone, 0.3, 3, nil},
+	{stopKill, leader, 0.1, 0.5, nil},
 }
 
 // replicaFaults are those of a process whose clocks can be moved, and that takes orders.
 var replicaFaults = []fault{
-	{suspend, leader, 1.2, 2},
-	{suspend, leader, 0.2, 0.8},
-	{suspend, anyone, 0.3, 1.5},
-	{pauseVM, leader, 1.2, 2},
-	{pauseVM, anyone, 0.3, 1.5},
-	{lateVM, leader, 1.2, 1.5},
-	{wallOn, leader, 0.3, 5},
-	{wallOn, anyone, 100, 5000},
-	{wallBack, leader, 0.3, 5000},
-	{wallBack, anyone, 0.3, 5000},
-	{stepDown, anyone, 0, 0},
+	{suspend, leader, 1.2, 2, nil},
+	{suspend, leader, 0.2, 0.8, nil},
+	{suspend, anyone, 0.3, 1.5, nil},
+	{pauseVM, leader, 1.2, 2, nil},
+	{pauseVM, anyone, 0.3, 1.5, nil},
+	{lateVM, leader, 1.2, 1.5, nil},
+	{wallOn, leader, 0.3, 5, nil},
+	{wallOn, anyone, 100, 5000, nil},
+	{wallBack, leader, 0.3, 5000, nil},
+	{wallBack, anyone, 0.3, 5000, nil},
+	{stepDown, anyone, 0, 0, nil},
 }
 
 // event is a fault that happened.
@@ -129,8 +147,8 @@ type event struct {
 	Text     string `json:"text"`
 	// Change is the number that the fault's first change of the clocks has, and
 	// Shift by how much these were moved.
-	Change int64         `json:"change,omitempty"`
-	Shift  replica.Shift `json:"shift"`
+	Change int64 `json:"change,omitempty"`
+	Shift  shift `json:"shift"`
 	// Blind is the time in which no clock of the replica shows the pause.
 	Blind [2]int64 `json:"blind"`
 }
@@ -174,15 +192,14 @@ var errBusy = errors.New("under another fault")
 
 // strike brings about one fault.
 func (r *round) strike(ctx context.Context, f fault, length time.Duration, random *rand.Rand) {
-	e := event{Kind: f.kind, From: r.now()}
+	e := event{Kind: f.kind, On: "engine", From: r.now()}
 	var err error
 	switch f.on {
 	case nobody, everybody:
-		e.On = "engine"
 		if f.on == everybody {
 			e.On = "everybody"
 		}
-		err = r.engine.strike(ctx, f, length, -1)
+		err = f.strike(ctx, length, -1)
 	case leader, anyone:
 		s := r.seatOf(f.on, random)
 		if !s.busy.TryLock() {
@@ -190,14 +207,16 @@ func (r *round) strike(ctx context.Context, f fault, length time.Duration, rando
 		}
 		defer s.busy.Unlock()
 		p := s.now()
-		if !p.Alive() {
-			err = r.fill(ctx, s, nil) // what it has ended of is told later
+		e.On = p.name
+		if !p.Alive() { // what it has ended of is told later
+			if err = r.fill(ctx, s, nil); err == nil {
+				return
+			}
 			break
 		}
-		e.On = p.name
 		err = r.strikeSeat(ctx, s, f, length, random, &e)
 	}
-	if errors.Is(err, errBusy) || e.On == "" && err == nil {
+	if errors.Is(err, errBusy) {
 		return
 	}
 	if e.To == 0 || e.Blind[0] > 0 {
@@ -216,79 +235,71 @@ func (r *round) strike(ctx context.Context, f fault, length time.Duration, rando
 func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Duration, random *rand.Rand,
 	e *event,
 ) error {
-	p := s.now()
-	switch f.kind {
-	case kill, namespace:
-		where := r.drawPlace(random, f.kind == namespace)
-		p.kill(r.now)
-		wait.Rest(ctx, length)
-		return r.fill(ctx, s, where)
-	case stopKill:
-		if err := p.stop(); err != nil {
-			return err
-		}
-		wait.Rest(ctx, length)
-		p.kill(r.now)
-		return r.fill(ctx, s, r.drawPlace(random, false))
-	case stop:
-		if err := p.stop(); err != nil {
-			return err
-		}
-		wait.Rest(ctx, length)
-		if err := p.Continue(); err != nil || p.settle == nil {
-			return err
-		}
-		return p.settle(ctx)
-	case stepDown:
+	p, t := s.now(), traits[f.kind]
+	switch {
+	case f.kind == stepDown:
 		_ = p.SendLine(replica.OrderStepDown) // it may have ended
 		e.Text = p.name + " asks the holder to step down"
 		return nil
-	case wallOn, wallBack:
-		if f.kind == wallBack {
-			length = -length
-		}
-		e.Text = fmt.Sprintf("%s sees its wall clock set by %+v", p.name, length.Round(time.Millisecond))
-		return r.move(ctx, p, e, 0, func(time.Duration) replica.Shift { return replica.Shift{WallOn: length} })
-	case suspend:
-		return r.move(ctx, p, e, length,
-			func(took time.Duration) replica.Shift { return replica.Shift{MonoBack: took} })
-	case pauseVM:
-		return r.move(ctx, p, e, length,
-			func(took time.Duration) replica.Shift { return replica.Shift{MonoBack: took, BootBack: took} })
-	case lateVM:
-		err := r.move(ctx, p, e, length, func(took time.Duration) replica.Shift {
-			return replica.Shift{MonoBack: took, BootBack: took, WallOn: -took}
-		})
-		if err != nil {
+	case t.clock():
+		return r.moveClocks(ctx, p, t, length, random, e)
+	case t.stops:
+		if err := p.stop(); err != nil {
 			return err
 		}
-		late := *e
-		e.Blind[0] = e.To
-		wait.Rest(ctx, r.leases(0.05+0.2*random.Float64()))
-		err = r.move(ctx, p, &late, 0,
-			func(time.Duration) replica.Shift { return replica.Shift{WallOn: -e.Shift.WallOn} })
-		e.Blind[1] = late.To
-		return err
+		wait.Rest(ctx, length)
+		if !t.kills {
+			if err := p.Continue(); err != nil || p.settle == nil {
+				return err
+			}
+			return p.settle(ctx)
+		}
+		p.kill(r.now)
+	case t.kills:
+		p.kill(r.now)
+		wait.Rest(ctx, length)
 	default:
-		return r.engine.strike(ctx, f, length, s.index)
+		return f.strike(ctx, length, s.index)
 	}
+	return r.fill(ctx, s, r.drawPlace(random, f.kind == namespace))
+}
+
+// moveClocks moves the clocks of a replica, and sets its wall clock right later if that was late.
+func (r *round) moveClocks(ctx context.Context, p *process, t trait, length time.Duration, random *rand.Rand,
+	e *event,
+) error {
+	stands := length
+	if !t.stops {
+		stands = 0
+		e.Text = fmt.Sprintf("%s sees its wall clock set by %+v", p.name, (length * t.moves.WallOn).Round(time.Millisecond))
+	}
+	if err := r.move(ctx, p, e, stands, length, t.moves); err != nil || e.Kind != lateVM {
+		return err
+	}
+	late := *e
+	e.Blind[0] = e.To
+	wait.Rest(ctx, r.leases(0.05+0.2*random.Float64()))
+	err := r.move(ctx, p, &late, 0, -e.Shift.WallOn, shift{WallOn: 1})
+	e.Blind[1] = late.To
+	return err
 }
 
 // move stops a replica for a while, moves its clocks meanwhile, and gives it the
-// time to say what it sees then. E.To is right before it runs again.
-func (r *round) move(ctx context.Context, p *process, e *event, length time.Duration,
-	by func(took time.Duration) replica.Shift,
-) error {
+// time to say what it sees then. E.To is right before it runs again. If it is not to stand, the
+// clocks are moved by a length.
+func (r *round) move(ctx context.Context, p *process, e *event, stands, length time.Duration, by shift) error {
 	if !p.sees(ctx, 0, 10*time.Second) {
 		return errBusy // with its start: nothing would show what has changed
 	}
 	if err := p.stop(); err != nil {
 		return err
 	}
-	stands := r.now()
-	wait.Rest(ctx, length)
-	// What the process cannot have seen pass is what passed while it stood.
-	e.Shift = by(time.Duration(r.now() - stands))
+	stopped := r.now()
+	wait.Rest(ctx, stands)
+	if stands > 0 { // what the process cannot have seen pass is what passed while it stood
+		length = time.Duration(r.now() - stopped)
+	}
+	e.Shift = shift{MonoBack: by.MonoBack * length, BootBack: by.BootBack * length, WallOn: by.WallOn * length}
 	p.page.Add(e.Shift)
 	_, e.Change = p.page.Load()
 	e.To = r.now()

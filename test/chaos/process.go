@@ -7,7 +7,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -15,9 +17,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/peers"
 )
 
@@ -60,6 +64,112 @@ type process struct {
 	killed bool  // by this program
 	seen   int64 // the last change of the clocks that it has told of; -1 before it has looked
 	end    int64 // when it had ended
+}
+
+// startReplica starts a replica as a process, by a command that may have arguments. Its lines are
+// kept until it ends, and each is handed on.
+func (p *process) startReplica(c replica.Config, command proc.Command, heard func(replica.Line)) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	command.Role, command.Env = replica.RoleName, []string{replica.Variable + "=" + string(text)}
+	command.Line = func(line []byte) {
+		var l replica.Line
+		if err := json.Unmarshal(line, &l); err != nil { // a kill can cut the last line off
+			l = replica.Line{Kind: replica.Trouble, Text: fmt.Sprintf("says %.200q: %v", line, err)}
+		}
+		p.mu.Lock()
+		p.lines = append(p.lines, l)
+		if l.Clocks != nil {
+			p.seen = l.Clocks.Change
+		}
+		p.mu.Unlock()
+		heard(l)
+	}
+	p.Process, p.seen = &proc.Process{}, -1
+	return p.Start(command)
+}
+
+// term is what a process has under one token, for one occasion.
+type term struct {
+	lock, owner string
+	token       uint64
+	occasion    int64
+}
+
+func termOf(l replica.Line) term { return term{l.Lock, l.Owner, l.Token, l.Occasion} }
+
+// read takes into the verdict what a replica has held, and what it was told. No clock of it showed
+// the pause that it had just been through in a span of time that is blind.
+func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool) {
+	var holds []*trial.Hold
+	of, good := map[term]*trial.Hold{}, map[term]*trial.Hold{} // all; those whose Check passes
+	passed := func(from int64, holds ...*trial.Hold) {
+		v.Checks++
+		if blind(p.name, from, from) {
+			v.Blind++
+			return
+		}
+		for _, h := range holds {
+			h.Last = max(h.Last, from)
+		}
+	}
+	for _, l := range p.lines {
+		key := termOf(l)
+		h := of[key]
+		switch l.Kind {
+		case replica.Trouble:
+			v.sin(unexpected, "%s says: %s", p.name, l.Text)
+		case replica.Torn:
+			if !blind(p.name, l.From, l.At) {
+				v.sin(torn, "%s read %s", p.name, l.Text)
+			}
+		case replica.Granted:
+			h = &trial.Hold{
+				Lock: l.Lock, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
+				Rule: l.Rule, Occasion: l.Occasion,
+				Killed: true, // until it says that it has ended
+			}
+			of[key], good[key], holds = h, h, append(holds, h)
+			if l.Rule != "" {
+				v.Of[string(l.Rule)]++
+			}
+			passed(l.From, h)
+		case replica.Held:
+			if h == nil { // of all
+				passed(l.From, slices.Collect(maps.Values(good))...)
+			}
+		case replica.Told:
+			v.Log.Answers = append(v.Log.Answers, trial.Answer{
+				Lock: l.Lock, Owner: l.Owner, Occasion: l.Occasion, Token: l.Token, At: l.At,
+				Ended: l.Text == string(once.StateDone) || l.Text == string(once.StateFailed),
+			})
+		case replica.End:
+			v.told[l.ID] = l.Told
+		case replica.Begin:
+			v.Operations++
+		}
+		if h == nil {
+			continue
+		}
+		switch l.Kind {
+		case replica.Held, replica.Begin:
+			passed(l.From, h)
+		case replica.Failed:
+			delete(good, key)
+			passed(l.From, h)
+		case replica.Ended:
+			delete(good, key)
+			h.End, h.Killed = l.Text, false
+			passed(l.From, h)
+		case replica.Finished:
+			h.Finished = true
+		}
+	}
+	for _, h := range holds {
+		v.Log.Holds = append(v.Log.Holds, *h)
+	}
 }
 
 // sees waits until the process has said what its clocks show since a change.

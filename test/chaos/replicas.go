@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,12 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
@@ -39,25 +36,15 @@ type replicas struct {
 	*round
 	writers   int
 	jobs      bool
-	bootAhead int64          // by how much the boot clock is ahead of the monotonic clock
-	record    driver.Record  // of the lock, at the end
-	answers   []trial.Answer // to those who asked for an occasion
+	bootAhead int64         // by how much the boot clock is ahead of the monotonic clock
+	record    driver.Record // of the lock, at the end
 
 	mu      sync.Mutex // guards the fields below
 	leading holder
-	of      grant // that of the leading one
+	of      term // that of the leading one
 	highest map[string]uint64
 	came    map[string]int // what readers, writers and jobs came to
 }
-
-// grant is a lock, granted under a token; of jobs for an occasion.
-type grant struct {
-	lock     string
-	token    uint64
-	occasion int64
-}
-
-func grantOf(l replica.Line) grant { return grant{l.Lock, l.Token, l.Occasion} }
 
 // newReplicas returns a workload whose first processes are writers, and the others readers; if
 // there are no writers, all contend for one lock, or run jobs.
@@ -87,7 +74,7 @@ func (w *replicas) faults() []fault {
 		all = append(all, slices.Repeat(commonFaults, 2)...)
 	}
 	if w.namespaces {
-		all = append(all, fault{namespace, anyone, 0.1, 0.5})
+		all = append(all, fault{namespace, anyone, 0.1, 0.5, nil})
 	}
 	return all
 }
@@ -97,7 +84,7 @@ func (w *replicas) beside(context.Context) {}
 // start starts a replica, whose lines are heard until it ends.
 func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
 	life := uint64(s.index<<16 + len(s.lives) + 1)
-	p.rate, p.seen = w.drawRate(life), -1
+	p.rate = w.drawRate(life)
 	c := replica.Config{
 		Name: p.name, Store: w.engine.store(s.index), Resource: w.resource.URL(), Lease: w.Lease,
 		Seed: w.Seed ^ life, Rate: p.rate, Page: filepath.Join(w.dir, p.name+".clocks"),
@@ -117,21 +104,9 @@ func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
 	if p.page, err = replica.OpenPage(c.Page); err != nil {
 		return err
 	}
-	p.Process = &proc.Process{}
-	return startReplica(p.Process, c, proc.Command{
-		Args: p.where.command(), Line: func(line []byte) { w.heard(p, line) },
-		Ended: func(*os.ProcessState) { p.ended(w.now) },
-	})
-}
-
-// startReplica starts a replica, by the command.
-func startReplica(p *proc.Process, c replica.Config, command proc.Command) error {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	command.Role, command.Env = replica.RoleName, []string{replica.Variable + "=" + string(text)}
-	return p.Start(command)
+	return p.startReplica(c, proc.Command{
+		Args: p.where.command(), Ended: func(*os.ProcessState) { p.ended(w.now) },
+	}, func(l replica.Line) { w.heard(p, l) })
 }
 
 // drawRate returns by what part of it the rate of a process's clocks differs:
@@ -145,28 +120,17 @@ func (w *replicas) drawRate(life uint64) float64 {
 	return rate
 }
 
-// heard takes a line down, and follows who holds the lock, as far as lines tell.
-func (w *replicas) heard(p *process, line []byte) {
-	var l replica.Line
-	if err := json.Unmarshal(line, &l); err != nil {
-		// A kill can cut the last line off.
-		l = replica.Line{Kind: replica.Trouble, Text: fmt.Sprintf("says %.200q: %v", line, err), At: w.now()}
-	}
-	p.mu.Lock()
-	p.lines = append(p.lines, l)
-	if l.Clocks != nil {
-		p.seen = l.Clocks.Change
-	}
-	p.mu.Unlock()
+// heard follows who holds the lock, as far as lines tell.
+func (w *replicas) heard(p *process, l replica.Line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch l.Kind {
 	case replica.Granted:
 		if l.Token >= w.highest[l.Lock] {
-			w.leading, w.of, w.highest[l.Lock] = holder{p, l.To}, grantOf(l), l.Token
+			w.leading, w.of, w.highest[l.Lock] = holder{p, l.To}, termOf(l), l.Token
 		}
 	case replica.Ended:
-		if w.of == grantOf(l) {
+		if w.of == termOf(l) {
 			w.leading = holder{}
 		}
 	case replica.Came:
@@ -237,80 +201,16 @@ func (w *replicas) collect(ctx context.Context) error {
 	return errors.Join(err, store.Close())
 }
 
-func (w *replicas) read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer) {
-	told, w.answers = map[string]*trial.Told{}, nil
+func (w *replicas) read(v *verdict) {
 	for _, s := range w.seats {
 		for _, p := range s.lives {
-			w.readLife(v, p, told)
+			if len(p.lines) > 0 && p.lines[0].Kind == replica.Ready {
+				w.judgePlace(v, p, p.lines[0])
+			}
+			p.read(v, w.blind)
 		}
 	}
 	w.judgeClocks(v)
-	return told, w.answers
-}
-
-// readLife takes the tenancies of a process, and what it was told of its operations.
-func (w *replicas) readLife(v *verdict, p *process, told map[string]*trial.Told) {
-	type term struct {
-		owner string
-		grant grant
-	}
-	terms := map[term]*tenancy{}
-	var order []*tenancy
-	passed := func(l replica.Line) {
-		v.Checks++
-		if w.blind(p.name, l.From, l.From) {
-			v.Blind++
-		} else if t := terms[term{l.Owner, grantOf(l)}]; t != nil && l.From > t.Hold.Last {
-			t.Hold.Last = l.From
-		}
-	}
-	for _, l := range p.lines {
-		of := term{l.Owner, grantOf(l)}
-		switch l.Kind {
-		case replica.Ready:
-			w.judgePlace(v, p, l)
-		case replica.Trouble:
-			v.sin(unexpected, "%s says: %s", p.name, l.Text)
-		case replica.Torn:
-			if !w.blind(p.name, l.From, l.At) {
-				v.sin(torn, "%s read %s", p.name, l.Text)
-			}
-		case replica.Granted:
-			terms[of] = &tenancy{Hold: trial.Hold{
-				Lock: l.Lock, Owner: l.Owner, Token: l.Token, Shared: l.Shared, Begin: l.To,
-				Rule: l.Rule, Occasion: l.Occasion,
-				Killed: true, // until it says that it has ended
-			}}
-			if l.Rule != "" {
-				v.Of[string(l.Rule)]++
-			}
-			order = append(order, terms[of])
-			passed(l)
-		case replica.Held:
-			passed(l)
-		case replica.Ended:
-			if t := terms[of]; t != nil {
-				t.End, t.Hold.Killed = l.Text, false
-			}
-		case replica.Finished:
-			if t := terms[of]; t != nil {
-				t.Hold.Finished = true
-			}
-		case replica.Told:
-			w.answers = append(w.answers, trial.Answer{
-				Lock: l.Lock, Owner: l.Owner, Occasion: l.Occasion, Token: l.Token, At: l.At,
-				Ended: l.Text == string(once.StateDone) || l.Text == string(once.StateFailed),
-			})
-		case replica.Begin:
-			passed(l)
-			v.Operations++
-		case replica.End:
-			told[l.ID] = l.Told
-		}
-	}
-	for _, t := range order {
-		v.Tenancies = append(v.Tenancies, *t)
-	}
 }
 
 func (w *replicas) check(v *verdict) {
@@ -328,11 +228,6 @@ func (w *replicas) check(v *verdict) {
 // noise is by how much readings of clocks that were moved may differ from what
 // the move explains. The least move is many times that.
 const noise = 25 * time.Millisecond
-
-// lossy says that a replica's word for the end of its tenancy means a loss.
-func lossy(end string) bool {
-	return strings.Contains(end, "expired") || strings.Contains(end, "superseded") || strings.Contains(end, "stalled")
-}
 
 // judgePlace sees that a process was started in the time namespace that it was
 // to be, and that its time stamps are good there.

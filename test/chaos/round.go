@@ -58,9 +58,8 @@ type workload interface {
 	finish(ctx context.Context, p *process) error
 	// collect gets what is asked for at the end, of the engine.
 	collect(ctx context.Context) error
-	// read takes the tenancies of all processes into the verdict, and returns what was told
-	// of effects, by their ID, and of occasions.
-	read(v *verdict) (told map[string]*trial.Told, answers []trial.Answer)
+	// read takes into the verdict what all processes have held and were told.
+	read(v *verdict)
 	// check judges what only this workload knows.
 	check(v *verdict)
 }

@@ -7,18 +7,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 )
 
@@ -99,26 +104,15 @@ func newEtcd(dir string, members int) (server, error) {
 
 // etcdLeads says that the member at an address leads.
 func etcdLeads(ctx context.Context, _ int, address string) bool {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+	if err != nil {
+		return false
+	}
+	defer func() { _ = client.Close() }() // it was only asked
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status",
-		strings.NewReader("{}"))
-	if err != nil {
-		return false
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	var status struct {
-		Header struct {
-			Member string `json:"member_id"`
-		} `json:"header"`
-		Leader string `json:"leader"`
-	}
-	err = json.NewDecoder(answer.Body).Decode(&status)
-	return err == nil && status.Leader == status.Header.Member
+	status, err := client.Status(ctx, address)
+	return err == nil && status.Leader == status.Header.MemberId
 }
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
@@ -208,4 +202,133 @@ func newKubernetes(dir string) (server, error) {
 		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[apiServer]
 	}
 	return s, nil
+}
+
+// postgres are servers of the system's package of PostgreSQL. They refuse to be root, and
+// their data are where their user can come.
+type postgres struct {
+	data    string
+	primary int
+}
+
+// newPostgres is a server, or a server and a synchronous standby: when that server is killed the
+// standby is promoted, and a new standby of it takes the place of the other.
+func newPostgres(dir string, members int) (server, error) {
+	p, s := &postgres{}, server{name: "postgres", members: members, url: postgresURL}
+	_, err := launcher.PostgresProgram("postgres")
+	if err != nil || dir == "" {
+		return s, err
+	}
+	if p.data, err = os.MkdirTemp("", "tenure-chaos-postgres-"); err != nil {
+		return s, err
+	}
+	s.remove = func() error { return os.RemoveAll(p.data) }
+	s.launch = func(member int, ports []int) (launcher.Server, error) {
+		return launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
+			"log_min_messages=panic")
+	}
+	s.prepare = func(ctx context.Context, member int, ports []int) error {
+		if member == p.primary {
+			return p.initialize(member)
+		}
+		return p.follow(member, ports[p.primary])
+	}
+	s.begin = func(ctx context.Context, addresses []string) error {
+		conn, err := pgx.Connect(ctx, postgresURL(addresses[:1]))
+		if err != nil {
+			return err
+		}
+		err = errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx)))
+		if err == nil && members > 1 {
+			err = p.waitFor(ctx, 1, addresses[0])
+		}
+		return err
+	}
+	s.leads = func(_ context.Context, member int, _ string) bool { return member == p.primary }
+	if members > 1 {
+		s.replace = p.replace
+	}
+	if err := launcher.Own(p.data); err != nil {
+		return s, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+// replace promotes the standby, and makes the server that was killed a standby of it.
+func (p *postgres) replace(ctx context.Context, s *served, killed int) error {
+	p.primary = 1 - killed
+	address := s.members[p.primary].address()
+	if is, err := p.ask(ctx, address, "SELECT pg_promote()"); err != nil || is != "t" {
+		return errors.Join(fmt.Errorf("the standby does not become the primary: %q", is), err)
+	}
+	return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]),
+		p.waitFor(ctx, killed, address))
+}
+
+func (p *postgres) folder(member int) string { return filepath.Join(p.data, memberName(member)) }
+
+func memberName(member int) string { return fmt.Sprint("m", member) }
+
+func (p *postgres) initialize(member int) error {
+	folder := p.folder(member)
+	if err := errors.Join(os.Mkdir(folder, 0o700), launcher.Own(folder)); err != nil {
+		return err
+	}
+	return launcher.InitPostgreSQL(folder)
+}
+
+// follow makes the data of a standby of the server at a port. What that one waits for is
+// not the standby's to wait for once it is promoted.
+func (p *postgres) follow(member, port int) error {
+	folder := p.folder(member)
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	program, err := launcher.PostgresProgram("pg_basebackup")
+	if err != nil {
+		return err
+	}
+	if err := (launcher.Server{Dir: p.data, User: launcher.PostgresUser, Args: []string{
+		program, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=tenure application_name=%s", port,
+			memberName(member)),
+		"-D", folder, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+	}}).Run(); err != nil {
+		return err
+	}
+	file := filepath.Join(folder, "postgresql.auto.conf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text = append(text, "synchronous_standby_names = ''\n"...) // the last line of a name counts
+	return os.WriteFile(file, text, 0o600)
+}
+
+// waitFor has every write of the primary wait for a standby, and returns when it does.
+func (p *postgres) waitFor(ctx context.Context, standby int, primary string) error {
+	for _, statement := range []string{
+		"ALTER SYSTEM SET synchronous_standby_names = '" + memberName(standby) + "'", "SELECT pg_reload_conf()",
+	} {
+		if _, err := p.ask(ctx, primary, statement); err != nil {
+			return err
+		}
+	}
+	var is string
+	var err error
+	if !wait.Within(ctx, startPatience, func() bool {
+		is, err = p.ask(ctx, primary, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
+		return is == "t"
+	}) {
+		return errors.Join(errors.New("the standby is not synchronous"), err)
+	}
+	return nil
+}
+
+// ask runs a statement, and returns its value.
+func (p *postgres) ask(ctx context.Context, address, statement string) (string, error) {
+	return launcher.PSQL(ctx, postgresURL([]string{address}), statement)
+}
+
+func postgresURL(addresses []string) string {
+	return "postgres://tenure@" + strings.Join(addresses, ",") + "/postgres?sslmode=disable"
 }

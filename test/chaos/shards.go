@@ -11,13 +11,18 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
@@ -82,7 +87,7 @@ func (f *finding) measure(ctx context.Context, engine string, size size, say fun
 	for i, play := range scenes {
 		g := &group{
 			size: size, name: fmt.Sprint("group-", i), store: on.store(-1), dir: dir, now: watch.Now,
-			to: trial.OpenResource(watch.Now, false), ends: map[stint]int64{}, owners: map[string]begun{},
+			to: trial.OpenResource(watch.Now, false), ends: map[term]int64{}, owners: map[string]begun{},
 		}
 		err := must.Try(func() {
 			play(ctx, g, func(format string, args ...any) { say(f.Store+": "+format, args...) })
@@ -134,10 +139,19 @@ func (f *finding) fill(ctx context.Context, g *group) {
 // to a later one.
 func (f *finding) rest(ctx context.Context, g *group) {
 	must.Do(wait.For(ctx, 2*g.size.Heartbeat)) // until one of all comes that is of the rest
-	before := g.beats()
+	beats := func() map[*worker]replica.Line {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		all := map[*worker]replica.Line{}
+		for _, w := range g.living() {
+			all[w] = w.beat
+		}
+		return all
+	}
+	before := beats()
 	must.Do(wait.For(ctx, g.size.Steady))
 	f.Steady.For = g.size.Steady.Seconds()
-	for w, now := range g.beats() {
+	for w, now := range beats() {
 		d := seconds(now.From - before[w].From)
 		if d == 0 {
 			must.Do(fmt.Errorf("%s has no heartbeat in %v", w.name, g.size.Steady))
@@ -195,7 +209,7 @@ func (c *change) moved(g *group) {
 	for _, b := range g.begins {
 		times[b.lock]++
 		c.Most = max(c.Most, times[b.lock])
-		if before := g.ends[stint{b.lock, b.token - 1}]; before > 0 {
+		if before := g.ends[term{lock: b.lock, token: b.token - 1}]; before > 0 {
 			gaps = append(gaps, seconds(b.at-before))
 		}
 	}
@@ -214,18 +228,10 @@ func (f *finding) killings(ctx context.Context, g *group) {
 		if i < g.size.Kills { // not the coordinator, not the one that was started last
 			what, victim = fmt.Sprintf("%s (%d)", killOfWorker, i+1), living[(at+1+i)%len(living)]
 		}
-		f.during(ctx, g, what, victim, victim.end, g.whole)
+		f.during(ctx, g, what, victim, func() { g.kill(victim) }, g.whole)
 		g.start(ctx, 0, g.size.Claims)
 		g.until(ctx, "all partitions are where they are planned", g.settled)
 	}
-}
-
-// end kills a worker.
-func (w *worker) end() {
-	w.g.mu.Lock()
-	w.dead = true
-	w.g.mu.Unlock()
-	w.Kill()
 }
 
 // pausing stops a worker for two leases, as a machine that hangs, and lets it go
@@ -282,5 +288,195 @@ func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) {
 		g.start(ctx, weight, 64) // so many claims a worker of a group has under way by default
 		g.until(ctx, "one worker has all partitions", g.settled)
 	}
-	f.during(ctx, g, "SIGKILL of one that has all", g.all[0], g.all[0].end, g.whole)
+	f.during(ctx, g, "SIGKILL of one that has all", g.all[0], func() { g.kill(g.all[0]) }, g.whole)
+}
+
+// group is a group of worker processes, and what they have told.
+type group struct {
+	size             size
+	name, store, dir string
+	now              func() int64
+	to               *trial.Resource
+
+	mu     sync.Mutex
+	all    []*worker
+	begins []begun          // since the last reset
+	ends   map[term]int64   // when handlers returned, since the start
+	owners map[string]begun // of each partition: the last one, until it ends
+	lost   []string
+	failed error
+}
+
+// begun says that a handler has begun.
+type begun struct {
+	lock  string
+	token uint64
+	by    *worker
+	at    int64
+}
+
+// worker is one life of a worker.
+type worker struct {
+	process
+
+	// What follows is guarded by mu of the group.
+	beat   replica.Line // its last heartbeat
+	dead   bool         // killed, or left
+	paused bool         // at some time
+	stats  shard.Stats
+	left   *replica.Line // nil while it is there
+}
+
+// start starts a worker, and does not wait until it has joined. The weight 0 is the usual one.
+func (g *group) start(ctx context.Context, weight float64, claims int) *worker {
+	// Nothing is taken down of one that is not known yet.
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := &worker{process: process{name: fmt.Sprintf("worker-%d", len(g.all)+1)}}
+	c := replica.Config{
+		Name: w.name, Do: replica.Work, Store: g.store, Resource: g.to.URL(), Lease: g.size.Lease,
+		Page: filepath.Join(g.dir, g.name+w.name),
+		Group: &replica.Group{
+			Timing: g.size.Timing, Name: g.name, Partitions: g.size.Partitions, Weight: weight, Claims: claims,
+			Write: g.size.Write, Drain: g.size.Drain,
+		},
+	}
+	must.Do(w.startReplica(c, proc.Command{Ended: func(state *os.ProcessState) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !w.dead {
+			g.failed = errors.Join(g.failed, fmt.Errorf("%s has ended: %v\n%s", w.name, state, w.Stderr()))
+		}
+		w.dead = true
+	}}, func(l replica.Line) { g.heard(w, l) }))
+	context.AfterFunc(ctx, w.Kill)
+	g.all = append(g.all, w)
+	return w
+}
+
+// heard takes a line down.
+func (g *group) heard(w *worker, l replica.Line) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch l.Kind {
+	case replica.Trouble:
+		g.failed = errors.Join(g.failed, fmt.Errorf("%s: %s", w.name, l.Text))
+	case replica.Granted:
+		b := begun{l.Lock, l.Token, w, l.To}
+		g.begins = append(g.begins, b)
+		if g.owners[l.Lock].token < l.Token {
+			g.owners[l.Lock] = b
+		}
+	case replica.Beat:
+		w.beat = l
+	case replica.Ended:
+		g.ends[term{lock: l.Lock, token: l.Token}] = l.At
+		if g.owners[l.Lock].token == l.Token {
+			delete(g.owners, l.Lock)
+		}
+	case replica.Planned:
+		w.stats = *l.Stats
+	case replica.Lost:
+		if !w.paused { // else it must
+			g.lost = append(g.lost, w.name+": "+l.Text)
+		}
+	case replica.Left:
+		w.left, w.dead = &l, true
+	}
+}
+
+// workers returns those that are there.
+func (g *group) workers() []*worker {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.living()
+}
+
+// living returns the workers that are there. The caller holds mu.
+func (g *group) living() (all []*worker) {
+	for _, p := range g.all {
+		if !p.dead {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// owned returns how many partitions have an owner that lives. The caller holds mu.
+func (g *group) owned() (n int) {
+	for _, b := range g.owners {
+		if !b.by.dead {
+			n++
+		}
+	}
+	return n
+}
+
+// settled says that all is as planned: every worker is in the membership, has what it is
+// to have, and nothing else. The caller holds mu.
+func (g *group) settled() bool {
+	living := g.living()
+	for _, p := range living {
+		s := p.stats
+		if !s.Joined || s.Members != len(living) || s.Held != s.Planned || s.Surplus+s.Claiming+s.MovingIn > 0 ||
+			s.Epoch != living[0].stats.Epoch {
+			return false
+		}
+	}
+	return g.whole()
+}
+
+// held returns how many partitions a worker has. The caller holds mu.
+func (g *group) held(w *worker) (n int) {
+	for _, b := range g.owners {
+		if b.by == w {
+			n++
+		}
+	}
+	return n
+}
+
+// whole says that all partitions have an owner. The caller holds mu.
+func (g *group) whole() bool { return g.owned() == g.size.Partitions }
+
+// patience bounds every wait for the group.
+const patience = 90 * time.Second
+
+// until waits until something is so. The condition is called with mu held.
+func (g *group) until(ctx context.Context, what string, holds func() bool) {
+	so := wait.Within(ctx, patience, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.failed != nil || holds()
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !so || g.failed != nil {
+		must.Do(errors.Join(g.failed, context.Cause(ctx), fmt.Errorf(
+			"not so within %v: %s; %d workers, %d partitions owned", patience, what, len(g.living()), g.owned())))
+	}
+}
+
+// kill kills a worker.
+func (g *group) kill(w *worker) {
+	g.mu.Lock()
+	w.dead = true
+	g.mu.Unlock()
+	w.Kill()
+}
+
+// close ends all workers, and returns the log of what they did.
+func (g *group) close() (*trial.Log, error) {
+	for _, w := range g.all {
+		g.kill(w) // nothing is heard of it any more
+	}
+	effects, bad := g.to.Seen()
+	v := newVerdict(effects)
+	for _, w := range g.all {
+		w.read(v, func(string, int64, int64) bool { return false })
+	}
+	if v.Log.EndKilled(); len(bad) > 0 {
+		return v.Log, errors.New(strings.Join(bad, "\n"))
+	}
+	return v.Log, nil
 }

@@ -8,11 +8,14 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
@@ -25,18 +28,6 @@ const (
 	history    trial.Sin = "history"    // the service's history says something else
 	unexpected trial.Sin = "unexpected" // an error that no fault explains
 )
-
-// violation is a sin, and what shows it.
-type violation struct {
-	Sin  trial.Sin
-	Text string
-}
-
-// tenancy is one process's time with the lock.
-type tenancy struct {
-	trial.Hold
-	End string // as the process said; "" if it was killed
-}
 
 // counts are the figures of a round.
 type counts struct {
@@ -87,41 +78,50 @@ func (c *counts) add(d *counts) {
 	c.Leaderless = max(c.Leaderless, d.Leaderless)
 }
 
-// allFaults counts them.
-func (c counts) allFaults() int {
-	return sum(c.Faults) - c.Faults[stepDown]
+func (c counts) String() string {
+	return fmt.Sprintf("%d faults%s, %d kills and %d stops of processes; %d processes, %d in time namespaces; "+
+		"%d tenures%s, %d takeovers; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
+		"%d that no clock could stop; longest without a holder %s%s",
+		sum(c.Faults)-c.Faults[stepDown], counted(", gates: ", c.Weather), c.Kills, c.Stops, c.Lives, c.Namespaces,
+		c.Tenures, counted(": ", c.Of), c.Takeovers, c.Operations, c.Overlaps, c.Refused, c.LatePast, c.Blind,
+		shown(c.Leaderless), counted("; ", c.Came))
 }
 
 // verdict is what a round has shown.
 type verdict struct {
 	counts
-	Violations []violation
-	Tenancies  []tenancy
+	Violations []trial.Finding
 	Log        *trial.Log
-	Late       []trial.Effect
+	told       map[string]*trial.Told // of effects, by their ID
+}
+
+func newVerdict(effects []trial.Effect) *verdict {
+	return &verdict{
+		counts: newCounts(), Log: &trial.Log{Effects: slices.Clone(effects)}, told: map[string]*trial.Told{},
+	}
 }
 
 func (v *verdict) sin(s trial.Sin, format string, args ...any) {
-	v.Violations = append(v.Violations, violation{s, fmt.Sprintf(format, args...)})
+	v.Violations = append(v.Violations, trial.Finding{Sin: s, Text: fmt.Sprintf(format, args...)})
 }
 
 func (v *verdict) has(s trial.Sin) bool {
-	return slices.ContainsFunc(v.Violations, func(x violation) bool { return x.Sin == s })
+	return slices.ContainsFunc(v.Violations, func(x trial.Finding) bool { return x.Sin == s })
 }
 
 // judge reads what the processes have said, and the resource has seen.
 func (r *round) judge() *verdict {
-	v := &verdict{counts: newCounts()}
+	v := newVerdict(r.effects)
 	for _, p := range r.problems {
 		v.sin(unexpected, "%s", p)
 	}
-	told, answers := r.work.read(v)
+	r.work.read(v)
 	for _, s := range r.seats {
 		v.Lives += len(s.lives)
 	}
 	for _, e := range r.events {
 		v.Faults[e.Kind]++
-		if k := e.Kind; k == kill || k == namespace || k == stopKill {
+		if traits[e.Kind].kills {
 			v.Kills++
 		}
 		if traits[e.Kind].stops {
@@ -129,16 +129,31 @@ func (r *round) judge() *verdict {
 		}
 	}
 	v.Lost += r.lost
-	slices.SortFunc(v.Tenancies, func(a, b tenancy) int { return cmp.Compare(a.Begin, b.Begin) })
-	v.Log = r.log(v.Tenancies, told)
-	v.Log.Answers = answers
+	v.Log.Apart = r.apart()
+	slices.SortFunc(v.Log.Holds, func(a, b trial.Hold) int { return cmp.Compare(a.Begin, b.Begin) })
+	for i := range v.Log.Effects {
+		e := &v.Log.Effects[i]
+		e.Told, e.Blind = v.told[e.ID], r.blind(e.Owner, e.Checked, e.Checked)
+		if e.Refused {
+			v.Refused++
+		}
+	}
+	v.Log.EndKilled()
 	for _, f := range v.Log.Judge() {
 		v.sin(f.Sin, "%s", f.Text)
 		if f.Sin == trial.Overlap {
 			v.Overlaps++
 		}
 	}
-	r.measure(v)
+	v.LatePast, v.Tenures = len(v.Log.Late()), len(v.Log.Holds)
+	v.Leaderless, _, _ = v.Log.Gap(r.filled, r.calmed)
+	last := map[string]trial.Hold{} // of each lock
+	for _, h := range v.Log.Holds {
+		before, found := last[h.Lock]
+		if last[h.Lock] = h; found && (before.Killed || lossy(before.End)) && !h.Shared {
+			v.Takeovers++
+		}
+	}
 	r.work.check(v)
 	if r.recovery < 0 || r.recovery > r.bound {
 		v.sin(noLeader, "time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery), shown(r.bound))
@@ -146,21 +161,9 @@ func (r *round) judge() *verdict {
 	return v
 }
 
-// log returns the log of the round, and ends the tenancies of the killed as it does.
-func (r *round) log(tenancies []tenancy, told map[string]*trial.Told) *trial.Log {
-	l := &trial.Log{Effects: slices.Clone(r.effects), Apart: r.apart()}
-	for _, t := range tenancies {
-		l.Holds = append(l.Holds, t.Hold)
-	}
-	for i := range l.Effects {
-		e := &l.Effects[i]
-		e.Told, e.Blind = told[e.ID], r.blind(e.Owner, e.Checked, e.Checked)
-	}
-	l.EndKilled()
-	for i := range tenancies {
-		tenancies[i].Last = l.Holds[i].Last
-	}
-	return l
+// lossy says that a replica's word for the end of its hold means a loss.
+func lossy(end string) bool {
+	return strings.Contains(end, "expired") || strings.Contains(end, "superseded") || strings.Contains(end, "stalled")
 }
 
 // apart is how far two periods of a job begin apart, with clocks as fast as may be. A run may begin
@@ -178,34 +181,10 @@ func (r *round) blind(owner string, from, to int64) bool {
 	})
 }
 
-// measure counts what the resource saw, and what followed a loss.
-func (r *round) measure(v *verdict) {
-	v.Late = v.Log.Late()
-	v.LatePast, v.Tenures = len(v.Late), len(v.Tenancies)
-	for _, e := range v.Log.Effects {
-		if e.Refused {
-			v.Refused++
-		}
-	}
-	v.Leaderless, _, _ = v.Log.Gap(r.filled, r.calmed)
-	last := map[string]*tenancy{} // of each lock
-	for i := range v.Tenancies {
-		t := &v.Tenancies[i]
-		before := last[t.Lock]
-		if last[t.Lock] = t; before != nil && (before.Killed || lossy(before.End)) && !t.Shared {
-			v.Takeovers++
-		}
-	}
-}
-
-// seatName returns the seat of a process or a hold, whose name begins with that.
-func seatName(owner string) string {
-	seat, _, _ := strings.Cut(owner, ".")
-	return seat
-}
-
+// seatIndex returns the seat of a process or a hold, whose name begins with that of the seat.
 func (r *round) seatIndex(owner string) int {
-	return slices.IndexFunc(r.seats, func(s *seat) bool { return s.name == seatName(owner) })
+	name, _, _ := strings.Cut(owner, ".")
+	return slices.IndexFunc(r.seats, func(s *seat) bool { return s.name == name })
 }
 
 // shown writes a length of time as people do.
@@ -220,4 +199,199 @@ func shown(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%.2f s", d.Seconds())
 	}
+}
+
+// The files that a run of the service or of shards writes a part of, in the module's folder and
+// beside it, and the command that the page says the part is made by, without the workload.
+const (
+	thisModule  = "github.com/tenurelock/tenure/test"
+	resultsFile = "chaos/results.json"
+	command     = "go run ./test/chaos -workload "
+)
+
+var pages = map[string]string{"service": "../docs/evidence/faults.md", "shards": "../docs/evidence/performance.md"}
+
+// report is the whole of a run.
+type report struct {
+	Command  string
+	Began    time.Time
+	Took     time.Duration
+	Machine  machine.Machine
+	Replicas int // of the service
+	// Missing are faults that this machine did not allow.
+	Missing []string `json:",omitempty"`
+	// Whole says that all faults are dealt.
+	Whole  bool
+	Rounds []result
+}
+
+// result is what a round has shown, as the report has it.
+type result struct {
+	Number   int
+	Plan     plan
+	Counts   counts
+	Recovery time.Duration
+	Bound    time.Duration
+
+	verdict  *verdict
+	possible map[kind]bool
+}
+
+// result judges a round.
+func (r *round) result(number int) result {
+	v := r.judge()
+	return result{
+		Number: number, Plan: r.plan, Counts: v.counts, verdict: v, Recovery: r.recovery,
+		Bound: r.bound, possible: r.possible,
+	}
+}
+
+// String says what was counted, and each violation.
+func (x result) String() string {
+	again := ""
+	if x.Bound > 0 {
+		again = "; a holder after " + shown(x.Recovery)
+	}
+	text := fmt.Sprintf("round %d: %s, seed %d: %s%s\n  %s\n", x.Number, x.Plan.Engine, x.Plan.Seed,
+		page.Plural(len(x.verdict.Violations), "violation"), again, x.Counts)
+	for _, sin := range x.verdict.Violations {
+		text += fmt.Sprintf("  %s: %s\n", sin.Sin, sin.Text)
+	}
+	return text
+}
+
+func (r *report) String() string {
+	text := fmt.Sprintf("%s in %v: %s\n  %s\n", page.Plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
+		page.Plural(r.violations(), "violation"), r.total(""))
+	if missing := r.unproved(); len(missing) > 0 {
+		text += fmt.Sprintf("  nothing shows that these faults had any effect: %s\n", strings.Join(missing, ", "))
+	}
+	for _, missing := range r.Missing {
+		text += fmt.Sprintf("  not available here: %s\n", missing)
+	}
+	return text + r.table()
+}
+
+// counted lists what was counted, behind a word, if anything was.
+func counted(word string, of map[string]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%s %s", page.Thousands(of[name]), name))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return word + strings.Join(all, ", ")
+}
+
+// violations counts them over all rounds.
+func (r *report) violations() int {
+	n := len(r.unproved())
+	for _, x := range r.Rounds {
+		n += len(x.verdict.Violations)
+	}
+	return n
+}
+
+// unproved are the kinds of faults that struck, and of which nothing shows that
+// they did: of a clock, that no replica saw them; of the way to an engine, that
+// nothing was lost on it. In a run of several rounds it is each that never came.
+func (r *report) unproved() (missing []string) {
+	total := r.total("")
+	for _, k := range slices.Sorted(maps.Keys(traits)) {
+		struck, t := total.Faults[k] > 0, traits[k]
+		never := r.Whole && len(r.Rounds) >= 3*len(r.engines()) && r.possible(k) && !struck
+		if never || struck && (t.clock() && total.Proved[k] == 0 || t.wire && total.Lost == 0) {
+			missing = append(missing, k)
+		}
+	}
+	return missing
+}
+
+// possible says that the engines and this machine allow a fault.
+func (r *report) possible(k kind) bool {
+	return slices.ContainsFunc(r.Rounds, func(x result) bool { return x.possible[k] })
+}
+
+// total adds the figures of all rounds, or of those on an engine.
+func (r *report) total(engine string) counts {
+	total := newCounts()
+	for _, x := range r.Rounds {
+		if engine == "" || x.Plan.Engine == engine {
+			total.add(&x.Counts)
+		}
+	}
+	return total
+}
+
+// table has a row for each kind of fault: how often it struck on each engine, and what shows that.
+func (r *report) table() string {
+	var rows [][]string
+	total := r.total("")
+	for k, t := range traits {
+		if !r.possible(k) && total.Faults[k] == 0 {
+			continue
+		}
+		row := []string{t.meaning}
+		for _, e := range r.engines() {
+			row = append(row, page.Thousands(r.total(e).Faults[k]))
+		}
+		seen := ""
+		switch {
+		case total.Faults[k] > 0 && t.clock():
+			seen = page.Thousands(total.Proved[k]) + ", by what the replica logged"
+		case total.Faults[k] > 0 && t.wire:
+			seen = page.Thousands(total.Lost) + " pieces lost, of both kinds"
+		}
+		rows = append(rows, append(row, seen))
+	}
+	slices.SortFunc(rows, slices.Compare)
+	var b strings.Builder
+	page.Table(&b, slices.Concat([]string{"fault"}, r.engines(), []string{"seen"}), rows)
+	return b.String()
+}
+
+// engines are those of the rounds.
+func (r *report) engines() []string {
+	var names []string
+	for _, x := range r.Rounds {
+		if !slices.Contains(names, x.Plan.Engine) {
+			names = append(names, x.Plan.Engine)
+		}
+	}
+	return names
+}
+
+// markdown returns the service's part of the page. A run with a violation writes none.
+func (r *report) markdown() string {
+	var b strings.Builder
+	t, first := r.total(""), r.Rounds[0].Plan
+	var recovery, length time.Duration
+	for _, x := range r.Rounds {
+		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length
+	}
+	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
+		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, r.Replicas, first.Lease)
+	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Tenures), counted(" (", t.Of))
+	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
+		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",
+		page.Thousands(t.Operations), t.LatePast, t.Refused)
+	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; "+
+		"to the next holder after the last kill: %v.\n", t.Leaderless.Round(10*time.Millisecond), gapBound(first.Lease),
+		recovery.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: 0.**\n",
+		times(t.Faults), times(t.Weather))
+	return b.String()
+}
+
+// times says how often, and in how many ways. The JSON has each.
+func times(of map[string]int) string {
+	return fmt.Sprintf("%s times in %d ways", page.Thousands(sum(of)), len(of))
+}
+
+func sum(of map[string]int) (n int) {
+	for _, times := range of {
+		n += times
+	}
+	return n
 }

@@ -131,16 +131,7 @@ func newShifted(page *Page, rate float64) *shifted {
 }
 
 // Now reads wall clock and monotonic clock.
-func (s *shifted) Now() clock.Instant {
-	for {
-		before := s.page.changes()
-		now := s.machine.Now()
-		by, after := s.page.Load()
-		if before == after { // else the process was stopped in between
-			return s.move(now, by)
-		}
-	}
-}
+func (s *shifted) Now() clock.Instant { return s.Read().Instant }
 
 // Read reads all clocks.
 func (s *shifted) Read() clock.Reading {
@@ -159,16 +150,10 @@ func (s *shifted) both() (real, seen clock.Reading, change int64) {
 			continue
 		}
 		seen := real
-		seen.Instant = s.move(real.Instant, by)
+		seen.Mono = s.ownRate(s.began.Mono, real.Mono-by.MonoBack)
+		seen.Wall = s.ownRate(s.began.Wall, real.Wall+by.WallOn)
 		seen.Boot = s.ownRate(s.began.Boot, real.Boot-by.BootBack)
 		return real, seen, after
-	}
-}
-
-func (s *shifted) move(now clock.Instant, by Shift) clock.Instant {
-	return clock.Instant{
-		Mono: s.ownRate(s.began.Mono, now.Mono-by.MonoBack),
-		Wall: s.ownRate(s.began.Wall, now.Wall+by.WallOn),
 	}
 }
 

@@ -12,13 +12,18 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 )
@@ -26,18 +31,18 @@ import (
 const (
 	// opTimeout bounds one operation.
 	opTimeout = 2 * time.Second
-	// checkPeriod is how often the lease is asked beside the operations.
-	checkPeriod = 2 * time.Millisecond
-	// sayPeriod is how often that is told.
-	sayPeriod = 50 * time.Millisecond
+	// checkPeriod is how often leases are asked beside the operations, and sayPeriod how often
+	// that is told; a worker has many.
+	checkPeriod, workerChecks = 2 * time.Millisecond, 20 * time.Millisecond
+	sayPeriod, workerSays     = 50 * time.Millisecond, 100 * time.Millisecond
 	// maxDwell is how long the program is busy between its check and its write,
 	// at most: where a pause makes the write late.
 	maxDwell = 20 * time.Millisecond
-	// pause is how long lies between two operations, at most.
-	pause = 8 * time.Millisecond
+	// maxPause is how long lies between two operations, at most.
+	maxPause = 8 * time.Millisecond
 )
 
-// hold is a lease, of either kind, and the name under which it is told of: readers take turns
+// hold is a lease of any kind, and the name under which it is told of: readers take turns
 // with one token, so each of their holds has a name of its own.
 type hold struct {
 	*replica
@@ -48,7 +53,7 @@ type hold struct {
 	shared   bool
 	rule     trial.Rule
 	occasion int64
-	last     int64 // of a worker: before its last Check that passed
+	last     int64 // before the last Check that passed; guarded by mu of the replica
 }
 
 func (h *hold) say(l Line) {
@@ -56,57 +61,64 @@ func (h *hold) say(l Line) {
 	h.replica.say(l)
 }
 
-// check is Check with the time around it.
-func (h *hold) check() (from, to int64, err error) {
-	from = h.watch.Now()
-	err = h.lease.Check()
-	return from, h.watch.Now(), err
+// check calls Check, and says whether it passes. If it does not pass any more, that is told.
+func (h *hold) check() (from int64, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err = h.checkLocked()
+	return h.last, err
+}
+
+func (h *hold) checkLocked() error {
+	from := h.watch.Now()
+	err := h.lease.Check()
+	switch {
+	case err == nil:
+		h.last = from
+	case h.live[h]:
+		delete(h.live, h)
+		h.say(Line{Kind: Failed, From: h.last})
+	}
+	return err
+}
+
+// observe has the Check of each lease called all the time, so that the last instant at which one
+// passes is known well. What it tells now and then is that those of all that have begun and have
+// not failed or ended have passed since an instant.
+func (r *replica) observe(ctx context.Context, check, say time.Duration) {
+	for said := int64(0); wait.For(ctx, check) == nil; {
+		r.mu.Lock()
+		began := r.watch.Now()
+		for h := range r.live {
+			_ = h.checkLocked() // it tells
+		}
+		if len(r.live) > 0 && began-said > int64(say) {
+			r.say(Line{Kind: Held, From: began})
+			said = began
+		}
+		r.mu.Unlock()
+	}
 }
 
 // work does what it is to do while it holds the lock, which is checked all the time beside it.
 func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
-	from, to, err := h.check()
+	h.mu.Lock() // what is told of all is of those that have begun
+	err := h.checkLocked()
+	if err == nil {
+		h.say(Line{Kind: Granted, From: h.last, To: h.watch.Now()})
+		h.live[h] = true
+	}
+	h.mu.Unlock()
 	if err != nil {
 		return nil //nolint:nilerr // it is lost already: there is nothing to tell
 	}
-	h.say(Line{Kind: Granted, From: from, To: to})
-	checking, stop := context.WithCancel(ctx)
-	var checks sync.WaitGroup
-	checks.Go(func() { h.keepChecking(checking) })
 	err = do(ctx)
-	stop()
-	checks.Wait()
-	h.say(Line{Kind: Ended, Text: fmt.Sprint(context.Cause(ctx))})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.checkLocked() // it tells
+	delete(h.live, h)
+	h.say(Line{Kind: Ended, From: h.last, Text: fmt.Sprint(context.Cause(ctx))})
 	return err
-}
-
-// keepChecking asks the lease all the time, so that the last instant at which a
-// check passes is known well.
-func (h *hold) keepChecking(ctx context.Context) {
-	often := time.NewTicker(checkPeriod)
-	defer often.Stop()
-	var last, said int64
-	tell := func() {
-		if last > 0 {
-			h.say(Line{Kind: Held, From: last})
-		}
-		said = last
-	}
-	defer tell()
-	for {
-		from, _, err := h.check()
-		if err != nil {
-			return
-		}
-		if last = from; last-said > int64(sayPeriod) {
-			tell()
-		}
-		select {
-		case <-often.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // lead does operations while it leads, for a few leases, and resigns then.
@@ -139,32 +151,22 @@ func (h *hold) operate(ctx context.Context, random *rand.Rand) {
 		if random.IntN(3) > 0 {
 			value = fmt.Sprint(random.Uint64(), "/", h.token)
 		}
-		dwell := func() { rest(random, maxDwell) }
 		if _, err := h.perform(ctx, client, value, dwell); errors.Is(err, errEnded) {
 			return
 		}
-		rest(random, pause)
+		<-time.After(rand.N(maxPause))
 	}
 }
 
-// rest waits for a random time.
-func rest(random *rand.Rand, most time.Duration) {
-	<-time.After(time.Duration(random.Int64N(int64(most))))
-}
+func dwell() { <-time.After(rand.N(maxDwell)) }
 
 // errEnded is the error of an operation that a check has forbidden.
 var errEnded = errors.New("the lease has ended")
 
-// write writes under the token, as a check allowed. What comes of it is counted at the resource.
-func (h *hold) write(ctx context.Context, checked int64) {
-	e := trial.Effect{Lock: h.lock, Token: h.token, Owner: h.owner, Checked: checked}
-	_, _ = e.Send(ctx, h.http, h.Resource)
-}
-
 // perform writes a value, or reads it if there is none, after a check and a dwell, and tells of
 // it. It returns what was read.
 func (h *hold) perform(ctx context.Context, client *http.Client, value string, dwell func()) (string, error) {
-	from, _, err := h.check()
+	from, err := h.check()
 	if err != nil {
 		return "", errors.Join(errEnded, err)
 	}
@@ -200,13 +202,13 @@ func (r *replica) rewrite(ctx context.Context, l *rwlock.Lease) error {
 	h := r.begin(l)
 	return h.work(ctx, func(ctx context.Context) error {
 		for _, what := range []string{"half", "whole"} {
-			dwell := func() {
+			stop := func() {
 				if what == "whole" && rand.N(3) == 0 {
 					h.say(Line{Kind: Stopping})
 					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // the run continues it
 				}
 			}
-			if _, err := h.perform(ctx, h.http, fmt.Sprint(what, " ", h.token), dwell); err != nil {
+			if _, err := h.perform(ctx, h.http, fmt.Sprint(what, " ", h.token), stop); err != nil {
 				return err
 			}
 		}
@@ -230,7 +232,7 @@ func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
 			value, err := h.perform(ctx, h.http, "", func() {})
 			if err == nil {
 				wait.Rest(ctx, rand.N(r.Lease/5))
-				_, _, err = h.check()
+				_, err = h.check()
 			}
 			if err != nil {
 				return err
@@ -251,4 +253,205 @@ func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
 		h.say(Line{Kind: Came, Text: came})
 		return nil
 	})
+}
+
+// EveryLeases is how many leases are a period of the job that is run each period. The others have
+// an occasion in each lease.
+const EveryLeases = 3
+
+// runJobs runs a job of each rule, which is its name.
+func (r *replica) runJobs(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var slots sync.WaitGroup
+	defer slots.Wait()
+	defer stop()
+	slots.Go(func() { r.runSlots(ctx, trial.InOrder, &once.Options{Wait: true, MaxAhead: 20}) })
+	slots.Go(func() {
+		r.runSlots(ctx, trial.Redo, &once.Options{Wait: true, MaxAhead: -1, OutOfOrder: true, Redo: true})
+	})
+	return once.Every(ctx, r.client, string(trial.Every), EveryLeases*r.Lease, nil, r.job(trial.Every))
+}
+
+// runSlots asks for each occasion of a schedule by its own wall clock, until it has an answer.
+func (r *replica) runSlots(ctx context.Context, rule trial.Rule, options *once.Options) {
+	for answered := int64(0); ctx.Err() == nil; wait.Rest(ctx, r.Lease/20) {
+		slot := int64(r.source.Now().Wall / r.Lease)
+		if slot == answered {
+			continue
+		}
+		result, err := once.Once(ctx, r.client, string(rule), slot, options, r.job(rule))
+		came := "no answer of the store"
+		done, told := errors.AsType[*once.DoneError](err)
+		of := Line{Lock: once.LockName(string(rule)), Owner: r.Name, Occasion: slot, Rule: rule}
+		switch {
+		case result.Run.Token > 0:
+			if came = "run"; result.Recorded {
+				of.Kind, of.Token = Finished, result.Run.Token
+				r.say(of)
+			}
+		case told && done.Run.Token > 0:
+			came = "begun elsewhere"
+			of.Kind, of.Token, of.Text = Told, done.Run.Token, string(done.Run.State)
+			r.say(of)
+		case told, errors.Is(err, once.ErrPassed):
+			came = "passed"
+		case errors.Is(err, once.ErrSlotAhead):
+			came = "ahead"
+		case errors.Is(err, once.ErrNotRun):
+			came = "marked and not run"
+		case errors.Is(err, tenure.ErrUnreadable), errors.Is(err, tenure.ErrPermanent):
+			r.say(Line{Kind: Trouble, Text: err.Error()})
+		}
+		r.say(Line{Kind: Came, Text: fmt.Sprint(rule, " ", came)})
+		if came != "no answer of the store" {
+			answered = slot
+		}
+	}
+}
+
+// job is what is done for an occasion: one effect, in a time of half a lease at most.
+func (r *replica) job(rule trial.Rule) once.Work {
+	return func(ctx context.Context, turn *once.Turn) error {
+		h := &hold{
+			replica: r, lease: turn, lock: turn.Name(), owner: r.Name, token: turn.Token(), rule: rule,
+			occasion: turn.Slot(),
+		}
+		return h.work(ctx, func(ctx context.Context) error {
+			_, err := h.perform(ctx, h.http, fmt.Sprint("occasion ", turn.Slot()), dwell)
+			wait.Rest(ctx, rand.N(r.Lease/2))
+			if err == nil && rule == trial.Every {
+				h.say(Line{Kind: Came, Text: "every run"})
+			}
+			return err
+		})
+	}
+}
+
+// worker works on the partitions of a group that it gets.
+type worker struct {
+	*replica
+	reads, writes atomic.Int64   // calls of the store
+	late          sync.WaitGroup // writes that come late
+}
+
+// join works in the group until ctx ends.
+func (w *worker) join(ctx context.Context) error {
+	group, err := shard.New(w.client, w.Group.Name, &shard.Options{
+		Partitions: w.Group.Partitions, Weight: w.Group.Weight, Claims: w.Group.Claims,
+		OnEvent: func(e shard.Event) {
+			if e.Kind == shard.EventLost {
+				w.say(Line{Kind: Lost, Text: fmt.Sprint(e.Err)})
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	observing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var observer sync.WaitGroup
+	observer.Go(func() { w.observeGroup(observing, group) })
+	left := Line{Kind: Left}
+	if err = group.Run(ctx, w.handle); err != nil {
+		left.Text = err.Error()
+	}
+	w.say(left)
+	stop()
+	observer.Wait()
+	w.late.Wait()
+	return err
+}
+
+// observeGroup tells what the group says of this worker, when it changes.
+func (w *worker) observeGroup(ctx context.Context, group *shard.Group) {
+	var last shard.Stats
+	for wait.For(ctx, workerSays) == nil {
+		if s := group.Stats(); s != last {
+			last = s
+			w.say(Line{Kind: Planned, Stats: &s})
+		}
+	}
+}
+
+// handle is what a partition's owner does: it checks, writes now and then, and takes a moment to
+// stop. Some time later it writes once more, as one would that had been paused right after its
+// last Check.
+func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
+	h := &hold{replica: w.replica, lease: p, lock: p.Name(), owner: w.Name, token: p.Token()}
+	err := h.work(ctx, func(ctx context.Context) error {
+		for next := rand.N(w.Group.Write); wait.For(ctx, next) == nil; next = w.Group.Write {
+			if last, err := h.check(); err == nil {
+				h.write(ctx, last)
+			}
+		}
+		if p.Check() == nil {
+			wait.Rest(context.WithoutCancel(ctx), w.Group.Drain)
+		}
+		return nil
+	})
+	if h.last > 0 {
+		w.late.Go(func() {
+			wait.Rest(context.WithoutCancel(ctx), w.Group.Write*5/4) // its next owner has written by then
+			h.write(context.WithoutCancel(ctx), h.last)
+		})
+	}
+	return err
+}
+
+// write writes under the token, as a check allowed. What comes of it is counted at the resource.
+func (h *hold) write(ctx context.Context, checked int64) {
+	e := trial.Effect{Lock: h.lock, Token: h.token, Owner: h.owner, Checked: checked}
+	_, _ = e.Send(ctx, h.http, h.Resource)
+}
+
+// counted counts the calls of a store that are made while nothing changes, and tells of heartbeats.
+type counted struct {
+	driver.Store
+	w *worker
+}
+
+// countedBatch has its batches, too.
+type countedBatch struct {
+	counted
+	batch driver.BatchGetter
+}
+
+// count returns the store, its calls counted, with what it has beside.
+func (w *worker) count(s driver.Store) driver.Store {
+	c := counted{s, w}
+	if batch, has := s.(driver.BatchGetter); has {
+		return countedBatch{c, batch}
+	}
+	if watcher, has := s.(driver.Watcher); has {
+		return struct {
+			counted
+			driver.Watcher
+		}{c, watcher}
+	}
+	return c
+}
+
+func (s counted) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	s.w.reads.Add(1)
+	return s.Store.Get(ctx, key, c)
+}
+
+func (s counted) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	s.w.reads.Add(1)
+	return s.Store.List(ctx, prefix, cursor)
+}
+
+func (s countedBatch) GetBatch(ctx context.Context, keys []string, c driver.Consistency) ([]driver.Lookup, error) {
+	s.w.reads.Add(1)
+	return s.batch.GetBatch(ctx, keys, c)
+}
+
+func (s counted) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	s.w.writes.Add(1)
+	sent := s.w.watch.Now()
+	now, err := s.Store.Swap(ctx, prev, next)
+	if err == nil && prev.Beat != next.Beat && next.State == driver.Alive &&
+		strings.HasPrefix(next.Key, driver.SessionPrefix) {
+		s.w.say(Line{Kind: Beat, From: sent, Reads: s.w.reads.Load(), Writes: s.w.writes.Load()})
+	}
+	return now, err
 }

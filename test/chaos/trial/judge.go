@@ -33,6 +33,8 @@ type Hold struct {
 	Begin  int64 `json:"begin"`
 	Last   int64 `json:"last"`
 	Killed bool  `json:"killed,omitempty"` // its last check may not have been told
+	// End is why it ended, as its owner said; empty if it was killed.
+	End string `json:"end,omitempty"`
 
 	// Of a run for an occasion, by the rule of its lock: Finished says that the store has how it
 	// ended.
@@ -94,8 +96,7 @@ type Told struct {
 type Finding struct {
 	Sin      Sin
 	Text     string
-	Owner    string
-	From, To int64
+	From, To int64 // of an overlap
 }
 
 // Sin is a kind of finding.
@@ -120,7 +121,17 @@ const (
 //   - a job begins as the rule of its lock has it, acts once in a run, and who asks for an
 //     occasion is told of a run that was begun.
 func (l *Log) Judge() []Finding {
-	return slices.Concat(l.overlaps(), l.fence(), l.occasions())
+	var found findings
+	l.overlaps(&found)
+	l.fence(&found)
+	l.occasions(&found)
+	return found
+}
+
+type findings []Finding
+
+func (f *findings) add(sin Sin, format string, args ...any) {
+	*f = append(*f, Finding{Sin: sin, Text: fmt.Sprintf(format, args...)})
 }
 
 // byToken returns the holds in the order of their locks and tokens.
@@ -131,7 +142,7 @@ func (l *Log) byToken() []Hold {
 }
 
 // overlaps compares each hold with all of lower tokens.
-func (l *Log) overlaps() (found []Finding) {
+func (l *Log) overlaps(found *findings) {
 	all := l.byToken()
 	for i, h := range all {
 		// The one whose check passed last, of the lower tokens of this lock.
@@ -140,31 +151,21 @@ func (l *Log) overlaps() (found []Finding) {
 			switch before := &all[j]; {
 			case before.Shared && h.Shared:
 			case before.Token == h.Token && (h.Rule != Every || before.Owner != h.Owner): // else another period
-				found = append(found, Finding{
-					Tokens, fmt.Sprintf("token %d of %s was granted to %s and to %s", h.Token, h.Lock,
-						before.Owner, h.Owner),
-					h.Owner, h.Begin, h.Begin,
-				})
+				found.add(Tokens, "token %d of %s was granted to %s and to %s", h.Token, h.Lock, before.Owner, h.Owner)
 			case longest == nil || before.Last > longest.Last:
 				longest = before
 			}
 		}
 		if longest != nil && longest.Last > h.Begin {
-			found = append(found, Finding{
-				Overlap, fmt.Sprintf("a check of %s of %s under token %d passed %v after %s was granted token %d",
-					longest.Owner, h.Lock, longest.Token, time.Duration(longest.Last-h.Begin), h.Owner, h.Token),
-				longest.Owner, h.Begin, longest.Last,
-			})
+			text := fmt.Sprintf("a check of %s of %s under token %d passed %v after %s was granted token %d",
+				longest.Owner, h.Lock, longest.Token, time.Duration(longest.Last-h.Begin), h.Owner, h.Token)
+			*found = append(*found, Finding{Overlap, text, h.Begin, longest.Last})
 		}
 	}
-	return found
 }
 
 // fence looks at the effects, in the order in which they were let in.
-func (l *Log) fence() (found []Finding) {
-	say := func(sin Sin, e *Effect, format string, args ...any) {
-		found = append(found, Finding{sin, fmt.Sprintf(format, args...), e.Owner, e.Came, e.Came})
-	}
+func (l *Log) fence(found *findings) {
 	holds := map[term]Hold{}
 	for _, h := range l.Holds {
 		holds[h.term()] = h
@@ -176,29 +177,24 @@ func (l *Log) fence() (found []Finding) {
 	at := func(e Effect) int64 { return cmp.Or(e.Entered, e.Left) }
 	slices.SortStableFunc(all, func(a, b Effect) int { return cmp.Compare(at(a), at(b)) })
 	for _, e := range all {
+		effect := fmt.Sprintf("%s under token %d of %s", e.Owner, e.Token, e.Lock)
 		h, held := holds[e.term()]
 		if !held || !e.Blind && (e.Checked < h.Begin || e.Checked > h.Last) {
-			say(Outside, &e, "an effect of %s under token %d of %s was allowed at %d, which is in no hold of it",
-				e.Owner, e.Token, e.Lock, e.Checked)
+			found.add(Outside, "an effect of %s was allowed at %d, which is in no hold of it", effect, e.Checked)
 		}
 		before := let[e.Lock]
 		switch told := e.Told; {
 		case e.Refused && before.Token <= e.Token:
-			say(Fence, &e, "the fence refused %s under token %d of %s, and no later token had come", e.Owner,
-				e.Token, e.Lock)
+			found.add(Fence, "the fence refused %s, and no later token had come", effect)
 		case e.Refused && told != nil && (!told.Refused || told.Highest <= e.Token || told.Highest > before.Token):
-			say(Fence, &e, "the fence refused %s under token %d of %s after token %d, and it was told %+v",
-				e.Owner, e.Token, e.Lock, before.Token, *told)
+			found.add(Fence, "the fence refused %s after token %d, and it was told %+v", effect, before.Token, *told)
 		case e.Entered == 0: // refused, or its caller was gone before
 		case e.Token < before.Token:
-			say(Fence, &e, "the fence let %s in under token %d of %s after token %d", e.Owner, e.Token, e.Lock,
-				before.Token)
+			found.add(Fence, "the fence let %s in after token %d", effect, before.Token)
 		case e.Read && e.Value != written[e.Lock]:
-			say(Fence, &e, "%s read %q under token %d of %s, where %q was written", e.Owner, e.Value, e.Token,
-				e.Lock, written[e.Lock])
+			found.add(Fence, "%q was read by %s, where %q was written", e.Value, effect, written[e.Lock])
 		case told != nil && (told.Refused || e.Read && told.Value != e.Value):
-			say(Fence, &e, "the fence let %s in under token %d of %s, and it was told %+v", e.Owner, e.Token,
-				e.Lock, *told)
+			found.add(Fence, "the fence let %s in, and it was told %+v", effect, *told)
 		}
 		if e.Entered > 0 && e.Token >= before.Token {
 			let[e.Lock] = e
@@ -207,27 +203,21 @@ func (l *Log) fence() (found []Finding) {
 			written[e.Lock] = e.Value
 		}
 	}
-	return found
 }
 
 // occasions looks at the runs of each job, in the order in which they were granted.
-func (l *Log) occasions() (found []Finding) {
-	type occasion struct {
-		lock   string
-		number int64
-	}
-	begun, runs, acted := map[occasion]Hold{}, map[term]Hold{}, map[term]bool{}
+func (l *Log) occasions(found *findings) {
+	begun, runs, acted := map[term]Hold{}, map[term]Hold{}, map[term]bool{}
 	var last Hold
 	for _, h := range l.byToken() {
 		if h.Rule == "" {
 			continue
 		}
 		say := func(what string, of Hold) {
-			found = append(found, Finding{Once, fmt.Sprintf("%s ran occasion %d of %s under token %d %s of %s, "+
-				"occasion %d under token %d", h.Owner, h.Occasion, h.Lock, h.Token, what, of.Owner, of.Occasion,
-				of.Token), h.Owner, h.Begin, h.Begin})
+			found.add(Once, "%s ran occasion %d of %s under token %d %s of %s, occasion %d under token %d",
+				h.Owner, h.Occasion, h.Lock, h.Token, what, of.Owner, of.Occasion, of.Token)
 		}
-		of := occasion{h.Lock, h.Occasion}
+		of := term{lock: h.Lock, occasion: h.Occasion}
 		before, again := begun[of]
 		switch sooner := time.Duration(h.Begin - last.Begin); {
 		case again && (h.Rule != Redo || before.Finished):
@@ -242,20 +232,17 @@ func (l *Log) occasions() (found []Finding) {
 	}
 	for _, e := range l.Effects {
 		if e.Occasion != 0 && acted[e.term()] {
-			found = append(found, Finding{Once, fmt.Sprintf("%s acted twice for occasion %d of %s under token %d",
-				e.Owner, e.Occasion, e.Lock, e.Token), e.Owner, e.Came, e.Came})
+			found.add(Once, "%s acted twice for occasion %d of %s under token %d", e.Owner, e.Occasion, e.Lock, e.Token)
 		}
 		acted[e.term()] = true
 	}
 	for _, a := range l.Answers {
 		// One that has not finished, as far as is known here, may have ended right before a kill.
 		if run, began := runs[term{a.Lock, "", a.Token, a.Occasion}]; a.Ended && !began || !a.Ended && run.Finished {
-			found = append(found, Finding{Once, fmt.Sprintf("%s was told of occasion %d of %s, run under token %d and "+
-				"ended: %v; it was begun: %v, and ended: %v", a.Owner, a.Occasion, a.Lock, a.Token, a.Ended, began,
-				run.Finished), a.Owner, a.At, a.At})
+			found.add(Once, "%s was told of occasion %d of %s, run under token %d and ended: %v; "+
+				"it was begun: %v, and ended: %v", a.Owner, a.Occasion, a.Lock, a.Token, a.Ended, began, run.Finished)
 		}
 	}
-	return found
 }
 
 // EndKilled ends each hold of a process that was killed in it with the last of its effects, if
