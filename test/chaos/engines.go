@@ -50,15 +50,17 @@ func engineNames() []string {
 }
 
 // checkEngine returns an error unless there is the engine, and its program.
-func checkEngine(name string) error {
-	kind, ok := servers[name]
+func checkEngine(name string) (err error) {
+	kind, _, _ := strings.Cut(name, "-")
 	switch {
 	case name == fileEngine:
-		return nil
-	case !ok:
-		return fmt.Errorf("engine %q is not known: there are %s", name, strings.Join(engineNames(), ", "))
+	case servers[name] == nil:
+		err = fmt.Errorf("engine %q is not known: there are %s", name, strings.Join(engineNames(), ", "))
+	case kind == "postgres":
+		_, err = launcher.PostgresProgram(kind)
+	default:
+		_, err = launcher.Program(kind, "")
 	}
-	_, err := kind("")
 	return err
 }
 

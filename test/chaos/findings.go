@@ -27,7 +27,6 @@ type results struct {
 // finding is what was found on one store. Times are in seconds.
 type finding struct {
 	Store      string  `json:"store"`
-	Watch      bool    `json:"watch"` // it tells of what is released
 	Date       string  `json:"date"`
 	Took       float64 `json:"tookSeconds"`
 	LoadBefore string  `json:"loadBefore"`

@@ -21,7 +21,7 @@ import (
 // The log of a round has the checks that clocks could stop, and what callers were told.
 func TestJudge(t *testing.T) {
 	line := func(kind replica.Kind, token uint64, from, to int64) replica.Line {
-		return replica.Line{Kind: kind, Token: token, From: from, To: to, At: to}
+		return replica.Line{Kind: kind, Hold: trial.Hold{Token: token}, From: from, To: to, At: to}
 	}
 	for _, test := range []struct {
 		name            string
@@ -157,7 +157,7 @@ func TestJudgePlace(t *testing.T) {
 func TestJudgeTorn(t *testing.T) {
 	p := &process{name: "r1.1", lines: []replica.Line{{Kind: replica.Torn, From: 10, At: 20, Text: "half"}}}
 	r := &round{seats: []*seat{{name: "r1", lives: []*process{p}}}}
-	w := &replicas{round: r, writers: 1, came: map[string]int{"whole": 1, "written": 1}}
+	w := &replicas{round: r, ends: []string{"whole", "written"}, came: map[string]int{"whole": 1, "written": 1}}
 	r.work = w
 	if v := r.judge(); !v.has(torn) || len(v.Violations) != 1 {
 		t.Errorf("%v", v.Violations)

@@ -36,12 +36,13 @@ type replicas struct {
 	*round
 	writers   int
 	jobs      bool
+	ends      []string      // what readers, writers and jobs must have come to
 	bootAhead int64         // by how much the boot clock is ahead of the monotonic clock
 	record    driver.Record // of the lock, at the end
 
 	mu      sync.Mutex // guards the fields below
 	leading holder
-	of      term // that of the leading one
+	of      trial.Term // that of the leading one
 	highest map[string]uint64
 	came    map[string]int // what readers, writers and jobs came to
 }
@@ -50,10 +51,17 @@ type replicas struct {
 // there are no writers, all contend for one lock, or run jobs.
 func newReplicas(writers int, jobs bool) func(*round) workload {
 	return func(r *round) workload {
-		return &replicas{
+		w := &replicas{
 			round: r, writers: writers, jobs: jobs, bootAhead: replica.Slept(), highest: map[string]uint64{},
 			came: map[string]int{},
 		}
+		switch {
+		case jobs:
+			w.ends = []string{"in-order run", "redo run", "every run"}
+		case writers > 0:
+			w.ends = []string{"whole", "written"}
+		}
+		return w
 	}
 }
 
@@ -127,10 +135,10 @@ func (w *replicas) heard(p *process, l replica.Line) {
 	switch l.Kind {
 	case replica.Granted:
 		if l.Token >= w.highest[l.Lock] {
-			w.leading, w.of, w.highest[l.Lock] = holder{p, l.To}, termOf(l), l.Token
+			w.leading, w.of, w.highest[l.Lock] = holder{p, l.To}, l.Term(), l.Token
 		}
 	case replica.Ended:
-		if w.of == termOf(l) {
+		if w.of == l.Term() {
 			w.leading = holder{}
 		}
 	case replica.Came:
@@ -149,7 +157,7 @@ func (w *replicas) holder() holder {
 // calm kills the holder once more; readers, writers and jobs go on until all have come to an end,
 // jobs to one after the faults.
 func (w *replicas) calm(ctx context.Context) error {
-	if len(w.ends()) == 0 {
+	if len(w.ends) == 0 {
 		w.lastBlow(ctx, w.Lease+2*time.Second)
 		return nil
 	}
@@ -159,24 +167,13 @@ func (w *replicas) calm(ctx context.Context) error {
 	if !wait.Within(ctx, 2*wait.Bound, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return !slices.ContainsFunc(w.ends(), func(end string) bool {
+		return !slices.ContainsFunc(w.ends, func(end string) bool {
 			return w.came[end] == 0 || w.jobs && w.came[end] == before[end]
 		})
 	}) && w.jobs {
 		w.trouble("a job does not run when the faults are over: %v, and before %v", w.came, before)
 	}
 	return ctx.Err()
-}
-
-// ends are what the work must have come to.
-func (w *replicas) ends() []string {
-	switch {
-	case w.jobs:
-		return []string{"in-order run", "redo run", "every run"}
-	case w.writers > 0:
-		return []string{"whole", "written"}
-	}
-	return nil
 }
 
 func (w *replicas) finish(ctx context.Context, p *process) error {
@@ -190,7 +187,7 @@ func (w *replicas) finish(ctx context.Context, p *process) error {
 }
 
 func (w *replicas) collect(ctx context.Context) error {
-	if len(w.ends()) > 0 {
+	if len(w.ends) > 0 {
 		return nil
 	}
 	store, err := replica.OpenStore(w.engine.store(-1), "")
@@ -215,10 +212,10 @@ func (w *replicas) read(v *verdict) {
 
 func (w *replicas) check(v *verdict) {
 	maps.Copy(v.Came, w.came)
-	if highest := w.highest[replica.LockName]; len(w.ends()) == 0 && w.record.Token < highest {
+	if highest := w.highest[replica.LockName]; len(w.ends) == 0 && w.record.Token < highest {
 		v.sin(trial.Tokens, "the record has token %d in the end, but %d was granted", w.record.Token, highest)
 	}
-	for _, end := range w.ends() {
+	for _, end := range w.ends {
 		if w.came[end] == 0 {
 			v.sin(unexpected, "too little has happened: %v", w.came)
 		}

@@ -28,16 +28,16 @@ import (
 )
 
 // servers are the engines that are servers, by the names that -engines takes. Each
-// function makes a place for the data below dir; its error says that the program is
-// not there. A further one is a line here, a case of replica.OpenStore, an engine of
+// function makes a place for the data below dir. The program of each is that of the first word of
+// its name. A further one is a line here, a case of replica.OpenStore, an engine of
 // `make chaos`, and a word in docs/evidence/README.md.
 var servers = map[string]func(dir string) (server, error){
 	"dynoxide":          newDynoxide,
 	"etcd":              func(dir string) (server, error) { return newEtcd(dir, 1) },
 	kubernetesEngine:    newKubernetes,
 	"etcd-cluster":      func(dir string) (server, error) { return newEtcd(dir, clusterSize) },
-	"postgres":          func(dir string) (server, error) { return newPostgres(dir, 1) },
-	"postgres-standby":  func(dir string) (server, error) { return newPostgres(dir, 2) },
+	"postgres":          func(string) (server, error) { return newPostgres(1) },
+	"postgres-standby":  func(string) (server, error) { return newPostgres(2) },
 	versitygwEngine:     newVersitygw,
 	"zookeeper":         func(dir string) (server, error) { return newZooKeeper(dir, 1) },
 	"zookeeper-cluster": func(dir string) (server, error) { return newZooKeeper(dir, clusterSize) },
@@ -46,19 +46,12 @@ var servers = map[string]func(dir string) (server, error){
 // clusterSize is how many servers a cluster has: one may be missing.
 const clusterSize = 3
 
-// installed returns the server of an engine that scripts/engines has installed.
-func installed(engine string) (server, error) {
-	_, err := launcher.Program(engine, "")
-	return server{name: engine}, err
-}
-
 // alone is the leader of an engine of one member.
 func alone(context.Context, int, string) bool { return true }
 
 // newDynoxide is a server with DynamoDB's protocol.
 func newDynoxide(dir string) (server, error) {
-	s, err := installed("dynoxide")
-	s.leads = alone
+	s := server{name: "dynoxide", leads: alone}
 	s.launch = func(_ int, ports []int) (launcher.Server, error) {
 		return launcher.Dynoxide(ports[0], "--db-path", filepath.Join(dir, "dynoxide.db"))
 	}
@@ -66,7 +59,7 @@ func newDynoxide(dir string) (server, error) {
 		return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+addresses[0]), replica.Table, nil)
 	}
 	s.url = func(addresses []string) string { return "dynamodb:http://" + addresses[0] }
-	return s, err
+	return s, nil
 }
 
 // morePorts are ports by which members talk to each other.
@@ -81,23 +74,18 @@ func morePorts(n int) (ports []int, err error) {
 
 // newEtcd is a cluster of so many members.
 func newEtcd(dir string, members int) (server, error) {
-	s, err := installed("etcd")
-	if err != nil {
-		return s, err
-	}
+	s := server{name: "etcd", members: members, leads: etcdLeads}
 	peers, err := morePorts(members)
 	peer := func(member int) string { return fmt.Sprintf("http://127.0.0.1:%d", peers[member]) }
 	var cluster []string
 	for i := range peers {
 		cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peer(i)))
 	}
-	s.members = members
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		here, name := fmt.Sprintf("http://127.0.0.1:%d", ports[member]), fmt.Sprint("m", member)
 		return launcher.Etcd(filepath.Join(dir, "etcd-"+name), name, here, peer(member), strings.Join(cluster, ","),
 			"--heartbeat-interval", "50", "--election-timeout", "500")
 	}
-	s.leads = etcdLeads
 	s.url = func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }
 	return s, err
 }
@@ -117,10 +105,7 @@ func etcdLeads(ctx context.Context, _ int, address string) bool {
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
 func newZooKeeper(dir string, members int) (server, error) {
-	s, err := installed("zookeeper")
-	if err != nil {
-		return s, err
-	}
+	s := server{name: "zookeeper", members: members}
 	peers, err := morePorts(2 * members)
 	var ensemble []string
 	for i := range members {
@@ -128,7 +113,6 @@ func newZooKeeper(dir string, members int) (server, error) {
 			ensemble = append(ensemble, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, peers[2*i], peers[2*i+1]))
 		}
 	}
-	s.members = members
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		of, err := launcher.ZooKeeper(filepath.Join(dir, fmt.Sprint("zookeeper-", member)), ports[member],
 			member+1, ensemble...)
@@ -152,14 +136,12 @@ const versitygwEngine = "versitygw"
 // newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
 // The faults of the engine are for the two of them in turn.
 func newVersitygw(dir string) (server, error) {
-	s, err := installed(versitygwEngine)
-	folder := filepath.Join(dir, "buckets")
-	s.members = 2
+	s, folder := server{name: versitygwEngine, members: 2}, filepath.Join(dir, "buckets")
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		return launcher.Versitygw(folder, ports[member], replica.Bucket)
 	}
 	s.url = func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }
-	return s, err
+	return s, nil
 }
 
 // kubernetesEngine has tests of its own: its program takes more than 5 minutes to build.
@@ -174,16 +156,8 @@ const (
 // newKubernetes is an API server with an etcd of its own. The faults of the engine are for
 // the two of them in turn.
 func newKubernetes(dir string) (server, error) {
-	s, err := installed(kubernetesEngine)
-	if err != nil {
-		return s, err
-	}
+	s, folder := server{name: kubernetesEngine, members: 2}, filepath.Join(dir, "apiserver")
 	etcd, err := newEtcd(dir, 1)
-	if err != nil {
-		return s, err
-	}
-	folder := filepath.Join(dir, "apiserver")
-	s.members = 2
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		if member == itsEtcd {
 			return etcd.launch(0, ports[itsEtcd:])
@@ -201,7 +175,7 @@ func newKubernetes(dir string) (server, error) {
 	s.url = func(addresses []string) string {
 		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[apiServer]
 	}
-	return s, nil
+	return s, err
 }
 
 // postgres are servers of the system's package of PostgreSQL. They refuse to be root, and
@@ -213,12 +187,9 @@ type postgres struct {
 
 // newPostgres is a server, or a server and a synchronous standby: when that server is killed the
 // standby is promoted, and a new standby of it takes the place of the other.
-func newPostgres(dir string, members int) (server, error) {
+func newPostgres(members int) (server, error) {
 	p, s := &postgres{}, server{name: "postgres", members: members, url: postgresURL}
-	_, err := launcher.PostgresProgram("postgres")
-	if err != nil || dir == "" {
-		return s, err
-	}
+	var err error
 	if p.data, err = os.MkdirTemp("", "tenure-chaos-postgres-"); err != nil {
 		return s, err
 	}

@@ -61,7 +61,7 @@ var (
 func measureShards(ctx context.Context, engines []string, size size, say func(string, ...any)) (*results, error) {
 	all := &results{Machine: machine.Here(), Setting: size}
 	for _, engine := range engines {
-		f := &finding{Store: "SQLite, a file", Watch: engine == fileEngine}
+		f := &finding{Store: "SQLite, a file"}
 		if kind, err := launcher.Find(engine); err == nil {
 			f.Store = fmt.Sprintf("DynamoDB's API: %s %s, on loopback", kind.Name, kind.Version)
 		}
@@ -83,11 +83,10 @@ func (f *finding) measure(ctx context.Context, engine string, size size, say fun
 	watch := must.Have(replica.NewWatch())
 	began := time.Now()
 	f.Date, f.LoadBefore = began.UTC().Format(time.DateTime)+" UTC", machine.Load()
-	scenes := []func(context.Context, *group, func(string, ...any)){f.many, f.alone}
-	for i, play := range scenes {
+	for i, play := range []func(context.Context, *group, func(string, ...any)){f.many, f.alone} {
 		g := &group{
 			size: size, name: fmt.Sprint("group-", i), store: on.store(-1), dir: dir, now: watch.Now,
-			to: trial.OpenResource(watch.Now, false), ends: map[term]int64{}, owners: map[string]begun{},
+			to: trial.OpenResource(watch.Now, false), ends: map[trial.Term]int64{}, owners: map[string]begun{},
 		}
 		err := must.Try(func() {
 			play(ctx, g, func(format string, args ...any) { say(f.Store+": "+format, args...) })
@@ -116,7 +115,9 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 		{"kill", f.killings},
 		{"pause", f.pausing},
 		{"leave", f.leaving},
-		{"join", f.joining},
+		{"join", func(ctx context.Context, g *group) {
+			f.during(ctx, g, oneComes, nil, func() { g.start(ctx, 0, g.size.Claims) }, g.settled)
+		}},
 		{"roll", f.rolling},
 	} {
 		began := time.Now()
@@ -166,8 +167,7 @@ func (f *finding) rest(ctx context.Context, g *group) {
 // planned.
 func (f *finding) during(ctx context.Context, g *group, what string, lost *worker, do func(), so func() bool) {
 	g.mu.Lock()
-	had := maps.Clone(g.owners)
-	maps.DeleteFunc(had, func(_ string, b begun) bool { return b.by != lost })
+	had := g.of(lost)
 	g.begins = nil
 	g.mu.Unlock()
 	began := g.now()
@@ -209,7 +209,7 @@ func (c *change) moved(g *group) {
 	for _, b := range g.begins {
 		times[b.lock]++
 		c.Most = max(c.Most, times[b.lock])
-		if before := g.ends[term{lock: b.lock, token: b.token - 1}]; before > 0 {
+		if before := g.ends[trial.Hold{Lock: b.lock, Token: b.token - 1}.Term()]; before > 0 {
 			gaps = append(gaps, seconds(b.at-before))
 		}
 	}
@@ -244,7 +244,7 @@ func (f *finding) pausing(ctx context.Context, g *group) {
 	g.mu.Unlock()
 	began := time.Now()
 	stop := func() { must.Do(victim.Signal(syscall.SIGSTOP)) }
-	elsewhere := func() bool { return len(g.owners) == g.size.Partitions && g.held(victim) == 0 }
+	elsewhere := func() bool { return len(g.owners) == g.size.Partitions && len(g.of(victim)) == 0 }
 	defer func() { must.Do(victim.Continue()) }()
 	f.during(ctx, g, "SIGSTOP of a worker", victim, stop, elsewhere)
 	must.Do(wait.For(ctx, 2*g.size.Lease-time.Since(began)))
@@ -264,11 +264,6 @@ func (g *group) leave(ctx context.Context, w *worker) {
 	if w.left.Text != "" {
 		must.Do(fmt.Errorf("%s left: %s", w.name, w.left.Text))
 	}
-}
-
-// joining has one worker come.
-func (f *finding) joining(ctx context.Context, g *group) {
-	f.during(ctx, g, oneComes, nil, func() { g.start(ctx, 0, g.size.Claims) }, g.settled)
 }
 
 // rolling starts each worker again, one after the other, each when the one before has joined.
@@ -300,9 +295,9 @@ type group struct {
 
 	mu     sync.Mutex
 	all    []*worker
-	begins []begun          // since the last reset
-	ends   map[term]int64   // when handlers returned, since the start
-	owners map[string]begun // of each partition: the last one, until it ends
+	begins []begun              // since the last reset
+	ends   map[trial.Term]int64 // when handlers returned, since the start
+	owners map[string]begun     // of each partition: the last one, until it ends
 	lost   []string
 	failed error
 }
@@ -370,7 +365,7 @@ func (g *group) heard(w *worker, l replica.Line) {
 	case replica.Beat:
 		w.beat = l
 	case replica.Ended:
-		g.ends[term{lock: l.Lock, token: l.Token}] = l.At
+		g.ends[trial.Hold{Lock: l.Lock, Token: l.Token}.Term()] = l.At
 		if g.owners[l.Lock].token == l.Token {
 			delete(g.owners, l.Lock)
 		}
@@ -426,14 +421,11 @@ func (g *group) settled() bool {
 	return g.whole()
 }
 
-// held returns how many partitions a worker has. The caller holds mu.
-func (g *group) held(w *worker) (n int) {
-	for _, b := range g.owners {
-		if b.by == w {
-			n++
-		}
-	}
-	return n
+// of returns what a worker has. The caller holds mu.
+func (g *group) of(w *worker) map[string]begun {
+	has := maps.Clone(g.owners)
+	maps.DeleteFunc(has, func(_ string, b begun) bool { return b.by != w })
+	return has
 }
 
 // whole says that all partitions have an owner. The caller holds mu.

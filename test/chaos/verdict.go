@@ -79,9 +79,9 @@ func (c *counts) add(d *counts) {
 }
 
 func (c counts) String() string {
-	return fmt.Sprintf("%d faults%s, %d kills and %d stops of processes; %d processes, %d in time namespaces; "+
-		"%d tenures%s, %d takeovers; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
-		"%d that no clock could stop; longest without a holder %s%s",
+	return fmt.Sprintf("%d faults%s; %d kills and %d stops of processes; %d processes, %d in time namespaces\n"+
+		"  %d tenures%s, %d takeovers; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
+		"%d that no clock could stop\n  longest without a holder %s%s",
 		sum(c.Faults)-c.Faults[stepDown], counted(", gates: ", c.Weather), c.Kills, c.Stops, c.Lives, c.Namespaces,
 		c.Tenures, counted(": ", c.Of), c.Takeovers, c.Operations, c.Overlaps, c.Refused, c.LatePast, c.Blind,
 		shown(c.Leaderless), counted("; ", c.Came))

@@ -30,6 +30,7 @@ import (
 	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/peers"
 )
@@ -110,21 +111,16 @@ const (
 
 // Line is what a replica says, as one line of JSON.
 type Line struct {
-	Kind   Kind   `json:"kind"`
-	At     int64  `json:"at"`
-	Lock   string `json:"lock,omitempty"`
-	Owner  string `json:"owner,omitempty"` // of the hold
-	Shared bool   `json:"shared,omitempty"`
-	Token  uint64 `json:"token,omitempty"`
-	From   int64  `json:"from,omitempty"`
-	To     int64  `json:"to,omitempty"`
+	Kind Kind  `json:"kind"`
+	At   int64 `json:"at"`
+	// Hold is the one that it is about, without what the reader of lines learns of it.
+	trial.Hold
+	From int64 `json:"from,omitempty"`
+	To   int64 `json:"to,omitempty"`
 	// RawBoot and RawMono are the kernel's clocks in this time namespace.
 	RawBoot int64  `json:"rawBoot,omitempty"`
 	RawMono int64  `json:"rawMono,omitempty"`
 	Text    string `json:"text,omitempty"`
-	// Of a run for an occasion.
-	Rule     trial.Rule `json:"rule,omitempty"`
-	Occasion int64      `json:"occasion,omitempty"`
 	// Of an operation, or effect, that has ended with an answer.
 	ID   string      `json:"id,omitempty"`
 	Told *trial.Told `json:"told,omitempty"`
@@ -154,6 +150,7 @@ type replica struct {
 	watch  Watch
 	source *shifted
 	held   tenure.Clock // that the locks go by
+	lock   string       // that somebody may be asked to give back
 	client *tenure.Client
 	http   *http.Client // sends whatever it is to send
 	asking *http.Client // asks the lease before it sends
@@ -210,16 +207,19 @@ func (r *replica) run(in io.Reader) (err error) {
 		LeaseDuration: r.Lease, RequestTimeout: r.Lease / 7, Owner: r.Name, Clock: r.held,
 	}
 	do, check, say := r.campaign, checkPeriod, sayPeriod
+	r.lock = LockName
 	switch r.Do {
 	case Read, Write:
-		options.RefreshPeriod = r.Lease / 20
+		options.RefreshPeriod, r.lock = r.Lease/20, rwlock.GateName(LockName)
+	case Jobs:
+		r.lock = once.EveryLockName(string(trial.Every))
 	case Work:
 		w := &worker{replica: r}
 		store, do, check, say = w.count(store), w.join, workerChecks, workerSays
 		options = r.Group.Options()
 		options.Owner = r.Name
 		base.MaxIdleConnsPerHost, base.MaxConnsPerHost = 8, 8
-	case Elect, Lock, Jobs:
+	case Elect, Lock:
 	}
 	if r.client, err = tenure.New(store, options); err != nil {
 		return err
@@ -245,18 +245,10 @@ func (r *replica) obey(in io.Reader, stop func()) {
 		case OrderEnd:
 			stop()
 		case OrderStepDown:
-			name := LockName
-			switch r.Do {
-			case Read, Write:
-				name = rwlock.GateName(LockName)
-			case Jobs:
-				name = once.EveryLockName(string(trial.Every))
-			case Elect, Lock, Work:
-			}
 			go func() {
 				ctx, done := context.WithTimeout(context.Background(), r.Lease)
 				defer done()
-				_ = r.client.StepDown(ctx, name, &tenure.StepDownOptions{Reason: "chaos"}) // nobody may hold it just now
+				_ = r.client.StepDown(ctx, r.lock, &tenure.StepDownOptions{Reason: "chaos"}) // nobody may hold it just now
 			}()
 		}
 	}
@@ -265,18 +257,11 @@ func (r *replica) obey(in io.Reader, stop func()) {
 
 // tick says what the clocks show, often, and when they were moved.
 func (r *replica) tick(ctx context.Context) {
-	often := time.NewTicker(20 * time.Millisecond)
-	defer often.Stop()
 	said := int64(0)
-	for n := 0; ; n++ {
+	for n := 0; wait.For(ctx, 20*time.Millisecond) == nil; n++ {
 		if change := r.source.page.changes(); n%10 == 0 || change != said {
 			said = change
 			r.say(Line{Kind: Looked, Clocks: r.look()})
-		}
-		select {
-		case <-often.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -306,22 +291,20 @@ func (r *replica) campaign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	alone := &tenure.AcquireOptions{History: true, StoreTimeout: -1}
+	do := map[Do]func(context.Context) error{
+		Lock:  func(ctx context.Context) error { return r.client.Run(ctx, LockName, alone, lead) },
+		Elect: func(ctx context.Context) error { return election.Run(ctx, lead) },
+		Read:  func(ctx context.Context) error { return shared.RunRead(ctx, nil, r.compare) },
+		Write: func(ctx context.Context) error { return shared.RunWrite(ctx, nil, r.rewrite) },
+		Jobs:  r.runJobs,
+	}[r.Do]
 	for ctx.Err() == nil {
 		rest := r.Lease / 4 // one that has just resigned lets others go first
-		switch r.Do {
-		case Lock:
-			err = r.client.Run(ctx, LockName, &tenure.AcquireOptions{History: true, StoreTimeout: -1}, lead)
-		case Elect:
-			err = election.Run(ctx, lead)
-		case Read:
-			err = shared.RunRead(ctx, nil, r.compare)
-		case Write:
-			err = shared.RunWrite(ctx, nil, r.rewrite)
-		case Jobs:
-			err = r.runJobs(ctx)
-		case Work:
+		if r.Do == Read || r.Do == Write {
+			rest = rand.N(r.Lease / 20)
 		}
-		switch {
+		switch err := do(ctx); {
 		case err == nil || ctx.Err() != nil:
 		case r.Do == Lock || r.Do == Elect || r.Do == Jobs:
 			if !expected(err) {
@@ -332,13 +315,7 @@ func (r *replica) campaign(ctx context.Context) error {
 		default:
 			r.say(Line{Kind: Came, Text: cameTo(err)})
 		}
-		if r.Do == Read || r.Do == Write {
-			rest = rand.N(r.Lease / 20)
-		}
-		select {
-		case <-time.After(rest):
-		case <-ctx.Done():
-		}
+		wait.Rest(ctx, rest)
 	}
 	return nil
 }

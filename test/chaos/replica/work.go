@@ -42,22 +42,21 @@ const (
 	maxPause = 8 * time.Millisecond
 )
 
-// hold is a lease of any kind, and the name under which it is told of: readers take turns
-// with one token, so each of their holds has a name of its own.
+// hold is a lease of any kind, and what is told of it: readers take turns with one token, so each
+// of their holds has an owner of its own.
 type hold struct {
 	*replica
-	lease    interface{ Check() error }
-	lock     string
-	owner    string
-	token    uint64
-	shared   bool
-	rule     trial.Rule
-	occasion int64
-	last     int64 // before the last Check that passed; guarded by mu of the replica
+	trial.Hold
+	lease interface{ Check() error }
+	last  int64 // before the last Check that passed; guarded by mu of the replica
+}
+
+func (r *replica) hold(lease interface{ Check() error }, lock string, token uint64) *hold {
+	return &hold{replica: r, Hold: trial.Hold{Lock: lock, Owner: r.Name, Token: token}, lease: lease}
 }
 
 func (h *hold) say(l Line) {
-	l.Lock, l.Owner, l.Token, l.Shared, l.Rule, l.Occasion = h.lock, h.owner, h.token, h.shared, h.rule, h.occasion
+	l.Hold = h.Hold
 	h.replica.say(l)
 }
 
@@ -127,7 +126,7 @@ func (r *replica) lead(ctx context.Context, l *tenure.Lease, random *rand.Rand) 
 	ctx, stop := context.WithTimeoutCause(ctx, term, errors.New("resigned"))
 	defer stop()
 	seeds := [2]uint64{random.Uint64(), random.Uint64()}
-	h := &hold{replica: r, lease: l, lock: LockName, owner: r.Name, token: l.Token()}
+	h := r.hold(l, LockName, l.Token())
 	return h.work(ctx, func(ctx context.Context) error {
 		var both sync.WaitGroup
 		for i, seed := range seeds {
@@ -149,7 +148,7 @@ func (h *hold) operate(ctx context.Context, random *rand.Rand) {
 			client = h.asking
 		}
 		if random.IntN(3) > 0 {
-			value = fmt.Sprint(random.Uint64(), "/", h.token)
+			value = fmt.Sprint(random.Uint64(), "/", h.Token)
 		}
 		if _, err := h.perform(ctx, client, value, dwell); errors.Is(err, errEnded) {
 			return
@@ -172,10 +171,8 @@ func (h *hold) perform(ctx context.Context, client *http.Client, value string, d
 	}
 	h.say(Line{Kind: Begin, From: from})
 	dwell()
-	effect := trial.Effect{
-		ID: fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), Lock: h.lock, Owner: h.owner, Token: h.token,
-		Occasion: h.occasion, Checked: from, Read: value == "", Value: value,
-	}
+	effect := h.Effect(from)
+	effect.ID, effect.Read, effect.Value = fmt.Sprintf("%s-%d", h.Name, h.serial.Add(1)), value == "", value
 	read, err := effect.Send(context.WithoutCancel(ctx), client, h.Resource)
 	var stale *fence.StaleError
 	switch {
@@ -190,10 +187,9 @@ func (h *hold) perform(ctx context.Context, client *http.Client, value string, d
 // begin returns the hold of a reader or a writer.
 func (r *replica) begin(l *rwlock.Lease) *hold {
 	r.holds++
-	return &hold{
-		replica: r, lease: l, lock: LockName, owner: fmt.Sprint(r.Name, ".", r.holds), token: l.Token(),
-		shared: r.Do == Read,
-	}
+	h := r.hold(l, LockName, l.Token())
+	h.Owner, h.Shared = fmt.Sprint(r.Name, ".", r.holds), r.Do == Read
+	return h
 }
 
 // rewrite writes the register in two steps, a half and the whole. Sometimes it stops itself
@@ -208,7 +204,7 @@ func (r *replica) rewrite(ctx context.Context, l *rwlock.Lease) error {
 					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // the run continues it
 				}
 			}
-			if _, err := h.perform(ctx, h.http, fmt.Sprint(what, " ", h.token), stop); err != nil {
+			if _, err := h.perform(ctx, h.http, fmt.Sprint(what, " ", h.Token), stop); err != nil {
 				return err
 			}
 		}
@@ -240,9 +236,9 @@ func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
 			if i == 0 {
 				first = value
 			}
-			if value != first || well && value != fmt.Sprint("whole ", h.token-1) {
+			if value != first || well && value != fmt.Sprint("whole ", h.Token-1) {
 				h.say(Line{Kind: Torn, From: began, Text: fmt.Sprintf("%q, and before %q, for a reader with %d "+
-					"after one that has %s", value, first, h.token, last.End)})
+					"after one that has %s", value, first, h.Token, last.End)})
 				return nil
 			}
 		}
@@ -282,7 +278,7 @@ func (r *replica) runSlots(ctx context.Context, rule trial.Rule, options *once.O
 		result, err := once.Once(ctx, r.client, string(rule), slot, options, r.job(rule))
 		came := "no answer of the store"
 		done, told := errors.AsType[*once.DoneError](err)
-		of := Line{Lock: once.LockName(string(rule)), Owner: r.Name, Occasion: slot, Rule: rule}
+		of := Line{Hold: trial.Hold{Lock: once.LockName(string(rule)), Owner: r.Name, Occasion: slot, Rule: rule}}
 		switch {
 		case result.Run.Token > 0:
 			if came = "run"; result.Recorded {
@@ -312,10 +308,8 @@ func (r *replica) runSlots(ctx context.Context, rule trial.Rule, options *once.O
 // job is what is done for an occasion: one effect, in a time of half a lease at most.
 func (r *replica) job(rule trial.Rule) once.Work {
 	return func(ctx context.Context, turn *once.Turn) error {
-		h := &hold{
-			replica: r, lease: turn, lock: turn.Name(), owner: r.Name, token: turn.Token(), rule: rule,
-			occasion: turn.Slot(),
-		}
+		h := r.hold(turn, turn.Name(), turn.Token())
+		h.Rule, h.Occasion = rule, turn.Slot()
 		return h.work(ctx, func(ctx context.Context) error {
 			_, err := h.perform(ctx, h.http, fmt.Sprint("occasion ", turn.Slot()), dwell)
 			wait.Rest(ctx, rand.N(r.Lease/2))
@@ -376,7 +370,7 @@ func (w *worker) observeGroup(ctx context.Context, group *shard.Group) {
 // stop. Some time later it writes once more, as one would that had been paused right after its
 // last Check.
 func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
-	h := &hold{replica: w.replica, lease: p, lock: p.Name(), owner: w.Name, token: p.Token()}
+	h := w.hold(p, p.Name(), p.Token())
 	err := h.work(ctx, func(ctx context.Context) error {
 		for next := rand.N(w.Group.Write); wait.For(ctx, next) == nil; next = w.Group.Write {
 			if last, err := h.check(); err == nil {
@@ -399,8 +393,7 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 
 // write writes under the token, as a check allowed. What comes of it is counted at the resource.
 func (h *hold) write(ctx context.Context, checked int64) {
-	e := trial.Effect{Lock: h.lock, Token: h.token, Owner: h.owner, Checked: checked}
-	_, _ = e.Send(ctx, h.http, h.Resource)
+	_, _ = h.Effect(checked).Send(ctx, h.http, h.Resource)
 }
 
 // counted counts the calls of a store that are made while nothing changes, and tells of heartbeats.

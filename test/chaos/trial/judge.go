@@ -24,14 +24,14 @@ type Log struct {
 
 // Hold is a time in which a process has held a lock, as far as its checks show.
 type Hold struct {
-	Lock   string `json:"lock"`
-	Owner  string `json:"owner"`
-	Token  uint64 `json:"token"`
+	Lock   string `json:"lock,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Token  uint64 `json:"token,omitempty"`
 	Shared bool   `json:"shared,omitempty"` // by readers at once
 	// Begin is an instant after the first check that passed, and Last one before the last
 	// one: a process may be stopped between a check and its look at the clock.
-	Begin  int64 `json:"begin"`
-	Last   int64 `json:"last"`
+	Begin  int64 `json:"begin,omitempty"`
+	Last   int64 `json:"last,omitempty"`
 	Killed bool  `json:"killed,omitempty"` // its last check may not have been told
 	// End is why it ended, as its owner said; empty if it was killed.
 	End string `json:"end,omitempty"`
@@ -166,9 +166,9 @@ func (l *Log) overlaps(found *findings) {
 
 // fence looks at the effects, in the order in which they were let in.
 func (l *Log) fence(found *findings) {
-	holds := map[term]Hold{}
+	holds := map[Term]Hold{}
 	for _, h := range l.Holds {
-		holds[h.term()] = h
+		holds[h.Term()] = h
 	}
 	let := map[string]Effect{} // by the lock: the one that entered last
 	written := map[string]string{}
@@ -207,7 +207,7 @@ func (l *Log) fence(found *findings) {
 
 // occasions looks at the runs of each job, in the order in which they were granted.
 func (l *Log) occasions(found *findings) {
-	begun, runs, acted := map[term]Hold{}, map[term]Hold{}, map[term]bool{}
+	begun, runs, acted := map[Term]Hold{}, map[Term]Hold{}, map[Term]bool{}
 	var last Hold
 	for _, h := range l.byToken() {
 		if h.Rule == "" {
@@ -217,7 +217,7 @@ func (l *Log) occasions(found *findings) {
 			found.add(Once, "%s ran occasion %d of %s under token %d %s of %s, occasion %d under token %d",
 				h.Owner, h.Occasion, h.Lock, h.Token, what, of.Owner, of.Occasion, of.Token)
 		}
-		of := term{lock: h.Lock, occasion: h.Occasion}
+		of := Term{lock: h.Lock, occasion: h.Occasion}
 		before, again := begun[of]
 		switch sooner := time.Duration(h.Begin - last.Begin); {
 		case again && (h.Rule != Redo || before.Finished):
@@ -228,7 +228,7 @@ func (l *Log) occasions(found *findings) {
 		case h.Rule == Every && sooner < l.Apart && last.Last > 0: // else no clock showed that it came late
 			say(fmt.Sprintf("only %v after that", sooner), last)
 		}
-		begun[of], runs[term{h.Lock, "", h.Token, h.Occasion}], last = h, h, h
+		begun[of], runs[Term{h.Lock, "", h.Token, h.Occasion}], last = h, h, h
 	}
 	for _, e := range l.Effects {
 		if e.Occasion != 0 && acted[e.term()] {
@@ -238,7 +238,7 @@ func (l *Log) occasions(found *findings) {
 	}
 	for _, a := range l.Answers {
 		// One that has not finished, as far as is known here, may have ended right before a kill.
-		if run, began := runs[term{a.Lock, "", a.Token, a.Occasion}]; a.Ended && !began || !a.Ended && run.Finished {
+		if run, began := runs[Term{a.Lock, "", a.Token, a.Occasion}]; a.Ended && !began || !a.Ended && run.Finished {
 			found.add(Once, "%s was told of occasion %d of %s, run under token %d and ended: %v; "+
 				"it was begun: %v, and ended: %v", a.Owner, a.Occasion, a.Lock, a.Token, a.Ended, began, run.Finished)
 		}
@@ -249,7 +249,7 @@ func (l *Log) occasions(found *findings) {
 // that is later: it acts all the time, and how long it had stood still when it was killed
 // nobody knows.
 func (l *Log) EndKilled() {
-	last := map[term]int64{}
+	last := map[Term]int64{}
 	for _, e := range l.Effects {
 		if !e.Blind {
 			last[e.term()] = max(last[e.term()], e.Checked)
@@ -257,20 +257,26 @@ func (l *Log) EndKilled() {
 	}
 	for i := range l.Holds {
 		if h := &l.Holds[i]; h.Killed {
-			h.Last = max(h.Last, last[h.term()])
+			h.Last = max(h.Last, last[h.Term()])
 		}
 	}
 }
 
-// term is what one owner has done under one token, for one occasion.
-type term struct {
+// Term is what one owner has done under one token, for one occasion.
+type Term struct {
 	lock, owner string
 	token       uint64
 	occasion    int64
 }
 
-func (h Hold) term() term   { return term{h.Lock, h.Owner, h.Token, h.Occasion} }
-func (e Effect) term() term { return term{e.Lock, e.Owner, e.Token, e.Occasion} }
+// Term is that of the hold.
+func (h Hold) Term() Term   { return Term{h.Lock, h.Owner, h.Token, h.Occasion} }
+func (e Effect) term() Term { return Term{e.Lock, e.Owner, e.Token, e.Occasion} }
+
+// Effect is one that a check has allowed which began at an instant.
+func (h Hold) Effect(checked int64) Effect {
+	return Effect{Lock: h.Lock, Owner: h.Owner, Token: h.Token, Occasion: h.Occasion, Checked: checked}
+}
 
 // Late returns the effects that came after another process had been granted the lock.
 func (l *Log) Late() []Effect {
