@@ -55,6 +55,32 @@ type Gate interface {
 	Close()
 }
 
+// common is what both kinds of gates have.
+type common struct {
+	mu    sync.Mutex // guards what the gate has, too
+	count int
+	delay time.Duration
+	hit   time.Time
+}
+
+func (g *common) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+func (g *common) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
+}
+
+func (g *common) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+}
+
 const (
 	// kept is how many calls a gate with weather remembers.
 	kept = 512
@@ -67,6 +93,7 @@ const (
 type HTTP struct {
 	// Meter takes down what requests cost, in a gate of [NewMetered].
 	Meter
+	common
 
 	servers []http.Handler
 	isWrite func(*http.Request) bool
@@ -76,16 +103,12 @@ type HTTP struct {
 	over    context.Context // ends with the gate
 	end     context.CancelFunc
 
-	mu      sync.Mutex
-	random  *rand.Rand
+	random  *rand.Rand // guarded by mu, as what follows
 	weather Weather
 	strikes []*Strike
 	calls   []Call // the last ones, the oldest first
 	cache   map[string]answer
 	counts  map[Fault]int
-	count   int
-	delay   time.Duration
-	hit     time.Time
 }
 
 // NewHTTP returns a gate in front of a handler.
@@ -179,13 +202,6 @@ func (g *HTTP) Close() {
 	g.server.Close()
 	g.running.Wait()
 	g.idle()
-}
-
-// Count is how many requests there were.
-func (g *HTTP) Count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.count
 }
 
 // Counts says how often each fault has happened.
@@ -440,24 +456,10 @@ func (g *HTTP) SlowThenBlackHole(d time.Duration) {
 	g.set(Strike{Fault: DelayAnswer, Of: isWrite, Times: 1, late: d, then: Hole})
 }
 
-// Slow has each request take d longer.
-func (g *HTTP) Slow(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.delay = d
-}
-
 // Heal ends the faults of a [Gate], and all connections.
 func (g *HTTP) Heal() {
 	g.set()
 	g.server.CloseClientConnections()
-}
-
-// Struck is when the last fault of a [Gate] hit a request.
-func (g *HTTP) Struck() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.hit
 }
 
 // Change has other weather from now on.

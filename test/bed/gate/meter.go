@@ -20,8 +20,8 @@ import (
 type Meter struct {
 	metered bool
 
-	mu      sync.Mutex
-	weighed bool // keeps which items are used
+	noting  sync.Mutex // guards the fields below
+	weighed bool       // keeps which items are used
 	sent    Usage
 	used    []Touch
 	err     error
@@ -29,8 +29,8 @@ type Meter struct {
 
 // Weigh has the meter keep which items are used, from now on.
 func (m *Meter) Weigh() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.noting.Lock()
+	defer m.noting.Unlock()
 	m.weighed = true
 }
 
@@ -39,8 +39,8 @@ func (m *Meter) note(operation string, body []byte) {
 		return
 	}
 	u, used, err := Price(operation, body)
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.noting.Lock()
+	defer m.noting.Unlock()
 	m.sent.Add(u)
 	if m.weighed {
 		m.used = append(m.used, used...)
@@ -69,8 +69,8 @@ func (m *Meter) During(f func() error) (Usage, error) {
 
 // TakeAll is Take, with the items that were used.
 func (m *Meter) TakeAll() (Usage, []Touch, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.noting.Lock()
+	defer m.noting.Unlock()
 	u, used := m.sent, m.used
 	m.sent, m.used = Usage{}, nil
 	return u, used, m.err

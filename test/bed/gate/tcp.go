@@ -16,17 +16,14 @@ import (
 // TCP is a gate of any store with a socket. It knows bytes alone, so that a piece
 // of what is sent stands for a request.
 type TCP struct {
+	common
 	target   string
 	writes   func() func([]byte) bool
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu    sync.Mutex // guards the fields below
-	fault tcpFault
+	fault tcpFault // guarded by mu, as what follows
 	hold  time.Duration
-	delay time.Duration
-	count int
-	hit   time.Time
 	next  chan struct{} // closed with the next change
 	lost  int
 	links map[*link]struct{}
@@ -130,24 +127,10 @@ func (g *TCP) SlowThenBlackHole(d time.Duration) { g.set(holding, d) }
 
 // Slow has each request take d longer.
 func (g *TCP) Slow(d time.Duration) {
+	g.common.Slow(d)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.delay = d
 	g.change()
-}
-
-// Count is how many pieces were sent.
-func (g *TCP) Count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.count
-}
-
-// Struck is when the last fault hit a request.
-func (g *TCP) Struck() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.hit
 }
 
 // LoseReplies loses all replies: the connection ends in the place of each.

@@ -66,6 +66,7 @@ func (e Effect) Send(ctx context.Context, client *http.Client, url string) (stri
 // each lock, behind a fence. It takes down all that comes.
 type Resource struct {
 	server *httptest.Server
+	guard  fence.Guard
 	now    func() int64
 
 	mu        sync.Mutex // guards the fields below
@@ -78,13 +79,12 @@ type Resource struct {
 // OpenResource starts one. Open says that the fence lets everybody in, to show that a run
 // finds it.
 func OpenResource(now func() int64, open bool) *Resource {
-	r := &Resource{now: now, byID: map[string]bool{}, registers: map[string]string{}}
-	var guard fence.Guard = fence.NewGate(nil)
+	r := &Resource{now: now, guard: fence.NewGate(nil), byID: map[string]bool{}, registers: map[string]string{}}
 	if open {
-		guard = ajar{}
+		r.guard = ajar{}
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /effect", r.noted(fence.Handler(guard, http.HandlerFunc(r.enter), nil)))
+	mux.HandleFunc("POST /effect", r.take)
 	r.server = httptest.NewServer(mux)
 	return r
 }
@@ -105,30 +105,27 @@ func (r *Resource) Close() {
 	r.server.Close()
 }
 
-type effectKey struct{}
-
-// noted takes an effect down when it comes, and when it has an answer.
-func (r *Resource) noted(fenced http.Handler) http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
-		e, err := read(q)
-		r.mu.Lock()
-		if err == nil && e.ID != "" && r.byID[e.ID] {
-			err = fmt.Errorf("effect %s came twice", e.ID)
-		}
-		if err != nil {
-			r.bad = append(r.bad, "the resource was sent no effect: "+err.Error())
-			r.mu.Unlock()
-			return
-		}
-		e.Came = r.now()
-		r.byID[e.ID] = true
-		r.effects = append(r.effects, e)
+// take takes an effect down when it comes, when the fence lets it in, and when it has an answer.
+func (r *Resource) take(rw http.ResponseWriter, q *http.Request) {
+	e, err := read(q)
+	r.mu.Lock()
+	if err == nil && e.ID != "" && r.byID[e.ID] {
+		err = fmt.Errorf("effect %s came twice", e.ID)
+	}
+	if err != nil {
+		r.bad = append(r.bad, "the resource was sent no effect: "+err.Error())
 		r.mu.Unlock()
-		fenced.ServeHTTP(rw, q.WithContext(context.WithValue(q.Context(), effectKey{}, e)))
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		e.Left, e.Refused = r.now(), rw.Header().Get(fence.RefusedHeader) == "stale"
-	})
+		return
+	}
+	e.Came = r.now()
+	r.byID[e.ID] = true
+	r.effects = append(r.effects, e)
+	r.mu.Unlock()
+	enter := func(rw http.ResponseWriter, q *http.Request) { r.enter(e, rw, q) }
+	fence.Handler(r.guard, http.HandlerFunc(enter), nil).ServeHTTP(rw, q)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Left, e.Refused = r.now(), rw.Header().Get(fence.RefusedHeader) == "stale"
 }
 
 func read(q *http.Request) (*Effect, error) {
@@ -148,13 +145,12 @@ func read(q *http.Request) (*Effect, error) {
 }
 
 // enter is reached by what the fence lets in.
-func (r *Resource) enter(rw http.ResponseWriter, q *http.Request) {
+func (r *Resource) enter(e *Effect, rw http.ResponseWriter, q *http.Request) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusBadRequest)
 		return
 	}
-	e := q.Context().Value(effectKey{}).(*Effect) //nolint:forcetypeassert // noted puts it there
 	r.mu.Lock()
 	e.Entered = r.now()
 	if !e.Read {
