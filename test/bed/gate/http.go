@@ -98,7 +98,7 @@ type HTTP struct {
 	servers []http.Handler
 	isWrite func(*http.Request) bool
 	server  *httptest.Server
-	idle    func()          // closes what is open to the servers
+	onward  http.Transport  // to the servers
 	running sync.WaitGroup  // calls that nobody waits for
 	over    context.Context // ends with the gate
 	end     context.CancelFunc
@@ -120,8 +120,10 @@ func NewHTTP(inner http.Handler, isWrite func(*http.Request) bool) *HTTP {
 
 func newHTTP(seed uint64, isWrite func(*http.Request) bool) *HTTP {
 	g := &HTTP{
-		isWrite: isWrite, idle: func() {}, random: rand.New(rand.NewPCG(seed, 0)),
+		isWrite: isWrite, random: rand.New(rand.NewPCG(seed, 0)),
 		cache: map[string]answer{}, counts: map[Fault]int{},
+		// A connection to a server for each of the clients' requests under way.
+		onward: http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 	}
 	g.over, g.end = context.WithCancel(context.Background())
 	g.server = httptest.NewServer(g)
@@ -175,16 +177,12 @@ func (g *HTTP) forward(server string) error {
 	if err != nil || target.Host == "" {
 		return fmt.Errorf("gate: server %q: want http://HOST:PORT", server)
 	}
-	// A connection to the server for each of the clients' requests under way.
-	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
-	before := g.idle
-	g.idle = func() { transport.CloseIdleConnections(); before() }
 	g.servers = append(g.servers, &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Host = r.In.Host
 		},
-		Transport:      transport,
+		Transport:      &g.onward,
 		ModifyResponse: g.remember,
 		// A server may be killed in the middle of a request.
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
@@ -201,7 +199,7 @@ func (g *HTTP) Close() {
 	g.server.CloseClientConnections()
 	g.server.Close()
 	g.running.Wait()
-	g.idle()
+	g.onward.CloseIdleConnections()
 }
 
 // Counts says how often each fault has happened.

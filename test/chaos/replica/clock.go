@@ -63,10 +63,8 @@ func Slept() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - proc.Clock(unix.CL
 // clocks are to differ from the machine's. It is memory that both have mapped,
 // so that a replica that was stopped reads the new values with its very first
 // look at a clock.
-type Page struct{ words *words }
-
-type words struct {
-	changes  atomic.Int64 // raised after the others were written
+type Page struct {
+	changed  atomic.Int64 // how often; raised after the others were written
 	monoBack atomic.Int64
 	bootBack atomic.Int64
 	wallOn   atomic.Int64
@@ -82,34 +80,34 @@ type Shift struct {
 
 // OpenPage maps the file, until the process ends, and makes it if it is not there.
 func OpenPage(path string) (*Page, error) {
-	memory, err := proc.Map(path, int(unsafe.Sizeof(words{})))
+	memory, err := proc.Map(path, int(unsafe.Sizeof(Page{})))
 	if err != nil {
 		return nil, err
 	}
-	return &Page{(*words)(unsafe.Pointer(&memory[0]))}, nil
+	return (*Page)(unsafe.Pointer(&memory[0])), nil
 }
 
 // Add moves the clocks. The replica must be stopped meanwhile, and only one may
 // call it at a time.
 func (p *Page) Add(s Shift) {
-	p.words.monoBack.Add(int64(s.MonoBack))
-	p.words.bootBack.Add(int64(s.BootBack))
-	p.words.wallOn.Add(int64(s.WallOn))
-	p.words.changes.Add(1)
+	p.monoBack.Add(int64(s.MonoBack))
+	p.bootBack.Add(int64(s.BootBack))
+	p.wallOn.Add(int64(s.WallOn))
+	p.changed.Add(1)
 }
 
 // Load returns the shift, and how often it was changed.
 func (p *Page) Load() (Shift, int64) {
-	n := p.words.changes.Load()
+	n := p.changed.Load()
 	return Shift{
-		MonoBack: time.Duration(p.words.monoBack.Load()),
-		BootBack: time.Duration(p.words.bootBack.Load()),
-		WallOn:   time.Duration(p.words.wallOn.Load()),
+		MonoBack: time.Duration(p.monoBack.Load()),
+		BootBack: time.Duration(p.bootBack.Load()),
+		WallOn:   time.Duration(p.wallOn.Load()),
 	}, n
 }
 
 // changes returns how often the shift was changed.
-func (p *Page) changes() int64 { return p.words.changes.Load() }
+func (p *Page) changes() int64 { return p.changed.Load() }
 
 // shifted is the source of clocks that a nemesis has moved, and that go at a
 // rate of their own. Nobody can move those of one Go process from outside,
