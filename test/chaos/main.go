@@ -210,9 +210,9 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 		}
 	} else {
 		if err := tryNamespace(ctx); err != nil {
-			rep.Missing = append(rep.Missing, fmt.Sprintf("replicas in time namespaces of their own: %v", err))
+			rep.Missing = fmt.Sprintf("replicas in time namespaces of their own: %v", err)
 		}
-		s.namespaces = len(rep.Missing) == 0
+		s.namespaces = rep.Missing == ""
 	}
 	for n := 0; n == 0 || time.Since(rep.Began) < s.duration; n++ {
 		p := s.plan

@@ -124,8 +124,9 @@ func TestKubernetesKills(t *testing.T) {
 func crash(t *testing.T, engine string, down time.Duration, times int) {
 	t.Helper()
 	newPlan(t, engine, time.Second)
-	kind, err := servers[engine](t.TempDir())
-	if err != nil {
+	dir := t.TempDir()
+	kind, err := servers[engine](dir)
+	if err = errors.Join(err, os.Chmod(filepath.Dir(dir), 0o711)); err != nil { // servers may have a user
 		t.Fatal(err)
 	}
 	s, err := openServed(t.Context(), kind, t.TempDir(), 1)

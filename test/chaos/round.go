@@ -92,7 +92,7 @@ type round struct {
 	events   []event
 	problems []string
 
-	began, filled, healed, calmed, ended int64
+	filled, calmed int64
 
 	recovery time.Duration // from the last kill to the next grant
 	bound    time.Duration // of that; 0 if nobody was killed
@@ -128,17 +128,15 @@ func (p plan) play(ctx context.Context) (_ *round, err error) {
 
 func (r *round) run(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(r.Seed, 0))
-	r.began = r.now()
-	var places []*timespace
 	for i := range r.Seats {
 		r.seats = append(r.seats, &seat{index: i, name: r.work.seat(i)})
-		where := drawNamespace(random)
-		if !r.namespaces || i%2 == 0 {
-			where = nil
-		}
-		places = append(places, where)
 	}
-	if err := r.each(ctx, func(s *seat) error { return r.fill(ctx, s, places[s.index]) }); err != nil {
+	if err := r.each(ctx, func(s *seat) error {
+		if r.namespaces && s.index%2 == 1 {
+			return r.fill(ctx, s, drawNamespace(rand.New(rand.NewPCG(r.Seed, uint64(s.index)))))
+		}
+		return r.fill(ctx, s, nil)
+	}); err != nil {
 		return err
 	}
 	r.filled = r.now()
@@ -177,9 +175,9 @@ func (r *round) run(ctx context.Context) error {
 			}
 		}
 	}
-	r.ended, r.lost = r.now(), r.engine.lost()
 	var bad []string
 	r.effects, bad = r.resource.Seen()
+	r.lost = r.engine.lost()
 	r.problems = append(r.problems, bad...)
 	return r.work.collect(ctx)
 }
@@ -224,7 +222,6 @@ func (r *round) heal(ctx context.Context) error {
 			}
 		}
 	}
-	r.healed = r.now()
 	return nil
 }
 

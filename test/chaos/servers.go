@@ -36,8 +36,8 @@ var servers = map[string]func(dir string) (server, error){
 	"etcd":              func(dir string) (server, error) { return newEtcd(dir, 1) },
 	kubernetesEngine:    newKubernetes,
 	"etcd-cluster":      func(dir string) (server, error) { return newEtcd(dir, clusterSize) },
-	"postgres":          func(string) (server, error) { return newPostgres(1) },
-	"postgres-standby":  func(string) (server, error) { return newPostgres(2) },
+	"postgres":          func(dir string) (server, error) { return newPostgres(dir, 1) },
+	"postgres-standby":  func(dir string) (server, error) { return newPostgres(dir, 2) },
 	versitygwEngine:     newVersitygw,
 	"zookeeper":         func(dir string) (server, error) { return newZooKeeper(dir, 1) },
 	"zookeeper-cluster": func(dir string) (server, error) { return newZooKeeper(dir, clusterSize) },
@@ -178,8 +178,7 @@ func newKubernetes(dir string) (server, error) {
 	return s, err
 }
 
-// postgres are servers of the system's package of PostgreSQL. They refuse to be root, and
-// their data are where their user can come.
+// postgres are servers of the system's package of PostgreSQL, which refuse to be root.
 type postgres struct {
 	data    string
 	primary int
@@ -187,13 +186,11 @@ type postgres struct {
 
 // newPostgres is a server, or a server and a synchronous standby: when that server is killed the
 // standby is promoted, and a new standby of it takes the place of the other.
-func newPostgres(members int) (server, error) {
-	p, s := &postgres{}, server{name: "postgres", members: members, url: postgresURL}
-	var err error
-	if p.data, err = os.MkdirTemp("", "tenure-chaos-postgres-"); err != nil {
-		return s, err
-	}
-	s.remove = func() error { return os.RemoveAll(p.data) }
+func newPostgres(dir string, members int) (server, error) {
+	p := &postgres{data: filepath.Join(dir, "postgres")}
+	s := server{name: "postgres", members: members, url: postgresURL}
+	// Their user must be able to come there.
+	err := errors.Join(os.Chmod(dir, 0o711), os.Mkdir(p.data, 0o700), launcher.Own(p.data))
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		return launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
 			"log_min_messages=panic")
@@ -219,10 +216,7 @@ func newPostgres(members int) (server, error) {
 	if members > 1 {
 		s.replace = p.replace
 	}
-	if err := launcher.Own(p.data); err != nil {
-		return s, errors.Join(err, s.remove())
-	}
-	return s, nil
+	return s, err
 }
 
 // replace promotes the standby, and makes the server that was killed a standby of it.

@@ -218,8 +218,8 @@ type report struct {
 	Took     time.Duration
 	Machine  machine.Machine
 	Replicas int // of the service
-	// Missing are faults that this machine did not allow.
-	Missing []string `json:",omitempty"`
+	// Missing is what this machine did not allow.
+	Missing string `json:",omitempty"`
 	// Whole says that all faults are dealt.
 	Whole  bool
 	Rounds []result
@@ -266,8 +266,8 @@ func (r *report) String() string {
 	if missing := r.unproved(); len(missing) > 0 {
 		text += fmt.Sprintf("  nothing shows that these faults had any effect: %s\n", strings.Join(missing, ", "))
 	}
-	for _, missing := range r.Missing {
-		text += fmt.Sprintf("  not available here: %s\n", missing)
+	if r.Missing != "" {
+		text += fmt.Sprintf("  not available here: %s\n", r.Missing)
 	}
 	return text + r.table()
 }
