@@ -341,12 +341,11 @@ func (s *lockService) stepDown(ctx context.Context, _ time.Duration, _ int) erro
 }
 
 // heal ends all faults, and the weather.
-func (s *lockService) heal() error {
+func (s *lockService) heal() {
 	for _, front := range s.fronts {
 		front.Heal()
 		front.Change(gate.Fair)
 	}
-	return nil
 }
 
 // weather counts what the gates have done.

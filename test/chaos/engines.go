@@ -35,7 +35,7 @@ type engine interface {
 	// faults are those that this engine can have, each with what brings it about.
 	faults() []fault
 	// heal ends all faults of the engine.
-	heal() error
+	heal()
 	// lost is how many pieces of bytes have vanished on the way.
 	lost() int
 	close() error
@@ -104,7 +104,7 @@ func openSQLite(dir string) (*sqlite, error) {
 }
 
 func (s *sqlite) store(int) string { return "sqlite:" + s.file }
-func (s *sqlite) heal() error      { return nil }
+func (s *sqlite) heal()            {}
 func (s *sqlite) lost() int        { return 0 }
 func (s *sqlite) close() error     { return s.db.Close() }
 
@@ -378,11 +378,10 @@ func (s *served) delay(ctx context.Context, length time.Duration, replica int) e
 	return s.cut(func(p *gate.TCP) { p.Slow(length / 5) })(ctx, length, replica)
 }
 
-func (s *served) heal() error {
+func (s *served) heal() {
 	for _, p := range s.gates(-1) {
 		p.Heal()
 	}
-	return nil
 }
 
 func (s *served) lost() int {

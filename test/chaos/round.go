@@ -212,9 +212,7 @@ func (r *round) finish(ctx context.Context, p *process) error {
 
 // heal ends all faults, and has every seat filled.
 func (r *round) heal(ctx context.Context) error {
-	if err := r.engine.heal(); err != nil {
-		return err
-	}
+	r.engine.heal()
 	for _, s := range r.seats {
 		if !s.now().Alive() {
 			if err := r.fill(ctx, s, nil); err != nil {
