@@ -69,7 +69,8 @@ type acquire struct {
 	run     run
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
-	answer  chan acquired       // has room for the one answer
+	got     acquired            // the answer
+	answer  chan struct{}       // closed when it is there
 	shown   chan time.Duration  // has room for the lease that was first seen; nil: nobody asks
 	remote  *remoteAcquire      // who gets the lock, if that is not this process; otherwise nil
 	settled bool                // answered, or abandoned
@@ -96,7 +97,7 @@ func (r acquired) discard() {
 
 // newAcquire returns an acquire that has not joined the others yet.
 func (k *tracker) newAcquire(o AcquireOptions) *acquire {
-	a := &acquire{k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan acquired, 1)}
+	a := &acquire{k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan struct{})}
 	if o.AdditionalWait != 0 {
 		a.shown = make(chan time.Duration, 1)
 	}
@@ -152,8 +153,8 @@ func (a *acquire) wait(ctx context.Context) acquired {
 	}
 	for {
 		select {
-		case r := <-a.answer:
-			return r
+		case <-a.answer:
+			return a.got
 		case held := <-news:
 			a.remote.waiting(held)
 		case lease := <-a.shown:
@@ -179,7 +180,7 @@ func (a *acquire) abandon(err error) error {
 		err = &waitError{err, why}
 	}
 	if a.settled {
-		(<-a.answer).discard()
+		a.got.discard()
 		return err
 	}
 	a.settled = true
@@ -387,8 +388,8 @@ func (a *acquire) offer(g protocol.Grant) {
 	wanted := err == nil && !a.settled
 	o := a.remote.offer(g, wanted)
 	if wanted {
-		a.settled = true
-		a.answer <- acquired{o: o}
+		a.settled, a.got = true, acquired{o: o}
+		close(a.answer)
 	}
 	a.settle(nil, err)
 	a.note(g)
@@ -408,8 +409,8 @@ func (a *acquire) lease(g protocol.Grant) (l *LeaseHolder, open bool) {
 
 func (a *acquire) settle(l *LeaseHolder, err error) {
 	if !a.settled {
-		a.settled = true
-		a.answer <- acquired{l: l, err: err}
+		a.settled, a.got = true, acquired{l: l, err: err}
+		close(a.answer)
 	}
 }
 

@@ -32,6 +32,7 @@ type LeaseHolder struct {
 	hint     timer        // that the record has changed
 	report   timer        // of how busy the holder is, on the contender's clock
 	meter    busyMeter
+	ownMu    sync.Mutex // mu of a lock that is its own lease
 
 	unwatch func()        // ends the watch for requests; guarded by mu
 	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
@@ -41,7 +42,7 @@ type LeaseHolder struct {
 // closed, so that it must be released again.
 func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
 	l := c.leaseOf(g, o)
-	l.prepare(context.Background(), new(sync.Mutex), nil)
+	l.prepare(context.Background(), &l.ownMu, nil)
 	h := protocol.NewHolder(o.Timing, c.env, g)
 	l.mu.Lock()
 	open = l.begin(h)

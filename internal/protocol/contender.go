@@ -149,12 +149,8 @@ func (c *Contender) wrote(rec driver.Record) bool {
 	if c.grant != nil {
 		return c.grant.Record.Token == rec.Token
 	}
-	as := c.unknown
-	if c.out != nil && (c.out.Kind == Claim || c.out.Kind == Takeover) {
-		as = append(as[:len(as):len(as)], c.attempt)
-	}
-	_, own := as.wrote(rec)
-	return own
+	_, own := c.unknown.wrote(rec)
+	return own || c.out != nil && (c.out.Kind == Claim || c.out.Kind == Takeover) && c.attempt.wrote(rec)
 }
 
 // Refused returns why the contender ended without the lock, nil if it has not.
@@ -657,7 +653,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	case out.Kind == Look, out.Kind == Ask, out.Kind == Release:
 		a, own = c.unknown.wrote(r.Record)
 	default:
-		a, own = c.unknown.add(c.attempt).wrote(r.Record)
+		a, own = c.unknown.wrote(r.Record, c.attempt)
 	}
 	switch {
 	case own && c.ending:

@@ -38,8 +38,11 @@ func (g Grant) Past() []driver.Tenure {
 	past := []driver.Tenure{*prev}
 	// The record keeps the beginning of a long reason, the history all of it. If the
 	// reply that carried the whole reason was lost, the rest is lost too.
-	if t := g.Former.Tenure(prev.End); prev.Asked != nil && t != nil && t.Asked != nil && t.Asked.ID == prev.Asked.ID && t.Token == prev.Token {
-		past[0].Asked = t.Asked
+	if prev.Asked != nil {
+		t := g.Former.Tenure(prev.End)
+		if t != nil && t.Asked != nil && t.Asked.ID == prev.Asked.ID && t.Token == prev.Token {
+			past[0].Asked = t.Asked
+		}
 	}
 	switch prev.End {
 	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:

@@ -43,7 +43,8 @@ type Holder struct {
 	// Writing. At most one call is out. All attempts in unknown replace rec's
 	// version: once rec has another version, none of them can be applied any more.
 	// beat is when the next heartbeat is due, and nothing is sent before retry.
-	out      *attempt
+	out      *attempt // nil: none
+	latest   attempt
 	unknown  attempts
 	beat     time.Duration
 	retry    time.Duration
@@ -355,7 +356,7 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	case Applied:
 		h.confirm(now, out, r.Record, &a)
 	case Conflicted:
-		if own, ok := h.unknown.add(out).wrote(r.Record); ok && r.Found {
+		if own, ok := h.unknown.wrote(r.Record, out); ok && r.Found {
 			// It had been applied, and its answer was lost.
 			h.confirm(now, own, r.Record, &a)
 		} else if r.Found && h.term(r.Record) {
@@ -541,20 +542,17 @@ func (h *Holder) call(now time.Duration) *Call {
 	case h.silence == silent:
 		kind = Quit
 	}
-	var next driver.Record
+	next := h.rec
 	// Every write has a new version, and so has a release: a heartbeat that is still
 	// under way somewhere cannot revive the record then.
 	switch {
 	case kind == Release:
 		next = h.left(h.env.Fresh())
 	case kind == Quit:
-		next = h.rec.Clone()
 		next.Version, next.End = h.env.Fresh(), h.why()
 	case h.under != nil:
-		next = h.rec.Clone()
 		next.Version = h.env.Fresh()
 	default:
-		next = h.rec.Clone()
 		next.Version = h.beatOf()
 		next.Beat, next.Lease, next.Heartbeat, next.Drift = next.Version, h.t.Lease, h.period(), h.t.Drift
 		if next.State == driver.Alive {
@@ -565,7 +563,8 @@ func (h *Holder) call(now time.Duration) *Call {
 	if h.data > h.dataKept && kind != Quit {
 		next.Data, carried = h.want, h.data
 	}
-	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: carried}
+	h.latest = attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: carried}
+	h.out = &h.latest
 	return &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
 }
 

@@ -139,7 +139,7 @@ func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {
 // the drift go, because nobody waits for this record, and it must stay small beside
 // the two tenures that it shows.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
-	next := rec.Clone()
+	next := rec
 	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
 	next.Heartbeat, next.Drift, next.Priority = 0, 0, 0
 	if rec.State != driver.Reserved {
@@ -147,7 +147,7 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 		return next
 	}
 	// A reservation that nobody took: the record shows the tenure before it.
-	if t := next.Prev; t != nil {
+	if t := rec.Tenure(end); t != nil {
 		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
 		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
 		next.Prev = nil

@@ -103,9 +103,8 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 		} else {
 			o.mute, o.unheard = false, 0
 		}
-		own, ours := attempts{o.try}.wrote(r.Record)
-		if r.Found && r.Record.State == driver.Alive && ours && now < own.sent+o.t.Usable() {
-			o.grant = &Grant{ID: driver.SessionID(r.Record.Key), Record: r.Record, Sent: own.counts}
+		if r.Found && r.Record.State == driver.Alive && o.try.wrote(r.Record) && now < o.try.sent+o.t.Usable() {
+			o.grant = &Grant{ID: driver.SessionID(r.Record.Key), Record: r.Record, Sent: o.try.counts}
 		}
 		o.lost = false // without a grant, the next claim has another id
 	case NotApplied:

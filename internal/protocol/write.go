@@ -126,7 +126,6 @@ type Result struct {
 
 // ResultOf sorts what a call of a store returned.
 func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
-	var conflict *driver.ConflictError
 	switch {
 	case err == nil && (kind == Forget || kind == Erase):
 		return Result{Outcome: Applied}
@@ -134,7 +133,10 @@ func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 		return Result{Outcome: Applied, Record: rec, Found: true, Former: former}
 	case kind.Reads() && errors.Is(err, driver.ErrNotFound):
 		return Result{Outcome: Applied}
-	case !kind.Reads() && errors.As(err, &conflict):
+	}
+	conflict, conflicted := errors.AsType[*driver.ConflictError](err)
+	switch {
+	case !kind.Reads() && conflicted:
 		return Result{Outcome: Conflicted, Record: conflict.Current, Found: !conflict.Absent}
 	case kind.Reads(), errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrUnreadable), errors.Is(err, driver.ErrClosed):
 		return Result{Outcome: NotApplied, Err: err}
@@ -170,17 +172,24 @@ func (as attempts) add(a attempt) attempts {
 	return append(as, a)
 }
 
-// wrote returns the attempt that wrote rec, or the beat in it: a request that was
-// written into the record later has changed only the version.
-func (as attempts) wrote(rec driver.Record) (attempt, bool) {
-	for _, a := range as {
-		live := rec.State == driver.Held || rec.State == driver.Alive
-		ours := a.version == rec.Version || a.version == rec.Beat && live
-		if ours && (a.token == 0 || a.token == rec.Token) {
-			return a, true
+// wrote returns the attempt that wrote rec, or the beat in it. Latest are further attempts.
+func (as attempts) wrote(rec driver.Record, latest ...attempt) (attempt, bool) {
+	for _, all := range []attempts{as, latest} {
+		for _, a := range all {
+			if a.wrote(rec) {
+				return a, true
+			}
 		}
 	}
 	return attempt{}, false
+}
+
+// wrote says whether the attempt wrote rec, or the beat in it: a request that was written
+// into the record later has changed only the version.
+func (a attempt) wrote(rec driver.Record) bool {
+	live := rec.State == driver.Held || rec.State == driver.Alive
+	ours := a.version == rec.Version || a.version == rec.Beat && live
+	return ours && (a.token == 0 || a.token == rec.Token)
 }
 
 // released says whether one of them releases the record.
