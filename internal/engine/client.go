@@ -66,7 +66,7 @@ type Client struct {
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	trackers map[string]*tracker // by key
-	idle     *list.List          // the trackers that nobody waits in, oldest first
+	idle     *list.List          // the trackers that nobody waits in, those that were left first in front; others may be among them
 	held     map[*heldRecord]struct{}
 	own      map[string]*LeaseHolder // the latest lease of each lock
 	active   int                     // leases and acquires that Close waits for

@@ -24,7 +24,6 @@ type heldRecord struct {
 	key      string
 	lease    *LeaseHolder   // whose record it is; nil for that of a session
 	session  *SessionHolder // whose record it is; nil for that of a lease
-	event    Event          // names it
 	since    time.Duration  // on the holder's clock: when it was granted
 	deadline leaseDeadline
 	ctx      context.Context
@@ -231,8 +230,22 @@ func (k *heldRecord) reachDeadline(now time.Duration) {
 	}
 }
 
+// event returns an event that names it.
+func (k *heldRecord) event() Event {
+	e := Event{Owner: k.c.options.Owner}
+	if k.lease == nil {
+		e.Session = k.session.id
+		return e
+	}
+	e.Lock, e.Token = k.key, k.lease.token
+	if k.lease.under != nil {
+		e.Session = k.lease.under.id
+	}
+	return e
+}
+
 func (k *heldRecord) note(n protocol.Note, now time.Duration) {
-	e := k.event
+	e := k.event()
 	if (n == protocol.NoteRenewed || n == protocol.NoteSafe) && k.h.Expired() {
 		return // it only keeps others away while the work drains
 	}

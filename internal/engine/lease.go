@@ -58,7 +58,7 @@ func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, o
 // session has ended meanwhile, so that no caller may have the lease.
 func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
 	l := s.c.leaseOf(g, o)
-	l.under, l.event.Session = s, s.id
+	l.under = s
 	ctx := s.ctx
 	if !s.isOpen() {
 		ctx = context.Background() // that of the session may be busy with ending all others
@@ -79,7 +79,6 @@ func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 	l.id, l.token, l.past = g.ID, g.Record.Token, g.Past()
 	l.meter.begin(c.contender(), o.Capacity)
 	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.holder(), l
-	l.event = Event{Lock: l.key, Owner: c.options.Owner, Token: l.token}
 	switch l.former = g.Record.Prev; {
 	case l.former == nil:
 	case g.Former.Key != "":

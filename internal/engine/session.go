@@ -262,7 +262,6 @@ func (p *opening) opened(g protocol.Grant) {
 		waiters: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*LeaseHolder{},
 	}
 	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.holder(), s
-	s.event = Event{Session: s.id, Owner: c.options.Owner}
 	s.prepare(context.Background(), new(sync.Mutex), nil)
 	s.loop.wake, s.loop.begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }

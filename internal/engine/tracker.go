@@ -6,6 +6,7 @@ package engine
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ type tracker struct {
 	// The client's viewMu guards the fields below.
 	sight     *protocol.Sight
 	queue     []*acquire            // the first one acts
-	waiters   map[*acquire]struct{} // all that have not ended
+	waiters   []*acquire            // all that have not ended
 	unhurried int                   // how many of them are so
 	hasty     map[*acquire]struct{} // those of them with a timing of their own
 	observers map[*Observer]struct{}
@@ -41,7 +42,7 @@ type tracker struct {
 	troubled time.Duration // on the contender's clock: when that came
 
 	refs int           // guarded by the client's mu
-	idle *list.Element // guarded by the client's mu; nil while refs > 0
+	idle *list.Element // guarded by the client's mu; nil if it is not in the list of the idle
 }
 
 // Observer is one caller that follows the lock without acquiring it: a loop over
@@ -73,15 +74,11 @@ func (c *Client) tracker(key string) (*tracker, error) {
 	}
 	k := c.trackers[key]
 	if k == nil {
-		k = &tracker{c: c, key: key, sight: protocol.NewSight(c.timing, c.env), waiters: map[*acquire]struct{}{}}
+		k = &tracker{c: c, key: key, sight: protocol.NewSight(c.timing, c.env)}
 		k.hinting.Run = k.hintDue
 		c.trackers[key] = k
 	}
 	k.refs++
-	if k.idle != nil {
-		c.idle.Remove(k.idle)
-		k.idle = nil
-	}
 	return k, nil
 }
 
@@ -90,8 +87,13 @@ func (k *tracker) leave() {
 	c := k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.refs--; k.refs == 0 {
+	k.refs--
+	switch {
+	case k.refs > 0:
+	case k.idle == nil:
 		k.idle = c.idle.PushBack(k)
+	default:
+		c.idle.MoveToBack(k.idle)
 	}
 }
 
@@ -102,8 +104,10 @@ func (c *Client) thin() {
 	c.mu.Lock()
 	for c.idle.Len() > maxObserved {
 		k := c.idle.Remove(c.idle.Front()).(*tracker)
-		delete(c.trackers, k.key)
-		old = append(old, k)
+		if k.idle = nil; k.refs == 0 {
+			delete(c.trackers, k.key)
+			old = append(old, k)
+		}
 	}
 	c.mu.Unlock()
 	if len(old) == 0 {
@@ -121,7 +125,7 @@ func (k *tracker) fails(err error) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.queue = nil
-	for a := range k.waiters {
+	for _, a := range slices.Clone(k.waiters) {
 		a.fails(err)
 	}
 	k.notify()
@@ -355,7 +359,7 @@ func (k *tracker) hurry() {
 
 // joins and leaves keep the account of those who wait.
 func (k *tracker) joins(w *acquire) {
-	k.waiters[w] = struct{}{}
+	k.waiters = append(k.waiters, w)
 	if w.Unhurried {
 		k.unhurried++
 	}
@@ -369,10 +373,14 @@ func (k *tracker) joins(w *acquire) {
 }
 
 func (k *tracker) leaves(w *acquire) {
-	if _, waits := k.waiters[w]; waits && w.Unhurried {
+	i := slices.Index(k.waiters, w)
+	if i < 0 {
+		return
+	}
+	k.waiters = slices.Delete(k.waiters, i, i+1)
+	if w.Unhurried {
 		k.unhurried--
 	}
-	delete(k.waiters, w)
 	delete(k.hasty, w)
 	k.hurry()
 }

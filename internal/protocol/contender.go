@@ -105,7 +105,8 @@ type Contender struct {
 	mute      bool
 	lastErr   error
 
-	grant   *Grant
+	grant   Grant
+	granted bool
 	left    *Grant // found while it cleaned up: nobody uses it
 	refusal *Refusal
 	ending  bool // given up, perhaps cleaning up
@@ -128,10 +129,7 @@ func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 
 // Granted returns the lease, once the contender has it.
 func (c *Contender) Granted() (Grant, bool) {
-	if c.grant == nil {
-		return Grant{}, false
-	}
-	return *c.grant, true
+	return c.grant, c.granted
 }
 
 // Left returns a grant that the contender found while it cleaned up, and that nobody
@@ -146,7 +144,7 @@ func (c *Contender) Left() (Grant, bool) {
 // wrote says whether a write of this acquire has made the record what it is: one of
 // unknown outcome, or the one that has granted it the lock.
 func (c *Contender) wrote(rec driver.Record) bool {
-	if c.grant != nil {
+	if c.granted {
 		return c.grant.Record.Token == rec.Token
 	}
 	_, own := c.unknown.wrote(rec)
@@ -158,7 +156,7 @@ func (c *Contender) Refused() *Refusal { return c.refusal }
 
 // Over says that the contender sends nothing more.
 func (c *Contender) Over() bool {
-	return c.out == nil && (c.grant != nil || c.ending && len(c.unknown) == 0 && c.own == nil)
+	return c.out == nil && (c.granted || c.ending && len(c.unknown) == 0 && c.own == nil)
 }
 
 // Err returns the last error of the store, nil after an answer.
@@ -188,11 +186,11 @@ func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
 // move makes the next move, and leaves the session when it is the last.
 func (c *Contender) move(now time.Duration) Action {
 	u := c.want.Under
-	if u != nil && c.grant == nil && (u.cause != None || u.Holder.Over()) {
+	if u != nil && !c.granted && (u.cause != None || u.Holder.Over()) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}
-	if u != nil && c.grant == nil && c.Over() {
+	if u != nil && !c.granted && c.Over() {
 		delete(u.acquires, c)
 	}
 	return a
@@ -228,7 +226,7 @@ func (c *Contender) GiveUp(now time.Duration) Action {
 }
 
 func (c *Contender) giveUp(now time.Duration) {
-	if c.ending || c.grant != nil {
+	if c.ending || c.granted {
 		return
 	}
 	c.ending, c.cleanBy = true, now+c.t.Lease
@@ -666,7 +664,8 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 		rec := r.Record
 		c.own, c.before = &rec, before(a, r.Former)
 	case own:
-		c.grant = &Grant{ID: c.id, Record: r.Record, Sent: a.counts, Former: r.Former, Before: before(a, r.Former), by: c}
+		c.granted = true
+		c.grant = Grant{ID: c.id, Record: r.Record, Sent: a.counts, Former: r.Former, Before: before(a, r.Former), by: c}
 		if out.Kind == Takeover && c.replacing {
 			c.grant.Former = driver.Record{} // its data came from this acquire
 		}
@@ -691,9 +690,9 @@ func (c *Contender) bound() bool {
 }
 
 // before returns the tenures before the one that a grant names as Prev, as the
-// attempt knew them, or as its reply has shown them.
+// attempt knew them, or as its reply has shown them: those that the history may lack.
 func before(a attempt, former driver.Record) []*driver.Tenure {
-	if a.before == nil && former.Prev != nil && former.State != driver.Reserved {
+	if a.before == nil && former.Prev != nil && former.State != driver.Reserved && !inOrder(former.End) {
 		return []*driver.Tenure{former.Prev}
 	}
 	return a.before

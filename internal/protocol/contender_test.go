@@ -156,7 +156,7 @@ func TestFailuresAreForgottenWithAnAnswer(t *testing.T) {
 		}
 		if r.Outcome == Applied {
 			r.Record = h.rec.Clone()
-			r.Record.Version, r.Record.Beat = h.out.version, h.out.version
+			r.Record.Version, r.Record.Beat = h.out.Next.Version, h.out.Next.Version
 		}
 		h.Reply(now, r)
 	}

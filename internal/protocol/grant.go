@@ -44,14 +44,20 @@ func (g Grant) Past() []driver.Tenure {
 			past[0].Asked = t.Asked
 		}
 	}
-	switch prev.End {
-	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:
-	default:
-		// It ended uncleanly, perhaps before it had written the entry of its
-		// predecessor.
+	if !inOrder(prev.End) {
 		for _, t := range g.Before {
 			past = append(past, *t)
 		}
 	}
 	return past
+}
+
+// inOrder says that a tenure that ended so has written the entry of its predecessor: its
+// holder has released the lock itself, after its work.
+func inOrder(end driver.EndReason) bool {
+	switch end {
+	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:
+		return true
+	}
+	return false
 }

@@ -43,8 +43,9 @@ type Holder struct {
 	// Writing. At most one call is out. All attempts in unknown replace rec's
 	// version: once rec has another version, none of them can be applied any more.
 	// beat is when the next heartbeat is due, and nothing is sent before retry.
-	out      *attempt // nil: none
-	latest   attempt
+	out      *Call
+	outSent  time.Duration
+	outData  uint64 // the serial number of the data that it carries
 	unknown  attempts
 	beat     time.Duration
 	retry    time.Duration
@@ -165,7 +166,7 @@ func (h *Holder) DataMissing() (serial uint64, missing bool) { return h.data, h.
 // DataRisked reports whether a write that carries this data, or newer data, is under
 // way or of unknown outcome.
 func (h *Holder) DataRisked(serial uint64) bool {
-	return h.dataRisked >= serial || h.out != nil && h.out.data >= serial
+	return h.dataRisked >= serial || h.out != nil && h.outData >= serial
 }
 
 // Withdraw takes back data that no write has carried yet, so that the heartbeats that
@@ -175,7 +176,7 @@ func (h *Holder) Withdraw(serial uint64) bool {
 	switch {
 	case h.DataRisked(serial), h.done() && !h.Over():
 		return false
-	case h.data > h.dataKept && h.dataRisked <= h.dataKept && (h.out == nil || h.out.data <= h.dataKept):
+	case h.data > h.dataKept && h.dataRisked <= h.dataKept && (h.out == nil || h.outData <= h.dataKept):
 		h.data, h.want = h.dataKept, h.rec.Data
 	}
 	return h.Over() || h.data < serial
@@ -347,7 +348,8 @@ func (h *Holder) Replaced() bool { return h.replaced }
 func (h *Holder) Reply(now time.Duration, r Result) Action {
 	var a Action
 	h.pass(now, &a)
-	out := *h.out
+	next := h.out.Next
+	out := attempt{kind: h.out.Kind, version: next.Version, token: next.Token, sent: h.outSent, data: h.outData}
 	h.out = nil
 	if h.Over() {
 		return a
@@ -559,13 +561,12 @@ func (h *Holder) call(now time.Duration) *Call {
 			next.Requests = h.pending()
 		}
 	}
-	carried := h.dataKept
+	h.outSent, h.outData = now, h.dataKept
 	if h.data > h.dataKept && kind != Quit {
-		next.Data, carried = h.want, h.data
+		next.Data, h.outData = h.want, h.data
 	}
-	h.latest = attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: carried}
-	h.out = &h.latest
-	return &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
+	h.out = &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
+	return h.out
 }
 
 // beatOf returns a new beat.
