@@ -137,6 +137,9 @@ func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
 	} else {
 		k.deadline.Extend(k.h.Deadline())
 	}
+	if a.Call != nil && a.Call.Kind == protocol.Release && k.lease != nil {
+		k.lease.freeing = k.c.contender()
+	}
 	for _, n := range a.Notes {
 		k.note(n, now)
 	}

@@ -43,7 +43,10 @@ func aheadClient(store driver.Store) (c *Client, ahead *atomic.Int64) {
 	return New(store, Options{
 		Owner: "me", Timing: timing, MaxInFlight: 8, Contender: now,
 		Holder: func() time.Duration { return now() + time.Duration(ahead.Load()) },
-		API:    API{NewLease: func() *LeaseHolder { return new(LeaseHolder) }},
+		API: API{
+			NewLease: func() *LeaseHolder { return new(LeaseHolder) },
+			Held:     func(rec driver.Record, _ time.Duration, _ bool) error { return errors.New("held by " + rec.Owner) },
+		},
 	}), ahead
 }
 

@@ -32,7 +32,8 @@ type LeaseHolder struct {
 	hint     timer        // that the record has changed
 	report   timer        // of how busy the holder is, on the contender's clock
 	meter    busyMeter
-	ownMu    sync.Mutex // mu of a lock that is its own lease
+	freeing  time.Duration // on the contender's clock: before the latest release was sent
+	ownMu    sync.Mutex    // mu of a lock that is its own lease
 
 	unwatch func()        // ends the watch for requests; guarded by mu
 	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
@@ -136,7 +137,11 @@ func (l *LeaseHolder) ended(e Event) Event {
 	if l.under != nil {
 		delete(l.under.leases, l.h)
 	}
-	l.c.Released(l.key)
+	if rec := l.h.Record(); rec.State != driver.Held {
+		l.c.left(rec, l.freeing) // as the reply to the release has shown it
+	} else {
+		l.c.Released(l.key)
+	}
 	return e
 }
 

@@ -24,7 +24,8 @@ type tracker struct {
 	key     string
 	hinting timer
 	hinted  atomic.Bool
-	awaited atomic.Bool // by somebody in the queue, or an observer; changed under viewMu
+	freed   atomic.Pointer[sighting] // how this client has left it; nil: that was seen
+	awaited atomic.Bool              // by somebody in the queue, or an observer; changed under viewMu
 
 	// The client's viewMu guards the fields below.
 	sight     *protocol.Sight
@@ -133,12 +134,35 @@ func (k *tracker) fails(err error) {
 
 // Released tells the acquires of this process that wait for a lock that it is free.
 func (c *Client) Released(key string) {
-	c.mu.Lock()
-	k := c.trackers[key]
-	c.mu.Unlock()
-	if k != nil && k.awaited.Load() { // a contender that comes later looks by itself
+	if k := c.awaited(key); k != nil {
 		k.hint()
 	}
+}
+
+// sighting is a record as a strong reply has shown it.
+type sighting struct {
+	rec  driver.Record
+	sent time.Duration // on the contender's clock: before the call
+}
+
+// left is Released of a lock that a lease of this client has left as the record shows. Those
+// who wait need not read it.
+func (c *Client) left(rec driver.Record, sent time.Duration) {
+	if k := c.awaited(rec.Key); k != nil {
+		k.freed.Store(&sighting{rec, sent})
+		k.hint()
+	}
+}
+
+// awaited returns the tracker of a lock that somebody waits for, or observes; nil if nobody
+// does. A contender that comes later looks by itself.
+func (c *Client) awaited(key string) *tracker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.trackers[key]; k != nil && k.awaited.Load() {
+		return k
+	}
+	return nil
 }
 
 // hint has the record looked at soon. It never blocks.
@@ -148,11 +172,18 @@ func (k *tracker) hint() {
 	}
 }
 
-// hintDue hands a hint to the machine that looks.
+// hintDue hands a hint to the machine that looks, unless what it would see is known.
 func (k *tracker) hintDue(time.Duration) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.hinted.Store(false)
+	if is := k.freed.Swap(nil); is != nil {
+		k.sight.Saw(is.sent, k.c.contender(), driver.Strong, is.rec, true)
+		if rec, _ := k.sight.Record(); rec.Version == is.rec.Version {
+			k.notify()
+			return
+		}
+	}
 	switch {
 	case len(k.queue) > 0:
 		k.queue[0].told()

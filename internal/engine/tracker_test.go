@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// countedStore counts reads. It tells nobody of a release.
+type countedStore struct {
+	driver.Store
+	reads atomic.Int64
+}
+
+func (s *countedStore) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	s.reads.Add(1)
+	return s.Store.Get(ctx, key, how)
+}
+
+// queued returns a lease, and a channel that has the lease of the one that waits for it.
+func queued(t *testing.T, c *Client) (held *LeaseHolder, next <-chan *LeaseHolder) {
+	t.Helper()
+	o := AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing}
+	held, err := c.Acquire(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan *LeaseHolder, 1)
+	go func() {
+		l, err := c.Acquire(t.Context(), o)
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- l
+	}()
+	synctest.Wait()
+	return held, waits
+}
+
+// The reply to a release shows those of the process who wait that the lock is free: none of
+// them reads the record.
+func TestNextInAProcessReadsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countedStore{Store: memstore.New()}
+		c, _ := aheadClient(store)
+		held, next := queued(t, c)
+		begun := time.Now()
+		if err := held.Release(t.Context(), nil, nil); err != nil {
+			t.Error(err)
+		}
+		l := <-next
+		if took, reads := time.Since(begun), store.reads.Load(); took > 0 || reads > 0 {
+			t.Errorf("taken after %v and %d reads", took, reads)
+		}
+		l.Free()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The reply to the release of a former holder of the process may come late, when the lock has
+// had another holder, and hide that this one has left it. Those who wait look then.
+func TestLateReplyToAReleaseHidesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countedStore{Store: memstore.New()}
+		c, _ := aheadClient(store)
+		held, next := queued(t, c)
+		k := held.c.trackers["job"]
+		k.hinted.Store(true) // as if the hint were on its way
+		held.Free()
+		synctest.Wait()
+		k.freed.Store(&sighting{driver.Record{Key: "job", Version: "former", Lease: timing.Lease, State: driver.Released}, 0})
+		k.hinted.Store(false)
+		k.hint()
+		begun := time.Now()
+		l := <-next
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("taken after %v", took)
+		}
+		l.Free()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
