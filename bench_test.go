@@ -175,6 +175,44 @@ func BenchmarkTenThousandLocks(b *testing.B) {
 	}
 }
 
+// BenchmarkHeapOfALock holds 10,000 locks, each as its own lease or all under one session. What
+// the store keeps of them is not counted.
+func BenchmarkHeapOfALock(b *testing.B) {
+	const locks = 10_000
+	for _, session := range []bool{false, true} {
+		b.Run(fmt.Sprint("session ", session), func(b *testing.B) {
+			for b.Loop() {
+				store := memstore.New()
+				c := mustNew(b, store, nil)
+				acquire := c.Acquire
+				if session {
+					s, err := c.OpenSession(b.Context(), nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					acquire = s.Acquire
+				}
+				leases := make([]*tenure.Lease, locks)
+				for i := range leases {
+					l, err := acquire(b.Context(), fmt.Sprint("job-", i), nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					leases[i] = l
+				}
+				held := memory()
+				releaseAll(b, leases)
+				clear(leases)
+				if err := c.Close(b.Context()); err != nil {
+					b.Error(err)
+				}
+				b.ReportMetric((float64(held.HeapAlloc)-float64(memory().HeapAlloc))/locks, "B/lock")
+				runtime.KeepAlive(store)
+			}
+		})
+	}
+}
+
 // memory returns what the heap holds after a collection.
 func memory() (m runtime.MemStats) {
 	runtime.GC()

@@ -91,6 +91,11 @@ func (k *tracker) leave() {
 	k.refs--
 	switch {
 	case k.refs > 0:
+	case len(c.own) > maxHeldObserved && c.own[k.key] != nil:
+		delete(c.trackers, k.key) // its lease knows more
+		if k.idle != nil {
+			c.idle.Remove(k.idle)
+		}
 	case k.idle == nil:
 		k.idle = c.idle.PushBack(k)
 	default:

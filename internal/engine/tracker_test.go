@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -88,6 +89,38 @@ func TestLateReplyToAReleaseHidesNone(t *testing.T) {
 			t.Errorf("taken after %v", took)
 		}
 		l.Free()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A client that holds many locks forgets what it saw of them before, but not of those that
+// somebody waits for.
+func TestManyHeldAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := aheadClient(memstore.New())
+		first, next := queued(t, c)
+		var all []*LeaseHolder
+		for i := range maxHeldObserved + 100 {
+			l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: fmt.Sprint("job-", i)}, Timing: timing})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, l)
+		}
+		if n := len(c.trackers); n != maxHeldObserved || c.trackers["job"] == nil {
+			t.Errorf("%d are remembered", n)
+		}
+		first.Free()
+		all = append(all, <-next)
+		synctest.Wait()
+		if c.trackers["job"] != nil || c.idle.Len() != len(c.trackers) {
+			t.Errorf("%d are remembered, %d of them idle", len(c.trackers), c.idle.Len())
+		}
+		for _, l := range all {
+			l.Free()
+		}
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

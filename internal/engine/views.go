@@ -32,6 +32,11 @@ type sessionViews struct {
 // shown no life.
 const maxObserved = 10_000
 
+// maxHeldObserved is up to how many locks a client holds and remembers what it saw of them
+// before. The next acquire of a lock is quicker for that, and on some stores cheaper; of many
+// locks it would be much memory.
+const maxHeldObserved = 1000
+
 // newSessionViews returns those of a client that has seen nothing yet.
 func newSessionViews(t protocol.Timing, env protocol.Env, liveness *livenessCache) *sessionViews {
 	return &sessionViews{
