@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -202,7 +203,7 @@ func leaderOf(s engine.Snapshot) Leader {
 		return Leader{}
 	}
 	r := s.Record
-	return Leader{Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Since: r.Since, Data: r.Data}
+	return Leader{Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Since: r.Since, Data: bytes.Clone(r.Data)}
 }
 
 // Observe yields the leader, now and after every change, until ctx ends or the loop
@@ -237,7 +238,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				}
 				continue // something may have been seen besides
 			case fresh && (first || !l.same(last)):
-				first, last = false, l
+				first, last = false, leaderOf(s) // l is the caller's
 				if !yield(l, nil) {
 					return
 				}

@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"reflect"
@@ -155,7 +156,7 @@ func (l *Lease) Previous() (Tenure, bool) {
 		return Tenure{}, false
 	}
 	t := tenureOf(former)
-	t.Data = data
+	t.Data = bytes.Clone(data)
 	return t, true
 }
 

@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -280,7 +281,7 @@ func (c *Client) sessionStatus(id string) SessionStatus {
 	}
 	rec := s.Record
 	st := SessionStatus{
-		ID: id, State: string(rec.State), Owner: rec.Owner, Host: rec.Host, Label: rec.Label, Data: rec.Data,
+		ID: id, State: string(rec.State), Owner: rec.Owner, Host: rec.Host, Label: rec.Label, Data: bytes.Clone(rec.Data),
 		Since: rec.Since, Until: rec.Until, Lease: rec.Lease, Heartbeat: rec.Heartbeat,
 		End: string(rec.End), Requests: len(rec.Requests), Unchanged: s.Since, FreeIn: s.FreeIn,
 	}

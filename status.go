@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"maps"
@@ -105,7 +106,7 @@ func statusOf(name string, s engine.Snapshot) Status {
 	r := s.Record
 	st := Status{
 		Name: name, State: string(r.State), Held: s.Alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
-		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
+		Since: r.Since, Until: r.Until, Data: bytes.Clone(r.Data), Lease: r.Lease, Heartbeat: r.Heartbeat,
 		Session: r.Session,
 	}
 	if r.Prev != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -422,5 +423,37 @@ func TestSeldomEventualStatusesOfTheDeleted(t *testing.T) {
 		if st := look(); st.State != "" {
 			t.Errorf("a lock that was deleted: %+v", st)
 		}
+	})
+}
+
+// What a caller does to data that it was given changes nothing that is written.
+func TestDataAreTheCallersOwn(t *testing.T) {
+	spoil := func(data []byte) {
+		for i := range data {
+			data[i] = 'x'
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("of a")})
+		var observing sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		observing.Go(func() {
+			for seen := range b.Election("x", nil).Observe(ctx) {
+				spoil(seen.Data)
+			}
+		})
+		a.crash()
+		b.fault(faultstore.OpTakeover, 0, 1, faultstore.LoseReply())
+		l := b.mustAcquire("x", nil)
+		p, _ := l.Previous()
+		spoil(p.Data)
+		want(t, l.Renew(t.Context()), nil)
+		if data := string(w.record("x").Data); data != "of a" {
+			t.Errorf("data %q", data)
+		}
+		stop()
+		observing.Wait()
 	})
 }
