@@ -116,8 +116,9 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			var all sync.WaitGroup
 			for i := range bench.goroutines {
 				all.Go(func() {
+					key := bench.key(i)
 					for n := i; n < b.N; n += bench.goroutines {
-						l, err := acquire(b.Context(), bench.key(i), nil)
+						l, err := acquire(b.Context(), key, nil)
 						if err == nil {
 							err = l.Release(b.Context())
 						}

@@ -138,7 +138,7 @@ func (a *acquire) join() {
 			a.start()
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)
-			a.meets(k.c.heldBy(s.Record, s.FreeIn))
+			a.meets(s)
 			k.letReserved()
 		}
 	}
@@ -327,9 +327,9 @@ func (a *acquire) noticed() {
 }
 
 // meets is told who the holder is.
-func (a *acquire) meets(held error) {
+func (a *acquire) meets(s Snapshot) {
 	if a.remote != nil {
-		a.remote.meets(held)
+		a.remote.meets(a.k.c.heldBy(s.Record, s.FreeIn))
 	}
 }
 
@@ -467,9 +467,8 @@ func (a *acquire) tell() {
 	}
 	if a.news != s.Record.Token {
 		a.news = s.Record.Token
-		held := k.c.heldBy(s.Record, s.FreeIn)
 		for _, q := range k.queue {
-			q.meets(held)
+			q.meets(s)
 		}
 		k.c.events.emit(Event{
 			Kind: EventWaiting, Lock: k.key, Owner: s.Record.Owner, Token: s.Record.Token, Remaining: s.FreeIn,

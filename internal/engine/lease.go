@@ -96,7 +96,7 @@ type leaseKey struct{}
 func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseDeadline) {
 	l.heldRecord.prepare(context.WithValue(ctx, leaseKey{}, l), mu, parent)
 	if l.under != nil {
-		l.loop.wake = func(protocol.Machine) { l.under.loop.act(l.under.m.Step) }
+		l.loop.wake = l.under.loop.wake
 	}
 }
 

@@ -155,7 +155,8 @@ func (s *SessionHolder) isOpen() bool {
 	return s.keeper.Open(s.c.holder())
 }
 
-// wake steps the lease whose machine the session's asks to step.
+// wake steps the machine of a lease, as the session's asks, or the session's, as one of a lease
+// asks.
 func (s *SessionHolder) wake(m protocol.Machine) {
 	if h, ok := m.(*protocol.Holder); ok {
 		if l := s.leases[h]; l != nil {
