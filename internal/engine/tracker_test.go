@@ -109,15 +109,19 @@ func TestManyHeldAreForgotten(t *testing.T) {
 			}
 			all = append(all, l)
 		}
+		c.mu.Lock()
 		if n := len(c.trackers); n != maxHeldObserved || c.trackers["job"] == nil {
 			t.Errorf("%d are remembered", n)
 		}
+		c.mu.Unlock()
 		first.Free()
 		all = append(all, <-next)
 		synctest.Wait()
+		c.mu.Lock()
 		if c.trackers["job"] != nil || c.idle.Len() != len(c.trackers) {
 			t.Errorf("%d are remembered, %d of them idle", len(c.trackers), c.idle.Len())
 		}
+		c.mu.Unlock()
 		for _, l := range all {
 			l.Free()
 		}
