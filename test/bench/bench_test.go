@@ -37,7 +37,7 @@ func TestQuick(t *testing.T) {
 	t.Parallel()
 	e := enginetest.FullDynamoDB(t)
 	clients := strings.Join(clientNames, ",")
-	switch _, err := peers.BuildJava(t.Context()); {
+	switch _, err := peers.Make(t.Context(), peers.Java); {
 	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
 		t.Logf("without the Java client: %v", err)
 		clients = tenureName + "," + dynamolockName

@@ -9,12 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/tenurelock/tenure/test/bed/proc"
 )
@@ -32,8 +28,8 @@ const (
 // module is the one of this package.
 const module = "github.com/tenurelock/tenure/test"
 
-// ErrNoToolchain is returned by [BuildJava] when Maven or a JDK is missing. The
-// caller skips what needs the peer.
+// ErrNoToolchain is returned when a program is missing that builds or runs a client. The
+// caller skips what needs the client.
 var ErrNoToolchain = errors.New("no toolchain for this peer")
 
 // Program is a peer that can be started.
@@ -46,68 +42,35 @@ type Program struct {
 // the library's name.
 func Own(kind Kind) *Program { return &Program{kind, proc.Command{Role: string(kind)}} }
 
-// Need returns an error that matches [ErrNoToolchain] if a tool is missing.
-func Need(tools ...string) error {
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%w: %w", ErrNoToolchain, err)
-		}
-	}
-	return nil
-}
-
-// Make makes the program of a client that stands beside Tenure on DynamoDB.
+// Make returns the program of a client that stands beside Tenure on DynamoDB. The first build of
+// that in Java fetches what the client needs, and can take minutes: ctx bounds it.
 func Make(ctx context.Context, kind Kind) (*Program, error) {
-	if kind == Java {
-		return BuildJava(ctx)
+	if kind != Java {
+		return Own(kind), nil
 	}
-	return Own(kind), nil
-}
-
-// BuildJava makes the program of the Java client, or finds it built. It runs Maven only when the
-// sources are newer than the last build. The first one fetches what the client needs, and can take
-// minutes: ctx bounds it.
-func BuildJava(ctx context.Context) (*Program, error) {
-	root, err := proc.ModuleDir(ctx, module)
-	if err == nil {
-		err = Need("java", "javac", "mvn")
-	}
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(root, "peers", "java")
-	target, source := filepath.Join(dir, "target"), filepath.Join(dir, "src")
-	classes, libraries := filepath.Join(target, "classes"), filepath.Join(target, "lib")
-	classpath := strings.Join([]string{classes, filepath.Join(source, "main", "resources"), libraries + "/*"}, ":")
-	err = Build(ctx, target, []string{filepath.Join(dir, "pom.xml"), source}, func(ctx context.Context) error {
-		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "-DincludeScope=runtime", "-DoutputDirectory="+libraries,
-			"org.apache.maven.plugins:maven-dependency-plugin:3.7.1:copy-dependencies")
-		if err != nil {
-			return err
-		}
-		return Javac(ctx, classes, classpath, []string{source}, "Service.java", "Lines.java")
-	})
+	dir, err := Build(ctx, "java/target/client", "java", "javac", "mvn")
+	dir = filepath.Join(dir, "java")
+	classpath := filepath.Join(dir, "target/classes") + ":" + filepath.Join(dir, "src/main/resources") + ":" +
+		filepath.Join(dir, "target/lib/*")
 	return &Program{Java, RunJava(classpath, "LockClient")}, err
 }
 
-// Javac compiles all sources in some folders but a few into another one.
-func Javac(ctx context.Context, classes, classpath string, folders []string, but ...string) error {
-	find := append(folders, "-name", "*.java")
-	for _, name := range but {
-		find = append(find, "!", "-name", name)
+// Build has the Makefile beside this file build a target, unless it is empty or was built and is
+// newer than its sources, and returns the Makefile's folder. Builds wait for each other, those of
+// other processes too. If a tool that the client needs is missing the error matches
+// [ErrNoToolchain].
+func Build(ctx context.Context, target string, tools ...string) (dir string, err error) {
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("%w: %w", ErrNoToolchain, err)
+		}
 	}
-	// What an earlier build has left may be of sources that are gone.
-	err := errors.Join(os.RemoveAll(classes), os.MkdirAll(classes, 0o755))
-	if err != nil {
-		return err
+	dir, err = proc.ModuleDir(ctx, module)
+	dir = filepath.Join(dir, "peers")
+	if err == nil && target != "" {
+		_, err = proc.Run(ctx, dir, "flock", "Makefile", "make", target)
 	}
-	found, err := proc.Run(ctx, "", "find", find...)
-	if err != nil {
-		return err
-	}
-	args := []string{"-Xlint:all", "-Werror", "--release", "17", "-d", classes, "-cp", classpath}
-	_, err = proc.Run(ctx, "", "javac", append(args, strings.Fields(found)...)...)
-	return err
+	return dir, err
 }
 
 // RunJava is the command that serves a library, by its class.
@@ -115,33 +78,4 @@ func RunJava(classpath, library string) proc.Command {
 	return proc.Command{Args: []string{
 		"java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", classpath, "tenurelock.peer." + library,
 	}}
-}
-
-// Build makes something in a folder by a tool, unless it was made before and the sources, files
-// and folders, are older. Processes that do so at the same time share one build.
-func Build(ctx context.Context, target string, sources []string, build func(context.Context) error) error {
-	if err := os.MkdirAll(target, 0o755); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(filepath.Join(target, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }() // and with it goes the lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return err
-	}
-	// The file is as old as the beginning of the last build: one that was interrupted has left none.
-	built, began := filepath.Join(target, "built"), time.Now()
-	if _, err := os.Stat(built); err == nil {
-		newer, err := proc.Run(ctx, "", "find", append(sources, "-newer", built)...)
-		if err != nil || newer == "" {
-			return err
-		}
-	}
-	_ = os.Remove(built) // there may be none
-	if err := build(ctx); err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(built, nil, 0o644), os.Chtimes(built, began, began))
 }

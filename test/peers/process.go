@@ -8,7 +8,7 @@
 // cirello.io/dynamolock/v2 in Go and com.amazonaws:dynamodb-lock-client in Java.
 //
 // The clients in Go are roles of the program that starts them: see [Own]. The one
-// in Java is built once: [BuildJava] works under a file lock, so that test binaries
+// in Java is built once: [Build] works under a file lock, so that test binaries
 // that run at the same time share one build. A [Process] is one run of a [Program].
 // It answers requests, several at once, and can be killed, stopped and continued as
 // an operating system does it.
