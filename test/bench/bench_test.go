@@ -10,7 +10,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,68 +30,58 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuick makes a quick run beside the clients of DynamoDB, and looks at what was counted:
-// times mean nothing on a busy machine. What other parts have found stays.
+// TestQuick makes a quick run of each part, and looks at what was counted, and for texts in its
+// tables: times mean nothing on a busy machine.
 func TestQuick(t *testing.T) {
-	t.Parallel()
-	e := enginetest.FullDynamoDB(t)
-	clients := strings.Join(clientNames, ",")
-	switch _, err := peers.Make(t.Context(), peers.Java); {
-	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
-		t.Logf("without the Java client: %v", err)
-		clients = tenureName + "," + dynamolockName
-	case err != nil:
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	found, tables := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
-	for file, text := range map[string]string{
-		found:  `{"load": {"setting": "of another run"}}`,
-		tables: "# Before\n" + page.BeginMark("make bench") + "what was there\n<!-- to here -->\nAfter.\n",
+	for name, texts := range map[string][]string{
+		"bench": {"| Tenure, 200 locks | 0 |"},
+		"load": {
+			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
+		},
+		"native": {"| etcd | `concurrency.Mutex` | **"},
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &options{quick: true, names: strings.Join(clientNames, ","), say: t.Logf}
+			switch name {
+			case "bench":
+				o.engine = enginetest.FullDynamoDB(t).URL
+				_, err := peers.Make(t.Context(), peers.Java)
+				if errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "" {
+					t.Logf("without the Java client: %v", err)
+					o.names = tenureName + "," + dynamolockName
+				}
+			case "native":
+				enginetest.Shared(t, enginetest.Etcd, "etcd")
+			default:
+				enginetest.Program(t, "etcd", "etcd")
+			}
+			p, err := measure(t.Context(), name, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range p.Rows {
+				if len(r.Values) == 0 {
+					t.Errorf("%s: nothing was found", r.What)
+				}
+			}
+			tables, err := p.markdown(name)
+			for _, text := range texts {
+				if err != nil || !strings.Contains(tables, text) {
+					t.Errorf("%v; it does not say %q:\n%s", err, text, tables)
+				}
+			}
+			if name == "bench" {
+				checkCounts(t, p)
+			}
+		})
 	}
-	args := []string{"-quick", "-engine", e.URL, "-clients", clients, "-json", found, "-markdown", tables, "bench"}
-	if err := measure(t.Context(), args, t.Output(), t.Output()); err != nil {
-		t.Fatal(err)
-	}
-	all := parsed(t, found, tables, "bench")
-	if all["load"] == nil || all["load"].Setting != "of another run" {
-		t.Error("what another part found is gone")
-	}
-	for _, r := range all["bench"].Rows {
-		if len(r.Values) == 0 {
-			t.Errorf("%s: nothing was found", r.What)
-		}
-	}
-	checkCounts(t, all["bench"], quick.counted)
-}
-
-// parsed returns what was found, of which a page must be made.
-func parsed(t *testing.T, found, tables string, names ...string) map[string]*part {
-	t.Helper()
-	all := map[string]*part{}
-	if err := page.ReadJSON(found, &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		text, err := all[name].markdown(name)
-		if err == nil {
-			err = page.Check(tables, text, command(name))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	return all
 }
 
 // checkCounts holds Tenure to what docs/evidence/performance.md says, and to be better than the
 // others where they are not the best possible; and sessions to one write a heartbeat period,
 // however many locks are held, and to cost as much as one lock.
-func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
+func checkCounts(t *testing.T, p *part) {
 	t.Helper()
 	for what, w := range map[string]struct {
 		requests, write, read float64
@@ -128,7 +117,7 @@ func checkCounts(t *testing.T, p *part, monthOf time.Duration) {
 		}
 	}
 	one, many := p.row(standings[0].what).Values[tenureName].Used, p.row(standings[1].what).Values[tenureName].Used
-	cut := edges / monthOf.Seconds()
+	cut := edges / countedFor(p).Seconds()
 	if one == nil || many == nil || math.Abs(many.WriteUnits-one.WriteUnits) > 0.3*one.WriteUnits+cut {
 		t.Errorf("one lock uses %+v in a second, and a session %+v", one, many)
 	}
@@ -150,42 +139,18 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestQuickOthers makes quick runs of the other parts, and of what `make sessions` does, and looks
-// for texts in their pages.
-func TestQuickOthers(t *testing.T) {
-	for name, run := range map[string]struct{ args, texts []string }{
-		"session": {
-			[]string{"-engine", enginetest.FullDynamoDB(t).URL, "-steps", "session", "-locks", "200", "-hold", "2s", "bench"},
-			[]string{"| Tenure, 200 locks | 0 |"},
-		},
-		"load": {[]string{"load"}, []string{
-			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
-		}},
-		"native": {[]string{"native"}, []string{"| etcd | `concurrency.Mutex` | **"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if enginetest.Program(t, "etcd", "etcd"); name == "native" {
-				enginetest.Shared(t, enginetest.Etcd, "etcd")
-			}
-			var out strings.Builder
-			if err := measure(t.Context(), append([]string{"-quick"}, run.args...), &out, t.Output()); err != nil {
-				t.Fatalf("%v\n%s", err, &out)
-			}
-			for _, text := range run.texts {
-				if !strings.Contains(out.String(), text) {
-					t.Errorf("it does not say %q:\n%s", text, &out)
-				}
-			}
-		})
-	}
-}
-
 // TestPage holds the page to the runs that it shows, and these to be whole.
 func TestPage(t *testing.T) {
-	all := parsed(t, "results.json", "../../docs/evidence/performance.md", "bench", "native", "load")
-	checkCounts(t, all["bench"], full.counted)
+	all := map[string]*part{}
+	if err := page.ReadJSON(resultsFile, &all); err != nil {
+		t.Fatal(err)
+	}
+	checkCounts(t, all["bench"])
 	for name, p := range all {
+		text, err := p.markdown(name)
+		if err := errors.Join(err, page.Check(pageFile, text, command(name))); err != nil {
+			t.Errorf("-write writes both, and -page the page alone: %v", err)
+		}
 		if p.Quick || len(p.Wrong) > 0 {
 			t.Errorf("%s: results.json is of a quick run, or has what must not be: %v", name, p.Wrong)
 		}
@@ -237,7 +202,7 @@ func TestWrongIsSeen(t *testing.T) {
 				return len(all)
 			},
 		}
-		l := &load{part: &part{}, serviceSize: serviceSize{beating: 1, length: time.Millisecond}}
+		l := &load{rig: &rig{part: &part{}}, beaten: 1, length: time.Millisecond}
 		p := &peer{open: func(context.Context) caller { return c }}
 		err := must.Try(func() {
 			l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond)

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/machine"
@@ -55,44 +53,33 @@ var steps = []step{
 	{"session", sessions},
 }
 
-// rig is what all steps share.
-type rig struct {
-	*part
-	*options
-	db      *dynamodb.Client // of the rig itself, past all gates
-	clients []*peers.Program
-}
-
 // measureClients makes the steps, one after the other. The clients run as processes, each kind
 // behind a gate of its own that counts its requests; from these follow units and prices.
-func measureClients(ctx context.Context, o *options, p *part) error {
-	if o.engine == "" {
-		return dynamo.NoEngine("bench")
+func measureClients(ctx context.Context, r *rig) {
+	if r.engine == "" {
+		must.Do(dynamo.NoEngine("bench"))
 	}
-	r := &rig{part: p, options: o, db: dynamo.Connect(o.engine)}
-	return must.Try(func() {
-		p.Programs, p.Setting = must.Have(machine.Engine(ctx, o.engine)), gate.UnitRule
-		for name := range strings.SplitSeq(o.clients, ",") {
-			client := must.Have(peers.Make(ctx, peers.Kind(name)))
-			one := must.Have(client.Start(ctx))
-			one.Kill()
-			r.clients = append(r.clients, client)
-			p.Programs += "; " + titles[name] + " " + one.Ready.Version + ", " + one.Ready.Runtime
+	r.Programs, r.Setting, r.db = must.Have(machine.Engine(ctx, r.engine)), gate.UnitRule, dynamo.Connect(r.engine)
+	for name := range strings.SplitSeq(r.names, ",") {
+		client := must.Have(peers.Make(ctx, peers.Kind(name)))
+		one := must.Have(client.Start(ctx))
+		one.Kill()
+		r.clients = append(r.clients, client)
+		r.Programs += "; " + titles[name] + " " + one.Ready.Version + ", " + one.Ready.Runtime
+	}
+	for _, s := range steps {
+		if r.steps != "" && !slices.Contains(strings.Split(r.steps, ","), s.name) {
+			continue
 		}
-		for _, s := range steps {
-			if o.steps != "" && !slices.Contains(strings.Split(o.steps, ","), s.name) {
-				continue
-			}
-			start := time.Now()
-			if err := must.Try(func() { s.run(ctx, r) }); err != nil {
-				must.Do(fmt.Errorf("%s: %w", s.name, err))
-			}
-			o.say("%s: %.1f s", s.name, time.Since(start).Seconds())
+		start := time.Now()
+		if err := must.Try(func() { s.run(ctx, r) }); err != nil {
+			must.Do(fmt.Errorf("%s: %w", s.name, err))
 		}
-		if len(p.Rows) == 0 {
-			must.Do(fmt.Errorf("there is no step of %q", o.steps))
-		}
-	})
+		r.say("%s: %.1f s", s.name, time.Since(start).Seconds())
+	}
+	if len(r.Rows) == 0 {
+		must.Do(fmt.Errorf("there is no step of %q", r.steps))
+	}
 }
 
 // stage is a table of one client, with the processes that use it, whose requests
@@ -100,12 +87,12 @@ func measureClients(ctx context.Context, o *options, p *part) error {
 type stage struct {
 	*rig
 	peers.Timing
+	*peers.Scope
 	client *peers.Program
 	name   string // of the client
 	table  *dynamo.Table
 	wire   *gate.HTTP
-	large  bool     // the units are those of each item's size
-	ends   []func() // guarded by mu
+	large  bool // the units are those of each item's size
 }
 
 // onStage runs a part of a step with a client.
@@ -122,52 +109,34 @@ func (r *rig) eachClient(ctx context.Context, t peers.Timing, f func(ctx context
 
 // onStages runs a part of a step with clients on a table each.
 func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Timing, f func(all []*stage)) {
-	var all []*stage
-	err := must.Try(func() {
-		for _, c := range clients {
-			s := &stage{rig: r, client: c, name: string(c.Kind), Timing: t}
+	scope := &peers.Scope{}
+	scope.Run(func() {
+		all := make([]*stage, len(clients))
+		for i, c := range clients {
+			s := &stage{rig: r, Timing: t, Scope: scope, client: c, name: string(c.Kind)}
 			s.wire = must.Have(gate.NewMetered(r.engine))
-			all = append(all, s)
+			s.After(s.wire.Close)
 			s.table = must.Have(dynamo.NewTable(ctx, r.db, "tenure-bench"))
+			s.After(func() { s.drop(context.WithoutCancel(ctx)) })
+			all[i] = s
 		}
 		f(all)
 	})
-	for _, s := range all {
-		err = errors.Join(err, s.close(ctx))
-	}
-	if err != nil {
-		must.Do(fmt.Errorf("%s: %w", clients[0].Kind, err))
-	}
 }
 
-func (s *stage) close(ctx context.Context) error {
-	s.mu.Lock()
-	ends := s.ends
-	s.mu.Unlock()
-	for _, end := range ends {
-		end()
+// drop looks at how large the items of the table were, and deletes it.
+func (s *stage) drop(ctx context.Context) {
+	sizes, err := s.table.Sizes(ctx)
+	if err := errors.Join(err, s.table.Drop(ctx)); err != nil {
+		s.wrong(fmt.Sprintf("%s: %v", s.name, err))
 	}
-	s.wire.Close()
-	if s.table == nil {
-		return nil
-	}
-	sizes, err := s.table.Sizes(context.WithoutCancel(ctx))
-	for _, n := range sizes {
-		s.mu.Lock()
-		s.Largest = max(s.Largest, n)
-		s.mu.Unlock()
-		if n > gate.MaxItem && !s.large {
-			err = fmt.Errorf("an item has %d bytes: the rule for units is for %d at most", n, gate.MaxItem)
-		}
-	}
-	return errors.Join(err, s.table.Drop(ctx))
-}
-
-// after has something be done at the stage's end.
-func (s *stage) after(end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ends = append(s.ends, end)
+	for _, n := range sizes {
+		if s.Largest = max(s.Largest, n); n > gate.MaxItem && !s.large {
+			s.Wrong = append(s.Wrong, fmt.Sprintf("an item has %d bytes: the rule for units is for %d at most", n, gate.MaxItem))
+		}
+	}
 }
 
 // member starts a process of the stage's client, whose requests are counted.
@@ -179,7 +148,7 @@ func (s *stage) request() wire.Request { return s.Open(s.wire.Address(), s.table
 // open starts a process whose client is opened with a request.
 func (s *stage) open(ctx context.Context, request wire.Request) *peers.Member {
 	m := must.Have(s.client.Open(ctx, request))
-	s.after(m.Kill)
+	s.After(m.Kill)
 	return m
 }
 

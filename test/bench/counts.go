@@ -41,7 +41,7 @@ func single(ctx context.Context, r *rig) {
 	r.add(counted, setting, takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne)
 	r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) {
 		two := s.several(ctx, s.request(), s.request())
-		names := lockNames(r.size.locks)
+		names := r.locks()
 		for _, step := range []struct{ what, command string }{
 			{takeFree, wire.Acquire},
 			{oneHeartbeat, wire.Heartbeat},
@@ -62,6 +62,9 @@ func single(ctx context.Context, r *rig) {
 		}
 	})
 }
+
+// locks are those that are counted one at a time.
+func (r *rig) locks() []string { return lockNames(sized(r.part, 10, 3)) }
 
 // once is what one of n uses.
 func once(u gate.Usage, n int) value {
@@ -90,9 +93,10 @@ func variants(ctx context.Context, r *rig) {
 	r.onStage(ctx, peers.Own(peers.Tenure), longTimes, func(s *stage) {
 		rounds := func(what string, release bool, options *dynamostore.Options, acquire *tenure.AcquireOptions) {
 			client := must.Have(s.Tenure(dynamo.Connect(s.wire.Address()), s.table.Name, options))
-			s.after(func() { _ = client.Close(context.WithoutCancel(ctx)) }) // it has released all
+			s.After(func() { _ = client.Close(context.WithoutCancel(ctx)) }) // it has released all
 			var sum gate.Usage
-			for i := range r.size.locks + 1 {
+			n := len(r.locks())
+			for i := range n + 1 {
 				var lease *tenure.Lease
 				took := s.during(func() { lease = must.Have(client.Acquire(ctx, what, acquire)) })
 				released := s.during(func() { must.Do(lease.Release(ctx)) })
@@ -104,7 +108,7 @@ func variants(ctx context.Context, r *rig) {
 					sum.Add(released)
 				}
 			}
-			r.put(what, tenureName, once(sum, r.size.locks))
+			r.put(what, tenureName, once(sum, n))
 		}
 		rounds(takeHistory, true, nil, &tenure.AcquireOptions{History: true})
 		rounds(takeShared, false, &dynamostore.Options{SharedTable: true}, nil)
@@ -115,10 +119,10 @@ func variants(ctx context.Context, r *rig) {
 // the first request of a process that comes afterwards.
 func takeover(ctx context.Context, r *rig) {
 	setting := fmt.Sprintf("%v; the holder was killed before; "+
-		"the requests of the successor, who comes afterwards and waits", r.size.takeover)
+		"the requests of the successor, who comes afterwards and waits", r.everyday())
 	r.add(counted, setting, takeDead)
-	r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) {
-		names := lockNames(r.size.locks)
+	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *stage) {
+		names := r.locks()
 		dead := s.open(ctx, s.Open(s.engine, s.table.Name)) // not counted
 		acquireAll(ctx, dead, names)
 		dead.Kill()
@@ -131,18 +135,18 @@ func takeover(ctx context.Context, r *rig) {
 
 // hold counts what keeps locks alive, for so many of a process.
 func hold(ctx context.Context, r *rig) {
-	t, window := r.size.everyday, time.Duration(r.size.periods)*r.size.everyday.Heartbeat
+	const periods = 3
+	t, window, held := r.everyday(), periods*r.everyday().Heartbeat, sized(r.part, []int{1, 100, 1000}, []int{1, 20})
 	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
-	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)
-	for _, n := range r.size.hold {
+	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, periods)
+	for _, n := range held {
 		r.add(counted, setting, what(n))
 	}
 	// All numbers at once, but in a full run one client after the other: a thousand
 	// heartbeats in a burst are a load, and none is to suffer from another's.
-	sizes := len(r.size.hold)
-	must.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.atOnce, func(ctx context.Context, i int) {
-		r.onStage(ctx, r.clients[i/sizes], t, func(s *stage) {
-			holder, names := s.member(ctx), lockNames(r.size.hold[i%sizes])
+	must.AtOnce(ctx, len(held)*len(r.clients), len(held)*r.clientsAtOnce(), func(ctx context.Context, i int) {
+		r.onStage(ctx, r.clients[i/len(held)], t, func(s *stage) {
+			holder, names := s.member(ctx), lockNames(held[i%len(held)])
 			acquireAll(ctx, holder, names)
 			// From the middle between two bursts of heartbeats to another such
 			// middle, as far as they come in bursts.
@@ -160,11 +164,14 @@ func hold(ctx context.Context, r *rig) {
 	})
 }
 
+// clientsAtOnce is how many clients may be measured at once where each of them is a load.
+func (r *rig) clientsAtOnce() int { return sized(r.part, 1, 3) }
+
 // waiters counts what many send who wait for a lock, in one process, and in a process each. In
 // a full run one client comes after the other where there are many processes, which are a load.
 func waiters(ctx context.Context, r *rig) {
-	n, t := r.size.waiters, r.size.everyday
-	window := time.Duration(r.size.periods) * t.Heartbeat
+	n, t := sized(r.part, 50, 2), r.everyday()
+	window := 3 * t.Heartbeat
 	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; "+
 		"the holder's are not in it", t, window)
 	for _, way := range []struct {
@@ -172,7 +179,7 @@ func waiters(ctx context.Context, r *rig) {
 		processes, each, atOnce int
 	}{
 		{fmt.Sprintf("%d wait for one lock, in one process", n), 1, n, len(r.clients)},
-		{fmt.Sprintf("%d wait for one lock, in a process each", n), n, 1, r.size.atOnce},
+		{fmt.Sprintf("%d wait for one lock, in a process each", n), n, 1, r.clientsAtOnce()},
 	} {
 		r.add(counted, setting, way.what)
 		must.AtOnce(ctx, len(r.clients), way.atOnce, func(ctx context.Context, i int) {

@@ -52,7 +52,7 @@ var engines = []struct {
 	engine string // as scripts/engines calls it
 	title  string
 	own    map[string]string
-	ways   func(ctx context.Context, n *natives, address string) []way
+	ways   func(ctx context.Context, r *rig, address string) []way
 }{
 	{"etcd", "etcd", map[string]string{"mutex": "`concurrency.Mutex`"}, etcdWays},
 	{"zookeeper", "ZooKeeper", map[string]string{"native": "`zk.Lock` of go-zookeeper"}, zooKeeperWays},
@@ -62,64 +62,42 @@ var engines = []struct {
 	{"kubernetes", "Kubernetes", map[string]string{"elector": "the calls of client-go's elector"}, kubernetesWays},
 }
 
-// natives measures Tenure beside the engines' own locks.
-type natives struct {
-	*part
-	size
-	ends []func()
-}
-
-// scope takes some steps, and ends what they have begun.
-func (n *natives) scope(steps func()) {
-	mark := len(n.ends)
-	defer func() {
-		for ; len(n.ends) > mark; n.ends = n.ends[:len(n.ends)-1] {
-			n.ends[len(n.ends)-1]()
-		}
-	}()
-	steps()
-}
-
-func (n *natives) after(end func()) { n.ends = append(n.ends, end) }
-
 // measureEngines measures pairs of a take and a release, and hand-overs, several times over.
-func measureEngines(ctx context.Context, o *options, p *part) error {
-	n := &natives{part: p, size: o.size}
-	p.Setting = fmt.Sprintf("Medians of %d runs", n.times)
-	return must.Try(func() {
-		for _, e := range engines {
-			address := os.Getenv(must.Have(launcher.Find(e.engine)).Variable)
-			if address == "" {
-				continue
+func measureEngines(ctx context.Context, r *rig) {
+	times := sized(r.part, 5, 1)
+	r.Setting = fmt.Sprintf("Medians of %d runs", times)
+	for _, e := range engines {
+		address := os.Getenv(must.Have(launcher.Find(e.engine)).Variable)
+		if address == "" {
+			continue
+		}
+		r.add(native, "pairs a second, and milliseconds of a hand-over", e.title)
+		r.Run(func() {
+			ways := e.ways(ctx, r, address)
+			for round := range times {
+				r.say("%s, %d of %d", e.title, round+1, times)
+				r.round(ctx, e.title, ways)
 			}
-			p.add(native, "pairs a second, and milliseconds of a hand-over", e.title)
-			n.scope(func() {
-				ways := e.ways(ctx, n, address)
-				for round := range n.times {
-					o.say("%s, %d of %d", e.title, round+1, n.times)
-					n.round(ctx, e.title, ways)
-				}
-			})
-		}
-		if len(p.Rows) == 0 {
-			must.Do(errors.New("there is no engine: start some with scripts/engines"))
-		}
-	})
+		})
+	}
+	if len(r.Rows) == 0 {
+		must.Do(errors.New("there is no engine: start some with scripts/engines"))
+	}
 }
 
 // round measures each way, one after the other.
-func (n *natives) round(ctx context.Context, title string, ways []way) {
+func (r *rig) round(ctx context.Context, title string, ways []way) {
 	for _, goroutines := range []int{1, 32} {
 		for _, w := range ways {
-			n.scope(func() { n.found(title, fmt.Sprint(w.name, "/", goroutines), n.pace(ctx, w, goroutines)) })
+			r.Run(func() { r.found(title, fmt.Sprint(w.name, "/", goroutines), r.paceOf(ctx, w, goroutines)) })
 		}
 	}
 	for _, w := range ways {
 		if w.waits {
-			n.scope(func() {
+			r.Run(func() {
 				two := []caller{w.client()(ctx), w.client()(ctx)}
-				took := handOver(ctx, two, "hand-over", n.nativeHandOvers, settled, n.wrongOf(w.name))
-				n.found(title, w.name+"/hand-over", spreadOf(took).Median)
+				took := handOver(ctx, two, "hand-over", sized(r.part, 7, 1), settled, r.wrongOf(w.name))
+				r.found(title, w.name+"/hand-over", spreadOf(took).Median)
 			})
 		}
 	}
@@ -127,12 +105,12 @@ func (n *natives) round(ctx context.Context, title string, ways []way) {
 
 // pace is how many pairs goroutines make a second, by one client, each of a lock of its own. Each
 // makes one before, which is not counted: the first may make something that stays.
-func (n *natives) pace(ctx context.Context, w way, goroutines int) float64 {
+func (r *rig) paceOf(ctx context.Context, w way, goroutines int) float64 {
 	all, names := openAll(ctx, w.client(), goroutines), lockNames(goroutines)
 	must.AtOnce(ctx, goroutines, goroutines, func(ctx context.Context, i int) {
 		all[i].release(ctx, all[i].acquire(ctx, names[i]))
 	})
-	return pairs(ctx, all, names, n.native, n.wrongOf(w.name))
+	return pairs(ctx, all, names, sized(r.part, time.Second, 50*time.Millisecond), r.wrongOf(w.name))
 }
 
 // settled is how long a waiter has until it waits. A watch of etcd may tell nothing in its first
@@ -154,10 +132,10 @@ func taking(take func(ctx context.Context, name string) (release func(context.Co
 }
 
 // tenure is the way of this library, on a store that is opened for each client.
-func (n *natives) tenure(ctx context.Context, waits bool, open func() (driver.Store, error)) way {
+func (r *rig) tenure(ctx context.Context, waits bool, open func() (driver.Store, error)) way {
 	return way{"tenure", waits, func() opener {
 		c := must.Have(tenure.New(must.Have(open()), nil))
-		n.after(func() { _ = c.Close(context.WithoutCancel(ctx)) }) // it has released all
+		r.After(func() { _ = c.Close(context.WithoutCancel(ctx)) }) // it has released all
 		return taking(func(ctx context.Context, name string) func(context.Context) error {
 			return must.Have(c.Acquire(ctx, name, nil)).Release
 		})
@@ -168,25 +146,25 @@ func (n *natives) tenure(ctx context.Context, waits bool, open func() (driver.St
 func closing[S interface {
 	driver.Store
 	Close() error
-}](n *natives, s S, err error) (driver.Store, error) {
+}](r *rig, s S, err error) (driver.Store, error) {
 	if err == nil {
-		n.after(func() { _ = s.Close() })
+		r.After(func() { _ = s.Close() })
 	}
 	return s, err
 }
 
-func etcdWays(ctx context.Context, n *natives, address string) []way {
+func etcdWays(ctx context.Context, r *rig, address string) []way {
 	prefix := "bench/" + rand.Text() + "/"
 	config := clientv3.Config{Endpoints: []string{address}, DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
-	ours := n.tenure(ctx, true, func() (driver.Store, error) {
+	ours := r.tenure(ctx, true, func() (driver.Store, error) {
 		s, err := etcdstore.Open(ctx, config, &etcdstore.Options{Prefix: prefix})
-		return closing(n, s, err)
+		return closing(r, s, err)
 	})
 	return []way{ours, {"mutex", true, func() opener {
 		client := must.Have(clientv3.New(config))
-		n.after(func() { _ = client.Close() })
+		r.After(func() { _ = client.Close() })
 		session := must.Have(concurrency.NewSession(client)) // it stands before
-		n.after(func() { _ = session.Close() })
+		r.After(func() { _ = session.Close() })
 		return taking(func(ctx context.Context, name string) func(context.Context) error {
 			m := concurrency.NewMutex(session, prefix+name)
 			must.Do(m.Lock(ctx))
@@ -195,16 +173,16 @@ func etcdWays(ctx context.Context, n *natives, address string) []way {
 	}}}
 }
 
-func zooKeeperWays(ctx context.Context, n *natives, address string) []way {
+func zooKeeperWays(ctx context.Context, r *rig, address string) []way {
 	root := "/bench-" + rand.Text()
-	ours := n.tenure(ctx, true, func() (driver.Store, error) {
+	ours := r.tenure(ctx, true, func() (driver.Store, error) {
 		s, err := zkstore.Open(ctx, []string{address}, &zkstore.Options{Root: root})
-		return closing(n, s, err)
+		return closing(r, s, err)
 	})
 	return []way{ours, {"native", true, func() opener {
 		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 		must.Do(err)
-		n.after(conn.Close)
+		r.After(conn.Close)
 		_, _, err = conn.Exists("/") // its session stands before
 		must.Do(err)
 		return taking(func(_ context.Context, name string) func(context.Context) error {
@@ -222,29 +200,28 @@ func (silent) Printf(string, ...any) {}
 // postgresWays are Tenure, two plain updates that are as durable, and PostgreSQL's advisory locks,
 // which are not: they have no token, and end with their connection. All are on a server that
 // flushes, as one in use does.
-func postgresWays(ctx context.Context, n *natives, _ string) []way {
-	dir := must.Have(os.MkdirTemp("", "tenure-bench-"))
-	n.after(func() { _ = os.RemoveAll(dir) })
+func postgresWays(ctx context.Context, r *rig, _ string) []way {
+	dir := r.folder()
 	data, port := filepath.Join(dir, "data"), must.Have(launcher.Port())
 	must.Do(errors.Join(os.Chmod(dir, 0o711), os.Mkdir(data, 0o700), launcher.Own(data), launcher.InitPostgreSQL(data)))
 	server := must.Have(launcher.PostgreSQL(data, port, "shared_buffers=32MB", "fsync=on", "full_page_writes=on"))
 	process := must.Have(server.Start(filepath.Join(dir, "log")))
-	n.after(process.Kill)
+	r.After(process.Kill)
 	must.Do(process.Await(ctx))
 	database := fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable&pool_max_conns=32", port)
 	connect := func() *pgxpool.Pool {
 		pool := must.Have(pgxpool.New(ctx, database))
-		n.after(pool.Close)
+		r.After(pool.Close)
 		return pool
 	}
-	n.scope(func() {
+	r.Run(func() {
 		pool := connect()
 		must.Do(pgstore.CreateTable(ctx, pool, ""))
 		must.Have(pool.Exec(ctx, "CREATE TABLE plain (key text PRIMARY KEY, owner text) WITH (fillfactor = 50)"))
 	})
-	ours := n.tenure(ctx, true, func() (driver.Store, error) {
+	ours := r.tenure(ctx, true, func() (driver.Store, error) {
 		s, err := pgstore.Open(ctx, database, nil)
-		return closing(n, s, err)
+		return closing(r, s, err)
 	})
 	updates := func() opener {
 		pool := connect()
@@ -282,15 +259,15 @@ func postgresWays(ctx context.Context, n *natives, _ string) []way {
 
 // kubernetesWays are Tenure, and the calls of client-go's lock that its elector makes for it,
 // without the pauses of the elector: a look and an update to take it, and the same to release it.
-func kubernetesWays(ctx context.Context, n *natives, file string) []way {
+func kubernetesWays(ctx context.Context, r *rig, file string) []way {
 	config, _, err := k8sstore.Config(file, "admin")
 	must.Do(err)
 	namespace := "bench-" + strings.ToLower(rand.Text())
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	must.Have(must.Have(core.NewForConfig(config)).Namespaces().Create(ctx, made, metav1.CreateOptions{}))
-	ours := n.tenure(ctx, false, func() (driver.Store, error) {
+	ours := r.tenure(ctx, false, func() (driver.Store, error) {
 		s, err := k8sstore.Open(ctx, config, namespace, nil)
-		return closing(n, s, err)
+		return closing(r, s, err)
 	})
 	fast := *config
 	fast.QPS = -1 // no limit of requests

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,12 @@ const (
 	memory     = "memory a lock, bytes"
 	processor  = "processor, s a minute"
 )
+
+// serviceLease is that of all locks.
+const serviceLease = time.Minute
+
+// callers are how many make pairs at once, in one step after the other.
+var callers = []int{1, 16, 64}
 
 const (
 	beatCallers   = 64
@@ -55,64 +60,58 @@ func (p *part) Peers() []string {
 
 // load is a run on all peers of the service.
 type load struct {
-	*part
-	serviceSize
-	peers []*peer
-	ends  []func()
-	last  atomic.Int64 // name of a lock
+	*rig
+	rounds int
+	length time.Duration // of a run of pairs, and of heartbeats
+	held   int           // locks that are held at once
+	hold   time.Duration // how long
+	beaten int           // locks whose heartbeats are sent as fast as it goes
+	peers  []*peer
+	last   atomic.Int64 // name of a lock
 }
 
 // measureService puts the same load on the lock service and its peers: pairs of acquire and
 // release, hand-overs, heartbeats, and many locks held at once. The callers are goroutines of
 // this process.
-func measureService(ctx context.Context, o *options, p *part) (err error) {
-	l := &load{part: p, serviceSize: o.size.service}
-	p.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v", l.rounds, l.lease, l.held, l.hold)
-	dir, err := os.MkdirTemp("", "tenure-bench-")
-	if err != nil {
-		return err
+func measureService(ctx context.Context, r *rig) {
+	l := &load{
+		rig: r, rounds: sized(r.part, 5, 1), length: sized(r.part, 1500*time.Millisecond, 300*time.Millisecond),
+		held: sized(r.part, 10_000, 200), hold: sized(r.part, 30*time.Second, time.Second), beaten: sized(r.part, 1000, 20),
 	}
-	defer func() {
-		for _, end := range slices.Backward(l.ends) {
-			end()
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
-	return must.Try(func() {
-		p.Programs = serverVersions(ctx, o.consul)
-		l.start(ctx, dir, o.consul)
-		for _, n := range l.callers {
-			p.add(served, "", pairsRow(n))
-		}
-		p.add(served, "", contended, handedOver, beats, batches, memory, processor)
-		l.measure(ctx, o.say)
-	})
+	r.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v", l.rounds, serviceLease, l.held, l.hold)
+	r.Programs = serverVersions(ctx, r.consul)
+	l.start(ctx, l.folder())
+	for _, n := range callers {
+		r.add(served, "", pairsRow(n))
+	}
+	r.add(served, "", contended, handedOver, beats, batches, memory, processor)
+	l.measure(ctx)
 }
 
 // measure takes each step with all peers before the next one, in rounds; the peers take
 // turns at the beginning.
-func (l *load) measure(ctx context.Context, say func(string, ...any)) {
+func (l *load) measure(ctx context.Context) {
 	take := func(p *peer, step func(p *peer)) {
 		if err := must.Try(func() { step(p) }); err != nil {
 			must.Do(fmt.Errorf("%s: %w", p.name, err))
 		}
 	}
 	for _, p := range l.peers { // first of all, while the servers' memory is that of a start
-		say("%d locks held, %s", l.held, p.name)
+		l.say("%d locks held, %s", l.held, p.name)
 		take(p, func(p *peer) { l.crowd(ctx, p) })
 	}
 	var steps []func(p *peer)
-	for _, n := range l.callers {
+	for _, n := range callers {
 		steps = append(steps, func(p *peer) { l.pairs(ctx, pairsRow(n), p, n, n, l.length) })
 	}
 	steps = append(steps,
 		func(p *peer) { l.pairs(ctx, contended, p, 16, 4, l.length) },
 		func(p *peer) {
 			two := openAll(ctx, p.open, 2)
-			took := handOver(ctx, two, l.fresh(1)[0], l.handOvers, waitsForSure, l.wrongOf(p.name))
+			took := handOver(ctx, two, l.fresh(1)[0], sized(l.part, 60, 3), waitsForSure, l.wrongOf(p.name))
 			l.found(handedOver, p.name, spreadOf(took).Median)
 		},
-		func(p *peer) { l.beating(ctx, beats, p, p.open, min(l.serviceSize.beating, beatCallers)) },
+		func(p *peer) { l.beating(ctx, beats, p, p.open, min(l.beaten, beatCallers)) },
 		func(p *peer) {
 			if p.batch != nil {
 				l.beating(ctx, batches, p, p.batch, batchCallers)
@@ -124,7 +123,7 @@ func (l *load) measure(ctx context.Context, say func(string, ...any)) {
 			take(p, func(p *peer) { l.pairs(ctx, "", p, 4, 4, warmUp) })
 		}
 		for round := range l.rounds {
-			say("step %d of %d, round %d of %d", i+1, len(steps), round+1, l.rounds)
+			l.say("step %d of %d, round %d of %d", i+1, len(steps), round+1, l.rounds)
 			for i := range l.peers {
 				take(l.peers[(i+round)%len(l.peers)], step)
 			}
@@ -182,7 +181,7 @@ func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (do
 // beating has n callers send heartbeats of locks as fast as it goes. One whose call is for all
 // of its locks has one lock: a call of it is one heartbeat, however many locks that is for.
 func (l *load) beating(ctx context.Context, row string, p *peer, open opener, n int) {
-	all, locks := openAll(ctx, open, n), l.serviceSize.beating
+	all, locks := openAll(ctx, open, n), l.beaten
 	if p.forAll {
 		locks = n
 	}
@@ -211,7 +210,7 @@ func (l *load) crowd(ctx context.Context, p *peer) {
 	all, memoryBefore := openAll(ctx, open, n), p.uses(rssAnon)
 	l.holding(ctx, all, l.held, func(has [][]*heldLock) {
 		l.found(memory, p.name, (p.uses(rssAnon)-memoryBefore)/float64(l.held))
-		before, period, begun := p.uses(cpuTime), l.lease/heartbeatPart, time.Now()
+		before, period, begun := p.uses(cpuTime), serviceLease/heartbeatPart, time.Now()
 		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
 			for {
 				turn := time.Now()

@@ -80,10 +80,13 @@ var standings = []standing{
 	}},
 }
 
+// countedFor is for how long is counted what goes on.
+func countedFor(p *part) time.Duration { return sized(p, 30*time.Second, 2*time.Second) }
+
 // months counts what Tenure sends for what goes on, all at once, each on a table of
 // its own, and prices it by the month: by the true size of each item.
 func months(ctx context.Context, r *rig) {
-	t, d := r.size.everyday, r.size.counted
+	t, d := r.everyday(), countedFor(r.part)
 	setting := fmt.Sprintf("Tenure in the process of the benchmark, with %v; requests counted for %v, "+
 		"after a first lease; units by the size of each item, as it was at the end", t, d)
 	for _, s := range standings {
@@ -149,17 +152,25 @@ type holding struct {
 // sessions holds many locks in one process: with one heartbeat in all, and with
 // one for each. One process at a time: none is to suffer from another's load.
 func sessions(ctx context.Context, r *rig) {
-	size := r.size.crowd
+	// A lease at which a heartbeat for each lock is a load.
+	t := sized(r.part, timing(2*time.Second, 400*time.Millisecond, 400*time.Millisecond),
+		timing(10*time.Second, 500*time.Millisecond, 200*time.Millisecond))
+	delay := sized(r.part, 10*time.Millisecond, time.Millisecond)
+	held := sized(r.part, 20*time.Second, 2*time.Second)
+	crowds := sized(r.part,
+		map[string][]int{tenureName: {1000, 10_000, 100_000}, dynamolockName: {100, 400, 1000}},
+		map[string][]int{tenureName: {20, 200}, dynamolockName: {20}})
 	setting := fmt.Sprintf("%v, %v added to each request by the proxy that counts them; held for %v, "+
 		"looked at each second; memory and goroutines are those of the client's process, which has no other work; "+
 		"Tenure has one session; "+
-		"dynamolock has its defaults, and says of a lock that it is lost by IsExpired", size.Timing, size.delay, size.hold)
+		"dynamolock has its defaults, and says of a lock that it is lost by IsExpired", t, delay, held)
 	for _, c := range r.clients {
-		for _, n := range r.size.crowds[string(c.Kind)] {
+		for _, n := range crowds[string(c.Kind)] {
 			what := fmt.Sprintf("%s, %d locks", titles[string(c.Kind)], n)
 			r.add(crowded, setting, what)
-			r.onStage(ctx, c, size.Timing, func(s *stage) {
-				h := s.crowd(ctx, n)
+			r.onStage(ctx, c, t, func(s *stage) {
+				s.wire.Slow(delay)
+				h := s.crowd(ctx, n, held)
 				r.put(what, s.name, value{Held: h})
 				r.say("session: %s: %d lost, %.3f requests a heartbeat period", what, h.Lost, h.Used.Requests)
 				if c.Kind == peers.Tenure {
@@ -170,9 +181,8 @@ func sessions(ctx context.Context, r *rig) {
 	}
 }
 
-// crowd has a process take locks, and hold them.
-func (s *stage) crowd(ctx context.Context, locks int) *holding {
-	s.wire.Slow(s.size.crowd.delay)
+// crowd has a process take locks, and hold them for a time.
+func (s *stage) crowd(ctx context.Context, locks int, d time.Duration) *holding {
 	r := s.request()
 	r.Session = s.name == tenureName
 	m := s.open(ctx, r)
@@ -188,7 +198,7 @@ func (s *stage) crowd(ctx context.Context, locks int) *holding {
 	held, began := must.Have(m.Usage(ctx, true)), time.Now()
 	h.LockHeap = float64(held.Heap-before.Heap) / float64(locks)
 	used := s.during(func() {
-		for end := began.Add(s.size.crowd.hold); time.Now().Before(end); {
+		for end := began.Add(d); time.Now().Before(end); {
 			must.Do(wait.For(ctx, min(time.Second, time.Until(end)+1)))
 			h.Goroutines = max(h.Goroutines, must.Have(m.Usage(ctx, false)).Goroutines)
 		}

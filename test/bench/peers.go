@@ -49,11 +49,12 @@ type peer struct {
 }
 
 // start starts all peers, each in a folder of its own.
-func (l *load) start(ctx context.Context, dir, consul string) {
+func (l *load) start(ctx context.Context, dir string) {
 	program := must.Have(service.BuildTenured(ctx, dir))
 	serve := func(p *peer, server launcher.Server) { // until it answers
 		one := must.Have(server.Start(filepath.Join(dir, "log-"+freePort())))
-		l.ends, p.pids = append(l.ends, one.Kill), append(p.pids, one.PID())
+		l.After(one.Kill)
+		p.pids = append(p.pids, one.PID())
 		must.Do(one.Await(ctx))
 	}
 	etcd := func(p *peer, at string) (url string) {
@@ -63,11 +64,12 @@ func (l *load) start(ctx context.Context, dir, consul string) {
 	}
 	tenured := func(p *peer, at, store string) {
 		r := must.Have(service.Start(ctx, service.Config{
-			Program: program, Dir: at, Stores: []string{store}, Lease: l.lease, Drain: time.Second,
+			Program: program, Dir: at, Stores: []string{store}, Lease: serviceLease, Drain: time.Second,
 			// One principal makes all calls here: what protects others from it would be measured.
 			Args: []string{"--max-calls", "10000000", "--max-heartbeats", "10000000"},
 		}))
-		l.ends, p.pids = append(l.ends, r.Close), append(p.pids, r.PID(0))
+		l.After(r.Close)
+		p.pids = append(p.pids, r.PID(0))
 		w := newWeb(r.URLs()[0], r.Worker)
 		p.open = func(context.Context) caller { return newTenured(w, 1) }
 		p.batch = func(context.Context) caller { return newTenured(w, mostBeats) }
@@ -78,24 +80,24 @@ func (l *load) start(ctx context.Context, dir, consul string) {
 	}{
 		{peer{name: gateway}, func(p *peer, at string) {
 			w := newWeb(etcd(p, at), "")
-			p.open = func(context.Context) caller { return newEtcd(w, l.lease, "") }
+			p.open = func(context.Context) caller { return newEtcd(w, "") }
 		}},
 		{peer{name: oneLease, forAll: true}, func(p *peer, at string) {
 			w := newWeb(etcd(p, at), "")
-			p.open = func(ctx context.Context) caller { return newEtcd(w, l.lease, w.grant(ctx, l.lease)) }
+			p.open = func(ctx context.Context) caller { return newEtcd(w, w.grant(ctx)) }
 		}},
 		{peer{name: consulName, forAll: true}, func(p *peer, at string) {
 			port := freePort()
 			w := newWeb("http://127.0.0.1:"+port, "")
-			p.open = func(ctx context.Context) caller { return newConsul(ctx, w, l.lease) }
-			serve(p, consulServer(ctx, consul, at, port, p.open))
+			p.open = func(ctx context.Context) caller { return newConsul(ctx, w) }
+			serve(p, consulServer(ctx, l.consul, at, port, p.open))
 		}},
 		{peer{name: onEtcd}, func(p *peer, at string) {
 			tenured(p, at, strings.Replace(etcd(p, at), "http:", "etcd:", 1)+"/bench")
 		}},
 		{peer{name: onSQLite}, func(p *peer, at string) { tenured(p, at, "sqlite:"+filepath.Join(at, "locks.db")) }},
 	} {
-		if one.name == consulName && consul == "" {
+		if one.name == consulName && l.consul == "" {
 			continue
 		}
 		at := must.Have(os.MkdirTemp(dir, "peer-"))
@@ -247,20 +249,20 @@ func newTenured(w *web, most int) (t caller) {
 }
 
 // grant returns a new lease of etcd.
-func (w *web) grant(ctx context.Context, ttl time.Duration) string {
+func (w *web) grant(ctx context.Context) string {
 	var answer struct{ ID string }
-	w.post(ctx, "/v3/lease/grant", map[string]any{"TTL": int(ttl.Seconds())}, &answer)
+	w.post(ctx, "/v3/lease/grant", map[string]any{"TTL": int(serviceLease.Seconds())}, &answer)
 	return answer.ID
 }
 
 // newEtcd returns a caller of etcd's own lock, by its JSON gateway. Its locks have one lease, or one
 // each if that is empty.
-func newEtcd(w *web, ttl time.Duration, one string) caller {
+func newEtcd(w *web, one string) caller {
 	return caller{
 		acquire: func(ctx context.Context, name string) *heldLock {
 			l := &heldLock{lease: one}
 			if one == "" {
-				l.lease = w.grant(ctx, ttl)
+				l.lease = w.grant(ctx)
 			}
 			var answer struct {
 				Key    string
@@ -293,9 +295,9 @@ func newEtcd(w *web, ttl time.Duration, one string) caller {
 }
 
 // newConsul returns a caller of Consul with a session for all of its locks.
-func newConsul(ctx context.Context, w *web, ttl time.Duration) caller {
+func newConsul(ctx context.Context, w *web) caller {
 	var session struct{ ID string }
-	ask := map[string]any{"TTL": ttl.String(), "LockDelay": "0s"}
+	ask := map[string]any{"TTL": serviceLease.String(), "LockDelay": "0s"}
 	w.call(ctx, http.MethodPut, "/v1/session/create", ask, &session)
 	return caller{
 		acquire: func(ctx context.Context, name string) *heldLock {

@@ -6,12 +6,11 @@
 package main
 
 import (
+	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 )
 
@@ -160,20 +160,32 @@ func (p *part) markdown(name string) (string, error) {
 // command makes the part of docs/evidence/performance.md of a name.
 func command(name string) string { return "make " + name }
 
-// publish writes the tables to stdout, or to a page, and everything as JSON.
-func publish(p *part, name string, stdout io.Writer, toJSON, toPage string) error {
-	all := map[string]*part{}
-	if toJSON != "" {
-		if err := page.ReadJSON(toJSON, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// The files, in the module's folder and from there.
+const (
+	module      = "github.com/tenurelock/tenure/test"
+	resultsFile = "results.json"
+	pageFile    = "../../docs/evidence/performance.md"
+)
+
+// publish writes what a run has found, and its part of the page; of no run the part of the results
+// that there are.
+func publish(ctx context.Context, name string, p *part) error {
+	dir, err := proc.ModuleDir(ctx, module)
+	if err != nil {
+		return err
+	}
+	results, all := filepath.Join(dir, "bench", resultsFile), map[string]*part{}
+	if p == nil {
+		if err := page.ReadJSON(results, &all); err != nil {
 			return err
 		}
+		p = all[name]
 	}
-	all[name] = p
 	text, err := p.markdown(name)
 	if err != nil {
 		return err
 	}
-	return page.Publish(all, text, command(name), stdout, toJSON, toPage)
+	return page.PublishPart(name, p, text, command(name), results, filepath.Join(dir, "bench", pageFile))
 }
 
 // none is the cell of what there is not.

@@ -12,15 +12,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
-	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers"
-	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
@@ -35,16 +31,17 @@ func handover(ctx context.Context, r *rig) {
 		bell    = "clean hand-over with a bell"
 	)
 	setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; "+
-		"released at a random moment of its waiting; the bell is on the loopback", r.size.everyday)
+		"released at a random moment of its waiting; the bell is on the loopback", r.everyday())
 	r.add(timed, setting, between, within, bell)
-	r.eachClient(ctx, r.size.everyday, func(ctx context.Context, s *stage) {
+	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *stage) {
 		two := s.several(ctx, s.request(), s.request())
-		what, times := []string{between, within}, []int{s.size.handovers, s.size.handovers}
+		n := sized(r.part, 20, 2)
+		what, times := []string{between, within}, []int{n, n}
 		pairs := [][]*peers.Member{two, {two[0], two[0]}}
 		if s.name == tenureName {
 			o := s.request()
 			o.Bell = true
-			what, times, pairs = append(what, bell), append(times, s.size.bells), append(pairs, s.several(ctx, o, o))
+			what, times, pairs = append(what, bell), append(times, sized(r.part, 50, 2)), append(pairs, s.several(ctx, o, o))
 		}
 		must.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) {
 			r.found(what[i], s.name, s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])...)
@@ -83,21 +80,23 @@ const crown = "crown"
 func failover(ctx context.Context, r *rig) {
 	const took = "crash failover: from SIGKILL to the waiter's grant"
 	const cost = took + ", one waiter"
+	t := sized(r.part, timing(3*time.Second, 600*time.Millisecond, 600*time.Millisecond),
+		timing(time.Second, 200*time.Millisecond, 200*time.Millisecond))
 	setting := fmt.Sprintf("%v; killed at random moments between heartbeats, "+
-		"after the waiter has waited for a lease or more", r.size.failover)
+		"after the waiter has waited for a lease or more", t)
 	r.add(counted, setting, cost)
 	r.add(timed, setting, took)
 	clients := slices.Clone(r.clients)
-	for range r.size.pairs - 1 {
+	for range sized(r.part, 3, 1) - 1 { // Tenure has more pairs than the others
 		clients = append(clients, peers.Own(peers.Tenure))
 	}
-	r.onStages(ctx, clients, r.size.failover, func(all []*stage) {
+	r.onStages(ctx, clients, t, func(all []*stage) {
 		chains := make([]*chain, len(all))
 		for i, s := range all {
 			chains[i] = &chain{stage: s, waiter: s.member(ctx)}
 			must.Have(chains[i].waiter.Acquire(ctx, crown))
 		}
-		for range r.size.kills {
+		for range sized(r.part, 14, 1) {
 			kill(ctx, chains)
 		}
 		used, kills := map[string]gate.Usage{}, map[string]int{}
@@ -130,34 +129,38 @@ func kill(ctx context.Context, chains []*chain) {
 	})
 }
 
-// pacer makes acquires and releases in n goroutines or threads, each of a lock of
-// its own, for a while, and returns how many it made a second.
-type pacer func(ctx context.Context, n int, d time.Duration) float64
-
 // throughput measures pairs of an acquire and a release, in runs of one client
 // after the other. The requests do not go through a counter, which would be a
 // part of the load; but where each of them is to take longer, a proxy sees to it.
 func throughput(ctx context.Context, r *rig) {
+	length := sized(r.part, 1500*time.Millisecond, 200*time.Millisecond)
 	setting := fmt.Sprintf("%v; runs of %v, the clients in turn, the next run beginning with another one; "+
 		"goroutines, or threads in Java, each with a lock of its own; straight to the engine, not counted; "+
-		"where a delay is added, through a proxy that adds it; both clients in Go in the process of the benchmark, "+
-		"with 256 idle connections each; the engine on the same cores", r.size.everyday, r.size.throughput)
-	for _, load := range r.size.loads {
+		"where a delay is added, through a proxy that adds it; clients in Go with 256 idle connections; "+
+		"the engine on the same cores",
+		r.everyday(), length)
+	for _, load := range sized(r.part,
+		[]workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, []workload{{4, 0}, {1, time.Millisecond}}) {
 		r.add(paced, setting, load.String())
-		r.onStages(ctx, r.clients, r.size.everyday, func(all []*stage) { r.pace(ctx, all, load) })
+		r.onStages(ctx, r.clients, r.everyday(), func(all []*stage) { r.pace(ctx, all, load, length) })
 	}
 }
 
-func (r *rig) pace(ctx context.Context, all []*stage, load workload) {
-	makers := make([]pacer, len(all))
+func (r *rig) pace(ctx context.Context, all []*stage, load workload, length time.Duration) {
+	members := make([]*peers.Member, len(all))
 	for i, s := range all {
-		makers[i] = s.pairs(ctx, load.delay)
+		request := s.request()
+		request.Wide = true
+		if s.wire.Slow(load.delay); load.delay == 0 {
+			request.Endpoint = s.engine
+		}
+		members[i] = s.open(ctx, request)
 	}
-	for run := range r.size.runs + 1 {
+	for run := range sized(r.part, 5, 2) + 1 {
 		rates := map[string]float64{}
 		for k := range all {
 			i := (k + run) % len(all)
-			rates[all[i].name] = makers[i](ctx, load.goroutines, r.size.throughput)
+			rates[all[i].name] = work(ctx, members[i], load.goroutines, length)
 		}
 		if run == 0 {
 			continue // virtual machines compile, and connections are made
@@ -169,6 +172,12 @@ func (r *rig) pace(ctx context.Context, all []*stage, load workload) {
 			r.found(load.String(), ratio, ours/theirs)
 		}
 	}
+}
+
+// workload is how the throughput is measured.
+type workload struct {
+	goroutines int
+	delay      time.Duration // added to each request
 }
 
 // ratio is Tenure's rate to dynamolock's of the same run.
@@ -185,46 +194,22 @@ func (w workload) String() string {
 	return s
 }
 
-func (s *stage) pairs(ctx context.Context, delay time.Duration) pacer {
-	request := s.request()
-	if s.wire.Slow(delay); delay == 0 {
-		request.Endpoint = s.engine
-	}
-	open := map[string]func(*dynamodb.Client, *wire.Request) (serve.Client, error){
-		tenureName: serve.OpenTenure, dynamolockName: serve.OpenDynamolock,
-	}[s.name]
-	if open == nil {
-		return work(s.open(ctx, request))
-	}
-	db, _ := dynamo.ConnectWide(request.Endpoint)
-	client := must.Have(open(db, &request))
-	s.after(func() { _ = client.Close() }) // it has nothing left to release
-	takes := taking(func(ctx context.Context, name string) func(context.Context) error {
-		lock := must.Have(client.Acquire(ctx, &wire.Request{Name: name, RefreshMs: request.RefreshMs}))
-		return func(context.Context) error { return lock.Release(&wire.Request{}) }
+// work has goroutines or threads of a member acquire and release for a while, each a lock of its
+// own, and returns how many pairs they made a second.
+func work(ctx context.Context, m *peers.Member, n int, d time.Duration) float64 {
+	answers := make([]wire.Answer, n)
+	must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
+		answers[i] = must.Have(m.Do(ctx, wire.Request{
+			Command: wire.Work, Name: fmt.Sprintf("lock-%d", i), Log: "/dev/null",
+			DurationMs: d.Milliseconds(), RefreshMs: m.RefreshMs,
+		}))
 	})
-	return func(ctx context.Context, n int, d time.Duration) float64 {
-		return pairs(ctx, openAll(ctx, takes, n), lockNames(n), d, s.wrongOf(s.name))
-	}
-}
-
-// work has a process of a client work in a loop of its own.
-func work(m *peers.Member) pacer {
-	return func(ctx context.Context, n int, d time.Duration) float64 {
-		answers := make([]wire.Answer, n)
-		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
-			answers[i] = must.Have(m.Do(ctx, wire.Request{
-				Command: wire.Work, Name: fmt.Sprintf("lock-%d", i), Log: "/dev/null",
-				DurationMs: d.Milliseconds(), RefreshMs: m.RefreshMs,
-			}))
-		})
-		made, began, ended := int64(0), answers[0].SentNs, answers[0].GotNs
-		for _, a := range answers {
-			if a.Counts == nil || a.Counts.Errors > 0 {
-				must.Do(fmt.Errorf("not all went well: %+v", a.Counts))
-			}
-			made, began, ended = made+a.Counts.Released, min(began, a.SentNs), max(ended, a.GotNs)
+	made, began, ended := int64(0), answers[0].SentNs, answers[0].GotNs
+	for _, a := range answers {
+		if a.Counts == nil || a.Counts.Errors > 0 {
+			must.Do(fmt.Errorf("not all went well: %+v", a.Counts))
 		}
-		return float64(made) / time.Duration(ended-began).Seconds()
+		made, began, ended = made+a.Counts.Released, min(began, a.SentNs), max(ended, a.GotNs)
 	}
+	return float64(made) / time.Duration(ended-began).Seconds()
 }

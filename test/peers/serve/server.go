@@ -251,7 +251,13 @@ type (
 
 // onDynamoDB opens a client with connections of its own, to where the request says.
 func onDynamoDB(open func(*dynamodb.Client, *wire.Request) (Client, error)) func(*wire.Request) (Client, error) {
-	return func(r *wire.Request) (Client, error) { return open(dynamo.ConnectIn(r.Region, r.Endpoint, nil), r) }
+	return func(r *wire.Request) (Client, error) {
+		db := dynamo.ConnectIn(r.Region, r.Endpoint, nil)
+		if r.Wide {
+			db, _ = dynamo.ConnectWide(r.Endpoint)
+		}
+		return open(db, r)
+	}
 }
 
 // Milliseconds is the time of a field that may be left out; zero, then.

@@ -60,6 +60,7 @@ type Request struct {
 	HeartbeatMs *int64 `json:"heartbeatMs,omitempty"` // 0: no heartbeats in the background
 	Session     bool   `json:"session,omitempty"`     // Tenure only: one session for all locks
 	Bell        bool   `json:"bell,omitempty"`        // Tenure only: on the loopback
+	Wide        bool   `json:"wide,omitempty"`        // Go only: no connection to DynamoDB is closed when it is idle
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.
 	Name string `json:"name,omitempty"`
