@@ -89,8 +89,8 @@ var columns = []column{
 		named: named{"river", "River"}, engine: postgreSQL, open: onRiver,
 		lease: riverLease, beats: 3, together: 8, refresh: 1.0 / 3,
 		lacksRows: map[string]string{
-			manyRow:      "has one election in a schema of a database",
-			endAtWorkRow: "its leader does River's own work alone",
+			manyRow:      "has one election per database schema",
+			endAtWorkRow: "its leader does only River's own work",
 		},
 	},
 	onStore(column{named: named{"tenure-postgres", "Tenure on PostgreSQL"}, engine: postgreSQL, group: 1}),

@@ -127,8 +127,7 @@ func childAfterLoss(ctx context.Context, s *scene) cell {
 	status := first.State().ExitCode()
 	seen := fmt.Sprintf("ended %s before its successor began; exit status %d", length(gap), status)
 	if gap <= 0 {
-		seen = fmt.Sprintf("ran on beside its successor, for the %s that were looked at; exit status %d after it ended",
-			length(gap), status)
+		seen = fmt.Sprintf("still ran %s after its successor had begun; exit status %d", length(gap), status)
 	}
 	return judged(gap > 0, []float64{gap}, "`%s`: the command %s", s.command.name, seen)
 }

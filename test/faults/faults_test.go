@@ -35,14 +35,17 @@ func TestMain(m *testing.M) {
 func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*rig)) {
 	t.Helper()
 	chosen := must.Have(pick(in.columns, id))
-	c := chosen[0]
-	if c.engine != "" {
+	if c := chosen[0]; c.engine != "" {
 		kind := engineOf(c)
 		enginetest.Shared(t, kind.Variable, kind.Name)
 	}
 	thrown := must.Have(pick(in.rows, strings.Join(slices.Collect(maps.Keys(want)), ",")))
 	r := &rig{say: t.Logf}
-	defer r.close()
+	r.Run(func() { r.throw(t, thrown, chosen, want, change) })
+}
+
+func (r *rig) throw(t *testing.T, thrown []row, chosen []column, want map[string]verdict, change func(*rig)) {
+	t.Helper()
 	err := must.Try(func() { r.build(t.Context(), thrown, chosen) })
 	if errors.Is(err, peers.ErrNoToolchain) {
 		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
@@ -56,10 +59,10 @@ func throw(t *testing.T, in table, id string, want map[string]verdict, change fu
 	var wg sync.WaitGroup
 	for _, row := range thrown {
 		wg.Go(func() {
-			found, err := r.cell(t.Context(), row, c)
-			t.Logf("%s, %s: %s: %s", row.id, id, found.Verdict, found.Seen)
+			found, err := r.cell(t.Context(), row, chosen[0])
+			t.Logf("%s, %s: %s: %s", row.id, chosen[0].id, found.Verdict, found.Seen)
 			if err != nil || found.Verdict != want[row.id] {
-				t.Errorf("%s, %s: %s, %s, %v; want %s", row.id, id, found.Verdict, found.Seen, err, want[row.id])
+				t.Errorf("%s, %s: %s, %s, %v; want %s", row.id, chosen[0].id, found.Verdict, found.Seen, err, want[row.id])
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func openEtcd(r *wire.Request) (serve.Client, error) {
 func (l *etcdClient) opened() (*concurrency.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.session != nil && !closed(l.session.Done()) {
+	if l.session != nil && l.session.Ctx().Err() == nil {
 		return l.session, nil
 	}
 	var err error
@@ -111,7 +111,7 @@ type etcdMutex struct {
 	session *concurrency.Session
 }
 
-func (m *etcdMutex) Check() bool             { return !closed(m.session.Done()) }
+func (m *etcdMutex) Check() bool             { return m.session.Ctx().Err() == nil }
 func (m *etcdMutex) Notice() <-chan struct{} { return m.session.Done() }
 
 // Token is the revision in which the lock's key was made, which a transaction
@@ -125,15 +125,6 @@ func (m *etcdMutex) Token() (uint64, bool) {
 }
 
 func (m *etcdMutex) Release(*wire.Request) error { return m.Unlock(context.Background()) }
-
-func closed(channel <-chan struct{}) bool {
-	select {
-	case <-channel:
-		return true
-	default:
-		return false
-	}
-}
 
 const namespace = "default"
 
@@ -197,33 +188,29 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, er
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
-	h := &kubeLeader{
-		library: l, name: r.Name, cancel: cancel,
-		leads: make(chan context.Context, 1), over: make(chan struct{}),
-	}
+	leads := make(chan context.Context, 1)
+	over, stopped := context.WithCancel(context.Background())
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { h.leads <- ctx },
-			OnStoppedLeading: func() { close(h.over) },
+			OnStartedLeading: func(ctx context.Context) { leads <- ctx },
+			OnStoppedLeading: stopped,
 		},
 	})
 	if err != nil {
 		cancel()
+		stopped()
 		return nil, err
 	}
 	l.running.Go(func() { elector.Run(ctx) })
 	select {
-	case ctx := <-h.leads:
+	case ctx := <-leads:
 		// The end of its context, or OnStoppedLeading: the first of the two is what it says.
 		leading, stop := context.WithCancel(ctx)
-		go func() {
-			<-h.over
-			stop()
-		}()
-		h.ctx = leading
-		return h, nil
-	case <-h.over:
+		context.AfterFunc(over, stop)
+		return &kubeLeader{l, r.Name, cancel, leading, over}, nil
+	case <-over.Done():
+		cancel()
 		return nil, context.Canceled
 	}
 }
@@ -239,14 +226,13 @@ type kubeLeader struct {
 	library *kubeClient
 	name    string
 	cancel  context.CancelFunc
-	ctx     context.Context // of the work
-	leads   chan context.Context
-	over    chan struct{}
+	leading context.Context // of the work
+	over    context.Context // of the elector's leadership
 }
 
 // Check goes by the context of the work: IsLeader does not look at the clock.
-func (h *kubeLeader) Check() bool             { return !closed(h.over) && h.ctx.Err() == nil }
-func (h *kubeLeader) Notice() <-chan struct{} { return h.ctx.Done() }
+func (h *kubeLeader) Check() bool             { return h.over.Err() == nil && h.leading.Err() == nil }
+func (h *kubeLeader) Notice() <-chan struct{} { return h.leading.Done() }
 
 // Token is the count of transitions, the only number in the record.
 func (h *kubeLeader) Token() (uint64, bool) {
@@ -260,7 +246,7 @@ func (h *kubeLeader) Token() (uint64, bool) {
 
 func (h *kubeLeader) Release(*wire.Request) error {
 	h.cancel()
-	<-h.over
+	<-h.over.Done()
 	return nil
 }
 
@@ -319,7 +305,9 @@ func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock
 	if r.TryOnly {
 		return nil, serve.Refuse(wire.Unsupported, errNoTry)
 	}
-	l := &riverLeader{process: p, schema: riverSchema(r.Name), leads: make(chan struct{}), over: make(chan struct{})}
+	l := &riverLeader{process: p, schema: riverSchema(r.Name)}
+	l.leads, l.gained = context.WithCancel(context.Background())
+	l.over, l.lost = context.WithCancel(context.Background())
 	p.mu.Lock()
 	p.locks = append(p.locks, l)
 	p.mu.Unlock()
@@ -329,7 +317,7 @@ func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock
 		}
 	}
 	select {
-	case <-l.leads:
+	case <-l.leads.Done():
 		return l, nil
 	case <-p.closed:
 		return nil, context.Canceled
@@ -358,8 +346,11 @@ func (p *riverProcess) Close() (err error) {
 type riverLeader struct {
 	process *riverProcess
 	schema  string
-	leads   chan struct{} // closed when a client leads
-	over    chan struct{} // closed when that client is to stop what a leader does
+
+	leads  context.Context // over when a client leads
+	gained context.CancelFunc
+	over   context.Context // over when that client is to stop what a leader does
+	lost   context.CancelFunc
 
 	mu      sync.Mutex
 	clients []*river.Client[pgx.Tx]
@@ -372,13 +363,13 @@ func (l *riverLeader) bid() error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverIdler{})
 	over := func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
-		context.AfterFunc(ctx, func() { l.pass(id, "nobody", l.over) })
+		context.AfterFunc(ctx, func() { l.pass(id, "nobody", l.lost) })
 		return nil
 	}
 	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
 		ID: id, Schema: l.schema, Workers: workers,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-		Logger: slog.New(slog.NewTextHandler(riverLog(func() { l.pass("", id, l.leads) }),
+		Logger: slog.New(slog.NewTextHandler(riverLog(func() { l.pass("", id, l.gained) }),
 			&slog.HandlerOptions{Level: slog.LevelDebug})),
 		Hooks: []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
 	})
@@ -392,12 +383,12 @@ func (l *riverLeader) bid() error {
 }
 
 // pass passes the leadership on, if it is as one client knows it.
-func (l *riverLeader) pass(from, to string, told chan struct{}) {
+func (l *riverLeader) pass(from, to string, tell func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leader == from {
 		l.leader = to
-		close(told)
+		tell()
 	}
 }
 
@@ -411,8 +402,8 @@ func (gained riverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (l *riverLeader) Check() bool             { return !closed(l.over) }
-func (l *riverLeader) Notice() <-chan struct{} { return l.over }
+func (l *riverLeader) Check() bool             { return l.over.Err() == nil }
+func (l *riverLeader) Notice() <-chan struct{} { return l.over.Done() }
 
 // Token is the instant of the election in the record, in microseconds: by it a client
 // renews no other's leadership.

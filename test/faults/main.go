@@ -73,32 +73,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	r := &rig{say: func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }}
-	defer r.close()
 	began := time.Now()
 	found := &report{
 		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
 		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
 	}
 	err = must.Try(func() {
-		r.build(ctx, thrown, chosen)
-		for _, c := range chosen {
-			if c.engine != "" {
-				kind := engineOf(c)
-				found.Engines[c.engine] = strings.TrimSpace(kind.Name + " " + kind.Version)
+		r.Run(func() {
+			r.build(ctx, thrown, chosen)
+			for _, row := range thrown {
+				at := time.Now()
+				found.Cells[row.id] = r.row(ctx, row, chosen)
+				r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
+				for _, c := range chosen {
+					cell := found.Cells[row.id][c.id]
+					fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
+				}
 			}
-		}
-		for _, row := range thrown {
-			at := time.Now()
-			found.Cells[row.id] = r.row(ctx, row, chosen)
-			r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
-			for _, c := range chosen {
-				cell := found.Cells[row.id][c.id]
-				fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
-			}
-		}
+		})
 	})
 	if err != nil || !*write {
 		return err
+	}
+	for _, c := range chosen {
+		if c.engine != "" {
+			kind := engineOf(c)
+			found.Engines[c.engine] = strings.TrimSpace(kind.Name + " " + kind.Version)
+		}
 	}
 	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
 	return t.write(ctx, found)
@@ -140,6 +141,7 @@ func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
 		r.need(c)
 	}
 	r.dir = must.Have(os.MkdirTemp("", "tenure-faults-"))
+	r.After(func() { _ = os.RemoveAll(r.dir) }) // else it is the system's to clean
 	for _, c := range chosen {
 		if c.replicas == 0 {
 			r.programs[c.id] = must.Have(peers.Make(ctx, peers.Kind(c.id)))
@@ -159,9 +161,6 @@ func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
 		}
 	}
 }
-
-// close removes the rig's folder.
-func (r *rig) close() { _ = os.RemoveAll(r.dir) } // it is the system's to clean, then
 
 // row looks at one row: at the columns of a group at the same time, as they wait for
 // most of it.

@@ -108,7 +108,7 @@ const preparedLocks = 6
 func onDynamoDB(ctx context.Context, s *scene) *place {
 	at := s.engines[dynamoDB]
 	table := must.Have(dynamo.NewTable(ctx, dynamo.Connect(at), "tenure-faults"))
-	s.after(func() { _ = table.Drop(ctx) }) // the engine is in memory, and ended soon
+	s.After(func() { _ = table.Drop(ctx) }) // the engine is in memory, and ended soon
 	return &place{
 		table: table.Name, direct: at,
 		gate: func(string) (gate.Gate, error) { return gate.NewDynamoDB(at) },
@@ -150,7 +150,7 @@ func (s *scene) reachedBy(query string) func(address string) string {
 // database is a pool of connections to PostgreSQL, and what is done there at the scene's end.
 func (s *scene) database(ctx context.Context, ends ...string) *pgxpool.Pool {
 	pool := must.Have(pgxpool.New(ctx, s.engines[postgreSQL]))
-	s.after(func() {
+	s.After(func() {
 		for _, statement := range ends {
 			_, _ = pool.Exec(context.WithoutCancel(ctx), statement) // the server is ended soon
 		}
@@ -247,7 +247,7 @@ func openStore(ctx context.Context, s *scene) *place {
 	bound, cancel := context.WithTimeout(ctx, openBound)
 	defer cancel()
 	records := must.Have(replica.OpenStore(of.scheme+p.endpoint(p.direct), p.table))
-	s.after(func() { _ = records.Close() }) // the engine is ended soon
+	s.After(func() { _ = records.Close() }) // the engine is ended soon
 	p.forget = func(ctx context.Context, lock string) error {
 		rec, err := records.Get(ctx, lock, driver.Strong)
 		if err != nil {
@@ -296,7 +296,7 @@ func (p *place) prepareKubernetes(ctx context.Context, s *scene) {
 		// Of processes that were killed in the middle of a request.
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) },
 	})
-	s.after(func() {
+	s.After(func() {
 		bridge.CloseClientConnections()
 		bridge.Close()
 	})

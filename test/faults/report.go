@@ -70,7 +70,7 @@ func beliefs(figures []float64) cell {
 	if len(more) == 0 {
 		return judged(true, figures, "its first check said no (%s)", runs)
 	}
-	return judged(false, figures, "believed for %s beside the other one, in %d of %s", span(more), len(more), runs)
+	return judged(false, figures, "acted as holder for %s beside the new one, in %d of %s", span(more), len(more), runs)
 }
 
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
@@ -177,11 +177,11 @@ func (t table) complete(r *report) error {
 // column: complete sees to it. That of the service has no table.
 func (t table) markdown(r *report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, on %v", r.Date, r.Machine)
+	fmt.Fprintf(&b, "Run on %s, on %v", r.Date, r.Machine)
 	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
 	passed := r.counted(shown, func(c column) string { return c.title })
 	if t.name == serviceTable.name {
-		fmt.Fprintf(&b, ", with a lease of %v where nothing else is said. %s\n", usualLease, passed)
+		fmt.Fprintf(&b, ", with a lease of %v unless a row says otherwise. %s\n", usualLease, passed)
 		return b.String()
 	}
 	head, lines := []string{"fault"}, [][]string{}
@@ -198,7 +198,7 @@ func (t table) markdown(r *report) string {
 	b.WriteString("; each engine on loopback.\n\n")
 	page.Table(&b, head, lines)
 	ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
-	fmt.Fprintf(&b, "\n%s\n\nTenure on its stores. %s\n", passed,
+	fmt.Fprintf(&b, "\n%s\n\nTenure on each of its stores. %s\n", passed,
 		r.counted(ours, func(c column) string { return c.engine }))
 	return b.String()
 }

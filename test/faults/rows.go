@@ -99,7 +99,7 @@ func lostOnAcquire(ctx context.Context, s *scene) cell {
 		return milliseconds(a.GotNs - a.SentNs)
 	})
 	if slices.Max(figures) >= milliseconds(s.lease.Nanoseconds()) {
-		return judged(false, figures, "got it after %s: it waited for its own record to run out", span(figures))
+		return judged(false, figures, "got it after %s: it waited until its own record had expired", span(figures))
 	}
 	return judged(true, figures, "got it after %s", span(figures))
 }
@@ -147,7 +147,7 @@ func (p *pair) keeps(ctx context.Context) cell {
 	if !b.goesOn() {
 		return judged(false, nil, "given up, though nobody else has it")
 	}
-	return judged(true, nil, "kept for the %s that were looked at", lengthOf(looked))
+	return judged(true, nil, "kept for the whole %s", lengthOf(looked))
 }
 
 // stopped is a row in which a holder is stopped until another one has had its lock for a
@@ -252,7 +252,7 @@ func tryDead(ctx context.Context, s *scene) cell {
 		case err == nil:
 			return s.gotAfterDeath(a.GotNs - killed)
 		case refusedAs(err, wire.Unsupported):
-			return lacking("has no call that does not wait")
+			return lacking("has no call that returns at once")
 		case !refusedAs(err, wire.Held):
 			must.Do(err)
 		case killed != 0 && proc.Monotonic()-killed > (5*s.lease).Nanoseconds():
@@ -281,8 +281,15 @@ func (p *pair) handsOver(ctx context.Context, drain time.Duration) (gap float64)
 // endAtWork closes the client of a holder whose work needs a moment to stop.
 func endAtWork(ctx context.Context, s *scene) cell {
 	gap := s.pair(ctx, manner{releasing: true}).handsOver(ctx, 1500*time.Millisecond)
-	when := map[bool]string{true: "after", false: "before"}[gap >= 0]
-	return judged(gap >= 0, []float64{gap}, "the successor began %s %s the work's end", length(math.Abs(gap)), when)
+	return judged(gap >= 0, []float64{gap}, "the successor began %s", sinceEnd(gap))
+}
+
+// sinceEnd is when the other one had the lock, by how long after the end of the holder's work.
+func sinceEnd(gap float64) string {
+	if gap < 0 {
+		return length(gap) + " before the work's end"
+	}
+	return length(gap) + " after the work's end"
 }
 
 // tokens looks at the fencing token over releases, a takeover, and after the record
@@ -306,7 +313,7 @@ func tokens(ctx context.Context, s *scene) cell {
 	must.Have(one.Release(ctx, name))
 	n := len(seen)
 	if n == 0 {
-		return judged(false, nil, "has none")
+		return judged(false, nil, "has no token")
 	}
 	texts := strings.Trim(strings.ReplaceAll(fmt.Sprint(seen), " ", ", "), "[]")
 	c := judged(true, nil, "rises: %s", texts)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/dynamo"
@@ -35,6 +36,7 @@ type rig struct {
 	suspendable string                    // this program, with a runtime that can be told to sleep
 	dir         string                    // for logs and programs
 	say         func(format string, args ...any)
+	peers.Scope // of the whole run
 
 	mu       sync.Mutex
 	versions map[string]string // of the columns' libraries
@@ -48,10 +50,8 @@ type scene struct {
 	lease   time.Duration
 	word    string // of its locks' names
 	service *servedBy
-
-	// Guarded by mu of the rig.
-	ends  []func()
-	names int
+	names   atomic.Int64 // of its locks
+	peers.Scope
 }
 
 // cell throws the fault of a row at the client of a column.
@@ -60,35 +60,20 @@ func (r *rig) cell(ctx context.Context, row row, c column) (found cell, err erro
 		return lacking(why), nil
 	}
 	s := &scene{rig: r, column: c, lease: cmp.Or(row.lease, c.lease), word: strings.ToLower(rand.Text())}
-	defer func() {
-		for i := len(s.ends) - 1; i >= 0; i-- {
-			s.ends[i]()
-		}
-	}()
 	err = must.Try(func() {
-		s.place = c.open(ctx, s)
-		found = row.try(ctx, s)
+		s.Run(func() {
+			s.place = c.open(ctx, s)
+			found = row.try(ctx, s)
+		})
 	})
 	return found, err
-}
-
-// after has something be done at the scene's end.
-func (s *scene) after(end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ends = append(s.ends, end)
 }
 
 // beat is the time between two heartbeats.
 func (s *scene) beat() time.Duration { return s.lease / s.beats }
 
 // lock returns the name of a lock that nobody has used.
-func (s *scene) lock() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.names++
-	return s.named(s.names)
-}
+func (s *scene) lock() string { return s.named(int(s.names.Add(1))) }
 
 func (s *scene) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
 
@@ -158,10 +143,10 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 		}
 	}
 	m.gate = must.Have(s.gate(r.Owner))
-	s.after(m.gate.Close)
+	s.After(m.gate.Close)
 	r.Endpoint = s.endpoint(m.gate.Address())
 	m.Member = must.Have(program.Open(ctx, r))
-	s.after(m.Kill)
+	s.After(m.Kill)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.versions[s.id] = m.Version()

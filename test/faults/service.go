@@ -40,13 +40,13 @@ func onService(ctx context.Context, s *scene) *place {
 	var urls []string
 	for range s.replicas {
 		g := must.Have(gate.NewDynamoDB(p.direct))
-		s.after(g.Close)
+		s.After(g.Close)
 		s.service.stores = append(s.service.stores, g)
 		urls = append(urls, p.url(g.Address()))
 	}
 	config := service.Config{Program: s.tenured, Dir: s.dir, Stores: urls, Lease: s.lease, Drain: s.lease / 4}
 	s.service.Replicas = must.Have(service.Start(ctx, config))
-	s.after(s.service.Close)
+	s.After(s.service.Close)
 	p.table, p.secret = "", s.service.Worker
 	p.gate = func(string) (gate.Gate, error) { return service.NewFront(s.service.URLs(), gate.Fair, rand.Uint64()) }
 	return p
@@ -101,9 +101,9 @@ func (p *pair) successorKeeps(ctx context.Context, meanwhile func(context.Contex
 	looked := 5 * p.lease / 2
 	must.Do(wait.For(ctx, looked))
 	if !must.Have(p.waiter.Holds(ctx, p.name)) {
-		return judged(false, nil, "the other one has lost the lock")
+		return judged(false, nil, "the successor lost the lock")
 	}
-	return judged(true, nil, "each kept it for the %s that were looked at", lengthOf(looked))
+	return judged(true, nil, "each kept it for the whole %s", lengthOf(looked))
 }
 
 // carriedOutAgain has calls of both clients be carried out again.
@@ -140,7 +140,7 @@ func badGateways(ctx context.Context, s *scene) cell {
 		return c
 	}
 	gap := p.handsOver(ctx, 0)
-	return judged(gap >= 0, []float64{gap}, "kept; the other one had it %s after the work's end", length(gap))
+	return judged(gap >= 0, []float64{gap}, "kept; the successor began %s", sinceEnd(gap))
 }
 
 // restarts kills replicas, one at a time, and starts them again.
@@ -189,7 +189,7 @@ func askedToStepDown(ctx context.Context, s *scene) cell {
 	end := p.over(ctx, s.lease).end
 	told, gap := milliseconds(end-asked), apart(end, granted)
 	return judged(gap >= 0 && granted-asked < s.lease.Nanoseconds(), []float64{told, gap},
-		"the work ended after %s, the successor began %s later", length(told), length(gap))
+		"the work ended after %s, the successor began %s", length(told), sinceEnd(gap))
 }
 
 // crashed kills a holder while another one waits.

@@ -25,10 +25,9 @@ import (
 )
 
 // Tenure is this library.
-var Tenure = Library{Name: "tenure", Open: onDynamoDB(OpenTenure)}
+var Tenure = Library{Name: "tenure", Open: onDynamoDB(openTenure)}
 
-// OpenTenure opens a client over the given connections.
-func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
+func openTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	var of *dynamostore.Options
 	switch r.Shared {
 	case "":
@@ -45,7 +44,7 @@ func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 }
 
 // TenureOn opens a client on a store, whose locks are under one session if the request says so.
-func TenureOn(store driver.Store, r *wire.Request) (c TenureClient, err error) {
+func TenureOn(store driver.Store, r *wire.Request) (Client, error) {
 	options := &tenure.Options{
 		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs),
 		RefreshPeriod: Milliseconds(r.RefreshMs), RequestTimeout: Milliseconds(r.CallTimeoutMs),
@@ -53,31 +52,30 @@ func TenureOn(store driver.Store, r *wire.Request) (c TenureClient, err error) {
 	if r.Bell {
 		udp, err := bell.Listen("127.0.0.1:0", nil) // it is closed with the process
 		if err != nil {
-			return c, err
+			return nil, err
 		}
 		options.Bell = udp
 	}
 	if r.Session {
 		options.StopTimeout = time.Minute // for the releases of many locks
 	}
-	if c.Client, err = tenure.New(store, options); err == nil && r.Session {
-		c.Session, err = c.Client.OpenSession(context.Background(), nil)
+	client, err := tenure.New(store, options)
+	c := tenureClient{Client: client}
+	if err == nil && r.Session {
+		c.session, err = client.OpenSession(context.Background(), nil)
 	}
 	return c, err
 }
 
-// TenureClient is a client of Tenure, on whatever store. If Session is set, the locks are
-// held under it. Close leaves the store open.
-type TenureClient struct {
+type tenureClient struct {
 	*tenure.Client
-	Session *tenure.Session
+	session *tenure.Session // that all locks are held under; nil: there is none
 }
 
-// Acquire takes the lock.
-func (c TenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
+func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
 	acquire, try := c.Client.Acquire, c.TryAcquire
-	if c.Session != nil {
-		acquire, try = c.Session.Acquire, c.Session.TryAcquire
+	if c.session != nil {
+		acquire, try = c.session.Acquire, c.session.TryAcquire
 	}
 	if r.TryOnly {
 		acquire = try
@@ -93,41 +91,30 @@ func (c TenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error
 	if err != nil {
 		return nil, err
 	}
-	if c.Session != nil { // whoever works under a session returns when told to, and releases
+	if c.session != nil { // whoever works under a session returns when told to, and releases
 		context.AfterFunc(lease.Context(), func() { _ = lease.Release(context.Background()) })
 	}
-	return TenureLock{lease}, nil
+	return tenureLock{lease}, nil
 }
 
-// Close closes the session, and the client.
-func (c TenureClient) Close() (err error) {
+func (c tenureClient) Close() (err error) {
 	ctx := context.Background()
-	if c.Session != nil {
-		err = c.Session.Close(ctx)
+	if c.session != nil {
+		err = c.session.Close(ctx)
 	}
 	return errors.Join(err, c.Client.Close(ctx))
 }
 
-// TenureLock is a lock of Tenure, under a session or not.
-type TenureLock struct{ *tenure.Lease }
+type tenureLock struct{ *tenure.Lease }
 
-// Check asks the lease.
-func (l TenureLock) Check() bool { return l.Lease.Check() == nil }
-
-// Notice is the end of the lease's context.
-func (l TenureLock) Notice() <-chan struct{} { return l.Context().Done() }
-
-// Token is the lease's.
-func (l TenureLock) Token() (uint64, bool) { return l.Lease.Token(), true }
-
-// Release releases the lease.
-func (l TenureLock) Release(*wire.Request) error { return l.Lease.Release(context.Background()) }
-
-// Heartbeat sends one.
-func (l TenureLock) Heartbeat(*wire.Request) error { return l.Renew(context.Background()) }
+func (l tenureLock) Check() bool                   { return l.Lease.Check() == nil }
+func (l tenureLock) Notice() <-chan struct{}       { return l.Context().Done() }
+func (l tenureLock) Token() (uint64, bool)         { return l.Lease.Token(), true }
+func (l tenureLock) Release(*wire.Request) error   { return l.Lease.Release(context.Background()) }
+func (l tenureLock) Heartbeat(*wire.Request) error { return l.Renew(context.Background()) }
 
 // Dynamolock is cirello.io/dynamolock/v2.
-var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: onDynamoDB(OpenDynamolock)}
+var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: onDynamoDB(openDynamolock)}
 
 var errReleased = errors.New("ReleaseLock said false")
 
@@ -138,8 +125,7 @@ type dynamolockClient struct {
 	safe time.Duration
 }
 
-// OpenDynamolock opens a client over the given connections.
-func OpenDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
+func openDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	var opts []dynamolock.ClientOption
 	if r.Owner != "" {
 		opts = append(opts, dynamolock.WithOwnerName(r.Owner))

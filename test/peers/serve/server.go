@@ -59,7 +59,8 @@ type server struct {
 // Role serves the library to whoever has started this process. Nothing is released
 // when the input ends, as in a crash.
 func (l Library) Role(in io.Reader, out io.Writer) error {
-	s := &server{library: l, orders: orders{ending: make(chan struct{})}}
+	s := &server{library: l}
+	s.orders.work, s.orders.end = context.WithCancel(context.Background())
 	lines, now := proc.NewLines(out), proc.Monotonic()
 	err := lines.Say(wire.Answer{
 		Event: wire.Ready, OK: true, Version: version(l.Module), Runtime: runtime.Version(), SentNs: now, GotNs: now,
@@ -110,7 +111,8 @@ func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 	case wire.Hurry:
 		s.orders.hurry.Store(time.Now().Add(hurryBound).UnixNano())
 	case wire.End:
-		s.orders.end(Milliseconds(&r.DrainMs))
+		s.orders.drain = Milliseconds(&r.DrainMs)
+		s.orders.end()
 		must.Do(s.close())
 	case wire.Open:
 		must.Do(s.open(r))
@@ -126,7 +128,7 @@ func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 		s.mu.Lock()
 		s.locks[r.Name] = lock
 		s.mu.Unlock()
-		if d, ok := lock.(Describer); ok {
+		if d, ok := lock.(describer); ok {
 			a.Lock = d.Describe()
 		}
 		if token, ok := lock.Token(); ok {
@@ -137,11 +139,11 @@ func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 		a.Counts = w.run(ctx)
 	case wire.Get:
 		client := s.opened()
-		g, ok := client.(Getter)
+		g, ok := client.(getter)
 		supported(ok, r)
 		a.Lock = must.Have(g.Get(r))
 	case wire.Heartbeat:
-		b, ok := s.lock(r.Name).(Beater)
+		b, ok := s.lock(r.Name).(beater)
 		supported(ok, r)
 		must.Do(b.Heartbeat(r))
 	default:
@@ -217,15 +219,14 @@ func measure(collect bool) *wire.Usage {
 	return u
 }
 
-// Client is a library's open client. One that can look at a lock is a [Getter].
+// Client is a library's open client.
 type Client interface {
 	// Acquire takes the lock, and waits for it unless the request says not to.
 	Acquire(context.Context, *wire.Request) (Lock, error)
 	Close() error
 }
 
-// Lock is a lock in hand. One of which more is to be told is a [Describer], one
-// whose heartbeat can be sent by hand a [Beater].
+// Lock is a lock in hand.
 type Lock interface {
 	// Check asks the library whether the lock is still this holder's.
 	Check() bool
@@ -237,16 +238,14 @@ type Lock interface {
 	Release(*wire.Request) error
 }
 
-// What some libraries can do beside that.
+// What some libraries can do beside that: look at a lock, say what the handle says of it, and send
+// a heartbeat.
 type (
-	// Getter looks at a lock.
-	Getter interface {
+	getter interface {
 		Get(*wire.Request) (wire.Lock, error)
 	}
-	// Describer says what its handle says of a lock.
-	Describer interface{ Describe() wire.Lock }
-	// Beater sends a heartbeat.
-	Beater interface{ Heartbeat(*wire.Request) error }
+	describer interface{ Describe() wire.Lock }
+	beater    interface{ Heartbeat(*wire.Request) error }
 )
 
 // onDynamoDB opens a client with connections of its own, to where the request says.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,26 +35,10 @@ const (
 
 // orders are what a process is told while its work runs.
 type orders struct {
-	hurry  atomic.Int64  // up to this instant of the wall clock
-	ending chan struct{} // closed when the work is to end, after drain
-	once   sync.Once
-	drain  time.Duration
-}
-
-func (o *orders) end(drain time.Duration) {
-	o.once.Do(func() {
-		o.drain = drain
-		close(o.ending)
-	})
-}
-
-func (o *orders) toEnd() bool {
-	select {
-	case <-o.ending:
-		return true
-	default:
-		return false
-	}
+	hurry atomic.Int64    // up to this instant of the wall clock
+	work  context.Context // over when the work is to end, after drain
+	end   context.CancelFunc
+	drain time.Duration // set before the end
 }
 
 // hurries says whether work that checked at two instants, one after the other, goes on
@@ -88,7 +71,7 @@ func (w *work) run(ctx context.Context) *wire.Counts {
 	deadline := time.Now().Add(Milliseconds(&w.request.DurationMs))
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(acquireBound))
 	defer cancel()
-	for time.Now().Before(deadline) && !w.toEnd() {
+	for time.Now().Before(deadline) && w.work.Err() == nil {
 		w.round(ctx)
 		wait.Rest(ctx, Milliseconds(&w.request.PauseMs)) // the next acquire ends with ctx, too
 	}
@@ -130,7 +113,7 @@ func (w *work) round(ctx context.Context) {
 func (w *work) hold(lock Lock) {
 	toMonotonic := wallToMonotonic()
 	last, no := time.Now().UnixNano(), int64(0)
-	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && !w.toEnd(); {
+	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && w.work.Err() == nil; {
 		// The instant first, then the check: what is logged was not expired.
 		now := time.Now().UnixNano()
 		if !lock.Check() {
@@ -140,10 +123,10 @@ func (w *work) hold(lock Lock) {
 		before := last
 		last = now
 		if !w.hurries(before, now) {
-			wait.Unless(checkPeriod, w.ending, nil)
+			wait.Rest(w.work, checkPeriod)
 		}
 	}
-	if w.toEnd() { // by which the check may have failed
+	if w.work.Err() != nil { // by which the check may have failed
 		wait.Unless(w.drain, nil, nil)
 		must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: proc.Monotonic()}))
 		return
