@@ -185,15 +185,15 @@ func TestWrongIsSeen(t *testing.T) {
 				if !careless.grants {
 					mu.Lock()
 				}
-				if careless.repeats {
-					return &heldLock{number: 7}
+				l := &heldLock{number: 7, release: func(context.Context) {
+					if !careless.grants {
+						mu.Unlock()
+					}
+				}}
+				if !careless.repeats {
+					l.number = number.Add(1)
 				}
-				return &heldLock{number: number.Add(1)}
-			},
-			release: func(context.Context, *heldLock) {
-				if !careless.grants {
-					mu.Unlock()
-				}
+				return l
 			},
 			beat: func(_ context.Context, all []*heldLock) int {
 				if careless.forgets {

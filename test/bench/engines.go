@@ -11,10 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,35 +29,44 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/zkstore"
+	"github.com/tenurelock/tenure/test/chaos/replica"
 )
 
 // way is a way to lock, which is measured beside others.
 type way struct {
-	name   string
-	waits  bool          // whoever takes a lock of this way waits for it
-	client func() opener // makes a client, of which are the callers
+	name  string
+	waits bool        // whoever takes a lock of this way waits for it
+	open  func() take // makes a client, of which are the callers
 }
 
-// engines are those that have locks of their own, or clients that have, and how these are called.
+// take takes a lock, and returns what releases it. It may be called concurrently.
+type take func(ctx context.Context, name string) (release func(context.Context) error)
+
+// caller returns one that takes locks this way.
+func (t take) caller(context.Context) caller {
+	return caller{acquire: func(ctx context.Context, name string) *heldLock {
+		release := t(ctx, name)
+		return &heldLock{name: name, release: func(ctx context.Context) { must.Do(release(ctx)) }}
+	}}
+}
+
+// engines are those that have locks of their own, or clients that have.
 var engines = []struct {
 	engine string // as scripts/engines calls it
 	title  string
-	own    map[string]string
+	own    [][2]string // names of ways, and what the page calls them
 	ways   func(ctx context.Context, r *rig, address string) []way
 }{
-	{"etcd", "etcd", map[string]string{"mutex": "`concurrency.Mutex`"}, etcdWays},
-	{"zookeeper", "ZooKeeper", map[string]string{"native": "`zk.Lock` of go-zookeeper"}, zooKeeperWays},
-	{"postgres", "PostgreSQL", map[string]string{
-		"updates": "two plain updates, as durable", "advisory": "advisory locks, not durable",
+	{"etcd", "etcd", [][2]string{{"mutex", "`concurrency.Mutex`"}}, etcdWays},
+	{"zookeeper", "ZooKeeper", [][2]string{{"native", "`zk.Lock` of go-zookeeper"}}, zooKeeperWays},
+	{"postgres", "PostgreSQL", [][2]string{
+		{"updates", "two plain updates, as durable"}, {"advisory", "advisory locks, not durable"},
 	}, postgresWays},
-	{"kubernetes", "Kubernetes", map[string]string{"elector": "the calls of client-go's elector"}, kubernetesWays},
+	{"kubernetes", "Kubernetes", [][2]string{{"elector", "the calls of client-go's elector"}}, kubernetesWays},
 }
 
 // measureEngines measures pairs of a take and a release, and hand-overs, several times over.
@@ -95,7 +102,7 @@ func (r *rig) round(ctx context.Context, title string, ways []way) {
 	for _, w := range ways {
 		if w.waits {
 			r.Run(func() {
-				two := []caller{w.client()(ctx), w.client()(ctx)}
+				two := []caller{w.open().caller(ctx), w.open().caller(ctx)}
 				took := handOver(ctx, two, "hand-over", sized(r.part, 7, 1), settled, r.wrongOf(w.name))
 				r.found(title, w.name+"/hand-over", spreadOf(took).Median)
 			})
@@ -106,9 +113,9 @@ func (r *rig) round(ctx context.Context, title string, ways []way) {
 // pace is how many pairs goroutines make a second, by one client, each of a lock of its own. Each
 // makes one before, which is not counted: the first may make something that stays.
 func (r *rig) paceOf(ctx context.Context, w way, goroutines int) float64 {
-	all, names := openAll(ctx, w.client(), goroutines), lockNames(goroutines)
+	all, names := openAll(ctx, w.open().caller, goroutines), lockNames(goroutines)
 	must.AtOnce(ctx, goroutines, goroutines, func(ctx context.Context, i int) {
-		all[i].release(ctx, all[i].acquire(ctx, names[i]))
+		all[i].acquire(ctx, names[i]).release(ctx)
 	})
 	return pairs(ctx, all, names, sized(r.part, time.Second, 50*time.Millisecond), r.wrongOf(w.name))
 }
@@ -117,79 +124,49 @@ func (r *rig) paceOf(ctx context.Context, w way, goroutines int) float64 {
 // tenth of a second.
 const settled = 150 * time.Millisecond
 
-// taking opens callers of locks that take takes, and that what it returns releases.
-func taking(take func(ctx context.Context, name string) (release func(context.Context) error)) opener {
-	return func(context.Context) caller {
-		var release func(context.Context) error // of the one lock that it holds
-		return caller{
-			acquire: func(ctx context.Context, name string) *heldLock {
-				release = take(ctx, name)
-				return &heldLock{name: name}
-			},
-			release: func(ctx context.Context, _ *heldLock) { must.Do(release(ctx)) },
-		}
-	}
-}
-
-// tenure is the way of this library, on a store that is opened for each client.
-func (r *rig) tenure(ctx context.Context, waits bool, open func() (driver.Store, error)) way {
-	return way{"tenure", waits, func() opener {
-		c := must.Have(tenure.New(must.Have(open()), nil))
-		r.After(func() { _ = c.Close(context.WithoutCancel(ctx)) }) // it has released all
-		return taking(func(ctx context.Context, name string) func(context.Context) error {
+// tenure is the way of this library, on a store that is opened for each client, as
+// [replica.OpenStore] does.
+func (r *rig) tenure(waits bool, url, place string) way {
+	return way{tenureName, waits, func() take {
+		store := must.Have(replica.OpenStore(url, place))
+		r.After(func() { _ = store.Close() })
+		c := must.Have(tenure.New(store, nil))
+		r.After(func() { _ = c.Close(context.Background()) }) // it has released all
+		return func(ctx context.Context, name string) func(context.Context) error {
 			return must.Have(c.Acquire(ctx, name, nil)).Release
-		})
+		}
 	}}
-}
-
-// closing has a store closed at the end.
-func closing[S interface {
-	driver.Store
-	Close() error
-}](r *rig, s S, err error) (driver.Store, error) {
-	if err == nil {
-		r.After(func() { _ = s.Close() })
-	}
-	return s, err
 }
 
 func etcdWays(ctx context.Context, r *rig, address string) []way {
 	prefix := "bench/" + rand.Text() + "/"
 	config := clientv3.Config{Endpoints: []string{address}, DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
-	ours := r.tenure(ctx, true, func() (driver.Store, error) {
-		s, err := etcdstore.Open(ctx, config, &etcdstore.Options{Prefix: prefix})
-		return closing(r, s, err)
-	})
-	return []way{ours, {"mutex", true, func() opener {
+	return []way{r.tenure(true, "etcd:"+address, prefix), {"mutex", true, func() take {
 		client := must.Have(clientv3.New(config))
 		r.After(func() { _ = client.Close() })
 		session := must.Have(concurrency.NewSession(client)) // it stands before
 		r.After(func() { _ = session.Close() })
-		return taking(func(ctx context.Context, name string) func(context.Context) error {
+		return func(ctx context.Context, name string) func(context.Context) error {
 			m := concurrency.NewMutex(session, prefix+name)
 			must.Do(m.Lock(ctx))
 			return m.Unlock
-		})
+		}
 	}}}
 }
 
 func zooKeeperWays(ctx context.Context, r *rig, address string) []way {
 	root := "/bench-" + rand.Text()
-	ours := r.tenure(ctx, true, func() (driver.Store, error) {
-		s, err := zkstore.Open(ctx, []string{address}, &zkstore.Options{Root: root})
-		return closing(r, s, err)
-	})
-	return []way{ours, {"native", true, func() opener {
+	return []way{r.tenure(true, "zookeeper:"+address, root), {"native", true, func() take {
 		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 		must.Do(err)
 		r.After(conn.Close)
 		_, _, err = conn.Exists("/") // its session stands before
 		must.Do(err)
-		return taking(func(_ context.Context, name string) func(context.Context) error {
+		return func(_ context.Context, name string) func(context.Context) error {
 			l := zk.NewLock(conn, root+"-native/"+name, zk.WorldACL(zk.PermAll))
 			must.Do(l.Lock())
 			return func(context.Context) error { return l.Unlock() }
-		})
+		}
 	}}}
 }
 
@@ -219,17 +196,13 @@ func postgresWays(ctx context.Context, r *rig, _ string) []way {
 		must.Do(pgstore.CreateTable(ctx, pool, ""))
 		must.Have(pool.Exec(ctx, "CREATE TABLE plain (key text PRIMARY KEY, owner text) WITH (fillfactor = 50)"))
 	})
-	ours := r.tenure(ctx, true, func() (driver.Store, error) {
-		s, err := pgstore.Open(ctx, database, nil)
-		return closing(r, s, err)
-	})
-	updates := func() opener {
+	updates := func() take {
 		pool := connect()
 		update := func(ctx context.Context, name, owner string) int64 {
 			done := must.Have(pool.Exec(ctx, "UPDATE plain SET owner = $2 WHERE key = $1", name, owner))
 			return done.RowsAffected()
 		}
-		return taking(func(ctx context.Context, name string) func(context.Context) error {
+		return func(ctx context.Context, name string) func(context.Context) error {
 			if update(ctx, name, "me") == 0 {
 				must.Have(pool.Exec(ctx, "INSERT INTO plain VALUES ($1, 'me')", name))
 			}
@@ -237,11 +210,11 @@ func postgresWays(ctx context.Context, r *rig, _ string) []way {
 				update(ctx, name, "")
 				return nil
 			}
-		})
+		}
 	}
-	advisory := func() opener {
+	advisory := func() take {
 		pool := connect()
-		return taking(func(ctx context.Context, name string) func(context.Context) error {
+		return func(ctx context.Context, name string) func(context.Context) error {
 			sum := fnv.New64a()
 			_, _ = sum.Write([]byte(name))
 			id := int64(sum.Sum64())
@@ -252,23 +225,19 @@ func postgresWays(ctx context.Context, r *rig, _ string) []way {
 				_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", id)
 				return err
 			}
-		})
+		}
 	}
-	return []way{ours, {"updates", false, updates}, {"advisory", true, advisory}}
+	return []way{r.tenure(true, database, ""), {"updates", false, updates}, {"advisory", true, advisory}}
 }
 
 // kubernetesWays are Tenure, and the calls of client-go's lock that its elector makes for it,
 // without the pauses of the elector: a look and an update to take it, and the same to release it.
 func kubernetesWays(ctx context.Context, r *rig, file string) []way {
-	config, _, err := k8sstore.Config(file, "admin")
+	config, _, err := k8sstore.Config(file, "")
 	must.Do(err)
 	namespace := "bench-" + strings.ToLower(rand.Text())
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	must.Have(must.Have(core.NewForConfig(config)).Namespaces().Create(ctx, made, metav1.CreateOptions{}))
-	ours := r.tenure(ctx, false, func() (driver.Store, error) {
-		s, err := k8sstore.Open(ctx, config, namespace, nil)
-		return closing(r, s, err)
-	})
 	fast := *config
 	fast.QPS = -1 // no limit of requests
 	by := func(holder string) resourcelock.LeaderElectionRecord {
@@ -277,9 +246,9 @@ func kubernetesWays(ctx context.Context, r *rig, file string) []way {
 			HolderIdentity: holder, LeaseDurationSeconds: 15, AcquireTime: now, RenewTime: now,
 		}
 	}
-	return []way{ours, {"elector", false, func() opener {
+	return []way{r.tenure(false, "kubernetes:"+file, namespace), {"elector", false, func() take {
 		client := must.Have(coordination.NewForConfig(&fast))
-		return taking(func(ctx context.Context, name string) func(context.Context) error {
+		return func(ctx context.Context, name string) func(context.Context) error {
 			lock := &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "elector-" + name}, Client: client,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: "elector"},
@@ -296,7 +265,7 @@ func kubernetesWays(ctx context.Context, r *rig, file string) []way {
 				must.Do(err)
 			}
 			return func(ctx context.Context) error { return update(ctx, "") }
-		})
+		}
 	}}}
 }
 
@@ -304,10 +273,10 @@ func kubernetesWays(ctx context.Context, r *rig, file string) []way {
 func (p *part) Engines() (rows [][]string) {
 	for _, e := range engines {
 		of := p.row(e.title).Values
-		for _, own := range slices.Backward(slices.Sorted(maps.Keys(e.own))) {
-			row := []string{e.title, e.own[own]}
+		for _, own := range e.own {
+			row := []string{e.title, own[1]}
 			for _, what := range []string{"/1", "/32", "/hand-over"} {
-				cell, ours, theirs := none, of["tenure"+what].Spread, of[own+what].Spread
+				cell, ours, theirs := none, of[tenureName+what].Spread, of[own[0]+what].Spread
 				if ours != nil && theirs != nil {
 					cell = "**" + short(ours.Median) + "**, " + short(theirs.Median)
 				}

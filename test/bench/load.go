@@ -163,7 +163,7 @@ func (l *load) holding(ctx context.Context, all []caller, locks int, work func(h
 	work(has)
 	must.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
 		for _, held := range has[i] {
-			all[i].release(ctx, held)
+			held.release(ctx)
 		}
 	})
 }

@@ -19,7 +19,6 @@ import (
 type caller struct {
 	// acquire waits until the caller holds the lock.
 	acquire func(ctx context.Context, name string) *heldLock
-	release func(ctx context.Context, l *heldLock)
 	// beat shows that the caller lives, for the first of these locks or for more, and returns
 	// for how many. errLost: for one it was too late.
 	beat func(ctx context.Context, all []*heldLock) int
@@ -31,6 +30,8 @@ type heldLock struct {
 	number uint64 // of the tenure; zero if it is not told
 	beat   string // the latest heartbeat, of the lock service
 	lease  string // of etcd
+
+	release func(context.Context)
 }
 
 // opener opens a caller.
@@ -67,7 +68,7 @@ func pairs(ctx context.Context, all []caller, locks []string, length time.Durati
 				wrong("the number of a tenure has not risen")
 			}
 			lock.held.Store(false) // the release may be carried out from here on
-			all[i].release(ctx, held)
+			held.release(ctx)
 			made.Add(1)
 		}
 	})
@@ -96,11 +97,11 @@ func handOver(
 			wait.Rest(ctx, waits)
 			released.Store(true)
 			begun = time.Now()
-			two[turn%2].release(ctx, held)
+			held.release(ctx)
 		})
 		held = next
 		took = append(took, milliseconds(granted.Sub(begun).Nanoseconds()))
 	}
-	two[times%2].release(ctx, held)
+	held.release(ctx)
 	return took
 }

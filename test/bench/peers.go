@@ -199,6 +199,9 @@ type beatCall struct {
 func newTenured(w *web, most int) (t caller) {
 	t.acquire = func(ctx context.Context, name string) *heldLock {
 		l := &heldLock{name: name}
+		l.release = func(ctx context.Context) {
+			w.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
+		}
 		var g struct {
 			Token uint64 `json:"token"`
 			Beat  string `json:"beat"`
@@ -242,9 +245,6 @@ func newTenured(w *web, most int) (t caller) {
 		}
 		return len(all)
 	}
-	t.release = func(ctx context.Context, l *heldLock) {
-		w.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
-	}
 	return t
 }
 
@@ -271,6 +271,13 @@ func newEtcd(w *web, one string) caller {
 			ask := map[string]any{"name": base64.StdEncoding.EncodeToString([]byte(name)), "lease": l.lease}
 			w.post(ctx, "/v3/lock/lock", ask, &answer)
 			l.name, l.number = answer.Key, must.Have(strconv.ParseUint(answer.Header.Revision, 10, 64))
+			l.release = func(ctx context.Context) {
+				if one == "" { // which frees the lock as well
+					w.post(ctx, "/v3/lease/revoke", map[string]any{"ID": l.lease}, nil)
+				} else {
+					w.post(ctx, "/v3/lock/unlock", map[string]any{"key": l.name}, nil)
+				}
+			}
 			return l
 		},
 		beat: func(ctx context.Context, all []*heldLock) int {
@@ -283,13 +290,6 @@ func newEtcd(w *web, one string) caller {
 				return 1
 			}
 			return len(all)
-		},
-		release: func(ctx context.Context, l *heldLock) {
-			if one == "" { // which frees the lock as well
-				w.post(ctx, "/v3/lease/revoke", map[string]any{"ID": l.lease}, nil)
-			} else {
-				w.post(ctx, "/v3/lock/unlock", map[string]any{"key": l.name}, nil)
-			}
 		},
 	}
 }
@@ -305,7 +305,11 @@ func newConsul(ctx context.Context, w *web) caller {
 			for {
 				var got bool
 				if w.call(ctx, http.MethodPut, path+"?acquire="+session.ID, session.ID, &got); got {
-					return &heldLock{name: path} // its number, LockIndex, is another call
+					return &heldLock{name: path, release: func(ctx context.Context) { // its number, LockIndex, is another call
+						if w.call(ctx, http.MethodPut, path+"?release="+session.ID, session.ID, &got); !got {
+							must.Do(errLost)
+						}
+					}}
 				}
 				answer := w.call(ctx, http.MethodGet, path+"?wait=20s&index="+index, nil, nil)
 				index = answer.Header.Get("X-Consul-Index")
@@ -317,12 +321,6 @@ func newConsul(ctx context.Context, w *web) caller {
 				must.Do(errLost)
 			}
 			return len(all)
-		},
-		release: func(ctx context.Context, l *heldLock) {
-			var done bool
-			if w.call(ctx, http.MethodPut, l.name+"?release="+session.ID, session.ID, &done); !done {
-				must.Do(errLost)
-			}
 		},
 	}
 }
