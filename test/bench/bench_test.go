@@ -36,7 +36,7 @@ func TestQuick(t *testing.T) {
 	for name, texts := range map[string][]string{
 		"bench": {"| Tenure, 200 locks | 0 |"},
 		"load": {
-			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "not be: 0.",
+			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "or lost: 0.",
 		},
 		"native": {"| etcd | `concurrency.Mutex` | **"},
 	} {

@@ -145,7 +145,7 @@ func (p *part) markdown(name string) (string, error) {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"amount": page.Amount, "whole": whole, "join": strings.Join, "clients": func() []string { return clientNames },
 		"kcl": func() string {
-			return fmt.Sprintf("less %v, and its metrics each %v", peers.KCLEpsilon, peers.KCLMetrics)
+			return fmt.Sprintf("less %v, and its metrics every %v", peers.KCLEpsilon, peers.KCLMetrics)
 		},
 		"prices": func() string { return gate.PriceSource },
 	}).Parse(tables)

@@ -19,9 +19,9 @@ import (
 // column is a client that faults are thrown at. In its process it is a [serve.Library].
 type column struct {
 	named
-	engine string // what it keeps its locks in; empty: something of this process
-	ours   bool   // it is Tenure's, and must pass every row
-	group  int    // columns of one group are looked at at the same time
+	engine *engine // what it keeps its locks in; nil: something of this process
+	ours   bool    // it is Tenure's, and must pass every row
+	group  int     // columns of one group are looked at at the same time
 	open   opener
 
 	lease    time.Duration // where the row does not say
@@ -43,7 +43,7 @@ type column struct {
 func (c column) onLibc() bool { return c.kind != "" }
 
 // otherStore says that it is Tenure on another store than in the table of the libraries.
-func (c column) otherStore() bool { return stores[c.id].url != "" }
+func (c column) otherStore() bool { return c.ours && c.engine.place != "" }
 
 // kubeID is of a column that not its own line of the table below alone speaks of.
 const kubeID = "client-go"
@@ -135,8 +135,10 @@ var roles = func() map[string]proc.Role {
 	for _, l := range []serve.Library{serve.Tenure, serve.Dynamolock, etcdLibrary, kubeLibrary, riverLibrary} {
 		all[l.Name] = l.Role
 	}
-	for id := range stores {
-		all[id] = tenureOn(id).Role
+	for _, c := range columns {
+		if c.otherStore() {
+			all[c.id] = tenureOn(c.engine).Role
+		}
 	}
 	return all
 }()

@@ -111,7 +111,7 @@ func childAfterLoss(ctx context.Context, s *scene) cell {
 	}
 	g := must.Have(s.gate("faults-command"))
 	defer g.Close()
-	lock := s.lock()
+	lock := s.lock(ctx)
 	first := s.run(g.Address(), lock)
 	defer first.end(ctx)
 	first.begins(ctx)

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*rig)) {
 	t.Helper()
 	chosen := must.Have(pick(in.columns, id))
-	if c := chosen[0]; c.engine != "" {
-		kind := engineOf(c)
+	if c := chosen[0]; c.engine != nil {
+		kind := c.engine.kind()
 		enginetest.Shared(t, kind.Variable, kind.Name)
 	}
 	thrown := must.Have(pick(in.rows, strings.Join(slices.Collect(maps.Keys(want)), ",")))

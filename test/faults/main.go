@@ -96,9 +96,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	for _, c := range chosen {
-		if c.engine != "" {
-			kind := engineOf(c)
-			found.Engines[c.engine] = strings.TrimSpace(kind.Name + " " + kind.Version)
+		if c.engine != nil {
+			kind := c.engine.kind()
+			found.Engines[c.engine.title] = strings.TrimSpace(kind.Name + " " + kind.Version)
 		}
 	}
 	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
@@ -136,9 +136,11 @@ func names[T interface{ name() string }](all []T) string {
 
 // build makes what rows and columns need. It takes minutes when nothing is built yet.
 func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
-	r.engines, r.programs, r.versions = map[string]string{}, map[string]*peers.Program{}, map[string]string{}
+	r.programs, r.versions = map[string]*peers.Program{}, map[string]string{}
 	for _, c := range chosen {
-		r.need(c)
+		if c.engine != nil {
+			c.engine.at() // or nothing is begun
+		}
 	}
 	r.dir = must.Have(os.MkdirTemp("", "tenure-faults-"))
 	r.After(func() { _ = os.RemoveAll(r.dir) }) // else it is the system's to clean

@@ -46,37 +46,52 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// The engines, as the page calls them.
-const (
-	dynamoDB   = "DynamoDB"
-	postgreSQL = "PostgreSQL"
-	etcd       = "etcd"
-	zooKeeper  = "ZooKeeper"
-	kubernetes = "Kubernetes"
-	bucket     = "a bucket"
-)
+// engine is what clients keep their locks in.
+type engine struct {
+	title string // as the page calls it
+	name  string // as scripts/engines does
 
-// engines are what clients keep their locks in, and what scripts/engines calls that.
-var engines = map[string]string{
-	dynamoDB: "dynoxide", postgreSQL: "postgres", etcd: "etcd", zooKeeper: "zookeeper", kubernetes: "kubernetes",
-	bucket: "versitygw",
+	// Of Tenure's store there, where it is looked at in a column of its own. A scene has a place for
+	// itself, in which WORD stands for the scene's word.
+	place  string
+	url    string // as Tenure's command has it, at AT and in PLACE
+	scheme string // of [replica.OpenStore]; AT is behind it
 }
 
-// engineOf is the kind of a column's engine.
-func engineOf(c column) launcher.Kind { return must.Have(launcher.Find(engines[c.engine])) }
-
-// need takes down the address of a column's engine, if it has one.
-func (r *rig) need(c column) {
-	if c.engine == "" {
-		return
+var (
+	dynamoDB   = &engine{title: "DynamoDB", name: "dynoxide"}
+	postgreSQL = &engine{"PostgreSQL", "postgres", "tenure_faults_WORD", "AT&table=PLACE", ""}
+	etcd       = &engine{"etcd", "etcd", "tenure-faults-WORD/", "etcd://AT/PLACE", "etcd:"}
+	zooKeeper  = &engine{"ZooKeeper", "zookeeper", "/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"}
+	kubernetes = &engine{
+		"Kubernetes", "kubernetes", "tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT", "kubernetes:",
 	}
-	kind := engineOf(c)
+	bucket = &engine{
+		"a bucket", "versitygw", "tenure-faults-WORD/",
+		"s3://" + replica.Bucket + "/PLACE?path_style=1&region=" + launcher.S3Region + "&endpoint=http://AT", "s3:",
+	}
+)
+
+// kind is the engine's, for those who start it.
+func (e *engine) kind() launcher.Kind { return must.Have(launcher.Find(e.name)) }
+
+// at is the address of the engine.
+func (e *engine) at() string {
+	kind := e.kind()
 	address := os.Getenv(kind.Variable)
 	if address == "" {
 		must.Do(fmt.Errorf("there is no %s: scripts/engines run %s -- go run ./test/faults starts it, or name it in %s",
-			c.engine, kind.Name, kind.Variable))
+			e.title, e.name, kind.Variable))
 	}
-	r.engines[c.engine] = address
+	return address
+}
+
+// host is the host and port of the engine.
+func (e *engine) host() string {
+	if address := e.at(); strings.Contains(address, "://") {
+		return must.Have(url.Parse(address)).Host
+	}
+	return e.at()
 }
 
 // place is where one client keeps its locks in one row.
@@ -85,7 +100,8 @@ type place struct {
 	secret  string // the same
 	direct  string // the address of the engine
 	gate    func(owner string) (gate.Gate, error)
-	reached func(address string) string  // how a client is told of the address of a gate; nil: as it is
+	reached func(address string) string // how a client is told of the address of a gate; nil: as it is
+	prepare func(ctx context.Context, lock string)
 	url     func(endpoint string) string // how Tenure's command names the store
 	forget  func(ctx context.Context, lock string) error
 }
@@ -101,12 +117,8 @@ func (p *place) endpoint(address string) string {
 // opener makes a place. It is for [must.Try].
 type opener func(context.Context, *scene) *place
 
-// preparedLocks is for how many locks of a scene things are made beforehand: River's tables,
-// folders in ZooKeeper. Those rows that need it take no more.
-const preparedLocks = 6
-
 func onDynamoDB(ctx context.Context, s *scene) *place {
-	at := s.engines[dynamoDB]
+	at := dynamoDB.at()
 	table := must.Have(dynamo.NewTable(ctx, dynamo.Connect(at), "tenure-faults"))
 	s.After(func() { _ = table.Drop(ctx) }) // the engine is in memory, and ended soon
 	return &place{
@@ -124,60 +136,44 @@ func onDynamoDB(ctx context.Context, s *scene) *place {
 }
 
 // onEtcd is the place of etcd's concurrency package, whose release deletes the record.
-func onEtcd(_ context.Context, s *scene) *place {
-	at := s.host()
+func onEtcd(context.Context, *scene) *place {
+	at := etcd.host()
 	return &place{direct: at, gate: func(string) (gate.Gate, error) { return gate.NewTCP(at) }}
 }
 
-// host is the host and port of the column's engine.
-func (s *scene) host() string {
-	if address := s.engines[s.engine]; strings.Contains(address, "://") {
-		return must.Have(url.Parse(address)).Host
-	}
-	return s.engines[s.engine]
-}
-
-// reachedBy is how a client is told of an address: by the URL of the column's engine, with a query
-// besides.
-func (s *scene) reachedBy(query string) func(address string) string {
+// reachedBy is how a client is told of an address: by the URL of the engine, with a query besides.
+func (e *engine) reachedBy(query string) func(address string) string {
 	return func(address string) string {
-		u := must.Have(url.Parse(s.engines[s.engine]))
+		u := must.Have(url.Parse(e.at()))
 		u.Host, u.RawQuery = address, strings.Trim(u.RawQuery+"&"+query, "&")
 		return u.String()
 	}
 }
 
-// database is a pool of connections to PostgreSQL, and what is done there at the scene's end.
-func (s *scene) database(ctx context.Context, ends ...string) *pgxpool.Pool {
-	pool := must.Have(pgxpool.New(ctx, s.engines[postgreSQL]))
-	s.After(func() {
-		for _, statement := range ends {
-			_, _ = pool.Exec(context.WithoutCancel(ctx), statement) // the server is ended soon
-		}
-		pool.Close()
-	})
+// database is a pool of connections to PostgreSQL.
+func (s *scene) database(ctx context.Context) *pgxpool.Pool {
+	pool := must.Have(pgxpool.New(ctx, postgreSQL.at()))
+	s.After(pool.Close)
 	return pool
 }
 
 // onRiver is the place of River: a schema for each lock, since a schema has one election.
 func onRiver(ctx context.Context, s *scene) *place {
-	var schemas, ends []string
-	for n := range preparedLocks {
-		schemas = append(schemas, riverSchema(s.named(n+1)))
-		ends = append(ends, "DROP SCHEMA IF EXISTS "+schemas[n]+" CASCADE")
-	}
-	pool := s.database(ctx, ends...)
-	for _, schema := range schemas {
-		must.Have(pool.Exec(ctx, "CREATE SCHEMA "+schema))
-		config := rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)}
-		migrator := must.Have(rivermigrate.New(riverpgxv5.New(pool), &config))
-		must.Have(migrator.Migrate(ctx, rivermigrate.DirectionUp, nil))
-	}
-	at := s.host()
+	pool, at := s.database(ctx), postgreSQL.host()
 	return &place{
 		direct:  at,
 		gate:    func(string) (gate.Gate, error) { return gate.NewTCPWrites(at, riverWrites) },
-		reached: s.reachedBy(""),
+		reached: postgreSQL.reachedBy(""),
+		prepare: func(ctx context.Context, lock string) {
+			schema := riverSchema(lock)
+			must.Have(pool.Exec(ctx, "CREATE SCHEMA "+schema))
+			s.After(func() { // the server is ended soon
+				_, _ = pool.Exec(context.WithoutCancel(ctx), "DROP SCHEMA "+schema+" CASCADE")
+			})
+			config := rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)}
+			migrator := must.Have(rivermigrate.New(riverpgxv5.New(pool), &config))
+			must.Have(migrator.Migrate(ctx, rivermigrate.DirectionUp, nil))
+		},
 	}
 }
 
@@ -200,34 +196,13 @@ func riverWrites() func([]byte) bool {
 	}
 }
 
-// store is one of Tenure on another engine than DynamoDB. A scene has a place there for
-// itself.
-type store struct {
-	place  string // WORD stands for a scene's
-	url    string // as Tenure's command has it, at AT and in PLACE
-	scheme string // of [replica.OpenStore]; AT is behind it
-}
-
-// stores are those that are looked at, by their columns.
-var stores = map[string]store{
-	"tenure-postgres":   {"tenure_faults_WORD", "AT&table=PLACE", ""},
-	"tenure-etcd":       {"tenure-faults-WORD/", "etcd://AT/PLACE", "etcd:"},
-	"tenure-zookeeper":  {"/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"},
-	"tenure-kubernetes": {"tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT", "kubernetes:"},
-	"tenure-bucket": {
-		"tenure-faults-WORD/",
-		"s3://" + replica.Bucket + "/PLACE?path_style=1&region=" + launcher.S3Region + "&endpoint=http://AT", "s3:",
-	},
-}
-
-// openBound bounds the opening of a store.
-const openBound = 30 * time.Second
+// prepareBound bounds the first calls of a store, which has to connect.
+const prepareBound = 30 * time.Second
 
 // openStore makes a place of Tenure on another store.
 func openStore(ctx context.Context, s *scene) *place {
-	of := stores[s.id]
-	p := &place{table: strings.ReplaceAll(of.place, "WORD", s.word), direct: s.host()}
-	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(of.url) }
+	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: s.engine.host()}
+	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(s.engine.url) }
 	p.gate = func(owner string) (gate.Gate, error) {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
 		// is a write of a record; a read, a watch or a sign of life of a connection is none.
@@ -239,14 +214,14 @@ func openStore(ctx context.Context, s *scene) *place {
 	case postgreSQL:
 		// The connections that a store opens by default are enough for 1,000 locks at 10 ms with little
 		// to spare.
-		p.reached = s.reachedBy("pool_max_conns=64")
-		must.Do(pgstore.CreateTable(ctx, s.database(ctx, "DROP TABLE IF EXISTS "+p.table), p.table))
+		p.reached = postgreSQL.reachedBy("pool_max_conns=64")
+		pool := s.database(ctx)
+		must.Do(pgstore.CreateTable(ctx, pool, p.table))
+		s.After(func() { _, _ = pool.Exec(context.WithoutCancel(ctx), "DROP TABLE "+p.table) }) // the server is ended soon
 	case kubernetes:
 		p.prepareKubernetes(ctx, s)
 	}
-	bound, cancel := context.WithTimeout(ctx, openBound)
-	defer cancel()
-	records := must.Have(replica.OpenStore(of.scheme+p.endpoint(p.direct), p.table))
+	records := must.Have(replica.OpenStore(s.engine.scheme+p.endpoint(p.direct), p.table))
 	s.After(func() { _ = records.Close() }) // the engine is ended soon
 	p.forget = func(ctx context.Context, lock string) error {
 		rec, err := records.Get(ctx, lock, driver.Strong)
@@ -257,9 +232,11 @@ func openStore(ctx context.Context, s *scene) *place {
 	}
 	// A program finds a store that was used before. In ZooKeeper the first record of a folder
 	// takes more than one write.
-	for n := range preparedLocks {
+	p.prepare = func(ctx context.Context, lock string) {
+		bound, cancel := context.WithTimeout(ctx, prepareBound)
+		defer cancel()
 		rec, _, err := records.Claim(bound, driver.Record{
-			Key: s.named(n + 1), Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease,
+			Key: lock, Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease,
 		})
 		must.Do(err)
 		must.Do(records.Delete(bound, rec))
@@ -269,9 +246,9 @@ func openStore(ctx context.Context, s *scene) *place {
 
 // tenureOn is this library on a store, whose place is the request's table. The store is closed with
 // the process.
-func tenureOn(id string) serve.Library {
-	return serve.Library{Name: id, Open: func(r *wire.Request) (serve.Client, error) {
-		records, err := replica.OpenStore(stores[id].scheme+r.Endpoint, r.Table)
+func tenureOn(e *engine) serve.Library {
+	return serve.Library{Open: func(r *wire.Request) (serve.Client, error) {
+		records, err := replica.OpenStore(e.scheme+r.Endpoint, r.Table)
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +260,7 @@ func tenureOn(id string) serve.Library {
 // their bytes, so they are spoken to without TLS, and what they let through goes to a bridge,
 // which speaks to the server by TLS, as the user of the kubeconfig.
 func (p *place) prepareKubernetes(ctx context.Context, s *scene) {
-	config, _, err := k8sstore.Config(s.engines[kubernetes], "")
+	config, _, err := k8sstore.Config(kubernetes.at(), "")
 	must.Do(err)
 	target := must.Have(url.Parse(config.Host))
 	namespace := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.table}}

@@ -199,7 +199,7 @@ func (t table) markdown(r *report) string {
 	page.Table(&b, head, lines)
 	ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
 	fmt.Fprintf(&b, "\n%s\n\nTenure on each of its stores. %s\n", passed,
-		r.counted(ours, func(c column) string { return c.engine }))
+		r.counted(ours, func(c column) string { return c.engine.title }))
 	return b.String()
 }
 

@@ -88,11 +88,11 @@ func lostOnAcquire(ctx context.Context, s *scene) cell {
 		defer m.Kill()
 		// The first acquire of a process makes connections. A heartbeat of that lock must not be
 		// what the fault hits.
-		first := s.lock()
+		first := s.lock(ctx)
 		m.take(ctx, first)
 		must.Have(m.Release(ctx, first))
 		m.gate.LoseReply()
-		a := m.take(ctx, s.lock())
+		a := m.take(ctx, s.lock(ctx))
 		if m.gate.Struck().IsZero() {
 			must.Do(errors.New("the fault hit nothing"))
 		}
@@ -218,7 +218,7 @@ func holdMany(ctx context.Context, s *scene) cell {
 	m.gate.Slow(latency)
 	names := make([]string, locks)
 	for i := range names {
-		names[i] = s.lock()
+		names[i] = s.named(i)
 	}
 	must.AtOnce(ctx, locks, atOnce, func(ctx context.Context, i int) { m.take(ctx, names[i]) })
 	before, began := m.gate.Count(), time.Now()
@@ -296,7 +296,7 @@ func sinceEnd(gap float64) string {
 // was deleted by hand.
 func tokens(ctx context.Context, s *scene) cell {
 	one, other := s.member(ctx, manner{releasing: true}), s.member(ctx, manner{releasing: true})
-	name := s.lock()
+	name := s.lock(ctx)
 	var seen []uint64
 	grant := func(m *member) {
 		if a := m.take(ctx, name); a.Token != nil {

@@ -30,7 +30,6 @@ import (
 
 // rig is what all cells share.
 type rig struct {
-	engines     map[string]string         // their addresses
 	programs    map[string]*peers.Program // by column
 	tenured     string                    // the service's command, by its path, if its clients are looked at
 	suspendable string                    // this program, with a runtime that can be told to sleep
@@ -73,7 +72,13 @@ func (r *rig) cell(ctx context.Context, row row, c column) (found cell, err erro
 func (s *scene) beat() time.Duration { return s.lease / s.beats }
 
 // lock returns the name of a lock that nobody has used.
-func (s *scene) lock() string { return s.named(int(s.names.Add(1))) }
+func (s *scene) lock(ctx context.Context) string {
+	name := s.named(int(s.names.Add(1)))
+	if s.prepare != nil {
+		s.prepare(ctx, name)
+	}
+	return name
+}
 
 func (s *scene) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
 
@@ -155,7 +160,7 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 
 // held are two members, of which the first one holds a lock.
 func (s *scene) held(ctx context.Context) (holder, other *member, name string) {
-	holder, other, name = s.member(ctx, manner{}), s.member(ctx, manner{}), s.lock()
+	holder, other, name = s.member(ctx, manner{}), s.member(ctx, manner{}), s.lock(ctx)
 	holder.take(ctx, name)
 	return holder, other, name
 }
@@ -181,7 +186,7 @@ const longHold = 10 * time.Minute
 // pair sets the two up, and lets them be for a while that ends at a random moment
 // between two heartbeats.
 func (s *scene) pair(ctx context.Context, how manner) *pair {
-	p := &pair{scene: s, name: s.lock(), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
+	p := &pair{scene: s, name: s.lock(ctx), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
 	p.log = s.file(p.name+"-*.log", "")
 	o := p.holder.Asking(wire.Work, p.name)
 	o.HoldMs, o.DurationMs, o.Log = longHold.Milliseconds(), 50, p.log
