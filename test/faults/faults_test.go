@@ -147,6 +147,16 @@ func TestJudge(t *testing.T) {
 			t.Errorf("apart: %v ms, want %v", got, want)
 		}
 	}
+	for want, seen := range map[string][]uint64{
+		"pass: rises: 1, 2, 9":                     {1, 2, 9},
+		"fail: has a token at 2 of 3 grants: 1, 2": {1, 2},
+		"fail: does not rise: 1, 2, 2":             {1, 2, 2},
+		"fail: has no token":                       {},
+	} {
+		if c := rises(3, seen); string(c.Verdict)+": "+c.Seen != want {
+			t.Errorf("%v: %s: %s; want %s", seen, c.Verdict, c.Seen, want)
+		}
+	}
 	if c := beliefs([]float64{0, 0}); c.Verdict != passed {
 		t.Errorf("nobody believed: %+v", c)
 	}

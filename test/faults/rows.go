@@ -311,16 +311,8 @@ func tokens(ctx context.Context, s *scene) cell {
 	other.Kill()
 	grant(one)
 	must.Have(one.Release(ctx, name))
-	n := len(seen)
-	if n == 0 {
-		return judged(false, nil, "has no token")
-	}
-	texts := strings.Trim(strings.ReplaceAll(fmt.Sprint(seen), " ", ", "), "[]")
-	c := judged(true, nil, "rises: %s", texts)
-	if rising := slices.Compact(slices.Sorted(slices.Values(seen))); !slices.Equal(rising, seen) {
-		c = judged(false, nil, "does not rise: %s", texts)
-	}
-	if s.forget == nil {
+	c, n := rises(4, seen), len(seen)
+	if s.forget == nil || n == 0 {
 		return c
 	}
 	must.Do(s.forget(ctx, name))
@@ -328,4 +320,19 @@ func tokens(ctx context.Context, s *scene) cell {
 		c.Seen += fmt.Sprintf("; after its record was deleted by hand: %d", seen[n])
 	}
 	return c
+}
+
+// rises is the cell of the tokens of so many grants: each must have one, above the one before.
+func rises(grants int, seen []uint64) cell {
+	texts := strings.Trim(strings.ReplaceAll(fmt.Sprint(seen), " ", ", "), "[]")
+	rising := slices.Compact(slices.Sorted(slices.Values(seen)))
+	switch {
+	case len(seen) == 0:
+		return judged(false, nil, "has no token")
+	case len(seen) < grants:
+		return judged(false, nil, "has a token at %d of %d grants: %s", len(seen), grants, texts)
+	case !slices.Equal(rising, seen):
+		return judged(false, nil, "does not rise: %s", texts)
+	}
+	return judged(true, nil, "rises: %s", texts)
 }
