@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -266,10 +267,11 @@ const (
 type riverProcess struct {
 	pool    *pgxpool.Pool
 	bidders int
-	closed  chan struct{}
+	open    context.Context
+	close   context.CancelFunc
 
-	mu    sync.Mutex
-	locks []*riverLeader
+	mu      sync.Mutex
+	clients riverClients // of all locks
 }
 
 func openRiver(r *wire.Request) (serve.Client, error) {
@@ -280,12 +282,54 @@ func openRiver(r *wire.Request) (serve.Client, error) {
 	config.MaxConns = riverConns
 	// So that each request has the text of its statement, by which the gate knows it.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	p := &riverProcess{bidders: 1, closed: make(chan struct{})}
+	p := &riverProcess{bidders: 1}
 	if serve.Milliseconds(r.RefreshMs) == eagerRefresh {
 		p.bidders = riverEager
 	}
+	p.open, p.close = context.WithCancel(context.Background())
 	p.pool, err = pgxpool.NewWithConfig(context.Background(), config)
 	return p, err
+}
+
+// Acquire has clients bid, and returns when one of them leads.
+func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
+	if r.TryOnly {
+		return nil, serve.Refuse(wire.Unsupported, errNoTry)
+	}
+	l := &riverLeader{process: p, schema: riverSchema(r.Name)}
+	l.leads, l.gained = context.WithCancel(context.Background())
+	l.over, l.lost = context.WithCancel(context.Background())
+	for range p.bidders {
+		if err := l.bid(); err != nil {
+			return nil, errors.Join(err, l.Release(nil))
+		}
+	}
+	select {
+	case <-l.leads.Done():
+		return l, nil
+	case <-p.open.Done():
+		return nil, context.Canceled
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close stops all clients, as a program does that ends.
+func (p *riverProcess) Close() error {
+	p.close()
+	p.mu.Lock()
+	clients := p.clients
+	p.mu.Unlock()
+	defer p.pool.Close()
+	return clients.stop()
+}
+
+type riverClients []*river.Client[pgx.Tx]
+
+func (c riverClients) stop() error {
+	return wait.AtOnce(context.Background(), len(c), max(1, len(c)), func(ctx context.Context, i int) error {
+		return c[i].Stop(context.WithoutCancel(ctx))
+	})
 }
 
 // riverIdler works on jobs that nobody inserts: a client that works on none does not take part in
@@ -300,45 +344,6 @@ func (riverIdle) Kind() string { return "idle" }
 
 func (riverIdler) Work(context.Context, *river.Job[riverIdle]) error { return nil }
 
-// Acquire has clients bid, and returns when one of them leads.
-func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
-	if r.TryOnly {
-		return nil, serve.Refuse(wire.Unsupported, errNoTry)
-	}
-	l := &riverLeader{process: p, schema: riverSchema(r.Name)}
-	l.leads, l.gained = context.WithCancel(context.Background())
-	l.over, l.lost = context.WithCancel(context.Background())
-	p.mu.Lock()
-	p.locks = append(p.locks, l)
-	p.mu.Unlock()
-	for range p.bidders {
-		if err := l.bid(); err != nil {
-			return nil, errors.Join(err, l.Release(nil))
-		}
-	}
-	select {
-	case <-l.leads.Done():
-		return l, nil
-	case <-p.closed:
-		return nil, context.Canceled
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// Close stops all clients, as a program does that ends.
-func (p *riverProcess) Close() (err error) {
-	close(p.closed)
-	p.mu.Lock()
-	locks := p.locks
-	p.mu.Unlock()
-	for _, l := range locks {
-		err = errors.Join(err, l.Release(nil))
-	}
-	p.pool.Close()
-	return err
-}
-
 // riverLeader is the leadership in a schema. River tells nobody by a call of its API that
 // a client leads. What it does do: it logs that it has gained leadership; and about a
 // second later it calls a hook, in the context of the service that enqueues periodic
@@ -346,15 +351,13 @@ func (p *riverProcess) Close() (err error) {
 type riverLeader struct {
 	process *riverProcess
 	schema  string
+	clients riverClients
+	leader  atomic.Pointer[string] // the client's id; another one does not come after it
 
 	leads  context.Context // over when a client leads
 	gained context.CancelFunc
 	over   context.Context // over when that client is to stop what a leader does
 	lost   context.CancelFunc
-
-	mu      sync.Mutex
-	clients []*river.Client[pgx.Tx]
-	leader  string // the client's id
 }
 
 // bid starts a client.
@@ -362,34 +365,34 @@ func (l *riverLeader) bid() error {
 	id := strings.ToLower(rand.Text())
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverIdler{})
+	gained := func() {
+		if l.leader.CompareAndSwap(nil, &id) {
+			l.gained()
+		}
+	}
+	lost := func() {
+		if l.leader.Load() == &id {
+			l.lost()
+		}
+	}
 	over := func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
-		context.AfterFunc(ctx, func() { l.pass(id, "nobody", l.lost) })
+		context.AfterFunc(ctx, lost)
 		return nil
 	}
 	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
 		ID: id, Schema: l.schema, Workers: workers,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-		Logger: slog.New(slog.NewTextHandler(riverLog(func() { l.pass("", id, l.gained) }),
-			&slog.HandlerOptions{Level: slog.LevelDebug})),
-		Hooks: []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
+		Logger: slog.New(slog.NewTextHandler(riverLog(gained), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks:  []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
 	})
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
 	l.clients = append(l.clients, client)
-	l.mu.Unlock()
+	l.process.mu.Lock()
+	l.process.clients = append(l.process.clients, client)
+	l.process.mu.Unlock()
 	return client.Start(context.Background())
-}
-
-// pass passes the leadership on, if it is as one client knows it.
-func (l *riverLeader) pass(from, to string, tell func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leader == from {
-		l.leader = to
-		tell()
-	}
 }
 
 // riverLog looks for a message in a client's log.
@@ -416,11 +419,4 @@ func (l *riverLeader) Token() (uint64, bool) {
 
 // Release stops the clients, by which the leader resigns. There is a call that asks the
 // leader to, whoever that is, but this client would bid again.
-func (l *riverLeader) Release(*wire.Request) error {
-	l.mu.Lock()
-	clients := l.clients
-	l.mu.Unlock()
-	return wait.AtOnce(context.Background(), len(clients), len(clients), func(ctx context.Context, i int) error {
-		return clients[i].Stop(context.WithoutCancel(ctx))
-	})
-}
+func (l *riverLeader) Release(*wire.Request) error { return l.clients.stop() }
