@@ -78,7 +78,8 @@ func measureService(ctx context.Context, r *rig) {
 		rig: r, rounds: sized(r.part, 5, 1), length: sized(r.part, 1500*time.Millisecond, 300*time.Millisecond),
 		held: sized(r.part, 10_000, 200), hold: sized(r.part, 30*time.Second, time.Second), beaten: sized(r.part, 1000, 20),
 	}
-	r.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v", l.rounds, serviceLease, l.held, l.hold)
+	r.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v",
+		l.rounds, serviceLease, l.held, l.hold)
 	r.Programs = serverVersions(ctx, r.consul)
 	l.start(ctx, l.folder())
 	for _, n := range callers {

@@ -231,7 +231,8 @@ func holdMany(ctx context.Context, s *scene) cell {
 		}
 	})
 	n := lost.Load()
-	return judged(n == 0, []float64{float64(n), sent}, "%slost %d; %s a second", said, n, page.Plural(int(sent), "request"))
+	return judged(n == 0, []float64{float64(n), sent}, "%slost %d; %s a second",
+		said, n, page.Plural(int(sent), "request"))
 }
 
 // tryDead kills a holder, and has another process ask for the lock now and then

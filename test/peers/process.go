@@ -98,7 +98,7 @@ func (ps *Process) line(line []byte) {
 	case c != nil:
 		delete(ps.pending, a.ID)
 		c.answer = a
-		close(c.done)
+		c.end()
 	}
 }
 
@@ -107,7 +107,7 @@ func (ps *Process) ended(*os.ProcessState) {
 	defer ps.mu.Unlock()
 	for _, c := range ps.pending {
 		c.lost = ps.failed
-		close(c.done)
+		c.end()
 	}
 	ps.pending = nil
 }
@@ -121,11 +121,12 @@ func (ps *Process) Do(ctx context.Context, req wire.Request) (wire.Answer, error
 
 // Begin sends a request and does not wait for its answer.
 func (ps *Process) Begin(req wire.Request) *Call {
-	c := &Call{process: ps, command: req.Command, done: make(chan struct{})}
+	c := &Call{process: ps, command: req.Command}
+	c.over, c.end = context.WithCancel(context.Background())
 	ps.mu.Lock()
 	if ps.pending == nil {
 		c.lost = ps.failed
-		close(c.done)
+		c.end()
 		ps.mu.Unlock()
 		return c
 	}
@@ -144,28 +145,22 @@ type Call struct {
 	process *Process
 	command string
 
-	done   chan struct{} // closed when the fields below are there
+	over   context.Context // when the fields below are there
+	end    context.CancelFunc
 	answer wire.Answer
 	lost   error // why there is no answer
 }
 
 // Done is closed when [Call.Wait] returns at once.
-func (c *Call) Done() <-chan struct{} { return c.done }
+func (c *Call) Done() <-chan struct{} { return c.over.Done() }
 
 // Answered says that it does.
-func (c *Call) Answered() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Call) Answered() bool { return c.over.Err() != nil }
 
 // Wait returns the answer, as [Process.Do] does. It may be called again.
 func (c *Call) Wait(ctx context.Context) (wire.Answer, error) {
 	select {
-	case <-c.done:
+	case <-c.over.Done():
 		switch {
 		case c.lost != nil:
 			return wire.Answer{}, fmt.Errorf("%s: %w\n%s", c.command, c.lost, c.process.Stderr())

@@ -67,11 +67,11 @@ type Request struct {
 
 	// Of acquire, and of work where it says so.
 	Data            *[]byte           `json:"dataBase64,omitempty"`      // also of release and heartbeat
-	WaitMs          *int64            `json:"waitMs,omitempty"`          // on top of the lease of the row that is met; also of work
+	WaitMs          *int64            `json:"waitMs,omitempty"`          // on top of the lease that is met; also of work
 	RefreshMs       *int64            `json:"refreshMs,omitempty"`       // between two looks at a held lock; also of work
-	TryOnly         bool              `json:"tryOnly,omitempty"`         // Java: shouldSkipBlockingWait; dynamolock: FailIfLocked
-	ReplaceData     *bool             `json:"replaceData,omitempty"`     // Java's default is true, dynamolock's false
-	DeleteOnRelease *bool             `json:"deleteOnRelease,omitempty"` // Java's default is true, dynamolock's false; also of work
+	TryOnly         bool              `json:"tryOnly,omitempty"`         // does not wait for a held lock
+	ReplaceData     *bool             `json:"replaceData,omitempty"`     // by default true in Java, false in dynamolock
+	DeleteOnRelease *bool             `json:"deleteOnRelease,omitempty"` // the same; also of work
 	Attributes      map[string]string `json:"attributes,omitempty"`      // written as strings (S)
 	UpdateExisting  bool              `json:"updateExisting,omitempty"`  // Java only: updateExistingLockRecord
 
