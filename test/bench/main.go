@@ -77,13 +77,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
 	var (
 		write = flags.Bool("write", false, "write test/bench/results.json and docs/evidence/performance.md")
-		page  = flags.Bool("page", false, "write docs/evidence/performance.md from the results that there are, and "+
-			"do nothing else")
+		page  = flags.Bool("page", false, "write docs/evidence/performance.md from the last results; run nothing")
 	)
-	flags.BoolVar(&o.quick, "quick", false, "look whether all of it works; the times mean nothing then")
-	flags.StringVar(&o.names, "clients", strings.Join(clientNames, ","), "which clients to measure on DynamoDB")
-	flags.StringVar(&o.steps, "steps", "", "which steps to make on DynamoDB, with commas between; all by default")
-	flags.StringVar(&o.consul, "consul", "", "the `program` consul; without it there is none beside the lock service")
+	flags.BoolVar(&o.quick, "quick", false, "check that everything works; the times mean nothing")
+	flags.StringVar(&o.names, "clients", strings.Join(clientNames, ","),
+		"measure these `clients` on DynamoDB, separated by commas")
+	flags.StringVar(&o.steps, "steps", "", "take only these `steps` on DynamoDB, separated by commas")
+	flags.StringVar(&o.consul, "consul", "", "the `program` consul, to measure Consul beside the lock service")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -45,14 +45,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		list = flags.String("rows", "", "which faults, of "+names(rows)+
-			", and with -service others; all if empty")
-		libraries = flags.String("libraries", "", "at which libraries, of "+names(columns)+
-			", or with -service "+names(clients)+"; all if empty")
+		list = flags.String("rows", "", "throw only these `faults`, separated by commas: "+names(rows)+
+			"; with -service also "+names(serviceRows))
+		libraries = flags.String("libraries", "", "throw them only at these `libraries`, separated by commas: "+
+			names(columns)+"; with -service "+names(clients))
 		served = flags.Bool("service", false, "throw them at the clients of the lock service")
 		write  = flags.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
-		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and "+
-			"do nothing else")
+		page   = flags.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
