@@ -9,12 +9,6 @@ import (
 	"os"
 
 	"github.com/tenurelock/tenure/cmd/internal/cli"
-	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
-func main() {
-	if guard.IsGuardian() {
-		guard.Main()
-	}
-	os.Exit(cli.Main(os.Args[1:]))
-}
+func main() { os.Exit(cli.Main(os.Args[1:])) }

@@ -16,15 +16,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tenurelock/tenure/cmd/internal/cli"
-	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/scripts"
 )
 
 // TestMain makes this binary the command tenure, and its guardian.
 func TestMain(m *testing.M) {
-	if guard.IsGuardian() {
-		guard.Main()
-	}
 	// They wait for leases to run out, mostly, and would leave the processors idle.
 	_ = flag.Set("test.parallel", "6") // without it all takes longer
 	scripts.Main(m, map[string]func(){

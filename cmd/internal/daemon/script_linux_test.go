@@ -19,16 +19,12 @@ import (
 
 	"github.com/tenurelock/tenure/cmd/internal/cli"
 	"github.com/tenurelock/tenure/cmd/internal/daemon"
-	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/scripts"
 )
 
 // TestMain makes this binary the commands tenured and tenure, and the programs of the
 // scripts.
 func TestMain(m *testing.M) {
-	if guard.IsGuardian() {
-		guard.Main()
-	}
 	scripts.Main(m, map[string]func(){
 		"tenured": func() { os.Exit(daemon.Main(os.Args[1:])) },
 		"tenure":  func() { os.Exit(cli.Main(os.Args[1:])) },

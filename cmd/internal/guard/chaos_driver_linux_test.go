@@ -40,9 +40,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if IsGuardian() {
-		Main()
-	}
 	if len(os.Args) > 1 && os.Args[1] == lastArg {
 		lastAct(os.Args[2:])
 		os.Exit(0)

@@ -10,8 +10,9 @@
 //
 //	caller ──parent of──> guardian ──parent of──> command ──> whatever it starts
 //
-// The guardian is the same binary, executed again (see [IsGuardian]), in a process
-// group of its own. The limits reach it through a pipe. Both the caller and the
+// The guardian is the same binary, executed again, in a process group of its own: in it the
+// initialization of this package does not return, so that a program does nothing but import
+// it. The limits reach it through a pipe. Both the caller and the
 // guardian are subreapers, so that no descendant, however it detaches itself, can
 // leave the tree, and each of them holds the deadline by itself:
 //

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
+	"path"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -35,11 +35,11 @@ func scriptArgs(path string, args []string) []string {
 
 // isScript says that a file can be a script, by what bash goes by: there is no zero byte in what it
 // begins with. A shell that is given a program for another machine says nothing that helps.
-func isScript(dir, path string) bool {
-	if dir != "" && !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
+func isScript(dir, file string) bool {
+	if dir != "" && !path.IsAbs(file) {
+		file = path.Join(dir, file)
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(file)
 	if err != nil {
 		return false
 	}

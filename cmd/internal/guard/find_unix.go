@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,8 +55,8 @@ func (c *Command) find() (string, error) {
 // runnable reports why a file cannot be executed. Relative paths are taken from Dir,
 // where the command will look for them.
 func (c *Command) runnable(file string) error {
-	if c.Dir != "" && !filepath.IsAbs(file) {
-		file = filepath.Join(c.Dir, file)
+	if c.Dir != "" && !path.IsAbs(file) {
+		file = path.Join(c.Dir, file)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {

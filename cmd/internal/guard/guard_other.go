@@ -48,10 +48,4 @@ func (*Guard) Done() <-chan struct{} {
 // Wait returns at once.
 func (*Guard) Wait() Exit { return Exit{Code: -1} }
 
-// IsGuardian reports whether this process was started to be a guardian.
-func IsGuardian() bool { return false }
-
-// Main is a guardian's life. There is none on this system.
-func Main() { os.Exit(64) }
-
 func (*Command) find() (string, error) { return "", errSystem }

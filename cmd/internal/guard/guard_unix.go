@@ -188,9 +188,3 @@ func (g *Guard) run(notify func(Notice)) {
 
 // Supported returns nil: this process signals the command's process group, and needs nothing for it.
 func Supported() error { return nil }
-
-// IsGuardian reports whether this process was started to be a guardian. Off Linux there is none.
-func IsGuardian() bool { return false }
-
-// Main is a guardian's life. Off Linux there is none.
-func Main() { os.Exit(64) }

@@ -19,18 +19,18 @@ import (
 // those of Command.Last, the command's arguments. People see it in ps.
 const guardianArg = "--tenure-guardian"
 
-// IsGuardian reports whether this process was started by [Start] to be a guardian. The
-// first thing that the main function of a program using this package does is
+// A process that [Start] has begun is a guardian, or becomes the command, from its
+// initialization on: package main and what it needs beside this package are not initialized
+// in it. They may be the clients of ten engines, and take more time and memory than all that
+// a guardian does.
 //
-//	if guard.IsGuardian() {
-//		guard.Main()
-//	}
-func IsGuardian() bool {
-	return len(os.Args) > 1 && (os.Args[1] == guardianArg || os.Args[1] == stubArg)
-}
-
-// Main is a guardian's life. It does not return.
-func Main() {
+// Go initializes, of the packages whose imports are ready, that one first whose import path
+// is the lowest. So this package imports little, and nothing whose path is high, such as
+// path/filepath: see TestGuardianInitializesLittle of package cli.
+func init() {
+	if len(os.Args) < 2 || os.Args[1] != guardianArg && os.Args[1] != stubArg {
+		return
+	}
 	// The command's parent-death signal comes when the thread that started it ends.
 	runtime.LockOSThread()
 	if os.Args[1] == stubArg {
