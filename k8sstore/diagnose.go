@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -275,7 +274,7 @@ const DefaultRole = "tenure"
 
 // roleForm is narrower than the rule of Kubernetes, by which people would have to quote
 // what they write into a shell.
-var roleForm = regexp.MustCompile(`^[A-Za-z0-9]+([-_.:]+[A-Za-z0-9]+)*$`)
+var roleForm = pattern(`^[A-Za-z0-9]+([-_.:]+[A-Za-z0-9]+)*$`)
 
 const maxRole = 253
 
@@ -285,7 +284,7 @@ func (s *Store) Policy(_ context.Context, o driver.PolicyOptions) (text, note st
 	if o.Role == "" {
 		o.Role = DefaultRole
 	}
-	if len(o.Role) > maxRole || !roleForm.MatchString(o.Role) {
+	if len(o.Role) > maxRole || !roleForm().MatchString(o.Role) {
 		return "", "", driver.Unsupported(fmt.Errorf("--role %.60q: it must have letters, digits and signs "+
 			"of - _ . : alone, "+
 			"and begin and end with a letter or digit", o.Role))

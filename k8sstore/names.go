@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -26,14 +27,20 @@ const (
 )
 
 var (
-	plainForm     = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	subdomainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	noNameForm    = regexp.MustCompile(`[^a-z0-9]+`)
+	plainForm     = pattern(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	subdomainForm = pattern(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	noNameForm    = pattern(`[^a-z0-9]+`)
 )
+
+// pattern returns a function that compiles the expression at its first call: a program may have
+// this store, and use another one.
+func pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // shared reports whether electors of client-go may contend for the lock of this key.
 func (s *Store) shared(key string) bool {
-	return s.options.SharedLease && len(key) <= maxObjectName && subdomainForm.MatchString(key) && !strings.HasPrefix(key, s.options.Prefix)
+	return s.options.SharedLease && len(key) <= maxObjectName && subdomainForm().MatchString(key) && !strings.HasPrefix(key, s.options.Prefix)
 }
 
 // LeaseName returns the name of the Lease of a key, for kubectl.
@@ -50,10 +57,10 @@ func (s *Store) object(key string) string {
 // nameOf returns a part of a name for a key: the key itself if it can be one, and else
 // what can be read of it, and 160 bits of a hash of it.
 func nameOf(key string) string {
-	if len(key) <= maxPlain && plainForm.MatchString(key) {
+	if len(key) <= maxPlain && plainForm().MatchString(key) {
 		return key
 	}
-	slug := noNameForm.ReplaceAllString(strings.ToLower(key), "-")
+	slug := noNameForm().ReplaceAllString(strings.ToLower(key), "-")
 	slug = strings.Trim(slug[:min(len(slug), maxSlug)], "-")
 	if slug == "" {
 		slug = "key"
@@ -73,7 +80,7 @@ const (
 	kindOwn  = "own"
 )
 
-var kindForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
+var kindForm = pattern(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 
 // kindOf returns the kind of a key: "lock", or what stands behind the OwnPrefix.
 func kindOf(key string) string {
@@ -81,7 +88,7 @@ func kindOf(key string) string {
 	if !own {
 		return kindLock
 	}
-	if kind, _, found := strings.Cut(rest, "/"); found && kindForm.MatchString(kind) {
+	if kind, _, found := strings.Cut(rest, "/"); found && kindForm().MatchString(kind) {
 		return kind
 	}
 	return kindOwn

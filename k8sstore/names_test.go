@@ -44,7 +44,7 @@ func TestNames(t *testing.T) {
 			if strings.HasSuffix(want, "--") {
 				want += hashOf(c.key)
 			}
-			if got != want || !subdomainForm.MatchString(got) || len(got) > maxObjectName {
+			if got != want || !subdomainForm().MatchString(got) || len(got) > maxObjectName {
 				t.Errorf("%q, shared %t: %q, want %q", c.key, s.options.SharedLease, got, want)
 			}
 		}
@@ -81,7 +81,7 @@ func FuzzNames(f *testing.F) {
 		}
 		for i, s := range stores {
 			name := s.object(a)
-			if len(name) > maxObjectName || !subdomainForm.MatchString(name) {
+			if len(name) > maxObjectName || !subdomainForm().MatchString(name) {
 				t.Errorf("%q has the name %q", a, name)
 			}
 			if a != b && name == s.object(b) {

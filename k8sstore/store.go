@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 
 	"k8s.io/client-go/rest"
 
@@ -47,7 +46,7 @@ type Options struct {
 // maxPrefixLen is the longest prefix in bytes: a label has room for 63.
 const maxPrefixLen = 60
 
-var prefixForm = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+$`)
+var prefixForm = pattern(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+$`)
 
 func (o *Options) resolve() (Options, error) {
 	var r Options
@@ -57,7 +56,7 @@ func (o *Options) resolve() (Options, error) {
 	if r.Prefix == "" {
 		r.Prefix = DefaultPrefix
 	}
-	if p := r.Prefix; len(p) > maxPrefixLen || !prefixForm.MatchString(p) {
+	if p := r.Prefix; len(p) > maxPrefixLen || !prefixForm().MatchString(p) {
 		return r, fmt.Errorf("k8sstore: prefix %.80q: it must end with a dot, and be at most %d lower-case letters, digits, dashes and dots, as in %q", p, maxPrefixLen, DefaultPrefix)
 	}
 	return r, nil

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -122,10 +123,13 @@ type statements struct {
 	guard                                                                                        string
 }
 
-var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
+// tableName is compiled at its first use: a program may have this store, and use another one.
+var tableName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
+})
 
 func checkTable(table string) error {
-	if !tableName.MatchString(table) {
+	if !tableName().MatchString(table) {
 		return fmt.Errorf("pgstore: table %.80q: write letters, digits and underscores, at most 55, with a schema and a dot before it if need be", table)
 	}
 	return nil

@@ -31,10 +31,11 @@ import (
 // parameters, if it has any, are bound in execute: *console, and operands. Only
 // those with the tag "words" take operands. For tags of flags see checkFlags.
 type grammar struct {
-	Run    runCmd    `cmd:"" words:""`
-	Lead   leadCmd   `cmd:"" words:""`
-	Once   onceCmd   `cmd:"" words:""`
-	Every  everyCmd  `cmd:"" words:""`
+	runLine
+	leadLine
+	onceLine
+	everyLine
+
 	Status statusCmd `cmd:"" words:""`
 
 	History  historyCmd  `cmd:""`
@@ -55,6 +56,22 @@ type grammar struct {
 
 	Crashed crashedCmd `cmd:"" hidden:""` // crashedWord
 }
+
+// Those parts of the grammar that are parsed by themselves: see commandLine.
+type (
+	runLine struct {
+		Run runCmd `cmd:"" words:""`
+	}
+	leadLine struct {
+		Lead leadCmd `cmd:"" words:""`
+	}
+	onceLine struct {
+		Once onceCmd `cmd:"" words:""`
+	}
+	everyLine struct {
+		Every everyCmd `cmd:"" words:""`
+	}
+)
 
 // operands are the words behind the first "--", which are nobody's flags.
 type operands struct {
@@ -96,7 +113,7 @@ func execute(c *console, head []string, rest operands) error {
 			return usage("%q is not valid UTF-8: only the command behind \"--\" may be", word)
 		}
 	}
-	parser, err := newParser(kong.Bind(c, rest))
+	parser, err := newParser(commandLine(head), kong.Bind(c, rest))
 	if err != nil {
 		return err // the grammar is wrong
 	}
@@ -127,8 +144,26 @@ func outputOf(parsed *kong.Context) (f outputFlags) {
 	return f
 }
 
-func newParser(options ...kong.Option) (*kong.Kong, error) {
-	return kong.New(new(grammar), append(options, kong.Name("tenure"), kong.NoDefaultHelp(), flags.ValueMappers())...)
+// newParser returns the parser of a pointer to the grammar, or to a part of it.
+func newParser(grammar any, options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(grammar, append(options, kong.Name("tenure"), kong.NoDefaultHelp(), flags.ValueMappers())...)
+}
+
+// commandLine returns a pointer to that part of the grammar that a command line needs. To make
+// the parser of all of it takes as long as to take a lock.
+func commandLine(head []string) any {
+	switch {
+	case len(head) == 0:
+	case head[0] == "run":
+		return new(runLine)
+	case head[0] == "lead":
+		return new(leadLine)
+	case head[0] == "once":
+		return new(onceLine)
+	case head[0] == "every":
+		return new(everyLine)
+	}
+	return new(grammar)
 }
 
 // split takes the command line apart at the first "--".

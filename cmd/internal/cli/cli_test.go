@@ -154,7 +154,7 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parser, err := newParser()
+	parser, err := newParser(new(grammar))
 	if err != nil {
 		t.Fatal(err)
 	}

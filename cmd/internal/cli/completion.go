@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/shard"
@@ -55,7 +55,7 @@ func candidates(words []string) []string {
 	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
 		return nil
 	}
-	parser, err := newParser()
+	parser, err := newParser(new(grammar))
 	if err != nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func fitting(list []string, word string) []string {
 }
 
 // plainName is a name that no shell needs to quote.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/@%+-]*$`)
+var plainName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._/@%+-]*$`)
 
 const (
 	// completionPatience is how long somebody who pressed a key is kept waiting.
@@ -205,7 +205,7 @@ const (
 func namesIn(url, suffix string) []string {
 	return ask(url, func(ctx context.Context, client *tenure.Client) (names []string) {
 		for st, err := range client.Locks(ctx, nil) {
-			if name, ok := strings.CutSuffix(st.Name, suffix); ok && err == nil && plainName.MatchString(name) {
+			if name, ok := strings.CutSuffix(st.Name, suffix); ok && err == nil && plainName().MatchString(name) {
 				names = append(names, name)
 			}
 			if len(names) == mostCompleted {
@@ -227,7 +227,7 @@ func heldBy(url string, given []string, shown func(tenure.Tenure) string) []stri
 			return nil
 		}
 		for _, t := range history {
-			if name := shown(t); plainName.MatchString(name) && !slices.Contains(names, name) {
+			if name := shown(t); plainName().MatchString(name) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -276,7 +276,7 @@ func (manCmd) Run(c *console) error {
 
 // manual returns the help of all commands as one page in man(7).
 func manual() (string, error) {
-	parser, err := newParser()
+	parser, err := newParser(new(grammar))
 	if err != nil {
 		return "", err
 	}
@@ -300,14 +300,14 @@ func manual() (string, error) {
 
 var (
 	// heading begins a part of its own.
-	heading = regexp.MustCompile(`^(Usage|Flags|Exit status|Examples):$`)
+	heading = pattern.Lazy(`^(Usage|Flags|Exit status|Examples):$`)
 	// entry is the first line of something that is explained: an exit status, a
 	// variable.
-	entry = regexp.MustCompile(`^  (\S+(?: \S+)*)(?:  +(\S.*))?$`)
+	entry = pattern.Lazy(`^  (\S+(?: \S+)*)(?:  +(\S.*))?$`)
 	// flagEntry is the same for a flag, or for several that another page explains.
-	flagEntry = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?:(?:, --[a-z-]+)+,?|(?: [A-Z=]+)?))(?: +(\S.*))?$`)
+	flagEntry = pattern.Lazy(`^ {2,6}((?:-\w, )?--[a-z-]+(?:(?:, --[a-z-]+)+,?|(?: [A-Z=]+)?))(?: +(\S.*))?$`)
 	// more is a further line of the explanation.
-	more = regexp.MustCompile(`^ {7,}(\S.*)$`)
+	more = pattern.Lazy(`^ {7,}(\S.*)$`)
 )
 
 // roff writes a help text: paragraphs, lists in two columns, and examples as
@@ -322,9 +322,9 @@ func roff(b *strings.Builder, text string) {
 		verbatim = on
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		m := entry.FindStringSubmatch(line)
+		m := entry().FindStringSubmatch(line)
 		if part == "Flags" {
-			m = flagEntry.FindStringSubmatch(line)
+			m = flagEntry().FindStringSubmatch(line)
 		}
 		example := part == "Examples" && strings.HasPrefix(line, "    ") ||
 			(part == "Usage" || part == "Examples") && strings.HasPrefix(line, "  tenure")
@@ -333,12 +333,12 @@ func roff(b *strings.Builder, text string) {
 		switch {
 		case line == "":
 			text, listing = ".PP", false
-		case heading.MatchString(line):
+		case heading().MatchString(line):
 			part, listing = strings.TrimSuffix(line, ":"), false
 			text = ".SS " + escaped(part)
 		case example:
 			text = escaped(line)
-		case part == "Examples", listing && more.MatchString(line):
+		case part == "Examples", listing && more().MatchString(line):
 		case m != nil:
 			listing = true
 			text = ".TP\n\\fB" + escaped(m[1]) + "\\fR"

@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/rwlock"
 )
@@ -250,7 +250,7 @@ var layouts = []struct {
 	{time.DateOnly, 0},
 }
 
-var fraction = regexp.MustCompile(`:\d\d[.,](\d{1,9})`)
+var fraction = pattern.Lazy(`:\d\d[.,](\d{1,9})`)
 
 func parseTime(text string, now time.Time) (span, error) {
 	now = now.Local()
@@ -277,7 +277,7 @@ func parseTime(text string, now time.Time) (span, error) {
 			t, again = twice(t)
 		}
 		s := span{from: t, to: t.Add(l.unit), text: clockText(t), again: again}
-		switch digits := fraction.FindStringSubmatch(whole); {
+		switch digits := fraction().FindStringSubmatch(whole); {
 		case l.unit == 0:
 			s.to, s.text = t.AddDate(0, 0, 1), "on "+t.Format(time.DateOnly)
 			return s, nil
@@ -297,12 +297,12 @@ func parseTime(text string, now time.Time) (span, error) {
 		"of today, a date, now, today or yesterday, or how long ago, such as 10m or 2d", text)
 }
 
-var daysAgo = regexp.MustCompile(`^(\d{1,5})d`)
+var daysAgo = pattern.Lazy(`^(\d{1,5})d`)
 
 // parseAgo reads how long ago something was: a duration, which may begin with days.
 func parseAgo(text string) (time.Duration, bool) {
 	days := time.Duration(0)
-	if m := daysAgo.FindStringSubmatch(text); m != nil {
+	if m := daysAgo().FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1]) // five digits
 		days = time.Duration(n) * 24 * time.Hour
 		if text = text[len(m[0]):]; text == "" {

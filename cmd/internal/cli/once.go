@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/cmd/internal/schedule"
 	"github.com/tenurelock/tenure/once"
 )
@@ -524,13 +524,13 @@ func (o occurrence) off() string {
 }
 
 // absolute is the end of a time that names its zone.
-var absolute = regexp.MustCompile(`(Z|[+-]\d\d:\d\d)$`)
+var absolute = pattern.Lazy(`(Z|[+-]\d\d:\d\d)$`)
 
 func parseInstant(flag, text string) (time.Time, error) {
 	s, err := parseTime(text, time.Now())
 	unknown := schedule.SetLocal()
 	switch {
-	case err == nil && unknown != nil && !absolute.MatchString(text):
+	case err == nil && unknown != nil && !absolute().MatchString(text):
 		return time.Time{}, usage("%s %.40q is by the clock of this host, whose %w; or write 2006-01-02T15:04Z",
 			flag, text, unknown)
 	case err != nil:

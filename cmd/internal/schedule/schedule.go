@@ -28,12 +28,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	cron "github.com/netresearch/go-cron"
+
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 )
 
 // Schedule is a crontab's expression in a time zone. It is never changed, and may be
@@ -64,7 +65,7 @@ var names = map[string]string{
 
 // fieldForm is what crontab(5) lets a field be. The parser takes more, and what it refuses
 // it explains by options of its own.
-var fieldForm = regexp.MustCompile(`^(?:` + item + `)(?:,(?:` + item + `))*$`)
+var fieldForm = pattern.Lazy(`^(?:` + item + `)(?:,(?:` + item + `))*$`)
 
 const item = `(?:[*?]|(?:[0-9]+|[A-Za-z]{3,})(?:-(?:[0-9]+|[A-Za-z]{3,}))?)(?:/[0-9]+)?`
 
@@ -92,7 +93,7 @@ func Parse(expression string, zone *time.Location) (*Schedule, error) {
 			text, len(fields))
 	}
 	for i, field := range fields {
-		if !fieldForm.MatchString(field) {
+		if !fieldForm().MatchString(field) {
 			return nil, fmt.Errorf("%s %.20q: want numbers, names such as JAN or MON, ranges A-B and steps /N, "+
 				"with commas between them, or *; L, W, # and H, which some schedulers know, are not known here",
 				fieldNames[i], field)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,19 +21,20 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/s3store"
 )
 
-var regionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
+var regionName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 
 // account is the beginning of the parameters of a service of AWS. What is not there is the
 // environment's, or the profile's.
 func account(more ...parameter) []parameter {
 	return append([]parameter{
 		{name: "region", read: func(_ *place, value string) (string, error) {
-			if !regionName.MatchString(value) {
+			if !regionName().MatchString(value) {
 				return "", fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(value))
 			}
 			return value, nil
@@ -184,8 +184,8 @@ func (p *place) credentialsAtHand(cfg aws.Config) aws.CredentialsProvider {
 
 // The rule of tableName is DynamoDB's own.
 var (
-	tableName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
-	tableARN  = regexp.MustCompile(
+	tableName = pattern.Lazy(`^[A-Za-z0-9_.-]+$`)
+	tableARN  = pattern.Lazy(
 		`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]+)$`)
 )
 
@@ -193,7 +193,7 @@ func dynamodb() *engine {
 	return &engine{
 		scheme: "dynamodb", usage: "dynamodb://TABLE?region=REGION", write: "write dynamodb://TABLE?region=REGION",
 		begin: func(p *place, table, path string) error {
-			if arn := tableARN.FindStringSubmatch(table + path); arn != nil {
+			if arn := tableARN().FindStringSubmatch(table + path); arn != nil {
 				return fmt.Errorf("an ARN stands where the table's name belongs: write dynamodb://%s?region=%s", arn[2], arn[1])
 			}
 			err := p.readAWSName("table", table, path)
@@ -202,7 +202,7 @@ func dynamodb() *engine {
 				return err
 			case path != "":
 				return errors.New("a path follows the table's name: leave it out, and " + p.write)
-			case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
+			case len(table) < 3 || len(table) > 255 || !tableName().MatchString(table):
 				return fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
 			}
 			return nil
@@ -292,7 +292,7 @@ func unaskedTable(p *place) (driver.Store, error) {
 }
 
 // bucketName is what S3 and other servers have for the name of a bucket, but for its length.
-var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
+var bucketName = pattern.Lazy(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
 
 const maxBucketName = 63
 
@@ -307,7 +307,7 @@ func s3() *engine {
 			if err := p.readAWSName("bucket", bucket, path); err != nil {
 				return err
 			}
-			if len(bucket) < 3 || len(bucket) > maxBucketName || !bucketName.MatchString(bucket) {
+			if len(bucket) < 3 || len(bucket) > maxBucketName || !bucketName().MatchString(bucket) {
 				return fmt.Errorf("bucket %.70q: it must have 3 to %d lower-case letters, digits, dots and dashes",
 					bucket, maxBucketName)
 			}

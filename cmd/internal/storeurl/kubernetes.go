@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -22,18 +21,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/k8sstore"
 )
 
 // namespaceForm, and its length, are the rule of Kubernetes: a DNS-1123 label. (A regular
 // expression that counts to 63 takes time at every start of the command.)
-var namespaceForm = regexp.MustCompile(`^[a-z0-9]+(-+[a-z0-9]+)*$`)
+var namespaceForm = pattern.Lazy(`^[a-z0-9]+(-+[a-z0-9]+)*$`)
 
 const maxNamespace = 63
 
 func isNamespace(name string) bool {
-	return len(name) <= maxNamespace && namespaceForm.MatchString(name)
+	return len(name) <= maxNamespace && namespaceForm().MatchString(name)
 }
 
 const nowhere = "https://localhost" // to which nothing is sent
@@ -51,7 +51,7 @@ func kubernetes() *engine {
 				case strings.HasPrefix(value, "~"):
 					return "", errors.New(`kubeconfig= begins with a "~", which no shell has replaced there: ` +
 						`write the whole path, or $HOME for a shell`)
-				case unexpanded.MatchString(value):
+				case unexpanded().MatchString(value):
 					return "", errors.New(`kubeconfig= begins with a "$", for which nobody has put in the value: ` +
 						`write the whole path`)
 				}

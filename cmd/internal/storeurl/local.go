@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/sqlitestore"
@@ -67,7 +67,7 @@ func sqlite() *engine {
 }
 
 // unexpanded is a path that begins with a variable.
-var unexpanded = regexp.MustCompile(`^\$\{?[A-Za-z_]`)
+var unexpanded = pattern.Lazy(`^\$\{?[A-Za-z_]`)
 
 func readSQLite(p *place, rest string) error {
 	path, mode, err := cutMode(rest)
@@ -81,7 +81,7 @@ func readSQLite(p *place, rest string) error {
 	case strings.HasPrefix(path, "~"):
 		return errors.New(`nobody has made a folder of the "~": a shell does so at the beginning of a word alone; ` +
 			`write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if it is called so)`)
-	case unexpanded.MatchString(path):
+	case unexpanded().MatchString(path):
 		return errors.New(`nobody has put in the value for the "$": a shell does so, and a crontab's or a unit's ` +
 			`variables do not; write the whole path (sqlite:./$ if it is called so)`)
 	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
@@ -95,7 +95,7 @@ func readSQLite(p *place, rest string) error {
 }
 
 // modeForm is what follows the last question mark of a path with parameters.
-var modeForm = regexp.MustCompile(`^([a-z_]+)=(.*)$`)
+var modeForm = pattern.Lazy(`^([a-z_]+)=(.*)$`)
 
 // cutMode returns the permissions of the files that are made, "" if the URL does
 // not say.
@@ -104,7 +104,7 @@ func cutMode(rest string) (path, mode string, err error) {
 	if i < 0 {
 		return rest, "", nil
 	}
-	parts := modeForm.FindStringSubmatch(rest[i+1:])
+	parts := modeForm().FindStringSubmatch(rest[i+1:])
 	switch {
 	case parts == nil:
 		return rest, "", nil

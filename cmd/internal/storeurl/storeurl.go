@@ -9,12 +9,12 @@ package storeurl
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
@@ -68,7 +68,7 @@ var inPrograms = map[string]string{
 
 // schemeName is what RFC 3986 has for the name of a scheme, but for the dot,
 // which paths have.
-var schemeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
+var schemeName = pattern.Lazy(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
 
 // Parse returns the location that a URL names. It looks at nothing but the
 // text; an error is the fault of whoever wrote it. It refuses control characters
@@ -82,7 +82,7 @@ func Parse(url string) (Location, error) {
 		return Location{}, err
 	}
 	name, rest, colon := strings.Cut(url, ":")
-	if !colon || len(name) == 1 || !schemeName.MatchString(name) {
+	if !colon || len(name) == 1 || !schemeName().MatchString(name) {
 		// A path, C:\ included.
 		return Location{}, fmt.Errorf("store URL %.60q has no scheme: write %s", shown(url), usage())
 	}

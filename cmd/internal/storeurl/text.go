@@ -9,12 +9,12 @@ import (
 	"maps"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -95,11 +95,11 @@ func (e *engine) parse(rest string) (place, error) {
 	return p, e.check(&p)
 }
 
-var packageName = regexp.MustCompile(`^[a-z0-9]+store: `)
+var packageName = pattern.Lazy(`^[a-z0-9]+store: `)
 
 // refused says why a store takes no such options, without the name of its package.
 func refused(err error) error {
-	return errors.New(packageName.ReplaceAllString(err.Error(), ""))
+	return errors.New(packageName().ReplaceAllString(err.Error(), ""))
 }
 
 // shown returns the beginning of what cannot be read, as far as it is nobody's
@@ -190,8 +190,8 @@ func escape(text string) string {
 }
 
 var (
-	parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
-	pgxName       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+	parameterName = pattern.Lazy(`^[A-Za-z][A-Za-z_-]*$`)
+	pgxName       = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
 
 // readParameters reads what follows the question mark: each parameter once, and none that
@@ -222,12 +222,12 @@ func (p *place) readParameters(query string) error {
 		i := slices.Index(names, name)
 		times[name]++
 		switch {
-		case err != nil, p.pgx && (!equals || !pgxName.MatchString(name)):
+		case err != nil, p.pgx && (!equals || !pgxName().MatchString(name)):
 			return unreadable
 		case p.pgx && strings.Contains(pair, "@") && name != "listen":
 			return errors.New(`an "@" follows the "?": write %3F for "?" in a password, and %40 for "@" in a parameter`)
 		case p.pgx || i >= 0:
-		case !parameterName.MatchString(name) || strings.Contains(query, "@"):
+		case !parameterName().MatchString(name) || strings.Contains(query, "@"):
 			return errors.New("a parameter is unknown: the parameters are " + strings.Join(names, ", "))
 		default:
 			return fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(names, ", "))
