@@ -14,6 +14,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
+// mustOpen returns a store that hears what the kernel tells, if it does.
 func mustOpen(tb testing.TB, file string) *Store {
 	tb.Helper()
 	s, err := Open(file, nil)
@@ -21,6 +22,7 @@ func mustOpen(tb testing.TB, file string) *Store {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
+	<-s.watches.asked
 	return s
 }
 

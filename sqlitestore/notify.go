@@ -15,7 +15,7 @@ import (
 
 // watches calls the hints of a store's watches, and learns that it was replaced.
 //
-// One goroutine hears what the kernel tells, from Open to Close. Where it tells
+// One goroutine hears what the kernel tells, until Close. Where it tells
 // nothing another one polls as long as there is a watch: that is the one part of
 // the store that reads a clock.
 type watches struct {
@@ -23,6 +23,7 @@ type watches struct {
 	period time.Duration
 	// noEvents has the watches poll, for tests.
 	noEvents bool
+	asked    chan struct{} // closed when the kernel was asked to tell
 
 	mu     sync.Mutex
 	closed bool
@@ -31,6 +32,10 @@ type watches struct {
 	hears  bool   // the kernel tells of keys
 	poll   *poll  // if it does not, while there is a watch
 }
+
+// hearAfter is how long after Open the kernel is asked to tell. The end of what it tells by takes
+// it 10 ms, which a program that ends sooner is spared.
+const hearAfter = 100 * time.Millisecond
 
 type watch struct{ hint func() }
 
@@ -56,26 +61,67 @@ type news struct {
 }
 
 func (w *watches) init(s *Store, period time.Duration) {
-	w.store, w.period, w.hints = s, period, map[string][]*watch{}
+	w.store, w.period, w.hints, w.asked = s, period, map[string][]*watch{}, make(chan struct{})
 }
 
-// begin hears what the kernel tells, if it does.
+// begin hears what the kernel tells, if it does, from hearAfter on.
 func (w *watches) begin() {
+	w.store.running.Go(func() {
+		timer := time.NewTimer(hearAfter)
+		defer timer.Stop()
+		select {
+		case <-w.store.closing:
+		case <-timer.C:
+			w.hear()
+		}
+	})
+}
+
+// hear hears what the kernel tells until it is closed. What has changed before is unknown.
+func (w *watches) hear() {
 	kernel, err := openKernel(w.store.files)
-	if err != nil {
-		return
+	w.mu.Lock()
+	close(w.asked)
+	if err == nil {
+		w.kernel = kernel
+		if w.closed {
+			kernel.close() // and so it is attended in vain
+		}
 	}
-	w.kernel = kernel
-	w.store.running.Add(1)
-	go w.attend(kernel)
+	if len(w.hints) > 0 && !w.hears && w.poll == nil {
+		_ = w.listen() // if it fails the next Watch tries again; hints may be missed
+	}
+	w.mu.Unlock()
+	_ = w.store.check() // whoever looks learns of it
+	w.call(anyKey)
+	if err == nil {
+		w.attend(kernel)
+	}
+}
+
+func (w *watches) hasAsked() bool {
+	select {
+	case <-w.asked:
+		return true
+	default:
+		return false
+	}
+}
+
+// listen hears of keys, from the kernel or by polling. The mutex is locked.
+func (w *watches) listen() error {
+	if w.hears = w.kernel != nil && !w.noEvents && w.kernel.listen() == nil; w.hears {
+		return nil
+	}
+	return w.beginPoll()
 }
 
 // Watch has hint called soon after key was released, reserved or deleted, or a
 // request was laid for its holder, by any process.
 //
-// On Linux the kernel tells of it. Elsewhere, and if that fails, the file is
-// looked at every [Options.PollPeriod]; any change of any record is taken for
-// one of key then.
+// On Linux the kernel tells of it, once the store has been open for 100 ms; what changes
+// before that is told then. Elsewhere, and if that fails, the file is looked at every
+// [Options.PollPeriod]; any change of any record is taken for one of key then.
 func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -101,7 +147,7 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	return func() { s.watches.remove(key, this) }, nil
 }
 
-// add returns when hints come.
+// add returns when hints come, or will come of all that changes from then on.
 func (w *watches) add(ctx context.Context, key string, this *watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,11 +157,9 @@ func (w *watches) add(ctx context.Context, key string, this *watch) error {
 	if err := ctx.Err(); err != nil {
 		return err // it has waited for another one's set-up
 	}
-	if !w.hears && w.poll == nil {
-		if w.hears = w.kernel != nil && !w.noEvents && w.kernel.listen() == nil; !w.hears {
-			if err := w.beginPoll(); err != nil {
-				return err
-			}
+	if (w.noEvents || w.hasAsked()) && !w.hears && w.poll == nil {
+		if err := w.listen(); err != nil {
+			return err
 		}
 	}
 	w.hints[key] = append(w.hints[key], this)
@@ -161,7 +205,6 @@ func (w *watches) close() {
 
 // attend does what the kernel's news ask for, until it is closed.
 func (w *watches) attend(k kernel) {
-	defer w.store.running.Done()
 	for {
 		news, err := k.wait()
 		if err != nil {

@@ -147,6 +147,23 @@ func TestNotifySlots(t *testing.T) {
 	}
 }
 
+// TestEarlyWatch has a watch, and what it watches for, before the kernel is asked to tell.
+func TestEarlyWatch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s, err := Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // the test is over
+	hints := make(chan struct{}, 1000)
+	if _, err := s.Watch(t.Context(), "k", func() { hints <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	rec := enginetest.Claim(t, s, held("k", "a"))
+	enginetest.Swap(t, s, rec, released(rec))
+	<-hints
+}
+
 // TestEventsFail has the source fail while it is in use.
 func TestEventsFail(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))

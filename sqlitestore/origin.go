@@ -154,9 +154,10 @@ func (o origin) settle(c *conn, writer bool) error {
 	if err := c.run(role); err != nil {
 		return fault(o.file, err)
 	}
-	// Compiling the statements finds a table that is not ours.
-	if err := c.compile(sqlGet, sqlList, sqlPut, sqlSwap, sqlDelete); err != nil {
-		return fault(o.file, err)
+	if writer { // compiling the statements finds a table that is not ours
+		if err := c.compile(sqlGet, sqlPut, sqlSwap, sqlDelete); err != nil {
+			return fault(o.file, err)
+		}
 	}
 	// The first read opens the log and its index.
 	if _, err := get(c, ""); err != nil && !errors.Is(err, driver.ErrNotFound) && !errors.Is(err, driver.ErrUnreadable) {
