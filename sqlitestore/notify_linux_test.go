@@ -154,7 +154,7 @@ func TestEarlyWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // the test is over
+	defer s.Close()
 	hints := make(chan struct{}, 1000)
 	if _, err := s.Watch(t.Context(), "k", func() { hints <- struct{}{} }); err != nil {
 		t.Fatal(err)

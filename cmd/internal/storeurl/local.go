@@ -81,7 +81,7 @@ func readSQLite(p *place, rest string) error {
 	case strings.HasPrefix(path, "~"):
 		return errors.New(`nobody has made a folder of the "~": a shell does so at the beginning of a word alone; ` +
 			`write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if it is called so)`)
-	case unexpanded().MatchString(path):
+	case path[0] == '$' && unexpanded().MatchString(path):
 		return errors.New(`nobody has put in the value for the "$": a shell does so, and a crontab's or a unit's ` +
 			`variables do not; write the whole path (sqlite:./$ if it is called so)`)
 	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):

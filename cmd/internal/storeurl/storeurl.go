@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
@@ -66,9 +65,13 @@ var inPrograms = map[string]string{
 	"azblob": "azblobstore", "az": "azblobstore", "azure": "azblobstore",
 }
 
-// schemeName is what RFC 3986 has for the name of a scheme, but for the dot,
-// which paths have.
-var schemeName = pattern.Lazy(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// isScheme says that a text can be the name of a scheme: what RFC 3986 has for that, but for
+// the dot, which paths have, and for a single letter, which is a drive.
+func isScheme(name string) bool {
+	return len(name) > 1 && strings.ContainsAny(name[:1], letters) && strings.Trim(name, letters+"0123456789+-") == ""
+}
 
 // Parse returns the location that a URL names. It looks at nothing but the
 // text; an error is the fault of whoever wrote it. It refuses control characters
@@ -82,8 +85,7 @@ func Parse(url string) (Location, error) {
 		return Location{}, err
 	}
 	name, rest, colon := strings.Cut(url, ":")
-	if !colon || len(name) == 1 || !schemeName().MatchString(name) {
-		// A path, C:\ included.
+	if !colon || !isScheme(name) { // a path
 		return Location{}, fmt.Errorf("store URL %.60q has no scheme: write %s", shown(url), usage())
 	}
 	all := engines()
