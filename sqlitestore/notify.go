@@ -45,7 +45,8 @@ type kernel interface {
 	// and unlisten ends that.
 	listen() error
 	unlisten()
-	// wait returns at the next change. After an error there is none any more.
+	// wait returns at the next change. After an error there is none any more, and all is
+	// given back, without anybody who waits for that.
 	wait() (news, error)
 	// close ends wait. It may be called at the same time, and more than once.
 	close()
@@ -209,7 +210,6 @@ func (w *watches) attend(k kernel) {
 		news, err := k.wait()
 		if err != nil {
 			w.goDeaf(true)
-			k.close()
 			return
 		}
 		if news.files && errors.Is(w.store.check(), driver.ErrReplaced) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -47,7 +48,7 @@ func openKernel(files identity) (kernel, error) {
 		}
 	}
 	if err != nil {
-		k.close()
+		_ = k.file.Close()
 		return nil, err
 	}
 	return k, nil
@@ -112,6 +113,8 @@ func (k *inotify) unlistenLocked() {
 func (k *inotify) wait() (n news, err error) {
 	count, err := k.file.Read(k.buf[:])
 	if err != nil {
+		// The kernel takes 10 ms to end it, and seconds where many are ended at once.
+		go func() { _ = k.file.Close() }()
 		return n, err
 	}
 	k.mu.Lock()
@@ -148,4 +151,8 @@ func (k *inotify) wait() (n news, err error) {
 	return n, nil
 }
 
-func (k *inotify) close() { _ = k.file.Close() }
+func (k *inotify) close() {
+	if err := k.file.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		_ = k.file.Close()
+	}
+}
