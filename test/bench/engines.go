@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
@@ -124,13 +125,20 @@ func (r *rig) paceOf(ctx context.Context, w way, goroutines int) float64 {
 // tenth of a second.
 const settled = 150 * time.Millisecond
 
-// tenure is the way of this library, on a store that is opened for each client, as
-// [replica.OpenStore] does.
+// tenure is the way of this library, on two stores that its clients have in turn, for those of a
+// hand-over have one each. What [replica.OpenStore] connects ends with the process, so that a store
+// for each client would be too many connections.
 func (r *rig) tenure(waits bool, url, place string) way {
-	return way{tenureName, waits, func() take {
+	var stores []driver.Store
+	for range 2 {
 		store := must.Have(replica.OpenStore(url, place))
 		r.After(func() { _ = store.Close() })
-		c := must.Have(tenure.New(store, nil))
+		stores = append(stores, store)
+	}
+	clients := 0
+	return way{tenureName, waits, func() take {
+		c := must.Have(tenure.New(stores[clients%len(stores)], nil))
+		clients++
 		r.After(func() { _ = c.Close(context.Background()) }) // it has released all
 		return func(ctx context.Context, name string) func(context.Context) error {
 			return must.Have(c.Acquire(ctx, name, nil)).Release
