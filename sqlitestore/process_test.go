@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -40,6 +41,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	flag.Parse()
+	if testing.Short() {
+		hearAfter = time.Millisecond // some hundred stores are opened
 	}
 	os.Exit(m.Run())
 }
