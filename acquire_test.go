@@ -100,7 +100,7 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 		most   time.Duration
 	}{
 		"watch":    {func(m *machine) driver.Store { return m.faults.Driver() }, 0},
-		"no watch": {func(m *machine) driver.Store { return m.faults }, refresh + refresh/8},
+		"no watch": {func(m *machine) driver.Store { return m.faults }, byLooks},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			a := w.machine("a")

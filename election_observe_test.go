@@ -61,7 +61,7 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 		expect(0, refresh+refresh/8, "b2")
 		time.Sleep(lease)
 		want(t, lb.SetData(t.Context(), []byte("moved")), nil)
-		expect(0, refresh+refresh/8, "b2")
+		expect(0, byLooks, "b2")
 		time.Sleep(lease)
 		b.crash()
 		expect(lease-heartbeat, lease+refresh, "nobody")
