@@ -257,6 +257,7 @@ func TestReapOfAReservation(t *testing.T) {
 				for w.record("a").State == driver.Reserved && time.Since(begun) < 4*lease {
 					time.Sleep(100 * time.Millisecond)
 				}
+				synctest.Wait() // the callback may be on its way
 				if took := time.Since(begun); took < lapses || took > 2*lapses {
 					t.Errorf("freed after %v, and the reservation is for %v", took, lapses)
 				}
