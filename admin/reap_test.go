@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +29,12 @@ type reaper struct {
 	stop   context.CancelFunc
 }
 
+var reapers atomic.Int64
+
 func (w world) reaps(o admin.ReapOptions) *reaper {
 	w.t.Helper()
 	r := &reaper{}
-	r.machine = w.machine(fmt.Sprintf("reaper %p", r)) // there may be another one
+	r.machine = w.machine(fmt.Sprint("reaper ", reapers.Add(1))) // there may be another one
 	o.OnReaped = func(what admin.Reaped) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
