@@ -13,6 +13,7 @@ import (
 	"github.com/tenurelock/tenure/driver/objectmap"
 	"github.com/tenurelock/tenure/driver/recordcodec"
 	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func open(t testing.TB, b *bucket) *objectmap.Store {
@@ -86,6 +87,9 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "Conditional" {
+				enginetest.MakeVerify(t)
+			}
 			drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, make()) })
 		})
 	}

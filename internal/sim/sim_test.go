@@ -18,6 +18,7 @@ import (
 // TestSeedsReplay: a seed does the same again, event by event. What follows the
 // order of a map shows in one seed of some fifty.
 func TestSeedsReplay(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for seed := range uint64(110) {
 		one, two := &Trace{Events: trace.NewRecorder()}, &Trace{}
 		if _, err := RunSeed(seed, nil, one); err != nil {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
@@ -61,6 +62,7 @@ func completionStore(t *testing.T) string {
 // Bash itself completes, by the script that tenure prints.
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
+	enginetest.MakeVerify(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
@@ -18,6 +19,7 @@ func moved(a, b plan.Input) int { return plan.Moves(plan.Make(a), plan.Make(b)).
 // While others are away, a leave or a return moves hardly more than the share of
 // who leaves or returns.
 func TestLeaveAmongVacancies(t *testing.T) {
+	enginetest.MakeVerify(t)
 	most := 0.0
 	shares, excess := 0, 0
 	for seed := range uint64(60) {
@@ -148,6 +150,7 @@ func TestReweigh(t *testing.T) {
 
 // What a former plan knows changes nothing.
 func TestRemake(t *testing.T) {
+	enginetest.MakeVerify(t)
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		in := random(r)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
@@ -289,6 +290,7 @@ func TestRollingRestart(t *testing.T) {
 
 // The heir is who gets the partition, whatever the roll.
 func TestHeir(t *testing.T) {
+	enginetest.MakeVerify(t)
 	asked := 0
 	for seed := range uint64(60) {
 		in := random(rand.New(rand.NewPCG(seed, 6)))
