@@ -85,7 +85,7 @@ func (c *Client) acquired(ctx context.Context, name string, options *AcquireOpti
 			Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
 		},
 		Timing: t, Under: under, Wait: o.Wait, AdditionalWait: o.AdditionalWait, Capacity: o.Capacity,
-		History: o.History, WatchRequests: o.WatchRequests, Unhurried: o.Unhurried,
+		History: o.History, WatchRequests: o.WatchRequests,
 	})
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func TestReleaseDeadOverStaleReads(t *testing.T) {
 				w.died(session)
 				b := w.machine("b")
 				b.stale(skip, 2, 1)
-				want(t, within(t, lease-heartbeat, lease+time.Second, func() error {
+				want(t, within(t, lease-heartbeat, lease+refresh*9/8+requestTimeout, func() error {
 					return b.ReleaseDead(t.Context(), "x", "test")
 				}), nil)
 			})
@@ -416,10 +416,7 @@ func TestAbsentBeforeItWasOpened(t *testing.T) {
 		opensLate(t, func(t *testing.T, _ *world, b *machine, id string) {
 			t.Helper()
 			asked := started(func() error {
-				st, err := b.SessionStatus(t.Context(), id, nil)
-				if st.State != "" {
-					t.Errorf("%+v: the test has lost its point", st)
-				}
+				_, err := b.SessionStatus(t.Context(), id, nil)
 				return err
 			})
 			synctest.Wait()

@@ -369,121 +369,12 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 					time.Sleep(8*heartbeat + after) // until b knows when a beats: each look halves what it knows
 					a.crash()
 					// Its last sign of life was at most a heartbeat before.
-					want(t, within(t, lease-heartbeat-heartbeat/100, lease+lease/75, func() error { return <-taken }), nil)
+					want(t, within(t, lease-heartbeat-heartbeat/100, lease+refresh*9/8+lease/75, func() error { return <-taken }), nil)
 					stop()
 				}
 			})
 		})
 	}
-}
-
-// unhurriedly returns a lock that b waits for without a hurry, and how often b reads it in a
-// heartbeat period once looks rest.
-func unhurriedly(t *testing.T, w *world, o *tenure.AcquireOptions) (a, b *machine, l *tenure.Lease, got <-chan error, reads float64) {
-	t.Helper()
-	rests := func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 }
-	a, b = w.machine("a"), w.machine("b", rests)
-	l = a.mustAcquire("x", nil)
-	got = started(func() error { _, err := b.Acquire(t.Context(), "x", o); return err })
-	time.Sleep(2 * lease)
-	b.faults.ResetLog()
-	time.Sleep(10 * heartbeat)
-	return a, b, l, got, float64(b.faults.Count(faultstore.OpGet)) / 10
-}
-
-// An acquire that is in no hurry reads twice in a heartbeat period, and finds a release
-// within one, and a crash as soon as others.
-func TestUnhurried(t *testing.T) {
-	unhurried := &tenure.AcquireOptions{Unhurried: true}
-	for i := range 8 {
-		synctestUnwatched(t, func(t *testing.T, w *world) {
-			_, _, l, got, reads := unhurriedly(t, w, unhurried)
-			if reads > 2.3 {
-				t.Errorf("%.1f reads in a heartbeat period", reads)
-			}
-			time.Sleep(time.Duration(i) * heartbeat / 8)
-			a := time.Now()
-			want(t, l.Release(t.Context()), nil)
-			want(t, <-got, nil)
-			if took := time.Since(a); took > heartbeat {
-				t.Errorf("%d: a release is found after %v", i, took)
-			}
-		})
-		synctestUnwatched(t, func(t *testing.T, w *world) {
-			a, _, _, got, _ := unhurriedly(t, w, unhurried)
-			time.Sleep(time.Duration(i) * heartbeat / 8)
-			a.crash()
-			crashed := time.Now()
-			want(t, <-got, nil)
-			if took := time.Since(crashed); took > lease+refresh/2+refresh/8 || took < lease-heartbeat-refresh {
-				t.Errorf("%d: a crash is found after %v", i, took)
-			}
-		})
-	}
-}
-
-// Polls go on as usual while another acquire of the process waits without the option, or
-// something observes the lock; and when it has just changed hands.
-func TestUnhurriedBesideOthers(t *testing.T) {
-	pace := func(t *testing.T, w *world, begin func(ctx context.Context, b *machine)) float64 {
-		a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 })
-		a.mustAcquire("x", nil)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		got := started(func() error { _, err := b.Acquire(ctx, "x", &tenure.AcquireOptions{Unhurried: true}); return err })
-		time.Sleep(2 * lease)
-		begin(ctx, b)
-		time.Sleep(heartbeat)
-		b.faults.ResetLog()
-		time.Sleep(10 * heartbeat)
-		n := float64(b.faults.Count(faultstore.OpGet)) / 10
-		stop()
-		want(t, <-got, context.Canceled)
-		return n
-	}
-	for other, begin := range map[string]func(context.Context, *machine){
-		"another acquire": func(ctx context.Context, b *machine) {
-			started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
-		},
-		"an observer": func(ctx context.Context, b *machine) {
-			go func() {
-				for _, err := range b.Election("x", nil).Observe(ctx) {
-					if err != nil {
-						return
-					}
-				}
-			}()
-		},
-	} {
-		synctestUnwatched(t, func(t *testing.T, w *world) {
-			if reads := pace(t, w, begin); reads < 5 {
-				t.Errorf("%.1f reads in a heartbeat period beside %s", reads, other)
-			}
-		})
-	}
-	for i := range 8 {
-		synctestUnwatched(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 })
-			l := a.mustAcquire("x", nil)
-			got := started(func() error {
-				_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{Unhurried: true})
-				return err
-			})
-			time.Sleep(4*refresh + time.Duration(i)*refresh/16)
-			released := time.Now()
-			a.mustRelease(l)
-			want(t, <-got, nil)
-			if took := time.Since(released); took > refresh {
-				t.Errorf("the release of a lock that has just been taken is found after %v", took)
-			}
-		})
-	}
-}
-
-// synctestUnwatched runs a test in a bubble, on a store without a watch.
-func synctestUnwatched(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	inBelled(t, func(t *testing.T, w *world, _ *wires) { test(t, w) })
 }
 
 // watchCounter is a store that knows how many watches are on.
@@ -782,6 +673,51 @@ func TestFreeLockIsNotWaitedFor(t *testing.T) {
 		}
 		if es := m.events.of(tenure.EventWaiting); len(es) > 0 {
 			t.Errorf("%+v", es)
+		}
+	})
+}
+
+// What fifty processes cost on DynamoDB that wait for one lock, in a month.
+func TestCostOfWaiting(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	inWorld(t, func(t *testing.T, w *world) {
+		const waiters, long = 10, 5 * time.Minute
+		w.machine("a").mustAcquire("x", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var all []*machine
+		var ended []<-chan error
+		for range waiters {
+			m := w.machine("b")
+			all = append(all, m)
+			ended = append(ended, started(func() error { _, err := m.Acquire(ctx, "x", nil); return err }))
+		}
+		time.Sleep(lease)
+		for _, m := range all {
+			m.faults.ResetLog()
+		}
+		time.Sleep(long)
+		units := 0.0
+		for _, m := range all {
+			for _, c := range m.faults.Log() {
+				switch {
+				case c.Op != faultstore.OpGet:
+					t.Fatalf("it writes: %v", c.Op)
+				case c.Consistency == driver.Eventual:
+					units += 0.5
+				default:
+					units++
+				}
+			}
+		}
+		const month, read = 30 * 24 * time.Hour, 0.125e-6
+		dollars := 50 / waiters * units * float64(month/long) * read
+		t.Logf("50 waiting processes cost $%.2f a month", dollars)
+		if dollars > 14 {
+			t.Errorf("50 waiting processes cost $%.2f a month, want $14 at most", dollars)
+		}
+		stop()
+		for _, e := range ended {
+			want(t, <-e, context.Canceled)
 		}
 	})
 }

@@ -276,6 +276,7 @@ func TestBellRingsInTheOrderOfArrival(t *testing.T) {
 			return n
 		}
 		before := looks()
+		time.Sleep(time.Second) // each looks once in a lease, at the end of a third second
 		a.mustRelease(l)
 		if first := <-won; first != "w0" {
 			t.Errorf("%s was first", first)

@@ -182,8 +182,8 @@ type Leader struct {
 func (l Leader) None() bool { return l.Token == 0 }
 
 // Leader reads who leads. It returns [ErrNoLeader] if nobody does: the record
-// is absent or released, or this client has seen no sign of life in it for a
-// lease. A leader that it sees for the first time counts as alive.
+// is absent or released, or shows the sign of life that this client has seen in it for a
+// lease already. A leader that it sees for the first time counts as alive.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := checkKey(e.name); err != nil {
 		return Leader{}, wrap("leader", e.name, err)
@@ -209,7 +209,8 @@ func leaderOf(s engine.Snapshot) Leader {
 // Observe yields the leader, now and after every change, until ctx ends or the loop
 // is left. If nobody leads, it yields a Leader for which None is true. It yields
 // the latest state: a slow loop skips tenures, which shows in the tokens, and
-// delays nobody. An error of the store is yielded once, and observing goes on. When ctx
+// delays nobody. An error of the store is yielded once, and observing goes on: the
+// leader stays who it was until the store answers. When ctx
 // ends, so does the loop, without an error. When the client is closed, the last error is
 // [ErrClosed].
 //

@@ -37,13 +37,14 @@ type Options struct {
 	// fifth of LeaseDuration.
 	HeartbeatPeriod time.Duration
 
-	// RefreshPeriod is about how often a waiting contender polls the record: a millisecond
-	// at least. It is no rate limit: a poll comes sooner where a heartbeat is expected, and
-	// where the lease may have run out; a store that cannot answer as often returns
-	// [driver.ErrThrottled]. Once the holder has missed a heartbeat, the contender polls half as often.
-	// It bounds how late a release is seen where the store has no watch. Where the store
-	// has one, it may be far above LeaseDuration. If zero, it is 1 s, and a fifth of
-	// LeaseDuration at most.
+	// RefreshPeriod is how often a waiting contender polls the record, give or take an
+	// eighth: a millisecond at least. A poll comes sooner when the lease may have run out,
+	// when the lock is about to change hands, and when the contender has reason to believe
+	// that it has; so a store that cannot answer as often returns [driver.ErrThrottled].
+	// It bounds how late a release is seen where the store has no watch, and a crash: a
+	// dead holder's lock is taken within LeaseDuration, 9/8 of RefreshPeriod and three
+	// calls of its last heartbeat. Where the store has a watch, it may be far above
+	// LeaseDuration. If zero, it is 1 s, and a fifth of LeaseDuration at most.
 	RefreshPeriod time.Duration
 
 	// Grace is the end of the lease that is kept for stopping: the context of the
@@ -309,15 +310,6 @@ type AcquireOptions struct {
 	// holder is recognised after about one of its heartbeat periods. A lock that is
 	// handed over to this very owner is taken all the same. TryAcquire ignores it.
 	UnlessAlive bool
-
-	// Unhurried polls less often while nothing changes. Once the lock has had the same
-	// holder for ten refresh periods, Acquire polls twice in the holder's heartbeat period,
-	// if that is less often than once in a refresh period. So it finds a release up to three
-	// quarters of a heartbeat period later, and a crash as soon as without this option. It
-	// polls as usual while another acquire of this client waits for the lock without the
-	// option, or something observes it; and a lock that is held under a session. TryAcquire
-	// ignores it.
-	Unhurried bool
 
 	// Timing has durations of this lock, if they are not to be the client's. A lock under
 	// a session has those of the session, and takes none.

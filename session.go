@@ -238,7 +238,7 @@ func (c *Client) SessionStatus(ctx context.Context, id string, options *ReadOpti
 	if err != nil {
 		return SessionStatus{}, wrap("status", "session "+id, err)
 	}
-	return c.sessionStatus(id), nil
+	return sessionStatusOf(id, c.engine.Session(id)), nil
 }
 
 // Sessions reads the records of all sessions, in the order of their ids. It may be
@@ -251,13 +251,13 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 				yield(SessionStatus{}, wrap(op, what, ErrClosed))
 				return
 			}
-			page, err := c.engine.ListSessions(ctx, cursor)
+			page, seen, err := c.engine.ListSessions(ctx, cursor)
 			if err != nil {
 				yield(SessionStatus{}, wrap(op, what, err))
 				return
 			}
-			for _, rec := range page.Records {
-				if !yield(c.sessionStatus(driver.SessionID(rec.Key)), nil) {
+			for i, rec := range page.Records {
+				if !yield(sessionStatusOf(driver.SessionID(rec.Key), seen[i]), nil) {
 					return
 				}
 			}
@@ -273,9 +273,7 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 	}
 }
 
-// sessionStatus says what was seen of a session last.
-func (c *Client) sessionStatus(id string) SessionStatus {
-	s := c.engine.Session(id)
+func sessionStatusOf(id string, s engine.SessionSnapshot) SessionStatus {
 	if !s.Found {
 		return SessionStatus{ID: id}
 	}
@@ -285,7 +283,7 @@ func (c *Client) sessionStatus(id string) SessionStatus {
 		Since: rec.Since, Until: rec.Until, Lease: rec.Lease, Heartbeat: rec.Heartbeat,
 		End: string(rec.End), Requests: len(rec.Requests), Unchanged: s.Since, FreeIn: s.FreeIn,
 	}
-	st.Alive = st.FreeIn > 0
+	st.Alive = s.Alive
 	return st
 }
 

@@ -23,9 +23,9 @@ type Status struct {
 	// State is what the record says: StateHeld, StateReserved or StateReleased;
 	// empty if there is none.
 	State string
-	// Held says that the record shows a holder that may be alive, as far as
-	// this client can know. If it is false and State is held, the lease is over, and
-	// the holder may still have renewed it after the store had answered. An acquire finds
+	// Held says that the record shows a holder that may be alive. If it is false and State
+	// is held, the lease is over: a strong read that was sent when the sign of life had stood
+	// for the lease has shown it still. The holder may have renewed it since. An acquire finds
 	// out by its write. A program that acts without one reads again, by
 	// [Client.Statuses], and goes by that.
 	Held  bool
@@ -55,7 +55,8 @@ type Status struct {
 	End     string
 	EndedBy *Request
 	// Unchanged is how long this client has seen no sign of life. FreeIn is after
-	// how long at the latest the lock can be taken if none comes.
+	// how long at the latest the lock can be taken if none comes: 0 when only a read is
+	// left to tell.
 	Unchanged, FreeIn time.Duration
 	// Previous is the tenure before, nil if there was none.
 	Previous *Tenure
@@ -137,9 +138,10 @@ func statusOf(name string, s engine.Snapshot) Status {
 // ReadOptions say how fresh an answer must be. Nil asks for the freshest.
 type ReadOptions struct {
 	// Eventual is for programs that look again and again: it allows for reads that may be
-	// behind, and cost half as much on DynamoDB, and reads a session only when its next
-	// heartbeat is due. Answers may be behind by as long as such a read is, and the end of
-	// a session by a heartbeat period. They are never older than what this client has seen
+	// behind, and cost half as much on DynamoDB, where a record is known and no heartbeat of
+	// it is due, and reads a session only when its next heartbeat is. What such a read shows
+	// to have changed is read again. So answers may be behind by as long as such a read is,
+	// and the end of a session by a heartbeat period. They are never older than what this client has seen
 	// before. An acquire of this client that acts on what they show reads anew, or writes on
 	// conditions that say whether it is still so.
 	Eventual bool
@@ -147,8 +149,7 @@ type ReadOptions struct {
 	// WithoutSessions leaves out the sessions under which locks are held. It is for programs
 	// that know the sessions, or that look at a lock seldom. Held, Unchanged and FreeIn of a
 	// lock under a session say what this client had seen of that session before: until it
-	// has seen it, Held is true and FreeIn is 0. With Eventual the first read of a lock may
-	// be behind, too; that there is no lock is said after a strong read alone.
+	// has seen it, Held is true and FreeIn is 0.
 	WithoutSessions bool
 }
 

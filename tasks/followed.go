@@ -33,8 +33,7 @@ func newFollowed(own uint64) *Followed {
 }
 
 // Leader returns who leads, as far as is known, and [tenure.Leader.None] if
-// nobody does or nothing is known yet. An error of the store changes nothing,
-// until the leader counts as dead.
+// nobody does or nothing is known yet. An error of the store changes nothing.
 func (f *Followed) Leader() tenure.Leader {
 	l, _, _ := f.state()
 	return l

@@ -29,8 +29,6 @@ type AcquireOptions struct {
 	History bool
 	// WatchRequests has the store hint when a request is written into the record.
 	WatchRequests bool
-	// Unhurried has the record looked at seldom.
-	Unhurried bool
 }
 
 // Acquire takes the lock. ctx bounds the waiting alone.
@@ -311,14 +309,9 @@ func (a *acquire) heirOf(rec driver.Record) bool {
 	return protocol.KeptFor(rec, a.Want.Owner, a.Want.Label)
 }
 
-// look has it read the record soon, told does so because something has told that the record
-// has changed, notified because the holder has, and noticed tells it that something new may have
-// been seen.
+// look has it read the record soon, and noticed tells it that something new may have been
+// seen.
 func (a *acquire) look() { a.run.act(a.con.Hint) }
-
-func (a *acquire) told() { a.run.act(a.con.Told) }
-
-func (a *acquire) notified() { a.run.act(a.con.Rung) }
 
 func (a *acquire) noticed() {
 	if a.con != nil && !a.ended {

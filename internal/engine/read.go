@@ -18,6 +18,7 @@ import (
 type SessionSnapshot struct {
 	Record driver.Record
 	Found  bool
+	Alive  bool // its locks cannot be taken
 	// Since is for how long it has shown no sign of life, FreeIn after how long at the latest
 	// its locks can be taken if none comes. Both are 0 if it is not alive.
 	Since, FreeIn time.Duration
@@ -27,30 +28,55 @@ type SessionSnapshot struct {
 func (c *Client) Session(id string) SessionSnapshot {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
-	u := c.sessions.Of(id)
+	return sessionSnapshotOf(c.sessions.Of(id), c.contender())
+}
+
+func sessionSnapshotOf(u *protocol.Sight, now time.Duration) SessionSnapshot {
 	var s SessionSnapshot
 	s.Record, s.Found = u.Record()
-	now := c.contender()
 	if dead, alive := u.DeadAt(); alive {
+		s.Alive = !u.Dead()
 		s.Since, s.FreeIn = now-u.Since(), max(0, dead-now)
 	}
 	return s
 }
 
-// ListSessions reads a page of the records of sessions, and notes what it shows.
-func (c *Client) ListSessions(ctx context.Context, cursor string) (driver.Page, error) {
+// ListSessions reads a page of the records of sessions. What it shows of each stands in seen. Of
+// one that has shown no sign of life for its lease a strong read tells.
+func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.Page, seen []SessionSnapshot, err error) {
 	sent := c.contender()
-	page, err := c.Store.List(ctx, driver.SessionPrefix, cursor)
+	page, err = c.Store.List(ctx, driver.SessionPrefix, cursor)
 	if err != nil {
-		return driver.Page{}, err
+		return driver.Page{}, nil, err
 	}
+	seen = make([]SessionSnapshot, len(page.Records))
+	var dead []string
+	var at []int
 	c.viewMu.Lock()
-	defer c.viewMu.Unlock()
 	now := c.contender()
-	for _, rec := range page.Records {
-		c.sessions.Of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
+	for i, rec := range page.Records {
+		id := driver.SessionID(rec.Key)
+		u := c.sessions.known[id]
+		if u != nil {
+			u.Saw(sent, now, driver.Eventual, rec, true)
+		}
+		proved := u != nil && u.Dead() && !u.Hinted()
+		if u == nil || u.Hinted() {
+			u = c.liveness.glance(c.timing, c.env, sent, now, rec)
+		}
+		seen[i] = sessionSnapshotOf(u, now)
+		if until, alive := u.DeadAt(); alive && now >= until && !proved {
+			dead, at = append(dead, id), append(at, i)
+		}
 	}
-	return page, nil
+	c.viewMu.Unlock()
+	if err := c.ReadSessions(ctx, dead, false); err != nil {
+		return driver.Page{}, nil, err
+	}
+	for j, i := range at {
+		seen[i] = c.Session(dead[j])
+	}
+	return page, seen, nil
 }
 
 // Read reads one record, and waits for the answer. It waits for one request timeout, or
@@ -114,46 +140,43 @@ func (c *Client) answered(ctx context.Context, answer answer) (protocol.Result, 
 
 // ReadSessions reads sessions, so that it can be told whether the locks under
 // them are held. If it is to be cheap, a session is not read whose
-// next heartbeat is not due, and each as freshly as what is known of it asks for.
+// next heartbeat is not due.
 func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) error {
 	sent := c.contender()
-	how := make([]driver.Consistency, 0, len(ids))
 	keys := make([]string, 0, len(ids))
 	read := make([]string, 0, len(ids))
 	c.viewMu.Lock()
 	for _, id := range ids {
-		fresh := driver.Strong
-		if cheap {
-			u := c.sessions.Of(id)
-			if !u.Due(sent) {
-				continue
-			}
-			fresh = u.How(sent)
+		u := c.sessions.Of(id)
+		if cheap && !u.Due(sent) {
+			continue
 		}
-		read, keys, how = append(read, id), append(keys, driver.SessionKey(id)), append(how, fresh)
+		u.Polls(sent, driver.Strong)
+		read, keys = append(read, id), append(keys, driver.SessionKey(id))
 	}
 	c.viewMu.Unlock()
 	if len(keys) == 0 {
 		return nil
 	}
-	found, err := c.ReadAll(ctx, keys, how)
-	if err != nil {
-		return err
-	}
+	found, err := c.ReadAll(ctx, keys, nil)
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
 	now := c.contender()
-	for i, f := range found {
+	for i, id := range read {
+		u := c.sessions.Of(id)
 		switch {
-		case f.Err == nil:
-			c.sessions.Of(read[i]).Saw(sent, now, how[i], f.Record, true)
-		case errors.Is(f.Err, driver.ErrNotFound):
-			c.sessions.Of(read[i]).Saw(sent, now, how[i], driver.Record{}, false)
+		case err != nil:
+			u.Unanswered()
+		case found[i].Err == nil:
+			u.Saw(sent, now, driver.Strong, found[i].Record, true)
+		case errors.Is(found[i].Err, driver.ErrNotFound):
+			u.Saw(sent, now, driver.Strong, driver.Record{}, false)
 		default:
-			return f.Err
+			u.Unanswered()
+			err = found[i].Err
 		}
 	}
-	return nil
+	return err
 }
 
 // readBatches is ReadAll where the store can read many records in a request: the strong

@@ -26,13 +26,6 @@ type Snapshot struct {
 	known  bool          // a reply has come
 	looked time.Duration // on the contender's clock: when the latest one came
 	closed bool          // it shows a holder whose session has been closed by itself
-	sure   bool          // a strong reply that came when the lease was over has shown its sign of life
-}
-
-// seemsDead says that it shows a holder with a lease of its own, which seems to be over, and
-// that no strong read has told so.
-func (s Snapshot) seemsDead() bool {
-	return s.Record.State == driver.Held && s.Record.Session == "" && !s.Alive && !s.sure
 }
 
 // Status reads the record of a lock, and the session under which it is held, and remembers
@@ -47,20 +40,22 @@ func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 	}
 	defer k.leave()
 	sent := c.contender()
+	k.polls(sent, false)
 	res, err := c.Read(ctx, key, driver.Strong)
+	if err == nil && res.Found && !protocol.Readable(res.Record) {
+		err = Unreadable(res.Record)
+	}
 	if err != nil {
+		k.missed()
 		return Snapshot{}, err
 	}
-	if res.Found && !protocol.Readable(res.Record) {
-		return Snapshot{}, Unreadable(res.Record)
-	}
-	s := k.saw(sent, driver.Strong, res.Record, res.Found)
+	k.saw(sent, driver.Strong, res.Record, res.Found)
 	if id, open := k.openSession(); open {
 		if err := c.ReadSessions(ctx, []string{id}, false); err != nil {
 			return Snapshot{}, err
 		}
-		s = k.seen()
 	}
+	s, _ := k.seen()
 	return s, nil
 }
 
@@ -68,10 +63,11 @@ func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 type StatusOptions struct{ Eventual, WithoutSessions bool }
 
 // Statuses reads the records of many locks, and the sessions under which they are held, each
-// once. The answers are in the order of the keys.
+// once. The answers are in the order of the keys. What a cheap read cannot tell is read again: it
+// has shown another version than the one that is known.
 func (c *Client) Statuses(ctx context.Context, keys []string, o StatusOptions) ([]Snapshot, []error) {
 	errs := make([]error, len(keys))
-	seen, how, err := c.statuses(ctx, keys, o, errs)
+	seen, hinted, err := c.statuses(ctx, keys, o, errs)
 	if err != nil {
 		for i := range errs {
 			if errs[i] == nil {
@@ -80,149 +76,82 @@ func (c *Client) Statuses(ctx context.Context, keys []string, o StatusOptions) (
 		}
 		return make([]Snapshot, len(keys)), errs
 	}
-	// By cheap reads alone it cannot be told that a holder is dead: those are read again.
-	var dead []string
-	var at []int
-	for i, s := range seen {
-		if errs[i] == nil && o.Eventual && how[i] == driver.Eventual && s.Found && s.seemsDead() {
-			dead, at = append(dead, keys[i]), append(at, i)
+	if o.Eventual && len(hinted) > 0 {
+		again := make([]string, len(hinted))
+		for j, i := range hinted {
+			again[j] = keys[i]
 		}
-	}
-	if len(dead) > 0 {
-		again, bad := c.Statuses(ctx, dead, StatusOptions{})
-		for j, i := range at {
-			seen[i], errs[i] = again[j], bad[j]
+		o.Eventual = false
+		strong, bad := c.Statuses(ctx, again, o)
+		for j, i := range hinted {
+			seen[i], errs[i] = strong[j], bad[j]
 		}
 	}
 	return seen, errs
 }
 
-// statuses is Statuses without the last look at those that seem dead. It sets the errors of
-// single keys, and returns one that concerns all, and how fresh each read was.
+// statuses is Statuses without the second read. It sets the errors of single keys, and returns
+// one that concerns all, and the places of those of which a strong read is due.
 func (c *Client) statuses(
 	ctx context.Context, keys []string, o StatusOptions, errs []error,
-) (seen []Snapshot, how []driver.Consistency, err error) {
+) (seen []Snapshot, hinted []int, err error) {
+	trackers := make([]*tracker, 0, len(keys))
+	defer func() {
+		for _, k := range trackers {
+			k.leave()
+		}
+	}()
 	sent := c.contender()
-	how, err = c.freshness(keys, o)
-	var found []driver.Lookup
-	if err == nil {
-		found, err = c.ReadAll(ctx, keys, how)
+	how := make([]driver.Consistency, len(keys))
+	for i, key := range keys {
+		k, err := c.tracker(key)
+		if err != nil {
+			return nil, nil, err
+		}
+		trackers = append(trackers, k)
+		how[i] = k.polls(sent, o.Eventual)
 	}
-	if err == nil && o.Eventual {
-		err = c.readAbsent(ctx, keys, how, found)
-	}
+	found, err := c.ReadAll(ctx, keys, how)
 	if err == nil && c.Closed() {
 		err = ErrClosed
 	}
 	if err != nil {
+		for _, k := range trackers {
+			k.missed()
+		}
 		return nil, nil, err
 	}
-	recs := make([]driver.Record, len(found))
+	open := map[string]struct{}{}
 	for i, f := range found {
+		k := trackers[i]
+		absent := errors.Is(f.Err, driver.ErrNotFound)
 		switch {
-		case errors.Is(f.Err, driver.ErrNotFound):
-			recs[i] = driver.Record{Key: keys[i]}
-		case f.Err != nil:
+		case !absent && f.Err != nil:
 			errs[i] = f.Err
-		case !protocol.Readable(f.Record):
+		case !absent && !protocol.Readable(f.Record):
 			errs[i] = Unreadable(f.Record)
 		default:
-			recs[i] = f.Record
+			k.saw(sent, how[i], f.Record, !absent)
 		}
-	}
-	seen, err = c.sawAll(ctx, sent, how, recs, o)
-	return seen, how, err
-}
-
-// freshness returns how fresh the reads of locks must be: strong, unless they are to be
-// cheap and what is known of the lock allows for it.
-func (c *Client) freshness(keys []string, o StatusOptions) ([]driver.Consistency, error) {
-	how := make([]driver.Consistency, len(keys))
-	now := c.contender()
-	for i, key := range keys {
-		if how[i] = driver.Strong; !o.Eventual {
-			continue
-		}
-		k, err := c.tracker(key)
-		if err != nil {
-			return nil, err
-		}
-		how[i] = k.how(now, o.WithoutSessions)
-		k.leave()
-	}
-	return how, nil
-}
-
-// readAbsent reads again, strongly, what the first read of a lock has not found, which was
-// cheap: the record may be new.
-func (c *Client) readAbsent(ctx context.Context, keys []string, how []driver.Consistency, found []driver.Lookup) error {
-	var again []string
-	var at []int
-	for i, f := range found {
-		if how[i] == driver.Strong || !errors.Is(f.Err, driver.ErrNotFound) {
-			continue
-		}
-		k, err := c.tracker(keys[i])
-		if err != nil {
-			return err
-		}
-		if !k.known() {
-			again, at = append(again, keys[i]), append(at, i)
-		}
-		k.leave()
-	}
-	if len(again) == 0 {
-		return nil
-	}
-	list, err := c.ReadAll(ctx, again, nil)
-	if err != nil {
-		return err
-	}
-	for j, f := range list {
-		found[at[j]], how[at[j]] = f, driver.Strong
-	}
-	return nil
-}
-
-// sawAll notes what a read of many records has shown, and reads the sessions of
-// those that are held under one. A record with a key and no state is one that is
-// not there; one without a key is left out.
-func (c *Client) sawAll(
-	ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, o StatusOptions,
-) ([]Snapshot, error) {
-	trackers := make([]*tracker, len(recs))
-	defer func() {
-		for _, k := range trackers {
-			if k != nil {
-				k.leave()
-			}
-		}
-	}()
-	open := map[string]struct{}{}
-	for i, rec := range recs {
-		if rec.Key == "" {
-			continue
-		}
-		k, err := c.tracker(rec.Key)
-		if err != nil {
-			return nil, err
-		}
-		trackers[i] = k
-		k.saw(sent, how[i], rec, rec.State != "")
-		if id, ok := k.openSession(); ok && !o.WithoutSessions {
+		if errs[i] != nil {
+			k.missed()
+		} else if id, ok := k.openSession(); ok && !o.WithoutSessions {
 			open[id] = struct{}{}
 		}
 	}
 	if err := c.ReadSessions(ctx, slices.Sorted(maps.Keys(open)), o.Eventual); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	seen := make([]Snapshot, len(recs))
+	seen = make([]Snapshot, len(keys))
 	for i, k := range trackers {
-		if k != nil {
-			seen[i] = k.seen()
+		if errs[i] == nil {
+			var due bool
+			if seen[i], due = k.seen(); due {
+				hinted = append(hinted, i)
+			}
 		}
 	}
-	return seen, nil
+	return seen, hinted, nil
 }
 
 // List reads a page of the records of locks, and the sessions under which they are held. What
@@ -247,7 +176,69 @@ func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.P
 		return own || bad[r.Key] != nil
 	})
 	page.Unreadable = bad
-	how := slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records))
-	seen, err = c.sawAll(ctx, sent, how, page.Records, StatusOptions{})
+	seen, err = c.listed(ctx, sent, page.Records)
 	return page, seen, err
+}
+
+// listed returns what a list has shown of locks. A list is a cheap read: it changes nothing that
+// is known, and shows since when this client has been shown the same sign of life. Of one that
+// has shown none for its lease a strong read tells, and one of the sessions of locks.
+func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.Record) ([]Snapshot, error) {
+	sights := make([]*protocol.Sight, len(recs))
+	trackers := make([]*tracker, len(recs))
+	open := map[string]struct{}{}
+	for i, rec := range recs {
+		if sights[i], trackers[i] = c.glance(sent, rec); rec.Session != "" && rec.State == driver.Held {
+			open[rec.Session] = struct{}{}
+		}
+	}
+	if err := c.ReadSessions(ctx, slices.Sorted(maps.Keys(open)), false); err != nil {
+		return nil, err
+	}
+	var dead []string
+	var at []int
+	seen := make([]Snapshot, len(recs))
+	c.viewMu.Lock()
+	now := c.contender()
+	for i, sight := range sights {
+		seen[i] = snapshotOf(sight, now)
+		k := trackers[i]
+		if k != nil {
+			k.notify()
+		}
+		proved := k != nil && sight == k.sight && sight.Dead()
+		if until, holds := sight.DeadAt(); holds && now >= until && !sight.Tied() && !proved {
+			dead, at = append(dead, recs[i].Key), append(at, i)
+		}
+	}
+	c.viewMu.Unlock()
+	if len(dead) == 0 {
+		return seen, nil
+	}
+	strong, bad := c.Statuses(ctx, dead, StatusOptions{})
+	for j, i := range at {
+		if bad[j] != nil {
+			return nil, bad[j]
+		}
+		seen[i] = strong[j]
+	}
+	return seen, nil
+}
+
+// glance returns what is known of a lock if a list has shown just that, and else what the list
+// has shown, as if the record were so; and the tracker of the lock, if there is one.
+func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.Sight, *tracker) {
+	c.mu.Lock()
+	k := c.trackers[rec.Key]
+	c.mu.Unlock()
+	c.viewMu.Lock()
+	defer c.viewMu.Unlock()
+	now := c.contender()
+	if k != nil {
+		k.sight.Saw(sent, now, driver.Eventual, rec, true)
+		if known, found := k.sight.Record(); found && known.Version == rec.Version {
+			return k.sight, k
+		}
+	}
+	return c.liveness.glance(c.timing, c.env, sent, now, rec), k
 }

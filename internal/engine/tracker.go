@@ -31,7 +31,6 @@ type tracker struct {
 	sight     *protocol.Sight
 	queue     []*acquire            // the first one acts
 	waiters   []*acquire            // all that have not ended
-	unhurried int                   // how many of them are so
 	hasty     map[*acquire]struct{} // those of them with a timing of their own
 	observers map[*Observer]struct{}
 	poller    *poller      // looks for them, when nobody waits; nil before the first one
@@ -189,9 +188,14 @@ func (k *tracker) hintDue(time.Duration) {
 			return
 		}
 	}
+	k.read()
+}
+
+// read has the machine that looks read the record now. The caller holds viewMu.
+func (k *tracker) read() {
 	switch {
 	case len(k.queue) > 0:
-		k.queue[0].told()
+		k.queue[0].look()
 	case len(k.observers) > 0:
 		k.poller.run.act(k.poller.Hint)
 	}
@@ -216,12 +220,7 @@ func (k *tracker) listen() {
 func (k *tracker) notified() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	switch {
-	case len(k.queue) > 0:
-		k.queue[0].notified()
-	case len(k.observers) > 0:
-		k.poller.run.act(k.poller.Hint)
-	}
+	k.read()
 }
 
 // stepped carries out what a step of the observer has led to.
@@ -293,48 +292,47 @@ func (k *tracker) rest() {
 }
 
 // saw notes a reply to a read that others made.
-func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) Snapshot {
+func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.sight.Saw(sent, k.c.contender(), how, rec, found)
 	k.notify()
-	return k.snapshot()
 }
 
-// how returns how fresh a read must be that is made now, by one that looks again and again,
-// or looks at the lock alone. Where nobody has looked for a while it is cheap: what it shows
-// is read again if that matters.
-func (k *tracker) how(now time.Duration, alone bool) driver.Consistency {
+// polls notes that others are about to read the record, and returns how fresh the read must be:
+// strong, or cheap if that will do.
+func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	looked, known := k.sight.Known()
-	if alone && !known || known && now-looked > 2*k.c.timing.Refresh && !k.sight.Doubts() {
-		return driver.Eventual
+	how := driver.Strong
+	if cheap {
+		how = k.sight.How(now)
 	}
-	return k.sight.How(now)
+	k.sight.Polls(now, how)
+	return how
 }
 
-// known says that the record was read before.
-func (k *tracker) known() bool {
+// missed says that such a read has shown nothing.
+func (k *tracker) missed() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	_, known := k.sight.Known()
-	return known
+	k.sight.Unanswered()
+	k.notify()
 }
 
 // snapshot returns what was seen last. The caller holds viewMu.
-func (k *tracker) snapshot() Snapshot {
-	now := k.c.contender()
+func (k *tracker) snapshot() Snapshot { return snapshotOf(k.sight, k.c.contender()) }
+
+func snapshotOf(sight *protocol.Sight, now time.Duration) Snapshot {
 	s := Snapshot{}
-	s.looked, s.known = k.sight.Known()
-	s.Record, s.Found = k.sight.Record()
-	if dead, held := k.sight.DeadAt(); held {
+	s.looked, s.known = sight.Known()
+	s.Record, s.Found = sight.Record()
+	if dead, held := sight.DeadAt(); held {
 		s.FreeIn = max(0, dead-now)
-		s.Alive = s.FreeIn > 0 && s.Record.State == driver.Held
-		s.Since = now - k.sight.Since()
-		s.sure = k.sight.Sure()
-		s.closed = k.sight.Closed()
-		if u := k.sight.Under(); u != nil {
+		s.Alive = s.Record.State == driver.Held && !sight.Dead()
+		s.Since = now - sight.Since()
+		s.closed = sight.Closed()
+		if u := sight.Under(); u != nil {
 			s.Since = now - u.Since()
 			if _, looked := u.Known(); !looked {
 				s.FreeIn, s.Since = 0, 0 // nobody can tell
@@ -353,12 +351,13 @@ func (k *tracker) openSession() (string, bool) {
 	return rec.Session, k.sight.Tied() && !k.sight.Ended()
 }
 
-// seen returns what was seen last, after a read of the session by others was noted.
-func (k *tracker) seen() Snapshot {
+// seen returns what was seen last, after a read of the session by others was noted, and whether
+// a strong read of the lock is due.
+func (k *tracker) seen() (s Snapshot, hinted bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.notify()
-	return k.snapshot()
+	return k.snapshot(), k.sight.Hinted()
 }
 
 // notify is called when something new may have been seen. It wakes the observers,
@@ -390,15 +389,12 @@ func (k *tracker) hurry() {
 		t := q.Timing
 		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
 	}
-	k.sight.LookFor(refresh, lease, k.unhurried > 0 && k.unhurried == len(k.waiters) && len(k.observers) == 0)
+	k.sight.LookFor(refresh, lease)
 }
 
 // joins and leaves keep the account of those who wait.
 func (k *tracker) joins(w *acquire) {
 	k.waiters = append(k.waiters, w)
-	if w.Unhurried {
-		k.unhurried++
-	}
 	if w.Timing != k.c.timing {
 		if k.hasty == nil {
 			k.hasty = map[*acquire]struct{}{}
@@ -414,9 +410,6 @@ func (k *tracker) leaves(w *acquire) {
 		return
 	}
 	k.waiters = slices.Delete(k.waiters, i, i+1)
-	if w.Unhurried {
-		k.unhurried--
-	}
 	delete(k.hasty, w)
 	k.hurry()
 }

@@ -163,6 +163,18 @@ func (r *livenessCache) Note(s *protocol.Sight) {
 	}
 }
 
+// glance returns a sight of one cheap reply alone, which counts since the sign of life was shown
+// first. That is a true count if a strong reply shows the sign later: it was there all the time.
+func (r *livenessCache) glance(
+	t protocol.Timing, env protocol.Env, sent, now time.Duration, rec driver.Record,
+) *protocol.Sight {
+	env.Recall, env.Differs = r.Of, nil
+	s := protocol.NewSight(t, env)
+	s.Saw(sent, now, driver.Strong, rec, true)
+	r.Note(s)
+	return s
+}
+
 // tidy drops what was kept for long enough.
 func (r *livenessCache) tidy(now time.Duration) {
 	r.tidied = now + maxMarkAge*r.lease

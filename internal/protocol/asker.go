@@ -128,11 +128,10 @@ func (k *Asker) plan() (Kind, time.Duration) {
 		}
 		return Ask, k.retry
 	}
-	dead, _ := k.sight.DeadAt()
-	if look := k.sight.NextLook(); look < dead {
-		return Look, max(look, k.retry)
+	if k.sight.Dead() {
+		return Free, k.retry
 	}
-	return Free, max(dead, k.retry)
+	return Look, max(k.sight.NextPoll(k.t.Refresh, k.t.Lease), k.retry)
 }
 
 func (k *Asker) act(now time.Duration) *Call {
@@ -143,10 +142,6 @@ func (k *Asker) act(now time.Duration) *Call {
 		return nil
 	}
 	kind, at := k.plan()
-	waits := kind == Look || kind == Peek && k.met
-	if dead, ok := k.sight.DeadAt(); ok && waits && k.looked && !k.resolve && now >= dead {
-		kind, at = k.lastMove(), max(dead, k.retry)
-	}
 	if now < at {
 		return nil
 	}
@@ -169,6 +164,7 @@ func (k *Asker) act(now time.Duration) *Call {
 		k.before = rec.Prev
 	}
 	k.out, k.sent = r, now
+	k.sightOf(r).sends(now, r)
 	return r
 }
 
@@ -179,11 +175,11 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 	case !found || rec.Token != k.token || !Readable(rec):
 		return false
 	case k.want.Kind == driver.ReleaseDead:
-		return k.first == life{rec.Token, rec.Sign(), rec.State}
+		return k.first == lifeOf(rec)
 	case k.want.Kind == driver.Revoke && rec.State == driver.Reserved:
 		return true
 	case rec.Session != "":
-		return k.sight.under() != nil && k.first == life{rec.Token, rec.Sign(), rec.State}
+		return k.sight.under() != nil && k.first == lifeOf(rec)
 	}
 	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
@@ -205,6 +201,7 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 		k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
 		k.pause(now)
 	default:
+		k.sight.missed(out)
 		if out.Kind != Look && r.Outcome == Unknown {
 			k.unheard++
 			k.tried, k.resolve = true, true
@@ -212,6 +209,14 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 		k.fail(now, k.t, k.env, k.patience, r.Err)
 	}
 	return Action{Call: k.act(now)}
+}
+
+// sightOf returns the sight of the record that a call is about.
+func (k *Asker) sightOf(r *Call) *Sight {
+	if r.OfSession() {
+		return k.env.Session(driver.SessionID(r.Key))
+	}
+	return k.sight
 }
 
 // heard notes an answer. A look that tells what became of a write is not the write's
@@ -243,7 +248,7 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 		k.settle(Unusable, rec, driver.ErrUnreadable)
 		return
 	}
-	seen := life{rec.Token, rec.Sign(), rec.State}
+	seen := lifeOf(rec)
 	if k.token == 0 {
 		k.first, k.token = seen, rec.Token
 	}

@@ -94,7 +94,8 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 			now := time.Duration(0)
 			for r == nil || r.Kind == Look {
 				if r != nil {
-					k.Reply(now, found(theirs(timing, "v1", 1)))
+					r = k.Reply(now, found(theirs(timing, "v1", 1))).Call
+					continue
 				}
 				now, _ = k.Next()
 				r = k.Step(now).Call
@@ -207,15 +208,14 @@ func TestRevokeIsNoReservationForALabel(t *testing.T) {
 			t.Fatalf("want a write, got %+v", r)
 		}
 		kept := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil)
-		k.Reply(time.Second, Result{Outcome: Conflicted, Record: kept, Found: true})
+		r = k.Reply(time.Second, Result{Outcome: Conflicted, Record: kept, Found: true}).Call
 		if k.Revoked() != (want == Done) {
 			t.Errorf("reserved for %+v: revoked is %v", to, k.Revoked())
 		}
-		at, _ := k.Next()
-		if r := k.Step(at).Call; r == nil || r.Kind != Look {
+		if r == nil || r.Kind != Look {
 			t.Fatalf("want a look, got %+v", r)
 		}
-		k.Reply(at, found(theirs(timing, "v3", 2)))
+		k.Reply(2*time.Second, found(theirs(timing, "v3", 2)))
 		if answer, _, _ := k.Answer(); answer != want {
 			t.Errorf("reserved for %+v: answer %d, want %d", to, answer, want)
 		}

@@ -15,38 +15,22 @@ var errFull = errors.New("the session's record has no room for another request")
 // planTied returns the next move, and when it is due, if the lock is under a
 // session.
 func (k *Asker) planTied(u *Sight) (Kind, time.Duration) {
-	dead, alive := u.DeadAt()
+	_, alive := u.DeadAt()
 	switch {
 	case k.met && u.ended(k.sight.term):
 		return Free, k.retry
-	case !k.met || !alive || u.doubt || k.unsure(u):
+	case !k.met || !alive:
 		return Peek, k.retry
 	case honoured(k.want.Kind):
 		return Ask, k.retry
+	case u.Dead():
+		return Close, k.retry
 	}
-	kind, at := Look, k.sight.NextLook()
-	if next := u.NextLook(); next <= at {
+	kind, at := Look, k.sight.NextPoll(k.t.Refresh, k.t.Lease)
+	if next := u.NextPoll(k.t.Refresh, k.t.Lease); next <= at {
 		kind, at = Peek, next
 	}
-	if dead <= at {
-		kind, at = Close, dead
-	}
 	return kind, max(at, k.retry)
-}
-
-// lastMove returns what is to be done when the holder has shown no life for its
-// lease.
-func (k *Asker) lastMove() Kind {
-	if last := k.sight.lastMove(); last != Takeover {
-		return last
-	}
-	return Free
-}
-
-// unsure says that a cheap reply has shown another sign of life of the session than
-// the first one. That may be an older sign: a strong look tells.
-func (k *Asker) unsure(u *Sight) bool {
-	return k.want.Kind == driver.ReleaseDead && k.sign != "" && u.rec.Sign() != k.sign && !u.proved
 }
 
 // askSession fills in a call about the session of the lock.
@@ -56,7 +40,7 @@ func (k *Asker) askSession(r *Call, u *Sight, now time.Duration) {
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
-		if _, alive := u.DeadAt(); alive && k.met && !k.unsure(u) {
+		if _, alive := u.DeadAt(); alive && k.met {
 			r.Consistency = u.How(now)
 		}
 	case Close:
@@ -87,6 +71,7 @@ func (k *Asker) replySession(now time.Duration, out *Call, r Result) {
 		}
 		k.pause(now)
 	default:
+		k.sightOf(out).missed(out)
 		if !out.Kind.Reads() && r.Outcome == Unknown {
 			k.unheard++
 			k.tried, k.resolve, k.met = true, true, false // the records of both tell
@@ -109,7 +94,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 	}
 	asked := waitingFor(u.rec, lock)
 	dead, alive := u.DeadAt()
-	if k.sign == "" && alive && u.proved {
+	if k.sign == "" && alive {
 		k.sign = u.rec.Sign()
 	}
 	switch step := honoured(k.want.Kind); {
@@ -118,7 +103,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 		if step || inOrder {
 			k.settle(Nobody, lock, nil)
 		}
-	case u.doubt || !alive:
+	case !alive:
 	case step && asked != nil && asked.ID == k.want.ID:
 		k.settle(Laid, lock, nil)
 	case step && asked != nil:
@@ -129,7 +114,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 		k.settle(Self, lock, nil)
 	case step:
 		k.room(now, u.rec)
-	case k.want.Kind == driver.ReleaseDead && k.sign != "" && u.rec.Sign() != k.sign && u.proved:
+	case k.want.Kind == driver.ReleaseDead && k.sign != "" && u.rec.Sign() != k.sign:
 		k.settle(Alive, lock, nil)
 	case k.want.Kind == driver.Revoke && now < dead:
 		// Closing a live session would free all of its locks at once.

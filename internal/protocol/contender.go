@@ -74,36 +74,31 @@ type Contender struct {
 	want  Want
 	sight *Sight
 
-	begun     bool // the first move is made
-	started   bool
-	since     time.Duration // when it started
-	first     *life         // the first that a strong reply has shown; its sign does not count
-	holder    *life
-	out       *Call
-	sent      time.Duration
-	attempt   attempt  // of out, if it writes
-	unknown   attempts // writes that may have been applied, or may still be
-	resolve   bool     // a look must tell what became of them first
-	own       *driver.Record
-	before    []*driver.Tenure // of own
-	replacing bool             // a grant of its own that came too late to be used
-	disowns   string           // the version of a ghost that a strong reply has shown to it
-	met       bool             // the session was looked at, by this acquire and strongly
-	hinted    bool             // the record may have changed: a strong look is due
-	told      bool             // that it has: a cheap look goes first
-	glances   bool             // that cheap look is under way
-	rung      bool             // the holder says so: if the lock is under a session, that may have been closed
-	doubts    bool             // a strong look must tell whether the session has shown life
-	cool      cooling          // of one with a cool-down
-	id        string           // the beginning of all of its beats: see Env.beatOf
-	failures  int
-	races     int // claims in a row that were refused although the lock looks free
-	unheard   int // claims in a row without an answer, or throttled, while the store answers looks
-	beaten    int // requests to a session that lost the race to another write
-	retry     time.Duration
-	silent    time.Duration // since when the store has given no answer
-	mute      bool
-	lastErr   error
+	begun   bool // the first move is made
+	started bool
+	since   time.Duration // when it started
+	// Of one that gives up at a sign of life: the first holder that a strong reply has shown to
+	// it, and the first sign of life of its session.
+	first, firstOfSession life
+	looked, met           bool // a reply to a call of its own counts: about the lock, about its session
+	out                   *Call
+	sent                  time.Duration
+	attempt               attempt  // of out, if it writes
+	unknown               attempts // writes that may have been applied, or may still be
+	resolve               bool     // a look must tell what became of them first
+	own                   *driver.Record
+	before                []*driver.Tenure // of own
+	replacing             bool             // a grant of its own that came too late to be used
+	cool                  cooling          // of one with a cool-down
+	id                    string           // the beginning of all of its beats: see Env.beatOf
+	failures              int
+	races                 int // claims in a row that were refused although the lock looks free
+	unheard               int // claims in a row without an answer, or throttled, while the store answers looks
+	beaten                int // requests to a session that lost the race to another write
+	retry                 time.Duration
+	silent                time.Duration // since when the store has given no answer
+	mute                  bool
+	lastErr               error
 
 	grant   Grant
 	granted bool
@@ -197,25 +192,11 @@ func (c *Contender) move(now time.Duration) Action {
 }
 
 // Hint says that the record may have changed in a way that matters. The next look
-// is due at once.
+// is due at once. Whoever can read the store can forge a message that leads to it, so it says
+// nothing of the record.
 func (c *Contender) Hint(now time.Duration) Action {
-	c.hinted = true
+	c.sight.Hint()
 	return c.move(now)
-}
-
-// Told is Hint for a change that something has told of. A cheap look is due at once, and
-// a strong one behind it if that does not show the change.
-func (c *Contender) Told(now time.Duration) Action {
-	c.told = true
-	return c.Hint(now)
-}
-
-// Rung is Told by a message that the lock is free: the holder has released it, or has
-// closed the session of it. Whoever can read the store can forge such a message. It is no
-// look: it says nothing of the record.
-func (c *Contender) Rung(now time.Duration) Action {
-	c.rung = true
-	return c.Told(now)
 }
 
 // GiveUp ends the acquire from outside. If a write of its own is under way or
@@ -253,39 +234,34 @@ func (c *Contender) plan() (Kind, time.Duration) {
 		return Takeover, c.retry
 	case !c.begun, !known, !found, rec.State == driver.Released:
 		return Claim, c.retry
-	case c.ghost(rec) && c.disowns == rec.Version:
+	case c.ghost(rec) && c.sight.sent >= c.since:
 		return Release, c.retry
 	case c.ghost(rec):
 		return Look, c.retry
 	case c.mine(rec):
 		return Takeover, c.retry
-	case c.sight.doubt:
-		return Look, c.retry
 	}
 	if u := c.sight.under(); u != nil {
 		return c.planTied(u)
 	}
-	dead, _ := c.sight.DeadAt()
-	look := c.nextLook()
-	if c.hinted {
-		look = 0
+	switch {
+	case c.sight.Dead():
+		return Takeover, c.retry
+	case c.mustSee(c.sight):
+		return Look, c.retry
 	}
-	if wish, ok := c.wish(rec); ok && wish < min(look, dead) {
+	look := c.sight.NextLook()
+	if wish, ok := c.wish(rec); ok && wish < look {
 		return Ask, max(wish, c.retry)
 	}
-	if look < dead {
-		return Look, max(look, c.retry)
-	}
-	return Takeover, max(dead, c.retry)
+	return Look, max(look, c.retry)
 }
 
-// nextLook returns when to look again. Only a look shows life, so one that gives up at a sign
-// of it has none put off.
-func (c *Contender) nextLook() time.Duration {
-	if c.want.UnlessAlive {
-		return c.sight.next
-	}
-	return c.sight.NextLook()
+// mustSee says that the record has to be read before the acquire may be refused for what it shows:
+// no strong reply to a call since the acquire began has shown it.
+func (c *Contender) mustSee(s *Sight) bool {
+	seen := s.sent > c.since || s.sent == c.since && (c.looked && s == c.sight || c.met && s != c.sight)
+	return (c.want.Try || c.want.UnlessAlive) && !seen
 }
 
 // shown says that another machine that shares the sight has seen what this acquire
@@ -324,7 +300,9 @@ func (c *Contender) act(now time.Duration) *Call {
 	if !c.started {
 		c.started, c.since = true, now
 	}
-	c.begun = c.begun || c.sight.widowed(now)
+	if dead, _ := c.sight.DeadAt(); c.sight.Tied() && now >= dead {
+		c.begun = true // a claim is of no use: each of a dead session's locks costs one write
+	}
 	if !c.begun && c.want.Try && !c.ending && (c.livesFor(now) || c.blind()) {
 		// The claim would most likely be refused. A look costs a fifth of it. It is
 		// strong, because a cheap one may show a holder that has gone.
@@ -336,20 +314,12 @@ func (c *Contender) act(now time.Duration) *Call {
 		}
 	}
 	kind, at := c.plan()
-	waits := kind == Look || kind == Ask || kind == Peek || kind == Inquire
 	rec, _ := c.sight.Record()
-	resolves := c.ending || c.resolve || c.shown(rec) || c.ghost(rec)
-	planned, due := kind, at
-	if dead, ok := c.sight.DeadAt(); ok && waits && !resolves && now >= dead && c.sure() {
-		kind, at = c.sight.lastMove(), max(dead, c.retry)
-	}
+	resolves := c.ending || c.resolve || c.shown(rec) || c.ghost(rec) || c.mustSee(c.sight)
 	if now >= at {
 		c.couldMove(kind, now)
 	}
 	if kind, at = c.cooled(kind, at); now < at {
-		kind, at = c.cooled(planned, due) // what was to come before the last move
-	}
-	if now < at {
 		return nil
 	}
 	r := &Call{Kind: kind, Key: c.want.Key}
@@ -359,11 +329,9 @@ func (c *Contender) act(now time.Duration) *Call {
 	case Peek, Close, Inquire:
 		c.askSession(r, c.sight.under(), now)
 	case Look:
-		if !resolves && (!c.hinted || c.told) {
+		if !resolves {
 			r.Consistency = c.sight.How(now)
 		}
-		c.glances = c.told && r.Consistency == driver.Eventual
-		c.hinted, c.told = false, false
 	case Claim:
 		c.begun = true
 		r.Next = c.held(0)
@@ -386,6 +354,9 @@ func (c *Contender) act(now time.Duration) *Call {
 		r.Next = freed(r.Prev, c.env.Fresh(), driver.EndAbandoned, nil)
 	}
 	c.out, c.sent = r, now
+	if r.Kind != Review {
+		c.sightOf(r).sends(now, r)
+	}
 	if kind == Claim || kind == Takeover {
 		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now, counts: c.env.lease(now)}
 		if prev := r.Prev.Prev; kind == Takeover && prev != nil && r.Prev.State == driver.Held {
@@ -396,14 +367,6 @@ func (c *Contender) act(now time.Duration) *Call {
 		}
 	}
 	return r
-}
-
-// sure says that the last move needs no further look. An acquire that gives up at a
-// sign of life must not take the lock while only a cheap reply has shown the holder's
-// latest sign: a strong look tells first.
-func (c *Contender) sure() bool {
-	u := c.sight.under()
-	return !c.want.UnlessAlive || c.sight.proved && (u == nil || u.proved || !u.found)
 }
 
 // blind says that a look goes first, because this process knows nothing of the lock and
@@ -420,7 +383,7 @@ func (c *Contender) livesFor(now time.Duration) bool {
 	dead, held := c.sight.DeadAt()
 	if u := c.sight.under(); u != nil {
 		_, seen := u.DeadAt()
-		held = held && seen && !u.doubt
+		held = held && seen
 	}
 	another := rec.Owner != c.want.Owner || c.want.Holds
 	return held && another && now < dead && Readable(rec)
@@ -453,91 +416,63 @@ func (c *Contender) judge(now time.Duration) {
 		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
 		return
 	}
-	dead, held := c.sight.DeadAt()
 	if found && (c.shown(rec) || c.mine(rec) || c.ghost(rec)) {
 		return // written by it, as its own look will tell; or reserved for it; or nobody's
 	}
-	if c.want.UnlessAlive && found && (c.hasEnded(rec) || c.hasClosed()) {
-		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
+	u := c.sight.under()
+	if u != nil && u.known && u.found && u.rec.Lease <= 0 {
+		c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
 		return
 	}
-	if u := c.sight.under(); u != nil {
-		if u.known && u.found && u.rec.Lease <= 0 {
-			c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
-			return
-		}
-		if _, alive := u.DeadAt(); (!alive || c.meets()) && !u.ended(c.sight.term) {
-			return // the session has not been read yet
-		}
-	}
-	if c.want.Try && held && now < dead || c.want.UnlessAlive && c.sawLife(rec, held) {
+	dead, held := c.sight.DeadAt()
+	if c.want.UnlessAlive && c.sawLife(rec, u) || c.want.Try && held && now < dead && c.sees(u) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
 	}
 }
 
-// hasEnded says whether the first tenure that a strong reply has shown to this
-// acquire has ended. That may be known before the session of the lock has been read.
-func (c *Contender) hasEnded(rec driver.Record) bool {
-	is := lifeOf(rec)
-	if c.first == nil {
-		// Other machines share the sight: they may have seen the holder, and its end,
-		// while a call of this acquire was under way.
-		if held := c.sight.held; held.token > 0 && c.sight.heldAt >= c.since {
-			c.first = &held
-		} else {
-			return false
-		}
+// sees says that strong replies to calls since the acquire began have shown the lock, and its
+// session.
+func (c *Contender) sees(u *Sight) bool {
+	if u == nil {
+		return !c.mustSee(c.sight)
 	}
-	if is.token == c.first.token && is.state == driver.Released && nobodyWorked(rec) {
-		return false
-	}
-	return is.token != c.first.token || is.state != c.first.state
+	_, alive := u.DeadAt()
+	return alive && !c.mustSee(c.sight) && !c.mustSee(u)
 }
 
-// sawLife says whether the holder that was seen first has shown life since then, a
-// release included. The first is what a strong reply has shown to this acquire, because
-// an earlier sign says nothing of now. A later tenure, or a later state of this one,
-// counts however it was read. Another sign of life of the same tenure may be an older
-// one, unless a strong reply shows it; so a strong look is made then.
-func (c *Contender) sawLife(rec driver.Record, held bool) bool {
-	seen, shown := lifeOf(rec), c.sight.proved // of the lock's own record
-	proved := shown
-	u := c.sight.under()
-	switch {
-	case u == nil:
-	case u.found:
-		// An old record may name a session from before the lock's key was deleted.
-		seen.sign, proved = u.rec.Sign(), u.proved && shown
-		if closedInOrder(u.rec) {
-			seen.state = driver.Released // the holder has closed its session
-		}
-	case c.holder != nil:
-		seen.sign = c.holder.sign // a session without a record shows no further sign
+// sawLife says whether the holder that was seen first has shown life since then, a release
+// included. It compares two states that strong replies to calls since the acquire began have
+// shown: the first one, to whichever machine of the process, and the present one. They are those
+// of the lock, and of its session.
+func (c *Contender) sawLife(rec driver.Record, u *Sight) bool {
+	if c.mustSee(c.sight) {
+		return false
 	}
-	switch {
-	case c.holder == nil && !held:
-		return false
-	case c.holder == nil && (c.sight.strong < c.since || !shown):
-		c.hinted = true // this was seen before the acquire began, and may have changed since
-		return false
-	case c.holder == nil && u != nil && (u.strong < c.since || !proved):
-		c.doubts = true
-		return false
-	case c.holder == nil:
-		c.holder = &seen
-		return false
-	case seen == *c.holder:
-		return false
-	case seen.token == c.holder.token && seen.state == driver.Released && nobodyWorked(rec):
-		return false // an operator has released a dead holder's lock
-	case seen.token != c.holder.token, seen.state != c.holder.state, proved:
-		return true
-	case u != nil && shown:
-		c.doubts = true
+	is := lifeOf(rec)
+	switch saw := c.sight.holder; {
+	case c.first != life{}:
+	case c.sight.holderSent >= c.since && saw != life{} && !IsBeatOf(saw.sign, c.id):
+		// Others share the sight: they may have seen the holder, and its end, while a call of
+		// this acquire was under way.
+		c.first = saw
+	case c.sight.holds():
+		c.first = is
 	default:
-		c.hinted = true
+		return false
 	}
-	return false
+	if is != c.first {
+		return !(is.token == c.first.token && is.state == driver.Released && nobodyWorked(rec))
+	}
+	if u == nil || c.mustSee(u) {
+		return false
+	}
+	if c.firstOfSession == (life{}) && u.holderSent >= c.since {
+		c.firstOfSession = u.holder
+	}
+	if c.firstOfSession == (life{}) || !u.found {
+		return false
+	}
+	return closedInOrder(u.rec) || u.rec.State == driver.Alive && lifeOf(u.rec) != c.firstOfSession
 }
 
 // closedInOrder says whether rec is the record of a session that its own process has
@@ -560,6 +495,9 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		c.reviewed(now, out, r)
 		return c.move(now)
 	}
+	if r.Outcome == NotApplied || r.Outcome == Unknown {
+		c.sightOf(out).missed(out)
+	}
 	switch r.Outcome {
 	case Applied, Conflicted:
 		if out.OfSession() {
@@ -568,9 +506,6 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 			c.answer(now, out, r)
 		}
 	case NotApplied:
-		if out.Kind == Look && (out.Consistency == driver.Strong || c.glances) {
-			c.hinted = true // the reason for it stands
-		}
 		c.notAsked(now, out)
 		c.fail(now, r.Err)
 		if out.Kind == Claim || out.Kind == Takeover && c.own == nil {
@@ -588,6 +523,14 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		c.fail(now, r.Err)
 	}
 	return c.move(now)
+}
+
+// sightOf returns the sight of the record that a call is about.
+func (c *Contender) sightOf(r *Call) *Sight {
+	if r.OfSession() {
+		return c.env.Session(driver.SessionID(r.Key))
+	}
+	return c.sight
 }
 
 // answer takes what the store said of the record.
@@ -627,17 +570,8 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 		return
 	}
 	c.own = nil
-	was, _ := c.sight.Record()
 	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
-	if is, _ := c.sight.Record(); out.Kind == Look && c.glances && !older(was, is) {
-		c.hinted = true // the change may have been missed
-	}
-	if out.Kind == Look && c.rung {
-		c.rung, c.doubts = false, c.doubts || c.sight.Tied()
-	}
-	if out.fresh() == driver.Strong {
-		c.disowns = r.Record.Version
-	}
+	c.looked = c.looked || c.sight.sent == c.sent
 	if dead, held := c.sight.DeadAt(); held && now < dead && !c.ghost(r.Record) {
 		c.unheard, c.mute, c.lastErr = 0, false, nil // it has nothing to write before then
 	}

@@ -202,16 +202,16 @@ func TestSessionOfAFormerLife(t *testing.T) {
 	}
 }
 
-// TestDoubtGoesBeforeTheLastMove: an acquire that gives up at a sign of life does not
-// take over from one that a cheap reply has shown, however long that has stood: a
-// strong look tells first.
-func TestDoubtGoesBeforeTheLastMove(t *testing.T) {
+// TestStrongLookGoesBeforeTheTakeover: an acquire does not take over from a holder whose latest
+// sign of life cheap replies show, however long that has stood: it counts from the strong reply
+// that shows it, and one that gives up at a sign of life then does.
+func TestStrongLookGoesBeforeTheTakeover(t *testing.T) {
 	for _, unless := range []bool{true, false} {
 		env, _ := seeing(timing)
 		c := NewContender(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: unless}, NewSight(timing, env))
 		taken := false
 		now := time.Second
-		for call := c.Step(now).Call; now < 3*timing.Lease; now += 10 * time.Millisecond {
+		for call := c.Step(now).Call; now < 4*timing.Lease; now += 10 * time.Millisecond {
 			if call == nil {
 				call = c.Step(now).Call
 				continue
@@ -314,6 +314,7 @@ func TestThrottledClaimIsFollowedByALook(t *testing.T) {
 		sight := NewSight(timing, env)
 		if c.seen {
 			sight.Saw(-2*timing.Lease, -2*timing.Lease, driver.Strong, held, true)
+			sight.Saw(-1, -1, driver.Strong, held, true) // it is dead
 		}
 		c.want.Key, c.want.Owner = "k", "us"
 		con := NewContender(timing, env, c.want, sight)
@@ -393,9 +394,6 @@ func TestCooledContenderDoesNotSpin(t *testing.T) {
 	c.Step(0)
 	now, taken := timing.Lease+time.Second, time.Duration(0)
 	sight.Saw(now, now, driver.Eventual, driver.Record{}, false) // which proves nothing, and leaves a doubt
-	if !sight.doubt || sight.NextLook() <= now {
-		t.Fatalf("doubt %v, and the next look is at %v", sight.doubt, sight.NextLook())
-	}
 	call := c.Step(now).Call
 	for range 100 {
 		if call == nil {
@@ -459,5 +457,19 @@ func TestReservationsCount(t *testing.T) {
 		if rec := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil); rec.Drift != want || heirOf(rec) != to || rec.Host != "" {
 			t.Errorf("reserved for %+v: %+v", to, rec)
 		}
+	}
+}
+
+// TestUnlessAliveComparesWithWhatItSaw: a holder that was seen before the acquire began, and that
+// had handed the lock over by then, is no sign of life.
+func TestUnlessAliveComparesWithWhatItSaw(t *testing.T) {
+	env, _ := seeing(timing)
+	held, sight := theirs(timing, "v", 7), NewSight(timing, env)
+	sight.Saw(-10*timing.Lease, -10*timing.Lease, driver.Strong, held, true)
+	c := NewContender(timing, env, Want{Key: "k", Owner: "us", UnlessAlive: true}, sight)
+	c.Step(0)
+	c.Reply(0, conflict(reserved(held, "w", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)))
+	if r := c.Refused(); r != nil {
+		t.Errorf("refused for a holder of before: %+v", r)
 	}
 }

@@ -160,11 +160,7 @@ func (c *Contender) cooled(kind Kind, at time.Duration) (Kind, time.Duration) {
 	if due <= at {
 		return kind, at
 	}
-	look := c.sight.NextLook()
-	if c.hinted {
-		look = 0
-	}
-	if look < due {
+	if look := c.sight.NextLook(); look < due {
 		return Look, max(look, c.retry)
 	}
 	return kind, due

@@ -23,7 +23,6 @@ type Observer struct {
 	sight *Sight
 
 	wanted   bool
-	hinted   bool // the record may have changed: a strong look is due
 	out      *Call
 	sent     time.Duration
 	joined   bool          // waits for another one's look at the session
@@ -44,7 +43,7 @@ func (o *Observer) Want(yes bool) { o.wanted = yes }
 // Hint says that the record may have changed in a way that matters. A look that is
 // under way may have been too early: there will be another one.
 func (o *Observer) Hint(now time.Duration) Action {
-	o.hinted = true
+	o.sight.Hint()
 	return o.Step(now)
 }
 
@@ -53,7 +52,7 @@ func (o *Observer) Looks() (n int, err error) { return o.looks, o.err }
 
 // GiveUp says that nobody wants to know any more.
 func (o *Observer) GiveUp(time.Duration) Action {
-	o.wanted, o.hinted = false, false
+	o.wanted = false
 	return Action{}
 }
 
@@ -65,50 +64,58 @@ func (o *Observer) busy() bool { return o.out != nil || o.joined }
 
 // Next returns the instant at which Step has something to do.
 func (o *Observer) Next() (time.Duration, bool) {
-	switch {
-	case !o.wanted || o.busy():
+	if !o.wanted || o.busy() {
 		return 0, false
-	case o.hinted:
-		return 0, true
 	}
 	return o.next(), true
 }
 
-// next returns when to look again, some time after the latest look.
+// next returns when the record is to be read again, or that of the session.
 func (o *Observer) next() time.Duration {
-	if o.err != nil {
-		return o.answered + o.t.Pause()
-	}
-	next := o.sight.NextLook()
-	if u := o.sight.under(); u != nil && !o.sight.Ended() {
-		next = min(next, u.NextLook())
-	}
-	if looked, known := o.sight.Known(); known {
-		// A watch does not report the claim of a free lock. So looks must find it,
-		// however long the refresh period is.
-		free := looked + min(o.t.Refresh, o.t.Lease/5)
-		if rec, _ := o.sight.Record(); rec.State == driver.Held {
-			if dead, held := o.sight.DeadAt(); held {
-				free = max(free, dead)
-			}
-		}
-		next = min(next, free)
-	}
-	if o.looks > 0 {
-		next = max(next, o.answered+o.t.Pause())
+	next := o.nextLook()
+	if u := o.session(); u != nil {
+		next = min(next, o.rested(u, u.NextPoll(o.t.Refresh, o.t.Lease)))
 	}
 	return next
 }
 
+func (o *Observer) nextLook() time.Duration {
+	refresh := o.t.Refresh
+	if _, holds := o.sight.DeadAt(); !holds || o.sight.Dead() {
+		// A watch does not report the claim of a free lock. So looks must find it,
+		// however long the refresh period is.
+		refresh = min(refresh, o.t.Lease/5)
+	}
+	return o.rested(o.sight, o.sight.NextPoll(refresh, o.t.Lease))
+}
+
+// rested puts a look off until the observer has paused after the latest one. What is hinted is
+// read at once, if the store has answered.
+func (o *Observer) rested(s *Sight, at time.Duration) time.Duration {
+	if o.err == nil && (o.looks == 0 || s.Hinted()) {
+		return at
+	}
+	return max(at, o.answered+o.t.Pause())
+}
+
+// session returns the sight of the session of the lock, nil if that says nothing more.
+func (o *Observer) session() *Sight {
+	if o.sight.Ended() {
+		return nil
+	}
+	return o.sight.under()
+}
+
 // Step lets time pass.
 func (o *Observer) Step(now time.Duration) Action {
-	if !o.wanted || o.busy() || !o.hinted && now < o.next() {
+	switch {
+	case !o.wanted || o.busy() || now < o.next():
 		return Action{}
+	case now < o.nextLook():
+		return Action{Call: o.peek(now)}
 	}
 	o.out, o.sent = &Call{Kind: Look, Key: o.key, Consistency: o.sight.How(now)}, now
-	if o.hinted {
-		o.hinted, o.out.Consistency = false, driver.Strong
-	}
+	o.sight.sends(now, o.out)
 	return Action{Call: o.out}
 }
 
@@ -122,6 +129,8 @@ func (o *Observer) Reply(now time.Duration, r Result) Action {
 		u := o.env.Session(driver.SessionID(out.Key))
 		if r.Err == nil {
 			u.Saw(o.sent, now, out.Consistency, r.Record, r.Found)
+		} else {
+			u.missed(out)
 		}
 		o.end(now, r.Err)
 		for _, other := range u.joined {
@@ -131,6 +140,7 @@ func (o *Observer) Reply(now time.Duration, r Result) Action {
 		}
 		u.joined, u.observed = nil, false
 	case r.Err != nil:
+		o.sight.missed(out)
 		o.end(now, r.Err)
 	default:
 		o.sight.Saw(o.sent, now, out.Consistency, r.Record, r.Found)
@@ -147,12 +157,12 @@ func (o *Observer) Reply(now time.Duration, r Result) Action {
 // peek returns a look at the session of the lock, if one is due and no other Observer
 // makes it.
 func (o *Observer) peek(now time.Duration) *Call {
-	u := o.sight.under()
-	if u == nil || o.sight.Ended() || !o.wanted {
+	u := o.session()
+	if u == nil || !o.wanted {
 		return nil
 	}
 	_, found := u.Record()
-	if found && u.NextLook() > now {
+	if found && u.NextPoll(o.t.Refresh, o.t.Lease) > now {
 		return nil
 	}
 	if u.observed {
@@ -165,6 +175,7 @@ func (o *Observer) peek(now time.Duration) *Call {
 	if !found {
 		o.out.Consistency = driver.Strong // it has not been seen, or was not there before the lock was held under it
 	}
+	u.sends(now, o.out)
 	return o.out
 }
 

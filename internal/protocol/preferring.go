@@ -46,10 +46,4 @@ func (c *Contender) prefer(r *Call, rec driver.Record, now time.Duration) {
 	}
 	r.Next = asking(r.Prev, version, q)
 	c.sight.wished, c.sight.wish = true, now
-	c.sight.next = c.sight.schedule()
 }
-
-// wishes says that a contender of this process has asked the holder to make way in this
-// tenure. A session has such a request in its record no longer than until its next
-// heartbeat, and the record of the lock shows nothing before the holder has stopped.
-func (s *Sight) wishes() bool { return s.wished && s.wish >= s.term }

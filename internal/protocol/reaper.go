@@ -69,22 +69,15 @@ func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)
 func (g *Reaper) plan() (Kind, time.Duration) {
 	rec, found := g.sight.Record()
 	switch {
-	case !g.looked, g.resolve, !found, g.sight.doubt, g.unsure(rec):
+	case !g.looked, g.resolve, !found:
 		return Peek, g.retry
 	case rec.State == driver.Closed:
 		return Forget, max(g.sight.Term()+g.t.Linger(rec), g.retry)
 	}
-	dead, _ := g.sight.DeadAt()
-	if look := g.sight.NextLook(); look < dead {
-		return Peek, max(look, g.retry)
+	if g.sight.Dead() {
+		return Close, g.retry
 	}
-	return Close, max(dead, g.retry)
-}
-
-// unsure says that a cheap look of another machine has shown another sign of life
-// than the first one. That may be an older sign: a strong look tells.
-func (g *Reaper) unsure(rec driver.Record) bool {
-	return rec.State == driver.Alive && !g.sight.proved && g.sign != "" && g.sign != rec.Sign()
+	return Peek, max(g.sight.NextPoll(g.t.Refresh, g.t.Lease), g.retry)
 }
 
 func (g *Reaper) act(now time.Duration) *Call {
@@ -98,9 +91,6 @@ func (g *Reaper) act(now time.Duration) *Call {
 	}
 	kind, at := g.plan()
 	rec, _ := g.sight.Record()
-	if dead, ok := g.sight.DeadAt(); ok && kind == Peek && g.looked && !g.resolve && !g.sight.doubt && !g.unsure(rec) && now >= dead {
-		kind, at = Close, max(dead, g.retry)
-	}
 	if now < at {
 		return nil
 	}
@@ -112,6 +102,7 @@ func (g *Reaper) act(now time.Duration) *Call {
 		r.Prev = rec
 	}
 	g.out, g.sent = r, now
+	g.sight.sends(now, r)
 	return r
 }
 
@@ -137,6 +128,7 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 			g.mute = false
 		}
 	default:
+		g.sight.missed(out)
 		if r.Outcome == Unknown && !out.Kind.Reads() {
 			g.unheard++
 			g.resolve = true
@@ -153,13 +145,11 @@ func (g *Reaper) judge() {
 	switch {
 	case g.swept:
 		g.settle(Done, driver.Record{}, nil)
-	case g.sight.doubt: // only a cheap read has found no record
 	case !found:
 		g.settle(Nobody, driver.Record{}, nil)
 	case !rec.State.OfSession() || rec.Lease <= 0:
 		g.settle(Unusable, rec, driver.ErrUnreadable)
 	case rec.State == driver.Closed:
-	case !g.sight.proved: // it may be an older sign of life than the first
 	case g.sign == "":
 		g.sign = rec.Sign()
 	case g.sign != rec.Sign():

@@ -4,9 +4,7 @@
 package protocol
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -74,13 +72,15 @@ func TestSightOfNonsense(t *testing.T) {
 					if beat != "" {
 						rec.Beat = rec.Version
 					}
+					s.Polls(now, driver.Strong)
 					s.Saw(now, now+time.Millisecond, driver.Strong, rec, true)
+					sent := now
 					now += time.Millisecond
 					if dead, _ := s.DeadAt(); lease > time.Hour && dead < now+365*24*time.Hour {
 						t.Fatalf("lease %v, heartbeat %v: dead at %v, now %v", lease, heartbeat, dead, now)
 					}
-					if s.NextLook() <= now {
-						t.Fatalf("lease %v, heartbeat %v: next look %v after now", lease, heartbeat, s.NextLook()-now)
+					if next := s.NextLook(); next <= sent {
+						t.Fatalf("lease %v, heartbeat %v: next look %v after now", lease, heartbeat, next-now)
 					}
 					if i%3 == 0 {
 						now = s.NextLook()
@@ -93,107 +93,166 @@ func TestSightOfNonsense(t *testing.T) {
 	}
 }
 
-// TestSightIsDue: a session's record is looked at each refresh period, but read only when that
-// is due. Each heartbeat is seen a refresh period later than by reading always, at most, also
-// when heartbeats come a little earlier than the record says, or later. There are fewer reads.
-func TestSightIsDue(t *testing.T) {
-	timing := Timing{Lease: 20 * time.Second, Heartbeat: 5 * time.Second, Refresh: time.Second}.WithDefaults()
-	for _, period := range []time.Duration{4950 * time.Millisecond, 5 * time.Second, 5050 * time.Millisecond} {
-		r := rand.New(rand.NewPCG(1, 2))
-		s := NewSight(timing, middle())
-		reads, polls := 0, 0
-		var shown uint64 // the latest beat that was read
-		for now := time.Duration(0); now < time.Hour; now += timing.Refresh - timing.Refresh/8 + time.Duration(r.Int64N(int64(timing.Refresh/4))) {
-			if polls++; !s.Due(now) {
-				continue
-			}
-			reads++
-			beat := uint64(now / period)
-			s.Saw(now, now, driver.Eventual, driver.Record{
-				Key: "s", State: driver.Alive, Token: 1, Version: fmt.Sprint("v", beat), Beat: fmt.Sprint("b", beat),
-				Lease: timing.Lease, Heartbeat: timing.Heartbeat,
-			}, true)
-			if late := now - time.Duration(beat)*period; beat > shown && shown > 10 && late > 2*timing.Refresh {
-				t.Fatalf("heartbeats each %v: beat %d is seen after %v", period, beat, late)
-			}
-			shown = beat
-		}
-		t.Logf("heartbeats each %v: %d reads in %d polls", period, reads, polls)
-		if reads > polls*2/3 {
-			t.Errorf("heartbeats each %v: %d reads in %d polls", period, reads, polls)
-		}
+// beats returns the record of a holder with a lease of 20 s that sends a heartbeat each 5 s.
+func beats(beat string) driver.Record {
+	return driver.Record{
+		Key: "x", State: driver.Held, Token: 3, Version: beat, Beat: beat, Owner: "a", Lease: 20 * time.Second, Heartbeat: 5 * time.Second,
 	}
 }
 
-// TestSightAfterAHeartbeatOutOfTurn: where a session has sent a heartbeat long before it was
-// expected, each look reads it for a lease, since more may come so; where one is a little early,
-// or late, looks go on skipping it.
-func TestSightAfterAHeartbeatOutOfTurn(t *testing.T) {
-	const s = time.Second
-	timing := Timing{Lease: 20 * s, Heartbeat: 5 * s, Refresh: s}.WithDefaults()
-	for _, tt := range []struct {
-		third time.Duration // when the third heartbeat is seen; the second one was at 10 s
-		due   bool          // whether looks right after it read the session
+// TestCheapRepliesAreHints: what a cheap reply shows is not known by that. If it shows another
+// version, or no record, a strong read is due; if not, nothing has happened.
+func TestCheapRepliesAreHints(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rec    driver.Record
+		found  bool
+		hinted bool
 	}{
-		{12 * s, true},
-		{15*s - s/8, false},
-		{15*s + s/8, false},
-		{19 * s, false},
+		"the same version": {beats("b1"), true, false},
+		"another version":  {beats("b2"), true, true},
+		"no record":        {driver.Record{}, false, true},
 	} {
-		v := NewSight(timing, middle())
-		for i, at := range []time.Duration{5 * s, 10 * s, tt.third} {
-			rec := driver.Record{Key: "s", State: driver.Alive, Token: 1, Lease: timing.Lease, Heartbeat: timing.Heartbeat}
-			for k, at := range []time.Duration{at - s/16, at} { // a look just before it, and one that shows it
-				beat := fmt.Sprint("b", i+k)
-				rec.Version, rec.Beat = beat, beat
-				v.Saw(at, at, driver.Strong, rec, true)
-			}
+		s := NewSight(timing, middle())
+		s.Saw(1, 2, driver.Strong, beats("b1"), true)
+		s.Polls(3, driver.Eventual)
+		s.Saw(3, 4, driver.Eventual, tt.rec, tt.found)
+		rec, found := s.Record()
+		if at, _ := s.Known(); !found || rec.Version != "b1" || at != 2 || s.Since() != 2 {
+			t.Errorf("%s: a cheap reply is taken for what is: %q, %v, known at %v", name, rec.Version, found, at)
 		}
-		if due := v.Due(tt.third + s); due != tt.due {
-			t.Errorf("after a heartbeat at %v: read %v, want %v", tt.third, due, tt.due)
+		if due := s.NextLook() <= 4; s.Hinted() != tt.hinted || due != tt.hinted || tt.hinted && s.How(4) != driver.Strong {
+			t.Errorf("%s: hinted %v, a read is due now: %v", name, s.Hinted(), due)
 		}
-		if tt.due && (!v.Due(tt.third+19*s) || v.astray > tt.third+21*s) {
-			t.Errorf("after a heartbeat at %v: until %v", tt.third, v.astray)
-		}
+	}
+	s := NewSight(timing, middle())
+	s.Saw(1, 2, driver.Eventual, beats("b1"), true)
+	if _, known := s.Known(); known {
+		t.Error("a record is known by a cheap reply alone")
 	}
 }
 
-// TestResting: looks rest while all that wait are unhurried, and no longer.
-func TestResting(t *testing.T) {
-	const s = time.Second
-	timing := Timing{Lease: 20 * s, Heartbeat: 5 * s, Refresh: s}.WithDefaults()
-	held := func(beat int) driver.Record {
-		sign := fmt.Sprint("b", beat)
-		return driver.Record{Key: "x", State: driver.Held, Token: 3, Version: sign, Beat: sign, Owner: "a", Lease: 20 * s, Heartbeat: 5 * s}
+// TestHintIsConsumedByTheSending: what comes while a read is under way may be newer than
+// what that shows; and a read without an answer has told nothing.
+func TestHintIsConsumedByTheSending(t *testing.T) {
+	s := NewSight(timing, middle())
+	s.Saw(1, 2, driver.Strong, beats("b1"), true)
+	s.Hint()
+	if s.Polls(3, driver.Eventual); !s.Hinted() {
+		t.Error("a cheap read has consumed the hint")
 	}
-	// rests looks at a holder that sends a heartbeat each 5 s, just before each second of them.
-	rests := func(until time.Duration) *Sight {
+	if s.Polls(3, driver.Strong); s.Hinted() {
+		t.Error("a strong read has been sent, and another one is due")
+	}
+	s.Hint()
+	if s.Saw(3, 5, driver.Strong, beats("b2"), true); !s.Hinted() {
+		t.Error("a hint that came while the read was under way is gone with its reply")
+	}
+	s.Polls(6, driver.Strong)
+	if s.Unanswered(); !s.Hinted() {
+		t.Error("a read without an answer has consumed the hint")
+	}
+}
+
+// TestPolls: a poll comes a refresh period after the latest call, and when the sign of life has
+// been unchanged for its lease. It is cheap only where it will most likely show nothing new.
+func TestPolls(t *testing.T) {
+	const s = time.Second
+	saw := func(change func(*driver.Record)) *Sight {
 		v := NewSight(timing, middle())
-		v.LookFor(s, timing.Lease, true)
-		for at := time.Duration(0); at <= until; at += s {
-			v.Saw(at, at, driver.Strong, held(int(at/(5*s))), true)
-		}
+		v.LookFor(s, 20*s)
+		rec := beats("b1")
+		change(&rec)
+		v.Polls(0, driver.Strong)
+		v.Saw(0, 0, driver.Strong, rec, rec.Key != "")
 		return v
 	}
-	soon := s + s/8
-	next := func(v *Sight, at time.Duration) time.Duration { return v.NextLook() - at }
-	if in := next(rests(16*s), 16*s); in < 2*s || in > 4*s+s/8 {
-		t.Errorf("looks that rest: the next one after %v", in)
+	asked := []driver.Request{{ID: "1", Kind: driver.StepDown}}
+	for name, tt := range map[string]struct {
+		change       func(*driver.Record)
+		young, grown driver.Consistency // before 7/8 of the heartbeat period, and then
+		refresh      time.Duration      // how often one looks that would do it each hour
+	}{
+		"held":            {func(*driver.Record) {}, driver.Eventual, driver.Strong, 20 * s},
+		"under a session": {func(r *driver.Record) { r.Session = "s" }, driver.Eventual, driver.Eventual, time.Hour},
+		"released":        {func(r *driver.Record) { r.State = driver.Released }, driver.Eventual, driver.Eventual, time.Hour},
+		"no record":       {func(r *driver.Record) { *r = driver.Record{} }, driver.Eventual, driver.Eventual, time.Hour},
+		"asked":           {func(r *driver.Record) { r.Requests = asked }, driver.Strong, driver.Strong, 4 * s},
+		"reserved":        {func(r *driver.Record) { r.State = driver.Reserved }, driver.Strong, driver.Strong, 4 * s},
+	} {
+		v := saw(tt.change)
+		if young, grown := v.How(4*s), v.How(5*s-5*s/8); young != tt.young || grown != tt.grown {
+			t.Errorf("%s: polls are %v, then %v; want %v, %v", name, young, grown, tt.young, tt.grown)
+		}
+		if next := v.NextPoll(time.Hour, 20*s); next != tt.refresh {
+			t.Errorf("%s: one that looks each hour looks in %v, want %v", name, next, tt.refresh)
+		}
+		if next := v.NextPoll(s, 20*s); next > s {
+			t.Errorf("%s: one that looks each second looks in %v", name, next)
+		}
 	}
-	if in := next(rests(6*s), 6*s); in > soon {
-		t.Errorf("a holder that has just begun is looked at after %v", in)
+	v := saw(func(r *driver.Record) { r.Heartbeat = 0 })
+	if young, grown := v.How(3*s), v.How(4*s); young != driver.Eventual || grown != driver.Strong {
+		t.Errorf("a record that names no period: polls are %v, then %v", young, grown)
 	}
-	v := rests(16 * s)
-	v.LookFor(s, timing.Lease, false)
-	if in := next(v, 16*s); in > soon {
-		t.Errorf("one that is in a hurry has come: the next look after %v", in)
+	for i, want := range map[float64]time.Duration{0: s * 7 / 8, 0.5: s, 1: s * 9 / 8} {
+		v := NewSight(timing, Env{Random: func() float64 { return i }})
+		v.Saw(0, 0, driver.Strong, beats("b1"), true)
+		if v.Polls(10*s, driver.Strong); v.NextPoll(s, 20*s) != 10*s+want {
+			t.Errorf("the next poll is due at %v", v.NextPoll(s, 20*s))
+		}
 	}
-	asked := held(3)
-	asked.Requests = []driver.Request{{ID: "1", Kind: driver.StepDown}}
-	v = rests(16 * s)
-	v.Saw(17*s, 17*s, driver.Strong, asked, true)
-	if in := next(v, 17*s); in > soon {
-		t.Errorf("the holder was asked to step down, and is looked at after %v", in)
+}
+
+// TestDeadIsWhatAStrongReplyProves: time alone proves nothing, nor does a reply to a call from
+// before the lease had passed, nor a cheap one.
+func TestDeadIsWhatAStrongReplyProves(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		sent, now time.Duration
+		how       driver.Consistency
+		beat      string
+		dead      bool
+	}{
+		"sent when the lease had passed": {20 * s, 21 * s, driver.Strong, "b1", true},
+		"sent before that":               {20*s - 1, 21 * s, driver.Strong, "b1", false},
+		"a cheap reply":                  {20 * s, 21 * s, driver.Eventual, "b1", false},
+		"another beat":                   {20 * s, 21 * s, driver.Strong, "b2", false},
+	} {
+		v := NewSight(timing, middle())
+		v.Saw(-1, 0, driver.Strong, beats("b1"), true)
+		v.Saw(19*s, 19*s, driver.Strong, beats("b1"), true)
+		if v.Dead() {
+			t.Errorf("%s: dead at once", name)
+		}
+		v.Polls(tt.sent, tt.how)
+		if v.Saw(tt.sent, tt.now, tt.how, beats(tt.beat), true); v.Dead() != tt.dead {
+			t.Errorf("%s: dead %v, want %v", name, v.Dead(), tt.dead)
+		}
+	}
+}
+
+// TestTermOfALifeAfterADeletion: when a key is deleted its tokens begin again. A record with the
+// token of before is of another term if its session or the id of its beat is another one.
+func TestTermOfALifeAfterADeletion(t *testing.T) {
+	first := under(timing, "s1", "t1-1", 7)
+	for name, change := range map[string]func(*driver.Record){
+		"another session": func(r *driver.Record) { r.Session = "s2" },
+		"another term":    func(r *driver.Record) { r.Beat, r.Version = "t2-1", "t2-1" },
+	} {
+		next := first
+		change(&next)
+		s := NewSight(timing, middle())
+		s.Saw(1, 2, driver.Strong, first, true)
+		if s.Saw(3, 4, driver.Strong, next, true); s.Term() != 4 {
+			t.Errorf("%s counts as the term that was seen at %v", name, s.Term())
+		}
+	}
+	beat := first
+	beat.Beat, beat.Version = "t1-2", "t1-2"
+	s := NewSight(timing, middle())
+	s.Saw(1, 2, driver.Strong, first, true)
+	if s.Saw(3, 4, driver.Strong, beat, true); s.Term() != 2 {
+		t.Error("a heartbeat begins a term")
 	}
 }
 
@@ -214,6 +273,9 @@ func TestOvertakenAnswersAreLeftAside(t *testing.T) {
 			if rec, _ := s.Record(); rec.Version != "v2" {
 				t.Errorf("back to %s", rec.Version)
 			}
+			if !s.Hinted() {
+				t.Error("nothing tells whether it was the older one: a strong read is due")
+			}
 		})
 	}
 }
@@ -227,7 +289,7 @@ func TestAbsentBeforeTheLockProvesNothing(t *testing.T) {
 	s := NewSight(timing, env)
 	u.Saw(0, 1, driver.Strong, driver.Record{}, false)
 	s.Saw(2, 3, driver.Strong, under(timing, "s", "v", 7), true)
-	if s.Ended() || s.lastMove() == Takeover {
+	if s.Ended() {
 		t.Error("a read from before the lock was held counts")
 	}
 	// Not even if the answer came after it.
@@ -235,26 +297,8 @@ func TestAbsentBeforeTheLockProvesNothing(t *testing.T) {
 	if s.Ended() {
 		t.Error("a read that was sent before the lock was seen counts")
 	}
-	u.Saw(3, 6, driver.Strong, driver.Record{}, false)
+	u.Saw(5, 6, driver.Strong, driver.Record{}, false)
 	if !s.Ended() {
 		t.Error("one from after it does not")
-	}
-}
-
-// TestOldProofIsNoLife: a cheap reply that shows a sign of life again which was proved
-// before a later one was is an old state of the record, also when another such reply
-// has put in doubt what is known.
-func TestOldProofIsNoLife(t *testing.T) {
-	s := NewSight(timing, counting())
-	s.Saw(1, 1, driver.Strong, theirs(timing, "first", 7), true)
-	s.Saw(2, 2, driver.Strong, theirs(timing, "second", 7), true)
-	s.Saw(3, 3, driver.Eventual, theirs(timing, "never seen", 7), true)
-	s.Saw(4, 4, driver.Eventual, theirs(timing, "first", 7), true)
-	if rec, _ := s.Record(); s.Proved() && rec.Sign() != "second" {
-		t.Errorf("%q counts as a sign of life that a strong reply has shown last", rec.Sign())
-	}
-	s.Saw(5, 5, driver.Eventual, theirs(timing, "second", 7), true)
-	if rec, _ := s.Record(); !s.Proved() || rec.Sign() != "second" || s.Since() != 2 {
-		t.Errorf("%q since %v, proved %v: want the latest that was proved", rec.Sign(), s.Since(), s.Proved())
 	}
 }

@@ -31,33 +31,7 @@ func (s *Sight) under() *Sight {
 // ended says whether the session is certainly over, given that a lock was seen under
 // it at the given instant.
 func (s *Sight) ended(at time.Duration) bool {
-	return s.known && s.found && s.rec.State == driver.Closed || s.isGone && s.gone >= at
-}
-
-// widowed says that the lock was seen under a session that is now known to be over,
-// or to have shown no life for its lease. Then a claim is of no use. The contender
-// begins with the last move, so that each of a dead process's many locks costs one
-// write.
-func (s *Sight) widowed(now time.Duration) bool {
-	u := s.under()
-	if u == nil {
-		return false
-	}
-	dead, alive := u.DeadAt()
-	return u.ended(s.term) || alive && !u.doubt && now >= dead
-}
-
-// lastMove returns what is to be done when the holder has shown no life for its
-// lease.
-func (s *Sight) lastMove() Kind {
-	u := s.under()
-	switch {
-	case u == nil, u.ended(s.term):
-		return Takeover
-	case u.doubt:
-		return Peek // a cheap read has found no record, which proves nothing
-	}
-	return Close
+	return s.known && (s.found && s.rec.State == driver.Closed || !s.found && s.sent >= at)
 }
 
 // ending returns the tenure of a record that is taken over, as its successor records
@@ -89,14 +63,14 @@ func (s *Sight) diesAt() time.Duration {
 	u := s.under()
 	switch {
 	case u == nil:
-		return s.looked + forever
+		return s.replied + forever
 	case u.ended(s.term):
 		return s.term
 	}
 	if dead, alive := u.DeadAt(); alive {
 		return dead
 	}
-	return s.looked + forever
+	return s.replied + forever
 }
 
 // inquiries is how many leases pass before a session is asked again whether it holds
@@ -105,36 +79,32 @@ const inquiries = 4
 
 // planTied returns the next move, and when it is due, if the lock is under a session.
 func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
-	if u.ended(c.sight.term) {
+	switch dead, alive := u.DeadAt(); {
+	case u.ended(c.sight.term):
 		return Takeover, c.retry
-	}
-	kind, at := Look, c.nextLook()
-	if c.hinted {
-		at = 0
-	}
-	sooner := func(k Kind, when time.Duration) {
-		if when <= at {
-			kind, at = k, when
+	case u.Dead():
+		return Close, c.retry
+	case !alive, c.mustSee(u):
+		return Peek, c.retry // it has not been read, or not since it matters
+	case c.mustSee(c.sight):
+		return Look, c.retry
+	default:
+		kind, at := Look, c.sight.NextLook()
+		sooner := func(k Kind, when time.Duration) {
+			if when <= at {
+				kind, at = k, when
+			}
 		}
-	}
-	dead, alive := u.DeadAt()
-	if !alive || u.doubt || c.doubts || c.meets() {
-		sooner(Peek, 0) // not read yet, or only by a cheap read
+		sooner(Peek, u.NextPoll(c.sight.t.Refresh, c.sight.t.Lease))
+		if ask := max(c.sight.term+c.t.Lease, c.sight.inquired); c.inquires(u) && ask < dead {
+			sooner(Inquire, ask)
+		}
+		wish, ok := c.wish(c.sight.rec)
+		if ok && wish < dead && waitingFor(u.rec, c.sight.rec) == nil && len(u.rec.Requests) < driver.MaxRequests {
+			sooner(Ask, wish)
+		}
 		return kind, max(at, c.retry)
 	}
-	next := u.NextLook()
-	if c.want.UnlessAlive {
-		next = u.next
-	}
-	sooner(Peek, next)
-	if ask := max(c.sight.term+c.t.Lease, c.sight.inquired); c.inquires(u) && ask < dead {
-		sooner(Inquire, ask)
-	}
-	if wish, ok := c.wish(c.sight.rec); ok && wish < dead && waitingFor(u.rec, c.sight.rec) == nil && len(u.rec.Requests) < driver.MaxRequests {
-		sooner(Ask, wish)
-	}
-	sooner(c.sight.lastMove(), dead)
-	return kind, max(at, c.retry)
 }
 
 // inquires says whether the session has room for the question, and does not have it
@@ -156,11 +126,9 @@ func (c *Contender) askSession(r *Call, u *Sight, now time.Duration) {
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
-		if _, alive := u.DeadAt(); alive && !c.doubts && !c.meets() {
+		if _, alive := u.DeadAt(); alive && !c.mustSee(u) {
 			r.Consistency = u.How(now)
-			u.looks(now) // many may wait for locks of one session
 		}
-		c.doubts = false
 	case Close:
 		r.Next = closed(u.rec, c.env.Fresh(), driver.EndExpired)
 	case Inquire:
@@ -180,27 +148,13 @@ func (c *Contender) notAsked(now time.Duration, out *Call) {
 	}
 }
 
-// meets says that the session must be read before a caller that does not wait is told
-// that the lock is held: it may have been closed since it was seen.
-func (c *Contender) meets() bool { return c.want.Try && !c.met }
-
-// hasClosed says that the session of the lock was closed in order since the acquire
-// began: a strong reply to a later call, of any machine, has shown the session alive, if
-// only one that a quicker reply has overtaken.
-func (c *Contender) hasClosed() bool {
-	u := c.sight.under()
-	return u != nil && u.hasLived && u.lived >= c.since && c.sight.proved && u.found && closedInOrder(u.rec)
-}
-
 // answerSession takes what the store said of a session.
 func (c *Contender) answerSession(now time.Duration, out *Call, r Result) {
-	if out.Kind == Peek && out.Consistency == driver.Strong {
-		c.met = true
-	}
 	c.failures, c.mute, c.lastErr = 0, false, nil
 	c.retry = now
 	u := c.env.Session(driver.SessionID(out.Key))
 	u.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
+	c.met = c.met || u.sent == c.sent
 	if r.Outcome == Conflicted && (out.Kind == Inquire || out.Kind == Ask) {
 		// The request lost the race to a heartbeat or to another request, and was not
 		// written.

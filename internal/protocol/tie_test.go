@@ -66,6 +66,12 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 					first = Look // a look is cheaper than a claim that is refused
 				}
 				r := c.Step(tt.at).Call
+				if tt.want == Close {
+					if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+						t.Fatalf("first move %+v, want a read that tells whether the session is dead", r)
+					}
+					r = c.Reply(tt.at, found(alive(timing, "s", "b"))).Call
+				}
 				if r == nil || r.Kind != first {
 					t.Fatalf("first move %+v, want %v", r, first)
 				}
@@ -92,10 +98,10 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 	}
 }
 
-// TestDoubtIsCleared: a session that a cheap read does not find is not closed and
-// not asked for anything, but looked at again by a read that proves something.
-func TestDoubtIsCleared(t *testing.T) {
-	for _, kind := range []driver.RequestKind{driver.StepDown, driver.ReleaseDead, ""} {
+// TestAbsenceInACheapReadProvesNothing: a session that a cheap read does not find is not closed,
+// but read again by a read that proves something.
+func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
+	for _, kind := range []driver.RequestKind{driver.ReleaseDead, ""} {
 		env, _ := seeing(timing)
 		sight, u := NewSight(timing, env), env.Session("s")
 		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
@@ -224,31 +230,26 @@ func TestShownByAnother(t *testing.T) {
 	}
 }
 
-// TestTiedLooks: who waits for a lock under a session looks each refresh period,
-// however long the lock's record has stood, as long as the session shows life.
+// TestTiedLooks: a lock under a session is looked at each refresh period, however long its record
+// has stood, and so is the session: a release is seen in one, a death in the other.
 func TestTiedLooks(t *testing.T) {
 	env, _ := seeing(timing)
-	u := env.Session("s")
+	u, s := env.Session("s"), NewSight(timing, env)
 	lock, lives := under(timing, "s", "v", 7), alive(timing, "s", "v")
 	lock.Heartbeat, lives.Heartbeat = timing.Heartbeat, timing.Heartbeat
-	s := NewSight(timing, env)
-	look := func(now time.Duration) time.Duration {
-		s.Saw(now, now, driver.Strong, lock, true)
-		return s.NextLook() - now
-	}
 	for now := time.Duration(0); now < 4*timing.Lease; now += timing.Refresh {
 		lives.Version = now.String()
 		lives.Beat = lives.Version
-		u.Saw(now, now, driver.Strong, lives, true)
-		if next := look(now); next != timing.Refresh {
-			t.Fatalf("after %v the next look is due in %v, not in %v", now, next, timing.Refresh)
+		for v, rec := range map[*Sight]driver.Record{u: lives, s: lock} {
+			v.Polls(now, driver.Strong)
+			v.Saw(now, now, driver.Strong, rec, true)
+			if next := v.NextPoll(timing.Refresh, timing.Lease) - now; next < timing.Refresh*7/8 || next > timing.Refresh*9/8 {
+				t.Fatalf("after %v the next look is due in %v, not in %v", now, next, timing.Refresh)
+			}
 		}
-	}
-	// It shows none: what is left is to wait.
-	now := 4*timing.Lease + 2*timing.Heartbeat
-	u.Saw(now, now, driver.Strong, lives, true)
-	if next := look(now); next != 2*timing.Refresh {
-		t.Errorf("the session is silent, and the next look is due in %v", next)
+		if how := s.How(now + timing.Lease); how != driver.Eventual {
+			t.Errorf("the lock's own record, which counts no beat, is read %v", how)
+		}
 	}
 }
 
@@ -269,7 +270,7 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 			t.Fatalf("want a strong look at the session, got %+v", r)
 		}
 		if !alone {
-			u.Saw(now-1, now+1, driver.Eventual, lives, true)
+			u.Saw(now-1, now+1, driver.Strong, asking(lives, "q", driver.Request{ID: "q"}), true)
 		}
 		r = c.Reply(now+2, found(lives)).Call
 		if overtaken := r != nil && r.Kind == Peek; overtaken == alone {

@@ -72,6 +72,12 @@ func (m *machine) send(r *protocol.Call) {
 		l.sent(m, r)
 	}
 	l.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
+	if r.Key == l.key && r.Kind != protocol.Review {
+		if p.hinted && r.Consistency != driver.Strong {
+			l.fail("%s answers a hint by a cheap look", m)
+		}
+		p.hinted = false
+	}
 	m.sentCont, m.sentAt = p.cont.at(l.now), l.now
 	number := 0
 	if r.Kind != protocol.Review { // the model has no history

@@ -16,7 +16,6 @@ import (
 type observed struct {
 	token  uint64
 	asked  time.Duration // when the latest look was sent, by the contender's clock
-	hinted bool          // before that one
 	looked bool
 }
 
@@ -44,7 +43,7 @@ func (m *machine) hint() {
 	if m.p.observer != m {
 		return
 	}
-	m.seen.hinted = true
+	m.p.hinted = true
 	m.took(m.v.Hint(m.p.cont.at(m.p.l.now)))
 	if l := m.p.l; !l.final {
 		m.p.after(m, l.upTo(4*l.t.Lease), m.hint)
@@ -60,19 +59,17 @@ func (m *machine) look() {
 	}
 }
 
-// asks judges that an observer rests after each look, unless it was hinted.
+// asks judges that an observer rests after each look, unless a hint or a cheap look of this
+// process has a strong one follow.
 func (m *machine) asks(call *protocol.Call) {
 	l, now := m.p.l, m.p.cont.at(m.p.l.now)
 	if call.Kind != protocol.Look {
 		return
 	}
-	if m.seen.looked && !m.seen.hinted && now < m.seen.asked+m.p.t.Pause() {
+	if m.seen.looked && call.Consistency != driver.Strong && now < m.seen.asked+m.p.t.Pause() {
 		l.fail("%s looks %v after its look before", m, now-m.seen.asked)
 	}
-	if m.seen.hinted && call.Consistency != driver.Strong {
-		l.fail("%s answers a hint by a cheap look", m)
-	}
-	m.seen.looked, m.seen.hinted, m.seen.asked = true, false, now
+	m.seen.looked, m.seen.asked = true, now
 }
 
 // saw judges that what an observer sees of the lock does not go back. After a

@@ -19,6 +19,7 @@ type process struct {
 	*host
 	l        *lock
 	sight    *protocol.Sight
+	hinted   bool // and has read nothing since
 	machines []*machine
 	acquires int
 	asks     int
@@ -27,8 +28,6 @@ type process struct {
 
 	offers map[uint64]*machine // what is offered to clients, by token
 	lately driver.Record       // of a client, as this process has seen it last
-
-	unhurried bool // its acquires are
 
 	rests    time.Duration // its user does not want the lock until then
 	priority int
@@ -124,11 +123,12 @@ func (p *process) hurry() {
 			t.Refresh, t.Lease = min(t.Refresh, own.Refresh), min(t.Lease, own.Lease)
 		}
 	}
-	p.sight.LookFor(t.Refresh, t.Lease, p.unhurried)
+	p.sight.LookFor(t.Refresh, t.Lease)
 }
 
 // look begins with no sight of the record, as a new process does.
 func (p *process) look() {
+	p.hinted = false
 	p.sight, p.wish = protocol.NewSight(p.t, p.w.env(p.host)), 0
 	p.offers, p.lately = map[uint64]*machine{}, driver.Record{}
 }

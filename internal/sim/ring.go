@@ -20,7 +20,7 @@ func (l *lock) rings() {
 			case m.h == nil:
 				l.tally.Rung++
 				l.note("%s is rung", m)
-				m.took(m.c.Rung(p.cont.at(l.now)))
+				m.took(m.c.Hint(p.cont.at(l.now)))
 			case m.under != nil:
 				if s := m.under; s.s != nil && !s.s.Over() {
 					l.tally.Hurried++

@@ -51,7 +51,7 @@ func Schedule(src Source) Config {
 	t := drawTiming(src)
 	c := Config{
 		Timing: t, History: [...]int{100, 5, 2, 1}[src.Intn(4)], Processes: minProcesses + src.Intn(3), Locks: 1 + src.Intn(8)/7, Length: time.Duration(1+src.Intn(6)) * t.Lease, Kept: t.Lease,
-		Mixed: src.Intn(4) == 3, Unless: src.Intn(2) == 1, Twice: src.Intn(4) == 3, Deletions: src.Intn(4) == 3, Observers: src.Intn(2) == 1, Unhurried: true,
+		Mixed: src.Intn(4) == 3, Unless: src.Intn(2) == 1, Twice: src.Intn(4) == 3, Deletions: src.Intn(4) == 3, Observers: src.Intn(2) == 1,
 		Events: minEvents, Faults: true, Rough: src.Intn(8) == 7, Requests: src.Intn(4) != 0, Sessions: src.Intn(2) == 1,
 	}
 	ghosts := src.Intn(32)

@@ -61,8 +61,6 @@ type Config struct {
 	Mixed bool
 	// Unless has some acquires give up at the first sign of life.
 	Unless bool
-	// Unhurried has half of the processes be in no hurry to find a release.
-	Unhurried bool
 	// Observers has processes observe locks that they do not wait for.
 	Observers bool
 	// Bells has messages of a bell come, at random.
@@ -253,7 +251,7 @@ func (w *World) addHost(name string) *host {
 	w.hosts = append(w.hosts, h)
 	w.started(h)
 	for _, l := range w.locks {
-		p := &process{host: h, l: l, unhurried: w.cfg.Unhurried && len(l.procs)%2 == 1}
+		p := &process{host: h, l: l}
 		p.look()
 		if w.cfg.Requests {
 			p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2

@@ -44,7 +44,7 @@ func (n *Line) Stand(ctx context.Context) *Place {
 func (p *Place) run(ctx context.Context) {
 	defer close(p.ended)
 	for ctx.Err() == nil {
-		l, err := p.line.Client.Acquire(ctx, p.line.Name, &tenure.AcquireOptions{StoreTimeout: -1, Unhurried: true})
+		l, err := p.line.Client.Acquire(ctx, p.line.Name, &tenure.AcquireOptions{StoreTimeout: -1})
 		if errors.Is(err, tenure.ErrExpired) {
 			continue // paused while it came to the front
 		}

@@ -95,8 +95,6 @@ func (s *stage) command(t *testing.T, d *datadriven.TestData) {
 		s.h.Progress(s.now)
 	case "hint":
 		s.contend(s.c.Hint(s.now))
-	case "told":
-		s.contend(s.c.Told(s.now))
 	case "give-up":
 		s.contend(s.c.GiveUp(s.now))
 		s.status()
