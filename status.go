@@ -138,10 +138,9 @@ func statusOf(name string, s engine.Snapshot) Status {
 // ReadOptions say how fresh an answer must be. Nil asks for the freshest.
 type ReadOptions struct {
 	// Eventual is for programs that look again and again: it allows for reads that may be
-	// behind, and cost half as much on DynamoDB, where a record is known and no heartbeat of
-	// it is due, and reads a session only when its next heartbeat is. What such a read shows
-	// to have changed is read again. So answers may be behind by as long as such a read is,
-	// and the end of a session by a heartbeat period. They are never older than what this client has seen
+	// behind, and cost half as much on DynamoDB, of records that are known and of which no
+	// heartbeat is due. What such a read shows to have changed is read again. So answers may
+	// be behind by as long as such a read is. They are never older than what this client has seen
 	// before. An acquire of this client that acts on what they show reads anew, or writes on
 	// conditions that say whether it is still so.
 	Eventual bool

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,44 +140,60 @@ func (c *Client) answered(ctx context.Context, answer answer) (protocol.Result, 
 }
 
 // ReadSessions reads sessions, so that it can be told whether the locks under
-// them are held. If it is to be cheap, a session is not read whose
-// next heartbeat is not due.
+// them are held. If it is to be cheap, each is read as freshly as what is known of it asks
+// for, and again where a cheap read has shown that this was not enough.
 func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) error {
-	sent := c.contender()
-	keys := make([]string, 0, len(ids))
-	read := make([]string, 0, len(ids))
-	c.viewMu.Lock()
-	for _, id := range ids {
-		u := c.sessions.Of(id)
-		if cheap && !u.Due(sent) {
-			continue
-		}
-		u.Polls(sent, driver.Strong)
-		read, keys = append(read, id), append(keys, driver.SessionKey(id))
-	}
-	c.viewMu.Unlock()
-	if len(keys) == 0 {
+	if len(ids) == 0 {
 		return nil
 	}
-	found, err := c.ReadAll(ctx, keys, nil)
+	sent := c.contender()
+	how, keys := make([]driver.Consistency, len(ids)), make([]string, len(ids))
+	c.viewMu.Lock()
+	for i, id := range ids {
+		u := c.sessions.Of(id)
+		if how[i] = driver.Strong; cheap {
+			how[i] = u.How(sent)
+		}
+		u.Polls(sent, how[i])
+		keys[i] = driver.SessionKey(id)
+	}
+	c.viewMu.Unlock()
+	found, err := c.ReadAll(ctx, keys, how)
+	again, err := c.sawSessions(sent, ids, how, found, err)
+	if err == nil && len(again) > 0 {
+		err = c.ReadSessions(ctx, again, false)
+	}
+	return err
+}
+
+// sawSessions notes the answers to such reads, or that there were none. It returns the sessions of
+// which a cheap one has shown something new.
+func (c *Client) sawSessions(
+	sent time.Duration, ids []string, how []driver.Consistency, found []driver.Lookup, all error,
+) (again []string, err error) {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
 	now := c.contender()
-	for i, id := range read {
+	for i, id := range ids {
 		u := c.sessions.Of(id)
 		switch {
-		case err != nil:
+		case all != nil:
 			u.Unanswered()
+			continue
 		case found[i].Err == nil:
-			u.Saw(sent, now, driver.Strong, found[i].Record, true)
+			u.Saw(sent, now, how[i], found[i].Record, true)
 		case errors.Is(found[i].Err, driver.ErrNotFound):
-			u.Saw(sent, now, driver.Strong, driver.Record{}, false)
+			u.Saw(sent, now, how[i], driver.Record{}, false)
 		default:
 			u.Unanswered()
 			err = found[i].Err
+			continue
+		}
+		if how[i] != driver.Strong && u.Hinted() {
+			again = append(again, id)
 		}
 	}
-	return err
+	return again, cmp.Or(all, err)
 }
 
 // readBatches is ReadAll where the store can read many records in a request: the strong

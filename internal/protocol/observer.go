@@ -70,11 +70,15 @@ func (o *Observer) Next() (time.Duration, bool) {
 	return o.next(), true
 }
 
-// next returns when the record is to be read again, or that of the session.
+// next returns when the record is to be read again, or that of the session. After a failure it
+// rests.
 func (o *Observer) next() time.Duration {
 	next := o.nextLook()
 	if u := o.session(); u != nil {
-		next = min(next, o.rested(u, u.NextPoll(o.t.Refresh, o.t.Lease)))
+		next = min(next, u.NextPoll(o.t.Refresh, o.t.Lease))
+	}
+	if o.err != nil {
+		next = max(next, o.answered+o.t.Pause())
 	}
 	return next
 }
@@ -86,16 +90,7 @@ func (o *Observer) nextLook() time.Duration {
 		// however long the refresh period is.
 		refresh = min(refresh, o.t.Lease/5)
 	}
-	return o.rested(o.sight, o.sight.NextPoll(refresh, o.t.Lease))
-}
-
-// rested puts a look off until the observer has paused after the latest one. What is hinted is
-// read at once, if the store has answered.
-func (o *Observer) rested(s *Sight, at time.Duration) time.Duration {
-	if o.err == nil && (o.looks == 0 || s.Hinted()) {
-		return at
-	}
-	return max(at, o.answered+o.t.Pause())
+	return o.sight.NextPoll(refresh, o.t.Lease)
 }
 
 // session returns the sight of the session of the lock, nil if that says nothing more.

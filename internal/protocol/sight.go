@@ -187,8 +187,8 @@ func (s *Sight) NextPoll(refresh, lease time.Duration) time.Duration {
 		refresh = min(refresh, s.t.wait(s.rec)/5, lease/5)
 	}
 	next := s.polled + time.Duration(s.spread*float64(refresh))
-	if dead, counted := s.unchangedUntil(); counted && s.polled < dead {
-		next = min(next, dead)
+	if dead, counted := s.unchangedUntil(); counted && s.sent < dead {
+		next = min(next, dead) // whoever else has just asked: nobody is told what was answered
 	}
 	return min(next, s.due)
 }
@@ -196,9 +196,9 @@ func (s *Sight) NextPoll(refresh, lease time.Duration) time.Duration {
 // moves says that the lock may change hands soon: it is reserved, or its holder was asked for
 // it. A session has a request in its record no longer than until its next heartbeat, and the
 // record of the lock shows nothing before the holder has stopped; so a wish of this process
-// counts for two leases.
+// counts as long as the term lasts: its work may take long to stop.
 func (s *Sight) moves() bool {
-	wishes := s.wished && s.wish >= s.term && s.polled < s.wish+2*s.t.wait(s.rec)
+	wishes := s.wished && s.wish >= s.term
 	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || wishes)
 }
 
@@ -222,12 +222,6 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 		return driver.Eventual
 	}
 	return driver.Strong
-}
-
-// Due says whether a client that looks at a session each refresh period should read its record
-// now: it may show another sign of life, or that there is none yet.
-func (s *Sight) Due(now time.Duration) bool {
-	return !s.found || s.rec.State != driver.Alive || s.How(now) == driver.Strong
 }
 
 // stage is the order in which a tenure goes through the states.
