@@ -15,7 +15,6 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
-	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -301,9 +300,6 @@ type LeaseSet struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	leases  []*Lease // in the order of their names
-
-	mu   sync.Mutex
-	plan *protocol.Gathering // guarded by mu
 }
 
 // AcquireAll takes several locks under the session, all of them or none, and waits until
@@ -319,8 +315,8 @@ type LeaseSet struct {
 // taken may end while another is waited for: its holder is asked to step down, say. Then
 // all are released, and AcquireAll begins again.
 //
-// The options count for each lock by itself, but Wait for all of them together. It costs one write for each lock to take it,
-// one to release it, and no heartbeat but that of the session.
+// The options count for each lock by itself, but Wait for all of them together. It costs one
+// write for each lock to take it, one to release it, and no heartbeat but that of the session.
 func (s *Session) AcquireAll(ctx context.Context, names []string, options *AcquireOptions) (*LeaseSet, error) {
 	return s.acquireAll(ctx, "acquire all", names, options, false)
 }
@@ -394,9 +390,6 @@ func (t *LeaseSet) Release(ctx context.Context) error {
 }
 
 func (t *LeaseSet) release(ctx context.Context, options *ReleaseOptions) []error {
-	t.mu.Lock()
-	t.plan.Done()
-	t.mu.Unlock()
 	t.cancel(ErrReleased)
 	failed := make([]error, len(t.leases))
 	var all sync.WaitGroup
@@ -407,146 +400,98 @@ func (t *LeaseSet) release(ctx context.Context, options *ReleaseOptions) []error
 	return failed
 }
 
-func (s *Session) acquireAll(ctx context.Context, op string, names []string, options *AcquireOptions, try bool) (*LeaseSet, error) {
+func (s *Session) acquireAll(
+	ctx context.Context, op string, names []string, options *AcquireOptions, try bool,
+) (*LeaseSet, error) {
 	if err := checkNames(names); err != nil {
 		return nil, wrap(op, "session "+s.ID(), err)
 	}
-	c := collecting{s: s, op: op, try: try}
+	var o AcquireOptions
 	if options != nil {
-		c.options = *options
+		o = *options
 	}
 	over := func(err error) error { return err }
-	if !try && c.options.Wait > 0 { // for all of them together
+	if !try && o.Wait > 0 { // for all of them together
 		var stop context.CancelFunc
-		ctx, stop, over = engine.Within(ctx, c.options.Wait)
+		ctx, stop, over = engine.Within(ctx, o.Wait)
 		defer stop()
-		c.options.Wait = 0
+		o.Wait = 0
 	}
-	c.begin()
-	defer c.forget()
-	plan := protocol.NewGathering(names)
-	var refused error
+	acquire := func(ctx context.Context, name string) (*Lease, error) {
+		return s.client.acquire(ctx, op, name, &o, s.held, try)
+	}
 	for {
-		switch move, name := plan.Next(c.good); move {
-		case protocol.Take:
-			switch err := c.take(ctx, name); {
-			case err == nil:
-				plan.Took(name)
-			case !errors.Is(err, errSetEnded):
-				refused = err
-				plan.Refused()
-			}
-		case protocol.GiveBack:
-			back := plan.Back()
-			c.giveBack(back)
-			plan.GaveBack(back)
-		case protocol.Gathered:
-			var e *Error
-			if errors.As(refused, &e) {
-				refused = wrap(e.Op, e.Key, over(e.Err))
-			}
-			return nil, refused
+		t := &LeaseSet{session: s}
+		t.ctx, t.cancel = context.WithCancelCause(context.Background())
+		err := t.take(ctx, slices.Sorted(slices.Values(names)), acquire)
+		switch e := new(Error); {
+		case err == nil:
+			return t, nil
+		case errors.Is(err, errSetEnded):
+			t.giveBack(ctx)
 		default:
-			return s.newSet(plan, c.held), nil
+			t.free()
+			if errors.As(err, &e) {
+				err = wrap(e.Op, e.Key, over(e.Err))
+			}
+			return nil, err
 		}
 	}
 }
 
-// collecting is one call of AcquireAll.
-type collecting struct {
-	s       *Session
-	op      string
-	options AcquireOptions
-	try     bool
-	leaving []*Lease // given back
-
-	// Since it has begun, or begun again:
-	held   map[string]*Lease
-	ended  context.Context // when one of those has
-	end    context.CancelFunc
-	unhook []func() bool
-}
-
-// begin begins with none.
-func (c *collecting) begin() {
-	c.held, c.unhook = map[string]*Lease{}, nil
-	c.ended, c.end = context.WithCancel(context.Background())
-}
-
-// forget watches over none any more.
-func (c *collecting) forget() {
-	for _, unhook := range c.unhook {
-		unhook()
-	}
-	c.end()
-}
-
-// errSetEnded is why a lock is not waited for any more: one that is held has ended.
+// errSetEnded is why a set is given back: one of its locks has ended while others were taken.
 var errSetEnded = errors.New("another lock of the set has ended")
 
-// good says whether a lock that is held may be acted upon, and nobody has told its holder
-// to stop.
-func (c *collecting) good(name string) bool { return good(c.held[name]) }
-
-func good(l *Lease) bool { return l.Context().Err() == nil && l.Check() == nil }
-
-// take acquires a lock. It gives up with errSetEnded when one that is held ends.
-func (c *collecting) take(ctx context.Context, name string) error {
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ended, func() { cancel(errSetEnded) })()
-	for _, l := range c.leaving { // else this process would wait for itself
-		_ = l.held.AwaitEnd(waiting) // what could not be released runs out by itself
+// take takes the locks one after the other. All processes do so in the same order: each waits
+// for a lock while it holds lesser ones only, so that no ring of them waits for each other. To
+// wait for a lock that has ended again, beside those that are still held, would break that
+// order. So take gives up with errSetEnded when one of them ends.
+func (t *LeaseSet) take(
+	ctx context.Context, sorted []string, acquire func(ctx context.Context, name string) (*Lease, error),
+) error {
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(t.ctx, func() { stop(errSetEnded) })()
+	for _, name := range sorted {
+		l, err := acquire(waiting, name)
+		switch {
+		case err == nil:
+			t.leases = append(t.leases, l)
+			context.AfterFunc(l.Context(), func() { // it is over with the lease
+				t.cancel(wrap("hold", name, context.Cause(l.Context())))
+			})
+		case ctx.Err() == nil && t.ctx.Err() != nil:
+			return errSetEnded
+		default:
+			return err
+		}
 	}
-	c.leaving = nil
-	l, err := c.s.client.acquire(waiting, c.op, name, &c.options, c.s.held, c.try)
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errSetEnded) {
-		return errSetEnded
+	// A lease that has ended stays so: if all of them pass, all were good when the first was asked.
+	for _, l := range t.leases {
+		if l.Context().Err() != nil || l.Check() != nil {
+			return errSetEnded
+		}
 	}
-	if err == nil {
-		c.held[name] = l
-		c.unhook = append(c.unhook, context.AfterFunc(l.Context(), c.end))
-	}
-	return err
+	return nil
 }
 
-// giveBack begins to release locks, which are all that are held, and begins again.
-func (c *collecting) giveBack(names []string) {
-	c.forget()
-	for _, name := range names {
-		l := c.held[name]
+// free begins to release what was taken.
+func (t *LeaseSet) free() {
+	t.cancel(ErrReleased)
+	for _, l := range t.leases {
 		l.held.Free()
-		c.leaving = append(c.leaving, l)
 	}
-	c.begin()
 }
 
-func (s *Session) newSet(plan *protocol.Gathering, held map[string]*Lease) *LeaseSet {
-	t := &LeaseSet{session: s, plan: plan}
-	t.ctx, t.cancel = context.WithCancelCause(context.Background())
-	for _, l := range held {
-		t.leases = append(t.leases, l)
-	}
-	slices.SortFunc(t.leases, func(a, b *Lease) int { return cmp.Compare(a.Name(), b.Name()) })
+// giveBack releases what was taken, and returns when that has ended: until then to wait for a
+// lesser lock would break the order. A release that stays without an answer ends after a lease.
+// If it was not applied, the session holds a lock that it does not know of. It releases that
+// when somebody waits for the lock, within two leases.
+func (t *LeaseSet) giveBack(ctx context.Context) {
+	t.free()
 	for _, l := range t.leases {
-		context.AfterFunc(l.Context(), t.ended) // it is over with the lease
-	}
-	t.ended() // not a moment later, if one has ended by now
-	return t
-}
-
-// ended tells the work to stop when a lease has ended.
-func (t *LeaseSet) ended() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	move, _ := t.plan.Next(func(name string) bool { return good(t.Lease(name)) })
-	if move != protocol.Stop {
-		return
-	}
-	for _, l := range t.leases {
-		if !good(l) {
-			t.cancel(wrap("hold", l.Name(), context.Cause(l.Context())))
-			return
+		if ctx.Err() == nil {
+			_ = l.Release(ctx)
 		}
 	}
 }

@@ -18,10 +18,6 @@
 // is no machine of the core. It follows the rules that every client of the service has to,
 // in visit.go.
 //
-// One of sixteen has three processes that take three locks at once, by a
-// [protocol.Gathering]: none begins its work, or goes on with it, under a part of them, and
-// no ring of processes waits for each other.
-//
 // After every step it checks what must always hold: no two processes whose
 // lease check passes hold one lock, tokens rise, no write of an earlier holder
 // passes a real [fence.Gate] after one of a later holder, every write changes what

@@ -13,7 +13,6 @@ import (
 var (
 	guarded = func(c *Config) {
 		c.Clients, c.Replicas = 0, 0
-		c.Together = false
 		c.Guarded, c.Processes = true, max(c.Processes, minProcesses)
 	}
 	// guardedLong has time for many deaths, and a grace that is long enough for much to

@@ -29,7 +29,6 @@ type host struct {
 	serves bool          // it is a replica
 	client *client       // that runs in it, nil if it is a process with the store
 
-	set     *gathering                 // of locks that it takes at once, nil if it takes none
 	session *machine                   // the session of this process, nil if it has none
 	sights  map[string]*protocol.Sight // of sessions, by id
 	peeks   map[string][]peek          // when each was shown, by key
@@ -131,7 +130,7 @@ func (h *host) crash() {
 	h.w.note("%s crashes", h.name)
 	h.orphans()
 	h.w.crashed(h)
-	h.up, h.asleep, h.session, h.set = false, nil, nil, nil
+	h.up, h.asleep, h.session = false, nil, nil
 	h.epoch++
 	for _, p := range h.procs {
 		p.machines, p.observer = nil, nil

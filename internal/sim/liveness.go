@@ -38,14 +38,13 @@ func (w *World) heal() {
 					m.forget()
 				case m.c != nil && m.conn != nil && !m.conn.open:
 					m.leave() // its client has gone, and now the replica learns of that
-				case w.cfg.Trying && m.c != nil, w.cfg.Together && m.c != nil && m.set == nil:
+				case w.cfg.Trying && m.c != nil:
 					m.leave()
 				}
 			}
 		}
 		switch {
 		case !crashed:
-			h.set.heal()
 		case h.up:
 			h.crash()
 			h.restart()
@@ -77,9 +76,6 @@ func (w *World) patience() time.Duration {
 	most := w.slowest().Lease + w.slack()
 	if w.cfg.Clients > 0 {
 		most += w.slowest().Lease // a heartbeat of a dead client that came late, and a grant that nobody uses
-	}
-	if w.cfg.Together {
-		most *= time.Duration(len(w.locks)) // a dead holder of each, seen one after the other
 	}
 	if w.cfg.Cools {
 		most += coolDownMax(w.slowest()) + 2*w.slowest().RequestTimeout

@@ -51,7 +51,6 @@ type machine struct {
 	v       *protocol.Observer
 	seen    observed
 	under   *machine         // the session under which the lock is taken
-	set     *gathering       // that has taken the lock, nil if it is taken alone
 	own     *protocol.Timing // of an acquire, or a session; nil: that of the process
 	c       *protocol.Contender
 	h       *protocol.Holder
@@ -150,7 +149,7 @@ func (p *process) act() {
 	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done && !beside)
 	})
-	rests := !l.final && l.now < p.rests || l.final && l.cfg.Together
+	rests := !l.final && l.now < p.rests
 	if p.up && l.now >= p.paused && !busy && !rests {
 		if beside {
 			l.tally.Beside++
@@ -346,9 +345,6 @@ func (m *machine) took(a protocol.Action) {
 			m.traced(trace.Leave, trace.Event{})
 			m.left = true
 			m.refuses()
-			if m.set != nil {
-				m.set.refused(m)
-			}
 		}
 	}
 	for _, n := range a.Notes {
@@ -360,10 +356,7 @@ func (m *machine) took(a protocol.Action) {
 				cause = "offered"
 			}
 			m.traced(trace.End, trace.Event{Cause: cause})
-			switch {
-			case m.set != nil:
-				m.p.after(m, 0, func() { m.set.ended(m) })
-			case !m.done && m.o == nil:
+			if !m.done && m.o == nil {
 				m.p.after(m, m.drain(), m.finish)
 			}
 		case protocol.NoteQuiet:

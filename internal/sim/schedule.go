@@ -40,13 +40,11 @@ func drawTiming(src Source) protocol.Timing {
 const (
 	minEvents    = 200
 	minProcesses = 3
-	// minTogether is how many locks are taken at once, and by how many processes.
-	minTogether = 3
 )
 
 // Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
-// has clients of a lock service, another one guardians, and one of sixteen processes that
-// take several locks at once.
+// has clients of a lock service, another one guardians, and a third one many requests for
+// locks under sessions.
 func Schedule(src Source) Config {
 	t := drawTiming(src)
 	c := Config{
@@ -61,16 +59,10 @@ func Schedule(src Source) Config {
 		c.serve(src)
 	case ghosts >= 24:
 		c.Guarded = true
-	case ghosts >= 22:
-		c.Gathers()
+	case ghosts >= 20:
+		c.Sessions, c.Requests, c.Length = true, true, 12*t.Lease
 	}
 	return c
-}
-
-// Gathers has a schedule with processes that take three locks at once, whatever was drawn.
-func (c *Config) Gathers() {
-	c.Clients, c.Replicas, c.Guarded, c.Processes = 0, 0, false, max(c.Processes, minTogether)
-	c.Together, c.Sessions, c.Locks, c.Trying, c.Twice = true, true, minTogether, false, false
 }
 
 // serve draws clients and replicas into a schedule, with fewer other processes.
@@ -81,7 +73,7 @@ func (c *Config) serve(src Source) {
 // Served has a schedule with clients, whatever was drawn.
 func (c *Config) Served() {
 	if c.Clients == 0 {
-		c.Guarded, c.Together = false, false
+		c.Guarded = false
 		c.Processes, c.Replicas, c.Clients = 1, 2, 3
 	}
 }

@@ -47,7 +47,6 @@ func TestSessions(t *testing.T) {
 // long that it has the lock, while others ask the session whether somebody does.
 func unheard(c *Config) {
 	c.Sessions, c.Unheard, c.Faults, c.Locks, c.Length = true, true, false, 1, 12*c.Timing.Lease
-	c.Together = false
 	c.Deletions = false
 	c.Timing.RequestTimeout = c.Timing.Lease / 4 // what a look shows is old when it comes
 }
@@ -73,7 +72,7 @@ func TestTrying(t *testing.T) {
 	enginetest.MakeVerify(t)
 	disowned := 0
 	for seed := range uint64(300) {
-		shape := func(c *Config) { c.Sessions, c.Trying, c.Doubled, c.Together = true, true, true, false }
+		shape := func(c *Config) { c.Sessions, c.Trying, c.Doubled = true, true, true }
 		tally, err := RunSeed(seed, shape, nil)
 		if err != nil {
 			_, err = RunSeed(seed, shape, &Trace{})

@@ -28,8 +28,6 @@ func long(c *Config)      { c.Length = 12 * c.Timing.Lease }
 func mixed(c *Config)     { c.Mixed = true }
 func requested(c *Config) { c.Requests = true }
 func unasked(c *Config)   { c.Requests = false }
-func apart(c *Config)     { c.Together = false }
-func gathers(c *Config)   { c.Gathers() }
 func doubled(c *Config)   { c.Doubled = true }
 func watchers(c *Config)  { c.Observers = true }
 
@@ -59,7 +57,6 @@ var shapes = map[string]func(*Config){
 	"labels":       labelled,
 	"cool-down":    cooling,
 	"notified":     rung,
-	"sets":         gathers,
 	"served":       served,
 	"served-long":  servedLong,
 	"served-twice": servedTwice,
@@ -67,14 +64,13 @@ var shapes = map[string]func(*Config){
 	"mixed-served": and(servedLong, mixed),
 	"mixed-harm":   and(servedHarm, mixed),
 	"mixed-leases": func(c *Config) {
-		c.Mixed, c.Sessions, c.Together, c.Requests = true, false, false, false
+		c.Mixed, c.Sessions, c.Requests = true, false, false
 	},
 	"mixed-tied":     and(mixed, tied, requested),
 	"guarded":        guarded,
 	"guarded-long":   guardedLong,
 	"guarded-prompt": guardedPrompt,
 	"guarded-anew":   guardedAnew,
-	"sets-requested": and(gathers, requested, long),
 
 	// Clocks that need no margin leave none that could hide a late count.
 	"slow": func(c *Config) {
@@ -85,7 +81,6 @@ var shapes = map[string]func(*Config){
 	// Processes that stand still, and are freed by operators.
 	"freed": func(c *Config) {
 		c.Processes, c.Locks, c.Requests, c.Length = minProcesses, 1, true, 12*c.Timing.Lease
-		c.Together = false
 		c.Timing.StopTimeout, c.Timing.Progress = 2*c.Timing.Lease, 0
 		c.Without = (Pauses | Steps).Except()
 	},
@@ -96,9 +91,9 @@ var shapes = map[string]func(*Config){
 	"sessions-swept":     and(tied, rough, long),
 	"sessions-requested": and(tied, requested, long),
 	"sessions-calm":      calm,
-	"sessions-many":      func(c *Config) { calm(c); c.Locks, c.Together = 2, false },
-	"sessions-waited":    and(tied, doubled, apart),
-	"sessions-tried":     func(c *Config) { c.Sessions, c.Doubled, c.Trying, c.Together = true, true, true, false },
+	"sessions-many":      func(c *Config) { calm(c); c.Locks = 2 },
+	"sessions-waited":    and(tied, doubled),
+	"sessions-tried":     func(c *Config) { c.Sessions, c.Doubled, c.Trying = true, true, true },
 	"sessions-unheard":   unheard,
 }
 

@@ -53,9 +53,6 @@ type Tally struct {
 	// Rung is how often one that waits was rung, and Hurried how often a holder was told
 	// of a request.
 	Rung, Hurried int
-	// Gathered is how often a process had several locks at once, and GivenBack how often it
-	// has given back those that it had.
-	Gathered, GivenBack int
 }
 
 // Transitions are the steps of the core's machines: what a machine was doing,

@@ -32,26 +32,17 @@ func (m *machine) hold(g protocol.Grant) {
 		m.traced(trace.Leave, trace.Event{})
 		m.unwanted, m.done = true, true
 		m.took(m.h.GiveUp(m.clock()))
-		if m.set != nil {
-			m.set.refused(m)
-		}
 		return
 	}
 	l.believed(m, g)
 	m.first, m.heldSince = g.Record.Version, l.now
 	m.took(m.h.Step(m.clock()))
-	if m.set == nil {
-		m.p.after(m, l.upTo(l.t.Lease/4), m.work)
-	}
+	m.p.after(m, l.upTo(l.t.Lease/4), m.work)
 	if l.t.Progress > 0 {
 		m.p.after(m, 0, m.progress)
 	}
 	if l.t.Manual || !l.final && l.one(4) {
 		m.p.after(m, l.upTo(m.timing().Heartbeat), m.renew)
-	}
-	if m.set != nil {
-		m.set.took(m)
-		return
 	}
 	if l.final {
 		return

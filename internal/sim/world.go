@@ -42,9 +42,6 @@ type Config struct {
 	Requests bool
 	// Sessions has processes take locks under a session, half of them.
 	Sessions bool
-	// Together has three processes take all locks at once, two at least, under their
-	// sessions; others take them one by one.
-	Together bool
 	// Unheard has the store apply what some acquires under a session write, while their
 	// process gets no answer to it for a lease or two, although the session's
 	// heartbeats are answered.
@@ -133,7 +130,6 @@ type World struct {
 	sessions  map[string]*store
 	final     bool          // the faults are over
 	healed    time.Duration // since then
-	whole     bool          // and a process has had all locks at once since
 	clients   []*client
 	guardians []*host
 
@@ -165,7 +161,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	w := newWorld(src, cfg)
 	for _, l := range w.locks {
 		for _, p := range l.procs {
-			if !p.serves && !p.together() {
+			if !p.serves {
 				w.after(w.upTo(w.t.Lease/4), p.act)
 			}
 			if cfg.Observers {
@@ -192,9 +188,6 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			if !h.serves {
 				w.after(w.upTo(w.t.Lease/4), h.keep)
 			}
-			if h.together() {
-				w.after(w.upTo(w.t.Lease), h.gathers)
-			}
 			w.after(w.upTo(4*w.t.Lease), h.sweep)
 		}
 	}
@@ -207,7 +200,6 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= cfg.Events })
 	w.heal()
 	w.watchLiveness()
-	w.watchGathering()
 	w.watchHistory()
 	for _, l := range w.locks {
 		l.checkHistory()

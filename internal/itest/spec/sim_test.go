@@ -51,13 +51,9 @@ func TestSimulator(t *testing.T) {
 	}
 }
 
-// modelled leaves out what the model of traces has not: sessions, and with them several
-// locks at once, processes with different leases, records that are deleted, clients, and
-// guardians.
+// modelled leaves out what the model of traces has not: sessions, processes with different
+// leases, records that are deleted, clients, and guardians.
 func modelled(c *sim.Config) {
-	if c.Together {
-		c.Together, c.Locks = false, 1
-	}
 	c.Sessions, c.Mixed, c.Deletions, c.Guarded = false, false, false, false
 	if c.Clients > 0 {
 		c.Clients, c.Replicas, c.Processes = 0, 0, 3

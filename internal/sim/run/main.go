@@ -41,7 +41,6 @@ type options struct {
 	all          bool
 	sessions     bool
 	clients      bool
-	together     bool
 }
 
 func main() {
@@ -57,7 +56,6 @@ func main() {
 	flag.IntVar(&o.lines, "lines", 200, "how many of the last lines of a replay to print; 0: all")
 	flag.BoolVar(&o.sessions, "sessions", false, "have all schedules use sessions")
 	flag.BoolVar(&o.clients, "clients", false, "have all schedules use clients of a lock service")
-	flag.BoolVar(&o.together, "together", false, "have three processes take three locks at once in all schedules")
 	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
 	flag.Parse()
 	debug.SetGCPercent(800) // worlds are small, and many
@@ -83,9 +81,6 @@ func run(o options, out io.Writer) int {
 		c.Sessions = c.Sessions || o.sessions
 		if o.clients {
 			c.Served()
-		}
-		if o.together {
-			c.Gathers()
 		}
 	}
 	switch {
