@@ -423,12 +423,12 @@ func (s *Session) acquireAll(
 	for {
 		t := &LeaseSet{session: s}
 		t.ctx, t.cancel = context.WithCancelCause(context.Background())
-		err := t.take(ctx, slices.Sorted(slices.Values(names)), acquire)
+		missing, err := t.take(ctx, slices.Sorted(slices.Values(names)), acquire)
 		switch e := new(Error); {
 		case err == nil:
 			return t, nil
 		case errors.Is(err, errSetEnded):
-			t.giveBack(ctx)
+			t.giveBack(ctx, missing)
 		default:
 			t.free()
 			if errors.As(err, &e) {
@@ -445,10 +445,11 @@ var errSetEnded = errors.New("another lock of the set has ended")
 // take takes the locks one after the other. All processes do so in the same order: each waits
 // for a lock while it holds lesser ones only, so that no ring of them waits for each other. To
 // wait for a lock that has ended again, beside those that are still held, would break that
-// order. So take gives up with errSetEnded when one of them ends.
+// order. So take gives up with errSetEnded when one of them ends. Missing is the lock that it
+// could not take, empty if it has all.
 func (t *LeaseSet) take(
 	ctx context.Context, sorted []string, acquire func(ctx context.Context, name string) (*Lease, error),
-) error {
+) (missing string, err error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(t.ctx, func() { stop(errSetEnded) })()
@@ -461,18 +462,18 @@ func (t *LeaseSet) take(
 				t.cancel(wrap("hold", name, context.Cause(l.Context())))
 			})
 		case ctx.Err() == nil && t.ctx.Err() != nil:
-			return errSetEnded
+			return name, errSetEnded
 		default:
-			return err
+			return name, err
 		}
 	}
 	// A lease that has ended stays so: if all of them pass, all were good when the first was asked.
 	for _, l := range t.leases {
 		if l.Context().Err() != nil || l.Check() != nil {
-			return errSetEnded
+			return "", errSetEnded
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // free begins to release what was taken.
@@ -484,16 +485,18 @@ func (t *LeaseSet) free() {
 }
 
 // giveBack releases what was taken, and returns when that has ended: until then to wait for a
-// lesser lock would break the order. A release that stays without an answer ends after a lease.
-// If it was not applied, the session holds a lock that it does not know of. It releases that
-// when somebody waits for the lock, within two leases.
-func (t *LeaseSet) giveBack(ctx context.Context) {
+// lesser lock would break the order. That counts for the missing lock as well, whose claim may
+// have been applied. A release that stays without an answer ends after a lease. If it was not
+// applied, the session holds a lock that it does not know of. It releases that when somebody
+// waits for the lock, within two leases.
+func (t *LeaseSet) giveBack(ctx context.Context, missing string) {
 	t.free()
 	for _, l := range t.leases {
 		if ctx.Err() == nil {
 			_ = l.Release(ctx)
 		}
 	}
+	t.session.held.Settle(ctx, missing)
 }
 
 // run runs work under all leases, and releases them.

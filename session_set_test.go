@@ -491,6 +491,50 @@ func TestAskedWhileItTriesASet(t *testing.T) {
 	})
 }
 
+// A claim that was given up, because another lock of the set had ended, may have been applied. It
+// is taken back before the set begins again: a caller that does not wait does not take it for a
+// holder, and one that waits does not keep the lock while it waits for a lesser one.
+func TestClaimOfASetThatIsGivenUp(t *testing.T) {
+	for name, try := range map[string]bool{"it waits": false, "it does not wait": true} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			s := a.mustOpen(nil)
+			a.faults.Inject(faultstore.Rule{
+				Ops: []faultstore.Op{faultstore.OpClaim}, Key: "y", Count: 1, Fault: faultstore.LoseReplyHang(),
+			}, faultstore.Rule{
+				Ops: []faultstore.Op{faultstore.OpClaim}, Key: "x", Match: func(faultstore.Call) bool {
+					if rec, err := w.records.Get(t.Context(), "y", driver.Strong); err == nil && rec.State == driver.Held {
+						t.Error("x is claimed again, and y is kept")
+					}
+					return false
+				},
+			})
+			var set *tenure.LeaseSet
+			got := started(func() (err error) {
+				all := s.AcquireAll
+				if try {
+					all = s.TryAcquireAll
+				}
+				set, err = all(t.Context(), []string{"x", "y"}, nil)
+				return err
+			})
+			time.Sleep(10 * time.Millisecond)
+			first := w.record("x").Token
+			asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
+			time.Sleep(10 * time.Millisecond)
+			want(t, s.Renew(t.Context()), nil) // it finds the request
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+			want(t, <-asked, nil)
+			want(t, set.Check(), nil)
+			if set.Lease("x").Token() == first {
+				t.Error("x is that of before the request")
+			}
+		})
+	}
+}
+
 // Work that goes on when its context has ended keeps its locks for the time to stop, and no
 // longer.
 func TestRunAllThatDoesNotStop(t *testing.T) {

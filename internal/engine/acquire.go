@@ -75,6 +75,7 @@ type acquire struct {
 	shownTo bool
 	news    uint64 // the token of the holder that was told in an event
 	ended   bool
+	over    chan struct{} // closed when it has ended; made by Settle
 }
 
 type acquired struct {
@@ -426,6 +427,9 @@ func (a *acquire) end() {
 		return
 	}
 	a.ended = true
+	if a.over != nil {
+		close(a.over)
+	}
 	if a.con != nil {
 		if g, ok := a.con.Left(); ok {
 			a.note(g)

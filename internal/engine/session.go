@@ -72,6 +72,33 @@ func (s *SessionHolder) Close(ctx context.Context) error {
 	return s.result()
 }
 
+// Settle waits until the acquires of a lock under the session that were given up have ended:
+// until what they wrote is taken back. A write without an answer may be applied as long as the
+// session lives. So Settle waits for a lease at most, as a release does.
+func (s *SessionHolder) Settle(ctx context.Context, key string) {
+	ctx, stop := context.WithTimeout(ctx, s.t.Lease)
+	defer stop()
+	var ends []chan struct{}
+	s.c.viewMu.Lock()
+	for a := range s.waiters {
+		if !a.settled || a.Want.Key != key {
+			continue
+		}
+		if a.over == nil {
+			a.over = make(chan struct{})
+		}
+		ends = append(ends, a.over)
+	}
+	s.c.viewMu.Unlock()
+	for _, over := range ends {
+		select {
+		case <-over:
+		case <-s.c.gone:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // fail fails the acquires that wait for a lock under the session when it has ended,
 // and tells this process that it is closed.
 func (s *SessionHolder) fail() {
