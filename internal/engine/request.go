@@ -6,9 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -26,10 +24,11 @@ func (c *Client) Ask(ctx context.Context, key string, q driver.Request) error {
 	return o.k.ask(q).wait(ctx, o)
 }
 
-// asking is one call that asks something of a holder.
+// asking is one call that asks something of a holder, or releases the lock of a crashed one.
 type asking struct {
 	nobody
-	k     *tracker
+	c     *Client
+	k     *tracker // of the lock, nil for a crashed holder's: nobody waits for its end
 	run   run
 	m     *protocol.Asker
 	ended chan struct{} // closed when the machine has its answer
@@ -37,53 +36,60 @@ type asking struct {
 
 func (k *tracker) ask(q driver.Request) *asking {
 	c := k.c
-	a := &asking{k: k, ended: make(chan struct{}), m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight)}
-	a.run = c.run(a.m, a, &c.viewMu)
+	a := &asking{c: c, k: k, m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight)}
+	return a.begin()
+}
+
+func (a *asking) begin() *asking {
+	a.ended = make(chan struct{})
+	a.run = a.c.run(a.m, a, &a.c.viewMu)
 	a.run.step()
 	return a
 }
 
 func (a *asking) stepped(time.Duration, protocol.Action) {
-	a.k.notify()
+	if a.k != nil {
+		a.k.notify()
+	}
 	if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer {
 		closeOnce(a.ended)
 	}
 }
 
 func (a *asking) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
-	c := a.k.c
 	if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
-		c.notifier.asks(call.Key, r.Record.Bell)
+		a.c.notifier.asks(call.Key, r.Record.Bell)
 	}
-	c.events.storeFailed(a.k.key, 0, r.Err)
+	a.c.events.storeFailed(a.m.Key(), 0, r.Err)
 	if r.Err == nil {
-		c.events.answered()
+		a.c.events.answered()
 	}
 }
 
-// wait waits for the answer, and then for what was asked.
+// wait waits for the answer, and then for what was asked. The observer is nil if there is no
+// holder that could be asked.
 func (a *asking) wait(ctx context.Context, o *Observer) error {
-	c := a.k.c
+	c := a.c
 	if err := c.wait(ctx, a.ended); err != nil {
 		a.run.do(a.m.GiveUp)
 		return err
 	}
-	a.k.c.viewMu.Lock()
+	c.viewMu.Lock()
 	answer, rec, err := a.m.Answer()
 	token, before := a.m.Token(), a.m.Before()
-	a.k.c.viewMu.Unlock()
+	c.viewMu.Unlock()
 	switch answer {
 	case protocol.Laid:
 		return a.honoured(ctx, o, token)
 	case protocol.Done:
 		if before != nil && c.options.HistoryLimit > 0 {
 			// The revoked holder may have crashed before it had written that.
-			c.putHistory(ctx, a.k.key, []driver.Tenure{*before})
+			c.putHistory(ctx, a.m.Key(), []driver.Tenure{*before})
 		}
-		c.Released(a.k.key)
+		c.Released(a.m.Key())
 		return nil
 	case protocol.Nobody:
-		if rec.State == driver.Reserved {
+		if rec.State == driver.Reserved && o != nil {
 			s, _, _ := o.Latest()
 			return fmt.Errorf("%w: %w", ErrNotHeld, c.heldBy(rec, s.FreeIn))
 		}
@@ -140,51 +146,7 @@ func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, with
 		return err
 	}
 	now := c.contender()
-	w := &crashRelease{c: c, ended: make(chan struct{})}
-	w.m = protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: key, ID: id, From: now + max(after, 0), Until: now + within})
-	w.run = c.run(w.m, w, &w.mu)
-	w.run.step()
-	if err := c.wait(ctx, w.ended); err != nil {
-		w.run.do(w.m.GiveUp)
-		return err
-	}
-	w.mu.Lock()
-	answer, rec, err := w.m.Answer()
-	w.mu.Unlock()
-	switch answer {
-	case protocol.Done:
-		c.Released(key)
-		return nil
-	case protocol.Nobody:
-		return ErrNotHeld
-	case protocol.Changed:
-		return fmt.Errorf("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
-	}
-	if rec.Key != "" {
-		return Unreadable(rec)
-	}
-	if errors.Is(err, protocol.ErrNotProved) {
-		return fmt.Errorf("not settled within %v: the lock runs out by itself", within)
-	}
-	return err
-}
-
-// crashRelease is one call that frees what a dead holder has left.
-type crashRelease struct {
-	nobody
-	c     *Client
-	mu    sync.Mutex
-	run   run
-	m     *protocol.Undertaker
-	ended chan struct{} // closed when the machine has its answer
-}
-
-func (w *crashRelease) stepped(time.Duration, protocol.Action) {
-	if answer, _, _ := w.m.Answer(); answer != protocol.NoAnswer {
-		closeOnce(w.ended)
-	}
-}
-
-func (w *crashRelease) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
-	w.c.events.storeFailed(call.Key, 0, r.Err)
+	crash := protocol.ProvenCrash{Key: key, ID: id, From: now + max(after, 0), Until: now + within}
+	a := &asking{c: c, m: protocol.NewCrashReleaser(c.timing, c.env, crash)}
+	return a.begin().wait(ctx, nil)
 }

@@ -4,6 +4,9 @@
 package protocol
 
 import (
+	"cmp"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -25,7 +28,7 @@ type Answer int
 const (
 	NoAnswer  Answer = iota
 	Laid             // the request is in the record, or has been honoured already
-	Done             // an operator's release: nobody holds the lock any more
+	Done             // an operator's release, or that of a crashed holder: nobody holds the lock any more
 	Nobody           // there is no holder to ask
 	Changed          // the tenure ended before the request was written
 	Pending          // another request came first
@@ -37,9 +40,30 @@ const (
 	Sessioned        // the lock is under a session that lives, and cannot be cut off alone
 )
 
+// ProvenCrash is what a process knows of a holder that has certainly ended, with all that it
+// had started: somebody has seen it, such as the parent of all of these processes.
+type ProvenCrash struct {
+	// Key is that of the lock, or of the record of a session.
+	Key string
+	// ID is that of the lease (see [Grant]), or of the session.
+	ID string
+	// From is when the record may be written. By then the last requests of the dead to
+	// the resource have ended too. A lease that runs out leaves them the grace; so does
+	// a crash. Looks may come earlier.
+	From time.Duration
+	// Until is when the machine gives up. What it has not freed runs out by itself.
+	Until time.Duration
+}
+
+// ErrNotProved is what an [Asker] for a crashed holder ends with when its time is up before
+// the store has told it enough.
+var ErrNotProved = errors.New("not settled in time: the lock runs out by itself")
+
+var errFull = errors.New("the session's record has no room for another request")
+
 // Asker is the machine of a process that wants something from a holder: to step
-// down or to hand over, to have a dead holder's lock released, or to revoke the lock
-// of a living one.
+// down or to hand over, to have a dead holder's lock released, to revoke the lock
+// of a living one, or to release that of a crashed one.
 //
 // It writes a request into the record, where the holder's next heartbeat finds it. A
 // dead holder's lock is released when its beat has been unchanged for its lease, just
@@ -49,38 +73,55 @@ const (
 //
 // A request to the holder of a lock under a session is written into the session's
 // record. That holder is dead when its session is, and the session is closed first.
+//
+// The record of a holder that has certainly crashed is known by its beat alone: all beats of
+// a lease begin with its ID, and no others do. Owner and token are no proof: owners may share
+// a name, and tokens begin again when a record was deleted. A version is none either: a
+// request changes it. The beat of an older process has no ID; it proves nothing. So does any
+// other state than that of a holder: what is released or reserved is not the dead one's any
+// more. The write replaces the version that a look has shown, and has a version of its own.
+// So no late heartbeat of the dead can revive the record. If such a heartbeat, or a request,
+// comes first, the machine looks again. It also looks again for a while where nobody holds
+// the lock: a late claim of the dead may be on its way.
 type Asker struct {
-	t        Timing
-	env      Env
-	key      string
-	want     driver.Request
-	patience time.Duration
-	sight    *Sight
+	retrier
+	key   string
+	want  driver.Request
+	crash *ProvenCrash // in the place of a request
+	sight *Sight
 
 	before  *driver.Tenure // the one before a tenure that was revoked
-	looked  bool
-	first   life   // what was seen at first
-	token   uint64 // of the tenure that is asked
-	tried   bool   // it has made a write of unknown outcome
-	resolve bool   // a look must tell what became of it
-	revoked bool   // reserved for nobody, by this asker or another one
+	looked  bool           // the record was read, and since the last write of unknown outcome
+	again   time.Duration  // when to read again what did not settle it
+	first   life           // what was seen at first
+	token   uint64         // of the tenure that is asked
+	tried   bool           // it has made a write of unknown outcome
+	wrote   attempts       // upon the record of a crashed holder
+	revoked bool           // reserved for nobody, by this asker or another one
 
 	// Of a lock under a session:
 	met      bool   // the session was read, and since the last write of unknown outcome
 	sign     string // the session's sign of life when it was read first
 	full     bool   // there was no room for the request
-	beaten   int    // how often its request lost the race to another write
 	fullFrom time.Duration
-
-	quest
 }
 
 // NewAsker returns the machine of one request. Its ID is filled in. Patience is
 // how long the store may fail to give any answer, 0 for ever.
 func NewAsker(t Timing, env Env, key string, want driver.Request, patience time.Duration, sight *Sight) *Asker {
 	want.ID = env.Fresh()
-	return &Asker{t: t, env: env, key: key, want: want, patience: patience, sight: sight}
+	return &Asker{retrier: retrier{t: t, env: env, patience: patience}, key: key, want: want, sight: sight}
 }
+
+// NewCrashReleaser returns the machine that releases what a crashed holder has left. It
+// goes by what it reads itself, and by the record of the lock alone.
+func NewCrashReleaser(t Timing, env Env, crash ProvenCrash) *Asker {
+	env.Session, env.Differs = nil, nil
+	return &Asker{retrier: retrier{t: t, env: env}, key: crash.Key, crash: &crash, sight: NewSight(t, env)}
+}
+
+// Key returns the key of the lock.
+func (k *Asker) Key() string { return k.key }
 
 // Asked returns the request.
 func (k *Asker) Asked() driver.Request { return k.want }
@@ -98,11 +139,11 @@ func (k *Asker) Revoked() bool { return k.revoked }
 
 // Next returns the instant at which Step has something to do.
 func (k *Asker) Next() (time.Duration, bool) {
-	if k.out != nil || k.Over() {
-		return 0, false
+	at, due := k.next(k.plan())
+	if k.crash != nil {
+		at = min(at, k.crash.Until)
 	}
-	_, at := k.plan()
-	return at, true
+	return at, due
 }
 
 // Step lets time pass.
@@ -110,68 +151,136 @@ func (k *Asker) Step(now time.Duration) Action { return Action{Call: k.act(now)}
 
 // waits says that the asker acts only when the holder is dead.
 func (k *Asker) waits(rec driver.Record) bool {
-	return k.want.Kind == driver.ReleaseDead || k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
+	return k.want.Kind == driver.ReleaseDead ||
+		k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
 }
 
-// plan returns the next move and when it is due.
+// plan returns the next move, and when it wants to make it.
 func (k *Asker) plan() (Kind, time.Duration) {
-	if !k.looked || k.resolve {
-		return Look, k.retry
-	}
-	if u := k.sight.under(); u != nil {
+	rec, found := k.sight.Record()
+	switch u := k.sight.under(); {
+	case !k.looked:
+		return Look, k.again
+	case !k.fits(rec, found):
+		return Look, 0 // other machines share the sight, and have seen more, or an old state
+	case k.crash != nil:
+		return Bury, k.crash.From
+	case u != nil:
 		return k.planTied(u)
-	}
-	rec, _ := k.sight.Record()
-	if !k.waits(rec) {
-		if k.want.Kind == driver.Revoke {
-			return Free, k.retry
+	case k.waits(rec):
+		if k.sight.Dead() {
+			return Free, 0
 		}
-		return Ask, k.retry
+		return Look, k.sight.NextPoll(k.t.Refresh, k.t.Lease)
+	case k.want.Kind == driver.Revoke:
+		return Free, 0
 	}
-	if k.sight.Dead() {
-		return Free, k.retry
+	return Ask, 0
+}
+
+// planTied returns the next move if the lock is under a session.
+func (k *Asker) planTied(u *Sight) (Kind, time.Duration) {
+	_, alive := u.DeadAt()
+	switch {
+	case k.met && u.ended(k.sight.term):
+		return Free, 0
+	case !k.met || !alive:
+		return Peek, k.again
+	case honoured(k.want.Kind):
+		return Ask, 0
+	case u.Dead():
+		return Close, 0
 	}
-	return Look, max(k.sight.NextPoll(k.t.Refresh, k.t.Lease), k.retry)
+	kind, at := Look, k.sight.NextPoll(k.t.Refresh, k.t.Lease)
+	if next := u.NextPoll(k.t.Refresh, k.t.Lease); next <= at {
+		kind, at = Peek, next
+	}
+	return kind, at
 }
 
 func (k *Asker) act(now time.Duration) *Call {
-	if k.out != nil || k.answer != NoAnswer {
-		return nil
+	if k.crash != nil && k.idle() && now >= k.crash.Until {
+		k.settle(Unusable, driver.Record{}, cmp.Or(k.failed, ErrNotProved))
 	}
-	if k.judgeSession(now); k.answer != NoAnswer {
-		return nil
+	if k.idle() {
+		k.judgeSession(now)
 	}
 	kind, at := k.plan()
-	if now < at {
+	if !k.due(now, kind, at) {
 		return nil
 	}
-	rec, found := k.sight.Record()
-	if kind != Look && !k.fits(rec, found) {
-		kind = Look // other machines share the sight, and have seen more, or an old state
+	r := &Call{Kind: kind, Key: k.key}
+	rec, _ := k.sight.Record()
+	u := k.sight.under()
+	switch kind {
+	case Ask:
+		q := k.want
+		if r.Prev = rec; u != nil {
+			r.Key, r.Prev, q.Lock, q.Token = driver.SessionKey(rec.Session), u.rec, rec.Key, rec.Token
+		}
+		r.Next = asking(r.Prev, k.env.Fresh(), q)
+	case Peek:
+		r.Key = driver.SessionKey(rec.Session)
+		if _, alive := u.DeadAt(); alive && k.met {
+			r.Consistency = u.How(now)
+		}
+	case Close:
+		r.Key, r.Prev, r.Next = driver.SessionKey(rec.Session), u.rec, closed(u.rec, k.env.Fresh(), driver.EndExpired)
+	case Free:
+		r.Prev, r.Next = rec, k.forced(rec)
+	case Bury:
+		r.Prev, r.Next = rec, crashed(rec, k.env.Fresh())
+		k.wrote = k.wrote.add(attempt{version: r.Next.Version})
 	}
-	r := &Call{Kind: kind, Key: k.key, Prev: rec}
-	switch asked := k.want; {
-	case kind == Look:
-		r.Prev = driver.Record{}
-	case rec.Session != "" && kind != Free:
-		k.askSession(r, k.sight.under(), now)
-	case kind == Ask:
-		r.Next = asking(rec, k.env.Fresh(), asked)
-	case k.waits(rec):
-		r.Next = freed(rec, k.env.Fresh(), driver.EndReleasedDead, &asked)
-	default:
-		r.Next = reserved(rec, k.env.Fresh(), heir{}, rec.Lease, driver.EndRevoked, &asked)
-		k.before = rec.Prev
-	}
-	k.out, k.sent = r, now
 	k.sightOf(r).sends(now, r)
-	return r
+	return k.send(now, at, r)
+}
+
+// sightOf returns the sight of the record that a call is about.
+func (k *Asker) sightOf(r *Call) *Sight {
+	if r.Key != k.key {
+		return k.env.Session(driver.SessionID(r.Key))
+	}
+	return k.sight
+}
+
+// forced returns the record as an operator leaves it.
+func (k *Asker) forced(rec driver.Record) driver.Record {
+	asked := k.want
+	if k.waits(rec) {
+		return freed(rec, k.env.Fresh(), driver.EndReleasedDead, &asked)
+	}
+	k.before = rec.Prev
+	return reserved(rec, k.env.Fresh(), heir{}, rec.Lease, driver.EndRevoked, &asked)
+}
+
+// crashed returns the record as a crash leaves it. An end that the dead has written
+// itself stays.
+func crashed(rec driver.Record, version string) driver.Record {
+	end := cmp.Or(rec.End, driver.EndCrashed)
+	if rec.State == driver.Alive {
+		return closed(rec, version, end)
+	}
+	var asked *driver.Request // in vain
+	if len(rec.Requests) > 0 {
+		q := rec.Requests[0]
+		asked = &q
+	}
+	return freed(rec, version, end, asked)
+}
+
+// IsBeatOf says whether a beat is one of the lease, or of the session, with an id.
+func IsBeatOf(beat, id string) bool {
+	term, _, found := strings.Cut(beat, "-")
+	return found && term == id && id != ""
 }
 
 // fits says whether the asker may write upon rec. If not, a look tells what has
 // become of the tenure.
 func (k *Asker) fits(rec driver.Record, found bool) bool {
 	switch {
+	case k.crash != nil:
+		return found && holder(rec) && IsBeatOf(rec.Beat, k.crash.ID)
 	case !found || rec.Token != k.token || !Readable(rec):
 		return false
 	case k.want.Kind == driver.ReleaseDead:
@@ -184,135 +293,183 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
 
+// holder says whether the record is that of a holder, or of a session that is open.
+func holder(rec driver.Record) bool { return rec.State == driver.Held || rec.State == driver.Alive }
+
 // Reply takes the result of the call under way.
 func (k *Asker) Reply(now time.Duration, r Result) Action {
-	out := k.out
-	k.out = nil
+	out, answered := k.replied(now, r)
 	switch {
-	case out.OfSession():
-		k.replySession(now, out, r)
-	case r.Outcome == Applied, r.Outcome == Conflicted:
-		k.heard(now, out)
-		if out.Kind == Look {
-			k.resolve = false
+	case !answered:
+		k.sightOf(out).missed(out)
+		if r.Outcome == Unknown && !out.Kind.Reads() { // the records tell
+			k.tried, k.looked, k.met = true, false, false
 		}
+		if k.spent(now) {
+			k.settle(Unusable, driver.Record{}, r.Err)
+		}
+	case out.Key != k.key:
+		k.sightOf(out).Saw(k.sent, now, out.fresh(), r.Record, r.Found)
+		k.met = true
+	default:
 		k.looked = true
 		k.sight.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
-		k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
-		k.pause(now)
-	default:
-		k.sight.missed(out)
-		if out.Kind != Look && r.Outcome == Unknown {
-			k.unheard++
-			k.tried, k.resolve = true, true
+		if k.crash != nil {
+			k.judgeCrash(now, r.Record, r.Found)
+		} else {
+			k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
 		}
-		k.fail(now, k.t, k.env, k.patience, r.Err)
 	}
 	return Action{Call: k.act(now)}
-}
-
-// sightOf returns the sight of the record that a call is about.
-func (k *Asker) sightOf(r *Call) *Sight {
-	if r.OfSession() {
-		return k.env.Session(driver.SessionID(r.Key))
-	}
-	return k.sight
-}
-
-// heard notes an answer. A look that tells what became of a write is not the write's
-// answer.
-func (k *Asker) heard(now time.Duration, out *Call) {
-	k.failures, k.retry = 0, now
-	if !out.Kind.Reads() {
-		k.unheard = 0
-	}
-	if k.unheard == 0 {
-		k.mute = false
-	}
-}
-
-// pause puts off a write if those before it were not answered: a store that answers
-// only reads is no better than a mute one.
-func (k *Asker) pause(now time.Duration) {
-	if kind, at := k.plan(); at > now {
-		k.unheard, k.mute = 0, false
-	} else if k.unheard > 1 && !kind.Reads() {
-		k.retry = now + k.t.backoff(k.env, k.unheard)
-	}
 }
 
 // judge settles the answer if the record decides it. Wrote says that this asker's own
 // release has just written the record.
 func (k *Asker) judge(rec driver.Record, found, wrote bool) {
-	if found && !Readable(rec) {
-		k.settle(Unusable, rec, driver.ErrUnreadable)
-		return
-	}
-	seen := lifeOf(rec)
 	if k.token == 0 {
-		k.first, k.token = seen, rec.Token
+		k.first, k.token = lifeOf(rec), rec.Token
 	}
+	over := !found || rec.State == driver.Released
 	switch {
+	case found && !Readable(rec):
+		k.settle(Unusable, rec, driver.ErrUnreadable)
 	case rec.Session != "" && k.env.Session == nil:
 		k.settle(Foreign, rec, nil)
-	case k.laid(rec):
+	case honoured(k.want.Kind) && k.ended(rec):
 		k.settle(Laid, rec, nil)
-	case !found, rec.State == driver.Released:
-		if k.revoked || wrote || k.tried && k.freed(rec) {
-			k.settle(Done, rec, nil)
-		} else {
-			k.settle(Nobody, rec, nil)
-		}
-	case rec.Token != k.token && (k.revoked || k.tried && k.ended(rec.Prev)):
-		k.settle(Done, rec, nil) // another holder took the lock when it was free
-	case rec.Token != k.token:
+	case !over && rec.Token == k.token:
+		k.judgeHolder(rec)
+	case k.revoked, wrote, k.tried && k.ended(rec):
+		k.settle(Done, rec, nil) // perhaps another holder has taken the lock since
+	case over:
+		k.settle(Nobody, rec, nil)
+	default:
 		k.settle(Changed, rec, nil)
+	}
+}
+
+// judgeHolder settles the answer if the record of the tenure that is asked decides it.
+func (k *Asker) judgeHolder(rec driver.Record) {
+	foreign, changed := rec.State == driver.Held && rec.Beat == "", lifeOf(rec) != k.first
+	switch {
 	case k.want.Kind == driver.ReleaseDead:
-		if seen != k.first {
+		if changed {
 			k.settle(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
 		k.revoked = k.revoked || KeptForNobody(rec) // a reservation for somebody is no revocation
-		if rec.State == driver.Held && rec.Beat == "" {
+		if foreign {
 			k.settle(Foreign, rec, nil)
 		}
 	case rec.State != driver.Held:
 		k.settle(Nobody, rec, nil)
-	case rec.Beat == "":
+	case foreign:
 		k.settle(Foreign, rec, nil)
-	case rec.Session != "" && seen != k.first:
-		k.settle(Changed, rec, nil) // the key was deleted, and its tokens began again
-	case rec.Session != "": // the session's record will tell
-	case len(rec.Requests) > 0:
-		k.settle(Pending, rec, nil)
-	case k.toItself(rec):
-		k.settle(Self, rec, nil)
-	}
-}
-
-// toItself says that the holder would hand over to itself, or to its own label.
-func (k *Asker) toItself(held driver.Record) bool {
-	return k.want.Kind == driver.HandOver && heir{k.want.To, k.want.ToLabel}.is(held.Owner, held.Label)
-}
-
-// laid says whether the record shows the request, either pending or as the reason for
-// the end of the tenure.
-func (k *Asker) laid(rec driver.Record) bool {
-	for _, q := range rec.Requests {
-		if q.ID == k.want.ID {
-			return true
+	case rec.Session != "":
+		if changed { // otherwise the session's record will tell
+			k.settle(Changed, rec, nil) // the key was deleted, and its tokens began again
 		}
+	case len(rec.Requests) > 0:
+		k.judgeAsked(rec, &rec.Requests[0])
+	default:
+		k.judgeAsked(rec, nil)
 	}
-	step := k.want.Kind == driver.StepDown || k.want.Kind == driver.HandOver
-	return step && (k.freed(rec) || k.ended(rec.Prev))
 }
 
-// ended says whether this request ended the tenure.
-func (k *Asker) ended(t *driver.Tenure) bool {
-	return t != nil && t.Asked != nil && t.Asked.ID == k.want.ID
+// judgeAsked settles the answer if a request waits for the holder already, nil for none, or
+// if the holder would hand over to itself.
+func (k *Asker) judgeAsked(lock driver.Record, waits *driver.Request) {
+	switch {
+	case waits != nil && waits.ID == k.want.ID:
+		k.settle(Laid, lock, nil)
+	case waits != nil:
+		lock = lock.Clone()
+		lock.Requests = []driver.Request{*waits}
+		k.settle(Pending, lock, nil)
+	case k.want.Kind == driver.HandOver && heir{k.want.To, k.want.ToLabel}.is(lock.Owner, lock.Label):
+		k.settle(Self, lock, nil)
+	}
 }
 
-// freed says whether the record shows that this request ended its tenure.
-func (k *Asker) freed(rec driver.Record) bool {
-	return rec.Asked != nil && rec.Asked.ID == k.want.ID
+// ended says whether a record shows that this request has ended a tenure.
+func (k *Asker) ended(rec driver.Record) bool {
+	mine := func(q *driver.Request) bool { return q != nil && q.ID == k.want.ID }
+	return mine(rec.Asked) || rec.Prev != nil && mine(rec.Prev.Asked)
+}
+
+// judgeSession settles the answer if the session's record decides it. Other machines
+// share both sights, and may have seen more.
+func (k *Asker) judgeSession(now time.Duration) {
+	u := k.sight.under()
+	lock, found := k.sight.Record()
+	if u == nil || !k.looked || !k.met || !k.fits(lock, found) {
+		return
+	}
+	dead, alive := u.DeadAt()
+	step := honoured(k.want.Kind)
+	switch {
+	case u.found && !readableSession(u.rec):
+		k.settle(Unusable, u.rec, driver.ErrUnreadable)
+	case u.ended(k.sight.term):
+		if step || closedInOrder(u.rec) {
+			k.settle(Nobody, lock, nil)
+		}
+	case !alive:
+	case step:
+		k.judgeAsked(lock, waitingFor(u.rec, lock))
+		k.room(now, u.rec)
+	case k.want.Kind == driver.Revoke:
+		if now < dead { // closing a live session would free all of its locks at once
+			k.settle(Sessioned, lock, nil)
+		}
+	default:
+		k.judgeLife(lock, u)
+	}
+}
+
+// judgeLife settles the answer if the session of the lock has shown life since it was read
+// first.
+func (k *Asker) judgeLife(lock driver.Record, u *Sight) {
+	if k.sign == "" {
+		k.sign = u.rec.Sign()
+	}
+	if k.sign != u.rec.Sign() {
+		k.settle(Alive, lock, nil)
+	}
+}
+
+// room waits until the session's record has room for the request: each of its
+// heartbeats makes some.
+func (k *Asker) room(now time.Duration, session driver.Record) {
+	was := k.full
+	if k.full = len(session.Requests) >= driver.MaxRequests; !k.full {
+		return
+	}
+	if !was {
+		k.fullFrom = now
+	}
+	d := min(k.t.Refresh, k.t.Lease/20)
+	k.met, k.again = false, now+k.env.between(d/2, d)
+	if k.patience > 0 && now-k.fullFrom >= k.patience {
+		k.settle(Unusable, driver.Record{}, errFull)
+	}
+}
+
+// judgeCrash settles the answer if the record decides it.
+func (k *Asker) judgeCrash(now time.Duration, rec driver.Record, found bool) {
+	_, ours := k.wrote.wrote(rec)
+	switch {
+	case ours && found:
+		k.settle(Done, rec, nil) // perhaps by an earlier write of unknown outcome
+	case found && !Readable(rec) && !rec.State.OfSession():
+		k.settle(Unusable, rec, driver.ErrUnreadable)
+	case k.fits(rec, found):
+		k.token = rec.Token
+	case found && holder(rec):
+		k.settle(Changed, rec, nil)
+	case found && rec.State == driver.Closed, k.sent >= k.crash.From+2*k.t.RequestTimeout:
+		k.settle(Nobody, rec, nil)
+	default: // a claim of the dead may be under way
+		k.looked, k.again = false, now+k.t.Pause()
+	}
 }

@@ -391,6 +391,7 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 	lives := alive(timing, "s", "b")
 	over := closed(lives, "c", driver.EndReleased)
 	expired := closed(lives, "c", driver.EndExpired)
+	fallen := closed(lives, "c", driver.EndCrashed)
 	nonsense := lives
 	nonsense.Lease = 0
 	with := func(qs ...driver.Request) driver.Record {
@@ -423,6 +424,8 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 		{"free of a dead session's", driver.ReleaseDead, expired, NoAnswer, Free},
 		{"free where there is no session", driver.ReleaseDead, driver.Record{}, NoAnswer, Free},
 		{"free of a closed session's", driver.ReleaseDead, over, Nobody, 0},
+		{"free of a crashed session's", driver.ReleaseDead, fallen, NoAnswer, Free},
+		{"step-down of a crashed session's", driver.StepDown, fallen, Nobody, 0},
 		{"free of a living session's", driver.ReleaseDead, lives, NoAnswer, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,7 +4,6 @@
 package protocol
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -42,13 +41,13 @@ func HistoryOf(key string) (lock string, ok bool) {
 // hole.
 //
 // The work waits for the entry for one request timeout. After that, the write is
-// repeated beside the work, for a few leases. An entry that is there already was
+// repeated beside the work, until the store has given no answer for [entryLeases]. An entry that is there already was
 // written by another process, from the same record. But if it is of another tenure,
 // the lock's record was deleted since, and the tokens have begun again: then the
 // entry is replaced. When the entry is written, the oldest one beyond the limit is
 // removed. If that fails, it stays, and is not shown.
 type Chronicler struct {
-	t     Timing
+	retrier
 	lock  string
 	entry driver.Record
 	token uint64 // of the tenure
@@ -57,27 +56,26 @@ type Chronicler struct {
 	begun  bool
 	waited bool          // for, by the work
 	until  time.Duration // at most
-	out    *Call
 	move   Kind          // what comes next: Enter, Look for what is too old, or Erase
 	old    driver.Record // to be erased
-	retry  time.Duration
-	tries  int
+	erased int           // how often another entry was to make way
 
 	written bool
-	done    bool
-	err     error
 }
 
-// maxEntryTries bounds how often the writing of one tenure is tried again. With the
-// pauses between the tries that is a few leases.
-const maxEntryTries = 20
+// entryLeases is for how many leases the store may give no answer to an entry.
+const entryLeases = 4
+
+// maxErased bounds how often an entry is to make way that others write again.
+const maxErased = 20
 
 // NewChronicler returns the machine of one tenure of a lock. Limit is how many
 // tenures the history keeps.
 func NewChronicler(t Timing, env Env, lock string, past driver.Tenure, limit uint64) *Chronicler {
 	version := env.Fresh() // a late delete removes only this tenure
 	return &Chronicler{
-		t: t, lock: lock, token: past.Token, limit: limit, move: Enter,
+		retrier: retrier{t: t, env: env, patience: entryLeases * t.Lease},
+		lock:    lock, token: past.Token, limit: limit, move: Enter,
 		entry: driver.Record{
 			Key: HistoryKey(lock, past.Token), Version: version, Beat: version, State: driver.Past,
 			Owner: past.Owner, Host: past.Host, Label: past.Label, Since: past.Since, Until: past.Until,
@@ -99,13 +97,11 @@ func (c *Chronicler) Written() bool { return c.written }
 func (c *Chronicler) Err() error { return c.err }
 
 // Over says that the chronicler sends nothing more, and that the work need not wait.
-func (c *Chronicler) Over() bool { return c.done && c.out == nil && !c.waited }
+func (c *Chronicler) Over() bool { return c.retrier.Over() && !c.waited }
 
 // Next returns the instant at which Step has something to do.
 func (c *Chronicler) Next() (at time.Duration, due bool) {
-	if c.out == nil && !c.done {
-		at, due = c.retry, true
-	}
+	at, due = c.next(c.move, 0)
 	if c.waited && (!due || c.until < at) {
 		at, due = c.until, true
 	}
@@ -125,55 +121,54 @@ func (c *Chronicler) GiveUp(now time.Duration) Action {
 
 func (c *Chronicler) act(now time.Duration) *Call {
 	if !c.begun {
-		c.begun, c.waited, c.until, c.retry = true, true, now+c.t.RequestTimeout, now
+		c.begun, c.waited, c.until = true, true, now+c.t.RequestTimeout
 	}
 	c.waited = c.waited && now < c.until
-	if c.out != nil || c.done || now < c.retry {
+	if !c.due(now, c.move, 0) {
 		return nil
 	}
+	r := &Call{Kind: c.move}
 	switch c.move {
 	case Look:
-		c.out = &Call{Kind: Look, Key: HistoryKey(c.lock, c.token-c.limit), Consistency: driver.Eventual}
+		r.Key, r.Consistency = HistoryKey(c.lock, c.token-c.limit), driver.Eventual
 	case Erase:
-		c.out = &Call{Kind: Erase, Key: c.old.Key, Prev: c.old}
+		r.Key, r.Prev = c.old.Key, c.old
 	default:
-		c.out = &Call{Kind: Enter, Key: c.entry.Key, Next: c.entry.Clone()}
+		r.Key, r.Next = c.entry.Key, c.entry.Clone()
 	}
-	return c.out
+	return c.send(now, 0, r)
 }
 
 // Reply takes the result of the call under way.
 func (c *Chronicler) Reply(now time.Duration, r Result) Action {
-	out := c.out
-	c.out = nil
+	out, answered := c.replied(now, r)
 	switch {
+	case out.Kind == Enter && answered:
+		c.entered(r)
 	case out.Kind == Enter:
-		c.entered(now, r)
+		if c.spent(now) {
+			c.settle(Unusable, driver.Record{}, r.Err)
+		}
 	case out.Kind == Look && r.Found && r.Record.State == driver.Past:
 		c.old, c.move = r.Record, Erase
 	case out.Kind == Erase && !c.written:
 		c.move = Enter // whatever became of the delete: Enter tells
 	default:
-		c.done = true
+		c.settle(Done, c.entry, nil)
 	}
 	return Action{Call: c.act(now)}
 }
 
-// entered takes the result of the write of the tenure.
-func (c *Chronicler) entered(now time.Duration, r Result) {
-	stands := r.Outcome == Applied || r.Outcome == Conflicted
-	switch {
-	case r.Outcome == Conflicted && c.another(r) && c.tries < maxEntryTries:
-		c.tries++
+// entered takes the answer to the write of the tenure.
+func (c *Chronicler) entered(r Result) {
+	if r.Outcome == Conflicted && c.another(r) && c.erased < maxErased {
+		c.erased++
 		c.old, c.move = r.Record, Erase
-	case stands:
-		c.written, c.waited = true, false
-		c.move, c.done = Look, c.token <= c.limit
-	case c.tries == maxEntryTries, errors.Is(r.Err, driver.ErrPermanent), errors.Is(r.Err, driver.ErrClosed):
-		c.err, c.done = r.Err, true
-	default:
-		c.tries++
-		c.retry = now + c.t.Lease/10
+		return
+	}
+	c.written, c.waited, c.move = true, false, Look
+	if c.token <= c.limit {
+		c.settle(Done, c.entry, nil)
 	}
 }
 

@@ -13,18 +13,13 @@ import (
 // name although it does not know of it: a claim of unknown outcome, or a late duplicate
 // of a claim, was applied. The session's heartbeats would keep that lock for ever.
 type Disclaimer struct {
-	t     Timing
-	env   Env
+	retrier
 	of    *Keeper
 	key   string
 	token uint64
 
-	rec      driver.Record
-	seen     bool
-	out      *Call
-	retry    time.Duration
-	failures int
-	over     bool
+	rec  driver.Record
+	seen bool
 }
 
 // NewDisclaimer returns the machine for one lock under one token. After each look it
@@ -32,7 +27,7 @@ type Disclaimer struct {
 // one of its acquires has written that record. An acquire that begins later cannot
 // claim it: a version counts only for the acquire that wrote it.
 func NewDisclaimer(t Timing, env Env, of *Keeper, key string, token uint64) *Disclaimer {
-	return &Disclaimer{t: t, env: env, of: of, key: key, token: token}
+	return &Disclaimer{retrier: retrier{t: t, env: env}, of: of, key: key, token: token}
 }
 
 // Key returns the name of the lock.
@@ -42,58 +37,56 @@ func (d *Disclaimer) Key() string { return d.key }
 // under the token, or it is held rightly, or the session itself is over.
 func (d *Disclaimer) Over() bool { return d.out == nil && d.ended() }
 
-func (d *Disclaimer) ended() bool { return d.over || d.of.Holder.Over() }
+func (d *Disclaimer) ended() bool { return d.answer != NoAnswer || d.of.Holder.Over() }
 
 // GiveUp ends it from outside.
 func (d *Disclaimer) GiveUp(time.Duration) Action {
-	d.settle()
+	d.ends(Abandoned)
 	return Action{}
 }
 
-func (d *Disclaimer) settle() {
-	d.over = true
+func (d *Disclaimer) ends(a Answer) {
+	d.settle(a, d.rec, nil)
 	delete(d.of.ghosts, ghost{d.key, d.token})
 }
 
 // Next returns the instant at which Step has something to do.
-func (d *Disclaimer) Next() (time.Duration, bool) { return d.retry, d.out == nil && !d.ended() }
+func (d *Disclaimer) Next() (time.Duration, bool) {
+	at, due := d.next(d.plan(), 0)
+	return at, due && !d.ended()
+}
 
 // Step lets time pass.
 func (d *Disclaimer) Step(now time.Duration) Action { return Action{Call: d.act(now)} }
 
-func (d *Disclaimer) act(now time.Duration) *Call {
-	if d.out != nil || d.ended() || now < d.retry {
-		return nil
-	}
-	d.out = &Call{Kind: Look, Key: d.key}
+func (d *Disclaimer) plan() Kind {
 	if d.seen {
-		d.out = &Call{Kind: Release, Key: d.key, Prev: d.rec, Next: freed(d.rec, d.env.Fresh(), driver.EndAbandoned, nil)}
+		return Release
 	}
-	return d.out
+	return Look
 }
 
-// Reply takes the result of the call under way.
+func (d *Disclaimer) act(now time.Duration) *Call {
+	kind := d.plan()
+	if d.ended() || !d.due(now, kind, 0) {
+		return nil
+	}
+	r := &Call{Kind: kind, Key: d.key}
+	if kind == Release {
+		r.Prev, r.Next = d.rec, freed(d.rec, d.env.Fresh(), driver.EndAbandoned, nil)
+	}
+	return d.send(now, 0, r)
+}
+
+// Reply takes the result of the call under way. However long the store fails, the machine
+// goes on: as long as the session lives, nobody else may release the lock.
 func (d *Disclaimer) Reply(now time.Duration, r Result) Action {
-	out := d.out
-	d.out = nil
-	d.retry = now
-	switch r.Outcome {
-	case Applied, Conflicted:
-		read := out.Kind.Reads()
-		d.rec = r.Record
-		d.seen = r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id && d.rec.Token == d.token && !d.of.mine(d.rec)
-		if !d.seen {
-			d.settle()
-		}
-		if !read {
-			d.failures = 0
-		} else if d.failures > 0 {
-			d.retry = now + d.t.backoff(d.env, d.failures) // a store that answers only reads is no better than a mute one
-		}
-	default:
-		d.seen = false // a look tells what became of it
-		d.retry = now + d.t.retry(d.env, d.failures, r.Err, d.t.Lease)
-		d.failures++
+	_, answered := d.replied(now, r)
+	d.rec = r.Record
+	d.seen = answered && r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id &&
+		d.rec.Token == d.token && !d.of.mine(d.rec)
+	if answered && !d.seen { // without an answer, a look tells what became of the release
+		d.ends(Done)
 	}
 	return Action{Call: d.act(now)}
 }

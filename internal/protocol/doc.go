@@ -44,9 +44,10 @@
 // know who the holder is. A [Disclaimer] releases a lock that its session does not
 // know of, a [Reaper] clears dead sessions, a [Chronicler] writes ended tenures into
 // the history. For a holder in another process that has no store, an [Offer] keeps the
-// grant until that shows life, and a [Relay] carries out each [Dispatch] of it. An
-// [Undertaker] frees what a holder has left that has certainly ended. What a process has
-// seen of a record is a [Sight]; all machines of the process that read the record share it.
+// grant until that shows life, and a [Relay] carries out each [Dispatch] of it. When a call
+// without an answer is tried again, and when a machine gives up, is one rule for all but the
+// Holder and the Contender: see retrier. What a process has seen of a record is a [Sight]; all
+// machines of the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and
 // a Contender may run on different clocks (package clock says why); neither

@@ -34,5 +34,4 @@ var (
 	_ Machine = (*Observer)(nil)
 	_ Machine = (*Relay)(nil)
 	_ Machine = (*Offer)(nil)
-	_ Machine = (*Undertaker)(nil)
 )

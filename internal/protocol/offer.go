@@ -15,41 +15,33 @@ import (
 // it waited does not cost the others a whole lease. It replaces just the beat that was
 // granted: a dispatch that another process carries out has changed that.
 type Offer struct {
-	t   Timing
-	env Env
-
-	begun    bool
+	retrier
 	rec      driver.Record
-	out      *Call
-	retry    time.Duration
+	begun    bool
+	freeAt   time.Duration
 	until    time.Duration // when the record has run out by itself
-	failures int
 	unwanted bool
-	over     bool
 }
 
 // NewOffer returns the machine of a lock that was just granted.
 func NewOffer(t Timing, env Env, g Grant) *Offer {
-	return &Offer{t: t, env: env, rec: g.Record}
+	return &Offer{retrier: retrier{t: t, env: env}, rec: g.Record}
 }
 
 // FreeAfter returns for how long a lock is offered.
 func (t Timing) FreeAfter() time.Duration { return t.Lease / 3 }
 
 // Taken says that the holder has shown life through this process.
-func (o *Offer) Taken() { o.over = true }
-
-// Over says that the machine sends nothing more.
-func (o *Offer) Over() bool { return o.over && o.out == nil }
+func (o *Offer) Taken() { o.settle(Changed, driver.Record{}, nil) }
 
 // Next returns the instant at which Step has something to do.
-func (o *Offer) Next() (time.Duration, bool) { return o.retry, o.out == nil && !o.over }
+func (o *Offer) Next() (time.Duration, bool) { return o.next(Release, o.freeAt) }
 
 // GiveUp releases the lock at once: nobody learns of the grant.
 func (o *Offer) GiveUp(now time.Duration) Action {
 	if !o.unwanted {
 		o.begin(now)
-		o.unwanted, o.retry = true, now
+		o.unwanted, o.freeAt = true, now
 	}
 	return Action{Call: o.act(now)}
 }
@@ -62,35 +54,31 @@ func (o *Offer) Step(now time.Duration) Action {
 
 func (o *Offer) begin(now time.Duration) {
 	if !o.begun {
-		o.begun, o.retry, o.until = true, now+o.t.FreeAfter(), now+o.t.Lease
+		o.begun, o.freeAt, o.until = true, now+o.t.FreeAfter(), now+o.t.Lease
 	}
 }
 
 func (o *Offer) act(now time.Duration) *Call {
-	switch {
-	case o.out != nil || o.over || now < o.retry:
-		return nil
-	case now >= o.until:
-		o.over = true
+	if !o.due(now, Release, o.freeAt) {
 		return nil
 	}
-	o.out = &Call{Kind: Release, Key: o.rec.Key, Prev: o.rec, Next: freed(o.rec, o.env.Fresh(), driver.EndAbandoned, nil)}
-	return o.out
+	if now >= o.until {
+		o.settle(Nobody, driver.Record{}, nil)
+		return nil
+	}
+	next := freed(o.rec, o.env.Fresh(), driver.EndAbandoned, nil)
+	return o.send(now, o.freeAt, &Call{Kind: Release, Key: o.rec.Key, Prev: o.rec, Next: next})
 }
 
 // Reply takes the result of the call under way.
 func (o *Offer) Reply(now time.Duration, r Result) Action {
-	o.out, o.retry = nil, now
+	_, answered := o.replied(now, r)
 	switch rec := r.Record; {
-	case r.Outcome == Conflicted && r.Found && rec.State == driver.Held && rec.Token == o.rec.Token && rec.Beat == o.rec.Beat:
+	case !answered: // it is tried again until the record has run out
+	case r.Outcome == Conflicted && r.Found && lifeOf(rec) == lifeOf(o.rec):
 		o.rec = rec // a request was laid into it
-		o.retry = now + o.t.backoff(o.env, o.failures)
-		o.failures++
-	case r.Outcome == Applied, r.Outcome == Conflicted:
-		o.over = true
 	default:
-		o.retry = now + o.t.retry(o.env, o.failures, r.Err, o.t.Lease)
-		o.failures++
+		o.settle(Done, rec, nil)
 	}
 	return Action{Call: o.act(now)}
 }

@@ -103,13 +103,12 @@ func TestOfferMeets(t *testing.T) {
 		o, _ := offered(timing, 0)
 		at := timing.FreeAfter()
 		frees(t, o, at, rec)
-		o.Reply(at, Result{Outcome: Conflicted, Record: tt.now, Found: tt.now.Key != ""})
+		c := o.Reply(at, Result{Outcome: Conflicted, Record: tt.now, Found: tt.now.Key != ""}).Call
 		if o.Over() == tt.again {
 			t.Errorf("%s: over %v", name, o.Over())
 		}
-		if tt.again {
-			next, _ := o.Next()
-			frees(t, o, next, tt.now)
+		if again := c != nil && c.Kind == Release && c.Prev.Version == tt.now.Version; again != tt.again {
+			t.Errorf("%s: sends %+v", name, c)
 		}
 	}
 }

@@ -30,37 +30,27 @@ func (t Timing) Linger(rec driver.Record) time.Duration {
 // lease, until they or a reaper close it. Linger, which is longer than writes are late,
 // makes that rare.
 type Reaper struct {
-	t     Timing
-	env   Env
+	retrier
 	key   string
 	sight *Sight
 
-	looked  bool
-	resolve bool // a look must tell what became of a write
-	tried   bool // a delete of unknown outcome was sent
-	sign    string
-	swept   bool
-
-	quest
+	looked bool
+	tried  bool // a delete of unknown outcome was sent
+	sign   string
+	swept  bool
 }
 
 // NewReaper returns the machine for one session. The sight is that of its record;
 // see [Env].
 func NewReaper(t Timing, env Env, id string, sight *Sight) *Reaper {
-	return &Reaper{t: t, env: env, key: driver.SessionKey(id), sight: sight}
+	return &Reaper{retrier: retrier{t: t, env: env, patience: t.Lease}, key: driver.SessionKey(id), sight: sight}
 }
 
 // Swept says that this machine has deleted the record.
 func (g *Reaper) Swept() bool { return g.swept }
 
 // Next returns the instant at which Step has something to do.
-func (g *Reaper) Next() (time.Duration, bool) {
-	if g.out != nil || g.answer != NoAnswer {
-		return 0, false
-	}
-	_, at := g.plan()
-	return at, true
-}
+func (g *Reaper) Next() (time.Duration, bool) { return g.next(g.plan()) }
 
 // Step lets time pass.
 func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)} }
@@ -69,75 +59,60 @@ func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)
 func (g *Reaper) plan() (Kind, time.Duration) {
 	rec, found := g.sight.Record()
 	switch {
-	case !g.looked, g.resolve, !found:
-		return Peek, g.retry
+	case !g.looked, !found:
+		return Peek, 0
 	case rec.State == driver.Closed:
-		return Forget, max(g.sight.Term()+g.t.Linger(rec), g.retry)
+		return Forget, g.sight.Term() + g.t.Linger(rec)
 	}
 	if g.sight.Dead() {
-		return Close, g.retry
+		return Close, 0
 	}
-	return Peek, max(g.sight.NextPoll(g.t.Refresh, g.t.Lease), g.retry)
+	return Peek, g.sight.NextPoll(g.t.Refresh, g.t.Lease)
 }
 
 func (g *Reaper) act(now time.Duration) *Call {
-	if g.out != nil || g.answer != NoAnswer {
-		return nil
-	}
-	if g.looked && !g.resolve { // other machines share the sight, and may have seen more
-		if g.judge(); g.answer != NoAnswer {
-			return nil
-		}
+	if g.idle() && g.looked { // other machines share the sight, and may have seen more
+		g.judge()
 	}
 	kind, at := g.plan()
-	rec, _ := g.sight.Record()
-	if now < at {
+	if !g.due(now, kind, at) {
 		return nil
 	}
 	r := &Call{Kind: kind, Key: g.key}
+	rec, _ := g.sight.Record()
 	switch kind {
 	case Close:
 		r.Prev, r.Next = rec, closed(rec, g.env.Fresh(), driver.EndExpired)
 	case Forget:
 		r.Prev = rec
 	}
-	g.out, g.sent = r, now
 	g.sight.sends(now, r)
-	return r
+	return g.send(now, at, r)
 }
 
 // Reply takes the result of the call under way.
 func (g *Reaper) Reply(now time.Duration, r Result) Action {
-	out := g.out
-	g.out = nil
-	switch r.Outcome {
-	case Applied, Conflicted:
-		g.failures, g.retry = 0, now
-		if !out.Kind.Reads() {
-			g.unheard, g.mute = 0, false
-		}
-		g.looked, g.resolve = true, false
+	out, answered := g.replied(now, r)
+	if !answered {
+		g.sight.missed(out)
+	}
+	switch {
+	case answered:
+		g.looked = true
 		g.swept = out.Kind == Forget && r.Outcome == Applied || g.tried && !r.Found
 		g.sight.Saw(g.sent, now, out.fresh(), r.Record, r.Found)
 		g.judge()
-		if kind, at := g.plan(); at > now {
-			g.unheard, g.mute = 0, false
-		} else if g.unheard > 1 && !kind.Reads() {
-			g.retry = now + g.t.backoff(g.env, g.unheard) // a store that answers only reads is no better than a mute one
-		} else if g.unheard == 0 {
-			g.mute = false
-		}
-	default:
-		g.sight.missed(out)
-		if r.Outcome == Unknown && !out.Kind.Reads() {
-			g.unheard++
-			g.resolve = true
-			g.tried = g.tried || out.Kind == Forget
-		}
-		g.fail(now, g.t, g.env, g.t.Lease, r.Err)
+	case g.spent(now):
+		g.settle(Unusable, driver.Record{}, r.Err)
+	case r.Outcome == Unknown:
+		g.looked = false
+		g.tried = g.tried || out.Kind == Forget
 	}
 	return Action{Call: g.act(now)}
 }
+
+// readableSession says whether the record is that of a session, and makes sense.
+func readableSession(rec driver.Record) bool { return rec.State.OfSession() && rec.Lease > 0 }
 
 // judge settles the answer if the record decides it.
 func (g *Reaper) judge() {
@@ -147,7 +122,7 @@ func (g *Reaper) judge() {
 		g.settle(Done, driver.Record{}, nil)
 	case !found:
 		g.settle(Nobody, driver.Record{}, nil)
-	case !rec.State.OfSession() || rec.Lease <= 0:
+	case !readableSession(rec):
 		g.settle(Unusable, rec, driver.ErrUnreadable)
 	case rec.State == driver.Closed:
 	case g.sign == "":

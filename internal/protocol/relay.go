@@ -56,23 +56,19 @@ func FollowsBeat(after, next string) bool {
 // The same dispatch may be carried out at once, or later, by another process. At most one of
 // their writes is applied, because each replaces a version, and none comes back.
 type Relay struct {
-	quest
-	t        Timing
-	env      Env
-	of       Dispatch
-	patience time.Duration
+	retrier
+	of Dispatch
 
 	// seen is the record with the beat that the dispatch follows, if known.
 	seen  driver.Record
 	known bool
-	raced int // conflicts in a row with records of the same beat
 }
 
 // NewRelay returns the machine of one dispatch. Known is the record as somebody saw it last,
 // zero if nobody has: it saves the look if the record has not changed since. Patience is
 // how long the store may give no answer.
 func NewRelay(t Timing, env Env, of Dispatch, known driver.Record, patience time.Duration) *Relay {
-	r := &Relay{t: t, env: env, of: of, patience: patience}
+	r := &Relay{retrier: retrier{t: t, env: env, patience: patience}, of: of}
 	if of.Failed != nil {
 		q := *of.Failed
 		q.ID, q.Kind = env.Fresh(), driver.Fail
@@ -90,27 +86,35 @@ func (r *Relay) holds(rec driver.Record) bool {
 }
 
 // Next returns the instant at which Step has something to do.
-func (r *Relay) Next() (time.Duration, bool) { return r.retry, r.out == nil && !r.Over() }
+func (r *Relay) Next() (time.Duration, bool) { return r.next(r.plan(), 0) }
 
 // Step lets time pass.
 func (r *Relay) Step(now time.Duration) Action { return Action{Call: r.act(now)} }
 
 func (r *Relay) act(now time.Duration) *Call {
-	if r.out != nil || r.Over() || now < r.retry {
+	kind := r.plan()
+	if !r.due(now, kind, 0) {
 		return nil
 	}
-	r.out, r.sent = &Call{Kind: Look, Key: r.of.Key}, now
+	call := &Call{Kind: kind, Key: r.of.Key}
 	if r.known {
-		r.out = &Call{Kind: Heartbeat, Key: r.of.Key, Prev: r.seen, Next: r.next()}
-		if r.of.Releases() {
-			r.out.Kind = Release
-		}
+		call.Prev, call.Next = r.seen, r.following()
 	}
-	return r.out
+	return r.send(now, 0, call)
 }
 
-// next returns the record that the dispatch leads to.
-func (r *Relay) next() driver.Record {
+func (r *Relay) plan() Kind {
+	switch {
+	case !r.known:
+		return Look
+	case r.of.Releases():
+		return Release
+	}
+	return Heartbeat
+}
+
+// following returns the record that the dispatch leads to.
+func (r *Relay) following() driver.Record {
 	if r.of.Releases() {
 		// As a holder leaves it that knows of the request in the record.
 		h := &Holder{t: r.t, rec: r.seen, asked: AskedOf(r.seen), failed: r.of.Failed}
@@ -140,24 +144,19 @@ func AskedOf(rec driver.Record) *driver.Request {
 
 // Reply takes the result of the call under way.
 func (r *Relay) Reply(now time.Duration, res Result) Action {
-	out := r.out
-	r.out, r.retry, r.known = nil, now, false
-	switch res.Outcome {
-	case Applied, Conflicted:
-		if r.failures > 0 && out.Kind.Reads() {
-			r.retry = now + r.t.backoff(r.env, r.failures) // a store that answers only reads is no better than a mute one
-		} else {
-			r.failures, r.mute = 0, false
-		}
-		r.judge(now, out, res)
-	default:
-		r.fail(now, r.t, r.env, r.patience, res.Err)
+	out, answered := r.replied(now, res)
+	r.known = false
+	switch {
+	case answered:
+		r.judge(out, res)
+	case r.spent(now):
+		r.settle(Unusable, driver.Record{}, res.Err)
 	}
 	return Action{Call: r.act(now)}
 }
 
 // judge takes what the store said of the record.
-func (r *Relay) judge(now time.Duration, out *Call, res Result) {
+func (r *Relay) judge(out *Call, res Result) {
 	rec := res.Record
 	switch {
 	case res.Outcome == Applied && !out.Kind.Reads():
@@ -171,13 +170,7 @@ func (r *Relay) judge(now time.Duration, out *Call, res Result) {
 	case rec.Beat == r.of.Next:
 		r.settle(Done, rec, nil) // likewise
 	case rec.Beat == r.of.After:
-		r.seen, r.known = rec, true
-		if out.Kind != Look { // a request was laid into it meanwhile; several in a row are a process that writes again and again
-			if r.raced > 0 {
-				r.retry = now + r.t.backoff(r.env, r.raced)
-			}
-			r.raced++
-		}
+		r.seen, r.known = rec, true // perhaps with a request that came between
 	default:
 		r.settle(Changed, rec, nil)
 	}

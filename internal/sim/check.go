@@ -324,6 +324,17 @@ func (p *process) sees() func(*machine) {
 	}
 }
 
+// checkIdle judges that a machine which did nothing is not due again in the same instant: it
+// would spin.
+func (m *machine) checkIdle(is protocol.Machine, now time.Duration, a protocol.Action) {
+	if a.Call != nil || len(a.Notes)+len(a.Wake)+len(a.Begin) > 0 || is.Over() {
+		return
+	}
+	if at, due := is.Next(); due && at <= now {
+		m.p.l.fail("%s does nothing, and is due again in the same instant", m)
+	}
+}
+
 // recognised judges that a machine knows its own writes when it sees them, also when
 // a request was written on top of them.
 func (l *lock) recognised(m *machine, res protocol.Result) {

@@ -123,9 +123,9 @@ func (f *family) bury() {
 	p.look()
 	now := g.cont.at(l.now)
 	id, _, _ := strings.Cut(of.h.Record().Beat, "-")
-	death := protocol.Death{Key: l.key, ID: id, From: now + g.t.Grace, Until: now + 2*g.t.Lease}
+	crash := protocol.ProvenCrash{Key: l.key, ID: id, From: now + g.t.Grace, Until: now + 2*g.t.Lease}
 	m := &machine{p: p, id: of.id + "'s guardian", life: l.life, judged: newJudged(), family: f}
-	m.u = protocol.NewUndertaker(g.t, l.env(g), death)
+	m.k = protocol.NewCrashReleaser(g.t, l.env(g), crash)
 	p.machines = append(p.machines, m)
 	l.note("%s knows that %s is dead", m, of)
 	switch {

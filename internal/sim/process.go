@@ -86,7 +86,6 @@ type machine struct {
 	of   protocol.Dispatch // of a relay
 
 	// Of a guardian, and of a lease that has one:
-	u         *protocol.Undertaker
 	family    *family
 	first     string        // the version of the grant
 	heldSince time.Duration // in real time
@@ -249,7 +248,7 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		m.entered(r, res)
 		return
 	}
-	if m.o != nil || m.d != nil || m.r != nil || m.f != nil || m.u != nil {
+	if m.o != nil || m.d != nil || m.r != nil || m.f != nil {
 		m.took(is.Reply(now, res))
 		return
 	}
@@ -299,8 +298,6 @@ func (m *machine) driven() (protocol.Machine, time.Duration) {
 		return m.r, now
 	case m.f != nil:
 		return m.f, now
-	case m.u != nil:
-		return m.u, now
 	}
 	return m.c, now
 }
@@ -320,7 +317,7 @@ func (m *machine) took(a protocol.Action) {
 	switch {
 	case m.k != nil:
 		m.told()
-	case m.d != nil, m.g != nil, m.e != nil, m.f != nil, m.u != nil:
+	case m.d != nil, m.g != nil, m.e != nil, m.f != nil:
 	case m.r != nil:
 		m.relayed()
 	case m.v != nil:
@@ -421,7 +418,9 @@ func (m *machine) sleep() {
 
 func (m *machine) step() {
 	is, now := m.driven()
-	m.took(is.Step(now))
+	a := is.Step(now)
+	m.checkIdle(is, now, a)
+	m.took(a)
 	if m.e != nil {
 		m.awaited()
 	}

@@ -100,7 +100,7 @@ const (
 // phase returns what m is doing.
 func (m *machine) phase() phase {
 	switch {
-	case m.u != nil:
+	case m.family != nil:
 		return burying
 	case m.v != nil:
 		return observing

@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// burial runs an undertaker of lease "t" against a store of one record until it is over.
+// burial runs an asker for the crash of lease "t" against a store of one record until it is over.
 // Fate is asked before each call; it may change the record, and says what becomes of the
 // call.
 type burial struct {
@@ -23,9 +23,9 @@ type burial struct {
 	when []time.Duration
 }
 
-func (b *burial) run(t *testing.T, timing Timing, of Death) *Undertaker {
+func (b *burial) run(t *testing.T, timing Timing, of ProvenCrash) *Asker {
 	t.Helper()
-	u := NewUndertaker(timing, counting(), of)
+	u := NewCrashReleaser(timing, counting(), of)
 	for now := time.Duration(0); !u.Over(); {
 		r := u.Step(now).Call
 		if r == nil && !u.Over() {
@@ -79,8 +79,8 @@ func dead(t Timing) driver.Record {
 	}
 }
 
-// TestUndertaker: what it frees, and what it leaves alone.
-func TestUndertaker(t *testing.T) {
+// TestReleaseCrashed: what it frees, and what it leaves alone.
+func TestReleaseCrashed(t *testing.T) {
 	with := func(edit func(*driver.Record)) driver.Record {
 		rec := dead(timing)
 		edit(&rec)
@@ -121,7 +121,7 @@ func TestUndertaker(t *testing.T) {
 			}
 			b := &burial{rec: tt.rec}
 			from := timing.Grace
-			u := b.run(t, timing, Death{Key: key, ID: "t", From: from, Until: 2 * timing.Lease})
+			u := b.run(t, timing, ProvenCrash{Key: key, ID: "t", From: from, Until: 2 * timing.Lease})
 			if a, _, _ := u.Answer(); a != tt.want {
 				t.Fatalf("answer %v, want %v, after %v", a, tt.want, b.sent)
 			}
@@ -153,10 +153,26 @@ func TestUndertaker(t *testing.T) {
 	}
 }
 
-// TestUndertakerLooksAgain: a late heartbeat, a request, a lost answer or a claim that is
-// still under way do not end its duty.
-func TestUndertakerLooksAgain(t *testing.T) {
-	of := Death{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
+// appliedLate has the first write be applied just before the second one.
+func appliedLate() func(*burial, time.Duration, *Call) Outcome {
+	var first *Call
+	return func(b *burial, _ time.Duration, r *Call) Outcome {
+		switch {
+		case r.Kind != Bury:
+		case first == nil:
+			first = r
+			return Unknown
+		default:
+			b.rec = first.Next
+		}
+		return Applied
+	}
+}
+
+// TestReleaseCrashedLooksAgain: a late heartbeat, a request, a lost answer or a claim that is
+// still under way do not end its duty. It looks before it may write.
+func TestReleaseCrashedLooksAgain(t *testing.T) {
+	of := ProvenCrash{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	late := func(n int) func(*burial, time.Duration, *Call) Outcome {
 		return func(b *burial, _ time.Duration, r *Call) Outcome {
 			if r.Kind == Bury && n > 0 {
@@ -173,9 +189,9 @@ func TestUndertakerLooksAgain(t *testing.T) {
 		fate func(*burial, time.Duration, *Call) Outcome
 		by   time.Duration // it is done
 	}{
-		{"a heartbeat comes first", dead(timing), late(1), of.From + timing.Lease/100},
+		{"heartbeat between look and swap", dead(timing), late(1), of.From + timing.Lease/100},
 		{"five do", dead(timing), late(5), of.From + timing.Lease/5},
-		{"the answer to the write is lost", dead(timing), func(b *burial, _ time.Duration, r *Call) Outcome {
+		{"own swap of unknown outcome", dead(timing), func(b *burial, _ time.Duration, r *Call) Outcome {
 			if r.Kind == Bury && len(b.sent) == 2 {
 				b.rec = r.Next
 				return Unknown
@@ -194,7 +210,14 @@ func TestUndertakerLooksAgain(t *testing.T) {
 			}
 			return Applied
 		}, of.From + timing.Lease/100},
-		{"the claim is applied late", driver.Record{}, func(b *burial, now time.Duration, _ *Call) Outcome {
+		{"own swap of unknown outcome, applied before the next one", dead(timing), appliedLate(), of.From + timing.Lease/100},
+		{"look earlier than From, and a heartbeat since", dead(timing), func(b *burial, _ time.Duration, _ *Call) Outcome {
+			if len(b.sent) == 2 {
+				b.rec.Version, b.rec.Beat = "t-9", "t-9"
+			}
+			return Applied
+		}, of.From + timing.Lease/100},
+		{"claim applied after the first look", driver.Record{}, func(b *burial, now time.Duration, _ *Call) Outcome {
 			if now > of.From && b.rec.Key == "" {
 				b.rec = dead(timing)
 			}
@@ -206,6 +229,9 @@ func TestUndertakerLooksAgain(t *testing.T) {
 			u := b.run(t, timing, of)
 			if a, _, err := u.Answer(); a != Done || b.rec.State != driver.Released || b.rec.End != driver.EndCrashed {
 				t.Fatalf("answer %v, %v, after %v: %+v", a, err, b.sent, b.rec)
+			}
+			if b.sent[0] != Look || b.when[0] != 0 {
+				t.Errorf("begins with %v at %v", b.sent[0], b.when[0])
 			}
 			for i, at := range b.when {
 				if b.sent[i] == Bury && at < of.From {
@@ -219,10 +245,10 @@ func TestUndertakerLooksAgain(t *testing.T) {
 	}
 }
 
-// TestUndertakerGivesUp: it does not outlive the lease for long, and looks for a claim that
+// TestReleaseCrashedGivesUp: it does not outlive the lease for long, and looks for a claim that
 // may be under way no longer than that can be.
-func TestUndertakerGivesUp(t *testing.T) {
-	of := Death{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
+func TestReleaseCrashedGivesUp(t *testing.T) {
+	of := ProvenCrash{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	b := &burial{rec: dead(timing), fate: func(*burial, time.Duration, *Call) Outcome { return NotApplied }}
 	u := b.run(t, timing, of)
 	if a, _, err := u.Answer(); a != Unusable || !errors.Is(err, errStore) {
@@ -240,7 +266,7 @@ func TestUndertakerGivesUp(t *testing.T) {
 	}
 
 	b = &burial{rec: dead(timing)}
-	u = b.run(t, timing, Death{Key: "k", ID: "t", From: time.Hour, Until: time.Second})
+	u = b.run(t, timing, ProvenCrash{Key: "k", ID: "t", From: time.Hour, Until: time.Second})
 	if a, _, err := u.Answer(); a != Unusable || !errors.Is(err, ErrNotProved) || b.rec.State != driver.Held {
 		t.Errorf("answer %v, %v", a, err)
 	}

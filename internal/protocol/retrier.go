@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// retrier paces the calls of a machine, one at a time, until the machine has its answer.
+//
+// A call without an answer is tried again after a pause that grows with each failure, longer
+// if the store was throttled. A write that loses a race is tried again at once; if it loses
+// again and again, the others get through in between. Patience counts from the sending of
+// the first call that was not answered. A store that answers only reads is no better than a
+// mute one: after two writes without an answer the next one waits, whatever reads show, and
+// only the answer of a write ends the silence, or a time in which the machine has nothing to
+// send.
+//
+// A [Holder] has none: how it retries depends on the time that it has left.
+type retrier struct {
+	t        Timing
+	env      Env
+	patience time.Duration // how long the store may give no answer, 0 for ever
+
+	out  *Call         // under way
+	sent time.Duration // when it was made
+
+	retry    time.Duration // nothing is sent before,
+	writeAt  time.Duration // and no write before this
+	failures int           // calls in a row without an answer
+	unheard  int           // writes in a row without an answer
+	races    int           // writes in a row that lost to another one
+	mute     bool          // the store gives no answer,
+	silent   time.Duration // since then
+	failed   error         // why it gave none
+
+	answer  Answer
+	because driver.Record // led to the answer
+	err     error
+}
+
+// Answer returns the answer, NoAnswer as long as there is none, the record that led to it,
+// and the error of the store. That of a [Reaper] is Done or Nobody if there is no record any
+// more, Alive if the session has shown life, Unusable if the store has given no answer for
+// a lease, or an unreadable record, or Abandoned if it was given up.
+func (q *retrier) Answer() (Answer, driver.Record, error) { return q.answer, q.because, q.err }
+
+// Over says that the machine sends nothing more.
+func (q *retrier) Over() bool { return q.answer != NoAnswer && q.out == nil }
+
+// GiveUp ends the machine from outside. A request that is written stays, and so does a
+// session that is open, or closed: nobody uses the open one, it holds nothing and runs out.
+func (q *retrier) GiveUp(time.Duration) Action {
+	q.settle(Abandoned, driver.Record{}, nil)
+	return Action{}
+}
+
+func (q *retrier) settle(a Answer, rec driver.Record, err error) {
+	if q.answer == NoAnswer {
+		q.answer, q.because, q.err = a, rec, err
+	}
+}
+
+// idle says that the machine has no call under way, and no answer.
+func (q *retrier) idle() bool { return q.out == nil && q.answer == NoAnswer }
+
+// next returns when the machine may make the call that it wants to make at an instant.
+func (q *retrier) next(kind Kind, at time.Duration) (time.Duration, bool) {
+	if at = max(at, q.retry); !kind.Reads() {
+		at = max(at, q.writeAt)
+	}
+	return at, q.idle()
+}
+
+// due says that the machine may make that call now.
+func (q *retrier) due(now time.Duration, kind Kind, at time.Duration) bool {
+	at, idle := q.next(kind, at)
+	return idle && now >= at
+}
+
+// send makes a call now that the machine wanted to make at an instant.
+func (q *retrier) send(now, at time.Duration, r *Call) *Call {
+	if q.failures == 0 && at > q.retry { // it had nothing to send before
+		q.unheard, q.mute = 0, false
+	}
+	q.out, q.sent = r, now
+	return r
+}
+
+// replied takes the result of the call under way. It returns the call, and whether the store
+// has answered it.
+func (q *retrier) replied(now time.Duration, r Result) (out *Call, answered bool) {
+	out, q.out, q.retry = q.out, nil, now
+	reads := out.Kind.Reads()
+	if r.Outcome != Applied && r.Outcome != Conflicted {
+		if !q.mute {
+			q.mute, q.silent = true, q.sent
+		}
+		q.failed = r.Err
+		q.retry += q.t.retry(q.env, q.failures, r.Err, q.t.Lease)
+		if q.failures++; !reads {
+			q.unheard++
+		}
+		return out, false
+	}
+	q.failures = 0
+	switch {
+	case reads && q.unheard > 1:
+		q.writeAt = now + q.t.retry(q.env, q.unheard, q.failed, q.t.Lease)
+	case reads:
+	case r.Outcome == Applied:
+		q.unheard, q.races = 0, 0
+	default:
+		q.unheard = 0
+		if q.races > 0 {
+			q.writeAt = now + q.t.backoff(q.env, q.races)
+		}
+		q.races++
+	}
+	if q.unheard == 0 {
+		q.mute, q.failed = false, nil
+	}
+	return out, true
+}
+
+// spent says, when the store has not answered, that it is in vain to try again.
+func (q *retrier) spent(now time.Duration) bool {
+	for _, in := range []error{driver.ErrPermanent, driver.ErrUnreadable, driver.ErrClosed} {
+		if errors.Is(q.failed, in) {
+			return true
+		}
+	}
+	return q.patience > 0 && now-q.silent >= q.patience
+}
