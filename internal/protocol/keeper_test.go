@@ -472,6 +472,30 @@ func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 	}
 }
 
+// TestSupersededWhileItDrains: a lock whose session is another one's, or gone, when its
+// right to act had ended before, says what superseded it; and that the store was replaced.
+func TestSupersededWhileItDrains(t *testing.T) {
+	session, lock := tied(timing)
+	session.Stop(time.Second)
+	lock.Step(time.Second)
+	session.Renew(time.Second)
+	other := alive(timing, "s", "theirs")
+	other.State = driver.Closed
+	session.Reply(time.Second, conflict(other))
+	lock.Step(time.Second)
+	if by, found := lock.By(); !lock.Over() || lock.Freed() != Gone || !found || by.Version != "theirs" {
+		t.Errorf("over %v, %v, by %+v, %v", lock.Over(), lock.Freed(), by, found)
+	}
+
+	session, lock = tied(timing)
+	session.Stop(time.Second)
+	session.Replace(time.Second, errStore)
+	lock.Step(time.Second)
+	if lock.Freed() != Gone || !lock.Replaced() {
+		t.Errorf("%v, replaced %v", lock.Freed(), lock.Replaced())
+	}
+}
+
 // TestManyWhoAsk: whoever writes into a session's record, its holder tries again
 // soon, and who asks and is forestalled again and again waits for longer and longer.
 func TestManyWhoAsk(t *testing.T) {

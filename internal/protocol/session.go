@@ -27,7 +27,7 @@ func NewTied(t Timing, env Env, g Grant, session *Keeper) *Holder {
 func (h *Holder) follow(now time.Duration, a *Action) bool {
 	s := h.under
 	if s.cause != None {
-		if s.cause == Superseded {
+		if s.cause == Superseded || s.freed == Gone { // the latter while it drained
 			h.by, h.replaced = s.by, s.replaced
 		}
 		h.end(now, s.cause, a)
