@@ -483,10 +483,10 @@ func (k *heldRecord) freed() bool {
 }
 
 func (k *heldRecord) superseded() error {
-	if k.h.Replaced() {
+	by, found := k.h.By()
+	if !found {
 		return k.endedError(endedReplaced)
 	}
-	by, _ := k.h.By()
 	return k.c.options.API.Superseded(k.h.Record().Token, by)
 }
 

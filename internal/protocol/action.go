@@ -49,6 +49,18 @@ type Action struct {
 	Begin []Machine
 }
 
+// note adds a note. Most actions have one at most, which is not allocated.
+func (a *Action) note(n Note) {
+	if a.Notes == nil {
+		a.Notes = single[n : n+1 : n+1]
+		return
+	}
+	a.Notes = append(a.Notes, n)
+}
+
+// single has each note at its own index. An append to a part of it copies.
+var single = [...]Note{0, NoteRenewed, NoteJeopardy, NoteSafe, NoteEnded, NoteQuiet, NoteOver}
+
 // Freed says in what state the holder left the record.
 type Freed int
 

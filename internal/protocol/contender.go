@@ -181,7 +181,7 @@ func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
 // move makes the next move, and leaves the session when it is the last.
 func (c *Contender) move(now time.Duration) Action {
 	u := c.want.Under
-	if u != nil && !c.granted && (u.cause != None || u.Holder.Over()) {
+	if u != nil && !c.granted && (u.Cause() != None || u.Holder.Over()) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}

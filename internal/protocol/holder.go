@@ -4,6 +4,8 @@
 package protocol
 
 import (
+	"math"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -18,90 +20,157 @@ import (
 // has passed, so that no other holder starts beside work that is still stopping.
 // When the work is done, the holder releases the record.
 //
-// Where it stands is told by four things, each of which only goes forward: the phase
-// of the right and of the work; the cause for which the right has ended; the silence of
-// a holder whose work does not return; and how the record was left, which ends the
-// machine. Beside them are flags that hold in several phases, each with the condition
-// under which it can. [Holder.Invariant] has all of it.
+// Two sums tell where a holder stands: how far its work has come, and what it does about
+// its record. These pairs of states occur, and any but running with over or superseded,
+// which end the machine:
+//
+//	work      record
+//	running   beating
+//	draining  beating
+//	overdue   silent; releasing, when the lock has lapsed under a session that lives on;
+//	          withSession, when the session went quiet first
+//	returned  releasing, withSession
+//	unused    releasing
+//
+// A lock under a session has a Holder that sends no heartbeats, ends with the session, and
+// writes the lock's record only when that lock changes hands by itself. The session's own
+// record has one, too: its [Keeper] is built on that.
 type Holder struct {
-	t   Timing
-	env Env
-	// under is the session that keeps the lock alive, nil for a lock that is its
-	// own lease, and for a session's own record. mail are the requests from the
-	// session's record that the next step will handle.
-	under *Keeper
-	mail  []driver.Request
+	t     Timing
+	env   Env
+	under *Keeper // the session that keeps the lock alive; nil if the record is its own lease
 
-	// The record as of the last confirmed write: sent is when that write was sent,
-	// and lease how long the holder may act from there. sent only rises, and stays
-	// as it is once the lease has expired. All beats of the lease begin with id.
-	rec   driver.Record
-	id    string
-	sent  time.Duration
-	lease time.Duration
+	work  workState
+	state recordState
 
-	// Writing. At most one call is out. All attempts in unknown replace rec's
-	// version: once rec has another version, none of them can be applied any more.
-	// beat is when the next heartbeat is due, and nothing is sent before retry.
+	// The record as of the last confirmed write, and when that was sent: the lease counts
+	// from then. sent only rises, and stays once the lease has expired.
+	rec  driver.Record
+	sent time.Duration
+
+	// Writing. At most one call is out. All attempts in unknown replace rec's version:
+	// once rec has another version, none of them can be applied any more. Nothing is
+	// sent before retry.
 	out      *Call
-	outSent  time.Duration
-	outData  uint64 // the serial number of the data that it carries
 	unknown  attempts
-	beat     time.Duration
 	retry    time.Duration
 	failures int           // in a row
-	failing  time.Duration // since when
 	adopted  int           // conflicts in a row with records of our own term
-	jeopardy bool
+	alarm    time.Duration // when failures become a jeopardy; never, once that was noted
 	lastErr  error
 
-	// What callers wait for: a heartbeat that was sent at or after renewed; and
-	// data, by serial numbers. The store is known to have dataKept (<= data), and
-	// dataRisked is the newest that a write of unknown outcome carries, 0 for none.
-	renewing       bool
-	renewed        time.Duration
+	// The newest data have the serial number data, and the store is known to have
+	// those of dataKept. Want are the newest, if dataKept is less.
 	want           []byte
 	data, dataKept uint64
-	dataRisked     uint64
 
-	// The right to act, and the work. The first cause stays. expired says that the
-	// deadline passed before the work had returned. It is final, whatever else ended
-	// the right first. by is the record that superseded the lease, nil if there was
-	// none; replaced says that other processes find another store: see Replace. The
-	// work reports progress; unwanted says that none was ever done.
-	phase    phase
-	cause    Cause
-	expired  bool
-	by       *driver.Record
-	replaced bool
-	progress time.Duration
-	unwanted bool
-
-	// What other processes are told. asked is the first request that was found, or
-	// the holder's own; failed is why the holder itself calls its tenure a failure;
-	// unkept says that later requests to hand over do not reserve the lock; answered
-	// are the ids of those of a session's requests that were answered.
-	asked    *driver.Request
-	failed   *driver.Request
-	unkept   bool
-	answered []string
-
-	// How the record is left. Once the right to act has ended, heartbeats go on
-	// until quietAt while the work has not returned: see silence. When it has, the
-	// holder tries to release the record until freeBy, unless its session is to free
-	// it. A machine that is over sends nothing more: freed says how it left the record.
-	silence silence
-	quietAt time.Duration
-	freeBy  time.Duration
-	freed   Freed
+	// What the record tells of the end: the first request that was found, or the holder's
+	// own, or why the work has failed if there was none. cancelled says that later requests
+	// to hand over do not reserve the lock.
+	reason    *driver.Request
+	cancelled bool
 }
+
+// workState is how far the right to act, and the work under it, have come. It goes from
+// one of these states to a later one, and never back.
+type workState interface{ ended() ending }
+
+type (
+	// running is the state of a holder that may act.
+	running struct {
+		begun    bool          // it was stepped: the work may have begun
+		progress time.Duration // of the work, the latest
+	}
+	// draining is that of one whose right to act has ended, and whose work has not
+	// returned yet.
+	draining struct {
+		ending
+		quietAt time.Duration // until then heartbeats go on for it
+	}
+	// overdue is that of one whose work has not returned in its time.
+	overdue struct{ ending }
+	// returned is that of one whose work has returned.
+	returned struct {
+		ending
+		quiet bool // it was overdue
+	}
+	// unused is returned, and no work was ever done.
+	unused returned
+)
+
+// ending is why the right to act has ended: for the first cause. Expired says besides
+// that the deadline passed before the work had returned.
+type ending struct {
+	cause   Cause
+	expired bool
+}
+
+func (*running) ended() ending { return ending{} }
+func (e ending) ended() ending { return e }
+
+// recordState is what a holder does about its record. The method returns the instant at
+// which a release is given up, 0 if there is none.
+type recordState interface{ giveUp() time.Duration }
+
+type (
+	// beating: heartbeats show that the lease lives.
+	beating struct {
+		due     time.Duration // of the next one
+		renewed time.Duration // one is wanted that was sent no earlier; never: none is wanted
+	}
+	// silent: heartbeats have stopped, because the work has not. The record is to say why.
+	silent struct {
+		told  bool          // the record says why, or it is too late to say so
+		until time.Duration // a lease later: for a lock under a session, it lapses then
+	}
+	// releasing: the record is to be released.
+	releasing struct {
+		until time.Duration // then it is given up, if the work has returned
+	}
+	// withSession: the session's record says it. The closing of the session frees the lock
+	// of work that has returned.
+	withSession struct {
+		until time.Duration // as it was when the work returned
+	}
+	// over: nothing is sent any more.
+	over struct{ how Freed }
+	// superseded is over, and the record is gone: it is another's, or deleted.
+	superseded struct {
+		by *driver.Record // nil if the store was replaced
+	}
+)
+
+func (*beating) giveUp() time.Duration      { return 0 }
+func (*silent) giveUp() time.Duration       { return 0 }
+func (s releasing) giveUp() time.Duration   { return s.until }
+func (s withSession) giveUp() time.Duration { return s.until }
+func (over) giveUp() time.Duration          { return 0 }
+func (superseded) giveUp() time.Duration    { return 0 }
+
+// All instants lie between these two, which are none.
+const never, endless = time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
 
 // NewHolder returns the machine of a lease that was just granted.
 func NewHolder(t Timing, env Env, g Grant) *Holder {
-	h := &Holder{t: t, env: env, rec: g.Record, id: g.ID, sent: g.Sent, lease: t.Usable(), want: g.Record.Data}
 	// The first heartbeat falls at a random time, so that locks that were taken
 	// together do not send their heartbeats together for ever.
-	h.beat = g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
+	due := g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
+	all := &struct { // in one allocation
+		Holder
+		running
+		beating
+	}{}
+	all.due, all.renewed = due, never
+	all.Holder = Holder{t: t, env: env, work: &all.running, state: &all.beating, rec: g.Record, sent: g.Sent}
+	return &all.Holder
+}
+
+// NewTied returns the machine of a lock that was just granted under a session. It
+// learns of the session's end, and of a new deadline, only when it is stepped.
+func NewTied(t Timing, env Env, g Grant, session *Keeper) *Holder {
+	h := NewHolder(t, env, g)
+	h.under = session
+	session.enter(h, g.by)
 	return h
 }
 
@@ -111,7 +180,7 @@ func (h *Holder) Deadline() time.Duration {
 	if h.under != nil {
 		return h.under.Deadline()
 	}
-	return h.sent + h.lease
+	return h.sent + h.t.Usable()
 }
 
 // Sent returns when the last confirmed sign of life was sent.
@@ -127,34 +196,70 @@ func (h *Holder) Record() driver.Record { return h.rec }
 
 // Cause returns why the right to act ended, None while it has not. The first
 // cause stays.
-func (h *Holder) Cause() Cause { return h.cause }
+func (h *Holder) Cause() Cause { return h.work.ended().cause }
 
 // Expired says that the deadline passed before the work was done. It is final,
 // whatever ended the right to act first.
-func (h *Holder) Expired() bool { return h.expired }
+func (h *Holder) Expired() bool { return h.work.ended().expired }
 
-// By returns the record that superseded this lease, and false if there was
-// none.
+// By returns the record that superseded this lease, and false if there was none. One
+// that is gone, or whose cause is Superseded, has none if the store was replaced.
 func (h *Holder) By() (driver.Record, bool) {
-	if h.by == nil {
-		return driver.Record{}, false
+	s, gone := h.state.(superseded)
+	switch {
+	case gone && s.by != nil:
+		return *s.by, true
+	case !h.Over() && h.under != nil && h.under.Freed() == Gone:
+		return h.under.By()
 	}
-	return *h.by, true
+	return driver.Record{}, false
 }
 
 // Asked returns the request that was found in the record, or that of HandOver;
 // nil if there was none.
-func (h *Holder) Asked() *driver.Request { return h.asked }
+func (h *Holder) Asked() *driver.Request {
+	if h.reason == nil || h.reason.Kind == driver.Fail {
+		return nil
+	}
+	return h.reason
+}
 
 // Quiet says that the heartbeats have stopped although the work had not
 // returned: the record runs out by itself.
-func (h *Holder) Quiet() bool { return h.silence > beating }
+func (h *Holder) Quiet() bool {
+	switch w := h.work.(type) {
+	case *overdue:
+		return true
+	case returned:
+		return w.quiet
+	case unused:
+		return w.quiet
+	}
+	return false
+}
+
+// done says that the work has returned.
+func (h *Holder) done() bool {
+	switch h.work.(type) {
+	case returned, unused:
+		return true
+	}
+	return false
+}
 
 // Over says that the holder sends nothing more.
-func (h *Holder) Over() bool { return h.freed != NotFreed }
+func (h *Holder) Over() bool { return h.Freed() != NotFreed }
 
 // Freed says how the record was left, once the holder is over.
-func (h *Holder) Freed() Freed { return h.freed }
+func (h *Holder) Freed() Freed {
+	switch s := h.state.(type) {
+	case over:
+		return s.how
+	case superseded:
+		return Gone
+	}
+	return NotFreed
+}
 
 // Err returns the last error of the store, nil after a success.
 func (h *Holder) Err() error { return h.lastErr }
@@ -163,28 +268,28 @@ func (h *Holder) Err() error { return h.lastErr }
 // store may lack them.
 func (h *Holder) DataMissing() (serial uint64, missing bool) { return h.data, h.data > h.dataKept }
 
+// DataKept returns the serial number of the newest data that the store is
+// known to have; see SetData.
+func (h *Holder) DataKept() uint64 { return h.dataKept }
+
 // DataRisked reports whether a write that carries this data, or newer data, is under
 // way or of unknown outcome.
 func (h *Holder) DataRisked(serial uint64) bool {
-	return h.dataRisked >= serial || h.out != nil && h.outData >= serial
+	return h.out != nil && h.out.data >= serial || h.unknown.carry(serial)
 }
 
 // Withdraw takes back data that no write has carried yet, so that the heartbeats that
 // go on while the work drains do not carry them either. It returns false if a write
 // has carried them, or still may.
 func (h *Holder) Withdraw(serial uint64) bool {
-	switch {
-	case h.DataRisked(serial), h.done() && !h.Over():
+	if h.DataRisked(serial) || h.done() && !h.Over() {
 		return false
-	case h.data > h.dataKept && h.dataRisked <= h.dataKept && (h.out == nil || h.outData <= h.dataKept):
-		h.data, h.want = h.dataKept, h.rec.Data
+	}
+	if !h.DataRisked(h.dataKept + 1) {
+		h.data, h.want = h.dataKept, nil
 	}
 	return h.Over() || h.data < serial
 }
-
-// DataKept returns the serial number of the newest data that the store is
-// known to have; see SetData.
-func (h *Holder) DataKept() uint64 { return h.dataKept }
 
 // Next returns the instant at which Step has something to do, and false if it
 // has nothing to do until another event.
@@ -192,37 +297,45 @@ func (h *Holder) Next() (time.Duration, bool) {
 	if h.Over() {
 		return 0, false
 	}
-	at, any := time.Duration(0), false
-	sooner := func(t time.Duration) {
-		if !any || t < at {
-			at, any = t, true
+	_, due := h.plan()
+	if at := min(due, h.turn()); at != endless {
+		return at, true
+	}
+	return 0, false
+}
+
+// turn returns when the passing of time alone has something happen to the holder.
+func (h *Holder) turn() time.Duration {
+	at := endless
+	// The locks under a session are told when the session's deadline passes, so that
+	// each needs no timer.
+	if h.under == nil && !h.Expired() && !h.done() {
+		at = h.Deadline()
+	}
+	switch w := h.work.(type) {
+	case *running:
+		if w.begun && h.t.Progress > 0 {
+			at = min(at, w.progress+h.t.Progress)
+		}
+	case *draining:
+		if !h.quietedBySession(w.quietAt) {
+			at = min(at, w.quietAt)
 		}
 	}
-	if !h.expired && !h.done() && h.watches() {
-		sooner(h.Deadline())
+	if s, is := h.state.(*silent); is && h.under != nil {
+		at = min(at, s.until)
 	}
-	if h.phase == acting && h.t.Progress > 0 {
-		sooner(h.progress + h.t.Progress)
+	return at
+}
+
+// quietedBySession says that the session of the lock has ended too, and that its
+// heartbeats stop no later than this lock's would, at quietAt.
+func (h *Holder) quietedBySession(quietAt time.Duration) bool {
+	if h.under == nil || h.under.Cause() == None {
+		return false
 	}
-	if h.phase == stopping && !h.Quiet() && !h.draws() {
-		sooner(h.quietAt)
-	}
-	if h.lapses() {
-		sooner(h.quietAt + h.t.Lease)
-	}
-	if h.out == nil {
-		switch {
-		case h.done() && h.leaves():
-		case h.done(), h.silence == lapsed, h.silence == silent:
-			sooner(h.retry)
-		case h.Quiet():
-		case h.wanted():
-			sooner(h.retry)
-		case h.beats():
-			sooner(max(h.beat, h.retry))
-		}
-	}
-	return at, any
+	s, drains := h.under.work.(*draining)
+	return !drains || s.quietAt <= quietAt
 }
 
 // Step lets time pass.
@@ -233,62 +346,11 @@ func (h *Holder) Step(now time.Duration) Action {
 	return a
 }
 
-// Stop ends the right to act from outside. Heartbeats go on while the work
-// drains, for the stop timeout at most. Stopping again changes nothing.
-func (h *Holder) Stop(now time.Duration) Action {
-	var a Action
-	h.pass(now, &a)
-	h.end(now, Stopped, &a)
-	a.Call = h.call(now)
-	return a
-}
-
-// Done says that the work has returned: the record is released at once, or as
-// soon as the call under way is answered.
-func (h *Holder) Done(now time.Duration) Action {
-	_, a := h.Leave(now, nil, nil)
-	return a
-}
-
-// Leave is Done with two additions. The same write stores data, unless that is nil.
-// Failed, unless nil, is the reason for the end of the tenure if nothing else has
-// ended it; its ID and kind are filled in. Leave returns false, and has no effect,
-// if the work had returned before.
-func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (first bool, a Action) {
-	h.pass(now, &a)
-	h.end(now, Stopped, &a)
-	if first = !h.done(); first {
-		if h.under != nil {
-			h.under.returned(&a)
-		}
-		h.phase, h.freeBy = leaving, now+h.t.Lease
-		h.retry, h.failures = now, 0
-		if data != nil {
-			h.data++
-			h.want = data
-		}
-		if failed != nil {
-			q := *failed
-			q.ID, q.Kind = h.env.Fresh(), driver.Fail
-			h.failed = &q
-		}
-	}
-	a.Call = h.call(now)
-	return first, a
-}
-
-// GiveUp releases a lease that nobody waits for any more, and under which no work
-// was done.
-func (h *Holder) GiveUp(now time.Duration) Action {
-	h.unwanted = true
-	return h.Done(now)
-}
-
 // Progress notes a sign of progress of the work. It cannot revive a lease that
 // has ended.
 func (h *Holder) Progress(now time.Duration) {
-	if h.phase < stopping {
-		h.progress = max(h.progress, now)
+	if w, runs := h.work.(*running); runs {
+		w.progress = max(w.progress, now)
 	}
 }
 
@@ -308,7 +370,43 @@ func (h *Holder) SetData(now time.Duration, data []byte) (uint64, Action) {
 func (h *Holder) Renew(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
-	h.renewing, h.renewed = true, now
+	if s, beats := h.state.(*beating); beats {
+		s.renewed = now
+	}
+	a.Call = h.call(now)
+	return a
+}
+
+// Stop ends the right to act from outside. Heartbeats go on while the work
+// drains, for the stop timeout at most. Stopping again changes nothing.
+func (h *Holder) Stop(now time.Duration) Action {
+	var a Action
+	h.pass(now, &a)
+	h.end(now, Stopped, &a)
+	a.Call = h.call(now)
+	return a
+}
+
+// HandOver ends the right to act as a request in the record would. When the work has
+// returned, the lock is reserved for q.To, or free if that is empty. The request's ID
+// and kind are filled in. If the right to act has ended before, that first cause
+// stays. Even then an empty q.To, before the work is done, cancels a reservation: of
+// a request that was found, and of one that is found later.
+func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
+	var a Action
+	h.pass(now, &a)
+	nobody := q.To == "" && q.ToLabel == ""
+	switch cancels := nobody && !h.done(); {
+	case h.Cause() != None && !cancels:
+	case h.Cause() != None && h.Asked() == nil:
+		h.cancelled = true
+	default:
+		if q.ID, q.Kind = h.env.Fresh(), driver.HandOver; nobody {
+			q.Kind = driver.StepDown
+		}
+		h.reason = &q
+		h.end(now, Asked, &a)
+	}
 	a.Call = h.call(now)
 	return a
 }
@@ -331,25 +429,341 @@ func (h *Holder) Replace(now time.Duration, err error) Action {
 	if h.Over() {
 		return a
 	}
-	h.replaced, h.lastErr = true, err
+	h.lastErr = err
 	h.end(now, Superseded, &a)
 	if h.done() {
-		h.finish(Uncertain, &a) // the work had returned in time
+		h.finish(over{Uncertain}, &a) // the work had returned in time
 	} else {
-		h.finish(Gone, &a)
+		h.finish(superseded{}, &a)
 	}
 	return a
 }
 
-// Replaced says that the lease ended by Replace.
-func (h *Holder) Replaced() bool { return h.replaced }
+// Done says that the work has returned: the record is released at once, or as
+// soon as the call under way is answered.
+func (h *Holder) Done(now time.Duration) Action {
+	_, a := h.Leave(now, nil, nil)
+	return a
+}
+
+// Leave is Done with two additions. The same write stores data, unless that is nil.
+// Failed, unless nil, is the reason for the end of the tenure if nothing else has
+// ended it; its ID and kind are filled in. Leave returns false, and has no effect,
+// if the work had returned before.
+func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (first bool, a Action) {
+	h.pass(now, &a)
+	if first = !h.done(); first {
+		h.work = returned{h.beginRelease(now, &a), h.Quiet()}
+		if data != nil {
+			h.data++
+			h.want = data
+		}
+		if failed != nil {
+			q := *failed
+			if q.ID, q.Kind = h.env.Fresh(), driver.Fail; h.reason == nil {
+				h.reason = &q
+			}
+		}
+	}
+	a.Call = h.call(now)
+	return first, a
+}
+
+// GiveUp releases a lease that nobody waits for any more, and under which no work
+// was done.
+func (h *Holder) GiveUp(now time.Duration) Action {
+	var a Action
+	if w, back := h.work.(returned); back {
+		h.work = unused(w)
+	}
+	h.pass(now, &a)
+	if !h.done() {
+		h.work = unused{h.beginRelease(now, &a), h.Quiet()}
+	}
+	a.Call = h.call(now)
+	return a
+}
+
+// beginRelease has the record released, because the work has returned. It returns why the
+// right to act has ended, which it does now at the latest.
+func (h *Holder) beginRelease(now time.Duration, a *Action) ending {
+	why := h.work.ended()
+	if why.cause == None {
+		why.cause = Stopped
+		a.note(NoteEnded)
+	}
+	if h.under != nil {
+		h.under.returned(a)
+	}
+	if !h.Over() {
+		h.state = releasing{until: now + h.t.Lease}
+	}
+	h.retry, h.failures = now, 0
+	return why
+}
+
+// pass does what the passing of time alone decides.
+func (h *Holder) pass(now time.Duration, a *Action) {
+	if h.Over() || h.under != nil && h.follow(now, a) {
+		return
+	}
+	h.receive(now, a)
+	if now >= h.Deadline() {
+		h.expire(now, a)
+	}
+	h.heed(now, a)
+	if w, runs := h.work.(*running); runs {
+		switch {
+		case !w.begun:
+			// Progress counts from here, not from Sent: a grant whose reply was lost
+			// can come late, and the work begins only after it.
+			w.begun, w.progress = true, now
+		case h.t.Progress > 0 && now >= w.progress+h.t.Progress:
+			h.end(now, Stalled, a)
+		}
+	}
+	if h.done() {
+		h.passReturned(now, a)
+	} else {
+		h.passOverdue(now, a)
+	}
+}
+
+// passOverdue has the heartbeats stop for work that has not returned in time.
+//
+// An ordinary record then runs out: contenders take the lock when they have seen its
+// beat unchanged for the lease. A session keeps the record of a lock under it alive for
+// them. So the holder waits for the lease in their stead, and then releases the lock:
+// it lapses. That is no earlier: contenders would count from the last heartbeat, which
+// was sent before the right to act ended, and the holder counts from that end. Work that
+// asks Check has stopped by then, because Check has failed ever since; neither wait
+// protects from work that does not ask. (The holder's clock may step ahead where a
+// contender's does not. That shortens only this wait, and nothing else depends on it.)
+// The release replaces the version that the holder wrote last, so that it overwrites
+// nothing of another holder, and none of its own late writes can be applied.
+func (h *Holder) passOverdue(now time.Duration, a *Action) {
+	if s, is := h.state.(*silent); is && now >= s.until {
+		s.told = true // too late to matter
+	}
+	if w, drains := h.work.(*draining); drains && now >= w.quietAt {
+		h.work = &overdue{w.ending}
+		h.state, h.retry = &silent{until: w.quietAt + h.t.Lease}, now
+		a.note(NoteQuiet)
+	}
+	if s, is := h.state.(*silent); is && h.under != nil && now >= s.until {
+		h.state, h.retry, h.failures = releasing{until: endless}, now, 0
+	}
+}
+
+// passReturned has the release of work that has returned left to the session if that can
+// be, and given up in the end.
+func (h *Holder) passReturned(now time.Duration, a *Action) {
+	if h.out != nil {
+		return
+	}
+	leaves := h.leaves()
+	switch s := h.state.(type) {
+	case withSession:
+		if !leaves { // the session does not close in time, or would tell it wrongly
+			h.state, h.retry = releasing{until: now + h.t.Lease}, now
+		}
+	case releasing:
+		switch {
+		case leaves:
+			h.state = withSession(s)
+		case now < s.until:
+		case h.unknown.released():
+			h.finish(over{Uncertain}, a)
+		default:
+			h.finish(over{Kept}, a)
+		}
+	}
+}
+
+// expire ends the right to act because the deadline has passed, unless it has ended.
+func (h *Holder) expire(now time.Duration, a *Action) {
+	if !h.Over() {
+		h.end(now, Expired, a)
+		h.noteExpired()
+	}
+}
+
+// noteExpired notes that the deadline has passed while the work drains.
+func (h *Holder) noteExpired() {
+	switch w := h.work.(type) {
+	case *draining:
+		w.expired = true
+	case *overdue:
+		w.expired = true
+	}
+}
+
+// end ends the right to act, unless it has ended.
+func (h *Holder) end(now time.Duration, c Cause, a *Action) {
+	if _, runs := h.work.(*running); !runs {
+		return
+	}
+	quietAt := now + h.t.StopTimeout
+	if c == Stalled {
+		quietAt = now // heartbeats must not go on for work that is stuck
+	}
+	h.work = &draining{ending{cause: c}, quietAt}
+	a.note(NoteEnded)
+}
+
+// heed ends the right to act if the record carries a request. If the right has ended
+// already, the request counts for the release alone.
+func (h *Holder) heed(now time.Duration, a *Action) {
+	// Those in a session's record are for the locks under it.
+	if len(h.rec.Requests) > 0 && h.rec.State != driver.Alive {
+		h.obey(now, h.rec.Requests[0], a)
+	}
+}
+
+// receive does the same for requests that came through the session's record. One for
+// another tenure of the lock changes nothing.
+func (h *Holder) receive(now time.Duration, a *Action) {
+	if h.under == nil {
+		return
+	}
+	for _, q := range h.under.mail[h] {
+		if q.Token == 0 || q.Token == h.rec.Token {
+			h.obey(now, q, a)
+		}
+	}
+	delete(h.under.mail, h)
+}
+
+// obey ends the right to act for the first request. One of a kind that no holder
+// honours, perhaps of a later version of Tenure, stays in the record.
+func (h *Holder) obey(now time.Duration, q driver.Request, a *Action) {
+	if h.Asked() != nil || !honoured(q.Kind) || h.cancelled && q.Kind == driver.HandOver {
+		return
+	}
+	h.reason = &q
+	h.end(now, Asked, a)
+}
+
+// follow ends a lock with its session, and reports whether it is over.
+func (h *Holder) follow(now time.Duration, a *Action) bool {
+	s := h.under
+	if c := s.Cause(); c != None {
+		h.end(now, c, a)
+	}
+	if s.Expired() {
+		h.noteExpired()
+	}
+	if w, drains := h.work.(*draining); drains && s.Quiet() {
+		h.work, h.state = &overdue{w.ending}, withSession{}
+		a.note(NoteQuiet)
+	}
+	switch {
+	case !s.Holder.Over():
+		return false
+	case h.out != nil:
+		return false // the answer to the call under way tells how the record is left
+	case h.done() && h.tells() && now < h.state.giveUp():
+		return false // only this holder can write that; its swap overwrites no successor
+	}
+	h.finish(s.state, a)
+	return true
+}
+
+// leaves says that the closing of the session frees the lock and tells how its
+// tenure ended, so that the lock needs no write of its own: one write closes a session
+// with very many locks. A lock does not wait for that when the work of another lock
+// outlasts its time.
+func (h *Holder) leaves() bool {
+	s := h.under
+	return s != nil && s.Cause() != None && !h.tells() && h.why() == s.why()
+}
+
+// tells says that the lock's own record has to show more than its release.
+func (h *Holder) tells() bool { return h.data > h.dataKept || h.reason != nil }
+
+// finish ends the machine in one of the last states.
+func (h *Holder) finish(s recordState, a *Action) {
+	h.state = s
+	if h.under != nil {
+		h.under.leave(h)
+	}
+	a.note(NoteOver)
+}
+
+// plan returns what is to be written next, and when, 0 and endless for nothing.
+func (h *Holder) plan() (Kind, time.Duration) {
+	if h.out != nil {
+		return 0, endless
+	}
+	switch s := h.state.(type) {
+	case *beating:
+		switch {
+		case s.renewed != never, h.data > h.dataKept: // a caller waits for it
+			return Heartbeat, h.retry
+		case h.beats():
+			return Heartbeat, max(s.due, h.retry)
+		}
+	case *silent:
+		if !s.told {
+			return Quit, h.retry
+		}
+	case releasing:
+		if !h.done() || !h.leaves() {
+			return Release, h.retry
+		}
+	case withSession:
+		if h.done() && !h.leaves() {
+			return Release, h.retry
+		}
+	}
+	return 0, endless
+}
+
+// beats says whether the record shows life by heartbeats of this machine.
+func (h *Holder) beats() bool { return !h.t.Manual && h.under == nil }
+
+// call returns what to send now, nil for nothing.
+func (h *Holder) call(now time.Duration) *Call {
+	kind, due := h.plan()
+	if now < due {
+		return nil
+	}
+	h.out = h.write(kind, now)
+	return h.out
+}
+
+// write returns a call that is sent now. Every write has a new version, and so has a
+// release: a heartbeat that is still under way somewhere cannot revive the record then.
+func (h *Holder) write(kind Kind, now time.Duration) *Call {
+	next := h.rec
+	switch {
+	case kind == Release:
+		next = leftFor(h.rec, h.env.Fresh(), h.why(), h.reason, h.t.Reservation())
+	case kind == Quit:
+		next.Version, next.End = h.env.Fresh(), h.why()
+	case h.under != nil:
+		next.Version = h.env.Fresh()
+	default:
+		term, _, _ := strings.Cut(h.rec.Beat, "-")
+		next.Version = h.env.beatOf(term)
+		next.Beat, next.Lease, next.Heartbeat, next.Drift = next.Version, h.t.Lease, h.t.Heartbeat, h.t.Drift
+		if h.t.Manual {
+			next.Heartbeat = 0
+		}
+	}
+	c := &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next, sent: now, data: h.dataKept}
+	if h.data > h.dataKept && kind != Quit {
+		c.Next.Data, c.data = h.want, h.data
+	}
+	return c
+}
 
 // Reply takes the result of the call under way.
 func (h *Holder) Reply(now time.Duration, r Result) Action {
 	var a Action
 	h.pass(now, &a)
 	next := h.out.Next
-	out := attempt{kind: h.out.Kind, version: next.Version, token: next.Token, sent: h.outSent, data: h.outData}
+	out := attempt{kind: h.out.Kind, version: next.Version, token: next.Token, sent: h.out.sent, data: h.out.data}
 	h.out = nil
 	if h.Over() {
 		return a
@@ -358,19 +772,11 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	case Applied:
 		h.confirm(now, out, r.Record, &a)
 	case Conflicted:
-		if own, ok := h.unknown.wrote(r.Record, out); ok && r.Found {
-			// It had been applied, and its answer was lost.
-			h.confirm(now, own, r.Record, &a)
-		} else if r.Found && h.term(r.Record) {
-			h.adopt(now, r.Record, &a)
-		} else {
-			h.supersede(now, r, &a)
-		}
+		h.conflict(now, out, r, &a)
 	case NotApplied:
 		h.fail(now, r.Err, &a)
 	case Unknown:
 		h.unknown = h.unknown.add(out)
-		h.dataRisked = max(h.dataRisked, out.data)
 		h.fail(now, r.Err, &a)
 	}
 	if h.under != nil && !h.Over() {
@@ -380,209 +786,114 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	return a
 }
 
-// pass does what the passing of time alone decides.
-func (h *Holder) pass(now time.Duration, a *Action) {
-	if h.Over() {
-		return
-	}
-	if h.under != nil && h.follow(now, a) {
-		return
-	}
-	h.receive(now, a)
-	if h.phase == granted {
-		// Progress counts from here, not from Sent: a grant whose reply was lost
-		// can come late, and the work begins only after it.
-		h.phase, h.progress = acting, now
-	}
-	if now >= h.Deadline() {
-		h.expire(now, a)
-	}
-	h.heed(now, a)
-	if h.phase == acting && h.t.Progress > 0 && now >= h.progress+h.t.Progress {
-		h.end(now, Stalled, a)
-	}
-	if h.silence == silent && now >= h.quietAt+h.t.Lease {
-		h.silence = told // too late to matter
-	}
-	if h.phase == stopping && !h.Quiet() && now >= h.quietAt {
-		h.silence, h.retry = silent, now
-		a.Notes = append(a.Notes, NoteQuiet)
-	}
-	if h.lapses() && now >= h.quietAt+h.t.Lease {
-		h.silence, h.retry, h.failures = lapsed, now, 0
-	}
-	switch {
-	case !h.done() || h.out != nil:
-	case h.leaves():
-		h.phase = awaiting
-	case h.phase == awaiting: // the session does not close in time, or would tell it wrongly
-		h.phase, h.freeBy, h.retry = leaving, now+h.t.Lease, now
-	case now < h.freeBy:
-	case h.unknown.released():
-		h.finish(Uncertain, a)
-	default:
-		h.finish(Kept, a)
-	}
-}
-
-func (h *Holder) expire(now time.Duration, a *Action) {
-	if h.done() || h.Over() {
-		return
-	}
-	h.expired = true
-	h.end(now, Expired, a)
-}
-
-func (h *Holder) end(now time.Duration, c Cause, a *Action) {
-	if h.cause != None {
-		return
-	}
-	h.cause, h.phase = c, max(h.phase, stopping)
-	h.quietAt = now + h.t.StopTimeout
-	if c == Stalled {
-		h.quietAt = now // heartbeats must not go on for work that is stuck
-	}
-	a.Notes = append(a.Notes, NoteEnded)
-}
-
-func (h *Holder) finish(f Freed, a *Action) {
-	h.freed = f
-	if h.under != nil {
-		h.under.leave(h)
-	}
-	a.Notes = append(a.Notes, NoteOver)
-}
-
-func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
-	h.by = &r.Record
-	h.lastErr = nil
-	if h.unknown.released() {
-		// Either our release was applied and let the next holder in, or the lease had
-		// run out. We cannot tell which, nor whether the release's data were kept. The
-		// work is done in either case.
-		h.finish(Released, a)
-		return
-	}
-	h.end(now, Superseded, a)
-	h.finish(Gone, a)
-}
-
+// confirm takes a write that was applied.
 func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
-	h.dataRisked = 0
-	h.forget()
 	h.failures, h.retry, h.lastErr, h.adopted = 0, now, nil, 0
+	h.dataKept = max(h.dataKept, w.data)
 	switch w.kind {
 	case Release:
-		h.dataKept = max(h.dataKept, w.data)
-		h.finish(Released, a)
+		h.finish(over{Released}, a)
 		return
-	case Quit:
-		h.silence = max(h.silence, told) // the beat has not changed: nothing is renewed
+	case Quit: // the beat has not changed: nothing is renewed
+		if s, is := h.state.(*silent); is {
+			s.told = true
+		}
 		return
 	}
-	h.dataKept = max(h.dataKept, w.data)
 	h.heed(now, a)
-	if !h.expired { // expired is final
+	if !h.Expired() { // expired is final
 		h.sent = max(h.sent, w.sent)
 	}
-	h.beat = w.sent + h.t.Heartbeat
-	if h.renewing && w.sent >= h.renewed {
-		h.renewing = false
+	if s, beats := h.state.(*beating); beats {
+		if s.due = w.sent + h.t.Heartbeat; w.sent >= s.renewed {
+			s.renewed = never
+		}
 	}
-	a.Notes = append(a.Notes, NoteRenewed)
-	if h.jeopardy {
-		h.jeopardy = false
-		a.Notes = append(a.Notes, NoteSafe)
+	a.note(NoteRenewed)
+	if h.alarm == never {
+		h.alarm = 0
+		a.note(NoteSafe)
 	}
 }
 
+// conflict takes the record that stood in the way of a write.
+func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
+	own, ours := h.unknown.wrote(r.Record, w)
+	switch {
+	case r.Found && ours:
+		h.confirm(now, own, r.Record, a) // it had been applied, and its answer was lost
+	case r.Found && h.term(r.Record):
+		h.adopt(now, r.Record, a)
+	case h.unknown.released():
+		// Either our release was applied and let the next holder in, or the lease had
+		// run out. We cannot tell which, nor whether the release's data were kept. The
+		// work is done in either case, or has outlasted its time.
+		h.lastErr = nil
+		h.finish(over{Released}, a)
+	default:
+		h.lastErr = nil
+		h.end(now, Superseded, a)
+		h.finish(superseded{&r.Record}, a)
+	}
+}
+
+// term says whether rec shows this holder's tenure, with the beat that was confirmed
+// last. Then no other holder has written the record: another process has written a
+// request into it. Only the beat tells for certain, because owners may share a name,
+// and tokens begin again when a record was deleted.
+func (h *Holder) term(rec driver.Record) bool {
+	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
+}
+
+// adopt goes on from a record of this tenure that another process has written. That
+// write is no sign of life of this holder: the lease still counts from the last
+// confirmed write, not from now. All attempts until now replace another version, so
+// none of them can be applied any more.
+func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
+	h.rec, h.unknown = rec, h.unknown[:0]
+	h.retry = now
+	if n := h.adopted; n > 0 { // one is a request; several in a row are a process that writes again and again
+		if rec.State == driver.Alive {
+			// Or many processes ask for locks of one session. They back off further and
+			// further; the heartbeat must get through between them.
+			n = min(n, maxYield)
+		}
+		h.retry += h.t.backoff(h.env, n)
+	}
+	h.adopted++
+	h.heed(now, a)
+}
+
+// maxYield bounds how far a session's holder backs off from other writers of its
+// record: to a 250th of the lease.
+const maxYield = 2
+
+// fail takes a write that was not applied, or whose outcome is unknown. It is ordinary
+// that a busy engine refuses a write now and then. It becomes a danger when that lasts.
 func (h *Holder) fail(now time.Duration, err error, a *Action) {
-	if h.failures == 0 {
-		h.failing = now
+	if h.failures == 0 && h.alarm != never {
+		h.alarm = now + h.t.RequestTimeout
 	}
 	h.retry = now + h.t.retry(h.env, h.failures, err, h.time(now))
 	h.failures++
 	h.lastErr = err
-	// It is ordinary that a busy engine refuses a write now and then. It becomes a
-	// danger when that lasts.
-	lasting := len(h.unknown) > 0 || now-h.failing >= h.t.RequestTimeout
-	if !h.jeopardy && !h.done() && !h.Quiet() && lasting {
-		h.jeopardy = true
-		a.Notes = append(a.Notes, NoteJeopardy)
+	_, beats := h.state.(*beating)
+	if beats && h.alarm != never && (len(h.unknown) > 0 || now >= h.alarm) {
+		h.alarm = never
+		a.note(NoteJeopardy)
 	}
 }
 
 // time returns how much time is left for a write that has to be applied: until the
-// deadline, or a whole lease once that has passed; and for a release, until freeBy.
+// deadline, or a whole lease once that has passed; and for a release, until it is given
+// up.
 func (h *Holder) time(now time.Duration) time.Duration {
 	switch {
 	case h.done():
-		return max(0, h.freeBy-now)
-	case h.expired:
+		return max(0, h.state.giveUp()-now)
+	case h.Expired():
 		return h.t.Lease
 	}
 	return max(0, h.Deadline()-now)
-}
-
-// wanted says that a caller waits for a write, which then does not wait for the period.
-func (h *Holder) wanted() bool { return h.renewing || h.data > h.dataKept }
-
-// call returns what to send now, nil for nothing.
-func (h *Holder) call(now time.Duration) *Call {
-	if h.Over() || h.out != nil || now < h.retry {
-		return nil
-	}
-	kind := Heartbeat
-	switch {
-	case h.done() && h.leaves():
-		return nil
-	case h.done(), h.silence == lapsed:
-		kind = Release
-	case h.silence > silent, h.silence == beating && !h.wanted() && (!h.beats() || now < h.beat):
-		return nil
-	case h.silence == silent:
-		kind = Quit
-	}
-	next := h.rec
-	// Every write has a new version, and so has a release: a heartbeat that is still
-	// under way somewhere cannot revive the record then.
-	switch {
-	case kind == Release:
-		next = h.left(h.env.Fresh())
-	case kind == Quit:
-		next.Version, next.End = h.env.Fresh(), h.why()
-	case h.under != nil:
-		next.Version = h.env.Fresh()
-	default:
-		next.Version = h.beatOf()
-		next.Beat, next.Lease, next.Heartbeat, next.Drift = next.Version, h.t.Lease, h.period(), h.t.Drift
-		if next.State == driver.Alive {
-			next.Requests = h.pending()
-		}
-	}
-	h.outSent, h.outData = now, h.dataKept
-	if h.data > h.dataKept && kind != Quit {
-		next.Data, h.outData = h.want, h.data
-	}
-	h.out = &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
-	return h.out
-}
-
-// beatOf returns a new beat.
-func (h *Holder) beatOf() string {
-	if h.id == "" {
-		h.id = h.env.part()
-	}
-	return h.env.beatOf(h.id)
-}
-
-// beats says whether the record shows life by heartbeats of this machine.
-func (h *Holder) beats() bool { return !h.t.Manual && h.under == nil }
-
-func (h *Holder) period() time.Duration {
-	if h.t.Manual {
-		return 0
-	}
-	return h.t.Heartbeat
 }

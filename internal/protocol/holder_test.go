@@ -20,12 +20,11 @@ func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 			Record: driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "a", Token: 1, State: driver.Held, Lease: timing.Lease},
 			Sent:   time.Hour,
 		})
-		want := driver.EndReleased
+		want, leave := driver.EndReleased, h.Done
 		if !wanted {
-			h.unwanted = true
-			want = driver.EndAbandoned
+			want, leave = driver.EndAbandoned, h.GiveUp
 		}
-		r := h.Done(time.Hour + time.Second).Call
+		r := leave(time.Hour + time.Second).Call
 		if r == nil || r.Kind != Release || r.Next.End != want {
 			t.Errorf("wanted=%v: request %+v, want a release as %q", wanted, r, want)
 		}

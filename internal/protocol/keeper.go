@@ -43,6 +43,11 @@ type Keeper struct {
 	working  int                      // locks whose work has not returned
 	closing  bool
 
+	// Of the requests in the session's record: those that the next step of a lock will
+	// handle, and the ids of those that were answered, which the next heartbeat takes out.
+	mail     map[*Holder][]driver.Request
+	answered []string
+
 	behind []*Holder     // locks that have to follow yet
 	moved  time.Duration // when some of them were last stepped
 }
@@ -65,7 +70,7 @@ func NewKeeper(t Timing, env Env, g Grant) *Keeper {
 	return &Keeper{
 		Holder: NewHolder(t.ofSession(), env, g), id: driver.SessionID(g.Record.Key),
 		locks: map[*Holder]struct{}{}, named: map[string]*Holder{}, acquires: map[*Contender]struct{}{},
-		kept: map[string]time.Duration{}, ghosts: map[ghost]*Disclaimer{},
+		kept: map[string]time.Duration{}, ghosts: map[ghost]*Disclaimer{}, mail: map[*Holder][]driver.Request{},
 	}
 }
 
@@ -84,7 +89,7 @@ func (k *Keeper) Locks() int {
 // Open says that locks may be taken under the session now: nothing has ended it,
 // and its deadline has not passed. The caller asks again when the lock is granted.
 func (k *Keeper) Open(now time.Duration) bool {
-	return k.phase < stopping && now < k.Deadline()
+	return k.Cause() == None && now < k.Deadline()
 }
 
 // Over says that there is nothing left to do: the session's own record is left as it
@@ -115,8 +120,11 @@ func (k *Keeper) Stop(now time.Duration) Action { return k.lead(now, k.Holder.St
 
 // GiveUp ends a session that nobody waits for.
 func (k *Keeper) GiveUp(now time.Duration) Action {
-	k.unwanted = true
-	return k.Stop(now)
+	if k.working > 0 || k.closing {
+		return k.Stop(now)
+	}
+	k.closing = true
+	return k.lead(now, k.Holder.GiveUp(now))
 }
 
 // Expire ends the session as expired: see [Holder.Expire].
@@ -142,6 +150,10 @@ const followAtOnce = 64
 
 // lead adds what follows for the locks to the action of the session's own record.
 func (k *Keeper) lead(now time.Duration, a Action) Action {
+	k.forget()
+	if a.Call != nil && a.Call.Kind == Heartbeat {
+		a.Call.Next.Requests = k.pending()
+	}
 	for _, n := range a.Notes {
 		if n != NoteEnded && n != NoteQuiet && n != NoteOver {
 			continue
@@ -163,7 +175,7 @@ func (k *Keeper) lead(now time.Duration, a Action) Action {
 	clear(k.behind[len(rest):])
 	k.behind = rest
 	k.deliver(now, &a)
-	if k.working == 0 && !k.closing && k.cause != None {
+	if k.working == 0 && !k.closing && k.Cause() != None {
 		k.closing = true
 		done := k.Done(now)
 		a.Notes = append(a.Notes, done.Notes...)
@@ -193,7 +205,7 @@ func (k *Keeper) deliver(now time.Duration, a *Action) {
 				k.disclaim(q, a)
 			}
 		case mine:
-			h.mail = append(h.mail, q)
+			k.mail[h] = append(k.mail[h], q)
 			a.Wake = append(a.Wake, h)
 		case k.acquiring(q.Lock) && now < since+k.t.Lease:
 			k.kept[q.ID] = since // the lock may be granted already, unknown to its acquire
@@ -251,6 +263,7 @@ func (k *Keeper) enter(h *Holder, by *Contender) {
 // it.
 func (k *Keeper) leave(h *Holder) {
 	delete(k.locks, h)
+	delete(k.mail, h)
 	if k.named[h.rec.Key] == h {
 		delete(k.named, h.rec.Key)
 	}
@@ -259,7 +272,7 @@ func (k *Keeper) leave(h *Holder) {
 // returned notes that the work under a lock has returned. If it was the last, the
 // session can be closed.
 func (k *Keeper) returned(a *Action) {
-	if k.working--; k.working == 0 && k.cause != None {
+	if k.working--; k.working == 0 && k.Cause() != None {
 		a.Wake = append(a.Wake, k)
 	}
 }
@@ -267,3 +280,30 @@ func (k *Keeper) returned(a *Action) {
 // answer marks a request in the session's record as answered. The next heartbeat
 // takes it out.
 func (k *Keeper) answer(id string) { k.answered = append(k.answered, id) }
+
+// Mail returns the requests from the session's record that the next step will
+// handle.
+func (h *Holder) Mail() []driver.Request {
+	if h.under == nil {
+		return nil
+	}
+	return h.under.mail[h]
+}
+
+// pending returns the unanswered requests in the session's record.
+func (k *Keeper) pending() []driver.Request {
+	var left []driver.Request
+	for _, q := range k.rec.Requests {
+		if !slices.Contains(k.answered, q.ID) {
+			left = append(left, q)
+		}
+	}
+	return left
+}
+
+// forget drops the ids of answered requests that have left the record.
+func (k *Keeper) forget() {
+	k.answered = slices.DeleteFunc(k.answered, func(id string) bool {
+		return !slices.ContainsFunc(k.rec.Requests, func(q driver.Request) bool { return q.ID == id })
+	})
+}

@@ -152,7 +152,7 @@ func tied(t Timing) (session *Keeper, lock *Holder) {
 
 // ask has a request reach the holder through its session.
 func (h *Holder) ask(now time.Duration, q driver.Request) Action {
-	h.mail = append(h.mail, q)
+	h.under.mail[h] = append(h.under.mail[h], q)
 	return h.Step(now)
 }
 
@@ -242,9 +242,13 @@ func TestClosingFreesAll(t *testing.T) {
 		{"the session lives", func(*Keeper, *Holder) {}, driver.EndReleased},
 		{"asked", func(s *Keeper, l *Holder) { s.Stop(time.Second); l.ask(time.Second, handOver) }, "handed over"},
 		{"data", func(s *Keeper, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
-		{"granted when the session was quiet", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(0); s.silence = silent }, driver.EndAbandoned},
-		{"abandoned", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(time.Second) }, driver.EndAbandoned},
-		{"stopped before the session expired", func(s *Keeper, l *Holder) { l.phase = leaving; s.Step(s.Deadline()) }, driver.EndReleased},
+		{"granted when the session was quiet", func(s *Keeper, _ *Holder) { s.Stop(0); s.work = &overdue{s.work.ended()} }, driver.EndAbandoned},
+		{"abandoned", func(s *Keeper, _ *Holder) { s.Stop(time.Second) }, driver.EndAbandoned},
+		{"stopped before the session expired", func(s *Keeper, l *Holder) {
+			l.Done(time.Second)
+			l.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
+			s.Step(s.Deadline())
+		}, driver.EndReleased},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			session, lock := tied(timing)
@@ -253,8 +257,11 @@ func TestClosingFreesAll(t *testing.T) {
 			if session.Cause() == None || session.Cause() == Stopped {
 				now = 2 * time.Second
 			}
-			lock.freeBy = now + timing.Lease
-			r := lock.Done(now).Call
+			leave := lock.Done
+			if tt.want == driver.EndAbandoned {
+				leave = lock.GiveUp
+			}
+			r := leave(now).Call
 			if r == nil && tt.want != "" {
 				t.Fatalf("writes nothing, want %q", tt.want)
 			}
@@ -320,7 +327,7 @@ func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
 	lock.ask(time.Second, driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7})
 	lock.Done(time.Second)
 	lock.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
-	session.out, session.freed = nil, Released
+	session.out, session.state = nil, over{Released}
 	at, ok := lock.Next()
 	if r := lock.Step(at).Call; !ok || r == nil || r.Next.State != driver.Reserved {
 		t.Errorf("the hand-over is lost with the session: %+v", r)
@@ -491,8 +498,8 @@ func TestSupersededWhileItDrains(t *testing.T) {
 	session.Stop(time.Second)
 	session.Replace(time.Second, errStore)
 	lock.Step(time.Second)
-	if lock.Freed() != Gone || !lock.Replaced() {
-		t.Errorf("%v, replaced %v", lock.Freed(), lock.Replaced())
+	if by, found := lock.By(); lock.Freed() != Gone || found {
+		t.Errorf("%v, by %+v", lock.Freed(), by)
 	}
 }
 

@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -117,8 +118,8 @@ func (r *Relay) plan() Kind {
 func (r *Relay) following() driver.Record {
 	if r.of.Releases() {
 		// As a holder leaves it that knows of the request in the record.
-		h := &Holder{t: r.t, rec: r.seen, asked: AskedOf(r.seen), failed: r.of.Failed}
-		next := h.left(r.env.Fresh())
+		reason := cmp.Or(AskedOf(r.seen), r.of.Failed)
+		next := leftFor(r.seen, r.env.Fresh(), endFor(reason), reason, r.t.Reservation())
 		if r.of.Data != nil {
 			next.Data = r.of.Data
 		}

@@ -4,7 +4,6 @@
 package protocol
 
 import (
-	"math"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ type Sight struct {
 
 	polled time.Duration // when the latest call about the record was sent
 	spread float64       // of the refresh period that follows it: 7/8 to 9/8
-	due    time.Duration // when a strong read is, since the record may have changed; never: it is not
+	due    time.Duration // when a strong read is, since the record may have changed; endless: it is not
 
 	// The latest holder that a strong reply has shown, whether that counted or not, and
 	// the instant before its call. Such a holder was there after that instant.
@@ -53,10 +52,7 @@ type Sight struct {
 }
 
 // NewSight returns the sight of a record that was not read yet.
-func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env, spread: 1, due: never} }
-
-// never is an instant that does not come.
-const never = time.Duration(math.MaxInt64)
+func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env, spread: 1, due: endless} }
 
 // life is the part of a record that changes whenever its holder shows life.
 type life struct {
@@ -143,14 +139,14 @@ func (s *Sight) Hint() {
 }
 
 // Hinted says that a strong read is due.
-func (s *Sight) Hinted() bool { return s.due != never }
+func (s *Sight) Hinted() bool { return s.due != endless }
 
 // Polls notes that the record is being read. A hint is consumed by the sending: what
 // comes while the call is under way may be newer than its reply.
 func (s *Sight) Polls(now time.Duration, how driver.Consistency) {
 	s.polled, s.spread = now, 7./8+s.env.Random()/4
 	if how == driver.Strong {
-		s.due = never
+		s.due = endless
 	}
 }
 

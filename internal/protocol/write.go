@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,10 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "bury", "peek", "close", "inquire", "forget", "enter", "erase", "review"}[k]
+	return [...]string{
+		"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "bury", "peek",
+		"close", "inquire", "forget", "enter", "erase", "review",
+	}[k]
 }
 
 // Reads says that the call changes nothing.
@@ -55,7 +59,12 @@ type Call struct {
 	Key         string
 	Consistency driver.Consistency // of a Look or Peek
 	Keys        []string           // of a Review, which is strong
-	Prev, Next  driver.Record      // both for a swap; Next alone for a Claim or an Enter, Prev alone for a Forget or an Erase, or as what led to a Review
+	// Both for a swap; Next alone for a Claim or an Enter, Prev alone for a Forget or an
+	// Erase, or as what led to a Review.
+	Prev, Next driver.Record
+
+	sent time.Duration // of a Holder: when, by its clock
+	data uint64        // likewise: the serial number of the data that it carries
 }
 
 // OfSession says that the call is about a session's record.
@@ -138,7 +147,8 @@ func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	switch {
 	case !kind.Reads() && conflicted:
 		return Result{Outcome: Conflicted, Record: conflict.Current, Found: !conflict.Absent}
-	case kind.Reads(), errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrUnreadable), errors.Is(err, driver.ErrClosed):
+	case kind.Reads(), errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrUnreadable),
+		errors.Is(err, driver.ErrClosed):
 		return Result{Outcome: NotApplied, Err: err}
 	default:
 		return Result{Outcome: Unknown, Err: err}
@@ -194,12 +204,12 @@ func (a attempt) wrote(rec driver.Record) bool {
 
 // released says whether one of them releases the record.
 func (as attempts) released() bool {
-	for _, a := range as {
-		if a.kind == Release {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(as, func(a attempt) bool { return a.kind == Release })
+}
+
+// carry says whether one of them carries data of that serial number, or newer ones.
+func (as attempts) carry(serial uint64) bool {
+	return slices.ContainsFunc(as, func(a attempt) bool { return a.data >= serial })
 }
 
 func (as attempts) without(version string) attempts {

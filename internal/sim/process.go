@@ -54,7 +54,6 @@ type machine struct {
 	own     *protocol.Timing // of an acquire, or a session; nil: that of the process
 	c       *protocol.Contender
 	h       *protocol.Holder
-	was     protocol.Holder // h after the step before
 	k       *protocol.Asker
 	want    driver.Request // of an asker
 	wake    int            // number of the latest wake-up; older ones are void
@@ -308,12 +307,6 @@ func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.l.now) }
 // took does what a machine asks for.
 func (m *machine) took(a protocol.Action) {
 	l := m.p.l
-	if m.h != nil {
-		if err := m.h.Invariant(m.was); err != nil {
-			l.fail("%s: not so: %v", m, err)
-		}
-		m.was = *m.h
-	}
 	switch {
 	case m.k != nil:
 		m.told()

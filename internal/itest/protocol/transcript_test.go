@@ -68,8 +68,8 @@ func (s *stage) command(t *testing.T, d *datadriven.TestData) {
 		s.contend(s.c.Step(s.now))
 	case "holder":
 		s.timing(t, d)
-		version := s.env().Fresh()
-		rec := driver.Record{Key: "k", Version: version, Beat: version, Owner: "us", Token: 1, Lease: s.t.Lease, State: driver.Held}
+		version, term := s.env().Fresh(), s.env().Fresh()
+		rec := driver.Record{Key: "k", Version: version, Beat: term + "-" + version, Owner: "us", Token: 1, Lease: s.t.Lease, State: driver.Held}
 		s.hold(protocol.Grant{Record: rec, Sent: s.now})
 	case "hold":
 		g, _ := s.c.Granted()
