@@ -82,7 +82,7 @@ func (c *Client) acquired(ctx context.Context, name string, options *AcquireOpti
 	held, err := c.engine.Acquire(ctx, engine.AcquireOptions{
 		Want: protocol.Want{
 			Key: name, Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
-			Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
+			Priority: o.Priority, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
 		},
 		Timing: t, Under: under, Wait: o.Wait, AdditionalWait: o.AdditionalWait, Capacity: o.Capacity,
 		History: o.History, WatchRequests: o.WatchRequests,

@@ -37,14 +37,9 @@ type ElectionOptions struct {
 
 	// Priority makes this candidate preferred to those with a lower one: it asks a
 	// leader with a lower priority to hand over to it, as by [Client.StepDown]. A
-	// newly seen leader is left alone for one lease duration first. If all are
-	// equal, such as 0, nobody asks.
+	// newly seen leader is left alone for one lease duration first, and is asked again
+	// after one lease duration at the earliest. If all are equal, such as 0, nobody asks.
 	Priority int
-
-	// PriorityPause is the least time between two such requests by one client
-	// for one election, so that leadership does not go to and fro when a
-	// preferred candidate is in bad health. If zero, it is ten lease durations.
-	PriorityPause time.Duration
 
 	// CoolDown slows a version down whose own work has failed, so that it loses to
 	// any other version that is there, and leads again where there is none. The
@@ -140,8 +135,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 	for {
 		l, err := e.c.acquire(ctx, "acquire", e.name, &AcquireOptions{
 			Data: e.options.Data, StoreTimeout: -1, History: true, WatchRequests: true, Capacity: e.options.Capacity, Timing: e.options.Timing,
-			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
-			CoolDown: e.options.CoolDown, CoolDownMax: e.options.CoolDownMax,
+			Priority: e.options.Priority, CoolDown: e.options.CoolDown, CoolDownMax: e.options.CoolDownMax,
 		}, e.under, false)
 		if errors.Is(err, ErrExpired) && !errors.Is(err, ErrSessionClosed) {
 			continue // paused while it was won

@@ -686,17 +686,27 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// A preferred candidate that loses its lease again and again asks once in a
-// while, and no more.
-func TestPriorityPause(t *testing.T) {
+// asks returns the requests for a hand-over that a machine has written, but for those that
+// lost to another write.
+func (m *machine) asks() []faultstore.Logged {
+	return slices.DeleteFunc(m.faults.Log(), func(c faultstore.Logged) bool {
+		n := len(c.Next.Requests)
+		lost := errors.As(c.Err, new(*driver.ConflictError))
+		return c.Op != faultstore.OpRequest || c.Next.Requests[n-1].Kind != driver.HandOver || lost
+	})
+}
+
+// A preferred candidate that loses its lease again and again asks each leader once, when that
+// has led for a lease. Where the leader does not answer, it asks again after a lease.
+func TestPriorityAsksOncePerTermAndLease(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
 		good, sick := w.machine("good"), w.machine("sick")
 		c.join(ctx, good, nil, 0)
 		time.Sleep(time.Second)
-		c.join(ctx, sick, &tenure.ElectionOptions{Priority: 9, PriorityPause: time.Hour}, 0)
-		for range 6 * 30 {
+		c.join(ctx, sick, &tenure.ElectionOptions{Priority: 9}, 0)
+		for range 30 {
 			time.Sleep(2 * time.Minute)
 			if leader(t, good) == "sick" {
 				sick.faults.SetBlackHole(true)
@@ -704,16 +714,40 @@ func TestPriorityPause(t *testing.T) {
 				sick.faults.SetBlackHole(false)
 			}
 		}
-		asked := 0
+		asked := map[uint64]bool{}
+		for _, c := range sick.asks() {
+			if asked[c.Prev.Token] {
+				t.Errorf("it asked the leader under token %d twice", c.Prev.Token)
+			}
+			asked[c.Prev.Token] = true
+		}
 		for _, r := range c.over(t) {
-			if r.owner == "good" && errors.Is(r.cause, tenure.ErrSteppedDown) {
-				asked++
+			if r.owner == "good" && errors.Is(r.cause, tenure.ErrSteppedDown) && (r.end.Sub(r.begin) < lease || !asked[r.token]) {
+				t.Errorf("good was asked after %v", r.end.Sub(r.begin))
 			}
 		}
-		// Six hours, and half a minute for each time that it was made sick.
-		if asked < 5 || asked > 7 {
-			t.Errorf("it asked %d times in six hours", asked)
+		if len(asked) < 20 {
+			t.Errorf("it asked %d leaders within an hour", len(asked))
 		}
+	})
+	inWorld(t, func(t *testing.T, w *world) {
+		c, ctx := newCampaign(t)
+		good, boss := w.machine("good"), w.machine("boss")
+		c.join(ctx, good, nil, 0)
+		time.Sleep(time.Second)
+		boss.fault(faultstore.OpRequest, 0, 0, faultstore.LoseRequest())
+		c.join(ctx, boss, &tenure.ElectionOptions{Priority: 9}, 0)
+		time.Sleep(10 * lease)
+		asks := boss.asks()
+		for i := 1; i < len(asks); i++ {
+			if gap := asks[i].Begin.Sub(asks[i-1].Begin); gap < lease {
+				t.Errorf("it asked again after %v", gap)
+			}
+		}
+		if len(asks) < 5 {
+			t.Errorf("it asked %d times, and none arrived", len(asks))
+		}
+		c.over(t)
 	})
 }
 
@@ -740,33 +774,13 @@ func TestPriorityWithRareLooks(t *testing.T) {
 			time.Sleep(time.Second)
 			c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1}, 0)
 			time.Sleep(12 * time.Hour)
+			asks := rare.asks()
 			if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
 				t.Errorf("leaders %v", got)
 			}
+			if most := 1 + int(tt.drain/lease); len(asks) == 0 || len(asks) > most {
+				t.Errorf("it asked %d times, want %d at most", len(asks), most)
+			}
 		})
 	}
-}
-
-// Once it leads no more, and must not ask again yet, it looks as rarely as before.
-func TestRareLooksWithinThePriorityPause(t *testing.T) {
-	enginetest.MakeVerify(t)
-	notOnEngines(t, tooManyCalls)
-	inWorld(t, func(t *testing.T, w *world) {
-		c, ctx := newCampaign(t)
-		good, boss := w.machine("good"), w.machine("boss")
-		rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
-		rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
-		c.run(ctx, good.mustOpen(nil).Election("x", nil), 0)
-		time.Sleep(time.Second)
-		c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1, PriorityPause: 1000 * time.Hour}, 0)
-		time.Sleep(time.Hour)
-		want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
-		time.Sleep(4 * time.Hour) // and has stood back
-		if n := rare.during(10*time.Hour, faultstore.OpGet, "x"); n > 12 {
-			t.Errorf("%d looks within ten hours", n)
-		}
-		if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare", "good"}) {
-			t.Errorf("leaders %v", got)
-		}
-	})
 }

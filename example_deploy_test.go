@@ -169,8 +169,7 @@ func ExampleElectionOptions_blueGreen() {
 			log.Fatal(err)
 		}
 		election := client.Election("scheduler", &tenure.ElectionOptions{
-			Priority: priority, PriorityPause: 10 * time.Millisecond,
-			CoolDown: 20 * time.Second, CoolDownMax: 20 * time.Second,
+			Priority: priority, CoolDown: 20 * time.Second, CoolDownMax: 20 * time.Second,
 		})
 		go func() {
 			for { // a supervisor starts it again when it fails

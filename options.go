@@ -330,9 +330,8 @@ type AcquireOptions struct {
 	// once: what [Lease.BusyShare] is measured against. If zero, it is 1.
 	Capacity int
 
-	// Priority and PriorityPause are as in [ElectionOptions].
-	Priority      int
-	PriorityPause time.Duration
+	// Priority is as in [ElectionOptions].
+	Priority int
 
 	// CoolDown and CoolDownMax are as in [ElectionOptions]. TryAcquire and
 	// UnlessAlive ignore them.
@@ -347,9 +346,6 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 	if c.CoolDown != 0 && c.CoolDownMax == 0 {
 		c.CoolDownMax = 2 * lease
 	}
-	if c.PriorityPause == 0 {
-		c.PriorityPause = 10 * lease
-	}
 	if c.Data != nil {
 		c.Data = append([]byte{}, c.Data...)
 	}
@@ -361,9 +357,6 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 	}
 	if c.Capacity < 0 {
 		return c, text.Invalid("capacity %d must not be negative", c.Capacity)
-	}
-	if c.PriorityPause < 0 || c.PriorityPause > protocol.MaxLease {
-		return c, text.Invalid("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
 	}
 	return c, errors.Join(checkCoolDown(c.CoolDown, c.CoolDownMax, label), checkData(c.Data))
 }

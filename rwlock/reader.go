@@ -21,7 +21,7 @@ import (
 //
 // Options are those of the slot's lock, of which those of the first reader in the
 // process count, as long as it is held; nil means the defaults. Data, UnlessAlive,
-// AdditionalWait, Priority and PriorityPause are refused.
+// AdditionalWait and Priority are refused.
 //
 // The error matches the context's, and carries a [*BusyError] if a deadline ended the waiting
 // and somebody was seen in the way; or [tenure.ErrClosed], or [tenure.ErrUnreadable] if a

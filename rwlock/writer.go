@@ -16,8 +16,8 @@ import (
 
 // WriteOptions are for one acquire of a writer. Nil means the defaults.
 type WriteOptions struct {
-	// AcquireOptions are those of the gate's lock. Data, UnlessAlive, AdditionalWait,
-	// Priority and PriorityPause are refused.
+	// AcquireOptions are those of the gate's lock. Data, UnlessAlive, AdditionalWait
+	// and Priority are refused.
 	tenure.AcquireOptions
 	// StepDown asks the readers that the writer finds to stop, as
 	// [tenure.Client.StepDown] does. They learn of it with their next heartbeat, or at

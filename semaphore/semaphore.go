@@ -107,8 +107,7 @@ func (s *Semaphore) Slots(ctx context.Context) (n int, stored bool, err error) {
 //
 // Options are those of the slot's lock; nil means the defaults. Data stays with
 // the slot, not with the semaphore: the next holder of the same slot finds it.
-// UnlessAlive, AdditionalWait, Priority and PriorityPause mean nothing here, and
-// are refused.
+// UnlessAlive, AdditionalWait and Priority mean nothing here, and are refused.
 //
 // The error matches the context's, and carries a [*FullError] if a deadline ended the
 // waiting and slots were seen held; or [tenure.ErrClosed], or [tenure.ErrUnreadable]

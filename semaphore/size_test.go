@@ -185,7 +185,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	defer func() { _ = l.Release(t.Context()) }() // the test is about others
 	for _, o := range []tenure.AcquireOptions{
-		{UnlessAlive: true}, {AdditionalWait: 1}, {Priority: 1}, {PriorityPause: 1}, {Capacity: -1}, {Data: make([]byte, 1<<20)},
+		{UnlessAlive: true}, {AdditionalWait: 1}, {Priority: 1}, {Capacity: -1}, {Data: make([]byte, 1<<20)},
 	} {
 		_, err1 := long.Acquire(t.Context(), &o)
 		_, err2 := long.TryAcquire(t.Context(), &o)

@@ -170,9 +170,9 @@ func TestAbandonedUnderARequest(t *testing.T) {
 }
 
 // TestWishIsNotSpentOnAConflict: a preferred contender whose request lost to a
-// heartbeat has asked nobody, so that it need not wait for the pause.
+// heartbeat has asked nobody, so that it need not wait for a lease.
 func TestWishIsNotSpentOnAConflict(t *testing.T) {
-	c := waiting(timing, Want{Priority: 1, PriorityPause: time.Hour})
+	c := waiting(timing, Want{Priority: 1})
 	beat := theirs(timing, "v1", 1)
 	a := c.Reply(0, conflict(beat))
 	now, asks := time.Duration(0), 0

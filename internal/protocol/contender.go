@@ -25,9 +25,8 @@ type Want struct {
 	// shows Owner is likely to be of a tenure that has ended.
 	Holds bool
 	// Priority goes into the record. A holder with a lower one is asked to hand
-	// over to Owner, at most once in PriorityPause.
-	Priority      int
-	PriorityPause time.Duration
+	// over to Owner.
+	Priority int
 	// UnlessAlive gives up at the first sign of life of whoever was seen to
 	// hold the lock, a release included.
 	UnlessAlive bool

@@ -12,8 +12,7 @@ import (
 
 // wish returns when to ask the holder to hand over to this contender, and false if
 // the contender is not preferred to it or must not ask. Leaders must not change to and
-// fro: the holder is asked only when it has led for a lease, and at most once within
-// the pause.
+// fro: the holder is asked only when it has led for a lease, and at most once in a lease.
 func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
 	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 ||
 		rec.Priority >= c.want.Priority || c.want.Try || c.want.UnlessAlive {
@@ -26,7 +25,7 @@ func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
 	}
 	at := c.sight.Term() + c.t.Lease
 	if c.sight.wished {
-		at = max(at, c.sight.wish+c.want.PriorityPause)
+		at = max(at, c.sight.wish+c.t.Lease)
 	}
 	return at, true
 }

@@ -125,8 +125,8 @@ func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 }
 
 // TestWishThroughTheSession: who is preferred to the holder of a lock under a
-// session asks in the session's record, once in the pause, and never when the
-// holder was asked already.
+// session asks in the session's record, once in a lease, and never when the holder was
+// asked already.
 func TestWishThroughTheSession(t *testing.T) {
 	mine := driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7}
 	former, other := mine, mine
@@ -148,11 +148,11 @@ func TestWishThroughTheSession(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			env, _ := seeing(timing)
 			sight := NewSight(timing, env)
-			want := Want{Key: "k", Owner: "us", Priority: tt.priority, PriorityPause: time.Hour, Behind: true}
+			want := Want{Key: "k", Owner: "us", Priority: tt.priority, Behind: true}
 			c := NewContender(timing, env, want, sight)
 			lock := under(timing, "s", "v", 7)
 			sight.Saw(0, 0, driver.Strong, lock, true)
-			now, beats, asked := time.Duration(0), 0, 0
+			now, beats, asked, last := time.Duration(0), 0, 0, time.Duration(0)
 			session := alive(timing, "s", "b0")
 			session.Requests = tt.lies
 			for i := 0; now < 3*timing.Lease; i++ {
@@ -182,6 +182,10 @@ func TestWishThroughTheSession(t *testing.T) {
 							r = c.Reply(now, conflict(session)).Call
 							continue
 						}
+						if now < last+timing.Lease {
+							t.Errorf("asks at %v, and has at %v", now, last)
+						}
+						last = now
 						r = c.Reply(now, found(r.Next)).Call
 					case Inquire:
 						r = c.Reply(now, found(r.Next)).Call
@@ -190,8 +194,8 @@ func TestWishThroughTheSession(t *testing.T) {
 					}
 				}
 			}
-			if want := map[bool]int{true: 2, false: 0}[tt.want]; asked != want {
-				t.Errorf("asked %d times, want %d", asked, want)
+			if want := map[bool]int{true: 1 + 3, false: 0}[tt.want]; asked != want {
+				t.Errorf("asked %d times in three leases, want %d", asked, want)
 			}
 		})
 	}

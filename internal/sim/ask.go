@@ -69,12 +69,12 @@ func (m *machine) forget() {
 	}
 }
 
-// wishes judges that a process asks for priority at most once in the pause,
+// wishes judges that a process asks for priority at most once in a lease,
 // but for a request that was certainly not written.
 func (m *machine) wishes() {
 	l, p := m.p.l, m.p
 	now := p.cont.at(l.now)
-	if p.wished > 0 && p.wish > 0 && now < p.wish+p.pauses {
+	if p.wished > 0 && p.wish > 0 && now < p.wish+m.timing().Lease {
 		l.fail("%s asks for priority %v after it has", m, now-p.wish)
 	}
 	p.wished++

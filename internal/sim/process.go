@@ -31,7 +31,6 @@ type process struct {
 
 	rests    time.Duration // its user does not want the lock until then
 	priority int
-	pauses   time.Duration // between two asks for priority
 	wished   int           // requests for priority
 	wish     time.Duration // when the latest was sent, by its clock; 0 if it lost to another write
 }
@@ -160,7 +159,7 @@ func (p *process) act() {
 func (p *process) acquire() {
 	l := p.l
 	p.acquires++
-	want := protocol.Want{Key: l.key, Owner: p.name, Try: l.final && l.cfg.Trying || !l.final && l.one(4), Behind: l.one(4), Priority: p.priority, PriorityPause: p.pauses}
+	want := protocol.Want{Key: l.key, Owner: p.name, Try: l.final && l.cfg.Trying || !l.final && l.one(4), Behind: l.one(4), Priority: p.priority}
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
 	}

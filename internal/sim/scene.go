@@ -17,13 +17,13 @@ type Led struct {
 // Preference has candidates with the given priorities join one after the other,
 // and campaign again whenever they lose the lead. With flaky the candidate with
 // the highest priority has a bad link as long as it does not lead.
-func Preference(src Source, cfg Config, priorities []int, gap, pause, length time.Duration, flaky bool) (Led, error) {
+func Preference(src Source, cfg Config, priorities []int, gap, length time.Duration, flaky bool) (Led, error) {
 	cfg.Processes = len(priorities)
 	l := newLock(src, cfg)
 	l.final = true
 	best := l.procs[0]
 	for i, p := range l.procs {
-		p.priority, p.pauses = priorities[i], pause
+		p.priority = priorities[i]
 		if p.priority > best.priority {
 			best = p
 		}

@@ -85,7 +85,7 @@ func TestPreference(t *testing.T) {
 				}
 				for seed := range uint64(6) {
 					// One after the other, when the one before has come to lead.
-					led, err := Preference(Seed(seed), cfg, order, 4*timing.Lease, 2*timing.Lease, 20*timing.Lease, false)
+					led, err := Preference(Seed(seed), cfg, order, 4*timing.Lease, 20*timing.Lease, false)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -93,7 +93,7 @@ func TestPreference(t *testing.T) {
 						t.Errorf("seed %d: led in this order: %v, want %v; %d asks", seed, led.Leaders, want, led.Asks)
 					}
 					// All at once: who is first leads first.
-					led, err = Preference(Seed(seed), cfg, order, 0, 2*timing.Lease, 20*timing.Lease, false)
+					led, err = Preference(Seed(seed), cfg, order, 0, 20*timing.Lease, false)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -113,12 +113,12 @@ func TestPreference(t *testing.T) {
 
 // TestPreferenceOfWhoLooksRarely: what a preferred candidate knows is older than
 // the latest heartbeat nearly always, so that its request loses to one. That one
-// does not count for the pause.
+// does not count.
 func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 	timing := protocol.Timing{Refresh: time.Hour}.WithDefaults()
 	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}
 	for seed := range uint64(20) {
-		led, err := Preference(Seed(seed), cfg, []int{0, 2}, timing.Lease, time.Hour, 5*timing.Lease, false)
+		led, err := Preference(Seed(seed), cfg, []int{0, 2}, timing.Lease, 5*timing.Lease, false)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -129,17 +129,17 @@ func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 }
 
 // TestPreferenceOverABadLink: half of what the preferred candidate sends is
-// lost, or its answer is. It asks at most once in the pause (the world sees to
+// lost, or its answer is. It asks at most once in a lease (the world sees to
 // that), each time costs at most two changes, and it leads in the end.
 func TestPreferenceOverABadLink(t *testing.T) {
 	enginetest.MakeVerify(t)
 	timing := protocol.Timing{}.WithDefaults()
-	pause, length := 4*timing.Lease, 60*timing.Lease
+	length := 60 * timing.Lease
 	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}
 	most := 0
 	for _, order := range orders {
 		for seed := range uint64(8) {
-			led, err := Preference(Seed(seed), cfg, order, timing.Lease, pause, length, true)
+			led, err := Preference(Seed(seed), cfg, order, timing.Lease, length, true)
 			if err != nil {
 				t.Fatalf("%v, seed %d: %v", order, seed, err)
 			}

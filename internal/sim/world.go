@@ -246,7 +246,7 @@ func (w *World) addHost(name string) *host {
 		p := &process{host: h, l: l}
 		p.look()
 		if w.cfg.Requests {
-			p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2
+			p.priority = w.src.Intn(3)
 		}
 		h.procs, l.procs = append(h.procs, p), append(l.procs, p)
 	}

@@ -144,8 +144,8 @@ func Options(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 		o.Data = append([]byte{}, o.Data...)
 	}
 	switch {
-	case o.UnlessAlive, o.AdditionalWait != 0, o.Priority != 0, o.PriorityPause != 0:
-		return o, errors.New("UnlessAlive, AdditionalWait, Priority and PriorityPause are for one lock: they mean nothing to several slots")
+	case o.UnlessAlive, o.AdditionalWait != 0, o.Priority != 0:
+		return o, errors.New("UnlessAlive, AdditionalWait and Priority are for one lock: they mean nothing to several slots")
 	case o.Wait < 0:
 		return o, fmt.Errorf("wait %v must not be negative", o.Wait)
 	case o.Capacity < 0:

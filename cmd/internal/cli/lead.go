@@ -23,11 +23,10 @@ type leadCmd struct {
 	job
 	progressFlags
 	hookFlags
-	Once          bool
-	Priority      int
-	PriorityPause *time.Duration `must:"be positive"`
-	CoolDown      *time.Duration `must:"be positive"`
-	Pause         time.Duration  `default:"1s" must:"not be negative"`
+	Once     bool
+	Priority int
+	CoolDown *time.Duration `must:"be positive"`
+	Pause    time.Duration  `default:"1s" must:"not be negative"`
 }
 
 // maxPause bounds the pause after a command that fails again and again. A
@@ -38,7 +37,7 @@ const maxPause = time.Minute
 // every election won.
 func (l *leadCmd) Run(c *console, rest operands) error {
 	p := patience{options: tenure.AcquireOptions{
-		StoreTimeout: -1, Priority: l.Priority, PriorityPause: valueOf(l.PriorityPause), CoolDown: valueOf(l.CoolDown),
+		StoreTimeout: -1, Priority: l.Priority, CoolDown: valueOf(l.CoolDown),
 	}}
 	if err := cmp.Or(l.checkCoolDown(), l.progressFlags.check(&l.job)); err != nil {
 		return err

@@ -95,7 +95,6 @@ func (p *theatre) command(t *testing.T, d *datadriven.TestData) {
 		if d.HasArg("priority") {
 			d.ScanArgs(t, "priority", &want.Priority)
 		}
-		duration(t, d, "pause", &want.PriorityPause)
 		a.c = protocol.NewContender(p.t, p.env(), want, a.sight)
 	case "cut":
 		a.cut = true

@@ -127,7 +127,7 @@ func (a *act) run(ctx context.Context, c locker) string {
 }
 
 func (a *act) campaign(ctx context.Context, c locker) string {
-	o := &tenure.ElectionOptions{Priority: a.r.IntN(2), PriorityPause: a.lease(), Timing: a.options(c).Timing}
+	o := &tenure.ElectionOptions{Priority: a.r.IntN(2), Timing: a.options(c).Timing}
 	return a.told(c.Election(a.Lock, o).Run(ctx, a.work))
 }
 
