@@ -132,7 +132,7 @@ func TestStepDown(t *testing.T) {
 // Without a watch a standby learns of the release with its next poll, and the former leader at
 // once. It lets the standby go first, so that leadership moves each time.
 func TestStepDownWithOneStandby(t *testing.T) {
-	for _, every := range []time.Duration{refresh, lease / 5} {
+	for _, every := range []time.Duration{lease / 50, refresh, 2 * refresh, lease / 5} {
 		inWorldRun(t, fmt.Sprint("polls each ", every), func(t *testing.T, w *world) {
 			c, ctx := newCampaign(t)
 			boss := w.machine("boss")
