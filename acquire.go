@@ -79,14 +79,20 @@ func (c *Client) acquired(ctx context.Context, name string, options *AcquireOpti
 	if o.StoreTimeout != 0 {
 		patience = max(0, o.StoreTimeout)
 	}
-	held, err := c.engine.Acquire(ctx, engine.AcquireOptions{
+	wants := engine.AcquireOptions{
 		Want: protocol.Want{
 			Key: name, Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
-			Priority: o.Priority, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
+			Priority: o.Priority,
 		},
 		Timing: t, Under: under, Wait: o.Wait, AdditionalWait: o.AdditionalWait, Capacity: o.Capacity,
 		History: o.History, WatchRequests: o.WatchRequests,
-	})
+	}
+	var held *engine.LeaseHolder
+	if o.CoolDown > 0 && !try && !o.UnlessAlive {
+		held, err = c.coolDown(ctx, wants, o.CoolDown, o.CoolDownMax)
+	} else {
+		held, err = c.engine.Acquire(ctx, wants)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -54,9 +54,9 @@ type ElectionOptions struct {
 	// the instant at which it could have taken the lock. It does not ask a leader to
 	// hand over for its Priority then. A hand-over to it is never put off.
 	//
-	// It costs one more request for a free lock, since the first move is a read and
-	// not a claim, and one batch read of the last 16 tenures where the record itself
-	// does not settle the count. A negative [Options.HistoryLimit] leaves the record
+	// Such a candidate observes the lock until it may take it. That costs one more read
+	// before the lock is taken, and one batch read of the last 16 tenures where the record
+	// itself does not settle the count. A negative [Options.HistoryLimit] leaves the record
 	// alone, which knows two tenures.
 	CoolDown time.Duration
 

@@ -29,6 +29,8 @@ type AcquireOptions struct {
 	History bool
 	// WatchRequests has the store hint when a request is written into the record.
 	WatchRequests bool
+	// Waited is for how long the caller had waited for the lock before.
+	Waited time.Duration
 }
 
 // Acquire takes the lock. ctx bounds the waiting alone.
@@ -340,7 +342,7 @@ func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
-		Took: c.contender() - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.holder()),
+		Took: a.Waited + c.contender() - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.holder()),
 		Session: g.Record.Session, Grace: a.Timing.Grace,
 	})
 	if a.remote != nil {

@@ -6,8 +6,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tenurelock/tenure/driver"
@@ -118,37 +116,6 @@ func (s *CheckedStore) GetBatch(ctx context.Context, keys []string, how driver.C
 	return found, err
 }
 
-// Review reads tenures from the history, in one request where the store can. One that
-// is not there, or that nobody can read, is zero.
-func (s *CheckedStore) Review(ctx context.Context, keys []string) ([]driver.Record, error) {
-	past := make([]driver.Record, len(keys))
-	found := make([]driver.Lookup, len(keys))
-	if s.Batch != nil {
-		var err error
-		if found, err = s.GetBatch(ctx, keys, driver.Strong); err == nil && len(found) != len(keys) {
-			err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
-		}
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		var all sync.WaitGroup
-		for i, key := range keys {
-			all.Go(func() { found[i].Record, found[i].Err = s.Get(ctx, key, driver.Strong) })
-		}
-		all.Wait()
-	}
-	for i, f := range found {
-		switch {
-		case f.Err == nil:
-			past[i] = f.Record
-		case !errors.Is(f.Err, driver.ErrNotFound) && !errors.Is(f.Err, driver.ErrUnreadable):
-			return nil, f.Err
-		}
-	}
-	return past, nil
-}
-
 // Claim is that of the store.
 func (s *CheckedStore) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err = s.Before(); err == nil {
@@ -243,15 +210,14 @@ func newsworthy(err error) bool {
 
 // Call returns what a machine asks of the store, as a request whose answer goes to its caller.
 func (s *CheckedStore) Call(call *protocol.Call, to caller) request {
-	return &machineCall{s, call, to, nil}
+	return &machineCall{s, call, to}
 }
 
 // machineCall is what a machine asks of the store.
 type machineCall struct {
 	store *CheckedStore
 	*protocol.Call
-	to   caller
-	past []driver.Record // of a review
+	to caller
 }
 
 // Make implements [request].
@@ -263,8 +229,6 @@ func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err 
 		rec, former, err = q.store.Claim(ctx, q.Next)
 	case protocol.Forget, protocol.Erase:
 		err = q.store.Delete(ctx, q.Prev)
-	case protocol.Review:
-		q.past, err = q.store.Review(ctx, q.Keys)
 	default:
 		rec, err = q.store.Swap(ctx, q.Prev, q.Next)
 		former = q.Prev
@@ -274,9 +238,5 @@ func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err 
 
 // Answer implements [request].
 func (q *machineCall) Answer(rec, former driver.Record, err error) {
-	res := protocol.ResultOf(q.Kind, rec, former, err)
-	if err == nil { // else it may still be written to
-		res.Past = q.past
-	}
-	q.to.result(q.Call, res)
+	q.to.result(q.Call, protocol.ResultOf(q.Kind, rec, former, err))
 }

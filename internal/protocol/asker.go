@@ -333,6 +333,8 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 	switch {
 	case found && !Readable(rec):
 		k.settle(Unusable, rec, driver.ErrUnreadable)
+	case k.want.Token != 0 && k.token != k.want.Token:
+		k.settle(Changed, rec, nil)
 	case rec.Session != "" && k.env.Session == nil:
 		k.settle(Foreign, rec, nil)
 	case honoured(k.want.Kind) && k.ended(rec):

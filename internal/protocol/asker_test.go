@@ -31,6 +31,23 @@ func looked(t Timing, want driver.Request, rec driver.Record) (*Asker, *Sight, *
 	return k, sight, k.Reply(0, found(rec)).Call
 }
 
+// TestRequestForOneTerm: it was decided upon one term, and another one is not asked, untied
+// or tied.
+func TestRequestForOneTerm(t *testing.T) {
+	for _, session := range []string{"", "s"} {
+		held := theirs(timing, "v1", 2)
+		held.Session = session
+		env, _ := seeing(timing)
+		sight := NewSight(timing, env)
+		k := NewAsker(timing, env, "k", driver.Request{Kind: driver.HandOver, To: "us", Token: 1}, 0, sight)
+		k.Step(0)
+		r := k.Reply(0, found(held)).Call
+		if answer, _, _ := k.Answer(); answer != Changed || r != nil {
+			t.Errorf("session %q: answered %v, sends %+v", session, answer, r)
+		}
+	}
+}
+
 // TestAskerJudgesWhatItActsOn: the sight is shared, so that others of the
 // process may have seen more since the asker's last reply. It must not write on
 // top of a record that it would not have asked had it seen it itself.

@@ -33,9 +33,9 @@ type Want struct {
 	// Behind says that other contenders of this process already wait for the key, so
 	// that the sight is fresh and the first move need not be a claim.
 	Behind bool
-	// CoolDown and CoolDownMax put the move off of one whose label has failed. If
-	// CoolDown is 0, none is. CoolDownMax is not less than CoolDown.
-	CoolDown, CoolDownMax time.Duration
+	// Of is what a try was decided upon: it gives up where the record shows another term,
+	// or another state of this one. Nil: it does not mind.
+	Of *driver.Record
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
 	// Bell is the holder's in the record, empty if it has none.
@@ -88,7 +88,6 @@ type Contender struct {
 	own                   *driver.Record
 	before                []*driver.Tenure // of own
 	replacing             bool             // a grant of its own that came too late to be used
-	cool                  cooling          // of one with a cool-down
 	id                    string           // the beginning of all of its beats: see Env.beatOf
 	failures              int
 	races                 int // claims in a row that were refused although the lock looks free
@@ -112,9 +111,6 @@ type Contender struct {
 // the other contenders of the process for the key.
 func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 	c := &Contender{t: t, env: env, want: want, sight: sight, begun: want.Behind}
-	if c.cools() && !c.begun {
-		c.begun, c.resolve = true, true // a claim would not wait: it looks first
-	}
 	if want.Under != nil {
 		want.Under.acquires[c] = struct{}{}
 	}
@@ -170,7 +166,7 @@ func (c *Contender) Next() (time.Duration, bool) {
 	if c.out != nil || c.Over() {
 		return 0, false
 	}
-	_, at := c.cooled(c.plan())
+	_, at := c.plan()
 	return at, true
 }
 
@@ -220,7 +216,7 @@ func (c *Contender) refuse(now time.Duration, r Refusal) {
 	c.giveUp(now)
 }
 
-// plan returns the next move and when it is due, but for a cool-down.
+// plan returns the next move and when it is due.
 func (c *Contender) plan() (Kind, time.Duration) {
 	rec, found := c.sight.Record()
 	_, known := c.sight.Known()
@@ -315,16 +311,11 @@ func (c *Contender) act(now time.Duration) *Call {
 	kind, at := c.plan()
 	rec, _ := c.sight.Record()
 	resolves := c.ending || c.resolve || c.shown(rec) || c.ghost(rec) || c.mustSee(c.sight)
-	if now >= at {
-		c.couldMove(kind, now)
-	}
-	if kind, at = c.cooled(kind, at); now < at {
+	if now < at {
 		return nil
 	}
 	r := &Call{Kind: kind, Key: c.want.Key}
 	switch kind {
-	case Review:
-		c.review(r, rec)
 	case Peek, Close, Inquire:
 		c.askSession(r, c.sight.under(), now)
 	case Look:
@@ -353,9 +344,7 @@ func (c *Contender) act(now time.Duration) *Call {
 		r.Next = freed(r.Prev, c.env.Fresh(), driver.EndAbandoned, nil)
 	}
 	c.out, c.sent = r, now
-	if r.Kind != Review {
-		c.sightOf(r).sends(now, r)
-	}
+	c.sightOf(r).sends(now, r)
 	if kind == Claim || kind == Takeover {
 		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now, counts: c.env.lease(now)}
 		if prev := r.Prev.Prev; kind == Takeover && prev != nil && r.Prev.State == driver.Held {
@@ -415,6 +404,11 @@ func (c *Contender) judge(now time.Duration) {
 		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
 		return
 	}
+	dead, held := c.sight.DeadAt()
+	if of := c.want.Of; of != nil && !c.shown(rec) && (rec.Token != of.Token || rec.State != of.State) {
+		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
+		return
+	}
 	if found && (c.shown(rec) || c.mine(rec) || c.ghost(rec)) {
 		return // written by it, as its own look will tell; or reserved for it; or nobody's
 	}
@@ -423,7 +417,6 @@ func (c *Contender) judge(now time.Duration) {
 		c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
 		return
 	}
-	dead, held := c.sight.DeadAt()
 	if c.want.UnlessAlive && c.sawLife(rec, u) || c.want.Try && held && now < dead && c.sees(u) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
 	}
@@ -490,10 +483,6 @@ func nobodyWorked(rec driver.Record) bool {
 func (c *Contender) Reply(now time.Duration, r Result) Action {
 	out := c.out
 	c.out = nil
-	if out.Kind == Review {
-		c.reviewed(now, out, r)
-		return c.move(now)
-	}
 	if r.Outcome == NotApplied || r.Outcome == Unknown {
 		c.sightOf(out).missed(out)
 	}

@@ -379,40 +379,35 @@ func TestThrottledReplacementIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestCooledContenderDoesNotSpin: the holder's lease has run out, and a cheap read has
-// left a doubt. A candidate that cools down looks, before it takes the lock. It did
-// neither, and was due again in the same instant, for as long as the doubt stood.
-func TestCooledContenderDoesNotSpin(t *testing.T) {
-	rec := driver.Record{
-		Key: "k", Version: "v", Beat: "v", Owner: "them", Token: 2, Lease: timing.Lease, State: driver.Held, Label: "v1",
-		Prev: &driver.Tenure{Owner: "us", Token: 1, Label: "v2", End: driver.EndFailed},
-	}
-	sight := NewSight(timing, middle())
-	sight.Saw(0, 0, driver.Strong, rec, true)
-	want := Want{Key: "k", Owner: "us", Label: "v2", Behind: true, CoolDown: 10 * time.Second, CoolDownMax: 30 * time.Second}
-	c := NewContender(timing, middle(), want, sight)
-	c.Step(0)
-	now, taken := timing.Lease+time.Second, time.Duration(0)
-	sight.Saw(now, now, driver.Eventual, driver.Record{}, false) // which proves nothing, and leaves a doubt
-	call := c.Step(now).Call
-	for range 100 {
-		if call == nil {
-			at, ok := c.Next()
-			if !ok || at <= now {
-				t.Fatalf("at %v it sends nothing, and is due at %v, %v", now, at, ok)
-			}
-			now = at
-			call = c.Step(now).Call
-			continue
+// TestTryOfATerm: a try that was decided upon one term gives up where the conflict shows
+// another one, although that lock is free.
+func TestTryOfATerm(t *testing.T) {
+	dead := theirs(timing, "v1", 1)
+	free := freed(theirs(timing, "v2", 2), "v3", driver.EndReleased, nil)
+	for _, of := range []*driver.Record{&dead, nil} {
+		sight := NewSight(timing, middle())
+		sight.Saw(0, 0, driver.Strong, dead, true)
+		sight.Saw(timing.Lease, timing.Lease, driver.Strong, dead, true)
+		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Behind: true, Of: of}, sight)
+		r := c.Step(timing.Lease).Call
+		if r == nil || r.Kind != Takeover {
+			t.Fatalf("sends %+v", r)
 		}
-		if call.Kind != Look {
-			taken = now
-			break
+		r = c.Reply(timing.Lease, conflict(free)).Call
+		if refused := c.Refused(); of != nil && (refused == nil || !refused.Held || refused.Record.Token != 2) {
+			t.Errorf("of token 1, and the lock is free after token 2: sends %+v, refused %+v", r, refused)
 		}
-		call = c.Reply(now, found(rec)).Call
+		if of == nil && (r == nil || r.Kind != Claim) {
+			t.Errorf("of whichever term, and the lock is free: sends %+v", r)
+		}
 	}
-	if due := timing.Lease + time.Second + want.CoolDown; taken != due {
-		t.Errorf("it takes the lock at %v, want %v: a cool-down after it could have", taken, due)
+	for _, rec := range []driver.Record{{}, free} {
+		sight := NewSight(timing, middle())
+		sight.Saw(0, 0, driver.Strong, rec, rec.Key != "")
+		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Behind: true, Of: &driver.Record{}}, sight)
+		if r := c.Step(0).Call; (r == nil) != (rec.Key != "") || r != nil && r.Kind != Claim {
+			t.Errorf("of a lock that was not there, and now is %q: sends %+v", rec.State, r)
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.sent = max(s.sent, sent) // the record was still what is known
 		return
 	case strong:
-		s.due = min(s.due, now+s.t.Pause()) // others of this process read it, too: not all of them at once
+		s.due = min(s.due, now+2*s.t.Pause()) // others of this process read it, too: not all of them at once
 		return
 	case !same:
 		s.due = now

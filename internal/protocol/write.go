@@ -32,18 +32,17 @@ const (
 	Forget                    // delete a session's record that has been closed for long
 	Enter                     // put an ended tenure into the history, if nothing stands there
 	Erase                     // delete a tenure from the history
-	Review                    // read tenures from the history, in one batch
 )
 
 func (k Kind) String() string {
 	return [...]string{
 		"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "bury", "peek",
-		"close", "inquire", "forget", "enter", "erase", "review",
+		"close", "inquire", "forget", "enter", "erase",
 	}[k]
 }
 
 // Reads says that the call changes nothing.
-func (k Kind) Reads() bool { return k == Look || k == Peek || k == Review }
+func (k Kind) Reads() bool { return k == Look || k == Peek }
 
 // OfSession says that calls of the kind are always about a session's record. An
 // Ask, a Claim, a Heartbeat or a Bury can be about one: see [Call.OfSession].
@@ -58,9 +57,8 @@ type Call struct {
 	Kind        Kind
 	Key         string
 	Consistency driver.Consistency // of a Look or Peek
-	Keys        []string           // of a Review, which is strong
 	// Both for a swap; Next alone for a Claim or an Enter, Prev alone for a Forget or an
-	// Erase, or as what led to a Review.
+	// Erase.
 	Prev, Next driver.Record
 
 	sent time.Duration // of a Holder: when, by its clock
@@ -124,9 +122,6 @@ type Result struct {
 	Record driver.Record
 	// Found is false if there is no record.
 	Found bool
-	// Past are the records that a Review has read, in the order of its keys. One that
-	// is not there, or cannot be read, is zero.
-	Past []driver.Record
 	// Former is the record that a claim replaced, zero if there was none.
 	Former driver.Record
 	// Err is the store's error where the outcome is NotApplied or Unknown.

@@ -10,18 +10,12 @@ import "github.com/tenurelock/tenure/driver"
 var versions = [...]string{"", "v1", "v2", "v3"}
 
 // labelOf returns the label of a process or a client: where there are labels, one of
-// three has none. With a cool-down it is the version of its software.
+// three has none.
 func (w *World) labelOf(name string) string {
-	last := int(name[len(name)-1])
-	switch {
-	case w.cfg.Labels:
-		return versions[last%(len(versions)-1)]
-	case !w.cfg.Cools:
+	if !w.cfg.Labels {
 		return ""
-	case last%2 == 0:
-		return "even"
 	}
-	return "odd"
+	return versions[int(name[len(name)-1])%(len(versions)-1)]
 }
 
 // owner returns in whose name a machine acts: a replica acquires for a client.

@@ -77,9 +77,6 @@ func (w *World) patience() time.Duration {
 	if w.cfg.Clients > 0 {
 		most += w.slowest().Lease // a heartbeat of a dead client that came late, and a grant that nobody uses
 	}
-	if w.cfg.Cools {
-		most += coolDownMax(w.slowest()) + 2*w.slowest().RequestTimeout
-	}
 	return time.Duration(float64(most) / (1 - w.cfg.Skew))
 }
 

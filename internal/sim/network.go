@@ -72,18 +72,14 @@ func (m *machine) send(r *protocol.Call) {
 		l.sent(m, r)
 	}
 	l.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
-	if r.Key == l.key && r.Kind != protocol.Review {
+	if r.Key == l.key {
 		if p.hinted && r.Consistency != driver.Strong {
 			l.fail("%s answers a hint by a cheap look", m)
 		}
 		p.hinted = false
 	}
 	m.sentCont, m.sentAt = p.cont.at(l.now), l.now
-	number := 0
-	if r.Kind != protocol.Review { // the model has no history
-		number = m.traceSend(r)
-	}
-	m.judgeWait(r)
+	number := m.traceSend(r)
 
 	patience := m.timing().RequestTimeout
 	latency := min(l.cfg.Latency, max(patience, l.cfg.Latency-l.t.RequestTimeout))
@@ -97,9 +93,6 @@ func (m *machine) send(r *protocol.Call) {
 	}
 	answer := func(res protocol.Result) { p.after(m, 0, func() { m.reply(number, r, res) }) }
 	apply := func() protocol.Result {
-		if r.Kind == protocol.Review {
-			return l.review(r)
-		}
 		rec, former, err := l.apply(m, r, behind)
 		res := protocol.ResultOf(r.Kind, rec, former, err)
 		if !r.Kind.Reads() {

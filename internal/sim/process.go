@@ -74,7 +74,6 @@ type machine struct {
 	unless   unless
 	done     bool // the work has returned, or a client was offered the lock
 	failed   bool // by itself
-	cool     cool
 	judged
 
 	// Of what a replica does for a client:
@@ -172,9 +171,6 @@ func (p *process) acquire() {
 	if under != nil {
 		want.Under, own = under.s, under.timing()
 	}
-	if l.cfg.Cools {
-		want.CoolDown, want.CoolDownMax = coolDown(own), coolDownMax(own)
-	}
 	m := &machine{p: p, own: &own, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
 	if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
 		want.Behind, m.unless.is = false, true
@@ -195,7 +191,7 @@ func (p *process) contends(m *machine, under *machine, try bool) {
 		p.hurry()
 	}
 	m.acquire, m.begun, m.left, m.under, m.life = p.acquires, l.now, false, under, l.life
-	m.judged, m.cool = newJudged(), cool{}
+	m.judged = newJudged()
 	if l.cfg.Unheard && under != nil && !l.final && l.one(2) {
 		m.unheard = l.now + l.t.Lease + l.upTo(l.t.Lease)
 	}
@@ -227,9 +223,7 @@ var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"
 func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	l := m.p.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
-	if r.Kind != protocol.Review {
-		m.traceReply(number, res)
-	}
+	m.traceReply(number, res)
 	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
 	m.unsure = m.unsure || res.Outcome == protocol.Unknown || m.f != nil && res.Outcome == protocol.NotApplied
 	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
@@ -260,13 +254,7 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	}
 	saw := m.p.sees()
 	m.sawFirst(r, res)
-	if r.Kind == protocol.Review {
-		m.reviewed(r, res)
-	}
 	m.took(is.Reply(now, res))
-	if r.Kind == protocol.Review {
-		m.judgeCount(r, res)
-	}
 	saw(m)
 	l.recognised(m, res)
 }

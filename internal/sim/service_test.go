@@ -35,7 +35,7 @@ func TestClients(t *testing.T) {
 		shape := func(c *Config) {
 			[...]func(*Config){served, servedLong, servedTwice}[seed%3](c)
 			c.Faults = seed%8 > 0
-			c.Labels, c.Cools = seed%16 == 7, seed%16 == 9
+			c.Labels, c.Fails = seed%16 == 7, seed%16 == 9
 			c.Mixed = c.Mixed || seed%4 == 0
 		}
 		tally, err := RunSeed(seed, shape, nil)

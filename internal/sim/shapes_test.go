@@ -55,7 +55,7 @@ var shapes = map[string]func(*Config){
 	"rough":        and(rough, unasked),
 	"watched":      and(watchers, unasked, long),
 	"labels":       labelled,
-	"cool-down":    cooling,
+	"failing":      failing,
 	"notified":     rung,
 	"served":       served,
 	"served-long":  servedLong,

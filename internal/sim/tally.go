@@ -44,9 +44,8 @@ type Tally struct {
 	Buried      int // locks that guardians have freed
 
 	Seen Transitions
-	// Cooled is how often a candidate with a cool-down has read the history, and Failed
-	// how often the work has failed.
-	Cooled, Failed int
+	// Failed is how often the work has failed.
+	Failed int
 	// Kept is how often a lock was reserved for a label, and Came how often one of that
 	// label took it before the reservation had lapsed.
 	Kept, Came int
@@ -93,7 +92,7 @@ var phaseNames = [phases]string{
 }
 
 const (
-	kinds     = int(protocol.Review) + 1
+	kinds     = int(protocol.Erase) + 1
 	outcomes_ = int(protocol.Unknown) + 1
 )
 

@@ -141,6 +141,25 @@ func (m *machine) finish() {
 	m.took(m.h.Done(m.clock()))
 }
 
+// fails ends the work with a failure now and then.
+func (m *machine) fails() bool {
+	l := m.p.l
+	if !l.cfg.Fails || l.final || m.o != nil || !l.one(2) {
+		return false
+	}
+	m.failed = true
+	l.tally.Failed++
+	q := failure(m)
+	_, act := m.h.Leave(m.clock(), nil, &q)
+	m.took(act)
+	return true
+}
+
+// failure is what a holder says of work that has failed, but for the ID.
+func failure(m *machine) driver.Request {
+	return driver.Request{Kind: driver.Fail, By: m.p.name, Reason: "the work has failed"}
+}
+
 // lay has the next data stored in the record.
 func (m *machine) lay() {
 	if m.done {

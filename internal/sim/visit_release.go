@@ -18,7 +18,7 @@ func (v *visit) release() {
 	if l.one(2) {
 		v.data = fmt.Appendf(nil, "%d.%d", v.tok, 1)
 	}
-	v.failed = l.cfg.Cools && !l.final && l.one(2)
+	v.failed = l.cfg.Fails && !l.final && l.one(2)
 	if v.awaits = v.next != "" && l.one(2); !v.awaits {
 		v.part()
 	}

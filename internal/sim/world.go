@@ -67,9 +67,8 @@ type Config struct {
 	// Deletions has operators delete records of locks that are released, so that
 	// their tokens begin again.
 	Deletions bool
-	// Cools has the work fail now and then, and gives the processes labels and a
-	// cool-down.
-	Cools bool
+	// Fails has the work fail now and then.
+	Fails bool
 	// Labels gives the processes labels, some of them none, and has people ask holders
 	// to hand over to a label: the model knows of none, so it is not told of such a run.
 	Labels bool

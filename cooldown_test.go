@@ -1,0 +1,669 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/tenuretest"
+)
+
+const coolDown = 2 * time.Second // and 2 leases at most, by default
+
+// labelled says which version of the software a machine runs.
+func labelled(label string) func(*tenure.Options) {
+	return func(o *tenure.Options) { o.Label = label }
+}
+
+// fails has the machine lead once, and its work fail; it returns how long that waited.
+func (m *machine) fails(o *tenure.ElectionOptions) time.Duration {
+	m.t.Helper()
+	return m.leads(o, errWork)
+}
+
+// leads has the machine lead once, with that result.
+func (m *machine) leads(o *tenure.ElectionOptions, result error) (waited time.Duration) {
+	m.t.Helper()
+	begun := time.Now()
+	err := m.Election("x", o).Run(m.t.Context(), func(context.Context, *tenure.Lease) error {
+		waited = time.Since(begun)
+		time.Sleep(time.Second)
+		return result
+	})
+	if err != result { //nolint:errorlint // what work returns, as it is
+		m.t.Errorf("got %v, want %v", err, result)
+	}
+	return waited
+}
+
+// near fails the test unless a candidate waited for about that long: from it, and no
+// longer than a poll beyond it.
+func near(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if got < want || got > want+100*time.Millisecond {
+		t.Errorf("%s waited for %v, want %v", what, got, want)
+	}
+}
+
+func TestCoolDownDoublesUpToItsMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a", labelled("v2"))
+		o := &tenure.ElectionOptions{CoolDown: coolDown}
+		for i, want := range []time.Duration{0, 2, 4, 8, 16, 30, 30} {
+			near(t, "tenure "+string(rune('1'+i)), m.fails(o), want*time.Second)
+		}
+		o.CoolDownMax = 3 * time.Second
+		near(t, "one with a lower most", m.fails(o), 3*time.Second)
+		near(t, "one without a cool-down", m.fails(nil), 0)
+	})
+}
+
+// TestCoolDownIsForFailuresOfTheOwnLabel: and for nothing else.
+func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
+	o := &tenure.ElectionOptions{CoolDown: coolDown}
+	for name, tt := range map[string]struct {
+		before func(w *world, own, other *machine)
+		want   time.Duration
+	}{
+		"nothing": {func(*world, *machine, *machine) {}, 0},
+		"another label has failed": {func(_ *world, _, other *machine) {
+			for range 5 {
+				other.fails(nil)
+			}
+		}, 0},
+		"it has failed before another one did": {func(_ *world, own, other *machine) {
+			own.fails(nil)
+			own.fails(nil)
+			for range 5 {
+				other.fails(nil)
+			}
+		}, 2 * coolDown},
+		"another label has led well since": {func(_ *world, own, other *machine) {
+			own.fails(nil)
+			for range 4 {
+				other.leads(nil, nil)
+			}
+		}, coolDown},
+		"it has led well since": {func(_ *world, own, _ *machine) {
+			for range 3 {
+				own.fails(nil)
+			}
+			own.leads(nil, nil)
+		}, 0},
+		"it has failed once since it led well": {func(_ *world, own, _ *machine) {
+			own.fails(nil)
+			own.fails(nil)
+			own.leads(nil, nil)
+			own.fails(nil)
+		}, coolDown},
+		"it has failed longer ago than counts": {func(_ *world, own, other *machine) {
+			own.fails(nil)
+			for range 16 {
+				other.leads(nil, nil)
+			}
+		}, 0},
+		"its work has stalled": {func(_ *world, own, _ *machine) {
+			slow := &tenure.AcquireOptions{History: true, Timing: tenure.Timing{ProgressTimeout: time.Second}}
+			want(own.t, own.Run(own.t.Context(), "x", slow, func(ctx context.Context, _ *tenure.Lease) error {
+				<-ctx.Done()
+				return nil
+			}), tenure.ErrStalled)
+		}, coolDown},
+		"it was asked to step down": {func(w *world, own, other *machine) {
+			done := started(func() error {
+				return own.Run(own.t.Context(), "x", &tenure.AcquireOptions{History: true}, func(ctx context.Context, _ *tenure.Lease) error {
+					<-ctx.Done()
+					return errWork
+				})
+			})
+			time.Sleep(time.Second)
+			want(w.t, other.StepDown(w.t.Context(), "x", because("maintenance")), nil)
+			want(w.t, <-done, errWork)
+		}, 0},
+		"its process has crashed": {func(w *world, own, _ *machine) {
+			for _, name := range []string{"c1", "c2"} {
+				dead := w.machine(name, labelled(own.Options().Label))
+				dead.mustAcquire("x", &tenure.AcquireOptions{History: true})
+				dead.crash()
+			}
+			time.Sleep(2 * lease)
+		}, lease}, // which any contender waits for
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			own, other := w.machine("own", labelled("v2")), w.machine("other", labelled("v1"))
+			tt.before(w, own, other)
+			near(t, "it", own.fails(o), tt.want)
+		})
+	}
+}
+
+// TestCoolDownWithoutAHistory: what cannot be read puts nothing off for longer than
+// what could be read there.
+func TestCoolDownWithoutAHistory(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a", labelled("v2"))
+		for range 4 {
+			m.fails(nil)
+		}
+		remove := m.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool {
+				return c.Op == faultstore.OpGet && strings.HasPrefix(c.Key, driver.OwnPrefix)
+			},
+			Fault: faultstore.Refuse(),
+		})
+		waited := m.fails(&tenure.ElectionOptions{CoolDown: coolDown})
+		if remove(); waited < 2*lease || waited > 2*lease+3*time.Second {
+			t.Errorf("it waited for %v, want two leases", waited)
+		}
+	})
+}
+
+// TestCoolDownCosts: one read before the claim, and the history only where the record
+// does not settle the count.
+func TestCoolDownCosts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a", labelled("v2"))
+		o := &tenure.ElectionOptions{CoolDown: coolDown}
+		past := func() (n int) {
+			for _, c := range m.faults.Log() {
+				if c.Op == faultstore.OpGet && strings.HasPrefix(c.Key, driver.OwnPrefix) {
+					n++
+				}
+			}
+			return n
+		}
+		n := m.faults.Count(faultstore.OpGet)
+		m.leads(o, nil)
+		if more := m.faults.Count(faultstore.OpGet) - n; more != 1 {
+			t.Errorf("%d reads before the first tenure, want 1", more)
+		}
+		for range 3 {
+			m.leads(o, nil)
+		}
+		if n := past(); n != 0 {
+			t.Errorf("%d reads of the history, and the record settles the count", n)
+		}
+	})
+}
+
+// TestCoolDownAsksNobodyToMakeWay: a version that has failed does not ask the one
+// that leads now to hand over, however preferred it is. A hand-over to it is its own
+// at once.
+func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	inWorld(t, func(t *testing.T, w *world) {
+		o := &tenure.ElectionOptions{CoolDown: coolDown, Priority: 2}
+		bad, good := w.machine("new", labelled("v2")), w.machine("old", labelled("v1"))
+		bad.fails(o)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		leads := make(chan string, 8)
+		campaign := func(m *machine, priority int) <-chan error {
+			o := *o
+			o.Priority = priority
+			return started(func() error {
+				return m.Election("x", &o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+					leads <- m.Options().Label
+					<-ctx.Done()
+					return nil
+				})
+			})
+		}
+		goods := campaign(good, 1)
+		if label := <-leads; label != "v1" {
+			t.Fatalf("%s leads", label)
+		}
+		bads := campaign(bad, 2)
+		time.Sleep(time.Hour)
+		select {
+		case label := <-leads:
+			t.Fatalf("%s has asked for the lead", label)
+		default:
+		}
+		begun := time.Now()
+		want(t, good.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "new", Reason: "try it again"}), nil)
+		if label := <-leads; label != "v2" || time.Since(begun) > heartbeat+refresh {
+			t.Errorf("%s leads %v after a hand-over to v2", label, time.Since(begun))
+		}
+		stop()
+		want(t, <-goods, nil)
+		want(t, <-bads, nil)
+	})
+}
+
+func TestCoolDownIsChecked(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, tt := range []struct {
+			label string
+			o     tenure.ElectionOptions
+			want  string
+		}{
+			{"", tenure.ElectionOptions{CoolDown: coolDown}, "cool-down 2s without a label: name the version of the software in Options.Label"},
+			{"v", tenure.ElectionOptions{CoolDown: -1}, "cool-down -1ns, at most 30s: both must be from 0 to"},
+			{"v", tenure.ElectionOptions{CoolDown: time.Minute}, "cool-down 1m0s exceeds its most, 30s: lower the one, or raise the other"},
+			{"v", tenure.ElectionOptions{CoolDownMax: time.Minute}, "the most of a cool-down is 1m0s, and there is no cool-down: set both, or none"},
+		} {
+			err := w.machine("a", labelled(tt.label)).Election("x", &tt.o).Run(t.Context(), noWork)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		}
+	})
+}
+
+// TestStandbysOfABadVersionStepAside: they stand when the bad leader fails, and each counts
+// that failure before it takes the lock, so that the good version leads next.
+func TestStandbysOfABadVersionStepAside(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		for _, tied := range []bool{false, true} {
+			inWorldRun(t, fmt.Sprintf("watched %v, tied %v", watched, tied), func(t *testing.T, w *world) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				leads := make(chan string, 100)
+				var all sync.WaitGroup
+				join := func(owner, label string, lasts time.Duration, result error) {
+					m := w.machine(owner, labelled(label))
+					if !watched {
+						m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Refuse()})
+					}
+					o := &tenure.ElectionOptions{CoolDown: 2 * coolDown}
+					election := m.Election("x", o)
+					if tied {
+						election = m.mustOpen(nil).Election("x", o)
+					}
+					all.Go(func() {
+						for ctx.Err() == nil { // a supervisor starts it again
+							_ = election.Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+								leads <- label
+								select {
+								case <-ctx.Done():
+								case <-time.After(lasts):
+								}
+								return result
+							})
+						}
+					})
+					time.Sleep(time.Second)
+				}
+				for i := range 4 {
+					join(fmt.Sprint("bad", i), "v2", 20*time.Second, errWork)
+				}
+				join("good", "v1", time.Hour, nil)
+				time.Sleep(3 * lease)
+				stop()
+				all.Wait()
+				close(leads)
+				var got []string
+				for label := range leads {
+					got = append(got, label)
+				}
+				if !slices.Equal(got, []string{"v2", "v1"}) {
+					t.Errorf("leaders %v, want a bad one and the good one", got)
+				}
+			})
+		}
+	}
+}
+
+// TestCoolDownWaitsAsAnAcquireDoes: within the same bounds, with the same errors and events.
+func TestCoolDownWaitsAsAnAcquireDoes(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	cools := func(o tenure.AcquireOptions) *tenure.AcquireOptions {
+		o.CoolDown = coolDown
+		return &o
+	}
+	inWorld(t, func(t *testing.T, w *world) { // behind a living holder
+		m := w.machine("a", labelled("v2"))
+		l := w.machine("b").mustAcquire("x", nil)
+		want(t, within(t, 5*time.Second, 5*time.Second, func() error {
+			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{Wait: 5 * time.Second}))
+			return err
+		}), tenure.ErrHeld)
+		want(t, within(t, lease+time.Second, lease+time.Second, func() error {
+			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{AdditionalWait: time.Second}))
+			return err
+		}), tenure.ErrHeld)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		_, err := m.Acquire(ctx, "x", cools(tenure.AcquireOptions{}))
+		want(t, err, context.DeadlineExceeded)
+		want(t, err, tenure.ErrHeld)
+		_, err = m.TryAcquire(t.Context(), "x", cools(tenure.AcquireOptions{}))
+		want(t, err, tenure.ErrHeld)
+		_, err = m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{UnlessAlive: true}))
+		want(t, err, tenure.ErrHeld)
+		want(t, l.Check(), nil)
+	})
+	inWorld(t, func(t *testing.T, w *world) { // events
+		m := w.machine("a", labelled("v2"))
+		l := w.machine("b").mustAcquire("x", nil)
+		got := started(func() error {
+			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{}))
+			return err
+		})
+		time.Sleep(5 * time.Second)
+		m.fault(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
+		time.Sleep(5 * time.Second)
+		want(t, l.Release(t.Context()), nil)
+		want(t, <-got, nil)
+		kinds := strings.Join(slices.Compact(strings.Fields(m.events.kinds())), " ")
+		if kinds != "waiting store_error store_answers acquired" {
+			t.Errorf("events %s", kinds)
+		}
+		e := m.events.of(tenure.EventAcquired)[0]
+		if who := m.events.of(tenure.EventWaiting)[0]; who.Owner != "b" || who.Token != 1 || e.Took < 10*time.Second {
+			t.Errorf("it waited for %s, for %v", who.Owner, e.Took)
+		}
+	})
+	inWorld(t, func(t *testing.T, w *world) { // the store is away
+		m := w.machine("a", labelled("v2"))
+		m.crash()
+		want(t, within(t, lease, lease+3*requestTimeout, func() error {
+			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{}))
+			return err
+		}), context.DeadlineExceeded)
+	})
+	inWorld(t, func(t *testing.T, w *world) { // the store cannot be used
+		m := w.machine("a", labelled("v2"))
+		m.fault(faultstore.OpGet, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.ErrPermanent})
+		want(t, m.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}).Run(t.Context(), noWork), tenure.ErrPermanent)
+	})
+	inWorld(t, func(t *testing.T, w *world) { // the client is closed, or the session
+		m := w.machine("a", labelled("v2"))
+		w.machine("b").mustAcquire("x", nil)
+		s := m.mustOpen(nil)
+		var ended []<-chan error
+		for _, e := range []*tenure.Election{
+			s.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}), m.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}),
+		} {
+			ended = append(ended, started(func() error { return e.Run(t.Context(), noWork) }))
+		}
+		time.Sleep(5 * time.Second)
+		want(t, s.Close(t.Context()), nil)
+		want(t, <-ended[0], tenure.ErrSessionClosed)
+		pending(t, "the other one", ended[1])
+		want(t, m.Close(t.Context()), nil)
+		want(t, <-ended[1], tenure.ErrClosed)
+	})
+}
+
+// TestCoolDownPollsAsOftenAsItsElection does: where that is more often than its client polls.
+func TestCoolDownPollsAsOftenAsItsElection(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a", labelled("v2"), func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+		m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Refuse()})
+		l := w.machine("b").mustAcquire("x", nil)
+		o := &tenure.ElectionOptions{CoolDown: coolDown, Timing: tenure.Timing{LeaseDuration: lease}}
+		done := started(func() error { return m.Election("x", o).Run(t.Context(), failsSoon) })
+		time.Sleep(5 * time.Second)
+		want(t, l.Release(t.Context()), nil)
+		want(t, within(t, 0, refresh+refresh/8+time.Second, func() error { return <-done }), errWork)
+	})
+}
+
+// failsSoon is work that fails after a second.
+func failsSoon(context.Context, *tenure.Lease) error {
+	time.Sleep(time.Second)
+	return errWork
+}
+
+// TestCoolDownOfWhatNobodyHas: a late copy of a claim under its own session holds the lock.
+// A candidate with a cool-down frees it, as one in an acquire does.
+func TestCoolDownOfWhatNobodyHas(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a", labelled("v2"))
+		s := m.mustOpen(nil)
+		m.fault(faultstore.OpClaim, 0, 1, faultstore.Duplicate(5*time.Second))
+		m.mustRelease(m.mustTake(s, "x"))
+		time.Sleep(6 * time.Second)
+		if rec := w.record("x"); rec.State != driver.Held {
+			t.Fatalf("the late copy was not applied: %+v", rec)
+		}
+		want(t, within(t, 0, 3*lease, func() error {
+			return s.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}).Run(t.Context(), failsSoon)
+		}), errWork)
+	})
+}
+
+// coolJudge judges each move of the candidates of a world: whoever takes the lock has waited
+// for as long as the failures of its label demand, which the judge counts in its own way, from
+// when the candidate was shown that it could take the lock.
+type coolJudge struct {
+	w           *tenuretest.World
+	first, most time.Duration
+	calm        bool // nothing fails but the work
+
+	mu     sync.Mutex
+	cooled int
+	broken []string
+}
+
+// coolSeat is the store of one candidate, between it and its faults.
+type coolSeat struct {
+	driver.Store
+	driver.Watcher
+	*coolJudge
+	name, label string
+
+	once      map[string]bool // the signs of life that were shown
+	last, now coolView
+	replied   time.Time // when the latest reply that counts came
+}
+
+// coolView is what a candidate was shown.
+type coolView struct {
+	at   time.Time
+	rec  driver.Record
+	free time.Time        // when the lock can be taken, if nothing else is shown
+	ends []protocol.Entry // of the terms before that
+}
+
+func (j *coolJudge) seat(name string, s driver.Store) driver.Store {
+	label, _, _ := strings.Cut(name, "-")
+	return &coolSeat{Store: s, Watcher: s.(driver.Watcher), coolJudge: j, name: name, label: label, once: map[string]bool{}}
+}
+
+func (j *coolSeat) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	sent := time.Now()
+	rec, err := j.Store.Get(ctx, key, how)
+	if how == driver.Strong { // a cheap one is a hint
+		j.shown(sent, rec)
+	}
+	return rec, err
+}
+
+func (j *coolSeat) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	j.moves(next)
+	sent := time.Now()
+	now, prev, err = j.Store.Claim(ctx, next)
+	j.answered(sent, now, err)
+	return now, prev, err
+}
+
+func (j *coolSeat) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if next.Token != prev.Token {
+		j.moves(next)
+	}
+	sent := time.Now()
+	now, err := j.Store.Swap(ctx, prev, next)
+	j.answered(sent, now, err)
+	return now, err
+}
+
+func (j *coolSeat) answered(sent time.Time, now driver.Record, err error) {
+	var conflict *driver.ConflictError
+	if errors.As(err, &conflict) {
+		now = conflict.Current
+	}
+	j.shown(sent, now)
+}
+
+// shown notes what the candidate was shown of the lock. A reply that another one has overtaken is a
+// hint.
+func (j *coolSeat) shown(sent time.Time, is driver.Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if is.Key != "x" || sent.Before(j.replied) {
+		return
+	}
+	j.replied = time.Now()
+	sign := fmt.Sprint(is.Token, is.State, is.Beat)
+	was := j.now.rec
+	if is.Token < was.Token || is.Token == was.Token && was.State == driver.Released || j.once[sign] {
+		return
+	}
+	j.once[sign] = true
+	now := time.Now()
+	j.last, j.now = j.now, coolView{now, is, now, j.terms(is)}
+	if is.State != driver.Released {
+		j.now.free = now.Add(is.Lease)
+	}
+}
+
+// terms returns the terms that the record and the history show, the newest first.
+func (j *coolJudge) terms(rec driver.Record) (list []protocol.Entry) {
+	list = protocol.Present(rec)
+	if rec.State == driver.Held {
+		list = list[1:] // it has not ended, and expires if it does not
+	}
+	for token := rec.Token; token > 0 && token+16 > rec.Token; token-- {
+		if slices.ContainsFunc(list, func(e protocol.Entry) bool { return e.Token == token }) {
+			continue
+		}
+		past, err := j.w.Store().Get(context.Background(), protocol.HistoryKey("x", token), driver.Strong)
+		list = append(list, protocol.EntryOf(token, past, err == nil))
+	}
+	return list
+}
+
+// moves judges that the candidate takes the lock. What it was shown at this very instant may
+// be on its way to it still.
+func (j *coolSeat) moves(next driver.Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	why := j.tooEarly(j.now, next.Owner)
+	if why != "" && j.now.at.Equal(time.Now()) {
+		why = j.tooEarly(j.last, next.Owner)
+	}
+	if next.Key == "x" && why != "" {
+		j.broken = append(j.broken, j.name+why)
+	}
+}
+
+func (j *coolSeat) tooEarly(is coolView, owner string) string {
+	if is.rec.Key == "" || is.rec.State != driver.Released && is.rec.Owner == owner {
+		return "" // the first of all; reserved for it, or its own
+	}
+	k, delay := 0, time.Duration(0)
+count:
+	for _, e := range is.ends {
+		switch {
+		case e.Unknown || e.Label != j.label:
+		case slices.Contains([]driver.EndReason{driver.EndFailed, driver.EndStalled, driver.EndStopTimeout, driver.EndCrashed}, e.End):
+			k++
+		case slices.Contains([]driver.EndReason{driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver}, e.End):
+			break count
+		}
+	}
+	if k > 0 {
+		delay = min(j.most, j.first<<(k-1))
+		j.cooled++
+	}
+	waited := time.Since(is.free)
+	if waited >= delay && (!j.calm || waited <= delay+time.Second) {
+		return ""
+	}
+	return fmt.Sprintf(" takes the lock %v after token %d, and %d failures of its label demand %v", waited, is.rec.Token, k, delay)
+}
+
+// TestCoolDownWhateverFails: in random worlds.
+func TestCoolDownWhateverFails(t *testing.T) {
+	notOnEngines(t, "its store is one in memory")
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 12
+	}
+	cooled := 0
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 41))
+			w := tenuretest.New(t, func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil)) })
+			j := &coolJudge{w: w, first: coolDown, most: 10 * time.Second, calm: seed%3 == 0}
+			w.Wrap(j.seat)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var all sync.WaitGroup
+			var clients []*tenuretest.Client
+			for i := range 4 {
+				label := []string{"v1", "v2"}[i%2]
+				c := w.Client(fmt.Sprint(label, "-", i), labelled(label))
+				works := rand.New(rand.NewPCG(seed, uint64(i)))
+				clients = append(clients, c)
+				o := &tenure.ElectionOptions{CoolDown: j.first, CoolDownMax: j.most}
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_ = c.Election("x", o).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+							select {
+							case <-ctx.Done():
+							case <-time.After(time.Duration(works.IntN(10_000)) * time.Millisecond):
+							}
+							if works.IntN(4) > 0 {
+								return errWork
+							}
+							return nil
+						})
+						if ctx.Err() == nil {
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			}
+			for range 60 {
+				time.Sleep(time.Duration(r.IntN(8000)) * time.Millisecond)
+				if c := clients[r.IntN(len(clients))]; !j.calm {
+					switch r.IntN(6) {
+					case 0:
+						c.Partition()
+					case 1:
+						c.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
+					case 2:
+						c.LoseReplies(1 + r.IntN(3))
+					case 3:
+						c.Suspend(time.Duration(r.IntN(20)) * time.Second)
+					default:
+						c.Heal()
+					}
+				}
+			}
+			w.Heal()
+			time.Sleep(3 * lease)
+			stop()
+			all.Wait()
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			cooled += j.cooled
+			for _, what := range j.broken {
+				t.Errorf("seed %d: %s", seed, what)
+			}
+		})
+	}
+	if least := int(seeds) * 4; cooled < least {
+		t.Errorf("%d candidates had to wait, want %d at least", cooled, least)
+	}
+}
