@@ -191,6 +191,29 @@ func TestGhostThatIsAskedFor(t *testing.T) {
 	}
 }
 
+// TestGhostGivenUp: nothing more is sent for it, and the next question begins anew.
+func TestGhostGivenUp(t *testing.T) {
+	session, _ := tied(timing)
+	for _, id := range []string{"q", "r"} {
+		q := driver.Request{ID: id, Kind: driver.Confirm, Lock: "ghost", Token: 3}
+		at, _ := session.Next()
+		r := session.Step(at).Call
+		a := session.Reply(at, conflict(asking(r.Prev, r.Next.Version+"q", q)))
+		if len(a.Begin) != 1 {
+			t.Fatalf("begins %v", a.Begin)
+		}
+		d := a.Begin[0].(*Disclaimer)
+		d.Step(at)
+		d.GiveUp(at)
+		if r := d.Reply(at, found(under(timing, "s", "v", 3))).Call; r != nil || !d.Over() {
+			t.Errorf("sends %+v, over %v", r, d.Over())
+		}
+		if a.Call != nil {
+			session.Reply(at, found(a.Call.Next))
+		}
+	}
+}
+
 // TestGhostThatMadeWay: the release of a ghost finds that the acquire's own claim, of
 // unknown outcome until then, was applied after another release of it.
 func TestGhostThatMadeWay(t *testing.T) {
