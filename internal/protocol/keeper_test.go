@@ -503,6 +503,31 @@ func TestSupersededWhileItDrains(t *testing.T) {
 	}
 }
 
+// TestUnwantedSession: a session that nobody waits for is closed at once, as abandoned; one
+// under which work goes on is closed when that has returned.
+func TestUnwantedSession(t *testing.T) {
+	k := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "v")})
+	k.Step(0)
+	now, _ := k.Next() // a heartbeat is due
+	a := k.GiveUp(now)
+	if a.Call == nil || a.Call.Kind != Release || a.Call.Next.State != driver.Closed || a.Call.Next.End != driver.EndAbandoned {
+		t.Fatalf("sends %+v", a.Call)
+	}
+	if k.Reply(now, found(a.Call.Next)); !k.Over() || k.Freed() != Released {
+		t.Errorf("over %v, %v", k.Over(), k.Freed())
+	}
+
+	session, lock := tied(timing)
+	if a := session.GiveUp(1); a.Call != nil || session.Cause() != Stopped {
+		t.Fatalf("sends %+v while work goes on, ended as %v", a.Call, session.Cause())
+	}
+	lock.Step(1)
+	lock.Done(1)
+	if a := session.Step(1); a.Call == nil || a.Call.Kind != Release {
+		t.Errorf("sends %+v when the work has returned", a.Call)
+	}
+}
+
 // TestManyWhoAsk: whoever writes into a session's record, its holder tries again
 // soon, and who asks and is forestalled again and again waits for longer and longer.
 func TestManyWhoAsk(t *testing.T) {
