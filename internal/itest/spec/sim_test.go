@@ -55,6 +55,7 @@ func TestSimulator(t *testing.T) {
 // leases, records that are deleted, clients, and guardians.
 func modelled(c *sim.Config) {
 	c.Sessions, c.Mixed, c.Deletions, c.Guarded = false, false, false, false
+	c.Length = min(c.Length, 6*c.Timing.Lease) // those with many requests are long for TLC
 	if c.Clients > 0 {
 		c.Clients, c.Replicas, c.Processes = 0, 0, 3
 	}
