@@ -25,7 +25,7 @@ const longest = 300
 // long, so that such traces have nothing wrong in them yet.)
 func TestSimulator(t *testing.T) {
 	tlc(t)
-	for seed := range uint64(500) {
+	for seed := range uint64(2000) {
 		// How often somebody asks for priority is nothing that the model knows of.
 		events, err := simulated(seed)
 		if err == nil || strings.Contains(err.Error(), "asks for priority") {
