@@ -116,12 +116,13 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 			first = &s
 			beats[s.key] = s.rec.Beat
 		case first == nil:
-		case s.key == a.Lock && s.rec.Token >= l.Token():
-			return // its own
+		case s.key == a.Lock && (s.rec.Token >= l.Token() || s.rec.State == driver.Held && s.rec.Owner == l.Owner()):
+			return // its own: perhaps a claim from before it saw anybody, applied late
 		case s.key == a.Lock && s.rec.State == driver.Reserved && s.rec.Owner == l.Owner():
 			return // handed over to it
-		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released && s.rec.End == driver.EndReleasedDead:
-			return // an operator has released what the dead one held
+		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released &&
+			(s.rec.End == driver.EndReleasedDead || s.rec.End == driver.EndAbandoned):
+			return // an operator has released what the dead one held; or no work was done under it
 		case s.key == a.Lock && (s.rec.Token != first.rec.Token || s.rec.State != driver.Held || s.rec.Beat != beats[s.key]):
 			a.w.referee.wrong("#%d takes %s, whose holder has shown life: %s", a.N, a.Lock, s.rec.State)
 			return
