@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -596,7 +598,10 @@ count:
 func TestCoolDownWhateverFails(t *testing.T) {
 	notOnEngines(t, "its store is one in memory")
 	seeds := uint64(60)
-	if testing.Short() {
+	switch {
+	case testing.Short() && os.Getenv(enginetest.Required) == "":
+		seeds = 4 // make verify has more
+	case testing.Short():
 		seeds = 12
 	}
 	cooled := 0

@@ -21,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -35,7 +36,10 @@ const setSeeds = "TENURE_SET_SEEDS"
 func TestSetSchedules(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	seeds := 200
-	if testing.Short() {
+	switch {
+	case testing.Short() && os.Getenv(enginetest.Required) == "":
+		seeds = 5 // make verify has more
+	case testing.Short():
 		seeds = 20
 	}
 	if v := os.Getenv(setSeeds); v != "" {
