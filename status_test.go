@@ -463,3 +463,36 @@ func TestDataAreTheCallersOwn(t *testing.T) {
 		observing.Wait()
 	})
 }
+
+// A list counts how long a holder has shown no life, and a strong read tells whether it is dead.
+// Without an answer to that, the list's own stands: it proves nothing, and is no failure of the list.
+func TestListsTellTheDeadByAStrongRead(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		s := a.mustOpen(nil)
+		list := func() (x tenure.Status, session tenure.SessionStatus) {
+			t.Helper()
+			for st, err := range b.Locks(t.Context(), nil) {
+				want(t, err, nil)
+				x = st
+			}
+			for st, err := range b.Sessions(t.Context()) {
+				want(t, err, nil)
+				session = st
+			}
+			return x, session
+		}
+		a.crash()
+		list()
+		time.Sleep(lease)
+		mute := b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.LoseRequest()})
+		if x, session := list(); !x.Held || x.FreeIn != 0 || x.Unchanged < lease || !session.Alive || session.ID != s.ID() {
+			t.Errorf("nothing but lists has shown them: %+v, %+v", x, session)
+		}
+		mute()
+		if x, session := list(); x.Held || session.Alive {
+			t.Errorf("strong reads have shown them dead: %+v, %+v", x, session)
+		}
+	})
+}

@@ -67,12 +67,13 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 		}
 		seen[i] = sessionSnapshotOf(u, now)
 		if until, alive := u.DeadAt(); alive && now >= until && !proved {
+			seen[i].Alive = true // the list alone does not prove the contrary
 			dead, at = append(dead, id), append(at, i)
 		}
 	}
 	c.viewMu.Unlock()
 	if err := c.ReadSessions(ctx, dead, false); err != nil {
-		return driver.Page{}, nil, err
+		return page, seen, nil // the list's own answer stands
 	}
 	for j, i := range at {
 		seen[i] = c.Session(dead[j])

@@ -208,6 +208,7 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 		}
 		proved := k != nil && sight == k.sight && sight.Dead()
 		if until, holds := sight.DeadAt(); holds && now >= until && !sight.Tied() && !proved {
+			seen[i].Alive = recs[i].State == driver.Held // the list alone does not prove the contrary
 			dead, at = append(dead, recs[i].Key), append(at, i)
 		}
 	}
@@ -217,10 +218,9 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 	}
 	strong, bad := c.Statuses(ctx, dead, StatusOptions{})
 	for j, i := range at {
-		if bad[j] != nil {
-			return nil, bad[j]
+		if bad[j] == nil { // otherwise the list's own answer stands
+			seen[i] = strong[j]
 		}
-		seen[i] = strong[j]
 	}
 	return seen, nil
 }

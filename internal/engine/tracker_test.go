@@ -130,3 +130,29 @@ func TestManyHeldAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestListsKeepOneMarkALock: a client that lists again and again remembers of each lock when its
+// present sign of life was shown first, and not of each heartbeat before.
+func TestListsKeepOneMarkALock(t *testing.T) {
+	timing := protocol.Timing{}.WithDefaults()
+	var now time.Duration
+	r := newLivenessCache(func() time.Duration { return now }, timing.Lease)
+	env := protocol.Env{Random: func() float64 { return 0 }}
+	rec := driver.Record{Key: "x", Token: 1, Owner: "a", Lease: timing.Lease, State: driver.Held}
+	for i := range 100 {
+		now += time.Second
+		rec.Version = fmt.Sprint("v", i/10)
+		rec.Beat = rec.Version
+		s := r.glance(timing, env, now, now, rec)
+		if want := time.Duration(i/10*10+1) * time.Second; s.Since() != want {
+			t.Fatalf("at %v: shown since %v, want %v", now, s.Since(), want)
+		}
+	}
+	if len(r.marks) != 1 {
+		t.Errorf("%d marks of one lock", len(r.marks))
+	}
+	rec.State = driver.Released
+	if r.glance(timing, env, now, now, rec); len(r.marks) != 0 || len(r.listed) != 0 {
+		t.Errorf("%d marks of a lock that is free, %d", len(r.marks), len(r.listed))
+	}
+}

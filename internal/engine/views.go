@@ -97,12 +97,13 @@ type livenessCache struct {
 
 	mu     sync.Mutex
 	marks  map[lifeSum]mark
+	listed map[string]lifeSum // by key, those of them that lists have shown last
 	tidied time.Duration // nothing more can be dropped until then
 }
 
 // newLivenessCache returns one for a client of that lease, which counts by now.
 func newLivenessCache(now func() time.Duration, lease time.Duration) *livenessCache {
-	return &livenessCache{now: now, lease: lease, marks: map[lifeSum]mark{}}
+	return &livenessCache{now: now, lease: lease, marks: map[lifeSum]mark{}, listed: map[string]lifeSum{}}
 }
 
 // lifeSum stands for what a record shows of its holder. Two that differ have
@@ -171,8 +172,26 @@ func (r *livenessCache) glance(
 	env.Recall, env.Differs = r.Of, nil
 	s := protocol.NewSight(t, env)
 	s.Saw(sent, now, driver.Strong, rec, true)
+	r.replaces(rec)
 	r.Note(s)
 	return s
+}
+
+// replaces drops the mark of the sign of life that lists had shown of a record before. A client
+// that lists again and again would else keep one of each heartbeat.
+func (r *livenessCache) replaces(rec driver.Record) {
+	sum := sumOf(rec)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if was, known := r.listed[rec.Key]; known && was != sum {
+		delete(r.marks, was)
+	}
+	switch _, known := r.listed[rec.Key]; {
+	case rec.State == driver.Released || rec.State == driver.Closed:
+		delete(r.listed, rec.Key)
+	case known || len(r.listed) < maxMarks:
+		r.listed[rec.Key] = sum
+	}
 }
 
 // tidy drops what was kept for long enough.
