@@ -302,3 +302,40 @@ func TestAbsentBeforeTheLockProvesNothing(t *testing.T) {
 		t.Error("one from after it does not")
 	}
 }
+
+// TestOvertakenReplyProvesWhatItShows: a reply that another one has overtaken shows that the record
+// was so when its call had been sent. If that is what is known, it may prove the holder dead; if it
+// is something else, it proves nothing.
+func TestOvertakenReplyProvesWhatItShows(t *testing.T) {
+	const s = time.Second
+	asked := beats("b1")
+	asked.Version = "q"
+	for name, tt := range map[string]struct {
+		rec  driver.Record
+		dead bool
+	}{"what is known": {beats("b1"), true}, "another version": {asked, false}} {
+		v := NewSight(timing, middle())
+		v.Saw(-1, 0, driver.Strong, beats("b1"), true)
+		v.Saw(19*s, 22*s, driver.Strong, beats("b1"), true)
+		if v.Saw(21*s, 23*s, driver.Strong, tt.rec, true); v.Dead() != tt.dead {
+			t.Errorf("%s: dead %v, want %v", name, v.Dead(), tt.dead)
+		}
+	}
+}
+
+// TestEachReadsAtTheEndOfALease: whoever waits reads when the sign of life has stood for the lease,
+// though another machine of the process has just asked: nobody tells it the answer.
+func TestEachReadsAtTheEndOfALease(t *testing.T) {
+	const s = time.Second
+	v := NewSight(timing, middle())
+	v.Polls(0, driver.Strong)
+	v.Saw(0, 0, driver.Strong, beats("b1"), true)
+	v.Polls(20*s, driver.Strong) // by another
+	if next := v.NextPoll(s, 20*s); next != 20*s {
+		t.Errorf("the next poll is due at %v", next)
+	}
+	v.Saw(20*s, 20*s, driver.Strong, beats("b1"), true)
+	if next := v.NextPoll(s, 20*s); next != 21*s {
+		t.Errorf("when that is answered, it is due at %v", next)
+	}
+}
