@@ -8,8 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +22,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // When the work returns, the election ends for this candidate, with what it
@@ -553,5 +559,235 @@ func TestPriorityWithRareLooks(t *testing.T) {
 				t.Errorf("it asked %d times, want %d at most", len(asks), most)
 			}
 		})
+	}
+}
+
+// coolJudge judges each move of the candidates of a world: whoever takes the lock has waited
+// for as long as the failures of its label demand, which the judge counts in its own way, from
+// when the candidate was shown that it could take the lock.
+type coolJudge struct {
+	w           *tenuretest.World
+	first, most time.Duration
+	calm        bool // nothing fails but the work
+
+	mu     sync.Mutex
+	cooled int
+	broken []string
+}
+
+// coolSeat is the store of one candidate, between it and its faults.
+type coolSeat struct {
+	driver.Store
+	driver.Watcher
+	*coolJudge
+	name, label string
+
+	once      map[string]bool // the signs of life that were shown
+	last, now coolView
+	replied   time.Time // when the latest reply that counts came
+}
+
+// coolView is what a candidate was shown.
+type coolView struct {
+	at   time.Time
+	rec  driver.Record
+	free time.Time        // when the lock can be taken, if nothing else is shown
+	ends []protocol.Entry // of the terms before that
+}
+
+func (j *coolJudge) seat(name string, s driver.Store) driver.Store {
+	label, _, _ := strings.Cut(name, "-")
+	return &coolSeat{Store: s, Watcher: s.(driver.Watcher), coolJudge: j, name: name, label: label, once: map[string]bool{}}
+}
+
+func (j *coolSeat) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	sent := time.Now()
+	rec, err := j.Store.Get(ctx, key, how)
+	if how == driver.Strong { // a cheap one is a hint
+		j.shown(sent, rec)
+	}
+	return rec, err
+}
+
+func (j *coolSeat) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	j.moves(next)
+	sent := time.Now()
+	now, prev, err = j.Store.Claim(ctx, next)
+	j.answered(sent, now, err)
+	return now, prev, err
+}
+
+func (j *coolSeat) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if next.Token != prev.Token {
+		j.moves(next)
+	}
+	sent := time.Now()
+	now, err := j.Store.Swap(ctx, prev, next)
+	j.answered(sent, now, err)
+	return now, err
+}
+
+func (j *coolSeat) answered(sent time.Time, now driver.Record, err error) {
+	var conflict *driver.ConflictError
+	if errors.As(err, &conflict) {
+		now = conflict.Current
+	}
+	j.shown(sent, now)
+}
+
+// shown notes what the candidate was shown of the lock. A reply that another one has overtaken is a
+// hint.
+func (j *coolSeat) shown(sent time.Time, is driver.Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if is.Key != "x" || sent.Before(j.replied) {
+		return
+	}
+	j.replied = time.Now()
+	sign := fmt.Sprint(is.Token, is.State, is.Beat)
+	was := j.now.rec
+	if is.Token < was.Token || is.Token == was.Token && was.State == driver.Released || j.once[sign] {
+		return
+	}
+	j.once[sign] = true
+	now := time.Now()
+	j.last, j.now = j.now, coolView{now, is, now, j.terms(is)}
+	if is.State != driver.Released {
+		j.now.free = now.Add(is.Lease)
+	}
+}
+
+// terms returns the terms that the record and the history show, the newest first.
+func (j *coolJudge) terms(rec driver.Record) (list []protocol.Entry) {
+	list = protocol.Present(rec)
+	if rec.State == driver.Held {
+		list = list[1:] // it has not ended, and expires if it does not
+	}
+	for token := rec.Token; token > 0 && token+16 > rec.Token; token-- {
+		if slices.ContainsFunc(list, func(e protocol.Entry) bool { return e.Token == token }) {
+			continue
+		}
+		past, err := j.w.Store().Get(context.Background(), protocol.HistoryKey("x", token), driver.Strong)
+		list = append(list, protocol.EntryOf(token, past, err == nil))
+	}
+	return list
+}
+
+// moves judges that the candidate takes the lock. What it was shown at this very instant may
+// be on its way to it still.
+func (j *coolSeat) moves(next driver.Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	why := j.tooEarly(j.now, next.Owner)
+	if why != "" && j.now.at.Equal(time.Now()) {
+		why = j.tooEarly(j.last, next.Owner)
+	}
+	if next.Key == "x" && why != "" {
+		j.broken = append(j.broken, j.name+why)
+	}
+}
+
+func (j *coolSeat) tooEarly(is coolView, owner string) string {
+	if is.rec.Key == "" || is.rec.State != driver.Released && is.rec.Owner == owner {
+		return "" // the first of all; reserved for it, or its own
+	}
+	k, delay := 0, time.Duration(0)
+count:
+	for _, e := range is.ends {
+		switch {
+		case e.Unknown || e.Label != j.label:
+		case slices.Contains([]driver.EndReason{driver.EndFailed, driver.EndStalled, driver.EndStopTimeout, driver.EndCrashed}, e.End):
+			k++
+		case slices.Contains([]driver.EndReason{driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver}, e.End):
+			break count
+		}
+	}
+	if k > 0 {
+		delay = min(j.most, j.first<<(k-1))
+		j.cooled++
+	}
+	waited := time.Since(is.free)
+	if waited >= delay && (!j.calm || waited <= delay+time.Second) {
+		return ""
+	}
+	return fmt.Sprintf(" takes the lock %v after token %d, and %d failures of its label demand %v", waited, is.rec.Token, k, delay)
+}
+
+// TestCoolDownWhateverFails: in random worlds.
+func TestCoolDownWhateverFails(t *testing.T) {
+	notOnEngines(t, "its store is one in memory")
+	seeds := uint64(60)
+	switch {
+	case testing.Short() && os.Getenv(enginetest.Required) == "":
+		seeds = 4 // make verify has more
+	case testing.Short():
+		seeds = 12
+	}
+	cooled := 0
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 41))
+			w := tenuretest.New(t, func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil)) })
+			j := &coolJudge{w: w, first: coolDown, most: 10 * time.Second, calm: seed%3 == 0}
+			w.Wrap(j.seat)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var all sync.WaitGroup
+			var clients []*tenuretest.Client
+			for i := range 4 {
+				label := []string{"v1", "v2"}[i%2]
+				c := w.Client(fmt.Sprint(label, "-", i), labelled(label))
+				works := rand.New(rand.NewPCG(seed, uint64(i)))
+				clients = append(clients, c)
+				o := &tenure.ElectionOptions{CoolDown: j.first, CoolDownMax: j.most}
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_ = c.Election("x", o).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+							select {
+							case <-ctx.Done():
+							case <-time.After(time.Duration(works.IntN(10_000)) * time.Millisecond):
+							}
+							if works.IntN(4) > 0 {
+								return errWork
+							}
+							return nil
+						})
+						if ctx.Err() == nil {
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			}
+			for range 60 {
+				time.Sleep(time.Duration(r.IntN(8000)) * time.Millisecond)
+				if c := clients[r.IntN(len(clients))]; !j.calm {
+					switch r.IntN(6) {
+					case 0:
+						c.Partition()
+					case 1:
+						c.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
+					case 2:
+						c.LoseReplies(1 + r.IntN(3))
+					case 3:
+						c.Suspend(time.Duration(r.IntN(20)) * time.Second)
+					default:
+						c.Heal()
+					}
+				}
+			}
+			w.Heal()
+			time.Sleep(3 * lease)
+			stop()
+			all.Wait()
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			cooled += j.cooled
+			for _, what := range j.broken {
+				t.Errorf("seed %d: %s", seed, what)
+			}
+		})
+	}
+	if least := int(seeds) * 4; cooled < least {
+		t.Errorf("%d candidates had to wait, want %d at least", cooled, least)
 	}
 }

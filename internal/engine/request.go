@@ -43,16 +43,27 @@ func (k *tracker) ask(q driver.Request) *asking {
 func (a *asking) begin() *asking {
 	a.ended = make(chan struct{})
 	a.run = a.c.run(a.m, a, &a.c.viewMu)
+	if k := a.k; k != nil {
+		a.c.viewMu.Lock()
+		if k.askings == nil {
+			k.askings = map[*asking]struct{}{}
+		}
+		k.askings[a] = struct{}{}
+		a.c.viewMu.Unlock()
+	}
 	a.run.step()
 	return a
 }
 
 func (a *asking) stepped(time.Duration, protocol.Action) {
-	if a.k != nil {
-		a.k.notify()
-	}
 	if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer {
 		closeOnce(a.ended)
+		if a.k != nil {
+			delete(a.k.askings, a)
+		}
+	}
+	if a.k != nil {
+		a.k.notify()
 	}
 }
 

@@ -33,10 +33,11 @@ type tracker struct {
 	waiters   []*acquire            // all that have not ended
 	hasty     map[*acquire]struct{} // those of them with a timing of their own
 	observers map[*Observer]struct{}
-	poller    *poller      // looks for them, when nobody waits; nil before the first one
-	watching  bool         // asked the store to watch
-	unwatch   func()       // ends that
-	awaits    *awaitedTerm // the holder, to be told when it rings; nil without a bell
+	askings   map[*asking]struct{} // those that have no answer yet
+	poller    *poller              // looks for them, when nobody waits; nil before the first one
+	watching  bool                 // asked the store to watch
+	unwatch   func()               // ends that
+	awaits    *awaitedTerm         // the holder, to be told when it rings; nil without a bell
 
 	trouble  error         // the last one of the store to an acquire
 	troubled time.Duration // on the contender's clock: when that came
@@ -361,10 +362,18 @@ func (k *tracker) seen() (s Snapshot, hinted bool) {
 }
 
 // notify is called when something new may have been seen. It wakes the observers,
-// moves the next poll of the acquire that acts to its new time, and keeps polling
+// moves the next poll of those that act to its new time, and keeps polling
 // for observers when no acquire waits any more. The caller holds viewMu.
 func (k *tracker) notify() {
 	k.listen()
+	if len(k.waiters) > len(k.queue) { // some need no turn
+		for _, w := range k.waiters {
+			w.noticed()
+		}
+	}
+	for a := range k.askings {
+		a.run.set()
+	}
 	if len(k.queue) > 0 {
 		k.queue[0].noticed()
 		k.letReserved()

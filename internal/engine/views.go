@@ -98,7 +98,7 @@ type livenessCache struct {
 	mu     sync.Mutex
 	marks  map[lifeSum]mark
 	listed map[string]lifeSum // by key, those of them that lists have shown last
-	tidied time.Duration // nothing more can be dropped until then
+	tidied time.Duration      // nothing more can be dropped until then
 }
 
 // newLivenessCache returns one for a client of that lease, which counts by now.
