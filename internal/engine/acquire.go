@@ -116,7 +116,7 @@ func (a *acquire) join() {
 	}
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	k.joins(a)
+	k.waiters = append(k.waiters, a)
 	if err := k.c.began(); err != nil {
 		a.settle(nil, err)
 		a.end()
@@ -135,7 +135,8 @@ func (a *acquire) join() {
 	} else {
 		k.queue = append(k.queue, a)
 		k.awaited.Store(true)
-		if len(k.queue) == 1 {
+		want.Behind = len(k.queue) > 1
+		if !want.Behind || a.Timing != k.c.timing { // one that looks more often does so itself
 			a.start()
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)
@@ -299,12 +300,10 @@ func (a *acquire) orphaned() {
 // act is called when it has become the first of the queue, behind another one of this
 // process.
 func (a *acquire) act() {
-	if a.con != nil {
-		a.noticed() // it has begun as an heir
-		return
+	if a.con == nil {
+		a.start()
 	}
-	a.Want.Behind = true
-	a.start()
+	a.noticed()
 }
 
 // heirOf says that the record reserves the lock for it.
@@ -437,7 +436,9 @@ func (a *acquire) end() {
 			a.note(g)
 		}
 	}
-	a.k.leaves(a)
+	if i := slices.Index(a.k.waiters, a); i >= 0 {
+		a.k.waiters = slices.Delete(a.k.waiters, i, i+1)
+	}
 	if a.Under != nil {
 		delete(a.Under.waiters, a)
 	}
@@ -495,7 +496,7 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 	}
 	switch {
 	case res.Outcome != protocol.Applied:
-	case call.Kind == protocol.Close:
+	case call.Kind == protocol.Free && call.OfSession():
 		c.reapLater(driver.SessionID(call.Key))
 	case call.Kind == protocol.Ask:
 		c.notifier.asks(call.Key, res.Record.Bell)

@@ -170,7 +170,7 @@ func (n *Candidate) Prefer(priority int) {
 	k := n.k
 	k.c.viewMu.Lock()
 	rec, _ := k.sight.Record()
-	k.sight.Wished(k.c.contender())
+	k.sight.Asked(k.c.contender())
 	k.c.viewMu.Unlock()
 	if n.asking != nil {
 		n.asking.run.do(n.asking.m.GiveUp)

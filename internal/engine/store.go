@@ -223,11 +223,11 @@ type machineCall struct {
 // Make implements [request].
 func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err error) {
 	switch q.Kind {
-	case protocol.Look, protocol.Peek:
+	case protocol.Look:
 		rec, err = q.store.Get(ctx, q.Key, q.Consistency)
 	case protocol.Claim, protocol.Enter:
 		rec, former, err = q.store.Claim(ctx, q.Next)
-	case protocol.Forget, protocol.Erase:
+	case protocol.Delete:
 		err = q.store.Delete(ctx, q.Prev)
 	default:
 		rec, err = q.store.Swap(ctx, q.Prev, q.Next)

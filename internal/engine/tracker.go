@@ -29,9 +29,8 @@ type tracker struct {
 
 	// The client's viewMu guards the fields below.
 	sight     *protocol.Sight
-	queue     []*acquire            // the first one acts
-	waiters   []*acquire            // all that have not ended
-	hasty     map[*acquire]struct{} // those of them with a timing of their own
+	queue     []*acquire // the first one acts
+	waiters   []*acquire // all that have not ended
 	observers map[*Observer]struct{}
 	askings   map[*asking]struct{} // those that have no answer yet
 	poller    *poller              // looks for them, when nobody waits; nil before the first one
@@ -366,16 +365,13 @@ func (k *tracker) seen() (s Snapshot, hinted bool) {
 // for observers when no acquire waits any more. The caller holds viewMu.
 func (k *tracker) notify() {
 	k.listen()
-	if len(k.waiters) > len(k.queue) { // some need no turn
-		for _, w := range k.waiters {
-			w.noticed()
-		}
+	for _, w := range k.waiters {
+		w.noticed()
 	}
 	for a := range k.askings {
 		a.run.set()
 	}
 	if len(k.queue) > 0 {
-		k.queue[0].noticed()
 		k.letReserved()
 	}
 	for o := range k.observers {
@@ -385,42 +381,6 @@ func (k *tracker) notify() {
 		}
 	}
 	k.look()
-}
-
-// hurry has the record looked at as often as the most impatient of those wants it who
-// wait, or observe. The caller holds viewMu.
-func (k *tracker) hurry() {
-	refresh, lease := k.c.timing.Refresh, k.c.timing.Lease
-	if len(k.hasty) > 0 && len(k.hasty) == len(k.waiters) && len(k.observers) == 0 {
-		refresh, lease = protocol.MaxLease, protocol.MaxLease // nobody has the client's
-	}
-	for q := range k.hasty {
-		t := q.Timing
-		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
-	}
-	k.sight.LookFor(refresh, lease)
-}
-
-// joins and leaves keep the account of those who wait.
-func (k *tracker) joins(w *acquire) {
-	k.waiters = append(k.waiters, w)
-	if w.Timing != k.c.timing {
-		if k.hasty == nil {
-			k.hasty = map[*acquire]struct{}{}
-		}
-		k.hasty[w] = struct{}{}
-	}
-	k.hurry()
-}
-
-func (k *tracker) leaves(w *acquire) {
-	i := slices.Index(k.waiters, w)
-	if i < 0 {
-		return
-	}
-	k.waiters = slices.Delete(k.waiters, i, i+1)
-	delete(k.hasty, w)
-	k.hurry()
 }
 
 // letReserved lets the one act for whom the lock is reserved, although others of this
@@ -460,9 +420,7 @@ func (c *Client) Observe(key string) (*Observer, error) {
 	defer k.c.viewMu.Unlock()
 	k.follow()
 	k.observers[o] = struct{}{}
-	k.hurry()
 	k.awaited.Store(true)
-	c.sessions.AddObserver(k.poller.Observer, &k.poller.run)
 	k.poller.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
 	return o, nil
@@ -476,7 +434,6 @@ func (k *tracker) follow() {
 	c := k.c
 	k.poller = &poller{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
 	k.poller.run = c.run(k.poller.Observer, k.poller, &c.viewMu)
-	k.poller.run.wake = c.sessions.Wake
 	k.observers = map[*Observer]struct{}{}
 }
 
@@ -487,10 +444,8 @@ func (o *Observer) Close() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	delete(k.observers, o)
-	k.hurry()
 	if len(k.observers) == 0 {
 		k.poller.run.act(k.poller.GiveUp)
-		k.c.sessions.RemoveObserver(k.poller.Observer)
 	}
 	k.rest()
 }

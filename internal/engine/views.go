@@ -23,8 +23,6 @@ type sessionViews struct {
 	env      protocol.Env
 	liveness *livenessCache
 	known    map[string]*protocol.Sight
-	// observing are the observers at work.
-	observing map[*protocol.Observer]*run
 }
 
 // maxObserved bounds the sessions, and the locks, of which a client remembers all that it
@@ -39,17 +37,8 @@ const maxHeldObserved = 1000
 
 // newSessionViews returns those of a client that has seen nothing yet.
 func newSessionViews(t protocol.Timing, env protocol.Env, liveness *livenessCache) *sessionViews {
-	return &sessionViews{
-		t: t, env: env, liveness: liveness,
-		known: map[string]*protocol.Sight{}, observing: map[*protocol.Observer]*run{},
-	}
+	return &sessionViews{t: t, env: env, liveness: liveness, known: map[string]*protocol.Sight{}}
 }
-
-// AddObserver notes an observer at work: Wake steps it.
-func (s *sessionViews) AddObserver(o *protocol.Observer, run *run) { s.observing[o] = run }
-
-// RemoveObserver forgets an observer.
-func (s *sessionViews) RemoveObserver(o *protocol.Observer) { delete(s.observing, o) }
 
 // Of returns the sight of a session, the same for all callers.
 func (s *sessionViews) Of(id string) *protocol.Sight {
@@ -76,14 +65,6 @@ func (s *sessionViews) thin() {
 	for _, id := range ids[:len(ids)/2] {
 		s.liveness.Note(s.known[id])
 		delete(s.known, id)
-	}
-}
-
-// Wake steps another observer of the client, which has waited for a read of a
-// session.
-func (s *sessionViews) Wake(m protocol.Machine) {
-	if o, ok := m.(*protocol.Observer); ok && s.observing[o] != nil {
-		s.observing[o].act(m.Step)
 	}
 }
 

@@ -139,7 +139,8 @@ func (k *Asker) Revoked() bool { return k.revoked }
 
 // Next returns the instant at which Step has something to do.
 func (k *Asker) Next() (time.Duration, bool) {
-	at, due := k.next(k.plan())
+	m := k.plan()
+	at, due := k.next(m.kind, m.at)
 	if k.crash != nil {
 		at = min(at, k.crash.Until)
 	}
@@ -155,47 +156,43 @@ func (k *Asker) waits(rec driver.Record) bool {
 		k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
 }
 
-// plan returns the next move, and when it wants to make it.
-func (k *Asker) plan() (Kind, time.Duration) {
+// plan returns the next move.
+func (k *Asker) plan() move {
 	rec, found := k.sight.Record()
 	switch u := k.sight.under(); {
 	case !k.looked:
-		return Look, k.again
+		return move{kind: Look, at: k.again}
 	case !k.fits(rec, found):
-		return Look, 0 // other machines share the sight, and have seen more, or an old state
+		return move{kind: Look} // other machines share the sight, and have seen more, or an old state
 	case k.crash != nil:
-		return Bury, k.crash.From
+		return move{kind: Free, at: k.crash.From}
 	case u != nil:
 		return k.planTied(u)
-	case k.waits(rec):
-		if k.sight.Dead() {
-			return Free, 0
-		}
-		return Look, k.sight.NextPoll(k.t.Refresh, k.t.Lease)
-	case k.want.Kind == driver.Revoke:
-		return Free, 0
+	case k.waits(rec) && !k.sight.Dead():
+		return move{kind: Look, at: k.sight.NextPoll(k.t.Refresh, k.t.Lease)}
+	case k.waits(rec), k.want.Kind == driver.Revoke:
+		return move{kind: Free}
 	}
-	return Ask, 0
+	return move{kind: Ask}
 }
 
 // planTied returns the next move if the lock is under a session.
-func (k *Asker) planTied(u *Sight) (Kind, time.Duration) {
-	_, alive := u.DeadAt()
+func (k *Asker) planTied(u *Sight) move {
 	switch {
 	case k.met && u.ended(k.sight.term):
-		return Free, 0
-	case !k.met || !alive:
-		return Peek, k.again
+		return move{kind: Free}
+	case !k.met || !u.holds():
+		return move{kind: Look, session: true, at: k.again}
 	case honoured(k.want.Kind):
-		return Ask, 0
+		return move{kind: Ask, session: true}
 	case u.Dead():
-		return Close, 0
+		return move{kind: Free, session: true}
 	}
-	kind, at := Look, k.sight.NextPoll(k.t.Refresh, k.t.Lease)
+	at := k.sight.NextPoll(k.t.Refresh, k.t.Lease)
 	if next := u.NextPoll(k.t.Refresh, k.t.Lease); next <= at {
-		kind, at = Peek, next
+		return move{kind: Look, session: true, poll: true, at: next}
 	}
-	return kind, at
+	return move{kind: Look, at: at}
 }
 
 func (k *Asker) act(now time.Duration) *Call {
@@ -205,53 +202,53 @@ func (k *Asker) act(now time.Duration) *Call {
 	if k.idle() {
 		k.judgeSession(now)
 	}
-	kind, at := k.plan()
-	if !k.due(now, kind, at) {
+	m := k.plan()
+	if !k.due(now, m.kind, m.at) {
 		return nil
 	}
-	r := &Call{Kind: kind, Key: k.key}
-	rec, _ := k.sight.Record()
-	u := k.sight.under()
-	switch kind {
-	case Ask:
-		q := k.want
-		if r.Prev = rec; u != nil {
-			r.Key, r.Prev, q.Lock, q.Token = driver.SessionKey(rec.Session), u.rec, rec.Key, rec.Token
-		}
-		r.Next = asking(r.Prev, k.env.Fresh(), q)
-	case Peek:
-		r.Key = driver.SessionKey(rec.Session)
-		if _, alive := u.DeadAt(); alive && k.met {
-			r.Consistency = u.How(now)
-		}
-	case Close:
-		r.Key, r.Prev, r.Next = driver.SessionKey(rec.Session), u.rec, closed(u.rec, k.env.Fresh(), driver.EndExpired)
-	case Free:
-		r.Prev, r.Next = rec, k.forced(rec)
-	case Bury:
-		r.Prev, r.Next = rec, crashed(rec, k.env.Fresh())
-		k.wrote = k.wrote.add(attempt{version: r.Next.Version})
-	}
-	k.sightOf(r).sends(now, r)
-	return k.send(now, at, r)
+	r := k.call(now, m)
+	k.sight.of(r, k.key).sends(now, r)
+	return k.send(now, m.at, r)
 }
 
-// sightOf returns the sight of the record that a call is about.
-func (k *Asker) sightOf(r *Call) *Sight {
-	if r.Key != k.key {
-		return k.env.Session(driver.SessionID(r.Key))
+// call returns the call of a move that is made now.
+func (k *Asker) call(now time.Duration, m move) *Call {
+	rec, _ := k.sight.Record()
+	r := &Call{Kind: m.kind, Key: k.key}
+	view, q := k.sight, k.want
+	if m.session {
+		view, r.Key = k.sight.under(), driver.SessionKey(rec.Session)
+		q.Lock, q.Token = rec.Key, rec.Token
 	}
-	return k.sight
+	if m.poll {
+		r.Consistency = view.How(now)
+	}
+	if m.kind.Reads() {
+		return r
+	}
+	r.Prev = view.rec
+	switch version := k.env.Fresh(); {
+	case m.kind == Ask:
+		r.Next = asking(view.rec, version, q)
+	case k.crash != nil:
+		r.Next, r.crash = crashed(rec, version), true
+		k.wrote = k.wrote.add(attempt{version: version})
+	case m.session:
+		r.Next = closed(view.rec, version, driver.EndExpired)
+	default:
+		r.Next = k.forced(rec, version)
+	}
+	return r
 }
 
 // forced returns the record as an operator leaves it.
-func (k *Asker) forced(rec driver.Record) driver.Record {
+func (k *Asker) forced(rec driver.Record, version string) driver.Record {
 	asked := k.want
 	if k.waits(rec) {
-		return freed(rec, k.env.Fresh(), driver.EndReleasedDead, &asked)
+		return freed(rec, version, driver.EndReleasedDead, &asked)
 	}
 	k.before = rec.Prev
-	return reserved(rec, k.env.Fresh(), heir{}, rec.Lease, driver.EndRevoked, &asked)
+	return reserved(rec, version, heir{}, rec.Lease, driver.EndRevoked, &asked)
 }
 
 // crashed returns the record as a crash leaves it. An end that the dead has written
@@ -301,7 +298,7 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 	out, answered := k.replied(now, r)
 	switch {
 	case !answered:
-		k.sightOf(out).missed(out)
+		k.sight.of(out, k.key).missed(out)
 		if r.Outcome == Unknown && !out.Kind.Reads() { // the records tell
 			k.tried, k.looked, k.met = true, false, false
 		}
@@ -309,7 +306,7 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 			k.settle(Unusable, driver.Record{}, r.Err)
 		}
 	case out.Key != k.key:
-		k.sightOf(out).Saw(k.sent, now, out.fresh(), r.Record, r.Found)
+		k.sight.of(out, k.key).Saw(k.sent, now, out.fresh(), r.Record, r.Found)
 		k.met = true
 	default:
 		k.looked = true
@@ -341,7 +338,15 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 		k.settle(Laid, rec, nil)
 	case !over && rec.Token == k.token:
 		k.judgeHolder(rec)
-	case k.revoked, wrote, k.tried && k.ended(rec):
+	default:
+		k.judgeOver(rec, over, wrote || k.revoked || k.tried && k.ended(rec))
+	}
+}
+
+// judgeOver settles the answer when the tenure that is asked has ended: by this asker, or not.
+func (k *Asker) judgeOver(rec driver.Record, over, ours bool) {
+	switch {
+	case ours:
 		k.settle(Done, rec, nil) // perhaps another holder has taken the lock since
 	case over:
 		k.settle(Nobody, rec, nil)

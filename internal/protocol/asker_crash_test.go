@@ -48,7 +48,7 @@ func (b *burial) run(t *testing.T, timing Timing, of ProvenCrash) *Asker {
 			if b.fate != nil {
 				outcome = b.fate(b, now, r)
 			}
-			if r.Kind == Bury && outcome == Applied {
+			if r.Kind == Free && outcome == Applied {
 				if err := driver.CheckSwap(r.Prev, r.Next); err != nil {
 					t.Fatal(err)
 				}
@@ -129,12 +129,12 @@ func TestReleaseCrashed(t *testing.T) {
 				if !reflect.DeepEqual(b.rec, tt.rec) {
 					t.Errorf("it has written %+v", b.rec)
 				}
-				if slices.Contains(b.sent, Bury) {
+				if slices.Contains(b.sent, Free) {
 					t.Errorf("it tried to: %v", b.sent)
 				}
 				return
 			}
-			if !slices.Equal(b.sent, []Kind{Look, Bury}) || b.when[0] != 0 || b.when[1] != from {
+			if !slices.Equal(b.sent, []Kind{Look, Free}) || b.when[0] != 0 || b.when[1] != from {
 				t.Errorf("sent %v at %v, want a look at once, and a write at %v", b.sent, b.when, from)
 			}
 			want := driver.Released
@@ -158,7 +158,7 @@ func appliedLate() func(*burial, time.Duration, *Call) Outcome {
 	var first *Call
 	return func(b *burial, _ time.Duration, r *Call) Outcome {
 		switch {
-		case r.Kind != Bury:
+		case r.Kind != Free:
 		case first == nil:
 			first = r
 			return Unknown
@@ -175,7 +175,7 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 	of := ProvenCrash{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	late := func(n int) func(*burial, time.Duration, *Call) Outcome {
 		return func(b *burial, _ time.Duration, r *Call) Outcome {
-			if r.Kind == Bury && n > 0 {
+			if r.Kind == Free && n > 0 {
 				n--
 				b.rec.Version = string(rune('p' + n))
 				b.rec.Beat = "t-" + b.rec.Version
@@ -192,14 +192,14 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 		{"heartbeat between look and swap", dead(timing), late(1), of.From + timing.Lease/100},
 		{"five do", dead(timing), late(5), of.From + timing.Lease/5},
 		{"own swap of unknown outcome", dead(timing), func(b *burial, _ time.Duration, r *Call) Outcome {
-			if r.Kind == Bury && len(b.sent) == 2 {
+			if r.Kind == Free && len(b.sent) == 2 {
 				b.rec = r.Next
 				return Unknown
 			}
 			return Applied
 		}, of.From + timing.Lease/100},
 		{"the write is lost", dead(timing), func(b *burial, _ time.Duration, r *Call) Outcome {
-			if r.Kind == Bury && len(b.sent) == 2 {
+			if r.Kind == Free && len(b.sent) == 2 {
 				return Unknown
 			}
 			return Applied
@@ -234,7 +234,7 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 				t.Errorf("begins with %v at %v", b.sent[0], b.when[0])
 			}
 			for i, at := range b.when {
-				if b.sent[i] == Bury && at < of.From {
+				if b.sent[i] == Free && at < of.From {
 					t.Errorf("writes at %v, before %v", at, of.From)
 				}
 			}

@@ -397,7 +397,7 @@ func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.
 	k := NewAsker(timing, env, "k", want, 5*time.Second, NewSight(timing, env))
 	k.Step(0)
 	r := k.Reply(0, found(under(timing, "s", "v", 7))).Call
-	if r == nil || r.Kind != Peek || r.Consistency != driver.Strong || r.Key != driver.SessionKey("s") {
+	if r == nil || !looksAt(r) || r.Consistency != driver.Strong || r.Key != driver.SessionKey("s") {
 		t.Fatalf("want a strong look at the session, got %+v", r)
 	}
 	return k, env, k.Reply(0, Result{Outcome: Applied, Record: session, Found: session.Key != ""}).Call
@@ -571,7 +571,7 @@ func TestUnknownAskOfASession(t *testing.T) {
 			}
 			r = k.Reply(now, found(lock)).Call
 			if tt.session != nil {
-				if r == nil || r.Kind != Peek {
+				if r == nil || !looksAt(r) {
 					t.Fatalf("want a look at the session, got %+v", r)
 				}
 				r = k.Reply(now, found(tt.session(q))).Call
@@ -596,7 +596,7 @@ func TestAskingASessionThatIsFull(t *testing.T) {
 		t.Fatalf("sends %+v, over %v, next at %v", r, k.Over(), at)
 	}
 	now, _ := k.Next()
-	if r = k.Step(now).Call; r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+	if r = k.Step(now).Call; r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 		t.Fatalf("want a look at the session, got %+v", r)
 	}
 	if r = k.Reply(now, found(alive(timing, "s", "b2"))).Call; r == nil || r.Kind != Ask {
@@ -627,17 +627,17 @@ func TestFreeUnderASession(t *testing.T) {
 				r = k.Step(now).Call
 				continue
 			}
-			switch r.Kind {
-			case Look:
-				r = k.Reply(now, found(under(timing, "s", "v", 7))).Call
-			case Peek:
+			switch {
+			case looksAt(r):
 				r = k.Reply(now, found(session(now))).Call
-			case Close:
+			case r.Kind == Look:
+				r = k.Reply(now, found(under(timing, "s", "v", 7))).Call
+			case closes(r):
 				if closing = now; r.Key != lives.Key || r.Next.State != driver.Closed || r.Next.End != driver.EndExpired {
 					t.Fatalf("closes with %+v", r)
 				}
 				r = k.Reply(now, found(r.Next)).Call
-			case Free:
+			case r.Kind == Free:
 				if closing == 0 {
 					t.Fatal("frees a lock of a session that is not closed")
 				}
@@ -668,7 +668,7 @@ func TestFreeUnderASession(t *testing.T) {
 	k.Step(timing.Lease)
 	k.Reply(timing.Lease, found(under(timing, "s", "v", 7)))
 	r := k.Reply(timing.Lease, found(lives)).Call
-	if r == nil || r.Kind != Close {
+	if r == nil || !closes(r) {
 		t.Fatalf("want it closed, got %+v, answer %d", r, k.answer)
 	}
 	if r = k.Reply(timing.Lease, found(r.Next)).Call; r == nil || r.Kind != Free {

@@ -56,7 +56,7 @@ type Chronicler struct {
 	begun  bool
 	waited bool          // for, by the work
 	until  time.Duration // at most
-	move   Kind          // what comes next: Enter, Look for what is too old, or Erase
+	move   Kind          // what comes next: Enter, Look for what is too old, or Delete
 	old    driver.Record // to be erased
 	erased int           // how often another entry was to make way
 
@@ -131,7 +131,7 @@ func (c *Chronicler) act(now time.Duration) *Call {
 	switch c.move {
 	case Look:
 		r.Key, r.Consistency = HistoryKey(c.lock, c.token-c.limit), driver.Eventual
-	case Erase:
+	case Delete:
 		r.Key, r.Prev = c.old.Key, c.old
 	default:
 		r.Key, r.Next = c.entry.Key, c.entry.Clone()
@@ -150,8 +150,8 @@ func (c *Chronicler) Reply(now time.Duration, r Result) Action {
 			c.settle(Unusable, driver.Record{}, r.Err)
 		}
 	case out.Kind == Look && r.Found && r.Record.State == driver.Past:
-		c.old, c.move = r.Record, Erase
-	case out.Kind == Erase && !c.written:
+		c.old, c.move = r.Record, Delete
+	case out.Kind == Delete && !c.written:
 		c.move = Enter // whatever became of the delete: Enter tells
 	default:
 		c.settle(Done, c.entry, nil)
@@ -163,7 +163,7 @@ func (c *Chronicler) Reply(now time.Duration, r Result) Action {
 func (c *Chronicler) entered(r Result) {
 	if r.Outcome == Conflicted && c.another(r) && c.erased < maxErased {
 		c.erased++
-		c.old, c.move = r.Record, Erase
+		c.old, c.move = r.Record, Delete
 		return
 	}
 	c.written, c.waited, c.move = true, false, Look

@@ -180,7 +180,7 @@ func TestEntryOfAnotherTenureIsReplaced(t *testing.T) {
 			old.Version = "old"
 			change(&old)
 			a := c.Reply(0, Result{Outcome: Conflicted, Record: old, Found: true})
-			if a.Call == nil || a.Call.Kind != Erase || a.Call.Key != r.Key || a.Call.Prev.Version != "old" || c.Written() {
+			if a.Call == nil || a.Call.Kind != Delete || a.Call.Key != r.Key || a.Call.Prev.Version != "old" || c.Written() {
 				t.Fatalf("another %s: sends %+v", what, a.Call)
 			}
 			if a = c.Reply(0, erased); erased.Outcome != Applied { // then there is a pause
@@ -251,7 +251,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 				ended(t, c, true)
 				return
 			}
-			if a.Call == nil || a.Call.Kind != Erase || a.Call.Key != stands.Key || a.Call.Prev.Version != "old" {
+			if a.Call == nil || a.Call.Kind != Delete || a.Call.Key != stands.Key || a.Call.Prev.Version != "old" {
 				t.Fatalf("sends %+v", a.Call)
 			}
 			c.Reply(0, unanswered()) // then it stays, and is not shown
@@ -262,7 +262,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 
 // TestErasedHasNoRecord: the answer to a delete shows nothing.
 func TestErasedHasNoRecord(t *testing.T) {
-	if r := ResultOf(Erase, driver.Record{}, driver.Record{}, nil); r.Outcome != Applied || r.Found {
+	if r := ResultOf(Delete, driver.Record{}, driver.Record{}, nil); r.Outcome != Applied || r.Found {
 		t.Errorf("%+v", r)
 	}
 }
@@ -300,7 +300,7 @@ func TestChroniclers(t *testing.T) {
 			case r.Kind == Enter && !found:
 				store[r.Key] = r.Next
 				return Result{Outcome: Applied, Record: r.Next, Found: true}
-			case r.Kind == Erase && (!found || rec.Version == r.Prev.Version):
+			case r.Kind == Delete && (!found || rec.Version == r.Prev.Version):
 				if found && !(r.Key == own && rec.Owner == "b") && !(r.Key == old && token > limit && c.Written()) {
 					t.Fatalf("deletes %+v", rec)
 				}

@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -68,49 +69,57 @@ type Refusal struct {
 // without the lock while the outcome of a write of its own is unknown cleans
 // up behind itself, for one lease.
 type Contender struct {
-	t     Timing
-	env   Env
+	pace  retrier
 	want  Want
 	sight *Sight
 
-	begun   bool // the first move is made
-	started bool
-	since   time.Duration // when it started
-	// Of one that gives up at a sign of life: the first holder that a strong reply has shown to
-	// it, and the first sign of life of its session.
-	first, firstOfSession life
-	looked, met           bool // a reply to a call of its own counts: about the lock, about its session
-	out                   *Call
-	sent                  time.Duration
-	attempt               attempt  // of out, if it writes
-	unknown               attempts // writes that may have been applied, or may still be
-	resolve               bool     // a look must tell what became of them first
-	own                   *driver.Record
-	before                []*driver.Tenure // of own
-	replacing             bool             // a grant of its own that came too late to be used
-	id                    string           // the beginning of all of its beats: see Env.beatOf
-	failures              int
-	races                 int // claims in a row that were refused although the lock looks free
-	unheard               int // claims in a row without an answer, or throttled, while the store answers looks
-	beaten                int // requests to a session that lost the race to another write
-	retry                 time.Duration
-	silent                time.Duration // since when the store has given no answer
-	mute                  bool
-	lastErr               error
+	begun bool          // the first move is made
+	since time.Duration // when it began; never: it has not
 
-	grant   Grant
-	granted bool
-	left    *Grant // found while it cleaned up: nobody uses it
+	// A reply to a call of its own has counted: about the lock, about its session.
+	looked, met bool
+
+	// Of one that gives up at a sign of life: the first holder that a strong reply has shown
+	// since it began, and the first sign of life of its session.
+	first, firstOfSession life
+
+	id      string   // the beginning of all of its beats: see Env.beatOf
+	attempt attempt  // the latest claim or takeover
+	unknown attempts // those that may have been applied, or may still be
+	resolve bool     // a look must tell what became of them first
+	late    *late    // a grant of its own that nobody can use
+	inquiry inquiry  // whether the session of the lock holds it
+
+	grant   *Grant // nobody uses it if the acquire was given up before
 	refusal *Refusal
-	ending  bool // given up, perhaps cleaning up
-	cleanBy time.Duration
-	cleaned int
+	cleanup *cleanup // nil: it was not given up
+}
+
+// late is a grant that a contender found too late: its lease was over, or the acquire was given
+// up. The record is to be replaced, or released.
+type late struct {
+	rec    driver.Record
+	before []*driver.Tenure
+}
+
+// inquiry is when the session of a lock may be asked again whether it holds the lock in the term
+// that was first seen at an instant.
+type inquiry struct{ term, again time.Duration }
+
+// cleanup is what a contender does that was given up while writes of unknown outcome are left.
+type cleanup struct {
+	until time.Duration // what may be applied after that runs out by itself
+	next  time.Duration // the next look
+	looks int
 }
 
 // NewContender returns the machine of one acquire. The sight is shared with
 // the other contenders of the process for the key.
 func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
-	c := &Contender{t: t, env: env, want: want, sight: sight, begun: want.Behind}
+	c := &Contender{
+		pace: retrier{t: t, env: env, patience: want.Patience}, want: want, sight: sight,
+		begun: want.Behind, since: never,
+	}
 	if want.Under != nil {
 		want.Under.acquires[c] = struct{}{}
 	}
@@ -119,68 +128,56 @@ func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 
 // Granted returns the lease, once the contender has it.
 func (c *Contender) Granted() (Grant, bool) {
-	return c.grant, c.granted
+	if c.grant == nil || c.cleanup != nil {
+		return Grant{}, false
+	}
+	return *c.grant, true
 }
 
 // Left returns a grant that the contender found while it cleaned up, and that nobody
 // uses. It may be the only one that knows of the tenures before it.
 func (c *Contender) Left() (Grant, bool) {
-	if c.left == nil {
+	if c.grant == nil || c.cleanup == nil {
 		return Grant{}, false
 	}
-	return *c.left, true
-}
-
-// wrote says whether a write of this acquire has made the record what it is: one of
-// unknown outcome, or the one that has granted it the lock.
-func (c *Contender) wrote(rec driver.Record) bool {
-	if c.granted {
-		return c.grant.Record.Token == rec.Token
-	}
-	_, own := c.unknown.wrote(rec)
-	return own || c.out != nil && (c.out.Kind == Claim || c.out.Kind == Takeover) && c.attempt.wrote(rec)
+	return *c.grant, true
 }
 
 // Refused returns why the contender ended without the lock, nil if it has not.
 func (c *Contender) Refused() *Refusal { return c.refusal }
 
 // Over says that the contender sends nothing more.
-func (c *Contender) Over() bool {
-	return c.out == nil && (c.granted || c.ending && len(c.unknown) == 0 && c.own == nil)
-}
+func (c *Contender) Over() bool { return c.pace.Over() }
 
 // Err returns the last error of the store, nil after an answer.
-func (c *Contender) Err() error { return c.lastErr }
+func (c *Contender) Err() error { return c.pace.failed }
 
 // Silence returns for how long the store has given no answer.
 func (c *Contender) Silence(now time.Duration) time.Duration {
-	if !c.mute {
+	if !c.pace.mute {
 		return 0
 	}
-	return now - c.silent
+	return now - c.pace.silent
 }
 
 // Next returns the instant at which Step has something to do, and false if it
 // has nothing to do until another event.
 func (c *Contender) Next() (time.Duration, bool) {
-	if c.out != nil || c.Over() {
+	if !c.pace.idle() {
 		return 0, false
 	}
-	_, at := c.plan()
-	return at, true
+	m := c.plan()
+	return c.pace.next(m.kind, m.at)
 }
 
 // Step lets time pass.
-func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
-
-// move makes the next move, and leaves the session when it is the last.
-func (c *Contender) move(now time.Duration) Action {
+func (c *Contender) Step(now time.Duration) Action {
 	u := c.want.Under
-	if u != nil && !c.granted && (u.Cause() != None || u.Holder.Over()) {
+	if u != nil && c.grant == nil && (u.Cause() != None || u.Holder.Over()) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}
-	if u != nil && !c.granted && c.Over() {
+	if _, granted := c.Granted(); u != nil && !granted && c.Over() {
 		delete(u.acquires, c)
 	}
 	return a
@@ -191,170 +188,64 @@ func (c *Contender) move(now time.Duration) Action {
 // nothing of the record.
 func (c *Contender) Hint(now time.Duration) Action {
 	c.sight.Hint()
-	return c.move(now)
+	return c.Step(now)
 }
 
 // GiveUp ends the acquire from outside. If a write of its own is under way or
 // of unknown outcome, the machine goes on until that is cleaned up.
 func (c *Contender) GiveUp(now time.Duration) Action {
 	c.giveUp(now)
-	return c.move(now)
+	return c.Step(now)
 }
 
 func (c *Contender) giveUp(now time.Duration) {
-	if c.ending || c.granted {
-		return
+	if c.cleanup == nil && c.grant == nil {
+		c.cleanup = &cleanup{until: now + c.pace.t.Lease}
 	}
-	c.ending, c.cleanBy = true, now+c.t.Lease
-	c.retry = now
 }
 
 func (c *Contender) refuse(now time.Duration, r Refusal) {
-	if c.refusal == nil && !c.ending {
+	if c.cleanup == nil {
 		c.refusal = &r
 	}
 	c.giveUp(now)
 }
 
-// plan returns the next move and when it is due.
-func (c *Contender) plan() (Kind, time.Duration) {
-	rec, found := c.sight.Record()
-	_, known := c.sight.Known()
-	switch {
-	case c.ending && c.own != nil:
-		return Release, c.retry
-	case c.ending, c.resolve, c.shown(rec):
-		return Look, c.retry
-	case c.own != nil:
-		return Takeover, c.retry
-	case !c.begun, !known, !found, rec.State == driver.Released:
-		return Claim, c.retry
-	case c.ghost(rec) && c.sight.sent >= c.since:
-		return Release, c.retry
-	case c.ghost(rec):
-		return Look, c.retry
-	case c.mine(rec):
-		return Takeover, c.retry
-	}
-	if u := c.sight.under(); u != nil {
-		return c.planTied(u)
-	}
-	switch {
-	case c.sight.Dead():
-		return Takeover, c.retry
-	case c.mustSee(c.sight):
-		return Look, c.retry
-	}
-	look := c.sight.NextLook()
-	if wish, ok := c.wish(rec); ok && wish < look {
-		return Ask, max(wish, c.retry)
-	}
-	return Look, max(look, c.retry)
-}
-
-// mustSee says that the record has to be read before the acquire may be refused for what it shows:
-// no strong reply to a call since the acquire began has shown it.
-func (c *Contender) mustSee(s *Sight) bool {
-	seen := s.sent > c.since || s.sent == c.since && (c.looked && s == c.sight || c.met && s != c.sight)
-	return (c.want.Try || c.want.UnlessAlive) && !seen
-}
-
-// shown says that another machine that shares the sight has seen what this acquire
-// wrote. The acquire recognises it by a look of its own. Under a session nothing else
-// would end the wait, because the session keeps alive what its acquires have written.
-func (c *Contender) shown(rec driver.Record) bool {
-	_, own := c.unknown.wrote(rec)
-	return own && c.own == nil && rec.State == driver.Held
-}
-
-// ghost says that the lock is held in the name of the contender's own session, and
-// nothing under the session knows of it: a late duplicate of a claim was applied, or
-// a release was not. The session's heartbeats would keep it held for as long as the
-// session lives, and those who only try never ask about it. So the contender releases
-// it, as a [Disclaimer] does, and then claims it.
-//
-// It is never a lock that is held. What the session does not know of at this instant
-// no machine of it can come to hold: a version counts only for the acquire that wrote
-// it, and that is known to the session until its lock is. The release replaces just
-// the version that was seen.
-func (c *Contender) ghost(rec driver.Record) bool {
-	u := c.want.Under
-	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec)
-}
-
-// mine says that the lock is reserved for this contender, by its owner or its label.
-func (c *Contender) mine(rec driver.Record) bool {
-	return KeptFor(rec, c.want.Owner, c.want.Label)
-}
-
-// act returns the call of the next move if it is due.
+// act makes the next call if it is due.
 func (c *Contender) act(now time.Duration) *Call {
-	if c.out != nil || c.Over() {
+	if !c.pace.idle() {
 		return nil
 	}
-	if !c.started {
-		c.started, c.since = true, now
+	c.begin(now)
+	if c.cleanup == nil && c.begun && !c.resolve && c.late == nil {
+		c.judge(now)
 	}
-	if dead, _ := c.sight.DeadAt(); c.sight.Tied() && now >= dead {
-		c.begun = true // a claim is of no use: each of a dead session's locks costs one write
+	if c.cleanup != nil && len(c.unknown) == 0 && c.late == nil {
+		c.pace.settle(Abandoned, driver.Record{}, nil)
+		return nil
 	}
-	if !c.begun && c.want.Try && !c.ending && (c.livesFor(now) || c.blind()) {
-		// The claim would most likely be refused. A look costs a fifth of it. It is
-		// strong, because a cheap one may show a holder that has gone.
+	m := c.plan()
+	if !c.pace.due(now, m.kind, m.at) {
+		return nil
+	}
+	r := c.call(now, m)
+	c.sight.of(r, c.want.Key).sends(now, r)
+	return c.pace.send(now, m.at, r)
+}
+
+// begin decides how the acquire begins: with a claim, unless that would most likely be refused. A
+// look costs a fifth of it. It is strong, because a cheap one may show a holder that has gone.
+func (c *Contender) begin(now time.Duration) {
+	if c.since == never {
+		c.since = now
+	}
+	switch dead, _ := c.sight.DeadAt(); {
+	case c.begun:
+	case c.sight.Tied() && now >= dead:
+		c.begun = true // each of a dead session's locks costs one write
+	case c.want.Try && c.cleanup == nil && (c.livesFor(now) || c.blind()):
 		c.begun, c.resolve = true, true
 	}
-	if !c.ending && c.begun && !c.resolve && c.own == nil {
-		if c.judge(now); c.ending {
-			return c.act(now)
-		}
-	}
-	kind, at := c.plan()
-	rec, _ := c.sight.Record()
-	resolves := c.ending || c.resolve || c.shown(rec) || c.ghost(rec) || c.mustSee(c.sight)
-	if now < at {
-		return nil
-	}
-	r := &Call{Kind: kind, Key: c.want.Key}
-	switch kind {
-	case Peek, Close, Inquire:
-		c.askSession(r, c.sight.under(), now)
-	case Look:
-		if !resolves {
-			r.Consistency = c.sight.How(now)
-		}
-	case Claim:
-		c.begun = true
-		r.Next = c.held(0)
-	case Takeover:
-		r.Prev = rec
-		if c.replacing = c.own != nil; c.replacing {
-			r.Prev = *c.own
-		}
-		r.Next = c.held(r.Prev.Token + 1)
-		r.Next.Prev = c.sight.ending(r.Prev)
-		if r.Next.Data == nil {
-			r.Next.Data = r.Prev.Data
-		}
-	case Ask:
-		c.prefer(r, rec, now)
-	case Release:
-		if r.Prev = rec; c.own != nil {
-			r.Prev = *c.own
-		}
-		r.Next = freed(r.Prev, c.env.Fresh(), driver.EndAbandoned, nil)
-	}
-	c.out, c.sent = r, now
-	c.sightOf(r).sends(now, r)
-	if kind == Claim || kind == Takeover {
-		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now, counts: c.env.lease(now)}
-		if prev := r.Prev.Prev; kind == Takeover && prev != nil && r.Prev.State == driver.Held {
-			c.attempt.before = []*driver.Tenure{prev}
-			if c.replacing {
-				c.attempt.before = append(c.attempt.before, c.before...)
-			}
-		}
-	}
-	return r
 }
 
 // blind says that a look goes first, because this process knows nothing of the lock and
@@ -377,59 +268,277 @@ func (c *Contender) livesFor(now time.Duration) bool {
 	return held && another && now < dead && Readable(rec)
 }
 
+// plan returns the next move.
+func (c *Contender) plan() move {
+	rec, found := c.sight.Record()
+	_, known := c.sight.Known()
+	switch {
+	case c.cleanup != nil && c.late != nil:
+		return move{kind: Release}
+	case c.cleanup != nil:
+		return move{kind: Look, at: c.cleanup.next}
+	case c.resolve, c.shown(rec):
+		return move{kind: Look}
+	case c.late != nil:
+		return move{kind: Takeover}
+	case !c.begun, !known, !found, rec.State == driver.Released:
+		return move{kind: Claim}
+	case c.ghost(rec) && c.sight.sent >= c.since:
+		return move{kind: Release}
+	case c.ghost(rec):
+		return move{kind: Look}
+	case c.mine(rec):
+		return move{kind: Takeover}
+	}
+	return c.planHeld(rec, c.sight.under())
+}
+
+// planHeld returns the next move if another one holds the lock, under the session of u unless
+// that is nil.
+func (c *Contender) planHeld(rec driver.Record, u *Sight) move {
+	switch {
+	case c.sight.over():
+		return move{kind: Takeover}
+	case u != nil && u.Dead():
+		return move{kind: Free, session: true}
+	case u != nil && (!u.holds() || c.mustSee(u, c.met)):
+		return move{kind: Look, session: true} // it has not been read, or not since it matters
+	case c.mustSee(c.sight, c.looked):
+		return move{kind: Look}
+	}
+	t := c.pace.t
+	next := move{kind: Look, poll: true, at: c.sight.NextPoll(t.Refresh, t.Lease)}
+	if u != nil {
+		if at := u.NextPoll(t.Refresh, t.Lease); at <= next.at {
+			next = move{kind: Look, session: true, poll: true, at: at}
+		}
+		if at, ok := c.inquires(rec, u); ok && at <= next.at {
+			next = move{kind: Ask, session: true, ask: driver.Confirm, at: at}
+		}
+	}
+	if at, ok := c.wishes(rec, u); ok && at < next.at {
+		next = move{kind: Ask, session: u != nil, ask: driver.HandOver, at: at}
+	}
+	return next
+}
+
+// mustSee says that the record has to be read before the acquire may be refused for what it shows:
+// no strong reply to a call since the acquire began has shown it. Own says that a reply to a call
+// of its own has.
+func (c *Contender) mustSee(s *Sight, own bool) bool {
+	seen := s.sent > c.since || s.sent == c.since && own
+	return (c.want.Try || c.want.UnlessAlive) && !seen
+}
+
+// shown says that another machine that shares the sight has seen what this acquire
+// wrote. The acquire recognises it by a look of its own. Under a session nothing else
+// would end the wait, because the session keeps alive what its acquires have written.
+func (c *Contender) shown(rec driver.Record) bool {
+	_, own := c.unknown.wrote(rec)
+	return own && c.late == nil && rec.State == driver.Held
+}
+
+// ghost says that the lock is held in the name of the contender's own session, and
+// nothing under the session knows of it: a late duplicate of a claim was applied, or
+// a release was not. The session's heartbeats would keep it held for as long as the
+// session lives, and those who only try never ask about it. So the contender releases
+// it, as a [Disclaimer] does, and then claims it.
+//
+// It is never a lock that is held. What the session does not know of at this instant
+// no machine of it can come to hold: a version counts only for the acquire that wrote
+// it, and that is known to the session until its lock is. The release replaces just
+// the version that was seen.
+func (c *Contender) ghost(rec driver.Record) bool {
+	u := c.want.Under
+	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec)
+}
+
+// wrote says whether a write of this acquire has made the record what it is: one of
+// unknown outcome, or the one that has granted it the lock.
+func (c *Contender) wrote(rec driver.Record) bool {
+	if g, granted := c.Granted(); granted {
+		return g.Record.Token == rec.Token
+	}
+	_, own := c.unknown.wrote(rec)
+	return own || c.writes(c.pace.out) && c.attempt.wrote(rec)
+}
+
+// writes says whether a call is the latest claim or takeover of the contender.
+func (c *Contender) writes(r *Call) bool { return r != nil && (r.Kind == Claim || r.Kind == Takeover) }
+
+// mine says that the lock is reserved for this contender, by its owner or its label.
+func (c *Contender) mine(rec driver.Record) bool {
+	return KeptFor(rec, c.want.Owner, c.want.Label)
+}
+
+// inquiries is how many leases pass before a session is asked again whether it holds
+// a lock.
+const inquiries = 4
+
+// inquires returns when the session may be asked whether it holds the lock, and false if it has no
+// room for the question, or has it already, or dies before.
+func (c *Contender) inquires(rec driver.Record, u *Sight) (time.Duration, bool) {
+	for _, q := range u.rec.Requests {
+		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {
+			return 0, false
+		}
+	}
+	at := c.sight.term + c.pace.t.Lease
+	if c.inquiry.term == c.sight.term {
+		at = max(at, c.inquiry.again)
+	}
+	dead, _ := u.DeadAt()
+	return at, at < dead && len(u.rec.Requests) < driver.MaxRequests
+}
+
+// wishes returns when to ask the holder to hand over to this contender, which is preferred to it,
+// and false if it is not to be asked.
+func (c *Contender) wishes(rec driver.Record, u *Sight) (time.Duration, bool) {
+	if c.want.Try || c.want.UnlessAlive || rec.Priority >= c.want.Priority {
+		return 0, false
+	}
+	at, ok := c.sight.asks(rec, c.pace.t.Lease)
+	if u == nil || !ok {
+		return at, ok
+	}
+	dead, _ := u.DeadAt()
+	return at, at < dead && waitingFor(u.rec, rec) == nil && len(u.rec.Requests) < driver.MaxRequests
+}
+
+// call returns the call of a move that is made now.
+func (c *Contender) call(now time.Duration, m move) *Call {
+	rec, _ := c.sight.Record()
+	r := &Call{Kind: m.kind, Key: c.want.Key}
+	view := c.sight
+	if m.session {
+		view = c.sight.under()
+		r.Key = driver.SessionKey(rec.Session)
+	}
+	switch m.kind {
+	case Look:
+		if m.poll {
+			r.Consistency = view.How(now)
+		}
+	case Claim, Takeover:
+		c.take(now, r, rec)
+	case Ask:
+		r.Prev, r.Next = view.rec, asking(view.rec, c.pace.env.Fresh(), c.request(now, m, rec))
+	case Free:
+		r.Prev, r.Next = view.rec, closed(view.rec, c.pace.env.Fresh(), driver.EndExpired)
+	case Release:
+		if r.Prev = rec; c.late != nil {
+			r.Prev = c.late.rec
+		}
+		r.Next = freed(r.Prev, c.pace.env.Fresh(), driver.EndAbandoned, nil)
+	}
+	return r
+}
+
+// take fills in a claim or a takeover, and remembers it.
+func (c *Contender) take(now time.Duration, r *Call, rec driver.Record) {
+	c.begun = true
+	var before []*driver.Tenure
+	if r.Kind == Claim {
+		r.Next = c.held(0)
+	} else {
+		if r.Prev = rec; c.late != nil {
+			r.Prev = c.late.rec
+		}
+		r.Next = c.held(r.Prev.Token + 1)
+		r.Next.Prev = c.sight.ending(r.Prev)
+		if r.Next.Data == nil {
+			r.Next.Data = r.Prev.Data
+		}
+		if prev := r.Prev.Prev; prev != nil && r.Prev.State == driver.Held {
+			before = []*driver.Tenure{prev}
+			if c.late != nil {
+				before = append(before, c.late.before...)
+			}
+		}
+	}
+	c.attempt = attempt{
+		kind: r.Kind, version: r.Next.Version, token: r.Next.Token, sent: now, counts: c.pace.env.lease(now),
+		before: before, late: c.late != nil,
+	}
+}
+
 // held returns the record of a new holder.
 func (c *Contender) held(token uint64) driver.Record {
 	if c.id == "" {
-		c.id = c.env.part()
+		c.id = c.pace.env.part()
 	}
-	version := c.env.beatOf(c.id)
+	version := c.pace.env.beatOf(c.id)
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
-		Lease: c.t.Lease, Drift: c.t.Drift, State: driver.Held, Priority: c.want.Priority, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
-		Bell: c.want.Bell,
+		Lease: c.pace.t.Lease, Drift: c.pace.t.Drift, State: driver.Held, Priority: c.want.Priority,
+		Host: c.want.Host, Label: c.want.Label, Data: c.want.Data, Bell: c.want.Bell,
 	}
 	switch {
 	case c.want.Under != nil:
 		rec.Session = c.want.Under.id
-	case !c.t.Manual:
-		rec.Heartbeat = c.t.Heartbeat
+	case !c.pace.t.Manual:
+		rec.Heartbeat = c.pace.t.Heartbeat
 	}
 	return rec
+}
+
+// request returns the request of an Ask. For a lock under a session it goes into the session's
+// record, where the next heartbeat finds it.
+func (c *Contender) request(now time.Duration, m move, rec driver.Record) driver.Request {
+	if m.ask == driver.Confirm {
+		c.inquiry = inquiry{c.sight.term, now + inquiries*c.pace.t.Lease}
+		return driver.Request{
+			ID: c.pace.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
+			Reason: "somebody waits for it",
+		}
+	}
+	q := Preferring(c.want.Owner, c.want.Priority, rec)
+	if q.ID = c.pace.env.Fresh(); m.session {
+		q.Lock = rec.Key
+	}
+	c.sight.Asked(now)
+	return q
+}
+
+// Preferring returns the request to hand over: of an owner with that priority, to the holder that
+// a record shows.
+func Preferring(owner string, priority int, rec driver.Record) driver.Request {
+	return driver.Request{
+		Kind: driver.HandOver, Token: rec.Token, By: owner, To: owner,
+		Reason: fmt.Sprintf("preferred: priority %d before %d", priority, rec.Priority),
+	}
 }
 
 // judge ends the acquire if what it sees leaves nothing to wait for.
 func (c *Contender) judge(now time.Duration) {
 	rec, found := c.sight.Record()
-	if found && !Readable(rec) {
-		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
-		return
-	}
-	dead, held := c.sight.DeadAt()
-	if of := c.want.Of; of != nil && !c.shown(rec) && (rec.Token != of.Token || rec.State != of.State) {
-		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
-		return
-	}
-	if found && (c.shown(rec) || c.mine(rec) || c.ghost(rec)) {
-		return // written by it, as its own look will tell; or reserved for it; or nobody's
-	}
 	u := c.sight.under()
-	if u != nil && u.known && u.found && u.rec.Lease <= 0 {
+	dead, held := c.sight.DeadAt()
+	refusal := Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)}
+	switch {
+	case found && !Readable(rec):
+		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
+	case c.shown(rec): // written by it, as its own look will tell
+	case c.changed(rec):
+		c.refuse(now, refusal)
+	case c.mine(rec), c.ghost(rec): // reserved for it, or nobody's
+	case u != nil && u.found && u.rec.Lease <= 0:
 		c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
-		return
+	case c.want.UnlessAlive && c.sawLife(rec, u), c.want.Try && held && now < dead && c.sees(u):
+		c.refuse(now, refusal)
 	}
-	if c.want.UnlessAlive && c.sawLife(rec, u) || c.want.Try && held && now < dead && c.sees(u) {
-		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
-	}
+}
+
+// changed says that a try was decided upon another state of the lock.
+func (c *Contender) changed(rec driver.Record) bool {
+	of := c.want.Of
+	return of != nil && (rec.Token != of.Token || rec.State != of.State)
 }
 
 // sees says that strong replies to calls since the acquire began have shown the lock, and its
 // session.
 func (c *Contender) sees(u *Sight) bool {
-	if u == nil {
-		return !c.mustSee(c.sight)
-	}
-	_, alive := u.DeadAt()
-	return alive && !c.mustSee(c.sight) && !c.mustSee(u)
+	return !c.mustSee(c.sight, c.looked) && (u == nil || u.holds() && !c.mustSee(u, c.met))
 }
 
 // sawLife says whether the holder that was seen first has shown life since then, a release
@@ -437,29 +546,24 @@ func (c *Contender) sees(u *Sight) bool {
 // shown: the first one, to whichever machine of the process, and the present one. They are those
 // of the lock, and of its session.
 func (c *Contender) sawLife(rec driver.Record, u *Sight) bool {
-	if c.mustSee(c.sight) {
+	if c.mustSee(c.sight, c.looked) {
 		return false
 	}
 	is := lifeOf(rec)
-	switch saw := c.sight.holder; {
-	case c.first != life{}:
-	case c.sight.holderSent >= c.since && saw != life{} && !IsBeatOf(saw.sign, c.id):
-		// Others share the sight: they may have seen the holder, and its end, while a call of
-		// this acquire was under way.
-		c.first = saw
-	case c.sight.holds():
+	if c.remember(); c.first == (life{}) {
+		if !c.sight.holds() {
+			return false
+		}
 		c.first = is
-	default:
-		return false
 	}
 	if is != c.first {
-		return !(is.token == c.first.token && is.state == driver.Released && nobodyWorked(rec))
+		return !(is.token == c.first.token && is.state == driver.Released && withoutWork(rec.End))
 	}
-	if u == nil || c.mustSee(u) {
+	if u == nil || c.mustSee(u, c.met) {
 		return false
 	}
-	if c.firstOfSession == (life{}) && u.holderSent >= c.since {
-		c.firstOfSession = u.holder
+	if c.firstOfSession == (life{}) && u.shown.sent >= c.since {
+		c.firstOfSession = u.shown.life
 	}
 	if c.firstOfSession == (life{}) || !u.found {
 		return false
@@ -467,141 +571,189 @@ func (c *Contender) sawLife(rec driver.Record, u *Sight) bool {
 	return closedInOrder(u.rec) || u.rec.State == driver.Alive && lifeOf(u.rec) != c.firstOfSession
 }
 
+// remember notes the first holder that a strong reply to a call since the acquire began has shown.
+// Others share the sight: they may have seen the holder, and its end, while a call of this acquire
+// was under way. What they asked in the instant in which it began may be from before that.
+func (c *Contender) remember() {
+	if c.sight.shown.sent > c.since {
+		c.meets(c.sight.shown.life)
+	}
+}
+
+// meets notes that holder, unless it is this acquire.
+func (c *Contender) meets(holder life) {
+	if c.first == (life{}) && !IsBeatOf(holder.sign, c.id) {
+		c.first = holder
+	}
+}
+
+// released says that the holder which was seen first has released the lock since then, as a record
+// of this acquire shows it: a claim took effect only after that. It is as much a sign of life as if
+// the release had been read.
+func (c *Contender) released(claimed driver.Record) bool {
+	if !c.want.UnlessAlive || c.first == (life{}) {
+		return false
+	}
+	prev := claimed.Prev
+	return prev == nil || prev.Token != c.first.token || !withoutWork(prev.End)
+}
+
 // closedInOrder says whether rec is the record of a session that its own process has
 // closed.
 func closedInOrder(rec driver.Record) bool {
-	return rec.State == driver.Closed && rec.End != driver.EndExpired && !nobodyWorked(rec)
+	return rec.State == driver.Closed && rec.End != driver.EndExpired && !withoutWork(rec.End)
 }
 
-// nobodyWorked says whether the end of a tenure is no sign of life: another process,
-// which knew that the holder was dead, released the lock, or no work was done under it.
-func nobodyWorked(rec driver.Record) bool {
-	return rec.End == driver.EndReleasedDead || rec.End == driver.EndCrashed || rec.End == driver.EndAbandoned
+// withoutWork says whether the end of a tenure is no sign of life: another process, which knew
+// that the holder was dead, released the lock, or no work was done under it.
+func withoutWork(end driver.EndReason) bool {
+	return end == driver.EndReleasedDead || end == driver.EndCrashed || end == driver.EndAbandoned
 }
 
 // Reply takes the result of the call under way.
 func (c *Contender) Reply(now time.Duration, r Result) Action {
-	out := c.out
-	c.out = nil
-	if r.Outcome == NotApplied || r.Outcome == Unknown {
-		c.sightOf(out).missed(out)
+	out, answered := c.pace.replied(now, r)
+	view := c.sight.of(out, c.want.Key)
+	switch {
+	case !answered:
+		view.missed(out)
+		c.fail(now, out, r)
+	case view != c.sight:
+		view.Saw(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+		c.met = c.met || view.sent == c.pace.sent
+	default:
+		c.answer(now, out, r)
 	}
-	switch r.Outcome {
-	case Applied, Conflicted:
-		if out.OfSession() {
-			c.answerSession(now, out, r)
-		} else {
-			c.answer(now, out, r)
-		}
-	case NotApplied:
-		c.notAsked(now, out)
-		c.fail(now, r.Err)
-		if out.Kind == Claim || out.Kind == Takeover && c.own == nil {
-			c.throttled(now, r.Err)
-		}
-	case Unknown:
-		c.notAsked(now, out)
-		if out.Kind == Claim || out.Kind == Takeover {
-			c.unknown = c.unknown.add(c.attempt)
-		}
-		if out.Kind == Claim || out.Kind == Takeover || out.Kind == Release {
-			c.resolve = !c.ending
-			c.unheard++
-		}
-		c.fail(now, r.Err)
+	if out.Kind == Ask && r.Outcome != Applied {
+		c.notAsked(now, out, r.Outcome)
 	}
-	return c.move(now)
+	return c.Step(now)
 }
 
-// sightOf returns the sight of the record that a call is about.
-func (c *Contender) sightOf(r *Call) *Sight {
-	if r.OfSession() {
-		return c.env.Session(driver.SessionID(r.Key))
+// notAsked brings the next request forward if this one lost the race to a heartbeat or to another
+// request, or the store did not answer it. If it was written all the same, the record shows it,
+// and it is not repeated.
+func (c *Contender) notAsked(now time.Duration, out *Call, o Outcome) {
+	asked := out.Next.Requests[len(out.Next.Requests)-1]
+	switch {
+	case asked.Kind != driver.Confirm:
+		if o == Conflicted {
+			c.sight.Asked(never)
+		}
+	case o == Conflicted:
+		c.inquiry = inquiry{}
+	default:
+		c.inquiry.again = now + c.pace.t.Lease
 	}
-	return c.sight
+}
+
+// fail takes a call without an answer.
+func (c *Contender) fail(now time.Duration, out *Call, r Result) {
+	if r.Outcome == Unknown && c.writes(out) {
+		c.unknown = c.unknown.add(c.attempt)
+	}
+	switch {
+	case c.cleanup != nil:
+		if now >= c.cleanup.until && !c.bound() || errors.Is(r.Err, driver.ErrPermanent) {
+			c.unknown, c.late = nil, nil // it cannot be cleaned up
+		}
+	case r.Outcome == Unknown && (c.writes(out) || out.Kind == Release):
+		c.resolve = true
+	case c.writes(out) && c.late == nil && errors.Is(r.Err, driver.ErrThrottled):
+		// The store has too much to do. Reads have room of their own, and mostly show that
+		// another one has the lock. The same write again would only add to what keeps the
+		// holder's heartbeats out.
+		c.resolve = true
+	}
+	if c.pace.spent(now) {
+		c.refuse(now, Refusal{Err: r.Err})
+	}
 }
 
 // answer takes what the store said of the record.
 func (c *Contender) answer(now time.Duration, out *Call, r Result) {
-	c.failures = 0
-	if out.Kind != Look || c.unheard == 0 { // a look that tells what became of a write is not the write's answer
-		c.mute, c.lastErr = false, nil
-	}
-	c.retry = now
-	if raced := out.Kind == Claim && r.Outcome == Conflicted && (!r.Found || r.Record.State == driver.Released); raced {
-		// The claim lost to a holder that has already released the lock, or the store
-		// shows another record than the one that was in the way.
-		c.retry = now + c.t.backoff(c.env, c.races)
-		c.races++
-	} else {
-		c.races = 0
-	}
-	switch {
-	case out.Kind != Look:
-		c.unheard = 0
-	case c.unheard > 0 && !c.ending:
-		c.retry = now + c.t.retry(c.env, c.unheard, c.lastErr, c.t.Lease) // a store that answers only reads does not help
-	}
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false
 	}
-	if out.Kind == Release && c.own != nil {
-		c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
-		if rec := r.Record; r.Outcome == Conflicted && r.Found && rec.State == driver.Held &&
-			rec.Token == c.own.Token && rec.Beat == c.own.Beat {
-			c.own = &rec // a request was written into it
-			return
-		}
-		// Released, or another holder's: the attempt has had its effect.
-		c.unknown = c.unknown.without(c.own.Version).without(c.own.Beat)
-		c.own = nil
+	if out.Kind == Release && c.late != nil {
+		c.givenBack(now, out, r)
 		return
 	}
-	c.own = nil
-	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
-	c.looked = c.looked || c.sight.sent == c.sent
+	c.late = nil
+	c.remember()
+	last, _ := c.sight.Record()
+	c.sight.Saw(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+	c.looked = c.looked || c.sight.sent == c.pace.sent
 	if dead, held := c.sight.DeadAt(); held && now < dead && !c.ghost(r.Record) {
-		c.unheard, c.mute, c.lastErr = 0, false, nil // it has nothing to write before then
+		c.pace.rests(now)
 	}
-	if out.Kind == Ask && r.Outcome == Conflicted {
-		c.sight.wished = false // lost the race to a heartbeat: the holder was not asked
+	if r.Found && holder(r.Record) && out.fresh() == driver.Strong {
+		c.meets(lifeOf(r.Record))
 	}
-
 	a, own := attempt{}, false
 	switch {
 	case !r.Found || r.Record.State != driver.Held:
-	case out.Kind == Look, out.Kind == Ask, out.Kind == Release:
-		a, own = c.unknown.wrote(r.Record)
-	default:
+	case c.writes(out):
 		a, own = c.unknown.wrote(r.Record, c.attempt)
+	default:
+		a, own = c.unknown.wrote(r.Record)
 	}
+	if own {
+		c.won(now, a, r, last)
+	} else if c.cleanup != nil {
+		c.looksAgain(now)
+	}
+}
+
+// won takes a grant: that of an attempt. Last is the record as it was seen before.
+func (c *Contender) won(now time.Duration, a attempt, r Result, last driver.Record) {
+	if a.kind == Claim && c.released(r.Record) {
+		c.refuse(now, Refusal{Held: true, Record: last})
+	}
+	g := &Grant{ID: c.id, Record: r.Record, Sent: a.counts, Former: r.Former, Before: before(a, r.Former), by: c}
 	switch {
-	case own && c.ending:
-		rec := r.Record
-		c.own = &rec
-		c.left = &Grant{ID: c.id, Record: rec, Sent: a.counts, Former: r.Former, Before: before(a, r.Former)}
-	case own && c.want.Under == nil && now >= a.sent+c.t.Usable():
+	case c.cleanup != nil:
+		c.grant, c.late = g, &late{rec: r.Record}
+	case c.want.Under == nil && now >= a.sent+c.pace.t.Usable():
 		// Ours, but from so long ago that its lease is already over. No work began
 		// under it: it is replaced like a dead holder's.
-		rec := r.Record
-		c.own, c.before = &rec, before(a, r.Former)
-	case own:
-		c.granted = true
-		c.grant = Grant{ID: c.id, Record: r.Record, Sent: a.counts, Former: r.Former, Before: before(a, r.Former), by: c}
-		if out.Kind == Takeover && c.replacing {
-			c.grant.Former = driver.Record{} // its data came from this acquire
+		c.late = &late{r.Record, g.Before}
+	default:
+		if a.late {
+			g.Former = driver.Record{} // its data came from this acquire
 		}
-	case c.ending && now >= c.cleanBy && !c.bound():
-		c.unknown = nil // what may still be applied runs out by itself
-	case c.ending:
-		// It has not been applied, but it still may be. Look again at growing
-		// intervals, and once more at the end.
-		c.retry = now + min(c.t.Refresh, c.t.Lease/16)<<min(c.cleaned, 5)
-		if !c.bound() {
-			c.retry = min(c.retry, c.cleanBy)
-		}
-		c.cleaned++
+		c.grant = g
+		c.pace.settle(Done, r.Record, nil)
 	}
+}
+
+// givenBack takes the answer to the release of a late grant.
+func (c *Contender) givenBack(now time.Duration, out *Call, r Result) {
+	c.sight.Saw(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+	own, rec := c.late.rec, r.Record
+	same := r.Found && rec.State == driver.Held && rec.Token == own.Token && rec.Beat == own.Beat
+	if r.Outcome == Conflicted && same {
+		c.late.rec = rec // a request was written into it
+		return
+	}
+	// Released, or another holder's: the attempt has had its effect.
+	c.unknown = c.unknown.without(own.Version).without(own.Beat)
+	c.late = nil
+}
+
+// looksAgain says when to look whether an attempt of unknown outcome was applied after all: at
+// growing intervals, and once more at the end.
+func (c *Contender) looksAgain(now time.Duration) {
+	k := c.cleanup
+	if now >= k.until && !c.bound() {
+		c.unknown = nil // what may still be applied runs out by itself
+		return
+	}
+	k.next = now + min(c.pace.t.Refresh, c.pace.t.Lease/16)<<min(k.looks, 5)
+	if !c.bound() {
+		k.next = min(k.next, k.until)
+	}
+	k.looks++
 }
 
 // bound says that a session would keep alive what this acquire has written. Then the
@@ -618,31 +770,4 @@ func before(a attempt, former driver.Record) []*driver.Tenure {
 		return []*driver.Tenure{former.Prev}
 	}
 	return a.before
-}
-
-// throttled has a look follow a claim or a takeover that the store has refused because it
-// has too much to do. Reads have room of their own, and mostly show that another one has
-// the lock. The same write again would only add to what keeps the holder's heartbeats out.
-// One that would replace a grant of its own has to write again: see own.
-func (c *Contender) throttled(now time.Duration, err error) {
-	if !c.ending && errors.Is(err, driver.ErrThrottled) {
-		c.resolve, c.retry = true, now
-		c.unheard++
-	}
-}
-
-func (c *Contender) fail(now time.Duration, err error) {
-	if !c.mute {
-		c.mute, c.silent = true, c.sent
-	}
-	c.lastErr = err
-	if c.ending && (now >= c.cleanBy && !c.bound() || errors.Is(err, driver.ErrPermanent)) {
-		c.unknown, c.own = nil, nil // it cannot be cleaned up
-	}
-	c.retry = now + c.t.retry(c.env, c.failures, err, c.t.Lease)
-	c.failures++
-	impatient := c.want.Patience > 0 && now-c.silent >= c.want.Patience
-	if impatient || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
-		c.refuse(now, Refusal{Err: err})
-	}
 }

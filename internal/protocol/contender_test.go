@@ -188,9 +188,9 @@ func TestSessionOfAFormerLife(t *testing.T) {
 		switch {
 		case call.Kind == Claim:
 			r = conflict(under(timing, "new", "v", 7))
-		case call.Kind == Peek && call.Key == driver.SessionKey("old"):
+		case looksAt(call) && call.Key == driver.SessionKey("old"):
 			r = found(alive(timing, "old", "beat of old"))
-		case call.Kind == Peek:
+		case looksAt(call):
 			r = found(alive(timing, "new", "beat of new"))
 		case call.Consistency == driver.Eventual:
 			looked, r = true, found(under(timing, "old", "u", 7))
@@ -466,5 +466,66 @@ func TestUnlessAliveComparesWithWhatItSaw(t *testing.T) {
 	c.Reply(0, conflict(reserved(held, "w", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)))
 	if r := c.Refused(); r != nil {
 		t.Errorf("refused for a holder of before: %+v", r)
+	}
+}
+
+// TestLateClaimAfterTheHolder: a claim whose answer was lost, and which is applied when the holder
+// that was seen meanwhile has released the lock, takes no lock unless nobody lived: the work would
+// be done twice. One that follows a holder of whom others knew that it was dead does.
+func TestLateClaimAfterTheHolder(t *testing.T) {
+	for _, tt := range []struct {
+		end     driver.EndReason
+		refused bool
+	}{
+		{driver.EndReleased, true},
+		{driver.EndFailed, true},
+		{driver.EndReleasedDead, false},
+		{driver.EndCrashed, false},
+		{driver.EndAbandoned, false},
+	} {
+		c := waiting(timing, Want{UnlessAlive: true})
+		claim := c.pace.out
+		c.Reply(time.Millisecond, Result{Outcome: Unknown, Err: errStore})
+		held := theirs(timing, "v", 7)
+		shown := held
+		drive(c, timing.Lease/2, func(_ time.Duration, r *Call) Result {
+			if r.Kind == Release {
+				return found(r.Next)
+			}
+			defer func() {
+				shown = claim.Next // the next look shows it
+				shown.Token, shown.Prev = held.Token+1, held.Tenure(tt.end)
+			}()
+			return found(shown)
+		})
+		_, granted := c.Granted()
+		left, _ := c.Left()
+		r := c.Refused()
+		if refused := r != nil && r.Held && r.Record.Token == held.Token; refused != tt.refused || granted == tt.refused {
+			t.Errorf("after %s: granted %v, refused %+v", tt.end, granted, r)
+		}
+		if tt.refused && left.Record.Version != claim.Next.Version {
+			t.Errorf("after %s: it does not give back %+v", tt.end, left)
+		}
+	}
+}
+
+// TestLostClaimsDoNotSlowTheNext: one that learns of each release from a hint, and loses the claim
+// to another one each time, claims at once when it learns of the next.
+func TestLostClaimsDoNotSlowTheNext(t *testing.T) {
+	c := waiting(timing, Want{})
+	for n := range uint64(12) {
+		now := time.Duration(n+1) * time.Millisecond
+		held := theirs(timing, string(rune('a'+n)), n+1)
+		if n > 0 {
+			if r := c.Hint(now).Call; r == nil || r.Kind != Look {
+				t.Fatalf("release %d: want a look, got %+v", n, r)
+			}
+			free := freed(theirs(timing, string(rune('a'+n-1)), n), "free"+string(rune('a'+n)), driver.EndReleased, nil)
+			if r := c.Reply(now, found(free)).Call; r == nil || r.Kind != Claim {
+				t.Fatalf("release %d: want a claim at once, got %+v", n, r)
+			}
+		}
+		c.Reply(now, conflict(held))
 	}
 }

@@ -228,9 +228,7 @@ func TestGhostThatMadeWay(t *testing.T) {
 		t.Fatalf("want a look, got %+v", r)
 	}
 	ghost := under(timing, "s", "v", 7)
-	c.Reply(at, found(ghost))
-	at, _ = c.Next()
-	if r := c.Step(at).Call; r == nil || r.Kind != Release || r.Prev.Version != "v" {
+	if r := c.Reply(at, found(ghost)).Call; r == nil || r.Kind != Release || r.Prev.Version != "v" {
 		t.Fatalf("want the ghost released, got %+v", r)
 	}
 	c.Reply(at, conflict(driver.Claimed(claim.Next, freed(ghost, "w", driver.EndAbandoned, nil), true)))
@@ -292,9 +290,9 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 			session.Version = (now / timing.Heartbeat).String() // it lives, and has taken out what lay there
 			session.Beat = session.Version
 			switch {
-			case r.Kind == Peek:
+			case looksAt(r):
 				return found(session)
-			case r.Kind != Inquire:
+			case !inquires(r):
 				return found(under(timing, "s", "v", 7))
 			}
 			if asked++; outcome == Applied {
@@ -322,10 +320,10 @@ func TestEachTermIsAskedFor(t *testing.T) {
 		if now >= 2*timing.Lease {
 			lock.Version, lock.Beat, lock.Token = "late", "late", 8 // a late copy of a claim
 		}
-		switch r.Kind {
-		case Peek:
+		switch {
+		case looksAt(r):
 			return found(session)
-		case Inquire:
+		case inquires(r):
 			asked[r.Next.Requests[0].Token]++
 			return found(r.Next)
 		default:

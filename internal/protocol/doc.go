@@ -46,7 +46,7 @@
 // the history. For a holder in another process that has no store, an [Offer] keeps the
 // grant until that shows life, and a [Relay] carries out each [Dispatch] of it. When a call
 // without an answer is tried again, and when a machine gives up, is one rule for all but the
-// Holder and the Contender: see retrier. What a process has seen of a record is a [Sight]; all
+// Holder: see retrier. What a process has seen of a record is a [Sight]; all
 // machines of the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and

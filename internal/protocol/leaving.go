@@ -11,6 +11,10 @@ import (
 
 // What a record shows when a tenure has ended.
 
+// Left says that the work has returned, and that only the closing of the session is
+// left to do, which frees the lock.
+func (h *Holder) Left() bool { return h.done() && h.out == nil && h.leaves() }
+
 // End returns how the tenure of a lock ends, as its record shows it, and why if
 // the work has failed.
 func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {

@@ -60,14 +60,14 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 	rec, found := g.sight.Record()
 	switch {
 	case !g.looked, !found:
-		return Peek, 0
+		return Look, 0
 	case rec.State == driver.Closed:
-		return Forget, g.sight.Term() + g.t.Linger(rec)
+		return Delete, g.sight.Term() + g.t.Linger(rec)
 	}
 	if g.sight.Dead() {
-		return Close, 0
+		return Free, 0
 	}
-	return Peek, g.sight.NextPoll(g.t.Refresh, g.t.Lease)
+	return Look, g.sight.NextPoll(g.t.Refresh, g.t.Lease)
 }
 
 func (g *Reaper) act(now time.Duration) *Call {
@@ -81,9 +81,9 @@ func (g *Reaper) act(now time.Duration) *Call {
 	r := &Call{Kind: kind, Key: g.key}
 	rec, _ := g.sight.Record()
 	switch kind {
-	case Close:
+	case Free:
 		r.Prev, r.Next = rec, closed(rec, g.env.Fresh(), driver.EndExpired)
-	case Forget:
+	case Delete:
 		r.Prev = rec
 	}
 	g.sight.sends(now, r)
@@ -99,14 +99,14 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	switch {
 	case answered:
 		g.looked = true
-		g.swept = out.Kind == Forget && r.Outcome == Applied || g.tried && !r.Found
+		g.swept = out.Kind == Delete && r.Outcome == Applied || g.tried && !r.Found
 		g.sight.Saw(g.sent, now, out.fresh(), r.Record, r.Found)
 		g.judge()
 	case g.spent(now):
 		g.settle(Unusable, driver.Record{}, r.Err)
 	case r.Outcome == Unknown:
 		g.looked = false
-		g.tried = g.tried || out.Kind == Forget
+		g.tried = g.tried || out.Kind == Delete
 	}
 	return Action{Call: g.act(now)}
 }

@@ -39,20 +39,20 @@ func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.
 			}
 			res := Result{Outcome: Applied, Record: *rec, Found: rec.Key != ""}
 			switch {
-			case r.Kind == Peek:
+			case looksAt(r):
 				if r.Consistency != driver.Strong {
 					t.Error("a cheap look")
 				}
 			case rec.Version != r.Prev.Version:
 				res.Outcome = Conflicted
-			case r.Kind == Close:
-				sent[Close] = now
+			case closes(r):
+				sent[Free] = now
 				*rec = r.Next
 				res.Record = *rec
-			case r.Kind == Forget:
-				sent[Forget] = now
+			case r.Kind == Delete:
+				sent[Delete] = now
 				*rec = driver.Record{}
-				res = ResultOf(Forget, driver.Record{}, driver.Record{}, nil)
+				res = ResultOf(Delete, driver.Record{}, driver.Record{}, nil)
 			}
 			r = g.Reply(now, res).Call
 		}
@@ -83,8 +83,8 @@ func TestReaper(t *testing.T) {
 			if a, _, _ := g.Answer(); a != tt.want || g.Swept() != (tt.want == Done) {
 				t.Errorf("answer %d, swept %v", a, g.Swept())
 			}
-			if sent[Close] != tt.closed || sent[Forget] != tt.swept {
-				t.Errorf("closed at %v, deleted at %v; want %v and %v", sent[Close], sent[Forget], tt.closed, tt.swept)
+			if sent[Free] != tt.closed || sent[Delete] != tt.swept {
+				t.Errorf("closed at %v, deleted at %v; want %v and %v", sent[Free], sent[Delete], tt.closed, tt.swept)
 			}
 		})
 	}
@@ -113,12 +113,12 @@ func TestReaperOfUnknownFate(t *testing.T) {
 		g.Step(0)
 		g.Reply(0, found(over))
 		now, _ := g.Next()
-		if r := g.Step(now).Call; r == nil || r.Kind != Forget || r.Prev.Version != "c" {
+		if r := g.Step(now).Call; r == nil || r.Kind != Delete || r.Prev.Version != "c" {
 			t.Fatalf("want it deleted, got %+v", r)
 		}
 		g.Reply(now, Result{Outcome: Unknown, Err: errStore})
 		now, _ = g.Next()
-		if r := g.Step(now).Call; r == nil || r.Kind != Peek {
+		if r := g.Step(now).Call; r == nil || !looksAt(r) {
 			t.Fatalf("want a look, got %+v", r)
 		}
 		return g, now
@@ -129,7 +129,7 @@ func TestReaperOfUnknownFate(t *testing.T) {
 		t.Errorf("it is gone: answer %d, swept %v", a, g.Swept())
 	}
 	g, now = begin()
-	if r := g.Reply(now, found(over)).Call; r == nil || r.Kind != Forget {
+	if r := g.Reply(now, found(over)).Call; r == nil || r.Kind != Delete {
 		t.Errorf("it is there: %+v", r)
 	}
 	g, now = begin()
@@ -155,22 +155,22 @@ func TestReaperMeetsAnother(t *testing.T) {
 			}
 		})
 		a, _, _ := g.Answer()
-		if name == "deleted" && (a != Nobody || g.Swept()) || name != "deleted" && (a != Done || sent[Close] != 5*timing.Lease) {
+		if name == "deleted" && (a != Nobody || g.Swept()) || name != "deleted" && (a != Done || sent[Free] != 5*timing.Lease) {
 			t.Errorf("%s: answer %d, swept %v, wrote %v", name, a, g.Swept(), sent)
 		}
 	}
 }
 
-// TestResultOfForget: nothing is there when a record was deleted.
-func TestResultOfForget(t *testing.T) {
-	if r := ResultOf(Forget, driver.Record{}, driver.Record{}, nil); r.Outcome != Applied || r.Found {
+// TestResultOfDelete: nothing is there when a record was deleted.
+func TestResultOfDelete(t *testing.T) {
+	if r := ResultOf(Delete, driver.Record{}, driver.Record{}, nil); r.Outcome != Applied || r.Found {
 		t.Errorf("deleted: %+v", r)
 	}
 	rec := alive(Timing{}.WithDefaults(), "s", "b")
-	if r := ResultOf(Forget, driver.Record{}, driver.Record{}, &driver.ConflictError{Current: rec}); r.Outcome != Conflicted || !r.Found || r.Record.Version != "b" {
+	if r := ResultOf(Delete, driver.Record{}, driver.Record{}, &driver.ConflictError{Current: rec}); r.Outcome != Conflicted || !r.Found || r.Record.Version != "b" {
 		t.Errorf("another record: %+v", r)
 	}
-	if r := ResultOf(Forget, driver.Record{}, driver.Record{}, errStore); r.Outcome != Unknown {
+	if r := ResultOf(Delete, driver.Record{}, driver.Record{}, errStore); r.Outcome != Unknown {
 		t.Errorf("no answer: %+v", r)
 	}
 }

@@ -20,6 +20,9 @@ import (
 // only the answer of a write ends the silence, or a time in which the machine has nothing to
 // send.
 //
+// Reads have room of their own: a store that has refused a write because it has too much to do
+// is asked again by reads at once, and by a write only after that pause.
+//
 // A [Holder] has none: how it retries depends on the time that it has left.
 type retrier struct {
 	t        Timing
@@ -85,10 +88,16 @@ func (q *retrier) due(now time.Duration, kind Kind, at time.Duration) bool {
 // send makes a call now that the machine wanted to make at an instant.
 func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 	if q.failures == 0 && at > q.retry { // it had nothing to send before
-		q.unheard, q.mute = 0, false
+		q.rests(now)
 	}
 	q.out, q.sent = r, now
 	return r
+}
+
+// rests says that the store has answered, and that the machine has nothing to write for a while:
+// what was lost or without an answer before then does not count for the next write.
+func (q *retrier) rests(now time.Duration) {
+	q.unheard, q.races, q.writeAt, q.mute, q.failed = 0, 0, now, false, nil
 }
 
 // replied takes the result of the call under way. It returns the call, and whether the store
@@ -101,7 +110,11 @@ func (q *retrier) replied(now time.Duration, r Result) (out *Call, answered bool
 			q.mute, q.silent = true, q.sent
 		}
 		q.failed = r.Err
-		q.retry += q.t.retry(q.env, q.failures, r.Err, q.t.Lease)
+		if pause := q.t.retry(q.env, q.failures, r.Err, q.t.Lease); !reads && errors.Is(r.Err, driver.ErrThrottled) {
+			q.writeAt = now + pause
+		} else {
+			q.retry += pause
+		}
 		if q.failures++; !reads {
 			q.unheard++
 		}
@@ -135,4 +148,13 @@ func (q *retrier) spent(now time.Duration) bool {
 		}
 	}
 	return q.patience > 0 && now-q.silent >= q.patience
+}
+
+// move is a call that a machine wants to make: what, and when. An instant that is over is now.
+type move struct {
+	kind    Kind
+	session bool               // about the session of the lock
+	poll    bool               // a look that is as fresh as the sight says, and else strong
+	ask     driver.RequestKind // of an Ask
+	at      time.Duration
 }

@@ -76,9 +76,9 @@ func TestRetrierPauses(t *testing.T) {
 		},
 		"only reads are answered, and writes throttled": {
 			{Ask, throttled, 0},
-			{Look, answered, timing.retry(middle(), 0, throttled.Err, timing.Lease)},
-			{Ask, throttled, 0},
-			{Look, answered, timing.retry(middle(), 0, throttled.Err, timing.Lease)},
+			{Look, answered, 0},
+			{Ask, throttled, timing.retry(middle(), 0, throttled.Err, timing.Lease) - time.Millisecond},
+			{Look, answered, 0},
 			{Ask, answered, timing.retry(middle(), 2, throttled.Err, timing.Lease)},
 		},
 	} {

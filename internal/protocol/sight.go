@@ -24,35 +24,32 @@ type Sight struct {
 	t   Timing
 	env Env
 
-	known   bool
 	found   bool
 	rec     driver.Record
-	replied time.Duration // after the latest reply that counted
+	replied time.Duration // after the latest reply that counted; never: it was not read
 	sent    time.Duration // before the call of that reply
 	since   time.Duration // after the reply that first showed rec's sign of life
 	term    time.Duration // after the reply that first showed rec's term
 
-	polled time.Duration // when the latest call about the record was sent
+	polled time.Duration // when the latest call about the record was sent; never: none was
 	spread float64       // of the refresh period that follows it: 7/8 to 9/8
 	due    time.Duration // when a strong read is, since the record may have changed; endless: it is not
 
-	// The latest holder that a strong reply has shown, whether that counted or not, and
-	// the instant before its call. Such a holder was there after that instant.
-	holder     life
-	holderSent time.Duration
+	shown holderShown
+	asked time.Duration // when a contender of this process asked a holder to make way; never: none did
+}
 
-	inquired time.Duration // when the session may be asked again whether it holds this lock in this term
-	wished   bool          // a contender of this process has asked a holder to make way for it
-	wish     time.Duration // when it did so last
-
-	// Of a session: whether an Observer reads it now, and the Observers that wait for
-	// the answer.
-	observed bool
-	joined   []*Observer
+// holderShown is the latest holder that a strong reply has shown, whether that counted or not, and
+// the instant before its call. Such a holder was there after that instant.
+type holderShown struct {
+	life
+	sent time.Duration
 }
 
 // NewSight returns the sight of a record that was not read yet.
-func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env, spread: 1, due: endless} }
+func NewSight(t Timing, env Env) *Sight {
+	return &Sight{t: t, env: env, replied: never, polled: never, spread: 1, due: endless, asked: never}
+}
 
 // life is the part of a record that changes whenever its holder shows life.
 type life struct {
@@ -85,31 +82,21 @@ func termOf(rec driver.Record) term {
 // call asked for. The reply to a write is strong.
 func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	strong := how == driver.Strong
-	if strong && found && (rec.State == driver.Held || rec.State == driver.Alive) &&
-		(s.holder == life{} || sent > s.holderSent) {
-		s.holder, s.holderSent = lifeOf(rec), sent
+	if strong && found && holder(rec) && (s.shown.life == life{} || sent > s.shown.sent) {
+		s.shown = holderShown{lifeOf(rec), sent}
 	}
-	same := s.known && found == s.found && rec.Version == s.rec.Version
-	switch counts := strong && !(s.known && sent < s.replied); {
-	case counts:
-	case strong && same:
-		s.sent = max(s.sent, sent) // the record was still what is known
-		return
-	case strong:
-		s.due = min(s.due, now+2*s.t.Pause()) // others of this process read it, too: not all of them at once
-		return
-	case !same:
-		s.due = now
-		return
-	default:
+	_, known := s.Known()
+	known = known && found == s.found
+	if !strong || sent < s.replied {
+		s.hinted(sent, now, strong, known && rec.Version == s.rec.Version)
 		return
 	}
-	had := s.known && found == s.found
-	if had = had && termOf(rec) == termOf(s.rec); !had {
-		s.term, s.inquired = now, 0
+	same := known && termOf(rec) == termOf(s.rec)
+	if !same {
+		s.term = now
 		s.differs(rec, found)
 	}
-	if !had || lifeOf(rec) != lifeOf(s.rec) {
+	if !same || lifeOf(rec) != lifeOf(s.rec) {
 		s.since = now
 		if s.env.Recall != nil && found {
 			if at, ok := s.env.Recall(rec); ok {
@@ -117,13 +104,24 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 			}
 		}
 	}
-	s.known, s.found, s.rec, s.replied, s.sent = true, found, rec, now, sent
+	s.found, s.rec, s.replied, s.sent = found, rec, now, sent
+}
+
+// hinted notes a reply that does not count. Same says that it shows the version that is known.
+func (s *Sight) hinted(sent, now time.Duration, strong, same bool) {
+	switch {
+	case strong && same:
+		s.sent = max(s.sent, sent) // the record was still what is known
+	case strong:
+		s.due = min(s.due, now+2*s.t.Pause()) // others of this process read it, too: not all of them at once
+	case !same:
+		s.due = now
+	}
 }
 
 // differs tells of a new term of a holder whose bound of the drift is not this process's.
 func (s *Sight) differs(rec driver.Record, found bool) {
-	if found && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift &&
-		(rec.State == driver.Held || rec.State == driver.Alive) {
+	if found && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift && holder(rec) {
 		s.env.Differs(rec)
 	}
 }
@@ -176,8 +174,11 @@ func (s *Sight) missed(r *Call) {
 // looked at more often, however long the refresh period is, since the lock may be meant for
 // this process, and stays reserved for a time that depends on the lease.
 func (s *Sight) NextPoll(refresh, lease time.Duration) time.Duration {
-	if !s.known {
+	switch _, known := s.Known(); {
+	case !known && s.polled == never:
 		return 0
+	case !known:
+		return min(s.polled+s.t.Pause(), s.due) // another machine reads it
 	}
 	if s.moves() {
 		refresh = min(refresh, s.t.wait(s.rec)/5, lease/5)
@@ -194,8 +195,7 @@ func (s *Sight) NextPoll(refresh, lease time.Duration) time.Duration {
 // record of the lock shows nothing before the holder has stopped; so a wish of this process
 // counts as long as the term lasts: its work may take long to stop.
 func (s *Sight) moves() bool {
-	wishes := s.wished && s.wish >= s.term
-	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || wishes)
+	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.asked >= s.term)
 }
 
 // How returns how fresh a poll must be that is made now. It is cheap where the record counts no
@@ -204,8 +204,9 @@ func (s *Sight) moves() bool {
 // to show something new shows it at once, and how far cheap reads are behind bounds nothing.
 func (s *Sight) How(now time.Duration) driver.Consistency {
 	_, counted := s.unchangedUntil()
+	_, known := s.Known()
 	switch {
-	case !s.known, s.Hinted(), s.moves():
+	case !known, s.Hinted(), s.moves():
 		return driver.Strong
 	case !counted:
 		return driver.Eventual
@@ -236,7 +237,7 @@ func stage(s driver.State) int {
 // holds says whether the record shows an owner that others must wait for: a holder,
 // or the owner of a reservation.
 func (s *Sight) holds() bool {
-	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved || s.rec.State == driver.Alive)
+	return s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved || s.rec.State == driver.Alive)
 }
 
 // unchangedUntil returns the instant at which the sign of life will have been unchanged for its
@@ -250,11 +251,11 @@ func (s *Sight) unchangedUntil() (time.Duration, bool) {
 
 // Record returns the record as last seen, and false if there was none or it was
 // never read.
-func (s *Sight) Record() (driver.Record, bool) { return s.rec, s.known && s.found }
+func (s *Sight) Record() (driver.Record, bool) { return s.rec, s.found }
 
 // Known returns when the latest reply that counted came, and false if the record was never
 // read.
-func (s *Sight) Known() (time.Duration, bool) { return s.replied, s.known }
+func (s *Sight) Known() (time.Duration, bool) { return s.replied, s.replied != never }
 
 // Since returns the instant after the reply that first showed the record's sign
 // of life.
@@ -286,12 +287,126 @@ func (s *Sight) Dead() bool {
 	return counted && s.sent >= dead
 }
 
-// LookFor has the record looked at as often as those want it who wait now: by the shortest
-// refresh period and the shortest lease among them.
-func (s *Sight) LookFor(refresh, lease time.Duration) { s.t.Refresh, s.t.Lease = refresh, lease }
+// over says that the lock may be taken as it is: its holder is dead, or its session has ended.
+func (s *Sight) over() bool {
+	if s.under() != nil {
+		return s.Ended()
+	}
+	return s.Dead()
+}
 
-// NextLook is NextPoll for those whom [Sight.LookFor] knows of.
-func (s *Sight) NextLook() time.Duration { return s.NextPoll(s.t.Refresh, s.t.Lease) }
+// A lock under a session shows no life of its own. Its holder is dead when the
+// session is: closed, or absent in a strong read that was sent after the lock was
+// seen under it. A session whose beat has been unchanged for its lease is closed
+// first, so that it cannot renew any more; then its locks are taken.
+
+// Tied says that the record shows a lock that a session keeps alive.
+func (s *Sight) Tied() bool { return s.found && s.rec.State == driver.Held && s.rec.Session != "" }
+
+// Under returns what the process has seen of the lock's session, nil if the lock is
+// not under one, or the process does not follow sessions.
+func (s *Sight) Under() *Sight { return s.under() }
+
+func (s *Sight) under() *Sight {
+	if !s.Tied() || s.env.Session == nil {
+		return nil
+	}
+	return s.env.Session(s.rec.Session)
+}
+
+// of returns the sight of the record that a call of a machine is about: s, which is that of the
+// record of a key, or that of a session.
+func (s *Sight) of(r *Call, key string) *Sight {
+	if r.Key == key {
+		return s
+	}
+	return s.env.Session(driver.SessionID(r.Key))
+}
+
+// Closed says whether the lock is held under a session that its own process has closed,
+// so that no work goes on under it.
+func (s *Sight) Closed() bool {
+	u := s.under()
+	return u != nil && u.found && closedInOrder(u.rec)
+}
+
+// Ended says whether the lock is held under a session that is over for certain.
+func (s *Sight) Ended() bool {
+	u := s.under()
+	return u != nil && u.ended(s.term)
+}
+
+// ended says whether the session is certainly over, given that a lock was seen under
+// it at the given instant.
+func (s *Sight) ended(at time.Duration) bool {
+	_, known := s.Known()
+	return known && (s.found && s.rec.State == driver.Closed || !s.found && s.sent >= at)
+}
+
+// diesAt returns when the session of a tied lock counts as dead: at once if it has
+// ended, and practically never as long as it was not read.
+func (s *Sight) diesAt() time.Duration {
+	u := s.under()
+	switch {
+	case u == nil:
+		return s.replied + forever
+	case u.ended(s.term):
+		return s.term
+	}
+	if dead, alive := u.DeadAt(); alive {
+		return dead
+	}
+	return s.replied + forever
+}
+
+// ending returns the tenure of a record that is taken over, as its successor records
+// it. If the owner has closed the session of the lock, the tenure ended with that.
+func (s *Sight) ending(rec driver.Record) *driver.Tenure {
+	u := s.under()
+	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
+		return rec.Tenure(driver.EndExpired).Brief()
+	}
+	t := rec.Tenure(u.rec.End)
+	t.Until = u.rec.Until
+	return t.Brief()
+}
+
+// waitingFor returns the request in a session's record that is for the holder of a
+// lock, nil if there is none.
+func waitingFor(session, lock driver.Record) *driver.Request {
+	for i, q := range session.Requests {
+		if honoured(q.Kind) && q.Lock == lock.Key && (q.Token == 0 || q.Token == lock.Token) {
+			return &session.Requests[i]
+		}
+	}
+	return nil
+}
+
+// Wish returns when to ask the holder to hand over to a candidate of this process with that
+// priority and lease, and false if the candidate is not preferred to it or the holder was
+// asked. Leaders must not change to and fro: the holder is asked only when it has led for a
+// lease, and at most once in a lease.
+func (s *Sight) Wish(priority int, lease time.Duration) (time.Duration, bool) {
+	if !s.found || s.rec.Priority >= priority {
+		return 0, false
+	}
+	return s.asks(s.rec, lease)
+}
+
+// asks is Wish for a candidate that is preferred.
+func (s *Sight) asks(rec driver.Record, lease time.Duration) (time.Duration, bool) {
+	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 {
+		return 0, false
+	}
+	at := s.term + lease
+	if s.asked != never {
+		at = max(at, s.asked+lease)
+	}
+	return at, true
+}
+
+// Asked notes that the holder is asked now; never: it was not.
+func (s *Sight) Asked(now time.Duration) { s.asked = now }
 
 // Readable says whether the record may be taken over when its holder is dead. A
 // record without a lease, or with an unknown state, may not be: to read a broken

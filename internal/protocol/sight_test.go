@@ -79,11 +79,11 @@ func TestSightOfNonsense(t *testing.T) {
 					if dead, _ := s.DeadAt(); lease > time.Hour && dead < now+365*24*time.Hour {
 						t.Fatalf("lease %v, heartbeat %v: dead at %v, now %v", lease, heartbeat, dead, now)
 					}
-					if next := s.NextLook(); next <= sent {
+					if next := s.NextPoll(s.t.Refresh, s.t.Lease); next <= sent {
 						t.Fatalf("lease %v, heartbeat %v: next look %v after now", lease, heartbeat, next-now)
 					}
 					if i%3 == 0 {
-						now = s.NextLook()
+						now = s.NextPoll(s.t.Refresh, s.t.Lease)
 					} else {
 						now += time.Second
 					}
@@ -120,7 +120,7 @@ func TestCheapRepliesAreHints(t *testing.T) {
 		if at, _ := s.Known(); !found || rec.Version != "b1" || at != 2 || s.Since() != 2 {
 			t.Errorf("%s: a cheap reply is taken for what is: %q, %v, known at %v", name, rec.Version, found, at)
 		}
-		if due := s.NextLook() <= 4; s.Hinted() != tt.hinted || due != tt.hinted || tt.hinted && s.How(4) != driver.Strong {
+		if due := s.NextPoll(s.t.Refresh, s.t.Lease) <= 4; s.Hinted() != tt.hinted || due != tt.hinted || tt.hinted && s.How(4) != driver.Strong {
 			t.Errorf("%s: hinted %v, a read is due now: %v", name, s.Hinted(), due)
 		}
 	}
@@ -159,7 +159,6 @@ func TestPolls(t *testing.T) {
 	const s = time.Second
 	saw := func(change func(*driver.Record)) *Sight {
 		v := NewSight(timing, middle())
-		v.LookFor(s, 20*s)
 		rec := beats("b1")
 		change(&rec)
 		v.Polls(0, driver.Strong)

@@ -81,7 +81,9 @@ func (s *Standstill) Raised(rec driver.Record, session driver.Record, r Raise) d
 	next.Session, next.Bell, next.Requests, next.Priority = "", "", nil, 0
 	next.Lease = max(cmp.Or(rec.Lease, s.t.Lease), time.Millisecond)
 	next.Token += r.By
-	asked := driver.Request{ID: r.Version, Kind: driver.Raise, Token: rec.Token, By: r.Owner, Reason: r.Reason, At: r.At}
+	asked := driver.Request{
+		ID: r.Version, Kind: driver.Raise, Token: rec.Token, By: r.Owner, Reason: r.Reason, At: r.At,
+	}
 	switch {
 	case rec.Version == "":
 		next.Prev = nil

@@ -45,7 +45,8 @@ func unknown(token uint64) Entry {
 // Shortened says that a record keeps less of the tenure before its own than the
 // history does: the beginning of a long reason.
 func Shortened(prev *driver.Tenure) bool {
-	return prev != nil && prev.Asked != nil && len(prev.Asked.Reason) >= driver.MaxPrevReasonLen-utf8.UTFMax && prev.Token != 0
+	return prev != nil && prev.Token != 0 && prev.Asked != nil &&
+		len(prev.Asked.Reason) >= driver.MaxPrevReasonLen-utf8.UTFMax
 }
 
 // Lengthen puts the whole of a tenure in the place of what the record of its

@@ -46,7 +46,7 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 		{"closed, and the lock says why", said, func(u *Sight) { u.Saw(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndStalled, true},
 		{"absent", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(1, 1, driver.Strong, driver.Record{}, false) }, 1, Takeover, driver.EndExpired, false},
 		{"absent in a cheap read", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(1, 1, driver.Eventual, driver.Record{}, false) }, 1, Claim, "", false},
-		{"silent for its lease", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease, Close, "", false},
+		{"silent for its lease", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease, Free, "", false},
 		{"silent for less", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease - 1, Claim, "", false},
 		{"never seen", under(timing, "s", "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
 		{"no session", theirs(timing, "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
@@ -66,8 +66,8 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 					first = Look // a look is cheaper than a claim that is refused
 				}
 				r := c.Step(tt.at).Call
-				if tt.want == Close {
-					if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+				if tt.want == Free {
+					if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 						t.Fatalf("first move %+v, want a read that tells whether the session is dead", r)
 					}
 					r = c.Reply(tt.at, found(alive(timing, "s", "b"))).Call
@@ -75,7 +75,7 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 				if r == nil || r.Kind != first {
 					t.Fatalf("first move %+v, want %v", r, first)
 				}
-				if r.Kind == Close {
+				if closes(r) {
 					if r.Key != driver.SessionKey("s") || r.Next.End != driver.EndExpired {
 						t.Errorf("closes %+v", r.Next)
 					}
@@ -118,7 +118,7 @@ func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 		}
 		u.Saw(timing.Lease, timing.Lease, driver.Eventual, driver.Record{}, false)
 		r := step(timing.Lease).Call
-		if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+		if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 			t.Errorf("%q: sends %+v", kind, r)
 		}
 	}
@@ -160,16 +160,18 @@ func TestWishThroughTheSession(t *testing.T) {
 				now = max(now, at)
 				r := c.Step(now).Call
 				for r != nil {
-					switch r.Kind {
-					case Look:
-						r = c.Reply(now, found(lock)).Call
-					case Peek:
+					switch {
+					case looksAt(r):
 						if now > time.Duration(beats)*timing.Heartbeat {
 							beats++
 							session.Version, session.Beat = string(rune('c'+beats)), string(rune('c'+beats))
 						}
 						r = c.Reply(now, found(session)).Call
-					case Ask:
+					case r.Kind == Look:
+						r = c.Reply(now, found(lock)).Call
+					case inquires(r):
+						r = c.Reply(now, found(r.Next)).Call
+					case r.Kind == Ask:
 						if r.Key != session.Key || r.Next.Beat != r.Prev.Beat || r.Next.State != driver.Alive {
 							t.Fatalf("asks with %+v", r)
 						}
@@ -186,8 +188,6 @@ func TestWishThroughTheSession(t *testing.T) {
 							t.Errorf("asks at %v, and has at %v", now, last)
 						}
 						last = now
-						r = c.Reply(now, found(r.Next)).Call
-					case Inquire:
 						r = c.Reply(now, found(r.Next)).Call
 					default:
 						t.Fatalf("sends %v", r.Kind)
@@ -270,14 +270,14 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 		now := time.Second
 		c.Step(now)
 		r := c.Reply(now, conflict(under(timing, "s", "v", 7))).Call
-		if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+		if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 			t.Fatalf("want a strong look at the session, got %+v", r)
 		}
 		if !alone {
 			u.Saw(now-1, now+1, driver.Strong, asking(lives, "q", driver.Request{ID: "q"}), true)
 		}
 		r = c.Reply(now+2, found(lives)).Call
-		if overtaken := r != nil && r.Kind == Peek; overtaken == alone {
+		if overtaken := r != nil && looksAt(r); overtaken == alone {
 			t.Fatalf("alone %v: sends %+v", alone, r)
 		}
 		if over := closed(lives, "w", driver.EndReleased); r == nil {
@@ -313,7 +313,7 @@ func TestClosedAfterAnothersReply(t *testing.T) {
 			r = c.Step(begun + 3).Call
 		}
 		over := closed(lives, "w", driver.EndReleased)
-		if r != nil && r.Kind == Peek {
+		if r != nil && looksAt(r) {
 			r = c.Reply(begun+4, Result{Outcome: NotApplied, Err: errors.New("lost")}).Call
 		}
 		u.Saw(begun+5, begun+5, driver.Strong, over, true)
@@ -339,7 +339,7 @@ func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
 		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, sight)
 		const now = time.Second
 		c.Step(now)
-		if r := c.Reply(now, conflict(held)).Call; r == nil || r.Kind != Peek {
+		if r := c.Reply(now, conflict(held)).Call; r == nil || !looksAt(r) {
 			t.Fatalf("want a look at the session, got %+v", r)
 		}
 		sight.Saw(now+1, now+2, driver.Strong, freed(held, "w", tt.end, nil), true)
@@ -352,4 +352,13 @@ func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
 			t.Errorf("%v: sends %+v, and is refused: %+v", tt.end, r, refused)
 		}
 	}
+}
+
+// looksAt, closes and inquires say what a call is about: a session.
+func looksAt(r *Call) bool { return r.Kind == Look && r.OfSession() }
+
+func closes(r *Call) bool { return r.Kind == Free && r.OfSession() }
+
+func inquires(r *Call) bool {
+	return r.Kind == Ask && r.OfSession() && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
 }

@@ -82,7 +82,8 @@ func (t Timing) Validate() error {
 	}
 	period := func(name string, d time.Duration) {
 		if positive(name, d); d > 0 && d < MinPeriod {
-			bad("%s %v must be at least %v, since each is a request to the store: is its unit right?", name, d, MinPeriod)
+			bad("%s %v must be at least %v, since each is a request to the store: is its unit right?",
+				name, d, MinPeriod)
 		}
 	}
 	period("heartbeat period", t.Heartbeat)
@@ -101,8 +102,8 @@ func (t Timing) Validate() error {
 	}
 	// A holder must be able to lose one heartbeat and still renew in time.
 	if need := t.Heartbeat + 2*t.RequestTimeout + t.Grace; need > t.Window() {
-		bad("lease duration %v is shorter than its parts: heartbeat period %v + 2 x request timeout %v + grace %v = %v must be at most %v, "+
-			"which is what clocks that drift by %v leave of the lease; lengthen the lease or shorten a part",
+		bad("lease duration %v is shorter than its parts: heartbeat period %v + 2 x request timeout %v + "+
+			"grace %v = %v must be at most %v, which is what clocks that drift by %v leave of the lease; lengthen the lease or shorten a part",
 			t.Lease, t.Heartbeat, t.RequestTimeout, t.Grace, need, t.Window().Round(time.Millisecond), t.Drift)
 	}
 	return errors.Join(errs...)

@@ -15,7 +15,8 @@ import (
 // Kind says what a call does.
 type Kind int
 
-// The calls that the machines make.
+// The calls that the machines make. Whether one is about a lock, a session or the history says
+// its key.
 const (
 	Look      Kind = iota + 1 // read the record
 	Claim                     // take it if it is absent or released
@@ -24,29 +25,19 @@ const (
 	Release                   // swap it to released, or to reserved for the next owner
 	Quit                      // swap it to say why no more heartbeats come, with the beat as it is
 	Ask                       // swap it with a request for its holder, with the beat as it is
-	Free                      // an operator's swap to released, or to reserved for nobody
-	Bury                      // swap what a holder has left that has certainly ended to released, or closed
-	Peek                      // read the record of the session under which the lock is held
-	Close                     // swap a dead session to closed
-	Inquire                   // swap a session with the question whether it holds the lock
-	Forget                    // delete a session's record that has been closed for long
+	Free                      // swap another process's to released, closed, or reserved for nobody
+	Delete                    // delete a session that has been closed for long, or an entry of the history
 	Enter                     // put an ended tenure into the history, if nothing stands there
-	Erase                     // delete a tenure from the history
 )
 
 func (k Kind) String() string {
 	return [...]string{
-		"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "bury", "peek",
-		"close", "inquire", "forget", "enter", "erase",
+		"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "delete", "enter",
 	}[k]
 }
 
 // Reads says that the call changes nothing.
-func (k Kind) Reads() bool { return k == Look || k == Peek }
-
-// OfSession says that calls of the kind are always about a session's record. An
-// Ask, a Claim, a Heartbeat or a Bury can be about one: see [Call.OfSession].
-func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire || k == Forget }
+func (k Kind) Reads() bool { return k == Look }
 
 // Call is one call of the store that a machine asks for. The machine waits
 // for its Result, or for the engine to say that the outcome is unknown. (A request
@@ -56,13 +47,14 @@ func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire 
 type Call struct {
 	Kind        Kind
 	Key         string
-	Consistency driver.Consistency // of a Look or Peek
-	// Both for a swap; Next alone for a Claim or an Enter, Prev alone for a Forget or an
-	// Erase.
+	Consistency driver.Consistency // of a Look
+	// Both for a swap; Next alone for a Claim or an Enter, Prev alone for a Delete.
 	Prev, Next driver.Record
 
 	sent time.Duration // of a Holder: when, by its clock
 	data uint64        // likewise: the serial number of the data that it carries
+
+	crash bool // of a Free: the holder has crashed
 }
 
 // OfSession says that the call is about a session's record.
@@ -90,15 +82,16 @@ func (r *Call) Stamp(now time.Time) {
 		} else {
 			next.Until = now
 		}
-	case Bury:
-		next.Until = now
-	case Ask, Inquire:
+	case Ask:
 		next.Requests[len(next.Requests)-1].At = now
 	case Free:
-		if next.State == driver.Reserved {
+		switch {
+		case r.crash:
+			next.Until = now
+		case next.State == driver.Reserved:
 			next.Since = now
 			next.Prev.Asked.At = now
-		} else if next.Asked != nil && next.Asked.At.IsZero() {
+		case next.Asked != nil && next.Asked.At.IsZero():
 			next.Asked.At = now
 		}
 	}
@@ -131,7 +124,7 @@ type Result struct {
 // ResultOf sorts what a call of a store returned.
 func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	switch {
-	case err == nil && (kind == Forget || kind == Erase):
+	case err == nil && kind == Delete:
 		return Result{Outcome: Applied}
 	case err == nil:
 		return Result{Outcome: Applied, Record: rec, Found: true, Former: former}
@@ -161,6 +154,7 @@ type attempt struct {
 	// before are the tenures before the one that it names as Prev, as far as a
 	// takeover knows them, the newest first.
 	before []*driver.Tenure
+	late   bool // it replaces a grant of its own acquire
 }
 
 // maxAttempts bounds the attempts that a machine remembers. Beyond it the

@@ -80,17 +80,17 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	}
 	if by, used := l.written[r.Next.Version]; used && m.repeats(by, r) {
 		return
-	} else if used && r.Kind != protocol.Forget {
+	} else if used && r.Kind != protocol.Delete {
 		l.fail("%s sends version %s again", m, r.Next.Version)
 	}
-	if r.Kind == protocol.Forget {
+	if r.Kind == protocol.Delete {
 		return // nothing is written
 	}
 	l.judgeCall(m, r)
 	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
 		l.fail("%s has said that it is quiet, and beats", m)
 	}
-	if r.Kind == protocol.Ask && m.k == nil {
+	if r.Kind == protocol.Ask && m.k == nil && !confirms(r) {
 		m.wishes()
 	}
 	by := write{by: m, acquire: m.acquire, hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now, want: m.want}
@@ -112,6 +112,11 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 		l.ids[m] = by.want.ID
 	}
 	l.written[r.Next.Version] = by
+}
+
+// confirms says that an Ask puts the question whether a session holds a lock.
+func confirms(r *protocol.Call) bool {
+	return r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
 }
 
 // apply has the store carry out a call, and judges what it did.
@@ -162,7 +167,7 @@ func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driv
 }
 
 func (l *lock) counted(r *protocol.Call) {
-	if r.Kind == protocol.Ask || r.Kind == protocol.Free {
+	if r.Kind == protocol.Ask && !confirms(r) || r.Kind == protocol.Free && !r.OfSession() {
 		l.tally.Asked++
 	}
 }

@@ -116,9 +116,11 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	case protocol.Release:
 		l.released(m, r, was)
 	case protocol.Free:
-		l.freed(m, r, was)
-	case protocol.Bury:
-		l.buried(m, was)
+		if m.family != nil {
+			l.buried(m, was)
+		} else {
+			l.freed(m, r, was)
+		}
 	}
 	if is.Beat != was.Beat || is.Token != was.Token { // a claim that was doubled has the beat that it had the first time
 		l.beats[is.Token]++

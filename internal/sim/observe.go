@@ -5,7 +5,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -63,7 +62,7 @@ func (m *machine) look() {
 // process has a strong one follow.
 func (m *machine) asks(call *protocol.Call) {
 	l, now := m.p.l, m.p.cont.at(m.p.l.now)
-	if call.Kind != protocol.Look {
+	if call.OfSession() {
 		return
 	}
 	if m.seen.looked && call.Consistency != driver.Strong && now < m.seen.asked+m.p.t.Pause() {
@@ -106,13 +105,4 @@ func (l *lock) checkObservers() {
 			l.fail("%s sees token %d, %v after token %d was claimed", m, rec.Token, l.now-t.sent, is)
 		}
 	}
-}
-
-// watcher returns the observer whose machine it is, nil if it has gone.
-func (h *host) watcher(other protocol.Machine) *machine {
-	i := slices.IndexFunc(h.procs, func(p *process) bool { return p.observer != nil && other == protocol.Machine(p.observer.v) })
-	if i < 0 {
-		return nil
-	}
-	return h.procs[i].observer
 }

@@ -109,18 +109,6 @@ func (p *process) timingOf(token uint64) protocol.Timing {
 	return p.t
 }
 
-// hurry has the record looked at as often as the most impatient of those wants it who wait.
-func (p *process) hurry() {
-	t := p.t
-	for _, m := range p.machines {
-		if m.c != nil && m.h == nil && !m.left {
-			own := m.timing()
-			t.Refresh, t.Lease = min(t.Refresh, own.Refresh), min(t.Lease, own.Lease)
-		}
-	}
-	p.sight.LookFor(t.Refresh, t.Lease)
-}
-
 // look begins with no sight of the record, as a new process does.
 func (p *process) look() {
 	p.hinted = false
@@ -188,7 +176,6 @@ func (p *process) contends(m *machine, under *machine, try bool) {
 	l := p.l
 	if !slices.Contains(p.machines, m) {
 		p.machines = append(p.machines, m)
-		p.hurry()
 	}
 	m.acquire, m.begun, m.left, m.under, m.life = p.acquires, l.now, false, under, l.life
 	m.judged = newJudged()
@@ -224,7 +211,11 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	l := m.p.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
 	m.traceReply(number, res)
-	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
+	kind := r.Kind
+	if r.OfSession() && m.o == nil {
+		kind += ofSession
+	}
+	l.tally.Seen[m.phase()][kind][res.Outcome]++
 	m.unsure = m.unsure || res.Outcome == protocol.Unknown || m.f != nil && res.Outcome == protocol.NotApplied
 	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
 		by.unknown = true
@@ -249,7 +240,7 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		m.took(is.Reply(now, res))
 		return
 	}
-	if r.Kind == protocol.Ask && res.Outcome == protocol.Conflicted {
+	if r.Kind == protocol.Ask && res.Outcome == protocol.Conflicted && !confirms(r) {
 		m.p.wish = 0
 	}
 	saw := m.p.sees()

@@ -116,12 +116,6 @@ func (m *machine) disclaims(d *protocol.Disclaimer) {
 
 // wakes steps another machine of the process.
 func (m *machine) wakes(other protocol.Machine) {
-	if m.v != nil {
-		if o := m.p.host.watcher(other); o != nil {
-			o.step()
-		}
-		return
-	}
 	session := m.under
 	if m.s != nil {
 		session = m

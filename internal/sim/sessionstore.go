@@ -32,7 +32,7 @@ func (l *lock) applySession(m *machine, r *protocol.Call, behind int) (rec, form
 	is := s.rec
 	own := l.written[r.Next.Version].by == m && (m.o != nil)
 	switch {
-	case r.Kind == protocol.Forget:
+	case r.Kind == protocol.Delete:
 		if found && was.State != driver.Closed {
 			l.fail("%s deletes session %s, which is %s", m, r.Key, was.State)
 		}
@@ -48,7 +48,7 @@ func (l *lock) applySession(m *machine, r *protocol.Call, behind int) (rec, form
 		l.fail("%v of %s changes the beat of session %s", r.Kind, m, r.Key)
 	case r.Kind == protocol.Release && m.epoch == m.p.epoch && m.works():
 		l.fail("%s closes its session while work goes on", m)
-	case r.Kind == protocol.Close:
+	case r.Kind == protocol.Free:
 		least := time.Duration(float64(was.Lease)/(1+l.cfg.Skew)) - time.Microsecond
 		if stood := l.written[r.Next.Version].at - l.stored[was.Beat]; stood < least {
 			l.fail("%s closes session %s, whose beat has stood for %v", m, r.Key, stood)
@@ -75,11 +75,11 @@ func (l *lock) onlySession(m *machine, r *protocol.Call, was, is driver.Record) 
 	same := was
 	same.Version = is.Version
 	switch r.Kind {
-	case protocol.Ask, protocol.Inquire:
+	case protocol.Ask:
 		last := len(is.Requests) - 1
 		q := is.Requests[last]
 		same.Requests = append(slices.Clip(slices.Clone(was.Requests)), q)
-		l.askedSession(m, r.Kind, q, was)
+		l.askedSession(m, q, was)
 	case protocol.Heartbeat:
 		same.Beat, same.Data, same.Requests = is.Beat, is.Data, is.Requests
 		for _, q := range is.Requests {
@@ -89,7 +89,7 @@ func (l *lock) onlySession(m *machine, r *protocol.Call, was, is driver.Record) 
 		}
 	case protocol.Quit:
 		same.End = is.End
-	case protocol.Release, protocol.Close:
+	case protocol.Release, protocol.Free:
 		same.State, same.End, same.Until, same.Requests = driver.Closed, is.End, is.Until, nil
 	default:
 		return
@@ -103,10 +103,10 @@ func (l *lock) onlySession(m *machine, r *protocol.Call, was, is driver.Record) 
 }
 
 // askedSession judges a request that was written into a session's record.
-func (l *lock) askedSession(m *machine, kind protocol.Kind, q driver.Request, was driver.Record) {
+func (l *lock) askedSession(m *machine, q driver.Request, was driver.Record) {
 	switch {
-	case kind == protocol.Inquire:
-		if q.Kind != driver.Confirm || q.By != m.owner() || q.Lock != l.key {
+	case q.Kind == driver.Confirm:
+		if m.k != nil || q.By != m.owner() || q.Lock != l.key {
 			l.fail("%s asks session %s: %+v", m, was.Key, q)
 		}
 		return

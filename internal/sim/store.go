@@ -86,14 +86,14 @@ func (s *store) conflict() error {
 // do carries out a call; a look may be back writes behind.
 func (s *store) do(r *protocol.Call, back int) (rec, former driver.Record, err error) {
 	switch r.Kind {
-	case protocol.Look, protocol.Peek:
+	case protocol.Look:
 		if r.Consistency == driver.Strong {
 			back = 0
 		}
 		rec, err = s.get(back)
 	case protocol.Claim, protocol.Enter:
 		rec, former, err = s.claim(r.Next)
-	case protocol.Forget, protocol.Erase:
+	case protocol.Delete:
 		err = s.remove(r.Prev)
 	default:
 		rec, err = s.swap(r.Prev, r.Next)

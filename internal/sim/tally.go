@@ -56,7 +56,7 @@ type Tally struct {
 
 // Transitions are the steps of the core's machines: what a machine was doing,
 // which call of it was answered, and how.
-type Transitions [phases][kinds][outcomes_]int
+type Transitions [phases][2 * kinds][outcomes_]int
 
 // phase is what a machine is doing when an answer reaches it.
 type phase int
@@ -92,7 +92,8 @@ var phaseNames = [phases]string{
 }
 
 const (
-	kinds     = int(protocol.Erase) + 1
+	kinds     = int(protocol.Enter) + 1
+	ofSession = protocol.Kind(kinds) // added to the kind of a call about the session of a lock
 	outcomes_ = int(protocol.Unknown) + 1
 )
 
@@ -146,37 +147,38 @@ func (m *machine) phase() phase {
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
 var kindsOf = [phases][]protocol.Kind{
-	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek, protocol.Close, protocol.Inquire},
-	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek, protocol.Close, protocol.Inquire},
-	leaving:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek},
+	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession, protocol.Free + ofSession, protocol.Ask + ofSession},
+	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession, protocol.Free + ofSession, protocol.Ask + ofSession},
+	leaving:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession},
 	working:     {protocol.Heartbeat},
 	jeopardy:    {protocol.Heartbeat},
 	draining:    {protocol.Heartbeat},
 	drained:     {protocol.Heartbeat},
 	quiet:       {protocol.Heartbeat, protocol.Quit},
 	freeing:     {protocol.Heartbeat, protocol.Quit, protocol.Release},
-	asking:      {protocol.Look, protocol.Ask, protocol.Peek},
-	afterwards:  {protocol.Look, protocol.Ask, protocol.Free, protocol.Peek},
-	releasing:   {protocol.Look, protocol.Free, protocol.Peek, protocol.Close},
+	asking:      {protocol.Look, protocol.Ask, protocol.Look + ofSession, protocol.Ask + ofSession},
+	afterwards:  {protocol.Look, protocol.Ask, protocol.Free, protocol.Look + ofSession, protocol.Ask + ofSession},
+	releasing:   {protocol.Look, protocol.Free, protocol.Look + ofSession, protocol.Free + ofSession},
 	opening:     {protocol.Look, protocol.Claim},
 	denying:     {protocol.Look, protocol.Release},
-	clearing:    {protocol.Peek, protocol.Close, protocol.Forget},
-	chronicling: {protocol.Enter, protocol.Look, protocol.Erase},
-	observing:   {protocol.Look, protocol.Peek},
+	clearing:    {protocol.Look + ofSession, protocol.Free + ofSession, protocol.Delete + ofSession},
+	chronicling: {protocol.Enter, protocol.Look, protocol.Delete},
+	observing:   {protocol.Look, protocol.Look + ofSession},
 	offering:    {protocol.Release},
 	relaying:    {protocol.Look, protocol.Heartbeat},
 	parting:     {protocol.Look, protocol.Release},
-	burying:     {protocol.Look, protocol.Bury},
+	burying:     {protocol.Look, protocol.Free},
 }
 
 // possible says whether a transition exists. A look never has an outcome that
 // is unknown, and never conflicts; and a session that has been closed for long does
 // not become another record before it is deleted.
 func possible(k protocol.Kind, o protocol.Outcome) bool {
-	if k == protocol.Forget {
+	if k == protocol.Delete+ofSession {
 		return o != protocol.Conflicted
 	}
-	return !k.Reads() || o == protocol.Applied || o == protocol.NotApplied
+	reads := k == protocol.Look || k == protocol.Look+ofSession
+	return !reads || o == protocol.Applied || o == protocol.NotApplied
 }
 
 // rare says that a transition is one that tens of thousands of schedules may not
@@ -185,6 +187,14 @@ func possible(k protocol.Kind, o protocol.Outcome) bool {
 func rare(p phase, k protocol.Kind, o protocol.Outcome) bool {
 	return p == leaving && k == protocol.Ask && o == protocol.NotApplied ||
 		p == denying && k == protocol.Release && o == protocol.Conflicted
+}
+
+// nameOf returns the name of a kind in the table.
+func nameOf(k protocol.Kind) string {
+	if k >= ofSession {
+		return (k - ofSession).String() + " of a session"
+	}
+	return k.String()
 }
 
 // Add counts another run's.
@@ -211,7 +221,7 @@ func (t *Transitions) Coverage() (seen, all int, missing []string) {
 				if t[p][k][o] > 0 {
 					seen++
 				} else {
-					missing = append(missing, fmt.Sprintf("%s: %v %s", phaseNames[p], k, outcomes[o]))
+					missing = append(missing, fmt.Sprintf("%s: %s %s", phaseNames[p], nameOf(k), outcomes[o]))
 				}
 			}
 		}

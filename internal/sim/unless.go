@@ -14,7 +14,6 @@ import (
 type unless struct {
 	is    bool
 	first driver.Record // by a strong answer; no key before that
-	at    time.Duration // when
 }
 
 // peek is that a session was shown to a process.
@@ -24,8 +23,8 @@ type peek struct{ sent, at time.Duration }
 // for. A cheap reply may show a former sign of life, but no session is closed before its time.
 func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
 	h := m.p.host
-	strong := r.Kind == protocol.Close || r.Kind == protocol.Peek && (r.Consistency == driver.Strong || res.Record.State == driver.Closed)
-	if strong && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
+	strong := !r.Kind.Reads() || r.Consistency == driver.Strong || res.Record.State == driver.Closed
+	if r.OfSession() && strong && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
 		h.peeks[r.Key] = append(h.peeks[r.Key], peek{m.sentAt, h.w.now})
 	}
 }
@@ -49,7 +48,7 @@ func (m *machine) sawFirst(r *protocol.Call, res protocol.Result) {
 		strong = false // a quicker one has come in between
 	}
 	if u.is && u.first.Key == "" && m.k == nil && r.Key == l.key && res.Found && strong {
-		u.first, u.at = res.Record, l.now
+		u.first = res.Record
 	}
 }
 
@@ -59,11 +58,6 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 	first := m.unless.first
 	if !m.unless.is || first.State != driver.Held || m.life != l.life || first.Owner == m.p.name {
 		return
-	}
-	for token := first.Token + 1; token <= g.Record.Token; token++ {
-		if t := l.tenures[token]; t.owner == m.p.name && t.sent <= m.unless.at {
-			return // a claim from before that, which was late
-		}
 	}
 	for token := g.Record.Token; token > first.Token && l.tenures[token].owner == m.p.name; token-- {
 		if l.tenures[token].kept {

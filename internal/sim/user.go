@@ -18,7 +18,6 @@ func (m *machine) hold(g protocol.Grant) {
 	m.counts(g)
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
-	m.p.hurry()
 	l.judgeUnless(m, g)
 	t := m.timing()
 	if m.under != nil {

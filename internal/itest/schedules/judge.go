@@ -117,7 +117,10 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 			beats[s.key] = s.rec.Beat
 		case first == nil:
 		case s.key == a.Lock && (s.rec.Token >= l.Token() || s.rec.State == driver.Held && s.rec.Owner == l.Owner()):
-			return // its own: perhaps a claim from before it saw anybody, applied late
+			if p := s.rec.Prev; p != nil && p.Token == first.rec.Token && releasedBy(p.End) {
+				a.w.referee.wrong("#%d takes %s, whose holder has released it since: %s", a.N, a.Lock, p.End)
+			}
+			return // its own
 		case s.key == a.Lock && s.rec.State == driver.Reserved && s.rec.Owner == l.Owner():
 			return // handed over to it
 		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released &&
@@ -143,6 +146,11 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 	if first != nil {
 		a.w.happened("unless alive: taken over")
 	}
+}
+
+// releasedBy says that a tenure which ended so was ended by its holder, after its work.
+func releasedBy(end driver.EndReason) bool {
+	return end == driver.EndReleased || end == driver.EndFailed || end == driver.EndSteppedDown
 }
 
 // ask asks a holder, and judges the answer.
