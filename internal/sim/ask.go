@@ -4,8 +4,7 @@
 package sim
 
 import (
-	"fmt"
-	"slices"
+	"cmp"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -17,18 +16,18 @@ const absent = "absent"
 
 // meddle is what the people around a process do now and then: ask the holder to make
 // way for some owner, or release the lock in its stead.
-func (p *process) meddle() {
+func (p *process) meddle() bool {
 	l := p.l
 	if l.final {
-		return
+		return false
 	}
 	if p.up && l.now >= p.paused {
 		q := driver.Request{Kind: driver.StepDown}
-		switch l.src.Intn(8) {
+		switch l.src.IntN(8) {
 		case 0, 1, 2:
 			q.Kind, q.To = driver.HandOver, absent
-			if n := l.src.Intn(l.owners() + 1); n < l.owners() {
-				q.To = l.someOwner(n)
+			if n := l.src.IntN(len(l.hosts) + 1); n < len(l.hosts) {
+				q.To = l.hosts[n].name
 			}
 			if l.cfg.Labels && l.one(2) {
 				q.To, q.ToLabel = "", someLabel(l.src)
@@ -40,32 +39,32 @@ func (p *process) meddle() {
 		}
 		p.ask(q)
 	}
-	l.after(l.t.Lease/8+l.upTo(4*l.t.Lease), p.meddle)
+	return true
 }
 
 // ask has a process ask something of the holder of the lock.
 func (p *process) ask(q driver.Request) {
 	l := p.l
-	p.asks++
 	patience := time.Duration(0)
 	if l.one(4) {
 		patience = l.t.Lease / 2
 	}
 	q.By = p.name
-	m := &machine{p: p, epoch: p.epoch, life: l.life, id: fmt.Sprintf("%s/%sask%d", p.name, l.key, p.asks), want: q, judged: newJudged()}
-	m.k = protocol.NewAsker(p.t, l.env(p.host), l.key, q, patience, p.sight)
+	k := protocol.NewAsker(p.t, l.env(p.host), l.key, q, patience, p.sight)
+	m := p.newMachine(asking, p.name+"/"+l.key+"ask", k)
+	m.want = q
 	p.machines = append(p.machines, m)
 	l.note("%s asks to %s %s%s", m, q.Kind, q.To, q.ToLabel)
-	m.took(m.k.Step(p.cont.at(l.now)))
+	m.step()
 	if !l.final && l.one(4) {
-		p.after(m, l.upTo(l.t.Lease), m.forget)
+		m.after(l.upTo(l.t.Lease), m.forget)
 	}
 }
 
 // forget gives the asking up. A request that is written stays.
 func (m *machine) forget() {
-	if a, _, _ := m.k.Answer(); a == protocol.NoAnswer {
-		m.took(m.k.GiveUp(m.p.cont.at(m.p.l.now)))
+	if !m.left { // not answered
+		m.took(m.is.GiveUp(m.now()))
 	}
 }
 
@@ -81,12 +80,15 @@ func (m *machine) wishes() {
 	p.wish = now
 }
 
-var answers = [...]string{"none", "laid", "done", "nobody", "changed", "pending", "foreign", "alive", "self", "unusable", "abandoned", "under a session"}
+var answers = [...]string{
+	"none", "laid", "done", "nobody", "changed", "pending",
+	"foreign", "alive", "self", "unusable", "abandoned", "under a session",
+}
 
 // told notes and judges what an asker was answered, once.
-func (m *machine) told() {
+func (m *machine) told(k *protocol.Asker) {
 	l := m.p.l
-	a, rec, _ := m.k.Answer()
+	a, rec, _ := k.Answer()
 	if a == protocol.NoAnswer || m.left {
 		return
 	}
@@ -95,40 +97,39 @@ func (m *machine) told() {
 	if m.life != l.life {
 		return // the tokens have begun again
 	}
-	if before := m.k.Before(); a == protocol.Done && before != nil {
+	if before := k.Before(); a == protocol.Done && before != nil {
 		l.owe(m, before.Token)
-		m.write(*before, (*protocol.Chronicler).Step)
+		m.write(*before, protocol.Machine.Step)
 	}
-	token := m.k.Token()
-	t := l.tenures[token]
-	gone := token == 0 || t != nil && (t.end != "" || t.session != "" && l.sessionEnded(t.session))
-	life := l.beats[token] > 1 || t != nil && t.session != "" && l.sessionBeats(t.session) > 1
-	id := ""
-	if len(rec.Requests) > 0 {
-		id = rec.Requests[0].ID
+	token := k.Token()
+	if !l.isTrue(m, a, token, rec) {
+		l.fail("%s is answered %q: token %d", m, answers[a], token)
 	}
-	// The sight is shared, so that the tenure need not be the first that the
-	// process saw; what an answer claims must be true all the same.
-	var right bool
+}
+
+// isTrue says whether what an asker was answered is so. The sight is shared, so that the
+// tenure need not be the first that the process saw; it must be true all the same.
+func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Record) bool {
+	t := cmp.Or(l.tenures[token], &tenure{})
+	gone := token == 0 || t.end != "" || t.session != "" && l.sessionEnded(t.session)
+	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // the session of none has none
 	switch a {
 	case protocol.Laid:
-		_, right = l.laid[l.ids[m]]
+		return l.laid[m.request]
 	case protocol.Pending:
-		right = id != "" && id != l.ids[m]
+		return len(rec.Requests) > 0 && rec.Requests[0].ID != m.request
 	case protocol.Done, protocol.Nobody, protocol.Changed:
-		right = gone
+		return gone
 	case protocol.Alive:
-		right = gone || life
+		return gone || beats > 1
 	case protocol.Self:
-		right = t != nil && l.heirTo(m.want, t.owner)
-	case protocol.Unusable, protocol.Abandoned:
-		right = true
+		return t.owner != "" && l.heirTo(m.want, t.owner)
 	case protocol.Sessioned:
-		right = t != nil && t.session != "" && m.want.Kind == driver.Revoke
+		return t.session != "" && m.want.Kind == driver.Revoke
+	case protocol.Unusable, protocol.Abandoned:
+		return true
 	}
-	if !right {
-		l.fail("%s is answered %q: token %d, gone %v", m, answers[a], token, gone)
-	}
+	return false
 }
 
 // asked judges a request that was written into the record.
@@ -146,9 +147,13 @@ func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
 	if q.By != m.owner() {
 		l.fail("%s asks in the name of %s", m, q.By)
 	}
-	l.laid[q.ID] = l.now
-	l.askedIn[was.Token] = laid{id: q.ID, at: l.now, honoured: q.Kind == driver.StepDown || q.Kind == driver.HandOver}
-	if m.k != nil {
+	l.laid[q.ID] = true
+	l.heeds(was.Token)
+	if t := l.tenures[was.Token]; t != nil {
+		t.request.id, t.request.at = q.ID, l.now
+		t.request.honoured = q.Kind == driver.StepDown || q.Kind == driver.HandOver
+	}
+	if m.role == asking {
 		return
 	}
 	if q.Kind != driver.HandOver || q.To != m.p.name || was.Priority >= m.p.priority {
@@ -156,59 +161,66 @@ func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
 	}
 }
 
-// tiedAsk is a request to the holder of a lock that was written into the record of the
-// session under which it is.
-type tiedAsk struct {
-	token uint64
-	at    time.Duration
-}
-
-// checkTied checks, where nothing fails, that a request reaches the holder through its
-// session: a heartbeat finds it.
-func (l *lock) checkTied() {
-	if l.cfg.Faults || l.final {
+// heeds sees, where nothing fails, that the holder of a token makes way in time for what it
+// is asked now: its next heartbeat, or that of its session, finds the request, and then the
+// work is left its time.
+func (l *lock) heeds(token uint64) {
+	if l.cfg.Faults {
 		return
 	}
-	for len(l.tied) > 0 {
-		q := l.tied[0]
-		for _, p := range l.procs {
-			for _, m := range p.machines {
-				if m.h == nil || m.under == nil || m.life != l.life || m.done || m.h.Record().Token != q.token || m.h.Cause() != protocol.None {
-					continue
-				}
-				t := m.under.timing()
-				most := time.Duration(float64(t.Heartbeat+3*t.RequestTimeout) / (1 - l.cfg.Skew))
-				if l.now-q.at <= most {
-					return // it and those after it have time
-				}
-				l.fail("a request through %s is laid for %v, and not honoured by %s", m.under, l.now-q.at, m)
-			}
+	life, asked := l.life, l.now
+	told, released := l.heedsWithin(token)
+	holds := func() bool {
+		rec := l.store.rec
+		return l.life == life && !l.final && rec.State == driver.Held && rec.Token == token
+	}
+	l.after(told+1, func() {
+		v := l.visitOf(token)
+		switch m := l.lease(token); {
+		case !holds():
+		case m != nil && m.h.Cause() == protocol.None && !m.done:
+			l.fail("a request is laid for %v, and not honoured by %s", told, m)
+		case v != nil && v.since <= asked && v.stage == visitHolds && v.asked == nil:
+			l.fail("a request is laid for %v, and %s is not told", told, v)
 		}
-		l.tied = l.tied[1:]
-	}
+	})
+	l.after(released+1, func() {
+		if holds() && l.tenures[token].prompt {
+			l.fail("a request is laid for %v, and not honoured", released)
+		}
+	})
 }
 
-// checkRequests sees, where nothing fails, that a request is honoured in time:
-// the next heartbeat finds it, the work is left its time, the lock is released.
-func (l *lock) checkRequests() {
-	l.checkTied()
-	rec := l.store.rec
-	if l.cfg.Faults || l.final || rec.State != driver.Held || len(rec.Requests) == 0 {
-		return
+// heedsWithin returns after how long a holder must know of a request, and have made way.
+func (l *lock) heedsWithin(token uint64) (told, released time.Duration) {
+	m, t := l.lease(token), l.most
+	if m == nil { // a client
+		told = l.slow(t.Heartbeat + 4*t.RequestTimeout)
+		return told, 2*told + l.t.Lease
 	}
-	holder := slices.IndexFunc(l.procs, func(p *process) bool { return p.name == rec.Owner })
-	if holder < 0 {
-		l.checkHeeds(rec)
-		return
+	if t = m.timing(); m.under != nil {
+		t = m.under.timing()
 	}
-	if !l.procs[holder].up {
-		return
+	told = l.slow(t.Heartbeat + 3*t.RequestTimeout)
+	return told, told + l.t.Lease
+}
+
+// lease returns the lease with a token, nil if there is none.
+func (l *lock) lease(token uint64) *machine {
+	for a := range l.actors {
+		if m, ok := a.(*machine); ok && m.life == l.life && m.token() == token {
+			return m
+		}
 	}
-	since := l.now - l.laid[rec.Requests[0].ID]
-	drain := l.t.Lease // see took
-	t := l.procs[holder].timingOf(rec.Token)
-	most := time.Duration(float64(t.Heartbeat+3*t.RequestTimeout)/(1-l.cfg.Skew)) + drain
-	if since > most && l.tenures[rec.Token].prompt {
-		l.fail("a request is laid for %v, and not honoured", since)
+	return nil
+}
+
+// visitOf returns the visit with a token, nil if there is none.
+func (l *lock) visitOf(token uint64) *visit {
+	for a := range l.actors {
+		if v, ok := a.(*visit); ok && v.life == l.life && v.tok == token {
+			return v
+		}
 	}
+	return nil
 }

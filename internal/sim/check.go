@@ -6,43 +6,53 @@ package sim
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// checks is what the world knows beyond its processes, to judge them.
+// checks is what the world knows of a lock beyond its processes, to judge them. It begins
+// anew when the record is deleted.
 type checks struct {
-	written map[string]write // by version
-	last    uint64           // the token of the latest grant
-	kept    [2]uint64        // token and number of the newest confirmed data
-	lain    [2]uint64        // the same of what the store has
+	// What the lock is for: something that its holders write to, behind a fence.
+	gate    *fence.Gate
+	grants  int                // so far
+	passed  int                // the latest grant under which a write has passed
+	last    uint64             // the token of the latest grant
+	kept    data               // the newest that was confirmed
+	lain    data               // what the store has
+	tenures map[uint64]*tenure // by token
+	laid    map[string]bool    // requests that were written, by id
+	again   bool               // it has been held since the faults ended
+	// The beat of a lock that a living session does not know of, and since when.
+	haunted      string
+	hauntedSince time.Duration
+}
 
-	tenures  map[uint64]*tenure       // by token
-	tied     []tiedAsk                // what was asked through sessions
-	debts    map[uint64][]*debt       // the duties to write one down, by token
-	beats    map[uint64]int           // how many the store has seen, by token
-	number   map[string]int           // of a beat, among those of its token
-	stored   map[string]time.Duration // when a beat was, in real time
-	first    map[string]time.Duration // the same, when it was stored the first time
-	beatOf   map[string]string        // by version
-	ids      map[*machine]string      // of the requests of askers
-	laid     map[string]time.Duration // when a request was, by its id
-	askedIn  map[uint64]laid          // the request in the record of a lock, by its token
-	beatenBy map[string]*machine      // the relay whose write of a client's beat was applied
+func newChecks() checks {
+	return checks{gate: fence.NewGate(nil), tenures: map[uint64]*tenure{}, laid: map[string]bool{}}
+}
 
-	again    bool // it has been held since the faults ended
-	haunt    haunt
-	leaders  []*process // all processes that were granted the lock
-	ledSince []time.Duration
+// data is what a holder has stored in the record, by its token and a number of its own.
+type data struct{ token, number uint64 }
+
+func (d data) before(e data) bool {
+	return d.token < e.token || d.token == e.token && d.number < e.number
+}
+
+// keeps notes that a holder knows that the store has its data.
+func (l *lock) keeps(token, number uint64) {
+	if d := (data{token, number}); l.kept.before(d) {
+		l.kept = d
+	}
 }
 
 // write is a write that was sent, whatever became of it.
 type write struct {
 	by      *machine
-	acquire int
+	beat    string
 	hold    time.Duration    // when it was sent, by the holder's clock
 	cont    time.Duration    // and by the contender's
 	at      time.Duration    // in real time
@@ -52,30 +62,36 @@ type write struct {
 	unknown bool             // its sender was told that the outcome is
 }
 
-// judged is what the world remembers of one lease.
-type judged struct {
-	applied  map[uint64]time.Duration // when the latest applied write of a token was sent
-	lays     uint64
-	unfit    bool // its check has failed once
-	expired  bool
-	deadline time.Duration // once expired
-
-	quietSince time.Duration
-	overSince  time.Duration
+// beat is a sign of life of a holder, or of a session.
+type beat struct {
+	number        int           // among those of its token
+	first, stored time.Duration // when it was stored the first time, and the latest, in real time
+	by            *machine      // the relay that has written it, if it is of a client
+	life          int           // of the lock's record then
+	of            *visit        // that has made it
+	sent          time.Duration // before it sent it the first time, by its clock
 }
 
-func newChecks() checks {
-	return checks{
-		written: map[string]write{}, tenures: map[uint64]*tenure{}, debts: map[uint64][]*debt{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{}, first: map[string]time.Duration{},
-		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{}, askedIn: map[uint64]laid{}, beatenBy: map[string]*machine{},
+// beat returns what is known of one.
+func (w *World) beat(id string) *beat {
+	if w.beats[id] == nil {
+		w.beats[id] = &beat{}
 	}
+	return w.beats[id]
 }
 
-func newJudged() judged { return judged{applied: map[uint64]time.Duration{}} }
+// beaten notes that the store has a beat, the number-th of its token.
+func (w *World) beaten(id string, number int) {
+	b := w.beat(id)
+	if b.number == 0 {
+		b.first = w.now
+	}
+	b.number, b.stored = number, w.now
+}
 
 // sent notes a write before it is sent.
 func (l *lock) sent(m *machine, r *protocol.Call) {
-	if m.e != nil {
+	if m.role == chronicling {
 		return // an entry keeps its version, however often it is sent
 	}
 	if by, used := l.written[r.Next.Version]; used && m.repeats(by, r) {
@@ -90,13 +106,26 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
 		l.fail("%s has said that it is quiet, and beats", m)
 	}
-	if r.Kind == protocol.Ask && m.k == nil && !confirms(r) {
+	if r.Kind == protocol.Ask && m.role != asking && !confirms(r) {
 		m.wishes()
 	}
-	by := write{by: m, acquire: m.acquire, hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now, want: m.want}
+	l.written[r.Next.Version] = l.writeOf(m, r)
+}
+
+// confirms says that a call puts the question whether a session holds a lock.
+func confirms(r *protocol.Call) bool {
+	return r.Kind == protocol.Ask && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
+}
+
+// writeOf returns what is to be known of a write.
+func (l *lock) writeOf(m *machine, r *protocol.Call) write {
+	by := write{
+		by: m, beat: r.Next.Beat, want: m.want,
+		hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now,
+	}
 	switch r.Kind {
 	case protocol.Release, protocol.Quit:
-		if m.o == nil {
+		if m.role != opening {
 			by.end, by.asked = ending(m, r)
 		}
 	case protocol.Ask:
@@ -108,73 +137,16 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 			by.want.ID = p.Asked.ID
 		}
 	}
-	if m.k != nil && by.want.ID != "" {
-		l.ids[m] = by.want.ID
+	if m.role == asking && by.want.ID != "" {
+		m.request = by.want.ID
 	}
-	l.written[r.Next.Version] = by
-}
-
-// confirms says that an Ask puts the question whether a session holds a lock.
-func confirms(r *protocol.Call) bool {
-	return r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
-}
-
-// apply has the store carry out a call, and judges what it did.
-func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driver.Record, err error) {
-	if strings.HasPrefix(r.Key, driver.SessionPrefix) {
-		return l.applySession(m, r, behind)
-	}
-	if m.e != nil {
-		return l.applyHistory(m, r, behind)
-	}
-	before, found := l.store.rec, l.store.found
-	rec, former, err = l.store.do(r, behind)
-	if r.Kind == protocol.Look || err != nil {
-		return rec, former, err
-	}
-	if l.cfg.Trace != nil {
-		l.note("store: %v of %s: %s", r.Kind, m, shown(l.store.rec))
-	}
-	l.counted(r)
-	if r.Kind == protocol.Takeover && !protocol.Readable(before) {
-		l.fail("%s takes over an unreadable record", m)
-	}
-	if l.store.rec.Token != before.Token && l.recorder() != nil {
-		l.traceBeliefs()
-	}
-	if l.store.rec.Token < before.Token {
-		l.fail("the stored token falls from %d to %d", before.Token, l.store.rec.Token)
-	}
-	if r.Kind == protocol.Release && m.d != nil {
-		l.tally.Ghosts++
-	}
-	if r.Kind == protocol.Release && m.c != nil && m.h == nil && !m.left {
-		l.tally.Disowned++
-	}
-	l.wrote(m, r, before, found)
-	l.carried(m, r, before)
-	if l.store.rec.Token != before.Token && found && !bytes.Equal(before.Data, l.store.rec.Data) {
-		l.fail("the data changed from %q to %q with the holder", before.Data, l.store.rec.Data)
-	}
-	if _, err := fmt.Sscanf(string(rec.Data), "%d.%d", &l.lain[0], &l.lain[1]); err != nil {
-		l.lain = [2]uint64{}
-	}
-	switch sent := l.written[r.Next.Version].hold; r.Kind {
-	case protocol.Claim, protocol.Takeover, protocol.Heartbeat: // and nothing else counts
-		m.applied[rec.Token] = max(m.applied[rec.Token], sent)
-	}
-	return rec, former, nil
-}
-
-func (l *lock) counted(r *protocol.Call) {
-	if r.Kind == protocol.Ask && !confirms(r) || r.Kind == protocol.Free && !r.OfSession() {
-		l.tally.Asked++
-	}
+	return by
 }
 
 // granted judges a grant at the instant at which its process believes in it.
 func (l *lock) granted(m *machine, g protocol.Grant) {
-	if by := l.written[g.Record.Beat]; by.by != m || by.acquire != m.acquire {
+	m.counts(g)
+	if by := l.written[g.Record.Beat]; by.by != m {
 		l.fail("%s is granted what another acquire wrote", m)
 	}
 	if m.left {
@@ -185,13 +157,6 @@ func (l *lock) granted(m *machine, g protocol.Grant) {
 	}
 }
 
-// believed judges the first instant at which a process believes in a grant.
-func (l *lock) believed(m *machine, g protocol.Grant) {
-	m.grant = l.believes(m, g.Record)
-	l.leaders, l.ledSince = append(l.leaders, m.p), append(l.ledSince, l.now)
-	m.traceGrant(g.Record)
-}
-
 // believes judges the first instant at which somebody believes in a grant, and numbers
 // that.
 func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
@@ -200,83 +165,113 @@ func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
 	}
 	l.last = max(l.last, rec.Token)
 	l.grants++
-	l.tally.Grants++
+	l.tally.Of[Grant]++
 	if p := rec.Prev; p != nil && p.End == driver.EndExpired {
-		l.tally.Takeovers++
+		l.tally.Of[Takeover]++
 	}
 	return l.grants
-}
-
-// believes says whether the lease check of m passes now.
-func (m *machine) believes() bool {
-	if m.h == nil || m.h.Expired() || m.h.Quiet() || m.clock() >= m.h.Deadline() {
-		return false
-	}
-	return !m.done && !m.h.Over()
 }
 
 // actor is what acts under a lock: a lease of a process, or a visit of a client.
 type actor interface {
 	fmt.Stringer
 	believes() bool
-	acts(grant int) bool  // it lives, and believes in that grant
 	token() uint64        // of the record
 	lost() (string, bool) // why it does not believe any more, if that is to be wondered at
+	stands() *standing
 }
 
-func (m *machine) acts(grant int) bool {
-	return m.grant == grant && m.epoch == m.p.epoch && m.believes()
+// standing is what the world remembers of an actor.
+type standing struct {
+	grant int  // its number among the grants of the lock
+	unfit bool // its check has failed once
+}
+
+func (s *standing) stands() *standing { return s }
+
+// believes says whether the lease check of m passes now.
+func (m *machine) believes() bool {
+	if m.h == nil || m.h.Expired() || m.h.Quiet() || m.clock() >= m.h.Deadline() || m.epoch != m.p.epoch {
+		return false
+	}
+	return !m.done && !m.h.Over()
 }
 
 func (m *machine) token() uint64 { return m.h.Record().Token }
 
-// check judges every lease of the lock after a step.
-func (l *lock) check() {
-	var holder actor
+// actors are all that may act under the lock.
+func (l *lock) actors(yield func(actor) bool) {
 	for _, p := range l.procs {
 		for _, m := range p.machines {
-			if m.h == nil {
-				continue
-			}
-			if m.believes() {
-				if m.unfit {
-					l.fail("%s passes its check again", m)
-				}
-				if holder != nil {
-					l.fail("%s and %s both hold", holder, m)
-				}
-				holder = m
-			} else {
-				m.unfit = true
-			}
-			if m.life == l.life {
-				l.checkLease(m)
+			if m.h != nil && !yield(m) {
+				return
 			}
 		}
 	}
-	holder = l.checkVisits(holder)
-	l.checkFamilies()
-	if l.final && holder != nil {
-		l.again = true
-	}
-	l.checkOffers()
-	l.checkGhost()
-	l.checkRequests()
-	if len(l.store.rec.Data) > 0 || l.kept[1] > 0 {
-		have := l.lain
-		if have[0] < l.kept[0] || have[0] == l.kept[0] && have[1] < l.kept[1] {
-			l.fail("the store has data %q, but %d.%d was confirmed", l.store.rec.Data, l.kept[0], l.kept[1])
+	for _, v := range l.visits {
+		if v.stage >= visitHolds && !yield(v) {
+			return
 		}
 	}
 }
 
-// checkUnder sees, where nothing fails, that the lock of work which does not stop is free
-// in time although its session lives on, and that a lock is soon over when its session is.
-func (l *lock) checkUnder(m *machine) {
-	if l.cfg.Faults || m.h.Over() || m.under == nil {
+// holder returns whose check passes, nil if there is none.
+func (l *lock) holder() actor {
+	for a := range l.actors {
+		if a.believes() {
+			return a
+		}
+	}
+	return nil
+}
+
+// check judges the lock after a step.
+func (l *lock) check() {
+	var holder actor
+	for a := range l.actors {
+		switch is := a.stands(); {
+		case !a.believes():
+			is.unfit = true
+		case is.unfit:
+			l.fail("%s passes its check again", a)
+		case holder != nil:
+			l.fail("%s and %s both hold", holder, a)
+		default:
+			holder = a
+		}
+		switch is := a.(type) {
+		case *machine:
+			if is.life == l.life {
+				l.checkLease(is)
+			}
+		case *visit:
+			if is.deadline > is.most && !l.cfg.Harm {
+				l.fail("%s has its deadline at %v, later than any applied write gives it", is, is.deadline)
+			}
+		}
+	}
+	if l.final && holder != nil {
+		l.again = true
+	}
+	l.checkFamilies(holder)
+	l.checkGhost()
+	if l.lain.before(l.kept) {
+		l.fail("the store has data %q, but %v was confirmed", l.store.rec.Data, l.kept)
+	}
+}
+
+// checkCalm sees, where nothing fails, that no lease is lost, that the lock of work which does
+// not stop is free in time although its session lives on, and that a lock is soon over when
+// its session is.
+func (l *lock) checkCalm(m *machine) {
+	revoked := l.tenures[m.token()].end == driver.EndRevoked
+	if c := m.h.Cause(); !l.t.Manual && !revoked && (c == protocol.Expired || c == protocol.Superseded) {
+		l.fail("%s is %v although nothing fails", m, c)
+	}
+	if m.h.Over() || m.under == nil {
 		return
 	}
-	most := time.Duration(float64(m.timing().Lease+4*m.timing().RequestTimeout) / (1 - l.cfg.Skew))
+	most := l.slow(m.timing().Lease + 4*m.timing().RequestTimeout)
 	lapses := !m.done && m.h.Quiet() && m.under.h.Cause() == protocol.None
 	if quiet := l.now - m.quietSince; lapses && quiet > most {
 		l.fail("%s is quiet for %v, and its session keeps the lock from others", m, quiet)
@@ -287,18 +282,16 @@ func (l *lock) checkUnder(m *machine) {
 }
 
 func (l *lock) checkLease(m *machine) {
-	l.checkUnder(m)
+	if !l.cfg.Faults {
+		l.checkCalm(m)
+	}
 	rec := m.h.Record()
-	latest := m.applied[rec.Token]
+	latest := l.tenures[rec.Token].applied
 	if m.under != nil {
-		latest = m.under.applied[1]
+		latest = m.under.applied
 	}
 	if m.h.Deadline() > latest+m.timing().Usable() {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
-	}
-	revoked := l.tenures[rec.Token].end == driver.EndRevoked
-	if c := m.h.Cause(); !l.cfg.Faults && !l.t.Manual && !revoked && (c == protocol.Expired || c == protocol.Superseded) {
-		l.fail("%s is %v although nothing fails", m, c)
 	}
 	if is := l.store.rec; m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held {
 		l.fail("%s is superseded by its own tenure", m)
@@ -309,8 +302,8 @@ func (l *lock) checkLease(m *machine) {
 	case m.h.Expired() && !m.expired:
 		m.expired, m.deadline = true, m.h.Deadline()
 	}
-	if n := m.h.DataKept(); n > 0 && (rec.Token > l.kept[0] || rec.Token == l.kept[0] && n > l.kept[1]) {
-		l.kept = [2]uint64{rec.Token, n}
+	if n := m.h.DataKept(); n > 0 {
+		l.keeps(rec.Token, n)
 	}
 }
 
@@ -322,21 +315,11 @@ func (p *process) sees() func(*machine) {
 	since := sight.Since()
 	return func(m *machine) {
 		is, found := sight.Record()
-		same := seen && found && is.Token == was.Token && is.State == was.State && l.beatOf[is.Version] == l.beatOf[was.Version]
+		same := seen && found && is.Token == was.Token && is.State == was.State &&
+			l.written[is.Version].beat == l.written[was.Version].beat
 		if same && sight.Since() != since {
 			l.fail("%s takes a record for a sign of life whose beat stands: %+v", m, is)
 		}
-	}
-}
-
-// checkIdle judges that a machine which did nothing is not due again in the same instant: it
-// would spin.
-func (m *machine) checkIdle(is protocol.Machine, now time.Duration, a protocol.Action) {
-	if a.Call != nil || len(a.Notes)+len(a.Wake)+len(a.Begin) > 0 || is.Over() {
-		return
-	}
-	if at, due := is.Next(); due && at <= now {
-		m.p.l.fail("%s does nothing, and is due again in the same instant", m)
 	}
 }
 
@@ -344,7 +327,7 @@ func (m *machine) checkIdle(is protocol.Machine, now time.Duration, a protocol.A
 // a request was written on top of them.
 func (l *lock) recognised(m *machine, res protocol.Result) {
 	by, wrote := l.written[res.Record.Beat]
-	if !wrote || by.by != m || by.acquire != m.acquire || !by.unknown || m.left || m.h == nil && m.done || res.Record.State != driver.Held {
+	if !wrote || by.by != m || !by.unknown || m.h == nil && m.done {
 		return
 	}
 	if m.h == nil {

@@ -4,7 +4,10 @@
 package sim
 
 import (
+	"bytes"
+	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -22,7 +25,15 @@ type tenure struct {
 	hidden  bool             // a write of a former life has replaced what the record said of it
 	end     driver.EndReason // empty while it goes on
 	asked   *driver.Request  // what ended it, or what it did not answer
-	prompt  bool             // its work returns within a lease of being told
+	request struct {         // that is in the record of the lock
+		id       string
+		at       time.Duration
+		honoured bool // by a holder
+	}
+	debts   []*debt       // the duties to write it down
+	beats   int           // how many the store has seen
+	applied time.Duration // when the latest applied write of it was sent, by the holder's clock
+	prompt  bool          // its work returns within a lease of being told
 }
 
 // ending returns how the sender of a release or a quit leaves, by what it has
@@ -30,9 +41,6 @@ type tenure struct {
 func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
 	switch {
-	case m.r != nil && len(r.Prev.Requests) > 0:
-		asked = &r.Prev.Requests[0]
-	case m.r != nil:
 	case m.offered != nil:
 		asked = m.offered
 	case m.h != nil && m.under != nil:
@@ -41,7 +49,7 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 		asked = &r.Prev.Requests[0]
 	}
 	switch {
-	case m.r != nil:
+	case m.role == parting:
 		return finished(m, r, asked)
 	case m.h == nil: // nobody ever believed in it
 		return driver.EndAbandoned, nil
@@ -72,71 +80,157 @@ func finished(m *machine, r *protocol.Call, asked *driver.Request) (driver.EndRe
 	return driver.EndSteppedDown, asked
 }
 
-// wrote judges what a write has made of the record.
+// apply has the store carry out a call, and judges what it did.
+func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driver.Record, err error) {
+	s := l.storeOf(r.Key)
+	was := *s
+	rec, former, err = s.do(r, behind)
+	if r.Kind.Reads() || err != nil {
+		return rec, former, err
+	}
+	if l.cfg.Trace != nil {
+		l.note("store: %v of %s: %s %s", r.Kind, m, r.Key, shown(s.rec))
+	}
+	l.counted(m, r)
+	switch {
+	case r.Key == l.key:
+		l.wrote(m, r, was.rec, was.found)
+	case m.role == chronicling:
+		l.entered(m, r, was)
+	default:
+		l.wroteSession(m, r, was, s)
+	}
+	return rec, former, nil
+}
+
+// counted counts what a write is about.
+func (l *lock) counted(m *machine, r *protocol.Call) {
+	switch releases := r.Kind == protocol.Release && r.Key == l.key; {
+	case r.Kind == protocol.Ask, r.Kind == protocol.Free:
+		l.tally.Of[Request]++
+	case releases && m.role == denying:
+		l.tally.Of[Ghost]++
+	case releases && m.role == offering:
+		l.tally.Of[Unused]++
+	case releases && m.c != nil && m.h == nil && !m.left:
+		l.tally.Of[Disowned]++
+	}
+}
+
+// wrote judges what a write has made of the lock's record.
 func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
-	if len(is.Requests) > 0 && is.State != driver.Held {
-		l.fail("%s leaves requests in a record that is %s", m, is.State)
-	}
-	if found && was.State == driver.Released && r.Kind != protocol.Claim {
-		l.fail("%v of %s changes a released record", r.Kind, m)
-	}
-	// What each write may change, beside the version.
-	same := was
-	same.Version = is.Version
-	if m.life != l.life && !reflect.DeepEqual(was.Prev, is.Prev) {
-		// Late duplicates, of its claim first, have come upon the tenures of the present life.
-		same.Prev = is.Prev
-		if was.Prev != nil && l.tenures[was.Prev.Token] != nil {
-			l.tenures[was.Prev.Token].hidden = true
-		}
-	}
+	l.judgeWrite(m, r, was, found)
 	switch r.Kind {
 	case protocol.Ask:
-		same.Requests = is.Requests
-		l.only(m, r, same)
 		l.asked(m, was)
 	case protocol.Quit:
-		same.End = is.End
-		l.only(m, r, same)
 		if how := l.written[r.Next.Version].end; is.End != how {
 			l.fail("%s says why it is quiet: %q, want %q", m, is.End, how)
 		}
-	case protocol.Heartbeat:
-		same.Beat, same.Data = is.Beat, is.Data
-		if m.r != nil {
-			same.Data = was.Data
-		}
-		if l.cfg.Harm {
-			same.Lease, same.Heartbeat, same.Drift = is.Lease, is.Heartbeat, is.Drift
-		}
-		l.only(m, r, same)
 	case protocol.Claim, protocol.Takeover:
 		l.began(m, r, was, found)
 	case protocol.Release:
 		l.released(m, r, was)
 	case protocol.Free:
-		if m.family != nil {
+		if m.role == burying {
 			l.buried(m, was)
 		} else {
 			l.freed(m, r, was)
 		}
 	}
-	if is.Beat != was.Beat || is.Token != was.Token { // a claim that was doubled has the beat that it had the first time
-		l.beats[is.Token]++
-		l.number[is.Beat] = l.beats[is.Token]
-		l.stored[is.Beat] = l.now
-		if _, again := l.first[is.Beat]; !again {
-			l.first[is.Beat] = l.now
-		}
+	l.only(m, r, was, is)
+	l.lives(r, was)
+	l.carried(m, r, was)
+	if _, err := fmt.Sscanf(string(is.Data), "%d.%d", &l.lain.token, &l.lain.number); err != nil {
+		l.lain = data{}
 	}
-	l.beatOf[is.Version] = is.Beat
 }
 
-func (l *lock) only(m *machine, r *protocol.Call, same driver.Record) {
-	if !reflect.DeepEqual(same, l.store.rec) {
-		l.fail("%v of %s changes more than it may: %+v, want %+v", r.Kind, m, l.store.rec, same)
+// lives notes what a write shows of the life of the holder.
+func (l *lock) lives(r *protocol.Call, was driver.Record) {
+	is := l.store.rec
+	t := l.tenures[is.Token]
+	if is.Beat != was.Beat || is.Token != was.Token { // a claim that was doubled has the beat that it had the first time
+		t.beats++
+		l.beaten(is.Beat, t.beats)
 	}
+	switch sent := l.written[r.Next.Version].hold; r.Kind {
+	case protocol.Claim, protocol.Takeover, protocol.Heartbeat: // and nothing else counts
+		t.applied = max(t.applied, sent)
+	}
+}
+
+// judgeWrite judges what holds for every write.
+func (l *lock) judgeWrite(m *machine, r *protocol.Call, was driver.Record, found bool) {
+	is := l.store.rec
+	anew := is.Token != was.Token
+	if anew && l.recorder() != nil {
+		l.traceBeliefs()
+	}
+	switch {
+	case is.Token < was.Token:
+		l.fail("the stored token falls from %d to %d", was.Token, is.Token)
+	case anew && found && !bytes.Equal(was.Data, is.Data):
+		l.fail("the data changed from %q to %q with the holder", was.Data, is.Data)
+	case r.Kind == protocol.Takeover && !protocol.Readable(was):
+		l.fail("%s takes over an unreadable record", m)
+	case len(is.Requests) > 0 && is.State != driver.Held:
+		l.fail("%s leaves requests in a record that is %s", m, is.State)
+	case found && was.State == driver.Released && r.Kind != protocol.Claim:
+		l.fail("%v of %s changes a released record", r.Kind, m)
+	}
+}
+
+// only judges what a write may change of a record, beside the version. A request is added at
+// the end; of those in a session's record a heartbeat takes some out.
+func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
+	same, session := was, r.Key != l.key
+	same.Version = is.Version
+	if !session {
+		same.Prev = l.hidden(m, was, is)
+	}
+	switch r.Kind {
+	case protocol.Ask:
+		same.Requests = append(slices.Clone(was.Requests), is.Requests[len(is.Requests)-1])
+	case protocol.Quit:
+		same.End = is.End
+	case protocol.Heartbeat:
+		same.Beat = is.Beat
+		if m.role != relaying {
+			same.Data = is.Data
+		}
+		if session {
+			same.Requests = is.Requests
+		} else if l.cfg.Harm {
+			same.Lease, same.Heartbeat, same.Drift = is.Lease, is.Heartbeat, is.Drift
+		}
+	case protocol.Release, protocol.Free:
+		if !session {
+			return // see released
+		}
+		same.State, same.End, same.Until, same.Requests = driver.Closed, is.End, is.Until, nil
+	default:
+		return
+	}
+	if len(same.Requests) == 0 && len(is.Requests) == 0 {
+		same.Requests = is.Requests
+	}
+	if !reflect.DeepEqual(same, is) {
+		l.fail("%v of %s changes more than it may: %+v, want %+v", r.Kind, m, is, same)
+	}
+}
+
+// hidden returns what a write that changes no holder may say of the tenure before: the same,
+// but where late duplicates, of its claim first, have come upon the tenures of another life.
+func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Tenure {
+	if m.life == l.life || reflect.DeepEqual(was.Prev, is.Prev) {
+		return was.Prev
+	}
+	if was.Prev != nil && l.tenures[was.Prev.Token] != nil {
+		l.tenures[was.Prev.Token].hidden = true
+	}
+	return is.Prev
 }
 
 // began judges the beginning of a tenure, and what its record says of the one before.
@@ -145,28 +239,16 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 	if is.Owner != m.owner() || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{owner: m.owner(), session: is.Session, sent: l.written[r.Next.Version].at, since: is.Since, kept: found && m.heirOf(was)}
-	if !found {
+	l.tenures[is.Token] = &tenure{
+		owner: m.owner(), session: is.Session, since: is.Since,
+		sent: l.written[r.Next.Version].at, kept: found && m.heirOf(was),
+	}
+	switch {
+	case !found:
 		return
-	}
-	before := l.tenures[was.Token]
-	if was.State == driver.Held && was.Session != "" && !l.sessionEnded(was.Session) {
-		l.fail("%s takes the lock from session %s, which is alive", m, was.Session)
-	}
-	switch was.State {
-	case driver.Held:
-		before.end = driver.EndExpired
-		if s := l.sessions[driver.SessionKey(was.Session)]; s != nil && s.closed != "" && is.Prev != nil &&
-			(s.found || is.Prev.End == s.closed) { // the end of a session whose record is gone is unknown
-			before.end = s.closed
-		}
-		if was.End != "" {
-			before.end = was.End
-		}
-		if before.asked = nil; len(was.Requests) > 0 {
-			before.asked = &was.Requests[0]
-		}
-	case driver.Reserved:
+	case was.State == driver.Held:
+		l.overtaken(m, was)
+	case was.State == driver.Reserved:
 		if !m.heirOf(was) {
 			l.stood(m, r, was)
 		}
@@ -175,13 +257,37 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 	l.remembers(m, is.Prev, was.Token)
 }
 
+// overtaken judges the end of a tenure by the beginning of the next one.
+func (l *lock) overtaken(m *machine, was driver.Record) {
+	if was.Session != "" && !l.sessionEnded(was.Session) {
+		l.fail("%s takes the lock from session %s, which is alive", m, was.Session)
+	}
+	before, prev := l.tenures[was.Token], l.store.rec.Prev
+	before.ends(driver.EndExpired, was)
+	s := l.storeOf(driver.SessionKey(was.Session))
+	// The end of a session whose record is gone is unknown.
+	if s.closed != "" && was.End == "" && prev != nil && (s.found || prev.End == s.closed) {
+		before.end = s.closed
+	}
+}
+
+// ends notes how a tenure ends that has not released the lock: as its record says, else so.
+func (t *tenure) ends(end driver.EndReason, was driver.Record) {
+	if t.end = end; was.End != "" {
+		t.end = was.End
+	}
+	if t.asked = nil; len(was.Requests) > 0 {
+		t.asked = &was.Requests[0]
+	}
+}
+
 // stood says that r was sent when the record had been unchanged for its lease, by the
 // clock of a correct observer. A claim that is doubled when the record was deleted
 // brings a beat back that an observer has seen before. That shows no life: whoever
 // sent it counts from the sending.
 func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record) {
-	least := time.Duration(float64(was.Lease)/(1+l.cfg.Skew)) - time.Microsecond
-	if stood := l.written[r.Next.Version].at - l.first[was.Beat]; stood < least {
+	least := l.fast(was.Lease) - time.Microsecond
+	if stood := l.written[r.Next.Version].at - l.beat(was.Beat).first; stood < least {
 		l.fail("%v of %s is early: %s for %q, token %d, has stood for %v", r.Kind, m, was.State, was.Owner, was.Token, stood)
 	}
 }
@@ -193,8 +299,9 @@ func (l *lock) remembers(m *machine, t *driver.Tenure, token uint64) {
 	case t == nil:
 		l.fail("%s writes nothing of token %d, which has ended: %s", m, token, want.end)
 	case t.Owner != want.owner || t.Token != token || t.End != want.end:
-		l.fail("%s writes that %s with token %d has ended: %q; it was %s with token %d: %q", m, t.Owner, t.Token, t.End, want.owner, token, want.end)
-	case (t.Asked == nil) != (want.asked == nil), t.Asked != nil && *t.Asked != *want.asked:
+		l.fail("%s writes that %s with token %d has ended: %q; it was %s with token %d: %q",
+			m, t.Owner, t.Token, t.End, want.owner, token, want.end)
+	case !reflect.DeepEqual(t.Asked, want.asked):
 		l.fail("%s writes that token %d was asked %+v, it was %+v", m, token, t.Asked, want.asked)
 	}
 }
@@ -211,7 +318,8 @@ func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
 	switch {
 	case is.Token != was.Token || was.State != driver.Held:
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
-	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel || is.Lease != m.timing().Reservation()):
+	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel ||
+		is.Lease != m.timing().Reservation()):
 		l.fail("%s was to hand over to %q%q, and leaves %+v", m, t.asked.To, t.asked.ToLabel, is)
 	case kept:
 		l.remembers(m, is.Prev, is.Token)
@@ -230,7 +338,8 @@ func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
 		l.fail("%s changes the token", m)
 	}
 	if is.State == driver.Reserved {
-		if was.State != driver.Held || is.Owner != "" || is.Label != "" || is.Lease < was.Lease || m.want.Kind != driver.Revoke {
+		nobody := is.Owner == "" && is.Label == ""
+		if was.State != driver.Held || !nobody || is.Lease < was.Lease || m.want.Kind != driver.Revoke {
 			l.fail("%s makes %+v of %s", m, is, was.State)
 		}
 		t.end, t.asked = driver.EndRevoked, &want

@@ -4,88 +4,181 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
 )
+
+// Source makes the choices of a run.
+type Source interface {
+	// IntN returns a number in [0, n).
+	IntN(n int) int
+}
+
+// Seed returns the source of a numbered run.
+func Seed(n uint64) Source { return rand.New(rand.NewPCG(n, 0x7e4e)) }
+
+// Tape is a source that remembers its choices, and plays them again. Choices
+// beyond its end come from the source behind it, or are 0, the mildest.
+type Tape struct {
+	Choices []int
+	at      int
+	behind  Source
+}
+
+// Record returns an empty tape that notes what src chooses.
+func Record(src Source) *Tape { return &Tape{behind: src} }
+
+// Play returns a tape with choices on it.
+func Play(choices []int) *Tape { return &Tape{Choices: choices} }
+
+// IntN returns the next choice, brought into [0, n).
+func (t *Tape) IntN(n int) int {
+	if t.at < len(t.Choices) {
+		v := t.Choices[t.at]
+		t.at++
+		return min(v, n-1)
+	}
+	v := 0
+	if t.behind != nil {
+		v = t.behind.IntN(n)
+		t.Choices = append(t.Choices, v)
+	}
+	t.at++
+	return v
+}
+
+// Tight returns a timing with hardly any grace, so that what makes a lease a
+// little too long makes two holders.
+func Tight() protocol.Timing {
+	return protocol.Timing{Grace: time.Millisecond}.WithDefaults()
+}
+
+// drawTiming draws what differs between programs: a grace, a bound on progress or on stopping,
+// heartbeats that the program sends, and looks that are rare.
+func drawTiming(src Source) protocol.Timing {
+	t := Tight()
+	switch src.IntN(4) {
+	case 1:
+		t.Grace = t.Lease / 8
+	case 2:
+		t.Progress = t.Lease / 2
+	case 3:
+		t.StopTimeout = t.Lease / 4
+	}
+	if src.IntN(8) == 7 {
+		t.Manual = true
+	}
+	if src.IntN(8) == 7 {
+		t.Refresh = time.Hour
+	}
+	return t
+}
+
+// What a schedule has at least.
+const (
+	minEvents    = 200
+	minProcesses = 3
+)
+
+// Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
+// has clients of a lock service, another one guardians, and a third one many requests for
+// locks under sessions.
+func Schedule(src Source) Config {
+	t := drawTiming(src)
+	c := Config{
+		Timing: t, History: [...]int{100, 5, 2, 1}[src.IntN(4)], Processes: minProcesses + src.IntN(3),
+		Locks: 1 + src.IntN(8)/7, Length: time.Duration(1+src.IntN(6)) * t.Lease, Kept: t.Lease,
+		Mixed: src.IntN(4) == 3, Unless: src.IntN(2) == 1, Twice: src.IntN(4) == 3,
+		Deletions: src.IntN(4) == 3, Observers: src.IntN(2) == 1, Events: minEvents, Faults: true,
+		Rough: src.IntN(8) == 7, Requests: src.IntN(4) != 0, Sessions: src.IntN(2) == 1,
+	}
+	ghosts := src.IntN(32)
+	c.Trying, c.Doubled = ghosts&2 > 0, ghosts&1 > 0
+	switch {
+	case ghosts >= 28:
+		c.Processes, c.Replicas, c.Clients = 1+src.IntN(2), 2+src.IntN(2), 2+src.IntN(3)
+	case ghosts >= 24:
+		c.Guarded = true
+	case ghosts >= 20:
+		c.Sessions, c.Requests, c.Length = true, true, 12*t.Lease
+	}
+	return c
+}
+
+// Served has a schedule with clients, whatever was drawn.
+func (c *Config) Served() {
+	if c.Clients == 0 {
+		c.Guarded = false
+		c.Processes, c.Replicas, c.Clients = 1, 2, 3
+	}
+}
 
 // Sum is what many runs were like.
 type Sum struct {
-	Schedules uint64
-	Events    uint64
-	Least     int // events of the shortest
-
-	// Schedules with at least one of these.
-	WithTakeover, WithRequest, WithLateWrite, WithWrongClock, WithStep, WithPause, WithCrash, WithRefusal uint64
-
-	Grants, Takeovers, Holes uint64
-	Seen                     Transitions
+	Schedules, Events uint64
+	Least             int               // events of the shortest
+	Total             map[Happening]int // how often each thing has happened
+	With              map[Happening]int // schedules in which it has happened
+	Seen              Transitions
 }
 
-// Add counts one more run.
-func (s *Sum) Add(t *Tally) {
+// add counts one more run.
+func (s *Sum) add(t *Tally) {
 	if s.Schedules == 0 || t.Events < s.Least {
 		s.Least = t.Events
 	}
 	s.Schedules++
 	s.Events += uint64(t.Events)
-	s.Grants += uint64(t.Grants)
-	s.Takeovers += uint64(t.Takeovers)
-	s.Holes += uint64(t.Holes)
-	with := func(n *uint64, many int) {
-		if many > 0 {
-			*n++
-		}
+	for what, n := range t.Of {
+		s.Total[what] += n
+		s.With[what]++
 	}
-	with(&s.WithTakeover, t.Takeovers)
-	with(&s.WithRequest, t.Asked)
-	with(&s.WithLateWrite, t.LateWrites)
-	with(&s.WithWrongClock, t.WrongClocks)
-	with(&s.WithStep, t.Steps)
-	with(&s.WithPause, t.Pauses+t.Freezes)
-	with(&s.WithCrash, t.Crashes)
-	with(&s.WithRefusal, t.Refused)
-	s.Seen.Add(&t.Seen)
+	for what, n := range t.Seen {
+		s.Seen[what] += n
+	}
 }
 
-// Failure is a seed whose run has violated a rule.
-type Failure struct {
-	Seed uint64
-	Err  *Violation
-}
-
-// Explore runs the schedules of the seeds from first on with so many workers,
-// until it has run n of them (for ever if n is 0), ctx ends, or one fails: then
-// it returns the one with the lowest seed that was found. Shape changes what a
-// seed has drawn, if it is not nil. Each is told of every sum, now and then.
-func Explore(ctx context.Context, first, n uint64, workers int, shape func(*Config), each func(Sum)) (Sum, *Failure) {
+// Explore runs the schedules of the seeds from first on with so many workers, until it has
+// run n of them (for ever if n is 0), ctx ends, or one fails: then it returns the one with
+// the lowest seed that was found. Shape changes what a seed has drawn, if it is not nil. Each
+// is told of every thousandth sum.
+func Explore(
+	ctx context.Context, first, n uint64, workers int, shape func(seed uint64, c *Config), each func(Sum),
+) (Sum, *Violation) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
 		next   atomic.Uint64
 		mu     sync.Mutex
-		sum    Sum
-		failed *Failure
+		sum    = Sum{Total: map[Happening]int{}, With: map[Happening]int{}, Seen: Transitions{}}
+		failed *Violation
 		all    sync.WaitGroup
 	)
+	run := func(seed uint64) {
+		tally, err := RunSeed(seed, func(c *Config) { shape(seed, c) }, nil)
+		mu.Lock()
+		defer mu.Unlock()
+		sum.add(tally)
+		if v, ok := err.(*Violation); ok && (failed == nil || seed < failed.Seed) { //nolint:errorlint // it is never wrapped
+			failed, v.Seed = v, seed
+			cancel()
+		}
+		if sum.Schedules%1000 == 0 {
+			each(sum)
+		}
+	}
 	for range workers {
 		all.Go(func() {
-			for ctx.Err() == nil {
-				i := next.Add(1) - 1
-				if n > 0 && i >= n {
-					return
-				}
-				tally, err := RunSeed(first+i, shape, nil)
-				mu.Lock()
-				sum.Add(tally)
-				if v, ok := err.(*Violation); ok && (failed == nil || first+i < failed.Seed) { //nolint:errorlint // it is never wrapped
-					failed = &Failure{first + i, v}
-					cancel()
-				}
-				if each != nil && sum.Schedules%1000 == 0 {
-					each(sum)
-				}
-				mu.Unlock()
+			for i := next.Add(1) - 1; ctx.Err() == nil && (n == 0 || i < n); i = next.Add(1) - 1 {
+				run(first + i)
 			}
 		})
 	}
@@ -106,4 +199,58 @@ func RunSource(src Source, shape func(*Config), t *Trace) (*Tally, error) {
 	}
 	cfg.Trace = t
 	return Tell(src, cfg)
+}
+
+// Shrink looks for fewer and smaller choices that break the same rule, in at
+// most so many runs. It returns what it has found, choices itself at worst.
+// Whatever it returns breaks the rule when it is played.
+func Shrink(choices []int, rule string, runs int, run func(Source) error) []int {
+	best := trimmed(choices)
+	try := func(next []int) bool {
+		next = trimmed(next)
+		if runs <= 0 || !smaller(next, best) {
+			return false
+		}
+		runs--
+		v, ok := run(Play(slices.Clone(next))).(*Violation) //nolint:errorlint // it is never wrapped
+		if ok = ok && v.Rule == rule; ok {
+			best = next
+		}
+		return ok
+	}
+	for again := true; again && runs > 0; {
+		again = false
+		for size := max(1, len(best)/2); size > 0; size /= 2 {
+			for from := 0; from < len(best); {
+				to := min(from+size, len(best))
+				if try(append(slices.Clone(best[:from]), best[to:]...)) {
+					again = true
+					continue
+				}
+				for _, by := range []int{math.MaxInt, 2} {
+					milder := slices.Clone(best)
+					for i := from; i < to; i++ {
+						milder[i] /= by
+					}
+					again = try(milder) || again
+				}
+				from += size
+			}
+		}
+	}
+	return best
+}
+
+// trimmed drops choices at the end that are made without them, too.
+func trimmed(choices []int) []int {
+	n := len(choices)
+	for n > 0 && choices[n-1] == 0 {
+		n--
+	}
+	return choices[:n]
+}
+
+// smaller orders tapes: fewer choices first, then smaller ones.
+func smaller(a, b []int) bool {
+	return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b)) < 0
 }

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -21,50 +22,47 @@ type family struct {
 	clock clock    // by which its lease is counted
 	until time.Duration
 	ended bool // nothing is left
-	at    time.Duration
-	first string // the version that the lease was granted with
 }
 
-// orphans leaves what works under the leases of a process that crashes to guardians.
+// orphans leaves what works under the leases of a process that crashes to guardians. It is at
+// work until it is dead, or its lease is over.
 func (h *host) orphans() {
-	if !h.w.cfg.Guarded {
-		return
-	}
 	for _, p := range h.procs {
 		for _, m := range p.machines {
-			if m.c != nil && m.h != nil && !m.done && m.under == nil && m.conn == nil && m.believes() && m.life == p.l.life {
-				p.l.orphan(m)
+			if h.w.cfg.Guarded && m.believes() && m.under == nil && m.life == p.l.life {
+				f := &family{l: p.l, of: m, life: m.life, clock: h.hold, until: m.h.Deadline()}
+				p.l.families = append(p.l.families, f)
+				f.dies()
 			}
 		}
 	}
 }
 
 // kills has a process that holds a lock crash now and then. It is soon there again.
-func (w *World) kills() {
+func (w *World) kills() bool {
 	if !w.fails(Crashes) {
-		return
+		return false
 	}
-	l := w.locks[w.src.Intn(len(w.locks))]
+	l := w.locks[w.src.IntN(len(w.locks))]
 	if m, ok := l.holder().(*machine); ok {
-		w.tally.Crashes++
+		w.tally.Of[Crash]++
 		m.p.crash()
 		w.after(w.upTo(w.t.Lease/4), m.p.host.restart)
 	}
-	w.after(w.upTo(2*w.t.Lease), w.kills)
+	return true
 }
 
-// orphan begins the end of a family. It is at work until it is dead, or its lease is over.
-func (l *lock) orphan(m *machine) {
-	f := &family{l: l, of: m, life: l.life, clock: m.p.hold, until: m.h.Deadline(), first: m.first}
-	l.families = append(l.families, f)
-	dies := l.upTo(l.t.Lease / 4)
+// dies ends a family soon.
+func (f *family) dies() {
+	l := f.l
+	after := l.upTo(l.t.Lease / 4)
 	if l.one(2) {
-		dies /= 64
+		after /= 64
 	}
-	l.note("the family of %s works on for %v", m, dies)
-	l.after(dies, func() {
-		f.ended, f.at = true, l.now
-		l.note("the family of %s is dead", m)
+	l.note("the family of %s works on for %v", f.of, after)
+	l.after(after, func() {
+		f.ended = true
+		l.note("the family of %s is dead", f.of)
 		f.lasts()
 		f.bury()
 		f.promptly()
@@ -79,7 +77,7 @@ func (f *family) works() bool { return !f.ended && f.clock.at(f.l.now) < f.until
 func (f *family) lasts() {
 	l := f.l
 	end := min(l.now, f.clock.when(f.until, 0))
-	late := end - l.now + time.Duration(float64(f.of.timing().Grace)/(1+l.cfg.Skew))
+	late := end - l.now + l.fast(f.of.timing().Grace)
 	if late <= 0 {
 		return
 	}
@@ -105,10 +103,11 @@ func (f *family) promptly() {
 		return
 	}
 	t := f.of.timing()
-	l.after(time.Duration(float64(t.Grace+6*t.RequestTimeout)/(1-l.cfg.Skew)), func() {
+	most := l.slow(t.Grace + 6*t.RequestTimeout)
+	l.after(most, func() {
 		rec := l.store.rec
 		if by := l.written[rec.Beat]; l.life == f.life && l.store.found && rec.State == driver.Held && by.by == f.of {
-			l.fail("%s is dead with all its family for %v, and its lock is held", f.of, l.now-f.at)
+			l.fail("%s is dead with all its family for %v, and its lock is held", f.of, most)
 		}
 	})
 }
@@ -116,16 +115,16 @@ func (f *family) promptly() {
 // bury has a guardian free the lock. It is a process of its own, which may stand still.
 func (f *family) bury() {
 	l, of := f.l, f.of
-	g := &host{w: l.World, name: of.p.name + "'s guardian", up: true, t: of.timing(), sights: map[string]*protocol.Sight{}, peeks: map[string][]peek{}}
-	g.hold, g.cont = l.World.clock(), l.World.clock()
+	g := l.newHost(of.p.name + "'s guardian")
+	g.t = of.timing()
 	l.guardians = append(l.guardians, g)
 	p := &process{host: g, l: l}
 	p.look()
 	now := g.cont.at(l.now)
 	id, _, _ := strings.Cut(of.h.Record().Beat, "-")
 	crash := protocol.ProvenCrash{Key: l.key, ID: id, From: now + g.t.Grace, Until: now + 2*g.t.Lease}
-	m := &machine{p: p, id: of.id + "'s guardian", life: l.life, judged: newJudged(), family: f}
-	m.k = protocol.NewCrashReleaser(g.t, l.env(g), crash)
+	m := p.newMachine(burying, of.id+"'s guardian", protocol.NewCrashReleaser(g.t, l.env(g), crash))
+	m.family = f
 	p.machines = append(p.machines, m)
 	l.note("%s knows that %s is dead", m, of)
 	switch {
@@ -134,7 +133,7 @@ func (f *family) bury() {
 	case l.fails(CutOffs) && l.one(4):
 		g.cutOff = l.now + l.upTo(2*l.t.Lease)
 	}
-	p.after(m, 0, m.step)
+	m.after(0, m.step)
 }
 
 // buried judges what a guardian has made of a record.
@@ -153,31 +152,17 @@ func (l *lock) buried(m *machine, was driver.Record) {
 	case holder != nil:
 		l.fail("%s frees the lock while %s holds it", m, holder)
 	}
-	l.tally.Buried++
-	t := l.tenures[was.Token]
-	if t.end = driver.EndCrashed; was.End != "" {
-		t.end = was.End
-	}
-	if t.asked = nil; len(was.Requests) > 0 {
-		t.asked = &was.Requests[0]
-	}
+	l.tally.Of[Buried]++
+	l.tenures[was.Token].ends(driver.EndCrashed, was)
 	l.remembers(m, is.Tenure(""), is.Token)
 }
 
 // checkFamilies judges that nobody holds the lock while a family is at work.
-func (l *lock) checkFamilies() {
-	if len(l.families) == 0 {
-		return
-	}
-	kept := l.families[:0]
-	for _, f := range l.families {
-		if !f.works() {
-			continue
-		}
-		kept = append(kept, f)
-		if holder := l.holder(); holder != nil && l.life == f.life {
+func (l *lock) checkFamilies(holder actor) {
+	l.families = slices.DeleteFunc(l.families, func(f *family) bool {
+		if f.works() && holder != nil && l.life == f.life {
 			l.fail("%s and the family of %s both hold", holder, f.of)
 		}
-	}
-	l.families = kept
+		return !f.works()
+	})
 }

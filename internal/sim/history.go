@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -12,16 +11,6 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
-
-// history is what is written down about the holders of a lock, and what the world
-// knows about that. It outlasts the lock's record.
-type history struct {
-	past    map[string]*store // by key
-	writers []*machine        // that may not be over
-
-	// The tenures from before the record was deleted, once for each time.
-	former []map[uint64]*tenure
-}
 
 // debt is the duty of a process to write down how a tenure has ended, which it knows.
 type debt struct {
@@ -45,9 +34,9 @@ func (m *machine) chronicle(g protocol.Grant) {
 	}
 	m.p.l.owes(m, g)
 	m.wrote = m.p.cont.at(m.p.l.now)
-	begin := (*protocol.Chronicler).Step
+	begin := protocol.Machine.Step
 	if m.h == nil {
-		begin = (*protocol.Chronicler).GiveUp
+		begin = protocol.Machine.GiveUp
 	}
 	for _, t := range g.Past() {
 		m.writes = append(m.writes, m.write(t, begin))
@@ -55,33 +44,38 @@ func (m *machine) chronicle(g protocol.Grant) {
 }
 
 // write begins to write down one tenure.
-func (m *machine) write(t driver.Tenure, begin func(*protocol.Chronicler, time.Duration) protocol.Action) *machine {
+func (m *machine) write(t driver.Tenure, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
 	l, p := m.p.l, m.p
-	e := &machine{p: p, epoch: m.epoch, life: m.life, id: fmt.Sprintf("%s/past%d", m.id, t.Token), under: m, judged: newJudged()}
-	e.e = protocol.NewChronicler(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
+	c := protocol.NewChronicler(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
+	e := p.newMachine(chronicling, m.id+"/past", c)
+	e.under = m
 	l.writers = append(l.writers, e)
 	l.note("%s is to write that %s with token %d has ended: %s", e, t.Owner, t.Token, t.End)
-	e.took(begin(e.e, p.cont.at(l.now)))
+	e.took(begin(e.is, e.now()))
 	return e
 }
 
-// entered hands a chronicler the answer to its call.
-func (m *machine) entered(r *protocol.Call, res protocol.Result) {
-	l := m.p.l
-	if r.Kind == protocol.Enter && (res.Outcome != protocol.Applied && res.Outcome != protocol.Conflicted || l.isFormer(m.e.Token(), res.Record)) {
-		for _, d := range l.debts[m.e.Token()] {
+// chronicler returns the machine of what writes a tenure down.
+func (m *machine) chronicler() *protocol.Chronicler { return m.is.(*protocol.Chronicler) }
+
+// tried counts how often the writing of a tenure was not answered, or refused, or found a
+// former one.
+func (m *machine) tried(res protocol.Result) {
+	l, token := m.p.l, m.chronicler().Token()
+	t := l.tenures[token]
+	answered := res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted
+	if t != nil && (!answered || l.isFormer(token, res.Record)) {
+		for _, d := range t.debts {
 			if d.by == m.p.host && d.epoch == m.epoch && m.life == l.life {
 				d.tries++
 			}
 		}
 	}
-	m.took(m.e.Reply(m.p.cont.at(l.now), res))
-	m.awaited()
 }
 
 // awaits says that the work of a lease may not begin yet.
 func (m *machine) awaits() bool {
-	return slices.ContainsFunc(m.writes, func(e *machine) bool { return e.e.Awaited() })
+	return slices.ContainsFunc(m.writes, func(e *machine) bool { return e.chronicler().Awaited() })
 }
 
 // begins judges that the work under a lease begins when the earlier tenures are in the
@@ -93,7 +87,7 @@ func (m *machine) begins() {
 	if m.life != l.life || was == nil || was.told {
 		return
 	}
-	if s := l.past[protocol.HistoryKey(l.key, before)]; s != nil && s.found && s.rec.Owner == was.owner && s.rec.Since.Equal(was.since) {
+	if s := l.entry(before); s.found && was.is(s.rec) {
 		return // of a former life, which a late duplicate of the same claim has brought back
 	}
 	if now < m.wrote+m.p.t.RequestTimeout {
@@ -103,56 +97,51 @@ func (m *machine) begins() {
 
 // awaited lets the work that waited for a chronicler go on.
 func (m *machine) awaited() {
-	if by := m.under; by.waits && !by.awaits() {
+	if by := m.under; m.role == chronicling && by.waits && !by.awaits() {
 		by.finish()
 	}
 }
 
 // chronicled says that a live process is writing down a tenure.
 func (l *lock) chronicled() bool {
-	l.writers = slices.DeleteFunc(l.writers, func(m *machine) bool { return m.epoch != m.p.epoch || m.e.Over() })
+	l.writers = slices.DeleteFunc(l.writers, func(m *machine) bool { return m.epoch != m.p.epoch || m.is.Over() })
 	return len(l.writers) > 0
 }
 
-// applyHistory has the store carry out a call about the history, and judges
-// what it did.
-func (l *lock) applyHistory(m *machine, r *protocol.Call, behind int) (rec, former driver.Record, err error) {
-	s := l.past[r.Key]
-	if s == nil {
-		s = &store{key: r.Key}
-		l.past[r.Key] = s
-	}
-	was, found := s.rec, s.found
-	rec, former, err = s.do(r, behind)
-	if r.Kind.Reads() || err != nil {
-		return rec, former, err
-	}
-	l.note("store: %v of %s: %s %s", r.Kind, m, r.Key, s.rec.Version)
-	switch token := m.e.Token(); {
+// entered judges what a write has made of the history.
+func (l *lock) entered(m *machine, r *protocol.Call, was store) {
+	rec := l.storeOf(r.Key).rec
+	switch token := m.chronicler().Token(); {
 	case r.Kind == protocol.Enter:
 		if r.Key != protocol.HistoryKey(l.key, token) || rec.State != driver.Past {
 			l.fail("%s writes %+v under %s", m, rec, r.Key)
 		}
-		if t := l.tenures[token]; t != nil && t.owner == rec.Owner && t.since.Equal(rec.Since) {
+		if t := l.tenures[token]; t.is(rec) {
 			t.told = true
 		}
-	case !found || m.life != l.life:
+	case !was.found || m.life != l.life:
 	case r.Key == protocol.HistoryKey(l.key, token):
-		if !l.isFormer(token, was) {
+		if !l.isFormer(token, was.rec) {
 			l.fail("%s deletes token %d from the history, which is what it was", m, token)
 		}
 	case token <= uint64(l.cfg.History) || r.Key != protocol.HistoryKey(l.key, token-uint64(l.cfg.History)):
 		l.fail("%s deletes %s from a history of %d, when token %d has ended", m, r.Key, l.cfg.History, token)
 	}
-	return rec, former, err
+}
+
+// entry returns what the history has of a token.
+func (l *lock) entry(token uint64) *store { return l.storeOf(protocol.HistoryKey(l.key, token)) }
+
+// is says that a record is of the tenure. t may be nil.
+func (t *tenure) is(rec driver.Record) bool {
+	return t != nil && t.owner == rec.Owner && t.since.Equal(rec.Since)
 }
 
 // isFormer says that an entry is of a tenure from before the lock's record was
 // deleted.
 func (l *lock) isFormer(token uint64, rec driver.Record) bool {
 	return slices.ContainsFunc(l.former, func(tenures map[uint64]*tenure) bool {
-		t := tenures[token]
-		return t != nil && t.owner == rec.Owner && t.since.Equal(rec.Since)
+		return tenures[token].is(rec)
 	})
 }
 
@@ -176,19 +165,15 @@ func (l *lock) owes(m *machine, g protocol.Grant) {
 }
 
 func (l *lock) owe(m *machine, token uint64) {
-	l.debts[token] = append(l.debts[token], &debt{by: m.p.host, epoch: m.epoch})
+	if t := l.tenures[token]; t != nil {
+		t.debts = append(t.debts, &debt{by: m.p.host, epoch: m.epoch})
+	}
 }
 
 // owed says that a process that lives was to write down how a tenure has ended, and
 // had the time to do so.
-func (l *lock) owed(token uint64) bool {
-	return slices.ContainsFunc(l.debts[token], func(d *debt) bool { return d.epoch == d.by.epoch && d.tries < leastTries })
-}
-
-// watchHistory runs the healed world until all that was begun is written down.
-func (w *World) watchHistory() {
-	end := w.now + w.slowest().Lease
-	w.run(func() bool { return w.now > end || !slices.ContainsFunc(w.locks, (*lock).chronicled) })
+func (t *tenure) owed() bool {
+	return slices.ContainsFunc(t.debts, func(d *debt) bool { return d.epoch == d.by.epoch && d.tries < leastTries })
 }
 
 // shows returns the history as a process would read it now.
@@ -196,12 +181,8 @@ func (l *lock) shows() []protocol.Entry {
 	list := protocol.Present(l.store.rec)
 	var past []protocol.Entry
 	for from, to := protocol.Older(list, uint64(l.cfg.History)); from > to; from-- {
-		var rec driver.Record
-		s := l.past[protocol.HistoryKey(l.key, from)]
-		if s != nil {
-			rec = s.rec
-		}
-		past = append(past, protocol.EntryOf(from, rec, s != nil && s.found))
+		s := l.entry(from)
+		past = append(past, protocol.EntryOf(from, s.rec, s.found))
 	}
 	return protocol.Whole(list, past)
 }
@@ -219,7 +200,7 @@ func (l *lock) checkShown(now uint64) {
 		case e.Token != now-uint64(i):
 			l.fail("the history shows token %d in place %d, after %d", e.Token, i, now)
 		case e.Unknown:
-			if s := l.past[protocol.HistoryKey(l.key, e.Token)]; s != nil && s.found {
+			if s := l.entry(e.Token); s.found {
 				l.fail("the history shows token %d as unknown, of which is written: %+v", e.Token, s.rec)
 			}
 		case !ok, l.isFormer(e.Token, driver.Record{Owner: e.Owner, Since: e.Since}):
@@ -249,19 +230,16 @@ func (l *lock) checkHistory() {
 		if l.isFormer(token, driver.Record{Owner: was.owner, Since: was.since}) {
 			continue // a late duplicate of a claim: nobody can tell the two apart
 		}
-		var t driver.Record
-		if s := l.past[protocol.HistoryKey(l.key, token)]; s != nil && s.found && !l.isFormer(token, s.rec) {
-			t = s.rec
-		}
-		if t.Key == "" {
-			if l.owed(token) && !was.hidden {
+		s := l.entry(token)
+		if !s.found || l.isFormer(token, s.rec) {
+			if was.owed() && !was.hidden {
 				l.fail("the history lacks token %d, which ended: %s", token, was.end)
 			}
-			l.tally.Holes++
+			l.tally.Of[Hole]++
 			continue
 		}
-		asked := (t.Asked == nil) == (was.asked == nil) && (t.Asked == nil || reflect.DeepEqual(*t.Asked, *was.asked))
-		if t.Owner != was.owner || t.End != was.end || !t.Since.Equal(was.since) || !asked {
+		t := s.rec
+		if !was.is(t) || t.End != was.end || !reflect.DeepEqual(t.Asked, was.asked) {
 			l.fail("the history has token %d as %+v, it was of %s and ended: %s", token, t, was.owner, was.end)
 		}
 	}

@@ -4,9 +4,12 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/trace"
 )
 
 // host is one process with all locks that it has to do with: two clocks, and
@@ -24,15 +27,15 @@ type host struct {
 	cutOff time.Duration // does not reach the store until then
 	epoch  int           // of crashes
 	flaky  bool          // has a bad link while it does not lead
-	src    Source        // of its own choices, that of the world if nil
 	procs  []*process    // one for each lock
 	serves bool          // it is a replica
-	client *client       // that runs in it, nil if it is a process with the store
 
 	session *machine                   // the session of this process, nil if it has none
 	sights  map[string]*protocol.Sight // of sessions, by id
 	peeks   map[string][]peek          // when each was shown, by key
-	reaps   int
+
+	visits []*visit // of a client: at most one for each lock
+	at     int      // the replica that it calls first
 }
 
 // sessionSight returns what the process has seen of a session.
@@ -57,19 +60,6 @@ func (h *host) later(epoch int, d time.Duration, do func()) {
 		}
 	}
 	h.w.after(d, try)
-}
-
-// source returns where the choices of a process come from.
-func (h *host) source() Source {
-	if h.src != nil {
-		return h.src
-	}
-	return h.w.src
-}
-
-// upTo returns a duration in [0, d).
-func (h *host) upTo(d time.Duration) time.Duration {
-	return d * time.Duration(h.source().Intn(1024)) / 1024
 }
 
 // pause has the process take no step for d. Its clocks go on.
@@ -109,6 +99,7 @@ func (h *host) wake() {
 // step sets the wall clock. An unexplained step forwards counts for holders only, a
 // step backwards does not count at all.
 func (h *host) step(d time.Duration) {
+	h.w.note("the wall clock of %s steps by %v", h.name, d)
 	if d <= 0 {
 		return
 	}
@@ -117,25 +108,29 @@ func (h *host) step(d time.Duration) {
 		return
 	}
 	for _, p := range h.procs {
-		for _, m := range append([]*machine(nil), p.machines...) {
+		for _, m := range slices.Clone(p.machines) {
 			if m.h != nil {
 				m.step()
 			}
 		}
 	}
-	h.client.looks()
+	for _, v := range slices.Clone(h.visits) {
+		v.expires()
+	}
 }
 
 func (h *host) crash() {
 	h.w.note("%s crashes", h.name)
 	h.orphans()
-	h.w.crashed(h)
+	h.w.traces(trace.Event{Do: trace.Crash, Proc: h.name})
 	h.up, h.asleep, h.session = false, nil, nil
 	h.epoch++
 	for _, p := range h.procs {
 		p.machines, p.observer = nil, nil
 	}
-	h.client.dies()
+	for _, v := range slices.Clone(h.visits) {
+		v.over("crashed")
+	}
 }
 
 func (h *host) restart() {
@@ -149,5 +144,112 @@ func (h *host) restart() {
 	h.w.started(h)
 	for _, p := range h.procs {
 		p.look()
+	}
+}
+
+// clock is a local clock: it runs at a rate of its own from an origin of its
+// own. Real time is known to the world alone.
+type clock struct {
+	offset time.Duration
+	rate   float64
+	halted time.Duration // real time at which it stopped, 0 if it runs
+}
+
+func (c *clock) at(real time.Duration) time.Duration {
+	if c.halted > 0 {
+		real = c.halted
+	}
+	return c.offset + time.Duration(c.rate*float64(real))
+}
+
+// slow and fast return how long something lasts at most, and at least, that a clock shows to
+// last for d.
+func (w *World) slow(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / (1 - w.cfg.Skew))
+}
+
+func (w *World) fast(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / (1 + w.cfg.Skew))
+}
+
+// halt stops the clock until resume.
+func (c *clock) halt(real time.Duration) {
+	if c.halted == 0 {
+		c.halted = real
+	}
+}
+
+// resume lets a halted clock run on from where it stands.
+func (c *clock) resume(real time.Duration) {
+	if c.halted > 0 {
+		c.offset -= time.Duration(c.rate * float64(real-c.halted))
+		c.halted = 0
+	}
+}
+
+// when returns the first real instant, not before now, at which the clock
+// shows local or more.
+func (c *clock) when(local, now time.Duration) time.Duration {
+	if c.halted > 0 || c.at(now) >= local {
+		return now
+	}
+	real := max(now, time.Duration(float64(local-c.offset)/c.rate))
+	for c.at(real) < local {
+		real++
+	}
+	return real
+}
+
+// Labels of processes, where a lock is handed over to a label. The last one is that of
+// nobody.
+var versions = [...]string{"", "v1", "v2", "v3"}
+
+// labelOf returns the label of a process or a client: where there are labels, one of
+// three has none.
+func (w *World) labelOf(name string) string {
+	if !w.cfg.Labels {
+		return ""
+	}
+	return versions[int(name[len(name)-1])%(len(versions)-1)]
+}
+
+// owner returns in whose name a machine acts: a replica acquires for a client.
+func (m *machine) owner() string {
+	if m.conn != nil {
+		return m.conn.v.c.name
+	}
+	return m.p.name
+}
+
+func (m *machine) label() string { return m.p.w.labelOf(m.owner()) }
+
+// someLabel is a label to hand over to, that of nobody too.
+func someLabel(src Source) string { return versions[1+src.IntN(len(versions)-1)] }
+
+// heirOf says whether a record is reserved for whom a machine acts: by the name or, if the
+// record has no name, by a label that is one.
+func (m *machine) heirOf(rec driver.Record) bool {
+	q := driver.Request{To: rec.Owner, ToLabel: rec.Label}
+	return rec.State == driver.Reserved && q.To+q.ToLabel != "" && m.p.l.heirTo(q, m.owner())
+}
+
+// heirTo says whether a request would hand over to an owner: by the name or, if it has none,
+// by a label that is one.
+func (w *World) heirTo(q driver.Request, owner string) bool {
+	if q.To != "" || q.ToLabel == "" {
+		return owner == q.To
+	}
+	return w.labelOf(owner) == q.ToLabel
+}
+
+// inherited counts what became of a reservation for a label.
+func (l *lock) inherited(m *machine, was driver.Record) {
+	if was.Owner != "" || was.Label == "" {
+		return
+	}
+	if m.heirOf(was) && l.now-l.beat(was.Beat).first < was.Lease {
+		l.tally.Of[Inherited]++
+	} else {
+		l.tally.Of[Lapsed]++
 	}
 }

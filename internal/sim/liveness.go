@@ -22,73 +22,54 @@ func (w *World) heal() {
 		do()
 	}
 	w.late, w.healed = nil, w.now
-	for _, h := range w.hosts {
-		crashed := !h.up
-		h.paused = min(h.paused, w.now)
-		for _, p := range h.procs {
-			for _, m := range p.machines {
-				crashed = crashed || m.h != nil
-			}
-		}
-		for _, p := range h.procs {
-			for _, m := range slices.Clone(p.machines) {
-				switch {
-				case crashed:
-				case m.k != nil:
-					m.forget()
-				case m.c != nil && m.conn != nil && !m.conn.open:
-					m.leave() // its client has gone, and now the replica learns of that
-				case w.cfg.Trying && m.c != nil:
-					m.leave()
-				}
-			}
-		}
-		switch {
-		case !crashed:
-		case h.up:
-			h.crash()
-			h.restart()
-		default:
-			h.restart()
-		}
-		h.wake()
-	}
-	for _, c := range w.clients {
-		c.heal()
-	}
-	for _, g := range w.guardians {
-		g.paused = min(g.paused, w.now)
-		g.wake()
+	for _, h := range slices.Concat(w.hosts, w.guardians) {
+		h.heal()
 	}
 	w.checkAll()
 }
 
-// slack is what a takeover may need beyond the lease: a look, a retry, the
-// requests themselves, and a user who comes by.
-func (w *World) slack() time.Duration {
-	t := w.slowest()
-	return 3*t.Refresh + 4*t.RequestTimeout + t.Lease
+// heal ends what fails in a process. One that has a lock, or a client with a grant, crashes;
+// what waits goes on, and what nobody waits for any more is given up.
+func (h *host) heal() {
+	h.paused = min(h.paused, h.w.now)
+	if h.up && h.holds() {
+		h.crash()
+	}
+	if !h.up {
+		h.restart()
+	}
+	for _, p := range h.procs {
+		for _, m := range slices.Clone(p.machines) {
+			switch {
+			case m.role == asking:
+				m.forget()
+			case m.c != nil && m.conn != nil && !m.conn.open:
+				m.leave() // its client has gone, and now the replica learns of that
+			case h.w.cfg.Trying && m.c != nil:
+				m.leave()
+			}
+		}
+	}
+	h.wake()
 }
 
-// patience is how long after the end of the faults, or after a holder has made way, a
-// lock must have been granted again.
+// holds says whether a process has a lease, or a client a grant.
+func (h *host) holds() bool {
+	granted := func(v *visit) bool { return v.stage > visitCalls }
+	return slices.ContainsFunc(h.visits, granted) || slices.ContainsFunc(h.procs, func(p *process) bool {
+		return slices.ContainsFunc(p.machines, func(m *machine) bool { return m.h != nil })
+	})
+}
+
+// patience is how long after the end of the faults, or after a holder has made way, a lock
+// must have been granted again: a lease, a look, a retry, the requests themselves, and a user
+// who comes by.
 func (w *World) patience() time.Duration {
-	most := w.slowest().Lease + w.slack()
+	most := 2*w.most.Lease + 3*w.most.Refresh + 4*w.most.RequestTimeout
 	if w.cfg.Clients > 0 {
-		most += w.slowest().Lease // a heartbeat of a dead client that came late, and a grant that nobody uses
+		most += w.most.Lease // a heartbeat of a dead client that came late, and a grant that nobody uses
 	}
-	return time.Duration(float64(most) / (1 - w.cfg.Skew))
-}
-
-// slowest returns the longest that each part of a timing is in any process, or was in an
-// acquire or a session.
-func (w *World) slowest() protocol.Timing {
-	t := w.t
-	t.Lease, t.Refresh, t.RequestTimeout = max(t.Lease, w.most.Lease), max(t.Refresh, w.most.Refresh), max(t.RequestTimeout, w.most.RequestTimeout)
-	for _, h := range w.hosts {
-		t.Lease, t.Refresh, t.RequestTimeout = max(t.Lease, h.t.Lease), max(t.Refresh, h.t.Refresh), max(t.RequestTimeout, h.t.RequestTimeout)
-	}
-	return t
+	return w.slow(most)
 }
 
 // watchLiveness runs the healed world until each lock must have been granted, and
@@ -109,7 +90,7 @@ func (w *World) watchLiveness() {
 }
 
 func (l *lock) watchHolder() {
-	for range len(l.procs) + len(l.clients) + 1 {
+	for range len(l.hosts) + 1 {
 		end := l.now + l.patience()
 		l.run(func() bool { return l.now > end || l.holder() != nil })
 		if l.violation != "" {
@@ -141,23 +122,6 @@ func (m *machine) lost() (string, bool) {
 	if m.under != nil {
 		beat = m.under.h.Record().Beat
 	}
-	late := l.locks[0].written[beat].at < l.healed && l.written[beat].at < l.healed
+	late := l.written[beat].at < l.healed
 	return m.h.Cause().String(), m.h.Cause() != protocol.Asked && !late
-}
-
-// holder returns whose lease check passes, nil if there is none.
-func (l *lock) holder() actor {
-	for _, p := range l.procs {
-		for _, m := range p.machines {
-			if m.believes() {
-				return m
-			}
-		}
-	}
-	for _, v := range l.visits {
-		if v.believes() {
-			return v
-		}
-	}
-	return nil
 }

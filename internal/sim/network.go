@@ -5,11 +5,99 @@ package sim
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/trace"
 )
+
+// Fault is a set of kinds of faults.
+type Fault uint
+
+// The kinds of faults.
+const (
+	CutOffs  Fault = 1 << iota // a process does not reach the store, or its answers do not reach the process
+	Pauses                     // a process stands still, and its clocks go on; or its whole machine
+	Crashes                    // a process is gone, and starts again
+	Outages                    // nobody reaches the store
+	Steps                      // wall clocks are set, forwards and backwards
+	Messages                   // single requests are lost, late, or applied twice
+	Stale                      // cheap reads are behind
+	Late                       // timers are late
+	noFaults
+)
+
+var faultNames = [...]string{"cutoffs", "pauses", "crashes", "outages", "steps", "messages", "stale", "late"}
+
+// ParseFaults returns the kinds that a comma-separated list names. "all" and
+// "none" stand for themselves.
+func ParseFaults(list string) (all Fault, err error) {
+	switch list {
+	case "all":
+		return noFaults - 1, nil
+	case "none":
+		return 0, nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.Index(faultNames[:], name)
+		if i < 0 {
+			known := strings.Join(faultNames[:], ",")
+			return 0, fmt.Errorf("no fault is called %q: name some of %s, or all, or none", name, known)
+		}
+		all |= 1 << i
+	}
+	return all, nil
+}
+
+// Except returns the kinds that are not in f.
+func (f Fault) Except() Fault { return (noFaults - 1) &^ f }
+
+// fails says whether faults of a kind happen now.
+func (w *World) fails(f Fault) bool { return w.cfg.Faults && !w.final && w.cfg.Without&f == 0 }
+
+// nemesis makes trouble now and then.
+func (w *World) nemesis() bool {
+	if w.final {
+		return false
+	}
+	h := w.hosts[w.src.IntN(len(w.hosts))]
+	d := w.upTo(2 * w.t.Lease)
+	troubles := [8]Fault{CutOffs, Pauses, Pauses, Crashes, Outages, Steps, Steps}
+	kind := w.src.IntN(len(troubles))
+	if !w.fails(troubles[kind]) {
+		return true
+	}
+	switch kind {
+	case 0:
+		w.note("%s is cut off for %v", h.name, d)
+		h.cutOff = w.now + d
+	case 1:
+		w.note("%s is paused for %v", h.name, d)
+		w.tally.Of[Pause]++
+		h.pause(d)
+	case 2:
+		w.note("the machine of %s is paused for %v", h.name, d)
+		w.tally.Of[Pause]++
+		h.freeze(d)
+	case 3:
+		w.tally.Of[Crash]++
+		h.crash()
+		w.after(d, h.restart)
+	case 4:
+		w.note("the store is down for %v", d/2)
+		w.down = w.now + d/2
+	case 5:
+		w.tally.Of[Step]++
+		h.step(d / 2)
+	case 6:
+		h.step(-d / 2)
+	}
+	return true
+}
 
 var (
 	errTimeout = errors.New("request timeout")
@@ -28,27 +116,43 @@ const (
 	delayed         // applied after its sender gave up, perhaps twice
 )
 
-// fate draws one, mostly kind unless the store is cut off.
-func (w *World) fate(m *machine) fate {
-	p := m.p
+// Fates of calls that can fail. A proxy is more on the way to a replica than to the store.
+var (
+	ofStore = [16]fate{
+		answered, answered, answered, answered, answered, answered, answered, answered, answered, answered,
+		repeated, refused, lost, unanswered, unanswered, delayed,
+	}
+	ofReplica = [16]fate{
+		answered, answered, answered, answered, answered, answered, answered, answered,
+		repeated, repeated, lost, unanswered, unanswered, refused, refused, delayed,
+	}
+)
+
+// fate draws what becomes of a call, by a host that may be cut off.
+func (w *World) fate(cutOff bool, fates *[16]fate) fate {
 	switch {
-	case m.h == nil && w.now < m.unheard && !w.final:
-		return unanswered
-	case p.flaky && m.h == nil && m.e == nil:
-		return [...]fate{answered, answered, lost, unanswered}[w.src.Intn(4)]
 	case !w.cfg.Faults || w.final:
 		return answered
-	case w.now < w.down || w.now < p.cutOff:
-		return lost + fate(w.src.Intn(3))
+	case cutOff:
+		return lost + fate(w.src.IntN(3))
 	case !w.fails(Messages):
 		return answered
 	case w.cfg.Rough && w.one(2):
-		return [...]fate{repeated, delayed}[w.src.Intn(2)]
+		return [...]fate{repeated, delayed}[w.src.IntN(2)]
 	}
-	return [...]fate{
-		answered, answered, answered, answered, answered, answered, answered, answered, answered, answered,
-		repeated, refused, lost, unanswered, unanswered, delayed,
-	}[w.src.Intn(16)]
+	return fates[w.src.IntN(len(fates))]
+}
+
+// fate draws what becomes of a call of a machine.
+func (m *machine) fate() fate {
+	w, p := m.p.w, m.p
+	switch {
+	case m.h == nil && w.now < m.unheard && !w.final:
+		return unanswered
+	case p.flaky && m.h == nil && m.role != chronicling:
+		return [...]fate{answered, answered, lost, unanswered}[w.src.IntN(4)]
+	}
+	return w.fate(w.now < w.down || w.now < p.cutOff, &ofStore)
 }
 
 // claimed is where what applies a claim again is kept: for a client, its visit knows.
@@ -83,77 +187,101 @@ func (m *machine) send(r *protocol.Call) {
 
 	patience := m.timing().RequestTimeout
 	latency := min(l.cfg.Latency, max(patience, l.cfg.Latency-l.t.RequestTimeout))
-	there, back := p.upTo(latency/2), p.upTo(latency/2)
-	if p.source().Intn(2) == 1 {
+	there, back := l.upTo(latency/2), l.upTo(latency/2)
+	if l.src.IntN(2) == 1 {
 		there, back = there/64, back/64
 	}
 	behind := 0
 	if l.fails(Stale) && l.one(8) {
-		behind = 1 + l.src.Intn(4)
+		behind = 1 + l.src.IntN(4)
 	}
-	answer := func(res protocol.Result) { p.after(m, 0, func() { m.reply(number, r, res) }) }
-	apply := func() protocol.Result {
-		rec, former, err := l.apply(m, r, behind)
-		res := protocol.ResultOf(r.Kind, rec, former, err)
-		if !r.Kind.Reads() {
-			m.traceApply(number, res)
-		}
-		if r.Kind == protocol.Takeover && err == nil && r.Prev.Lease != r.Next.Lease && m.timing() != p.t {
-			l.tally.Mixed++
-		}
-		if claims := m.claimed(); r.Kind == protocol.Release && *claims != nil && !l.final {
-			l.after(l.upTo(l.t.Lease/32), *claims) // somebody else may be quicker
-		}
-		return res
-	}
-	// again has the write applied once more, after from and before from + to.
-	again := func(from, to time.Duration) {
-		if r.Kind.Reads() {
-			return
-		}
-		l.onceMore(from, to, func() {
-			l.tally.LateWrites++
-			apply()
-		})
-	}
+	c := &carried{m: m, r: r, number: number, behind: behind}
 	if r.Kind == protocol.Claim && l.cfg.Doubled && l.fails(Messages) && (m.under != nil || m.conn != nil) {
-		*m.claimed() = func() {
-			l.tally.LateWrites++
-			if apply(); l.one(2) {
-				p.rests = l.now + 4*l.t.Lease // nobody but another process finds it then
-			}
-		}
+		*m.claimed() = c.haunts
 	}
-	timeout := func() {
-		p.after(m, patience, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
-	}
-	switch l.fate(m) {
+	c.travels(there, back)
+}
+
+// travels has a call meet its fate.
+func (c *carried) travels(there, back time.Duration) {
+	m, r, l := c.m, c.r, c.m.p.l
+	patience, lease := m.timing().RequestTimeout, m.timing().Lease
+	switch m.fate() {
 	case repeated:
-		again(0, 3*m.timing().Lease)
+		c.again(0, 3*lease)
 		fallthrough
 	case answered:
 		l.after(there, func() {
-			res := apply()
-			l.after(back, func() { answer(res) })
+			res := c.applies()
+			l.after(back, func() { c.answers(0, res) })
 		})
+		return
 	case refused:
 		l.after(there+back, func() {
 			err := errBusy
 			if l.Writes%4 == 0 {
 				err = driver.Throttled(err)
 			}
-			answer(protocol.Result{Outcome: protocol.NotApplied, Err: err})
+			c.answers(0, protocol.Result{Outcome: protocol.NotApplied, Err: err})
 		})
+		return
 	case lost:
-		timeout()
 	case unanswered:
-		l.after(there, func() { apply() })
-		timeout()
+		l.after(there, func() { c.applies() })
 	case delayed:
-		again(patience, 2*m.timing().Lease)
+		c.again(patience, 2*lease)
 		if l.one(4) {
-			again(patience, 2*m.timing().Lease)
+			c.again(patience, 2*lease)
 		}
-		timeout()
+	}
+	c.answers(patience, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout))
+}
+
+// carried is a call to the store on its way.
+type carried struct {
+	m      *machine
+	r      *protocol.Call
+	number int // in the trace
+	behind int // how many writes a cheap read is behind
+}
+
+// answers hands the machine the result when d has passed.
+func (c *carried) answers(d time.Duration, res protocol.Result) {
+	c.m.after(d, func() { c.m.reply(c.number, c.r, res) })
+}
+
+// applies has the store carry the call out.
+func (c *carried) applies() protocol.Result {
+	m, r, l := c.m, c.r, c.m.p.l
+	rec, former, err := l.apply(m, r, c.behind)
+	res := protocol.ResultOf(r.Kind, rec, former, err)
+	if !r.Kind.Reads() {
+		m.traceResult(trace.Apply, c.number, res, l.store.rec, l.store.found)
+	}
+	if r.Kind == protocol.Takeover && err == nil && r.Prev.Lease != r.Next.Lease && m.timing() != m.p.t {
+		l.tally.Of[OtherLease]++
+	}
+	if claims := m.claimed(); r.Kind == protocol.Release && *claims != nil && !l.final {
+		l.after(l.upTo(l.t.Lease/32), *claims) // somebody else may be quicker
+	}
+	return res
+}
+
+// again has a write applied once more, after from and before from + to.
+func (c *carried) again(from, to time.Duration) {
+	if l := c.m.p.l; !c.r.Kind.Reads() {
+		l.onceMore(from, to, func() {
+			l.tally.Of[LateWrite]++
+			c.applies()
+		})
+	}
+}
+
+// haunts applies a claim a second time when its lock was released.
+func (c *carried) haunts() {
+	l := c.m.p.l
+	l.tally.Of[LateWrite]++
+	if c.applies(); l.one(2) {
+		c.m.p.rests = l.now + 4*l.t.Lease // nobody but another process finds it then
 	}
 }

@@ -4,37 +4,35 @@
 package sim
 
 import (
-	"fmt"
-	"time"
+	"slices"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// observed is what an observer of a lock was told of it.
-type observed struct {
-	token  uint64
-	asked  time.Duration // when the latest look was sent, by the contender's clock
-	looked bool
-}
-
 // observes has a process observe the lock for a while, now and then, without waiting
 // for it. A hint comes at random.
-func (p *process) observes() {
+func (p *process) observes() bool {
 	l := p.l
-	if p.up && l.now >= p.paused && p.observer == nil {
-		l.count++
-		m := &machine{p: p, epoch: p.epoch, life: l.life, begun: l.now, id: fmt.Sprintf("%s/%ssees%d", p.name, l.key, l.count), judged: newJudged()}
-		m.v = protocol.NewObserver(p.t, l.env(p.host), l.key, p.sight)
-		p.observer = m
-		m.v.Want(true)
-		l.note("%s observes", m)
-		m.hint()
-		if !l.final {
-			p.after(m, l.upTo(8*l.t.Lease), m.look)
-		}
+	if !p.up || l.now < p.paused || p.observer != nil {
+		return true
 	}
-	l.after(l.t.Lease/2+l.upTo(4*l.t.Lease), p.observes)
+	v := protocol.NewObserver(p.t, l.env(p.host), l.key, p.sight)
+	v.Want(true)
+	m := p.newMachine(observing, p.name+"/"+l.key+"sees", v)
+	p.observer = m
+	l.note("%s observes", m)
+	m.hint()
+	if !l.final {
+		m.after(l.upTo(8*l.t.Lease), func() {
+			if p.observer == m && !l.final {
+				l.note("%s has seen enough", m)
+				p.observer = nil
+				m.took(m.is.GiveUp(m.now()))
+			}
+		})
+	}
+	return true
 }
 
 // hint has an observer look now, as a store with a watch does.
@@ -43,32 +41,23 @@ func (m *machine) hint() {
 		return
 	}
 	m.p.hinted = true
-	m.took(m.v.Hint(m.p.cont.at(m.p.l.now)))
+	m.took(m.is.(*protocol.Observer).Hint(m.now()))
 	if l := m.p.l; !l.final {
-		m.p.after(m, l.upTo(4*l.t.Lease), m.hint)
+		m.after(l.upTo(4*l.t.Lease), m.hint)
 	}
 }
 
-// look ends the observing.
-func (m *machine) look() {
-	if m.p.observer == m && !m.p.l.final {
-		m.p.l.note("%s has seen enough", m)
-		m.p.observer = nil
-		m.took(m.v.GiveUp(m.p.cont.at(m.p.l.now)))
-	}
-}
-
-// asks judges that an observer rests after each look, unless a hint or a cheap look of this
+// looks judges that an observer rests after each look, unless a hint or a cheap look of this
 // process has a strong one follow.
-func (m *machine) asks(call *protocol.Call) {
-	l, now := m.p.l, m.p.cont.at(m.p.l.now)
-	if call.OfSession() {
+func (m *machine) looks(call *protocol.Call) {
+	now := m.now()
+	if m.role != observing || call.OfSession() {
 		return
 	}
-	if m.seen.looked && call.Consistency != driver.Strong && now < m.seen.asked+m.p.t.Pause() {
-		l.fail("%s looks %v after its look before", m, now-m.seen.asked)
+	if m.looked > 0 && call.Consistency != driver.Strong && now < m.looked+m.p.t.Pause() {
+		m.p.l.fail("%s looks %v after its look before", m, now-m.looked)
 	}
-	m.seen.looked, m.seen.asked = true, now
+	m.looked = now
 }
 
 // saw judges that what an observer sees of the lock does not go back. After a
@@ -78,10 +67,10 @@ func (m *machine) saw() {
 	if !found || m.p.l.cfg.Deletions {
 		return
 	}
-	if rec.Token < m.seen.token {
-		m.p.l.fail("%s goes back from token %d to %d", m, m.seen.token, rec.Token)
+	if rec.Token < m.seen {
+		m.p.l.fail("%s goes back from token %d to %d", m, m.seen, rec.Token)
 	}
-	m.seen.token = rec.Token
+	m.seen = rec.Token
 }
 
 // checkObservers checks, when the faults have been over for long, that the observers
@@ -97,12 +86,43 @@ func (l *lock) checkObservers() {
 		}
 		rec, _ := p.sight.Record()
 		is := l.store.rec.Token
-		most := 3 * l.slowest().Lease
+		most := 3 * l.most.Lease
 		if p.sight.Tied() {
-			most += l.slowest().Refresh // its session lives, and nothing else says when to look
+			most += l.most.Refresh // its session lives, and nothing else says when to look
 		}
 		if t := l.tenures[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-max(l.healed, m.begun) > most {
 			l.fail("%s sees token %d, %v after token %d was claimed", m, rec.Token, l.now-t.sent, is)
 		}
 	}
+}
+
+// rings has messages of a bell come, at random and without a reason, as those do that are
+// late, doubled or forged. They tell contenders that the lock is free, and its holder, or the
+// session of it, that a request is in the record.
+func (l *lock) rings() bool {
+	for _, p := range l.procs {
+		if !p.up || l.now < p.paused {
+			continue
+		}
+		for _, m := range slices.Clone(p.machines) {
+			switch {
+			case m.epoch != p.epoch || !l.one(2):
+			case m.h != nil && m.done, m.h == nil && (m.c == nil || m.c.Over()):
+			case m.h == nil:
+				l.tally.Of[Rung]++
+				l.note("%s is rung", m)
+				m.took(m.c.Hint(p.cont.at(l.now)))
+			case m.under != nil:
+				if s := m.under; s.s != nil && !s.s.Over() {
+					l.tally.Of[Hurried]++
+					s.took(s.s.Renew(s.clock()))
+				}
+			default:
+				l.tally.Of[Hurried]++
+				l.note("%s is told of a request", m)
+				m.took(m.h.Renew(m.clock()))
+			}
+		}
+	}
+	return !l.final
 }

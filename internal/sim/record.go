@@ -19,40 +19,32 @@ func (w *World) recorder() *trace.Recorder {
 	return w.cfg.Trace.Events
 }
 
-func (w *World) started(h *host) {
+// traces notes an event of the world.
+func (w *World) traces(e trace.Event) {
 	if r := w.recorder(); r != nil {
-		t := w.t
-		r.Add(trace.Event{At: w.now, Do: trace.Start, Proc: h.name, Timing: &trace.Timing{
-			Lease: t.Lease, Grace: t.Grace, Window: t.Window(), Drift: w.cfg.Skew,
-		}})
-	}
-}
-
-func (w *World) crashed(h *host) {
-	if r := w.recorder(); r != nil {
-		r.Add(trace.Event{At: w.now, Do: trace.Crash, Proc: h.name})
-	}
-}
-
-// recorder returns where the requests of a machine are noted. The model has no history.
-func (m *machine) recorder() *trace.Recorder {
-	if m.e != nil {
-		return nil
-	}
-	return m.p.l.recorder()
-}
-
-func (m *machine) traced(do trace.Kind, e trace.Event) {
-	if r := m.p.l.recorder(); r != nil {
-		e.At, e.Do, e.Lock, e.Proc, e.Who = m.p.l.now, do, m.p.l.key, m.p.name, m.id
+		e.At = w.now
 		r.Add(e)
+	}
+}
+
+func (w *World) started(h *host) {
+	w.traces(trace.Event{Do: trace.Start, Proc: h.name, Timing: &trace.Timing{
+		Lease: w.t.Lease, Grace: w.t.Grace, Window: w.t.Window(), Drift: w.cfg.Skew,
+	}})
+}
+
+// traced notes an event of a machine. The model has no history.
+func (m *machine) traced(do trace.Kind, e trace.Event) {
+	if m.role != chronicling {
+		e.Do, e.Lock, e.Proc, e.Who = do, m.p.l.key, m.p.name, m.id
+		m.p.l.traces(e)
 	}
 }
 
 // traceSend notes that a request leaves, and returns its number.
 func (m *machine) traceSend(r *protocol.Call) int {
-	rec := m.recorder()
-	if rec == nil {
+	rec := m.p.l.recorder()
+	if rec == nil || m.role == chronicling {
 		return 0
 	}
 	e := trace.Event{Request: rec.Request(), Call: r.Kind.String()}
@@ -66,45 +58,24 @@ func (m *machine) traceSend(r *protocol.Call) int {
 	return e.Request
 }
 
-func (m *machine) traceApply(request int, res protocol.Result) {
-	l := m.p.l
-	if m.recorder() == nil {
+// traceResult notes what has become of a request: in the store, or as its sender is told.
+func (m *machine) traceResult(do trace.Kind, request int, res protocol.Result, rec driver.Record, found bool) {
+	if m.p.l.recorder() == nil {
 		return
 	}
-	e := trace.Event{Request: request, Outcome: outcomes[res.Outcome], Found: l.store.found}
-	if l.store.found {
-		e.Record = trace.Of(l.store.rec)
+	e := trace.Event{Request: request, Outcome: outcomes[res.Outcome], Found: found}
+	if found {
+		e.Record = trace.Of(rec)
 	}
-	m.traced(trace.Apply, e)
-}
-
-func (m *machine) traceReply(request int, res protocol.Result) {
-	if m.recorder() == nil {
-		return
-	}
-	e := trace.Event{Request: request, Outcome: outcomes[res.Outcome]}
-	if res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted {
-		if e.Found = res.Found; res.Found {
-			e.Record = trace.Of(res.Record)
-		}
-	}
-	m.traced(trace.Reply, e)
+	m.traced(do, e)
 }
 
 // traceBeliefs notes the machines whose lease check passes at an instant at which none
 // should.
 func (l *lock) traceBeliefs() {
-	for _, p := range l.procs {
-		for _, m := range p.machines {
-			if m.believes() {
-				m.traced(trace.Check, trace.Event{})
-			}
+	for a := range l.actors {
+		if m, ok := a.(*machine); ok && m.believes() {
+			m.traced(trace.Check, trace.Event{})
 		}
-	}
-}
-
-func (m *machine) traceGrant(rec driver.Record) {
-	if m.p.l.recorder() != nil {
-		m.traced(trace.Grant, trace.Event{Record: trace.Of(rec)})
 	}
 }

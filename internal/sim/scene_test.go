@@ -14,6 +14,37 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
+// failedOver is what a failover was like.
+type failedOver struct {
+	After time.Duration // from the crash of the holder to the grant of its successor
+	Wait  time.Duration // for how long the contenders had been waiting when it crashed
+	Reads float64       // of each contender, per second, until the crash
+	Sent  int           // requests of all contenders from the crash to the grant
+}
+
+// failover lets the first process hold, the others wait, the first crash at a
+// random moment, and another take over. Nothing else fails.
+func failover(src Source, cfg Config) (failedOver, error) {
+	l := newLock(src, cfg)
+	l.final = true // nobody tries only, or gives up
+	l.after(0, l.procs[0].acquire)
+	for _, p := range l.procs[1:] {
+		l.after(l.t.Lease+l.upTo(l.t.Heartbeat), p.acquire)
+	}
+	begin := 2 * l.t.Lease
+	l.run(func() bool { return l.now >= begin })
+	reads := l.Reads
+	crash := begin + 2*l.t.Lease + l.upTo(l.t.Lease) + l.upTo(l.t.Heartbeat)
+	l.after(crash-l.now, func() { l.procs[0].crash() })
+	l.run(func() bool { return l.now >= crash && !l.procs[0].up })
+	f := failedOver{Wait: crash - begin}
+	f.Reads = float64(l.Reads-reads) / f.Wait.Seconds() / float64(len(l.procs)-1)
+	sent := l.Reads + l.Writes
+	l.run(func() bool { return l.last > 1 || l.now > crash+10*l.t.Lease })
+	f.After, f.Sent = l.now-crash, l.Reads+l.Writes-sent
+	return f, l.failure()
+}
+
 // TestFailover measures in virtual time how long after the crash of a holder
 // the lock is held again: the lease, 9/8 of the refresh period, and three calls.
 func TestFailover(t *testing.T) {
@@ -34,9 +65,9 @@ func TestFailover(t *testing.T) {
 		{"looks once an hour", time.Hour, 1, 1e-4, 2 * lease, 0.1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var fs []Failed
+			var fs []failedOver
 			for seed := range uint64(300) {
-				f, err := Failover(Seed(seed), Config{
+				f, err := failover(Seed(seed), Config{
 					Timing: protocol.Timing{Refresh: tt.refresh}.WithDefaults(), Processes: 1 + tt.contenders,
 					Latency: 5 * time.Millisecond, Skew: tt.drift,
 				})
@@ -50,7 +81,7 @@ func TestFailover(t *testing.T) {
 				reads += f.Reads / float64(len(fs))
 				sent += float64(f.Sent) / float64(len(fs)*tt.contenders)
 			}
-			slices.SortFunc(fs, func(a, b Failed) int { return cmp.Compare(a.After, b.After) })
+			slices.SortFunc(fs, func(a, b failedOver) int { return cmp.Compare(a.After, b.After) })
 			at := func(p int) time.Duration { return fs[(len(fs)-1)*p/100].After.Round(time.Millisecond) }
 			t.Logf("p50 %v, p90 %v, p99 %v, max %v; a waiter reads %.2f times a second; from crash to grant it sends %.0f requests",
 				at(50), at(90), at(99), at(100), reads, sent)
@@ -62,6 +93,45 @@ func TestFailover(t *testing.T) {
 			}
 		})
 	}
+}
+
+// led is how candidates with different priorities led.
+type led struct {
+	Leaders []int           // the priorities of the leaders, in order
+	Since   []time.Duration // when
+	Asks    int             // to make way that were sent
+}
+
+// preference has candidates with the given priorities join one after the other,
+// and campaign again whenever they lose the lead. With flaky the candidate with
+// the highest priority has a bad link as long as it does not lead.
+func preference(src Source, cfg Config, priorities []int, gap, length time.Duration, flaky bool) (led, error) {
+	cfg.Processes = len(priorities)
+	l := newLock(src, cfg)
+	l.final = true
+	best := l.procs[0]
+	for i, p := range l.procs {
+		p.priority = priorities[i]
+		if p.priority > best.priority {
+			best = p
+		}
+		l.after(time.Duration(i)*gap, func() { l.often(true, 0, l.t.Lease/16, l.t.Lease/2, p.act) })
+	}
+	best.flaky = flaky
+	l.after(length, func() {})
+	var led led
+	grant := 0
+	l.run(func() bool {
+		if m, leads := l.holder().(*machine); leads && m.grant > grant {
+			grant = m.grant
+			led.Leaders, led.Since = append(led.Leaders, m.p.priority), append(led.Since, l.now)
+		}
+		return l.now >= length
+	})
+	for _, p := range l.procs {
+		led.Asks += p.wished
+	}
+	return led, l.failure()
 }
 
 // orders are all in which three candidates can join.
@@ -85,7 +155,7 @@ func TestPreference(t *testing.T) {
 				}
 				for seed := range uint64(6) {
 					// One after the other, when the one before has come to lead.
-					led, err := Preference(Seed(seed), cfg, order, 4*timing.Lease, 20*timing.Lease, false)
+					led, err := preference(Seed(seed), cfg, order, 4*timing.Lease, 20*timing.Lease, false)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -93,7 +163,7 @@ func TestPreference(t *testing.T) {
 						t.Errorf("seed %d: led in this order: %v, want %v; %d asks", seed, led.Leaders, want, led.Asks)
 					}
 					// All at once: who is first leads first.
-					led, err = Preference(Seed(seed), cfg, order, 0, 20*timing.Lease, false)
+					led, err = preference(Seed(seed), cfg, order, 0, 20*timing.Lease, false)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -118,7 +188,7 @@ func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 	timing := protocol.Timing{Refresh: time.Hour}.WithDefaults()
 	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}
 	for seed := range uint64(20) {
-		led, err := Preference(Seed(seed), cfg, []int{0, 2}, timing.Lease, 5*timing.Lease, false)
+		led, err := preference(Seed(seed), cfg, []int{0, 2}, timing.Lease, 5*timing.Lease, false)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -139,7 +209,7 @@ func TestPreferenceOverABadLink(t *testing.T) {
 	most := 0
 	for _, order := range orders {
 		for seed := range uint64(8) {
-			led, err := Preference(Seed(seed), cfg, order, timing.Lease, length, true)
+			led, err := preference(Seed(seed), cfg, order, timing.Lease, length, true)
 			if err != nil {
 				t.Fatalf("%v, seed %d: %v", order, seed, err)
 			}

@@ -4,24 +4,38 @@
 package sim
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
+
+// come has a client acquire a lock now and then, if it is not about that already. A client is
+// a program that holds locks without the store: replicas of a lock service carry out what it
+// sends. It is a host as processes are.
+func (h *host) come(l *lock) bool {
+	busy := slices.ContainsFunc(h.visits, func(v *visit) bool { return v.l == l })
+	if h.up && l.now >= h.paused && !busy {
+		v := &visit{c: h, l: l, id: fmt.Sprintf("%s/%s%d", h.name, l.key, l.number()), epoch: h.epoch, life: l.life}
+		h.visits, l.visits = append(h.visits, v), append(l.visits, v)
+		v.acquire()
+	}
+	return true
+}
 
 // status is how a call of a client was answered.
-type status int
+type status string
 
 const (
-	unheardOf  status = iota // by nobody: lost, or no answer of ours
-	badGateway               // 502, by a proxy on the way
-	okay
-	isHeld  // 409
-	isLost  // 410
-	unknown // 503
+	unheardOf  status = "not answered" // by anybody: lost, or no answer of ours
+	badGateway status = "502"          // by a proxy on the way
+	okay       status = "200"
+	isHeld     status = "held"    // 409
+	isLost     status = "lost"    // 410
+	unknown    status = "unknown" // 503
 )
-
-var statuses = [...]string{"not answered", "502", "200", "held", "lost", "unknown"}
 
 // reply is the answer to a call of a client.
 type reply struct {
@@ -47,42 +61,17 @@ type conn struct {
 	gone  func() // what it does then, if that is not nil
 }
 
-// passage is what becomes of a call between a client and a replica.
-type passage int
-
-const (
-	arrives      passage = iota
-	arrivesAgain         // and once more, whenever
-	getsLost             // on its way there
-	losesAnswer          // carried out, and the answer is lost
-	atGateway            // a proxy answers 502, whether or not it is carried out, before or after
-	arrivesLate          // long after the client has given it up
-	manyArrivals = 16
-)
-
-func (c *client) passage() passage {
-	w := c.w
-	switch {
-	case !w.cfg.Faults || w.final:
-		return arrives
-	case w.now < c.cutOff:
-		return [...]passage{getsLost, losesAnswer, arrivesLate}[w.src.Intn(3)]
-	case !w.fails(Messages):
-		return arrives
-	case w.cfg.Rough && w.one(2):
-		return [...]passage{arrivesAgain, arrivesLate}[w.src.Intn(2)]
-	}
-	return [manyArrivals]passage{
-		arrives, arrives, arrives, arrives, arrives, arrives, arrives, arrives,
-		arrivesAgain, arrivesAgain, getsLost, losesAnswer, losesAnswer, atGateway, atGateway, arrivesLate,
-	}[w.src.Intn(manyArrivals)]
-}
-
 // calls sends a call to a replica. The client waits for the answer for as long as limit,
 // and then learns that there is none.
-func (v *visit) calls(what string, limit time.Duration, do func(*conn), then func(reply)) *conn {
-	w := v.l.World
-	cn := &conn{v: v, p: v.replica(), what: what, do: do, then: then, open: true}
+func (v *visit) calls(what string, limit time.Duration, do func(*conn), then func(reply)) {
+	w, op := v.l.World, v.op
+	cn := &conn{v: v, p: v.replica(), what: what, do: do, open: true}
+	cn.then = func(r reply) {
+		if v.op == op && v.stage < visitOver {
+			then(r)
+		}
+	}
+	v.conn = cn
 	most := w.cfg.Latency / 8
 	if w.fails(Messages) {
 		most = w.cfg.Latency / 2
@@ -92,39 +81,38 @@ func (v *visit) calls(what string, limit time.Duration, do func(*conn), then fun
 		there, cn.back = there/64, cn.back/64
 	}
 	w.note("%s calls %s: %s", v, cn.p.name, what)
-	switch v.c.passage() {
-	case arrivesAgain:
+	switch w.fate(w.now < v.c.cutOff, &ofReplica) {
+	case repeated:
 		cn.again(0, 3*w.t.Lease)
 		fallthrough
-	case arrives:
+	case answered:
 		w.after(there, cn.arrives)
-	case getsLost:
-	case losesAnswer:
+	case lost:
+	case unanswered:
 		cn.mute = true
 		w.after(there, cn.arrives)
-	case atGateway:
+	case refused: // by a proxy, whether or not it is carried out, before or after
 		cn.mute = true
 		w.after(w.upTo(2*limit), cn.arrives)
 		w.after(w.upTo(limit), func() { cn.tells(reply{status: badGateway}) })
-	case arrivesLate:
+	case delayed:
 		cn.again(limit, 3*w.t.Lease)
 	}
 	v.after(limit, func() {
 		if cn.open {
 			cn.hangUp()
-			then(reply{})
+			cn.then(reply{status: unheardOf})
 		}
 	})
-	return cn
 }
 
 // again has a copy of the call carried out for nobody, by any replica, after from and
 // before from + to.
 func (cn *conn) again(from, to time.Duration) {
 	w := cn.v.l.World
-	copied := &conn{v: cn.v, p: cn.v.anyReplica(), what: cn.what, do: cn.do, then: func(reply) {}, mute: true}
+	copied := &conn{v: cn.v, p: cn.v.l.replicas()[w.src.IntN(w.cfg.Replicas)], what: cn.what, do: cn.do, then: func(reply) {}, mute: true}
 	w.onceMore(from, to, func() {
-		w.tally.Replayed++
+		w.tally.Of[Replayed]++
 		copied.arrives()
 	})
 }
@@ -133,10 +121,10 @@ func (cn *conn) again(from, to time.Duration) {
 // that is paused reads it when it wakes up.
 func (cn *conn) arrives() {
 	if !cn.p.up {
-		cn.answer(reply{})
+		cn.answer(reply{status: unheardOf})
 		return
 	}
-	cn.p.after(nil, 0, func() {
+	cn.p.later(cn.p.epoch, 0, func() {
 		cn.v.l.note("%s does: %s of %s", cn.p.name, cn.what, cn.v)
 		cn.do(cn)
 	})
@@ -155,7 +143,7 @@ func (cn *conn) tells(r reply) {
 	v.after(0, func() {
 		if cn.open {
 			cn.open = false
-			v.l.note("%s is answered to %s: %s %v", v, cn.what, statuses[r.status], r.usable)
+			v.l.note("%s is answered to %s: %s %v", v, cn.what, r.status, r.usable)
 			cn.then(r)
 		}
 	})
@@ -172,7 +160,7 @@ func (cn *conn) hangUp() {
 	if w.fails(Messages) && w.one(4) {
 		return // half open
 	}
-	cn.p.after(nil, w.upTo(w.cfg.Latency), cn.end)
+	cn.p.later(cn.p.epoch, w.upTo(w.cfg.Latency), cn.end)
 }
 
 // end tells the replica that nobody waits for the answer any more.
@@ -180,4 +168,139 @@ func (cn *conn) end() {
 	if cn.ended = true; cn.gone != nil {
 		cn.gone()
 	}
+}
+
+// replicas returns those of the lock's processes that serve clients: what the library does for
+// holders elsewhere, with the same machines. They keep nothing that matters.
+func (l *lock) replicas() []*process { return l.procs[len(l.procs)-l.cfg.Replicas:] }
+
+// serving returns a new machine that does something for a client.
+func (p *process) serving(cn *conn, role phase, what string, is protocol.Machine) *machine {
+	m := p.newMachine(role, p.name+"/"+cn.v.id+"/"+what, is)
+	m.conn = cn
+	return m
+}
+
+// admits carries out an acquire. The contender runs while the client waits for the answer.
+func (p *process) admits(cn *conn, wait time.Duration) {
+	l := p.l
+	if cn.ended {
+		return // it was read too late
+	}
+	m := p.serving(cn, waiting, "acquire", nil)
+	want := protocol.Want{
+		Key: l.key, Owner: m.owner(), Label: m.label(), Holds: true,
+		Try: wait == 0, Behind: wait > 0 && l.one(4), Patience: p.t.Lease,
+	}
+	if want.Try {
+		want.Patience = 3 * p.t.RequestTimeout
+	}
+	m.contends(want)
+	m.step()
+	cn.gone = m.leave
+	if wait > 0 {
+		m.after(wait, func() {
+			if !m.left && !m.done {
+				cn.answer(reply{status: isHeld})
+				cn.end()
+			}
+		})
+	}
+}
+
+// granting is the answer to an acquire that got the lock.
+func (p *process) granting(rec driver.Record) reply {
+	return reply{status: okay, rec: rec, period: p.t.Heartbeat, usable: p.t.UsableOf(rec)}
+}
+
+// offers tells a client of a grant, and frees the lock if that shows no life.
+func (m *machine) offers(g protocol.Grant) {
+	l, p, cn := m.p.l, m.p, m.conn
+	l.note("%s is granted %s for %s", m, shown(g.Record), cn.v)
+	l.granted(m, g)
+	m.done = true
+	m.sleep()
+	m.chronicle(g)
+	o := p.serving(cn, offering, "offer", protocol.NewOffer(p.t, l.env(p.host), g))
+	p.machines = append(p.machines, o)
+	p.lately, p.offers[g.Record.Token] = g.Record, o
+	l.offered(o, g.Record)
+	cn.gone = nil
+	if !cn.open && !cn.mute && (cn.ended || l.one(2)) { // the answer cannot be written
+		o.took(o.is.GiveUp(o.now()))
+		return
+	}
+	cn.answer(p.granting(g.Record))
+	o.step()
+}
+
+// relays carries out a heartbeat.
+func (p *process) relays(cn *conn, d protocol.Dispatch) {
+	l := p.l
+	if !protocol.FollowsBeat(d.After, d.Next) {
+		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
+	}
+	p.carries(cn, d)
+}
+
+// frees carries out a release.
+func (p *process) frees(cn *conn, d protocol.Dispatch, failed bool) {
+	if failed {
+		d.Failed = &driver.Request{By: p.name, Reason: "the work has failed"}
+	}
+	p.carries(cn, d)
+}
+
+func (p *process) carries(cn *conn, d protocol.Dispatch) {
+	l := p.l
+	role := relaying
+	if d.Releases() {
+		role = parting
+	}
+	m := p.serving(cn, role, "relay", protocol.NewRelay(p.t, l.env(p.host), d, p.lately, 3*p.t.RequestTimeout))
+	p.machines = append(p.machines, m)
+	m.of, m.failed = d, d.Failed != nil
+	cn.gone = func() {
+		if !m.left {
+			m.took(m.is.GiveUp(m.now()))
+		}
+	}
+	m.step()
+}
+
+// confirming is the answer to a heartbeat that led to rec.
+func (p *process) confirming(rec driver.Record) reply {
+	return reply{
+		status: okay, usable: max(0, p.t.UsableOf(rec)),
+		period: min(p.t.Heartbeat, rec.Lease/5), asked: protocol.AskedOf(rec),
+	}
+}
+
+// relayed answers what was carried out, once.
+func (m *machine) relayed(r *protocol.Relay) {
+	l, p := m.p.l, m.p
+	answer, rec, _ := r.Answer()
+	if answer == protocol.NoAnswer || m.left {
+		return
+	}
+	m.left = true
+	is := reply{status: unknown}
+	switch answer {
+	case protocol.Done:
+		if is = p.confirming(rec); m.of.Releases() {
+			is, p.lately = reply{status: okay}, driver.Record{}
+		} else {
+			p.lately = rec
+		}
+		if o := p.offers[m.of.Token]; o != nil {
+			delete(p.offers, m.of.Token)
+			o.is.(*protocol.Offer).Taken()
+			o.sleep()
+		}
+	case protocol.Changed:
+		p.lately = driver.Record{}
+		is.status = isLost
+		l.judgeLost(m.conn, m.of)
+	}
+	m.conn.answer(is)
 }

@@ -4,33 +4,26 @@
 package sim
 
 import (
-	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// keep has the process open a session now and then, if it has none.
-func (h *host) keep() {
-	w := h.w
+// keep has the process open a session now and then, if it has none. Its machine is of no
+// lock; it stands beside those of the first one.
+func (h *host) keep() bool {
+	w, p := h.w, h.procs[0]
 	if h.up && w.now >= h.paused && h.session == nil {
-		h.open()
+		own := h.ofOwn()
+		m := p.newMachine(opening, h.name+"/session", protocol.NewOpener(own, w.env(h), driver.Record{Owner: h.name}, 0))
+		m.own, h.session = &own, m
+		w.note("%s opens", m)
+		m.step()
 	}
-	w.after(w.t.Lease/16+w.upTo(w.t.Lease/2), h.keep)
-}
-
-// open begins to open a session. Its machine is of no lock; it stands beside
-// those of the first one.
-func (h *host) open() {
-	w := h.w
-	p := h.procs[0]
-	w.count++
-	own := h.ofOwn()
-	m := &machine{p: p, own: &own, epoch: h.epoch, id: fmt.Sprintf("%s/session%d", h.name, w.count), judged: newJudged(), begun: w.now}
-	m.o = protocol.NewOpener(own, w.env(h), driver.Record{Owner: h.name}, 0)
-	h.session = m
-	w.note("%s opens", m)
-	m.took(m.o.Step(h.cont.at(w.now)))
+	return true
 }
 
 // opened begins a session that is open for certain.
@@ -41,25 +34,21 @@ func (m *machine) opened(g protocol.Grant) {
 	}
 	m.counts(g)
 	w.note("%s is open as %s", m, g.Record.Key)
-	w.tally.Sessions++
 	m.s = protocol.NewKeeper(m.timing(), w.env(h), g)
-	m.h = m.s.Holder
-	m.took(m.s.Step(m.clock()))
+	m.h, m.is = m.s.Holder, m.s
+	m.step()
 	if !w.final && w.one(2) {
-		m.p.after(m, w.upTo(4*w.t.Lease), m.closeSession)
+		m.after(w.upTo(4*w.t.Lease), func() {
+			if h.session == m && !w.final { // no more locks, work told to stop, and closed when all of it has returned
+				w.note("%s is closed by its user", m)
+				m.took(m.s.Stop(m.clock()))
+			}
+		})
 	}
 }
 
-// closeSession ends a session as its user would: no more locks, work told to
-// stop, and closed when all of it has returned.
-func (m *machine) closeSession() {
-	w := m.p.w
-	if m.p.host.session != m || w.final {
-		return
-	}
-	w.note("%s is closed by its user", m)
-	m.took(m.s.Stop(m.clock()))
-}
+// opens says whether locks can be taken under the session, by its own clock.
+func (m *machine) opens() bool { return m.s != nil && m.s.Open(m.clock()) }
 
 // works says whether work goes on under the session.
 func (m *machine) works() bool {
@@ -71,7 +60,7 @@ func (m *machine) works() bool {
 // each visits the acquires and leases under a session.
 func (m *machine) each(do func(*machine)) {
 	for _, p := range m.p.host.procs {
-		for _, t := range append([]*machine(nil), p.machines...) {
+		for _, t := range slices.Clone(p.machines) {
 			if t.under == m {
 				do(t)
 			}
@@ -79,72 +68,197 @@ func (m *machine) each(do func(*machine)) {
 	}
 }
 
-// keeps carries out what a session's machine wants of others.
-func (m *machine) keeps(a protocol.Action) {
-	w := m.p.w
-	for _, n := range a.Notes {
-		switch n {
-		case protocol.NoteEnded:
-			m.each(func(t *machine) {
-				if t.h == nil {
-					t.step() // it learns that no lock is to be had
-				}
-			})
-		case protocol.NoteOver:
-			w.note("%s is over: %v", m, m.h.Freed())
-			if m.p.host.session == m {
-				m.p.host.session = nil
-			}
-		}
-	}
-	for _, d := range a.Begin {
-		m.disclaims(d.(*protocol.Disclaimer))
-	}
-}
-
 // disclaims begins to drive what is to release a lock that the session does not hold.
 func (m *machine) disclaims(d *protocol.Disclaimer) {
 	for _, p := range m.p.host.procs {
 		if p.l.key == d.Key() {
-			t := &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/no%s", m.id, d.Key()), under: m, judged: newJudged()}
-			t.d = d
+			t := p.newMachine(denying, m.id+"/not-"+d.Key()+"-", d)
+			t.under = m
 			p.w.note("%s does not know of %s", m, d.Key())
-			t.took(d.Step(p.cont.at(p.w.now)))
+			t.step()
 		}
 	}
 }
 
 // wakes steps another machine of the process.
 func (m *machine) wakes(other protocol.Machine) {
-	session := m.under
-	if m.s != nil {
-		session = m
+	all := []*machine{m.p.session, m.under}
+	for _, p := range m.p.host.procs {
+		all = append(append(all, p.observer), p.machines...)
 	}
-	if other == protocol.Machine(session.s) {
-		session.step()
+	i := slices.IndexFunc(all, func(o *machine) bool { return o != nil && o.is == other })
+	if i < 0 {
 		return
 	}
-	session.each(func(t *machine) {
-		if t.h != nil && other == protocol.Machine(t.h) {
-			if len(t.h.Mail()) > 0 {
-				m.p.w.tally.Delivered++
-			}
-			t.step()
-		}
-	})
+	if o := all[i]; o.under != nil && o.h != nil && len(o.h.Mail()) > 0 {
+		m.p.w.tally.Of[Delivered]++
+	}
+	all[i].step()
 }
 
 // sessionEnded says whether the session that a record names is closed, or was
 // never opened.
 func (w *World) sessionEnded(id string) bool {
-	s := w.sessions[driver.SessionKey(id)]
-	return s == nil || !s.found || s.rec.State == driver.Closed
+	s := w.storeOf(driver.SessionKey(id))
+	return !s.found || s.rec.State == driver.Closed
 }
 
-// sessionBeats returns how many signs of life of a session the store has seen.
-func (w *World) sessionBeats(id string) int {
-	if s := w.sessions[driver.SessionKey(id)]; s != nil {
-		return s.beats
+// wroteSession judges what a write has made of a session's record.
+func (l *lock) wroteSession(m *machine, r *protocol.Call, before store, s *store) {
+	was, is, by := before.rec, s.rec, l.written[r.Next.Version]
+	if r.Kind == protocol.Delete {
+		if before.found {
+			l.tally.Of[Swept]++
+		}
+		if before.found && was.State != driver.Closed {
+			l.fail("%s deletes session %s, which is %s", m, r.Key, was.State)
+		}
+		return
 	}
-	return 0
+	l.judgeSession(m, r, before, is)
+	l.only(m, r, was, is)
+	for _, q := range is.Requests {
+		if r.Kind == protocol.Heartbeat && !slices.Contains(was.Requests, q) {
+			l.fail("%s writes a request into its own session: %+v", m, q)
+		}
+	}
+	if is.State == driver.Closed {
+		s.closed, s.since = is.End, l.now
+	}
+	if is.Beat != was.Beat {
+		if by.by != m || m.role != opening {
+			l.fail("%v of %s changes the beat of session %s", r.Kind, m, r.Key)
+		}
+		s.beats++
+		l.beaten(is.Beat, s.beats)
+		m.applied = max(m.applied, by.hold)
+	}
+}
+
+// judgeSession judges whether a session's record may be written, by what it was.
+func (l *lock) judgeSession(m *machine, r *protocol.Call, before store, is driver.Record) {
+	was := before.rec
+	switch {
+	case before.found && was.State == driver.Closed:
+		l.fail("%v of %s changes a closed session", r.Kind, m)
+	case r.Kind == protocol.Claim && (before.found || before.deleted):
+		l.fail("%s opens session %s a second time", m, r.Key)
+	case r.Kind == protocol.Release && m.epoch == m.p.epoch && m.works():
+		l.fail("%s closes its session while work goes on", m)
+	case r.Kind == protocol.Ask:
+		l.askedSession(m, is.Requests[len(is.Requests)-1], was)
+	case r.Kind == protocol.Free:
+		stood := l.written[r.Next.Version].at - l.beat(was.Beat).stored
+		if stood < l.fast(was.Lease)-time.Microsecond {
+			l.fail("%s closes session %s, whose beat has stood for %v", m, r.Key, stood)
+		}
+		l.tally.Of[ClosedByOthers]++
+	}
+}
+
+// askedSession judges a request that was written into a session's record.
+func (l *lock) askedSession(m *machine, q driver.Request, was driver.Record) {
+	switch {
+	case q.Kind == driver.Confirm:
+		if m.role == asking || q.By != m.owner() || q.Lock != l.key {
+			l.fail("%s asks session %s: %+v", m, was.Key, q)
+		}
+		return
+	case q.Lock != l.key || q.Token == 0:
+		l.fail("%s asks session %s for %q under token %d", m, was.Key, q.Lock, q.Token)
+	case slices.ContainsFunc(was.Requests, func(o driver.Request) bool {
+		return o.Kind != driver.Confirm && o.Lock == q.Lock && o.Token == q.Token
+	}):
+		l.fail("%s asks session %s a second time for token %d", m, was.Key, q.Token)
+	}
+	if rec := l.store.rec; rec.Token == q.Token && rec.Session == driver.SessionID(was.Key) && m.life == l.life {
+		l.askedOf(m, q, rec)
+	} else {
+		l.laid[q.ID] = true // it came too late, or was for a deleted record
+	}
+	l.tally.Of[Carried]++
+}
+
+// sweep has a process clear a session now and then, of all that have a record.
+func (h *host) sweep() bool {
+	w, p := h.w, h.procs[0]
+	var ids []string
+	for key, s := range w.stores {
+		if id, session := strings.CutPrefix(key, driver.SessionPrefix); session && s.found {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	if !w.final && h.up && w.now >= h.paused && len(ids) > 0 {
+		id := ids[w.src.IntN(len(ids))]
+		m := p.newMachine(clearing, h.name+"/reaper", protocol.NewReaper(h.t, w.env(h), id, h.sessionSight(id)))
+		w.note("%s is to clear session %s", m, id)
+		m.step()
+	}
+	return !w.final
+}
+
+// keeper returns the session that a record names, nil if no process has it open.
+func (l *lock) keeper(rec driver.Record) *machine {
+	if rec.State != driver.Held || rec.Session == "" {
+		return nil
+	}
+	for _, h := range l.hosts {
+		if s := h.session; s != nil && s.opens() && s.s.ID() == rec.Session {
+			return s
+		}
+	}
+	return nil
+}
+
+// known says that a lease under a session holds the lock as a record shows it, or that
+// an acquire has written the record and is not over.
+func (l *lock) known(session *machine, rec driver.Record) bool {
+	return slices.ContainsFunc(l.procs, func(p *process) bool {
+		return p.host == session.p.host && slices.ContainsFunc(p.machines, func(m *machine) bool {
+			switch {
+			case m.under != session:
+				return false
+			case m.h != nil:
+				return !m.h.Over() && m.h.Record().Token == rec.Token
+			}
+			return m.c != nil && !m.c.Over() && l.written[rec.Beat].by == m
+		})
+	})
+}
+
+// judgeGhost judges that no acquire is refused for what its own session holds without
+// knowing: nobody else would ever ask about that.
+func (l *lock) judgeGhost(m *machine, r *protocol.Refusal) {
+	rec := r.Record
+	own := r.Held && m.under != nil && rec.State == driver.Held && rec.Session == m.under.s.ID()
+	if own && !l.known(m.under, rec) {
+		l.fail("%s is refused for a lock that its own session has, and nothing under it knows of: %s", m, shown(rec))
+	}
+}
+
+// checkGhost sees that what a living session holds without knowing is free in time
+// when the faults are over. Those who wait ask the session; those who only try do not,
+// and one that tries under the same session finds it at its first try.
+func (l *lock) checkGhost() {
+	rec := l.store.rec
+	if !l.final || !l.cfg.Trying {
+		return
+	}
+	session := l.keeper(rec)
+	if session == nil || l.known(session, rec) {
+		l.haunted = ""
+		return
+	}
+	if l.haunted != rec.Beat {
+		l.haunted, l.hauntedSince = rec.Beat, l.now
+	}
+	// A user comes by in less than that: see act. And four calls: a claim, a release, a
+	// claim, or a look before them.
+	t := l.most
+	most := l.slow(t.Lease + 4*t.RequestTimeout)
+	if stood := l.now - l.hauntedSince; stood > most {
+		l.fail("%s is held in the name of %s for %v, and nothing under it knows of that: %s",
+			l.key, session, stood, shown(rec))
+	}
 }

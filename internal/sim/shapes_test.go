@@ -30,6 +30,8 @@ func requested(c *Config) { c.Requests = true }
 func unasked(c *Config)   { c.Requests = false }
 func doubled(c *Config)   { c.Doubled = true }
 func watchers(c *Config)  { c.Observers = true }
+func failing(c *Config)   { c.Fails = true } // has the work fail now and then
+func rung(c *Config)      { c.Bells = true } // has notifications come
 
 // busy has heartbeats by themselves, and many reads.
 func busy(c *Config) {
@@ -43,6 +45,62 @@ func calm(c *Config) {
 	c.Timing.Progress, c.Timing.StopTimeout = c.Timing.Lease/2, c.Timing.Lease/4
 	c.Length = 12 * c.Timing.Lease
 }
+
+// labelled has people ask holders to hand over to a label, which some processes have.
+func labelled(c *Config) { c.Labels, c.Requests = true, true }
+
+// unheard shapes schedules in which an acquire under a session does not hear for
+// long that it has the lock, while others ask the session whether somebody does.
+func unheard(c *Config) {
+	c.Sessions, c.Unheard, c.Faults, c.Locks, c.Length = true, true, false, 1, 12*c.Timing.Lease
+	c.Deletions = false
+	c.Timing.RequestTimeout = c.Timing.Lease / 4 // what a look shows is old when it comes
+}
+
+// Shapes of schedules with clients of a lock service.
+var (
+	served = (*Config).Served
+	// servedLong has time for much to come late.
+	servedLong = func(c *Config) {
+		c.Served()
+		c.Length = 12 * c.Timing.Lease
+	}
+	// servedTwice has calls and claims that come twice.
+	servedTwice = func(c *Config) {
+		servedLong(c)
+		c.Rough, c.Doubled = true, true
+	}
+	// servedHarm judges what comes of what clients do alone.
+	servedHarm = func(c *Config) {
+		servedLong(c)
+		c.Harm = true
+	}
+)
+
+// Shapes of schedules in which guardians free the locks of processes that have crashed.
+var (
+	guarded = func(c *Config) {
+		c.Clients, c.Replicas = 0, 0
+		c.Guarded, c.Processes = true, max(c.Processes, minProcesses)
+	}
+	// guardedLong has time for many deaths, and a grace that is long enough for much to
+	// happen in it.
+	guardedLong = func(c *Config) {
+		guarded(c)
+		c.Timing.Grace, c.Length, c.Sessions = c.Timing.Lease/8, 12*c.Timing.Lease, false
+	}
+	// guardedPrompt has processes that crash, and nothing else that fails, so that a lock
+	// must soon be free.
+	guardedPrompt = func(c *Config) {
+		guardedLong(c)
+		c.Without, c.Requests, c.Mixed = Crashes.Except(), true, false
+	}
+	// guardedAnew has records that are deleted, so that tokens begin again.
+	guardedAnew = func(c *Config) {
+		guardedLong(c)
+		c.Processes, c.Deletions, c.Requests = minProcesses, true, true
+	}
+)
 
 // shapes are kinds of schedules, each of which shows some mistakes soon.
 var shapes = map[string]func(*Config){

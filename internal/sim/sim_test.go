@@ -53,65 +53,27 @@ func TestDuplicatesAfterADeletion(t *testing.T) {
 // and most have what can go wrong.
 func TestSchedulesAreWorthTheirCount(t *testing.T) {
 	enginetest.MakeVerify(t)
-	sum := Sum{}
-	for seed := range uint64(300) {
-		if cfg := Schedule(Seed(seed)); cfg.Processes+cfg.Clients < minProcesses || !cfg.Faults {
-			t.Errorf("seed %d: %d processes and %d clients, faults %v", seed, cfg.Processes, cfg.Clients, cfg.Faults)
+	mixed := 0
+	sum := explore(t, 300, func(seed uint64, c *Config) {
+		if c.Processes+c.Clients < minProcesses || !c.Faults {
+			t.Errorf("seed %d: %d processes and %d clients, faults %v", seed, c.Processes, c.Clients, c.Faults)
 		}
-		tally, err := RunSeed(seed, nil, nil)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		sum.Add(tally)
-	}
+	})
 	if sum.Least < 200 {
 		t.Errorf("a schedule has %d events", sum.Least)
 	}
-	for _, with := range []struct {
-		what string
-		n    uint64
-	}{
-		{"takeover", sum.WithTakeover},
-		{"request", sum.WithRequest},
-		{"late write", sum.WithLateWrite},
-		{"wrong clock", sum.WithWrongClock},
-		{"pause", sum.WithPause},
-	} {
-		if with.n < sum.Schedules/2 {
-			t.Errorf("%d of %d schedules have a %s, want half at least", with.n, sum.Schedules, with.what)
+	for _, what := range []Happening{Takeover, Request, LateWrite, WrongClock, Pause} {
+		if n := sum.With[what]; n < int(sum.Schedules)/2 {
+			t.Errorf("%d of %d schedules have a %s, want half at least", n, sum.Schedules, what)
 		}
 	}
-}
-
-// TestSchedulesHave: some have each of what is not in most.
-func TestSchedulesHave(t *testing.T) {
-	enginetest.MakeVerify(t)
-	var sum Tally
-	mixed := 0
 	for seed := range uint64(300) {
 		if Schedule(Seed(seed)).Mixed {
 			mixed++
 		}
-		tally, err := RunSeed(seed, nil, nil)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		sum.Unless += tally.Unless
-		sum.Alive += tally.Alive
-		sum.Cleared += tally.Cleared
-		sum.Beside += tally.Beside
-		sum.Mixed += tally.Mixed
-		sum.Taken += tally.Taken
 	}
-	t.Logf("%d schedules with different timings; %d acquires unless alive, %d that gave up; %d records deleted; %d acquires beside a lease; %d grants for clients",
-		mixed, sum.Unless, sum.Alive, sum.Cleared, sum.Beside, sum.Taken)
-	for what, n := range map[string]int{
-		"process with a timing of its own": mixed, "acquire unless somebody lives": sum.Unless - sum.Alive, "sign of life": sum.Alive,
-		"takeover by an acquire with a timing of its own": sum.Mixed, "deletion": sum.Cleared, "acquire beside a lease": sum.Beside, "grant for a client": sum.Taken,
-	} {
-		if n < 10 {
-			t.Errorf("the schedules have hardly a %s any more: %d", what, n)
-		}
+	if mixed < 10 {
+		t.Errorf("%d schedules have processes with a timing of their own", mixed)
 	}
 }
 
@@ -121,7 +83,7 @@ func TestShrink(t *testing.T) {
 	enginetest.MakeVerify(t)
 	run := func(src Source) error {
 		tally, err := RunSource(src, unasked, nil)
-		if err == nil && tally.Takeovers > 0 {
+		if err == nil && tally.Of[Takeover] > 0 {
 			err = &Violation{Rule: "no takeover"}
 		}
 		return err
@@ -163,8 +125,10 @@ func TestFaultsAreLeftOut(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if n := tally.Pauses + tally.Freezes + tally.Crashes + tally.Steps + tally.LateWrites; n > 0 {
-			t.Errorf("seed %d: %d faults", seed, n)
+		for _, fault := range []Happening{Pause, Crash, Step, LateWrite} {
+			if n := tally.Of[fault]; n > 0 {
+				t.Errorf("seed %d: a %s %d times", seed, fault, n)
+			}
 		}
 	}
 }
@@ -177,13 +141,13 @@ func TestHistoryIsJudged(t *testing.T) {
 		want  string
 	}{
 		{func(*lock) {}, ""},
-		{func(l *lock) { delete(l.past, first) }, "lacks token 1"},
-		{func(l *lock) { l.past[first].rec.Owner = "somebody" }, "has token 1 as"},
+		{func(l *lock) { delete(l.stores, first) }, "lacks token 1"},
+		{func(l *lock) { l.stores[first].rec.Owner = "somebody" }, "has token 1 as"},
 	} {
 		cfg := Config{Timing: Tight(), Processes: 3}
 		l := newLock(Seed(1), cfg)
 		for i, p := range l.procs {
-			l.after(time.Duration(i)*l.t.Lease, p.act)
+			l.after(time.Duration(i)*l.t.Lease, func() { l.often(true, 0, l.t.Lease/16, l.t.Lease/2, p.act) })
 		}
 		l.run(func() bool { return l.last >= 3 && l.holder() != nil && !l.chronicled() })
 		tt.spoil(l)

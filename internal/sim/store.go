@@ -25,6 +25,14 @@ type store struct {
 	beats   int              // of a session
 }
 
+// storeOf returns what the store has under a key.
+func (w *World) storeOf(key string) *store {
+	if w.stores[key] == nil {
+		w.stores[key] = &store{key: key}
+	}
+	return w.stores[key]
+}
+
 // get returns the record, or a state that it had back writes ago.
 func (s *store) get(back int) (driver.Record, error) {
 	switch {

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -12,118 +13,102 @@ import (
 
 // Tally counts what happened in a run.
 type Tally struct {
-	Events      int
-	Grants      int
-	Takeovers   int // grants from a holder that was dead, or cut off
-	Asked       int // requests that were written, and operators' writes
-	LateWrites  int // applied after their sender had given them up, or a second time
-	WrongClocks int // clocks that ran at a wrong rate
-	Steps       int // of wall clocks, forwards
-	Pauses      int // of processes
-	Freezes     int // pauses of machines
-	Crashes     int
-	Refused     int // writes that the fence has refused
-	Sessions    int // that were opened
-	Closed      int // of these, by others
-	Ghosts      int // locks that a session did not know of, and released when it was asked
-	Disowned    int // such locks that an acquire under the session found
-	Swept       int // sessions that were deleted
-	Carried     int // requests in sessions' records
-	Delivered   int // of these, that a lease was told of
-	Unless      int // acquires that give up at a sign of life
-	Alive       int // of these, that did
-	Cleared     int // records of locks that were deleted
-	Beside      int // acquires beside a lease of the same process
-	Mixed       int // takeovers, by what has a timing of its own, of a record with another lease
-	Holes       int // tenures that two crashes in a row have kept out of the history
-	Offered     int // grants for clients
-	Taken       int // of these, that a client has confirmed
-	Unused      int // of these, that the replica has freed
-	Replayed    int // calls of clients that were carried out once more, or late
-	Heeded      int // clients that were asked to stop, and told
-	Buried      int // locks that guardians have freed
-
-	Seen Transitions
-	// Failed is how often the work has failed.
-	Failed int
-	// Kept is how often a lock was reserved for a label, and Came how often one of that
-	// label took it before the reservation had lapsed.
-	Kept, Came int
-	// Rung is how often one that waits was rung, and Hurried how often a holder was told
-	// of a request.
-	Rung, Hurried int
+	Events int
+	Of     map[Happening]int
+	Seen   Transitions
 }
 
-// Transitions are the steps of the core's machines: what a machine was doing,
-// which call of it was answered, and how.
-type Transitions [phases][2 * kinds][outcomes_]int
+// Happening is something that a run counts.
+type Happening string
 
-// phase is what a machine is doing when an answer reaches it.
-type phase int
-
+// What a run counts.
 const (
-	waiting     phase = iota // a contender
-	resolving                // with a write of unknown outcome
-	leaving                  // given up, and cleaning up
-	working                  // a holder
-	jeopardy                 // after a failure
-	draining                 // the right to act has ended, and the work has not
-	drained                  // after the deadline
-	quiet                    // no more heartbeats
-	freeing                  // the work has returned
-	asking                   // an asker of a request
-	afterwards               // with a write of unknown outcome
-	releasing                // an operator
-	opening                  // a session
-	denying                  // that a session holds a lock
-	clearing                 // what is left of a session
-	chronicling              // a tenure that has ended
-	observing
-	offering // what was granted for a client
-	relaying // a heartbeat of a client
-	parting  // a release of a client
-	burying  // what a process that crashed has left
-	phases
+	Grant          Happening = "grant"
+	Takeover       Happening = "takeover"   // a grant from a holder that was dead, or cut off
+	Request        Happening = "request"    // or an operator's write
+	LateWrite      Happening = "late write" // or one that was applied twice
+	WrongClock     Happening = "wrong clock"
+	Step           Happening = "step of a wall clock"
+	Pause          Happening = "pause" // of a process, or its machine
+	Crash          Happening = "crash"
+	Refusal        Happening = "stale write refused" // by the fence
+	Hole           Happening = "hole in the history" // a term that two crashes in a row have hidden
+	ClosedByOthers Happening = "session closed by others"
+	Ghost          Happening = "ghost"                     // a lock that a session, asked, did not know of
+	Disowned       Happening = "ghost found by an acquire" // the same, by an acquire under the session
+	Swept          Happening = "session deleted"
+	Carried        Happening = "request in a session"
+	Delivered      Happening = "request delivered by a session"
+	GrantedUnless  Happening = "grant unless somebody lives"
+	RefusedAlive   Happening = "refusal for a sign of life"
+	Cleared        Happening = "record deleted"
+	Beside         Happening = "acquire beside a lease"
+	OtherLease     Happening = "takeover with another lease" // than its own, by what has a timing of its own
+	Taken          Happening = "grant confirmed by a client"
+	Unused         Happening = "grant freed unused"
+	Replayed       Happening = "call carried out again"
+	Heeded         Happening = "client asked to stop"
+	Buried         Happening = "lock freed by a guardian"
+	Failed         Happening = "failed work"
+	Lapsed         Happening = "reservation for a label that lapses"
+	Inherited      Happening = "reservation taken by its label"
+	Rung           Happening = "message to one that waits"
+	Hurried        Happening = "message to a holder"
 )
 
-var phaseNames = [phases]string{
-	"waiting", "resolving", "leaving", "working", "in jeopardy", "draining", "expired", "quiet", "releasing", "asking", "asking on", "operating",
-	"opening", "denying", "clearing", "chronicling", "observing", "offering", "relaying", "parting", "burying",
+// Transitions count the steps of the core's machines: what a machine was doing, which call of
+// it was answered, and how.
+type Transitions map[transition]int
+
+type transition struct {
+	phase   phase
+	kind    protocol.Kind
+	outcome protocol.Outcome
 }
 
+// phase is what a machine is doing when an answer reaches it.
+type phase string
+
 const (
-	kinds     = int(protocol.Enter) + 1
-	ofSession = protocol.Kind(kinds) // added to the kind of a call about the session of a lock
-	outcomes_ = int(protocol.Unknown) + 1
+	waiting     phase = "waiting"     // an acquire
+	resolving   phase = "resolving"   // with a write of unknown outcome
+	leaving     phase = "leaving"     // given up, and cleaning up
+	working     phase = "working"     // a holder
+	jeopardy    phase = "in jeopardy" // after a failure
+	draining    phase = "draining"    // the right to act has ended, and the work has not
+	drained     phase = "expired"     // after the deadline
+	quiet       phase = "quiet"       // no more heartbeats
+	freeing     phase = "releasing"   // the work has returned
+	asking      phase = "asking"      // an asker of a request
+	afterwards  phase = "asking on"   // with a write of unknown outcome
+	releasing   phase = "operating"   // an operator
+	opening     phase = "opening"     // a session
+	denying     phase = "denying"     // that a session holds a lock
+	clearing    phase = "clearing"    // what is left of a session
+	chronicling phase = "chronicling" // a tenure that has ended
+	observing   phase = "observing"
+	offering    phase = "offering" // what was granted for a client
+	relaying    phase = "relaying" // a heartbeat of a client
+	parting     phase = "parting"  // a release of a client
+	burying     phase = "burying"  // what a process that crashed has left
 )
 
 // phase returns what m is doing.
 func (m *machine) phase() phase {
 	switch {
-	case m.family != nil:
-		return burying
-	case m.v != nil:
-		return observing
-	case m.f != nil:
-		return offering
-	case m.r != nil && m.of.Releases():
-		return parting
-	case m.r != nil:
-		return relaying
-	case m.d != nil:
-		return denying
-	case m.g != nil:
-		return clearing
-	case m.e != nil:
-		return chronicling
-	case m.o != nil && m.h == nil:
-		return opening
-	case m.k != nil && m.unsure:
+	case m.role == asking && m.unsure:
 		return afterwards
-	case m.k != nil && m.want.Kind != driver.StepDown && m.want.Kind != driver.HandOver:
+	case m.role == asking && m.want.Kind != driver.StepDown && m.want.Kind != driver.HandOver:
 		return releasing
-	case m.k != nil:
-		return asking
+	case m.role != waiting && m.h == nil:
+		return m.role
+	}
+	return m.leasePhase()
+}
+
+// leasePhase returns what an acquire or a lease is doing.
+func (m *machine) leasePhase() phase {
+	switch {
 	case m.h == nil && m.left:
 		return leaving
 	case m.h == nil && m.unsure:
@@ -144,9 +129,20 @@ func (m *machine) phase() phase {
 	return working
 }
 
+// ofSession is added to the kind of a call about the session of a lock.
+const ofSession = protocol.Enter + 1
+
+// nameOf returns the name of a kind.
+func nameOf(k protocol.Kind) string {
+	if k >= ofSession {
+		return (k - ofSession).String() + " of a session"
+	}
+	return k.String()
+}
+
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
-var kindsOf = [phases][]protocol.Kind{
+var kindsOf = map[phase][]protocol.Kind{
 	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession, protocol.Free + ofSession, protocol.Ask + ofSession},
 	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession, protocol.Free + ofSession, protocol.Ask + ofSession},
 	leaving:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession},
@@ -189,42 +185,24 @@ func rare(p phase, k protocol.Kind, o protocol.Outcome) bool {
 		p == denying && k == protocol.Release && o == protocol.Conflicted
 }
 
-// nameOf returns the name of a kind in the table.
-func nameOf(k protocol.Kind) string {
-	if k >= ofSession {
-		return (k - ofSession).String() + " of a session"
-	}
-	return k.String()
-}
-
-// Add counts another run's.
-func (t *Transitions) Add(u *Transitions) {
-	for p := range t {
-		for k := range t[p] {
-			for o := range t[p][k] {
-				t[p][k][o] += u[p][k][o]
-			}
-		}
-	}
-}
-
 // Coverage returns how many of the core's transitions were seen, how many there
 // are, and the names of those that were not seen.
-func (t *Transitions) Coverage() (seen, all int, missing []string) {
+func (t Transitions) Coverage() (seen, all int, missing []string) {
 	for p, ks := range kindsOf {
 		for _, k := range ks {
 			for o := protocol.Applied; o <= protocol.Unknown; o++ {
-				if !possible(k, o) || rare(phase(p), k, o) {
+				switch {
+				case !possible(k, o) || rare(p, k, o):
 					continue
+				case t[transition{p, k, o}] > 0:
+					seen++
+				default:
+					missing = append(missing, fmt.Sprintf("%s: %s %s", p, nameOf(k), outcomes[o]))
 				}
 				all++
-				if t[p][k][o] > 0 {
-					seen++
-				} else {
-					missing = append(missing, fmt.Sprintf("%s: %s %s", phaseNames[p], nameOf(k), outcomes[o]))
-				}
 			}
 		}
 	}
+	slices.Sort(missing)
 	return seen, all, missing
 }

@@ -47,7 +47,7 @@ func (m *machine) sawFirst(r *protocol.Call, res protocol.Result) {
 	if looked, known := m.p.sight.Known(); known && m.sentCont < looked {
 		strong = false // a quicker one has come in between
 	}
-	if u.is && u.first.Key == "" && m.k == nil && r.Key == l.key && res.Found && strong {
+	if u.is && u.first.Key == "" && r.Key == l.key && res.Found && strong {
 		u.first = res.Record
 	}
 }
@@ -59,43 +59,56 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 	if !m.unless.is || first.State != driver.Held || m.life != l.life || first.Owner == m.p.name {
 		return
 	}
-	for token := g.Record.Token; token > first.Token && l.tenures[token].owner == m.p.name; token-- {
-		if l.tenures[token].kept {
-			return // for this one, which may have come too late to believe in it, and replaced itself
-		}
+	l.tally.Of[GrantedUnless]++
+	if l.ownBetween(m, g) {
+		return
 	}
 	was := l.tenures[first.Token]
 	session := driver.SessionKey(first.Session)
-	closed := l.sessions[session]
+	closed := l.storeOf(session)
 	switch {
-	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.firstPeek(session)):
+	case first.Session != "" && closed.closed != "" && closed.since <= max(m.begun, m.firstPeek(session)):
 		return // it was free when that was first to be seen
-	case was.end == driver.EndReleasedDead, was.end == driver.EndCrashed, was.end == driver.EndAbandoned: // another process has seen that it was dead, or it did no work
+	case was.end == driver.EndReleasedDead, was.end == driver.EndCrashed, was.end == driver.EndAbandoned:
+		// Another process has seen that it was dead, or it did no work.
 	case was.end != driver.EndExpired && was.end != driver.EndStalled && was.end != driver.EndStopTimeout:
 		l.fail("%s is granted the lock unless somebody lives: token %d has ended since: %s", m, first.Token, was.end)
-	case first.Session == "" && l.beats[first.Token] > l.number[first.Beat]:
+	case first.Session == "" && was.beats > l.beat(first.Beat).number:
 		l.fail("%s is granted the lock unless somebody lives: token %d has shown life since", m, first.Token)
 	}
 }
 
+// ownBetween says that a claim of the process itself has come between the holder which an
+// acquire has seen first and its grant: one for which the lock was reserved, and which may have
+// come too late to believe in it, and replaced itself.
+func (l *lock) ownBetween(m *machine, g protocol.Grant) bool {
+	first := m.unless.first.Token
+	for token := g.Record.Token; token > first && l.tenures[token].owner == m.p.name; token-- {
+		if l.tenures[token].kept {
+			return true
+		}
+	}
+	return false
+}
+
 // judgeRefused judges that the holder, if it is the one that is refused for, has shown
 // life since the acquire began.
-func (l *lock) judgeRefused(m *machine) {
-	if !m.unless.is || !m.c.Refused().Held {
+func (l *lock) judgeRefused(m *machine, r *protocol.Refusal) {
+	if !m.unless.is || !r.Held {
 		return
 	}
-	l.tally.Alive++
-	is, of := l.store.rec, m.c.Refused().Record
+	l.tally.Of[RefusedAlive]++
+	is, of := l.store.rec, r.Record
 	if is.State != driver.Held || of.State != driver.Held || is.Token != of.Token || m.life != l.life {
 		return // it has ended, or did not hold
 	}
-	life := l.stored[is.Beat]
+	life := l.beat(is.Beat).stored
 	if is.Session != "" {
-		s := l.sessions[driver.SessionKey(is.Session)]
-		if s == nil || !s.found || s.rec.State != driver.Alive {
+		s := l.storeOf(driver.SessionKey(is.Session))
+		if !s.found || s.rec.State != driver.Alive {
 			return
 		}
-		life = max(life, l.stored[s.rec.Beat])
+		life = max(life, l.beat(s.rec.Beat).stored)
 	}
 	if life <= m.begun {
 		l.fail("%s gives up as if somebody lived: token %d has shown no sign of it since it began", m, is.Token)
@@ -115,11 +128,9 @@ func (l *lock) clear() {
 			l.fail("an operator cannot delete %s: %v", l.key, err)
 		}
 		l.life++
-		l.tally.Cleared++
-		written, beatOf, stored, first := l.written, l.beatOf, l.stored, l.first
+		l.tally.Of[Cleared]++
 		l.former = append(l.former, l.tenures)
-		l.checks, l.resource = newChecks(), newResource()
-		l.written, l.beatOf, l.stored, l.first = written, beatOf, stored, first
+		l.checks = newChecks()
 		again = l.t.Lease/2 + l.upTo(4*l.t.Lease)
 	}
 	l.after(time.Millisecond+again, l.clear)

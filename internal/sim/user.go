@@ -4,7 +4,9 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -12,10 +14,96 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
+// act is what the user of a process does now and then: acquire the lock if
+// there is no acquire or lease that could be waited for.
+func (p *process) act() bool {
+	l := p.l
+	beside := l.cfg.Twice && !l.final && l.one(8)
+	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
+		return m.role != asking && (m.h == nil && !m.left || m.h != nil && !m.done && !beside)
+	})
+	rests := !l.final && l.now < p.rests
+	if p.up && l.now >= p.paused && !busy && !rests {
+		if beside {
+			l.tally.Of[Beside]++
+		}
+		p.acquire()
+	}
+	return true
+}
+
+// wants draws what an acquire wants.
+func (p *process) wants() protocol.Want {
+	l := p.l
+	want := protocol.Want{
+		Key: l.key, Owner: p.name, Label: l.labelOf(p.name), Priority: p.priority, LookFirst: p.acquires%2 == 0,
+		Try: l.final && l.cfg.Trying || !l.final && l.one(4), Behind: l.one(4),
+	}
+	if !l.final && l.one(4) {
+		want.Patience = l.t.Lease / 2
+	}
+	return want
+}
+
+// underSession returns the session under which a lock is taken, nil for none.
+func (p *process) underSession() *machine {
+	if s := p.session; s != nil && s.opens() && (p.l.final && p.l.cfg.Trying || !p.l.one(4)) {
+		return s
+	}
+	return nil
+}
+
+func (p *process) acquire() {
+	l := p.l
+	p.acquires++
+	want := p.wants()
+	under := p.underSession()
+	own := p.ofOwn()
+	if under != nil {
+		want.Under, own = under.s, under.timing()
+	}
+	m := p.newMachine(waiting, p.name+"/"+l.key, nil)
+	m.own, m.under = &own, under
+	if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
+		want.Behind, m.unless.is = false, true
+	}
+	m.contends(want)
+	if l.cfg.Unheard && under != nil && !l.final && l.one(2) {
+		m.unheard = l.now + l.t.Lease + l.upTo(l.t.Lease)
+	}
+	l.note("%s acquires, try=%v", m, want.Try)
+	m.step()
+	if !l.final && l.one(3) {
+		m.after(l.upTo(l.t.Lease*2), func() {
+			if !l.final {
+				m.leave()
+			}
+		})
+	}
+}
+
+// contends makes an acquire of a machine.
+func (m *machine) contends(want protocol.Want) {
+	m.c = protocol.NewContender(m.timing(), m.p.l.env(m.p.host), want, m.p.sight)
+	m.is = m.c
+	m.p.machines = append(m.p.machines, m)
+}
+
+// leave ends an acquire, if that has not ended yet.
+func (m *machine) leave() {
+	l := m.p.l
+	if m.h != nil || m.left || m.done {
+		return
+	}
+	l.note("%s gives up", m)
+	m.traced(trace.Leave, trace.Event{})
+	m.left = true
+	m.took(m.is.GiveUp(m.now()))
+}
+
 // hold begins the work under a lease that was just granted.
 func (m *machine) hold(g protocol.Grant) {
 	l := m.p.l
-	m.counts(g)
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
 	l.judgeUnless(m, g)
@@ -25,34 +113,35 @@ func (m *machine) hold(g protocol.Grant) {
 	} else {
 		m.h = protocol.NewHolder(t, l.env(m.p.host), g)
 	}
+	m.is = m.h
 	m.chronicle(g)
-	if !m.believes() || m.under != nil && !m.under.s.Open(m.clock()) {
+	if !m.believes() || m.under != nil && !m.under.opens() {
 		// Paused between the call and now, until the lease was over.
 		m.traced(trace.Leave, trace.Event{})
 		m.unwanted, m.done = true, true
 		m.took(m.h.GiveUp(m.clock()))
 		return
 	}
-	l.believed(m, g)
-	m.first, m.heldSince = g.Record.Version, l.now
-	m.took(m.h.Step(m.clock()))
-	m.p.after(m, l.upTo(l.t.Lease/4), m.work)
+	m.grant = l.believes(m, g.Record)
+	m.traced(trace.Grant, trace.Event{Record: trace.Of(g.Record)})
+	m.step()
+	m.after(l.upTo(l.t.Lease/4), m.work)
 	if l.t.Progress > 0 {
-		m.p.after(m, 0, m.progress)
+		m.after(0, m.progress)
 	}
 	if l.t.Manual || !l.final && l.one(4) {
-		m.p.after(m, l.upTo(m.timing().Heartbeat), m.renew)
+		m.after(l.upTo(m.timing().Heartbeat), m.renew)
 	}
 	if l.final {
 		return
 	}
 	if m.p.l.one(2) {
-		m.p.after(m, l.upTo(l.t.Lease*3), m.stop)
+		m.after(l.upTo(l.t.Lease*3), m.stop)
 	} else {
-		m.p.after(m, l.upTo(l.t.Lease*3), m.finish)
+		m.after(l.upTo(l.t.Lease*3), m.finish)
 	}
-	for range l.src.Intn(4) {
-		m.p.after(m, l.upTo(l.t.Lease*2), m.lay)
+	for range l.src.IntN(4) {
+		m.after(l.upTo(l.t.Lease*2), m.lay)
 	}
 }
 
@@ -80,7 +169,7 @@ func (m *machine) stop() {
 // act has ended before.
 func (m *machine) offer() {
 	l := m.p.l
-	q := driver.Request{By: m.p.name, To: l.someOwner(l.src.Intn(l.owners())), Reason: "it leaves"}
+	q := driver.Request{By: m.p.name, To: l.hosts[l.src.IntN(len(l.hosts))].name, Reason: "it leaves"}
 	l.note("%s is to hand over to %s", m, q.To)
 	first := m.h.Cause() == protocol.None
 	act := m.h.HandOver(m.clock(), q)
@@ -105,16 +194,15 @@ func (m *machine) unkeep() {
 	m.took(act)
 }
 
-// drain returns how long the work takes to return when it was told to stop.
-func (m *machine) drain() time.Duration {
-	l := m.p.l
+// drain returns how long the work of a term takes to return when it was told to stop.
+func (l *lock) drain(token uint64) time.Duration {
 	switch {
 	case l.final:
-		return l.cfg.Drain
+		return 0
 	case l.cfg.Requests && l.one(6):
 		return l.upTo(6 * l.t.Lease) // longer than any timeout
 	}
-	if t := l.tenures[m.h.Record().Token]; t != nil {
+	if t := l.tenures[token]; t != nil {
 		t.prompt = true
 	}
 	return l.upTo(l.t.Lease)
@@ -143,11 +231,11 @@ func (m *machine) finish() {
 // fails ends the work with a failure now and then.
 func (m *machine) fails() bool {
 	l := m.p.l
-	if !l.cfg.Fails || l.final || m.o != nil || !l.one(2) {
+	if !l.cfg.Fails || l.final || !l.one(2) {
 		return false
 	}
 	m.failed = true
-	l.tally.Failed++
+	l.tally.Of[Failed]++
 	q := failure(m)
 	_, act := m.h.Leave(m.clock(), nil, &q)
 	m.took(act)
@@ -177,7 +265,7 @@ func (m *machine) renew() {
 	}
 	m.took(m.h.Renew(m.clock()))
 	if m.p.l.t.Manual {
-		m.p.after(m, m.timing().Heartbeat, m.renew)
+		m.after(m.timing().Heartbeat, m.renew)
 	}
 }
 
@@ -187,5 +275,49 @@ func (m *machine) progress() {
 		return // it hangs
 	}
 	m.h.Progress(m.clock())
-	m.p.after(m, m.timing().Progress/16+l.upTo(m.timing().Progress/2), m.progress)
+	m.after(m.timing().Progress/16+l.upTo(m.timing().Progress/2), m.progress)
+}
+
+// work writes to the resource now and then for as long as the lease check
+// passes. Some writes arrive late, after any pause.
+func (m *machine) work() {
+	l := m.p.l
+	if !m.believes() {
+		return
+	}
+	if m.awaits() {
+		m.after(l.upTo(m.timing().RequestTimeout), m.work)
+		return
+	}
+	m.begins()
+	l.writes(m, m.grant, m.token(), m.life)
+	m.after(l.t.Lease/16+l.upTo(l.t.Lease), m.work)
+}
+
+// writes sends a write to the resource. Some arrive late, after any pause.
+func (l *lock) writes(by actor, grant int, token uint64, life int) {
+	late := l.upTo(l.cfg.Latency)
+	if l.fails(Messages) && l.one(4) {
+		late = l.upTo(4 * l.t.Lease)
+	}
+	l.after(late, func() {
+		if life == l.life { // else its token is of a fence that has begun again
+			l.arrives(by, grant, token)
+		}
+	})
+}
+
+// arrives has the fence judge a write, and judges the fence.
+func (l *lock) arrives(m actor, grant int, token uint64) {
+	err := l.gate.Do(context.Background(), l.key, token, func(context.Context) error { return nil })
+	switch {
+	case err == nil && grant < l.passed:
+		l.fail("a write of grant %d passes the fence after one of grant %d, of %s with token %d", grant, l.passed, m, token)
+	case err == nil:
+		l.passed = grant
+	case m.stands().grant == grant && m.believes():
+		l.fail("the fence refuses %s, which holds: %v", m, err)
+	default:
+		l.tally.Of[Refusal]++
+	}
 }

@@ -5,6 +5,8 @@ package sim
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,13 +28,13 @@ const (
 // visit is what a client does about a lock, from an acquire to the end of the tenure. It
 // follows the rules of clients as a client library does, and has no machine of the core.
 type visit struct {
-	c     *client
+	c     *host // the client
 	l     *lock
 	id    string
 	epoch int // of its client
 	life  int // of the lock's record
 	stage stage
-	op    int   // answers to earlier ones are not heard
+	op    int   // answers to calls about earlier things are not heard
 	conn  *conn // of its latest call
 
 	tok       uint64
@@ -41,13 +43,11 @@ type visit struct {
 	next      string        // of the heartbeat under way, empty if there is none
 	first     time.Duration // by its clock: before the first sending of that
 	firstAt   time.Duration // the same in real time
-	period    time.Duration
 	deadline  time.Duration
 	tries     int
 
 	asked *driver.Request // what it was told to do
 	quiet bool            // its work has outlasted the time to stop: no more heartbeats
-	done  bool            // the work has returned
 
 	// Of its release:
 	until   time.Duration // when it is given up, by its clock
@@ -57,19 +57,16 @@ type visit struct {
 	awaits  bool // the heartbeat under way is to be answered first
 
 	claims func() // applies its claim again
-	judgedVisit
+
+	// What the world remembers of it:
+	standing
+	most  time.Duration // the latest deadline that an applied write gives it
+	since time.Duration // when its work began
+	slow  bool          // to show life
+	why   string        // it is over
 }
 
 func (v *visit) String() string { return v.id }
-
-// visit begins with an acquire.
-func (c *client) visit(l *lock) {
-	c.count++
-	v := &visit{c: c, l: l, id: fmt.Sprintf("%s/%s%d", c.name, l.key, c.count), epoch: c.epoch, life: l.life}
-	c.visits = append(c.visits, v)
-	l.visits = append(l.visits, v)
-	v.acquire()
-}
 
 // after has do called when d has passed, unless the client has crashed.
 func (v *visit) after(d time.Duration, do func()) { v.c.later(v.epoch, d, do) }
@@ -84,13 +81,9 @@ func (v *visit) clock() time.Duration { return v.c.hold.at(v.l.now) }
 // replica returns which one the next call goes to: mostly the one before it.
 func (v *visit) replica() *process {
 	if v.l.one(4) {
-		v.c.at = v.l.src.Intn(v.l.cfg.Replicas)
+		v.c.at = v.l.src.IntN(v.l.cfg.Replicas)
 	}
 	return v.l.replicas()[v.c.at]
-}
-
-func (v *visit) anyReplica() *process {
-	return v.l.replicas()[v.l.src.Intn(v.l.cfg.Replicas)]
 }
 
 // limit is how long the client waits for the answer to one try: seldom for longer than it
@@ -98,20 +91,12 @@ func (v *visit) anyReplica() *process {
 func (v *visit) limit() time.Duration {
 	switch l := v.l; {
 	case !l.fails(Messages):
-		return 3 * l.slowest().RequestTimeout
+		return 3 * l.most.RequestTimeout
 	case l.one(8):
 		return l.t.Lease / 2
 	default:
 		return l.t.Lease / 10
 	}
-}
-
-// begin begins something that is called for until it is answered, however often that
-// takes. It returns what says that this is still what the visit is about.
-func (v *visit) begin() func() bool {
-	v.op++
-	op := v.op
-	return func() bool { return v.op == op && v.stage < visitOver }
 }
 
 // acquire asks for the lock, with a wait or without. It is not repeated: the client comes
@@ -122,19 +107,16 @@ func (v *visit) acquire() {
 	if l.final && !l.cfg.Trying || !l.final && !l.one(4) {
 		wait = l.upTo(2 * l.t.Lease)
 	}
-	mine := v.begin()
-	v.conn = v.calls("acquire", wait+v.limit(), func(cn *conn) { cn.p.admits(cn, wait) }, func(r reply) {
-		switch {
-		case !mine():
-		case r.status == okay:
+	v.calls("acquire", wait+v.limit(), func(cn *conn) { cn.p.admits(cn, wait) }, func(r reply) {
+		if r.status == okay {
 			v.gets(r)
-		default:
+		} else {
 			v.over("not granted")
 		}
 	})
 	if !l.final && l.one(3) {
 		v.after(l.upTo(2*l.t.Lease), func() {
-			if mine() && v.stage == visitCalls {
+			if v.stage == visitCalls {
 				v.conn.hangUp()
 				v.over("given up")
 			}
@@ -146,7 +128,7 @@ func (v *visit) acquire() {
 // and some never do.
 func (v *visit) gets(r reply) {
 	l := v.l
-	v.stage, v.rec, v.tok, v.confirmed, v.period = visitGranted, r.rec, r.rec.Token, r.rec.Beat, r.period
+	v.stage, v.rec, v.tok, v.confirmed = visitGranted, r.rec, r.rec.Token, r.rec.Beat
 	l.note("%s is granted token %d", v, v.tok)
 	delay := time.Duration(0)
 	switch {
@@ -167,28 +149,25 @@ func (v *visit) beat() {
 		return
 	}
 	term, _, _ := strings.Cut(v.confirmed, "-")
-	v.l.count++
-	v.next, v.first, v.firstAt, v.tries = fmt.Sprintf("%s-%013d", term, v.l.count), v.clock(), v.l.now, 0
-	v.l.made[v.next] = made{v, v.first}
-	v.try(v.begin())
+	v.next, v.first, v.firstAt, v.tries = fmt.Sprintf("%s-%013d", term, v.l.number()), v.clock(), v.l.now, 0
+	b := v.l.beat(v.next)
+	b.of, b.sent = v, v.first
+	v.op++
+	v.try()
 }
 
 // try sends the heartbeat under way, the same call as often as it takes.
-func (v *visit) try(mine func() bool) {
+func (v *visit) try() {
 	d := protocol.Dispatch{Key: v.l.key, Token: v.tok, After: v.confirmed, Next: v.next}
 	v.tries++
-	v.conn = v.calls("heartbeat", v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, func(r reply) {
-		if mine() {
-			v.heard(r, mine)
-		}
-	})
+	v.calls("heartbeat", v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, v.heard)
 }
 
 // heard takes an answer to the heartbeat under way, or that there was none.
-func (v *visit) heard(r reply, mine func() bool) {
+func (v *visit) heard(r reply) {
 	switch r.status {
 	case isLost:
-		v.loses()
+		v.over("lost")
 	case okay:
 		v.confirms(r)
 	}
@@ -201,15 +180,15 @@ func (v *visit) heard(r reply, mine func() bool) {
 	case v.stage == visitGranted && v.clock() >= v.first+v.rec.Lease:
 		v.over("never confirmed")
 	default:
-		v.again(mine, func() { v.try(mine) })
+		v.again(v.try)
 	}
 }
 
 // again has a call repeated after a while, which grows.
-func (v *visit) again(mine func() bool, try func()) {
-	most := min(v.l.t.Lease/300<<min(v.tries, 5), v.l.t.Lease/15)
+func (v *visit) again(try func()) {
+	most, op := min(v.l.t.Lease/300<<min(v.tries, 5), v.l.t.Lease/15), v.op
 	v.after(most/2+v.l.upTo(most/2), func() {
-		if mine() {
+		if v.op == op && v.stage < visitOver {
 			try()
 		}
 	})
@@ -222,7 +201,7 @@ func (v *visit) confirms(r reply) {
 	}
 	v.judgeConfirmed(r)
 	from := v.first
-	v.confirmed, v.next, v.period = v.next, "", r.period
+	v.confirmed, v.next = v.next, ""
 	v.deadline = max(v.deadline, from+r.usable)
 	if v.stage == visitGranted {
 		if v.expires() {
@@ -236,7 +215,7 @@ func (v *visit) confirms(r reply) {
 	if r.asked != nil {
 		v.heeds(r.asked)
 	}
-	v.at(from+v.period, v.beat)
+	v.at(from+r.period, v.beat)
 }
 
 // begins begins the work, with the first confirmed heartbeat.
@@ -245,11 +224,14 @@ func (v *visit) begins() {
 	v.stage, v.since = visitHolds, l.now
 	l.note("%s holds, until %v", v, v.deadline-v.clock())
 	v.grant = l.believes(v, v.rec)
-	l.tally.Taken++
+	if rec := l.store.rec; rec.Token == v.tok && len(rec.Requests) > 0 && v.life == l.life {
+		l.heeds(v.tok)
+	}
+	l.tally.Of[Taken]++
 	v.after(l.upTo(l.t.Lease/4), v.work)
 	v.watch()
 	if !l.final {
-		v.after(l.upTo(time.Duration(3+5*(l.src.Intn(4)/3))*l.t.Lease), v.finish)
+		v.after(l.upTo(time.Duration(3+5*(l.src.IntN(4)/3))*l.t.Lease), v.finish)
 	}
 }
 
@@ -260,23 +242,14 @@ func (v *visit) watch() {
 	}
 }
 
-// look is a step of the clock.
-func (v *visit) look() { v.expires() }
-
 // expires says that the deadline has passed, which is final. A client may free the lock
 // then, if its work has returned.
 func (v *visit) expires() bool {
 	if v.stage < visitGranted || v.stage > visitHolds || v.clock() < v.deadline || v.deadline == 0 {
 		return false
 	}
-	v.expired = true
 	v.over("expired")
 	return true
-}
-
-func (v *visit) loses() {
-	v.gone = true
-	v.over("lost")
 }
 
 // believes says whether the client may act now: whether its check passes.
@@ -290,16 +263,7 @@ func (v *visit) work() {
 	if !v.believes() {
 		return
 	}
-	grant := v.grant
-	late := l.upTo(l.cfg.Latency)
-	if l.fails(Messages) && l.one(4) {
-		late = l.upTo(4 * l.t.Lease)
-	}
-	l.after(late, func() {
-		if v.life == l.life {
-			l.arrives(v, grant, v.tok)
-		}
-	})
+	l.writes(v, v.grant, v.tok, v.life)
 	v.after(l.t.Lease/16+l.upTo(l.t.Lease), v.work)
 }
 
@@ -310,31 +274,67 @@ func (v *visit) heeds(q *driver.Request) {
 		return
 	}
 	l.note("%s is asked to %s", v, q.Kind)
-	l.tally.Heeded++
+	l.tally.Of[Heeded]++
 	v.asked = q
 	v.at(v.clock()+l.t.Lease, func() { v.quiet = true })
-	v.after(v.drain(), v.finish)
+	v.after(l.drain(v.tok), v.finish)
 }
 
-func (v *visit) drain() time.Duration {
-	l := v.l
-	switch {
-	case l.final:
-		return l.cfg.Drain
-	case l.one(6):
-		return l.upTo(6 * l.t.Lease)
-	}
-	v.prompt = true
-	return l.upTo(l.t.Lease)
-}
-
-// finish is that the work has returned.
+// finish is that the work has returned: the lock is released. A heartbeat that is under way is
+// awaited, or its beat remembered: perhaps that is in the record.
 func (v *visit) finish() {
-	if v.stage != visitHolds || v.done || v.l.final && v.asked == nil {
+	l := v.l
+	if v.stage != visitHolds || l.final && v.asked == nil {
 		return
 	}
-	v.done = true
-	v.release()
+	v.stage = visitReleases
+	v.until = v.clock() + v.rec.Lease
+	if l.one(2) {
+		v.data = fmt.Appendf(nil, "%d.%d", v.tok, 1)
+	}
+	v.failed = l.cfg.Fails && !l.final && l.one(2)
+	if v.awaits = v.next != "" && l.one(2); !v.awaits {
+		v.part()
+	}
+}
+
+// part sends the release with the newest beat, and then with the one that was confirmed
+// last.
+func (v *visit) part() {
+	v.follows, v.tries = v.confirmed, 0
+	if v.next != "" {
+		v.follows = v.next
+	}
+	v.op++
+	v.parts()
+}
+
+func (v *visit) parts() {
+	d := protocol.Dispatch{Key: v.l.key, Token: v.tok, After: v.follows, Data: v.data}
+	v.tries++
+	v.calls("release", v.limit(), func(cn *conn) { cn.p.frees(cn, d, v.failed) }, v.partsHeard)
+}
+
+// partsHeard takes an answer to a release. One that is unknown is repeated: perhaps it has
+// released the lock.
+func (v *visit) partsHeard(r reply) {
+	switch {
+	case r.status == okay:
+		if v.data != nil && v.l.life == v.life {
+			v.l.keeps(v.tok, 1)
+		}
+		v.over("released")
+	case r.status == isLost && v.follows != v.confirmed:
+		v.follows = v.confirmed
+		v.op++
+		v.parts()
+	case r.status == isLost:
+		v.over("lost when it released")
+	case v.clock() >= v.until:
+		v.over("perhaps released")
+	default:
+		v.again(v.parts)
+	}
 }
 
 // over ends the visit.
@@ -347,6 +347,96 @@ func (v *visit) over(why string) {
 	if v.conn != nil {
 		v.conn.hangUp()
 	}
-	v.c.leave(v)
-	v.l.ended(v)
+	this := func(other *visit) bool { return other == v }
+	v.c.visits, v.l.visits = slices.DeleteFunc(v.c.visits, this), slices.DeleteFunc(v.l.visits, this)
+	v.judgeEnd()
+}
+
+// repeats says that a write is one that was sent before, because a call of a client was
+// carried out once more: the only writes that have a version in common. It writes the same
+// beat over the same one; at most one of them is applied: see carried.
+func (m *machine) repeats(by write, r *protocol.Call) bool {
+	if m.role != relaying || by.by.role != relaying || r.Kind != protocol.Heartbeat || r.Next.Version != r.Next.Beat {
+		return false
+	}
+	return reflect.DeepEqual(m.of, by.by.of) && r.Next.Beat == m.of.Next
+}
+
+// carried judges a heartbeat of a client that a replica has written.
+func (l *lock) carried(m *machine, r *protocol.Call, was driver.Record) {
+	if m.role != relaying || r.Kind != protocol.Heartbeat {
+		return
+	}
+	is := l.store.rec
+	b := l.beat(is.Beat)
+	if b.by != nil && b.life == l.life {
+		l.fail("%s writes beat %s, and the write of %s was applied before", m, is.Beat, b.by)
+	}
+	b.by, b.life = m, l.life
+	if was.Token != m.of.Token {
+		l.fail("%s renews token %d, and its client has token %d", m, was.Token, m.of.Token)
+	}
+	window := protocol.Timing{Lease: is.Lease, Drift: is.Drift}.Window()
+	b.of.most = max(b.of.most, b.sent+window)
+}
+
+// judgeConfirmed judges what a client is told of its heartbeat.
+func (v *visit) judgeConfirmed(r reply) {
+	l := v.l
+	if l.cfg.Harm || l.life != v.life {
+		return
+	}
+	if b := l.beat(v.next); b.by == nil || b.life != l.life {
+		l.fail("%s is told that %s is confirmed, and nobody has written that", v, v.next)
+	}
+	q := l.tenures[v.tok].request
+	if q.honoured && q.at < v.firstAt && (r.asked == nil || r.asked.ID != q.id) {
+		l.fail("%s was asked before it made its heartbeat, and is not told: %+v", v, r.asked)
+	}
+}
+
+// judgeLost judges that no client is told of the end of a tenure that goes on. What a claim
+// writes that comes once more when an operator has deleted the record is not that tenure.
+func (l *lock) judgeLost(cn *conn, d protocol.Dispatch) {
+	rec := l.store.rec
+	goes := rec.State == driver.Held && rec.Token == d.Token && (rec.Beat == d.After || rec.Beat == d.Next)
+	if goes && cn.v.life == l.life && !d.Releases() {
+		l.fail("%s says to %s that token %d is lost, and it is not", cn.p.name, cn.v, d.Token)
+	}
+}
+
+// judgeCall judges that a replica acquires for nobody that it knows to have gone.
+func (l *lock) judgeCall(m *machine, r *protocol.Call) {
+	if m.conn != nil && m.conn.ended && (r.Kind == protocol.Claim || r.Kind == protocol.Takeover) && !l.cfg.Harm {
+		l.fail("%s takes the lock for a call that has ended", m)
+	}
+}
+
+func (v *visit) token() uint64 { return v.tok }
+
+// lost leaves out replicas with leases of their own: what is long enough for the calls of
+// one is too short for those of another.
+func (v *visit) lost() (string, bool) { return v.why, v.asked == nil && !v.l.cfg.Mixed }
+
+// judgeEnd judges that, where nothing fails, a client has not lost its lock.
+func (v *visit) judgeEnd() {
+	l, t := v.l, v.l.tenures[v.tok]
+	excused := v.slow || v.quiet || l.cfg.Mixed || v.life != l.life || t != nil && t.end == driver.EndRevoked
+	if (v.why == "expired" || v.why == "lost") && !l.cfg.Faults && !excused {
+		l.fail("%s is %s although nothing fails", v, v.why)
+	}
+}
+
+// offered sees that a grant which shows no life is freed in time by the replica that has made
+// it, if that lives and the store answers.
+func (l *lock) offered(m *machine, rec driver.Record) {
+	t, made := m.p.t, l.now
+	most := l.slow(t.FreeAfter()) + t.Lease/10 + 3*max(t.RequestTimeout, l.cfg.Latency)
+	l.after(most+1, func() {
+		is := l.store.rec
+		excused := m.life != l.life || m.epoch != m.p.epoch || m.unsure || m.p.stood > made
+		if !excused && is.State == driver.Held && is.Token == rec.Token && is.Beat == rec.Beat {
+			l.fail("%s is unused for %v, and not free", m, most)
+		}
+	})
 }

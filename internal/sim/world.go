@@ -5,13 +5,12 @@ package sim
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/trace"
 )
@@ -21,82 +20,50 @@ import (
 type Config struct {
 	Timing    protocol.Timing
 	Processes int
-	// Locks is how many locks all processes contend for, 1 if it is zero.
-	Locks int
+	Locks     int // that all processes contend for; 1 if it is zero
 	// Length is how long the faults last. After it the network heals, every
 	// process that holds crashes, and the world runs on until another holds
-	// and has held for some leases.
-	Length time.Duration
-	// Kept is for how long a lock must be kept once it is held again, 4 leases if it
-	// is zero.
-	Kept time.Duration
-	// Events is how many events there are at least before the faults end.
-	Events int
-	// Faults lets requests and processes fail, but for the kinds in Without.
-	Faults  bool
-	Without Fault
-	// Rough has many writes applied late, or twice.
-	Rough bool
+	// and has held for as long as Kept, 4 leases if that is zero.
+	Length, Kept time.Duration
+	Events       int     // that there are at least before the faults end
+	Faults       bool    // requests and processes fail, but for the kinds in Without
+	Without      Fault   // kinds of faults that do not happen
+	Rough        bool    // many writes are applied late, or twice
+	Skew         float64 // the largest rate error of a clock; Timing.Drift if it is zero
+	// Latency bounds what the network and the store need for a call, there
+	// and back; Timing.RequestTimeout if it is zero.
+	Latency time.Duration
+
 	// Requests has people ask holders to make way, and operators free and revoke;
 	// contenders have different priorities, and some work does not stop in time.
 	Requests bool
-	// Sessions has processes take locks under a session, half of them.
-	Sessions bool
+	Labels   bool // processes have labels, some of them none, and holders hand over to a label
+	Sessions bool // processes take locks under a session, half of them
 	// Unheard has the store apply what some acquires under a session write, while their
 	// process gets no answer to it for a lease or two, although the session's
 	// heartbeats are answered.
 	Unheard bool
-	// Doubled has claims under sessions applied a second time when their locks have been
-	// released.
-	Doubled bool
-	// Trying has nobody wait any more when the faults are over: all try again and again,
-	// under their sessions, where they have some.
-	Trying bool
+	Doubled bool // claims under sessions are applied again when their locks have been released
+	Trying  bool // nobody waits any more when the faults are over: all try again and again
 	// Mixed gives each process a timing of its own: longer and shorter leases,
 	// other looks, and bounds of the clocks' errors that are wider than need be; and
 	// some of its acquires and sessions another one.
-	Mixed bool
-	// Unless has some acquires give up at the first sign of life.
-	Unless bool
-	// Observers has processes observe locks that they do not wait for.
-	Observers bool
-	// Bells has messages of a bell come, at random.
-	Bells bool
-	// Twice has processes acquire a lock beside a lease of theirs on it.
-	Twice bool
-	// Deletions has operators delete records of locks that are released, so that
-	// their tokens begin again.
-	Deletions bool
-	// Fails has the work fail now and then.
-	Fails bool
-	// Labels gives the processes labels, some of them none, and has people ask holders
-	// to hand over to a label: the model knows of none, so it is not told of such a run.
-	Labels bool
+	Mixed     bool
+	Unless    bool // some acquires give up at the first sign of life
+	Observers bool // processes observe locks that they do not wait for
+	Bells     bool // notifications come, at random
+	Twice     bool // processes acquire a lock beside a lease of theirs on it
+	Deletions bool // operators delete records of released locks, so that tokens begin again
+	Fails     bool // the work fails now and then
 	// Clients is how many programs hold locks that have no store, through so many
-	// Replicas of a lock service, which take none for themselves. The model knows of no
-	// clients, so it is not told of such a run.
+	// Replicas of a lock service, which take none for themselves.
 	Clients, Replicas int
-	// Harm has clients judged by what comes of what they do, and not by what they count
-	// and are told.
-	Harm bool
+	Harm              bool // clients are judged by what comes of what they do alone
 	// Guarded has the work of a process that crashes go on for a while, in processes of
-	// its own, until a guardian has killed them, which then frees the lock. The model
-	// knows of no guardians, so it is not told of such a run.
+	// its own, until a guardian has killed them, which then frees the lock.
 	Guarded bool
-	// History is how many tenures the history of a lock keeps, 100 if it is zero.
-	History int
-	// Drain is how long the work needs to stop when the faults are over.
-	Drain time.Duration
-	// Skew is the largest rate error of a clock; Timing.Drift if it is zero.
-	Skew float64
-	// Latency bounds what the network and the store need for a call, there
-	// and back; Timing.RequestTimeout if it is zero.
-	Latency time.Duration
-	// First is the record with which the store begins, if it has a key.
-	First driver.Record
-	// Trace notes what is done, for people and for the model; nil for nothing,
-	// which is faster.
-	Trace *Trace
+	History int    // how many tenures the history of a lock keeps; 100 if it is zero
+	Trace   *Trace // notes what is done; nil for nothing, which is faster
 }
 
 // Trace is what a world notes of a run.
@@ -114,22 +81,22 @@ type line struct {
 
 // World is one run.
 type World struct {
-	cfg   Config
-	t     protocol.Timing
-	most  protocol.Timing // the longest that acquires and sessions have
-	src   Source
-	now   time.Duration
-	queue queue
-	count int // of everything numbered
-	locks []*lock
-	hosts []*host       // with the store: processes and replicas
-	down  time.Duration // the store cannot be reached until then
-	late  []func()      // writes that may be applied yet
-	// What the store has of sessions, by key.
-	sessions  map[string]*store
+	cfg       Config
+	t         protocol.Timing
+	most      protocol.Timing // the longest of all timings, in each part
+	src       Source
+	now       time.Duration
+	queue     []event // the next one last
+	count     int     // of everything numbered
+	locks     []*lock
+	hosts     []*host           // processes, replicas, and then clients, which have not the store
+	down      time.Duration     // the store cannot be reached until then
+	late      []func()          // writes that may be applied yet
+	stores    map[string]*store // by key: of locks, sessions, and entries of histories
+	written   map[string]write  // by version
+	beats     map[string]*beat
 	final     bool          // the faults are over
 	healed    time.Duration // since then
-	clients   []*client
 	guardians []*host
 
 	violation, rule string // the first, and what all of its kind share
@@ -144,62 +111,49 @@ type World struct {
 type lock struct {
 	*World
 	key   string
-	store store
+	store *store
 	procs []*process
 	life  int // how often the record was deleted, late writes apart
 	checks
-	resource
-	history
-	elsewhere
-	families []*family // at work without the process that holds the lease
+	writers  []*machine           // of the history, that may not be over
+	former   []map[uint64]*tenure // from before the record was deleted, once for each time
+	visits   []*visit             // that are not over
+	families []*family            // at work without the process that holds the lease
 }
 
 // Tell runs a world to its end, and tells what happened in it. It returns the first
 // violation, nil if there is none, which is a *Violation.
 func Tell(src Source, cfg Config) (*Tally, error) {
 	w := newWorld(src, cfg)
+	lease := w.t.Lease
 	for _, l := range w.locks {
 		for _, p := range l.procs {
-			if !p.serves {
-				w.after(w.upTo(w.t.Lease/4), p.act)
-			}
-			if cfg.Observers {
-				w.after(w.upTo(2*w.t.Lease), p.observes)
-			}
-			if cfg.Requests {
-				w.after(w.upTo(2*w.t.Lease), p.meddle)
-			}
+			w.often(!p.serves, lease/4, lease/16, lease/2, p.act)
+			w.often(cfg.Observers, 2*lease, lease/2, 4*lease, p.observes)
+			w.often(cfg.Requests, 2*lease, lease/8, 4*lease, p.meddle)
 		}
-		if cfg.Bells {
-			w.after(w.upTo(w.t.Lease), l.rings)
-		}
+		w.often(cfg.Bells, lease, 0, 2*w.t.Refresh, l.rings)
 		if cfg.Deletions {
-			w.after(w.upTo(4*w.t.Lease), l.clear)
+			w.after(w.upTo(4*lease), l.clear)
 		}
 	}
-	for _, c := range w.clients {
+	for _, h := range w.hosts {
+		if h.procs != nil {
+			w.often(cfg.Sessions && !h.serves, lease/4, lease/16, lease/2, h.keep)
+			w.often(cfg.Sessions, 4*lease, lease/4, 2*lease, h.sweep)
+			continue
+		}
 		for _, l := range w.locks {
-			w.after(w.upTo(w.t.Lease/4), func() { c.come(l) })
+			w.often(true, lease/4, lease/16, lease/2, func() bool { return h.come(l) })
 		}
 	}
-	if cfg.Sessions {
-		for _, h := range w.hosts {
-			if !h.serves {
-				w.after(w.upTo(w.t.Lease/4), h.keep)
-			}
-			w.after(w.upTo(4*w.t.Lease), h.sweep)
-		}
-	}
-	if cfg.Faults {
-		w.after(w.upTo(w.t.Lease), w.nemesis)
-	}
-	if cfg.Guarded {
-		w.after(w.upTo(2*w.t.Lease), w.kills)
-	}
+	w.often(cfg.Faults, lease, lease/8, lease, w.nemesis)
+	w.often(cfg.Guarded, 2*lease, 0, 2*lease, w.kills)
 	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= cfg.Events })
 	w.heal()
 	w.watchLiveness()
-	w.watchHistory()
+	end := w.now + w.most.Lease // all that was begun is written down
+	w.run(func() bool { return w.now > end || !slices.ContainsFunc(w.locks, (*lock).chronicled) })
 	for _, l := range w.locks {
 		l.checkHistory()
 		l.checkObservers()
@@ -208,7 +162,11 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 }
 
 func newWorld(src Source, cfg Config) *World {
-	w := &World{cfg: cfg, t: cfg.Timing, src: src, sessions: map[string]*store{}}
+	w := &World{
+		cfg: cfg, t: cfg.Timing, most: cfg.Timing, src: src,
+		stores: map[string]*store{}, written: map[string]write{}, beats: map[string]*beat{},
+	}
+	w.tally = Tally{Of: map[Happening]int{}, Seen: Transitions{}}
 	if w.cfg.Skew == 0 {
 		w.cfg.Skew = cfg.Timing.Drift
 	}
@@ -216,12 +174,8 @@ func newWorld(src Source, cfg Config) *World {
 	w.cfg.Kept = cmp.Or(cfg.Kept, 4*cfg.Timing.Lease)
 	w.cfg.History = cmp.Or(cfg.History, 100)
 	for i := range max(1, cfg.Locks) {
-		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource()}
-		l.past, l.made = map[string]*store{}, map[string]made{}
-		l.store = store{key: l.key}
-		if cfg.First.Key != "" {
-			l.store.put(cfg.First)
-		}
+		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks()}
+		l.store = w.storeOf(l.key)
 		w.locks = append(w.locks, l)
 	}
 	for i := range cfg.Processes {
@@ -231,7 +185,9 @@ func newWorld(src Source, cfg Config) *World {
 		w.addHost(fmt.Sprintf("r%d", i+1)).serves = true
 	}
 	for i := range cfg.Clients {
-		w.clients = append(w.clients, newClient(w, fmt.Sprintf("c%d", i+1)))
+		h := w.newHost(fmt.Sprintf("c%d", i+1))
+		h.at = w.src.IntN(w.cfg.Replicas)
+		w.hosts = append(w.hosts, h)
 	}
 	return w
 }
@@ -245,7 +201,7 @@ func (w *World) addHost(name string) *host {
 		p := &process{host: h, l: l}
 		p.look()
 		if w.cfg.Requests {
-			p.priority = w.src.Intn(3)
+			p.priority = w.src.IntN(3)
 		}
 		h.procs, l.procs = append(h.procs, p), append(l.procs, p)
 	}
@@ -266,7 +222,7 @@ func (w *World) timing() protocol.Timing {
 	if !w.cfg.Mixed {
 		return t
 	}
-	switch w.src.Intn(4) {
+	switch w.src.IntN(4) {
 	case 1:
 		t = scaled(t, 2)
 	case 2:
@@ -280,6 +236,8 @@ func (w *World) timing() protocol.Timing {
 			t = wider
 		}
 	}
+	w.most.Lease, w.most.Refresh = max(w.most.Lease, t.Lease), max(w.most.Refresh, t.Refresh)
+	w.most.RequestTimeout = max(w.most.RequestTimeout, t.RequestTimeout)
 	return t
 }
 
@@ -295,57 +253,51 @@ func (h *host) ofOwn() protocol.Timing {
 	if t.Validate() != nil { // too little is left of the lease with that bound
 		return h.t
 	}
-	w.most.Lease, w.most.Refresh = max(w.most.Lease, t.Lease), max(w.most.Refresh, t.Refresh)
-	w.most.RequestTimeout = max(w.most.RequestTimeout, t.RequestTimeout)
 	return t
 }
 
 // scaled returns t with all that depends on the lease so much longer.
 func scaled(t protocol.Timing, by float64) protocol.Timing {
-	for _, d := range []*time.Duration{&t.Lease, &t.Heartbeat, &t.Refresh, &t.Grace, &t.RequestTimeout, &t.StopTimeout, &t.Progress} {
+	for _, d := range []*time.Duration{
+		&t.Lease, &t.Heartbeat, &t.Refresh, &t.Grace, &t.RequestTimeout, &t.StopTimeout, &t.Progress,
+	} {
 		*d = time.Duration(float64(*d) * by)
 	}
 	t.Lease = t.Lease.Truncate(time.Millisecond)
 	return t
 }
 
-// newLock returns the one lock of a world.
-func newLock(src Source, cfg Config) *lock {
-	cfg.Locks = 1
-	return newWorld(src, cfg).locks[0]
-}
-
 // clock returns a clock whose rate is right, or wrong as far as it may be.
 func (w *World) clock() clock {
 	rate := 1.0
-	switch w.src.Intn(4) {
+	switch w.src.IntN(4) {
 	case 1:
 		rate += w.cfg.Skew
 	case 2:
 		rate -= w.cfg.Skew
 	}
 	if rate != 1 {
-		w.tally.WrongClocks++
+		w.tally.Of[WrongClock]++
 	}
-	return clock{offset: time.Duration(w.src.Intn(4)) * 1234 * time.Hour, rate: rate}
+	return clock{offset: time.Duration(w.src.IntN(4)) * 1234 * time.Hour, rate: rate}
 }
 
 func (w *World) env(h *host) protocol.Env {
 	return protocol.Env{
 		Lease:   func() time.Duration { return h.hold.at(w.now) },
 		Session: h.sessionSight,
-		Fresh:   func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
-		Random:  func() float64 { return float64(h.source().Intn(16)) / 16 },
+		Fresh:   func() string { return fmt.Sprintf("v%d", w.number()) },
+		Random:  func() float64 { return float64(w.src.IntN(16)) / 16 },
 		Follow:  1, // of the few locks that there are
 	}
 }
 
 // one returns true once in n times.
-func (w *World) one(n int) bool { return w.src.Intn(n) == n-1 }
+func (w *World) one(n int) bool { return w.src.IntN(n) == n-1 }
 
 // upTo returns a duration in [0, d).
 func (w *World) upTo(d time.Duration) time.Duration {
-	return d * time.Duration(w.src.Intn(1024)) / 1024
+	return d * time.Duration(w.src.IntN(1024)) / 1024
 }
 
 // maxEvents is far more than any world needs.
@@ -355,7 +307,8 @@ const maxEvents = 300_000
 // left to happen.
 func (w *World) run(done func() bool) {
 	for len(w.queue) > 0 && w.violation == "" && !done() {
-		e := heap.Pop(&w.queue).(*event)
+		e := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
 		w.now = e.at
 		if w.tally.Events++; w.tally.Events > maxEvents {
 			w.fail("the world does not come to an end")
@@ -388,6 +341,7 @@ func (w *World) fail(format string, args ...any) {
 // Violation is what a world has done that must not be.
 type Violation struct {
 	What string
+	Seed uint64 // with which it was found, by Explore
 	Rule string // what all violations of this kind share
 	Last string // the last lines of the trace
 }
@@ -422,8 +376,29 @@ func (t *Trace) Text(most int) string {
 
 // after has do called when d has passed.
 func (w *World) after(d time.Duration, do func()) {
+	e := event{w.now + d, w.number(), do}
+	i, _ := slices.BinarySearchFunc(w.queue, e, later)
+	w.queue = slices.Insert(w.queue, i, e)
+}
+
+// often has do called again and again, if it is wanted, and until it returns false: before
+// first has passed, and then base and up to spread after the call before it.
+func (w *World) often(wanted bool, first, base, spread time.Duration, do func() bool) {
+	var again func()
+	again = func() {
+		if do() {
+			w.after(base+w.upTo(spread), again)
+		}
+	}
+	if wanted {
+		w.after(w.upTo(first), again)
+	}
+}
+
+// number returns the next number of what has one.
+func (w *World) number() int {
 	w.count++
-	heap.Push(&w.queue, &event{at: w.now + d, n: w.count, do: do})
+	return w.count
 }
 
 // onceMore has do called once: after from and before from + to, or when the faults end.
@@ -433,23 +408,12 @@ func (w *World) onceMore(from, to time.Duration, do func()) {
 	w.after(from+w.upTo(to), once)
 }
 
+// event is what happens at an instant, the n-th that was planned.
 type event struct {
 	at time.Duration
 	n  int
 	do func()
 }
 
-type queue []*event
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].n < q[j].n
-}
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(e any)   { *q = append(*q, e.(*event)) }
-func (q *queue) Pop() any {
-	old := *q
-	e := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return e
-}
+// later orders events, the next one last.
+func later(a, b event) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.n, a.n)) }

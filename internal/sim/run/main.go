@@ -13,6 +13,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -31,16 +32,14 @@ import (
 )
 
 type options struct {
-	seeds, first uint64
-	hours        float64
-	faults       string
-	workers      int
-	seed         string
-	tape, trace  string
-	lines        int
-	all          bool
-	sessions     bool
-	clients      bool
+	seeds, first           uint64
+	hours                  float64
+	faults                 string
+	workers, lines         int
+	seed, tape, trace      string
+	all, sessions, clients bool
+
+	without sim.Fault
 }
 
 func main() {
@@ -48,7 +47,8 @@ func main() {
 	flag.Uint64Var(&o.seeds, "seeds", 0, "how many schedules to run; 0: until stopped")
 	flag.Uint64Var(&o.first, "first", 1, "the first seed")
 	flag.Float64Var(&o.hours, "hours", 0, "for how long to run; 0: until stopped")
-	flag.StringVar(&o.faults, "faults", "all", "kinds of faults, separated by commas: cutoffs, pauses, crashes, outages, steps, messages, stale, late; or all, or none")
+	flag.StringVar(&o.faults, "faults", "all", "kinds of faults, separated by commas: "+
+		"cutoffs, pauses, crashes, outages, steps, messages, stale, late; or all, or none")
 	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "how many schedules to run at a time")
 	flag.StringVar(&o.seed, "seed", "", "replay the schedule of this seed")
 	flag.StringVar(&o.tape, "tape", "", "replay the choices in this file, as a failure has printed them")
@@ -59,54 +59,64 @@ func main() {
 	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
 	flag.Parse()
 	debug.SetGCPercent(800) // worlds are small, and many
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "run: unexpected argument %q; see -help\n", flag.Arg(0))
+	src, err := o.source()
+	ok := false
+	switch {
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "run: %v; see -help\n", err)
 		os.Exit(2)
+	case src == nil:
+		ok = o.explore(os.Stdout)
+	default:
+		ok = o.replay(os.Stdout, src)
 	}
-	os.Exit(run(o, os.Stdout))
+	if !ok {
+		os.Exit(1)
+	}
 }
 
-func run(o options, out io.Writer) int {
-	faults, err := sim.ParseFaults(o.faults)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "run: -faults: %v\n", err)
-		return 2
+// source checks the flags, and returns the source to replay, nil if there is none.
+func (o *options) source() (src sim.Source, err error) {
+	if o.without, err = sim.ParseFaults(o.faults); err != nil {
+		return nil, fmt.Errorf("-faults: %w", err)
 	}
-	if o.workers < 1 || o.hours < 0 {
-		fmt.Fprintf(os.Stderr, "run: -workers %d, -hours %v: want one worker at least, and no negative time\n", o.workers, o.hours)
-		return 2
-	}
-	shape := func(c *sim.Config) {
-		c.Without = faults.Except()
-		c.Sessions = c.Sessions || o.sessions
-		if o.clients {
-			c.Served()
-		}
-	}
+	o.without = o.without.Except()
 	switch {
+	case flag.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	case o.workers < 1 || o.hours < 0:
+		return nil, fmt.Errorf("-workers %d, -hours %v: want one worker at least, and no negative time", o.workers, o.hours)
 	case o.seed != "":
 		var seed uint64
 		if _, err := fmt.Sscan(o.seed, &seed); err != nil {
-			fmt.Fprintf(os.Stderr, "run: -seed %q is not a whole number\n", o.seed)
-			return 2
+			return nil, fmt.Errorf("-seed %q is not a whole number", o.seed)
 		}
-		return replay(o, out, sim.Seed(seed), shape)
+		return sim.Seed(seed), nil
 	case o.tape != "":
-		b, err := os.ReadFile(o.tape)
 		var choices []int
+		b, err := os.ReadFile(o.tape)
 		if err == nil {
 			err = json.Unmarshal(b, &choices)
 		}
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "run: -tape: %v\n", err)
-			return 2
+			return nil, fmt.Errorf("-tape: %w", err)
 		}
-		return replay(o, out, sim.Play(choices), shape)
+		return sim.Play(choices), nil
 	}
-	return explore(o, out, shape)
+	return nil, nil
 }
 
-func explore(o options, out io.Writer, shape func(*sim.Config)) int {
+// shape changes what a schedule has drawn.
+func (o *options) shape(c *sim.Config) {
+	c.Without = o.without
+	c.Sessions = c.Sessions || o.sessions
+	if o.clients {
+		c.Served()
+	}
+}
+
+// explore runs schedules, and replays the first that fails when it has become small.
+func (o *options) explore(out io.Writer) bool {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if o.hours > 0 {
@@ -116,6 +126,7 @@ func explore(o options, out io.Writer, shape func(*sim.Config)) int {
 	}
 	begun := time.Now()
 	shown := begun
+	shape := func(_ uint64, c *sim.Config) { o.shape(c) }
 	sum, failed := sim.Explore(ctx, o.first, o.seeds, o.workers, shape, func(s sim.Sum) {
 		if time.Since(shown) >= 10*time.Second {
 			shown = time.Now()
@@ -123,36 +134,40 @@ func explore(o options, out io.Writer, shape func(*sim.Config)) int {
 		}
 	})
 	missing := report(out, sum, time.Since(begun))
-	if failed == nil && o.all && missing > 0 {
+	switch {
+	case failed == nil && o.all && missing > 0:
 		fmt.Fprintf(out, "the faults do not reach everything any more\n")
-		return 1
+		return false
+	case failed == nil:
+		return true
 	}
-	if failed == nil {
-		return 0
-	}
-	fmt.Fprintf(out, "\nseed %d: %s\n", failed.Seed, failed.Err.What)
+	fmt.Fprintf(out, "\nseed %d: %s\n", failed.Seed, failed.What)
 	tape := sim.Record(sim.Seed(failed.Seed))
-	if _, err := sim.RunSource(tape, shape, nil); err == nil {
-		fmt.Fprintf(out, "it does not fail again: the simulator itself is at fault\n")
-		return 1
-	}
-	few := sim.Shrink(tape.Choices, failed.Err.Rule, 4000, func(src sim.Source) error {
-		_, err := sim.RunSource(src, shape, nil)
+	run := func(src sim.Source) error {
+		_, err := sim.RunSource(src, o.shape, nil)
 		return err
-	})
+	}
+	if run(tape) == nil {
+		fmt.Fprintf(out, "it does not fail again: the simulator itself is at fault\n")
+		return false
+	}
+	few := sim.Shrink(tape.Choices, failed.Rule, 4000, run)
 	b, _ := json.Marshal(few)
-	fmt.Fprintf(out, "%d choices, shrunk to %d; save this line and replay it with -tape FILE:\n%s\n", len(tape.Choices), len(few), b)
-	replay(o, out, sim.Play(few), shape)
-	return 1
+	fmt.Fprintf(out, "%d choices, shrunk to %d; save this line and replay it with -tape FILE:\n%s\n",
+		len(tape.Choices), len(few), b)
+	return o.replay(out, sim.Play(few))
 }
 
 func report(out io.Writer, s sim.Sum, took time.Duration) (unseen int) {
-	share := func(n uint64) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(1, s.Schedules))) }
-	fmt.Fprintf(out, "%d schedules in %.0f s, %.0f a second; %.0f events each, at least %d\n",
-		s.Schedules, took.Seconds(), float64(s.Schedules)/took.Seconds(), float64(s.Events)/float64(max(1, s.Schedules)), s.Least)
-	fmt.Fprintf(out, "schedules with a takeover %s, a request %s, a late write %s, a wrong clock %s, a step of a wall clock %s, a pause %s, a crash %s, a stale write refused %s\n",
-		share(s.WithTakeover), share(s.WithRequest), share(s.WithLateWrite), share(s.WithWrongClock), share(s.WithStep), share(s.WithPause), share(s.WithCrash), share(s.WithRefusal))
-	fmt.Fprintf(out, "%d grants, %d of them takeovers; %d tenures hidden by two crashes in a row\n", s.Grants, s.Takeovers, s.Holes)
+	fmt.Fprintf(out, "%d schedules in %.0f s, %.0f a second; %.0f events each, at least %d\n", s.Schedules, took.Seconds(),
+		float64(s.Schedules)/took.Seconds(), float64(s.Events)/float64(max(1, s.Schedules)), s.Least)
+	share := func(of sim.Happening) float64 { return 100 * float64(s.With[of]) / float64(max(1, s.Schedules)) }
+	fmt.Fprintf(out, "schedules with a takeover %.1f %%, a request %.1f %%, a late write %.1f %%, a wrong clock %.1f %%, "+
+		"a step of a wall clock %.1f %%, a pause %.1f %%, a crash %.1f %%, a stale write refused %.1f %%\n",
+		share(sim.Takeover), share(sim.Request), share(sim.LateWrite), share(sim.WrongClock),
+		share(sim.Step), share(sim.Pause), share(sim.Crash), share(sim.Refusal))
+	fmt.Fprintf(out, "%d grants, %d of them takeovers; %d terms hidden by two crashes in a row\n",
+		s.Total[sim.Grant], s.Total[sim.Takeover], s.Total[sim.Hole])
 	seen, all, missing := s.Seen.Coverage()
 	fmt.Fprintf(out, "transitions of the core: %d of %d\n", seen, all)
 	if len(missing) > 0 {
@@ -161,35 +176,24 @@ func report(out io.Writer, s sim.Sum, took time.Duration) (unseen int) {
 	return len(missing)
 }
 
-func replay(o options, out io.Writer, src sim.Source, shape func(*sim.Config)) int {
+func (o *options) replay(out io.Writer, src sim.Source) bool {
 	t := &sim.Trace{}
 	if o.trace != "" {
 		t.Events = trace.NewRecorder()
 	}
-	tally, err := sim.RunSource(src, shape, t)
+	tally, violated := sim.RunSource(src, o.shape, t)
 	fmt.Fprint(out, t.Text(o.lines))
-	fmt.Fprintf(out, "%d events, %d grants\n", tally.Events, tally.Grants)
+	fmt.Fprintf(out, "%d events, %d grants\n", tally.Events, tally.Of[sim.Grant])
 	if o.trace != "" {
-		if err := write(o.trace, t.Events.Events()); err != nil {
+		var b bytes.Buffer
+		err := trace.Write(&b, t.Events.Events())
+		if err == nil {
+			err = os.WriteFile(o.trace, b.Bytes(), 0o600)
+		}
+		if err != nil {
 			fmt.Fprintf(os.Stderr, "run: -trace: %v\n", err)
-			return 2
+			return false
 		}
 	}
-	if err != nil {
-		return 1
-	}
-	return 0
-}
-
-func write(path string, events []trace.Event) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	return trace.Write(f, events)
+	return violated == nil
 }
