@@ -100,10 +100,13 @@ func (c *Client) acquired(ctx context.Context, name string, options *AcquireOpti
 }
 
 // timingOf returns the timing of a lock that is taken with the given one.
-func (c *Client) timingOf(t Timing, under *engine.SessionHolder) (protocol.Timing, error) {
+func (c *Client) timingOf(t Timing, under *engine.SessionHolder) (*protocol.Timing, error) {
 	switch {
+	case under == nil && t == (Timing{}):
+		return &c.timing, nil
 	case under == nil:
-		return t.of(c.timing)
+		own, err := t.of(c.timing)
+		return &own, err
 	case t != (Timing{}):
 		return under.Timing(), text.Invalid("a lock under a session has the timing of the session, and none of its own: set it in SessionOptions")
 	}

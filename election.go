@@ -257,7 +257,7 @@ func (l Leader) same(m Leader) bool {
 // another machine polls only now and then, and needs the time to see that the lock
 // is free. standBack returns when another owner has the lock, or when the lock is
 // reserved for this client; otherwise after twice the time of a poll and a write.
-func (c *Client) standBack(ctx context.Context, name string, t protocol.Timing) error {
+func (c *Client) standBack(ctx context.Context, name string, t *protocol.Timing) error {
 	o, err := c.engine.Observe(name)
 	if err != nil {
 		return wrap("stand back", name, err)
@@ -338,7 +338,7 @@ func termOf(rec driver.Record) termState { return termState{rec.Token, rec.State
 
 // coolDown acquires a lock with a cool-down.
 func (c *Client) coolDown(ctx context.Context, o engine.AcquireOptions, coolDown, most time.Duration) (*engine.LeaseHolder, error) {
-	lock, err := c.engine.Candidate(o.Want.Key, o.Timing, o.Want.Patience)
+	lock, err := c.engine.Candidate(o.Want.Key, *o.Timing, o.Want.Patience)
 	if err != nil {
 		return nil, err
 	}

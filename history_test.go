@@ -518,7 +518,7 @@ func TestCloseWritesTheHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustRelease(a.mustAcquire("x", recorded))
-		b.fault(faultstore.OpClaim, 1, 2, faultstore.LoseRequest())
+		b.fault(faultstore.OpClaim, 1, 9, faultstore.LoseRequest()) // for longer than the work waits
 		b.mustRelease(b.mustAcquire("x", recorded))
 		want(t, b.Close(t.Context()), nil)
 		c := w.machine("c")

@@ -521,6 +521,13 @@ func TestBusyShareIsOfLately(t *testing.T) {
 			t.Errorf("share %.2f after two periods of rest", s)
 		}
 		m.mustRelease(l)
+		late := m.mustAcquire("z", nil)
+		time.Sleep(time.Hour)
+		_ = late.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Second); return nil })
+		if s := late.BusyShare(); s > 0.01 {
+			t.Errorf("share %.2f after an hour without work and a second of it", s)
+		}
+		m.mustRelease(late)
 		quiet := m.mustAcquire("y", nil)
 		time.Sleep(time.Hour)
 		m.mustRelease(quiet)

@@ -16,8 +16,9 @@ import (
 // AcquireOptions say what one acquire wants.
 type AcquireOptions struct {
 	// Want is what is wanted of the lock. What is of the client in it is filled in.
-	Want   protocol.Want
-	Timing protocol.Timing
+	Want protocol.Want
+	// Timing is that of the lease. It stays as it is.
+	Timing *protocol.Timing
 	// Under is the session that is to keep the lock alive; nil: it is its own lease.
 	Under *SessionHolder
 	// Wait bounds the waiting, and AdditionalWait that from when the lease of a holder is
@@ -54,7 +55,7 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 		return nil, over(got.err)
 	}
 	if o.History {
-		if err := got.l.record(ctx); err != nil {
+		if err := got.l.record(ctx, got.past); err != nil {
 			return nil, err
 		}
 	}
@@ -81,9 +82,10 @@ type acquire struct {
 }
 
 type acquired struct {
-	l   *LeaseHolder
-	o   *unconfirmedGrant // instead, for a holder elsewhere
-	err error
+	l    *LeaseHolder
+	past []driver.Tenure   // what the history may lack yet, if that is asked for
+	o    *unconfirmedGrant // instead, for a holder elsewhere
+	err  error
 }
 
 // discard releases what was granted, because nobody wants it any more.
@@ -136,7 +138,7 @@ func (a *acquire) join() {
 		k.queue = append(k.queue, a)
 		k.awaited.Store(true)
 		want.Behind = len(k.queue) > 1
-		if !want.Behind || a.Timing != k.c.timing { // one that looks more often does so itself
+		if !want.Behind || *a.Timing != k.c.timing { // one that looks more often does so itself
 			a.start()
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)
@@ -212,7 +214,7 @@ func (a *acquire) start() {
 	if a.Under != nil {
 		a.Under.mu.Lock()
 	}
-	a.con = protocol.NewContender(a.Timing, a.k.c.env, a.Want, a.k.sight)
+	a.con = protocol.NewContender(*a.Timing, a.k.c.env, a.Want, a.k.sight)
 	if a.Under != nil {
 		a.Under.mu.Unlock()
 	}
@@ -245,20 +247,19 @@ func (a *acquire) unqueue() {
 }
 
 // stepped says what a step of the machine means for those who wait.
-func (a *acquire) stepped(time.Duration, protocol.Action) {
+func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 	k := a.k
 	if a.ended {
 		return
 	}
 	if g, ok := a.con.Granted(); ok {
-		a.won(g)
+		a.won(now, g)
 		return
 	}
 	if r := a.con.Refused(); r != nil && !a.settled {
 		err := a.refusal(r)
 		a.settle(nil, err)
 		if !r.Held && !r.Ended {
-			now := k.c.contender()
 			for _, q := range slices.Clone(k.queue) {
 				q.impatient(now, err)
 			}
@@ -337,11 +338,11 @@ func (a *acquire) shows(lease time.Duration) {
 }
 
 // won hands the lease over, or releases it if nobody waits for it any more.
-func (a *acquire) won(g protocol.Grant) {
+func (a *acquire) won(now time.Duration, g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
-		Took: a.Waited + c.contender() - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.holder()),
+		Took: a.Waited + now - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.holder()),
 		Session: g.Record.Session, Grace: a.Timing.Grace,
 	})
 	if a.remote != nil {
@@ -369,6 +370,9 @@ func (a *acquire) won(g protocol.Grant) {
 		l.discard()
 		a.note(g)
 	default:
+		if a.History {
+			a.got.past = g.Past()
+		}
 		a.settle(l, nil)
 	}
 	a.unqueue()
@@ -404,7 +408,7 @@ func (a *acquire) lease(g protocol.Grant) (l *LeaseHolder, open bool) {
 
 func (a *acquire) settle(l *LeaseHolder, err error) {
 	if !a.settled {
-		a.settled, a.got = true, acquired{l: l, err: err}
+		a.settled, a.got.l, a.got.err = true, l, err
 		close(a.answer)
 	}
 }

@@ -143,6 +143,10 @@ func (r *calls) quiet() time.Duration {
 func (r *calls) Close() {
 	r.mu.Lock()
 	r.closed = true
+	for _, w := range r.resting {
+		close(w.next)
+	}
+	r.resting = nil
 	r.mu.Unlock()
 	r.cancel()
 }
@@ -158,22 +162,27 @@ func (r *calls) Send(urgency time.Duration, q storeCall) {
 	if r.closed {
 		return
 	}
-	r.wg.Add(1)
 	if r.running < r.most {
 		r.running++
-		if last := len(r.resting) - 1; last >= 0 {
-			w := r.resting[last]
-			r.resting = slices.Delete(r.resting, last, last+1)
-			w.next <- q
-			return
-		}
-		go (&worker{r: r, next: make(chan storeCall, 1)}).run(q)
+		r.idle().next <- q
 		return
 	}
 	r.serial++
 	w := &waitingCall{urgency: urgency, serial: r.serial, call: q}
 	heap.Push(&r.waiting, w)
 	w.late = time.AfterFunc(deafFactor*r.timeoutOf(q), func() { r.giveUp(w) })
+}
+
+// idle returns a worker that has nothing to do. The caller holds mu.
+func (r *calls) idle() *worker {
+	if last := len(r.resting) - 1; last >= 0 {
+		w := r.resting[last]
+		r.resting = slices.Delete(r.resting, last, last+1)
+		return w
+	}
+	w := &worker{r: r, next: make(chan storeCall, 1)}
+	r.wg.Go(w.run)
+	return w
 }
 
 // Beside runs f in a goroutine that Wait waits for. After Close it calls f directly.
@@ -201,6 +210,7 @@ func (r *calls) giveUp(w *waitingCall) {
 	waits := w.index >= 0
 	if waits {
 		heap.Remove(&r.waiting, w.index)
+		r.wg.Add(1) // as long as a call waits, workers run
 	}
 	r.mu.Unlock()
 	if waits {
@@ -222,12 +232,12 @@ func (e *crowdedError) Error() string {
 
 func (r *calls) timeoutOf(q storeCall) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
 
-// worker makes calls one after the other. Its goroutine is kept for a while: its stack has
-// grown to what the store needs, which for some is more work than the rest of a call.
+// worker makes calls one after the other. A few are kept when there is nothing to do: their
+// stacks have grown to what the store needs, which for some is more work than the rest of a
+// call.
 type worker struct {
 	r    *calls
 	next chan storeCall // has room for one
-	rest *time.Timer    // ends its rest; nil before the first
 	deaf *time.Timer    // answers a call whose Make does not return; nil before the first
 
 	mu     sync.Mutex
@@ -236,99 +246,58 @@ type worker struct {
 	due    time.Time // when the deaf are given up
 }
 
-const (
-	// mostResting is how many workers are kept, and restFor how long each is when there
-	// is nothing to do.
-	mostResting = 8
-	restFor     = time.Second
-)
+// mostResting is how many workers are kept.
+const mostResting = 8
 
-func (w *worker) run(q storeCall) {
-	for more := true; more; q, more = w.another() {
+func (w *worker) run() {
+	for q := range w.next {
 		w.make(q)
+		w.rest()
 	}
-	w.r.wg.Done()
+	w.deaf.Stop() // not after each call: the next one sets it anew, and without a call it does nothing
 }
 
-// another returns the next call. It waits for one for a while, if not too many others do.
-// What the last call counts for in the group of all is given back when there is one, or by
-// run.
-func (w *worker) another() (q storeCall, found bool) {
-	r := w.r
-	r.mu.Lock()
-	if len(r.waiting) > 0 {
-		next := heap.Pop(&r.waiting).(*waitingCall)
-		next.late.Stop()
-		r.mu.Unlock()
-		r.wg.Done()
-		return next.call, true
-	}
-	r.running--
-	if r.closed || len(r.resting) >= mostResting {
-		r.mu.Unlock()
-		return q, false
-	}
-	r.resting = append(r.resting, w)
-	r.mu.Unlock()
-
-	if w.rest == nil {
-		w.rest = time.NewTimer(restFor)
-	} else {
-		w.rest.Reset(restFor)
-	}
-	defer w.rest.Stop()
-	select {
-	case q = <-w.next:
-	case <-w.rest.C:
-		if w.leaves() {
-			return q, false
-		}
-		q = <-w.next
-	case <-r.ctx.Done():
-		if w.leaves() {
-			return q, false
-		}
-		q = <-w.next
-	}
-	r.wg.Done()
-	return q, true
-}
-
-// leaves ends the rest. It returns false if a call is on its way to the worker.
-func (w *worker) leaves() bool {
+// rest has the worker make the call that waits for a place, or wait for one, or end.
+func (w *worker) rest() {
 	r := w.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.Index(r.resting, w)
-	if i >= 0 {
-		r.resting = slices.Delete(r.resting, i, i+1)
+	if len(r.waiting) > 0 {
+		next := heap.Pop(&r.waiting).(*waitingCall)
+		next.late.Stop()
+		w.next <- next.call
+		return
 	}
-	return i >= 0
+	r.running--
+	if r.closed || len(r.resting) >= mostResting {
+		close(w.next)
+		return
+	}
+	r.resting = append(r.resting, w)
 }
 
 var errDeaf = errors.New("the store did not return after its context had ended")
 
 func (w *worker) make(q storeCall) {
-	timeout := w.r.timeoutOf(q)
-	ctx, cancel := context.WithTimeout(w.r.ctx, timeout)
+	timeout, begun := w.r.timeoutOf(q), time.Now()
+	ctx, cancel := context.WithDeadline(w.r.ctx, begun.Add(timeout))
 	defer cancel()
-	w.begin(q, deafFactor*timeout)
+	w.begin(q, begun, deafFactor*timeout)
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = &timeoutError{timeout, w.r.quiet(), err}
 	} else if showsAnswer(err) {
 		w.r.answered.Store(int64(time.Since(w.r.begun)) + 1)
 	}
-	w.deaf.Stop()
 	if w.first() {
 		q.Answer(rec, former, err)
 	}
 }
 
 // begin has the call answered if it does not return in time.
-func (w *worker) begin(q storeCall, patience time.Duration) {
+func (w *worker) begin(q storeCall, begun time.Time, patience time.Duration) {
 	w.mu.Lock()
-	w.call, w.awaits, w.due = q, true, time.Now().Add(patience)
+	w.call, w.awaits, w.due = q, true, begun.Add(patience)
 	w.mu.Unlock()
 	if w.deaf == nil {
 		w.deaf = time.AfterFunc(patience, w.giveUp)

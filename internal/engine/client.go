@@ -52,7 +52,6 @@ type Client struct {
 	deadlines *timers              // of leases, on the holder's clock: cancels contexts
 	beats     *timers              // of leases, on the holder's clock: steps their machines
 	looks     *timers              // of trackers, on the contender's clock
-	poke      func()               // has the deadlines looked at now
 	notifier  *notifier            // tells other processes; nil without a transport
 
 	closing chan struct{} // closed when Close begins
@@ -131,7 +130,6 @@ func New(store driver.Store, o Options) *Client {
 	// the grace.
 	nap := napOf(c.timing)
 	c.deadlines = newTimers(c.holder, nap)
-	c.poke = c.deadlines.Poke
 	c.beats = newTimers(c.holder, nap)
 	c.looks = newTimers(c.contender, time.Second)
 	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.contender, c.looks, c.calls.Beside)

@@ -25,9 +25,8 @@ import (
 //
 // No method blocks or allocates.
 type leaseDeadline struct {
-	Now    func() time.Duration // the holder's clock
-	Parent *leaseDeadline       // that of the session; nil for a lock that is its own lease, and for a session
-	Late   func()               // is told that the deadline was found to have passed before the timer ran
+	timers *timers        // of deadlines, by the holder's clock
+	Parent *leaseDeadline // that of the session; nil for a lock that is its own lease, and for a session
 
 	// until is the deadline on the holder's clock; or an ending; or inherited, if
 	// only the parent's counts.
@@ -65,12 +64,12 @@ func (d *leaseDeadline) Check() ending {
 	until := d.until.Load()
 	if until == inherited && d.Parent != nil {
 		// One level, and open-coded: it is asked before every side effect.
-		if until = d.Parent.until.Load(); until <= 0 || int64(d.Now()) >= until {
+		if until = d.Parent.until.Load(); until <= 0 || int64(d.timers.now()) >= until {
 			return d.inherit()
 		}
 		return notEnded
 	}
-	if until > 0 && int64(d.Now()) < until {
+	if until > 0 && int64(d.timers.now()) < until {
 		return notEnded
 	}
 	return d.expire(until)
@@ -90,10 +89,10 @@ func (d *leaseDeadline) inherit() ending {
 func (d *leaseDeadline) expire(until int64) ending {
 	for until > 0 {
 		if d.until.CompareAndSwap(until, int64(endedExpired)) {
-			d.Late()
+			d.timers.Poke() // the timer is late
 			return endedExpired
 		}
-		if until = d.until.Load(); until > 0 && int64(d.Now()) < until {
+		if until = d.until.Load(); until > 0 && int64(d.timers.now()) < until {
 			return notEnded
 		}
 	}
@@ -124,7 +123,7 @@ func (d *leaseDeadline) Remaining() time.Duration {
 	if until <= 0 {
 		return 0
 	}
-	return max(0, time.Duration(until)-d.Now())
+	return max(0, time.Duration(until)-d.timers.now())
 }
 
 // End ends it, unless it has ended.
@@ -134,7 +133,7 @@ func (d *leaseDeadline) End(why ending) {
 		if until < 0 {
 			return
 		}
-		if due := d.bound(); due == int64(endedExpired) || due >= 0 && int64(d.Now()) >= due {
+		if due := d.bound(); due == int64(endedExpired) || due >= 0 && int64(d.timers.now()) >= due {
 			why = endedExpired
 		}
 		if d.until.CompareAndSwap(until, int64(why)) {

@@ -17,7 +17,7 @@ type handClock struct{ now atomic.Int64 }
 func (c *handClock) Holder() time.Duration { return time.Duration(c.now.Load()) }
 
 func newDeadline(c *handClock, parent *leaseDeadline, deadline time.Duration) *leaseDeadline {
-	r := &leaseDeadline{Now: c.Holder, Parent: parent, Late: func() {}}
+	r := &leaseDeadline{timers: &timers{now: c.Holder, wake: make(chan struct{}, 1)}, Parent: parent}
 	r.Begin(deadline)
 	return r
 }
@@ -26,9 +26,7 @@ func newDeadline(c *handClock, parent *leaseDeadline, deadline time.Duration) *l
 func TestDeadline(t *testing.T) {
 	c := &handClock{}
 	c.now.Store(1)
-	late := 0
 	r := newDeadline(c, nil, 10)
-	r.Late = func() { late++ }
 	expect := func(what string, r *leaseDeadline, why ending, left time.Duration) {
 		t.Helper()
 		if got := r.Check(); got != why || r.Ended() != why {
@@ -53,8 +51,8 @@ func TestDeadline(t *testing.T) {
 		t.Error("ended before anybody has found out")
 	}
 	expect("at the deadline", r, endedExpired, 0)
-	if late != 1 {
-		t.Errorf("the timer was told %d times", late)
+	if len(r.timers.wake) != 1 {
+		t.Error("the timer was not told")
 	}
 	r.Extend(100)
 	r.End(endedReleased)
@@ -75,7 +73,7 @@ func TestDeadline(t *testing.T) {
 	r.End(endedReleased)
 	expect("released too late", r, endedExpired, 0)
 
-	if (&leaseDeadline{Now: c.Holder, Late: func() {}}).Check() == notEnded {
+	if (&leaseDeadline{timers: r.timers}).Check() == notEnded {
 		t.Error("good before it has begun")
 	}
 }

@@ -20,7 +20,7 @@ import (
 // write.
 type heldRecord struct {
 	c        *Client
-	t        protocol.Timing
+	t        *protocol.Timing
 	key      string
 	lease    *LeaseHolder   // whose record it is; nil for that of a session
 	session  *SessionHolder // whose record it is; nil for that of a lease
@@ -30,18 +30,16 @@ type heldRecord struct {
 	cancel   context.CancelCauseFunc
 
 	loop          run
-	m             machine          // what is run
-	h             *protocol.Holder // of the record: m, or what m is built on
+	h             *protocol.Holder // of the record
 	deadlineTimer timer            // takes no mutex of ours
 	lock          *ringing.Lock    // of the client's bell; nil without one
-	early         timer            // sends a heartbeat that a message has asked for
+	early         timer            // sends a heartbeat that a message or a hint has asked for
 
-	mu       *sync.Mutex   // guards m and the fields below; one for a session and all under it; never held across I/O
-	hurried  time.Duration // when the last heartbeat was sent that a message had asked for
+	mu       *sync.Mutex   // guards the machine and the fields below; one for a session and all under it; never held across I/O
+	hurried  time.Duration // when the last heartbeat was sent that one had asked for
 	cause    error         // why the context was cancelled
 	waits    []writeWait
-	over     chan struct{} // closed when nothing is sent any more
-	finished bool          // over, or quiet: the client need not wait
+	finished bool // over, or quiet: the client need not wait
 }
 
 // machine is what a holder's machine and a session's can be told.
@@ -64,25 +62,34 @@ type writeWait struct {
 // prepare makes all that is needed before the machine is stepped. It ends with ctx.
 func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseDeadline) {
 	c := k.c
-	k.mu, k.over = mu, make(chan struct{})
+	k.mu = mu
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.deadline.Now, k.deadline.Parent, k.deadline.Late = c.holder, parent, c.poke
-	k.loop = run{c: c, owner: k, mutex: mu, clock: c.holder, timers: c.beats, timeout: k.t.RequestTimeout}
-	c.deadlines.Nap(napOf(k.t))
-	c.beats.Nap(napOf(k.t))
-	k.loop.prepare() // the timer of the deadline takes no mutex
+	k.deadline.timers, k.deadline.Parent = c.deadlines, parent
+	k.loop = run{c: c, owner: k, mutex: mu, timers: c.beats, timeout: k.t.RequestTimeout}
+	c.deadlines.Nap(napOf(*k.t))
+	c.beats.Nap(napOf(*k.t))
 }
 
 // begin begins to run the machine. The caller holds the mutex: from the moment that the
 // timer of the deadline is set, which may have passed already, timers step the machine.
-func (k *heldRecord) begin(m machine, h *protocol.Holder) {
-	k.m, k.h, k.loop.machine = m, h, m
+func (k *heldRecord) begin(h *protocol.Holder) {
+	k.h = h
+	k.loop.machine = k.m()
 	k.deadline.Begin(h.Deadline())
 	if k.deadline.Parent == nil {
+		k.loop.prepare() // the timer of the deadline takes no mutex
 		k.deadlineTimer.Run = k.reachDeadline
 		k.c.deadlines.Set(&k.deadlineTimer, h.Deadline())
 	}
 	k.lock = k.c.notifier.holds(k)
+}
+
+// m returns what is run: the machine of the record, or of the session, which is built on that.
+func (k *heldRecord) m() machine {
+	if k.session != nil {
+		return k.session.keeper
+	}
+	return k.h
 }
 
 // Owner returns the name under which it is held.
@@ -92,7 +99,7 @@ func (k *heldRecord) Owner() string { return k.c.options.Owner }
 func (k *heldRecord) Label() string { return k.c.options.Label }
 
 // Timing returns its durations.
-func (k *heldRecord) Timing() protocol.Timing { return k.t }
+func (k *heldRecord) Timing() *protocol.Timing { return k.t }
 
 // Context returns a context that lives as long as the right to act.
 func (k *heldRecord) Context() context.Context { return k.ctx }
@@ -126,7 +133,7 @@ func (k *heldRecord) before(now time.Duration) {
 		k.lease.moves()
 	}
 	if k.deadline.Own() == endedExpired && !k.h.Expired() {
-		k.loop.carry(now, k.m.Expire(now)) // Check, or a timer, was quicker
+		k.loop.carry(now, k.m().Expire(now)) // Check, or a timer, was quicker
 	}
 }
 
@@ -155,7 +162,7 @@ func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
 func (k *heldRecord) Stop(cause error) {
 	k.do(func(now time.Duration) protocol.Action {
 		k.stopFor(cause)
-		return k.m.Stop(now)
+		return k.m().Stop(now)
 	})
 }
 
@@ -188,11 +195,11 @@ func (k *heldRecord) notifies() {
 	k.lock = nil
 }
 
-// earlyPerHeartbeat bounds how many heartbeats messages can cause in one period: whoever
-// can read the store can forge them.
+// earlyPerHeartbeat bounds how many heartbeats messages and hints can cause in one period:
+// whoever can read the store can forge messages, and a store may hint without a reason.
 const earlyPerHeartbeat = 4
 
-// hurries has a heartbeat sent soon: a message says that a request is in the record.
+// hurries has a heartbeat sent soon: a message or a hint says that a request is in the record.
 func (k *heldRecord) hurries() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -213,10 +220,10 @@ func (k *heldRecord) hurries() {
 func (k *heldRecord) hurry(time.Duration) {
 	k.do(func(now time.Duration) protocol.Action {
 		if k.h.Cause() != protocol.None {
-			return k.m.Step(now)
+			return k.m().Step(now)
 		}
 		k.hurried = now
-		return k.m.Renew(now)
+		return k.m().Renew(now)
 	})
 }
 
@@ -281,7 +288,6 @@ func (k *heldRecord) note(n protocol.Note, now time.Duration) {
 		}
 		k.c.deadlines.Drop(&k.deadlineTimer)
 		k.notifies()
-		close(k.over)
 		if k.lease != nil {
 			e = k.lease.ended(e)
 		} else {
@@ -324,8 +330,8 @@ func (k *heldRecord) noteEnded() (string, error) {
 func (k *heldRecord) finish() {
 	if !k.finished {
 		k.finished = true
-		k.c.deadlines.Rest(napOf(k.t))
-		k.c.beats.Rest(napOf(k.t))
+		k.c.deadlines.Rest(napOf(*k.t))
+		k.c.beats.Rest(napOf(*k.t))
 		k.c.beats.Drop(&k.early)
 		if k.lease != nil {
 			k.lease.unwatchRequests()
@@ -351,13 +357,13 @@ func (k *heldRecord) void() { k.deadline.End(endedReplaced) }
 
 func (k *heldRecord) replaced(err error) {
 	k.void()
-	k.do(func(now time.Duration) protocol.Action { return k.m.Replace(now, err) })
+	k.do(func(now time.Duration) protocol.Action { return k.m().Replace(now, err) })
 }
 
 // Renew sends a heartbeat now, and waits for it.
 func (k *heldRecord) Renew(ctx context.Context) error {
 	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
-		return writeWait{sent: now}, k.m.Renew(now)
+		return writeWait{sent: now}, k.m().Renew(now)
 	})
 }
 
@@ -365,7 +371,7 @@ func (k *heldRecord) Renew(ctx context.Context) error {
 func (k *heldRecord) SetData(ctx context.Context, data []byte) error {
 	data = append([]byte{}, data...)
 	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
-		serial, a := k.m.SetData(now, data)
+		serial, a := k.m().SetData(now, data)
 		return writeWait{data: serial}, a
 	})
 }
@@ -471,11 +477,6 @@ func (k *heldRecord) result() error {
 
 // freed reports whether the record is certainly no longer this holder's.
 func (k *heldRecord) freed() bool {
-	select {
-	case <-k.over:
-	default:
-		return false
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	freed := k.h.Freed()

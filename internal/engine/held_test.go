@@ -54,7 +54,7 @@ func aheadClient(store driver.Store) (c *Client, ahead *atomic.Int64) {
 // machine has not seen. Then it has expired for the machine, too, and for Release.
 func TestExpiredByCheckIsExpired(t *testing.T) {
 	c, ahead := aheadClient(memstore.New())
-	l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing})
+	l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: &timing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestExpiredByCheckIsExpired(t *testing.T) {
 func TestLeaseBeginsBeforeItIsStepped(t *testing.T) {
 	for name, begin := range map[string]func(c *Client) error{
 		"lease": func(c *Client) error {
-			_, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing})
+			_, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: &timing})
 			return err
 		},
 		"session": func(c *Client) error {

@@ -21,22 +21,20 @@ type LeaseHolder struct {
 	// Of is the API's lease in which it stands.
 	Of any
 
-	id     string
-	token  uint64
-	former *driver.Tenure  // the tenure before
-	data   []byte          // what that has left
-	past   []driver.Tenure // what the history may lack yet; read before the work begins
-	under  *SessionHolder  // keeps the lock alive; nil if the lock is its own lease
+	id       string
+	token    uint64
+	former   *driver.Tenure // the tenure before
+	data     []byte         // what that has left
+	under    *SessionHolder // keeps the lock alive; nil if the lock is its own lease
+	capacity int            // how many pieces of work the holder does at once
 
-	progress atomic.Int64 // on the holder's clock: when Progress was called last
-	hint     timer        // that the record has changed
-	report   timer        // of how busy the holder is, on the contender's clock
-	meter    busyMeter
+	progress atomic.Int64  // on the holder's clock: when Progress was called last
 	freeing  time.Duration // on the contender's clock: before the latest release was sent
 	ownMu    sync.Mutex    // mu of a lock that is its own lease
 
+	meter   *busyMeter    // nil before the first work; guarded by mu
 	unwatch func()        // ends the watch for requests; guarded by mu
-	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
+	left    chan struct{} // made by a release: closed when nothing is sent any more, or the rest is the session's
 }
 
 // newLease returns the lease that was granted, and false if the client is
@@ -44,7 +42,7 @@ type LeaseHolder struct {
 func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
 	l := c.leaseOf(g, o)
 	l.prepare(context.Background(), &l.ownMu, nil)
-	h := protocol.NewHolder(o.Timing, c.env, g)
+	h := protocol.NewHolder(o.Timing, &c.env, g)
 	l.mu.Lock()
 	open = l.begin(h)
 	l.mu.Unlock()
@@ -66,7 +64,7 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 	}
 	l.prepare(ctx, s.mu, &s.deadline)
 	s.mu.Lock()
-	h := protocol.NewTied(s.t, s.c.env, g, s.keeper)
+	h := protocol.NewTied(s.t, &s.c.env, g, s.keeper)
 	began := l.begin(h)
 	s.leases[h] = l
 	open = s.keeper.Open(s.c.holder())
@@ -77,8 +75,7 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 
 func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 	l := c.options.API.NewLease()
-	l.id, l.token, l.past = g.ID, g.Record.Token, g.Past()
-	l.meter.begin(c.contender(), o.Capacity)
+	l.id, l.token, l.capacity = g.Record.Beat[:len(g.ID)], g.Record.Token, o.Capacity
 	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.holder(), l
 	switch l.former = g.Record.Prev; {
 	case l.former == nil:
@@ -104,7 +101,7 @@ func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *lease
 // stop it from then on. It returns false if the client is closed. The caller holds
 // the mutex.
 func (l *LeaseHolder) begin(h *protocol.Holder) (open bool) {
-	l.heldRecord.begin(h, h)
+	l.heldRecord.begin(h)
 	return l.c.beganRecord(&l.heldRecord) == nil
 }
 
@@ -118,7 +115,7 @@ func (l *LeaseHolder) moves() {
 
 // returned notes that the work has returned, and the rest is the session's.
 func (l *LeaseHolder) returned() {
-	if l.left != nil && l.h.Left() {
+	if l.left != nil && (l.h.Over() || l.h.Left()) {
 		closeOnce(l.left)
 	}
 }
@@ -133,7 +130,9 @@ func (l *LeaseHolder) ended(e Event) Event {
 			e.Err = errors.New(failed.Reason)
 		}
 	}
-	l.c.looks.Drop(&l.report)
+	if l.meter != nil {
+		l.c.looks.Drop(&l.meter.report)
+	}
 	if l.under != nil {
 		delete(l.under.leases, l.h)
 	}
@@ -198,11 +197,17 @@ func (l *LeaseHolder) MakeWay(q driver.Request) error {
 
 // Busy returns for how long the holder was at work, of how long it has held the lease.
 func (l *LeaseHolder) Busy() (busy, held time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.meter.until(l.c.contender()), l.c.holder() - l.since
 }
 
 // BusyShare returns which share of its capacity the holder was at work lately.
-func (l *LeaseHolder) BusyShare() float64 { return l.meter.share(l.c.contender()) }
+func (l *LeaseHolder) BusyShare() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.meter.share(l.c.contender())
+}
 
 // busyPeriods is how many lease durations a period of the meter has: a minute
 // by default.
@@ -210,24 +215,29 @@ const busyPeriods = 4
 
 // Work counts n more pieces of work, or fewer.
 func (l *LeaseHolder) Work(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := l.c.contender()
-	if l.meter.add(now, n) {
-		l.report.Run = l.reportBusy
-		l.meter.period(now) // a holder that never uses Do is told nothing
-		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
+	if l.meter == nil { // a holder that never uses Do is told nothing
+		granted := now - (l.c.holder() - l.since)
+		l.meter = &busyMeter{capacity: max(1, l.capacity), at: now, from: window{at: granted}, to: window{at: now}}
+		l.meter.report.Run = l.reportBusy
+		l.c.looks.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
 	}
+	l.meter.count(now)
+	l.meter.running += n
 }
 
 // reportBusy is run at the end of a period.
 func (l *LeaseHolder) reportBusy(now time.Duration) {
-	select {
-	case <-l.over:
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.h.Over() {
 		return
-	default:
 	}
 	busy, whole, share := l.meter.period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.c.options.Owner, Token: l.token, Busy: busy, Held: whole, Share: share})
-	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
+	l.c.looks.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
 }
 
 // watchRequests has the store hint when a request is written into the record, if it
@@ -238,9 +248,8 @@ func (l *LeaseHolder) watchRequests() {
 	if c.watcher == nil {
 		return
 	}
-	l.hint.Run = l.hinted
 	c.alone(func(ctx context.Context) error {
-		unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
+		unwatch, err := c.watch(ctx, l.key, l.hurries)
 		if err != nil {
 			return err // heartbeats go on without it
 		}
@@ -253,27 +262,8 @@ func (l *LeaseHolder) watchRequests() {
 	})
 }
 
-// hintsPerHeartbeat bounds how many heartbeats hints can cause in one period: a
-// store may hint without a reason, and more than once.
-const hintsPerHeartbeat = 20
-
-// hinted is run after a hint.
-func (l *LeaseHolder) hinted(time.Duration) {
-	l.do(func(now time.Duration) protocol.Action {
-		if l.h.Cause() != protocol.None {
-			return l.h.Step(now)
-		}
-		if due := l.h.Sent() + l.t.Heartbeat/hintsPerHeartbeat; now < due {
-			l.c.beats.Set(&l.hint, due)
-			return l.h.Step(now)
-		}
-		return l.h.Renew(now)
-	})
-}
-
 // unwatchRequests ends the watch. The caller holds the lease.
 func (l *LeaseHolder) unwatchRequests() {
-	l.c.beats.Drop(&l.hint)
 	if l.unwatch == nil {
 		return
 	}
@@ -302,8 +292,7 @@ func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
 		ended = nil
 	}
 	select {
-	case <-l.over:
-	case <-l.left: // what is left to do is the session's
+	case <-l.left:
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrReleased) {
 			// A context of the lease's own, which this release has ended.
@@ -312,7 +301,7 @@ func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
 		return uncertain(Done(ctx))
 	case <-l.c.gone:
 		select {
-		case <-l.over:
+		case <-l.left:
 		default:
 			if err := l.result(); err != nil {
 				return err
@@ -365,7 +354,7 @@ func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
 	l.deadline.End(endedReleased)
 	l.do(func(now time.Duration) protocol.Action {
 		l.stopFor(ErrReleased)
-		if l.under != nil && l.left == nil {
+		if l.left == nil {
 			l.left = make(chan struct{})
 		}
 		return leave(now)
@@ -373,11 +362,11 @@ func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
 }
 
 // record writes the history before the work begins: see [protocol.Chronicler].
-func (l *LeaseHolder) record(ctx context.Context) error {
-	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
+func (l *LeaseHolder) record(ctx context.Context, past []driver.Tenure) error {
+	if len(past) == 0 || l.c.options.HistoryLimit < 0 {
 		return nil
 	}
-	l.c.putHistory(ctx, l.key, l.past)
+	l.c.putHistory(ctx, l.key, past)
 	if errors.Is(l.Check(), ErrLost) {
 		// Paused meanwhile. The work has not begun.
 		l.Free()
@@ -386,28 +375,21 @@ func (l *LeaseHolder) record(ctx context.Context) error {
 	return nil
 }
 
-// busyMeter adds up the time at work.
+// busyMeter adds up the time at work. One that is nil has added up nothing.
 type busyMeter struct {
 	capacity int
-
-	mu      sync.Mutex // guards the fields below; held for a moment alone
-	running int
-	at      time.Duration // until when busy is counted
-	busy    time.Duration
-	used    bool
-	from    window // where the last whole period began
-	to      window // and ended
+	running  int
+	at       time.Duration // until when busy is counted
+	busy     time.Duration
+	from     window // where the last whole period began
+	to       window // and ended
+	report   timer  // of how busy the holder is, on the contender's clock
 }
 
 // window is what the meter showed at a time.
 type window struct{ at, busy time.Duration }
 
-// begin begins to count at now. The share is of capacity, 1 at least.
-func (m *busyMeter) begin(now time.Duration, capacity int) {
-	m.capacity, m.at, m.from, m.to = max(1, capacity), now, window{at: now}, window{at: now}
-}
-
-// count adds what has passed since it was called last. The caller holds mu.
+// count adds what has passed since it was called last.
 func (m *busyMeter) count(now time.Duration) {
 	m.busy += time.Duration(m.running) * max(0, now-m.at)
 	m.at = max(m.at, now)
@@ -415,34 +397,24 @@ func (m *busyMeter) count(now time.Duration) {
 
 // until returns the time at work of all until now.
 func (m *busyMeter) until(now time.Duration) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if m == nil {
+		return 0
+	}
 	m.count(now)
 	return m.busy
 }
 
-// add counts n more at work, or fewer; first says that nobody was before.
-func (m *busyMeter) add(now time.Duration, n int) (first bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.count(now)
-	m.running += n
-	first, m.used = !m.used, true
-	return first
-}
-
 // share returns the part of the capacity at work in this period and the one before.
 func (m *busyMeter) share(now time.Duration) float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if m == nil {
+		return 0
+	}
 	m.count(now)
 	return m.of(m.busy-m.from.busy, m.at-m.from.at)
 }
 
 // period ends a period, and returns what it was.
 func (m *busyMeter) period(now time.Duration) (busy, whole time.Duration, share float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.count(now)
 	m.from, m.to = m.to, window{m.at, m.busy}
 	busy, whole = m.to.busy-m.from.busy, m.to.at-m.from.at

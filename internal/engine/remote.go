@@ -21,7 +21,7 @@ func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting 
 		return driver.Record{}, err
 	}
 	want.LookFirst, want.Holds = c.charges, true
-	a := k.newAcquire(AcquireOptions{Want: want, Timing: c.timing, History: true})
+	a := k.newAcquire(AcquireOptions{Want: want, Timing: &c.timing, History: true})
 	a.remote = &remoteAcquire{c: c, waiting: waiting, held: make(chan error, 1)}
 	a.join()
 	got := a.wait(ctx)

@@ -19,12 +19,11 @@ type run struct {
 	// owner is told what comes of it.
 	owner owner
 	// mutex is held while the machine is stepped, and while the owner is told.
-	mutex sync.Locker
+	mutex *sync.Mutex
 	// shared, unless nil, is held around the machine's own steps as well, and taken
 	// after mutex. It guards what machines with other mutexes read.
-	shared sync.Locker
-	// clock is what the machine counts by, and timers are those of that clock.
-	clock  func() time.Duration
+	shared *sync.Mutex
+	// timers are those of the clock that the machine counts by.
 	timers *timers
 	// timeout bounds each call; 0: that of the client does.
 	timeout time.Duration
@@ -56,8 +55,8 @@ func (nobody) replied(time.Duration, *protocol.Call, protocol.Result) {}
 func (nobody) urgency() time.Duration                                 { return last }
 
 // run returns what drives a machine by the contender's clock.
-func (c *Client) run(m protocol.Machine, of owner, mutex sync.Locker) run {
-	return run{c: c, machine: m, owner: of, mutex: mutex, clock: c.contender, timers: c.looks}
+func (c *Client) run(m protocol.Machine, of owner, mutex *sync.Mutex) run {
+	return run{c: c, machine: m, owner: of, mutex: mutex, timers: c.looks}
 }
 
 // step lets the machine see that time has passed.
@@ -72,7 +71,7 @@ func (r *run) do(step func(now time.Duration) protocol.Action) {
 
 // act is do for a caller that holds the mutex.
 func (r *run) act(step func(now time.Duration) protocol.Action) {
-	now := r.clock()
+	now := r.timers.now()
 	r.owner.before(now)
 	r.carry(now, r.sharedly(now, step))
 }

@@ -212,7 +212,7 @@ type SessionOptions struct {
 // OpenSession opens a session. ctx bounds the opening alone.
 func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHolder, error) {
 	p := &opening{
-		c: c, t: o.Timing, begun: c.contender(), ended: make(chan struct{}),
+		c: c, t: new(o.Timing), begun: c.contender(), ended: make(chan struct{}),
 		m: protocol.NewOpener(o.Timing, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Bell: c.notifier.own(),
 		}, o.Patience),
@@ -234,7 +234,7 @@ func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHol
 type opening struct {
 	nobody
 	c     *Client
-	t     protocol.Timing
+	t     *protocol.Timing
 	begun time.Duration
 	ended chan struct{} // closed when s or err is there
 
@@ -286,7 +286,7 @@ func (p *opening) stepped(time.Duration, protocol.Action) {
 func (p *opening) opened(g protocol.Grant) {
 	c := p.c
 	s := &SessionHolder{
-		id: driver.SessionID(g.Record.Key), keeper: protocol.NewKeeper(p.t, c.env, g), closed: make(chan struct{}),
+		id: driver.SessionID(g.Record.Key), keeper: protocol.NewKeeper(*p.t, c.env, g), closed: make(chan struct{}),
 		waiters: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*LeaseHolder{},
 	}
 	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.holder(), s
@@ -294,10 +294,10 @@ func (p *opening) opened(g protocol.Grant) {
 	s.loop.wake, s.loop.begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }
 	s.mu.Lock()
-	s.begin(s.keeper, s.keeper.Holder)
+	s.begin(s.keeper.Holder)
 	open := c.beganRecord(&s.heldRecord) == nil
 	s.mu.Unlock()
-	s.do(s.m.Step)
+	s.do(s.keeper.Step)
 	open = s.standing() && open
 	c.events.emit(Event{
 		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,

@@ -30,7 +30,7 @@ func (s *countedStore) Get(ctx context.Context, key string, how driver.Consisten
 // queued returns a lease, and a channel that has the lease of the one that waits for it.
 func queued(t *testing.T, c *Client) (held *LeaseHolder, next <-chan *LeaseHolder) {
 	t.Helper()
-	o := AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: timing}
+	o := AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: &timing}
 	held, err := c.Acquire(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestManyHeldAreForgotten(t *testing.T) {
 		first, next := queued(t, c)
 		var all []*LeaseHolder
 		for i := range maxHeldObserved + 100 {
-			l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: fmt.Sprint("job-", i)}, Timing: timing})
+			l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: fmt.Sprint("job-", i)}, Timing: &timing})
 			if err != nil {
 				t.Fatal(err)
 			}

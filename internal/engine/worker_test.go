@@ -28,7 +28,7 @@ func TestLateGivingUpMeetsTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 2 * time.Second
 		w, a := &worker{}, &answers{}
-		w.begin(storeCall{request: a}, patience)
+		w.begin(storeCall{request: a}, time.Now(), patience)
 		for left := patience; left > 0; left -= patience / 4 {
 			w.giveUp()
 			if a.Load() > 0 {
@@ -45,39 +45,4 @@ func TestLateGivingUpMeetsTheNextCall(t *testing.T) {
 			t.Error("answered again")
 		}
 	})
-}
-
-// TestCallOnItsWayWhenARestEnds: Send has taken the worker, and hands it the call when the rest
-// has ended. The worker waits for it.
-func TestCallOnItsWayWhenARestEnds(t *testing.T) {
-	for _, end := range []func(r *calls){
-		func(*calls) { time.Sleep(2 * restFor) },
-		func(r *calls) { r.cancel() },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			r, a := newCalls(1, time.Second), &answers{}
-			defer r.cancel()
-			w := &worker{r: r, next: make(chan storeCall, 1)}
-			r.wg.Add(1) // the call that it has made
-			r.running = 1
-			got := make(chan bool, 1)
-			go func() {
-				q, found := w.another()
-				got <- found && q.request == a
-			}()
-			synctest.Wait()
-			r.mu.Lock()
-			if len(r.resting) != 1 || r.resting[0] != w {
-				t.Errorf("%d workers rest", len(r.resting))
-			}
-			r.resting = nil
-			r.mu.Unlock()
-			end(r)
-			synctest.Wait()
-			w.next <- storeCall{request: a}
-			if !<-got {
-				t.Error("the call is lost")
-			}
-		})
-	}
 }

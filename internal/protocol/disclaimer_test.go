@@ -61,7 +61,7 @@ func TestGhostOfItsOwnSession(t *testing.T) {
 			if !ok || g.Record.Version == late.Next.Version {
 				t.Fatalf("granted %v: %+v", ok, g.Record)
 			}
-			lock := NewTied(timing, env, g, session)
+			lock := NewTied(&timing, &env, g, session)
 			if a := lock.Done(1); a.Call == nil || store.do(0, a.Call).Outcome != Applied {
 				t.Fatalf("not released: %+v", a.Call)
 			} else {
@@ -98,7 +98,7 @@ func TestNoGhost(t *testing.T) {
 		"held": func(s *Keeper, c *Contender, rec driver.Record) {
 			c.Reply(1, found(rec))
 			g, _ := c.Granted()
-			NewTied(timing, counting(), g, s)
+			NewTied(&timing, new(counting()), g, s)
 		},
 		"granted, and not handed over yet": func(_ *Keeper, c *Contender, rec driver.Record) { c.Reply(1, found(rec)) },
 		"claimed, and not answered yet":    func(*Keeper, *Contender, driver.Record) {},
@@ -111,7 +111,7 @@ func TestNoGhost(t *testing.T) {
 		"being released": func(s *Keeper, c *Contender, rec driver.Record) {
 			c.Reply(1, found(rec))
 			g, _ := c.Granted()
-			NewTied(timing, counting(), g, s).Done(1)
+			NewTied(&timing, new(counting()), g, s).Done(1)
 		},
 	} {
 		for _, try := range []bool{true, false} {

@@ -36,8 +36,8 @@ import (
 // writes the lock's record only when that lock changes hands by itself. The session's own
 // record has one, too: its [Keeper] is built on that.
 type Holder struct {
-	t     Timing
-	env   Env
+	t     *Timing // this and env are shared by many machines
+	env   *Env
 	under *Keeper // the session that keeps the lock alive; nil if the record is its own lease
 
 	work  workState
@@ -150,8 +150,8 @@ func (superseded) giveUp() time.Duration    { return 0 }
 // All instants lie between these two, which are none.
 const never, endless = time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
 
-// NewHolder returns the machine of a lease that was just granted.
-func NewHolder(t Timing, env Env, g Grant) *Holder {
+// NewHolder returns the machine of a lease that was just granted. It keeps t and env.
+func NewHolder(t *Timing, env *Env, g Grant) *Holder {
 	// The first heartbeat falls at a random time, so that locks that were taken
 	// together do not send their heartbeats together for ever.
 	due := g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
@@ -167,7 +167,7 @@ func NewHolder(t Timing, env Env, g Grant) *Holder {
 
 // NewTied returns the machine of a lock that was just granted under a session. It
 // learns of the session's end, and of a new deadline, only when it is stepped.
-func NewTied(t Timing, env Env, g Grant, session *Keeper) *Holder {
+func NewTied(t *Timing, env *Env, g Grant, session *Keeper) *Holder {
 	h := NewHolder(t, env, g)
 	h.under = session
 	session.enter(h, g.by)
@@ -859,7 +859,7 @@ func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 			// further; the heartbeat must get through between them.
 			n = min(n, maxYield)
 		}
-		h.retry += h.t.backoff(h.env, n)
+		h.retry += h.t.backoff(*h.env, n)
 	}
 	h.adopted++
 	h.heed(now, a)
@@ -875,7 +875,7 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	if h.failures == 0 && h.alarm != never {
 		h.alarm = now + h.t.RequestTimeout
 	}
-	h.retry = now + h.t.retry(h.env, h.failures, err, h.time(now))
+	h.retry = now + h.t.retry(*h.env, h.failures, err, h.time(now))
 	h.failures++
 	h.lastErr = err
 	_, beats := h.state.(*beating)

@@ -32,9 +32,9 @@ func newWalk(t *testing.T, seed uint64, seen map[string]int) *walk {
 	timing := Timing{Progress: time.Duration(seed%2) * 4 * time.Second, StopTimeout: time.Duration(1+seed%3) * 3 * time.Second}.WithDefaults()
 	env := counting()
 	w.session = NewKeeper(timing, env, Grant{Record: alive(timing, "s", "v")})
-	w.all = []*Holder{w.session.Holder, NewHolder(timing, env, Grant{Record: theirs(timing, "v", 7)})}
+	w.all = []*Holder{w.session.Holder, NewHolder(&timing, &env, Grant{Record: theirs(timing, "v", 7)})}
 	for range 2 {
-		w.all = append(w.all, NewTied(timing, env, Grant{Record: under(timing, "s", "v", 7)}, w.session))
+		w.all = append(w.all, NewTied(&timing, &env, Grant{Record: under(timing, "s", "v", 7)}, w.session))
 	}
 	return w
 }

@@ -16,7 +16,7 @@ import (
 func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 	env := Env{Fresh: func() string { return "fresh" }, Random: func() float64 { return 0.5 }}
 	for _, wanted := range []bool{true, false} {
-		h := NewHolder(timing, env, Grant{
+		h := NewHolder(&timing, &env, Grant{
 			Record: driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "a", Token: 1, State: driver.Held, Lease: timing.Lease},
 			Sent:   time.Hour,
 		})
@@ -37,7 +37,7 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 	n := 0
 	env := Env{Fresh: func() string { n++; return fmt.Sprint("fresh", n) }, Random: func() float64 { return 0.5 }}
 	now := time.Hour
-	h := NewHolder(timing, env, Grant{
+	h := NewHolder(&timing, &env, Grant{
 		Record: driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "a", Token: 1, State: driver.Held, Lease: timing.Lease},
 		Sent:   now,
 	})
@@ -78,7 +78,7 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 // holding returns a holder of a lease granted at 0.
 func holding(t Timing) *Holder {
 	rec := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "us", Token: 1, Lease: t.Lease, State: driver.Held}
-	return NewHolder(t, middle(), Grant{Record: rec})
+	return NewHolder(&t, new(middle()), Grant{Record: rec})
 }
 
 // TestLateGrantDoesNotStall: a grant whose reply was lost comes late, and the
@@ -104,7 +104,7 @@ func TestIdleStepDrawsNoVersion(t *testing.T) {
 	drawn := 0
 	env := middle()
 	env.Fresh = func() string { drawn++; return "w" }
-	h := NewHolder(Timing{}.WithDefaults(), env, Grant{Record: driver.Record{Key: "k", Version: "v", Token: 1}})
+	h := NewHolder(new(Timing{}.WithDefaults()), &env, Grant{Record: driver.Record{Key: "k", Version: "v", Token: 1}})
 	h.Step(0)
 	h.Step(time.Second)
 	if drawn != 0 {

@@ -67,8 +67,9 @@ func (t Timing) ofSession() Timing {
 
 // NewKeeper returns the machine of a session that was just opened.
 func NewKeeper(t Timing, env Env, g Grant) *Keeper {
+	t = t.ofSession()
 	return &Keeper{
-		Holder: NewHolder(t.ofSession(), env, g), id: driver.SessionID(g.Record.Key),
+		Holder: NewHolder(&t, &env, g), id: driver.SessionID(g.Record.Key),
 		locks: map[*Holder]struct{}{}, named: map[string]*Holder{}, acquires: map[*Contender]struct{}{},
 		kept: map[string]time.Duration{}, ghosts: map[ghost]*Disclaimer{}, mail: map[*Holder][]driver.Request{},
 	}
@@ -232,7 +233,7 @@ func (k *Keeper) acquiring(key string) bool {
 func (k *Keeper) disclaim(q driver.Request, a *Action) {
 	g := ghost{q.Lock, q.Token}
 	if k.ghosts[g] == nil {
-		d := NewDisclaimer(k.t, k.env, k, q.Lock, q.Token)
+		d := NewDisclaimer(*k.t, *k.env, k, q.Lock, q.Token)
 		k.ghosts[g] = d
 		a.Begin = append(a.Begin, d)
 	}

@@ -21,7 +21,7 @@ func TestAllFollow(t *testing.T) {
 	for i := range 5*followAtOnce + 1 {
 		rec := under(timing, "s", fmt.Sprint("v", i), 7)
 		rec.Key = fmt.Sprint("k", i)
-		locks[NewTied(timing, env, Grant{Record: rec}, k)] = true
+		locks[NewTied(&timing, &env, Grant{Record: rec}, k)] = true
 	}
 	if k.Locks() != len(locks) {
 		t.Errorf("%d locks, want %d", k.Locks(), len(locks))
@@ -77,7 +77,7 @@ func TestGrantedUnderASession(t *testing.T) {
 		t.Fatal("not granted")
 	}
 	mine("granted", true)
-	h := NewTied(timing, env, g, k)
+	h := NewTied(&timing, &env, g, k)
 	mine("held", true)
 	if len(k.acquires) > 0 {
 		t.Error("the acquire is kept for ever")
@@ -145,7 +145,7 @@ func tied(t Timing) (session *Keeper, lock *Holder) {
 	env := counting()
 	session = NewKeeper(t, env, Grant{Record: alive(t, "s", "v")})
 	session.Step(0)
-	lock = NewTied(t, env, Grant{Record: under(t, "s", "v", 7)}, session)
+	lock = NewTied(&t, &env, Grant{Record: under(t, "s", "v", 7)}, session)
 	lock.Step(0)
 	return session, lock
 }

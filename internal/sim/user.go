@@ -107,11 +107,12 @@ func (m *machine) hold(g protocol.Grant) {
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
 	l.judgeUnless(m, g)
+	env := l.env(m.p.host)
 	t := m.timing()
 	if m.under != nil {
-		m.h = protocol.NewTied(t, l.env(m.p.host), g, m.under.s)
+		m.h = protocol.NewTied(&t, &env, g, m.under.s)
 	} else {
-		m.h = protocol.NewHolder(t, l.env(m.p.host), g)
+		m.h = protocol.NewHolder(&t, &env, g)
 	}
 	m.is = m.h
 	m.chronicle(g)

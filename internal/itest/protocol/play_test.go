@@ -268,7 +268,7 @@ func (a *actor) took(act protocol.Action) {
 		}
 	default:
 		if g, ok := a.c.Granted(); ok {
-			a.h = protocol.NewHolder(p.t, p.env(), g)
+			a.h = protocol.NewHolder(&p.t, new(p.env()), g)
 			p.say("%s is granted token %d, with a deadline of %.3fs", a.name, g.Record.Token, a.h.Deadline().Seconds())
 			a.took(a.h.Step(p.now))
 			return

@@ -128,7 +128,7 @@ func duration(t *testing.T, d *datadriven.TestData, name string, to *time.Durati
 }
 
 func (s *stage) hold(g protocol.Grant) {
-	s.h = protocol.NewHolder(s.t, s.env(), g)
+	s.h = protocol.NewHolder(&s.t, new(s.env()), g)
 	s.act(s.h.Step(s.now))
 	s.status()
 }
