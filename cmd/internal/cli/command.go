@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
@@ -164,7 +165,7 @@ func (t *command) onEvent(e tenure.Event) {
 func (t *command) identifyStore() {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
-	_, _ = storeurl.Identify(ctx, t.store)
+	_, _ = doctor.Identify(ctx, t.store)
 }
 
 // sayStore says once which store this is, to whoever waits: two hosts that should keep each
@@ -173,7 +174,7 @@ func (t *command) sayStore(ctx context.Context) {
 	t.storeSaid.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, t.client.Options().RequestTimeout)
 		defer cancel()
-		id, err := storeurl.Identity(ctx, t.store)
+		id, err := doctor.Identity(ctx, t.store)
 		if err != nil {
 			id = "unknown"
 		}

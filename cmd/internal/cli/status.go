@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/semaphore"
@@ -55,7 +55,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	}
 	if err == nil && c.json {
 		f.shown = v.at.Shown()
-		f.identity, err = storeurl.Identity(v.ctx, v.store)
+		f.identity, err = doctor.Identity(v.ctx, v.store)
 	}
 	if err != nil {
 		return lookFailed(v.ctx, err)

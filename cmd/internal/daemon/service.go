@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/cmd/internal/tokenfile"
@@ -267,7 +268,7 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 func (s *service) identify(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.client.Options().LeaseDuration)
 	defer cancel()
-	id, err := storeurl.Identify(ctx, s.store)
+	id, err := doctor.Identify(ctx, s.store)
 	if err != nil {
 		log.Warn("the store has no identity that can be read or written", "error", flags.OneLine(err))
 		return

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -94,7 +93,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
-	id, err := storeurl.Identity(ctx, store)
+	id, err := Identity(ctx, store)
 	shown := "the store"
 	if p.Store != nil {
 		shown = p.Store()
@@ -103,7 +102,7 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	case err != nil:
 		p.Tell(driver.Warn("identity", "that of %s cannot be read: %v", shown, err).
 			Advise("hosts cannot compare whether they use one store"))
-	case id == storeurl.NoIdentity:
+	case id == NoIdentity:
 		p.Tell(driver.OK("identity", "%s has %s: the first command that takes a lock writes it", shown, id))
 	default:
 		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same", id, shown))
