@@ -283,7 +283,7 @@ func ExampleTiming() {
 func ExampleClient_StepDown() {
 	ctx := context.Background()
 	store := memstore.New()
-	web7, err := tenure.New(store, &tenure.Options{Owner: "web-7"})
+	web7, err := tenure.New(store, &tenure.Options{Owner: "web-7", LeaseDuration: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func ExampleLease_Previous() {
 	// work ships the orders up to 4. It is killed right after the one that is
 	// named, before it can say so.
 	work := func(owner string, killedAt int) error {
-		client, err := tenure.New(store, &tenure.Options{Owner: owner, LeaseDuration: 2 * time.Second})
+		client, err := tenure.New(store, &tenure.Options{Owner: owner, LeaseDuration: time.Second})
 		if err != nil {
 			return err
 		}
@@ -518,7 +518,7 @@ func ExampleElection_StepDown_oneBox() {
 	store := memstore.New()
 	leads, ended := make(chan string), make(chan error, 2)
 	campaign := func(owner, version string) *tenure.Client {
-		client, err := tenure.New(store, &tenure.Options{Owner: owner, Label: version})
+		client, err := tenure.New(store, &tenure.Options{Owner: owner, Label: version, LeaseDuration: 5 * time.Second})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -644,7 +644,7 @@ func ExampleElectionOptions_blueGreen() {
 	select {
 	case version := <-leads:
 		fmt.Println(version, "leads")
-	case <-time.After(3 * time.Second): // three leases: v2 would have asked
+	case <-time.After(2 * time.Second): // two leases: v2 would have asked
 		fmt.Println("and leads on")
 	}
 	history, err := blue.History(ctx, "scheduler")
