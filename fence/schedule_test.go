@@ -23,7 +23,7 @@ import (
 
 // How many schedules each guard goes through, and who takes part.
 const (
-	interleavings = 10_000
+	interleavings = 10_000 // a fifth of it under -short
 	actorsEach    = 3
 	writesEach    = 2
 )
@@ -164,6 +164,10 @@ type guarded struct {
 }
 
 func TestInterleavings(t *testing.T) {
+	seeds := uint64(interleavings)
+	if testing.Short() {
+		seeds /= 5
+	}
 	for _, g := range []guarded{
 		{"no guard", false, func() func(*actor) error {
 			return func(a *actor) error {
@@ -205,7 +209,7 @@ func TestInterleavings(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bad, landed, refused, crowded, queued := 0, 0, 0, 0, 0
 				first := uint64(0)
-				for seed := range uint64(interleavings) {
+				for seed := range seeds {
 					w := schedule(seed, g.way())
 					if seed%1000 == 0 && !slices.Equal(w.landed, schedule(seed, g.way()).landed) {
 						t.Errorf("seed %d does not replay", seed)
@@ -222,7 +226,7 @@ func TestInterleavings(t *testing.T) {
 					queued += w.queued
 				}
 				t.Logf("%d schedules: %d with a stale write; %d writes landed, %d were refused, %d began beside another, %d times one waited",
-					interleavings, bad, landed, refused, crowded, queued)
+					seeds, bad, landed, refused, crowded, queued)
 				switch {
 				case g.sound && bad > 0:
 					t.Errorf("stale writes landed in %d schedules, first with seed %d", bad, first)

@@ -54,7 +54,11 @@ func TestHandover(t *testing.T) {
 // Replicas come and go, are cut off, and lose their stores, for hours: the
 // world checks at every start and every release who may run. See enter.
 func TestReplicasThroughFaults(t *testing.T) {
-	for seed := range uint64(10) {
+	seeds := uint64(10)
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			onWorld(t, func(t *testing.T, s *world) {
 				rng := rand.New(rand.NewPCG(seed, 1))
