@@ -319,10 +319,16 @@ const awaited = 40 * time.Second
 
 func (f *family) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	for end := time.Now().Add(awaited); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(awaited); ; {
+		began := time.Now()
+		if ok() {
+			return
+		}
+		if began.After(end) {
 			f.t.Fatalf("not within %v: %s; alive: %v", awaited, what, f.left())
 		}
+		// Looking through all processes of the machine takes long where there are many of them.
+		time.Sleep(max(5*time.Millisecond, 4*time.Since(began)))
 	}
 }
 
@@ -359,14 +365,24 @@ func (f *family) finish() report {
 
 // left returns all living processes with the test's mark: driver, guardian, family.
 func (f *family) left() []process {
-	table, err := readProcesses()
+	folders, err := os.ReadDir("/proc")
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	var left []process
-	for _, p := range table.all {
-		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
-		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), f.mark) {
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(folder.Name())
+		if err != nil {
+			continue
+		}
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			f.t.Fatal(err)
+		}
+		if err != nil || !bytes.Contains(env, []byte(f.mark+"\x00")) {
+			continue // gone, somebody else's, or none of the family
+		}
+		if p, err := readProcess(pid); err == nil {
 			left = append(left, p)
 		}
 	}
@@ -375,8 +391,9 @@ func (f *family) left() []process {
 
 // below returns what is left but the driver and the guardian.
 func (f *family) below() []process {
-	guardian := f.guardian()
-	return slices.DeleteFunc(f.left(), func(p process) bool {
+	left := f.left()
+	guardian := guardianOf(left)
+	return slices.DeleteFunc(left, func(p process) bool {
 		return p.pid == f.cmd.Process.Pid || p.pid == guardian
 	})
 }
@@ -384,8 +401,10 @@ func (f *family) below() []process {
 func (f *family) dead() bool { return len(f.below()) == 0 }
 
 // guardian returns the guardian's pid, 0 when it is gone.
-func (f *family) guardian() int {
-	for _, p := range f.left() {
+func (f *family) guardian() int { return guardianOf(f.left()) }
+
+func guardianOf(left []process) int {
+	for _, p := range left {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 		if err == nil && bytes.Contains(args, []byte("\x00"+guardianArg+"\x00")) {
 			return p.pid
