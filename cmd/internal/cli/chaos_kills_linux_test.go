@@ -339,6 +339,9 @@ func TestKilledTenureIsFreed(t *testing.T) {
 		{"slot", []string{"run", "--slots", "1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			if tc.name == "lead" || tc.name == "slot" {
+				enginetest.MakeVerify(t)
+			}
 			eachStore(t, func(t *testing.T, s *harness) {
 				if tc.name == "contained" {
 					s.needContain()

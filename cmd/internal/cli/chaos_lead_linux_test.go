@@ -159,6 +159,9 @@ func TestLeadOutlivesAReplacement(t *testing.T) {
 	t.Parallel()
 	for _, r := range replacements {
 		t.Run(r.name, func(t *testing.T) {
+			if r.name != "missing" {
+				enginetest.MakeVerify(t)
+			}
 			t.Parallel()
 			t.Run("led before", func(t *testing.T) {
 				t.Parallel()

@@ -272,7 +272,7 @@ func (s *harness) await(what string, reached func() bool) {
 			s.t.Fatalf("%s did not come within %v", what, awaited)
 		}
 		// Looking through all processes of the machine takes long where there are many of them.
-		time.Sleep(max(10*time.Millisecond, 3*time.Since(began)))
+		time.Sleep(max(10*time.Millisecond, 6*time.Since(began)))
 	}
 }
 

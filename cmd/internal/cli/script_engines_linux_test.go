@@ -117,6 +117,7 @@ func s3Setup(t *testing.T, env *testscript.Env, store string) {
 
 // TestS3Scripts runs the scripts of testdata/s3 on a server of the tests' own.
 func TestS3Scripts(t *testing.T) {
+	enginetest.MakeVerify(t)
 	sound := enginetest.NewBucket(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/s3",
