@@ -320,8 +320,11 @@ func names(n int) []string {
 
 // crowd is how many locks are many: fewer where each request goes to an engine.
 func crowd() int {
-	if engine != nil {
+	switch {
+	case engine != nil:
 		return 100
+	case testing.Short():
+		return 300
 	}
 	return 1000
 }

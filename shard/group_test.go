@@ -163,14 +163,18 @@ func TestCoordinatorCrashes(t *testing.T) {
 // another worker. It takes over all the same: it alone knows how long the others have been
 // silent, so that another worker that died with the coordinator does not cost a second lease.
 func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
-	for step := range 8 {
+	steps := 8
+	if testing.Short() {
+		steps = 3
+	}
+	for step := range steps {
 		onWorld(t, shard.Options{Partitions: 40, Audit: -1}, func(t *testing.T, s *world) {
 			var workers []*worker
 			for i := range 5 {
 				workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
 				s.settle(i+1, 40)
 			}
-			time.Sleep(2*lease + time.Duration(step)*beat/8) // heartbeats come in turn again
+			time.Sleep(2*lease + time.Duration(step)*beat/time.Duration(steps)) // heartbeats come in turn again
 			lead, err := workers[2].client.Status(t.Context(), shard.LeadName(name))
 			if err != nil || lead.Owner != "w0" {
 				t.Fatalf("%+v, %v", lead, err)
