@@ -414,7 +414,7 @@ func ExampleLease_Previous() {
 	// work ships the orders up to 4. It is killed right after the one that is
 	// named, before it can say so.
 	work := func(owner string, killedAt int) error {
-		client, err := tenure.New(store, &tenure.Options{Owner: owner, LeaseDuration: time.Second})
+		client, err := tenure.New(store, &tenure.Options{Owner: owner, LeaseDuration: 2 * time.Second})
 		if err != nil {
 			return err
 		}
