@@ -610,7 +610,7 @@ func ExampleElectionOptions_blueGreen() {
 	store := memstore.New()
 	leads, ended := make(chan string), make(chan error, 3)
 	campaign := func(version string, priority int, work func(context.Context) error) *tenure.Client {
-		client, err := tenure.New(store, &tenure.Options{Owner: "host-of-" + version, Label: version, LeaseDuration: time.Second})
+		client, err := tenure.New(store, &tenure.Options{Owner: "host-of-" + version, Label: version, LeaseDuration: 2 * time.Second})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -644,7 +644,7 @@ func ExampleElectionOptions_blueGreen() {
 	select {
 	case version := <-leads:
 		fmt.Println(version, "leads")
-	case <-time.After(2 * time.Second): // two leases: v2 would have asked
+	case <-time.After(4 * time.Second): // two leases: v2 would have asked
 		fmt.Println("and leads on")
 	}
 	history, err := blue.History(ctx, "scheduler")
