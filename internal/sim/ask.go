@@ -165,22 +165,18 @@ func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
 // is asked now: its next heartbeat, or that of its session, finds the request, and then the
 // work is left its time.
 func (l *lock) heeds(token uint64) {
-	if l.cfg.Faults {
-		return
+	m, v, life := l.lease(token), l.visitOf(token), l.life
+	if l.cfg.Faults || m == nil && v == nil {
+		return // nobody knows yet that he holds the lock: see believes
 	}
-	life, asked := l.life, l.now
-	told, released := l.heedsWithin(token)
-	holds := func() bool {
-		rec := l.store.rec
-		return l.life == life && !l.final && rec.State == driver.Held && rec.Token == token
-	}
+	told, released := l.heedsWithin(m)
+	holds := func() bool { return l.life == life && !l.final && l.isHeld(token) }
 	l.after(told+1, func() {
-		v := l.visitOf(token)
-		switch m := l.lease(token); {
+		switch {
 		case !holds():
 		case m != nil && m.h.Cause() == protocol.None && !m.done:
 			l.fail("a request is laid for %v, and not honoured by %s", told, m)
-		case v != nil && v.since <= asked && v.stage == visitHolds && v.asked == nil:
+		case v != nil && v.stage == visitHolds && v.asked == nil:
 			l.fail("a request is laid for %v, and %s is not told", told, v)
 		}
 	})
@@ -191,9 +187,14 @@ func (l *lock) heeds(token uint64) {
 	})
 }
 
+// isHeld says whether the record is held under a token.
+func (l *lock) isHeld(token uint64) bool {
+	return l.store.rec.State == driver.Held && l.store.rec.Token == token
+}
+
 // heedsWithin returns after how long a holder must know of a request, and have made way.
-func (l *lock) heedsWithin(token uint64) (told, released time.Duration) {
-	m, t := l.lease(token), l.most
+func (l *lock) heedsWithin(m *machine) (told, released time.Duration) {
+	t := l.most
 	if m == nil { // a client
 		told = l.slow(t.Heartbeat + 4*t.RequestTimeout)
 		return told, 2*told + l.t.Lease

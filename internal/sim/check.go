@@ -169,6 +169,9 @@ func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
 	if p := rec.Prev; p != nil && p.End == driver.EndExpired {
 		l.tally.Of[Takeover]++
 	}
+	if is := l.store.rec; is.Token == rec.Token && len(is.Requests) > 0 {
+		l.heeds(rec.Token)
+	}
 	return l.grants
 }
 

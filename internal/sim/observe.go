@@ -96,7 +96,7 @@ func (l *lock) checkObservers() {
 	}
 }
 
-// rings has messages of a bell come, at random and without a reason, as those do that are
+// rings has notifications come, at random and without a reason, as those do that are
 // late, doubled or forged. They tell contenders that the lock is free, and its holder, or the
 // session of it, that a request is in the record.
 func (l *lock) rings() bool {

@@ -110,7 +110,8 @@ func (v *visit) calls(what string, limit time.Duration, do func(*conn), then fun
 // before from + to.
 func (cn *conn) again(from, to time.Duration) {
 	w := cn.v.l.World
-	copied := &conn{v: cn.v, p: cn.v.l.replicas()[w.src.IntN(w.cfg.Replicas)], what: cn.what, do: cn.do, then: func(reply) {}, mute: true}
+	by := cn.v.l.replicas()[w.src.IntN(w.cfg.Replicas)]
+	copied := &conn{v: cn.v, p: by, what: cn.what, do: cn.do, then: func(reply) {}, mute: true}
 	w.onceMore(from, to, func() {
 		w.tally.Of[Replayed]++
 		copied.arrives()

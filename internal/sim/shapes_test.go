@@ -30,8 +30,8 @@ func requested(c *Config) { c.Requests = true }
 func unasked(c *Config)   { c.Requests = false }
 func doubled(c *Config)   { c.Doubled = true }
 func watchers(c *Config)  { c.Observers = true }
-func failing(c *Config)   { c.Fails = true } // has the work fail now and then
-func rung(c *Config)      { c.Bells = true } // has notifications come
+func failing(c *Config)   { c.Fails = true }    // has the work fail now and then
+func rung(c *Config)      { c.Notified = true } // has notifications come
 
 // busy has heartbeats by themselves, and many reads.
 func busy(c *Config) {

@@ -60,10 +60,9 @@ type visit struct {
 
 	// What the world remembers of it:
 	standing
-	most  time.Duration // the latest deadline that an applied write gives it
-	since time.Duration // when its work began
-	slow  bool          // to show life
-	why   string        // it is over
+	most time.Duration // the latest deadline that an applied write gives it
+	slow bool          // to show life
+	why  string        // it is over
 }
 
 func (v *visit) String() string { return v.id }
@@ -221,12 +220,9 @@ func (v *visit) confirms(r reply) {
 // begins begins the work, with the first confirmed heartbeat.
 func (v *visit) begins() {
 	l := v.l
-	v.stage, v.since = visitHolds, l.now
+	v.stage = visitHolds
 	l.note("%s holds, until %v", v, v.deadline-v.clock())
 	v.grant = l.believes(v, v.rec)
-	if rec := l.store.rec; rec.Token == v.tok && len(rec.Requests) > 0 && v.life == l.life {
-		l.heeds(v.tok)
-	}
 	l.tally.Of[Taken]++
 	v.after(l.upTo(l.t.Lease/4), v.work)
 	v.watch()

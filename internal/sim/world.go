@@ -51,7 +51,7 @@ type Config struct {
 	Mixed     bool
 	Unless    bool // some acquires give up at the first sign of life
 	Observers bool // processes observe locks that they do not wait for
-	Bells     bool // notifications come, at random
+	Notified  bool // notifications come, at random
 	Twice     bool // processes acquire a lock beside a lease of theirs on it
 	Deletions bool // operators delete records of released locks, so that tokens begin again
 	Fails     bool // the work fails now and then
@@ -132,7 +132,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			w.often(cfg.Observers, 2*lease, lease/2, 4*lease, p.observes)
 			w.often(cfg.Requests, 2*lease, lease/8, 4*lease, p.meddle)
 		}
-		w.often(cfg.Bells, lease, 0, 2*w.t.Refresh, l.rings)
+		w.often(cfg.Notified, lease, 0, 2*w.t.Refresh, l.rings)
 		if cfg.Deletions {
 			w.after(w.upTo(4*lease), l.clear)
 		}
