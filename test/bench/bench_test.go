@@ -45,7 +45,7 @@ func TestQuick(t *testing.T) {
 			o := &options{quick: true, names: strings.Join(clientNames, ","), say: t.Logf}
 			switch name {
 			case "bench":
-				o.engine = enginetest.FullDynamoDB(t).URL
+				enginetest.Shared(t, enginetest.Dynoxide, "dynoxide")
 				_, err := peers.Make(t.Context(), peers.Java)
 				if errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "" {
 					t.Logf("without the Java client: %v", err)

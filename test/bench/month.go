@@ -84,11 +84,11 @@ var standings = []standing{
 func countedFor(p *part) time.Duration { return sized(p, 30*time.Second, 2*time.Second) }
 
 // months counts what Tenure sends for what goes on, all at once, each on a table of
-// its own, and prices it by the month: by the true size of each item.
+// its own, and prices it by the month.
 func months(ctx context.Context, r *rig) {
 	t, d := r.everyday(), countedFor(r.part)
 	setting := fmt.Sprintf("Tenure in the process of the benchmark, with %v; requests counted for %v, "+
-		"after a first lease; units by the size of each item, as it was at the end", t, d)
+		"after a first lease; units by the size of each item", t, d)
 	for _, s := range standings {
 		r.add(monthly, setting, s.what)
 	}
@@ -105,8 +105,6 @@ func months(ctx context.Context, r *rig) {
 // stand counts what something sends that goes on.
 func (s *stage) stand(ctx context.Context, what standing, d time.Duration) gate.Usage {
 	ctx, cancel := context.WithCancel(ctx)
-	s.large = true
-	s.wire.Weigh()
 	var clients []*tenure.Client
 	defer func() {
 		cancel()
@@ -126,12 +124,11 @@ func (s *stage) stand(ctx context.Context, what standing, d time.Duration) gate.
 	must.Do(wait.For(ctx, s.Lease+s.Heartbeat/2))
 	must.Have(s.wire.Take())
 	must.Do(wait.For(ctx, d))
-	u, used, err := s.wire.TakeAll()
-	must.Do(err)
+	u := must.Have(s.wire.Take())
 	if u.Requests == 0 {
 		must.Do(fmt.Errorf("%s: nothing was sent", what.what))
 	}
-	return u.Weighed(used, must.Have(s.table.Sizes(ctx)))
+	return u
 }
 
 // kclName is the Kinesis Client Library, which is not run: what it would send

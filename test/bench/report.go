@@ -34,7 +34,6 @@ type part struct {
 	Setting  string          `json:"setting,omitempty"`
 	Quick    bool            `json:"quick,omitempty"` // a smoke run, whose times mean nothing
 	Took     float64         `json:"tookSeconds,omitempty"`
-	Largest  int64           `json:"largestItemBytes,omitempty"`
 	Wrong    []string        `json:"wrong,omitempty"` // what must not be
 	Rows     []*row          `json:"rows"`
 

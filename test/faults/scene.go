@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
@@ -134,7 +133,7 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 		program, m.slept = s.sleeper(program)
 	}
 	r := wire.Request{
-		Command: wire.Open, Region: dynamo.Region, Table: s.table, Secret: s.secret,
+		Command: wire.Open, Table: s.table, Secret: s.secret,
 		Owner: "faults-" + strings.ToLower(rand.Text()), LeaseMs: peers.Milliseconds(s.lease), Notice: true,
 		RequestTimeout: !how.unbounded, ReleaseOnCancel: how.releasing, Session: how.session,
 	}

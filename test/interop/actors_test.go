@@ -23,7 +23,6 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
-	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers"
@@ -127,7 +126,7 @@ func (s *scene) start(name string) *peers.Process {
 func (s *scene) opening(c command) wire.Request {
 	lease := c.duration("lease", leaseTime)
 	r := wire.Request{
-		Command: wire.Open, Endpoint: s.url, Region: dynamo.Region, Table: s.table.Name, Owner: c.actor,
+		Command: wire.Open, Endpoint: s.url, Table: s.table.Name, Owner: c.actor,
 		LeaseMs: peers.Milliseconds(lease), HeartbeatMs: peers.Milliseconds(c.duration("heartbeat", lease/5)),
 	}
 	if strings.HasPrefix(c.actor, "tenure") {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
-	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
@@ -42,7 +41,7 @@ func (t Timing) Options() *tenure.Options {
 // Open is the request to open a client.
 func (t Timing) Open(endpoint, table string) wire.Request {
 	return wire.Request{
-		Command: wire.Open, Endpoint: endpoint, Region: dynamo.Region, Table: table,
+		Command: wire.Open, Endpoint: endpoint, Table: table,
 		LeaseMs: Milliseconds(t.Lease), HeartbeatMs: Milliseconds(t.Heartbeat), RefreshMs: Milliseconds(t.Refresh),
 	}
 }

@@ -183,7 +183,7 @@ func (g *HTTP) forward(server string) error {
 			r.Out.Host = r.In.Host
 		},
 		Transport:      &g.onward,
-		ModifyResponse: g.remember,
+		ModifyResponse: func(r *http.Response) error { return errors.Join(g.note(r), g.remember(r)) },
 		// A server may be killed in the middle of a request.
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
 	})
@@ -235,8 +235,8 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
+	body = g.asking(body)
 	c := Call{r.Method, r.URL.RequestURI(), r.URL.Path, r.Header.Clone(), r.Host, body, g.isWrite(r)}
-	g.note(operation(r), body)
 	g.mu.Lock()
 	g.count++
 	f := g.weather.draw(g.random, c.Method == http.MethodGet, len(g.servers))

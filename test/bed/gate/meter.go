@@ -6,55 +6,66 @@
 package gate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"io"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/tenurelock/tenure/dynamostore"
 )
 
-// Meter adds up what requests use.
+// Meter adds up what requests use, as the engine itself counts it.
 type Meter struct {
 	metered bool
 
-	noting  sync.Mutex // guards the fields below
-	weighed bool       // keeps which items are used
-	sent    Usage
-	used    []Touch
-	err     error
+	noting sync.Mutex // guards the fields below
+	sent   Usage
+	err    error
 }
 
-// Weigh has the meter keep which items are used, from now on.
-func (m *Meter) Weigh() {
-	m.noting.Lock()
-	defer m.noting.Unlock()
-	m.weighed = true
-}
-
-func (m *Meter) note(operation string, body []byte) {
-	if !m.metered {
-		return
+// asking is the body of a request that asks the engine for the capacity that it consumes.
+func (m *Meter) asking(body []byte) []byte {
+	var fields map[string]json.RawMessage
+	if !m.metered || json.Unmarshal(body, &fields) != nil {
+		return body
 	}
-	u, used, err := Price(operation, body)
+	fields["ReturnConsumedCapacity"] = json.RawMessage(`"TOTAL"`)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return body // it was read just now
+	}
+	return text
+}
+
+// note takes down what a request has used, as its answer says.
+func (m *Meter) note(r *http.Response) error {
+	if !m.metered {
+		return nil
+	}
+	answer, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(answer))
+	u, unpriced := price(operation(r.Request), answer)
 	m.noting.Lock()
 	defer m.noting.Unlock()
 	m.sent.Add(u)
-	if m.weighed {
-		m.used = append(m.used, used...)
-	}
-	if err != nil && m.err == nil {
-		m.err = err
-	}
+	m.err = errors.Join(m.err, unpriced)
+	return nil
 }
 
 // Take returns what was used since the last call. The error is that of a request
 // that has no price.
 func (m *Meter) Take() (Usage, error) {
-	u, _, err := m.TakeAll()
-	return u, err
+	m.noting.Lock()
+	defer m.noting.Unlock()
+	u := m.sent
+	m.sent = Usage{}
+	return u, m.err
 }
 
 // During returns what was used while f ran, also if it failed.
@@ -65,15 +76,6 @@ func (m *Meter) During(f func() error) (Usage, error) {
 	err := f()
 	u, unpriced := m.Take()
 	return u, errors.Join(err, unpriced)
-}
-
-// TakeAll is Take, with the items that were used.
-func (m *Meter) TakeAll() (Usage, []Touch, error) {
-	m.noting.Lock()
-	defer m.noting.Unlock()
-	u, used := m.sent, m.used
-	m.sent, m.used = Usage{}, nil
-	return u, used, m.err
 }
 
 // The price list: on-demand capacity in us-east-1, in dollars for a million
@@ -87,14 +89,9 @@ const (
 // month is what a price by the month is for.
 const month = 30 * 24 * time.Hour
 
-// The rule for units: items of a lock are below 1 kB, which every run checks, so
-// a write is one unit, and so is a strongly consistent read. An eventually
-// consistent one is half of it. In a transaction each item costs double. A write
-// whose condition did not hold costs what it would have cost.
-const (
-	UnitRule = "a write of an item up to 1 kB is 1 unit, refused or not; a strongly consistent read is 1 unit, an eventually consistent one half; in a transaction each item is double"
-	MaxItem  = 1 << 10
-)
+// UnitRule is how DynamoDB counts. The engine does so for us, but not for a write whose condition
+// did not hold: that counts as one of an item up to 1 kB.
+const UnitRule = "a write of an item up to 1 kB is 1 unit, refused or not; a strongly consistent read is 1 unit, an eventually consistent one half; in a transaction each item is double"
 
 // Usage is what was sent: requests, and the units that DynamoDB would bill.
 type Usage struct {
@@ -140,90 +137,38 @@ func (u Usage) DollarsMonth(period time.Duration) float64 {
 	return u.DollarsMillion() / 1e6 * float64(month) / float64(period)
 }
 
-// Price returns what one request uses: the units of its items, if they are of the
-// smallest size. An operation that the rule does not know is counted, and an error.
-func Price(operation string, body []byte) (Usage, []Touch, error) {
+// price returns what one request uses, of those that clients of locks send. Another one is counted,
+// and an error.
+func price(operation string, answer []byte) (Usage, error) {
 	u := Usage{Requests: 1, ByOperation: map[string]float64{operation: 1}}
-	all, err := touches(operation, body)
-	return u.Weighed(all, nil), all, err
-}
-
-// Touch is a request's use of one item: the units if the item is of the smallest
-// size that is billed.
-type Touch struct {
-	key         string
-	write, read float64
-}
-
-// attribute is one of a key, as it is on the wire.
-type attribute map[string]map[string]string
-
-// name returns the value of the table's key.
-func (a attribute) name() string { return a[dynamostore.DefaultPartitionKey]["S"] }
-
-// touches returns which items a request uses.
-func touches(operation string, body []byte) (all []Touch, err error) {
-	var in struct {
-		Key            attribute
-		Item           map[string]json.RawMessage
-		ConsistentRead bool
-		RequestItems   map[string]struct {
-			Keys           []attribute
-			ConsistentRead bool
-		}
-		TransactItems []map[string]struct {
-			Key  attribute
-			Item map[string]json.RawMessage
-		}
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, fmt.Errorf("%s: %w", operation, err)
-	}
-	of := func(key attribute, item map[string]json.RawMessage) string {
-		if key != nil || item == nil {
-			return key.name()
-		}
-		var value map[string]string
-		err = errors.Join(err, json.Unmarshal(item[dynamostore.DefaultPartitionKey], &value))
-		return value["S"]
-	}
-	units := map[bool]float64{true: 1, false: 0.5}
+	units, read := &u.WriteUnits, false
 	switch operation {
-	case "PutItem", "UpdateItem", "DeleteItem":
-		all = append(all, Touch{key: of(in.Key, in.Item), write: 1})
-	case "GetItem":
-		all = append(all, Touch{key: in.Key.name(), read: units[in.ConsistentRead]})
-	case "BatchGetItem":
-		for _, table := range in.RequestItems {
-			for _, key := range table.Keys {
-				all = append(all, Touch{key: key.name(), read: units[table.ConsistentRead]})
-			}
-		}
-	case "TransactWriteItems":
-		for _, item := range in.TransactItems {
-			for _, action := range item {
-				all = append(all, Touch{key: of(action.Key, action.Item), write: 2})
-			}
-		}
+	case "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems":
+	case "GetItem", "BatchGetItem":
+		units, read = &u.ReadUnits, true
 	default:
-		return nil, fmt.Errorf("the price list has no %s", operation)
+		return u, fmt.Errorf("the price list has no %s", operation)
 	}
-	return all, err
-}
-
-// DynamoDB bills writes by the kB, and reads by 4 kB.
-const (
-	writeBytes = 1 << 10
-	readBytes  = 4 << 10
-)
-
-// Weighed returns the usage with the units that items of these sizes have.
-func (u Usage) Weighed(all []Touch, sizes map[string]int64) Usage {
-	u.WriteUnits, u.ReadUnits = 0, 0
-	units := func(key string, bytes float64) float64 { return max(1, math.Ceil(float64(sizes[key])/bytes)) }
-	for _, t := range all {
-		u.WriteUnits += t.write * units(t.key, writeBytes)
-		u.ReadUnits += t.read * units(t.key, readBytes)
+	var said struct {
+		Refused             string            `json:"__type"`
+		CancellationReasons []json.RawMessage // of the items of a transaction
+		ConsumedCapacity    json.RawMessage   // an object, or a list of some
 	}
-	return u
+	err := json.Unmarshal(answer, &said)
+	if said.Refused != "" && !read {
+		*units = max(1, 2*float64(len(said.CancellationReasons)))
+		return u, err
+	}
+	var used []struct{ CapacityUnits float64 }
+	list := bytes.Trim(said.ConsumedCapacity, "[]")
+	if err = errors.Join(err, json.Unmarshal(slices.Concat([]byte("["), list, []byte("]")), &used)); err != nil {
+		return u, fmt.Errorf("%s: %w", operation, err)
+	}
+	for _, of := range used {
+		*units += of.CapacityUnits
+	}
+	if len(used) == 0 {
+		return u, fmt.Errorf("%s: the engine does not say what it used: %.200s", operation, answer)
+	}
+	return u, nil
 }

@@ -6,9 +6,7 @@
 package machine
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"runtime"
 	"strings"
@@ -57,22 +55,4 @@ func find(file, name, separator string) string {
 		}
 	}
 	return "unknown"
-}
-
-// Engine asks a DynamoDB engine on this machine for its name: the header is there even when
-// it does not understand the request.
-func Engine(ctx context.Context, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
-	if err != nil {
-		return "", err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if name := answer.Header.Get("Server"); name != "" {
-		return name + ", in memory, on loopback", nil
-	}
-	return url, nil
 }

@@ -251,7 +251,7 @@ type (
 // onDynamoDB opens a client with connections of its own, to where the request says.
 func onDynamoDB(open func(*dynamodb.Client, *wire.Request) (Client, error)) func(*wire.Request) (Client, error) {
 	return func(r *wire.Request) (Client, error) {
-		db := dynamo.ConnectIn(r.Region, r.Endpoint, nil)
+		db := dynamo.Connect(r.Endpoint)
 		if r.Wide {
 			db, _ = dynamo.ConnectWide(r.Endpoint)
 		}

@@ -53,7 +53,6 @@ type Request struct {
 
 	// Of open.
 	Endpoint    string `json:"endpoint,omitempty"`
-	Region      string `json:"region,omitempty"`
 	Table       string `json:"table,omitempty"`
 	Owner       string `json:"owner,omitempty"`
 	LeaseMs     *int64 `json:"leaseMs,omitempty"`

@@ -75,10 +75,9 @@ final class LockClient implements Library {
 
     @Override
     public void open(final Request request) {
-        final String region = request.text("region");
         dynamo = DynamoDbClient.builder()
                 .endpointOverride(URI.create(request.text("endpoint")))
-                .region(Region.of(region.isEmpty() ? "local" : region))
+                .region(Region.US_EAST_1)
                 .credentialsProvider(StaticCredentialsProvider.create(AwsBasicCredentials.create("local", "local")))
                 .httpClientBuilder(UrlConnectionHttpClient.builder())
                 .build();
