@@ -72,7 +72,7 @@ var zones = []zone{
 
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
-	{"test/bed", "dynamostore"},
+	{"test/bed", "dynamostore internal/enginetest"},
 	{"test/peers", ". bell driver dynamostore test/bed internal/enginetest"},
 	{"cmd test internal/itest", "*"},
 }

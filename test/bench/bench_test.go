@@ -19,7 +19,6 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/serve"
@@ -142,19 +141,21 @@ func TestMissed(t *testing.T) {
 // TestPage holds the page to the runs that it shows, and these to be whole.
 func TestPage(t *testing.T) {
 	all := map[string]*part{}
-	if err := page.ReadJSON(resultsFile, &all); err != nil {
-		t.Fatal(err)
-	}
-	checkCounts(t, all["bench"])
-	for name, p := range all {
+	for name := range parts {
+		p := &part{}
+		if err := at(name).Read(p); err != nil {
+			t.Fatal(err)
+		}
+		all[name] = p
 		text, err := p.markdown(name)
-		if err := errors.Join(err, page.Check(pageFile, text, command(name))); err != nil {
-			t.Errorf("-write writes both, and -page the page alone: %v", err)
+		if err := errors.Join(err, at(name).Check(text)); err != nil {
+			t.Error(err)
 		}
 		if p.Quick || len(p.Wrong) > 0 {
 			t.Errorf("%s: results.json is of a quick run, or has what must not be: %v", name, p.Wrong)
 		}
 	}
+	checkCounts(t, all["bench"])
 	for _, row := range all["native"].Engines() {
 		if row[3] == none {
 			t.Errorf("%s was not looked at: %q", row[0], row)

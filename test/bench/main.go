@@ -90,23 +90,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if parts[name] == nil || flags.NArg() > 1 {
 		return fmt.Errorf("want one part: bench, native or load, after the flags; got %q", flags.Args())
 	}
-	var p *part
-	if !*page {
-		var err error
-		if p, err = measure(ctx, name, o); err != nil {
-			return err
-		}
+	p, err := &part{}, error(nil)
+	if *page {
+		err = at(name).Read(p)
+	} else {
+		p, err = measure(ctx, name, o)
 	}
-	if *write || *page {
-		if err := publish(ctx, name, p); err != nil {
-			return err
-		}
-	} else if text, err := p.markdown(name); err != nil {
-		return err
-	} else if _, err := io.WriteString(stdout, text); err != nil {
+	if err != nil {
 		return err
 	}
-	if p != nil && len(p.Wrong) > 0 {
+	text, err := p.markdown(name)
+	switch {
+	case err != nil:
+	case *write || *page:
+		err = at(name).Write(p, text)
+	default:
+		_, err = io.WriteString(stdout, text)
+	}
+	if err != nil {
+		return err
+	}
+	if len(p.Wrong) > 0 {
 		return errors.New("what must not be: " + strings.Join(p.Wrong, "; "))
 	}
 	return nil

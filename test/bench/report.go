@@ -6,11 +6,9 @@
 package main
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/page"
-	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 )
 
@@ -156,35 +153,9 @@ func (p *part) markdown(name string) (string, error) {
 	return b.String(), err
 }
 
-// command makes the part of docs/evidence/performance.md of a name.
-func command(name string) string { return "make " + name }
-
-// The files, in the module's folder and from there.
-const (
-	module      = "github.com/tenurelock/tenure/test"
-	resultsFile = "results.json"
-	pageFile    = "../../docs/evidence/performance.md"
-)
-
-// publish writes what a run has found, and its part of the page; of no run the part of the results
-// that there are.
-func publish(ctx context.Context, name string, p *part) error {
-	dir, err := proc.ModuleDir(ctx, module)
-	if err != nil {
-		return err
-	}
-	results, all := filepath.Join(dir, "bench", resultsFile), map[string]*part{}
-	if p == nil {
-		if err := page.ReadJSON(results, &all); err != nil {
-			return err
-		}
-		p = all[name]
-	}
-	text, err := p.markdown(name)
-	if err != nil {
-		return err
-	}
-	return page.PublishPart(name, p, text, command(name), results, filepath.Join(dir, "bench", pageFile))
+// at is where the part of a name is written.
+func at(name string) page.Part {
+	return page.Part{Name: name, Command: "make " + name, Results: "test/bench/results.json", Page: "docs/evidence/performance.md"}
 }
 
 // none is the cell of what there is not.

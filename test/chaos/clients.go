@@ -39,7 +39,6 @@ type clients struct {
 	*round
 	tenured  string           // the path of the program
 	programs []*peers.Program // a seat for each
-	replicas int
 	service  *lockService
 	log      string // what the clients' work writes
 	holds    []trial.Hold
@@ -261,7 +260,7 @@ func openService(ctx context.Context, w *clients) (_ *lockService, err error) {
 		}
 	}()
 	if s.replicas, err = service.Start(ctx, service.Config{
-		Program: w.tenured, Dir: w.dir, Stores: slices.Repeat([]string{s.sqlite.store(0)}, w.replicas),
+		Program: w.tenured, Dir: w.dir, Stores: slices.Repeat([]string{s.sqlite.store(0)}, serviceReplicas),
 		Lease: w.Lease, Drain: w.Lease / 4,
 	}); err != nil {
 		return nil, err
@@ -379,24 +378,21 @@ func (s *lockService) close() error {
 	return s.sqlite.close()
 }
 
-// newClients returns the workload of so many clients of each language. It builds what it needs in a
-// folder.
-func newClients(ctx context.Context, dir string, kinds []peers.Kind, each, replicas int) (
-	func(*round) workload, error,
-) {
+// newClients returns the workload of clients of each language. It builds what it needs in a folder.
+func newClients(ctx context.Context, dir string) (func(*round) workload, error) {
 	tenured, err := service.BuildTenured(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	var programs []*peers.Program
-	for _, kind := range kinds {
+	for _, kind := range service.Kinds {
 		program, err := service.Build(ctx, kind)
 		if err != nil {
 			return nil, err
 		}
-		programs = append(programs, slices.Repeat([]*peers.Program{program}, each)...)
+		programs = append(programs, slices.Repeat([]*peers.Program{program}, clientsEach)...)
 	}
 	return func(r *round) workload {
-		return &clients{round: r, tenured: tenured, programs: programs, replicas: replicas, attacks: map[kind]int{}}
+		return &clients{round: r, tenured: tenured, programs: programs, attacks: map[kind]int{}}
 	}, nil
 }

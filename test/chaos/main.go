@@ -7,7 +7,7 @@
 // them what happens to programs, and judges what they did. It needs Linux, and the engines
 // that it runs on: scripts/engines install NAME. What the processes do is the workload:
 //
-//	go run ./test/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1 -report chaos.html
+//	go run ./test/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1
 //	go run ./test/chaos -workload readers -duration 10m
 //	go run ./test/chaos -workload once -duration 10m
 //	go run ./test/chaos -workload service -duration 10m
@@ -41,7 +41,7 @@ import (
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/chaos/replica"
-	"github.com/tenurelock/tenure/test/peers"
+	"github.com/tenurelock/tenure/test/peers/service"
 )
 
 // roles are what this program can be in place of the nemesis.
@@ -59,37 +59,32 @@ type settings struct {
 	engines  []string
 	duration time.Duration // of all rounds together
 	log      string
+	write    bool
 
 	readers, writers int
-
-	clients        []peers.Kind
-	each, replicas int // clients of a language, and replicas of the service
-	write          bool
-
-	quick bool // of shards
 }
 
-// drift is nearly what the locks allow for by default.
-const drift = 0.085
+const (
+	// drift is nearly what the locks allow for by default.
+	drift = 0.085
+	// contenders are the replicas of a round that has no readers and writers.
+	contenders = 4
+	// clientsEach are the clients of a language, and serviceReplicas the replicas of their service.
+	clientsEach, serviceReplicas = 2, 3
+)
 
-// everywhere are the flags of all workloads.
-const everywhere = " workload duration round lease seed faults log"
-
-// workloads are what -workload names, each with its other flags, and with the flags that have
-// another default there.
-var workloads = map[string]struct {
-	flags    string
-	defaults map[string]string
-}{
-	"lock":    {"engines drift replicas", nil},
-	"readers": {"engines drift readers writers", map[string]string{"lease": "2s", "engines": "sqlite,postgres,dynoxide"}},
-	"once":    {"engines drift replicas", map[string]string{"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"}},
-	"service": {"replicas clients each write", map[string]string{"lease": "2s", "round": "1m", "replicas": "3"}},
-	"shards":  {"engines quick write", map[string]string{"engines": "sqlite,dynoxide"}},
+// workloads are what -workload names, each with the flags that have another default there.
+var workloads = map[string]map[string]string{
+	"lock":    {},
+	"readers": {"lease": "2s", "engines": "sqlite,postgres,dynoxide"},
+	"once":    {"lease": "2s", "engines": "sqlite,postgres,dynoxide,etcd"},
+	"service": {"lease": "2s", "round": "1m", "engines": ""},
+	"shards":  {"engines": "sqlite,dynoxide"},
 }
 
 func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
+	s.Drift = drift
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.name, "workload", "lock", "what processes do: lock, readers, once, service or shards")
@@ -97,39 +92,24 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.duration, "duration", 2*time.Minute, "how long all rounds together take at least")
 	flags.DurationVar(&s.Length, "round", 30*time.Second, "how long a round is under faults; 1m for the service")
 	flags.DurationVar(&s.Lease, "lease", 1500*time.Millisecond, "lease duration; 2s for readers, once and the service")
-	flags.IntVar(&s.replicas, "replicas", 4, "replicas of a round; 3 of the service")
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
-	flags.Float64Var(&s.Drift, "drift", drift,
-		"by what `part` of it the rate of a replica's clocks may differ; the locks allow for 0.09")
 	flags.StringVar(&s.log, "log", "", "`folder` for all that the replicas say; none if empty")
 	faults := flags.String("faults", "", "`kinds` of faults, of "+strings.Join(slices.Sorted(maps.Keys(traits)), ", ")+
 		"; all if empty")
 	flags.IntVar(&s.readers, "readers", 3, "processes that read")
 	flags.IntVar(&s.writers, "writers", 2, "processes that write")
-	clients := flags.String("clients", "python,typescript,java", "languages of the clients of the service")
-	flags.IntVar(&s.each, "each", 2, "how many clients of each language")
 	flags.BoolVar(&s.write, "write", false,
 		"write test/chaos/results.json, and a part of docs/evidence: faults.md of the service, performance.md of shards")
-	flags.BoolVar(&s.quick, "quick", false, "look whether all of it works with shards; the times mean nothing then")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	of, known := workloads[s.name]
-	if !known {
-		return nil, fmt.Errorf("workload %q is not known: there are %s", s.name,
+	if workloads[s.name] == nil || flags.NArg() > 0 {
+		return nil, fmt.Errorf("workload %q, %q: there are %s", s.name, flags.Args(),
 			strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
 	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	given, may := map[string]bool{}, strings.Fields(of.flags+everywhere)
+	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name := range given {
-		if !slices.Contains(may, name) {
-			return nil, fmt.Errorf("-%s is not for the workload %s", name, s.name)
-		}
-	}
-	for name, value := range of.defaults {
+	for name, value := range workloads[s.name] {
 		if !given[name] {
 			_ = flags.Set(name, value) // it is a good one
 		}
@@ -143,19 +123,16 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 			return nil, fmt.Errorf("-faults: %q is not known", name)
 		}
 	}
-	for name := range strings.SplitSeq(*clients, ",") {
-		s.clients = append(s.clients, peers.Kind(name))
-	}
 	return s, s.check()
 }
 
 // check completes the plan, and looks for what no round can be.
 func (s *settings) check() error {
-	least, lengths, few := 500*time.Millisecond, time.Duration(1), 2
-	s.Seats = s.replicas
+	least, lengths := 500*time.Millisecond, time.Duration(1)
+	s.Seats = contenders
 	switch s.name {
 	case "service":
-		least, lengths, few, s.Seats = time.Second, 5, 1, s.each*len(s.clients)
+		least, lengths, s.Seats = time.Second, 5, clientsEach*len(service.Kinds)
 		s.engines = []string{"service"}
 	case "readers":
 		s.Seats = s.readers + s.writers
@@ -169,16 +146,10 @@ func (s *settings) check() error {
 		}
 	}
 	switch {
-	case s.name != "readers" && (s.replicas < few || s.replicas > 9):
-		return fmt.Errorf("-replicas %d: want %d to 9", s.replicas, few)
-	case s.each < 1 || s.each > 9:
-		return fmt.Errorf("-each %d: want 1 to 9", s.each)
 	case s.readers < 1 || s.writers < 1:
 		return fmt.Errorf("-readers %d, -writers %d: want 1 of each at least", s.readers, s.writers)
 	case s.Lease < least:
 		return fmt.Errorf("-lease %v: want %v at least, which a busy machine can keep", s.Lease, least)
-	case s.Drift < 0 || s.Drift > 0.5:
-		return fmt.Errorf("-drift %v: want 0 to 0.5", s.Drift)
 	case s.Length < lengths*s.Lease || s.duration <= 0:
 		return fmt.Errorf("-round %v, -duration %v: a round takes %s at least", s.Length, s.duration,
 			page.Plural(int(lengths), "lease"))
@@ -196,7 +167,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	}
 	rep := &report{
 		Command: strings.Join(append([]string{"go run ./test/chaos"}, args...), " "), Began: time.Now(),
-		Machine: machine.Here(), Replicas: s.replicas, Whole: len(s.Only) == 0,
+		Machine: machine.Here(), Whole: len(s.Only) == 0,
 	}
 	if s.name == "service" {
 		dir, err := os.MkdirTemp("", "tenure-chaos-service-")
@@ -204,7 +175,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-		s.workload, err = newClients(ctx, dir, s.clients, s.each, s.replicas)
+		s.workload, err = newClients(ctx, dir)
 		if err != nil {
 			return err
 		}
@@ -238,15 +209,11 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	if !s.write {
 		return nil
 	}
-	return publish(ctx, "service", rep, rep.markdown())
+	return at["service"].Write(rep, rep.markdown())
 }
 
 func (s *settings) runShards(ctx context.Context, out, stderr io.Writer) error {
-	size := full
-	if s.quick {
-		size = quick
-	}
-	found, err := measureShards(ctx, s.engines, size, func(format string, args ...any) {
+	found, err := measureShards(ctx, s.engines, full, func(format string, args ...any) {
 		fmt.Fprintf(stderr, "shards: "+format+"\n", args...)
 	})
 	if err != nil {
@@ -254,19 +221,9 @@ func (s *settings) runShards(ctx context.Context, out, stderr io.Writer) error {
 	}
 	fmt.Fprint(out, found.markdown())
 	if s.write {
-		err = publish(ctx, "shards", found, found.markdown())
+		err = at["shards"].Write(found, found.markdown())
 	}
 	return errors.Join(err, found.missed())
-}
-
-// publish writes what was found as a part of the results, and the tables into its page.
-func publish(ctx context.Context, name string, found any, tables string) error {
-	root, err := proc.ModuleDir(ctx, thisModule)
-	if err != nil {
-		return err
-	}
-	return page.PublishPart(name, found, tables, command+name, filepath.Join(root, resultsFile),
-		filepath.Join(root, pages[name]))
 }
 
 // tryNamespace returns why this program cannot start a process in a time

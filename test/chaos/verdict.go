@@ -201,23 +201,23 @@ func shown(d time.Duration) string {
 	}
 }
 
-// The files that a run of the service or of shards writes a part of, in the module's folder and
-// beside it, and the command that the page says the part is made by, without the workload.
-const (
-	thisModule  = "github.com/tenurelock/tenure/test"
-	resultsFile = "chaos/results.json"
-	command     = "go run ./test/chaos -workload "
-)
+// at is where the runs of the service and of shards are written.
+var at = map[string]page.Part{
+	"service": partOf("service", "docs/evidence/faults.md"), "shards": partOf("shards", "docs/evidence/performance.md"),
+}
 
-var pages = map[string]string{"service": "../docs/evidence/faults.md", "shards": "../docs/evidence/performance.md"}
+func partOf(workload, file string) page.Part {
+	return page.Part{
+		Name: workload, Command: "go run ./test/chaos -workload " + workload, Results: "test/chaos/results.json", Page: file,
+	}
+}
 
 // report is the whole of a run.
 type report struct {
-	Command  string
-	Began    time.Time
-	Took     time.Duration
-	Machine  machine.Machine
-	Replicas int // of the service
+	Command string
+	Began   time.Time
+	Took    time.Duration
+	Machine machine.Machine
 	// Missing is what this machine did not allow.
 	Missing string `json:",omitempty"`
 	// Whole says that all faults are dealt.
@@ -371,7 +371,7 @@ func (r *report) markdown() string {
 		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length
 	}
 	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
-		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, r.Replicas, first.Lease)
+		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, serviceReplicas, first.Lease)
 	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Tenures), counted(" (", t.Of))
 	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
 		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",

@@ -20,7 +20,6 @@ import (
 
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/peers"
 )
@@ -167,15 +166,17 @@ func TestJudge(t *testing.T) {
 
 // TestPage holds the page to the runs that it shows, and to the rows that there are.
 func TestPage(t *testing.T) {
-	var all map[string]*report
-	text, err := os.ReadFile(pageFile)
-	if err := errors.Join(err, page.ReadJSON(resultsFile, &all)); err != nil {
+	text, err := os.ReadFile("../../" + libraryTable.Page)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, in := range []table{libraryTable, serviceTable} {
-		r := all[in.name]
-		if err := errors.Join(in.complete(r), page.Check(pageFile, in.markdown(r), in.command)); err != nil {
-			t.Errorf("-write writes both, and -page the page alone: %v", err)
+		r := &report{}
+		if err := in.Read(r); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(in.complete(r), in.Check(in.markdown(r))); err != nil {
+			t.Error(err)
 		}
 		for _, row := range in.rows {
 			if n := strings.Count(string(text), "- **"+row.title+"**: "); n != 1 {

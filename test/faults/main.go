@@ -61,7 +61,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		t = serviceTable
 	}
 	if *page {
-		return t.write(ctx, nil)
+		last := &report{}
+		if err := t.Read(last); err != nil {
+			return err
+		}
+		return t.Write(last, t.markdown(last))
 	}
 	thrown, err := pick(t.rows, *list)
 	if err != nil {
@@ -101,7 +105,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
-	return t.write(ctx, found)
+	if err := t.complete(found); err != nil {
+		return fmt.Errorf("nothing is written: %w", err)
+	}
+	return t.Write(found, t.markdown(found))
 }
 
 // named is what rows and columns have: a name for flags and results, and one for people.

@@ -6,18 +6,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/page"
-	"github.com/tenurelock/tenure/test/bed/proc"
 )
 
 // verdict is what a rule says of what was seen.
@@ -102,21 +99,20 @@ func lengthOf(d time.Duration) string { return length(milliseconds(d.Nanoseconds
 
 // table is a table of faults, each thrown at each client.
 type table struct {
-	name    string // of its part of results.json
+	page.Part
 	rows    []row
 	columns []column
-	command string // by which the page says that its part is made
+}
+
+func tableOf(name, command string, rows []row, columns []column) table {
+	return table{page.Part{
+		Name: name, Command: command, Results: "test/faults/results.json", Page: "docs/evidence/faults.md",
+	}, rows, columns}
 }
 
 var (
-	libraryTable = table{"libraries", rows, columns, "make faults"}
-	serviceTable = table{"service", clientRows(), clients, "go run ./test/faults -service"}
-)
-
-// The files, in the module's folder and from there.
-const (
-	resultsFile = "results.json"
-	pageFile    = "../../docs/evidence/faults.md"
+	libraryTable = tableOf("libraries", "make faults", rows, columns)
+	serviceTable = tableOf("service", "go run ./test/faults -service", clientRows(), clients)
 )
 
 // report is everything that a run found.
@@ -127,25 +123,6 @@ type report struct {
 	Took      float64                    `json:"tookSeconds"`
 	Libraries map[string]string          `json:"libraries"` // version and runtime
 	Cells     map[string]map[string]cell `json:"cells"`     // by row and column
-}
-
-// write writes what a run has found, and the page; of no run the page of the results that
-// there are.
-func (t table) write(ctx context.Context, found *report) error {
-	dir, err := proc.ModuleDir(ctx, thisModule)
-	if err != nil {
-		return err
-	}
-	results, all := filepath.Join(dir, resultsFile), map[string]*report{}
-	if found != nil {
-		err = t.complete(found)
-	} else if err = page.ReadJSON(results, &all); err == nil {
-		found = all[t.name]
-	}
-	if err != nil {
-		return fmt.Errorf("nothing is written: %w", err)
-	}
-	return page.PublishPart(t.name, found, t.markdown(found), t.command, results, filepath.Join(dir, pageFile))
 }
 
 // complete returns an error if something is missing, or a row is not passed by a client of
@@ -180,7 +157,7 @@ func (t table) markdown(r *report) string {
 	fmt.Fprintf(&b, "Run on %s, on %v", r.Date, r.Machine)
 	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
 	passed := r.counted(shown, func(c column) string { return c.title })
-	if t.name == serviceTable.name {
+	if t.Name == serviceTable.Name {
 		fmt.Fprintf(&b, ", with a lease of %v unless a row says otherwise. %s\n", usualLease, passed)
 		return b.String()
 	}

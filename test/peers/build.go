@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/proc"
 )
 
@@ -24,9 +25,6 @@ const (
 	Dynamolock Kind = "dynamolock" // cirello.io/dynamolock/v2
 	Java       Kind = "java"       // com.amazonaws:dynamodb-lock-client
 )
-
-// module is the one of this package.
-const module = "github.com/tenurelock/tenure/test"
 
 // ErrNoToolchain is returned when a program is missing that builds or runs a client. The
 // caller skips what needs the client.
@@ -65,8 +63,8 @@ func Build(ctx context.Context, target string, tools ...string) (dir string, err
 			return "", fmt.Errorf("%w: %w", ErrNoToolchain, err)
 		}
 	}
-	dir, err = proc.ModuleDir(ctx, module)
-	dir = filepath.Join(dir, "peers")
+	dir, err = launcher.Root()
+	dir = filepath.Join(dir, "test/peers")
 	if err == nil && target != "" {
 		_, err = proc.Run(ctx, dir, "flock", "Makefile", "make", target)
 	}

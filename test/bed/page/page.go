@@ -12,86 +12,85 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // endMark ends the part of a page that is made from a run.
 const endMark = "<!-- to here -->\n"
 
-// BeginMark begins the part that the command makes.
-func BeginMark(command string) string { return "<!-- made by " + command + ", from here -->\n" }
+// Part is the part of a page that a program makes, and the part of a file of results, in JSON, that
+// it makes it of. Both files are named by their paths in the checkout.
+type Part struct{ Name, Command, Results, Page string }
 
-// Publish writes tables to stdout, or to a page after the mark of the command, and
-// what they are made of as JSON.
-func Publish(found any, tables, command string, stdout io.Writer, toJSON, toPage string) error {
-	if toJSON != "" {
-		if err := WriteJSON(toJSON, found); err != nil {
-			return err
-		}
-	}
-	if toPage == "" {
-		_, err := io.WriteString(stdout, tables)
-		return err
-	}
-	before, _, after, err := cut(toPage, command)
+// Read reads what was found last.
+func (p Part) Read(found any) error {
+	parts, _, err := p.results()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(toPage, []byte(before+BeginMark(command)+"\n"+tables+"\n"+endMark+after), 0o644)
+	return json.Unmarshal(parts[p.Name], found)
 }
 
-// PublishPart is Publish where what was found is the part of a name in the JSON, whose other parts
-// stay as they are.
-func PublishPart(name string, found any, tables, command, toJSON, toPage string) error {
-	parts := map[string]json.RawMessage{}
-	text, err := json.Marshal(found)
-	if err := errors.Join(err, ReadJSON(toJSON, &parts)); err != nil {
+// Write writes what was found, and the tables that are made of it. The other parts of the files stay
+// as they are.
+func (p Part) Write(found any, tables string) error {
+	parts, file, err := p.results()
+	if err != nil {
 		return err
 	}
-	parts[name] = text
-	return Publish(parts, tables, command, io.Discard, toJSON, toPage)
+	if parts[p.Name], err = json.Marshal(found); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(parts, "", "  ")
+	if err != nil {
+		return err
+	}
+	before, _, after, to, err := p.cut()
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(file, append(text, '\n'), 0o644),
+		os.WriteFile(to, []byte(before+"\n"+tables+"\n"+after), 0o644))
 }
 
-// Check returns an error unless the command's part of a page has these tables.
-func Check(file, tables, command string) error {
-	_, part, _, err := cut(file, command)
+// Check returns an error unless the part of the page has these tables.
+func (p Part) Check(tables string) error {
+	_, part, _, file, err := p.cut()
 	if got, want := strings.TrimSpace(part), strings.TrimSpace(tables); err == nil && got != want {
-		err = fmt.Errorf("%s is not made of what was found. It has:\n%s\nwant:\n%s", file, got, want)
+		err = fmt.Errorf("%s is not made of what was found: -write writes both, and -page the page alone. It has:\n%s\nwant:\n%s",
+			file, got, want)
 	}
 	return err
 }
 
-func cut(file, command string) (before, part, after string, err error) {
-	text, err := os.ReadFile(file)
+func (p Part) results() (parts map[string]json.RawMessage, file string, err error) {
+	root, err := launcher.Root()
 	if err != nil {
-		return "", "", "", err
+		return nil, "", err
 	}
-	begin := BeginMark(command)
+	file = filepath.Join(root, p.Results)
+	text, err := os.ReadFile(file)
+	return parts, file, errors.Join(err, json.Unmarshal(text, &parts))
+}
+
+// cut returns the part of the page, and what is before and after it, with the marks.
+func (p Part) cut() (before, part, after, file string, err error) {
+	root, err := launcher.Root()
+	if err != nil {
+		return "", "", "", "", err
+	}
+	file = filepath.Join(root, p.Page)
+	text, err := os.ReadFile(file)
+	begin := "<!-- made by " + p.Command + ", from here -->\n"
 	before, rest, begun := strings.Cut(string(text), begin)
 	part, after, ended := strings.Cut(rest, endMark)
-	if !begun || !ended {
-		return "", "", "", fmt.Errorf("%s has no place for the tables, between the lines %q and %q", file,
-			strings.TrimSpace(begin), strings.TrimSpace(endMark))
+	if err == nil && (!begun || !ended) {
+		err = fmt.Errorf("%s has no place for the tables, between the lines %q and %q", file, begin, endMark)
 	}
-	return before, part, after, nil
-}
-
-// WriteJSON writes what was found to a file.
-func WriteJSON(file string, found any) error {
-	text, err := json.MarshalIndent(found, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
-}
-
-// ReadJSON reads what was found before.
-func ReadJSON(file string, found any) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, found)
+	return before + begin, part, endMark + after, file, err
 }
 
 // Table writes a table. A head that ends in a colon is that of a column of figures.

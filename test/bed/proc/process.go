@@ -268,13 +268,6 @@ func Run(ctx context.Context, dir, name string, args ...string) (string, error) 
 	return stdout.String(), nil
 }
 
-// ModuleDir is where a module is. The go command is asked, so that it is found from
-// any module that requires it or shares a workspace with it.
-func ModuleDir(ctx context.Context, module string) (string, error) {
-	out, err := Run(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", module)
-	return strings.TrimSpace(out), err
-}
-
 // Monotonic is the machine's CLOCK_MONOTONIC in nanoseconds. Every process of
 // one machine reads the same clock, and it is the one behind Java's
 // System.nanoTime on Linux, so that instants of different peers can be
