@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+	"github.com/tenurelock/tenure/internal/enginetest/relay"
 )
 
 // enginePatience bounds how long an engine may take for what a test asks of it.
@@ -210,6 +211,24 @@ func DefaultSignals() {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+}
+
+// Relay is a [relay.Relay] that ends with the test.
+type Relay struct {
+	*relay.Relay
+	// Addr is where it listens: host and port.
+	Addr string
+}
+
+// NewRelay starts a relay to target, a host and port.
+func NewRelay(t testing.TB, target string) *Relay {
+	t.Helper()
+	r, err := relay.New(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return &Relay{r, r.Address()}
 }
 
 // Start starts a command, with pipes to its standard input and from its standard output.

@@ -140,12 +140,7 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	f := newPostgreSQL(s.t, settings)
 	s.standbys++
 	f.Name = fmt.Sprint("standby", s.standbys)
-	program, err := launcher.PostgresProgram("pg_basebackup")
-	need(s.t, err)
-	need(s.t, launcher.Server{Dir: f.Data, User: launcher.PostgresUser, Args: []string{
-		program, "-d", s.URL + "&application_name=" + f.Name, "-D", f.Data,
-		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
-	}}.Run())
+	need(s.t, launcher.FollowPostgreSQL(f.Data, s.URL, f.Name))
 	f.Start()
 	f.Await()
 	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '" + f.Name + "'"

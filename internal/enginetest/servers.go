@@ -89,25 +89,18 @@ func StartAzurite(t testing.TB) *Engine {
 // find it by https.
 func StartEtcd(t testing.TB, members int, more ...string) []*Engine {
 	t.Helper()
-	at := func() string { return fmt.Sprintf(atHTTP, FreePort(t)) }
-	var peers, cluster []string
-	for i := range members {
-		peers = append(peers, at())
-		cluster = append(cluster, fmt.Sprintf("m%d=%s", i+1, peers[i]))
-	}
-	more = append([]string{"--heartbeat-interval", "50", "--election-timeout", "500"}, more...)
+	servers, urls, err := launcher.EtcdCluster(t.TempDir(), members, more...)
+	need(t, err)
 	var all []*Engine
-	for i, peer := range peers {
-		url := at()
-		server, err := launcher.Etcd(t.TempDir(), fmt.Sprint("m", i+1), url, peer, strings.Join(cluster, ","), more...)
+	for i, server := range servers {
 		if slices.Contains(more, "--cert-file") { // that of its health stays as it is
-			health := at()
-			url = strings.Replace(url, "http:", "https:", 1)
+			health := fmt.Sprintf(atHTTP, FreePort(t))
+			urls[i] = strings.Replace(urls[i], "http:", "https:", 1)
 			server.Args = append(server.Args,
-				"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-metrics-urls", health)
+				"--listen-client-urls", urls[i], "--advertise-client-urls", urls[i], "--listen-metrics-urls", health)
 			server.Ready = func() error { return launcher.EtcdReady(health) }
 		}
-		all = append(all, start(t, url, server, err))
+		all = append(all, start(t, urls[i], server, nil))
 	}
 	return await(all...)
 }
@@ -116,19 +109,12 @@ func StartEtcd(t testing.TB, members int, more ...string) []*Engine {
 // More lines are those of each server's configuration.
 func StartZooKeeper(t testing.TB, servers int, more ...string) []*Engine {
 	t.Helper()
-	if servers > 1 {
-		for i := range servers {
-			more = append(more, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
-		}
-	}
+	ensemble, addresses, err := launcher.ZooKeeperEnsemble(t.TempDir(), servers, more...)
+	need(t, err)
 	var all []*Engine
-	for i := range servers {
-		dir, port := t.TempDir(), FreePort(t)
-		server, err := launcher.ZooKeeper(dir, port, i+1, more...)
-		need(t, err)
-		server.Args = slices.Insert(server.Args, 1, "-XX:TieredStopAtLevel=1") // it does not run for long
+	for i, server := range ensemble {
 		z := start(t, "", server, nil)
-		z.Addr, z.Data = fmt.Sprintf("127.0.0.1:%d", port), filepath.Join(dir, "data")
+		z.Addr, z.Data = addresses[i], filepath.Join(server.Dir, "data")
 		all = append(all, z)
 	}
 	return await(all...)

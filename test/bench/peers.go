@@ -58,9 +58,10 @@ func (l *load) start(ctx context.Context, dir string) {
 		must.Do(one.Await(ctx))
 	}
 	etcd := func(p *peer, at string) (url string) {
-		client, other := "http://127.0.0.1:"+freePort(), "http://127.0.0.1:"+freePort()
-		serve(p, must.Have(launcher.Etcd(at, "one", client, other, "one="+other)))
-		return client
+		members, urls, err := launcher.EtcdCluster(at, 1)
+		must.Do(err)
+		serve(p, members[0])
+		return urls[0]
 	}
 	tenured := func(p *peer, at, store string) {
 		r := must.Have(service.Start(ctx, service.Config{

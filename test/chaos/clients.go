@@ -197,19 +197,19 @@ func (w *clients) collect(ctx context.Context) (err error) {
 }
 
 func (w *clients) read(v *verdict) {
-	v.Log.Holds = slices.Clone(w.holds)
+	v.log.Holds = slices.Clone(w.holds)
 	for _, h := range w.holds {
 		seat := w.seatIndex(h.Owner)
-		v.Of[string(w.programs[seat].Kind)]++
+		v.Counts.Of[string(w.programs[seat].Kind)]++
 		for _, p := range w.seats[seat].lives {
 			if h.Killed && p.name == h.Owner && !p.killed {
 				v.sin(unexpected, "%s has not said when its last hold ended", p.name)
 			}
 		}
 	}
-	v.Operations = len(w.effects)
-	v.Weather = w.service.weather()
-	maps.Copy(v.Faults, w.attacks)
+	v.Counts.Operations = len(w.effects)
+	v.Counts.Weather = w.service.weather()
+	maps.Copy(v.Counts.Faults, w.attacks)
 }
 
 // gapBound is for how long nobody may hold the lock in a round: a dead holder's lease; one
@@ -221,7 +221,7 @@ func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Secon
 // check compares the log with what the service says of the lock: each hold is a tenure of its
 // history, of the same owner.
 func (w *clients) check(v *verdict) {
-	if gap, before, after := v.Log.Gap(w.filled, w.calmed); gap > gapBound(w.Lease) {
+	if gap, before, after := v.log.Gap(w.filled, w.calmed); gap > gapBound(w.Lease) {
 		v.sin(noLeader, "nobody held the lock for %s, from %s to %s; at most %s are allowed",
 			shown(gap), before, after, shown(gapBound(w.Lease)))
 	}
@@ -229,7 +229,7 @@ func (w *clients) check(v *verdict) {
 	for _, t := range w.tenures {
 		owners[t.Token] = t.Owner
 	}
-	for _, t := range v.Log.Holds {
+	for _, t := range v.log.Holds {
 		switch owner, found := owners[t.Token]; {
 		case !found:
 			v.sin(history, "token %d of %s is in no tenure of the history", t.Token, t.Owner)
@@ -332,10 +332,7 @@ func (s *lockService) cutOff(ctx context.Context, length time.Duration, seat int
 }
 
 func (s *lockService) stepDown(ctx context.Context, _ time.Duration, _ int) error {
-	// There may be no holder, or it may end before; and the replica may be under a fault.
-	_, _ = s.replicas.Post(ctx, s.next(), s.replicas.Operator, "/v1/requests", map[string]any{
-		"name": serviceLock, "kind": "step-down", "reason": "the nemesis wants it",
-	})
+	s.replicas.StepDown(ctx, s.next(), serviceLock, 0)
 	return nil
 }
 

@@ -22,8 +22,8 @@ import (
 	_ "modernc.org/sqlite" // the driver of the nemesis
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+	"github.com/tenurelock/tenure/internal/enginetest/relay"
 	"github.com/tenurelock/tenure/sqlitestore"
-	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
@@ -153,34 +153,30 @@ type served struct {
 
 // member is one of the servers.
 type member struct {
-	port    int
-	folder  string // where it runs, unless it has one of its own
+	address string
 	process *launcher.Process
-	gates   []*gate.TCP // of each replica
+	gates   []*relay.Relay // of each replica
 }
 
-func (m *member) address() string { return fmt.Sprintf("127.0.0.1:%d", m.port) }
-
-// server is what differs from one engine to another. Addresses are those of the members,
-// in their order.
+// server is what differs from one engine to another.
 type server struct {
 	name string
-	// members are how many servers there are; 0 means 1.
-	members int
-	// prepare makes, before its first start, what a member needs. It may be nil.
-	prepare func(ctx context.Context, member int, ports []int) error
-	// launch returns what starts a member in the foreground, on its port of the loopback
+	// servers start the members, and addresses are theirs, in their order: ports of the loopback
 	// interface.
-	launch func(member int, ports []int) (launcher.Server, error)
+	servers   []launcher.Server
+	addresses []string
+	// prepare makes, before its first start and after that of those before, what a member needs. It
+	// may be nil: then all start at once.
+	prepare func(member int) error
 	// begin makes, after the first start of all, what the locks need. It may be nil.
-	begin func(ctx context.Context, addresses []string) error
+	begin func(ctx context.Context) error
 	// leads says that a member is the one that decides. One that is alone does. It is nil
 	// where the members are not alike: then faults of a kind are for each in turn.
-	leads func(ctx context.Context, member int, address string) bool
+	leads func(ctx context.Context, member int) bool
 	// replace has another member take the place of the one that leads, which was killed,
 	// and makes that one a follower. If it is nil the members see to that themselves.
 	replace func(ctx context.Context, s *served, killed int) error
-	// url is the store's, as a replica opens it.
+	// url is the store's, as a replica opens it at the addresses of gates.
 	url func(addresses []string) string
 }
 
@@ -194,36 +190,34 @@ func openServed(ctx context.Context, kind server, dir string, replicas int) (_ *
 			err = errors.Join(err, s.close())
 		}
 	}()
-	for i := range max(1, kind.members) {
-		m := &member{folder: filepath.Join(dir, fmt.Sprint("member-", i))}
-		if m.port, err = launcher.Port(); err != nil {
+	for i, of := range kind.servers {
+		folder := filepath.Join(dir, fmt.Sprint("member-", i))
+		if err := os.Mkdir(folder, 0o700); err != nil {
 			return nil, err
 		}
-		if err := os.Mkdir(m.folder, 0o700); err != nil {
-			return nil, err
-		}
-		s.members = append(s.members, m)
+		s.servers[i].Dir = cmp.Or(of.Dir, folder)
+		s.members = append(s.members, &member{address: kind.addresses[i]})
 	}
 	if s.prepare == nil {
 		err = s.start(ctx, s.members...)
 	}
 	for i, m := range s.members {
-		if err == nil && s.prepare != nil { // it may need those before
-			err = s.prepare(ctx, i, s.ports())
+		if err == nil && s.prepare != nil {
+			err = s.prepare(i)
 		}
 		if err == nil && s.prepare != nil {
 			err = s.start(ctx, m)
 		}
 	}
 	if err == nil && s.begin != nil {
-		err = s.begin(ctx, s.addresses())
+		err = s.begin(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range s.members {
 		for range replicas {
-			p, err := gate.NewTCP(m.address())
+			p, err := relay.New(m.address)
 			if err != nil {
 				return nil, err
 			}
@@ -233,32 +227,15 @@ func openServed(ctx context.Context, kind server, dir string, replicas int) (_ *
 	return s, nil
 }
 
-func (s *served) ports() (all []int) {
-	for _, m := range s.members {
-		all = append(all, m.port)
-	}
-	return all
-}
-
-func (s *served) addresses() (all []string) {
-	for _, m := range s.members {
-		all = append(all, m.address())
-	}
-	return all
-}
-
 // start starts members on their data, and waits until they answer. What is left of a
 // killed one, such as its memory, may have it end at once: then it is started again.
 func (s *served) start(ctx context.Context, members ...*member) error {
 	return wait.AtOnce(ctx, len(members), len(members), func(ctx context.Context, i int) error {
 		m := members[i]
+		of := s.servers[slices.Index(s.members, m)]
 		for end := time.Now().Add(startPatience); ; wait.Rest(ctx, 10*time.Millisecond) {
-			of, err := s.launch(slices.Index(s.members, m), s.ports())
-			if err != nil {
-				return err
-			}
-			of.Dir = cmp.Or(of.Dir, m.folder)
-			if m.process, err = of.Start(m.folder + ".log"); err != nil {
+			var err error
+			if m.process, err = of.Start(of.Dir + ".log"); err != nil {
 				return err
 			}
 			if err = m.process.Await(ctx); err == nil {
@@ -280,7 +257,7 @@ func (s *served) chosen(ctx context.Context, n int) int {
 		return n % len(s.members)
 	}
 	return max(0, slices.IndexFunc(s.members, func(m *member) bool {
-		return s.leads(ctx, slices.Index(s.members, m), m.address())
+		return s.leads(ctx, slices.Index(s.members, m))
 	}))
 }
 
@@ -317,7 +294,7 @@ func (s *served) pause(ctx context.Context, length time.Duration, _ int) error {
 
 func (s *served) store(replica int) string {
 	if replica < 0 {
-		return s.url(s.addresses())
+		return s.url(s.addresses)
 	}
 	var gates []string
 	for _, m := range s.members {
@@ -327,8 +304,8 @@ func (s *served) store(replica int) string {
 }
 
 // gates are those of a replica, or of all if it is negative.
-func (s *served) gates(replica int) []*gate.TCP {
-	var all []*gate.TCP
+func (s *served) gates(replica int) []*relay.Relay {
+	var all []*relay.Relay
 	for _, m := range s.members {
 		if replica >= 0 {
 			all = append(all, m.gates[replica])
@@ -340,7 +317,7 @@ func (s *served) gates(replica int) []*gate.TCP {
 }
 
 func (s *served) faults() []fault {
-	hole, lose := s.cut((*gate.TCP).BlackHole), s.cut((*gate.TCP).LoseReplies)
+	hole, lose := s.cut((*relay.Relay).BlackHole), s.cut((*relay.Relay).LoseReplies)
 	all := []fault{
 		{blackHole, leader, 0.2, 0.7, hole},
 		{blackHole, leader, 0.8, 2.5, hole},
@@ -360,7 +337,7 @@ func (s *served) faults() []fault {
 }
 
 // cut has a fault of the way to the engine, of a replica or of all.
-func (s *served) cut(fault func(*gate.TCP)) strike {
+func (s *served) cut(fault func(*relay.Relay)) strike {
 	return func(ctx context.Context, length time.Duration, replica int) error {
 		for _, p := range s.gates(replica) {
 			fault(p)
@@ -375,7 +352,7 @@ func (s *served) cut(fault func(*gate.TCP)) strike {
 
 // delay has each piece of bytes wait for a tenth of the fault on each way.
 func (s *served) delay(ctx context.Context, length time.Duration, replica int) error {
-	return s.cut(func(p *gate.TCP) { p.Slow(length / 5) })(ctx, length, replica)
+	return s.cut(func(p *relay.Relay) { p.Slow(length / 5) })(ctx, length, replica)
 }
 
 func (s *served) heal() {

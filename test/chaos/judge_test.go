@@ -61,13 +61,13 @@ func TestJudge(t *testing.T) {
 		}
 		w := &replicas{round: r, highest: map[string]uint64{replica.LockName: 2}, record: driver.Record{Token: 2}}
 		r.work = w
-		v := r.judge()
-		if v.Overlaps != test.overlaps || v.Blind != test.blind || v.Operations != 1 || test.sin != "" &&
-			!v.has(test.sin) || test.sin == "" && len(v.Violations) > 0 {
-			t.Errorf("%s: %d overlaps, %d blind, %v", test.name, v.Overlaps, v.Blind, v.Violations)
+		v := r.judge(1)
+		if v.Counts.Overlaps != test.overlaps || v.Counts.Blind != test.blind || v.Counts.Operations != 1 || test.sin != "" &&
+			!v.has(test.sin) || test.sin == "" && len(v.violations) > 0 {
+			t.Errorf("%s: %d overlaps, %d blind, %v", test.name, v.Counts.Overlaps, v.Counts.Blind, v.violations)
 		}
 		w.highest[replica.LockName] = 3
-		if !r.judge().has(trial.Tokens) {
+		if !r.judge(1).has(trial.Tokens) {
 			t.Errorf("%s: the record has a lower token than was granted", test.name)
 		}
 	}
@@ -110,8 +110,8 @@ func TestJudgeClocks(t *testing.T) {
 			}
 			v := newVerdict(nil)
 			(&replicas{round: r}).judgeClocks(v)
-			if v.has(hook) != test.sin || (v.Proved[suspend] == 1) == test.sin {
-				t.Errorf("proved %v, %v", v.Proved, v.Violations)
+			if v.has(hook) != test.sin || (v.Counts.Proved[suspend] == 1) == test.sin {
+				t.Errorf("proved %v, %v", v.Counts.Proved, v.violations)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestJudgePlace(t *testing.T) {
 			v := &verdict{}
 			(&replicas{round: &round{}}).judgePlace(v, &process{where: test.where, began: now - 1, end: now + 1e9}, test.ready)
 			if v.has(hook) != test.sin {
-				t.Errorf("%v", v.Violations)
+				t.Errorf("%v", v.violations)
 			}
 		})
 	}
@@ -159,16 +159,16 @@ func TestJudgeTorn(t *testing.T) {
 	r := &round{seats: []*seat{{name: "r1", lives: []*process{p}}}}
 	w := &replicas{round: r, ends: []string{"whole", "written"}, came: map[string]int{"whole": 1, "written": 1}}
 	r.work = w
-	if v := r.judge(); !v.has(torn) || len(v.Violations) != 1 {
-		t.Errorf("%v", v.Violations)
+	if v := r.judge(1); !v.has(torn) || len(v.violations) != 1 {
+		t.Errorf("%v", v.violations)
 	}
 	r.events = []event{{Kind: lateVM, On: "r1.1", Blind: [2]int64{15, 18}}}
-	if v := r.judge(); len(v.Violations) > 0 {
-		t.Errorf("in a gap: %v", v.Violations)
+	if v := r.judge(1); len(v.violations) > 0 {
+		t.Errorf("in a gap: %v", v.violations)
 	}
 	w.came["whole"] = 0
-	if v := r.judge(); !v.has(unexpected) {
-		t.Errorf("nothing was read: %v", v.Violations)
+	if v := r.judge(1); !v.has(unexpected) {
+		t.Errorf("nothing was read: %v", v.violations)
 	}
 }
 
@@ -211,13 +211,13 @@ func TestJudgeClients(t *testing.T) {
 		r.work = &clients{
 			round: r, holds: holds, tenures: c.tenures, service: &lockService{}, programs: []*peers.Program{java, java},
 		}
-		v := r.judge()
-		if c.want == "" && len(v.Violations) > 0 || c.want != "" && (len(v.Violations) != 1 || !v.has(c.want)) ||
-			v.Of["java"] != 2 {
-			t.Errorf("%s: %v, want %q", c.name, v.Violations, c.want)
+		v := r.judge(1)
+		if c.want == "" && len(v.violations) > 0 || c.want != "" && (len(v.violations) != 1 || !v.has(c.want)) ||
+			v.Counts.Of["java"] != 2 {
+			t.Errorf("%s: %v, want %q", c.name, v.violations, c.want)
 		}
 		killed.killed = false
-		if !r.judge().has(unexpected) {
+		if !r.judge(1).has(unexpected) {
 			t.Errorf("%s: one that lives has not said that its hold is over", c.name)
 		}
 	}

@@ -197,7 +197,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 				return err
 			}
 		}
-		x := r.result(n + 1)
+		x := r.judge(n + 1)
 		rep.Rounds = append(rep.Rounds, x)
 		fmt.Fprint(out, x)
 	}
@@ -209,7 +209,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	if !s.write {
 		return nil
 	}
-	return at["service"].Write(rep, rep.markdown())
+	return parts["service"].Write(rep, rep.markdown())
 }
 
 func (s *settings) runShards(ctx context.Context, out, stderr io.Writer) error {
@@ -221,7 +221,7 @@ func (s *settings) runShards(ctx context.Context, out, stderr io.Writer) error {
 	}
 	fmt.Fprint(out, found.markdown())
 	if s.write {
-		err = at["shards"].Write(found, found.markdown())
+		err = parts["shards"].Write(found, found.markdown())
 	}
 	return errors.Join(err, found.missed())
 }

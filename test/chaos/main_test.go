@@ -138,7 +138,7 @@ func crash(t *testing.T, engine string, down time.Duration, times int) {
 		}
 		struck := s.chosen(t.Context(), n)
 		if s.leads == nil && struck != n%len(s.members) ||
-			s.leads != nil && !s.leads(t.Context(), struck, s.members[struck].address()) {
+			s.leads != nil && !s.leads(t.Context(), struck) {
 			t.Errorf("crash %d is of member %d", n, struck)
 		}
 		if err := s.restart(t.Context(), down, -1); err != nil {
@@ -163,15 +163,15 @@ func crash(t *testing.T, engine string, down time.Duration, times int) {
 	}
 }
 
-func (p plan) mustPlay(t *testing.T) result {
+func (p plan) mustPlay(t *testing.T) *verdict {
 	t.Helper()
 	r, err := p.play(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := r.result(1)
-	t.Log(x)
-	return x
+	v := r.judge(1)
+	t.Log(v)
+	return v
 }
 
 // TestChaosShort is a round on each engine but Kubernetes and versitygw, which take minutes to
@@ -209,17 +209,17 @@ func playShort(t *testing.T, engine string, length time.Duration) {
 		return c.Kills > 0 && c.Tenures >= 3 && c.Operations >= 100 && c.Checks >= 100 && len(c.Proved) > 0 &&
 			(c.Namespaces > 0 || !p.namespaces)
 	})
-	rep := &report{Command: "test", Rounds: []result{x}}
+	rep := &report{Command: "test", Rounds: []*verdict{x}}
 	if missing := rep.unproved(); len(missing) > 0 {
 		t.Errorf("nothing shows that faults struck: %v", missing)
 	}
 }
 
 // playWell plays a round in which enough must happen, and nothing wrong.
-func (p plan) playWell(t *testing.T, enough func(counts) bool) result {
+func (p plan) playWell(t *testing.T, enough func(counts) bool) *verdict {
 	t.Helper()
 	x := p.mustPlay(t)
-	for _, sin := range x.verdict.Violations {
+	for _, sin := range x.violations {
 		t.Errorf("%s: %s", sin.Sin, sin.Text)
 	}
 	if !enough(x.Counts) {
@@ -265,10 +265,10 @@ func TestServiceChaos(t *testing.T) {
 // TestPage holds the pages to the runs that they show.
 func TestPage(t *testing.T) {
 	service, shards := &report{}, &results{}
-	if err := errors.Join(at["service"].Read(service), at["shards"].Read(shards)); err != nil {
+	if err := errors.Join(parts["service"].Read(service), parts["shards"].Read(shards)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(at["service"].Check(service.markdown()), at["shards"].Check(shards.markdown())); err != nil {
+	if err := errors.Join(parts["service"].Check(service.markdown()), parts["shards"].Check(shards.markdown())); err != nil {
 		t.Error(err)
 	}
 	if shards.Setting.Quick {
@@ -306,7 +306,7 @@ func TestChaosBites(t *testing.T) {
 			missing := slices.Clone(test.want)
 			for round := 0; round < 6 && len(missing) > 0; round++ {
 				p.Seed = test.plan.Seed + uint64(round) + 1
-				v := p.mustPlay(t).verdict
+				v := p.mustPlay(t)
 				missing = slices.DeleteFunc(missing, v.has)
 			}
 			if len(missing) > 0 {

@@ -211,7 +211,7 @@ func (w *replicas) read(v *verdict) {
 }
 
 func (w *replicas) check(v *verdict) {
-	maps.Copy(v.Came, w.came)
+	maps.Copy(v.Counts.Came, w.came)
 	if highest := w.highest[replica.LockName]; len(w.ends) == 0 && w.record.Token < highest {
 		v.sin(trial.Tokens, "the record has token %d in the end, but %d was granted", w.record.Token, highest)
 	}
@@ -232,7 +232,7 @@ func (w *replicas) judgePlace(v *verdict, p *process, ready replica.Line) {
 	var want timespace
 	if p.where != nil {
 		want = *p.where
-		v.Namespaces++
+		v.Counts.Namespaces++
 	}
 	boot := time.Duration(ready.RawBoot - ready.At)
 	// The two clocks of the machine differ by its suspends.
@@ -283,7 +283,7 @@ func (w *replicas) judgeClocks(v *verdict) {
 		bad = wrong("holder's time", after.Holder-before.Holder, boot+max(0, wall-boot)) || bad
 		bad = wrong("contender's time", after.Contender-before.Contender, boot) || bad
 		if !bad {
-			v.Proved[e.Kind]++
+			v.Counts.Proved[e.Kind]++
 		}
 	}
 }

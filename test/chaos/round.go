@@ -381,9 +381,9 @@ func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool
 	var holds []*trial.Hold
 	of, good := map[trial.Term]*trial.Hold{}, map[trial.Term]*trial.Hold{} // all; those whose Check passes
 	passed := func(from int64, holds ...*trial.Hold) {
-		v.Checks++
+		v.Counts.Checks++
 		if blind(p.name, from, from) {
-			v.Blind++
+			v.Counts.Blind++
 			return
 		}
 		for _, h := range holds {
@@ -405,7 +405,7 @@ func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool
 			h, hold.Begin, hold.Last, hold.Killed = &hold, l.To, 0, true // until it says that it has ended
 			of[key], good[key], holds = h, h, append(holds, h)
 			if l.Rule != "" {
-				v.Of[string(l.Rule)]++
+				v.Counts.Of[string(l.Rule)]++
 			}
 			passed(l.From, h)
 		case replica.Held:
@@ -413,14 +413,14 @@ func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool
 				passed(l.From, slices.Collect(maps.Values(good))...)
 			}
 		case replica.Told:
-			v.Log.Answers = append(v.Log.Answers, trial.Answer{
+			v.log.Answers = append(v.log.Answers, trial.Answer{
 				Lock: l.Lock, Owner: l.Owner, Occasion: l.Occasion, Token: l.Token, At: l.At,
 				Ended: l.Text == string(once.StateDone) || l.Text == string(once.StateFailed),
 			})
 		case replica.End:
 			v.told[l.ID] = l.Told
 		case replica.Begin:
-			v.Operations++
+			v.Counts.Operations++
 		}
 		if h == nil {
 			continue
@@ -440,7 +440,7 @@ func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool
 		}
 	}
 	for _, h := range holds {
-		v.Log.Holds = append(v.Log.Holds, *h)
+		v.log.Holds = append(v.log.Holds, *h)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +26,8 @@ import (
 	"github.com/tenurelock/tenure/test/chaos/replica"
 )
 
-// servers are the engines that are servers, by the names that -engines takes. Each
-// function makes a place for the data below dir. The program of each is that of the first word of
+// servers are the engines that are servers, by the names that -engines takes. Their data are below
+// dir. The program of each is that of the first word of
 // its name. A further one is a line here, a case of replica.OpenStore, an engine of
 // `make chaos`, and a word in docs/evidence/README.md.
 var servers = map[string]func(dir string) (server, error){
@@ -47,51 +46,38 @@ var servers = map[string]func(dir string) (server, error){
 const clusterSize = 3
 
 // alone is the leader of an engine of one member.
-func alone(context.Context, int, string) bool { return true }
+func alone(context.Context, int) bool { return true }
 
 // newDynoxide is a server with DynamoDB's protocol.
 func newDynoxide(dir string) (server, error) {
-	s := server{name: "dynoxide", leads: alone}
-	s.launch = func(_ int, ports []int) (launcher.Server, error) {
-		return launcher.Dynoxide(ports[0], "--db-path", filepath.Join(dir, "dynoxide.db"))
+	port, err := launcher.Port()
+	if err != nil {
+		return server{}, err
 	}
-	s.begin = func(ctx context.Context, addresses []string) error {
-		return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+addresses[0]), replica.Table, nil)
+	one, err := launcher.Dynoxide(port, "--db-path", filepath.Join(dir, "dynoxide.db"))
+	s := server{name: "dynoxide", servers: []launcher.Server{one}, addresses: []string{at(port)}, leads: alone}
+	s.begin = func(ctx context.Context) error {
+		return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+at(port)), replica.Table, nil)
 	}
 	s.url = func(addresses []string) string { return "dynamodb:http://" + addresses[0] }
-	return s, nil
+	return s, err
 }
 
-// morePorts are ports by which members talk to each other.
-func morePorts(n int) (ports []int, err error) {
-	for len(ports) < n && err == nil {
-		var port int
-		port, err = launcher.Port()
-		ports = append(ports, port)
-	}
-	return ports, err
-}
+func at(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // newEtcd is a cluster of so many members.
-func newEtcd(dir string, members int) (server, error) {
-	s := server{name: "etcd", members: members, leads: etcdLeads}
-	peers, err := morePorts(members)
-	peer := func(member int) string { return fmt.Sprintf("http://127.0.0.1:%d", peers[member]) }
-	var cluster []string
-	for i := range peers {
-		cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peer(i)))
+func newEtcd(dir string, members int) (s server, err error) {
+	s = server{name: "etcd", url: func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }}
+	s.servers, s.addresses, err = launcher.EtcdCluster(dir, members)
+	for i, url := range s.addresses {
+		s.addresses[i] = strings.TrimPrefix(url, "http://")
 	}
-	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		here, name := fmt.Sprintf("http://127.0.0.1:%d", ports[member]), fmt.Sprint("m", member)
-		return launcher.Etcd(filepath.Join(dir, "etcd-"+name), name, here, peer(member), strings.Join(cluster, ","),
-			"--heartbeat-interval", "50", "--election-timeout", "500")
-	}
-	s.url = func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }
+	s.leads = func(ctx context.Context, member int) bool { return etcdLeads(ctx, s.addresses[member]) }
 	return s, err
 }
 
 // etcdLeads says that the member at an address leads.
-func etcdLeads(ctx context.Context, _ int, address string) bool {
+func etcdLeads(ctx context.Context, address string) bool {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
 	if err != nil {
 		return false
@@ -104,29 +90,13 @@ func etcdLeads(ctx context.Context, _ int, address string) bool {
 }
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
-func newZooKeeper(dir string, members int) (server, error) {
-	s := server{name: "zookeeper", members: members}
-	peers, err := morePorts(2 * members)
-	var ensemble []string
-	for i := range members {
-		if members > 1 {
-			ensemble = append(ensemble, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, peers[2*i], peers[2*i+1]))
-		}
-	}
-	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		of, err := launcher.ZooKeeper(filepath.Join(dir, fmt.Sprint("zookeeper-", member)), ports[member],
-			member+1, ensemble...)
-		if err != nil {
-			return of, err
-		}
-		of.Args = slices.Insert(of.Args, 1, "-XX:TieredStopAtLevel=1") // it does not run for long
-		return of, nil
-	}
-	s.leads = func(_ context.Context, _ int, address string) bool {
-		mode, _ := launcher.ZooKeeperMode(address) // it does not say
+func newZooKeeper(dir string, members int) (s server, err error) {
+	s = server{name: "zookeeper", url: func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }}
+	s.servers, s.addresses, err = launcher.ZooKeeperEnsemble(dir, members)
+	s.leads = func(_ context.Context, member int) bool {
+		mode, _ := launcher.ZooKeeperMode(s.addresses[member]) // it does not say
 		return mode == "leader"
 	}
-	s.url = func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }
 	return s, err
 }
 
@@ -136,128 +106,114 @@ const versitygwEngine = "versitygw"
 // newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
 // The faults of the engine are for the two of them in turn.
 func newVersitygw(dir string) (server, error) {
-	s, folder := server{name: versitygwEngine, members: 2}, filepath.Join(dir, "buckets")
-	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		return launcher.Versitygw(folder, ports[member], replica.Bucket)
+	s := server{name: versitygwEngine, url: func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }}
+	for range 2 {
+		port, err := launcher.Port()
+		if err != nil {
+			return s, err
+		}
+		one, err := launcher.Versitygw(filepath.Join(dir, "buckets"), port, replica.Bucket)
+		if err != nil {
+			return s, err
+		}
+		s.servers, s.addresses = append(s.servers, one), append(s.addresses, at(port))
 	}
-	s.url = func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }
 	return s, nil
 }
 
 // kubernetesEngine has tests of its own: its program takes more than 5 minutes to build.
 const kubernetesEngine = "kubernetes"
 
-// The members of Kubernetes are not alike: replicas ask the API server, which asks the etcd.
-const (
-	apiServer = iota
-	itsEtcd
-)
-
-// newKubernetes is an API server with an etcd of its own. The faults of the engine are for
-// the two of them in turn.
+// newKubernetes is an API server, which replicas ask, and an etcd that it asks. The faults of the
+// engine are for the two of them in turn.
 func newKubernetes(dir string) (server, error) {
-	s, folder := server{name: kubernetesEngine, members: 2}, filepath.Join(dir, "apiserver")
+	s, folder := server{name: kubernetesEngine}, filepath.Join(dir, "apiserver")
 	etcd, err := newEtcd(dir, 1)
-	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		if member == itsEtcd {
-			return etcd.launch(0, ports[itsEtcd:])
-		}
-		if err := os.MkdirAll(folder, 0o700); err != nil { // without it the server says so, and ends
-			return launcher.Server{}, err
-		}
-		return launcher.Kubernetes(folder, ports[apiServer], fmt.Sprintf("http://127.0.0.1:%d", ports[itsEtcd]))
+	if err != nil {
+		return s, err
 	}
-	s.begin = func(_ context.Context, addresses []string) error {
-		_, err := launcher.AskKubernetes(addresses[apiServer], "admin", "/api/v1/namespaces",
+	port, err := launcher.Port()
+	if err = errors.Join(err, os.Mkdir(folder, 0o700)); err != nil { // without it the server says so, and ends
+		return s, err
+	}
+	api, err := launcher.Kubernetes(folder, port, "http://"+etcd.addresses[0])
+	s.servers, s.addresses = append([]launcher.Server{api}, etcd.servers...), append([]string{at(port)}, etcd.addresses...)
+	s.begin = func(context.Context) error {
+		_, err := launcher.AskKubernetes(at(port), "admin", "/api/v1/namespaces",
 			`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+replica.Namespace+`"}}`)
 		return err
 	}
 	s.url = func(addresses []string) string {
-		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[apiServer]
+		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[0]
 	}
 	return s, err
 }
 
 // postgres are servers of the system's package of PostgreSQL, which refuse to be root.
 type postgres struct {
-	data    string
+	server
 	primary int
 }
 
 // newPostgres is a server, or a server and a synchronous standby: when that server is killed the
 // standby is promoted, and a new standby of it takes the place of the other.
 func newPostgres(dir string, members int) (server, error) {
-	p := &postgres{data: filepath.Join(dir, "postgres")}
-	s := server{name: "postgres", members: members, url: postgresURL}
-	// Their user must be able to come there.
-	err := errors.Join(os.Chmod(dir, 0o711), os.Mkdir(p.data, 0o700), launcher.Own(p.data))
-	s.launch = func(member int, ports []int) (launcher.Server, error) {
-		return launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on",
-			"log_min_messages=panic")
+	p := &postgres{server: server{name: "postgres", url: postgresURL}}
+	if err := os.Chmod(dir, 0o711); err != nil { // their user must be able to come there
+		return p.server, err
 	}
-	s.prepare = func(ctx context.Context, member int, ports []int) error {
-		if member == p.primary {
-			return p.initialize(member)
+	for i := range members {
+		port, err := launcher.Port()
+		if err != nil {
+			return p.server, err
 		}
-		return p.follow(member, ports[p.primary])
+		one, err := launcher.PostgreSQL(filepath.Join(dir, memberName(i)), port, "fsync=on", "full_page_writes=on",
+			"log_min_messages=panic")
+		if err != nil {
+			return p.server, err
+		}
+		p.servers, p.addresses = append(p.servers, one), append(p.addresses, at(port))
 	}
-	s.begin = func(ctx context.Context, addresses []string) error {
-		conn, err := pgx.Connect(ctx, postgresURL(addresses[:1]))
+	p.prepare = p.initialize
+	p.begin = func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, postgresURL(p.addresses[:1]))
 		if err != nil {
 			return err
 		}
 		err = errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx)))
 		if err == nil && members > 1 {
-			err = p.waitFor(ctx, 1, addresses[0])
+			err = p.waitFor(ctx, 1)
 		}
 		return err
 	}
-	s.leads = func(_ context.Context, member int, _ string) bool { return member == p.primary }
+	p.leads = func(_ context.Context, member int) bool { return member == p.primary }
 	if members > 1 {
-		s.replace = p.replace
+		p.replace = p.promote
 	}
-	return s, err
+	return p.server, nil
 }
 
-// replace promotes the standby, and makes the server that was killed a standby of it.
-func (p *postgres) replace(ctx context.Context, s *served, killed int) error {
+// promote promotes the standby, and makes the server that was killed a standby of it.
+func (p *postgres) promote(ctx context.Context, s *served, killed int) error {
 	p.primary = 1 - killed
-	address := s.members[p.primary].address()
-	if is, err := p.ask(ctx, address, "SELECT pg_promote()"); err != nil || is != "t" {
+	if is, err := p.ask(ctx, "SELECT pg_promote()"); err != nil || is != "t" {
 		return errors.Join(fmt.Errorf("the standby does not become the primary: %q", is), err)
 	}
-	return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]),
-		p.waitFor(ctx, killed, address))
+	return errors.Join(p.initialize(killed), s.start(ctx, s.members[killed]), p.waitFor(ctx, killed))
 }
-
-func (p *postgres) folder(member int) string { return filepath.Join(p.data, memberName(member)) }
 
 func memberName(member int) string { return fmt.Sprint("m", member) }
 
+// initialize makes the data of a server, or of a standby of the primary.
 func (p *postgres) initialize(member int) error {
-	folder := p.folder(member)
-	if err := errors.Join(os.Mkdir(folder, 0o700), launcher.Own(folder)); err != nil {
+	folder := p.servers[member].Dir
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700), launcher.Own(folder)); err != nil {
 		return err
 	}
-	return launcher.InitPostgreSQL(folder)
-}
-
-// follow makes the data of a standby of the server at a port. What that one waits for is
-// not the standby's to wait for once it is promoted.
-func (p *postgres) follow(member, port int) error {
-	folder := p.folder(member)
-	if err := os.RemoveAll(folder); err != nil {
-		return err
+	if member == p.primary {
+		return launcher.InitPostgreSQL(folder)
 	}
-	program, err := launcher.PostgresProgram("pg_basebackup")
-	if err != nil {
-		return err
-	}
-	if err := (launcher.Server{Dir: p.data, User: launcher.PostgresUser, Args: []string{
-		program, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=tenure application_name=%s", port,
-			memberName(member)),
-		"-D", folder, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
-	}}).Run(); err != nil {
+	if err := launcher.FollowPostgreSQL(folder, p.primaryURL(), memberName(member)); err != nil {
 		return err
 	}
 	file := filepath.Join(folder, "postgresql.auto.conf")
@@ -265,23 +221,24 @@ func (p *postgres) follow(member, port int) error {
 	if err != nil {
 		return err
 	}
-	text = append(text, "synchronous_standby_names = ''\n"...) // the last line of a name counts
-	return os.WriteFile(file, text, 0o600)
+	// What the primary waits for is not the standby's to wait for once it is promoted: the last line
+	// of a name counts.
+	return os.WriteFile(file, append(text, "synchronous_standby_names = ''\n"...), 0o600)
 }
 
 // waitFor has every write of the primary wait for a standby, and returns when it does.
-func (p *postgres) waitFor(ctx context.Context, standby int, primary string) error {
+func (p *postgres) waitFor(ctx context.Context, standby int) error {
 	for _, statement := range []string{
 		"ALTER SYSTEM SET synchronous_standby_names = '" + memberName(standby) + "'", "SELECT pg_reload_conf()",
 	} {
-		if _, err := p.ask(ctx, primary, statement); err != nil {
+		if _, err := p.ask(ctx, statement); err != nil {
 			return err
 		}
 	}
 	var is string
 	var err error
 	if !wait.Within(ctx, startPatience, func() bool {
-		is, err = p.ask(ctx, primary, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
+		is, err = p.ask(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
 		return is == "t"
 	}) {
 		return errors.Join(errors.New("the standby is not synchronous"), err)
@@ -289,10 +246,12 @@ func (p *postgres) waitFor(ctx context.Context, standby int, primary string) err
 	return nil
 }
 
-// ask runs a statement, and returns its value.
-func (p *postgres) ask(ctx context.Context, address, statement string) (string, error) {
-	return launcher.PSQL(ctx, postgresURL([]string{address}), statement)
+// ask runs a statement on the primary, and returns its value.
+func (p *postgres) ask(ctx context.Context, statement string) (string, error) {
+	return launcher.PSQL(ctx, p.primaryURL(), statement)
 }
+
+func (p *postgres) primaryURL() string { return postgresURL(p.addresses[p.primary : p.primary+1]) }
 
 func postgresURL(addresses []string) string {
 	return "postgres://tenure@" + strings.Join(addresses, ",") + "/postgres?sslmode=disable"

@@ -467,8 +467,8 @@ func (g *group) close() (*trial.Log, error) {
 	for _, w := range g.all {
 		w.read(v, func(string, int64, int64) bool { return false })
 	}
-	if v.Log.EndKilled(); len(bad) > 0 {
-		return v.Log, errors.New(strings.Join(bad, "\n"))
+	if v.log.EndKilled(); len(bad) > 0 {
+		return v.log, errors.New(strings.Join(bad, "\n"))
 	}
-	return v.Log, nil
+	return v.log, nil
 }

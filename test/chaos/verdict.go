@@ -89,69 +89,76 @@ func (c counts) String() string {
 
 // verdict is what a round has shown.
 type verdict struct {
-	counts
-	Violations []trial.Finding
-	Log        *trial.Log
+	Number   int
+	Plan     plan
+	Counts   counts
+	Recovery time.Duration
+	Bound    time.Duration
+
+	violations []trial.Finding
+	log        *trial.Log
 	told       map[string]*trial.Told // of effects, by their ID
+	possible   map[kind]bool
 }
 
 func newVerdict(effects []trial.Effect) *verdict {
 	return &verdict{
-		counts: newCounts(), Log: &trial.Log{Effects: slices.Clone(effects)}, told: map[string]*trial.Told{},
+		Counts: newCounts(), log: &trial.Log{Effects: slices.Clone(effects)}, told: map[string]*trial.Told{},
 	}
 }
 
 func (v *verdict) sin(s trial.Sin, format string, args ...any) {
-	v.Violations = append(v.Violations, trial.Finding{Sin: s, Text: fmt.Sprintf(format, args...)})
+	v.violations = append(v.violations, trial.Finding{Sin: s, Text: fmt.Sprintf(format, args...)})
 }
 
 func (v *verdict) has(s trial.Sin) bool {
-	return slices.ContainsFunc(v.Violations, func(x trial.Finding) bool { return x.Sin == s })
+	return slices.ContainsFunc(v.violations, func(x trial.Finding) bool { return x.Sin == s })
 }
 
-// judge reads what the processes have said, and the resource has seen.
-func (r *round) judge() *verdict {
+// judge reads what the processes of the round of a number have said, and the resource has seen.
+func (r *round) judge(number int) *verdict {
 	v := newVerdict(r.effects)
+	v.Number, v.Plan, v.Recovery, v.Bound, v.possible = number, r.plan, r.recovery, r.bound, r.possible
 	for _, p := range r.problems {
 		v.sin(unexpected, "%s", p)
 	}
 	r.work.read(v)
 	for _, s := range r.seats {
-		v.Lives += len(s.lives)
+		v.Counts.Lives += len(s.lives)
 	}
 	for _, e := range r.events {
-		v.Faults[e.Kind]++
+		v.Counts.Faults[e.Kind]++
 		if traits[e.Kind].kills {
-			v.Kills++
+			v.Counts.Kills++
 		}
 		if traits[e.Kind].stops {
-			v.Stops++
+			v.Counts.Stops++
 		}
 	}
-	v.Lost += r.lost
-	v.Log.Apart = r.apart()
-	slices.SortFunc(v.Log.Holds, func(a, b trial.Hold) int { return cmp.Compare(a.Begin, b.Begin) })
-	for i := range v.Log.Effects {
-		e := &v.Log.Effects[i]
+	v.Counts.Lost += r.lost
+	v.log.Apart = r.apart()
+	slices.SortFunc(v.log.Holds, func(a, b trial.Hold) int { return cmp.Compare(a.Begin, b.Begin) })
+	for i := range v.log.Effects {
+		e := &v.log.Effects[i]
 		e.Told, e.Blind = v.told[e.ID], r.blind(e.Owner, e.Checked, e.Checked)
 		if e.Refused {
-			v.Refused++
+			v.Counts.Refused++
 		}
 	}
-	v.Log.EndKilled()
-	for _, f := range v.Log.Judge() {
+	v.log.EndKilled()
+	for _, f := range v.log.Judge() {
 		v.sin(f.Sin, "%s", f.Text)
 		if f.Sin == trial.Overlap {
-			v.Overlaps++
+			v.Counts.Overlaps++
 		}
 	}
-	v.LatePast, v.Tenures = len(v.Log.Late()), len(v.Log.Holds)
-	v.Leaderless, _, _ = v.Log.Gap(r.filled, r.calmed)
+	v.Counts.LatePast, v.Counts.Tenures = len(v.log.Late()), len(v.log.Holds)
+	v.Counts.Leaderless, _, _ = v.log.Gap(r.filled, r.calmed)
 	last := map[string]trial.Hold{} // of each lock
-	for _, h := range v.Log.Holds {
+	for _, h := range v.log.Holds {
 		before, found := last[h.Lock]
 		if last[h.Lock] = h; found && (before.Killed || lossy(before.End)) && !h.Shared {
-			v.Takeovers++
+			v.Counts.Takeovers++
 		}
 	}
 	r.work.check(v)
@@ -201,8 +208,8 @@ func shown(d time.Duration) string {
 	}
 }
 
-// at is where the runs of the service and of shards are written.
-var at = map[string]page.Part{
+// parts are where the runs of the service and of shards are written.
+var parts = map[string]page.Part{
 	"service": partOf("service", "docs/evidence/faults.md"), "shards": partOf("shards", "docs/evidence/performance.md"),
 }
 
@@ -222,39 +229,18 @@ type report struct {
 	Missing string `json:",omitempty"`
 	// Whole says that all faults are dealt.
 	Whole  bool
-	Rounds []result
-}
-
-// result is what a round has shown, as the report has it.
-type result struct {
-	Number   int
-	Plan     plan
-	Counts   counts
-	Recovery time.Duration
-	Bound    time.Duration
-
-	verdict  *verdict
-	possible map[kind]bool
-}
-
-// result judges a round.
-func (r *round) result(number int) result {
-	v := r.judge()
-	return result{
-		Number: number, Plan: r.plan, Counts: v.counts, verdict: v, Recovery: r.recovery,
-		Bound: r.bound, possible: r.possible,
-	}
+	Rounds []*verdict
 }
 
 // String says what was counted, and each violation.
-func (x result) String() string {
+func (v *verdict) String() string {
 	again := ""
-	if x.Bound > 0 {
-		again = "; a holder after " + shown(x.Recovery)
+	if v.Bound > 0 {
+		again = "; a holder after " + shown(v.Recovery)
 	}
-	text := fmt.Sprintf("round %d: %s, seed %d: %s%s\n  %s\n", x.Number, x.Plan.Engine, x.Plan.Seed,
-		page.Plural(len(x.verdict.Violations), "violation"), again, x.Counts)
-	for _, sin := range x.verdict.Violations {
+	text := fmt.Sprintf("round %d: %s, seed %d: %s%s\n  %s\n", v.Number, v.Plan.Engine, v.Plan.Seed,
+		page.Plural(len(v.violations), "violation"), again, v.Counts)
+	for _, sin := range v.violations {
 		text += fmt.Sprintf("  %s: %s\n", sin.Sin, sin.Text)
 	}
 	return text
@@ -288,7 +274,7 @@ func counted(word string, of map[string]int) string {
 func (r *report) violations() int {
 	n := len(r.unproved())
 	for _, x := range r.Rounds {
-		n += len(x.verdict.Violations)
+		n += len(x.violations)
 	}
 	return n
 }
@@ -310,7 +296,7 @@ func (r *report) unproved() (missing []string) {
 
 // possible says that the engines and this machine allow a fault.
 func (r *report) possible(k kind) bool {
-	return slices.ContainsFunc(r.Rounds, func(x result) bool { return x.possible[k] })
+	return slices.ContainsFunc(r.Rounds, func(x *verdict) bool { return x.possible[k] })
 }
 
 // total adds the figures of all rounds, or of those on an engine.

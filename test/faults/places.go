@@ -36,6 +36,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
+	"github.com/tenurelock/tenure/internal/enginetest/relay"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
@@ -138,7 +139,7 @@ func onDynamoDB(ctx context.Context, s *scene) *place {
 // onEtcd is the place of etcd's concurrency package, whose release deletes the record.
 func onEtcd(context.Context, *scene) *place {
 	at := etcd.host()
-	return &place{direct: at, gate: func(string) (gate.Gate, error) { return gate.NewTCP(at) }}
+	return &place{direct: at, gate: func(string) (gate.Gate, error) { return relay.New(at) }}
 }
 
 // reachedBy is how a client is told of an address: by the URL of the engine, with a query besides.
@@ -162,7 +163,7 @@ func onRiver(ctx context.Context, s *scene) *place {
 	pool, at := s.database(ctx), postgreSQL.host()
 	return &place{
 		direct:  at,
-		gate:    func(string) (gate.Gate, error) { return gate.NewTCPWrites(at, riverWrites) },
+		gate:    func(string) (gate.Gate, error) { return relay.NewWrites(at, riverWrites) },
 		reached: postgreSQL.reachedBy(""),
 		prepare: func(ctx context.Context, lock string) {
 			schema := riverSchema(lock)
@@ -206,7 +207,7 @@ func openStore(ctx context.Context, s *scene) *place {
 	p.gate = func(owner string) (gate.Gate, error) {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
 		// is a write of a record; a read, a watch or a sign of life of a connection is none.
-		return gate.NewTCPWrites(p.direct, func() func([]byte) bool {
+		return relay.NewWrites(p.direct, func() func([]byte) bool {
 			return func(piece []byte) bool { return bytes.Contains(piece, []byte(owner)) }
 		})
 	}

@@ -180,11 +180,7 @@ func askedToStepDown(ctx context.Context, s *scene) cell {
 	asked := proc.Monotonic()
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	asking.Go(func() {
-		_, _ = s.service.Post(ctx, 0, s.service.Operator, "/v1/requests", map[string]any{ // what comes of it shows the lock
-			"name": p.name, "kind": "step-down", "reason": "a row of the fault table", "wait_ms": s.lease.Milliseconds(),
-		})
-	})
+	asking.Go(func() { s.service.StepDown(ctx, 0, p.name, s.lease) })
 	granted := p.passes(ctx)
 	end := p.over(ctx, s.lease).end
 	told, gap := milliseconds(end-asked), apart(end, granted)

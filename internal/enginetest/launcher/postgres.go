@@ -85,6 +85,19 @@ func InitPostgreSQL(data string) error {
 	}.Run()
 }
 
+// FollowPostgreSQL makes the data of a standby of a server, in a folder that is empty and the user's
+// own. The standby calls itself by the name.
+func FollowPostgreSQL(data, url, name string) error {
+	program, err := PostgresProgram("pg_basebackup")
+	if err != nil {
+		return err
+	}
+	return Server{Dir: data, User: PostgresUser, Args: []string{
+		program, "-d", url + "&application_name=" + name, "-D", data,
+		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+	}}.Run()
+}
+
 func onePostgreSQL(dir string, port int) (Server, error) {
 	if err := Own(dir); err != nil {
 		return Server{}, err

@@ -49,6 +49,16 @@ func Port() (int, error) {
 	return 0, err
 }
 
+// ports returns so many ports: see [Port].
+func ports(n int) (all []int, err error) {
+	for len(all) < n && err == nil {
+		var port int
+		port, err = Port()
+		all = append(all, port)
+	}
+	return all, err
+}
+
 // Server is what starts one server of an engine.
 type Server struct {
 	Args []string

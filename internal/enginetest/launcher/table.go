@@ -235,6 +235,31 @@ func Etcd(dir, name, client, peer, cluster string, more ...string) (Server, erro
 	return s, err
 }
 
+// EtcdCluster returns so many members of a cluster, each with a folder below dir, and the URLs at which
+// clients find them. More arguments are those of each member.
+func EtcdCluster(dir string, members int, more ...string) (all []Server, urls []string, err error) {
+	ports, err := ports(2 * members)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := func(i int) string { return fmt.Sprint("m", i+1) }
+	peer := func(i int) string { return fmt.Sprintf(atHTTP, ports[members+i]) }
+	var cluster []string
+	for i := range members {
+		cluster = append(cluster, name(i)+"="+peer(i))
+	}
+	more = append([]string{"--heartbeat-interval", "50", "--election-timeout", "500"}, more...)
+	for i := range members {
+		url := fmt.Sprintf(atHTTP, ports[i])
+		s, err := Etcd(filepath.Join(dir, "etcd-"+name(i)), name(i), url, peer(i), strings.Join(cluster, ","), more...)
+		if err != nil {
+			return nil, nil, err
+		}
+		all, urls = append(all, s), append(urls, url)
+	}
+	return all, urls, nil
+}
+
 func oneEtcd(dir string, port int) (Server, error) {
 	peer, err := Port()
 	if err != nil {
@@ -267,6 +292,30 @@ func ZooKeeper(dir string, port, id int, more ...string) (Server, error) {
 		}
 	}
 	return server("zookeeper", port, values{"jars": jars, "config": config})
+}
+
+// ZooKeeperEnsemble returns so many servers, and where clients find them. The data of each are in the
+// folder data of its Dir, below dir. One stands alone. They do not run for long.
+func ZooKeeperEnsemble(dir string, servers int, more ...string) (all []Server, addresses []string, err error) {
+	ports, err := ports(3 * servers)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range servers {
+		if servers > 1 {
+			more = append(more, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, ports[servers+i], ports[2*servers+i]))
+		}
+	}
+	for i := range servers {
+		folder := filepath.Join(dir, fmt.Sprint("zookeeper-", i+1))
+		s, err := ZooKeeper(folder, ports[i], i+1, more...)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Dir, s.Args = folder, slices.Insert(s.Args, 1, "-XX:TieredStopAtLevel=1")
+		all, addresses = append(all, s), append(addresses, fmt.Sprintf("127.0.0.1:%d", ports[i]))
+	}
+	return all, addresses, nil
 }
 
 // Kubernetes returns an API server on an etcd. It writes the file kubeconfig to dir.

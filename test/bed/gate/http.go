@@ -7,7 +7,7 @@
 // makes the faults of networks, middleboxes and attackers, and counts what goes over the
 // wire and what that would cost on DynamoDB.
 //
-// [TCP] knows bytes alone. [HTTP] knows requests: it loses, delays, doubles and repeats
+// [relay.Relay] knows bytes alone. [HTTP] knows requests: it loses, delays, doubles and repeats
 // them, by chance as its [Weather] has it, or one as a [Strike] asks for.
 package gate
 
@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/relay"
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
@@ -55,31 +56,7 @@ type Gate interface {
 	Close()
 }
 
-// common is what both kinds of gates have.
-type common struct {
-	mu    sync.Mutex // guards what the gate has, too
-	count int
-	delay time.Duration
-	hit   time.Time
-}
-
-func (g *common) Count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.count
-}
-
-func (g *common) Struck() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.hit
-}
-
-func (g *common) Slow(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.delay = d
-}
+var _, _ Gate = (*HTTP)(nil), (*relay.Relay)(nil)
 
 const (
 	// kept is how many calls a gate with weather remembers.
@@ -93,7 +70,6 @@ const (
 type HTTP struct {
 	// Meter takes down what requests cost, in a gate of [NewMetered].
 	Meter
-	common
 
 	servers []http.Handler
 	isWrite func(*http.Request) bool
@@ -103,7 +79,11 @@ type HTTP struct {
 	over    context.Context // ends with the gate
 	end     context.CancelFunc
 
-	random  *rand.Rand // guarded by mu, as what follows
+	mu      sync.Mutex // guards the fields below
+	count   int
+	delay   time.Duration
+	hit     time.Time // when the last fault of a [Gate] hit a request
+	random  *rand.Rand
 	weather Weather
 	strikes []*Strike
 	calls   []Call // the last ones, the oldest first
@@ -200,6 +180,27 @@ func (g *HTTP) Close() {
 	g.server.Close()
 	g.running.Wait()
 	g.onward.CloseIdleConnections()
+}
+
+// Count is how many requests there were.
+func (g *HTTP) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+// Struck is when the last fault of a [Gate] hit a request: see there.
+func (g *HTTP) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
+}
+
+// Slow has each request take d longer.
+func (g *HTTP) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
 }
 
 // Counts says how often each fault has happened.

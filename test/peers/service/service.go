@@ -122,8 +122,9 @@ func (r *Replicas) Restart(ctx context.Context, i int) error {
 	}
 	one.process.Store(p)
 	err = wait.Until(ctx, "a replica serves", func() bool {
-		answer, err := send(ctx, time.Second, http.MethodGet, "http://"+one.address+"/readyz", "", nil)
-		return !p.Alive() || err == nil && answer.Status == http.StatusOK
+		soon, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		return !p.Alive() || r.call(soon, i, http.MethodGet, "/readyz", nil, nil) == nil
 	})
 	if err == nil && !p.Alive() {
 		err = errors.New("the replica has ended")
@@ -184,60 +185,44 @@ func (r *Replicas) Close() {
 // callBound bounds a call of an operator, who may wait for a holder's answer.
 const callBound = 30 * time.Second
 
-// Answer is what the service said.
-type Answer struct {
-	Status int
-	Body   []byte
-}
-
-// Post calls a replica as the principal of a token.
-func (r *Replicas) Post(ctx context.Context, i int, token, path string, body any) (Answer, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return Answer{}, err
-	}
-	return send(ctx, callBound, http.MethodPost, r.URLs()[i]+path, token, text)
-}
-
-// Get looks something up at a replica, as its operator, into found. A replica whose store
-// is slow for a moment says so, and is asked again.
-func (r *Replicas) Get(ctx context.Context, i int, path string, query url.Values, found any) error {
-	var a Answer
-	var err error
-	wait.Within(ctx, callBound, func() bool {
-		a, err = send(ctx, callBound, http.MethodGet, r.URLs()[i]+path+"?"+query.Encode(), r.Operator, nil)
-		return err != nil || a.Status != http.StatusServiceUnavailable
-	})
-	switch {
-	case err != nil:
-		return err
-	case a.Status != http.StatusOK:
-		return fmt.Errorf("%s: %d %.300s", path, a.Status, a.Body)
-	}
-	return json.Unmarshal(a.Body, found)
-}
-
-func send(ctx context.Context, bound time.Duration, method, url, token string, body []byte) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
+// call calls a replica as its operator, and reads the answer into found, unless that is nil.
+func (r *Replicas) call(ctx context.Context, i int, method, path string, in, found any) error {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	body, err := json.Marshal(in)
 	if err != nil {
-		return Answer{}, err
+		return err
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	request, err := http.NewRequestWithContext(ctx, method, r.URLs()[i]+path, bytes.NewReader(body))
+	if err != nil {
+		return err
 	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
+	request.Header.Set("Authorization", "Bearer "+r.Operator)
+	request.Header.Set("Content-Type", "application/json")
 	request.Close = true // a connection that is kept may be one of a process that was killed
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return Answer{}, err
+		return err
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
 	text, err := io.ReadAll(response.Body)
-	return Answer{response.StatusCode, text}, err
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s: %d %.300s", path, response.StatusCode, text)
+	case found == nil:
+		return nil
+	}
+	return json.Unmarshal(text, found)
+}
+
+// StepDown asks the holder of a lock to step down, and waits for its answer for so long. There may be
+// no holder, and the replica may be under a fault: what comes of it shows the lock.
+func (r *Replicas) StepDown(ctx context.Context, i int, name string, wait time.Duration) {
+	_ = r.call(ctx, i, http.MethodPost, "/v1/requests", map[string]any{
+		"name": name, "kind": "step-down", "reason": "a fault", "wait_ms": wait.Milliseconds(),
+	}, nil)
 }
 
 // Tenure is a tenure in the history of a lock, as far as it is needed here.
@@ -246,16 +231,18 @@ type Tenure struct {
 	Owner string `json:"holder"`
 }
 
-// History returns the tenures of a lock that the service knows of, the newest first.
-func (r *Replicas) History(ctx context.Context, i int, name string) ([]Tenure, error) {
-	var found struct {
-		Tenures []Tenure `json:"tenures"`
-		Next    uint64   `json:"next"`
-	}
-	var all []Tenure
+// History returns the tenures of a lock that the service knows of, the newest first. A replica whose
+// store is slow for a moment is asked again.
+func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenure, err error) {
 	for query := (url.Values{"name": {name}, "limit": {"100"}}); ; {
-		found.Tenures, found.Next = nil, 0
-		if err := r.Get(ctx, i, "/v1/history", query, &found); err != nil {
+		var found struct {
+			Tenures []Tenure `json:"tenures"`
+			Next    uint64   `json:"next"`
+		}
+		if !wait.Within(ctx, callBound, func() bool {
+			err = r.call(ctx, i, http.MethodGet, "/v1/history?"+query.Encode(), nil, &found)
+			return err == nil
+		}) {
 			return nil, err
 		}
 		all = append(all, found.Tenures...)

@@ -1,28 +1,30 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package gate
+// Package relay stands between clients and an engine with a socket, whatever they speak, and makes
+// the faults of networks.
+package relay
 
 import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
-// TCP is a gate of any store with a socket. It knows bytes alone, so that a piece
-// of what is sent stands for a request.
-type TCP struct {
-	common
+// Relay passes bytes between clients and an engine. It knows bytes alone, so that a piece of what is
+// sent stands for a request. Its methods may be called concurrently.
+type Relay struct {
 	target   string
 	writes   func() func([]byte) bool
 	listener net.Listener
 	running  sync.WaitGroup
 
-	fault tcpFault // guarded by mu, as what follows
+	mu    sync.Mutex // guards the fields below
+	count int
+	trips int
+	delay time.Duration
+	hit   time.Time
+	fault fault
 	hold  time.Duration
 	next  chan struct{} // closed with the next change
 	lost  int
@@ -31,11 +33,11 @@ type TCP struct {
 	over  bool
 }
 
-// tcpFault is what a gate is set to.
-type tcpFault int
+// fault is what a relay is set to.
+type fault int
 
 const (
-	pass tcpFault = iota
+	pass fault = iota
 	losing
 	holding // the next write's reply is to be held back
 	vanishing
@@ -48,6 +50,8 @@ type link struct {
 	client, store net.Conn
 	isWrite       func([]byte) bool
 	broken        bool // a piece is missing: it is of no more use
+	dark          bool // nothing passes any more
+	asked         bool // the last piece was for the engine
 }
 
 func (l *link) end() {
@@ -66,19 +70,19 @@ const (
 	dialBound = time.Second
 )
 
-// NewTCP returns a gate in front of a host and port. All that is sent counts as a write.
-func NewTCP(target string) (*TCP, error) {
-	return NewTCPWrites(target, func() func([]byte) bool { return func([]byte) bool { return true } })
+// New returns a relay to a host and port. All that is sent counts as a write. It must be closed.
+func New(target string) (*Relay, error) {
+	return NewWrites(target, func() func([]byte) bool { return func([]byte) bool { return true } })
 }
 
-// NewTCPWrites is NewTCP with a function for each connection, which is told all pieces
+// NewWrites is New with a function for each connection, which is told all pieces
 // that are sent there, in their order, and says which are writes. It must not keep them.
-func NewTCPWrites(target string, writes func() func([]byte) bool) (*TCP, error) {
+func NewWrites(target string, writes func() func([]byte) bool) (*Relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	g := &TCP{
+	g := &Relay{
 		target: target, writes: writes, listener: listener, next: make(chan struct{}),
 		links: map[*link]struct{}{},
 	}
@@ -94,12 +98,12 @@ func NewTCPWrites(target string, writes func() func([]byte) bool) (*TCP, error) 
 	return g, nil
 }
 
-// Address is the host and port of the gate.
-func (g *TCP) Address() string { return g.listener.Addr().String() }
+// Address is the host and port of the relay.
+func (g *Relay) Address() string { return g.listener.Addr().String() }
 
 // change lets go of what is late, and ends links that have lost something, unless
 // all is to be lost. The caller holds mu.
-func (g *TCP) change() {
+func (g *Relay) change() {
 	close(g.next)
 	g.next = make(chan struct{})
 	for l := range g.links {
@@ -109,48 +113,106 @@ func (g *TCP) change() {
 	}
 }
 
-func (g *TCP) set(f tcpFault, hold time.Duration) {
+func (g *Relay) set(f fault, hold time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fault, g.hold, g.hit = f, hold, time.Time{}
 	g.change()
 }
 
-// LoseReply loses the reply to the next write: see [Gate].
-func (g *TCP) LoseReply() { g.set(losing, 0) }
+// LoseReply lets the next write through, and loses its reply: the connection ends in its place.
+func (g *Relay) LoseReply() { g.set(losing, 0) }
 
-// BlackHole lets nothing through any more.
-func (g *TCP) BlackHole() { g.set(vanishing, 0) }
+// BlackHole lets nothing through any more, in either direction, and ends no connection.
+func (g *Relay) BlackHole() { g.set(vanishing, 0) }
 
-// SlowThenBlackHole holds back the reply to the next write.
-func (g *TCP) SlowThenBlackHole(d time.Duration) { g.set(holding, d) }
+// SlowThenBlackHole lets the next write through, holds its reply back for d, and lets nothing else
+// through.
+func (g *Relay) SlowThenBlackHole(d time.Duration) { g.set(holding, d) }
 
-// Slow has each request take d longer.
-func (g *TCP) Slow(d time.Duration) {
-	g.common.Slow(d)
+// Slow has each request take d longer. What is late at the next change goes on at once.
+func (g *Relay) Slow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.delay = d
 	g.change()
 }
 
 // LoseReplies loses all replies: the connection ends in the place of each.
-func (g *TCP) LoseReplies() { g.set(losingAll, 0) }
+func (g *Relay) LoseReplies() { g.set(losingAll, 0) }
 
 // Heal ends all faults and delays, and the connections that have lost something.
-func (g *TCP) Heal() {
+func (g *Relay) Heal() {
 	g.Slow(0)
 	g.set(pass, 0)
 }
 
+// Hold passes nothing on until resume is called, as an engine whose process is stopped. What clients
+// send meanwhile reaches the engine then, theirs too that have gone away.
+func (g *Relay) Hold() (resume func()) {
+	g.Slow(time.Hour)
+	return func() { g.Slow(0) }
+}
+
+// Forget lets all connections stand, and passes nothing on them any more, as a NAT that has
+// forgotten them. New ones work.
+func (g *Relay) Forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for l := range g.links {
+		l.dark = true
+	}
+}
+
+// Cut closes all connections.
+func (g *Relay) Cut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for l := range g.links {
+		l.end()
+	}
+}
+
+// Connections returns how many connections of clients there are.
+func (g *Relay) Connections() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.links)
+}
+
+// Trips returns how many round trips were begun since the last call: how often a connection has
+// carried something to the engine, where it had carried an answer before.
+func (g *Relay) Trips() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.trips
+	g.trips = 0
+	return n
+}
+
+// Count is how many pieces were sent to the engine.
+func (g *Relay) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+// Struck is when the last of the faults of one write hit it, and zero before.
+func (g *Relay) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
+}
+
 // Lost is how many pieces have vanished.
-func (g *TCP) Lost() int {
+func (g *Relay) Lost() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lost
 }
 
-// Close ends the gate, and all connections.
-func (g *TCP) Close() {
+// Close ends the relay, and all connections.
+func (g *Relay) Close() {
 	_ = g.listener.Close() // nobody is there any more
 	g.mu.Lock()
 	g.over = true
@@ -162,7 +224,7 @@ func (g *TCP) Close() {
 	g.running.Wait()
 }
 
-func (g *TCP) serve(client net.Conn) {
+func (g *Relay) serve(client net.Conn) {
 	store, err := net.DialTimeout("tcp", g.target, dialBound)
 	if err != nil {
 		_ = client.Close()
@@ -197,15 +259,21 @@ type piece struct {
 
 // pump carries bytes one way, each piece as late as it is to be. When it ends, so
 // does the other way.
-func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
+func (g *Relay) pump(l *link, from, to net.Conn, replies bool) {
 	defer l.end()
 	pieces := make(chan piece, 1024)
 	var out sync.WaitGroup
 	out.Go(func() {
 		failed := false
 		for p := range pieces {
-			if !wait.Unless(time.Until(p.due), p.changed, nil) && g.vanishes(l) {
-				continue
+			if late := time.Until(p.due); late > 0 {
+				select {
+				case <-time.After(late):
+				case <-p.changed:
+					if g.vanishes(l) {
+						continue
+					}
+				}
 			}
 			if _, err := to.Write(p.bytes); err != nil && !failed {
 				failed = true
@@ -230,7 +298,7 @@ func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
 }
 
 // vanishes says that a piece that was on its way when something changed is lost.
-func (g *TCP) vanishes(l *link) bool {
+func (g *Relay) vanishes(l *link) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.fault != vanishing {
@@ -241,19 +309,25 @@ func (g *TCP) vanishes(l *link) bool {
 }
 
 // lose notes that a piece of a link is missing. The caller holds mu.
-func (g *TCP) lose(l *link) {
+func (g *Relay) lose(l *link) {
 	g.lost++
 	l.broken = true
 }
 
 // judge says when a piece that came now may go on, and whether it may.
-func (g *TCP) judge(l *link, bytes []byte, reply bool) (piece, bool) {
+func (g *Relay) judge(l *link, bytes []byte, reply bool) (piece, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := piece{bytes: bytes, due: time.Now().Add(g.delay / 2), changed: g.next}
 	write := !reply && l.isWrite(bytes)
 	since := time.Since(g.hit)
+	if !reply && !l.asked {
+		g.trips++
+	}
+	l.asked = !reply
 	switch {
+	case l.dark:
+		return p, false
 	case g.fault == vanishing, g.fault == holding && !g.hit.IsZero() && since > settled:
 		g.lose(l)
 		return p, false
