@@ -41,14 +41,12 @@ func TestQuick(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := &options{quick: true, names: strings.Join(clientNames, ","), say: t.Logf}
+			o := &options{quick: true, say: t.Logf}
 			switch name {
 			case "bench":
 				enginetest.Shared(t, enginetest.Dynoxide, "dynoxide")
-				_, err := peers.Make(t.Context(), peers.Java)
-				if errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "" {
-					t.Logf("without the Java client: %v", err)
-					o.names = tenureName + "," + dynamolockName
+				if _, err := peers.Make(t.Context(), peers.Java); errors.Is(err, peers.ErrNoToolchain) {
+					enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
 				}
 			case "native":
 				enginetest.Shared(t, enginetest.Etcd, "etcd")

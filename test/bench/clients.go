@@ -62,7 +62,7 @@ func measureClients(ctx context.Context, r *rig) {
 	}
 	r.Programs = kind.Name + " " + kind.Version + ", in memory, on loopback"
 	r.Setting, r.db = gate.UnitRule, dynamo.Connect(r.engine)
-	for name := range strings.SplitSeq(r.names, ",") {
+	for _, name := range clientNames {
 		client := must.Have(peers.Make(ctx, peers.Kind(name)))
 		one := must.Have(client.Start(ctx))
 		one.Kill()

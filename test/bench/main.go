@@ -45,7 +45,6 @@ var parts = map[string]func(context.Context, *rig){
 // options are what a run was asked for.
 type options struct {
 	quick  bool
-	names  string // of the clients there, with commas between
 	steps  string
 	consul string
 	say    func(format string, args ...any)
@@ -79,8 +78,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		page  = flags.Bool("page", false, "write docs/evidence/performance.md from the last results; run nothing")
 	)
 	flags.BoolVar(&o.quick, "quick", false, "check that everything works; the times mean nothing")
-	flags.StringVar(&o.names, "clients", strings.Join(clientNames, ","),
-		"measure these `clients` on DynamoDB, separated by commas")
 	flags.StringVar(&o.steps, "steps", "", "take only these `steps` on DynamoDB, separated by commas")
 	flags.StringVar(&o.consul, "consul", "", "the `program` consul, to measure Consul beside the lock service")
 	if err := flags.Parse(args); err != nil {

@@ -70,7 +70,7 @@ func (l *load) start(ctx context.Context, dir string) {
 			Args: []string{"--max-calls", "10000000", "--max-heartbeats", "10000000"},
 		}))
 		l.After(r.Close)
-		p.pids = append(p.pids, r.PID(0))
+		p.pids = append(p.pids, r.Process(0).PID())
 		w := newWeb(r.URLs()[0], r.Worker)
 		p.open = func(context.Context) caller { return newTenured(w, 1) }
 		p.batch = func(context.Context) caller { return newTenured(w, mostBeats) }

@@ -279,16 +279,18 @@ func (s *lockService) store(seat int) string { return s.fronts[seat].Address() }
 
 func (s *lockService) faults() []fault {
 	restart := s.replica(func(ctx context.Context, length time.Duration, i int) error {
-		s.replicas.Kill(i)
+		s.replicas.Process(i).Kill()
 		wait.Rest(ctx, length)
 		return s.replicas.Restart(ctx, i)
 	})
 	stop := s.replica(func(ctx context.Context, length time.Duration, i int) error {
-		if err := s.replicas.Freeze(ctx, i); err != nil {
+		p := s.replicas.Process(i)
+		defer p.Continue()
+		if err := p.Hang(); err != nil {
 			return err
 		}
 		wait.Rest(ctx, length)
-		return s.replicas.Thaw(i)
+		return nil
 	})
 	end := s.replica(func(ctx context.Context, length time.Duration, i int) error { // as a deployment does
 		bound, cancel := context.WithTimeout(ctx, wait.Bound)
@@ -315,8 +317,8 @@ func (s *lockService) faults() []fault {
 func (s *lockService) replica(f strike) strike {
 	return exclusive(&s.under, func(ctx context.Context, length time.Duration, _ int) error {
 		i := s.next()
-		if !s.replicas.Alive(i) {
-			return fmt.Errorf("replica %d has ended by itself:\n%s", i+1, s.replicas.Said(i))
+		if p := s.replicas.Process(i); !p.Alive() {
+			return fmt.Errorf("replica %d has ended by itself:\n%s", i+1, p.Stderr())
 		}
 		return f(ctx, length, i)
 	})

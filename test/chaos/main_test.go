@@ -71,7 +71,6 @@ func TestFlags(t *testing.T) {
 		"-engines paper":                     `"paper"`,
 		"-engines sqlite":                    "",
 		"-engines sqlite more":               `["more"]`,
-		"-engines sqlite -faults rain":       `"rain" is not known`,
 		"-engines sqlite -lease 10ms":        "want 500ms at least",
 		"-engines sqlite -round 1s":          "takes 1 lease at least",
 		"-workload dance":                    `"dance"`,

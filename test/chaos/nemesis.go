@@ -21,33 +21,32 @@ import (
 // kind is a kind of fault.
 type kind = string
 
-// The kinds; traits has what they mean.
+// The kinds.
 const (
-	kill          kind = "kill"
-	stop          kind = "stop"
-	stopKill      kind = "stop-kill"
-	suspend       kind = "suspend"
-	pauseVM       kind = "pause"
-	lateVM        kind = "late-pause"
-	wallOn        kind = "wall-on"
-	wallBack      kind = "wall-back"
-	namespace     kind = "namespace"
-	stepDown      kind = "step-down"
-	lockFile      kind = "lock-file"
-	blackHole     kind = "black-hole"
-	delay         kind = "delay"
-	loseReplies   kind = "lose-replies"
-	stopEngine    kind = "stop-engine"
-	restartEngine kind = "restart-engine"
-	endEngine     kind = "end-engine"
-	replayAcquire kind = "replay-acquire"
-	replayCalls   kind = "replay"
+	kill          kind = "kill"           // SIGKILL of a process; another one is started later
+	namespace     kind = "namespace"      // the same; another one is started in a time namespace
+	stop          kind = "stop"           // SIGSTOP of a process, SIGCONT later
+	stopKill      kind = "stop-kill"      // SIGSTOP of a process, SIGKILL later
+	suspend       kind = "suspend"        // a process is stopped; its monotonic clock stands meanwhile
+	pauseVM       kind = "pause"          // a paused machine: stopped; its monotonic and boot clocks stand
+	lateVM        kind = "late-pause"     // a paused machine, whose wall clock is set right only later
+	wallOn        kind = "wall-on"        // the wall clock of a process is set forward
+	wallBack      kind = "wall-back"      // the wall clock of a process is set back
+	stepDown      kind = "step-down"      // somebody asks the holder to step down (no fault)
+	lockFile      kind = "lock-file"      // the file is locked by another program's transaction
+	blackHole     kind = "black-hole"     // between a process and the engine
+	delay         kind = "delay"          // each piece of bytes to and from the engine waits
+	loseReplies   kind = "lose-replies"   // the engine's replies are lost after it has done the work
+	stopEngine    kind = "stop-engine"    // SIGSTOP of the engine, SIGCONT later
+	restartEngine kind = "restart-engine" // SIGKILL of the engine, restart on the same data
+	endEngine     kind = "end-engine"     // SIGTERM of the engine, restart on the same data
+	replayAcquire kind = "replay-acquire" // attackers send acquires again, all the time
+	replayCalls   kind = "replay"         // attackers send heartbeats and releases again, all the time
 )
 
 // trait says what a kind of fault is. Something has to show one of a clock, or of the way to the
 // engine.
 type trait struct {
-	meaning      string
 	stops, kills bool // a process: for longer than a moment, for good
 	wire         bool // it is of the way to the engine
 	// moves says how clocks of a process are moved: 1 is as long as it stands or, if it is not
@@ -60,33 +59,17 @@ type shift = replica.Shift
 func (t trait) clock() bool { return t.moves != shift{} }
 
 var traits = map[kind]trait{
-	kill:      {meaning: "SIGKILL of a process; another one is started later", kills: true},
-	namespace: {meaning: "SIGKILL of a process; another one is started in a time namespace", kills: true},
-	stop:      {meaning: "SIGSTOP of a process, SIGCONT later", stops: true},
-	stopKill:  {meaning: "SIGSTOP of a process, SIGKILL later", stops: true, kills: true},
-	suspend: {
-		"suspend: stopped; its monotonic clock stands meanwhile", true, false, false, shift{MonoBack: 1},
-	},
-	pauseVM: {
-		"paused machine: stopped; its monotonic and boot clocks stand", true, false, false,
-		shift{MonoBack: 1, BootBack: 1},
-	},
-	lateVM: {
-		"paused machine, whose wall clock is set right only later", true, false, false,
-		shift{MonoBack: 1, BootBack: 1, WallOn: -1},
-	},
-	wallOn:        {meaning: "wall clock of a process set forward", moves: shift{WallOn: 1}},
-	wallBack:      {meaning: "wall clock of a process set back", moves: shift{WallOn: -1}},
-	stepDown:      {meaning: "somebody asks the holder to step down (no fault)"},
-	lockFile:      {meaning: "file locked by another program's transaction"},
-	blackHole:     {meaning: "black hole between a process and the engine", wire: true},
-	delay:         {meaning: "each piece of bytes to and from the engine waits"},
-	loseReplies:   {meaning: "the engine's replies are lost after it has done the work", wire: true},
-	stopEngine:    {meaning: "SIGSTOP of the engine, SIGCONT later"},
-	restartEngine: {meaning: "SIGKILL of the engine, restart on the same data"},
-	endEngine:     {meaning: "SIGTERM of the engine, restart on the same data"},
-	replayAcquire: {meaning: "attackers send acquires again, all the time"},
-	replayCalls:   {meaning: "attackers send heartbeats and releases again, all the time"},
+	kill:        {kills: true},
+	namespace:   {kills: true},
+	stop:        {stops: true},
+	stopKill:    {stops: true, kills: true},
+	suspend:     {stops: true, moves: shift{MonoBack: 1}},
+	pauseVM:     {stops: true, moves: shift{MonoBack: 1, BootBack: 1}},
+	lateVM:      {stops: true, moves: shift{MonoBack: 1, BootBack: 1, WallOn: -1}},
+	wallOn:      {moves: shift{WallOn: 1}},
+	wallBack:    {moves: shift{WallOn: -1}},
+	blackHole:   {wire: true},
+	loseReplies: {wire: true},
 }
 
 // role says whom a fault is for.
@@ -244,13 +227,13 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Du
 	case t.clock():
 		return r.moveClocks(ctx, p, t, length, random, e)
 	case t.stops:
-		if err := p.stop(); err != nil {
+		if err := p.Hang(); err != nil {
 			return err
 		}
 		wait.Rest(ctx, length)
 		if !t.kills {
-			if err := p.Continue(); err != nil || p.settle == nil {
-				return err
+			if p.Continue(); p.settle == nil {
+				return nil
 			}
 			return p.settle(ctx)
 		}
@@ -291,7 +274,7 @@ func (r *round) move(ctx context.Context, p *process, e *event, stands, length t
 	if !p.sees(ctx, 0, 10*time.Second) {
 		return errBusy // with its start: nothing would show what has changed
 	}
-	if err := p.stop(); err != nil {
+	if err := p.Hang(); err != nil {
 		return err
 	}
 	stopped := r.now()
@@ -303,9 +286,7 @@ func (r *round) move(ctx context.Context, p *process, e *event, stands, length t
 	p.page.Add(e.Shift)
 	_, e.Change = p.page.Load()
 	e.To = r.now()
-	if err := p.Continue(); err != nil {
-		return err
-	}
+	p.Continue()
 	if p.sees(ctx, e.Change, 10*time.Second) || !p.Alive() {
 		return nil
 	}

@@ -144,7 +144,7 @@ func (w *replicas) heard(p *process, l replica.Line) {
 	case replica.Came:
 		w.came[l.Text]++
 	case replica.Stopping:
-		time.AfterFunc(w.Lease+rand.N(w.Lease), func() { _ = p.Continue() }) // it may be dead
+		time.AfterFunc(w.Lease+rand.N(w.Lease), p.Continue)
 	}
 }
 
@@ -179,7 +179,7 @@ func (w *replicas) calm(ctx context.Context) error {
 func (w *replicas) finish(ctx context.Context, p *process) error {
 	_ = p.SendLine(replica.OrderEnd) // it may have ended
 	select {
-	case <-p.Exited():
+	case <-p.Ended:
 	case <-ctx.Done():
 		w.trouble("%s does not end when it is told to", p.name)
 	}

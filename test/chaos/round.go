@@ -474,17 +474,6 @@ func (p *process) ended(now func() int64) {
 	}
 }
 
-// stopPatience is for how long it may take until every thread stands.
-const stopPatience = 5 * time.Second
-
-// stop sends SIGSTOP, and waits until every thread stands.
-func (p *process) stop() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), stopPatience,
-		fmt.Errorf("%s does not stop", p.name))
-	defer cancel()
-	return p.Stop(ctx)
-}
-
 // outcome returns what is wrong with how it ended, "" if nothing is.
 func (p *process) outcome() string {
 	p.mu.Lock()

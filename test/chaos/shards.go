@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
@@ -243,9 +242,9 @@ func (f *finding) pausing(ctx context.Context, g *group) {
 	victim.paused = true
 	g.mu.Unlock()
 	began := time.Now()
-	stop := func() { must.Do(victim.Signal(syscall.SIGSTOP)) }
+	stop := func() { must.Do(victim.Hang()) }
 	elsewhere := func() bool { return len(g.owners) == g.size.Partitions && len(g.of(victim)) == 0 }
-	defer func() { must.Do(victim.Continue()) }()
+	defer victim.Continue()
 	f.during(ctx, g, "SIGSTOP of a worker", victim, stop, elsewhere)
 	must.Do(wait.For(ctx, 2*g.size.Lease-time.Since(began)))
 }

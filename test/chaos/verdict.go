@@ -248,14 +248,14 @@ func (v *verdict) String() string {
 
 func (r *report) String() string {
 	text := fmt.Sprintf("%s in %v: %s\n  %s\n", page.Plural(len(r.Rounds), "round"), r.Took.Round(time.Second),
-		page.Plural(r.violations(), "violation"), r.total(""))
+		page.Plural(r.violations(), "violation"), r.total())
 	if missing := r.unproved(); len(missing) > 0 {
 		text += fmt.Sprintf("  nothing shows that these faults had any effect: %s\n", strings.Join(missing, ", "))
 	}
 	if r.Missing != "" {
 		text += fmt.Sprintf("  not available here: %s\n", r.Missing)
 	}
-	return text + r.table()
+	return text + counted("  faults: ", r.total().Faults) + "\n"
 }
 
 // counted lists what was counted, behind a word, if anything was.
@@ -283,10 +283,14 @@ func (r *report) violations() int {
 // they did: of a clock, that no replica saw them; of the way to an engine, that
 // nothing was lost on it. In a run of several rounds it is each that never came.
 func (r *report) unproved() (missing []string) {
-	total := r.total("")
-	for _, k := range slices.Sorted(maps.Keys(traits)) {
+	total, engines, possible := r.total(), map[string]bool{}, map[kind]bool{}
+	for _, x := range r.Rounds {
+		engines[x.Plan.Engine] = true
+		maps.Copy(possible, x.possible)
+	}
+	for _, k := range slices.Sorted(maps.Keys(possible)) {
 		struck, t := total.Faults[k] > 0, traits[k]
-		never := r.Whole && len(r.Rounds) >= 3*len(r.engines()) && r.possible(k) && !struck
+		never := r.Whole && len(r.Rounds) >= 3*len(engines) && !struck
 		if never || struck && (t.clock() && total.Proved[k] == 0 || t.wire && total.Lost == 0) {
 			missing = append(missing, k)
 		}
@@ -294,64 +298,19 @@ func (r *report) unproved() (missing []string) {
 	return missing
 }
 
-// possible says that the engines and this machine allow a fault.
-func (r *report) possible(k kind) bool {
-	return slices.ContainsFunc(r.Rounds, func(x *verdict) bool { return x.possible[k] })
-}
-
-// total adds the figures of all rounds, or of those on an engine.
-func (r *report) total(engine string) counts {
+// total adds the figures of all rounds.
+func (r *report) total() counts {
 	total := newCounts()
 	for _, x := range r.Rounds {
-		if engine == "" || x.Plan.Engine == engine {
-			total.add(&x.Counts)
-		}
+		total.add(&x.Counts)
 	}
 	return total
-}
-
-// table has a row for each kind of fault: how often it struck on each engine, and what shows that.
-func (r *report) table() string {
-	var rows [][]string
-	total := r.total("")
-	for k, t := range traits {
-		if !r.possible(k) && total.Faults[k] == 0 {
-			continue
-		}
-		row := []string{t.meaning}
-		for _, e := range r.engines() {
-			row = append(row, page.Thousands(r.total(e).Faults[k]))
-		}
-		seen := ""
-		switch {
-		case total.Faults[k] > 0 && t.clock():
-			seen = page.Thousands(total.Proved[k]) + ", by what the replica logged"
-		case total.Faults[k] > 0 && t.wire:
-			seen = page.Thousands(total.Lost) + " pieces lost, of both kinds"
-		}
-		rows = append(rows, append(row, seen))
-	}
-	slices.SortFunc(rows, slices.Compare)
-	var b strings.Builder
-	page.Table(&b, slices.Concat([]string{"fault"}, r.engines(), []string{"seen"}), rows)
-	return b.String()
-}
-
-// engines are those of the rounds.
-func (r *report) engines() []string {
-	var names []string
-	for _, x := range r.Rounds {
-		if !slices.Contains(names, x.Plan.Engine) {
-			names = append(names, x.Plan.Engine)
-		}
-	}
-	return names
 }
 
 // markdown returns the service's part of the page. A run with a violation writes none.
 func (r *report) markdown() string {
 	var b strings.Builder
-	t, first := r.total(""), r.Rounds[0].Plan
+	t, first := r.total(), r.Rounds[0].Plan
 	var recovery, length time.Duration
 	for _, x := range r.Rounds {
 		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length

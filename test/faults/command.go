@@ -97,7 +97,7 @@ func (r *running) end(ctx context.Context) {
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // an error means that it has ended
 	}
-	wait.Unless(10*time.Second, r.Exited(), ctx.Done())
+	wait.Unless(10*time.Second, r.Ended, ctx.Done())
 	r.Kill()
 }
 

@@ -157,7 +157,7 @@ func stopped(n int, suspend bool) tried {
 	run := func(ctx context.Context, p *pair, _ int) float64 {
 		// A check must be the first thing that the holder does when it goes on.
 		must.Have(p.holder.Do(ctx, p.holder.Asking(wire.Hurry, p.name)))
-		must.Do(p.holder.Stop(ctx))
+		must.Do(p.holder.Hang())
 		at := proc.Monotonic()
 		p.passes(ctx)
 		must.Do(wait.For(ctx, p.beat()))
@@ -170,7 +170,7 @@ func stopped(n int, suspend bool) tried {
 			}
 		}
 		continued := proc.Monotonic()
-		must.Do(p.holder.Continue())
+		p.holder.Continue()
 		// A check that was passed before the instant is none of these.
 		return max(0, milliseconds(p.over(ctx, 2*p.lease).until()+behind-continued))
 	}

@@ -71,8 +71,8 @@ var serviceRows = []row{
 	{named: named{"restarts", "Replicas killed and started again"}, try: restarts, lease: 2 * usualLease},
 	{
 		named: named{"frozen", "Replica stopped and continued"},
-		try: keptOrTold(func(ctx context.Context, s *servedBy) { must.Do(s.Freeze(ctx, 0)) },
-			func(s *servedBy) { must.Do(s.Thaw(0)) }),
+		try: keptOrTold(func(_ context.Context, s *servedBy) { must.Do(s.Process(0).Hang()) },
+			func(s *servedBy) { s.Process(0).Continue() }),
 	},
 	{
 		named: named{"slow-store", "Slow store"},
@@ -149,7 +149,7 @@ func restarts(ctx context.Context, s *scene) cell {
 	n := 0
 	for began := time.Now(); time.Since(began) < 3*s.lease; n++ {
 		i := rand.IntN(s.service.Len())
-		s.service.Kill(i)
+		s.service.Process(i).Kill()
 		must.Do(s.service.Restart(ctx, i))
 		must.Do(wait.For(ctx, time.Duration((0.3+0.3*rand.Float64())*float64(s.lease))))
 	}

@@ -42,8 +42,6 @@ type Process struct {
 	// Ready is the event with which the process began: the client's version, the runtime.
 	Ready wire.Answer
 
-	begun chan struct{} // closed when Ready is there
-
 	mu      sync.Mutex
 	nextID  int64
 	pending map[int64]*Call // nil: no answer will come any more
@@ -60,23 +58,34 @@ func (r *Refused) Error() string {
 // Start starts a process and waits until it says that it is ready. It runs
 // until it is killed: ctx bounds only the start.
 func (p *Program) Start(ctx context.Context) (*Process, error) {
-	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}, failed: ErrExited}
+	ps := &Process{pending: map[int64]*Call{}, failed: ErrExited}
+	ready := ps.expect("start") // its answer has no id
 	command := p.Command
 	command.Line, command.Ended = ps.line, ps.ended
 	err := ps.Start(command)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-ps.begun:
-		return ps, nil
-	case <-ps.Exited():
-		err = ps.failed
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	if ps.Ready, err = ready.Wait(ctx); err != nil {
+		ps.Kill()
+		return nil, fmt.Errorf("%s: %w", p.Kind, err)
 	}
-	ps.Kill()
-	return nil, fmt.Errorf("start %s: %w\n%s", p.Kind, err, ps.Stderr())
+	return ps, nil
+}
+
+// expect returns a call whose answer will come, with the next id. The caller holds mu, if others
+// know of the process.
+func (ps *Process) expect(command string) *Call {
+	c := &Call{process: ps, command: command, id: ps.nextID}
+	c.over, c.end = context.WithCancel(context.Background())
+	ps.nextID++
+	if ps.pending == nil {
+		c.lost = ps.failed
+		c.end()
+		return c
+	}
+	ps.pending[c.id] = c
+	return c
 }
 
 // line hands an answer to the call that waits for it.
@@ -92,9 +101,6 @@ func (ps *Process) line(line []byte) {
 		// Without an end to it nothing would be answered.
 		ps.failed = fmt.Errorf("%w: output %.200q: %w", ErrExited, line, err)
 		go ps.Kill()
-	case a.Event == wire.Ready && ps.Ready.Event == "":
-		ps.Ready = a
-		close(ps.begun)
 	case c != nil:
 		delete(ps.pending, a.ID)
 		c.answer = a
@@ -121,19 +127,10 @@ func (ps *Process) Do(ctx context.Context, req wire.Request) (wire.Answer, error
 
 // Begin sends a request and does not wait for its answer.
 func (ps *Process) Begin(req wire.Request) *Call {
-	c := &Call{process: ps, command: req.Command}
-	c.over, c.end = context.WithCancel(context.Background())
 	ps.mu.Lock()
-	if ps.pending == nil {
-		c.lost = ps.failed
-		c.end()
-		ps.mu.Unlock()
-		return c
-	}
-	ps.nextID++
-	req.ID = ps.nextID
-	ps.pending[req.ID] = c
+	c := ps.expect(req.Command)
 	ps.mu.Unlock()
+	req.ID = c.id
 	// A process that ends takes its calls with it: no error here needs to be told
 	// twice.
 	_ = ps.Send(req)
@@ -144,6 +141,7 @@ func (ps *Process) Begin(req wire.Request) *Call {
 type Call struct {
 	process *Process
 	command string
+	id      int64
 
 	over   context.Context // when the fields below are there
 	end    context.CancelFunc

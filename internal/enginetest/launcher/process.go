@@ -106,29 +106,49 @@ type Process struct {
 // Start starts the server, which adds what it prints to the file log, and does not wait
 // until it answers.
 func (s Server) Start(log string) (*Process, error) {
-	cmd, err := s.command()
-	if err != nil {
-		return nil, err
-	}
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close() //nolint:errcheck // the process has it
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	p := &Process{log: log}
+	return p, p.Begin(s, func(cmd *exec.Cmd) error {
+		cmd.Stdout, cmd.Stderr = out, out
+		return nil
+	}, nil)
+}
+
+// Begin starts the server by a command that is prepared, and has over be called when its first
+// process has ended and its output was copied; that may be nil. It is for a process that is a part of
+// what its output is told to.
+func (p *Process) Begin(s Server, prepare func(*exec.Cmd) error, over func()) error {
+	cmd, err := s.command()
+	if err == nil {
+		err = prepare(cmd)
+	}
+	if err != nil {
+		return err
 	}
 	ended := make(chan struct{})
+	p.Server, p.Ended, p.cmd = s, ended, cmd
+	if err := cmd.Start(); err != nil {
+		return err
+	}
 	go func() {
 		defer close(ended)
 		_ = cmd.Wait() // ProcessState has it
+		if over != nil {
+			over()
+		}
 	}()
-	return &Process{Server: s, Ended: ended, cmd: cmd, log: log}, nil
+	return nil
 }
 
 // PID returns the number of the server's first process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// State is how the first process ended, once it has.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // HasEnded says whether the server's first process has ended.
 func (p *Process) HasEnded() bool {
@@ -229,7 +249,10 @@ func (p *Process) Processes() map[int]bool {
 	if err != nil {
 		dir = p.Dir
 	}
-	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
+	all := []string{fmt.Sprint("/proc/", p.PID())}
+	if p.Dir != "" {
+		all, _ = filepath.Glob("/proc/[0-9]*") // the pattern is a good one
+	}
 	for _, process := range all {
 		pid, _ := strconv.Atoi(filepath.Base(process)) // by the pattern it begins as a number
 		in, err := os.Readlink(process + "/cwd")

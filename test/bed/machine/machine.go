@@ -10,6 +10,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // Machine is where a run was made.
@@ -23,13 +25,24 @@ type Machine struct {
 
 // Here describes this machine, as it is before a run.
 func Here() Machine {
-	m := Machine{Cores: runtime.NumCPU(), LoadBefore: Load()}
-	m.CPU = fmt.Sprintf("%d cores, %s", m.Cores, find("/proc/cpuinfo", "model name", ":"))
+	m := Machine{CPU: unknown, System: unknown, Cores: runtime.NumCPU(), LoadBefore: Load()}
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if all, err := fs.CPUInfo(); err == nil && len(all) > 0 {
+			m.CPU = all[0].ModelName
+		}
+	}
+	m.CPU = fmt.Sprintf("%d cores, %s", m.Cores, m.CPU)
+	if text, err := os.ReadFile("/etc/os-release"); err == nil {
+		_, name, _ := strings.Cut(string(text), "PRETTY_NAME=\"")
+		m.System, _, _ = strings.Cut(name, "\"")
+	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // unknown, then
 	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-")
-	m.System = fmt.Sprintf("%s, Linux %s, %s", strings.Trim(find("/etc/os-release", "PRETTY_NAME", "="), `"`), kernel, runtime.Version())
+	m.System = fmt.Sprintf("%s, Linux %s, %s", m.System, kernel, runtime.Version())
 	return m
 }
+
+const unknown = "unknown"
 
 // String says where, and how busy it was at the start and the end.
 func (m Machine) String() string {
@@ -40,19 +53,7 @@ func (m Machine) String() string {
 func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return "unknown"
+		return unknown
 	}
 	return strings.Fields(string(text))[0]
-}
-
-// find returns the value of a line of a file.
-func find(file, name, separator string) string {
-	text, _ := os.ReadFile(file) // unknown, then
-	for line := range strings.Lines(string(text)) {
-		key, value, found := strings.Cut(line, separator)
-		if found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
 }

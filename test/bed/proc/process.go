@@ -6,8 +6,8 @@
 // Package proc starts processes and speaks with them in lines, JSON as a rule.
 //
 // One side is a [Process]: it gets lines, and what it says is handed to a
-// function. It can be killed, stopped and continued as an operating system does
-// it. The other side is [Play], with which a program becomes one of those that it
+// function. It is a [launcher.Process] without a folder of its own, which can be killed, stopped and
+// continued as an operating system does it. The other side is [Play], with which a program becomes one of those that it
 // starts itself, and [Lines] and [Serve], with which it answers.
 //
 // The package is for Linux, because only there the clocks of the processes are
@@ -18,7 +18,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,8 +28,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // Self is the path of this program, to start it once more.
@@ -48,19 +48,19 @@ type Command struct {
 	// Ended is called when the process has ended and all its lines were handed on.
 	// It may be nil.
 	Ended func(*os.ProcessState)
-	// Stderr gets the standard error. Nil: the end of it is kept.
-	Stderr io.Writer
 }
 
 // stderrTail is how much of a process's standard error is kept.
 const stderrTail = 16 << 10
 
+// leftPatience is how long the lines of those that outlive a process are waited for.
+const leftPatience = 5 * time.Second
+
 // Process is a child process once it was started, and may be used concurrently then.
-// It must be ended with [Process.Kill]; the kernel kills it when this process ends before.
+// It must be ended with Kill; the kernel kills it when this process ends before.
 type Process struct {
-	cmd    *exec.Cmd
+	launcher.Process
 	stderr *tail
-	exited chan struct{} // closed when it has been waited for
 
 	send  sync.Mutex // held while a line is written
 	stdin io.WriteCloser
@@ -75,45 +75,27 @@ func Start(c Command) (*Process, error) {
 // Start starts the process. It is for a process that is a part of what its lines are
 // told to: from the first one on it can be used there.
 func (p *Process) Start(c Command) error {
-	args := c.Args
-	if len(args) == 0 {
-		args = []string{Self}
+	of := launcher.Server{Args: c.Args, Env: c.Env}
+	if len(of.Args) == 0 {
+		of.Args = []string{Self}
 	}
-	p.cmd, p.stderr, p.exited = exec.Command(args[0], args[1:]...), &tail{limit: stderrTail}, make(chan struct{})
-	p.cmd.Env = append(os.Environ(), c.Env...)
 	if c.Role != "" {
-		p.cmd.Env = append(p.cmd.Env, roleEnv+"="+c.Role, "GORACE=atexit_sleep_ms=0")
-	}
-	p.cmd.Stderr = p.stderr
-	if c.Stderr != nil {
-		p.cmd.Stderr = c.Stderr
-	}
-	// One that is stopped would stay for ever.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return err
+		of.Env = append(slices.Clone(of.Env), roleEnv+"="+c.Role, "GORACE=atexit_sleep_ms=0")
 	}
 	stdout := &lines{each: c.Line}
-	p.cmd.Stdout = stdout
-	// A server that is killed may leave a process behind that has its output open.
-	p.cmd.WaitDelay = leftPatience
-	if err := p.cmd.Start(); err != nil {
+	p.stderr = &tail{limit: stderrTail}
+	return p.Begin(of, func(cmd *exec.Cmd) (err error) {
+		// A server that is killed may leave a process behind that has its output open.
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, p.stderr, leftPatience
+		p.stdin, err = cmd.StdinPipe()
 		return err
-	}
-	go func() {
-		defer close(p.exited)
-		_ = p.cmd.Wait() // the state is in ProcessState
+	}, func() {
 		stdout.end()
 		if c.Ended != nil {
-			c.Ended(p.cmd.ProcessState)
+			c.Ended(p.State())
 		}
-	}()
-	return nil
+	})
 }
-
-// leftPatience is how long the lines of those that outlive a process are waited for.
-const leftPatience = 5 * time.Second
 
 // lines hands on what is written to it line by line.
 type lines struct {
@@ -160,75 +142,11 @@ func (p *Process) SendLine(text string) error {
 	return err
 }
 
-// PID is the process's id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Exited is closed when the process has ended, and all its lines were handed on.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
-
-// Alive says that it has not.
-func (p *Process) Alive() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// State is how the process ended, once it has.
-func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+// Alive says that the process has not ended, or that not all its lines were handed on.
+func (p *Process) Alive() bool { return !p.HasEnded() }
 
 // Stderr is the end of what the process wrote to its standard error.
 func (p *Process) Stderr() string { return p.stderr.String() }
-
-// Signal sends a signal.
-func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
-
-// Kill ends the process with SIGKILL and returns after it has ended. It works on
-// a process that is stopped, and does nothing to one that has ended.
-func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended
-	<-p.exited
-}
-
-// Stop suspends the process with SIGSTOP: no thread of it runs until
-// [Process.Continue]. It returns after the process has stopped.
-func (p *Process) Stop(ctx context.Context) error {
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	for {
-		stopped, err := p.stopped()
-		if stopped || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("stop: %w", context.Cause(ctx))
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// Continue resumes the process with SIGCONT.
-func (p *Process) Continue() error { return p.Signal(syscall.SIGCONT) }
-
-// stopped reports whether every thread of the process is stopped: the kernel
-// stops them one after the other.
-func (p *Process) stopped() (bool, error) {
-	threads, err := procfs.AllThreads(p.PID())
-	for _, thread := range threads {
-		stat, err := thread.Stat()
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended
-		}
-		if err != nil || stat.State != "T" {
-			return false, err
-		}
-	}
-	return err == nil, err
-}
 
 // tail keeps the last bytes written to it. It may be used concurrently.
 type tail struct {

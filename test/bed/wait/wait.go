@@ -5,10 +5,13 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Bound bounds what takes no time but on a busy machine.
@@ -67,24 +70,12 @@ func Until(ctx context.Context, what string, holds func() bool) error {
 // AtOnce runs f for all of 0 to n-1, limit of them at a time, and ends the others
 // when one fails.
 func AtOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	room := make(chan struct{}, limit)
+	all, during := errgroup.WithContext(ctx)
+	all.SetLimit(limit)
 	for i := range n {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			if ctx.Err() != nil {
-				return
-			}
-			if err := f(ctx, i); err != nil {
-				cancel(err)
-			}
-		})
+		all.Go(func() error { return f(during, i) })
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return cmp.Or(all.Wait(), context.Cause(ctx))
 }
 
 // Lateness measures by how much a timer of this process is late: how busy the machine is. It

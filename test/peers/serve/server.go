@@ -63,7 +63,7 @@ func (l Library) Role(in io.Reader, out io.Writer) error {
 	s.orders.work, s.orders.end = context.WithCancel(context.Background())
 	lines, now := proc.NewLines(out), proc.Monotonic()
 	err := lines.Say(wire.Answer{
-		Event: wire.Ready, OK: true, Version: version(l.Module), Runtime: runtime.Version(), SentNs: now, GotNs: now,
+		OK: true, Version: version(l.Module), Runtime: runtime.Version(), SentNs: now, GotNs: now,
 	})
 	if err != nil {
 		return err

@@ -136,19 +136,16 @@ func (r *Replicas) Restart(ctx context.Context, i int) error {
 	return nil
 }
 
-// process is the process of a replica.
-func (r *Replicas) process(i int) *proc.Process { return r.all[i].process.Load() }
-
-// Kill kills a replica with SIGKILL.
-func (r *Replicas) Kill(i int) { r.process(i).Kill() }
+// Process is that of a replica.
+func (r *Replicas) Process(i int) *proc.Process { return r.all[i].process.Load() }
 
 // Terminate tells a replica to end, as an operating system does before it ends itself, and
 // returns when it has.
 func (r *Replicas) Terminate(ctx context.Context, i int) error {
-	p := r.process(i)
+	p := r.Process(i)
 	_ = p.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
-	case <-p.Exited():
+	case <-p.Ended:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -158,25 +155,10 @@ func (r *Replicas) Terminate(ctx context.Context, i int) error {
 	return nil
 }
 
-// Freeze stops a replica with SIGSTOP, until Thaw.
-func (r *Replicas) Freeze(ctx context.Context, i int) error { return r.process(i).Stop(ctx) }
-
-// Thaw has a replica go on.
-func (r *Replicas) Thaw(i int) error { return r.process(i).Continue() }
-
-// Alive says that the process of a replica has not ended.
-func (r *Replicas) Alive(i int) bool { return r.process(i).Alive() }
-
-// PID is the id of a replica's process.
-func (r *Replicas) PID(i int) int { return r.process(i).PID() }
-
-// Said is the end of what a replica has written to its log.
-func (r *Replicas) Said(i int) string { return r.process(i).Stderr() }
-
 // Close ends all of them.
 func (r *Replicas) Close() {
 	for i := range r.all {
-		if p := r.process(i); p != nil {
+		if p := r.Process(i); p != nil {
 			p.Kill()
 		}
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire is the language that the processes of lock clients are spoken to in: one
-// JSON object per line, requests on the peer's standard input, answers and
-// events on its standard output. The peers in other languages mirror these types by hand.
+// JSON object per line, requests on the peer's standard input, answers
+// on its standard output. The peers in other languages mirror these types by hand.
 //
 // Each request carries an id that its answer repeats. Requests overlap: an
 // acquire that waits does not hold up a release or a get. A peer whose input
@@ -41,9 +41,6 @@ const (
 	Unsupported = "unsupported" // this peer has no such thing
 	Other       = "other"       // anything else: see Class and Message
 )
-
-// Ready is the event that a peer sends once, before any answer.
-const Ready = "ready"
 
 // Request is one command. Fields that a command does not name are ignored.
 // Where a pointer is nil the client's own default is in force.
@@ -109,10 +106,10 @@ type Request struct {
 	HesitateMs int64  `json:"hesitateMs,omitempty"`
 }
 
-// Answer is a peer's answer to one request, or an event when Event is set.
+// Answer is a peer's answer to one request. The first one, which has no id, is to none: the peer is
+// ready.
 type Answer struct {
-	ID    int64  `json:"id,omitempty"`
-	Event string `json:"event,omitempty"`
+	ID int64 `json:"id,omitempty"`
 
 	OK      bool   `json:"ok"`
 	Kind    string `json:"kind,omitempty"`    // of a refusal

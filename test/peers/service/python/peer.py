@@ -57,7 +57,7 @@ class Peer:
     def serve(self) -> None:
         """Answers until the input ends, and leaves as in a crash then."""
         now = time.monotonic_ns()
-        ready = {"event": "ready", "ok": True, "version": "this checkout", "sentNs": now, "gotNs": now}
+        ready = {"ok": True, "version": "this checkout", "sentNs": now, "gotNs": now}
         self.say({**ready, "runtime": "Python " + platform.python_version()})
         for line in sys.stdin:
             threading.Thread(target=self._answer, args=(json.loads(line),), daemon=True).start()

@@ -75,7 +75,7 @@ class Peer {
   /** Answers until the input ends, and leaves as in a crash then. */
   async serve(): Promise<void> {
     const now = monotonic();
-    const ready = { event: "ready", ok: true, version: "this checkout", sentNs: now, gotNs: now };
+    const ready = { ok: true, version: "this checkout", sentNs: now, gotNs: now };
     say({ ...ready, runtime: `Node ${process.versions.node}` });
     for await (const line of createInterface({ input: process.stdin })) {
       void this.#answer(JSON.parse(line) as Request);

@@ -41,7 +41,6 @@ final class Peer {
     /** Answers until the input ends, and leaves as in a crash then: a client may release in an orderly exit. */
     void serve() throws IOException {
         final Map<String, Object> ready = new HashMap<>(library.about());
-        ready.put("event", "ready");
         ready.put("ok", true);
         say(ready, System.nanoTime());
         // A thread for each request: one that waits for a lock must not hold up the others.
