@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenurelock/tenure/test/bed/machine"
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/chaos/trial"
-	"github.com/tenurelock/tenure/test/peers"
 )
 
 // results is everything that a run found. The page is made from it alone.
@@ -34,7 +32,6 @@ type finding struct {
 	// Filled is how long a new group takes until all partitions are owned, from the
 	// start of its processes.
 	Filled  float64  `json:"firstAssignmentSeconds"`
-	Steady  steady   `json:"steady"`
 	Changes []change `json:"changes"`
 	// Tenures is how many times a handler's Check passed anew, OwnedTwice where
 	// two had a partition at once, and Fence what the resource saw.
@@ -47,13 +44,6 @@ type finding struct {
 
 func (f *finding) miss(format string, args ...any) {
 	f.Missed = append(f.Missed, fmt.Sprintf(format, args...))
-}
-
-// steady is what is sent while nothing changes, in a second.
-type steady struct {
-	For    float64 `json:"seconds"`
-	Reads  float64 `json:"readsPerSecond"`
-	Writes float64 `json:"writesPerSecond"`
 }
 
 // What happens to a group, where it is judged by its name.
@@ -189,9 +179,6 @@ func some(list []string) string {
 	return fmt.Sprintf("%d: %s", len(list), strings.Join(list[:min(len(list), 3)], ", "))
 }
 
-// kclFailover is the failover time that the Kinesis Client Library has by default.
-const kclFailover = 10 * time.Second
-
 func (r *results) markdown() string {
 	var b strings.Builder
 	s := r.Setting
@@ -215,7 +202,7 @@ func (r *results) table(b *strings.Builder) {
 	head, rows := []string{""}, [][]string{}
 	for i, f := range r.Stores {
 		head = append(head, f.Store)
-		for _, line := range f.lines(r.Setting) {
+		for _, line := range f.lines() {
 			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == line[0] })
 			if at < 0 {
 				at = len(rows)
@@ -228,14 +215,12 @@ func (r *results) table(b *strings.Builder) {
 }
 
 // lines returns what was found, each with a name.
-func (f *finding) lines(s size) [][2]string {
+func (f *finding) lines() [][2]string {
 	var all [][2]string
 	add := func(name, format string, args ...any) {
 		all = append(all, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	add("all partitions have an owner after the start", "%.1f s", f.Filled)
-	kcl := peers.KCL(s.Partitions/max(1, s.Workers), kclFailover)
-	add("requests a second, nothing changes", "%s; KCL writes %.0f", f.Steady, kcl.WriteUnits*float64(s.Workers))
 	for _, c := range f.Changes {
 		if c.Expected > 0 {
 			add(c.What+", until all are owned again (lease and poll)", "%.2f s (%.2f)", c.Took, c.Expected)
@@ -251,10 +236,6 @@ func (f *finding) lines(s size) [][2]string {
 		add("**missed**", "%s", strings.Join(f.Missed, "; "))
 	}
 	return all
-}
-
-func (s steady) String() string {
-	return fmt.Sprintf("%.0f reads, %.0f writes", s.Reads, s.Writes)
 }
 
 func (s stretch) String() string {

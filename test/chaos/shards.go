@@ -35,7 +35,6 @@ type size struct {
 	Partitions int
 	Claims     int           // that a worker has under way, where there are many workers
 	Kills      int           // of a worker; and one of the coordinator
-	Steady     time.Duration // in which requests are counted
 	Write      time.Duration // how often a handler writes to the resource
 	Drain      time.Duration // how long it works on when it is told to stop
 	Quick      bool          // the times mean nothing
@@ -45,12 +44,12 @@ var (
 	full = size{
 		Timing:  peers.Timing{Lease: 5 * time.Second, Heartbeat: time.Second, Refresh: 500 * time.Millisecond},
 		Workers: 20, Partitions: 2000, Claims: 16, Kills: 2,
-		Steady: 10 * time.Second, Write: 4 * time.Second, Drain: 20 * time.Millisecond,
+		Write: 4 * time.Second, Drain: 20 * time.Millisecond,
 	}
 	quick = size{
 		Timing:  peers.Timing{Lease: 4 * time.Second, Heartbeat: time.Second / 2, Refresh: time.Second / 4},
 		Workers: 4, Partitions: 60, Claims: 16, Kills: 1,
-		Steady: 2 * time.Second, Write: time.Second, Drain: 20 * time.Millisecond, Quick: true,
+		Write: time.Second, Drain: 20 * time.Millisecond, Quick: true,
 	}
 )
 
@@ -110,7 +109,6 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 		run  func(context.Context, *group)
 	}{
 		{"fill", f.fill},
-		{"steady", f.rest},
 		{"kill", f.killings},
 		{"pause", f.pausing},
 		{"leave", f.leaving},
@@ -133,32 +131,6 @@ func (f *finding) fill(ctx context.Context, g *group) {
 	}
 	g.until(ctx, "all partitions are owned", g.whole)
 	f.Filled = seconds(g.now() - began)
-}
-
-// rest counts what is asked of the store while nothing changes: from one heartbeat of each worker
-// to a later one.
-func (f *finding) rest(ctx context.Context, g *group) {
-	must.Do(wait.For(ctx, 2*g.size.Heartbeat)) // until one of all comes that is of the rest
-	beats := func() map[*worker]replica.Line {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		all := map[*worker]replica.Line{}
-		for _, w := range g.living() {
-			all[w] = w.beat
-		}
-		return all
-	}
-	before := beats()
-	must.Do(wait.For(ctx, g.size.Steady))
-	f.Steady.For = g.size.Steady.Seconds()
-	for w, now := range beats() {
-		d := seconds(now.From - before[w].From)
-		if d == 0 {
-			must.Do(fmt.Errorf("%s has no heartbeat in %v", w.name, g.size.Steady))
-		}
-		f.Steady.Reads += float64(now.Reads-before[w].Reads) / d
-		f.Steady.Writes += float64(now.Writes-before[w].Writes) / d
-	}
 }
 
 // during has something happen, by which a worker may be lost, and notes what it has led to: when

@@ -132,10 +132,12 @@ func formerReplayed(ctx context.Context, s *scene) cell {
 func badGateways(ctx context.Context, s *scene) cell {
 	p := s.pair(ctx, manner{})
 	n := 0
-	p.holder.proxy().Strike(gate.Strike{Fault: gate.BadGateway, Of: func(gate.Call) bool {
-		n++
-		return n%2 == 1
-	}})
+	p.holder.proxy().Strike(func(gate.Call) (gate.Fault, time.Duration) {
+		if n++; n%2 == 1 {
+			return gate.BadGateway, 0
+		}
+		return gate.None, 0
+	})
 	if c := p.keeps(ctx); c.Verdict != passed {
 		return c
 	}

@@ -14,7 +14,6 @@ package gate
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -85,9 +84,8 @@ type HTTP struct {
 	hit     time.Time // when the last fault of a [Gate] hit a request
 	random  *rand.Rand
 	weather Weather
-	strikes []*Strike
+	strike  Strike // may be nil
 	calls   []Call // the last ones, the oldest first
-	cache   map[string]answer
 	counts  map[Fault]int
 }
 
@@ -101,7 +99,7 @@ func NewHTTP(inner http.Handler, isWrite func(*http.Request) bool) *HTTP {
 func newHTTP(seed uint64, isWrite func(*http.Request) bool) *HTTP {
 	g := &HTTP{
 		isWrite: isWrite, random: rand.New(rand.NewPCG(seed, 0)),
-		cache: map[string]answer{}, counts: map[Fault]int{},
+		counts: map[Fault]int{},
 		// A connection to a server for each of the clients' requests under way.
 		onward: http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 	}
@@ -163,7 +161,7 @@ func (g *HTTP) forward(server string) error {
 			r.Out.Host = r.In.Host
 		},
 		Transport:      &g.onward,
-		ModifyResponse: func(r *http.Response) error { return errors.Join(g.note(r), g.remember(r)) },
+		ModifyResponse: g.note,
 		// A server may be killed in the middle of a request.
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
 	})
@@ -240,12 +238,11 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	c := Call{r.Method, r.URL.RequestURI(), r.URL.Path, r.Header.Clone(), r.Host, body, g.isWrite(r)}
 	g.mu.Lock()
 	g.count++
-	f := g.weather.draw(g.random, c.Method == http.MethodGet, len(g.servers))
-	if s := g.struck(c); s != nil {
-		f.fault, f.late = s.Fault, max(f.late, s.late)
-	}
-	if f.fault == Cached && g.cache[c.URI].status == 0 {
-		f.fault = None
+	f := g.weather.draw(g.random, len(g.servers))
+	if g.strike != nil {
+		if fault, late := g.strike(c); fault != None {
+			f.fault, f.late = fault, max(f.late, late)
+		}
 	}
 	g.counts[f.fault]++
 	if f.fault != Hole {
@@ -291,11 +288,6 @@ func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate)
 		http.Error(rw, "<html><body>504 Gateway Time-out</body></html>", http.StatusGatewayTimeout)
 	case Cut:
 		g.do(ctx, c, f.server).cut(rw)
-	case Cached:
-		g.mu.Lock()
-		a := g.cache[c.URI]
-		g.mu.Unlock()
-		a.write(rw)
 	default:
 		switch f.fault {
 		case Delay:
@@ -326,25 +318,6 @@ func (g *HTTP) do(ctx context.Context, c Call, server int) answer {
 	rw := httptest.NewRecorder()
 	g.servers[server].ServeHTTP(rw, c.request(ctx))
 	return answer{rw.Code, rw.Header(), rw.Body.Bytes()}
-}
-
-// remember keeps the answer to a GET for the cache. One that is a stream is handed on as it
-// comes.
-func (g *HTTP) remember(r *http.Response) error {
-	c := r.Request
-	if c.Method != http.MethodGet || r.StatusCode != http.StatusOK ||
-		r.Header.Get("Content-Type") == "text/event-stream" {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err = errors.Join(err, r.Body.Close()); err != nil {
-		return err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.cache[c.URL.RequestURI()] = answer{r.StatusCode, r.Header.Clone(), body}
-	return nil
 }
 
 // answer is one of a server.
@@ -385,79 +358,43 @@ func hangUp() {
 	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
 }
 
-// Strike is one fault that calls of a kind are to have, in the place of what is drawn.
-type Strike struct {
-	Fault Fault
-	// Of says of a call whether it is to have the fault. Nil: all are. It is asked about one
-	// call after the other.
-	Of func(Call) bool
-	// Times is how many calls have it. Zero: all.
-	Times int
+// Strike says of a call which fault it is to have in the place of what is drawn, and how late that
+// is; None: no other. It is asked about one call after the other.
+type Strike func(Call) (Fault, time.Duration)
 
-	left int
-	late time.Duration
-	then Fault // what all others have after this one; only of those of a [Gate]
-	gate bool  // it is one of a [Gate], which [HTTP.Heal] ends
-}
-
-// Strike has calls have a fault, from now on.
+// Strike has calls have faults, from now on, in the place of those of a strike before.
 func (g *HTTP) Strike(s Strike) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.add(s)
+	g.strike, g.hit = s, time.Time{}
 }
 
-func (g *HTTP) add(s Strike) {
-	s.left = s.Times
-	g.strikes = append(g.strikes, &s)
-}
-
-// struck returns the strike that a call is to have, or nil. The caller holds mu.
-func (g *HTTP) struck(c Call) *Strike {
-	for _, s := range g.strikes {
-		if s.Of != nil && !s.Of(c) || s.Times > 0 && s.left == 0 {
-			continue
-		}
-		s.left--
-		if s.gate && s.Fault != Hole {
+// strikeWrite has the next write have a fault, and all calls after it another one.
+func (g *HTTP) strikeWrite(fault Fault, late time.Duration, then Fault) {
+	g.Strike(func(c Call) (Fault, time.Duration) {
+		switch {
+		case !g.hit.IsZero():
+			return then, 0
+		case c.write:
 			g.hit = time.Now()
+			return fault, late
 		}
-		if s.then != None {
-			g.add(Strike{Fault: s.then, gate: true})
-		}
-		return s
-	}
-	return nil
+		return None, 0
+	})
 }
-
-// set puts a fault of a [Gate] in the place of those that it has.
-func (g *HTTP) set(all ...Strike) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hit = time.Time{}
-	g.strikes = slices.DeleteFunc(g.strikes, func(s *Strike) bool { return s.gate })
-	for _, s := range all {
-		s.gate = true
-		g.add(s)
-	}
-}
-
-func isWrite(c Call) bool { return c.write }
 
 // LoseReply loses the reply to the next write: see [Gate].
-func (g *HTTP) LoseReply() { g.set(Strike{Fault: LoseAnswer, Of: isWrite, Times: 1}) }
+func (g *HTTP) LoseReply() { g.strikeWrite(LoseAnswer, 0, None) }
 
 // BlackHole lets nothing through any more.
-func (g *HTTP) BlackHole() { g.set(Strike{Fault: Hole}) }
+func (g *HTTP) BlackHole() { g.Strike(func(Call) (Fault, time.Duration) { return Hole, 0 }) }
 
 // SlowThenBlackHole holds back the reply to the next write.
-func (g *HTTP) SlowThenBlackHole(d time.Duration) {
-	g.set(Strike{Fault: DelayAnswer, Of: isWrite, Times: 1, late: d, then: Hole})
-}
+func (g *HTTP) SlowThenBlackHole(d time.Duration) { g.strikeWrite(DelayAnswer, d, Hole) }
 
-// Heal ends the faults of a [Gate], and all connections.
+// Heal ends the faults but those of the weather, and all connections.
 func (g *HTTP) Heal() {
-	g.set()
+	g.Strike(nil)
 	g.server.CloseClientConnections()
 }
 

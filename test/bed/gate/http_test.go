@@ -78,9 +78,6 @@ func ask(t *testing.T, method, url, body string) (string, error) {
 	return fmt.Sprintf("%d %s", response.StatusCode, text), err
 }
 
-// to is of calls to a path.
-func to(path string) func(Call) bool { return func(c Call) bool { return c.Path == path } }
-
 // TestFaults: what the caller gets, and how often the server was asked, by when the caller
 // has its answer and in the end.
 func TestFaults(t *testing.T) {
@@ -104,7 +101,14 @@ func TestFaults(t *testing.T) {
 		t.Run(string(c.fault), func(t *testing.T) {
 			t.Parallel()
 			p, s, url := scene(t, Weather{Late: late, Again: 2 * late})
-			p.Strike(Strike{Fault: c.fault, Of: to("/buy"), Times: 1})
+			struck := false
+			p.Strike(func(call Call) (Fault, time.Duration) {
+				if struck || call.Path != "/buy" {
+					return None, 0
+				}
+				struck = true
+				return c.fault, 0
+			})
 			got, err := ask(t, http.MethodPost, url+"/buy", "milk")
 			if (err != nil) != (c.want == "") || err == nil && !strings.HasPrefix(got, c.want) {
 				t.Errorf("the caller gets %q, %v; want %q", got, err, c.want)

@@ -25,16 +25,15 @@ const (
 	BadGateway  Fault = "502 after it was done" // with a page of HTML
 	GaveUp      Fault = "504 before it is done" // it is carried out later
 	Cut         Fault = "answer cut"            // the connection ends in the middle of it
-	Cached      Fault = "GET from the cache"    // with the answer of an earlier call
 
 	Hole Fault = "black hole" // no answer, and no end of the connection
 )
 
 // drawn are the faults that chance deals, in the order in which they are drawn.
-var drawn = []Fault{LoseRequest, LoseAnswer, Delay, DelayAnswer, Double, Again, BadGateway, GaveUp, Cut, Cached}
+var drawn = []Fault{LoseRequest, LoseAnswer, Delay, DelayAnswer, Double, Again, BadGateway, GaveUp, Cut}
 
-// Weather is how likely each fault is, of one call, and how long delays are. The chances of all but
-// Cached, which is of GETs alone, add up to 1 at most.
+// Weather is how likely each fault is, of one call, and how long delays are. The chances add up to 1
+// at most.
 type Weather struct {
 	Chance map[Fault]float64
 	// Late is how late a call or its answer is at most, and Again how much later it is
@@ -51,22 +50,19 @@ func Storm(lease time.Duration) Weather {
 	return Weather{
 		Chance: map[Fault]float64{
 			LoseRequest: 0.03, LoseAnswer: 0.04, Delay: 0.05, DelayAnswer: 0.05, Double: 0.06, Again: 0.06,
-			BadGateway: 0.03, GaveUp: 0.02, Cut: 0.03, Cached: 0.5,
+			BadGateway: 0.03, GaveUp: 0.02, Cut: 0.03,
 		},
 		Late: lease / 2, Again: 3 * lease,
 	}
 }
 
 // draw returns what happens to a call, with when and where: all that is left to chance.
-func (w Weather) draw(random *rand.Rand, get bool, servers int) fate {
+func (w Weather) draw(random *rand.Rand, servers int) fate {
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Float64() * float64(most)) }
 	f := fate{server: random.IntN(servers), late: upTo(w.Late), again: upTo(w.Again)}
 	x := random.Float64()
 	for _, fault := range drawn {
 		p := w.Chance[fault]
-		if fault == Cached && !get {
-			continue
-		}
 		if x < p {
 			f.fault = fault
 			break

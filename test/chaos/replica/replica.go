@@ -96,7 +96,7 @@ const (
 	Begin    Kind = "begin"    // an operation begins, after a Check that began at From
 	End      Kind = "end"      // an operation has ended with an answer
 	Ended    Kind = "ended"    // work has ended; Text says why, or From when the last Check passed
-	Beat     Kind = "beat"     // a heartbeat was confirmed, sent at From, after so many calls of the store
+	Beat     Kind = "beat"     // a heartbeat was confirmed, sent at From
 	Planned  Kind = "planned"  // what the group says of this worker has changed
 	Lost     Kind = "lost"     // the worker has lost its session
 	Left     Kind = "left"     // the worker has left its group, with Text if not in order
@@ -125,8 +125,6 @@ type Line struct {
 	ID   string      `json:"id,omitempty"`
 	Told *trial.Told `json:"told,omitempty"`
 	// Of a worker.
-	Reads  int64        `json:"reads,omitempty"`
-	Writes int64        `json:"writes,omitempty"`
 	Stats  *shard.Stats `json:"stats,omitempty"`
 	Clocks *Reading     `json:"clocks,omitempty"`
 }
@@ -215,9 +213,9 @@ func (r *replica) run(in io.Reader) (err error) {
 		r.lock = once.EveryLockName(string(trial.Every))
 	case Work:
 		w := &worker{replica: r}
-		store, do, check, say = w.count(store), w.join, workerChecks, workerSays
+		do, check, say = w.join, workerChecks, workerSays
 		options = r.Group.Options()
-		options.Owner = r.Name
+		options.Owner, options.OnEvent = r.Name, w.beat
 		base.MaxIdleConnsPerHost, base.MaxConnsPerHost = 8, 8
 	case Elect, Lock:
 	}

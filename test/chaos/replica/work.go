@@ -12,14 +12,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/rwlock"
@@ -324,8 +321,14 @@ func (r *replica) job(rule trial.Rule) once.Work {
 // worker works on the partitions of a group that it gets.
 type worker struct {
 	*replica
-	reads, writes atomic.Int64   // calls of the store
-	late          sync.WaitGroup // writes that come late
+	late sync.WaitGroup // writes that come late
+}
+
+// beat tells of a heartbeat of the worker's session.
+func (w *worker) beat(e tenure.Event) {
+	if e.Kind == tenure.EventRenewed && e.Lock == "" {
+		w.say(Line{Kind: Beat, From: w.watch.Now() - e.Took.Nanoseconds()})
+	}
 }
 
 // join works in the group until ctx ends.
@@ -394,57 +397,4 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 // write writes under the token, as a check allowed. What comes of it is counted at the resource.
 func (h *hold) write(ctx context.Context, checked int64) {
 	_, _ = h.Effect(checked).Send(ctx, h.http, h.Resource)
-}
-
-// counted counts the calls of a store that are made while nothing changes, and tells of heartbeats.
-type counted struct {
-	driver.Store
-	w *worker
-}
-
-// countedBatch has its batches, too.
-type countedBatch struct {
-	counted
-	batch driver.BatchGetter
-}
-
-// count returns the store, its calls counted, with what it has beside.
-func (w *worker) count(s driver.Store) driver.Store {
-	c := counted{s, w}
-	if batch, has := s.(driver.BatchGetter); has {
-		return countedBatch{c, batch}
-	}
-	if watcher, has := s.(driver.Watcher); has {
-		return struct {
-			counted
-			driver.Watcher
-		}{c, watcher}
-	}
-	return c
-}
-
-func (s counted) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
-	s.w.reads.Add(1)
-	return s.Store.Get(ctx, key, c)
-}
-
-func (s counted) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
-	s.w.reads.Add(1)
-	return s.Store.List(ctx, prefix, cursor)
-}
-
-func (s countedBatch) GetBatch(ctx context.Context, keys []string, c driver.Consistency) ([]driver.Lookup, error) {
-	s.w.reads.Add(1)
-	return s.batch.GetBatch(ctx, keys, c)
-}
-
-func (s counted) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	s.w.writes.Add(1)
-	sent := s.w.watch.Now()
-	now, err := s.Store.Swap(ctx, prev, next)
-	if err == nil && prev.Beat != next.Beat && next.State == driver.Alive &&
-		strings.HasPrefix(next.Key, driver.SessionPrefix) {
-		s.w.say(Line{Kind: Beat, From: sent, Reads: s.w.reads.Load(), Writes: s.w.writes.Load()})
-	}
-	return now, err
 }
