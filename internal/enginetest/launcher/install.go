@@ -143,10 +143,10 @@ func goInstall(name string) func(context.Context, Kind, string) error {
 	}
 }
 
-// installEtcd builds etcd from the module that test/faults requires.
+// installEtcd builds etcd, whose programs are tools of the module test.
 func installEtcd(ctx context.Context, _ Kind, folder string) error {
 	for name, file := range map[string]string{"server": "etcd", "etcdctl": "etcdctl", "etcdutl": "etcdutl"} {
-		err := tool(ctx, "test/faults", nil,
+		err := tool(ctx, "test", nil,
 			"go", "build", "-o", filepath.Join(folder, file), "go.etcd.io/etcd/"+name+"/v3")
 		if err != nil {
 			return err

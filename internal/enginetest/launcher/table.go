@@ -59,7 +59,7 @@ func Kinds() []Kind {
 			command: "node --require $root/internal/enginetest/launcher/dynalite.cjs $program --host 127.0.0.1 --port $port " +
 				"--createTableMs 0 --deleteTableMs 0 --updateTableMs 0",
 		},
-		{ // its programs are those of the module that test/faults requires
+		{ // its programs are tools of the module test
 			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", address: atHTTP, starts: one(oneEtcd),
 			install: installEtcd, files: []string{"etcd", "etcdctl", "etcdutl"},
 			command: "$program --name $name --data-dir $dir/data --log-level error " +
