@@ -187,7 +187,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 			return fmt.Errorf("round %d on %s, seed %d: %w", n+1, p.Engine, p.Seed, err)
 		}
 		if s.log != "" {
-			if err := r.save(filepath.Join(s.log, fmt.Sprintf("round-%d.jsonl", n+1))); err != nil {
+			if err := r.save(filepath.Join(s.log, fmt.Sprintf("round-%d.json", n+1))); err != nil {
 				return err
 			}
 		}

@@ -6,7 +6,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -286,27 +285,15 @@ func (r *round) trouble(format string, args ...any) {
 // save writes down all that was seen in a round, for anyone who looks into a
 // violation: a seed does not bring the same round again, because the machine
 // has its part in it.
-func (r *round) save(path string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	var all bytes.Buffer
-	lines := json.NewEncoder(&all)
-	put := func(line map[string]any) { err = errors.Join(err, lines.Encode(line)) }
-	for _, e := range r.events {
-		put(map[string]any{"event": e})
-	}
+func (r *round) save(path string) error {
+	lines := map[string][]replica.Line{}
 	for _, s := range r.seats {
 		for _, p := range s.lives {
-			for _, l := range p.lines {
-				put(map[string]any{"process": p.name, "line": l})
-			}
+			lines[p.name] = p.lines
 		}
 	}
-	for _, e := range r.effects {
-		put(map[string]any{"effect": e})
-	}
-	return errors.Join(err, os.WriteFile(path, all.Bytes(), 0o644))
+	text, err := json.MarshalIndent(map[string]any{"events": r.events, "lines": lines, "effects": r.effects}, "", " ")
+	return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644))
 }
 
 // seat is where one process after another lives.

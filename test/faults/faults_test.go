@@ -141,11 +141,6 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%v: %s: %s; want %s", figures, c.Verdict, c.Seen, want)
 		}
 	}
-	for _, granted := range []int64{7e6, 10e6, 12e6} {
-		if got, want := apart(10e6, granted), milliseconds(granted-10e6); got != want {
-			t.Errorf("apart: %v ms, want %v", got, want)
-		}
-	}
 	for want, seen := range map[string][]uint64{
 		"pass: rises: 1, 2, 9":                     {1, 2, 9},
 		"fail: has a token at 2 of 3 grants: 1, 2": {1, 2},

@@ -22,7 +22,6 @@ import (
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
-	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
@@ -226,15 +225,8 @@ func (p *pair) margin(ctx context.Context) float64 {
 }
 
 // apart is for how long nobody held the lock between the holder's last instant and the grant to the
-// other one. It is negative where both held it, as the judge of the chaos program finds.
-func apart(last, granted int64) float64 {
-	log := trial.Log{Holds: []trial.Hold{{Token: 1, Last: last}, {Token: 2, Begin: granted, Last: granted}}}
-	if both := log.Judge(); len(both) > 0 {
-		return milliseconds(both[0].From - both[0].To)
-	}
-	gap, _, _ := log.Gap(last, granted)
-	return milliseconds(gap.Nanoseconds())
-}
+// other one. It is negative where both held it.
+func apart(last, granted int64) float64 { return milliseconds(granted - last) }
 
 // belief is for how long a holder took the lock for its own, on the machine's
 // monotonic clock. What has not happened is zero.

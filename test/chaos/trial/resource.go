@@ -7,46 +7,33 @@ package trial
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/tenurelock/tenure/fence"
 )
 
-// The headers of an effect, beside those of package fence. The last three may be missing.
-const (
-	ownerHeader    = "Effect-Owner"
-	checkedHeader  = "Effect-Checked"
-	idHeader       = "Effect-ID"
-	occasionHeader = "Effect-Occasion"
-	doHeader       = "Effect-Do" // "read"; otherwise it writes
-)
+// effectHeader has an effect in JSON, beside the headers of package fence, which have its lock and token.
+const effectHeader = "Effect"
 
 // Send sends the effect to the resource at a URL, and returns what was read there. The error of
 // one that the fence has refused is a [fence.StaleError].
 func (e Effect) Send(ctx context.Context, client *http.Client, url string) (string, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/effect", strings.NewReader(e.Value))
+	text, err := json.Marshal(e)
+	if err != nil {
+		return "", err
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/effect", nil)
 	if err != nil {
 		return "", err
 	}
 	fence.SetHeader(q.Header, fence.Fixed(e.Lock, e.Token))
-	q.Header.Set(ownerHeader, e.Owner)
-	q.Header.Set(checkedHeader, strconv.FormatInt(e.Checked, 10))
-	if e.ID != "" {
-		q.Header.Set(idHeader, e.ID)
-	}
-	if e.Occasion != 0 {
-		q.Header.Set(occasionHeader, strconv.FormatInt(e.Occasion, 10))
-	}
-	if e.Read {
-		q.Header.Set(doHeader, "read")
-	}
+	q.Header.Set(effectHeader, string(text))
 	answer, err := client.Do(q)
 	if err != nil {
 		return "", err
@@ -55,7 +42,7 @@ func (e Effect) Send(ctx context.Context, client *http.Client, url string) (stri
 	if err := fence.Refusal(answer); err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(answer.Body)
+	text, err = io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("the resource says %s: %s", answer.Status, text)
 	}
@@ -121,7 +108,7 @@ func (r *Resource) take(rw http.ResponseWriter, q *http.Request) {
 	r.byID[e.ID] = true
 	r.effects = append(r.effects, e)
 	r.mu.Unlock()
-	enter := func(rw http.ResponseWriter, q *http.Request) { r.enter(e, rw, q) }
+	enter := func(rw http.ResponseWriter, _ *http.Request) { r.enter(e, rw) }
 	fence.Handler(r.guard, http.HandlerFunc(enter), nil).ServeHTTP(rw, q)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,28 +120,18 @@ func read(q *http.Request) (*Effect, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Effect{
-		ID: q.Header.Get(idHeader), Lock: grant.Name(), Token: grant.Token(),
-		Owner: q.Header.Get(ownerHeader), Read: q.Header.Get(doHeader) == "read",
-	}
-	e.Checked, err = strconv.ParseInt(q.Header.Get(checkedHeader), 10, 64)
-	if text := q.Header.Get(occasionHeader); err == nil && text != "" {
-		e.Occasion, err = strconv.ParseInt(text, 10, 64)
-	}
+	e := &Effect{}
+	err = json.Unmarshal([]byte(q.Header.Get(effectHeader)), e)
+	e.Lock, e.Token = grant.Name(), grant.Token()
 	return e, err
 }
 
 // enter is reached by what the fence lets in.
-func (r *Resource) enter(e *Effect, rw http.ResponseWriter, q *http.Request) {
-	body, err := io.ReadAll(q.Body)
-	if err != nil {
-		http.Error(rw, err.Error(), http.StatusBadRequest)
-		return
-	}
+func (r *Resource) enter(e *Effect, rw http.ResponseWriter) {
 	r.mu.Lock()
 	e.Entered = r.now()
 	if !e.Read {
-		r.registers[e.Lock] = string(body)
+		r.registers[e.Lock] = e.Value
 	}
 	e.Value = r.registers[e.Lock]
 	value := e.Value

@@ -8,7 +8,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -174,7 +173,7 @@ func (c *dynamolockClient) Acquire(ctx context.Context, r *wire.Request) (Lock, 
 // acquireOptions are the options of a request, of acquire or of work.
 func acquireOptions(r *wire.Request) ([]dynamolock.AcquireLockOption, error) {
 	if r.UpdateExisting {
-		return nil, Refuse(wire.Unsupported, fmt.Errorf("updateExisting: %w", errUnsupported))
+		return nil, Refuse(wire.Unsupported, errors.New("the library has no updateExisting"))
 	}
 	var opts []dynamolock.AcquireLockOption
 	if r.Data != nil {

@@ -37,13 +37,6 @@ type Library struct {
 // Roles are those of a program that serves the libraries of this package.
 var Roles = map[string]proc.Role{Tenure.Name: Tenure.Role, Dynamolock.Name: Dynamolock.Role}
 
-var (
-	errNotOpen     = errors.New("not open")
-	errAlreadyOpen = errors.New("already open")
-	errNoLock      = errors.New("no handle of this name")
-	errUnsupported = errors.New("the library has no such thing")
-)
-
 // server is a library behind a pipe. It may be used concurrently.
 type server struct {
 	library Library
@@ -154,7 +147,7 @@ func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 
 func supported(ok bool, r *wire.Request) {
 	if !ok {
-		must.Do(Refuse(wire.Unsupported, fmt.Errorf("command %q: %w", r.Command, errUnsupported)))
+		must.Do(Refuse(wire.Unsupported, fmt.Errorf("the library has no command %q", r.Command)))
 	}
 }
 
@@ -162,7 +155,7 @@ func (s *server) open(r *wire.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
-		return errAlreadyOpen
+		return errors.New("already open")
 	}
 	client, err := s.library.Open(r)
 	if err != nil {
@@ -189,7 +182,7 @@ func (s *server) opened() Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
-		must.Do(errNotOpen)
+		must.Do(errors.New("not open"))
 	}
 	return s.client
 }
@@ -199,7 +192,7 @@ func (s *server) lock(name string) Lock {
 	defer s.mu.Unlock()
 	lock := s.locks[name]
 	if lock == nil {
-		must.Do(errNoLock)
+		must.Do(errors.New("no handle of this name"))
 	}
 	return lock
 }

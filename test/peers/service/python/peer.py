@@ -211,8 +211,7 @@ class Work:
         headers = {
             "Tenure-Lock": lock.name,
             "Tenure-Token": str(lock.token),
-            "Effect-Owner": self._peer.owner,
-            "Effect-Checked": str(checked),
+            "Effect": json.dumps({"owner": self._peer.owner, "checked": checked}),
         }
         try:
             with urlopen(Request(f"{self._resource}/effect", b"", headers), timeout=2) as answer:

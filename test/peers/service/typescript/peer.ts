@@ -253,8 +253,7 @@ class Work {
     const headers = {
       "Tenure-Lock": lock.name,
       "Tenure-Token": String(lock.token),
-      "Effect-Owner": this.peer.owner,
-      "Effect-Checked": String(checked),
+      Effect: JSON.stringify({ owner: this.peer.owner, checked }),
     };
     const call = { method: "POST", headers, signal: AbortSignal.timeout(2000) };
     try {

@@ -128,8 +128,7 @@ final class Work {
                 .timeout(Duration.ofSeconds(2))
                 .header("Tenure-Lock", request.text("name"))
                 .header("Tenure-Token", lock.token())
-                .header("Effect-Owner", lock.owner())
-                .header("Effect-Checked", Long.toString(checked))
+                .header("Effect", library.write(Map.of("owner", lock.owner(), "checked", checked)))
                 .POST(HttpRequest.BodyPublishers.noBody())
                 .build();
         try {
