@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
@@ -46,13 +46,11 @@ type clients struct {
 	attacks  map[kind]int
 }
 
-func (w *clients) open(ctx context.Context) (_ engine, err error) {
+func (w *clients) open(ctx context.Context) engine {
 	w.now, w.log = proc.Monotonic, filepath.Join(w.dir, "work.log") // by the clock of what clients write
-	if err := os.WriteFile(w.log, nil, 0o600); err != nil {
-		return nil, err
-	}
-	w.service, err = openService(ctx, w)
-	return w.service, err
+	must.Do(os.WriteFile(w.log, nil, 0o600))
+	w.service = openService(ctx, w)
+	return w.service
 }
 
 func (w *clients) seat(index int) string {
@@ -64,13 +62,10 @@ func (w *clients) faults() []fault { return commonFaults }
 // start starts a client, and has it work: it takes the lock and holds it for a while, over and
 // over; most holds live by their heartbeats. Half of that is between a check and the effect that
 // it allows: a process that is stopped there is late, as nothing but a fence can tell.
-func (w *clients) start(ctx context.Context, s *seat, p *process) (err error) {
-	p.member, err = w.programs[s.index].Open(ctx, wire.Request{
+func (w *clients) start(ctx context.Context, s *seat, p *process) {
+	p.member = must.Have(w.programs[s.index].Open(ctx, wire.Request{
 		Command: wire.Open, Endpoint: w.service.store(s.index), Owner: p.name, Secret: w.service.replicas.Worker,
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	p.Process = &p.member.Process.Process
 	// A kill right away would leave it unknown when it stopped.
 	p.settle = func(ctx context.Context) error {
@@ -84,7 +79,6 @@ func (w *clients) start(ctx context.Context, s *seat, p *process) (err error) {
 		HoldMs: w.leases(0.5 + 2.5*random.Float64()).Milliseconds(), PauseMs: 50,
 		DurationMs: time.Hour.Milliseconds(), WaitMs: peers.Milliseconds(2 * time.Second),
 	})
-	return nil
 }
 
 // beside has attackers send calls again that they have seen, of any client. A grant to an acquire
@@ -161,22 +155,17 @@ func (w *clients) written() ([]trial.Hold, error) {
 // calm waits until whatever was late has come, a call that is carried out again, and the grants
 // to those who have gone, and kills the holder once more. The next one has a lease, with what
 // clocks may differ by, and a look of its replica.
-func (w *clients) calm(ctx context.Context) error {
-	if err := wait.For(ctx, 4*w.Lease); err != nil {
-		return err
-	}
+func (w *clients) calm(ctx context.Context) {
+	must.Do(wait.For(ctx, 4*w.Lease))
 	w.lastBlow(ctx, w.Lease*3/2+2*time.Second)
-	return nil
 }
 
 // finish tells the client to end its work, and takes down what it came to.
-func (w *clients) finish(ctx context.Context, p *process) error {
-	if _, err := p.member.Do(ctx, p.member.Asking(wire.End, serviceLock)); err != nil {
-		return err
-	}
+func (w *clients) finish(ctx context.Context, p *process) {
+	must.Have(p.member.Do(ctx, p.member.Asking(wire.End, serviceLock)))
 	a, err := p.works.Wait(ctx)
 	if err != nil {
-		return fmt.Errorf("%s does not end: %w", p.name, err)
+		must.Do(fmt.Errorf("%s does not end: %w", p.name, err))
 	}
 	if n := a.Counts; n != nil && n.Errors > 0 {
 		// Without an answer for long an acquire ends so, and so may a release.
@@ -185,15 +174,11 @@ func (w *clients) finish(ctx context.Context, p *process) error {
 			w.trouble("a client's work came to an error: %s", n.LastError)
 		}
 	}
-	return nil
 }
 
-func (w *clients) collect(ctx context.Context) (err error) {
-	if w.holds, err = w.written(); err != nil {
-		return err
-	}
-	w.tenures, err = w.service.replicas.History(ctx, 0, serviceLock)
-	return err
+func (w *clients) collect(ctx context.Context) {
+	w.holds = must.Have(w.written())
+	w.tenures = must.Have(w.service.replicas.History(ctx, 0, serviceLock))
 }
 
 func (w *clients) read(v *verdict) {
@@ -249,57 +234,41 @@ type lockService struct {
 	under    sync.Mutex   // held while a replica is under a fault
 }
 
-func openService(ctx context.Context, w *clients) (_ *lockService, err error) {
-	s := &lockService{}
-	if s.sqlite, err = openSQLite(w.dir); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
-	if s.replicas, err = service.Start(ctx, service.Config{
+func openService(ctx context.Context, w *clients) *lockService {
+	s := &lockService{sqlite: openSQLite(w.dir, &w.Scope)}
+	s.replicas = must.Have(service.Start(ctx, service.Config{
 		Program: w.tenured, Dir: w.dir, Stores: slices.Repeat([]string{s.sqlite.store(0)}, serviceReplicas),
 		Lease: w.Lease, Drain: w.Lease / 4,
-	}); err != nil {
-		return nil, err
-	}
+	}))
+	w.After(s.replicas.Close)
 	for i := range w.programs {
-		front, err := service.NewFront(s.replicas.URLs(), gate.Storm(w.Lease), w.Seed<<16+uint64(i))
-		if err != nil {
-			return nil, err
-		}
+		front := must.Have(service.NewFront(s.replicas.URLs(), gate.Storm(w.Lease), w.Seed<<16+uint64(i)))
+		w.After(front.Close)
 		s.fronts = append(s.fronts, front)
 	}
-	return s, nil
+	return s
 }
 
 func (s *lockService) store(seat int) string { return s.fronts[seat].Address() }
 
 func (s *lockService) faults() []fault {
-	restart := s.replica(func(ctx context.Context, length time.Duration, i int) error {
+	restart := s.replica(func(ctx context.Context, length time.Duration, i int) {
 		s.replicas.Process(i).Kill()
 		wait.Rest(ctx, length)
-		return s.replicas.Restart(ctx, i)
+		must.Do(s.replicas.Restart(ctx, i))
 	})
-	stop := s.replica(func(ctx context.Context, length time.Duration, i int) error {
+	stop := s.replica(func(ctx context.Context, length time.Duration, i int) {
 		p := s.replicas.Process(i)
 		defer p.Continue()
-		if err := p.Hang(); err != nil {
-			return err
-		}
+		must.Do(p.Hang())
 		wait.Rest(ctx, length)
-		return nil
 	})
-	end := s.replica(func(ctx context.Context, length time.Duration, i int) error { // as a deployment does
+	end := s.replica(func(ctx context.Context, length time.Duration, i int) { // as a deployment does
 		bound, cancel := context.WithTimeout(ctx, wait.Bound)
 		defer cancel()
-		if err := s.replicas.Terminate(bound, i); err != nil {
-			return err
-		}
+		must.Do(s.replicas.Terminate(bound, i))
 		wait.Rest(ctx, length)
-		return s.replicas.Restart(ctx, i)
+		must.Do(s.replicas.Restart(ctx, i))
 	})
 	return []fault{
 		{blackHole, leader, 0.5, 2, s.cutOff},
@@ -315,27 +284,25 @@ func (s *lockService) faults() []fault {
 // replica is a fault of one replica after the other. One is under a fault at a time: the others
 // have to see for a lease that a holder is dead.
 func (s *lockService) replica(f strike) strike {
-	return exclusive(&s.under, func(ctx context.Context, length time.Duration, _ int) error {
+	return exclusive(&s.under, func(ctx context.Context, length time.Duration, _ int) {
 		i := s.next()
 		if p := s.replicas.Process(i); !p.Alive() {
-			return fmt.Errorf("replica %d has ended by itself:\n%s", i+1, p.Stderr())
+			must.Do(fmt.Errorf("replica %d has ended by itself:\n%s", i+1, p.Stderr()))
 		}
-		return f(ctx, length, i)
+		f(ctx, length, i)
 	})
 }
 
 func (s *lockService) next() int { return int(s.struck.Add(1)) % s.replicas.Len() }
 
-func (s *lockService) cutOff(ctx context.Context, length time.Duration, seat int) error {
+func (s *lockService) cutOff(ctx context.Context, length time.Duration, seat int) {
 	s.fronts[seat].BlackHole()
 	wait.Rest(ctx, length)
 	s.fronts[seat].Heal()
-	return nil
 }
 
-func (s *lockService) stepDown(ctx context.Context, _ time.Duration, _ int) error {
+func (s *lockService) stepDown(ctx context.Context, _ time.Duration, _ int) {
 	s.replicas.StepDown(ctx, s.next(), serviceLock, 0)
-	return nil
 }
 
 // heal ends all faults, and the weather.
@@ -367,31 +334,15 @@ func (s *lockService) lost() (n int) {
 	return n
 }
 
-func (s *lockService) close() error {
-	for _, front := range s.fronts {
-		front.Close()
-	}
-	if s.replicas != nil {
-		s.replicas.Close()
-	}
-	return s.sqlite.close()
-}
-
-// newClients returns the workload of clients of each language. It builds what it needs in a folder.
-func newClients(ctx context.Context, dir string) (func(*round) workload, error) {
-	tenured, err := service.BuildTenured(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+// newClients returns the workload of clients of each language. It builds what it needs in a folder, and
+// is for [must.Try].
+func newClients(ctx context.Context, dir string) func(*round) workload {
+	tenured := must.Have(service.BuildTenured(ctx, dir))
 	var programs []*peers.Program
 	for _, kind := range service.Kinds {
-		program, err := service.Build(ctx, kind)
-		if err != nil {
-			return nil, err
-		}
-		programs = append(programs, slices.Repeat([]*peers.Program{program}, clientsEach)...)
+		programs = append(programs, slices.Repeat([]*peers.Program{must.Have(service.Build(ctx, kind))}, clientsEach)...)
 	}
 	return func(r *round) workload {
 		return &clients{round: r, tenured: tenured, programs: programs, attacks: map[kind]int{}}
-	}, nil
+	}
 }

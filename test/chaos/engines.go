@@ -24,7 +24,9 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
 	"github.com/tenurelock/tenure/sqlitestore"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers"
 )
 
 // engine is what the locks of a round are kept in.
@@ -38,7 +40,6 @@ type engine interface {
 	heal()
 	// lost is how many pieces of bytes have vanished on the way.
 	lost() int
-	close() error
 }
 
 // fileEngine is the name of the engine that is a file.
@@ -64,23 +65,13 @@ func checkEngine(name string) (err error) {
 	return err
 }
 
-// open makes a fresh engine, with its data below dir.
-func (p plan) open(ctx context.Context, dir string) (engine, error) {
-	if err := checkEngine(p.Engine); err != nil {
-		return nil, err
-	}
+// open makes a fresh engine, with its data below dir, which ends with the scope. It is for [must.Try].
+func (p plan) open(ctx context.Context, dir string, scope *peers.Scope) engine {
+	must.Do(checkEngine(p.Engine))
 	if p.Engine == fileEngine {
-		return openSQLite(dir)
+		return openSQLite(dir, scope)
 	}
-	kind, err := servers[p.Engine](dir)
-	if err != nil {
-		return nil, err
-	}
-	s, err := openServed(ctx, kind, dir, p.Seats)
-	if err != nil {
-		return nil, err // not the nil *served in an interface
-	}
-	return s, nil
+	return openServed(ctx, servers[p.Engine](dir), dir, p.Seats, scope)
 }
 
 // sqlite is a file that all replicas open. It has no process and no socket.
@@ -90,23 +81,18 @@ type sqlite struct {
 	busy sync.Mutex // held while it has the file locked
 }
 
-func openSQLite(dir string) (*sqlite, error) {
+func openSQLite(dir string, scope *peers.Scope) *sqlite {
 	s := &sqlite{file: filepath.Join(dir, "locks.db")}
-	store, err := sqlitestore.Open(s.file, nil) // makes the file
-	if err != nil {
-		return nil, err
-	}
-	if err := store.Close(); err != nil {
-		return nil, err
-	}
-	s.db, err = sql.Open("sqlite", "file:"+s.file+"?_pragma=busy_timeout(2000)")
-	return s, err
+	store := must.Have(sqlitestore.Open(s.file, nil)) // makes the file
+	must.Do(store.Close())
+	s.db = must.Have(sql.Open("sqlite", "file:"+s.file+"?_pragma=busy_timeout(2000)"))
+	scope.After(func() { _ = s.db.Close() }) // the file goes with its folder
+	return s
 }
 
 func (s *sqlite) store(int) string { return "sqlite:" + s.file }
 func (s *sqlite) heal()            {}
 func (s *sqlite) lost() int        { return 0 }
-func (s *sqlite) close() error     { return s.db.Close() }
 
 func (s *sqlite) faults() []fault {
 	return []fault{
@@ -117,28 +103,24 @@ func (s *sqlite) faults() []fault {
 
 // exclusive is a fault of which there is one at a time.
 func exclusive(busy *sync.Mutex, f strike) strike {
-	return func(ctx context.Context, length time.Duration, seat int) error {
+	return func(ctx context.Context, length time.Duration, seat int) {
 		if !busy.TryLock() {
-			return errBusy
+			must.Do(errBusy)
 		}
 		defer busy.Unlock()
-		return f(ctx, length, seat)
+		f(ctx, length, seat)
 	}
 }
 
 // lock keeps all others from writing the file for d.
-func (s *sqlite) lock(ctx context.Context, d time.Duration, _ int) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
+func (s *sqlite) lock(ctx context.Context, d time.Duration, _ int) {
+	conn := must.Have(s.db.Conn(ctx))
 	defer conn.Close() //nolint:errcheck // given back
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return errors.Join(errBusy, err) // others write all the time
+		must.Do(errors.Join(errBusy, err)) // others write all the time
 	}
 	wait.Rest(ctx, d)
-	_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	return err
+	must.Have(conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"))
 }
 
 // served is an engine that is a server, or several that act as one, whose data outlive
@@ -158,7 +140,7 @@ type member struct {
 	gates   []*relay.Relay // of each replica
 }
 
-// server is what differs from one engine to another.
+// server is what differs from one engine to another. Its steps are for [must.Try].
 type server struct {
 	name string
 	// servers start the members, and addresses are theirs, in their order: ports of the loopback
@@ -167,15 +149,15 @@ type server struct {
 	addresses []string
 	// prepare makes, before its first start and after that of those before, what a member needs. It
 	// may be nil: then all start at once.
-	prepare func(member int) error
+	prepare func(member int)
 	// begin makes, after the first start of all, what the locks need. It may be nil.
-	begin func(ctx context.Context) error
+	begin func(ctx context.Context)
 	// leads says that a member is the one that decides. One that is alone does. It is nil
 	// where the members are not alike: then faults of a kind are for each in turn.
 	leads func(ctx context.Context, member int) bool
 	// replace has another member take the place of the one that leads, which was killed,
 	// and makes that one a follower. If it is nil the members see to that themselves.
-	replace func(ctx context.Context, s *served, killed int) error
+	replace func(ctx context.Context, s *served, killed int)
 	// url is the store's, as a replica opens it at the addresses of gates.
 	url func(addresses []string) string
 }
@@ -183,68 +165,57 @@ type server struct {
 // startPatience bounds how often the start of a server is tried again.
 const startPatience = 30 * time.Second
 
-func openServed(ctx context.Context, kind server, dir string, replicas int) (_ *served, err error) {
+func openServed(ctx context.Context, kind server, dir string, replicas int, scope *peers.Scope) *served {
 	s := &served{server: kind}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
 	for i, of := range kind.servers {
 		folder := filepath.Join(dir, fmt.Sprint("member-", i))
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			return nil, err
-		}
+		must.Do(os.Mkdir(folder, 0o700))
 		s.servers[i].Dir = cmp.Or(of.Dir, folder)
-		s.members = append(s.members, &member{address: kind.addresses[i]})
+		m := &member{address: kind.addresses[i]}
+		s.members = append(s.members, m)
+		scope.After(func() {
+			if m.process != nil {
+				m.process.Kill()
+			}
+		})
 	}
 	if s.prepare == nil {
-		err = s.start(ctx, s.members...)
-	}
-	for i, m := range s.members {
-		if err == nil && s.prepare != nil {
-			err = s.prepare(i)
-		}
-		if err == nil && s.prepare != nil {
-			err = s.start(ctx, m)
+		s.start(ctx, s.members...)
+	} else {
+		for i, m := range s.members {
+			s.prepare(i)
+			s.start(ctx, m)
 		}
 	}
-	if err == nil && s.begin != nil {
-		err = s.begin(ctx)
-	}
-	if err != nil {
-		return nil, err
+	if s.begin != nil {
+		s.begin(ctx)
 	}
 	for _, m := range s.members {
 		for range replicas {
-			p, err := relay.New(m.address)
-			if err != nil {
-				return nil, err
-			}
+			p := must.Have(relay.New(m.address))
+			scope.After(p.Close)
 			m.gates = append(m.gates, p)
 		}
 	}
-	return s, nil
+	return s
 }
 
 // start starts members on their data, and waits until they answer. What is left of a
 // killed one, such as its memory, may have it end at once: then it is started again.
-func (s *served) start(ctx context.Context, members ...*member) error {
-	return wait.AtOnce(ctx, len(members), len(members), func(ctx context.Context, i int) error {
+func (s *served) start(ctx context.Context, members ...*member) {
+	must.AtOnce(ctx, len(members), len(members), func(ctx context.Context, i int) {
 		m := members[i]
 		of := s.servers[slices.Index(s.members, m)]
 		for end := time.Now().Add(startPatience); ; wait.Rest(ctx, 10*time.Millisecond) {
-			var err error
-			if m.process, err = of.Start(of.Dir + ".log"); err != nil {
-				return err
-			}
-			if err = m.process.Await(ctx); err == nil {
-				return nil
+			m.process = must.Have(of.Start(of.Dir + ".log"))
+			err := m.process.Await(ctx)
+			if err == nil {
+				return
 			}
 			ended := m.process.HasEnded() // another process has its port
 			m.process.Kill()
 			if !ended || ctx.Err() != nil || time.Now().After(end) {
-				return fmt.Errorf("%s: %w", s.name, err)
+				must.Do(fmt.Errorf("%s: %w", s.name, err))
 			}
 		}
 	})
@@ -263,33 +234,31 @@ func (s *served) chosen(ctx context.Context, n int) int {
 
 // restart kills the member that leads, and starts it after down on the same data, unless
 // another one takes its place.
-func (s *served) restart(ctx context.Context, down time.Duration, _ int) error {
+func (s *served) restart(ctx context.Context, down time.Duration, _ int) {
 	ctx = context.WithoutCancel(ctx)
 	killed := s.chosen(ctx, s.restarts)
 	s.restarts++
 	s.members[killed].process.Kill()
 	wait.Rest(ctx, down)
 	if s.replace != nil {
-		return s.replace(ctx, s, killed)
+		s.replace(ctx, s, killed)
+	} else {
+		s.start(ctx, s.members[killed])
 	}
-	return s.start(ctx, s.members[killed])
 }
 
 // pause stops a member for a while, with the processes that it has started; what
 // comes meanwhile waits in its sockets, and is done late. Of three pauses two are of the
 // one that leads.
-func (s *served) pause(ctx context.Context, length time.Duration, _ int) error {
+func (s *served) pause(ctx context.Context, length time.Duration, _ int) {
 	paused := s.chosen(ctx, s.pauses)
 	if s.pauses++; s.leads != nil && s.pauses%3 == 0 {
 		paused = (paused + 1) % len(s.members)
 	}
 	p := s.members[paused].process
-	err := p.Hang()
-	if err == nil {
-		wait.Rest(ctx, length)
-	}
-	p.Continue()
-	return err
+	defer p.Continue()
+	must.Do(p.Hang())
+	wait.Rest(ctx, length)
 }
 
 func (s *served) store(replica int) string {
@@ -338,7 +307,7 @@ func (s *served) faults() []fault {
 
 // cut has a fault of the way to the engine, of a replica or of all.
 func (s *served) cut(fault func(*relay.Relay)) strike {
-	return func(ctx context.Context, length time.Duration, replica int) error {
+	return func(ctx context.Context, length time.Duration, replica int) {
 		for _, p := range s.gates(replica) {
 			fault(p)
 		}
@@ -346,13 +315,12 @@ func (s *served) cut(fault func(*relay.Relay)) strike {
 		for _, p := range s.gates(replica) {
 			p.Heal()
 		}
-		return nil
 	}
 }
 
 // delay has each piece of bytes wait for a tenth of the fault on each way.
-func (s *served) delay(ctx context.Context, length time.Duration, replica int) error {
-	return s.cut(func(p *relay.Relay) { p.Slow(length / 5) })(ctx, length, replica)
+func (s *served) delay(ctx context.Context, length time.Duration, replica int) {
+	s.cut(func(p *relay.Relay) { p.Slow(length / 5) })(ctx, length, replica)
 }
 
 func (s *served) heal() {
@@ -367,16 +335,4 @@ func (s *served) lost() int {
 		n += p.Lost()
 	}
 	return n
-}
-
-func (s *served) close() error {
-	for _, m := range s.members {
-		for _, p := range m.gates {
-			p.Close()
-		}
-		if m.process != nil {
-			m.process.Kill()
-		}
-	}
-	return nil
 }

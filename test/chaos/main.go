@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/test/bed/machine"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/chaos/replica"
@@ -169,8 +170,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-		s.workload, err = newClients(ctx, dir)
-		if err != nil {
+		if err := must.Try(func() { s.workload = newClients(ctx, dir) }); err != nil {
 			return err
 		}
 	} else {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 )
@@ -92,9 +93,9 @@ type fault struct {
 	strike strike
 }
 
-// strike brings a fault of an engine about: for one seat, or for all if that is negative. The
-// error is errBusy if there is another.
-type strike func(ctx context.Context, length time.Duration, seat int) error
+// strike brings a fault of an engine about: for one seat, or for all if that is negative. It is for
+// [must.Try]; the error is errBusy if there is another.
+type strike func(ctx context.Context, length time.Duration, seat int)
 
 // commonFaults are those of any process.
 var commonFaults = []fault{
@@ -176,29 +177,28 @@ var errBusy = errors.New("under another fault")
 // strike brings about one fault.
 func (r *round) strike(ctx context.Context, f fault, length time.Duration, random *rand.Rand) {
 	e := event{Kind: f.kind, On: "engine", From: r.now()}
-	var err error
-	switch f.on {
-	case nobody, everybody:
-		if f.on == everybody {
-			e.On = "everybody"
-		}
-		err = f.strike(ctx, length, -1)
-	case leader, anyone:
-		s := r.seatOf(f.on, random)
-		if !s.busy.TryLock() {
-			return
-		}
-		defer s.busy.Unlock()
-		p := s.now()
-		e.On = p.name
-		if !p.Alive() { // what it has ended of is told later
-			if err = r.fill(ctx, s, nil); err == nil {
-				return
+	err := must.Try(func() {
+		switch f.on {
+		case nobody, everybody:
+			if f.on == everybody {
+				e.On = "everybody"
 			}
-			break
+			f.strike(ctx, length, -1)
+		case leader, anyone:
+			s := r.seatOf(f.on, random)
+			if !s.busy.TryLock() {
+				must.Do(errBusy)
+			}
+			defer s.busy.Unlock()
+			p := s.now()
+			e.On = p.name
+			if !p.Alive() { // what it has ended of is told later
+				r.fill(ctx, s, nil)
+				must.Do(errBusy)
+			}
+			r.strikeSeat(ctx, s, f, length, random, &e)
 		}
-		err = r.strikeSeat(ctx, s, f, length, random, &e)
-	}
+	})
 	if errors.Is(err, errBusy) {
 		return
 	}
@@ -215,68 +215,61 @@ func (r *round) strike(ctx context.Context, f fault, length time.Duration, rando
 	r.note(e)
 }
 
-func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Duration, random *rand.Rand,
-	e *event,
-) error {
+func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Duration, random *rand.Rand, e *event) {
 	p, t := s.now(), traits[f.kind]
 	switch {
 	case f.kind == stepDown:
 		_ = p.SendLine(replica.OrderStepDown) // it may have ended
 		e.Text = p.name + " asks the holder to step down"
-		return nil
+		return
 	case t.clock():
-		return r.moveClocks(ctx, p, t, length, random, e)
+		r.moveClocks(ctx, p, t, length, random, e)
+		return
 	case t.stops:
-		if err := p.Hang(); err != nil {
-			return err
-		}
+		must.Do(p.Hang())
 		wait.Rest(ctx, length)
 		if !t.kills {
-			if p.Continue(); p.settle == nil {
-				return nil
+			if p.Continue(); p.settle != nil {
+				must.Do(p.settle(ctx))
 			}
-			return p.settle(ctx)
+			return
 		}
 		p.kill(r.now)
 	case t.kills:
 		p.kill(r.now)
 		wait.Rest(ctx, length)
 	default:
-		return f.strike(ctx, length, s.index)
+		f.strike(ctx, length, s.index)
+		return
 	}
-	return r.fill(ctx, s, r.drawPlace(random, f.kind == namespace))
+	r.fill(ctx, s, r.drawPlace(random, f.kind == namespace))
 }
 
 // moveClocks moves the clocks of a replica, and sets its wall clock right later if that was late.
-func (r *round) moveClocks(ctx context.Context, p *process, t trait, length time.Duration, random *rand.Rand,
-	e *event,
-) error {
+func (r *round) moveClocks(ctx context.Context, p *process, t trait, length time.Duration, random *rand.Rand, e *event) {
 	stands := length
 	if !t.stops {
 		stands = 0
 		e.Text = fmt.Sprintf("%s sees its wall clock set by %+v", p.name, (length * t.moves.WallOn).Round(time.Millisecond))
 	}
-	if err := r.move(ctx, p, e, stands, length, t.moves); err != nil || e.Kind != lateVM {
-		return err
+	if r.move(ctx, p, e, stands, length, t.moves); e.Kind != lateVM {
+		return
 	}
 	late := *e
 	e.Blind[0] = e.To
 	wait.Rest(ctx, r.leases(0.05+0.2*random.Float64()))
-	err := r.move(ctx, p, &late, 0, -e.Shift.WallOn, shift{WallOn: 1})
-	e.Blind[1] = late.To
-	return err
+	defer func() { e.Blind[1] = late.To }()
+	r.move(ctx, p, &late, 0, -e.Shift.WallOn, shift{WallOn: 1})
 }
 
 // move stops a replica for a while, moves its clocks meanwhile, and gives it the
 // time to say what it sees then. E.To is right before it runs again. If it is not to stand, the
 // clocks are moved by a length.
-func (r *round) move(ctx context.Context, p *process, e *event, stands, length time.Duration, by shift) error {
+func (r *round) move(ctx context.Context, p *process, e *event, stands, length time.Duration, by shift) {
 	if !p.sees(ctx, 0, 10*time.Second) {
-		return errBusy // with its start: nothing would show what has changed
+		must.Do(errBusy) // with its start: nothing would show what has changed
 	}
-	if err := p.Hang(); err != nil {
-		return err
-	}
+	must.Do(p.Hang())
 	stopped := r.now()
 	wait.Rest(ctx, stands)
 	if stands > 0 { // what the process cannot have seen pass is what passed while it stood
@@ -287,8 +280,7 @@ func (r *round) move(ctx context.Context, p *process, e *event, stands, length t
 	_, e.Change = p.page.Load()
 	e.To = r.now()
 	p.Continue()
-	if p.sees(ctx, e.Change, 10*time.Second) || !p.Alive() {
-		return nil
+	if !p.sees(ctx, e.Change, 10*time.Second) && p.Alive() {
+		must.Do(fmt.Errorf("%s has not looked at its clocks since they were moved", p.name))
 	}
-	return fmt.Errorf("%s has not looked at its clocks since they were moved", p.name)
 }

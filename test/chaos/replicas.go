@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
@@ -65,13 +65,9 @@ func newReplicas(writers int, jobs bool) func(*round) workload {
 	}
 }
 
-func (w *replicas) open(ctx context.Context) (engine, error) {
-	watch, err := replica.NewWatch()
-	if err != nil {
-		return nil, err
-	}
-	w.now = watch.Now
-	return w.plan.open(ctx, w.dir)
+func (w *replicas) open(ctx context.Context) engine {
+	w.now = must.Have(replica.NewWatch()).Now
+	return w.plan.open(ctx, w.dir, &w.Scope)
 }
 
 func (w *replicas) seat(index int) string { return fmt.Sprintf("r%d", index+1) }
@@ -90,7 +86,7 @@ func (w *replicas) faults() []fault {
 func (w *replicas) beside(context.Context) {}
 
 // start starts a replica, whose lines are heard until it ends.
-func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
+func (w *replicas) start(_ context.Context, s *seat, p *process) {
 	life := uint64(s.index<<16 + len(s.lives) + 1)
 	p.rate = w.drawRate(life)
 	c := replica.Config{
@@ -109,12 +105,10 @@ func (w *replicas) start(_ context.Context, s *seat, p *process) (err error) {
 	default:
 		c.Do = replica.Elect
 	}
-	if p.page, err = replica.OpenPage(c.Page); err != nil {
-		return err
-	}
-	return p.startReplica(c, proc.Command{
+	p.page = must.Have(replica.OpenPage(c.Page))
+	must.Do(p.startReplica(c, proc.Command{
 		Args: p.where.command(), Ended: func(*os.ProcessState) { p.ended(w.now) },
-	}, func(l replica.Line) { w.heard(p, l) })
+	}, func(l replica.Line) { w.heard(p, l) }))
 }
 
 // drawRate returns by what part of it the rate of a process's clocks differs:
@@ -156,10 +150,10 @@ func (w *replicas) holder() holder {
 
 // calm kills the holder once more; readers, writers and jobs go on until all have come to an end,
 // jobs to one after the faults.
-func (w *replicas) calm(ctx context.Context) error {
+func (w *replicas) calm(ctx context.Context) {
 	if len(w.ends) == 0 {
 		w.lastBlow(ctx, w.Lease+2*time.Second)
-		return nil
+		return
 	}
 	w.mu.Lock()
 	before := maps.Clone(w.came)
@@ -173,29 +167,25 @@ func (w *replicas) calm(ctx context.Context) error {
 	}) && w.jobs {
 		w.trouble("a job does not run when the faults are over: %v, and before %v", w.came, before)
 	}
-	return ctx.Err()
+	must.Do(ctx.Err())
 }
 
-func (w *replicas) finish(ctx context.Context, p *process) error {
+func (w *replicas) finish(ctx context.Context, p *process) {
 	_ = p.SendLine(replica.OrderEnd) // it may have ended
 	select {
 	case <-p.Ended:
 	case <-ctx.Done():
 		w.trouble("%s does not end when it is told to", p.name)
 	}
-	return nil
 }
 
-func (w *replicas) collect(ctx context.Context) error {
+func (w *replicas) collect(ctx context.Context) {
 	if len(w.ends) > 0 {
-		return nil
+		return
 	}
-	store, err := replica.OpenStore(w.engine.store(-1), "")
-	if err != nil {
-		return err
-	}
-	w.record, err = store.Get(ctx, replica.LockName, driver.Strong)
-	return errors.Join(err, store.Close())
+	store := must.Have(replica.OpenStore(w.engine.store(-1), ""))
+	defer store.Close() //nolint:errcheck // it was only read
+	w.record = must.Have(store.Get(ctx, replica.LockName, driver.Strong))
 }
 
 func (w *replicas) read(v *verdict) {

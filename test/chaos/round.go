@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
@@ -44,14 +45,14 @@ type plan struct {
 	namespaces bool // processes may be started in time namespaces
 }
 
-// workload is what the processes of a round do.
+// workload is what the processes of a round do. Its steps are for [must.Try].
 type workload interface {
 	// open makes a fresh engine, with its data below the round's folder, and sets the clock.
-	open(ctx context.Context) (engine, error)
+	open(ctx context.Context) engine
 	// seat names a seat.
 	seat(index int) string
 	// start starts a process in a seat.
-	start(ctx context.Context, s *seat, p *process) error
+	start(ctx context.Context, s *seat, p *process)
 	// faults are those of its processes.
 	faults() []fault
 	// beside is what goes on beside the faults, until ctx ends.
@@ -59,11 +60,11 @@ type workload interface {
 	// holder is who was granted the lock last, and has not said that it is over.
 	holder() holder
 	// calm is what comes when the faults are over.
-	calm(ctx context.Context) error
+	calm(ctx context.Context)
 	// finish has a process end in peace, within a time.
-	finish(ctx context.Context, p *process) error
+	finish(ctx context.Context, p *process)
 	// collect gets what is asked for at the end, of the engine.
-	collect(ctx context.Context) error
+	collect(ctx context.Context)
 	// read takes into the verdict what all processes have held and were told.
 	read(v *verdict)
 	// check judges what only this workload knows.
@@ -79,6 +80,7 @@ type holder struct {
 // round is one run of a few processes on a fresh engine, under one nemesis.
 type round struct {
 	plan
+	peers.Scope
 	work     workload
 	dir      string
 	now      func() int64 // the clock of all time stamps
@@ -102,68 +104,58 @@ type round struct {
 
 // play plays a round. The error is one of this program, or of the machine; what
 // the round has shown is in the round.
-func (p plan) play(ctx context.Context) (_ *round, err error) {
+func (p plan) play(ctx context.Context) (*round, error) {
 	r := &round{plan: p, possible: map[kind]bool{}}
-	if r.dir, err = os.MkdirTemp("", "tenure-chaos-"); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
-	r.work = p.workload(r)
-	if r.engine, err = r.work.open(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.engine.close()) }()
-	r.resource = trial.OpenResource(r.now, p.Open)
-	defer r.resource.Close()
-	defer func() {
-		for _, s := range r.seats {
-			if len(s.lives) > 0 && s.now().Alive() {
-				s.now().kill(r.now)
-			}
-		}
-	}()
-	return r, r.run(ctx)
+	return r, must.Try(func() { r.Run(func() { r.play(ctx) }) })
 }
 
-func (r *round) run(ctx context.Context) error {
+func (r *round) play(ctx context.Context) {
+	r.dir = must.Have(os.MkdirTemp("", "tenure-chaos-"))
+	r.After(func() { _ = os.RemoveAll(r.dir) }) // it is the system's to clean, then
+	r.work = r.workload(r)
+	r.engine = r.work.open(ctx)
+	r.resource = trial.OpenResource(r.now, r.Open)
+	r.After(r.resource.Close)
 	random := rand.New(rand.NewPCG(r.Seed, 0))
 	for i := range r.Seats {
 		r.seats = append(r.seats, &seat{index: i, name: r.work.seat(i)})
 	}
-	if err := r.each(ctx, func(s *seat) error {
+	r.each(ctx, func(s *seat) {
+		var where *timespace
 		if r.namespaces && s.index%2 == 1 {
-			return r.fill(ctx, s, drawNamespace(rand.New(rand.NewPCG(r.Seed, uint64(s.index)))))
+			where = drawNamespace(rand.New(rand.NewPCG(r.Seed, uint64(s.index))))
 		}
-		return r.fill(ctx, s, nil)
-	}); err != nil {
-		return err
-	}
+		r.fill(ctx, s, where)
+	})
 	r.filled = r.now()
 	lateness := wait.Lateness()
 	defer lateness()
-	if err := wait.Until(ctx, "somebody holds the lock",
-		func() bool { return r.work.holder().process != nil }); err != nil {
-		return fmt.Errorf("%w: %q", err, r.problems)
+	err := wait.Until(ctx, "somebody holds the lock", func() bool { return r.work.holder().process != nil })
+	if err != nil {
+		must.Do(fmt.Errorf("%w: %q", err, r.problems))
 	}
 
 	striking, stop := context.WithTimeout(ctx, r.Length)
 	r.nemesis(striking, random)
 	stop()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err := r.heal(ctx); err != nil {
-		return err
+	must.Do(ctx.Err())
+	r.engine.heal()
+	for _, s := range r.seats {
+		if !s.now().Alive() {
+			r.fill(ctx, s, nil)
+		}
 	}
 	r.late = lateness()
-	if err := r.work.calm(ctx); err != nil {
-		return err
-	}
+	r.work.calm(ctx)
 	r.calmed = r.now()
 	wait.Rest(ctx, r.Lease/2)
-	if err := r.each(ctx, func(s *seat) error { return r.finish(ctx, s.now()) }); err != nil {
-		return err
-	}
+	r.each(ctx, func(s *seat) {
+		if p := s.now(); p.Alive() { // one that does not end is killed at the end
+			soon, cancel := context.WithTimeout(ctx, 10*time.Second+5*r.Lease)
+			defer cancel()
+			r.work.finish(soon, p)
+		}
+	})
 	for _, s := range r.seats {
 		for _, p := range s.lives {
 			if p.Alive() {
@@ -178,48 +170,22 @@ func (r *round) run(ctx context.Context) error {
 	r.effects, bad = r.resource.Seen()
 	r.lost = r.engine.lost()
 	r.problems = append(r.problems, bad...)
-	return r.work.collect(ctx)
+	r.work.collect(ctx)
 }
 
 // each does something to all seats at once.
-func (r *round) each(ctx context.Context, do func(*seat) error) error {
-	return wait.AtOnce(ctx, len(r.seats), len(r.seats),
-		func(_ context.Context, i int) error { return do(r.seats[i]) })
+func (r *round) each(ctx context.Context, do func(*seat)) {
+	must.AtOnce(ctx, len(r.seats), len(r.seats), func(_ context.Context, i int) { do(r.seats[i]) })
 }
 
-// fill starts a process in a seat that is empty.
-func (r *round) fill(ctx context.Context, s *seat, where *timespace) error {
+// fill starts a process in a seat that is empty. It ends with the round.
+func (r *round) fill(ctx context.Context, s *seat, where *timespace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &process{name: fmt.Sprintf("%s.%d", s.name, len(s.lives)+1), where: where, began: r.now()}
-	if err := r.work.start(ctx, s, p); err != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
-	}
+	r.work.start(ctx, s, p)
 	s.lives = append(s.lives, p)
-	return nil
-}
-
-// finish has a process end in peace. One that does not is killed at the end.
-func (r *round) finish(ctx context.Context, p *process) error {
-	if !p.Alive() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+5*r.Lease)
-	defer cancel()
-	return r.work.finish(ctx, p)
-}
-
-// heal ends all faults, and has every seat filled.
-func (r *round) heal(ctx context.Context) error {
-	r.engine.heal()
-	for _, s := range r.seats {
-		if !s.now().Alive() {
-			if err := r.fill(ctx, s, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	r.After(p.Kill)
 }
 
 // lastBlow waits for a holder, kills it, and measures how long it takes until another one holds

@@ -22,6 +22,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 )
@@ -30,16 +31,16 @@ import (
 // dir. The program of each is that of the first word of
 // its name. A further one is a line here, a case of replica.OpenStore, an engine of
 // `make chaos`, and a word in docs/evidence/README.md.
-var servers = map[string]func(dir string) (server, error){
+var servers = map[string]func(dir string) server{
 	"dynoxide":          newDynoxide,
-	"etcd":              func(dir string) (server, error) { return newEtcd(dir, 1) },
+	"etcd":              func(dir string) server { return newEtcd(dir, 1) },
 	kubernetesEngine:    newKubernetes,
-	"etcd-cluster":      func(dir string) (server, error) { return newEtcd(dir, clusterSize) },
-	"postgres":          func(dir string) (server, error) { return newPostgres(dir, 1) },
-	"postgres-standby":  func(dir string) (server, error) { return newPostgres(dir, 2) },
+	"etcd-cluster":      func(dir string) server { return newEtcd(dir, clusterSize) },
+	"postgres":          func(dir string) server { return newPostgres(dir, 1) },
+	"postgres-standby":  func(dir string) server { return newPostgres(dir, 2) },
 	versitygwEngine:     newVersitygw,
-	"zookeeper":         func(dir string) (server, error) { return newZooKeeper(dir, 1) },
-	"zookeeper-cluster": func(dir string) (server, error) { return newZooKeeper(dir, clusterSize) },
+	"zookeeper":         func(dir string) server { return newZooKeeper(dir, 1) },
+	"zookeeper-cluster": func(dir string) server { return newZooKeeper(dir, clusterSize) },
 }
 
 // clusterSize is how many servers a cluster has: one may be missing.
@@ -49,31 +50,30 @@ const clusterSize = 3
 func alone(context.Context, int) bool { return true }
 
 // newDynoxide is a server with DynamoDB's protocol.
-func newDynoxide(dir string) (server, error) {
-	port, err := launcher.Port()
-	if err != nil {
-		return server{}, err
-	}
-	one, err := launcher.Dynoxide(port, "--db-path", filepath.Join(dir, "dynoxide.db"))
+func newDynoxide(dir string) server {
+	port := must.Have(launcher.Port())
+	one := must.Have(launcher.Dynoxide(port, "--db-path", filepath.Join(dir, "dynoxide.db")))
 	s := server{name: "dynoxide", servers: []launcher.Server{one}, addresses: []string{at(port)}, leads: alone}
-	s.begin = func(ctx context.Context) error {
-		return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+at(port)), replica.Table, nil)
+	s.begin = func(ctx context.Context) {
+		must.Do(dynamostore.CreateTable(ctx, dynamo.Connect("http://"+at(port)), replica.Table, nil))
 	}
 	s.url = func(addresses []string) string { return "dynamodb:http://" + addresses[0] }
-	return s, err
+	return s
 }
 
 func at(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // newEtcd is a cluster of so many members.
-func newEtcd(dir string, members int) (s server, err error) {
-	s = server{name: "etcd", url: func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }}
+func newEtcd(dir string, members int) server {
+	var err error
+	s := server{name: "etcd", url: func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }}
 	s.servers, s.addresses, err = launcher.EtcdCluster(dir, members)
+	must.Do(err)
 	for i, url := range s.addresses {
 		s.addresses[i] = strings.TrimPrefix(url, "http://")
 	}
 	s.leads = func(ctx context.Context, member int) bool { return etcdLeads(ctx, s.addresses[member]) }
-	return s, err
+	return s
 }
 
 // etcdLeads says that the member at an address leads.
@@ -90,14 +90,16 @@ func etcdLeads(ctx context.Context, address string) bool {
 }
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
-func newZooKeeper(dir string, members int) (s server, err error) {
-	s = server{name: "zookeeper", url: func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }}
+func newZooKeeper(dir string, members int) server {
+	var err error
+	s := server{name: "zookeeper", url: func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }}
 	s.servers, s.addresses, err = launcher.ZooKeeperEnsemble(dir, members)
+	must.Do(err)
 	s.leads = func(_ context.Context, member int) bool {
 		mode, _ := launcher.ZooKeeperMode(s.addresses[member]) // it does not say
 		return mode == "leader"
 	}
-	return s, err
+	return s
 }
 
 // versitygwEngine has tests of its own: its program takes long to build.
@@ -105,20 +107,14 @@ const versitygwEngine = "versitygw"
 
 // newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
 // The faults of the engine are for the two of them in turn.
-func newVersitygw(dir string) (server, error) {
+func newVersitygw(dir string) server {
 	s := server{name: versitygwEngine, url: func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }}
 	for range 2 {
-		port, err := launcher.Port()
-		if err != nil {
-			return s, err
-		}
-		one, err := launcher.Versitygw(filepath.Join(dir, "buckets"), port, replica.Bucket)
-		if err != nil {
-			return s, err
-		}
+		port := must.Have(launcher.Port())
+		one := must.Have(launcher.Versitygw(filepath.Join(dir, "buckets"), port, replica.Bucket))
 		s.servers, s.addresses = append(s.servers, one), append(s.addresses, at(port))
 	}
-	return s, nil
+	return s
 }
 
 // kubernetesEngine has tests of its own: its program takes more than 5 minutes to build.
@@ -126,27 +122,20 @@ const kubernetesEngine = "kubernetes"
 
 // newKubernetes is an API server, which replicas ask, and an etcd that it asks. The faults of the
 // engine are for the two of them in turn.
-func newKubernetes(dir string) (server, error) {
+func newKubernetes(dir string) server {
 	s, folder := server{name: kubernetesEngine}, filepath.Join(dir, "apiserver")
-	etcd, err := newEtcd(dir, 1)
-	if err != nil {
-		return s, err
-	}
-	port, err := launcher.Port()
-	if err = errors.Join(err, os.Mkdir(folder, 0o700)); err != nil { // without it the server says so, and ends
-		return s, err
-	}
-	api, err := launcher.Kubernetes(folder, port, "http://"+etcd.addresses[0])
+	must.Do(os.Mkdir(folder, 0o700)) // without it the server says so, and ends
+	etcd, port := newEtcd(dir, 1), must.Have(launcher.Port())
+	api := must.Have(launcher.Kubernetes(folder, port, "http://"+etcd.addresses[0]))
 	s.servers, s.addresses = append([]launcher.Server{api}, etcd.servers...), append([]string{at(port)}, etcd.addresses...)
-	s.begin = func(context.Context) error {
-		_, err := launcher.AskKubernetes(at(port), "admin", "/api/v1/namespaces",
-			`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+replica.Namespace+`"}}`)
-		return err
+	s.begin = func(context.Context) {
+		must.Have(launcher.AskKubernetes(at(port), "admin", "/api/v1/namespaces",
+			`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+replica.Namespace+`"}}`))
 	}
 	s.url = func(addresses []string) string {
 		return "kubernetes:" + filepath.Join(folder, "kubeconfig") + "," + addresses[0]
 	}
-	return s, err
+	return s
 }
 
 // postgres are servers of the system's package of PostgreSQL, which refuse to be root.
@@ -157,93 +146,67 @@ type postgres struct {
 
 // newPostgres is a server, or a server and a synchronous standby: when that server is killed the
 // standby is promoted, and a new standby of it takes the place of the other.
-func newPostgres(dir string, members int) (server, error) {
+func newPostgres(dir string, members int) server {
 	p := &postgres{server: server{name: "postgres", url: postgresURL}}
-	if err := os.Chmod(dir, 0o711); err != nil { // their user must be able to come there
-		return p.server, err
-	}
+	must.Do(os.Chmod(dir, 0o711)) // their user must be able to come there
 	for i := range members {
-		port, err := launcher.Port()
-		if err != nil {
-			return p.server, err
-		}
-		one, err := launcher.PostgreSQL(filepath.Join(dir, memberName(i)), port, "fsync=on", "full_page_writes=on",
-			"log_min_messages=panic")
-		if err != nil {
-			return p.server, err
-		}
-		p.servers, p.addresses = append(p.servers, one), append(p.addresses, at(port))
+		port := must.Have(launcher.Port())
+		p.servers = append(p.servers, must.Have(launcher.PostgreSQL(filepath.Join(dir, memberName(i)), port, "fsync=on",
+			"full_page_writes=on", "log_min_messages=panic")))
+		p.addresses = append(p.addresses, at(port))
 	}
 	p.prepare = p.initialize
-	p.begin = func(ctx context.Context) error {
-		conn, err := pgx.Connect(ctx, postgresURL(p.addresses[:1]))
-		if err != nil {
-			return err
+	p.begin = func(ctx context.Context) {
+		conn := must.Have(pgx.Connect(ctx, postgresURL(p.addresses[:1])))
+		must.Do(errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx))))
+		if members > 1 {
+			p.waitFor(ctx, 1)
 		}
-		err = errors.Join(pgstore.CreateTable(ctx, conn, ""), conn.Close(context.WithoutCancel(ctx)))
-		if err == nil && members > 1 {
-			err = p.waitFor(ctx, 1)
-		}
-		return err
 	}
 	p.leads = func(_ context.Context, member int) bool { return member == p.primary }
 	if members > 1 {
 		p.replace = p.promote
 	}
-	return p.server, nil
+	return p.server
 }
 
 // promote promotes the standby, and makes the server that was killed a standby of it.
-func (p *postgres) promote(ctx context.Context, s *served, killed int) error {
+func (p *postgres) promote(ctx context.Context, s *served, killed int) {
 	p.primary = 1 - killed
-	if is, err := p.ask(ctx, "SELECT pg_promote()"); err != nil || is != "t" {
-		return errors.Join(fmt.Errorf("the standby does not become the primary: %q", is), err)
+	if is := must.Have(p.ask(ctx, "SELECT pg_promote()")); is != "t" {
+		must.Do(fmt.Errorf("the standby does not become the primary: %q", is))
 	}
-	return errors.Join(p.initialize(killed), s.start(ctx, s.members[killed]), p.waitFor(ctx, killed))
+	p.initialize(killed)
+	s.start(ctx, s.members[killed])
+	p.waitFor(ctx, killed)
 }
 
 func memberName(member int) string { return fmt.Sprint("m", member) }
 
 // initialize makes the data of a server, or of a standby of the primary.
-func (p *postgres) initialize(member int) error {
+func (p *postgres) initialize(member int) {
 	folder := p.servers[member].Dir
-	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700), launcher.Own(folder)); err != nil {
-		return err
-	}
+	must.Do(errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700), launcher.Own(folder)))
 	if member == p.primary {
-		return launcher.InitPostgreSQL(folder)
+		must.Do(launcher.InitPostgreSQL(folder))
+		return
 	}
-	if err := launcher.FollowPostgreSQL(folder, p.primaryURL(), memberName(member)); err != nil {
-		return err
-	}
+	must.Do(launcher.FollowPostgreSQL(folder, p.primaryURL(), memberName(member)))
 	file := filepath.Join(folder, "postgresql.auto.conf")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
 	// What the primary waits for is not the standby's to wait for once it is promoted: the last line
 	// of a name counts.
-	return os.WriteFile(file, append(text, "synchronous_standby_names = ''\n"...), 0o600)
+	text := append(must.Have(os.ReadFile(file)), "synchronous_standby_names = ''\n"...)
+	must.Do(os.WriteFile(file, text, 0o600))
 }
 
 // waitFor has every write of the primary wait for a standby, and returns when it does.
-func (p *postgres) waitFor(ctx context.Context, standby int) error {
-	for _, statement := range []string{
-		"ALTER SYSTEM SET synchronous_standby_names = '" + memberName(standby) + "'", "SELECT pg_reload_conf()",
-	} {
-		if _, err := p.ask(ctx, statement); err != nil {
-			return err
-		}
-	}
-	var is string
-	var err error
-	if !wait.Within(ctx, startPatience, func() bool {
-		is, err = p.ask(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
+func (p *postgres) waitFor(ctx context.Context, standby int) {
+	must.Have(p.ask(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+memberName(standby)+"'"))
+	must.Have(p.ask(ctx, "SELECT pg_reload_conf()"))
+	must.Do(wait.Until(ctx, "the standby is synchronous", func() bool {
+		is, _ := p.ask(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
 		return is == "t"
-	}) {
-		return errors.Join(errors.New("the standby is not synchronous"), err)
-	}
-	return nil
+	}))
 }
 
 // ask runs a statement on the primary, and returns its value.

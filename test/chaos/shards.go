@@ -76,8 +76,11 @@ func measureShards(ctx context.Context, engines []string, size size, say func(st
 func (f *finding) measure(ctx context.Context, engine string, size size, say func(string, ...any)) {
 	dir := must.Have(os.MkdirTemp("", "tenure-chaos-shards-"))
 	defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-	on := must.Have(plan{Engine: engine}.open(ctx, dir))
-	defer func() { must.Do(on.close()) }()
+	var scope peers.Scope
+	scope.Run(func() { f.measureOn(ctx, plan{Engine: engine}.open(ctx, dir, &scope), dir, size, say) })
+}
+
+func (f *finding) measureOn(ctx context.Context, on engine, dir string, size size, say func(string, ...any)) {
 	watch := must.Have(replica.NewWatch())
 	began := time.Now()
 	f.Date, f.LoadBefore = began.UTC().Format(time.DateTime)+" UTC", machine.Load()
