@@ -133,7 +133,7 @@ func (s *stage) request() wire.Request { return s.Open(s.wire.Address(), s.table
 
 // open starts a process whose client is opened with a request.
 func (s *stage) open(ctx context.Context, request wire.Request) *peers.Member {
-	m := must.Have(s.client.Open(ctx, request))
+	m := s.client.Open(ctx, request)
 	s.After(m.Kill)
 	return m
 }
@@ -166,7 +166,7 @@ func (s *stage) countFor(ctx context.Context, window time.Duration) gate.Usage {
 
 // acquireAll takes locks, some at once.
 func acquireAll(ctx context.Context, m *peers.Member, names []string) {
-	must.AtOnce(ctx, len(names), acquirers, func(ctx context.Context, i int) { must.Have(m.Acquire(ctx, names[i])) })
+	must.AtOnce(ctx, len(names), acquirers, func(ctx context.Context, i int) { m.Acquire(ctx, names[i]) })
 }
 
 // acquirers is how many locks a process takes at once.

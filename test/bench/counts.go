@@ -155,7 +155,7 @@ func hold(ctx context.Context, r *rig) {
 			must.Do(wait.For(ctx, t.Heartbeat/2))
 			v := each(s.countFor(ctx, window), t.Heartbeat, window)
 			for _, name := range names {
-				if !must.Have(holder.Holds(ctx, name)) {
+				if !holder.Holds(ctx, name) {
 					v.Lost++
 				}
 			}
@@ -201,7 +201,7 @@ func (s *stage) wait(ctx context.Context, processes, each int, window time.Durat
 	request := s.request()
 	uncounted := request
 	uncounted.Endpoint = s.engine
-	must.Have(s.open(ctx, uncounted).Acquire(ctx, "busy"))
+	s.open(ctx, uncounted).Acquire(ctx, "busy")
 	var granted []*peers.Call
 	for _, w := range s.several(ctx, slices.Repeat([]wire.Request{request}, processes)...) {
 		for range each {

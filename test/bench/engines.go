@@ -131,7 +131,7 @@ const settled = 150 * time.Millisecond
 func (r *rig) tenure(waits bool, url, place string) way {
 	var stores []driver.Store
 	for range 2 {
-		store := must.Have(replica.OpenStore(url, place))
+		store := replica.OpenStore(url, place)
 		r.After(func() { _ = store.Close() })
 		stores = append(stores, store)
 	}

@@ -23,7 +23,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log"
 	"os"
 	"strings"
 	"time"
@@ -68,49 +68,35 @@ func main() {
 }
 
 // run measures what its arguments ask for, and writes it to stdout or to the files.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	o := &options{}
-	o.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
+func run(ctx context.Context) {
+	o := &options{say: log.Printf}
 	var (
-		write = flags.Bool("write", false, "write test/bench/results.json and docs/evidence/performance.md")
-		page  = flags.Bool("page", false, "write docs/evidence/performance.md from the last results; run nothing")
+		write = flag.Bool("write", false, "write test/bench/results.json and docs/evidence/performance.md")
+		page  = flag.Bool("page", false, "write docs/evidence/performance.md from the last results; run nothing")
 	)
-	flags.BoolVar(&o.quick, "quick", false, "check that everything works; the times mean nothing")
-	flags.StringVar(&o.steps, "steps", "", "take only these `steps` on DynamoDB, separated by commas")
-	flags.StringVar(&o.consul, "consul", "", "the `program` consul, to measure Consul beside the lock service")
-	if err := flags.Parse(args); err != nil {
-		return err
+	flag.BoolVar(&o.quick, "quick", false, "check that everything works; the times mean nothing")
+	flag.StringVar(&o.steps, "steps", "", "take only these `steps` on DynamoDB, separated by commas")
+	flag.StringVar(&o.consul, "consul", "", "the `program` consul, to measure Consul beside the lock service")
+	flag.Parse()
+	name := flag.Arg(0)
+	if parts[name] == nil || flag.NArg() > 1 {
+		must.Do(fmt.Errorf("want one part: bench, native or load, after the flags; got %q", flag.Args()))
 	}
-	name := flags.Arg(0)
-	if parts[name] == nil || flags.NArg() > 1 {
-		return fmt.Errorf("want one part: bench, native or load, after the flags; got %q", flags.Args())
-	}
-	p, err := &part{}, error(nil)
+	p := &part{}
 	if *page {
-		err = at(name).Read(p)
+		must.Do(at(name).Read(p))
 	} else {
-		p, err = measure(ctx, name, o)
+		p = must.Have(measure(ctx, name, o))
 	}
-	if err != nil {
-		return err
-	}
-	text, err := p.markdown(name)
-	switch {
-	case err != nil:
-	case *write || *page:
-		err = at(name).Write(p, text)
-	default:
-		_, err = io.WriteString(stdout, text)
-	}
-	if err != nil {
-		return err
+	text := must.Have(p.markdown(name))
+	if *write || *page {
+		must.Do(at(name).Write(p, text))
+	} else {
+		fmt.Print(text)
 	}
 	if len(p.Wrong) > 0 {
-		return errors.New("what must not be: " + strings.Join(p.Wrong, "; "))
+		must.Do(errors.New("what must not be: " + strings.Join(p.Wrong, "; ")))
 	}
-	return nil
 }
 
 // measure measures a part.

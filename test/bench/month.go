@@ -186,27 +186,27 @@ func (s *stage) crowd(ctx context.Context, locks int, d time.Duration) *holding 
 	// Some locks before, to have all of the client loaded, and its connections made.
 	must.AtOnce(ctx, acquirers, acquirers, func(ctx context.Context, i int) {
 		name := fmt.Sprintf("first-%d", i)
-		must.Have(m.Acquire(ctx, name))
-		must.Have(m.Release(ctx, name))
+		m.Acquire(ctx, name)
+		m.Release(ctx, name)
 	})
 	h, names := &holding{Locks: locks}, lockNames(locks)
-	before := must.Have(m.Usage(ctx, true))
+	before := m.Usage(ctx, true)
 	acquireAll(ctx, m, names)
-	held, began := must.Have(m.Usage(ctx, true)), time.Now()
+	held, began := m.Usage(ctx, true), time.Now()
 	h.LockHeap = float64(held.Heap-before.Heap) / float64(locks)
 	used := s.during(func() {
 		for end := began.Add(d); time.Now().Before(end); {
 			must.Do(wait.For(ctx, min(time.Second, time.Until(end)+1)))
-			h.Goroutines = max(h.Goroutines, must.Have(m.Usage(ctx, false)).Goroutines)
+			h.Goroutines = max(h.Goroutines, m.Usage(ctx, false).Goroutines)
 		}
 	})
 	took := time.Since(began).Seconds()
-	h.CPUMinute = (must.Have(m.Usage(ctx, false)).CPU - held.CPU) / took * 60
+	h.CPUMinute = (m.Usage(ctx, false).CPU - held.CPU) / took * 60
 	h.Periods = took / s.Heartbeat.Seconds()
 	h.Used = used.Over(h.Periods)
 	var lost atomic.Int64
 	must.AtOnce(ctx, locks, acquirers, func(ctx context.Context, i int) {
-		if !must.Have(m.Holds(ctx, names[i])) {
+		if !m.Holds(ctx, names[i]) {
 			lost.Add(1)
 		}
 	})

@@ -50,7 +50,7 @@ type peer struct {
 
 // start starts all peers, each in a folder of its own.
 func (l *load) start(ctx context.Context, dir string) {
-	program := must.Have(service.BuildTenured(ctx, dir))
+	program := service.BuildTenured(ctx, dir)
 	serve := func(p *peer, server launcher.Server) { // until it answers
 		one := must.Have(server.Start(filepath.Join(dir, "log-"+freePort())))
 		l.After(one.Kill)
@@ -64,12 +64,11 @@ func (l *load) start(ctx context.Context, dir string) {
 		return urls[0]
 	}
 	tenured := func(p *peer, at, store string) {
-		r := must.Have(service.Start(ctx, service.Config{
+		r := service.Start(ctx, &l.Scope, service.Config{
 			Program: program, Dir: at, Stores: []string{store}, Lease: serviceLease, Drain: time.Second,
 			// One principal makes all calls here: what protects others from it would be measured.
 			Args: []string{"--max-calls", "10000000", "--max-heartbeats", "10000000"},
-		}))
-		l.After(r.Close)
+		})
 		p.pids = append(p.pids, r.Process(0).PID())
 		w := newWeb(r.URLs()[0], r.Worker)
 		p.open = func(context.Context) caller { return newTenured(w, 1) }

@@ -63,9 +63,9 @@ func (w *clients) faults() []fault { return commonFaults }
 // over; most holds live by their heartbeats. Half of that is between a check and the effect that
 // it allows: a process that is stopped there is late, as nothing but a fence can tell.
 func (w *clients) start(ctx context.Context, s *seat, p *process) {
-	p.member = must.Have(w.programs[s.index].Open(ctx, wire.Request{
+	p.member = w.programs[s.index].Open(ctx, wire.Request{
 		Command: wire.Open, Endpoint: w.service.store(s.index), Owner: p.name, Secret: w.service.replicas.Worker,
-	}))
+	})
 	p.Process = &p.member.Process.Process
 	// A kill right away would leave it unknown when it stopped.
 	p.settle = func(ctx context.Context) error {
@@ -178,7 +178,7 @@ func (w *clients) finish(ctx context.Context, p *process) {
 
 func (w *clients) collect(ctx context.Context) {
 	w.holds = must.Have(w.written())
-	w.tenures = must.Have(w.service.replicas.History(ctx, 0, serviceLock))
+	w.tenures = w.service.replicas.History(ctx, 0, serviceLock)
 }
 
 func (w *clients) read(v *verdict) {
@@ -236,11 +236,10 @@ type lockService struct {
 
 func openService(ctx context.Context, w *clients) *lockService {
 	s := &lockService{sqlite: openSQLite(w.dir, &w.Scope)}
-	s.replicas = must.Have(service.Start(ctx, service.Config{
+	s.replicas = service.Start(ctx, &w.Scope, service.Config{
 		Program: w.tenured, Dir: w.dir, Stores: slices.Repeat([]string{s.sqlite.store(0)}, serviceReplicas),
 		Lease: w.Lease, Drain: w.Lease / 4,
-	}))
-	w.After(s.replicas.Close)
+	})
 	for i := range w.programs {
 		front := must.Have(service.NewFront(s.replicas.URLs(), gate.Storm(w.Lease), w.Seed<<16+uint64(i)))
 		w.After(front.Close)
@@ -255,7 +254,7 @@ func (s *lockService) faults() []fault {
 	restart := s.replica(func(ctx context.Context, length time.Duration, i int) {
 		s.replicas.Process(i).Kill()
 		wait.Rest(ctx, length)
-		must.Do(s.replicas.Restart(ctx, i))
+		s.replicas.Restart(ctx, i)
 	})
 	stop := s.replica(func(ctx context.Context, length time.Duration, i int) {
 		p := s.replicas.Process(i)
@@ -266,9 +265,9 @@ func (s *lockService) faults() []fault {
 	end := s.replica(func(ctx context.Context, length time.Duration, i int) { // as a deployment does
 		bound, cancel := context.WithTimeout(ctx, wait.Bound)
 		defer cancel()
-		must.Do(s.replicas.Terminate(bound, i))
+		s.replicas.Terminate(bound, i)
 		wait.Rest(ctx, length)
-		must.Do(s.replicas.Restart(ctx, i))
+		s.replicas.Restart(ctx, i)
 	})
 	return []fault{
 		{blackHole, leader, 0.5, 2, s.cutOff},
@@ -337,10 +336,10 @@ func (s *lockService) lost() (n int) {
 // newClients returns the workload of clients of each language. It builds what it needs in a folder, and
 // is for [must.Try].
 func newClients(ctx context.Context, dir string) func(*round) workload {
-	tenured := must.Have(service.BuildTenured(ctx, dir))
+	tenured := service.BuildTenured(ctx, dir)
 	var programs []*peers.Program
 	for _, kind := range service.Kinds {
-		programs = append(programs, slices.Repeat([]*peers.Program{must.Have(service.Build(ctx, kind))}, clientsEach)...)
+		programs = append(programs, slices.Repeat([]*peers.Program{service.Build(ctx, kind)}, clientsEach)...)
 	}
 	return func(r *round) workload {
 		return &clients{round: r, tenured: tenured, programs: programs, attacks: map[kind]int{}}

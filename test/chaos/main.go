@@ -30,6 +30,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"os"
 	"path/filepath"
@@ -152,27 +153,25 @@ func (s *settings) check() error {
 	return nil
 }
 
-func run(ctx context.Context, args []string, out, stderr io.Writer) error {
-	s, err := parse(args, stderr)
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context) {
+	s := must.Have(parse(os.Args[1:], os.Stderr))
 	if s.name == "shards" {
-		return s.runShards(ctx, out, stderr)
+		found := must.Have(measureShards(ctx, s.engines, full, log.Printf))
+		fmt.Print(found.markdown())
+		if s.write {
+			must.Do(parts["shards"].Write(found, found.markdown()))
+		}
+		must.Do(found.missed())
+		return
 	}
 	rep := &report{
-		Command: strings.Join(append([]string{"go run ./test/chaos"}, args...), " "), Began: time.Now(),
+		Command: strings.Join(append([]string{"go run ./test/chaos"}, os.Args[1:]...), " "), Began: time.Now(),
 		Machine: machine.Here(), Whole: len(s.Only) == 0,
 	}
 	if s.name == "service" {
-		dir, err := os.MkdirTemp("", "tenure-chaos-service-")
-		if err != nil {
-			return err
-		}
+		dir := must.Have(os.MkdirTemp("", "tenure-chaos-service-"))
 		defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-		if err := must.Try(func() { s.workload = newClients(ctx, dir) }); err != nil {
-			return err
-		}
+		s.workload = newClients(ctx, dir)
 	} else {
 		if err := tryNamespace(ctx); err != nil {
 			rep.Missing = fmt.Sprintf("replicas in time namespaces of their own: %v", err)
@@ -184,40 +183,23 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 		p.Engine, p.Seed = s.engines[n%len(s.engines)], s.Seed+uint64(n)
 		r, err := p.play(ctx)
 		if err != nil {
-			return fmt.Errorf("round %d on %s, seed %d: %w", n+1, p.Engine, p.Seed, err)
+			must.Do(fmt.Errorf("round %d on %s, seed %d: %w", n+1, p.Engine, p.Seed, err))
 		}
 		if s.log != "" {
-			if err := r.save(filepath.Join(s.log, fmt.Sprintf("round-%d.json", n+1))); err != nil {
-				return err
-			}
+			must.Do(r.save(filepath.Join(s.log, fmt.Sprintf("round-%d.json", n+1))))
 		}
 		x := r.judge(n + 1)
 		rep.Rounds = append(rep.Rounds, x)
-		fmt.Fprint(out, x)
+		fmt.Print(x)
 	}
 	rep.Took, rep.Machine.LoadAfter = time.Since(rep.Began), machine.Load()
-	fmt.Fprint(out, rep)
+	fmt.Print(rep)
 	if n := rep.violations(); n > 0 {
-		return errors.New(page.Plural(n, "violation"))
+		must.Do(errors.New(page.Plural(n, "violation")))
 	}
-	if !s.write {
-		return nil
-	}
-	return parts["service"].Write(rep, rep.markdown())
-}
-
-func (s *settings) runShards(ctx context.Context, out, stderr io.Writer) error {
-	found, err := measureShards(ctx, s.engines, full, func(format string, args ...any) {
-		fmt.Fprintf(stderr, "shards: "+format+"\n", args...)
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(out, found.markdown())
 	if s.write {
-		err = parts["shards"].Write(found, found.markdown())
+		must.Do(parts["service"].Write(rep, rep.markdown()))
 	}
-	return errors.Join(err, found.missed())
 }
 
 // tryNamespace returns why this program cannot start a process in a time

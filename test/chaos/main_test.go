@@ -126,7 +126,7 @@ func crash(t *testing.T, engine string, down time.Duration, times int) {
 
 func crashed(t *testing.T, s *served, down time.Duration, times int) {
 	t.Helper()
-	store := must.Have(replica.OpenStore(s.store(0), ""))
+	store := replica.OpenStore(s.store(0), "")
 	defer store.Close()
 	rec, _, err := store.Claim(t.Context(),
 		driver.Record{Key: "lock", Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute})

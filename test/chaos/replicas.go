@@ -183,7 +183,7 @@ func (w *replicas) collect(ctx context.Context) {
 	if len(w.ends) > 0 {
 		return
 	}
-	store := must.Have(replica.OpenStore(w.engine.store(-1), ""))
+	store := replica.OpenStore(w.engine.store(-1), "")
 	defer store.Close() //nolint:errcheck // it was only read
 	w.record = must.Have(store.Get(ctx, replica.LockName, driver.Strong))
 }

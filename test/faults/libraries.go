@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
@@ -48,37 +49,29 @@ type etcdClient struct {
 	session *concurrency.Session
 }
 
-func openEtcd(r *wire.Request) (serve.Client, error) {
+func openEtcd(r *wire.Request) serve.Client {
 	config := clientv3.Config{Endpoints: []string{r.Endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, err
-	}
-	l := &etcdClient{client: client, ttl: int(serve.Milliseconds(r.LeaseMs) / time.Second)}
-	_, err = l.opened()
-	return l, err
+	l := &etcdClient{client: must.Have(clientv3.New(config)), ttl: int(serve.Milliseconds(r.LeaseMs) / time.Second)}
+	l.opened()
+	return l
 }
 
 // opened returns the session, or a new one if that has ended.
-func (l *etcdClient) opened() (*concurrency.Session, error) {
+func (l *etcdClient) opened() *concurrency.Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.session != nil && l.session.Ctx().Err() == nil {
-		return l.session, nil
+	if l.session == nil || l.session.Ctx().Err() != nil {
+		l.session = must.Have(concurrency.NewSession(l.client, concurrency.WithTTL(l.ttl)))
 	}
-	var err error
-	l.session, err = concurrency.NewSession(l.client, concurrency.WithTTL(l.ttl))
-	return l.session, err
+	return l.session
 }
 
 // Acquire calls again after an error, as a program must: the client gives up at
 // the first.
-func (l *etcdClient) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
-	for {
-		session, err := l.opened()
-		if err != nil {
-			return nil, err
-		}
+func (l *etcdClient) Acquire(ctx context.Context, r *wire.Request) serve.Lock {
+	for ; ; wait.Rest(ctx, 10*time.Millisecond) {
+		var err error
+		session := l.opened()
 		mutex := concurrency.NewMutex(session, r.Name)
 		if r.TryOnly {
 			err = mutex.TryLock(ctx)
@@ -87,15 +80,11 @@ func (l *etcdClient) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, 
 		}
 		switch {
 		case err == nil:
-			return &etcdMutex{mutex, session}, nil
+			return &etcdMutex{mutex, session}
 		case errors.Is(err, concurrency.ErrLocked):
-			return nil, serve.Refuse(wire.Held, err)
+			must.Do(serve.Refuse(wire.Held, err))
 		case l.client.Ctx().Err() != nil || ctx.Err() != nil:
-			return nil, err
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+			must.Do(err)
 		}
 	}
 }
@@ -147,7 +136,7 @@ type kubeClient struct {
 	running sync.WaitGroup
 }
 
-func openKube(r *wire.Request) (serve.Client, error) {
+func openKube(r *wire.Request) serve.Client {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	lease := serve.Milliseconds(r.LeaseMs)
 	l := &kubeClient{
@@ -159,61 +148,52 @@ func openKube(r *wire.Request) (serve.Client, error) {
 		bounded: r.RequestTimeout, releases: r.ReleaseOnCancel,
 	}
 	l.ctx, l.close = context.WithCancel(context.Background())
-	var err error
-	l.client, err = clientset.NewForConfig(l.config)
-	return l, err
+	l.client = must.Have(clientset.NewForConfig(l.config))
+	return l
 }
 
 // lock makes the lease lock with or without a bound for each request: by
 // NewFromKubeconfig as most controllers do, or by hand as the package's example
 // does.
-func (l *kubeClient) lock(name string) (resourcelock.Interface, error) {
+func (l *kubeClient) lock(name string) resourcelock.Interface {
 	identity := resourcelock.ResourceLockConfig{Identity: strings.ToLower(rand.Text())}
 	if l.bounded {
 		kind := resourcelock.LeasesResourceLock
-		return resourcelock.NewFromKubeconfig(kind, namespace, name, identity, l.config, l.deadline)
+		return must.Have(resourcelock.NewFromKubeconfig(kind, namespace, name, identity, l.config, l.deadline))
 	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Client:     l.client.CoordinationV1(),
 		LockConfig: identity,
-	}, nil
+	}
 }
 
-func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) (serve.Lock, error) {
+func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) serve.Lock {
 	if r.TryOnly {
-		return nil, serve.Refuse(wire.Unsupported, errNoTry)
-	}
-	lock, err := l.lock(r.Name)
-	if err != nil {
-		return nil, err
+		must.Do(serve.Refuse(wire.Unsupported, errNoTry))
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	leads := make(chan context.Context, 1)
 	over, stopped := context.WithCancel(context.Background())
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
+	elector := must.Have(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: l.lock(r.Name), LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { leads <- ctx },
 			OnStoppedLeading: stopped,
 		},
-	})
-	if err != nil {
-		cancel()
-		stopped()
-		return nil, err
-	}
+	}))
 	l.running.Go(func() { elector.Run(ctx) })
 	select {
 	case ctx := <-leads:
 		// The end of its context, or OnStoppedLeading: the first of the two is what it says.
 		leading, stop := context.WithCancel(ctx)
 		context.AfterFunc(over, stop)
-		return &kubeLeader{l, r.Name, cancel, leading, over}, nil
+		return &kubeLeader{l, r.Name, cancel, leading, over}
 	case <-over.Done():
 		cancel()
-		return nil, context.Canceled
+		must.Do(context.Canceled)
 	}
+	return nil
 }
 
 // Close ends all electors, as the end of their context does.
@@ -274,11 +254,8 @@ type riverProcess struct {
 	clients riverClients // of all locks
 }
 
-func openRiver(r *wire.Request) (serve.Client, error) {
-	config, err := pgxpool.ParseConfig(r.Endpoint)
-	if err != nil {
-		return nil, err
-	}
+func openRiver(r *wire.Request) serve.Client {
+	config := must.Have(pgxpool.ParseConfig(r.Endpoint))
 	config.MaxConns = riverConns
 	// So that each request has the text of its statement, by which the gate knows it.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -287,31 +264,29 @@ func openRiver(r *wire.Request) (serve.Client, error) {
 		p.bidders = riverEager
 	}
 	p.open, p.close = context.WithCancel(context.Background())
-	p.pool, err = pgxpool.NewWithConfig(context.Background(), config)
-	return p, err
+	p.pool = must.Have(pgxpool.NewWithConfig(context.Background(), config))
+	return p
 }
 
 // Acquire has clients bid, and returns when one of them leads.
-func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
+func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) serve.Lock {
 	if r.TryOnly {
-		return nil, serve.Refuse(wire.Unsupported, errNoTry)
+		must.Do(serve.Refuse(wire.Unsupported, errNoTry))
 	}
 	l := &riverLeader{process: p, schema: riverSchema(r.Name)}
 	l.leads, l.gained = context.WithCancel(context.Background())
 	l.over, l.lost = context.WithCancel(context.Background())
 	for range p.bidders {
-		if err := l.bid(); err != nil {
-			return nil, errors.Join(err, l.Release(nil))
-		}
+		l.bid()
 	}
 	select {
 	case <-l.leads.Done():
-		return l, nil
 	case <-p.open.Done():
-		return nil, context.Canceled
+		must.Do(context.Canceled)
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		must.Do(context.Cause(ctx))
 	}
+	return l
 }
 
 // Close stops all clients, as a program does that ends.
@@ -361,7 +336,7 @@ type riverLeader struct {
 }
 
 // bid starts a client.
-func (l *riverLeader) bid() error {
+func (l *riverLeader) bid() {
 	id := strings.ToLower(rand.Text())
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverIdler{})
@@ -379,20 +354,17 @@ func (l *riverLeader) bid() error {
 		context.AfterFunc(ctx, lost)
 		return nil
 	}
-	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
+	client := must.Have(river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
 		ID: id, Schema: l.schema, Workers: workers,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Logger: slog.New(slog.NewTextHandler(riverLog(gained), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Hooks:  []rivertype.Hook{river.HookPeriodicJobsStartFunc(over)},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	l.clients = append(l.clients, client)
 	l.process.mu.Lock()
 	l.process.clients = append(l.process.clients, client)
 	l.process.mu.Unlock()
-	return client.Start(context.Background())
+	must.Do(client.Start(context.Background()))
 }
 
 // riverLog looks for a message in a client's log.

@@ -22,7 +22,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
+	"log"
 	"os"
 	"slices"
 	"strings"
@@ -41,62 +41,48 @@ func main() {
 	proc.Main("faults", run)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+func run(ctx context.Context) {
 	var (
-		list = flags.String("rows", "", "throw only these `faults`, separated by commas: "+names(rows)+
+		list = flag.String("rows", "", "throw only these `faults`, separated by commas: "+names(rows)+
 			"; with -service also "+names(serviceRows))
-		libraries = flags.String("libraries", "", "throw them only at these `libraries`, separated by commas: "+
+		libraries = flag.String("libraries", "", "throw them only at these `libraries`, separated by commas: "+
 			names(columns)+"; with -service "+names(clients))
-		served = flags.Bool("service", false, "throw them at the clients of the lock service")
-		write  = flags.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
-		page   = flags.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
+		served = flag.Bool("service", false, "throw them at the clients of the lock service")
+		write  = flag.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
+		page   = flag.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
 	)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flag.Parse()
 	t := libraryTable
 	if *served {
 		t = serviceTable
 	}
 	if *page {
 		last := &report{}
-		if err := t.Read(last); err != nil {
-			return err
-		}
-		return t.Write(last, t.markdown(last))
+		must.Do(t.Read(last))
+		must.Do(t.Write(last, t.markdown(last)))
+		return
 	}
-	thrown, err := pick(t.rows, *list)
-	if err != nil {
-		return err
-	}
-	chosen, err := pick(t.columns, *libraries)
-	if err != nil {
-		return err
-	}
-	r := &rig{say: func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }}
+	thrown, chosen := pick(t.rows, *list), pick(t.columns, *libraries)
+	r := &rig{say: log.Printf}
 	began := time.Now()
 	found := &report{
 		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
 		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
 	}
-	err = must.Try(func() {
-		r.Run(func() {
-			r.build(ctx, thrown, chosen)
-			for _, row := range thrown {
-				at := time.Now()
-				found.Cells[row.id] = r.row(ctx, row, chosen)
-				r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
-				for _, c := range chosen {
-					cell := found.Cells[row.id][c.id]
-					fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
-				}
+	r.Run(func() {
+		r.build(ctx, thrown, chosen)
+		for _, row := range thrown {
+			at := time.Now()
+			found.Cells[row.id] = r.row(ctx, row, chosen)
+			r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
+			for _, c := range chosen {
+				cell := found.Cells[row.id][c.id]
+				fmt.Printf("%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
 			}
-		})
+		}
 	})
-	if err != nil || !*write {
-		return err
+	if !*write {
+		return
 	}
 	for _, c := range chosen {
 		if c.engine != nil {
@@ -106,9 +92,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
 	if err := t.complete(found); err != nil {
-		return fmt.Errorf("nothing is written: %w", err)
+		must.Do(fmt.Errorf("nothing is written: %w", err))
 	}
-	return t.Write(found, t.markdown(found))
+	must.Do(t.Write(found, t.markdown(found)))
 }
 
 // named is what rows and columns have: a name for flags and results, and one for people.
@@ -117,18 +103,18 @@ type named struct{ id, title string }
 func (n named) name() string { return n.id }
 
 // pick returns the elements of a list of names, all of them if there is none.
-func pick[T interface{ name() string }](all []T, list string) (chosen []T, err error) {
+func pick[T interface{ name() string }](all []T, list string) (chosen []T) {
 	if list == "" {
-		return all, nil
+		return all
 	}
 	for wanted := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(t T) bool { return t.name() == wanted })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no %q; there are %s", wanted, names(all))
+			must.Do(fmt.Errorf("there is no %q; there are %s", wanted, names(all)))
 		}
 		chosen = append(chosen, all[i])
 	}
-	return chosen, nil
+	return chosen
 }
 
 // names lists the names of all.
@@ -155,9 +141,9 @@ func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
 			r.programs[c.id] = must.Have(peers.Make(ctx, peers.Kind(c.id)))
 			continue
 		}
-		r.programs[c.id] = must.Have(service.Build(ctx, c.kind))
+		r.programs[c.id] = service.Build(ctx, c.kind)
 		if r.tenured == "" {
-			r.tenured = must.Have(service.BuildTenured(ctx, r.dir))
+			r.tenured = service.BuildTenured(ctx, r.dir)
 		}
 	}
 	for _, row := range thrown {
@@ -182,10 +168,7 @@ func (r *rig) row(ctx context.Context, row row, chosen []column) map[string]cell
 			atOnce = 1
 		}
 		must.AtOnce(ctx, len(of), atOnce, func(ctx context.Context, i int) {
-			c, err := r.cell(ctx, row, of[i])
-			if err != nil {
-				must.Do(fmt.Errorf("%s, %s: %w", row.id, of[i].id, err))
-			}
+			c := r.cell(ctx, row, of[i])
 			mu.Lock()
 			defer mu.Unlock()
 			cells[of[i].id] = c

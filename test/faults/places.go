@@ -222,7 +222,7 @@ func openStore(ctx context.Context, s *scene) *place {
 	case kubernetes:
 		p.prepareKubernetes(ctx, s)
 	}
-	records := must.Have(replica.OpenStore(s.engine.scheme+p.endpoint(p.direct), p.table))
+	records := replica.OpenStore(s.engine.scheme+p.endpoint(p.direct), p.table)
 	s.After(func() { _ = records.Close() }) // the engine is ended soon
 	p.forget = func(ctx context.Context, lock string) error {
 		rec, err := records.Get(ctx, lock, driver.Strong)
@@ -248,12 +248,8 @@ func openStore(ctx context.Context, s *scene) *place {
 // tenureOn is this library on a store, whose place is the request's table. The store is closed with
 // the process.
 func tenureOn(e *engine) serve.Library {
-	return serve.Library{Open: func(r *wire.Request) (serve.Client, error) {
-		records, err := replica.OpenStore(e.scheme+r.Endpoint, r.Table)
-		if err != nil {
-			return nil, err
-		}
-		return serve.TenureOn(records, r)
+	return serve.Library{Open: func(r *wire.Request) serve.Client {
+		return serve.TenureOn(replica.OpenStore(e.scheme+r.Endpoint, r.Table), r)
 	}}
 }
 

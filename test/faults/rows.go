@@ -89,10 +89,10 @@ func lostOnAcquire(ctx context.Context, s *scene) cell {
 		// The first acquire of a process makes connections. A heartbeat of that lock must not be
 		// what the fault hits.
 		first := s.lock(ctx)
-		m.take(ctx, first)
-		must.Have(m.Release(ctx, first))
+		m.Acquire(ctx, first)
+		m.Release(ctx, first)
 		m.gate.LoseReply()
-		a := m.take(ctx, s.lock(ctx))
+		a := m.Acquire(ctx, s.lock(ctx))
 		if m.gate.Struck().IsZero() {
 			must.Do(errors.New("the fault hit nothing"))
 		}
@@ -220,13 +220,13 @@ func holdMany(ctx context.Context, s *scene) cell {
 	for i := range names {
 		names[i] = s.named(i)
 	}
-	must.AtOnce(ctx, locks, atOnce, func(ctx context.Context, i int) { m.take(ctx, names[i]) })
+	must.AtOnce(ctx, locks, atOnce, func(ctx context.Context, i int) { m.Acquire(ctx, names[i]) })
 	before, began := m.gate.Count(), time.Now()
 	must.Do(wait.For(ctx, looked))
 	sent := math.Round(float64(m.gate.Count()-before) / time.Since(began).Seconds())
 	var lost atomic.Int64
 	must.AtOnce(ctx, locks, atOnce, func(ctx context.Context, i int) {
-		if !must.Have(m.Holds(ctx, names[i])) {
+		if !m.Holds(ctx, names[i]) {
 			lost.Add(1)
 		}
 	})
@@ -300,18 +300,18 @@ func tokens(ctx context.Context, s *scene) cell {
 	name := s.lock(ctx)
 	var seen []uint64
 	grant := func(m *member) {
-		if a := m.take(ctx, name); a.Token != nil {
+		if a := m.Acquire(ctx, name); a.Token != nil {
 			seen = append(seen, *a.Token)
 		}
 	}
 	for range 2 {
 		grant(one)
-		must.Have(one.Release(ctx, name))
+		one.Release(ctx, name)
 	}
 	grant(other)
 	other.Kill()
 	grant(one)
-	must.Have(one.Release(ctx, name))
+	one.Release(ctx, name)
 	c, n := rises(4, seen), len(seen)
 	if s.forget == nil || n == 0 {
 		return c

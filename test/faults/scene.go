@@ -52,18 +52,20 @@ type scene struct {
 }
 
 // cell throws the fault of a row at the client of a column.
-func (r *rig) cell(ctx context.Context, row row, c column) (found cell, err error) {
+func (r *rig) cell(ctx context.Context, row row, c column) (found cell) {
 	if why := c.lacksRows[row.id]; why != "" {
-		return lacking(why), nil
+		return lacking(why)
 	}
 	s := &scene{rig: r, column: c, lease: cmp.Or(row.lease, c.lease), word: strings.ToLower(rand.Text())}
-	err = must.Try(func() {
+	if err := must.Try(func() {
 		s.Run(func() {
 			s.place = c.open(ctx, s)
 			found = row.try(ctx, s)
 		})
-	})
-	return found, err
+	}); err != nil {
+		must.Do(fmt.Errorf("%s, %s: %w", row.id, c.id, err))
+	}
+	return found
 }
 
 // beat is the time between two heartbeats.
@@ -107,11 +109,6 @@ type member struct {
 	slept []byte // of one that can be suspended
 }
 
-// take acquires a lock, and waits for it.
-func (m *member) take(ctx context.Context, lock string) wire.Answer {
-	return must.Have(m.Acquire(ctx, lock))
-}
-
 // manner is how a member differs from the ordinary.
 type manner struct {
 	// eager looks at a held lock each 20 ms where looking is all it can do, so
@@ -148,7 +145,7 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 	m.gate = must.Have(s.gate(r.Owner))
 	s.After(m.gate.Close)
 	r.Endpoint = s.endpoint(m.gate.Address())
-	m.Member = must.Have(program.Open(ctx, r))
+	m.Member = program.Open(ctx, r)
 	s.After(m.Kill)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +156,7 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 // held are two members, of which the first one holds a lock.
 func (s *scene) held(ctx context.Context) (holder, other *member, name string) {
 	holder, other, name = s.member(ctx, manner{}), s.member(ctx, manner{}), s.lock(ctx)
-	holder.take(ctx, name)
+	holder.Acquire(ctx, name)
 	return holder, other, name
 }
 

@@ -45,8 +45,7 @@ func onService(ctx context.Context, s *scene) *place {
 		urls = append(urls, p.url(g.Address()))
 	}
 	config := service.Config{Program: s.tenured, Dir: s.dir, Stores: urls, Lease: s.lease, Drain: s.lease / 4}
-	s.service.Replicas = must.Have(service.Start(ctx, config))
-	s.After(s.service.Close)
+	s.service.Replicas = service.Start(ctx, &s.Scope, config)
 	p.table, p.secret = "", s.service.Worker
 	p.gate = func(string) (gate.Gate, error) { return service.NewFront(s.service.URLs(), gate.Fair, rand.Uint64()) }
 	return p
@@ -100,7 +99,7 @@ func (p *pair) successorKeeps(ctx context.Context, meanwhile func(context.Contex
 	doing.Go(func() { meanwhile(during) })
 	looked := 5 * p.lease / 2
 	must.Do(wait.For(ctx, looked))
-	if !must.Have(p.waiter.Holds(ctx, p.name)) {
+	if !p.waiter.Holds(ctx, p.name) {
 		return judged(false, nil, "the successor lost the lock")
 	}
 	return judged(true, nil, "each kept it for the whole %s", lengthOf(looked))
@@ -152,7 +151,7 @@ func restarts(ctx context.Context, s *scene) cell {
 	for began := time.Now(); time.Since(began) < 3*s.lease; n++ {
 		i := rand.IntN(s.service.Len())
 		s.service.Process(i).Kill()
-		must.Do(s.service.Restart(ctx, i))
+		s.service.Restart(ctx, i)
 		must.Do(wait.For(ctx, time.Duration((0.3+0.3*rand.Float64())*float64(s.lease))))
 	}
 	kept := p.belief().goesOn() && !p.granted.Answered()

@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/peers/wire"
@@ -179,19 +180,16 @@ type Member struct {
 	RefreshMs *int64 // between two looks at a held lock; nil: as the client does by itself
 }
 
-// Open starts a process and opens its client.
-func (p *Program) Open(ctx context.Context, r wire.Request) (*Member, error) {
+// Open starts a process and opens its client. Like what a member does it is for [must.Try].
+func (p *Program) Open(ctx context.Context, r wire.Request) *Member {
 	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
 	defer cancel()
-	ps, err := p.Start(ctx)
-	if err != nil {
-		return nil, err
-	}
+	ps := must.Have(p.Start(ctx))
 	if _, err := ps.Do(ctx, r); err != nil {
 		ps.Kill()
-		return nil, fmt.Errorf("%s: %w", p.Kind, err)
+		must.Do(fmt.Errorf("%s: %w", p.Kind, err))
 	}
-	return &Member{ps, r.RefreshMs}, nil
+	return &Member{ps, r.RefreshMs}
 }
 
 // Version is that of the client, and of what it runs on.
@@ -204,26 +202,22 @@ func (m *Member) Asking(command, name string) wire.Request {
 }
 
 // Acquire waits for the lock, for as long as ctx lasts.
-func (m *Member) Acquire(ctx context.Context, name string) (wire.Answer, error) {
-	return m.Do(ctx, m.Asking(wire.Acquire, name))
+func (m *Member) Acquire(ctx context.Context, name string) wire.Answer {
+	return must.Have(m.Do(ctx, m.Asking(wire.Acquire, name)))
 }
 
 // Release gives the lock back.
-func (m *Member) Release(ctx context.Context, name string) (wire.Answer, error) {
-	return m.Do(ctx, m.Asking(wire.Release, name))
+func (m *Member) Release(ctx context.Context, name string) wire.Answer {
+	return must.Have(m.Do(ctx, m.Asking(wire.Release, name)))
 }
 
 // Holds says whether the member's own handle says that it still has the lock.
-func (m *Member) Holds(ctx context.Context, name string) (bool, error) {
-	a, err := m.Do(ctx, m.Asking(wire.Holds, name))
-	return err == nil && a.Holds != nil && *a.Holds, err
+func (m *Member) Holds(ctx context.Context, name string) bool {
+	a := must.Have(m.Do(ctx, m.Asking(wire.Holds, name)))
+	return a.Holds != nil && *a.Holds
 }
 
 // Usage is what the member's process uses.
-func (m *Member) Usage(ctx context.Context, collect bool) (wire.Usage, error) {
-	a, err := m.Do(ctx, wire.Request{Command: wire.Measure, Collect: collect})
-	if err == nil {
-		return *a.Usage, nil
-	}
-	return wire.Usage{}, err
+func (m *Member) Usage(ctx context.Context, collect bool) wire.Usage {
+	return *must.Have(m.Do(ctx, wire.Request{Command: wire.Measure, Collect: collect})).Usage
 }

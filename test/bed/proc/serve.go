@@ -11,13 +11,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/tenurelock/tenure/test/bed/must"
 )
 
 // roleEnv names the role of a process that a program of its own kind has started.
@@ -49,19 +51,16 @@ func Play(roles map[string]Role) {
 	os.Exit(0)
 }
 
-// Main is what is left of a program's main after [Play]: it runs it until it ends or
-// is told to.
-func Main(name string, run func(ctx context.Context, args []string, stdout, stderr io.Writer) error) {
+// Main is what is left of a program's main after [Play]: the steps of a run, for [must.Try], until
+// they end or are told to. What is logged bears the program's name.
+func Main(name string, run func(ctx context.Context)) {
+	log.SetFlags(0)
+	log.SetPrefix(name + ": ")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := must.Try(func() { run(ctx) })
 	stop()
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(1)
+	if err != nil {
+		log.Fatal(err)
 	}
 }
 

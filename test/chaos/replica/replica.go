@@ -29,6 +29,7 @@ import (
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/shard"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
@@ -163,10 +164,10 @@ type replica struct {
 // Role is the replica that [Variable] describes.
 func Role(in io.Reader, out io.Writer) error {
 	r := &replica{out: proc.NewLines(out), live: map[*hold]bool{}}
-	err := json.Unmarshal([]byte(os.Getenv(Variable)), &r.Config)
-	if err == nil {
-		err = r.run(in)
-	}
+	err := must.Try(func() {
+		must.Do(json.Unmarshal([]byte(os.Getenv(Variable)), &r.Config))
+		r.run(in)
+	})
 	if err != nil {
 		r.say(Line{Kind: Trouble, Text: err.Error()})
 	}
@@ -179,24 +180,15 @@ func (r *replica) say(l Line) {
 	_ = r.out.Say(l) // nobody is there to be told
 }
 
-func (r *replica) run(in io.Reader) (err error) {
-	if r.watch, err = NewWatch(); err != nil {
-		return err
-	}
-	page, err := OpenPage(r.Page)
-	if err != nil {
-		return err
-	}
-	r.source = newShifted(page, r.Rate)
+func (r *replica) run(in io.Reader) {
+	r.watch = must.Have(NewWatch())
+	r.source = newShifted(must.Have(OpenPage(r.Page)), r.Rate)
 	r.held = clock.From(r.source, clock.Options{})
 	r.say(Line{
 		Kind: Ready, RawBoot: proc.Clock(unix.CLOCK_BOOTTIME), RawMono: proc.Clock(unix.CLOCK_MONOTONIC),
 		Clocks: r.look(),
 	})
-	store, err := OpenStore(r.Store, "")
-	if err != nil {
-		return err
-	}
+	store := OpenStore(r.Store, "")
 	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // net/http says so
 	base.Proxy = nil
 	r.http = &http.Client{Timeout: opTimeout, Transport: base}
@@ -219,9 +211,7 @@ func (r *replica) run(in io.Reader) (err error) {
 		base.MaxIdleConnsPerHost, base.MaxConnsPerHost = 8, 8
 	case Elect, Lock:
 	}
-	if r.client, err = tenure.New(store, options); err != nil {
-		return err
-	}
+	r.client = must.Have(tenure.New(store, options))
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go r.obey(in, stop)
@@ -229,10 +219,10 @@ func (r *replica) run(in io.Reader) (err error) {
 	if r.Do != Work { // whose clocks nobody moves
 		go r.tick(ctx)
 	}
-	err = do(ctx)
+	err := do(ctx)
 	bound, done := context.WithTimeout(context.Background(), 5*time.Second+4*r.Lease) // on a busy machine
 	defer done()
-	return errors.Join(err, r.client.Close(bound), store.Close())
+	must.Do(errors.Join(err, r.client.Close(bound), store.Close()))
 }
 
 // obey ends the process with its input, as a crash does.

@@ -28,64 +28,53 @@ import (
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/sqlitestore"
 	"github.com/tenurelock/tenure/test/bed/dynamo"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/zkstore"
 )
 
 // OpenStore opens the store in a place of its own: a table, a prefix, a root or a namespace; in
-// that of chaos, if it is empty. It asks the store nothing, which may be out of reach just now.
-func OpenStore(url, place string) (driver.Store, error) {
+// that of chaos, if it is empty. It asks the store nothing, which may be
+// out of reach just now. It is for [must.Try].
+func OpenStore(url, place string) driver.Store {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "sqlite":
-		return sqlitestore.Open(rest, nil)
+		return must.Have(sqlitestore.Open(rest, nil))
 	case "dynamodb":
 		db, _ := dynamo.ConnectWide(rest) // a worker has many partitions
-		return dynamostore.New(db, cmp.Or(place, Table), nil)
-	case "etcd":
-		client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(rest, ","), Logger: zap.NewNop()})
-		if err != nil {
-			return nil, err
-		}
-		return etcdstore.New(client, &etcdstore.Options{Prefix: place}) // the client ends with the process
+		return must.Have(dynamostore.New(db, cmp.Or(place, Table), nil))
+	case "etcd": // the client ends with the process
+		client := must.Have(clientv3.New(clientv3.Config{Endpoints: strings.Split(rest, ","), Logger: zap.NewNop()}))
+		return must.Have(etcdstore.New(client, &etcdstore.Options{Prefix: place}))
 	case "zookeeper":
 		options := &zkstore.Options{Root: place}
 		if place == "" { // a server that does not answer is given up within half of the shortest lease
 			options.Session = time.Second
 		}
-		return zkstore.New(strings.Split(rest, ","), options)
-	case "postgres":
-		config, err := pgxpool.ParseConfig(url)
-		if err != nil {
-			return nil, err
-		}
+		return must.Have(zkstore.New(strings.Split(rest, ","), options))
+	case "postgres": // the pool ends with the process
+		config := must.Have(pgxpool.ParseConfig(url))
 		pgstore.Configure(config)
-		pool, err := pgxpool.NewWithConfig(context.Background(), config)
-		if err != nil {
-			return nil, err
-		}
-		return pgstore.New(pool, &pgstore.Options{Table: place}) // the pool ends with the process
+		pool := must.Have(pgxpool.NewWithConfig(context.Background(), config))
+		return must.Have(pgstore.New(pool, &pgstore.Options{Table: place}))
 	case "kubernetes": // credentials are those of the file, the address may be that of a gate
 		file, address, other := strings.Cut(rest, ",")
 		config, _, err := k8sstore.Config(file, "")
-		if err != nil {
-			return nil, err
-		}
+		must.Do(err)
 		if other {
 			config.Host = "https://" + address
 		}
-		return k8sstore.New(config, cmp.Or(place, Namespace), nil)
+		return must.Have(k8sstore.New(config, cmp.Or(place, Namespace), nil))
 	case "s3": // one of several gateways, another one in the next process
 		addresses := strings.Split(rest, ",")
 		url := "http://" + addresses[os.Getpid()%len(addresses)]
-		return s3store.New(s3.New(s3.Options{
+		return must.Have(s3store.New(s3.New(s3.Options{
 			BaseEndpoint: &url, Region: launcher.S3Region, UsePathStyle: true,
 			Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
-		}), Bucket, &s3store.Options{Prefix: place})
-	default:
-		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, s3:HOST:PORT, "+
-			"kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, "+
-			"with commas between several", url)
+		}), Bucket, &s3store.Options{Prefix: place}))
 	}
+	must.Do(fmt.Errorf("store %q: there is no %s", url, scheme))
+	return nil
 }
 
 // Where the locks of chaos are, where that is not what a store has by default: the namespace that

@@ -20,13 +20,14 @@ import (
 	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
 // Tenure is this library.
 var Tenure = Library{Name: "tenure", Open: onDynamoDB(openTenure)}
 
-func openTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
+func openTenure(db *dynamodb.Client, r *wire.Request) Client {
 	var of *dynamostore.Options
 	switch r.Shared {
 	case "":
@@ -35,35 +36,26 @@ func openTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	default:
 		of = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Java}
 	}
-	store, err := dynamostore.New(db, r.Table, of)
-	if err != nil {
-		return nil, err
-	}
-	return TenureOn(store, r)
+	return TenureOn(must.Have(dynamostore.New(db, r.Table, of)), r)
 }
 
 // TenureOn opens a client on a store, whose locks are under one session if the request says so.
-func TenureOn(store driver.Store, r *wire.Request) (Client, error) {
+func TenureOn(store driver.Store, r *wire.Request) Client {
 	options := &tenure.Options{
 		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs),
 		RefreshPeriod: Milliseconds(r.RefreshMs), RequestTimeout: Milliseconds(r.CallTimeoutMs),
 	}
 	if r.Bell {
-		udp, err := bell.Listen("127.0.0.1:0", nil) // it is closed with the process
-		if err != nil {
-			return nil, err
-		}
-		options.Bell = udp
+		options.Bell = must.Have(bell.Listen("127.0.0.1:0", nil)) // it is closed with the process
 	}
 	if r.Session {
 		options.StopTimeout = time.Minute // for the releases of many locks
 	}
-	client, err := tenure.New(store, options)
-	c := tenureClient{Client: client}
-	if err == nil && r.Session {
-		c.session, err = client.OpenSession(context.Background(), nil)
+	c := tenureClient{Client: must.Have(tenure.New(store, options))}
+	if r.Session {
+		c.session = must.Have(c.OpenSession(context.Background(), nil))
 	}
-	return c, err
+	return c
 }
 
 type tenureClient struct {
@@ -71,7 +63,7 @@ type tenureClient struct {
 	session *tenure.Session // that all locks are held under; nil: there is none
 }
 
-func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
+func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) Lock {
 	acquire, try := c.Client.Acquire, c.TryAcquire
 	if c.session != nil {
 		acquire, try = c.session.Acquire, c.session.TryAcquire
@@ -85,15 +77,13 @@ func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error
 	}
 	lease, err := acquire(ctx, r.Name, &options)
 	if errors.Is(err, tenure.ErrHeld) {
-		return nil, Refuse(wire.Held, err)
+		err = Refuse(wire.Held, err)
 	}
-	if err != nil {
-		return nil, err
-	}
+	must.Do(err)
 	if c.session != nil { // whoever works under a session returns when told to, and releases
 		context.AfterFunc(lease.Context(), func() { _ = lease.Release(context.Background()) })
 	}
-	return tenureLock{lease}, nil
+	return tenureLock{lease}
 }
 
 func (c tenureClient) Close() (err error) {
@@ -124,7 +114,7 @@ type dynamolockClient struct {
 	safe time.Duration
 }
 
-func openDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
+func openDynamolock(db *dynamodb.Client, r *wire.Request) Client {
 	var opts []dynamolock.ClientOption
 	if r.Owner != "" {
 		opts = append(opts, dynamolock.WithOwnerName(r.Owner))
@@ -139,41 +129,33 @@ func openDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	default:
 		opts = append(opts, dynamolock.WithHeartbeatPeriod(Milliseconds(r.HeartbeatMs)))
 	}
-	client, err := dynamolock.New(db, r.Table, opts...)
-	if err != nil {
-		return nil, err
-	}
-	c := &dynamolockClient{Client: client}
+	c := &dynamolockClient{Client: must.Have(dynamolock.New(db, r.Table, opts...))}
 	if r.Notice {
 		// The rule of thumb, the lease less three heartbeats, is one heartbeat where
 		// this is asked for, and fires when nothing is wrong. With more than the lease
 		// less two it may not fire at all.
 		c.safe = Milliseconds(r.LeaseMs) - 2*Milliseconds(r.HeartbeatMs)
 	}
-	return c, nil
+	return c
 }
 
-func (c *dynamolockClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
-	opts, err := acquireOptions(r)
-	if err != nil {
-		return nil, err
-	}
+func (c *dynamolockClient) Acquire(ctx context.Context, r *wire.Request) Lock {
+	opts := acquireOptions(r)
 	lock := &dynamolockLock{client: c.Client, name: r.Name}
 	if c.safe > 0 {
 		lock.told = make(chan struct{})
 		opts = append(opts, dynamolock.WithSessionMonitor(c.safe, sync.OnceFunc(func() { close(lock.told) })))
 	}
+	var err error
 	lock.Lock, err = c.AcquireLockWithContext(ctx, r.Name, opts...)
-	if err != nil {
-		return nil, dynamolockRefusal(err, wire.Held)
-	}
-	return lock, nil
+	must.Do(dynamolockRefusal(err, wire.Held))
+	return lock
 }
 
 // acquireOptions are the options of a request, of acquire or of work.
-func acquireOptions(r *wire.Request) ([]dynamolock.AcquireLockOption, error) {
+func acquireOptions(r *wire.Request) []dynamolock.AcquireLockOption {
 	if r.UpdateExisting {
-		return nil, Refuse(wire.Unsupported, errors.New("the library has no updateExisting"))
+		must.Do(Refuse(wire.Unsupported, errors.New("the library has no updateExisting")))
 	}
 	var opts []dynamolock.AcquireLockOption
 	if r.Data != nil {
@@ -201,7 +183,7 @@ func acquireOptions(r *wire.Request) ([]dynamolock.AcquireLockOption, error) {
 		}
 		opts = append(opts, dynamolock.WithAdditionalAttributes(attributes))
 	}
-	return opts, nil
+	return opts
 }
 
 // dynamolockRefusal tells what kind an error is of; notGranted is that of a lock

@@ -31,7 +31,7 @@ import (
 type Library struct {
 	Name   string
 	Module string // whose version is told; empty: this checkout
-	Open   func(*wire.Request) (Client, error)
+	Open   func(*wire.Request) Client
 }
 
 // Roles are those of a program that serves the libraries of this package.
@@ -108,7 +108,7 @@ func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 		s.orders.end()
 		must.Do(s.close())
 	case wire.Open:
-		must.Do(s.open(r))
+		s.open(r)
 	case wire.Close:
 		must.Do(s.close())
 	case wire.Holds:
@@ -117,7 +117,7 @@ func (s *server) run(ctx context.Context, r *wire.Request) (a wire.Answer) {
 	case wire.Release:
 		must.Do(s.lock(r.Name).Release(r))
 	case wire.Acquire:
-		lock := must.Have(s.opened().Acquire(ctx, r))
+		lock := s.opened().Acquire(ctx, r)
 		s.mu.Lock()
 		s.locks[r.Name] = lock
 		s.mu.Unlock()
@@ -151,21 +151,16 @@ func supported(ok bool, r *wire.Request) {
 	}
 }
 
-func (s *server) open(r *wire.Request) error {
+func (s *server) open(r *wire.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
-		return errors.New("already open")
+		must.Do(errors.New("already open"))
 	}
-	client, err := s.library.Open(r)
-	if err != nil {
-		return err
-	}
-	s.client, s.owner, s.notice, s.locks = client, r.Owner, r.Notice, map[string]Lock{}
+	s.client, s.owner, s.notice, s.locks = s.library.Open(r), r.Owner, r.Notice, map[string]Lock{}
 	if s.owner == "" {
 		s.owner = fmt.Sprint(os.Getpid())
 	}
-	return nil
 }
 
 // close takes the client out before it closes it: that may wait for an acquire that
@@ -212,10 +207,10 @@ func measure(collect bool) *wire.Usage {
 	return u
 }
 
-// Client is a library's open client.
+// Client is a library's open client. What it does is for [must.Try].
 type Client interface {
 	// Acquire takes the lock, and waits for it unless the request says not to.
-	Acquire(context.Context, *wire.Request) (Lock, error)
+	Acquire(context.Context, *wire.Request) Lock
 	Close() error
 }
 
@@ -242,8 +237,8 @@ type (
 )
 
 // onDynamoDB opens a client with connections of its own, to where the request says.
-func onDynamoDB(open func(*dynamodb.Client, *wire.Request) (Client, error)) func(*wire.Request) (Client, error) {
-	return func(r *wire.Request) (Client, error) {
+func onDynamoDB(open func(*dynamodb.Client, *wire.Request) Client) func(*wire.Request) Client {
+	return func(r *wire.Request) Client {
 		db := dynamo.Connect(r.Endpoint)
 		if r.Wide {
 			db, _ = dynamo.ConnectWide(r.Endpoint)

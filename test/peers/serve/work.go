@@ -79,8 +79,8 @@ func (w *work) run(ctx context.Context) *wire.Counts {
 }
 
 func (w *work) round(ctx context.Context) {
-	lock, err := w.client.Acquire(ctx, w.request)
-	if err != nil {
+	var lock Lock
+	if err := must.Try(func() { lock = w.client.Acquire(ctx, w.request) }); err != nil {
 		w.failed(ctx, err)
 		return
 	}

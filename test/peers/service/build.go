@@ -7,9 +7,9 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/peers"
 )
 
@@ -23,27 +23,23 @@ const (
 // Kinds are all of them.
 var Kinds = []peers.Kind{Python, TypeScript, Java}
 
-// Build makes the program of a client, or finds it built. Without its language the error
-// matches [peers.ErrNoToolchain].
-func Build(ctx context.Context, kind peers.Kind) (*peers.Program, error) {
+// Build makes the program of a client, or finds it built. Without its language the error matches
+// [peers.ErrNoToolchain].
+func Build(ctx context.Context, kind peers.Kind) *peers.Program {
 	program := &peers.Program{Kind: kind}
-	var dir string
-	var err error
 	switch kind {
 	case Python: // it needs nothing but Python, and leaves no compiled files in the checkout
-		dir, err = peers.Build(ctx, "", "python3")
+		dir := must.Have(peers.Build(ctx, "", "python3"))
 		source := filepath.Join(dir, "../../clients/python/src")
 		program.Command.Args = []string{"python3", filepath.Join(dir, "service/python/peer.py")}
 		program.Command.Env = []string{"PYTHONPATH=" + source, "PYTHONDONTWRITEBYTECODE=1"}
 	case TypeScript:
-		dir, err = peers.Build(ctx, "service/typescript/target/client", "node", "npm")
+		dir := must.Have(peers.Build(ctx, "service/typescript/target/client", "node", "npm"))
 		main := "service/typescript/target/out/test/peers/service/typescript/peer.js"
 		program.Command.Args = []string{"node", filepath.Join(dir, main)}
 	case Java:
-		dir, err = peers.Build(ctx, "java/target/service/client", "java", "javac")
+		dir := must.Have(peers.Build(ctx, "java/target/service/client", "java", "javac"))
 		program.Command = peers.RunJava(filepath.Join(dir, "java/target/service/classes"), "Service")
-	default:
-		err = fmt.Errorf("there is no client %q", kind)
 	}
-	return program, err
+	return program
 }

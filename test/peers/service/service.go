@@ -16,7 +16,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,18 +31,21 @@ import (
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/peers"
 )
 
 // tenured is the package of the command.
 const tenured = "github.com/tenurelock/tenure/cmd/tenured"
 
-// BuildTenured builds the command in a folder, and returns its path.
-func BuildTenured(ctx context.Context, dir string) (string, error) {
+// BuildTenured builds the command in a folder, and returns its path. Like all here it is for
+// [must.Try].
+func BuildTenured(ctx context.Context, dir string) string {
 	file := filepath.Join(dir, "tenured")
-	_, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, tenured)
-	return file, err
+	must.Have(proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, tenured))
+	return file
 }
 
 // Config says what the replicas are.
@@ -74,31 +76,28 @@ type replica struct {
 	process atomic.Pointer[proc.Process]
 }
 
-// Start starts the replicas, and returns when all of them serve.
-func Start(ctx context.Context, c Config) (*Replicas, error) {
+// Start starts the replicas, which end with the scope, and returns when all of them serve.
+func Start(ctx context.Context, scope *peers.Scope, c Config) *Replicas {
 	tokens := filepath.Join(c.Dir, "principals-"+rand.Text())
 	r := &Replicas{Worker: rand.Text(), Operator: rand.Text()}
 	lines := fmt.Sprintf("worker %s hold:\noperator %s admin:\n", r.Worker, r.Operator)
-	if err := os.WriteFile(tokens, []byte(lines), 0o600); err != nil {
-		return nil, err
-	}
+	must.Do(os.WriteFile(tokens, []byte(lines), 0o600))
 	for _, store := range c.Stores {
-		port, err := launcher.Port()
-		if err != nil {
-			return nil, err
-		}
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(must.Have(launcher.Port())))
 		r.all = append(r.all, &replica{address: address, args: append([]string{
 			c.Program, "--store", store, "--listen", address, "--tokens", tokens, "--lease", c.Lease.String(),
 			"--drain", c.Drain.String(),
 		}, c.Args...)})
 	}
-	err := wait.AtOnce(ctx, len(r.all), len(r.all), r.Restart)
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+	scope.After(func() {
+		for i := range r.all {
+			if p := r.Process(i); p != nil {
+				p.Kill()
+			}
+		}
+	})
+	must.AtOnce(ctx, len(r.all), len(r.all), r.Restart)
+	return r
 }
 
 // URLs are where the replicas are reached.
@@ -114,26 +113,19 @@ func (r *Replicas) URLs() []string {
 func (r *Replicas) Len() int { return len(r.all) }
 
 // Restart starts a replica that is not there, and returns when it serves.
-func (r *Replicas) Restart(ctx context.Context, i int) error {
+func (r *Replicas) Restart(ctx context.Context, i int) {
 	one := r.all[i]
-	p, err := proc.Start(proc.Command{Args: one.args})
-	if err != nil {
-		return err
-	}
+	p := must.Have(proc.Start(proc.Command{Args: one.args}))
 	one.process.Store(p)
-	err = wait.Until(ctx, "a replica serves", func() bool {
+	err := wait.Until(ctx, "a replica serves", func() bool {
 		soon, stop := context.WithTimeout(ctx, time.Second)
 		defer stop()
 		return !p.Alive() || r.call(soon, i, http.MethodGet, "/readyz", nil, nil) == nil
 	})
-	if err == nil && !p.Alive() {
-		err = errors.New("the replica has ended")
-	}
-	if err != nil {
+	if err != nil || !p.Alive() {
 		p.Kill()
-		return fmt.Errorf("replica %d: %w\n%s", i+1, err, p.Stderr())
+		must.Do(fmt.Errorf("replica %d does not serve: %v\n%s", i+1, err, p.Stderr()))
 	}
-	return nil
 }
 
 // Process is that of a replica.
@@ -141,26 +133,16 @@ func (r *Replicas) Process(i int) *proc.Process { return r.all[i].process.Load()
 
 // Terminate tells a replica to end, as an operating system does before it ends itself, and
 // returns when it has.
-func (r *Replicas) Terminate(ctx context.Context, i int) error {
+func (r *Replicas) Terminate(ctx context.Context, i int) {
 	p := r.Process(i)
 	_ = p.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case <-p.Ended:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		must.Do(context.Cause(ctx))
 	}
 	if !p.State().Success() {
-		return fmt.Errorf("replica %d: %s\n%s", i+1, p.State(), p.Stderr())
-	}
-	return nil
-}
-
-// Close ends all of them.
-func (r *Replicas) Close() {
-	for i := range r.all {
-		if p := r.Process(i); p != nil {
-			p.Kill()
-		}
+		must.Do(fmt.Errorf("replica %d: %s\n%s", i+1, p.State(), p.Stderr()))
 	}
 }
 
@@ -215,21 +197,21 @@ type Tenure struct {
 
 // History returns the tenures of a lock that the service knows of, the newest first. A replica whose
 // store is slow for a moment is asked again.
-func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenure, err error) {
+func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenure) {
 	for query := (url.Values{"name": {name}, "limit": {"100"}}); ; {
 		var found struct {
 			Tenures []Tenure `json:"tenures"`
 			Next    uint64   `json:"next"`
 		}
-		if !wait.Within(ctx, callBound, func() bool {
+		var err error
+		wait.Within(ctx, callBound, func() bool {
 			err = r.call(ctx, i, http.MethodGet, "/v1/history?"+query.Encode(), nil, &found)
 			return err == nil
-		}) {
-			return nil, err
-		}
+		})
+		must.Do(err)
 		all = append(all, found.Tenures...)
 		if found.Next == 0 {
-			return all, nil
+			return all
 		}
 		query.Set("below", fmt.Sprint(found.Next))
 	}
