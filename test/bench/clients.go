@@ -115,7 +115,7 @@ func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Ti
 		all := make([]*stage, len(clients))
 		for i, c := range clients {
 			s := &stage{rig: r, Timing: t, Scope: scope, client: c, name: string(c.Kind)}
-			s.wire = must.Have(gate.NewMetered(r.engine))
+			s.wire = gate.NewDynamoDB(r.engine, true)
 			s.After(s.wire.Close)
 			s.table = must.Have(dynamo.NewTable(ctx, r.db, "tenure-bench"))
 			s.After(func() { _ = s.table.Drop(ctx) }) // the engine is in memory, and ended soon

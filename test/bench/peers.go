@@ -50,7 +50,7 @@ type peer struct {
 
 // start starts all peers, each in a folder of its own.
 func (l *load) start(ctx context.Context, dir string) {
-	program := service.BuildTenured(ctx, dir)
+	program := service.BuildCommand(ctx, dir, "tenured")
 	serve := func(p *peer, server launcher.Server) { // until it answers
 		one := must.Have(server.Start(filepath.Join(dir, "log-"+freePort())))
 		l.After(one.Kill)

@@ -241,7 +241,7 @@ func openService(ctx context.Context, w *clients) *lockService {
 		Lease: w.Lease, Drain: w.Lease / 4,
 	})
 	for i := range w.programs {
-		front := must.Have(service.NewFront(s.replicas.URLs(), gate.Storm(w.Lease), w.Seed<<16+uint64(i)))
+		front := service.NewFront(s.replicas.URLs(), gate.Storm(w.Lease), w.Seed<<16+uint64(i))
 		w.After(front.Close)
 		s.fronts = append(s.fronts, front)
 	}
@@ -336,7 +336,7 @@ func (s *lockService) lost() (n int) {
 // newClients returns the workload of clients of each language. It builds what it needs in a folder, and
 // is for [must.Try].
 func newClients(ctx context.Context, dir string) func(*round) workload {
-	tenured := service.BuildTenured(ctx, dir)
+	tenured := service.BuildCommand(ctx, dir, "tenured")
 	var programs []*peers.Program
 	for _, kind := range service.Kinds {
 		programs = append(programs, slices.Repeat([]*peers.Program{service.Build(ctx, kind)}, clientsEach)...)

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/bed/wait"
@@ -28,42 +29,22 @@ echo $$ >"$0"
 n=0
 while [ $n -lt 6000 ]; do n=$((n+1)); sleep 0.01; touch "$0"; done`
 
-// lockCommand is a program that runs a command under a lock.
+// lockCommand is a program that runs a command under a lock. Args begin with the program, and the
+// command's own come behind them.
 type lockCommand struct {
-	name, pkg string
-	args      func(s *scene, endpoint, lock string) []string
+	name string
+	args func(s *scene, endpoint, lock string) []string
 }
 
 var (
-	tenureRun = &lockCommand{
-		"tenure run", "github.com/tenurelock/tenure/cmd/tenure",
-		func(s *scene, endpoint, lock string) []string {
-			return []string{"run", "--quiet", "--store", s.url(endpoint), "--lease", s.lease.String(), lock, "--"}
-		},
-	}
-	etcdctlLock = &lockCommand{
-		"etcdctl lock", "go.etcd.io/etcd/etcdctl/v3",
-		func(s *scene, endpoint, lock string) []string {
-			return []string{"--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
-		},
-	}
+	tenureRun = &lockCommand{"tenure run", func(s *scene, endpoint, lock string) []string {
+		return []string{s.tenure, "run", "--quiet", "--store", s.url(endpoint), "--lease", s.lease.String(), lock, "--"}
+	}}
+	etcdctlLock = &lockCommand{"etcdctl lock", func(s *scene, endpoint, lock string) []string {
+		program := must.Have(launcher.Program("etcd", "etcdctl"))
+		return []string{program, "--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
+	}}
 )
-
-// program is where the program is, once it is built.
-func (c *lockCommand) program(dir string) string {
-	return filepath.Join(dir, "command-"+strings.Fields(c.name)[0])
-}
-
-// buildCommands builds those of the columns.
-func (r *rig) buildCommands(ctx context.Context, chosen []column) {
-	built := map[*lockCommand]bool{nil: true}
-	for _, c := range chosen {
-		if !built[c.command] {
-			built[c.command] = true
-			must.Have(proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", c.command.program(r.dir), c.command.pkg))
-		}
-	}
-}
 
 // running is a program that runs a command under a lock.
 type running struct {
@@ -73,8 +54,8 @@ type running struct {
 
 func (s *scene) run(address, lock string) *running {
 	file := filepath.Join(s.dir, "ticks-"+rand.Text())
-	args := append([]string{s.command.program(s.dir)}, s.command.args(s, s.endpoint(address), lock)...)
-	return &running{must.Have(proc.Start(proc.Command{Args: append(args, "sh", "-c", ticks, file)})), file}
+	args := append(s.command.args(s, s.endpoint(address), lock), "sh", "-c", ticks, file)
+	return &running{must.Have(proc.Start(proc.Command{Args: args})), file}
 }
 
 // last is the last instant at which the command ran; zero if it has not begun.
@@ -109,7 +90,7 @@ func childAfterLoss(ctx context.Context, s *scene) cell {
 	if s.command == nil {
 		return lacking("has no program that runs a command")
 	}
-	g := must.Have(s.gate("faults-command"))
+	g := s.gate("faults-command")
 	defer g.Close()
 	lock := s.lock(ctx)
 	first := s.run(g.Address(), lock)

@@ -143,13 +143,13 @@ func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
 		}
 		r.programs[c.id] = service.Build(ctx, c.kind)
 		if r.tenured == "" {
-			r.tenured = service.BuildTenured(ctx, r.dir)
+			r.tenured = service.BuildCommand(ctx, r.dir, "tenured")
 		}
 	}
 	for _, row := range thrown {
 		switch row.id {
 		case childRow:
-			r.buildCommands(ctx, chosen)
+			r.tenure = service.BuildCommand(ctx, r.dir, "tenure")
 		case suspendRow:
 			r.prepareSleep(ctx, chosen)
 		}

@@ -100,7 +100,7 @@ type place struct {
 	table   string // in the request to open a client: a table, a prefix, a root or a namespace
 	secret  string // the same
 	direct  string // the address of the engine
-	gate    func(owner string) (gate.Gate, error)
+	gate    func(owner string) gate.Gate
 	reached func(address string) string // how a client is told of the address of a gate; nil: as it is
 	prepare func(ctx context.Context, lock string)
 	url     func(endpoint string) string // how Tenure's command names the store
@@ -124,7 +124,7 @@ func onDynamoDB(ctx context.Context, s *scene) *place {
 	s.After(func() { _ = table.Drop(ctx) }) // the engine is in memory, and ended soon
 	return &place{
 		table: table.Name, direct: at,
-		gate: func(string) (gate.Gate, error) { return gate.NewDynamoDB(at) },
+		gate: func(string) gate.Gate { return gate.NewDynamoDB(at, false) },
 		url: func(endpoint string) string {
 			return "dynamodb://" + table.Name + "?region=" + dynamo.Region + "&endpoint=" + url.QueryEscape(endpoint)
 		},
@@ -139,7 +139,7 @@ func onDynamoDB(ctx context.Context, s *scene) *place {
 // onEtcd is the place of etcd's concurrency package, whose release deletes the record.
 func onEtcd(context.Context, *scene) *place {
 	at := etcd.host()
-	return &place{direct: at, gate: func(string) (gate.Gate, error) { return relay.New(at) }}
+	return &place{direct: at, gate: func(string) gate.Gate { return must.Have(relay.New(at)) }}
 }
 
 // reachedBy is how a client is told of an address: by the URL of the engine, with a query besides.
@@ -163,7 +163,7 @@ func onRiver(ctx context.Context, s *scene) *place {
 	pool, at := s.database(ctx), postgreSQL.host()
 	return &place{
 		direct:  at,
-		gate:    func(string) (gate.Gate, error) { return relay.NewWrites(at, riverWrites) },
+		gate:    func(string) gate.Gate { return must.Have(relay.NewWrites(at, riverWrites)) },
 		reached: postgreSQL.reachedBy(""),
 		prepare: func(ctx context.Context, lock string) {
 			schema := riverSchema(lock)
@@ -204,12 +204,12 @@ const prepareBound = 30 * time.Second
 func openStore(ctx context.Context, s *scene) *place {
 	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: s.engine.host()}
 	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(s.engine.url) }
-	p.gate = func(owner string) (gate.Gate, error) {
+	p.gate = func(owner string) gate.Gate {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
 		// is a write of a record; a read, a watch or a sign of life of a connection is none.
-		return relay.NewWrites(p.direct, func() func([]byte) bool {
+		return must.Have(relay.NewWrites(p.direct, func() func([]byte) bool {
 			return func(piece []byte) bool { return bytes.Contains(piece, []byte(owner)) }
-		})
+		}))
 	}
 	switch s.engine {
 	case postgreSQL:
@@ -298,8 +298,8 @@ type leaseAPI struct {
 func onLeaseAPI(context.Context, *scene) *place {
 	api := &leaseAPI{leases: map[string]coordination.Lease{}}
 	return &place{
-		gate: func(string) (gate.Gate, error) {
-			return gate.NewHTTP(api, func(r *http.Request) bool { return r.Method != http.MethodGet }), nil
+		gate: func(string) gate.Gate {
+			return gate.NewHTTP(api, func(r *http.Request) bool { return r.Method != http.MethodGet })
 		},
 		forget: func(_ context.Context, lock string) error {
 			api.mu.Lock()

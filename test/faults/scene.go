@@ -30,6 +30,7 @@ import (
 type rig struct {
 	programs    map[string]*peers.Program // by column
 	tenured     string                    // the service's command, by its path, if its clients are looked at
+	tenure      string                    // the command that runs others, the same
 	suspendable string                    // this program, with a runtime that can be told to sleep
 	dir         string                    // for logs and programs
 	say         func(format string, args ...any)
@@ -142,7 +143,7 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 			r.RefreshMs = peers.Milliseconds(eagerRefresh)
 		}
 	}
-	m.gate = must.Have(s.gate(r.Owner))
+	m.gate = s.gate(r.Owner)
 	s.After(m.gate.Close)
 	r.Endpoint = s.endpoint(m.gate.Address())
 	m.Member = program.Open(ctx, r)

@@ -39,7 +39,7 @@ func onService(ctx context.Context, s *scene) *place {
 	s.service = &servedBy{}
 	var urls []string
 	for range s.replicas {
-		g := must.Have(gate.NewDynamoDB(p.direct))
+		g := gate.NewDynamoDB(p.direct, false)
 		s.After(g.Close)
 		s.service.stores = append(s.service.stores, g)
 		urls = append(urls, p.url(g.Address()))
@@ -47,7 +47,7 @@ func onService(ctx context.Context, s *scene) *place {
 	config := service.Config{Program: s.tenured, Dir: s.dir, Stores: urls, Lease: s.lease, Drain: s.lease / 4}
 	s.service.Replicas = service.Start(ctx, &s.Scope, config)
 	p.table, p.secret = "", s.service.Worker
-	p.gate = func(string) (gate.Gate, error) { return service.NewFront(s.service.URLs(), gate.Fair, rand.Uint64()) }
+	p.gate = func(string) gate.Gate { return service.NewFront(s.service.URLs(), gate.Fair, rand.Uint64()) }
 	return p
 }
 

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
+	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/bed/wait"
 )
 
@@ -67,7 +68,7 @@ const (
 // HTTP is a gate of what is spoken to in HTTP, one request for each thing that is asked for:
 // retries, and what a client sends in the background, too.
 type HTTP struct {
-	// Meter takes down what requests cost, in a gate of [NewMetered].
+	// Meter takes down what requests cost, in a gate of [NewDynamoDB] that is metered.
 	Meter
 
 	servers []http.Handler
@@ -91,17 +92,8 @@ type HTTP struct {
 
 // NewHTTP returns a gate in front of a handler.
 func NewHTTP(inner http.Handler, isWrite func(*http.Request) bool) *HTTP {
-	g := newHTTP(0, isWrite)
-	g.servers = []http.Handler{inner}
-	return g
-}
-
-func newHTTP(seed uint64, isWrite func(*http.Request) bool) *HTTP {
 	g := &HTTP{
-		isWrite: isWrite, random: rand.New(rand.NewPCG(seed, 0)),
-		counts: map[Fault]int{},
-		// A connection to a server for each of the clients' requests under way.
-		onward: http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+		servers: []http.Handler{inner}, isWrite: isWrite, random: rand.New(rand.NewPCG(0, 0)), counts: map[Fault]int{},
 	}
 	g.over, g.end = context.WithCancel(context.Background())
 	g.server = httptest.NewServer(g)
@@ -109,63 +101,46 @@ func newHTTP(seed uint64, isWrite func(*http.Request) bool) *HTTP {
 }
 
 // NewWeathered returns a gate in front of servers, each a URL of scheme and host, that has
-// weather, and takes each call to a server that it draws.
-func NewWeathered(servers []string, w Weather, seed uint64, isWrite func(*http.Request) bool) (*HTTP, error) {
-	g := newHTTP(seed, isWrite)
-	g.weather = w
+// weather, and takes each call to a server that it draws. It is for [must.Try].
+func NewWeathered(servers []string, w Weather, seed uint64, isWrite func(*http.Request) bool) *HTTP {
+	g := NewHTTP(nil, isWrite)
+	g.weather, g.random, g.servers = w, rand.New(rand.NewPCG(seed, 0)), nil
+	// A connection to a server for each of the clients' requests under way.
+	g.onward = http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
 	for _, server := range servers {
-		if err := g.forward(server); err != nil {
-			g.Close()
-			return nil, err
-		}
+		target := must.Have(url.Parse(server))
+		g.servers = append(g.servers, &httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(target)
+				r.Out.Host = r.In.Host
+			},
+			Transport:      &g.onward,
+			ModifyResponse: g.note,
+			// A server may be killed in the middle of a request.
+			ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
+		})
 	}
-	return g, nil
+	return g
 }
 
-// NewMetered is NewDynamoDB, with the meter kept: what that takes is small, and not
-// wanted where the time of many requests is looked at.
-func NewMetered(engine string) (*HTTP, error) {
-	g, err := NewDynamoDB(engine)
-	if err == nil {
-		g.metered = true
-	}
-	return g, err
-}
-
-// NewDynamoDB returns a gate in front of a DynamoDB engine.
-func NewDynamoDB(engine string) (*HTTP, error) {
-	return NewWeathered([]string{engine}, Fair, 0, func(r *http.Request) bool {
+// NewDynamoDB returns a gate in front of a DynamoDB engine. What it takes to have the meter kept is
+// small, and not wanted where the time of many requests is looked at.
+func NewDynamoDB(engine string, metered bool) *HTTP {
+	g := NewWeathered([]string{engine}, Fair, 0, func(r *http.Request) bool {
 		switch operation(r) {
 		case "UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems":
 			return true
 		}
 		return false
 	})
+	g.metered = metered
+	return g
 }
 
 // operation is what a request asks DynamoDB for.
 func operation(r *http.Request) string {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	return operation
-}
-
-// forward adds a server.
-func (g *HTTP) forward(server string) error {
-	target, err := url.Parse(server)
-	if err != nil || target.Host == "" {
-		return fmt.Errorf("gate: server %q: want http://HOST:PORT", server)
-	}
-	g.servers = append(g.servers, &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Host = r.In.Host
-		},
-		Transport:      &g.onward,
-		ModifyResponse: g.note,
-		// A server may be killed in the middle of a request.
-		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
-	})
-	return nil
 }
 
 // Address is the URL of the gate.

@@ -50,11 +50,7 @@ func scene(t *testing.T, w Weather) (*HTTP, *shop, string) {
 	s := &shop{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	g, err := NewWeathered([]string{server.URL}, w, 1,
-		func(r *http.Request) bool { return r.Method == http.MethodPost })
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := NewWeathered([]string{server.URL}, w, 1, func(r *http.Request) bool { return r.Method == http.MethodPost })
 	t.Cleanup(g.Close)
 	return g, s, g.Address()
 }

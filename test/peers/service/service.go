@@ -37,14 +37,11 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// tenured is the package of the command.
-const tenured = "github.com/tenurelock/tenure/cmd/tenured"
-
-// BuildTenured builds the command in a folder, and returns its path. Like all here it is for
-// [must.Try].
-func BuildTenured(ctx context.Context, dir string) string {
-	file := filepath.Join(dir, "tenured")
-	must.Have(proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, tenured))
+// BuildCommand builds a command of this checkout in a folder, and returns its path. Like all here it is
+// for [must.Try].
+func BuildCommand(ctx context.Context, dir, name string) string {
+	file := filepath.Join(dir, name)
+	must.Have(proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, "github.com/tenurelock/tenure/cmd/"+name))
 	return file
 }
 
@@ -219,7 +216,7 @@ func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenur
 
 // NewFront returns what stands between one client and the replicas: a gate that can cut the
 // client off, that has weather, and that takes each call to a replica that it draws.
-func NewFront(replicas []string, w gate.Weather, seed uint64) (*gate.HTTP, error) {
+func NewFront(replicas []string, w gate.Weather, seed uint64) *gate.HTTP {
 	return gate.NewWeathered(replicas, w, seed, decides)
 }
 
