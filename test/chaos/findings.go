@@ -24,11 +24,9 @@ type results struct {
 
 // finding is what was found on one store. Times are in seconds.
 type finding struct {
-	Store      string  `json:"store"`
-	Date       string  `json:"date"`
-	Took       float64 `json:"tookSeconds"`
-	LoadBefore string  `json:"loadBefore"`
-	LoadAfter  string  `json:"loadAfter"`
+	Store string  `json:"store"`
+	Date  string  `json:"date"`
+	Took  float64 `json:"tookSeconds"`
 	// Filled is how long a new group takes until all partitions are owned, from the
 	// start of its processes.
 	Filled  float64  `json:"firstAssignmentSeconds"`
@@ -182,44 +180,29 @@ func some(list []string) string {
 func (r *results) markdown() string {
 	var b strings.Builder
 	s := r.Setting
-	if s.Quick {
-		b.WriteString("This was a quick run: the times mean nothing.\n\n")
-	}
 	fmt.Fprintf(&b, "%d processes, %s partitions, lease %v s, heartbeat %v s, a poll each %v s, "+
-		"work that ends in %.0f ms; on %s (%d cores).", s.Workers, page.Thousands(s.Partitions),
-		s.Lease.Seconds(), s.Heartbeat.Seconds(), s.Refresh.Seconds(), s.Drain.Seconds()*1000, r.Machine.CPU,
-		r.Machine.Cores)
+		"work that ends in %.0f ms; on %v.\n\n", s.Workers, page.Thousands(s.Partitions), s.Lease.Seconds(),
+		s.Heartbeat.Seconds(), s.Refresh.Seconds(), s.Drain.Seconds()*1000, r.Machine)
+	head, rows := []string{""}, make([][]string, len(r.Stores[0].lines()))
 	for _, f := range r.Stores {
-		fmt.Fprintf(&b, " %s: %s, load %s, %s.", f.Store, f.Date, f.LoadBefore, f.LoadAfter)
+		head = append(head, f.Store)
+		for i, line := range f.lines() {
+			if rows[i] == nil {
+				rows[i] = line[:1]
+			}
+			rows[i] = append(rows[i], line[1])
+		}
 	}
-	b.WriteString("\n\n")
-	r.table(&b)
+	page.Table(&b, head, rows)
 	return b.String()
 }
 
-// table writes a column for each store.
-func (r *results) table(b *strings.Builder) {
-	head, rows := []string{""}, [][]string{}
-	for i, f := range r.Stores {
-		head = append(head, f.Store)
-		for _, line := range f.lines() {
-			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == line[0] })
-			if at < 0 {
-				at = len(rows)
-				rows = append(rows, append([]string{line[0]}, make([]string, len(r.Stores))...))
-			}
-			rows[at][i+1] = line[1]
-		}
-	}
-	page.Table(b, head, rows)
-}
-
 // lines returns what was found, each with a name.
-func (f *finding) lines() [][2]string {
-	var all [][2]string
+func (f *finding) lines() (all [][]string) {
 	add := func(name, format string, args ...any) {
-		all = append(all, [2]string{name, fmt.Sprintf(format, args...)})
+		all = append(all, []string{name, fmt.Sprintf(format, args...)})
 	}
+	add("measured", "%s", f.Date)
 	add("all partitions have an owner after the start", "%.1f s", f.Filled)
 	for _, c := range f.Changes {
 		if c.Expected > 0 {
@@ -232,9 +215,6 @@ func (f *finding) lines() [][2]string {
 	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order",
 		page.Thousands(f.Fence.Accepted), page.Thousands(f.Fence.Refused), len(f.Fence.Late))
 	add("sessions that a living worker lost, but for the paused one", "%d", len(f.Lost))
-	if len(f.Missed) > 0 {
-		add("**missed**", "%s", strings.Join(f.Missed, "; "))
-	}
 	return all
 }
 
