@@ -213,14 +213,10 @@ func DefaultSignals() {
 	}
 }
 
-// Relay is a [relay.Relay] that ends with the test.
-type Relay struct {
-	*relay.Relay
-	// Addr is where it listens: host and port.
-	Addr string
-}
+// Relay is what stands between clients and an engine.
+type Relay = relay.Relay
 
-// NewRelay starts a relay to target, a host and port.
+// NewRelay starts a relay to target, a host and port. It ends with the test.
 func NewRelay(t testing.TB, target string) *Relay {
 	t.Helper()
 	r, err := relay.New(target)
@@ -228,7 +224,7 @@ func NewRelay(t testing.TB, target string) *Relay {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	return &Relay{r, r.Address()}
+	return r
 }
 
 // Start starts a command, with pipes to its standard input and from its standard output.

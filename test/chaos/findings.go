@@ -24,9 +24,8 @@ type results struct {
 
 // finding is what was found on one store. Times are in seconds.
 type finding struct {
-	Store string  `json:"store"`
-	Date  string  `json:"date"`
-	Took  float64 `json:"tookSeconds"`
+	Store string `json:"store"`
+	Date  string `json:"date"`
 	// Filled is how long a new group takes until all partitions are owned, from the
 	// start of its processes.
 	Filled  float64  `json:"firstAssignmentSeconds"`

@@ -59,13 +59,6 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	return p
 }
 
-// A round that cannot begin is an error, whatever was opened until then.
-func TestRoundThatCannotBegin(t *testing.T) {
-	if _, err := (plan{Engine: "paper", workload: newReplicas(0, false)}).play(t.Context()); err == nil {
-		t.Error("a round on paper")
-	}
-}
-
 // TestFlags: a command line that is wrong is refused with a reason.
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]string{

@@ -82,8 +82,7 @@ func (f *finding) measure(ctx context.Context, engine string, size size, say fun
 
 func (f *finding) measureOn(ctx context.Context, on engine, dir string, size size, say func(string, ...any)) {
 	watch := must.Have(replica.NewWatch())
-	began := time.Now()
-	f.Date = began.UTC().Format(time.DateTime) + " UTC"
+	f.Date = time.Now().UTC().Format(time.DateTime) + " UTC"
 	for i, play := range []func(context.Context, *group, func(string, ...any)){f.many, f.alone} {
 		g := &group{
 			size: size, name: fmt.Sprint("group-", i), store: on.store(-1), dir: dir, now: watch.Now,
@@ -100,7 +99,6 @@ func (f *finding) measureOn(ctx context.Context, on engine, dir string, size siz
 			f.miss("%s: %v", g.name, err)
 		}
 	}
-	f.Took = time.Since(began).Seconds()
 	f.judge(size)
 	must.Do(context.Cause(ctx))
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -220,7 +219,18 @@ func openStore(ctx context.Context, s *scene) *place {
 		must.Do(pgstore.CreateTable(ctx, pool, p.table))
 		s.After(func() { _, _ = pool.Exec(context.WithoutCancel(ctx), "DROP TABLE "+p.table) }) // the server is ended soon
 	case kubernetes:
-		p.prepareKubernetes(ctx, s)
+		p.prepareKubernetes(ctx)
+		p.reached = func(address string) string {
+			if address == p.direct {
+				return address // the file of the engine
+			}
+			return s.file("kubeconfig-", `apiVersion: v1
+kind: Config
+clusters: [{name: gate, cluster: {server: "`+address+`"}}]
+contexts: [{name: gate, context: {cluster: gate}}]
+current-context: gate
+`)
+		}
 	}
 	records := replica.OpenStore(s.engine.scheme+p.endpoint(p.direct), p.table)
 	s.After(func() { _ = records.Close() }) // the engine is ended soon
@@ -253,37 +263,27 @@ func tenureOn(e *engine) serve.Library {
 	}}
 }
 
-// prepareKubernetes makes a namespace on an API server. Gates know the writes of a store by
-// their bytes, so they are spoken to without TLS, and what they let through goes to a bridge,
-// which speaks to the server by TLS, as the user of the kubeconfig.
-func (p *place) prepareKubernetes(ctx context.Context, s *scene) {
-	config, _, err := k8sstore.Config(kubernetes.at(), "")
+// prepareKubernetes makes a namespace on an API server. Clients speak to a gate without TLS, which
+// speaks to the server by TLS, as the user of the kubeconfig.
+func (p *place) prepareKubernetes(ctx context.Context) {
+	config, _, err := k8sstore.Config(p.direct, "")
 	must.Do(err)
 	target := must.Have(url.Parse(config.Host))
 	namespace := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.table}}
 	client := must.Have(clientset.NewForConfig(config))
 	must.Have(client.CoreV1().Namespaces().Create(ctx, &namespace, metav1.CreateOptions{}))
-	bridge := httptest.NewServer(&httputil.ReverseProxy{
+	server := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     must.Have(rest.TransportFor(config)),
 		FlushInterval: -1, // a watch tells at once
 		// Of processes that were killed in the middle of a request.
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) },
-	})
-	s.After(func() {
-		bridge.CloseClientConnections()
-		bridge.Close()
-	})
-	p.direct = bridge.Listener.Addr().String()
-	p.reached = func(address string) string {
-		return s.file("kubeconfig-", `apiVersion: v1
-kind: Config
-clusters: [{name: gate, cluster: {server: "http://`+address+`"}}]
-contexts: [{name: gate, context: {cluster: gate}}]
-current-context: gate
-`)
 	}
+	p.gate = func(string) gate.Gate { return gate.NewHTTP(server, isWrite) }
 }
+
+// isWrite says that a request to an API server changes something.
+func isWrite(r *http.Request) bool { return r.Method != http.MethodGet }
 
 // leaseAPI is the part of a Kubernetes API server that client-go's lease lock
 // talks to: leases of coordination.k8s.io/v1, with the same check of the resource
@@ -299,7 +299,7 @@ func onLeaseAPI(context.Context, *scene) *place {
 	api := &leaseAPI{leases: map[string]coordination.Lease{}}
 	return &place{
 		gate: func(string) gate.Gate {
-			return gate.NewHTTP(api, func(r *http.Request) bool { return r.Method != http.MethodGet })
+			return gate.NewHTTP(api, isWrite)
 		},
 		forget: func(_ context.Context, lock string) error {
 			api.mu.Lock()

@@ -14,6 +14,9 @@ import (
 // Relay passes bytes between clients and an engine. It knows bytes alone, so that a piece of what is
 // sent stands for a request. Its methods may be called concurrently.
 type Relay struct {
+	// Addr is where it listens: host and port.
+	Addr string
+
 	target   string
 	writes   func() func([]byte) bool
 	listener net.Listener
@@ -83,7 +86,7 @@ func NewWrites(target string, writes func() func([]byte) bool) (*Relay, error) {
 		return nil, err
 	}
 	g := &Relay{
-		target: target, writes: writes, listener: listener, next: make(chan struct{}),
+		Addr: listener.Addr().String(), target: target, writes: writes, listener: listener, next: make(chan struct{}),
 		links: map[*link]struct{}{},
 	}
 	g.running.Go(func() {
@@ -99,7 +102,7 @@ func NewWrites(target string, writes func() func([]byte) bool) (*Relay, error) {
 }
 
 // Address is the host and port of the relay.
-func (g *Relay) Address() string { return g.listener.Addr().String() }
+func (g *Relay) Address() string { return g.Addr }
 
 // change lets go of what is late, and ends links that have lost something, unless
 // all is to be lost. The caller holds mu.

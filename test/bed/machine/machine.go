@@ -7,9 +7,7 @@ package machine
 
 import (
 	"fmt"
-	"os"
 	"runtime"
-	"strings"
 
 	"github.com/prometheus/procfs"
 )
@@ -17,32 +15,23 @@ import (
 // Machine is where a run was made.
 type Machine struct {
 	CPU        string `json:"cpu"`
-	Cores      int    `json:"cores"`
-	System     string `json:"system"`
+	Go         string `json:"go"`
 	LoadBefore string `json:"loadBefore"` // of one minute
 	LoadAfter  string `json:"loadAfter"`
 }
 
 // Here describes this machine, as it is before a run.
 func Here() Machine {
-	m := Machine{CPU: unknown, System: unknown, Cores: runtime.NumCPU(), LoadBefore: Load()}
+	name := "unknown"
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if all, err := fs.CPUInfo(); err == nil && len(all) > 0 {
-			m.CPU = all[0].ModelName
+			name = all[0].ModelName
 		}
 	}
-	m.CPU = fmt.Sprintf("%d cores, %s", m.Cores, m.CPU)
-	if text, err := os.ReadFile("/etc/os-release"); err == nil {
-		_, name, _ := strings.Cut(string(text), "PRETTY_NAME=\"")
-		m.System, _, _ = strings.Cut(name, "\"")
+	return Machine{
+		CPU: fmt.Sprintf("%d cores, %s", runtime.NumCPU(), name), Go: runtime.Version(), LoadBefore: Load(),
 	}
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // unknown, then
-	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-")
-	m.System = fmt.Sprintf("%s, Linux %s, %s", m.System, kernel, runtime.Version())
-	return m
 }
-
-const unknown = "unknown"
 
 // String says where, and how busy it was at the start and the end.
 func (m Machine) String() string {
@@ -51,9 +40,10 @@ func (m Machine) String() string {
 
 // Load is how many wanted to run in the last minute.
 func Load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return unknown
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			return fmt.Sprintf("%.2f", load.Load1)
+		}
 	}
-	return strings.Fields(string(text))[0]
+	return "unknown"
 }

@@ -106,9 +106,6 @@ func (p *Page) Load() (Shift, int64) {
 	}, n
 }
 
-// changes returns how often the shift was changed.
-func (p *Page) changes() int64 { return p.changed.Load() }
-
 // shifted is the source of clocks that a nemesis has moved, and that go at a
 // rate of their own. Nobody can move those of one Go process from outside,
 // because it does not ask libc for the time: so this replica hands them to its
@@ -141,7 +138,7 @@ func (s *shifted) Read() clock.Reading {
 // under which change of the page.
 func (s *shifted) both() (real, seen clock.Reading, change int64) {
 	for {
-		before := s.page.changes()
+		before := s.page.changed.Load()
 		real := s.machine.Read()
 		by, after := s.page.Load()
 		if before != after {

@@ -247,7 +247,7 @@ func (r *replica) obey(in io.Reader, stop func()) {
 func (r *replica) tick(ctx context.Context) {
 	said := int64(0)
 	for n := 0; wait.For(ctx, 20*time.Millisecond) == nil; n++ {
-		if change := r.source.page.changes(); n%10 == 0 || change != said {
+		if change := r.source.page.changed.Load(); n%10 == 0 || change != said {
 			said = change
 			r.say(Line{Kind: Looked, Clocks: r.look()})
 		}

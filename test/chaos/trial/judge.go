@@ -94,9 +94,8 @@ type Told struct {
 
 // Finding is what must not be.
 type Finding struct {
-	Sin      Sin
-	Text     string
-	From, To int64 // of an overlap
+	Sin  Sin
+	Text string
 }
 
 // Sin is a kind of finding.
@@ -157,9 +156,8 @@ func (l *Log) overlaps(found *findings) {
 			}
 		}
 		if longest != nil && longest.Last > h.Begin {
-			text := fmt.Sprintf("a check of %s of %s under token %d passed %v after %s was granted token %d",
+			found.add(Overlap, "a check of %s of %s under token %d passed %v after %s was granted token %d",
 				longest.Owner, h.Lock, longest.Token, time.Duration(longest.Last-h.Begin), h.Owner, h.Token)
-			*found = append(*found, Finding{Overlap, text, h.Begin, longest.Last})
 		}
 	}
 }

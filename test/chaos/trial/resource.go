@@ -70,9 +70,7 @@ func OpenResource(now func() int64, open bool) *Resource {
 	if open {
 		r.guard = ajar{}
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /effect", r.take)
-	r.server = httptest.NewServer(mux)
+	r.server = httptest.NewServer(http.HandlerFunc(r.take))
 	return r
 }
 
