@@ -22,9 +22,6 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
 )
 
-// enginePatience bounds how long an engine may take for what a test asks of it.
-const enginePatience = launcher.Patience
-
 // Required names the variable of the environment under which a test fails for want of an
 // engine or a tool, where it is skipped without: `make verify` sets it to 1. What takes long
 // to build is required only if the variable has its name, among others separated by spaces.
@@ -162,8 +159,8 @@ func (e *Engine) End(s syscall.Signal) {
 	}
 	select {
 	case <-e.process.Ended:
-	case <-time.After(enginePatience):
-		e.t.Errorf("%s did not end within %v of %v", e.server.Args[0], enginePatience, s)
+	case <-time.After(launcher.Patience):
+		e.t.Errorf("%s did not end within %v of %v", e.server.Args[0], launcher.Patience, s)
 	}
 	e.Kill()
 }
@@ -187,17 +184,6 @@ func (e *Engine) Kill() {
 	if e.process != nil {
 		e.process.Kill()
 		e.process = nil
-	}
-}
-
-// until waits for something that the server does.
-func (e *Engine) until(what string, is func() bool) {
-	e.t.Helper()
-	end := time.Now().Add(enginePatience)
-	for ; !is(); time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // processes of their own
-		if time.Now().After(end) {
-			e.t.Fatalf("%s: not within %v: %s", e.server.Args[0], enginePatience, what)
-		}
 	}
 }
 

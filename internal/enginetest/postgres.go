@@ -148,6 +148,17 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	return f
 }
 
+// until waits for something that the server does.
+func (s *PostgreSQLServer) until(what string, is func() bool) {
+	s.t.Helper()
+	Eventually(s.t, what, func(context.Context) error {
+		if !is() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
 // Restart starts it again, and waits until it answers. If it runs, it ends politely
 // before, without waiting for its clients.
 func (s *PostgreSQLServer) Restart() {

@@ -101,13 +101,12 @@ func run(ctx context.Context) {
 
 // measure measures a part.
 func measure(ctx context.Context, name string, o *options) (*part, error) {
-	began := time.Now()
-	p := &part{Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Quick: o.quick}
+	p := &part{Date: time.Now().UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Quick: o.quick}
 	err := must.Try(func() {
 		r := &rig{part: p, options: o}
 		r.Run(func() { parts[name](ctx, r) })
 	})
-	p.Machine.LoadAfter, p.Took = machine.Load(), time.Since(began).Seconds()
+	p.Machine.LoadAfter = machine.Load()
 	return p, err
 }
 

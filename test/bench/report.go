@@ -30,7 +30,6 @@ type part struct {
 	Programs string          `json:"programs,omitempty"` // and their versions
 	Setting  string          `json:"setting,omitempty"`
 	Quick    bool            `json:"quick,omitempty"` // a smoke run, whose times mean nothing
-	Took     float64         `json:"tookSeconds,omitempty"`
 	Wrong    []string        `json:"wrong,omitempty"` // what must not be
 	Rows     []*row          `json:"rows"`
 

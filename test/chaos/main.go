@@ -164,10 +164,7 @@ func run(ctx context.Context) {
 		must.Do(found.missed())
 		return
 	}
-	rep := &report{
-		Command: strings.Join(append([]string{"go run ./test/chaos"}, os.Args[1:]...), " "), Began: time.Now(),
-		Machine: machine.Here(), Whole: len(s.Only) == 0,
-	}
+	rep := &report{Began: time.Now(), Machine: machine.Here(), Whole: len(s.Only) == 0}
 	if s.name == "service" {
 		dir := must.Have(os.MkdirTemp("", "tenure-chaos-service-"))
 		defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then

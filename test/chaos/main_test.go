@@ -200,7 +200,7 @@ func playShort(t *testing.T, engine string, length time.Duration) {
 		return c.Kills > 0 && c.Tenures >= 3 && c.Operations >= 100 && c.Checks >= 100 && len(c.Proved) > 0 &&
 			(c.Namespaces > 0 || !p.namespaces)
 	})
-	rep := &report{Command: "test", Rounds: []*verdict{x}}
+	rep := &report{Rounds: []*verdict{x}}
 	if missing := rep.unproved(); len(missing) > 0 {
 		t.Errorf("nothing shows that faults struck: %v", missing)
 	}

@@ -66,7 +66,7 @@ func newReplicas(writers int, jobs bool) func(*round) workload {
 }
 
 func (w *replicas) open(ctx context.Context) engine {
-	w.now = must.Have(replica.NewWatch()).Now
+	w.now = must.Have(replica.NewWatch())
 	return w.plan.open(ctx, w.dir, &w.Scope)
 }
 

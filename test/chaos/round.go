@@ -386,7 +386,7 @@ func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool
 			passed(l.From, h)
 		case replica.Ended:
 			delete(good, key)
-			h.End, h.Killed = l.Text, false
+			h.Killed = false
 			passed(l.From, h)
 		case replica.Finished:
 			h.Finished = true

@@ -85,8 +85,8 @@ func (f *finding) measureOn(ctx context.Context, on engine, dir string, size siz
 	f.Date = time.Now().UTC().Format(time.DateTime) + " UTC"
 	for i, play := range []func(context.Context, *group, func(string, ...any)){f.many, f.alone} {
 		g := &group{
-			size: size, name: fmt.Sprint("group-", i), store: on.store(-1), dir: dir, now: watch.Now,
-			to: trial.OpenResource(watch.Now, false), ends: map[trial.Term]int64{}, owners: map[string]begun{},
+			size: size, name: fmt.Sprint("group-", i), store: on.store(-1), dir: dir, now: watch,
+			to: trial.OpenResource(watch, false), ends: map[trial.Term]int64{}, owners: map[string]begun{},
 		}
 		err := must.Try(func() {
 			play(ctx, g, func(format string, args ...any) { say(f.Store+": "+format, args...) })

@@ -42,8 +42,7 @@ type counts struct {
 	Lives      int `json:"lives"`      // processes
 	Namespaces int `json:"namespaces"` // of these, in a time namespace of their own
 
-	Tenures   int `json:"tenures"`
-	Takeovers int `json:"takeovers"` // tenures after one that was lost, or whose process died
+	Tenures int `json:"tenures"`
 
 	Operations int `json:"operations"` // all that were begun
 	Checks     int `json:"checks"`     // checks that passed, and were told of
@@ -80,10 +79,10 @@ func (c *counts) add(d *counts) {
 
 func (c counts) String() string {
 	return fmt.Sprintf("%d faults%s; %d kills and %d stops of processes; %d processes, %d in time namespaces\n"+
-		"  %d tenures%s, %d takeovers; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
+		"  %d tenures%s; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
 		"%d that no clock could stop\n  longest without a holder %s%s",
 		sum(c.Faults)-c.Faults[stepDown], counted(", gates: ", c.Weather), c.Kills, c.Stops, c.Lives, c.Namespaces,
-		c.Tenures, counted(": ", c.Of), c.Takeovers, c.Operations, c.Overlaps, c.Refused, c.LatePast, c.Blind,
+		c.Tenures, counted(": ", c.Of), c.Operations, c.Overlaps, c.Refused, c.LatePast, c.Blind,
 		shown(c.Leaderless), counted("; ", c.Came))
 }
 
@@ -154,23 +153,11 @@ func (r *round) judge(number int) *verdict {
 	}
 	v.Counts.LatePast, v.Counts.Tenures = len(v.log.Late()), len(v.log.Holds)
 	v.Counts.Leaderless, _, _ = v.log.Gap(r.filled, r.calmed)
-	last := map[string]trial.Hold{} // of each lock
-	for _, h := range v.log.Holds {
-		before, found := last[h.Lock]
-		if last[h.Lock] = h; found && (before.Killed || lossy(before.End)) && !h.Shared {
-			v.Counts.Takeovers++
-		}
-	}
 	r.work.check(v)
 	if r.recovery < 0 || r.recovery > r.bound {
 		v.sin(noLeader, "time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery), shown(r.bound))
 	}
 	return v
-}
-
-// lossy says that a replica's word for the end of its hold means a loss.
-func lossy(end string) bool {
-	return strings.Contains(end, "expired") || strings.Contains(end, "superseded") || strings.Contains(end, "stalled")
 }
 
 // apart is how far two periods of a job begin apart, with clocks as fast as may be. A run may begin
@@ -221,7 +208,6 @@ func partOf(workload, file string) page.Part {
 
 // report is the whole of a run.
 type report struct {
-	Command string
 	Began   time.Time
 	Took    time.Duration
 	Machine machine.Machine

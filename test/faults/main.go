@@ -64,9 +64,8 @@ func run(ctx context.Context) {
 	}
 	thrown, chosen := pick(t.rows, *list), pick(t.columns, *libraries)
 	r := &rig{say: log.Printf}
-	began := time.Now()
 	found := &report{
-		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
+		Date: time.Now().UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
 		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
 	}
 	r.Run(func() {
@@ -90,7 +89,7 @@ func run(ctx context.Context) {
 			found.Engines[c.engine.title] = strings.TrimSpace(kind.Name + " " + kind.Version)
 		}
 	}
-	found.Libraries, found.Machine.LoadAfter, found.Took = r.versions, machine.Load(), time.Since(began).Seconds()
+	found.Libraries, found.Machine.LoadAfter = r.versions, machine.Load()
 	if err := t.complete(found); err != nil {
 		must.Do(fmt.Errorf("nothing is written: %w", err))
 	}

@@ -119,8 +119,7 @@ var (
 type report struct {
 	Date      string                     `json:"date"` // of the run's start, UTC
 	Machine   machine.Machine            `json:"machine"`
-	Engines   map[string]string          `json:"engines"` // their versions
-	Took      float64                    `json:"tookSeconds"`
+	Engines   map[string]string          `json:"engines"`   // their versions
 	Libraries map[string]string          `json:"libraries"` // version and runtime
 	Cells     map[string]map[string]cell `json:"cells"`     // by row and column
 }

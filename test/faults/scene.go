@@ -150,7 +150,7 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 	s.After(m.Kill)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.versions[s.id] = m.Version()
+	s.versions[s.id] = m.Ready.Version + ", " + m.Ready.Runtime
 	return m
 }
 

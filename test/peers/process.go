@@ -192,9 +192,6 @@ func (p *Program) Open(ctx context.Context, r wire.Request) *Member {
 	return &Member{ps, r.RefreshMs}
 }
 
-// Version is that of the client, and of what it runs on.
-func (m *Member) Version() string { return m.Ready.Version + ", " + m.Ready.Runtime }
-
 // Asking is a request about a lock. To acquire it means to wait for as long as it
 // takes: some clients give up by default.
 func (m *Member) Asking(command, name string) wire.Request {

@@ -19,41 +19,31 @@ import (
 	"github.com/tenurelock/tenure/test/bed/proc"
 )
 
-// Watch reads one clock for all processes of the machine: CLOCK_BOOTTIME of the
-// first time namespace. The kernel shifts this clock for a process in a time
-// namespace of its own, by an offset that it tells; the watch takes that off again.
+// NewWatch returns a clock that is one for all processes of the machine, in nanoseconds since that was
+// started: CLOCK_BOOTTIME of the first time namespace. The kernel shifts this clock for a process in a
+// time namespace of its own, by an offset that it tells; the watch takes that off again.
 //
 // It is not CLOCK_REALTIME, which no namespace shifts, because somebody may set
 // that one while a run is under way. And it is read past the clock that the
 // replica's locks go by, so that no fault of a clock moves it.
-type Watch struct {
-	offset int64
-}
-
-// NewWatch reads the offset of this process's time namespace.
-func NewWatch() (Watch, error) {
+func NewWatch() (now func() int64, err error) {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
-	if os.IsNotExist(err) {
-		return Watch{}, nil // a kernel without time namespaces
+	if err != nil && !os.IsNotExist(err) { // else a kernel without time namespaces
+		return nil, err
 	}
-	if err != nil {
-		return Watch{}, err
-	}
+	var offset int64
 	for line := range strings.Lines(string(text)) {
 		var name string
 		var seconds, nanoseconds int64
 		if _, err := fmt.Sscan(line, &name, &seconds, &nanoseconds); err != nil {
-			return Watch{}, fmt.Errorf("/proc/self/timens_offsets: %q: %w", line, err)
+			return nil, fmt.Errorf("/proc/self/timens_offsets: %q: %w", line, err)
 		}
 		if name == "boottime" {
-			return Watch{seconds*1e9 + nanoseconds}, nil
+			offset = seconds*1e9 + nanoseconds
 		}
 	}
-	return Watch{}, fmt.Errorf("/proc/self/timens_offsets: no boottime in %q", text)
+	return func() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - offset }, nil
 }
-
-// Now returns nanoseconds since the machine was started.
-func (w Watch) Now() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - w.offset }
 
 // Slept returns by how much the boot clock of this process is ahead of its
 // monotonic clock: the suspends of the machine, where no time namespace is.

@@ -88,7 +88,7 @@ const (
 // Kind says what a line is about.
 type Kind string
 
-// Kinds of lines. Instants are those of a [Watch].
+// Kinds of lines. Instants are those of [NewWatch].
 const (
 	Ready    Kind = "ready"    // the program runs
 	Granted  Kind = "granted"  // work begins, after a Check from From to To
@@ -146,7 +146,7 @@ const RoleName = "replica"
 
 type replica struct {
 	Config
-	watch  Watch
+	watch  func() int64 // see [NewWatch]
 	source *shifted
 	held   tenure.Clock // that the locks go by
 	lock   string       // that somebody may be asked to give back
@@ -176,7 +176,7 @@ func Role(in io.Reader, out io.Writer) error {
 
 // say writes a line.
 func (r *replica) say(l Line) {
-	l.At = r.watch.Now()
+	l.At = r.watch()
 	_ = r.out.Say(l) // nobody is there to be told
 }
 

@@ -66,7 +66,7 @@ func (h *hold) check() (from int64, err error) {
 }
 
 func (h *hold) checkLocked() error {
-	from := h.watch.Now()
+	from := h.watch()
 	err := h.lease.Check()
 	switch {
 	case err == nil:
@@ -84,7 +84,7 @@ func (h *hold) checkLocked() error {
 func (r *replica) observe(ctx context.Context, check, say time.Duration) {
 	for said := int64(0); wait.For(ctx, check) == nil; {
 		r.mu.Lock()
-		began := r.watch.Now()
+		began := r.watch()
 		for h := range r.live {
 			_ = h.checkLocked() // it tells
 		}
@@ -101,7 +101,7 @@ func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
 	h.mu.Lock() // what is told of all is of those that have begun
 	err := h.checkLocked()
 	if err == nil {
-		h.say(Line{Kind: Granted, From: h.last, To: h.watch.Now()})
+		h.say(Line{Kind: Granted, From: h.last, To: h.watch()})
 		h.live[h] = true
 	}
 	h.mu.Unlock()
@@ -218,7 +218,7 @@ func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
 		return nil
 	}
 	h := r.begin(l)
-	began, well := h.watch.Now(), last.End == tenure.EndReleased
+	began, well := h.watch(), last.End == tenure.EndReleased
 	return h.work(ctx, func(ctx context.Context) error {
 		var first string
 		for i := range 4 {
@@ -327,7 +327,7 @@ type worker struct {
 // beat tells of a heartbeat of the worker's session.
 func (w *worker) beat(e tenure.Event) {
 	if e.Kind == tenure.EventRenewed && e.Lock == "" {
-		w.say(Line{Kind: Beat, From: w.watch.Now() - e.Took.Nanoseconds()})
+		w.say(Line{Kind: Beat, From: w.watch() - e.Took.Nanoseconds()})
 	}
 }
 

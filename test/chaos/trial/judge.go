@@ -33,8 +33,6 @@ type Hold struct {
 	Begin  int64 `json:"begin,omitempty"`
 	Last   int64 `json:"last,omitempty"`
 	Killed bool  `json:"killed,omitempty"` // its last check may not have been told
-	// End is why it ended, as its owner said; empty if it was killed.
-	End string `json:"end,omitempty"`
 
 	// Of a run for an occasion, by the rule of its lock: Finished says that the store has how it
 	// ended.
