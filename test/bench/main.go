@@ -23,7 +23,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"strings"
 	"time"
@@ -64,12 +63,12 @@ type rig struct {
 
 func main() {
 	proc.Play(serve.Roles)
-	proc.Main("bench", run)
+	proc.Main(run)
 }
 
 // run measures what its arguments ask for, and writes it to stdout or to the files.
 func run(ctx context.Context) {
-	o := &options{say: log.Printf}
+	o := &options{say: proc.Logf}
 	var (
 		write = flag.Bool("write", false, "write test/bench/results.json and docs/evidence/performance.md")
 		page  = flag.Bool("page", false, "write docs/evidence/performance.md from the last results; run nothing")
@@ -92,7 +91,7 @@ func run(ctx context.Context) {
 	if *write || *page {
 		must.Do(at(name).Write(p, text))
 	} else {
-		fmt.Print(text)
+		fmt.Fprint(os.Stdout, text)
 	}
 	if len(p.Wrong) > 0 {
 		must.Do(errors.New("what must not be: " + strings.Join(p.Wrong, "; ")))

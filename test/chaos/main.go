@@ -30,7 +30,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"os"
 	"path/filepath"
@@ -51,7 +50,7 @@ var roles = map[string]proc.Role{replica.RoleName: replica.Role}
 
 func main() {
 	proc.Play(roles)
-	proc.Main("chaos", run)
+	proc.Main(run)
 }
 
 // settings are what the command line says.
@@ -156,8 +155,8 @@ func (s *settings) check() error {
 func run(ctx context.Context) {
 	s := must.Have(parse(os.Args[1:], os.Stderr))
 	if s.name == "shards" {
-		found := must.Have(measureShards(ctx, s.engines, full, log.Printf))
-		fmt.Print(found.markdown())
+		found := measureShards(ctx, s.engines, full, proc.Logf)
+		fmt.Fprint(os.Stdout, found.markdown())
 		if s.write {
 			must.Do(parts["shards"].Write(found, found.markdown()))
 		}
@@ -187,10 +186,10 @@ func run(ctx context.Context) {
 		}
 		x := r.judge(n + 1)
 		rep.Rounds = append(rep.Rounds, x)
-		fmt.Print(x)
+		fmt.Fprint(os.Stdout, x)
 	}
 	rep.Took, rep.Machine.LoadAfter = time.Since(rep.Began), machine.Load()
-	fmt.Print(rep)
+	fmt.Fprint(os.Stdout, rep)
 	if n := rep.violations(); n > 0 {
 		must.Do(errors.New(page.Plural(n, "violation")))
 	}

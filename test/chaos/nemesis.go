@@ -242,7 +242,11 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Du
 		f.strike(ctx, length, s.index)
 		return
 	}
-	r.fill(ctx, s, r.drawPlace(random, f.kind == namespace))
+	var where *timespace
+	if f.kind == namespace || r.namespaces && random.IntN(2) == 0 {
+		where = drawNamespace(random)
+	}
+	r.fill(ctx, s, where)
 }
 
 // moveClocks moves the clocks of a replica, and sets its wall clock right later if that was late.

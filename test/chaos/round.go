@@ -217,14 +217,6 @@ func (r *round) lastBlow(ctx context.Context, allowed time.Duration) {
 	})
 }
 
-// drawPlace returns where the next process of a seat is started.
-func (r *round) drawPlace(random *rand.Rand, elsewhere bool) *timespace {
-	if !elsewhere && (!r.namespaces || random.IntN(2) == 0) {
-		return nil
-	}
-	return drawNamespace(random)
-}
-
 // seatOf returns the seat that a fault is for.
 func (r *round) seatOf(on role, random *rand.Rand) *seat {
 	if h := r.work.holder(); on == leader && h.process != nil {

@@ -55,32 +55,28 @@ var (
 
 // measureShards measures package shard on each engine: workers of a group, a process each, are
 // killed, stopped and started again. It fails if a partition is ever owned twice, or is without an
-// owner for too long.
-func measureShards(ctx context.Context, engines []string, size size, say func(string, ...any)) (*results, error) {
+// owner for too long. Like the scenes it is for [must.Try].
+func measureShards(ctx context.Context, engines []string, size size, say func(string, ...any)) *results {
 	all := &results{Machine: machine.Here(), Setting: size}
 	for _, engine := range engines {
 		f := &finding{Store: "SQLite, a file"}
 		if kind, err := launcher.Find(engine); err == nil {
 			f.Store = fmt.Sprintf("DynamoDB's API: %s %s, on loopback", kind.Name, kind.Version)
 		}
-		if err := must.Try(func() { f.measure(ctx, engine, size, say) }); err != nil {
-			return nil, err
-		}
+		var scope peers.Scope
+		scope.Run(func() {
+			dir := must.Have(os.MkdirTemp("", "tenure-chaos-shards-"))
+			scope.After(func() { _ = os.RemoveAll(dir) }) // it is the system's to clean, then
+			f.measure(ctx, plan{Engine: engine}.open(ctx, dir, &scope), dir, size, say)
+		})
 		all.Stores = append(all.Stores, f)
 	}
 	all.Machine.LoadAfter = machine.Load()
-	return all, nil
+	return all
 }
 
-// measure makes all scenes on one store. Like the scenes it is for [must.Try].
-func (f *finding) measure(ctx context.Context, engine string, size size, say func(string, ...any)) {
-	dir := must.Have(os.MkdirTemp("", "tenure-chaos-shards-"))
-	defer func() { _ = os.RemoveAll(dir) }() // it is the system's to clean, then
-	var scope peers.Scope
-	scope.Run(func() { f.measureOn(ctx, plan{Engine: engine}.open(ctx, dir, &scope), dir, size, say) })
-}
-
-func (f *finding) measureOn(ctx context.Context, on engine, dir string, size size, say func(string, ...any)) {
+// measure makes all scenes on one store.
+func (f *finding) measure(ctx context.Context, on engine, dir string, size size, say func(string, ...any)) {
 	watch := must.Have(replica.NewWatch())
 	f.Date = time.Now().UTC().Format(time.DateTime) + " UTC"
 	for i, play := range []func(context.Context, *group, func(string, ...any)){f.many, f.alone} {

@@ -9,17 +9,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/test/bed/must"
 )
 
 // TestShards makes a quick run of all scenes, with processes that are killed.
 func TestShards(t *testing.T) {
 	newPlan(t, "dynoxide", time.Second)
-	all, err := measureShards(t.Context(), []string{fileEngine, "dynoxide"}, quick, t.Logf)
-	if err != nil {
+	var all *results
+	if err := must.Try(func() {
+		all = measureShards(t.Context(), []string{fileEngine, "dynoxide"}, quick, t.Logf)
+		must.Do(all.missed())
+	}); err != nil {
 		t.Fatal(err)
-	}
-	if err := all.missed(); err != nil {
-		t.Error(err)
 	}
 	for _, f := range all.Stores {
 		if f.Tenures < quick.Partitions ||

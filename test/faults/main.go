@@ -22,7 +22,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ import (
 
 func main() {
 	proc.Play(roles)
-	proc.Main("faults", run)
+	proc.Main(run)
 }
 
 func run(ctx context.Context) {
@@ -63,7 +62,7 @@ func run(ctx context.Context) {
 		return
 	}
 	thrown, chosen := pick(t.rows, *list), pick(t.columns, *libraries)
-	r := &rig{say: log.Printf}
+	r := &rig{say: proc.Logf}
 	found := &report{
 		Date: time.Now().UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
 		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
@@ -76,7 +75,7 @@ func run(ctx context.Context) {
 			r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
 			for _, c := range chosen {
 				cell := found.Cells[row.id][c.id]
-				fmt.Printf("%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
+				fmt.Fprintf(os.Stdout, "%s\t%s\t%s\t%s\n", row.id, c.id, cell.Verdict, cell.Seen)
 			}
 		}
 	})

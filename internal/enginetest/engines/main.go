@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,6 @@ import (
 const usage = `scripts/engines installs and starts the engines that the tests run on.
 
   scripts/engines run NAME... -- COMMAND  start, run COMMAND with the environment, stop; its exit status
-  scripts/engines run NAME...             the same with a shell
   scripts/engines install NAME...         install alone
 
 Names: %s.
@@ -60,11 +58,11 @@ func do(args []string) int {
 		fmt.Fprintf(os.Stdout, usage, known)
 		return 0
 	}
-	verb, names, command := args[0], args[1:], []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
-	if i := slices.Index(names, "--"); verb == "run" && i >= 0 {
+	verb, names, command := args[0], args[1:], []string(nil)
+	if i := slices.Index(names, "--"); i >= 0 {
 		names, command = names[:i], names[i+1:]
 	}
-	if verb != "run" && verb != "install" || len(names) == 0 || len(command) == 0 {
+	if verb != "run" && verb != "install" || len(names) == 0 || (verb == "run") != (len(command) > 0) {
 		fmt.Fprintf(os.Stderr, usage, known)
 		return misused
 	}

@@ -13,9 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -52,16 +52,20 @@ func Play(roles map[string]Role) {
 }
 
 // Main is what is left of a program's main after [Play]: the steps of a run, for [must.Try], until
-// they end or are told to. What is logged bears the program's name.
-func Main(name string, run func(ctx context.Context)) {
-	log.SetFlags(0)
-	log.SetPrefix(name + ": ")
+// they end or are told to.
+func Main(run func(ctx context.Context)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := must.Try(func() { run(ctx) })
 	stop()
 	if err != nil {
-		log.Fatal(err)
+		Logf("%v", err)
+		os.Exit(1)
 	}
+}
+
+// Logf tells who watches the program how far it is.
+func Logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, filepath.Base(os.Args[0])+": "+format+"\n", args...)
 }
 
 // Lines writes values as lines of JSON. It may be used concurrently.

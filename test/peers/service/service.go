@@ -16,6 +16,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -114,14 +115,13 @@ func (r *Replicas) Restart(ctx context.Context, i int) {
 	one := r.all[i]
 	p := must.Have(proc.Start(proc.Command{Args: one.args}))
 	one.process.Store(p)
-	err := wait.Until(ctx, "a replica serves", func() bool {
+	if err := wait.Until(ctx, "a replica serves", func() bool {
 		soon, stop := context.WithTimeout(ctx, time.Second)
 		defer stop()
-		return !p.Alive() || r.call(soon, i, http.MethodGet, "/readyz", nil, nil) == nil
-	})
-	if err != nil || !p.Alive() {
+		return r.call(soon, i, http.MethodGet, "/readyz", nil, nil) == nil || !p.Alive()
+	}); err != nil || !p.Alive() {
 		p.Kill()
-		must.Do(fmt.Errorf("replica %d does not serve: %v\n%s", i+1, err, p.Stderr()))
+		must.Do(errors.Join(err, fmt.Errorf("replica %d does not serve:\n%s", i+1, p.Stderr())))
 	}
 }
 
