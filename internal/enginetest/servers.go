@@ -52,14 +52,6 @@ func await(all ...*Engine) []*Engine {
 	return all
 }
 
-// startAt starts a server on a port of its own, which clients find at a URL with a place for the port.
-func startAt(t testing.TB, url string, of func(port int) (launcher.Server, error)) *Engine {
-	t.Helper()
-	port := FreePort(t)
-	server, err := of(port)
-	return start(t, fmt.Sprintf(url, port), server, err)
-}
-
 // StartVersitygw starts so many gateways of S3's protocol to files in one folder, with these
 // buckets, and waits until they answer.
 func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Engine {
@@ -67,9 +59,9 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Engine {
 	folder := t.TempDir()
 	var all []*Engine
 	for range gateways {
-		all = append(all, startAt(t, atHTTP, func(port int) (launcher.Server, error) {
-			return launcher.Versitygw(folder, port, buckets...)
-		}))
+		port := FreePort(t)
+		server, err := launcher.Versitygw(folder, port, buckets...)
+		all = append(all, start(t, fmt.Sprintf(atHTTP, port), server, err))
 	}
 	return await(all...)
 }
@@ -78,16 +70,18 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Engine {
 // memory, and waits until it answers. It deletes without a condition.
 func StartFakeGCS(t testing.TB, buckets ...string) *Engine {
 	t.Helper()
-	return await(startAt(t, atHTTP, func(port int) (launcher.Server, error) {
-		return launcher.FakeGCS(t.TempDir(), port, buckets...)
-	}))[0]
+	port := FreePort(t)
+	server, err := launcher.FakeGCS(t.TempDir(), port, buckets...)
+	return await(start(t, fmt.Sprintf(atHTTP, port), server, err))[0]
 }
 
 // StartAzurite starts an emulator of Azure Blob Storage without a container, in memory, and
 // waits until it answers.
 func StartAzurite(t testing.TB) *Engine {
 	t.Helper()
-	return await(startAt(t, atHTTP+"/"+AzureAccount, launcher.Azurite))[0]
+	port := FreePort(t)
+	server, err := launcher.Azurite(port)
+	return await(start(t, fmt.Sprintf(atHTTP+"/"+AzureAccount, port), server, err))[0]
 }
 
 // StartEtcd starts a cluster of so many members, whose data are on the disk, and waits

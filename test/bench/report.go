@@ -154,7 +154,9 @@ func (p *part) markdown(name string) (string, error) {
 
 // at is where the part of a name is written.
 func at(name string) page.Part {
-	return page.Part{Name: name, Command: "make " + name, Results: "test/bench/results.json", Page: "docs/evidence/performance.md"}
+	return page.Part{
+		Name: name, Command: "make " + name, Results: "test/bench/results.json", Page: "docs/evidence/performance.md",
+	}
 }
 
 // none is the cell of what there is not.

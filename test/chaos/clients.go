@@ -292,7 +292,7 @@ func (s *lockService) replica(f strike) strike {
 	})
 }
 
-func (s *lockService) next() int { return int(s.struck.Add(1)) % s.replicas.Len() }
+func (s *lockService) next() int { return int(s.struck.Add(1)) % serviceReplicas }
 
 func (s *lockService) cutOff(ctx context.Context, length time.Duration, seat int) {
 	s.fronts[seat].BlackHole()

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,17 +122,13 @@ func (f *finding) take(l *trial.Log) {
 }
 
 // missed returns an error if something was not as it must be.
-func (r *results) missed() error {
-	var missed []string
+func (r *results) missed() (err error) {
 	for _, f := range r.Stores {
 		for _, m := range f.Missed {
-			missed = append(missed, f.Store+": "+m)
+			err = errors.Join(err, fmt.Errorf("MISSED: %s: %s", f.Store, m))
 		}
 	}
-	if len(missed) == 0 {
-		return nil
-	}
-	return fmt.Errorf("MISSED: %s", strings.Join(missed, "; "))
+	return err
 }
 
 // tolerance is how far above what was computed a time may be: a kill comes at any

@@ -260,7 +260,8 @@ func TestPage(t *testing.T) {
 	if err := errors.Join(parts["service"].Read(service), parts["shards"].Read(shards)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(parts["service"].Check(service.markdown()), parts["shards"].Check(shards.markdown())); err != nil {
+	err := errors.Join(parts["service"].Check(service.markdown()), parts["shards"].Check(shards.markdown()))
+	if err != nil {
 		t.Error(err)
 	}
 	if shards.Setting.Quick {

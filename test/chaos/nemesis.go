@@ -250,7 +250,9 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Du
 }
 
 // moveClocks moves the clocks of a replica, and sets its wall clock right later if that was late.
-func (r *round) moveClocks(ctx context.Context, p *process, t trait, length time.Duration, random *rand.Rand, e *event) {
+func (r *round) moveClocks(
+	ctx context.Context, p *process, t trait, length time.Duration, random *rand.Rand, e *event,
+) {
 	stands := length
 	if !t.stops {
 		stands = 0

@@ -63,10 +63,15 @@ func newDynoxide(dir string) server {
 
 func at(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
+// listed returns the URL of a store that takes several addresses.
+func listed(scheme string) func(addresses []string) string {
+	return func(addresses []string) string { return scheme + strings.Join(addresses, ",") }
+}
+
 // newEtcd is a cluster of so many members.
 func newEtcd(dir string, members int) server {
 	var err error
-	s := server{name: "etcd", url: func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }}
+	s := server{name: "etcd", url: listed("etcd:")}
 	s.servers, s.addresses, err = launcher.EtcdCluster(dir, members)
 	must.Do(err)
 	for i, url := range s.addresses {
@@ -92,7 +97,7 @@ func etcdLeads(ctx context.Context, address string) bool {
 // newZooKeeper is an ensemble of so many servers. One stands alone.
 func newZooKeeper(dir string, members int) server {
 	var err error
-	s := server{name: "zookeeper", url: func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }}
+	s := server{name: "zookeeper", url: listed("zookeeper:")}
 	s.servers, s.addresses, err = launcher.ZooKeeperEnsemble(dir, members)
 	must.Do(err)
 	s.leads = func(_ context.Context, member int) bool {
@@ -108,7 +113,7 @@ const versitygwEngine = "versitygw"
 // newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
 // The faults of the engine are for the two of them in turn.
 func newVersitygw(dir string) server {
-	s := server{name: versitygwEngine, url: func(addresses []string) string { return "s3:" + strings.Join(addresses, ",") }}
+	s := server{name: versitygwEngine, url: listed("s3:")}
 	for range 2 {
 		port := must.Have(launcher.Port())
 		one := must.Have(launcher.Versitygw(filepath.Join(dir, "buckets"), port, replica.Bucket))

@@ -33,22 +33,24 @@ type size struct {
 	peers.Timing
 	Workers    int
 	Partitions int
-	Claims     int           // that a worker has under way, where there are many workers
 	Kills      int           // of a worker; and one of the coordinator
 	Write      time.Duration // how often a handler writes to the resource
 	Drain      time.Duration // how long it works on when it is told to stop
 	Quick      bool          // the times mean nothing
 }
 
+// manyClaims is how many claims a worker has under way where there are many workers.
+const manyClaims = 16
+
 var (
 	full = size{
 		Timing:  peers.Timing{Lease: 5 * time.Second, Heartbeat: time.Second, Refresh: 500 * time.Millisecond},
-		Workers: 20, Partitions: 2000, Claims: 16, Kills: 2,
+		Workers: 20, Partitions: 2000, Kills: 2,
 		Write: 4 * time.Second, Drain: 20 * time.Millisecond,
 	}
 	quick = size{
 		Timing:  peers.Timing{Lease: 4 * time.Second, Heartbeat: time.Second / 2, Refresh: time.Second / 4},
-		Workers: 4, Partitions: 60, Claims: 16, Kills: 1,
+		Workers: 4, Partitions: 60, Kills: 1,
 		Write: time.Second, Drain: 20 * time.Millisecond, Quick: true,
 	}
 )
@@ -110,7 +112,7 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 		{"pause", f.pausing},
 		{"leave", f.leaving},
 		{"join", func(ctx context.Context, g *group) {
-			f.during(ctx, g, oneComes, nil, func() { g.start(ctx, 0, g.size.Claims) }, g.settled)
+			f.during(ctx, g, oneComes, nil, func() { g.start(ctx, 0, manyClaims) }, g.settled)
 		}},
 		{"roll", f.rolling},
 	} {
@@ -124,7 +126,7 @@ func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) 
 func (f *finding) fill(ctx context.Context, g *group) {
 	began := g.now()
 	for range g.size.Workers {
-		g.start(ctx, 0, g.size.Claims)
+		g.start(ctx, 0, manyClaims)
 	}
 	g.until(ctx, "all partitions are owned", g.whole)
 	f.Filled = seconds(g.now() - began)
@@ -197,7 +199,7 @@ func (f *finding) killings(ctx context.Context, g *group) {
 			what, victim = fmt.Sprintf("%s (%d)", killOfWorker, i+1), living[(at+1+i)%len(living)]
 		}
 		f.during(ctx, g, what, victim, func() { g.kill(victim) }, g.whole)
-		g.start(ctx, 0, g.size.Claims)
+		g.start(ctx, 0, manyClaims)
 		g.until(ctx, "all partitions are where they are planned", g.settled)
 	}
 }
@@ -239,7 +241,7 @@ func (f *finding) rolling(ctx context.Context, g *group) {
 	f.during(ctx, g, rollingRestart, nil, func() {
 		for _, w := range g.workers() {
 			g.leave(ctx, w)
-			next := g.start(ctx, 0, g.size.Claims)
+			next := g.start(ctx, 0, manyClaims)
 			g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined })
 		}
 	}, g.settled)

@@ -155,7 +155,8 @@ func (r *round) judge(number int) *verdict {
 	v.Counts.Leaderless, _, _ = v.log.Gap(r.filled, r.calmed)
 	r.work.check(v)
 	if r.recovery < 0 || r.recovery > r.bound {
-		v.sin(noLeader, "time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery), shown(r.bound))
+		v.sin(noLeader, "time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery),
+			shown(r.bound))
 	}
 	return v
 }
@@ -183,16 +184,10 @@ func (r *round) seatIndex(owner string) int {
 
 // shown writes a length of time as people do.
 func shown(d time.Duration) string {
-	switch {
-	case d < 0:
+	if d < 0 {
 		return "never"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	default:
-		return fmt.Sprintf("%.2f s", d.Seconds())
 	}
+	return d.Round(time.Millisecond).String()
 }
 
 // parts are where the runs of the service and of shards are written.
@@ -211,8 +206,6 @@ type report struct {
 	Began   time.Time
 	Took    time.Duration
 	Machine machine.Machine
-	// Missing is what this machine did not allow.
-	Missing string `json:",omitempty"`
 	// Whole says that all faults are dealt.
 	Whole  bool
 	Rounds []*verdict
@@ -237,9 +230,6 @@ func (r *report) String() string {
 		page.Plural(r.violations(), "violation"), r.total())
 	if missing := r.unproved(); len(missing) > 0 {
 		text += fmt.Sprintf("  nothing shows that these faults had any effect: %s\n", strings.Join(missing, ", "))
-	}
-	if r.Missing != "" {
-		text += fmt.Sprintf("  not available here: %s\n", r.Missing)
 	}
 	return text + counted("  faults: ", r.total().Faults) + "\n"
 }
@@ -302,7 +292,8 @@ func (r *report) markdown() string {
 		recovery, length = max(recovery, x.Recovery), length+x.Plan.Length
 	}
 	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
-		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, serviceReplicas, first.Lease)
+		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, serviceReplicas,
+		first.Lease)
 	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Tenures), counted(" (", t.Of))
 	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
 		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",

@@ -42,7 +42,8 @@ var (
 	}}
 	etcdctlLock = &lockCommand{"etcdctl lock", func(s *scene, endpoint, lock string) []string {
 		program := must.Have(launcher.Program("etcd", "etcdctl"))
-		return []string{program, "--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
+		ttl := strconv.Itoa(int(s.lease / time.Second))
+		return []string{program, "--endpoints", endpoint, "lock", "--ttl", ttl, lock, "--"}
 	}}
 )
 

@@ -176,7 +176,8 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) serve.Lock {
 	leads := make(chan context.Context, 1)
 	over, stopped := context.WithCancel(context.Background())
 	elector := must.Have(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: l.lock(r.Name), LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry, ReleaseOnCancel: l.releases,
+		Lock: l.lock(r.Name), LeaseDuration: l.lease, RenewDeadline: l.deadline, RetryPeriod: l.retry,
+		ReleaseOnCancel: l.releases,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { leads <- ctx },
 			OnStoppedLeading: stopped,

@@ -19,7 +19,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -41,6 +40,7 @@ import (
 	"github.com/tenurelock/tenure/test/bed/dynamo"
 	"github.com/tenurelock/tenure/test/bed/gate"
 	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
@@ -196,9 +196,6 @@ func riverWrites() func([]byte) bool {
 	}
 }
 
-// prepareBound bounds the first calls of a store, which has to connect.
-const prepareBound = 30 * time.Second
-
 // openStore makes a place of Tenure on another store.
 func openStore(ctx context.Context, s *scene) *place {
 	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: s.engine.host()}
@@ -244,7 +241,7 @@ current-context: gate
 	// A program finds a store that was used before. In ZooKeeper the first record of a folder
 	// takes more than one write.
 	p.prepare = func(ctx context.Context, lock string) {
-		bound, cancel := context.WithTimeout(ctx, prepareBound)
+		bound, cancel := context.WithTimeout(ctx, wait.Bound) // it has to connect
 		defer cancel()
 		rec, _, err := records.Claim(bound, driver.Record{
 			Key: lock, Version: "prepared", Beat: "prepared", Owner: "faults", State: driver.Held, Lease: s.lease,

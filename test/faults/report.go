@@ -6,8 +6,8 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -126,27 +126,24 @@ type report struct {
 
 // complete returns an error if something is missing, or a row is not passed by a client of
 // Tenure: such a page is not for others to read.
-func (t table) complete(r *report) error {
-	var wrong []string
+func (t table) complete(r *report) (err error) {
+	wrong := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
 	for _, row := range t.rows {
 		for _, c := range t.columns {
 			switch found := r.Cells[row.id][c.id]; {
 			case found.Seen == "":
-				wrong = append(wrong, fmt.Sprintf("%s was not looked at for %s", row.id, c.id))
+				wrong("%s was not looked at for %s", row.id, c.id)
 			case c.ours && found.Verdict != passed:
-				wrong = append(wrong, fmt.Sprintf("%s does not pass %s: %s", c.title, row.id, found.Seen))
+				wrong("%s does not pass %s: %s", c.title, row.id, found.Seen)
 			}
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.Cells)) {
+	for id := range r.Cells {
 		if !slices.ContainsFunc(t.rows, func(r row) bool { return r.id == id }) {
-			wrong = append(wrong, "there is no row "+id+" any more")
+			wrong("there is no row %s any more", id)
 		}
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%s", strings.Join(wrong, "; "))
-	}
-	return nil
+	return err
 }
 
 // markdown is the table's part of the page. On its other stores Tenure passes all, and has no

@@ -149,7 +149,7 @@ func restarts(ctx context.Context, s *scene) cell {
 	p := s.pair(ctx, manner{})
 	n := 0
 	for began := time.Now(); time.Since(began) < 3*s.lease; n++ {
-		i := rand.IntN(s.service.Len())
+		i := rand.IntN(s.replicas)
 		s.service.Process(i).Kill()
 		s.service.Restart(ctx, i)
 		must.Do(wait.For(ctx, time.Duration((0.3+0.3*rand.Float64())*float64(s.lease))))

@@ -91,7 +91,8 @@ const month = 30 * 24 * time.Hour
 
 // UnitRule is how DynamoDB counts. The engine does so for us, but not for a write whose condition
 // did not hold: that counts as one of an item up to 1 kB.
-const UnitRule = "a write of an item up to 1 kB is 1 unit, refused or not; a strongly consistent read is 1 unit, an eventually consistent one half; in a transaction each item is double"
+const UnitRule = "a write of an item up to 1 kB is 1 unit, refused or not; a strongly consistent read is 1 unit, " +
+	"an eventually consistent one half; in a transaction each item is double"
 
 // Usage is what was sent: requests, and the units that DynamoDB would bill.
 type Usage struct {

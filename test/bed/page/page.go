@@ -60,8 +60,8 @@ func (p Part) Write(found any, tables string) error {
 func (p Part) Check(tables string) error {
 	_, part, _, file, err := p.cut()
 	if got, want := strings.TrimSpace(part), strings.TrimSpace(tables); err == nil && got != want {
-		err = fmt.Errorf("%s is not made of what was found: -write writes both, and -page the page alone. It has:\n%s\nwant:\n%s",
-			file, got, want)
+		err = fmt.Errorf("%s is not made of what was found: -write writes both, and -page the page alone. "+
+			"It has:\n%s\nwant:\n%s", file, got, want)
 	}
 	return err
 }

@@ -107,9 +107,6 @@ func (r *Replicas) URLs() []string {
 	return urls
 }
 
-// Len is how many there are.
-func (r *Replicas) Len() int { return len(r.all) }
-
 // Restart starts a replica that is not there, and returns when it serves.
 func (r *Replicas) Restart(ctx context.Context, i int) {
 	one := r.all[i]
