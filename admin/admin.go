@@ -21,11 +21,18 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -157,6 +164,482 @@ func eachPage(ctx context.Context, list lister, prefix string, show func(driver.
 			err = show(page)
 		}
 		if cursor = page.Cursor; err != nil || cursor == "" {
+			return err
+		}
+	}
+}
+
+// sweepAtOnce is how many sessions are watched at once.
+const sweepAtOnce = 64
+
+// Sweep clears what ended sessions have left in the store. It closes sessions whose
+// heartbeat has stood still for their lease, so that their locks are free. It
+// deletes closed sessions, whoever closed them, once it has seen them closed for
+// longer than any write of theirs can be late. It watches each session for itself,
+// which takes up to five times the longer of its lease and this client's. It returns
+// how many records it has deleted. Sessions that show life are left alone.
+//
+// It reads the records of all sessions, and is for now and then: a client deletes
+// by itself what it has closed, if it lives for so long. The error is that of the
+// store, or matches the context's; swept still counts what was deleted before it.
+func Sweep(ctx context.Context, client *tenure.Client) (swept int, err error) {
+	var ids []string
+	for st, err := range client.Sessions(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		ids = append(ids, st.ID)
+	}
+	gone, errs := make([]bool, len(ids)), make([]error, len(ids))
+	engine.AtOnce(sweepAtOnce, ids, func(i int, id string) {
+		if ctx.Err() != nil {
+			return
+		}
+		if gone[i], errs[i] = client.Engine().ReapSession(id).Wait(ctx); errs[i] != nil {
+			errs[i] = wrap("sweep", "session "+id, errs[i])
+		}
+	})
+	for i, deleted := range gone {
+		if deleted {
+			swept++
+		}
+		err = cmp.Or(err, errs[i])
+	}
+	if err == nil && ctx.Err() != nil {
+		err = wrap("sweep", "sessions", engine.Done(ctx))
+	}
+	return swept, err
+}
+
+// SweepOptions say which locks [SweepReleased] deletes.
+type SweepOptions struct {
+	// ReleasedFor is how long a lock must have been free. It is at least a
+	// minute: by then no write of its last holder can come late any more. For the
+	// same reason four leases of that holder must have passed.
+	ReleasedFor time.Duration
+	// RestartTokens says that the tokens of the locks may begin at 1 again. A
+	// fence that remembers a higher one refuses the next holders then, until it
+	// is told otherwise. It is not needed where the store keeps the tokens of
+	// deleted locks (see [driver.TokenKeeper]).
+	RestartTokens bool
+	// DryRun counts the locks, and deletes nothing.
+	DryRun bool
+}
+
+// SweptLocks are what [SweepReleased] has found.
+type SweptLocks struct {
+	// Locks is how many were deleted, and History how many records of their
+	// history. After a dry run Locks is how many would be deleted; History is 0.
+	Locks   int `json:"locks"`
+	History int `json:"history"`
+	// WithData is how many were left alone because they have data: what a holder
+	// has left for the next one, or the size of a semaphore, which is in use
+	// although nobody has written it for long.
+	WithData int `json:"with_data"`
+	// Taken is how many were left alone because somebody took them meanwhile.
+	Taken int `json:"taken"`
+}
+
+// minReleasedFor is the least [SweepOptions.ReleasedFor], and lingerLeases how many
+// leases of its last holder a lock must have been free for.
+const (
+	minReleasedFor = time.Minute
+	lingerLeases   = 4
+)
+
+// SweepReleased deletes the records of locks that were released long ago, and their
+// history, so that a store whose locks have ever new names does not grow. It goes
+// through the locks whose names begin with prefix, and their history; it may be slow. The
+// time of a release is by the wall clock of the last holder, and is compared with the clock
+// of this machine. A wrong clock has a lock deleted early or late, which harms only
+// users that need its token or its history. A lock that is held, reserved, under a
+// session, or has data, is left alone.
+//
+// This client holds a lock that has a history while it deletes that history. So a
+// process that takes the lock meanwhile does not lose its tenures. The error is
+// that of the store, or matches the context's; the result still counts what was
+// deleted before it.
+func SweepReleased(
+	ctx context.Context, client *tenure.Client, prefix string, options *SweepOptions,
+) (SweptLocks, error) {
+	var o SweepOptions
+	if options != nil {
+		o = *options
+	}
+	s := releasedSweep{operator: operatorOf(client), SweepOptions: o, past: map[string][]driver.Record{}}
+	keeps := s.Store.Keeper != nil && s.Store.Keeper.KeepsTokens()
+	err := s.Usable()
+	switch {
+	case o.ReleasedFor < minReleasedFor:
+		err = fmt.Errorf("released for %v must be at least %v", o.ReleasedFor, minReleasedFor)
+	case !keeps && !o.RestartTokens && !o.DryRun:
+		err = fmt.Errorf("this store does not keep the tokens of deleted locks: they begin at 1 again, " +
+			"and fences refuse them, so RestartTokens must say that this may be")
+	}
+	if err == nil {
+		err = s.run(ctx, prefix)
+	}
+	return s.swept, wrap("sweep", prefix, err)
+}
+
+// releasedSweep is one [SweepReleased] under way.
+type releasedSweep struct {
+	SweepOptions
+	operator
+	locks []driver.Record            // to be deleted
+	past  map[string][]driver.Record // the history of those, by name, the oldest first
+	swept SweptLocks
+}
+
+func (s *releasedSweep) run(ctx context.Context, prefix string) error {
+	err := eachPage(ctx, s.bounded(s.Store.List), prefix, func(page driver.Page) error {
+		for _, rec := range page.Records {
+			switch {
+			case strings.HasPrefix(rec.Key, driver.OwnPrefix), rec.State != driver.Released, !protocol.Readable(rec),
+				rec.Until.IsZero(), time.Since(rec.Until.Round(0)) < max(s.ReleasedFor, lingerLeases*rec.Lease),
+				rec.Token >= driver.MaxToken:
+			case len(rec.Data) > 0:
+				s.swept.WithData++
+			default:
+				s.locks, s.past[rec.Key] = append(s.locks, rec), nil
+			}
+		}
+		return nil
+	})
+	if s.DryRun {
+		s.swept.Locks = len(s.locks)
+	}
+	if err != nil || s.DryRun || len(s.locks) == 0 {
+		return err
+	}
+	err = eachPage(ctx, s.bounded(s.Store.List), protocol.HistoryPrefix+prefix, func(page driver.Page) error {
+		for _, rec := range page.Records {
+			name, _ := protocol.HistoryOf(rec.Key)
+			if past, swept := s.past[name]; swept && rec.State == driver.Past {
+				s.past[name] = append(past, rec)
+			}
+		}
+		return nil
+	})
+	for i := 0; i < len(s.locks) && err == nil; i++ {
+		err = s.remove(ctx, s.locks[i])
+	}
+	return err
+}
+
+// remove deletes a lock and its history, if it stands as it was seen. One that somebody
+// else has written meanwhile it leaves alone.
+func (s *releasedSweep) remove(ctx context.Context, rec driver.Record) error {
+	history, err := s.DeleteReleased(ctx, rec, s.past[rec.Key])
+	s.swept.History += history
+	var conflict *driver.ConflictError
+	switch {
+	case err == nil:
+		s.swept.Locks++
+	case errors.As(err, &conflict):
+		s.swept.Taken++
+	default:
+		return err
+	}
+	return nil
+}
+
+// ReapOptions say which locks [Reap] watches.
+type ReapOptions struct {
+	// Names are locks, and Prefixes begin the names of all that are watched besides; ""
+	// begins all names. One of both is needed.
+	Names, Prefixes []string
+	// ListEvery is how often the names of Prefixes are listed, which may be slow: a
+	// millisecond at least. If zero, every ten minutes. A lock that is new is watched from the next list on.
+	ListEvery time.Duration
+	// Once has it return when each lock that has a holder now was released, or its
+	// holder has shown that it lives, which takes a lease.
+	Once bool
+	// Reason is written into the history with each release. If empty, it says that the
+	// holder has shown no sign of life.
+	Reason string
+	// OnReaped is told of what was freed, and OnError of what went wrong meanwhile: an
+	// error of the store, which is asked again, or a record that cannot be read. Both may
+	// be nil, and are called one at a time. They hold up the watching.
+	OnReaped func(Reaped)
+	OnError  func(error)
+}
+
+// Reaped is a lock that [Reap] has released, or a session that it has closed.
+type Reaped struct {
+	// Name is that of the lock, empty for a session.
+	Name string `json:"lock,omitempty"`
+	// Session is the id of the session, empty for a lock.
+	Session string `json:"session,omitempty"`
+	// Owner, Token and Host are those of the holder.
+	Owner string `json:"owner,omitempty"`
+	Token uint64 `json:"token,omitempty"`
+	Host  string `json:"host,omitempty"`
+}
+
+const (
+	reapListEvery = 10 * time.Minute
+	// reapLeast is the least pause between two looks at a lock, whatever lease its record
+	// names, and reapErrors that between two looks at one which gave an error.
+	reapLeast, reapErrors = 100 * time.Millisecond, time.Minute
+	// reapReads is how many locks are read, and reapWrites how many are released, at once.
+	reapReads, reapWrites = 1000, 16
+)
+
+// Reap watches locks, and releases those whose holders are dead, so that one who looks
+// just once finds them free: a job of a scheduler, say, that does not wait. It takes
+// nothing that a waiting contender would not: it looks at each record each half of the
+// lease that the record names, and releases the lock when the holder has shown no sign of
+// life for that lease, as [ReleaseDead] does. A session that shows none is closed,
+// which frees all locks under it, and its record is deleted later, as by [Sweep].
+//
+// A dead holder's lock is free within one and a half of its lease. Any number of clients
+// may watch the same locks: a release that another one was quicker with is done. Each lock
+// costs two strong reads in a lease, whatever its state is.
+//
+// It returns nil when ctx ends, or with [ReapOptions.Once] when that is done; else the
+// error says what is wrong with the options, or that the client is closed. With Once it
+// is that of the store if the names cannot be listed.
+func Reap(ctx context.Context, client *tenure.Client, options ReapOptions) error {
+	r := &reap{operator: operatorOf(client), client: client, ReapOptions: options, locks: map[string]*reapLock{}}
+	err := r.check()
+	if err == nil {
+		err = r.run(ctx)
+	}
+	return wrap("reap", strings.Join(options.Prefixes, " "), err)
+}
+
+// reap is one [Reap] under way.
+type reap struct {
+	ReapOptions
+	operator
+	client *tenure.Client
+	listed time.Duration // when the next list is due
+	locks  map[string]*reapLock
+}
+
+// reapLock is a lock that is watched.
+type reapLock struct {
+	named bool          // by the caller
+	due   time.Duration // when it is to be looked at
+	seen  bool
+	first time.Duration // after the first look
+	over  bool          // with Once: nothing is left to do
+}
+
+func (r *reap) check() error {
+	if len(r.Names)+len(r.Prefixes) == 0 {
+		return text.Invalid("no names and no prefixes: " +
+			"name the locks to watch, or a prefix of their names, which may be empty")
+	}
+	for _, name := range r.Names {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		r.locks[name] = &reapLock{named: true}
+	}
+	for _, prefix := range r.Prefixes {
+		if strings.HasPrefix(prefix, driver.OwnPrefix) {
+			return text.Invalid("no lock has a name that begins with %q: such names are for records of Tenure itself",
+				driver.OwnPrefix)
+		}
+	}
+	if r.ListEvery != 0 && r.ListEvery < protocol.MinPeriod {
+		return text.Invalid("the pause %v between two lists must be at least %v, since each reads the whole list: "+
+			"is its unit right?", r.ListEvery, protocol.MinPeriod)
+	}
+	r.ListEvery = cmp.Or(r.ListEvery, reapListEvery)
+	r.Reason = cmp.Or(r.Reason, "no sign of life for its lease")
+	if r.OnError == nil {
+		r.OnError = func(error) {}
+	}
+	if r.OnReaped == nil {
+		r.OnReaped = func(Reaped) {}
+	}
+	return text.CheckReason(r.Reason)
+}
+
+// run watches until nothing is left to do, or ctx ends, which is no error.
+func (r *reap) run(ctx context.Context) error {
+	for again := true; again && ctx.Err() == nil; {
+		var err error
+		if again, err = r.round(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round does what is due, or waits until something is. It returns false if nothing will be.
+func (r *reap) round(ctx context.Context) (again bool, err error) {
+	if err := r.Usable(); err != nil {
+		return false, err
+	}
+	now := r.now()
+	if len(r.Prefixes) > 0 && now >= r.listed {
+		err := r.find(ctx)
+		if r.listed = now + r.ListEvery; r.Once {
+			r.listed = math.MaxInt64
+		}
+		switch {
+		case err != nil && r.Once:
+			return false, err
+		case err != nil && ctx.Err() == nil:
+			r.OnError(err)
+			r.listed = now + min(r.ListEvery, r.options.LeaseDuration)
+		}
+	}
+	var due []string
+	next := r.listed
+	if len(r.Prefixes) == 0 {
+		next = math.MaxInt64
+	}
+	for name, k := range r.locks {
+		switch {
+		case k.over:
+		case k.due <= now:
+			due = append(due, name)
+		default:
+			next = min(next, k.due)
+		}
+	}
+	slices.Sort(due)
+	for names := range slices.Chunk(due, reapReads) {
+		r.look(ctx, names)
+	}
+	if len(due) > 0 || next == math.MaxInt64 {
+		return len(due) > 0, nil
+	}
+	return true, r.Rest(ctx, next-now)
+}
+
+// find finds the names. Those that are gone are watched no longer.
+func (r *reap) find(ctx context.Context) error {
+	there := map[string]*reapLock{}
+	for _, prefix := range r.Prefixes {
+		if err := eachPage(ctx, r.bounded(r.Store.List), prefix, func(page driver.Page) error {
+			for _, rec := range page.Records {
+				if strings.HasPrefix(rec.Key, driver.OwnPrefix) || rec.State.OfSession() {
+					continue
+				}
+				if r.locks[rec.Key] == nil {
+					r.locks[rec.Key] = &reapLock{}
+				}
+				there[rec.Key] = r.locks[rec.Key]
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	maps.DeleteFunc(r.locks, func(name string, k *reapLock) bool { return !k.named && there[name] == nil })
+	return nil
+}
+
+// death is a lock that a dead holder has left, or those of a dead session.
+type death struct {
+	tenure.Status
+	locks []*reapLock
+}
+
+// look reads records, and frees what stands for longer than its lease.
+func (r *reap) look(ctx context.Context, names []string) {
+	begun := r.now()
+	list, errs := r.client.Statuses(ctx, names, nil)
+	if ctx.Err() != nil {
+		return
+	}
+	now := r.now()
+	var dead []*death
+	sessions := map[string]*death{}
+	failed := false
+	for i, st := range list {
+		k := r.locks[names[i]]
+		if err := errs[i]; err != nil {
+			unread := errors.Is(err, tenure.ErrUnreadable)
+			if !failed || unread { // an outage is one error, not one for each lock
+				r.OnError(err)
+			}
+			failed = true
+			if k.due = now + r.options.LeaseDuration/2; unread {
+				k.due, k.over = now+max(reapErrors, r.options.LeaseDuration/2), r.Once
+			}
+			continue
+		}
+		pause := max(cmp.Or(st.Lease, r.options.LeaseDuration)/2, reapLeast)
+		holds := st.State == tenure.StateHeld || st.State == tenure.StateReserved
+		if holds && st.FreeIn > 0 {
+			pause = max(min(pause, st.FreeIn), reapLeast)
+		}
+		k.due = now + pause
+		lives := k.seen && st.Held && st.Unchanged < begun-k.first // a reservation shows no life
+		k.over = r.Once && (!holds || lives)
+		if !k.seen {
+			k.seen, k.first = true, now
+		}
+		if !holds || st.FreeIn > 0 {
+			continue
+		}
+		d := sessions[st.Session]
+		if d == nil {
+			d = &death{Status: st}
+			dead = append(dead, d)
+		}
+		if d.locks = append(d.locks, k); st.Session != "" {
+			sessions[st.Session] = d
+		}
+	}
+	r.free(ctx, dead)
+}
+
+// free releases the locks of the dead, and closes their sessions.
+func (r *reap) free(ctx context.Context, dead []*death) {
+	errs := make([]error, len(dead))
+	engine.AtOnce(reapWrites, dead, func(i int, d *death) {
+		if d.Session != "" {
+			errs[i] = r.close(ctx, d.Session)
+		} else {
+			errs[i] = ReleaseDead(ctx, r.client, d.Name, r.Reason)
+		}
+	})
+	for i, d := range dead {
+		over := true
+		switch err := errs[i]; {
+		case err == nil && d.Session != "":
+			r.OnReaped(Reaped{Session: d.Session, Owner: d.Owner, Host: d.Host})
+		case err == nil:
+			r.OnReaped(Reaped{Name: d.Name, Owner: d.Owner, Token: d.Token, Host: d.Host})
+		case errors.Is(err, tenure.ErrAlive), errors.Is(err, tenure.ErrNotHeld):
+			// it has shown life after all, or another one was quicker
+		default:
+			if over = false; ctx.Err() == nil {
+				r.OnError(err)
+			}
+		}
+		for _, k := range d.locks {
+			k.over = r.Once && over
+		}
+	}
+}
+
+// close closes a dead session. Its record is deleted later, when no write of it can be late.
+func (r *reap) close(ctx context.Context, id string) error {
+	if r.Session(id).Record.State != driver.Alive {
+		return tenure.ErrNotHeld // the locks under it can be taken at once
+	}
+	s := r.ReapSession(id)
+	for {
+		select {
+		case <-s.Ended():
+			_, err := s.Wait(ctx)
+			return cmp.Or(err, tenure.ErrAlive)
+		default:
+		}
+		if now := r.Session(id).Record; now.State == driver.Closed && now.End == driver.EndExpired {
+			return nil
+		}
+		if err := r.Rest(ctx, r.Timing().Pause()); err != nil {
+			_, _ = s.Wait(ctx) // gives up
 			return err
 		}
 	}

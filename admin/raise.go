@@ -45,15 +45,15 @@ type RaiseProgress struct {
 // RaisedTokens is what [RaiseTokens] has done.
 type RaisedTokens struct {
 	// Locks is how many locks have a higher token now.
-	Locks int
+	Locks int `json:"locks"`
 	// Sessions is how many sessions were closed.
-	Sessions int
+	Sessions int `json:"sessions"`
 	// Unreadable is how many records were left alone because they could not be
 	// understood, or because the store refuses to write over them.
-	Unreadable int
+	Unreadable int `json:"unreadable"`
 	// Foreign is how many locks of other clients were left alone because Tenure has
 	// never given a token for them.
-	Foreign int
+	Foreign int `json:"foreign"`
 }
 
 // RaiseTokens raises the tokens of all locks whose names begin with prefix, and closes

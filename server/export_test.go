@@ -26,6 +26,11 @@ func (s *Server) Addresses() int {
 	return len(s.limits.addresses)
 }
 
+var kinds = []kind{
+	badRequest, unauthenticated, forbidden, notFound, wrongMethod, held, stale, alreadyAsked, alive, notHeld, lost,
+	tooLarge, wrongType, misdirected, limited, unknown, unavailable, noLeader, unanswered,
+}
+
 // Kinds returns the kinds of problems, with their statuses.
 func Kinds() map[string]int32 {
 	all := map[string]int32{}

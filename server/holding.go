@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *call) acquire() error {
 	if err != nil {
 		return err
 	}
-	return a.hand(func() error { return c.answer(grantOf(q.Name, g)) }, g)
+	return a.hand(func() error { return c.answer(g) }, g)
 }
 
 // wait lets a call wait, until leave is called. The context ends with its parent, and with
@@ -126,17 +127,15 @@ type attempt struct {
 var errWaited = errors.New("waited for wait_ms")
 
 // take takes the lock, for the principal and the owner that it names.
-func (a *attempt) take(ctx context.Context, waiting func(*tenure.HeldError)) (remote.Grant, error) {
+func (a *attempt) take(ctx context.Context, waiting func(*tenure.HeldError)) (wire.Grant, error) {
 	locks, q := a.c.s.remote, a.of
-	o := remote.Options{
-		Owner: q.Owner, Host: hostOf(a.c.principal, q.Host), Label: q.Label, Data: q.Data, Waiting: waiting,
-	}
+	q.Host = hostOf(a.c.principal, q.Host)
 	if a.wait == 0 {
-		return locks.TryAcquire(ctx, q.Name, o)
+		return locks.Acquire(ctx, q, false, waiting)
 	}
 	bound, cancel := context.WithTimeoutCause(ctx, a.wait, errWaited)
 	defer cancel()
-	g, err := locks.Acquire(bound, q.Name, o)
+	g, err := locks.Acquire(bound, q, true, waiting)
 	if errors.Is(err, errWaited) {
 		err = a.c.stillHeld(ctx, q.Name)
 	}
@@ -174,26 +173,19 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 // nobody has the lock, and it is released; the error is what to tell then. A client that closes
 // its connection once it has the answer, as curl does, has the lock: so after the sending the
 // context of the call says nothing.
-func (a *attempt) hand(send func() error, g remote.Grant) error {
-	c, name := a.c, a.of.Name
-	c.s.meter.granted(name, g)
-	removed := c.still(access.Hold, name)
+func (a *attempt) hand(send func() error, g wire.Grant) error {
+	c := a.c
+	c.s.meter.granted(g)
+	removed := c.still(access.Hold, g.Name)
 	err := cmp.Or(c.r.Context().Err(), removed)
 	if err == nil {
 		err = send()
 	}
 	if err != nil {
-		c.s.remote.Discard(name, g)
-		c.s.meter.discarded(name, g)
+		c.s.remote.Discard(g)
+		c.s.meter.discarded(g)
 	}
 	return removed
-}
-
-func grantOf(name string, g remote.Grant) wire.Grant {
-	return wire.Grant{
-		Name: name, Token: g.Token, Beat: g.Beat, Data: g.Data,
-		LeaseMs: floorMs(g.Lease), HeartbeatMs: floorMs(g.Heartbeat), FreeAfterMs: floorMs(g.FreeAfter),
-	}
 }
 
 // heartbeat is POST /v1/heartbeat.
@@ -227,14 +219,13 @@ func (c *call) renew(q wire.HeartbeatRequest) (wire.Renewal, error) {
 		return wire.Renewal{}, err
 	}
 	begun := time.Now()
-	beat := remote.Beat{Name: q.Name, Token: q.Token, After: q.After, Next: q.Next}
-	r, err := c.s.remote.Heartbeat(c.r.Context(), beat)
+	r, err := c.s.remote.Heartbeat(c.r.Context(), q)
 	c.s.meter.beat(err, time.Since(begun))
 	if err != nil {
 		return wire.Renewal{}, err
 	}
 	c.s.meter.used(q.Name, q.Token)
-	return wire.Renewal{UsableMs: floorMs(r.Usable), HeartbeatMs: floorMs(r.Heartbeat), Asked: askedOf(r.Asked)}, nil
+	return r, nil
 }
 
 // heartbeats is POST /v1/heartbeats.
@@ -268,17 +259,6 @@ func (c *call) result(q wire.HeartbeatRequest) wire.HeartbeatResult {
 	return wire.HeartbeatResult{Name: q.Name, UsableMs: &r.UsableMs, HeartbeatMs: &r.HeartbeatMs, Asked: r.Asked}
 }
 
-func askedOf(q *driver.Request) *wire.RequestInfo {
-	if q == nil {
-		return nil
-	}
-	kind := tenure.RequestStepDown // what a holder does about all others
-	if q.Kind == driver.HandOver {
-		kind = tenure.RequestHandOver
-	}
-	return &wire.RequestInfo{Kind: requestKinds[kind], By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel}
-}
-
 // release is POST /v1/release.
 func (c *call) release() error {
 	var q wire.ReleaseRequest
@@ -293,13 +273,240 @@ func (c *call) release() error {
 	if err := c.may(access.Hold, q.Name); err != nil {
 		return err
 	}
-	err = c.s.remote.Release(c.r.Context(), remote.Release{
-		Name: q.Name, Token: q.Token, After: q.After, Data: q.Data, Failed: q.Failed,
-		Delete: access.IsTrial(q.Name),
-	})
-	if err != nil {
+	if err := c.s.remote.Release(c.r.Context(), q, access.IsTrial(q.Name)); err != nil {
 		return err
 	}
 	c.s.meter.used(q.Name, q.Token)
 	return c.answer(wire.Empty{})
+}
+
+// errDraining is the cause by which calls that wait end when the server shuts down.
+var errDraining = errors.New("the server is shutting down")
+
+// gate counts the calls that wait, until it is closed.
+type gate struct {
+	closing context.Context // ends with errDraining
+	close   context.CancelCauseFunc
+
+	mu    sync.Mutex // between the last call that enters and the first that closes
+	calls sync.WaitGroup
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.closing, g.close = context.WithCancelCause(context.Background())
+	return g
+}
+
+func (g *gate) closed() bool { return g.closing.Err() != nil }
+
+// enter lets a call in, and returns a context that ends with it, and with errDraining when
+// the gate is closed.
+func (g *gate) enter(parent context.Context) (ctx context.Context, leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed() {
+		return nil, nil, errDraining
+	}
+	g.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(parent)
+	stop := context.AfterFunc(g.closing, func() { cancel(errDraining) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		g.calls.Done()
+	}, nil
+}
+
+// shut closes the gate, and waits until nobody is in it or ctx ends.
+func (g *gate) shut(ctx context.Context) error {
+	g.mu.Lock()
+	g.close(errDraining)
+	g.mu.Unlock()
+	empty := make(chan struct{})
+	go func() {
+		g.calls.Wait()
+		close(empty)
+	}()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ask is POST /v1/requests. Each call by a principal leaves a line in the log, whatever
+// became of it.
+func (c *call) ask() error {
+	var q wire.AskRequest
+	if err := c.read(&q); err != nil {
+		return err
+	}
+	err := c.carryOut(q)
+	act := access.Act{
+		Principal: c.principal.Name(), Via: "api", Action: q.Kind, Lock: q.Name, To: q.To, ToLabel: q.ToLabel,
+		Reason: q.Reason, Outcome: "done",
+	}
+	if err != nil {
+		p := problemOf(err)
+		act.Outcome, act.Detail = p.name, p.Detail
+		if p.cause != nil {
+			act.Detail += ": " + p.cause.Error() // the log is the operator's
+		}
+	}
+	c.s.audit(context.WithoutCancel(c.r.Context()), act)
+	if err != nil {
+		return err
+	}
+	return c.answer(wire.Empty{})
+}
+
+func (c *call) carryOut(q wire.AskRequest) error {
+	if err := checkAsk(q); err != nil {
+		return err
+	}
+	kind, right := kindOf(q.Kind), access.Ask
+	if kind == tenure.RequestRevoke {
+		right = access.Revoke
+	}
+	if err := c.may(right, q.Name); err != nil {
+		return err
+	}
+	ms := maxWait.Milliseconds()
+	if q.WaitMs != nil {
+		ms = *q.WaitMs
+	}
+	wait, err := waitOf(ms)
+	if err != nil {
+		return err
+	}
+	ctx, leave, err := c.waitsFor("request", right, q.Name)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// To lay a request takes a look and a write.
+	ctx, cancel := context.WithTimeoutCause(ctx, max(wait, 3*c.s.client.Options().RequestTimeout), errWaited)
+	defer cancel()
+	return (&asking{c: c, kind: kind, q: q}).run(ctx)
+}
+
+// checkAsk checks what the library does not.
+func checkAsk(q wire.AskRequest) error {
+	handOver := kindOf(q.Kind) == tenure.RequestHandOver
+	switch {
+	case kindOf(q.Kind) == "":
+		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke",
+			q.Kind)
+	case q.Reason == "":
+		return problemf(badRequest, "the reason is empty: say why, for those who read the history")
+	case len(q.Reason) > driver.MaxReasonLen:
+		return problemf(badRequest, "the reason has %d bytes: at most %d are allowed", len(q.Reason), driver.MaxReasonLen)
+	case handOver && (q.To == "") == (q.ToLabel == ""):
+		return problemf(badRequest, "hand-over needs one of to and to_label: name the owner, or the label of those, "+
+			"who are to have the lock next")
+	case !handOver && (q.To != "" || q.ToLabel != ""):
+		return problemf(badRequest, "%s takes no to and no to_label: they are for hand-over", q.Kind)
+	}
+	return nil
+}
+
+// asking is one request to a holder.
+type asking struct {
+	c    *call
+	kind tenure.RequestKind
+	q    wire.AskRequest
+}
+
+func (a *asking) run(ctx context.Context) error {
+	err := a.c.s.remote.Ask(ctx, remote.Request{Name: a.q.Name, Request: tenure.Request{
+		Kind: a.kind, By: a.c.principal.Name(), Reason: a.q.Reason, To: a.q.To, ToLabel: a.q.ToLabel,
+	}})
+	var before *tenure.RequestedError
+	switch {
+	case errors.Is(err, tenure.ErrUnanswered), err == nil:
+		return err
+	case errors.As(err, &before) && a.same(before.Request):
+		return a.follow(ctx) // the same call, sent again
+	case errors.Is(err, errDraining), errors.Is(err, errWaited):
+		return a.cutShort(err)
+	case errors.Is(err, tenure.ErrForeign):
+		return a.cannot(ctx, err)
+	case a.kind == tenure.RequestHandOver && refusesItself(err):
+		return a.cannot(ctx, err)
+	}
+	if p := problemOf(err); p.kind != unavailable {
+		return p
+	}
+	// The store has failed, and may have done what it was told before.
+	return problemf(unknown, "the store cannot be used: whether it was done is not known; "+
+		"send the same call again").of(err)
+}
+
+// same says whether a request is this one, laid by an earlier call, here or by another
+// server.
+func (a *asking) same(q tenure.Request) bool {
+	return q.Kind == a.kind && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To &&
+		q.ToLabel == a.q.ToLabel
+}
+
+// follow waits until the record shows this request no more: the tenure has ended.
+func (a *asking) follow(ctx context.Context) error {
+	client := a.c.s.client
+	for range client.Election(a.q.Name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
+		if ctx.Err() != nil {
+			break
+		}
+		st, err := client.Status(ctx, a.q.Name)
+		if err == nil && (st.Request == nil || !a.same(*st.Request)) {
+			return nil
+		}
+	}
+	return &tenure.Error{Op: a.q.Kind, Key: a.q.Name, Err: fmt.Errorf("%w: %w", tenure.ErrUnanswered, context.Cause(ctx))}
+}
+
+// cutShort says what is left undone when the time of the call is up before the request was
+// answered by the store, or before what it waits for was seen.
+func (a *asking) cutShort(err error) error {
+	switch a.kind {
+	case tenure.RequestReleaseDead:
+		return problemf(unanswered, "whether the holder of %.200q is dead was not seen in time, and nothing was done: "+
+			"send the same call again, which goes on with what this server has seen", a.q.Name)
+	case tenure.RequestRevoke:
+		return problemf(unanswered, "%.200q is not free yet: its holder cannot renew, once the request was written; "+
+			"send the same call again, which waits until its lease has run out", a.q.Name)
+	}
+	return problemf(unknown, "whether the request is in the record of %.200q is not known; send the same call again",
+		a.q.Name).of(err)
+}
+
+// refusesItself says whether an error is the library's, and none of the store's: the holder
+// cannot hand over to itself.
+func refusesItself(err error) bool {
+	for _, other := range []error{
+		tenure.ErrInvalid, tenure.ErrNotHeld, tenure.ErrRequested, tenure.ErrAlive, tenure.ErrUncertain,
+		tenure.ErrUnreadable, tenure.ErrPermanent, tenure.ErrClosed,
+	} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// cannot says who holds a lock, where that holder cannot be asked this.
+func (a *asking) cannot(ctx context.Context, err error) error {
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	st, looked := a.c.s.client.Status(bound, a.q.Name)
+	foreign := errors.Is(err, tenure.ErrForeign)
+	mine := st.Owner == a.q.To && a.q.To != "" || st.Label == a.q.ToLabel && a.q.ToLabel != ""
+	if looked != nil || st.State != tenure.StateHeld || !foreign && !mine {
+		return problemf(unknown, "whether it was done is not known; send the same call again").of(err)
+	}
+	p := problemf(held, "%v: nothing was asked", err).holding(st.Owner, st.Token)
+	free, reserved := ceilMs(st.FreeIn), false
+	p.FreeInMs, p.Reserved = &free, &reserved
+	return p
 }

@@ -4,11 +4,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"unicode"
+	"sync"
+	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -196,15 +199,8 @@ func (c *call) leader() error {
 
 // public says whether anybody may know who holds a lock.
 func (s *Server) public(name string) bool {
-	if strings.HasPrefix(name, driver.OwnPrefix) {
-		return false
-	}
-	for _, prefix := range s.o.Public {
-		if strings.HasPrefix(access.Base(name), prefix) {
-			return true
-		}
-	}
-	return false
+	return !strings.HasPrefix(name, driver.OwnPrefix) &&
+		slices.ContainsFunc(s.o.Public, func(prefix string) bool { return strings.HasPrefix(access.Base(name), prefix) })
 }
 
 // fenceCheck is POST /v1/fence-check.
@@ -244,9 +240,6 @@ func (c *call) once() error {
 		// The ledger is a record of its own; the right to the name covers it.
 		err = c.may(access.Read, once.LockName(name))
 	}
-	if err == nil {
-		err = checkOnceName(name)
-	}
 	if err != nil {
 		return err
 	}
@@ -255,22 +248,6 @@ func (c *call) once() error {
 		return err
 	}
 	return c.answer(st) // its JSON is that of the command
-}
-
-// checkOnceName checks what package once does, so that a mistake is not taken for a failure
-// of the store.
-func checkOnceName(name string) error {
-	if len(name) > once.MaxNameLen {
-		return problemf(badRequest, "name %.20q... has %d bytes: at most %d are allowed for once",
-			name, len(name), once.MaxNameLen)
-	}
-	for i, r := range name {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return problemf(badRequest, "name %.200q has %U at byte %d: only printable characters and the "+
-				"ordinary space are allowed", name, r, i)
-		}
-	}
-	return nil
 }
 
 // openapi is GET /openapi.json.
@@ -287,4 +264,187 @@ func (c *call) needsPrincipal(what string) error {
 	p := noToken()
 	p.Detail = fmt.Sprintf("%s: %s", what, p.Detail)
 	return c.refused("token", p)
+}
+
+// statusOf returns what everybody may see of a lock who may read it: no data.
+func statusOf(st *tenure.Status) wire.Status {
+	of := wire.Status{
+		Name: st.Name, State: st.State, Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
+		Since: wallTime(st.Since), Until: wallTime(st.Until),
+		SeenAliveMs: floorMs(st.Unchanged), FreeInMs: ceilMs(st.FreeIn),
+		LeaseMs: floorMs(st.Lease), HeartbeatMs: floorMs(st.Heartbeat),
+		Session: st.Session, Priority: int64(st.Priority),
+		ReservedFor: st.ReservedFor, ReservedForLabel: st.ReservedForLabel,
+		Requests: []wire.RequestInfo{}, End: st.End, EndedBy: requestOf(st.EndedBy), DataBytes: int64(len(st.Data)),
+	}
+	of.InDoubt = st.State == tenure.StateHeld && Late(st.Unchanged, st.Heartbeat, st.Lease)
+	if st.Request != nil {
+		of.Requests = append(of.Requests, requestOf(st.Request))
+	}
+	if st.Previous != nil {
+		of.Previous = tenureOf(*st.Previous)
+	}
+	return of
+}
+
+// Late says whether a holder is in doubt whose sign of life has stood for so long: a whole
+// heartbeat is missing. One beat that comes late is ordinary; a second one that is missing is
+// seen before the lease is over. A heartbeat of 0 is the default, a fifth of the lease.
+func Late(unchanged, heartbeat, lease time.Duration) bool {
+	return unchanged >= 2*cmp.Or(max(heartbeat, 0), lease/5)
+}
+
+func tenureOf(t tenure.Tenure) wire.Tenure {
+	return wire.Tenure{
+		Token: t.Token, Holder: t.Owner, Host: t.Host, Label: t.Label,
+		Since: wallTime(t.Since), Until: wallTime(t.Until), End: t.End, Request: requestOf(t.Request), Unknown: t.Unknown,
+	}
+}
+
+// requestKinds are the words of the service for what the library asks.
+var requestKinds = map[tenure.RequestKind]string{
+	tenure.RequestStepDown: "step-down", tenure.RequestHandOver: "hand-over",
+	tenure.RequestReleaseDead: "release-dead", tenure.RequestRevoke: "revoke",
+}
+
+// kindOf returns what the library calls such a request; "" if it is none.
+func kindOf(word string) tenure.RequestKind {
+	for kind, of := range requestKinds {
+		if of == word {
+			return kind
+		}
+	}
+	return ""
+}
+
+func requestOf(q *tenure.Request) wire.RequestInfo {
+	if q == nil {
+		return wire.RequestInfo{}
+	}
+	kind, known := requestKinds[q.Kind]
+	if !known {
+		kind = string(q.Kind)
+	}
+	return wire.RequestInfo{Kind: kind, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: wallTime(q.At)}
+}
+
+// wallTime is a wall clock's time as it is shown: in UTC, to the millisecond.
+func wallTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}
+
+// healthz is GET /healthz.
+func (c *call) healthz() error { return c.text("ok\n") }
+
+// readyz is GET /readyz.
+func (c *call) readyz() error {
+	if c.s.waits.closed() {
+		return draining()
+	}
+	if err := c.s.reachable(); err != nil {
+		c.s.o.Logger.Warn("tenure: not ready", "error", err)
+		return problemf(unavailable, "the store does not answer: the log of this server has its error").after(retryStore)
+	}
+	return c.text("ready\n")
+}
+
+const (
+	// askPeriod is for how long an answer of the store serves all who ask the same.
+	askPeriod = time.Second
+	// readyName is a lock that nobody takes: to read that it is not there is an answer, too.
+	readyName = "readyz"
+)
+
+// recent is an answer of the store, for all who ask within a second.
+type recent[T any] struct {
+	mu    sync.Mutex // held while the store is asked
+	asked time.Time
+	value T
+	err   error
+}
+
+// over says that the store is to be asked. The caller holds the mutex.
+func (r *recent[T]) over() bool { return time.Since(r.asked) >= askPeriod }
+
+// ask asks the store. The client bounds the read; those who ask meanwhile wait for its answer. The caller
+// holds the mutex.
+func (r *recent[T]) ask(read func(context.Context) (T, error)) {
+	r.value, r.err = read(context.Background())
+	r.asked = time.Now()
+}
+
+// reachable returns why the store has given no answer lately, nil if it has.
+func (s *Server) reachable() error {
+	s.ready.mu.Lock()
+	defer s.ready.mu.Unlock()
+	if s.ready.over() {
+		s.ready.ask(func(ctx context.Context) (tenure.Status, error) { return s.client.Status(ctx, readyName) })
+	}
+	return s.ready.err
+}
+
+// leaders are the answers of /v1/leader to those without a token: load balancers that ask
+// each second, and whoever comes through them. One that somebody leads is kept for as long as
+// readiness is; that a leader has come is seen at once.
+type leaders struct {
+	client *tenure.Client
+
+	mu sync.Mutex
+	by map[string]*led
+}
+
+// led is who leads one lock.
+type led = recent[tenure.Leader]
+
+// maxLed bounds how many names have an answer.
+const maxLed = 1000
+
+// ask returns who leads a lock, as it was known within the last second. It counts only reads of
+// the store, and of those only the first one of a name, and those of a name that nobody leads:
+// a load balancer that asks for a leader is never told to wait because of what strangers ask.
+func (l *leaders) ask(name string, count func() error) (tenure.Leader, error) {
+	l.mu.Lock()
+	of := l.by[name]
+	if of == nil {
+		l.makeRoom()
+		if err := count(); err != nil { // not for long: it asks no store
+			l.mu.Unlock()
+			return tenure.Leader{}, err
+		}
+		of = &led{}
+		l.by[name] = of
+	}
+	l.mu.Unlock()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.err != nil || of.over() {
+		if of.err != nil {
+			if err := count(); err != nil {
+				return tenure.Leader{}, err
+			}
+		}
+		of.ask(l.client.Election(name, nil).Leader)
+	}
+	return of.value, of.err
+}
+
+// makeRoom forgets names, if there are many: first those that nobody leads, or asks for. The
+// caller holds the mutex.
+func (l *leaders) makeRoom() {
+	if len(l.by) >= maxLed {
+		for name, of := range l.by {
+			if of.mu.TryLock() {
+				if of.err != nil || time.Since(of.asked) > time.Minute {
+					delete(l.by, name)
+				}
+				of.mu.Unlock()
+			}
+		}
+	}
+	if len(l.by) >= maxLed || l.by == nil {
+		l.by = map[string]*led{}
+	}
 }

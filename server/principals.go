@@ -4,15 +4,22 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,17 +71,10 @@ const maxPrincipalsFile = 4 << 20
 //
 // The error names each bad line, and no secret.
 func OpenPrincipals(path string, logger *slog.Logger) (*Principals, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	p := &Principals{path: path, log: logger, looked: time.Now()}
-	r, mark, err := readPrincipalSet(path)
-	if err != nil {
+	p := &Principals{path: path, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), looked: time.Now()}
+	if _, err := p.load(); err != nil {
 		return nil, err
 	}
-	p.mark = mark
-	p.now.Store(r)
-	p.warnOf(r)
 	return p, nil
 }
 
@@ -157,24 +157,28 @@ func (p *Principals) reload() {
 	if err != nil && p.mark == nil {
 		return // said before
 	}
-	r, mark, err := readPrincipalSet(p.path)
-	p.mark = mark
+	before := p.now.Load()
+	r, err := p.load()
 	if err != nil {
 		p.log.Error("tenure: the file of principals is bad, and those that were read before stay",
 			"file", p.path, "error", err)
 		return
 	}
-	before := p.now.Swap(r)
 	p.log.Info("tenure: the file of principals was read again", "file", p.path,
 		"principals", len(r.names), "before", len(before.names))
-	p.warnOf(r)
 }
 
-func (p *Principals) warnOf(r *principalSet) {
+// load reads the file, and goes by it if it is good.
+func (p *Principals) load() (r *principalSet, err error) {
+	if r, p.mark, err = readPrincipalSet(p.path); err != nil {
+		return nil, err
+	}
+	p.now.Store(r)
 	if p.mark != nil && p.mark.Mode().Perm()&0o004 != 0 && r.plain && os.PathSeparator == '/' {
 		p.log.Warn("tenure: the file of principals has secrets and can be read by everybody: "+
 			"chmod 600, or write sha256 sums", "file", p.path)
 	}
+	return r, nil
 }
 
 // readPrincipalSet reads a file, and returns what marks this state of it.
@@ -197,4 +201,350 @@ func readPrincipalSet(path string) (*principalSet, os.FileInfo, error) {
 	}
 	r, err := parsePrincipalSet(path, string(text))
 	return r, mark, err
+}
+
+// principalSet is what one state of a file of principals says. It does not change.
+type principalSet struct {
+	tokens []token
+	names  map[string]access.Principal
+	certs  map[string]access.Principal
+	plain  bool // it has secrets themselves
+}
+
+// token is a principal's secret, by its sum.
+type token struct {
+	sum       [sha256.Size]byte
+	principal access.Principal
+	line      int
+}
+
+// Limits of a secret. The shortest one still takes more guesses than anybody can make, if it was
+// made at random.
+const (
+	minSecret = 16
+	maxSecret = 512
+
+	sumPrefix = "sha256:"
+	certWord  = "cert"
+)
+
+// parsePrincipalSet reads the text of a file. Its errors name the file and the line, and show no
+// word that could be a secret in a wrong place.
+func parsePrincipalSet(file, text string) (*principalSet, error) {
+	r := &principalSet{names: map[string]access.Principal{}, certs: map[string]access.Principal{}}
+	first := map[string]int{} // the line of each name
+	var errs []error
+	n := 0
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		n++
+		words := wordsOf(line)
+		if len(words) == 0 {
+			continue
+		}
+		if err := r.add(n, words, first); err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", file, n, err))
+		}
+	}
+	if len(errs) == 0 && len(r.names) == 0 {
+		errs = append(errs, fmt.Errorf("%s: no principals: write lines of NAME SECRET RIGHT[,RIGHT]:PREFIX", file))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return r, nil
+}
+
+// wordsOf returns the words of a line without its comment.
+func wordsOf(line string) []string {
+	words := strings.Fields(line)
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") }); i >= 0 {
+		words = words[:i]
+	}
+	return words
+}
+
+// add adds a line.
+func (r *principalSet) add(n int, words []string, first map[string]int) error {
+	if len(words) < 3 {
+		return errors.New("too few words: write NAME SECRET RIGHT[,RIGHT]:PREFIX, such as ci SECRET hold:jobs/")
+	}
+	var grants []access.Grant
+	for i, word := range words[2:] {
+		g, err := parseGrants(word)
+		if err != nil {
+			return fmt.Errorf("word %d: %w", i+3, err)
+		}
+		grants = append(grants, g...)
+	}
+	principal, err := access.NewPrincipal(words[0], grants...)
+	if err != nil {
+		return errors.New("word 1 is no name of a principal: it has at most 200 bytes, all printable, and no @")
+	}
+	name := principal.Name()
+	if known, again := r.names[name]; again && !slices.Equal(known.Grants(), grants) {
+		return fmt.Errorf("the same name as in line %d, with other rights: a second line is for another secret, and "+
+			"repeats the rights", first[name])
+	}
+	if err := r.addSecret(n, words[1], principal); err != nil {
+		return err
+	}
+	if _, again := r.names[name]; !again {
+		r.names[name], first[name] = principal, n
+	}
+	return nil
+}
+
+func (r *principalSet) addSecret(n int, secret string, principal access.Principal) error {
+	if secret == certWord {
+		r.certs[principal.Name()] = principal
+		return nil
+	}
+	sum := sha256.Sum256([]byte(secret))
+	switch digits, summed := strings.CutPrefix(secret, sumPrefix); {
+	case summed:
+		raw, err := hex.DecodeString(digits)
+		if err != nil || len(raw) != len(sum) {
+			return fmt.Errorf("word 2 is no %sHEX: it must have %d hexadecimal digits", sumPrefix, 2*len(sum))
+		}
+		copy(sum[:], raw)
+	case len(secret) < minSecret || len(secret) > maxSecret:
+		return fmt.Errorf("the secret has %d bytes: it must have %d to %d; make one with: openssl rand -hex 32",
+			len(secret), minSecret, maxSecret)
+	case guessable(secret) != "":
+		return fmt.Errorf("the secret %s: others guess it; make one with: openssl rand -hex 32", guessable(secret))
+	default:
+		r.plain = true
+	}
+	if i := slices.IndexFunc(r.tokens, func(t token) bool { return t.sum == sum }); i >= 0 {
+		return fmt.Errorf("the same secret as in line %d: give each line one of its own", r.tokens[i].line)
+	}
+	r.tokens = append(r.tokens, token{sum, principal, n})
+	return nil
+}
+
+// guessed are words that those try first who guess secrets.
+var guessed = []string{
+	"changeme", "password", "passwort", "passwd", "administrator", "admin", "secret", "letmein",
+	"welcome", "default", "example", "token", "test", "root", "user", "qwertyuiop", "qwerty", "asdfghjkl",
+	"abcdefghijklmnopqrstuvwxyz", "01234567890", "1234567890", "123456789", "12345678", "1234567",
+	"123456", "12345", "1234", "123",
+}
+
+const (
+	// minDistinct is how many different characters a secret has at least. One of 16 random
+	// hexadecimal digits has fewer than six once in some millions.
+	minDistinct = 6
+	// minRest is how many characters a secret has besides guessed words.
+	minRest = 4
+)
+
+// guessable says why a secret was not made at random, as far as one can see that; "" if not.
+func guessable(secret string) string {
+	distinct := map[rune]bool{}
+	for _, c := range secret {
+		distinct[c] = true
+	}
+	// One that is made of a part again and again is found in itself, moved by that part.
+	if i := strings.Index((secret + secret)[1:], secret) + 1; i <= len(secret)/2 {
+		return "repeats its beginning"
+	}
+	if len(distinct) < minDistinct {
+		return fmt.Sprintf("has %d different characters", len(distinct))
+	}
+	rest := strings.ToLower(secret)
+	for _, word := range guessed {
+		rest = strings.ReplaceAll(rest, word, "")
+	}
+	if len(rest) < minRest {
+		return "is made of words that everybody tries"
+	}
+	return ""
+}
+
+// parseGrants reads RIGHT[,RIGHT]:PREFIX.
+func parseGrants(word string) ([]access.Grant, error) {
+	const want = "write RIGHT[,RIGHT]:PREFIX, with the rights read, hold, ask, revoke and admin"
+	rights, prefix, found := strings.Cut(word, ":")
+	if !found {
+		return nil, errors.New("no right: " + want)
+	}
+	var grants []access.Grant
+	for right := range strings.SplitSeq(rights, ",") {
+		if !slices.Contains(access.Rights(), access.Right(right)) {
+			return nil, errors.New("a right that is not known: " + want)
+		}
+		g := access.Grant{Right: access.Right(right), Prefix: prefix}
+		if err := g.Validate(); err != nil {
+			return nil, err
+		}
+		grants = append(grants, g)
+	}
+	return grants, nil
+}
+
+func noToken() *problem {
+	return problemf(unauthenticated, "no token: send Authorization: Bearer SECRET with the secret of a principal, "+
+		"or a client certificate over TLS")
+}
+
+// errWrongToken is the error of a token or certificate that is not known, as opposed to one
+// that is missing.
+var errWrongToken = errors.New("not known")
+
+// carriesSecret says whether a call claims to be a principal's.
+func (s *Server) carriesSecret(r *http.Request) bool {
+	return r.Header.Get("Authorization") != "" || verified(r)
+}
+
+// secretOf returns the token that a call carries, "" if it has none.
+func secretOf(r *http.Request) string {
+	_, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(secret)
+}
+
+// verified says whether the connection has a client certificate that the TLS configuration
+// has verified. One that was merely sent proves nothing.
+func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
+
+// principalOf returns whose call it is. A token goes before a certificate: whoever sends one
+// means it.
+func (s *Server) principalOf(r *http.Request) (access.Principal, error) {
+	switch headers := r.Header.Values("Authorization"); {
+	case len(headers) > 1:
+		return access.Principal{}, problemf(unauthenticated, "%d Authorization headers: send one", len(headers))
+	case len(headers) == 1:
+		scheme, secret, _ := strings.Cut(headers[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return access.Principal{}, problemf(unauthenticated, "the Authorization header is none of the scheme Bearer: "+
+				"send Authorization: Bearer SECRET")
+		}
+		if p, found := s.o.Principals.ByToken(strings.TrimSpace(secret)); found {
+			return p, nil
+		}
+		return access.Principal{}, errWrongToken
+	case verified(r):
+		if err := s.stillVerified(r); err != nil {
+			return access.Principal{}, err
+		}
+		if p, found := s.o.Principals.ByCertificate(r.TLS.VerifiedChains[0][0]); found {
+			return p, nil
+		}
+		return access.Principal{}, errWrongToken
+	}
+	return access.Principal{}, noToken()
+}
+
+// stillVerified returns a problem if the certificate of a connection would not be verified now:
+// the handshake may be days ago.
+func (s *Server) stillVerified(r *http.Request) error {
+	now := time.Now()
+	for _, cert := range r.TLS.VerifiedChains[0] {
+		if now.After(cert.NotAfter) {
+			return problemf(unauthenticated, "the client certificate of this connection, or one that has signed it, has "+
+				"expired: connect with a new one")
+		}
+	}
+	if !s.o.Verified(r) {
+		return problemf(unauthenticated, "the authorities of client certificates have changed since this connection "+
+			"was made: connect again")
+	}
+	return nil
+}
+
+// refusedToken says why a call has no principal. A token that is not known is logged,
+// without it, and counted for the address that it came from.
+func (c *call) refusedToken(err error) error {
+	if !errors.Is(err, errWrongToken) {
+		return c.refused("token", err)
+	}
+	from := addressOf(c.r)
+	if err := c.s.limits.failed(from, secretOf(c.r)); err != nil {
+		return c.refused("token_limit", err)
+	}
+	c.s.o.Logger.Warn("tenure: a token or certificate that is not known",
+		"path", c.label(), "address", access.Printable(from))
+	return c.refused("token", problemf(unauthenticated, "the token or certificate is not known: take the secret of "+
+		"a principal, as its operator has it"))
+}
+
+// hosts are the names by which clients may call the server.
+type hosts struct {
+	any   bool
+	names []string
+}
+
+func newHosts(names []string) hosts {
+	h := hosts{names: []string{"localhost", "127.0.0.1", "::1"}}
+	for _, name := range names {
+		h.any = h.any || name == "*"
+		h.names = append(h.names, bareHost(name))
+	}
+	return h
+}
+
+// check returns a problem if the call names a host that is not ours: a name, say, that a web
+// page has pointed at this server so that a browser lets it read the answers.
+func (h hosts) check(r *http.Request) error {
+	if h.any || slices.Contains(h.names, bareHost(r.Host)) || byUnixSocket(r) {
+		return nil
+	}
+	return problemf(misdirected, "host %.200q is none of this server's: name it as its operator has named it, or "+
+		"have the operator add this name to the hosts", r.Host)
+}
+
+// bareHost returns a host without its port, brackets, and last dot, in lower case.
+func bareHost(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+func byUnixSocket(r *http.Request) bool {
+	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && a.Network() == "unix"
+}
+
+// byAddress says whether a call names this server by no name that somebody could point at it:
+// by an address, or not at all, as load balancers do.
+func byAddress(r *http.Request) bool {
+	host := bareHost(r.Host)
+	_, err := netip.ParseAddr(host)
+	return host == "" || err == nil
+}
+
+// forwarded returns the address for which a proxy that is trusted has made a call: the last one
+// in X-Forwarded-For that is none of a proxy's. What stands before it, anybody can have written.
+func (s *Server) forwarded(r *http.Request) (address string, ok bool) {
+	if !s.proxied(addressOf(r)) {
+		return "", false
+	}
+	all := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, text := range slices.Backward(all) {
+		hop, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			break
+		}
+		address, ok = hop.Unmap().String(), true
+		if !s.proxied(address) {
+			break
+		}
+	}
+	return address, ok
+}
+
+// proxied says whether an address is one of a proxy that is trusted.
+func (s *Server) proxied(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	ip = ip.Unmap().WithZone("")
+	return err == nil && slices.ContainsFunc(s.o.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// addressOf returns the address that a call comes from, without the port.
+func addressOf(r *http.Request) string {
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		return host
+	}
+	return r.RemoteAddr
 }

@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -129,7 +130,7 @@ func (w *worker) look(ids []string) {
 	for len(ids) > 0 && w.ctx.Err() == nil {
 		n := min(len(ids), looksAtOnce)
 		var free []claim
-		for i, st := range w.statuses(ids[:n]) {
+		for i, st := range w.statuses(lockNames(w.g.name, ids[:n])) {
 			if w.note(ids[i], st) {
 				free = append(free, claim{id: ids[i]})
 			}
@@ -145,42 +146,20 @@ type looked struct {
 	err error
 }
 
-// statuses looks at the locks of partitions.
-func (w *worker) statuses(ids []string) []looked {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = LockName(w.g.name, id)
-	}
-	return w.statusesOf(names)
-}
-
-// statusesOf looks at locks by cheap reads: what follows from them is a claim, which the
+// statuses looks at locks by cheap reads: what follows from them is a claim, which the
 // store makes only if it is still so, or another look. One that leaves is in a hurry.
-func (w *worker) statusesOf(names []string) []looked {
-	if w.isLeaving() {
-		return w.lookedAt(w.client.Statuses(w.ctx, names, nil))
-	}
-	list, errs := w.client.Statuses(w.ctx, names, &tenure.ReadOptions{Eventual: true})
-	return w.lookedAt(list, errs)
+func (w *worker) statuses(names []string) []looked {
+	return w.read(names, &tenure.ReadOptions{Eventual: !w.isLeaving()})
 }
 
-func (w *worker) lookedAt(list []tenure.Status, errs []error) []looked {
+func (w *worker) read(names []string, o *tenure.ReadOptions) []looked {
+	list, errs := w.client.Statuses(w.ctx, names, o)
 	out := make([]looked, len(list))
 	for i := range list {
 		out[i] = looked{list[i], errs[i]}
 	}
-	w.trouble(firstOf(errs))
+	w.trouble(cmp.Or(errs...))
 	return out
-}
-
-// firstOf returns the first of some errors that is one.
-func firstOf(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // free says that nobody has the lock, or can have it any more.
@@ -421,31 +400,34 @@ const vouches = 4
 // the roll, which the coordinator follows. So these are not read but now and then, because it
 // may do nothing although it lives. Others are.
 func (w *worker) owners(ids []string) []looked {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = LockName(w.g.name, id)
-	}
-	how := &tenure.ReadOptions{Eventual: true, WithoutSessions: true}
-	out := w.lookedAt(w.client.Statuses(w.ctx, names, how))
+	out := w.read(lockNames(w.g.name, ids), &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
 	w.mu.Lock()
 	in := w.view.in
 	w.mu.Unlock()
 	now := time.Now()
 	asked := map[string]tenure.SessionStatus{}
+	on := func(session string) bool { return in[session].Session == session }
+	maps.DeleteFunc(w.vouched, func(session string, _ time.Time) bool { return !on(session) })
 	for _, st := range out {
-		if st.err == nil && st.State == tenure.StateHeld && st.Session != "" && now.Sub(w.vouched[st.Session]) >= vouches*w.client.Options().LeaseDuration {
+		if st.err != nil || st.State != tenure.StateHeld || st.Session == "" {
+			continue
+		}
+		at, known := w.vouched[st.Session]
+		if !known && on(st.Session) {
+			w.vouched[st.Session] = now // by the roll
+		} else if now.Sub(at) >= vouches*w.client.Options().LeaseDuration {
 			asked[st.Session] = tenure.SessionStatus{}
 		}
 	}
 	if len(asked) > 0 {
 		sessions := slices.Collect(maps.Keys(asked))
 		list, errs := w.sessionStatuses(sessions)
-		if err := firstOf(errs); err != nil {
+		if err := cmp.Or(errs...); err != nil {
 			w.trouble(err)
 			return nil // half a look is none
 		}
 		for i, id := range sessions {
-			if asked[id] = list[i]; list[i].Alive && in[id].Session == id {
+			if asked[id] = list[i]; list[i].Alive && on(id) {
 				w.vouched[id] = now
 			}
 		}
@@ -459,22 +441,6 @@ func (w *worker) owners(ids []string) []looked {
 		st.Held = !known || session.Alive
 	}
 	return out
-}
-
-// vouch notes that the roll shows sessions for the first time, and forgets those that it does
-// not show.
-func (w *worker) vouch(v *view) {
-	vouched := make(map[string]time.Time, len(v.in))
-	for session := range v.in {
-		if _, known := w.view.in[session]; known {
-			if at, ok := w.vouched[session]; ok {
-				vouched[session] = at
-			}
-			continue
-		}
-		vouched[session] = time.Now()
-	}
-	w.vouched = vouched
 }
 
 // maxSuspects bounds the partitions that a worker keeps an eye on.

@@ -36,7 +36,7 @@ type coordinator struct {
 	vacant  []bool
 	changed time.Time // when it wrote the roll
 
-	closed sync.Map // the ids of sessions that have ended for good
+	closed map[string]bool // the ids of sessions that have ended for good
 
 	told atomic.Pointer[office] // what the record of the coordinator says
 }
@@ -60,12 +60,11 @@ func (c *coordinator) run() {
 			close(looked)
 		}
 		timer := time.NewTimer(c.pause())
+		looked = nil
 		select {
 		case looked = <-c.looks:
 		case <-timer.C:
-			looked = nil
 		case <-c.ctx.Done():
-			looked = nil
 		}
 		timer.Stop()
 	}
@@ -101,12 +100,7 @@ func (c *coordinator) begin() (err error) {
 			return err
 		}
 		w.trouble(err)
-		timer := time.NewTimer(w.jittered())
-		select {
-		case <-timer.C:
-		case <-c.ctx.Done():
-		}
-		timer.Stop()
+		sleep(c.ctx, w.jittered())
 	}
 }
 
@@ -331,10 +325,10 @@ const freeAtOnce = 16
 // the worker's session, so that its partitions can be claimed with one write
 // each. Workers that have closed it themselves have left: their places are free,
 // and must not be taken from one that comes back just now.
-func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
+func (c *coordinator) free(list []tenure.Status, errs []error) (freed []bool) {
 	w := c.w
-	freed := map[int]bool{}
-	var mu sync.Mutex
+	freed = make([]bool, len(list))
+	closed := make([]bool, len(list))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, freeAtOnce)
 	for place, st := range list {
@@ -344,10 +338,8 @@ func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if c.left(st.Session) {
-				mu.Lock()
+			if closed[place] = c.closed[st.Session] || c.left(st.Session); closed[place] {
 				freed[place] = true
-				mu.Unlock()
 				return
 			}
 			l, err := w.session.TryAcquire(c.ctx, st.Name, nil)
@@ -357,9 +349,7 @@ func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
 				}
 				return
 			}
-			mu.Lock()
 			freed[place] = true
-			mu.Unlock()
 			if st.Session != "" {
 				w.events.emit(Event{Kind: EventMemberDead, Peer: st.Owner, Place: place})
 			}
@@ -369,26 +359,19 @@ func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
 		})
 	}
 	wg.Wait()
-	c.closed.Range(func(session, _ any) bool {
-		if !slices.ContainsFunc(list, func(st tenure.Status) bool { return st.Session == session }) {
-			c.closed.Delete(session)
+	c.closed = map[string]bool{}
+	for place, st := range list {
+		if closed[place] {
+			c.closed[st.Session] = true
 		}
-		return true
-	})
+	}
 	return freed
 }
 
 // left says that a session was closed.
 func (c *coordinator) left(session string) bool {
-	if _, known := c.closed.Load(session); known {
-		return true
-	}
 	st, err := c.w.client.SessionStatus(c.ctx, session, nil)
-	if err != nil || st.Alive || st.State == tenure.StateAlive {
-		return false
-	}
-	c.closed.Store(session, nil)
-	return true
+	return err == nil && !st.Alive && st.State != tenure.StateAlive
 }
 
 // fillUp names the vacant places below the highest one that is not, with the
@@ -417,7 +400,7 @@ func fillUp(members, before []member) []member {
 
 // makePlaces keeps twice as many places as there are members.
 func (c *coordinator) makePlaces(next roll) error {
-	places := min(max(minPlaces, len(next.Members), 2*next.places()), maxPlaces)
+	places := min(max(minPlaces, len(next.Members), 2*len(next.sessions())), maxPlaces)
 	places = (places + minPlaces - 1) / minPlaces * minPlaces
 	if places = min(places, maxPlaces); places == c.office.Places {
 		return nil

@@ -4,10 +4,13 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -28,7 +31,7 @@ type Group struct {
 
 	mu      sync.Mutex
 	running bool
-	leave   chan struct{} // closed by Leave; new with each Run
+	leave   func()        // has the worker of this Run leave
 	ended   chan struct{} // closed when Run returns
 	worker  *worker       // nil while it has no session
 }
@@ -40,13 +43,8 @@ func New(client *tenure.Client, name string, options *Options) (*Group, error) {
 	if client == nil {
 		errs = append(errs, errors.New("client is nil: make one with tenure.New"))
 	}
-	o, err := options.withDefaults(client)
-	errs = append(errs, checkName(name), err)
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("shard: %w", err)
-	}
-	initial, err := newSpec(o.Partitions, o.Names, o.Zones)
-	if err != nil {
+	o, initial, err := options.withDefaults(client)
+	if err := errors.Join(append(errs, checkName(name), err)...); err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
 	}
 	return &Group{client: client, name: name, options: o, initial: initial}, nil
@@ -86,8 +84,9 @@ type Handler func(ctx context.Context, p *Partition) error
 // and goes on in Run, as a [*Panic]. An OnEvent that does not return holds Run up for
 // the client's StopTimeout and a lease at most; then the error says so.
 func (g *Group) Run(ctx context.Context, handler Handler) (err error) {
-	leave, err := g.begin(handler)
-	if err != nil {
+	leave, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := g.begin(handler, stop); err != nil {
 		return wrap("run", g.name, err)
 	}
 	ev := newEvents(g.name, g.options.OnEvent)
@@ -100,39 +99,27 @@ func (g *Group) Run(ctx context.Context, handler Handler) (err error) {
 	}()
 	r := &run{
 		g: g, handler: handler, events: ev, values: context.WithoutCancel(ctx),
-		leave: make(chan struct{}), period: period(g.client), pace: newPace(g.options.Claims, g.client.Options().HeartbeatPeriod),
+		leave: leave, period: period(g.client), pace: newPace(g.options.Claims, g.client.Options().HeartbeatPeriod),
 	}
-	stop := make(chan struct{})
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-leave:
-		case <-stop:
-		}
-		close(r.leave)
-	})
 	err = r.run()
-	close(stop)
-	watch.Wait()
 	if r.thrown != nil {
 		panic(r.thrown) //nolint:forbidigo // it is the handler's own, handed on
 	}
 	return wrap("run", g.name, err)
 }
 
-func (g *Group) begin(handler Handler) (leave chan struct{}, err error) {
+func (g *Group) begin(handler Handler, leave func()) error {
 	if handler == nil {
-		return nil, errors.New("handler is nil")
+		return errors.New("handler is nil")
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running {
-		return nil, ErrRunning
+		return ErrRunning
 	}
 	g.running = true
-	g.leave, g.ended = make(chan struct{}), make(chan struct{})
-	return g.leave, nil
+	g.leave, g.ended = leave, make(chan struct{})
+	return nil
 }
 
 func (g *Group) end() {
@@ -148,11 +135,7 @@ func (g *Group) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	running, ended := g.running, g.ended
 	if running {
-		select {
-		case <-g.leave:
-		default:
-			close(g.leave)
-		}
+		g.leave()
 	}
 	g.mu.Unlock()
 	if !running {
@@ -172,7 +155,7 @@ type run struct {
 	handler Handler
 	events  *events
 	values  context.Context // of the caller, which never ends
-	leave   chan struct{}   // closed when the worker is to leave
+	leave   context.Context // ends when the worker is to leave
 	period  time.Duration   // between two looks
 	pace    pace            // of claims; guarded by the worker's mu
 	thrown  *Panic
@@ -206,28 +189,13 @@ func (r *run) run() error {
 	return nil
 }
 
-func (r *run) leaves() bool {
-	select {
-	case <-r.leave:
-		return true
-	default:
-		return false
-	}
-}
+func (r *run) leaves() bool { return r.leave.Err() != nil }
 
 // open opens a session, for as long as it takes.
 func (r *run) open() (*tenure.Session, error) {
 	ctx, stop := context.WithCancel(r.values)
 	defer stop()
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		select {
-		case <-r.leave:
-			stop()
-		case <-ended:
-		}
-	}()
+	defer context.AfterFunc(r.leave, stop)()
 	return r.g.client.OpenSession(ctx, &tenure.SessionOptions{Data: []byte(r.g.options.Address), StoreTimeout: -1})
 }
 
@@ -270,4 +238,350 @@ func (g *Group) Stats() Stats {
 		return Stats{Place: -1}
 	}
 	return w.stats()
+}
+
+// Options are for one worker of a group; but for the partitions, which are the
+// same for all. Nil means the defaults.
+type Options struct {
+	// Partitions is how many partitions the group has, with the names "0", "1"
+	// and so on; or Names are their names. One of the two must be given. They
+	// are only used the first time: once a worker has run, those in the store
+	// count for all. Change them with [Group.Resize].
+	Partitions int
+	Names      []string
+
+	// Weight is the share of the partitions that this worker is to have, beside
+	// the others' weights. If zero, it is 1.
+	Weight float64
+
+	// Zone is where the worker runs, such as a rack or an availability zone.
+	// Partitions that are better worked on there come to it: see Zones.
+	Zone string
+
+	// Zones are those in which partitions are better worked on, by their names:
+	// where their data are, say. They are as Partitions: what the store has counts,
+	// and [Group.SetZones] changes it. A partition goes to a worker of its zone as
+	// long as that has no more than five fourths of its share; then anywhere, as do
+	// those without a zone, or with one in which no worker is.
+	Zones map[string]string
+
+	// Max is the most partitions that this worker takes, whatever happens to the
+	// others. What no worker has room for is unassigned, which an event, [Stats] and
+	// [Status] show. If zero, there is no such limit.
+	Max int
+
+	// Address is shown with the worker, so that others can reach it. It has at
+	// most 512 bytes.
+	Address string
+
+	// Budget is how many partitions this worker asks others for at a time. More
+	// is quicker, and has more partitions change hands at once. It is at most
+	// 48, because a session has room for 64 requests. If zero, it is 16.
+	Budget int
+
+	// Claims is how many free partitions this worker claims at a time: fewer, while
+	// that takes longer than a heartbeat period. If zero, it is 16.
+	Claims int
+
+	// Audit is how many partitions of other planned owners this worker polls in four
+	// refresh periods, one after the other. It claims one that has had no owner for two
+	// leases, and hands it to its planned owner later. If zero, it is 2; -1 saves a quarter
+	// of a worker's reads, but then nobody picks up a partition whose planned owner never
+	// claims it.
+	Audit int
+
+	// Prepare is called before another worker is asked for a partition: to load
+	// what the work needs, say. The other worker continues until Prepare returns.
+	// Ctx ends when the partition will not come after all. An error puts the move
+	// off. Prepare is not called for a partition without an owner. A worker that
+	// prepares also asks a leaving worker, which otherwise hands over by itself.
+	Prepare func(ctx context.Context, id string) error
+
+	// LeaveTimeout is how long a leaving worker takes to hand its partitions over.
+	// What is left then is freed at once, and so is what the plan gives to nobody,
+	// because all others leave as well, or are full. If zero, it is eight leases;
+	// negative means that it does not wait.
+	LeaveTimeout time.Duration
+
+	// Plans, if not nil, lets workers of the same process share their plans. It
+	// matters where many run in one, in a test or a simulation.
+	Plans *Plans
+
+	// OnEvent is called with everything that happens, one event at a time. It
+	// may take its time: nothing waits for it but the end of Run, for a while, and
+	// events are dropped, and counted, when it falls far behind.
+	OnEvent func(Event)
+}
+
+const (
+	// MaxPartitions is the most partitions that a group can have.
+	MaxPartitions = 1_000_000
+	// MaxMembers is the most workers that a group can have: their membership is
+	// one record. Further ones wait until there is room.
+	MaxMembers = 1000
+
+	defaultBudget = 16
+	maxBudget     = 48
+	defaultClaims = 16
+	maxClaims     = 1024
+	defaultAudit  = 2
+	maxAudit      = 1000
+	maxWeight     = 1e6
+	minWeight     = 1e-3
+	maxTextLen    = 512
+	maxZoneLen    = 64
+
+	// defaultLeave is in leases.
+	defaultLeave = 8
+)
+
+func (o *Options) withDefaults(client *tenure.Client) (Options, spec, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	c.Names = append([]string(nil), c.Names...)
+	c.Weight, c.Budget = cmp.Or(c.Weight, 1), cmp.Or(c.Budget, defaultBudget)
+	c.Claims, c.Audit = cmp.Or(c.Claims, defaultClaims), cmp.Or(c.Audit, defaultAudit)
+	if c.LeaveTimeout == 0 && client != nil {
+		c.LeaveTimeout = defaultLeave * client.Options().LeaseDuration
+	}
+	initial, err := c.validate()
+	return c, initial, err
+}
+
+func (o *Options) validate() (initial spec, _ error) {
+	var errs []error
+	add := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	switch {
+	case o.Partitions == 0 && len(o.Names) == 0:
+		add("neither Partitions nor Names are given: say how many partitions there are, or which")
+	case o.Partitions != 0 && len(o.Names) > 0:
+		add("both Partitions (%d) and Names (%d) are given: give one", o.Partitions, len(o.Names))
+	default:
+		var err error
+		initial, err = newSpec(o.Partitions, o.Names, o.Zones)
+		errs = append(errs, err)
+	}
+	if !(o.Weight >= minWeight && o.Weight <= maxWeight) || math.IsNaN(o.Weight) {
+		add("weight %v must be from %v to %v", o.Weight, minWeight, maxWeight)
+	}
+	if o.Max < 0 {
+		add("max %d must not be negative", o.Max)
+	}
+	if o.Budget < 1 || o.Budget > maxBudget {
+		add("budget %d must be from 1 to %d", o.Budget, maxBudget)
+	}
+	if o.Claims < 1 || o.Claims > maxClaims {
+		add("claims %d must be from 1 to %d", o.Claims, maxClaims)
+	}
+	if o.Audit > maxAudit {
+		add("audit %d must be at most %d", o.Audit, maxAudit)
+	}
+	if o.Zone != "" {
+		errs = append(errs, checkText("zone", o.Zone, maxZoneLen))
+	}
+	if o.Address != "" {
+		errs = append(errs, checkText("address", o.Address, maxTextLen))
+	}
+	return initial, errors.Join(errs...)
+}
+
+var (
+	// ErrRunning is returned by [Group.Run] when the group is run already. One
+	// process is one worker: use another client for another one.
+	ErrRunning = errors.New("the group is running already")
+
+	// ErrNotRunning is returned by [Group.Leave] when the group is not run.
+	ErrNotRunning = errors.New("the group is not running")
+
+	// ErrLeftEarly is matched by the error of [Group.Run] when the worker left
+	// before all of its partitions had been handed over, though others stay: they have
+	// no room for them, or did not come for them in [Options.LeaveTimeout]. They are
+	// free, and others find them. See [LeftEarlyError].
+	ErrLeftEarly = errors.New("left before all partitions were handed over")
+)
+
+// LeftEarlyError tells how many partitions nobody had taken. It matches
+// [ErrLeftEarly].
+type LeftEarlyError struct{ Partitions int }
+
+func (e *LeftEarlyError) Error() string {
+	if e.Partitions == 1 {
+		return "left before one partition was handed over"
+	}
+	return fmt.Sprintf("left before %d partitions were handed over", e.Partitions)
+}
+
+// Is reports whether target is [ErrLeftEarly].
+func (e *LeftEarlyError) Is(target error) bool { return target == ErrLeftEarly }
+
+// Panic is what [Group.Run] panics with when a handler did: the panic of one
+// goroutine is handed on in another one, after the worker has given up its
+// partitions.
+type Panic struct {
+	// Value is what the handler panicked with, and Stack where.
+	Value any
+	Stack []byte
+	// Partition is what it worked on.
+	Partition string
+}
+
+func (p *Panic) String() string {
+	return fmt.Sprintf("handler of partition %q: %v\n\n%s", p.Partition, p.Value, p.Stack)
+}
+
+// Error is as String.
+func (p *Panic) Error() string { return p.String() }
+
+// Unwrap returns the value, if it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+func wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &tenure.Error{Op: op, Key: name, Err: err}
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	// EventJoined: this worker has a place in the group, and is in its
+	// membership.
+	// Place is which.
+	EventJoined EventKind = "joined"
+	// EventLost: the session of this worker was lost, and all its partitions
+	// with it. It joins again. Err is why.
+	EventLost EventKind = "lost"
+	// EventLeaving: this worker leaves; it will hand Count partitions over.
+	EventLeaving EventKind = "leaving"
+	// EventLeft: this worker has left. Count partitions were not handed over.
+	EventLeft EventKind = "left"
+	// EventPlan: there is a new plan, of the epoch Epoch. Count is how many
+	// partitions it gives to this worker.
+	EventPlan EventKind = "plan"
+	// EventUnassigned: by a new plan, Count partitions have no worker, because
+	// all are full, or because all leave. The plan in which that ends has an event
+	// with Count 0.
+	EventUnassigned EventKind = "unassigned"
+	// EventAssigned: this worker has claimed a partition without an owner.
+	EventAssigned EventKind = "assigned"
+	// EventMovedIn: this worker has a partition that it has asked Peer for, or that
+	// Peer has handed over. Took is how long that took from the first request, or
+	// from when it began to wait.
+	EventMovedIn EventKind = "moved_in"
+	// EventMovedOut: this worker has handed a partition over, to Peer.
+	EventMovedOut EventKind = "moved_out"
+	// EventAdopted: this worker has claimed a partition that another one was to
+	// have, and that nobody had for two leases.
+	EventAdopted EventKind = "adopted"
+	// EventDropped: this worker has released a partition that the group has no
+	// more, or that its handler has failed on too often (Err).
+	EventDropped EventKind = "dropped"
+	// EventRevoked: this worker has lost one partition, and not the session. Err
+	// is why.
+	EventRevoked EventKind = "revoked"
+	// EventHandlerEnded: the handler of a partition returned before it had to,
+	// with Err or nil. It is run again after Took.
+	EventHandlerEnded EventKind = "handler_ended"
+	// EventMoveFailed: a partition that Peer has has not come (Err). It is tried
+	// again.
+	EventMoveFailed EventKind = "move_failed"
+	// EventCoordinator: this worker is the coordinator of the group from now on.
+	EventCoordinator EventKind = "coordinator"
+	// EventResigned: this worker is the coordinator no more. Err is why, if it
+	// did not mean to.
+	EventResigned EventKind = "resigned"
+	// EventMemberDead: the coordinator has closed the session of a dead worker,
+	// so that its partitions can be claimed. Peer is its owner name.
+	EventMemberDead EventKind = "member_dead"
+	// EventError: something did not work, and is tried again (Err).
+	EventError EventKind = "error"
+)
+
+// Event is something that happened to a worker.
+type Event struct {
+	Kind      EventKind
+	Group     string
+	Time      time.Time // wall clock, for people
+	Partition string
+	Token     uint64
+	Peer      string // the owner name of the other worker
+	Place     int
+	Epoch     uint64
+	Count     int
+	Took      time.Duration
+	Err       error
+
+	// Missed counts the events before this one that were dropped because
+	// OnEvent was too slow.
+	Missed uint64
+}
+
+// eventBuffer is how many events may wait for a slow callback.
+const eventBuffer = 8192
+
+// events hands events to the user's callback, from one goroutine that lives as
+// long as Run.
+type events struct {
+	on     func(Event)
+	group  string
+	queue  chan Event
+	missed atomic.Uint64
+	done   chan struct{}
+}
+
+func newEvents(group string, on func(Event)) *events {
+	e := &events{on: on, group: group, done: make(chan struct{})}
+	if on == nil {
+		close(e.done)
+		return e
+	}
+	e.queue = make(chan Event, eventBuffer)
+	go func() {
+		defer close(e.done)
+		for ev := range e.queue {
+			ev.Missed = e.missed.Swap(0)
+			e.on(ev)
+		}
+	}()
+	return e
+}
+
+func (e *events) emit(ev Event) {
+	if e.queue == nil {
+		return
+	}
+	ev.Time, ev.Group = time.Now(), e.group
+	select {
+	case e.queue <- ev:
+	default:
+		e.missed.Add(1)
+	}
+}
+
+// errEventTimeout is what Run returns when close has given OnEvent up.
+var errEventTimeout = errors.New("OnEvent has not returned, although the stop timeout and a lease duration have passed")
+
+// close ends the goroutine after the events that wait. Nothing emits any more. OnEvent is
+// the caller's and may never return, so close waits for at most that long, and then
+// returns an error.
+func (e *events) close(most time.Duration) error {
+	if e.queue != nil {
+		close(e.queue)
+	}
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-e.done:
+		return nil
+	case <-late.C:
+		return errEventTimeout
+	}
 }

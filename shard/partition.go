@@ -29,8 +29,8 @@ type Partition struct {
 
 	mu   sync.Mutex
 	last []byte
-	heir string // to whom a worker that leaves hands it over
 
+	heir     atomic.Pointer[string]  // to whom a worker that leaves hands it over; nil: nobody
 	stopping atomic.Bool             // its context has ended, or it is to be released
 	stop     context.CancelCauseFunc // of the contexts of its handlers
 }
@@ -83,18 +83,6 @@ func (p *Partition) Checkpoint(ctx context.Context, data []byte) error {
 	defer p.mu.Unlock()
 	p.last = data
 	return nil
-}
-
-func (p *Partition) setHeir(owner string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heir = owner
-}
-
-func (p *Partition) getHeir() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.heir
 }
 
 // What ends a handler beside the lease.
@@ -164,15 +152,8 @@ func (w *worker) work(ctx context.Context, p *Partition) {
 			pause = min(w.period<<failures, w.client.Options().LeaseDuration)
 		}
 		w.events.emit(Event{Kind: EventHandlerEnded, Partition: p.id, Token: p.Token(), Took: pause, Err: err})
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if err = nil; ctx.Err() != nil {
-			break
-		}
+		sleep(ctx, pause)
+		err = nil
 	}
 	returned = true
 }
@@ -183,22 +164,15 @@ var errGoexit = errors.New("the handler has ended its goroutine")
 func (w *worker) call(ctx context.Context, p *Partition) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			w.panicked(&Panic{Value: v, Stack: debug.Stack(), Partition: p.id})
+			w.mu.Lock()
+			w.run.thrown = cmp.Or(w.thrown, &Panic{Value: v, Stack: debug.Stack(), Partition: p.id})
+			w.mu.Unlock()
+			w.stop(errPanic)
 			p.stop(errPanic)
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
 	return w.handler(ctx, p)
-}
-
-// panicked ends the worker.
-func (w *worker) panicked(p *Panic) {
-	w.mu.Lock()
-	if w.thrown == nil {
-		w.run.thrown = p
-	}
-	w.mu.Unlock()
-	w.stop(errPanic)
 }
 
 // release gives a partition back when its handler has returned.
@@ -242,7 +216,10 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	ev := Event{Kind: EventDropped, Partition: p.id, Token: p.Token(), Place: w.seatPlace(), Err: cause}
 	switch {
 	case asked != nil:
-		ev.Kind, ev.Peer, ev.Err = EventMovedOut, cmp.Or(p.getHeir(), asked.To, asked.By), nil
+		ev.Kind, ev.Peer, ev.Err = EventMovedOut, cmp.Or(asked.To, asked.By), nil
+		if heir := p.heir.Load(); heir != nil {
+			ev.Peer = *heir
+		}
 	case errors.Is(ended, tenure.ErrLost) && w.session.Check() == nil:
 		ev.Kind = EventRevoked
 	case ended != nil:

@@ -5,6 +5,7 @@ package shard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
+	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
 // spec is which partitions a group has: what the store keeps of that, as the data
@@ -255,4 +259,237 @@ func (g *Group) SetZones(ctx context.Context, zones map[string]string) error {
 		return s
 	})
 	return wrap("set zones of", g.name, err)
+}
+
+// Limits of names. A lock's name has room for both and for what stands between
+// them.
+const (
+	// MaxNameLen is the longest name of a group in bytes.
+	MaxNameLen = 512
+	// MaxIDLen is the longest name of a partition in bytes.
+	MaxIDLen = 256
+)
+
+// maxDataLen is package tenure's limit, too. It is checked here first, so that a mistake is
+// not taken for an error of the store.
+const maxDataLen = 256 << 10
+
+// LockName returns the name of the lock that is a partition of the group. It is
+// the resource that the partition's token fences.
+func LockName(group, id string) string { return group + text.PartInfix + id }
+
+func lockNames(group string, ids []string) []string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = LockName(group, id)
+	}
+	return names
+}
+
+// LeadName returns the name of the lock that the coordinator of the group holds.
+func LeadName(group string) string { return group + text.LeadSuffix }
+
+// RollName returns the name of the lock whose data is the roll of the group.
+func RollName(group string) string { return group + text.RollSuffix }
+
+// SpecName returns the name of the lock whose data says which partitions the
+// group has.
+func SpecName(group string) string { return group + text.SpecSuffix }
+
+// MemberName returns the name of the lock that the worker in a place of the group
+// holds.
+func MemberName(group string, place int) string {
+	return group + text.MemberInfix + strconv.Itoa(place)
+}
+
+// ParseLockName is the reverse of [LockName]. It returns false if lock is not
+// the name of a partition.
+func ParseLockName(lock string) (group, id string, ok bool) {
+	// The first one counts: a group's name has none in it, a partition's may.
+	group, id, ok = strings.Cut(lock, text.PartInfix)
+	if !ok || group == "" || id == "" {
+		return "", "", false
+	}
+	return group, id, true
+}
+
+// notOurs is the error of a lock that a coordinator needs, and a holder has that coordinates
+// nothing: no worker plans meanwhile.
+func notOurs(lock, owner string, token uint64) error {
+	return fmt.Errorf("lock %q is held by %q (token %d), which does not coordinate the group, and nobody can plan: "+
+		"end what holds it; if it is a lock of yours, choose another name for one of the two", lock, owner, token)
+}
+
+func checkName(name string) error {
+	if err := text.CheckName("group name", name, MaxNameLen); err != nil {
+		return err
+	}
+	for _, infix := range []string{text.PartInfix, text.MemberInfix} {
+		if strings.Contains(name+infix[:len(infix)-1], infix) || strings.Contains(name, infix) {
+			return fmt.Errorf("group name %.40q has %q in it: what comes after that would be taken for a part of the group", name, infix)
+		}
+	}
+	return nil
+}
+
+func checkID(id string) error {
+	return cmp.Or(checkText("partition name", id, MaxIDLen), text.CheckEnds("partition name", id))
+}
+
+func checkText(what, s string, most int) error {
+	return cmp.Or(text.CheckNotEmpty(what, s, most), text.Check(what, s, most))
+}
+
+// profile is what a worker says of itself, as the data of the lock of its place.
+type profile struct {
+	Weight  float64 `json:"weight"`
+	Zone    string  `json:"zone,omitempty"`
+	Max     int     `json:"max,omitempty"`
+	Leaving bool    `json:"leaving,omitempty"`
+	Awaits  int     `json:"awaits,omitempty"`
+	Address string  `json:"address,omitempty"`
+}
+
+func (p profile) bytes() []byte { return mustMarshal(p) }
+
+// parseProfile reads the data of a place. What a later version adds is taken no
+// notice of.
+func parseProfile(data []byte) (profile, bool) {
+	var p profile
+	if json.Unmarshal(data, &p) != nil || !(p.Weight >= minWeight && p.Weight <= maxWeight) || p.Max < 0 || p.Awaits < 0 {
+		return profile{}, false
+	}
+	return p, len(p.Zone) <= maxZoneLen
+}
+
+// member is one place in the roll. A place without a session is vacant. It stays
+// in the roll so that a worker that returns to it gets its partitions back.
+type member struct {
+	Place   int     `json:"place"`
+	Session string  `json:"session,omitempty"`
+	Owner   string  `json:"owner,omitempty"` // shortened
+	Weight  float64 `json:"weight"`
+	Zone    string  `json:"zone,omitempty"`
+	Max     int     `json:"max,omitempty"`
+	Leaving bool    `json:"leaving,omitempty"`
+	// Awaits is how many partitions of a member that leaves this one waits for at a
+	// time, without asking. 0: it asks.
+	Awaits int `json:"awaits,omitempty"`
+}
+
+func (m member) vacant() bool { return m.Session == "" }
+
+// active reports whether the member should have partitions.
+func (m member) active() bool { return !m.vacant() && !m.Leaving }
+
+// roll is what the coordinator writes: the membership of the group, and the
+// revision of the partitions. All workers compute the same plan from it.
+type roll struct {
+	Format   int      `json:"format"`
+	Epoch    uint64   `json:"epoch"`
+	Revision uint64   `json:"revision"` // of the spec
+	Members  []member `json:"members"`  // by their places
+}
+
+// rollFormat is the version of the roll's form, and of the plan that is made of
+// it. A worker that does not know it makes no plan.
+const rollFormat = 1
+
+// maxOwnerShown is how much of an owner name the roll has room for.
+const maxOwnerShown = 64
+
+// shownOwner returns an owner name as the roll has it.
+func shownOwner(owner string) string {
+	if len(owner) > maxOwnerShown {
+		return string([]rune(owner)[:maxOwnerShown/4])
+	}
+	return owner
+}
+
+func (r roll) bytes() []byte {
+	data := mustMarshal(r)
+	if len(data) <= maxDataLen {
+		return data
+	}
+	for i := range r.Members {
+		r.Members[i].Owner = "" // for people alone
+	}
+	return mustMarshal(r)
+}
+
+func parseRoll(data []byte) (r roll, ok bool, err error) {
+	if len(data) == 0 {
+		return roll{}, false, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if d.Decode(&r) != nil || d.More() || r.Format != rollFormat || r.Epoch == 0 ||
+		!slices.IsSortedFunc(r.Members, func(a, b member) int { return a.Place - b.Place }) {
+		return roll{}, false, fmt.Errorf("%w: the roll is %.60q", tenure.ErrUnreadable, data)
+	}
+	return r, true, nil
+}
+
+// sessions returns the sessions of all members.
+func (r roll) sessions() map[string]member {
+	all := make(map[string]member, len(r.Members))
+	for _, m := range r.Members {
+		if !m.vacant() {
+			all[m.Session] = m
+		}
+	}
+	return all
+}
+
+// same says that the same plan follows from both, and that the same sessions are
+// in it.
+func (r roll) same(t roll) bool {
+	return r.Revision == t.Revision && slices.Equal(r.Members, t.Members)
+}
+
+// plan makes the plan, with the help of a former one, which may be nil.
+func (r roll) plan(ids, base []string, zones map[string]string, former *plan.Plan) *plan.Plan {
+	in := plan.Input{Partitions: ids, Base: base, Zones: zones, Members: make([]plan.Member, len(r.Members))}
+	for i, m := range r.Members {
+		in.Members[i] = plan.Member{Place: m.Place, Weight: m.Weight, Zone: m.Zone, Max: m.Max, Leaving: !m.active()}
+	}
+	if former == nil {
+		return plan.Make(in)
+	}
+	return former.Remake(in)
+}
+
+// office is what the coordinator lays down beside its lock, and everybody reads
+// again and again.
+type office struct {
+	Epoch  uint64 `json:"epoch"`  // of the roll
+	Places int    `json:"places"` // how many places there are to be taken
+}
+
+// minPlaces is how many places there are at least. More come with members, so
+// that a worker that joins need not poll all that there may ever be.
+const minPlaces = 16
+
+func (o office) bytes() []byte { return mustMarshal(o) }
+
+func parseOffice(data []byte) office {
+	var o office
+	if json.Unmarshal(data, &o) != nil {
+		o = office{}
+	}
+	o.Places = min(max(o.Places, minPlaces), maxPlaces)
+	return o
+}
+
+// maxPlaces is how many places there are at most. There are more than members,
+// so that many who join at once find one.
+const maxPlaces = MaxMembers + MaxMembers/8
+
+func mustMarshal(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) //nolint:forbidigo // what this package writes can be marshalled
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

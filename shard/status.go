@@ -194,11 +194,7 @@ func gone(ctx context.Context, client *tenure.Client, session string) (string, e
 func (out *Status) partitions(ctx context.Context, client *tenure.Client, v *view) error {
 	for from := 0; from < len(v.ids); from += looksAtOnce {
 		ids := v.ids[from:min(len(v.ids), from+looksAtOnce)]
-		names := make([]string, len(ids))
-		for i, id := range ids {
-			names[i] = LockName(out.Group, id)
-		}
-		list, errs := client.Statuses(ctx, names, nil)
+		list, errs := client.Statuses(ctx, lockNames(out.Group, ids), nil)
 		for i, st := range list {
 			if errs[i] != nil && !errors.Is(errs[i], tenure.ErrUnreadable) {
 				return errs[i]

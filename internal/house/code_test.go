@@ -60,8 +60,9 @@ var zones = []zone{
 	// But no public call says whether there is a bubble of testing/synctest: that is the clock's.
 	{"tasks", ". once internal/clock"},
 	{"tenuretest", ". driver faultstore memstore internal/clock"},
-	{"server", ". driver once server/access server/internal/remote"},
-	{"server/internal/remote", ". driver internal/engine internal/protocol internal/text"},
+	{"server", ". driver once server/access server/internal/remote server/internal/wire"},
+	{"server/internal/wire", ""},
+	{"server/internal/remote", ". driver internal/engine internal/protocol internal/text server/internal/wire"},
 	{"server/access", "driver internal/text"},
 	{"server/dashboard", ". driver internal/text once server server/access server/internal/remote shard"},
 	{"internal/telemetry", ". internal/protocol"},

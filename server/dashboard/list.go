@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/shard"
 )
 
 const (
@@ -351,3 +353,371 @@ func (v *nowView) explain(who visitor) {
 		v.Nothing = "There are no locks yet. One appears when a program takes it for the first time."
 	}
 }
+
+const (
+	// maxSessions bounds how many sessions are read.
+	maxSessions = 10_000
+	// shownLocks is how many of the locks under a session are named.
+	shownLocks = 20
+)
+
+// sessionsView is the sessions that keep locks alive.
+type sessionsView struct {
+	Rows    []session
+	At      time.Time
+	Summary string
+	More    int // that are not shown
+	Closed  int
+	Nothing string
+}
+
+// session is one session, and what it keeps alive.
+type session struct {
+	tenure.SessionStatus
+	State state // in the place of what the record says
+	Locks []chip
+	Count int // of its locks
+	More  int // locks that are not named
+}
+
+// Word is the state of a session in words: it is no lock.
+func (s session) Word() string {
+	if s.State == held {
+		return "alive"
+	}
+	return string(s.State)
+}
+
+// Remains is what remained of the lease.
+func (s session) Remains() remains { return remainsOf(s.State, s.FreeIn, s.Lease) }
+
+// sessions shows the sessions.
+func (d *Dashboard) sessions(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
+	v := &sessionsView{}
+	p := &page{View: "sessions", Title: "Sessions", Model: v}
+	all, r := ask(ctx, d.cache, lookPace, "sessions", d.readSessions)
+	locks, ofLocks := d.list(ctx, "")
+	r.err = cmp.Or(r.err, ofLocks.err)
+	v.At, r.at = r.at, earlier(r.at, ofLocks.at)
+	d.note(p, who, r)
+	v.fill(all, locks.visible(who, ""), who.all(access.Read))
+	if len(v.Rows) == 0 && r.good() {
+		v.Nothing = "There is no session. A process that holds many locks opens one, so that one heartbeat keeps all " +
+			"of them alive."
+		if !who.all(access.Read) {
+			v.Nothing = "There is no session that keeps a lock alive which " + who.Name() + " may read."
+		}
+	}
+	return p, nil
+}
+
+func (d *Dashboard) readSessions(ctx context.Context) ([]tenure.SessionStatus, error) {
+	var all []tenure.SessionStatus
+	for s, err := range d.client.Sessions(ctx) {
+		switch {
+		case len(all) == maxSessions:
+			return all, nil
+		case err == nil:
+			s.Data = nil
+			all = append(all, s)
+		case !errors.Is(err, tenure.ErrUnreadable):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// fill adds the sessions that keep some of the locks alive; idle ones too, to a visitor who may read all.
+func (v *sessionsView) fill(all []tenure.SessionStatus, locks []*lock, idle bool) {
+	under := map[string][]*lock{}
+	for _, l := range locks {
+		if l.Session != "" && l.Status.State == tenure.StateHeld {
+			under[l.Session] = append(under[l.Session], l)
+		}
+	}
+	counts := map[state]int{}
+	for _, st := range all {
+		mine := under[st.ID]
+		switch {
+		case len(mine) == 0 && !idle:
+			continue
+		case st.State != tenure.StateAlive:
+			v.Closed++
+			continue
+		}
+		s := session{SessionStatus: st, State: held, Count: len(mine)}
+		switch {
+		case !st.Alive:
+			s.State = expired
+		case server.Late(st.Unchanged, st.Heartbeat, st.Lease):
+			s.State = inDoubt
+		}
+		s.Locks, s.More = linksOf(mine)
+		counts[s.State]++
+		v.Rows = append(v.Rows, s)
+	}
+	first := []state{inDoubt, expired, held} // what an operator should look at
+	slices.SortFunc(v.Rows, func(a, b session) int {
+		return cmp.Or(cmp.Compare(slices.Index(first, a.State), slices.Index(first, b.State)),
+			cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
+	})
+	v.Summary = counted(len(v.Rows), "session")
+	for _, s := range []state{inDoubt, expired} {
+		if counts[s] > 0 {
+			v.Summary += ", " + grouped(counts[s]) + " " + string(s)
+		}
+	}
+	v.More = max(0, len(v.Rows)-pageSize)
+	v.Rows = v.Rows[:len(v.Rows)-v.More]
+}
+
+// linksOf names the locks under a session, the partitions of a group of shards together.
+func linksOf(under []*lock) (links []chip, more int) {
+	parts := map[string]int{}
+	var groups []string
+	for _, l := range under {
+		group, _, ok := shard.ParseLockName(l.Name)
+		switch {
+		case ok:
+			if parts[group]++; parts[group] == 1 {
+				groups = append(groups, group)
+			}
+		case len(links) < shownLocks:
+			links = append(links, chip{Text: l.Name, Link: lockLink(l.Name)})
+		default:
+			more++
+		}
+	}
+	for _, group := range groups {
+		text := counted(parts[group], "partition") + " of " + group
+		links = append(links, chip{Text: text, Link: groupLink(group)})
+	}
+	return links, more
+}
+
+// shardsView is the groups of workers there are, and one of them, if it is known.
+type shardsView struct {
+	Groups  []chip
+	Nothing string
+	Known   bool
+	shard.Status
+	Summary string
+	Strips  []strip
+	Rows    []partition
+	Only    []chip // what the partitions are narrowed to
+	Pager   pager
+	At      time.Time
+}
+
+// strip is the partitions of one worker: one column for each partition of the group.
+type strip struct {
+	shard.MemberStatus
+	Place, Class string
+	Counts       string  // how many it has, and is to have
+	Runs         []piece // partitions that stand side by side
+}
+
+// partition is one partition of the table.
+type partition struct {
+	shard.PartitionStatus
+	State, Class string
+	Who, Plan    string // who has it, and who should
+}
+
+// shards shows the groups, and one of them.
+func (d *Dashboard) shards(ctx context.Context, who visitor, query url.Values) (*page, *problem) {
+	v := &shardsView{}
+	p := &page{View: "shards", Title: "Shards", Model: v}
+	locks, r := d.list(ctx, "")
+	d.note(p, who, r)
+	groups := groupsOf(locks.visible(who, ""))
+	name := query.Get("group")
+	if name == "" && len(groups) == 1 {
+		name = groups[0]
+	}
+	for _, g := range groups {
+		v.Groups = append(v.Groups, chip{Text: g, Link: groupLink(g), Here: g == name})
+	}
+	switch {
+	case name != "":
+		return p, d.group(ctx, who, name, v, p, query)
+	case len(groups) > 0 || !r.good():
+	case who.all(access.Read):
+		v.Nothing = "There is no group of workers. Package shard makes one."
+	default:
+		v.Nothing = "There is no group of workers that " + who.Name() + " may read."
+	}
+	return p, nil
+}
+
+// groupsOf finds the groups whose records are among the locks.
+func groupsOf(locks []*lock) []string {
+	found := map[string]bool{}
+	for _, l := range locks {
+		if name, ok := strings.CutSuffix(l.Name, text.RollSuffix); ok {
+			found[name] = true
+		} else if name, _, ok := shard.ParseLockName(l.Name); ok {
+			found[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// group shows one group.
+func (d *Dashboard) group(
+	ctx context.Context, who visitor, name string, v *shardsView, p *page, query url.Values,
+) *problem {
+	if !who.May(access.Read, shard.SpecName(name)) {
+		return notAllowed(who, "read this group")
+	}
+	st, r := ask(ctx, d.cache, lookPace, "group "+name, func(ctx context.Context) (shard.Status, error) {
+		return shard.Read(ctx, d.client, name)
+	})
+	if errors.Is(r.err, tenure.ErrNotHeld) {
+		return refuse(http.StatusNotFound, "No such group", "no worker has ever been in the group %q", printable(name))
+	}
+	if problem := invalid(r.err); problem != nil {
+		return problem
+	}
+	d.note(p, who, r)
+	if !r.good() {
+		return nil
+	}
+	v.Known, v.Status, v.At, v.Strips = true, st, r.at, stripsOf(st)
+	v.Summary = fmt.Sprintf("%s, %s: %s owned, %s moving, %s without an owner", counted(len(st.Partitions), "partition"),
+		counted(st.Workers, "worker"), grouped(st.Owned), grouped(st.Moving), grouped(st.Unowned))
+	if st.Imbalance > 0 {
+		v.Summary += fmt.Sprintf("; the fullest worker has %.2f of its share", st.Imbalance)
+	}
+	v.table(query)
+	return nil
+}
+
+// The places of what no worker of the membership has.
+const (
+	placeGone   = -1 // a worker has it that has left the membership
+	placeNobody = -2
+)
+
+// stripClasses are the classes of workers that are not as they should be.
+var stripClasses = map[string]string{
+	shard.MemberLeaving: "asked", shard.MemberLeft: "free", shard.MemberDead: "expired",
+	shard.MemberUnreadable: "expired", "has left": "asked", "no owner": "expired",
+}
+
+// stripsOf returns a strip for each worker, and for what none of them has.
+func stripsOf(st shard.Status) (all []strip) {
+	rest := []shard.MemberStatus{
+		{Place: placeGone, Owner: "not in the membership", State: "has left"},
+		{Place: placeNobody, Owner: "nobody", State: "no owner"},
+	}
+	for _, w := range slices.Concat(st.Members, rest) {
+		s := strip{MemberStatus: w, Class: cmp.Or(stripClasses[w.State], "held"), Runs: stripRuns(st.Partitions, w.Place)}
+		switch {
+		case w.Place >= 0:
+			s.Place, s.Counts = strconv.Itoa(w.Place), grouped(w.Owned)+" of "+grouped(w.Planned)
+		case len(s.Runs) == 0:
+			continue
+		case w.Place == placeNobody:
+			s.Counts = grouped(st.Unowned)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// stripClass says what a worker has to do with a partition; "" if nothing.
+func stripClass(p shard.PartitionStatus, place int) string {
+	switch has := p.Owner != "" && p.Place == place; {
+	case has && p.Planned != place || has && place == placeGone:
+		return "leaves"
+	case has:
+		return "has"
+	case place >= 0 && p.Planned == place:
+		return "comes"
+	case place == placeNobody && p.Owner == "":
+		return "nobody"
+	}
+	return ""
+}
+
+// stripTexts say what a class of a strip means.
+var stripTexts = map[string]string{
+	"has": "has", "leaves": "has, another is to have it", "comes": "is to have", "nobody": "has no owner",
+}
+
+// stripRuns joins neighbours of one class.
+func stripRuns(partitions []shard.PartitionStatus, place int) (runs []piece) {
+	width := 100 / float64(max(1, len(partitions)))
+	for begin := 0; begin < len(partitions); {
+		c, end := stripClass(partitions[begin], place), begin+1
+		for end < len(partitions) && stripClass(partitions[end], place) == c {
+			end++
+		}
+		if c != "" {
+			title := partitions[begin].ID
+			if end-begin > 1 {
+				title += " to " + partitions[end-1].ID
+			}
+			x, w := percent(float64(begin)*width), percent(float64(end-begin)*width)
+			runs = append(runs, piece{X: x, W: w, Class: c, Title: printable(title) + ": " + stripTexts[c]})
+		}
+		begin = end
+	}
+	return runs
+}
+
+// table adds the partitions of one page.
+func (v *shardsView) table(query url.Values) {
+	owners := map[int]string{}
+	for _, w := range v.Members {
+		owners[w.Place] = w.Owner
+	}
+	only, here := query.Get("only"), groupLink(v.Group)
+	all := only != "moving" && only != "unowned"
+	for _, c := range []chip{
+		{"all", "all", here, len(v.Partitions), all},
+		{"moving", "asked", here + "&only=moving", v.Moving, only == "moving"},
+		{"unowned", "expired", here + "&only=unowned", v.Unowned, only == "unowned"},
+	} {
+		if c.Here || c.Count > 0 || c.Text == "all" {
+			v.Only = append(v.Only, c)
+		}
+	}
+	if !all {
+		here += "&only=" + only
+	}
+	for _, st := range v.Partitions {
+		if p := partitionOf(st, owners); all || p.State == only {
+			v.Rows = append(v.Rows, p)
+		}
+	}
+	from, err := strconv.Atoi(query.Get("from"))
+	if err != nil || from < 0 || from >= len(v.Rows) {
+		from = 0
+	}
+	to, pager := paged(len(v.Rows), from, func(from int) string { return fmt.Sprintf("%s&from=%d", here, from) })
+	v.Rows, v.Pager = v.Rows[from:to], pager
+}
+
+func partitionOf(st shard.PartitionStatus, owners map[int]string) partition {
+	p := partition{PartitionStatus: st, State: "owned", Class: "held", Who: st.Owner, Plan: owners[st.Planned]}
+	switch {
+	case st.Error != "":
+		p.State, p.Class, p.Who = "unreadable", "unreadable", st.Error
+	case st.Owner == "":
+		p.State, p.Class = "unowned", "expired"
+		if st.ReservedFor != "" {
+			p.Who = "kept for " + st.ReservedFor
+		}
+	case st.Planned >= 0 && st.Place != st.Planned:
+		p.State, p.Class = "moving", "asked"
+	}
+	if st.Owner == "" {
+		p.Since = time.Time{}
+	}
+	return p
+}
+
+// Link is the address of the page of its lock.
+func (p partition) Link(group string) string { return lockLink(shard.LockName(group, p.ID)) }

@@ -6,15 +6,19 @@ package dashboard
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	texttemplate "text/template"
@@ -303,4 +307,258 @@ func asset(name string) string {
 func staticFile(name string) []byte {
 	content, _ := staticFiles.ReadFile("static/" + name) // one of staticTypes
 	return content
+}
+
+const (
+	// livePace is how often a stream looks for something new, and liveBeat after how long without it the stream
+	// says that it is there.
+	livePace = time.Second
+	liveBeat = 15 * time.Second
+	// livePaceOverTook is how many times as long as it takes to make a page it is left alone.
+	livePaceOverTook = 20
+	// liveLife is how long a stream is open: the page connects again.
+	liveLife = 10 * time.Minute
+	// liveWrite bounds how long a page may take to read what it is sent.
+	liveWrite = 10 * time.Second
+)
+
+// live keeps a page up to date: it sends the part of it that changes, whenever it is not as it was.
+func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) *problem {
+	who, p := d.admitted(w, r)
+	if p != nil {
+		return p
+	}
+	name := r.URL.Query().Get("view")
+	if d.views[name] == nil {
+		return refuse(http.StatusBadRequest, "No such view",
+			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name)
+	}
+	ctx, leave, err := d.server.Follow(r, who.Principal)
+	if err != nil {
+		return refuse(http.StatusServiceUnavailable, "Too many pages", "%v", err)
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, liveLife)
+	defer cancel()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold it back
+	d.follow(ctx, w, r, name)
+	return nil
+}
+
+// follow sends what is new until the stream ends, or the page does not read it in time.
+func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.Request, name string) {
+	control := http.NewResponseController(w)
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may go on
+	send := func(text string) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(liveWrite)) // where there are such limits
+		_, err := io.WriteString(w, text)
+		return err == nil && control.Flush() == nil
+	}
+	before, sent, reads := uint64(0), time.Now(), send("retry: 3000\n\n")
+	for reads {
+		who, ok := d.visitor(r)
+		if !ok {
+			send("event: out\ndata:\n\n")
+			return
+		}
+		begun := time.Now()
+		content, err := d.content(ctx, who, name, r)
+		pause := max(livePace, livePaceOverTook*time.Since(begun))
+		switch {
+		case ctx.Err() != nil || err != nil:
+			return
+		case hashOf(content) != before:
+			before, sent = hashOf(content), time.Now()
+			reads = send("event: live\ndata: " + strings.NewReplacer("\r", "", "\n", "\ndata: ").Replace(content) + "\n\n")
+		case time.Since(sent) >= liveBeat:
+			sent = time.Now()
+			reads = send(":\n\n")
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// content is the part of a page that changes, as it is now. One stream at a time makes it: whatever the number
+// of open pages, they leave time for what else the server does.
+func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *http.Request) (string, error) {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	var b bytes.Buffer
+	p, problem := d.views[name](ctx, who, r.URL.Query())
+	if problem != nil {
+		alerts := []flash{{status: problem.status, Text: problem.title + ": " + problem.Detail}}
+		err := d.pages.ExecuteTemplate(&b, "alerts", alerts)
+		return b.String(), err
+	}
+	err := d.pages.ExecuteTemplate(&b, "live", p)
+	return b.String(), err
+}
+
+// unquoted takes back what strconv.Quote escapes although it can be seen.
+var unquoted = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+
+// printable returns s with what cannot be seen, or turns text around, spelled out as Go would: \n, \x1b,
+// \u202e. What stands in a store was written by anybody who may write there. Unlike a log line, a page shows
+// all else as it is, a backslash too.
+func printable(s string) string {
+	quoted := strconv.Quote(s)
+	return unquoted.Replace(quoted[1 : len(quoted)-1])
+}
+
+// short returns a duration as people say it, by its two largest units.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + short(-d)
+	case d > 0 && d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < day:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%d d %02d h", int(d/day), int(d.Hours())%24)
+	}
+}
+
+// seconds returns a duration in full seconds.
+func seconds(d time.Duration) string { return short(max(0, d).Truncate(time.Second)) }
+
+// exact returns a duration of which each part counts, such as a latency or a limit.
+func exact(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	case d < 10*time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// chosen is a duration that somebody has chosen, such as a lease.
+func chosen(d time.Duration) string {
+	if d >= time.Minute && d%time.Second == 0 {
+		return short(d)
+	}
+	return exact(d)
+}
+
+// age says how long ago an instant was that somebody else's wall clock has shown.
+type age struct{ Ago, Since string }
+
+func ageOf(since, at time.Time) age {
+	switch {
+	case since.IsZero():
+		return age{}
+	case at.Before(since):
+		return age{"by a clock ahead", clockText(since)}
+	}
+	return age{seconds(at.Sub(since)), clockText(since)}
+}
+
+// Text is the age for the end of a line.
+func (a age) Text() string {
+	if a.Ago == "" || a.Ago == "by a clock ahead" {
+		return a.Ago
+	}
+	return a.Ago + " ago"
+}
+
+// clockText is a time by somebody's wall clock, for people.
+func clockText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// counted is a number of things.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return grouped(n) + " " + what + "s"
+}
+
+// grouped is a number with its thousands set apart.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// hashOf is a number for a name that stays the same.
+func hashOf(name string) uint64 {
+	h := fnv.New64a()
+	io.WriteString(h, name) //nolint:errcheck // a hash takes all
+	return h.Sum64()
+}
+
+// idOf is an id for what has this name, so that the script finds it again.
+func idOf(name string) string { return "r" + strconv.FormatUint(hashOf(name), 36) }
+
+// tail is the query of an address.
+func tail(query url.Values) string {
+	if len(query) == 0 {
+		return ""
+	}
+	return "?" + query.Encode()
+}
+
+func lockLink(name string) string { return "lock?name=" + url.QueryEscape(name) }
+
+func groupLink(name string) string { return "shards?group=" + url.QueryEscape(name) }
+
+// chip is a link with what it looks like, such as one that narrows a list; Count is how many there are.
+type chip struct {
+	Text, Class, Link string
+	Count             int
+	Here              bool
+}
+
+// pageSize is how many rows a page shows.
+const pageSize = 50
+
+// pager leads to other parts of a list.
+type pager struct{ Place, Prev, Next string }
+
+// paged returns where a part of a list of n ends that begins at from. address is that of a part.
+func paged(n, from int, address func(from int) string) (to int, p pager) {
+	to = min(n, from+pageSize)
+	if from > 0 {
+		p.Prev = address(max(0, from-pageSize))
+	}
+	if to < n {
+		p.Next = address(to)
+	}
+	if n > pageSize && to > from {
+		p.Place = fmt.Sprintf("%s to %s of %s", grouped(from+1), grouped(to), grouped(n))
+	}
+	return to, p
 }

@@ -89,10 +89,7 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	n, err := admin.SweepReleased(v.ctx, v.client, f.Prefix, &admin.SweepOptions{
 		ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun,
 	})
-	r := sweptLocks{
-		Result: "swept", Locks: n.Locks, History: n.History, WithData: n.WithData, Taken: n.Taken,
-		Took: seconds(time.Since(begun)),
-	}
+	r := sweptLocks{"swept", n, seconds(time.Since(begun))}
 	text := fmt.Sprintf("deleted %s that had been released for more than %s, and %s of history",
 		counted(n.Locks, "lock"), *f.ReleasedBefore, counted(n.History, "record"))
 	switch {
@@ -117,12 +114,9 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 }
 
 type sweptLocks struct {
-	Result   string   `json:"result"`
-	Locks    int      `json:"locks"`
-	History  int      `json:"history"`
-	WithData int      `json:"with_data"`
-	Taken    int      `json:"taken"`
-	Took     *float64 `json:"took_seconds"`
+	Result string `json:"result"`
+	admin.SweptLocks
+	Took *float64 `json:"took_seconds"`
 }
 
 type swept struct {
@@ -143,13 +137,9 @@ type reapCmd struct {
 
 // reaped is a lock that was freed, or a session that was closed, as an object of --json.
 type reaped struct {
-	Time    string `json:"time"`
-	Result  string `json:"result"` // reaped, or closed
-	Lock    string `json:"lock,omitempty"`
-	Session string `json:"session,omitempty"`
-	Owner   string `json:"owner,omitempty"`
-	Token   uint64 `json:"token,omitempty"`
-	Host    string `json:"host,omitempty"`
+	Time   string `json:"time"`
+	Result string `json:"result"` // reaped, or closed
+	admin.Reaped
 }
 
 // Run frees the locks of dead holders until a signal comes, or once.
@@ -199,10 +189,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 }
 
 func (c *console) tellReaped(r admin.Reaped) {
-	line := reaped{
-		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session,
-		Owner: r.Owner, Token: r.Token, Host: r.Host,
-	}
+	line := reaped{instant(time.Now()), "reaped", r}
 	if r.Name != "" {
 		c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
 		return
@@ -298,10 +285,7 @@ func (f *raiseTokensCmd) check(how *admin.RaiseOptions) (by uint64, options tenu
 }
 
 func (f *raiseTokensCmd) tell(v *storeClient, c *console, n admin.RaisedTokens, took time.Duration, err error) error {
-	r := raisedTokens{
-		Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable,
-		Foreign: n.Foreign, Took: seconds(took),
-	}
+	r := raisedTokens{"raised", n, seconds(took)}
 	left := ""
 	if n.Foreign > 0 {
 		left = fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token",
@@ -332,10 +316,7 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n admin.RaisedTokens, 
 }
 
 type raisedTokens struct {
-	Result     string   `json:"result"`
-	Locks      int      `json:"locks"`
-	Sessions   int      `json:"sessions"`
-	Unreadable int      `json:"unreadable"`
-	Foreign    int      `json:"foreign"`
-	Took       *float64 `json:"took_seconds"`
+	Result string `json:"result"`
+	admin.RaisedTokens
+	Took *float64 `json:"took_seconds"`
 }

@@ -7,19 +7,27 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/text"
+	"github.com/tenurelock/tenure/once"
 )
 
 // job is what run and lead have in common: a command that is run under a lock.
@@ -229,4 +237,433 @@ func (t *command) idle(parent context.Context, pause time.Duration) error {
 		return signaled{sig}
 	}
 	return err
+}
+
+type running struct {
+	ctx   context.Context // it ends when the command has to: with the lease, or before
+	lease *tenure.Lease
+	guard *guard.Guard
+	grace time.Duration
+	// stopTimeout is how long heartbeats go on after the lease was asked back.
+	stopTimeout time.Duration
+
+	// left is set when the command itself has ended, and what it left behind is
+	// awaited.
+	left atomic.Bool
+
+	swept atomic.Bool // that was told to stop
+
+	mu     sync.Mutex
+	latest guard.Limits
+}
+
+type outcome struct {
+	exit  guard.Exit
+	lost  error // why the lease was lost while the command ran, or nil
+	asked bool  // a signal that asks for the end was passed on
+	// steppedDown is the request for which the command was told to stop, or nil.
+	steppedDown *tenure.StepDownError
+	timedOut    bool // the command had to stop because its time was up
+	swept       bool // what the command left behind was told to stop, by a signal
+	hungUp      bool // SIGHUP was passed on
+	elapsed     time.Duration
+}
+
+func (o outcome) status() int {
+	switch {
+	case o.lost != nil:
+		return statusLost
+	case o.timedOut:
+		return statusTimeout
+	}
+	return o.exit.Status()
+}
+
+// failure returns what the history is to say of a command that has failed by
+// itself, nil for any other: nothing had asked it to stop, neither a signal, nor a
+// request, nor the end of the lease.
+func (o outcome) failure() error {
+	if o.timedOut {
+		return errors.New("the command had to stop: its time was up")
+	}
+	if o.lost != nil || o.asked || o.hungUp || o.swept || o.steppedDown != nil || o.interrupted() ||
+		o.exit.Reason != guard.Ended || o.status() == 0 {
+		return nil
+	}
+	return fmt.Errorf("the command ended with status %d", o.status())
+}
+
+// limits returns until when a command may live under the lease. The clock is
+// read before the lease, so that what passes in between makes them early. It
+// returns false if the right to act has ended.
+func limits(lease *tenure.Lease, grace time.Duration) (guard.Limits, bool) {
+	now := guard.Now()
+	return limitsAt(now, lease.Remaining(), grace)
+}
+
+// limitsAt is limits for a lease of which so much remains at an instant. Half of the
+// grace is left to the command for stopping, and half of it to the killing.
+func limitsAt(now guard.Instant, remaining, grace time.Duration) (guard.Limits, bool) {
+	if remaining <= 0 {
+		return guard.Limits{}, false
+	}
+	deadline := now.Add(remaining)
+	expiry := deadline.Add(grace)
+	return guard.Limits{Term: deadline, Kill: expiry.Add(-grace / 2), Expiry: expiry}, true
+}
+
+func (r *running) extend() {
+	// Held from the reading to the handing over: the guard goes by what comes last.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l, ok := limits(r.lease, r.grace); ok {
+		r.latest = l
+		r.guard.Extend(l)
+	}
+}
+
+// stop ends the command, because its lease has ended, or was asked back, or its time
+// is up. While the lease is good heartbeats go on while the command stops in its own time, which is the
+// stop timeout.
+func (r *running) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := guard.Now()
+	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) || r.lease.Check() == nil {
+		// A bit before the heartbeats end, so that the lock is released under a
+		// good lease.
+		r.guard.Stop(now.Add(r.stopTimeout - r.grace/2))
+		return
+	}
+	// At the deadline there is the grace left. Before it, the lease has another
+	// holder already, or the wall clock says that this machine was paused and the
+	// boot clock with it: nothing is left.
+	// Without progress the lease ends before its deadline, and nobody else has it until then.
+	cause := context.Cause(r.lease.Context())
+	if errors.Is(cause, tenure.ErrSuperseded) ||
+		!errors.Is(cause, tenure.ErrStalled) && now < r.latest.Term.Add(-r.grace/4) {
+		r.guard.Stop(now)
+		return
+	}
+	r.guard.Stop(r.latest.Kill)
+}
+
+// sweep tells what the command has left behind to stop, and kills it when Ctrl-C
+// comes again. It returns false if the signal is to be passed on as it is, to the
+// command's group: what a shell has started in the background ignores
+// Ctrl-C, and what has left the group would not hear of it.
+func (r *running) sweep(sig syscall.Signal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.left.Load() || sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGTERM:
+		return false
+	case !r.swept.Swap(true):
+		r.guard.Stop(guard.Now().Add(unhurried)) // it has the time that it takes, as a command has
+	case sig == syscall.SIGTERM:
+		return false
+	default:
+		r.guard.Stop(guard.Now())
+	}
+	return true
+}
+
+// unhurried is longer than any lease.
+const unhurried = 100 * 365 * 24 * time.Hour
+
+// hold runs the command under the lease, and returns when nothing is left of
+// it and of what it has started. It does not release the lease. The context is the
+// lease's, or one that ends before it.
+func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error) {
+	begun := time.Now()
+	grace := t.client.Options().Grace
+	first, ok := limits(lease, grace)
+	if !ok {
+		return outcome{}, guard.ErrTooLate
+	}
+	command := t.program
+	command.Env, command.Last = t.environment(lease), t.lastAct(lease)
+	g, err := guard.Start(command, first)
+	if err != nil {
+		return outcome{}, err
+	}
+	t.console.emit(record{Event: eventStarted, Lock: t.lock, Token: lease.Token(), Command: command.Args})
+	r := &running{
+		ctx: ctx, lease: lease, guard: g, grace: grace, latest: first,
+		stopTimeout: t.client.Options().StopTimeout,
+	}
+	t.running.Store(r)
+	r.extend() // a heartbeat may have been confirmed meanwhile
+	unhook := context.AfterFunc(ctx, r.stop)
+	unwatch := t.watchProgress(lease)
+
+	var o outcome
+	unhand := t.signals.to(func(sig syscall.Signal) {
+		switch sig {
+		case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+			o.asked = true
+		case syscall.SIGHUP:
+			o.hungUp = true
+		}
+		if !r.sweep(sig) {
+			g.Signal(sig)
+		}
+	})
+	o.exit = g.Wait()
+	unwatch()
+	unhand()
+	unhook()
+	t.running.Store(nil)
+	o.elapsed = time.Since(begun)
+
+	_ = errors.As(context.Cause(lease.Context()), &o.steppedDown)
+	o.swept = r.swept.Load()
+	cut := errors.Is(context.Cause(ctx), once.ErrTimeout)
+	inTime := (o.steppedDown != nil || o.swept || cut) && o.exit.Reason == guard.Stopped && lease.Check() == nil
+	if !inTime && (o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped) {
+		if o.lost = context.Cause(lease.Context()); o.lost == nil {
+			o.lost = tenure.ErrExpired // the guard was quicker
+		}
+	}
+	o.timedOut = cut && o.exit.Reason == guard.Stopped && o.lost == nil
+	t.reportEnd(lease, o)
+	return o, nil
+}
+
+func (t *command) reportEnd(lease *tenure.Lease, o outcome) {
+	status := o.status()
+	r := record{Event: eventEnded, Lock: t.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
+	if o.lost != nil {
+		r.Cause = flags.OneLine(o.lost)
+	}
+	t.console.emit(r)
+}
+
+func (t *command) conclude(lease *tenure.Lease, o *outcome) {
+	if superseded := t.release(lease, o.failure()); superseded != nil && o.lost == nil {
+		o.lost = superseded
+	}
+	t.reportTrouble(*o)
+}
+
+// reportTrouble tells people what was out of the ordinary.
+func (t *command) reportTrouble(o outcome) {
+	c := t.console
+	switch {
+	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
+		c.warn("the command did not stop within %v after the lock was asked back: it was killed",
+			t.client.Options().StopTimeout)
+	case o.timedOut && o.exit.Killed:
+		c.warn("the command did not stop within %v after its time was up: it was killed", t.client.Options().StopTimeout)
+	case o.lost == nil && o.swept && o.exit.Killed:
+		c.warn("what the command had left behind was killed")
+	case o.lost != nil && o.exit.Killed:
+		c.warn("the lease of %q was lost while the command ran (%s): it was killed", t.lock, reasonText(o.lost))
+	case o.lost != nil && o.exit.Reason == guard.Ended:
+		c.warn("the lease of %q was lost while the command ran (%s)", t.lock, reasonText(o.lost))
+	case o.lost != nil:
+		c.warn("the lease of %q was lost while the command ran (%s): it was ended", t.lock, reasonText(o.lost))
+	case o.exit.Reason == guard.Abandoned:
+		c.warn("the guardian was killed: the command, and all that it had started, was killed for it")
+	}
+}
+
+func reasonText(err error) string {
+	var named *tenure.Error
+	if errors.As(err, &named) {
+		err = named.Err
+	}
+	return flags.OneLine(err)
+}
+
+func (t *command) notified(n guard.Notice) {
+	c := t.console
+	r := t.running.Load()
+	var processes []string
+	for _, p := range n.Processes {
+		processes = append(processes, fmt.Sprintf("%d (%s)", p.PID, p.Name))
+	}
+	c.emit(record{Event: "command_" + string(n.Kind), Lock: t.lock, Processes: processes})
+	switch n.Kind {
+	case guard.Awaiting:
+		text := fmt.Sprintf("%s has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop",
+			cmp.Or(t.what, "the command"), t.lock, joinSome(processes))
+		c.say("%s", text)
+		if r == nil || r.left.Swap(true) {
+			return
+		}
+		if t.onLeft != nil {
+			t.onLeft(n.Exit, joinSome(processes))
+		}
+		if c.quiet { // what lasts is told in any case
+			time.AfterFunc(t.client.Options().LeaseDuration, func() {
+				if t.running.Load() == r {
+					c.warn("%s", text)
+				}
+			})
+		}
+	case guard.Terminating:
+		switch {
+		case r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown):
+			// that it was asked back is told already
+		case r != nil && errors.Is(context.Cause(r.ctx), once.ErrTimeout):
+			c.say("the time of the command is up: it is told to stop")
+		case r != nil && r.swept.Load():
+			c.say("what the command left behind was told to stop; Ctrl-C kills it")
+		default:
+			c.say("the lease of %q ends, and with it the command and all that it has started", t.lock)
+		}
+	case guard.Suspended:
+		left := time.Duration(0)
+		if r != nil {
+			left = r.lease.Remaining()
+		}
+		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
+		c.stderr.Flush(time.Second) // this process is about to be stopped, with what it has not written
+	}
+}
+
+func joinSome(all []string) string {
+	const most = 5
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}
+
+// progressFlags tie the heartbeats to what the command shows of its work.
+type progressFlags struct {
+	ProgressFile    *string        `empty:"name a file that COMMAND touches"`
+	ProgressTimeout *time.Duration `must:"be positive"`
+}
+
+// check takes the time over into the options of the client.
+func (f *progressFlags) check(j *job) error {
+	switch {
+	case f.ProgressFile == nil && f.ProgressTimeout == nil:
+		return nil
+	case f.ProgressTimeout == nil:
+		return usage("--progress-file needs --progress-timeout: how long the file may stay as it is")
+	case f.ProgressFile == nil:
+		return usage("--progress-timeout needs --progress-file: what COMMAND touches to show that it gets on")
+	}
+	// COMMAND may change its folder before it touches the file.
+	file, err := filepath.Abs(*f.ProgressFile)
+	if err != nil {
+		return usage("--progress-file: %w", err)
+	}
+	*f.ProgressFile = file
+	j.progress = *f.ProgressTimeout
+	return nil
+}
+
+// tell says which file the command shows its progress by.
+func (f *progressFlags) tell(t *command) {
+	if f.ProgressFile != nil {
+		t.progressFile = *f.ProgressFile
+		t.extra = append(t.extra, "TENURE_PROGRESS_FILE="+*f.ProgressFile)
+	}
+}
+
+// looksForProgress is how often the file is looked at within the time that it has.
+const looksForProgress = 10
+
+// watchProgress reports progress to the lease whenever the file has changed, until the
+// returned function is called. What is in the file does not matter.
+func (t *command) watchProgress(lease *tenure.Lease) (stop func()) {
+	if t.progressFile == "" {
+		return func() {}
+	}
+	pause := min(time.Second, t.client.Options().ProgressTimeout/looksForProgress)
+	last, _ := os.Stat(t.progressFile) // what was there before shows no progress
+	return beside(context.Background(), func(ctx context.Context) {
+		for sleep(ctx, pause) == nil {
+			now, err := os.Stat(t.progressFile)
+			if err != nil {
+				continue // it is being replaced, or is not there yet
+			}
+			if last == nil || !os.SameFile(now, last) || !now.ModTime().Equal(last.ModTime()) || now.Size() != last.Size() {
+				lease.Progress()
+			}
+			last = now
+		}
+	})
+}
+
+// crashedWord is the command by which the guardian of run and lead frees the lock of
+// its caller, which was killed. It is nobody else's: what it believes has to be proved.
+const crashedWord = "crashed"
+
+// crashedCmd is that command. The store is that of the environment.
+type crashedCmd struct {
+	Lock  string `required:""`
+	ID    string `name:"id" required:""`
+	Ended string `arg:""`
+	Until string `arg:""`
+	timingFlags
+}
+
+// lastAct returns what the guardian of a command executes in the end if this process was
+// killed: nothing where nobody else has the store. The lock and the lease are in it, which
+// the store shows; the URL of the store, which may have a password in it, stays in the
+// environment.
+func (t *command) lastAct(lease *tenure.Lease) []string {
+	if !t.proves || t.location.Private() {
+		return nil
+	}
+	timing := lease.Timing()
+	return []string{
+		os.Args[0], crashedWord, "--lock=" + lease.Name(), "--id=" + lease.ID(),
+		"--lease=" + timing.LeaseDuration.String(), "--heartbeat=" + timing.HeartbeatPeriod.String(),
+		"--refresh=" + timing.RefreshPeriod.String(), "--grace=" + timing.Grace.String(),
+	}
+}
+
+// Run frees the lock when the last requests of the dead have had their time, and gives up
+// when the lock has run out by itself.
+func (f *crashedCmd) Run() error {
+	// A service manager sends these to all that is left of a unit. The lock is about to be free,
+	// and the next holder wants it.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+	// "exe" tells nobody anything; if it fails, no harm is done
+	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600)
+	ended, err := guard.ParseInstant(f.Ended)
+	expiry, err2 := guard.ParseInstant(f.Until)
+	at, err3 := storeurl.Parse(os.Getenv("TENURE_STORE"))
+	if err := cmp.Or(err, err2, err3); err != nil {
+		return usage("%w", err)
+	}
+	options, err := f.Options(nil)
+	if err == nil {
+		options, err = flags.WithDefaults(options)
+	}
+	if err := cmp.Or(err, mustExist(at)); err != nil {
+		return err
+	}
+	from := ended.Add(options.Grace)
+	until := max(ended, expiry).Add(options.LeaseDuration)
+	ctx, stop := context.WithTimeout(context.Background(), until.Sub(guard.Now()))
+	defer stop()
+	store, err := at.Connect(ctx) // nothing is asked of it yet: it may be out of reach for a while
+	if err != nil {
+		return storeFailed(err)
+	}
+	defer func() { _ = store.Close() }() // what was written is confirmed, or told of
+	client, err := tenure.New(store, &options)
+	if err != nil {
+		return usage("%w", err)
+	}
+	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	now := guard.Now()
+	o := &admin.CrashOptions{After: from.Sub(now), Within: until.Sub(now)}
+	if o.After <= 0 {
+		o.After = -1 // not the default: that time has passed
+	}
+	if o.Within < o.After || o.Within <= 0 {
+		return nil // it runs out, or has
+	}
+	if err = admin.ReleaseCrashed(ctx, client, f.Lock, f.ID, o); err == nil || errors.Is(err, tenure.ErrNotHeld) {
+		return nil
+	}
+	return storeFailed(err)
 }

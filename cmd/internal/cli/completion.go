@@ -7,6 +7,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -172,7 +173,7 @@ func values(f *kong.Flag, store string, given []string) []string {
 			"default:",
 		}
 	case "holder":
-		return holderLabels
+		return slices.Collect(maps.Keys(holderLabels))
 	case "to":
 		return heldBy(store, given, func(t tenure.Tenure) string { return t.Owner })
 	case "to-label":

@@ -31,7 +31,13 @@ type exporterCmd struct {
 	Quiet bool `short:"q"`
 }
 
-var holderLabels = []string{"host", "label", "none", "owner"}
+// holderLabels are what --holder shows of the one who holds a lock.
+var holderLabels = map[string]func(tenure.Status) string{
+	"host":  func(st tenure.Status) string { return st.Host },
+	"label": func(st tenure.Status) string { return st.Label },
+	"owner": func(st tenure.Status) string { return st.Owner },
+	"none":  func(tenure.Status) string { return "" },
+}
 
 // scrapesAtOnce and scrapeTimeout bound what scrapes cost. A scrape sends no request to the
 // store.
@@ -124,13 +130,7 @@ func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
 		}
 	}
 	if f.Holder != nil {
-		labels := map[string]func(tenure.Status) string{
-			"host":  func(st tenure.Status) string { return st.Host },
-			"label": func(st tenure.Status) string { return st.Label },
-			"owner": func(st tenure.Status) string { return st.Owner },
-			"none":  func(tenure.Status) string { return "" },
-		}
-		if o.Holder = labels[*f.Holder]; o.Holder == nil {
+		if o.Holder = holderLabels[*f.Holder]; o.Holder == nil {
 			return nil, usage("--holder %.20q: want host, label, owner or none", *f.Holder)
 		}
 	}

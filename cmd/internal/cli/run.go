@@ -8,6 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -181,5 +185,241 @@ func (t *command) insist(ctx context.Context, lease *tenure.Lease) (outcome, err
 		case waited != nil && lease.Remaining() > 0: // it was asked back
 			return o, err
 		}
+	}
+}
+
+type leadCmd struct {
+	job
+	progressFlags
+	hookFlags
+	Once     bool
+	Priority int
+	CoolDown *time.Duration `must:"be positive"`
+	Pause    time.Duration  `default:"1s" must:"not be negative"`
+}
+
+// maxPause bounds the pause after a command that fails again and again. A
+// command that ran longer than that begins a new count.
+const maxPause = time.Minute
+
+// Run campaigns for the lock until a signal ends it, and runs the command at
+// every election won.
+func (l *leadCmd) Run(c *console, rest operands) error {
+	p := patience{options: tenure.AcquireOptions{
+		StoreTimeout: -1, Priority: l.Priority, CoolDown: valueOf(l.CoolDown),
+	}}
+	if err := cmp.Or(l.checkCoolDown(), l.progressFlags.check(&l.job)); err != nil {
+		return err
+	}
+	if l.OnElected != nil && len(rest.words) == 0 {
+		rest.words = linger
+	}
+	t, err := l.open(c, rest)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	t.proves = true
+	l.tell(t)
+	t.warnOfName()
+	t.manager.start()
+	ctx := context.Background()
+	failures, started := 0, false
+	for {
+		lease, err := t.acquire(ctx, p)
+		if err != nil {
+			return err
+		}
+		t.console.say("elected for %q under token %d", t.lock, lease.Token())
+		o, err := l.lead(t, lease)
+		// This process was stopped until the lease was over; nothing is left of what had begun.
+		late := errors.Is(err, guard.ErrTooLate) || errors.Is(err, guard.ErrOverdue) && !l.Once
+		if err == nil {
+			started = true
+			t.conclude(lease, &o)
+		} else {
+			_ = t.release(lease, unstarted(err))
+		}
+		l.lost(t, lease)
+		switch {
+		case err == nil && (o.asked || o.lost == nil && (l.Once || o.interrupted())):
+			return ended(o.status())
+		case err != nil && !late && (!started && !mayPass(err) || errors.Is(err, guard.ErrOverdue)):
+			return cannotRun(err) // if it is overdue it may have begun, once
+		case t.meanwhile != nil:
+			return *t.meanwhile
+		}
+		switch {
+		case late:
+			err = t.idle(ctx, latePause)
+		case err == nil && o.lost != nil: // somebody else leads now, or the store is away
+		case err == nil && o.steppedDown != nil:
+			err = t.standBack(ctx)
+		default:
+			if err == nil && (o.status() == 0 || o.elapsed > maxPause) {
+				failures = 0
+			}
+			if err != nil || o.status() != 0 {
+				failures++
+			}
+			err = t.rest(o, err, l.pause(failures), failures)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *leadCmd) checkCoolDown() error {
+	if l.CoolDown == nil {
+		return nil
+	}
+	if l.Label == "" {
+		return usage("--cool-down %v without --label: name the version of COMMAND there, by which its failures are counted",
+			*l.CoolDown)
+	}
+	o, err := l.options(l.storeFlags)
+	if err != nil {
+		return err
+	}
+	return refused(o, func(ctx context.Context, client *tenure.Client) error {
+		_, err := client.Acquire(ctx, l.Name, &tenure.AcquireOptions{CoolDown: *l.CoolDown})
+		return err
+	})
+}
+
+// standBack lets others lead first after a step-down.
+func (t *command) standBack(parent context.Context) error {
+	t.console.say("campaigning for %q again when the others have had the time to", t.lock)
+	ctx, stop := t.signals.cancel(parent)
+	o := t.client.Options()
+	bound, cancel := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
+	defer cancel()
+	awaitLeader(bound, t.client, t.lock, func(l tenure.Leader) bool { return !l.None() && l.Owner != o.Owner })
+	if sig := stop(); sig != 0 {
+		return signaled{sig}
+	}
+	return nil
+}
+
+// interrupted says that whoever sits at the terminal has ended the command by
+// a key, which did not reach this process, or that the terminal is gone.
+func (o outcome) interrupted() bool {
+	switch o.status() {
+	case 128 + int(syscall.SIGINT), 128 + int(syscall.SIGQUIT):
+		return true
+	case 128 + int(syscall.SIGHUP):
+		return o.hungUp
+	}
+	return false
+}
+
+// pause is how long the lock is left to others after a command has ended:
+// twice as long after each failure in a row.
+func (l *leadCmd) pause(failures int) time.Duration {
+	d := l.Pause
+	for ; failures > 1 && d > 0 && d < maxPause; failures-- {
+		d *= 2
+	}
+	return min(d, max(maxPause, l.Pause))
+}
+
+// mayPass says that what keeps a command from its first start may pass. That
+// its program was there was seen when the campaign began: what is missing, or
+// not executable, now is being replaced. What only a start can tell, such as a
+// program for another machine, does not pass.
+func mayPass(err error) bool {
+	return guard.Transient(err) || errors.Is(err, guard.ErrNotFound) ||
+		errors.Is(err, guard.ErrCannotRun) && errors.Is(err, fs.ErrPermission)
+}
+
+// unstarted returns what the history is to say of a command that could not be
+// started.
+func unstarted(err error) error {
+	if errors.Is(err, guard.ErrOverdue) || errors.Is(err, guard.ErrTooLate) || errors.As(err, new(signaled)) {
+		return nil // the lease was over, or was not wanted any more, and not by the command's fault
+	}
+	return err
+}
+
+// rest lets others lead for a while, and says how the command has ended, or why it could not be
+// started.
+func (t *command) rest(o outcome, unstarted error, pause time.Duration, failures int) error {
+	status, how := o.status(), "the command has ended"
+	r := record{Event: eventPausing, Lock: t.lock, Status: &status, Pause: seconds(pause)}
+	switch {
+	case unstarted != nil:
+		status, how = flags.StatusOf(cannotRun(unstarted)), flags.OneLine(unstarted)
+		if r.Error = how; failures > 1 {
+			how += fmt.Sprintf(" (%d failures in a row)", failures)
+		}
+	case failures > 1:
+		how = fmt.Sprintf("the command failed with status %d, %d times in a row", status, failures)
+	case failures > 0:
+		how = fmt.Sprintf("the command failed with status %d", status)
+	}
+	t.console.emit(r)
+	t.console.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
+	return t.idle(context.Background(), pause)
+}
+
+// hookFlags are what is run beside the command of a leader.
+type hookFlags struct {
+	OnElected *string `empty:"give it a command for the shell"`
+	OnLost    *string `empty:"give it a command for the shell"`
+
+	begun bool // something was started in this tenure
+}
+
+// linger is the command of a leader that has none: it ends when it is told to.
+var linger = []string{
+	"sh", "-c",
+	`trap 'kill $! 2>/dev/null; exit 0' TERM INT QUIT; trap '' HUP USR1 USR2; while :; do sleep 3600 & wait $!; done`,
+}
+
+// lead runs the command of a leader, after what is to be run at its election: under the
+// lease, and guarded as the command is. If that fails, the command is not run.
+func (f *hookFlags) lead(t *command, lease *tenure.Lease) (outcome, error) {
+	f.begun = false
+	if f.OnElected != nil {
+		command := t.program
+		t.program.Args, t.what = shell(*f.OnElected), "the command of --on-elected, before which COMMAND does not begin,"
+		o, err := t.hold(lease.Context(), lease)
+		t.program, t.what = command, ""
+		f.begun = err == nil
+		if err != nil || o.status() != 0 || o.asked || o.steppedDown != nil {
+			return o, err
+		}
+	}
+	o, err := t.hold(lease.Context(), lease)
+	f.begun = f.begun || err == nil
+	return o, err
+}
+
+func shell(text string) []string { return []string{"sh", "-c", text} }
+
+// lost runs what is to be run after the end of a tenure, for a lease at most. It holds
+// nothing: another leader may be at work.
+func (f *hookFlags) lost(t *command, lease *tenure.Lease) {
+	if f.OnLost == nil || !f.begun {
+		return
+	}
+	patience := t.client.Options().LeaseDuration
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	args := shell(*f.OnLost)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = t.environment(lease)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	cmd.WaitDelay = patience / 10
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		t.console.warn("the command of --on-lost did not end within %v: it was killed", patience)
+	case errors.Is(err, exec.ErrWaitDelay): // something that it has started keeps the output open
+	case err != nil:
+		t.console.warn("the command of --on-lost failed: %s", flags.OneLine(err))
 	}
 }

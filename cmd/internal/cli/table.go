@@ -29,11 +29,8 @@ const (
 	escReset = "\x1b[0m"
 )
 
-// table shows locks, "" for none at all.
+// table shows locks.
 func table(rows []row, s style) string {
-	if len(rows) == 0 {
-		return ""
-	}
 	cells := [][]string{{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"}}
 	var colours []string
 	for _, r := range rows {

@@ -194,7 +194,7 @@ func driver(args []string) int {
 			g.Signal(sig)
 		case <-asked:
 			g.Stop(Now().Add(*allow))
-		case <-g.Done():
+		case <-g.finished:
 			done = true
 		}
 	}

@@ -80,7 +80,7 @@ func TestGuardianLost(t *testing.T) {
 			case test.script == obedient:
 				f.await("term")
 			case name == "Killed" && (r.Exit.Signal != syscall.SIGKILL ||
-				!strings.Contains(f.stderr.String(), "notice: guardian lost")):
+				!strings.Contains(f.stderr.String(), "notice: guardian_lost")):
 				t.Errorf("%v, or no notice:\n%s", r.Exit, &f.stderr)
 			}
 		})

@@ -6,11 +6,15 @@
 package guard
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"path"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +28,7 @@ func (c *Command) find() (string, error) {
 	}
 	name := c.Args[0]
 	if strings.Contains(name, "/") {
-		return name, c.runnable(name)
+		return name, runnable(name)
 	}
 	path := "/usr/local/bin:/usr/bin:/bin"
 	for _, kv := range c.environ() {
@@ -38,7 +42,7 @@ func (c *Command) find() (string, error) {
 			dir = "."
 		}
 		file := dir + "/" + name
-		err := c.runnable(file)
+		err := runnable(file)
 		if err == nil {
 			return file, nil
 		}
@@ -52,12 +56,8 @@ func (c *Command) find() (string, error) {
 	return "", fmt.Errorf("%w: %q is not in PATH", ErrNotFound, name)
 }
 
-// runnable reports why a file cannot be executed. Relative paths are taken from Dir,
-// where the command will look for them.
-func (c *Command) runnable(file string) error {
-	if c.Dir != "" && !path.IsAbs(file) {
-		file = path.Join(c.Dir, file)
-	}
+// runnable reports why a file cannot be executed.
+func runnable(file string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -78,12 +78,9 @@ func (c *Command) runnable(file string) error {
 // processes or open files, or too little memory, for the guardian or for the command, or the program's
 // file was open for writing.
 func Transient(err error) bool {
-	for _, errno := range []unix.Errno{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return errors.Is(err, errGuardianEnded)
+	passing := []unix.Errno{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY}
+	return errors.Is(err, errGuardianEnded) ||
+		slices.ContainsFunc(passing, func(errno unix.Errno) bool { return errors.Is(err, errno) })
 }
 
 // startError explains why the kernel did not run a program that [Command.find] accepted.
@@ -103,4 +100,37 @@ func startError(path string, err error) error {
 		hint = " (arguments and environment are too long together)"
 	}
 	return fmt.Errorf("%w: %s: %w%s", kind, path, err, hint)
+}
+
+// shellPath is what runs a script that does not say what runs it.
+const shellPath = "/bin/sh"
+
+// forkExec is syscall.ForkExec, and has the shell run a script without a #! line, as
+// execvp(3) does, and with it env, nohup and flock.
+func forkExec(path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
+	if pid, err = syscall.ForkExec(path, args, attr); errors.Is(err, unix.ENOEXEC) && isScript(path) {
+		return syscall.ForkExec(shellPath, scriptArgs(path, args), attr)
+	}
+	return pid, err
+}
+
+// scriptArgs returns the shell's arguments.
+func scriptArgs(path string, args []string) []string {
+	return append([]string{shellPath, path}, args[1:]...)
+}
+
+// isScript says that a file can be a script, by what bash goes by: there is no zero byte in what it
+// begins with. A shell that is given a program for another machine says nothing that helps.
+func isScript(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	begin := make([]byte, 80)
+	n, err := io.ReadFull(f, begin)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return false
+	}
+	return bytes.IndexByte(begin[:n], 0) < 0
 }

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,8 +29,7 @@ type Guard struct {
 	cmd  Command
 	path string
 	proc procFS
-	tty  *terminal      // nil without one
-	keys chan os.Signal // Ctrl-Z, while it reaches the caller
+	tty  *terminal // nil without one
 
 	suspended atomic.Bool // the command was stopped, and this process stops itself for it
 
@@ -86,13 +89,6 @@ func Start(cmd Command, first Limits) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Dir != "" {
-		if st, err := os.Stat(cmd.Dir); err != nil {
-			return nil, fmt.Errorf("%w: working directory: %w", ErrCannotRun, err)
-		} else if !st.IsDir() {
-			return nil, fmt.Errorf("%w: working directory %s: %w", ErrCannotRun, cmd.Dir, unix.ENOTDIR)
-		}
-	}
 	if Now() >= first.Term {
 		return nil, ErrTooLate
 	}
@@ -115,18 +111,12 @@ func begin(cmd Command, path string, first Limits) (*Guard, error) {
 		poke:      make(chan struct{}, 1),
 		notices:   make(chan queued, 16),
 	}
-	subreaper, err := g.prepare()
-	if err == nil {
-		if err = g.launch(); err != nil {
-			subreaper.restore()
-			g.proc.close()
-		}
-	}
+	restore, err := g.prepare()
 	if err != nil {
 		underway.Store(false)
 		return nil, err
 	}
-	go g.run(subreaper)
+	go g.run(restore)
 	if err := <-g.started; err != nil {
 		<-g.finished
 		return nil, err
@@ -134,19 +124,25 @@ func begin(cmd Command, path string, first Limits) (*Guard, error) {
 	return g, nil
 }
 
-// prepare gets what this process needs before it has a guardian.
-func (g *Guard) prepare() (subreaper, error) {
-	proc, err := openProc()
-	if err != nil {
-		return subreaper{}, err
+// prepare gets what this process needs for a guardian, and starts it. Restore gives it back.
+func (g *Guard) prepare() (restore func(), err error) {
+	if g.proc, err = openProc(); err != nil {
+		return nil, err
 	}
-	subreaper, err := becomeSubreaper()
+	before, err := becomeSubreaper()
 	if err != nil {
-		proc.close()
-		return subreaper, fmt.Errorf("%w: %w", ErrGuardian, err)
+		g.proc.close()
+		return nil, err
 	}
-	g.proc = proc
-	return subreaper, nil
+	restore = func() {
+		before()
+		g.proc.close()
+	}
+	if err := g.launch(); err != nil {
+		restore()
+		return nil, err
+	}
+	return restore, nil
 }
 
 // Extend gives the family until newer limits, after a heartbeat. Limits that are out of order
@@ -210,9 +206,6 @@ func (g *Guard) send(f frame) {
 	g.wake()
 }
 
-// Done is closed when nothing is left of the command and all that it started.
-func (g *Guard) Done() <-chan struct{} { return g.finished }
-
 // Wait returns when nothing is left of the command and all that it started: a lock may be
 // released then. It may be called more than once.
 func (g *Guard) Wait() Exit {
@@ -236,7 +229,7 @@ func (g *Guard) exit() Exit {
 }
 
 // run owns all goroutines of the guard, from the start of the guardian to the end.
-func (g *Guard) run(subreaper subreaper) {
+func (g *Guard) run(restore func()) {
 	var workers, notifier sync.WaitGroup
 	workers.Go(g.write)
 	workers.Go(g.listen)
@@ -292,8 +285,7 @@ func (g *Guard) run(subreaper subreaper) {
 	}
 	close(g.notices)
 	notifier.Wait()
-	subreaper.restore()
-	g.proc.close()
+	restore()
 	select {
 	case g.started <- unstarted:
 	default: // it has answered
@@ -304,24 +296,15 @@ func (g *Guard) run(subreaper subreaper) {
 
 // awaitGuardian reaps the guardian, and reports whether it left nothing behind.
 func (g *Guard) awaitGuardian() (clean bool) {
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, g.guardian, &info, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	_, _ = retry(func() (int, error) {
+		return 0, unix.Waitid(unix.P_PID, g.guardian, new(unix.Siginfo), unix.WEXITED|unix.WNOWAIT, nil)
+	})
 	g.pin.Lock()
 	defer g.pin.Unlock()
 	g.reaped = true
 	var status syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(g.guardian, &status, 0, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		return err == nil && status.Exited() && status.ExitStatus() == 0
-	}
+	_, err := retry(func() (int, error) { return syscall.Wait4(g.guardian, &status, 0, nil) })
+	return err == nil && status.Exited() && status.ExitStatus() == 0
 }
 
 // adopt kills everything that this process has inherited from its guardian, until wait4 says
@@ -344,10 +327,7 @@ func (g *Guard) adopt() {
 func (g *Guard) reapAll() (childless bool) {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
+		pid, err := retry(func() (int, error) { return syscall.Wait4(-1, &status, syscall.WNOHANG, nil) })
 		if errors.Is(err, syscall.ECHILD) {
 			return true
 		}
@@ -362,22 +342,382 @@ func (g *Guard) reapAll() (childless bool) {
 	}
 }
 
-// subreaper is what the process was before; restoring it leaves no trace of a guard.
-type subreaper struct{ changed bool }
-
-func becomeSubreaper() (subreaper, error) {
+// becomeSubreaper makes this process one, until restore is called, which leaves no trace of a guard.
+func becomeSubreaper() (restore func(), err error) {
 	var was int32
 	if err := prctlGetSubreaper(&was); err == nil && was != 0 {
-		return subreaper{}, nil
+		return func() {}, nil
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return subreaper{}, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
+		return nil, fmt.Errorf("%w: %w", ErrGuardian, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err))
 	}
-	return subreaper{changed: true}, nil
+	return func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }, nil
 }
 
-func (s subreaper) restore() {
-	if s.changed {
-		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+// The caller's own watch over the deadlines, for a guardian that does not keep them.
+// The guardian goes first: SIGTERM must reach a process once. SIGKILL does no harm twice, and
+// comes from both at the kill instant.
+
+// patience is how long a guardian may be late with SIGTERM, or with dying after SIGKILL was
+// due, at most. It is cut to a quarter of the time that there is.
+const patience = 200 * time.Millisecond
+
+// nextAlarm is when the watchdog has to look. It needs the lock.
+func (g *Guard) nextAlarm() Instant {
+	kill := g.orders.kill()
+	if g.terminated {
+		return kill
+	}
+	due := g.orders.Term
+	if g.stopAt != 0 {
+		due = min(due, g.stopAt)
+	}
+	due = max(due, g.warnedAt)
+	late := max(0, min(patience, kill.Sub(due)/4)) // the guardian may be
+	return min(due.Add(late), kill)
+}
+
+// watch keeps the deadlines until the guardian is gone. Nothing it does waits for the network, a
+// mutex held for long, or the guardian.
+func (g *Guard) watch() {
+	for g.alarm.wait() {
+		now := Now()
+		g.mu.Lock()
+		if g.over {
+			g.mu.Unlock()
+			return
+		}
+		switch {
+		case now >= g.orders.kill():
+			g.over = true
+			if !g.done {
+				g.reason = g.orders.reason(g.reason)
+				g.killed = true
+			}
+			limit := max(0, min(patience, g.orders.Expiry.Sub(g.orders.kill())/4))
+			g.mu.Unlock()
+			g.killAll(now.Add(limit))
+			return
+		case !g.orders.term(now) || g.terminated:
+			g.warnedAt = 0
+			g.alarm.set(g.nextAlarm())
+		case g.warnedAt == 0:
+			// This process may itself have been stopped, with the guardian's word unread in the
+			// pipe. It gets the time to read it.
+			g.warnedAt = now
+			g.alarm.set(g.nextAlarm())
+		default:
+			g.terminated = true
+			g.reason = g.orders.reason(g.reason)
+			g.alarm.set(g.nextAlarm())
+			looksEnd := g.orders.looksEnd()
+			g.mu.Unlock()
+			g.withGuardian(func(pid int) { _ = g.proc.terminateFamily(pid, looksEnd) })
+			g.notice(Notice{Kind: Terminating})
+			continue
+		}
+		g.mu.Unlock()
 	}
 }
+
+// killAll kills everything below the guardian until the guardian is gone, and from an
+// instant on the guardian, too. Then the rest is this process's: see adopt.
+func (g *Guard) killAll(guardianToo Instant) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-g.gone:
+			return
+		default:
+		}
+		g.withGuardian(func(pid int) {
+			_ = g.proc.killFamily(pid)
+			if Now() >= guardianToo {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		})
+		timer := time.NewTimer(pause)
+		select {
+		case <-g.gone:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// withGuardian calls f while the guardian's pid is sure to be the guardian's.
+func (g *Guard) withGuardian(f func(pid int)) {
+	g.pin.Lock()
+	defer g.pin.Unlock()
+	if !g.reaped {
+		f(g.guardian)
+	}
+}
+
+// The real-time signals that os/signal can catch. The C libraries keep those from 32 on for
+// themselves, up to 34.
+const (
+	firstRealTime = 35
+	lastRealTime  = 64
+)
+
+// Signals returns the signals that a caller may catch to pass them on with [Guard.Signal].
+// They are all that os/signal has, but for those that say what this process did itself
+// (SIGCHLD, SIGPIPE, faults, limits), those that stop it, and SIGURG and SIGPROF, which Go's
+// runtime has for itself.
+func Signals() []os.Signal {
+	all := []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGWINCH, syscall.SIGIO, syscall.SIGCONT,
+		syscall.SIGPWR,
+	}
+	for sig := syscall.Signal(firstRealTime); sig <= lastRealTime; sig++ {
+		all = append(all, sig)
+	}
+	return all
+}
+
+// launch starts the guardian. On success the Guard owns its ends of the pipes, the alarm and
+// the terminal; on failure nothing is left open.
+func (g *Guard) launch() (err error) {
+	var theirs, ours []int
+	defer func() {
+		closeAll(theirs)
+		if err != nil {
+			closeAll(ours)
+			if g.tty != nil {
+				g.tty.close()
+			}
+		}
+	}()
+	var down, up [2]int
+	if err := unix.Pipe2(down[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("%w: %w", ErrGuardian, os.NewSyscallError("pipe2", err))
+	}
+	theirs, ours = append(theirs, down[0]), append(ours, down[1])
+	if err := unix.Pipe2(up[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("%w: %w", ErrGuardian, os.NewSyscallError("pipe2", err))
+	}
+	theirs, ours = append(theirs, up[1]), append(ours, up[0])
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		self = -1 // before Linux 5.3: the guardian goes by its parent's pid
+	} else {
+		theirs = append(theirs, self)
+	}
+	tty, foreground := -1, false
+	if g.tty = openTerminal(); g.tty != nil {
+		tty, foreground = g.tty.fd, g.tty.lendable(g.proc)
+	}
+
+	files, at := descriptorTable([]int{down[0], up[1], self, tty})
+	spec := guardianSpec{fd: at, parent: os.Getpid(), contain: g.cmd.Contain, foreground: foreground, last: g.cmd.Last}
+	attr := &syscall.ProcAttr{
+		Env:   lastWins(g.cmd.environ()),
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setpgid: true},
+	}
+	if err := g.fork(spec, attr); err != nil {
+		return err
+	}
+	if foreground {
+		g.tty.lent = true
+	}
+	if g.alarm, err = newAlarm(); err != nil {
+		// The guardian has no orders yet, and ends with its pipe.
+		closeAll(ours)
+		ours = nil
+		_, _ = syscall.Wait4(g.guardian, nil, 0, nil)
+		return fmt.Errorf("%w: %w", ErrGuardian, err)
+	}
+	g.alarm.set(g.nextAlarm())
+	for _, fd := range ours {
+		_ = unix.SetNonblock(fd, true)
+	}
+	g.toIt, g.fromIt = os.NewFile(uintptr(down[1]), "to the guardian"), os.NewFile(uintptr(up[0]), "from the guardian")
+	g.wake()
+	return nil
+}
+
+// self is the running binary, even if its file was replaced or removed since.
+const self = "/proc/self/exe"
+
+func (g *Guard) fork(spec guardianSpec, attr *syscall.ProcAttr) (err error) {
+	start := func() (int, error) {
+		argv := append([]string{"tenure-guardian", guardianArg, spec.String(), g.path}, spec.last...)
+		argv = append(argv, g.cmd.Args...)
+		return syscall.ForkExec(self, argv, attr)
+	}
+	if !spec.contain {
+		if g.guardian, err = start(); err != nil {
+			return fmt.Errorf("%w: start %s: %w", ErrGuardian, self, err)
+		}
+		return nil
+	}
+	// The mount namespace is for a /proc of the pid namespace: see prepare.
+	attr.Sys.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	g.guardian, err = start()
+	refused := "pid and mount namespaces"
+	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
+		refused = "a user namespace with pid and mount namespaces"
+		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
+		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+		// For mounting /proc. An exec by another user than root loses all others.
+		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		spec.confined = true
+		g.guardian, err = start()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the kernel does not allow %s (%w): run as root or with CAP_SYS_ADMIN, or let users make "+
+			"namespaces (%s), or do without contain",
+			ErrContain, refused, err, strings.Join(namespaceSettings(), ", "))
+	}
+	return nil
+}
+
+// containError explains why the guardian could not make its namespace a /proc of its own.
+func containError(err error) error {
+	return fmt.Errorf("%w: the kernel does not allow to mount a /proc of the new pid namespace (%w), most likely "+
+		"because parts of the /proc here are covered, as container engines do: uncover them, or run as root with "+
+		"CAP_SYS_ADMIN, or do without contain",
+		ErrContain, err)
+}
+
+// namespaceSettings names the settings that can forbid namespaces, with their values here.
+func namespaceSettings() []string {
+	var all []string
+	for _, name := range []string{
+		"user.max_user_namespaces", "user.max_pid_namespaces",
+		"kernel.unprivileged_userns_clone", "kernel.apparmor_restrict_unprivileged_userns",
+	} {
+		b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+		if err == nil {
+			all = append(all, "sysctl "+name+" is "+strings.TrimSpace(string(b)))
+		}
+	}
+	return append(all, "a container's seccomp profile may forbid it, too")
+}
+
+// descriptorTable returns the table for a child that gets ours in one row, behind all
+// descriptors that the caller was itself started with (9>lockfile, <(list), socket
+// activation): those go on to the command under their own numbers. All of them stand in the
+// table, since package syscall uses numbers behind it while it shuffles.
+func descriptorTable(ours []int) (files []uintptr, at int) {
+	inherited := inheritedDescriptors()
+	at = 3
+	for fd := range inherited {
+		at = max(at, fd+1)
+	}
+	const none = ^uintptr(0)
+	for i := range at {
+		if i < 3 || inherited[i] {
+			files = append(files, uintptr(i))
+		} else {
+			files = append(files, none)
+		}
+	}
+	for _, fd := range ours {
+		files = append(files, uintptr(fd)) // -1 is none
+	}
+	return files, at
+}
+
+// inheritedDescriptors are those above 2 that survive an exec. Go opens none such itself.
+func inheritedDescriptors() map[int]bool {
+	found := make(map[int]bool)
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return found
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			found[fd] = true
+		}
+	}
+	return found
+}
+
+// lastWins drops what a later entry of the same name overrides, as os/exec does: the guardian,
+// which hands the environment on, would keep the first.
+func lastWins(env []string) []string {
+	seen := make(map[string]bool, len(env))
+	kept := make([]string, 0, len(env))
+	for _, entry := range slices.Backward(env) {
+		name, _, _ := strings.Cut(entry, "=")
+		if !seen[name] {
+			seen[name] = true
+			kept = append(kept, entry)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+func prctlGetSubreaper(was *int32) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(was)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Now reads the boot clock. It counts the time that the machine was suspended.
+func Now() Instant {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		// In Linux since 2.6.39; nothing can be guarded without it.
+		panic("guard: no boot clock: " + err.Error()) //nolint:forbidigo // see above
+	}
+	return Instant(ts.Nano())
+}
+
+// openTimer opens a timer on the boot clock.
+func openTimer() (int, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	return fd, os.NewSyscallError("timerfd_create", err)
+}
+
+// armTimer makes a timer readable from at on.
+func armTimer(fd int, at Instant) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 1)))} // 0 would disarm it
+	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME, &spec, nil))
+}
+
+// alarm wakes one goroutine at an instant that others may move. Moving it is one
+// system call that does not block. set and close must not be called at the same time.
+type alarm struct {
+	fd   int
+	file *os.File
+}
+
+func newAlarm() (*alarm, error) {
+	fd, err := openTimer()
+	if err != nil {
+		return nil, err
+	}
+	return &alarm{fd: fd, file: os.NewFile(uintptr(fd), "timer")}, nil
+}
+
+func (a *alarm) set(at Instant) { _ = armTimer(a.fd, at) }
+
+// wait returns true once the alarm has gone off, false when it is closed.
+func (a *alarm) wait() bool {
+	var count [8]byte
+	_, err := a.file.Read(count[:])
+	return err == nil
+}
+
+func (a *alarm) close() { _ = a.file.Close() }

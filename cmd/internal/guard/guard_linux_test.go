@@ -258,11 +258,11 @@ func TestStopWithinTheLimits(t *testing.T) {
 	}
 
 	o := orders{Limits: Limits{Term: 10, Kill: 20, Expiry: 30}}
-	if o.term(9) || !o.term(10) || o.kill() != 20 || o.reason() != Overdue {
+	if o.term(9) || !o.term(10) || o.kill() != 20 || o.reason(Ended) != Overdue {
 		t.Errorf("%+v", o)
 	}
 	o.stop = 15
-	if !o.term(1) || o.kill() != 15 || o.reason() != Stopped {
+	if !o.term(1) || o.kill() != 15 || o.reason(Ended) != Stopped {
 		t.Errorf("%+v", o)
 	}
 	if o.stop = 25; o.kill() != 20 {

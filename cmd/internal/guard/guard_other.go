@@ -38,13 +38,6 @@ func (*Guard) Signal(os.Signal) {}
 // Signals returns the signals that a caller may catch.
 func Signals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 
-// Done returns a closed channel.
-func (*Guard) Done() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
 // Wait returns at once.
 func (*Guard) Wait() Exit { return Exit{Code: -1} }
 

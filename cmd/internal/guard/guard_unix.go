@@ -49,7 +49,6 @@ func Start(cmd Command, first Limits) (*Guard, error) {
 		return nil, ErrTooLate
 	}
 	attr := &syscall.ProcAttr{
-		Dir:   cmd.Dir,
 		Env:   cmd.environ(),
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
@@ -112,9 +111,6 @@ func (g *Guard) signal(sig syscall.Signal) {
 	}
 }
 
-// Done is closed when the command and its process group have ended.
-func (g *Guard) Done() <-chan struct{} { return g.finished }
-
 // Wait returns when the command and its process group have ended. It may be called more than once.
 func (g *Guard) Wait() Exit {
 	<-g.finished
@@ -168,7 +164,7 @@ func (g *Guard) run(notify func(Notice)) {
 		o := g.orders
 		term, kill := o.term(now), now >= o.kill()
 		if term || kill {
-			g.exit.Reason = o.reason()
+			g.exit.Reason = o.reason(Ended)
 			g.exit.Killed = g.exit.Killed || kill
 		}
 		g.mu.Unlock()
@@ -188,3 +184,11 @@ func (g *Guard) run(notify func(Notice)) {
 
 // Supported returns nil: this process signals the command's process group, and needs nothing for it.
 func Supported() error { return nil }
+
+// Signals returns the signals that a caller may catch to pass them on with [Guard.Signal].
+func Signals() []os.Signal {
+	return []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGWINCH, syscall.SIGIO, syscall.SIGCONT,
+	}
+}

@@ -9,6 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -212,11 +215,11 @@ func (g *guardian) run() error {
 			return err
 		case g.phase != killing && (g.callerGone || now >= g.orders.kill()):
 			g.phase = killing
-			g.setReason()
+			g.reason = g.orders.reason(g.reason)
 			g.killed = true
 		case g.phase == running && g.orders.term(now):
 			g.phase = terminating
-			g.setReason()
+			g.reason = g.orders.reason(g.reason)
 			g.tell(frame{kind: frameTerminating})
 			g.terminate()
 		}
@@ -260,12 +263,6 @@ func (g *guardian) look() Instant {
 	g.listen()
 	g.reap()
 	return now
-}
-
-func (g *guardian) setReason() {
-	if g.reason == Ended {
-		g.reason = g.orders.reason()
-	}
 }
 
 // sleep waits for the next thing to do, and returns the next backoff of killing.
@@ -484,4 +481,214 @@ func (g *guardian) flush() error {
 			return os.NewSyscallError("poll", err)
 		}
 	}
+}
+
+// How a guardian's signals reach the family. In a pid namespace of its own the kernel
+// knows the family: kill(-1) reaches all of it at once, forks under way included, and
+// every process group in sight is one of the family's.
+
+// killNamespace signals everything in the pid namespace of this process but itself. Anywhere
+// but in a namespace of the guardian's own that is the whole machine: it looks at its number
+// each time, whatever it was started with.
+func killNamespace(sig unix.Signal) {
+	if unix.Getpid() == 1 {
+		_ = unix.Kill(-1, sig)
+	}
+}
+
+// terminate sends SIGTERM to everything, once.
+func (g *guardian) terminate() {
+	if g.spec.contain {
+		killNamespace(unix.SIGTERM)
+		killNamespace(unix.SIGCONT)
+		return
+	}
+	if err := g.proc.terminateFamily(unix.Getpid(), g.orders.looksEnd()); err != nil && g.alive {
+		// /proc cannot be read: out of descriptors, most likely.
+		_ = unix.Kill(-g.pid, unix.SIGTERM)
+		_ = unix.Kill(-g.pid, unix.SIGCONT)
+	}
+}
+
+// kill sends SIGKILL to everything that is there now.
+func (g *guardian) kill() {
+	if g.spec.contain {
+		killNamespace(unix.SIGKILL)
+		return
+	}
+	if g.alive {
+		_ = unix.Kill(-g.pid, unix.SIGKILL) // at once for most families, and for fork bombs
+	}
+	// What lost its parent is a child of this process at once. Looking at these alone takes
+	// microseconds, so that a family cannot fork away from it.
+	for range maxChase {
+		g.proc.killChildren()
+		if g.reap(); g.childless {
+			return
+		}
+		g.awaitChild(chasePause)
+	}
+	_ = g.proc.killFamily(unix.Getpid())
+}
+
+const (
+	// maxChase is how often the children of this process are looked at and killed before all
+	// of /proc is read: a process that does not die yet may hide others behind it.
+	maxChase = 20
+	// chasePause is how long to wait for a death between two such looks.
+	chasePause = 500 * time.Microsecond
+)
+
+// awaitChild waits for a change of a child's state, for a while.
+func (g *guardian) awaitChild(limit time.Duration) {
+	fds := []unix.PollFd{{Fd: int32(g.childEvent), Events: unix.POLLIN}}
+	timeout := unix.NsecToTimespec(limit.Nanoseconds())
+	_, _ = unix.Ppoll(fds, &timeout, nil) // an interrupted poll is a look too many
+	g.clearChildEvent()
+}
+
+func (g *guardian) clearChildEvent() {
+	var count [8]byte
+	_, _ = unix.Read(g.childEvent, count[:])
+}
+
+// signalGroup sends a signal to the command's process group. Once the command has been
+// reaped its number is free to be used again unless a descendant is still in the group.
+func (g *guardian) signalGroup(sig unix.Signal) {
+	if g.phase == waiting {
+		return
+	}
+	if !g.alive && !g.spec.contain && !g.groupLives() {
+		return
+	}
+	_ = unix.Kill(-g.pid, sig)
+}
+
+func (g *guardian) groupLives() bool {
+	table, err := g.proc.processes()
+	return err == nil &&
+		slices.ContainsFunc(table.descendants(unix.Getpid()), func(p process) bool { return p.pgrp == g.pid })
+}
+
+// The last act of a guardian whose caller has ended: see [Command.Last].
+
+// last becomes the program of Command.Last, if it is proved that nothing is left: neither
+// the caller, nor the command and what that has started. Otherwise it returns, and the
+// guardian ends.
+func (g *guardian) last() {
+	if len(g.spec.last) == 0 {
+		return
+	}
+	if g.listen(); !g.pipeEnded {
+		return // the caller lives, or has written nonsense
+	}
+	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		return
+	}
+	ended := g.clock()
+	if !g.callerEnded() {
+		return
+	}
+	argv := append(append([]string(nil), g.spec.last...), formatInstant(ended), formatInstant(g.orders.Expiry))
+	if err := letGo(); err != nil {
+		return
+	}
+	_ = syscall.Exec(self, argv, os.Environ()) // if that fails nobody is told of the death
+}
+
+// callerEnded says that the caller's process has ended, with all of its threads. The end
+// of the pipe comes a bit earlier, and would come too if the caller had closed it. It
+// waits for no longer than the limits of the caller.
+func (g *guardian) callerEnded() bool {
+	for {
+		switch {
+		case g.parentFD >= 0:
+			fds := []unix.PollFd{{Fd: int32(g.parentFD), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds, 10); err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0 {
+				return true
+			}
+		case g.spec.contain:
+			return false // from within a namespace nothing else tells
+		default: // before Linux 5.3
+			if unix.Getppid() != g.spec.parent {
+				return true
+			}
+			time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells of it
+		}
+		if g.clock() >= g.orders.Expiry {
+			return false
+		}
+	}
+}
+
+// letGo lets go of all that was inherited: whoever waits for the end of the output of the
+// command must not wait for what comes now.
+func letGo() error {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	for fd := range 3 {
+		if err := unix.Dup3(null, fd, 0); err != nil {
+			return err
+		}
+	}
+	for fd := range inheritedDescriptors() {
+		unix.CloseOnExec(fd)
+	}
+	return nil
+}
+
+func formatInstant(t Instant) string { return strconv.FormatInt(int64(t), 10) }
+
+// stubArg marks the command line of a process that becomes the command: name, stubArg, the pid
+// of the guardian, that of the caller, the program's path, the command's arguments.
+const stubArg = "--tenure-command"
+
+// ownPID are the variables by which a service manager says which process may use what it has
+// handed over. A program goes by them only if they have its own pid: sd_listen_fds(3),
+// sd_watchdog_enabled(3).
+var ownPID = []string{"LISTEN_PID", "WATCHDOG_PID"}
+
+// meantFor says whether one of these variables has the pid.
+func meantFor(env []string, pid int) bool {
+	return slices.ContainsFunc(ownPID, func(name string) bool {
+		return slices.Contains(env, name+"="+strconv.Itoa(pid))
+	})
+}
+
+// stub returns the command line that puts the command's pid into these variables in place of
+// the caller's, which only the process itself can know before the command begins.
+func (g *guardian) stub() []string {
+	return append([]string{"tenure-command", stubArg, strconv.Itoa(unix.Getpid()), strconv.Itoa(g.spec.parent), g.path},
+		g.args...)
+}
+
+// become is the life of a stub. It does not return. The thread must be locked.
+func become(argv []string) {
+	if len(argv) < 6 {
+		fmt.Fprintf(os.Stderr, "%s: started by hand? too few arguments\n", stubArg)
+		os.Exit(64)
+	}
+	guardian, path, args := argv[2], argv[4], argv[5:]
+	// The kernel has it of the thread that was forked, which need not be this one.
+	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	if err == nil && strconv.Itoa(unix.Getppid()) != guardian {
+		err = errGuardianEnded
+	}
+	env := os.Environ()
+	for i, entry := range env {
+		if name, pid, _ := strings.Cut(entry, "="); pid == argv[3] && slices.Contains(ownPID, name) {
+			env[i] = name + "=" + strconv.Itoa(unix.Getpid())
+		}
+	}
+	if err == nil {
+		err = syscall.Exec(path, args, env)
+	}
+	if errors.Is(err, unix.ENOEXEC) && isScript(path) {
+		err = syscall.Exec(shellPath, scriptArgs(path, args), env)
+	}
+	err = startError(path, err)
+	fmt.Fprintf(os.Stderr, "tenure: %v\n", err)
+	os.Exit(StartStatus(err))
 }

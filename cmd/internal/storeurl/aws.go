@@ -96,26 +96,6 @@ func (p *place) endpoint(other *string) *string {
 // found to have into the place. It sends requests only for the credentials. Makes also returns
 // the endpoint of the client that it makes, nil for that of AWS.
 func awsClient[C any](ctx context.Context, p *place, makes func(aws.Config) (C, *string)) (client C, err error) {
-	cfg, err := p.awsConfig(ctx, func(cfg aws.Config) string {
-		_, endpoint := makes(cfg)
-		return aws.ToString(endpoint)
-	})
-	if err != nil {
-		return client, err
-	}
-	client, endpoint := makes(cfg)
-	p.values["region"] = cfg.Region
-	// An endpoint of the environment with a password is left out: no URL may hold it.
-	p.values["endpoint"] = aws.ToString(endpoint)
-	if _, err := readEndpoint(p.values["endpoint"]); err != nil {
-		delete(p.values, "endpoint")
-	}
-	return client, nil
-}
-
-// awsConfig returns what a client is made of. Endpoint returns that of a client, "" for that of
-// AWS.
-func (p *place) awsConfig(ctx context.Context, endpoint func(aws.Config) string) (aws.Config, error) {
 	// What goes wrong is told once, by the error of whoever it stops.
 	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
 	if region := p.values["region"]; region != "" {
@@ -131,27 +111,34 @@ func (p *place) awsConfig(ctx context.Context, endpoint func(aws.Config) string)
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		if missing := (config.SharedConfigProfileNotExistError{}); errors.As(err, &missing) {
-			return cfg, fmt.Errorf("there is no profile %q; see profile= in the URL, AWS_PROFILE, and ~/.aws/config",
+			return client, fmt.Errorf("there is no profile %q; see profile= in the URL, AWS_PROFILE, and ~/.aws/config",
 				missing.Profile)
 		}
-		return cfg, fmt.Errorf("the configuration for AWS cannot be read; see ~/.aws/config, and the AWS_... variables: %w",
+		return client, fmt.Errorf("the configuration for AWS cannot be read; see ~/.aws/config, and the AWS_... variables: %w",
 			err)
 	}
-	if loopback(endpoint(cfg)) { // the environment may name it
+	if _, endpoint := makes(cfg); loopback(aws.ToString(endpoint)) { // the environment may name it
 		cfg.Credentials = p.credentialsAtHand(cfg)
 	}
 	if cfg.Region == "" {
-		return cfg, errors.New("no region is named; write region= in the URL, or set AWS_REGION")
+		return client, errors.New("no region is named; write region= in the URL, or set AWS_REGION")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
 		const advice = "there are no credentials for AWS; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and " +
 			"AWS_SECRET_ACCESS_KEY, or give the machine a role"
 		if strings.Contains(err.Error(), "no EC2 IMDS role found") { // the last resort: there were no others
-			return cfg, &briefError{advice, err}
+			return client, &briefError{advice, err}
 		}
-		return cfg, fmt.Errorf("%s: %w", advice, err)
+		return client, fmt.Errorf("%s: %w", advice, err)
 	}
-	return cfg, nil
+	client, endpoint := makes(cfg)
+	p.values["region"] = cfg.Region
+	// An endpoint of the environment with a password is left out: no URL may hold it.
+	p.values["endpoint"] = aws.ToString(endpoint)
+	if _, err := readEndpoint(p.values["endpoint"]); err != nil {
+		delete(p.values, "endpoint")
+	}
+	return client, nil
 }
 
 // loopback reports whether an endpoint is on this machine, as an emulator's is.
@@ -219,12 +206,9 @@ func dynamodb() *engine {
 				return errors.New("sort-key= and sort-value= go together: the name of the table's sort key, " +
 					"and the value that the locks of this store have there")
 			}
-			if _, err := unaskedTable(p); err != nil { // it says which options there cannot be
-				return refused(err)
-			}
 			return nil
 		},
-		host: awsHost, open: openTable, unasked: unaskedTable,
+		host: awsHost, open: openTable, unasked: unaskedTable, probed: true,
 	}
 }
 
@@ -315,13 +299,7 @@ func s3() *engine {
 		},
 		// path_style has the bucket stand in the path, and not in the name of the host.
 		parameters: account(toggle("path_style", "1"), toggle("trust", "1")),
-		check: func(p *place) error {
-			if _, err := unaskedBucket(p); err != nil { // it says which prefix there cannot be
-				return refused(err)
-			}
-			return nil
-		},
-		host: awsHost, open: openBucket, unasked: unaskedBucket,
+		host:       awsHost, open: openBucket, unasked: unaskedBucket, probed: true,
 	}
 }
 

@@ -8,13 +8,25 @@ package storeurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
@@ -40,7 +52,8 @@ type engine struct {
 	bare       bool // there may be no slashes, and nothing between them
 	parameters []parameter
 	pgx        bool                 // pgx reads parameters that are not listed
-	check      func(p *place) error // finds what does not fit together
+	check      func(p *place) error // finds what does not fit together; nil: nothing
+	probed     bool                 // the store of unasked says which options there cannot be
 
 	// host is as [Location.Host]. nil: the first of the hosts.
 	host func(p *place) string
@@ -245,3 +258,434 @@ type briefError struct {
 
 func (e *briefError) Error() string { return e.text }
 func (e *briefError) Unwrap() error { return e.err }
+
+// place is what a URL says.
+type place struct {
+	*engine
+	user, password string // password "": that of the file, or of TENURE_STORE_PASSWORD
+	hosts          []server
+	name           string            // of a file, a table, a bucket or a namespace
+	path           string            // a prefix, a root or a database, without the URL's own slashes
+	values         map[string]string // of the parameters, but those that say what is the default
+}
+
+func (p place) clone() *place {
+	p.values = maps.Clone(p.values)
+	return &p
+}
+
+// is says that a toggle is on.
+func (p *place) is(name string) bool { return p.values[name] != "" }
+
+// A parameter stands behind the question mark of a URL.
+type parameter struct {
+	name   string
+	preset string // the default, which no URL has
+	// read returns a value, which is not empty, as all write it. nil: it is any text.
+	read func(p *place, value string) (string, error)
+	// shown returns the value without what is secret. nil: nothing is.
+	shown func(value string) string
+}
+
+// file is a parameter whose file gets its whole path.
+func file(name string) parameter {
+	return parameter{name: name, read: func(_ *place, value string) (string, error) { return filepath.Abs(value) }}
+}
+
+// toggle is a parameter that is true or false, also 1 or 0. On is how true is written.
+func toggle(name, on string) parameter {
+	return parameter{name: name, read: func(_ *place, value string) (string, error) {
+		switch value {
+		case "true", "1":
+			return on, nil
+		case "false", "0":
+			return "", nil
+		}
+		return "", fmt.Errorf("%s= is neither true nor false", name)
+	}}
+}
+
+// parse reads what follows the colon. Net/url would take what is wrong here for a port, or for
+// a fragment, and knows one host alone.
+func (e *engine) parse(rest string) (place, error) {
+	p := place{engine: e, values: map[string]string{}}
+	if e.read != nil {
+		return p, e.read(&p, rest)
+	}
+	if e.bare && (rest == "" || rest[0] == '?') {
+		rest = "//" + rest
+	}
+	rest, slashes := strings.CutPrefix(rest, "//")
+	switch {
+	case !slashes:
+		return p, errors.New("the two slashes are missing: " + e.write)
+	case strings.Contains(rest, "#"):
+		return p, errors.New(`it has a "#": write %23 in its place`)
+	}
+	authority, query, _ := strings.Cut(rest, "?")
+	authority, path, slash := strings.Cut(authority, "/")
+	if slash {
+		path = "/" + path
+	}
+	if err := e.begin(&p, authority, path); err != nil {
+		return p, err
+	}
+	err := p.readParameters(query)
+	if err == nil && e.check != nil {
+		err = e.check(&p)
+	}
+	if err != nil || !e.probed {
+		return p, err
+	}
+	store, err := e.unasked(&p)
+	if err != nil {
+		return p, refused(err)
+	}
+	return p, store.Close()
+}
+
+var packageName = pattern.Lazy(`^[a-z0-9]+store: `)
+
+// refused says why a store takes no such options, without the name of its package.
+func refused(err error) error {
+	return errors.New(packageName().ReplaceAllString(err.Error(), ""))
+}
+
+// shown returns the beginning of what cannot be read, as far as it is nobody's
+// secret: a password stands behind a colon, and parameters have keys in them. What
+// stands before an @ is a user, or a password by itself. A list of settings, and
+// something escaped, may have one in any place.
+func shown(text string) string {
+	begin := text
+	if i := strings.IndexAny(text, ":?#"); i >= 0 {
+		begin = text[:i+1] + "…"
+	}
+	if strings.Contains(text, "@") || strings.ContainsAny(begin, "=;%") {
+		return "…"
+	}
+	return begin
+}
+
+// shownRest is what is shown of what follows the name of a scheme. Without the two
+// slashes a password may be all there is.
+func shownRest(rest string) string {
+	behind, slashes := strings.CutPrefix(rest, "//")
+	switch {
+	case rest == "":
+		return ""
+	case slashes:
+		return "//" + shown(behind)
+	}
+	return "…"
+}
+
+// invisible refuses control characters anywhere in a text, and white space at its ends.
+// Engines would take them as part of a name, and so two hosts would have two stores
+// where people read one. The error quotes that character alone.
+func invisible(what, text string) error {
+	position, trimmed := 0, strings.TrimSpace(text)
+	begin := strings.Index(text, trimmed)
+	for i, r := range text {
+		position++
+		outside := i < begin || i >= begin+len(trimmed)
+		if outside || unicode.IsControl(r) {
+			return fmt.Errorf("%s has %q at position %d of %d: remove it; a Secret is made with echo -n, "+
+				"and an env file has no CR at the ends of its lines", what, r, position, utf8.RuneCountInString(text))
+		}
+	}
+	return nil
+}
+
+// readPath takes the path behind the host, without its first and its last slash. It refuses one
+// that people may take for that of another store. A slash at its beginning, which some engines
+// would keep, is written %2F.
+func (p *place) readPath(written string) error {
+	path, err := url.PathUnescape(strings.TrimPrefix(written, "/"))
+	if err != nil {
+		return errors.New(`the path cannot be read: write %25 for "%"`)
+	}
+	if path == "" {
+		return nil
+	}
+	if err := invisible("the path behind the host", path); err != nil {
+		return err
+	}
+	checked := path
+	if strings.HasPrefix(written, "//") {
+		checked = "/" // for it is doubled
+	}
+	if err := driver.CheckPrefix(checked, func(string) bool { return false }); err != nil {
+		return fmt.Errorf("the path behind the host: %w", err)
+	}
+	p.path = strings.TrimSuffix(path, "/")
+	return nil
+}
+
+// unescape does what libpq does, but that a space need not be escaped. It takes no plus for one.
+func unescape(text string) (string, error) {
+	text, err := url.PathUnescape(text)
+	if err == nil && strings.ContainsRune(text, 0) {
+		err = errors.New("a zero byte")
+	}
+	return text, err
+}
+
+// escapeAll escapes what has a meaning anywhere in a URL.
+func escapeAll(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// escape is escapeAll, and leaves paths and URLs legible.
+func escape(text string) string {
+	return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(escapeAll(text))
+}
+
+var (
+	parameterName = pattern.Lazy(`^[A-Za-z][A-Za-z_-]*$`)
+	pgxName       = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+)
+
+// readParameters reads what follows the question mark: each parameter once, and none that
+// is not known.
+func (p *place) readParameters(query string) error {
+	if query == "" {
+		return nil
+	}
+	unreadable := errors.New(`what follows "?" cannot be read: ` +
+		`write NAME=VALUE&NAME=VALUE, with %25 for "%", %26 for "&" and %3B for ";"`)
+	decode := url.QueryUnescape
+	if p.pgx {
+		decode = unescape
+	} else if strings.Contains(query, ";") {
+		return unreadable
+	}
+	var names []string
+	for _, known := range p.parameters {
+		names = append(names, known.name)
+	}
+	times := map[string]int{}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, equals := strings.Cut(pair, "=")
+		value, err := decode(value)
+		if p.pgx && err == nil {
+			name, err = decode(name)
+		}
+		i := slices.Index(names, name)
+		times[name]++
+		switch {
+		case err != nil, p.pgx && (!equals || !pgxName().MatchString(name)):
+			return unreadable
+		case p.pgx && strings.Contains(pair, "@") && name != "listen":
+			return errors.New(`an "@" follows the "?": write %3F for "?" in a password, and %40 for "@" in a parameter`)
+		case p.pgx || i >= 0:
+		case !parameterName().MatchString(name) || strings.Contains(query, "@"):
+			return errors.New("a parameter is unknown: the parameters are " + strings.Join(names, ", "))
+		default:
+			return fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(names, ", "))
+		}
+		if err := checkValue(name, value, times[name]); err != nil {
+			return err
+		}
+		if i >= 0 && p.parameters[i].read != nil {
+			if value, err = p.parameters[i].read(p, value); err != nil {
+				return err
+			}
+		}
+		if value != "" && (i < 0 || value != p.parameters[i].preset) {
+			p.values[name] = value
+		}
+	}
+	return nil
+}
+
+// checkValue refuses what no parameter may be.
+func checkValue(name, value string, times int) error {
+	switch {
+	case times > 1:
+		return fmt.Errorf("%s= is there twice: write it once", name)
+	case value == "":
+		return fmt.Errorf("%s= has no value: write one, or leave it out", name)
+	case name == "password": // may have any character
+		return nil
+	}
+	return invisible(fmt.Sprintf("the value of parameter %.40q", name), value)
+}
+
+// text returns the URL that says the same: it leaves out what is a default, and has the rest in
+// one order. Without secrets it is for people.
+func (p *place) text(secrets bool) string {
+	begin := p.scheme + ":"
+	if p.read != nil {
+		return begin + p.fileText()
+	}
+	if authority := p.authority(secrets); authority != "" || !p.bare {
+		begin += "//" + authority
+	}
+	switch behind, slash := strings.CutPrefix(p.path, "/"); {
+	case p.pgx && p.path != "":
+		begin += "/" + escapeAll(p.path)
+	case slash: // it is the prefix's own
+		begin += "/%2F" + escape(behind)
+	case p.path != "":
+		begin += "/" + escape(p.path)
+	}
+	var all []string
+	if p.user == "" && p.password != "" && secrets {
+		all = append(all, "password="+escape(p.password))
+	}
+	values := maps.Clone(p.values)
+	for _, known := range p.parameters {
+		delete(values, known.name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) { // they are pgx's: sslpassword, and what is mistyped
+		if secrets || !strings.Contains(strings.ToLower(name), "pass") {
+			all = append(all, name+"="+escape(values[name]))
+		}
+	}
+	for _, known := range p.parameters {
+		value := p.values[known.name]
+		if value != "" && known.shown != nil && !secrets {
+			value = known.shown(value)
+		}
+		if value != "" {
+			all = append(all, known.name+"="+escape(value))
+		}
+	}
+	if len(all) == 0 {
+		return begin
+	}
+	return begin + "?" + strings.Join(all, "&")
+}
+
+const here = "127.0.0.1" // the host of a store of this machine
+
+func memory() *engine {
+	return &engine{
+		scheme: "memory", usage: "memory:",
+		read: func(_ *place, rest string) error { return nothing(rest) },
+		open: func(context.Context, *place, bool) (driver.Store, error) { return memstore.New(), nil },
+	}
+}
+
+func nothing(rest string) error {
+	if rest != "" {
+		return errors.New("nothing follows the colon")
+	}
+	return nil
+}
+
+// preset is also for callers that ask for the default: in a crontab, say,
+// where an unnamed store is refused.
+func preset() *engine {
+	return &engine{scheme: "default", usage: "default:", read: func(p *place, rest string) error {
+		if err := nothing(rest); err != nil {
+			return err
+		}
+		folder, err := StateFolder()
+		if err != nil {
+			return fmt.Errorf("the default store has no place: %w: name one with --store or TENURE_STORE", err)
+		}
+		p.engine, p.name = sqlite(), filepath.Join(folder, "locks.db")
+		return nil
+	}}
+}
+
+// sqlite is a file: PATH or PATH?mode=0660. A path is not escaped, so a question
+// mark in it is its own, unless something like a parameter comes after the last
+// one.
+func sqlite() *engine {
+	return &engine{
+		scheme: "sqlite", usage: "sqlite:PATH", read: readSQLite,
+		open: func(_ context.Context, p *place, _ bool) (driver.Store, error) {
+			mode, _ := strconv.ParseUint(p.values["mode"], 8, 32) // it was read, or is the default: 0
+			return sqlitestore.Open(p.name, &sqlitestore.Options{Mode: fs.FileMode(mode)})
+		},
+	}
+}
+
+// unexpanded is a path that begins with a variable.
+var unexpanded = pattern.Lazy(`^\$\{?[A-Za-z_]`)
+
+func readSQLite(p *place, rest string) error {
+	path, mode, err := cutMode(rest)
+	switch {
+	case err != nil:
+		return err
+	case path == "":
+		return errors.New("the path is empty: write sqlite:PATH")
+	case path == ":memory:":
+		return errors.New("records in memory exclude no other process: write memory: if that is what you want")
+	case strings.HasPrefix(path, "~"):
+		return errors.New(`nobody has made a folder of the "~": a shell does so at the beginning of a word alone; ` +
+			`write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if it is called so)`)
+	case path[0] == '$' && unexpanded().MatchString(path):
+		return errors.New(`nobody has put in the value for the "$": a shell does so, and a crontab's or a unit's ` +
+			`variables do not; write the whole path (sqlite:./$ if it is called so)`)
+	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
+		return errors.New("there is no host: write sqlite:PATH, with the path right behind the colon")
+	}
+	if mode != "" {
+		p.values["mode"] = mode
+	}
+	p.name, err = filepath.Abs(path)
+	return err
+}
+
+// modeForm is what follows the last question mark of a path with parameters.
+var modeForm = pattern.Lazy(`^([a-z_]+)=(.*)$`)
+
+// cutMode returns the permissions of the files that are made, "" if the URL does
+// not say.
+func cutMode(rest string) (path, mode string, err error) {
+	i := strings.LastIndexByte(rest, '?')
+	if i < 0 {
+		return rest, "", nil
+	}
+	parts := modeForm().FindStringSubmatch(rest[i+1:])
+	switch {
+	case parts == nil:
+		return rest, "", nil
+	case parts[1] != "mode":
+		return "", "", fmt.Errorf("parameter %q is unknown: write sqlite:PATH?mode=0660, "+
+			"or ?mode=0600 behind a path that ends like this one", parts[1])
+	}
+	n, err := strconv.ParseUint(parts[2], 8, 32)
+	if err != nil || n&0o600 != 0o600 || n&^0o666 != 0 {
+		return "", "", fmt.Errorf("mode %.20q is not valid: write mode=0600 for its user alone, or mode=0660 for a group",
+			shown(parts[2]))
+	}
+	return rest[:i], fmt.Sprintf("%#o", n), nil
+}
+
+// fileText is what follows the colon of a URL that names a file, or nothing.
+func (p *place) fileText() string {
+	mode := p.values["mode"]
+	if _, again, err := cutMode(p.name); mode == "" && (again != "" || err != nil) {
+		mode = "0600"
+	}
+	if mode != "" {
+		return p.name + "?mode=" + mode
+	}
+	return p.name
+}
+
+// StateFolder returns where Tenure keeps what it makes for this user. It creates
+// nothing. It follows the XDG Base Directory Specification, by which a relative
+// XDG_STATE_HOME is ignored.
+func StateFolder() (string, error) {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "tenure"), nil
+	}
+	if runtime.GOOS == "windows" {
+		folder, err := os.UserCacheDir() // %LocalAppData%
+		return filepath.Join(folder, "tenure"), err
+	}
+	home, err := os.UserHomeDir()
+	if err == nil && !filepath.IsAbs(home) {
+		err = errors.New("the home folder is unknown")
+	}
+	return filepath.Join(home, ".local", "state", "tenure"), err
+}
+
+// MakeFolder creates the folder of a default location, for this user alone.
+// The folder of a location that was named is its owner's to create: a path
+// that is mistyped must not become a store of its own.
+func MakeFolder(l Location) error { return os.MkdirAll(filepath.Dir(l.File()), 0o700) }

@@ -8,7 +8,7 @@
 //
 // A holder has the lock from its first confirmed [Client.Heartbeat] on, and not before: a
 // grant is no lease. It may act until the instant before which it first sent the last
-// confirmed heartbeat, plus [Renewal.Usable], by a clock that counts suspends. A lease that
+// confirmed heartbeat, plus what that answers, by a clock that counts suspends. A lease that
 // has expired stays expired, whatever is answered later.
 //
 // Each call is one conditional write where the process knows the record already, or a read
@@ -18,6 +18,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -25,6 +26,7 @@ import (
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
+	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
 // Client carries out what remote holders say. All methods may be called concurrently.
@@ -38,178 +40,124 @@ func New(client *tenure.Client) *Client {
 	return &Client{client.Engine(), client.Options().Owner}
 }
 
-// Options describe one holder.
-type Options struct {
-	// Owner, Host and Label are as in [tenure.Options], each for this holder. Owner is needed.
-	Owner, Host, Label string
-	// Data is as in [tenure.AcquireOptions].
-	Data []byte
-	// Waiting is called for each holder that the acquire waits for, with an error that
-	// tells who it is, by the goroutine of the caller. It may be nil.
-	Waiting func(*tenure.HeldError)
-}
-
-// Grant is a lock that was granted.
-type Grant struct {
-	// Token is the fencing token, and Beat the first beat: the After of the first
-	// heartbeat. Tell it to nobody but the holder. Whoever knows it can renew and release.
-	Token uint64
-	Beat  string
-	// Data are what the record holds: the holder's own, or those of the one before it.
-	Data []byte
-	// Lease is the lease duration, and Heartbeat the period in which to renew.
-	Lease, Heartbeat time.Duration
-	// FreeAfter is how long the grant waits for the first heartbeat: a third of the lease.
-	// Then this process releases the lock.
-	FreeAfter time.Duration
-}
-
-// Acquire takes the lock, waiting until it is free, or ctx ends. Those who wait in one process
-// come in their order, but for one whom the lock is handed over to. A grant that nobody can
-// be told of is given back by [Client.Discard].
+// Acquire takes the lock for the owner that q names. With wait it waits until the lock is free,
+// or ctx ends, and waiting, which may be nil, is called for each holder that it waits for, by
+// the goroutine of the caller; without, the error is a [*tenure.HeldError]. Those who wait in
+// one process come in their order, but for one whom the lock is handed over to. A grant that
+// nobody can be told of is given back by [Client.Discard]. Tell its beat to nobody but the
+// holder: whoever knows it can renew and release.
 //
 // The errors are those of [tenure.Client.Acquire].
-func (c *Client) Acquire(ctx context.Context, name string, options Options) (Grant, error) {
-	return c.acquire(ctx, "acquire", name, options, false)
-}
-
-// TryAcquire is [Client.Acquire] without waiting for another holder: then the error is a
-// [*tenure.HeldError].
-func (c *Client) TryAcquire(ctx context.Context, name string, options Options) (Grant, error) {
-	return c.acquire(ctx, "try acquire", name, options, true)
-}
-
-func (c *Client) acquire(ctx context.Context, op, name string, o Options, try bool) (Grant, error) {
+func (c *Client) Acquire(
+	ctx context.Context, q wire.AcquireRequest, wait bool, waiting func(*tenure.HeldError),
+) (wire.Grant, error) {
 	t := c.engine.Timing()
-	patience := t.Lease
-	if try {
-		patience = 3 * t.RequestTimeout
+	op, patience := "acquire", t.Lease
+	if !wait {
+		op, patience = "try acquire", 3*t.RequestTimeout
 	}
-	if err := o.validate(ctx, name); err != nil {
-		return Grant{}, wrap(op, name, err)
+	if err := check(ctx, q); err != nil {
+		return wire.Grant{}, wrap(op, q.Name, err)
 	}
-	var waiting func(error)
-	if o.Waiting != nil {
-		waiting = func(held error) { o.Waiting(held.(*tenure.HeldError)) } //nolint:errorlint // package tenure made it
+	var held func(error)
+	if waiting != nil {
+		held = func(err error) { waiting(err.(*tenure.HeldError)) } //nolint:errorlint // package tenure made it
 	}
 	rec, err := c.engine.RemoteAcquire(ctx, protocol.Want{
-		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data, Try: try, Patience: patience,
-	}, waiting)
+		Key: q.Name, Owner: q.Owner, Host: q.Host, Label: q.Label, Data: slices.Clone(q.Data), Try: !wait, Patience: patience,
+	}, held)
 	if err != nil {
-		return Grant{}, wrap(op, name, err)
+		return wire.Grant{}, wrap(op, q.Name, err)
 	}
-	return Grant{
-		Token: rec.Token, Beat: rec.Beat, Data: rec.Data, Lease: t.Lease, Heartbeat: t.Heartbeat, FreeAfter: t.FreeAfter(),
+	return wire.Grant{
+		Name: q.Name, Token: rec.Token, Beat: rec.Beat, Data: rec.Data, LeaseMs: t.Lease.Milliseconds(),
+		HeartbeatMs: t.Heartbeat.Milliseconds(), FreeAfterMs: t.FreeAfter().Milliseconds(),
 	}, nil
 }
 
-func (o *Options) validate(ctx context.Context, name string) error {
-	err := checkName(name)
-	if err == nil && o.Owner == "" {
+func check(ctx context.Context, q wire.AcquireRequest) error {
+	err := checkName(q.Name)
+	if err == nil && q.Owner == "" {
 		err = text.Invalid("owner is empty: name the holder, for those who look who it is")
 	}
-	err = cmp.Or(err, checkText("owner", o.Owner), checkText("host", o.Host), checkText("label", o.Label), checkData(o.Data))
+	err = cmp.Or(err, checkText("owner", q.Owner), checkText("host", q.Host), checkText("label", q.Label), checkData(q.Data))
 	if err == nil && ctx.Err() != nil {
 		err = engine.Done(ctx)
-	}
-	if o.Data != nil {
-		o.Data = append([]byte{}, o.Data...)
 	}
 	return err
 }
 
 // Discard releases a lock at once that was granted, if its holder cannot be told of it and
 // has shown no life through this process. It does not wait for the store.
-func (c *Client) Discard(name string, g Grant) { c.engine.RemoteDiscard(name, g.Token) }
+func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token) }
 
-// Beat is one heartbeat.
-type Beat struct {
-	Name  string
-	Token uint64
-	// After is the beat that was confirmed last, at first that of the grant.
-	After string
-	// Next is a new one. The holder makes it: After up to and with its dash, and 13 letters
-	// or digits, made at random. The same call again has the same Next.
-	Next string
-}
-
-// Renewal is a heartbeat that was confirmed.
-type Renewal struct {
-	// Usable is for how long the holder may act, counted from before it first sent this
-	// heartbeat. It has the drift of clocks and the grace taken off.
-	Usable time.Duration
-	// Heartbeat is the period in which to renew.
-	Heartbeat time.Duration
-	// Asked is what the holder was asked: to step down, or to hand over. It is nil if there
-	// is nothing. The holder stops its work then, and releases the lock. It is told with
-	// each heartbeat until it does.
-	Asked *driver.Request
-}
-
-// Heartbeat renews a lease. The error matches [tenure.ErrLost] if the tenure is over: the
-// holder must stop at once. It matches [tenure.ErrUncertain] if the store has given no
-// answer: the holder makes the same call again, and counts from before its first. It matches
-// [tenure.ErrInvalid] if an argument breaks a rule.
-func (c *Client) Heartbeat(ctx context.Context, b Beat) (Renewal, error) {
+// Heartbeat renews a lease. The holder makes the next beat: After up to and with its dash, and
+// 13 letters or digits, made at random; the same call again has the same one. The holder may
+// act for as long as the renewal says, from before it first sent this heartbeat on: the drift
+// of clocks and the grace are taken off. What it was asked it is told with each heartbeat.
+//
+// The error matches [tenure.ErrLost] if the tenure is over: the holder must stop at once. It
+// matches [tenure.ErrUncertain] if the store has given no answer: the holder makes the same call
+// again, and counts from before its first. It matches [tenure.ErrInvalid] if an argument breaks
+// a rule.
+func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.Renewal, error) {
 	const op = "heartbeat"
-	err := checkBeat(b.Name, b.Token, b.After)
-	if err == nil && !protocol.FollowsBeat(b.After, b.Next) {
+	err := checkBeat(q.Name, q.Token, q.After)
+	if err == nil && !protocol.FollowsBeat(q.After, q.Next) {
 		err = text.Invalid("next beat %.80q does not follow %.80q: it must begin as that does, up to the dash, "+
-			"and end with 13 new letters or digits", b.Next, b.After)
+			"and end with 13 new letters or digits", q.Next, q.After)
 	}
 	if err != nil {
-		return Renewal{}, wrap(op, b.Name, err)
+		return wire.Renewal{}, wrap(op, q.Name, err)
 	}
-	rec, err := c.engine.RemoteWrite(ctx, protocol.Dispatch{Key: b.Name, Token: b.Token, After: b.After, Next: b.Next})
+	rec, err := c.engine.RemoteWrite(ctx, protocol.Dispatch{Key: q.Name, Token: q.Token, After: q.After, Next: q.Next})
 	if err != nil {
-		return Renewal{}, wrap(op, b.Name, err)
+		return wire.Renewal{}, wrap(op, q.Name, err)
 	}
 	t := c.engine.Timing()
-	return Renewal{
-		Usable: max(0, t.UsableOf(rec)), Heartbeat: min(t.Heartbeat, rec.Lease/5), Asked: protocol.AskedOf(rec),
-	}, nil
-}
-
-// Release is the end of a tenure, as its holder says it.
-type Release struct {
-	Name  string
-	Token uint64
-	// After is the beat that was confirmed last. If a heartbeat had no answer, the record
-	// may have its Next: then one of the two releases the lock, and the other has no effect.
-	After string
-	// Data are as in [tenure.ReleaseOptions], and so is Failed, which is empty if the work
-	// has not failed.
-	Data   []byte
-	Failed string
-	// Delete has the record and the history deleted that the release leaves, if that can be
-	// done. The tokens of the lock begin at 1 again, unless the store keeps them: see
-	// [driver.TokenKeeper]. So it is for a lock that tries something out, whose token no
-	// fence sees: after it, two tenures have one token, and a fence lets the writes of both
-	// pass. A lock that somebody takes meanwhile is left alone. A release that is sent again
-	// finds no lock, and gets an error that matches [tenure.ErrLost].
-	Delete bool
+	r := wire.Renewal{
+		UsableMs: max(0, t.UsableOf(rec)).Milliseconds(), HeartbeatMs: min(t.Heartbeat, rec.Lease/5).Milliseconds(),
+	}
+	if asked := protocol.AskedOf(rec); asked != nil {
+		r.Asked = &wire.RequestInfo{
+			Kind: "step-down", By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel,
+		} // what a holder does about all others
+		if asked.Kind == driver.HandOver {
+			r.Asked.Kind = "hand-over"
+		}
+	}
+	return r, nil
 }
 
 // Release ends a tenure, as its work has ended. What the holder was asked is done with it:
-// the lock is free, or reserved for whom it is handed over to. The same call again has no
-// effect, and returns nil as well. The errors are those of [Client.Heartbeat].
-func (c *Client) Release(ctx context.Context, o Release) error {
+// the lock is free, or reserved for whom it is handed over to. If a heartbeat had no answer,
+// the record may have its Next: then one of two releases ends the tenure, and the other has no
+// effect. The same call again has no effect, and returns nil as well. The errors are those of
+// [Client.Heartbeat].
+//
+// A lock that is to vanish has the record and the history deleted that the release leaves, if
+// that can be done. Its tokens begin at 1 again, unless the store keeps them: see
+// [driver.TokenKeeper]. So it is for a lock that tries something out, whose token no fence
+// sees: after it, two tenures have one token, and a fence lets the writes of both pass. A lock
+// that somebody takes meanwhile is left alone. A release that is sent again finds no lock, and
+// gets an error that matches [tenure.ErrLost].
+func (c *Client) Release(ctx context.Context, q wire.ReleaseRequest, vanishes bool) error {
 	const op = "release"
-	if err := cmp.Or(checkBeat(o.Name, o.Token, o.After), checkData(o.Data)); err != nil {
-		return wrap(op, o.Name, err)
+	if err := cmp.Or(checkBeat(q.Name, q.Token, q.After), checkData(q.Data)); err != nil {
+		return wrap(op, q.Name, err)
 	}
-	d := protocol.Dispatch{Key: o.Name, Token: o.Token, After: o.After, Data: o.Data}
-	if o.Failed != "" {
-		d.Failed = &driver.Request{By: c.owner, Reason: text.Failure(o.Failed), At: time.Now()}
+	d := protocol.Dispatch{Key: q.Name, Token: q.Token, After: q.After, Data: q.Data}
+	if q.Failed != "" {
+		d.Failed = &driver.Request{By: c.owner, Reason: text.Failure(q.Failed), At: time.Now()}
 	}
 	rec, err := c.engine.RemoteWrite(ctx, d)
 	if err != nil {
-		return wrap(op, o.Name, err)
+		return wrap(op, q.Name, err)
 	}
-	if o.Delete && rec.State == driver.Released {
+	if vanishes && rec.State == driver.Released {
 		c.delete(ctx, rec)
 	}
-	c.engine.Released(o.Name)
+	c.engine.Released(q.Name)
 	return nil
 }
 
@@ -235,15 +183,11 @@ func (c *Client) delete(ctx context.Context, rec driver.Record) {
 }
 
 // Request is what somebody asks of the holder of a lock, remote or not, through this process.
+// By is printable, of at most [driver.MaxOwnerLen] bytes; if empty, it is the owner name of
+// the client. To or ToLabel say to whom to hand over; both are empty in requests of another kind.
 type Request struct {
 	Name string
-	Kind tenure.RequestKind
-	// By names the asker, for the holder and the history: printable, of at most
-	// [driver.MaxOwnerLen] bytes. If empty, it is the owner name of the client.
-	By     string
-	Reason string
-	// To or ToLabel say to whom to hand over; both are empty in requests of another kind.
-	To, ToLabel string
+	tenure.Request
 }
 
 // askOps are the operations that errors name.

@@ -18,6 +18,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/server/internal/remote"
+	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
 // TestRemoteHolderCosts: each call is one write; and a read before it where another
@@ -53,7 +54,7 @@ func TestReleaseThatDeletes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w world) {
 		a, b := w.service("a"), w.service("b")
 		release := func(v *holder) error {
-			return a.remote.Release(t.Context(), remote.Release{Name: "x", Token: v.Token, After: v.after, Delete: true})
+			return a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "x", Token: v.Token, After: v.after}, true)
 		}
 		remove := a.fault(faultstore.OpDelete, 0, faultstore.Refuse())
 		want(t, release(a.holder("x", "us")), nil)
@@ -70,7 +71,7 @@ func TestReleaseThatDeletes(t *testing.T) {
 		want(t, release(v), tenure.ErrLost)
 		v = a.holder("x", "us")
 		waiting := started(func() error {
-			_, err := b.remote.Acquire(t.Context(), "x", remote.Options{Owner: "other"})
+			_, err := b.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "other"}, true, nil)
 			return err
 		})
 		time.Sleep(time.Second)
@@ -88,7 +89,7 @@ func TestReleaseThatDeletes(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		v.mustBeat(a)
-		want(t, a.remote.Release(t.Context(), remote.Release{Name: "y", Token: v.Token, After: v.after, Delete: true}), nil)
+		want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after}, true), nil)
 		want(t, <-asked, nil)
 		if rec := w.record("y"); rec.State != driver.Reserved || rec.Owner != "heir" {
 			t.Errorf("left as %+v", rec)
@@ -104,7 +105,7 @@ func TestRemoteHolderIsAlive(t *testing.T) {
 		v := a.holder("x", "us")
 		drift, whole := 0.09, float64(lease)
 		usable := time.Duration(whole*(1-drift)/(1+drift)) - lease/8
-		if r := v.mustBeat(a); r.Usable != usable || r.Heartbeat != heartbeat || r.Asked != nil {
+		if r := v.mustBeat(a); r.UsableMs != usable.Milliseconds() || r.HeartbeatMs != heartbeat.Milliseconds() || r.Asked != nil {
 			t.Errorf("renewed as %+v, want usable %v", r, usable)
 		}
 		waiting := started(func() error {
@@ -137,7 +138,7 @@ func TestRemoteHolderAcrossTimings(t *testing.T) {
 		for _, of := range []time.Duration{lease / 3, lease, 3 * lease} {
 			replica := w.service(of.String(), func(o *tenure.Options) { o.LeaseDuration, o.HeartbeatPeriod = of, 0 })
 			r := v.mustBeat(replica)
-			if most := min(of, lease) / 5; r.Heartbeat != most || r.Usable <= r.Heartbeat {
+			if most := min(of, lease) / 5; r.HeartbeatMs != most.Milliseconds() || r.UsableMs <= r.HeartbeatMs {
 				t.Errorf("through a replica with a lease of %v: renewed as %+v, want a heartbeat each %v", of, r, most)
 			}
 		}
@@ -192,8 +193,8 @@ func TestUnusedGrantIsFreed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w world) {
 		a, b := w.service("a"), w.service("b")
 		v := a.holder("x", "gone")
-		if v.FreeAfter != lease/3 {
-			t.Errorf("free after %v", v.FreeAfter)
+		if v.FreeAfterMs != (lease / 3).Milliseconds() {
+			t.Errorf("free after %d ms", v.FreeAfterMs)
 		}
 		begun := time.Now()
 		b.mustAcquire("x")
@@ -221,7 +222,7 @@ func TestGrantThatNobodyLearnsOf(t *testing.T) {
 	inWorld(t, func(t *testing.T, w world) {
 		a, b := w.service("a"), w.service("b")
 		v := a.holder("x", "us")
-		a.remote.Discard("x", v.Grant)
+		a.remote.Discard(v.Grant)
 		synctest.Wait()
 		b.mustTry("x")
 
@@ -229,7 +230,7 @@ func TestGrantThatNobodyLearnsOf(t *testing.T) {
 		holder := b.mustTry("y")
 		ctx, stop := context.WithCancel(t.Context())
 		waits := started(func() error {
-			_, err := a.remote.Acquire(ctx, "y", remote.Options{Owner: "us"})
+			_, err := a.remote.Acquire(ctx, wire.AcquireRequest{Name: "y", Owner: "us"}, true, nil)
 			return err
 		})
 		time.Sleep(refresh)
@@ -257,7 +258,7 @@ func TestRemoteHolderIsAsked(t *testing.T) {
 		synctest.Wait()
 		for _, m := range []*service{a, b, a} {
 			r := v.mustBeat(m)
-			if q := r.Asked; q == nil || q.Kind != driver.HandOver || q.To != "heir" || q.Reason != "deploy" || q.By != "b" {
+			if q := r.Asked; q == nil || q.Kind != "hand-over" || q.To != "heir" || q.Reason != "deploy" || q.By != "b" {
 				t.Errorf("asked %+v", q)
 			}
 			time.Sleep(heartbeat)
@@ -282,7 +283,7 @@ func TestReservationGoesFirst(t *testing.T) {
 		got := make(chan *holder, 3)
 		for _, owner := range []string{"first", "second", "heir"} {
 			go func() {
-				g, err := a.remote.Acquire(t.Context(), "x", remote.Options{Owner: owner})
+				g, err := a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: owner}, true, nil)
 				if err != nil {
 					got <- nil
 					return
@@ -353,7 +354,7 @@ func TestRemoteHolderWithLongData(t *testing.T) {
 			inWorld(t, func(t *testing.T, w world) {
 				a := w.service("a")
 				data := bytes.Repeat([]byte("x"), n)
-				v := a.granted("x", "us")(a.remote.TryAcquire(t.Context(), "x", remote.Options{Owner: "us", Data: data}))
+				v := a.granted("x", "us")(a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "us", Data: data}, false, nil))
 				for range 3 {
 					v.mustBeat(a)
 					if rec := w.record("x"); !bytes.Equal(rec.Data, data) {
@@ -385,7 +386,7 @@ func TestRemoteHolderThatHasGone(t *testing.T) {
 				return err
 			},
 			"release": func(ctx context.Context) error {
-				return a.remote.Release(ctx, remote.Release{Name: v.name, Token: v.Token, After: v.after})
+				return a.remote.Release(ctx, wire.ReleaseRequest{Name: v.name, Token: v.Token, After: v.after}, false)
 			},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), requestTimeout/2)
@@ -425,32 +426,32 @@ func TestRemoteHolderBadInput(t *testing.T) {
 		a := w.service("a")
 		r, ctx := a.remote, t.Context()
 		v := a.holder("x", "us")
-		beat := func(edit func(*remote.Beat)) error {
+		beat := func(edit func(*wire.HeartbeatRequest)) error {
 			b := v.next()
 			edit(&b)
 			_, err := r.Heartbeat(ctx, b)
 			return err
 		}
-		acquire := func(name string, o remote.Options) error {
-			_, err := r.TryAcquire(ctx, name, o)
+		acquire := func(name, owner string) error {
+			_, err := r.Acquire(ctx, wire.AcquireRequest{Name: name, Owner: owner}, false, nil)
 			return err
 		}
 		term, _, _ := strings.Cut(v.Beat, "-")
 		calls := a.calls(func() {
 			for what, err := range map[string]error{
-				"lock name is empty":                       acquire("", remote.Options{Owner: "us"}),
-				"\"a \" has a space at byte 1":             acquire("a ", remote.Options{Owner: "us"}),
-				"owner is empty":                           acquire("y", remote.Options{}),
-				"owner \"a\\nb\" has U+000A":               acquire("y", remote.Options{Owner: "a\nb"}),
-				"such names are for records of Tenure":     acquire(driver.OwnPrefix+"x", remote.Options{Owner: "us"}),
-				"token is 0":                               beat(func(b *remote.Beat) { b.Token = 0 }),
-				"the beat before is empty":                 beat(func(b *remote.Beat) { b.After = "" }),
-				"does not follow":                          beat(func(b *remote.Beat) { b.Next = b.After }),
-				"up to the dash":                           beat(func(b *remote.Beat) { b.Next = "OTHER-" + strings.Repeat("A", 13) }),
-				"13 new letters or digits":                 beat(func(b *remote.Beat) { b.Next = term + "-SHORT" }),
-				"end with 13 new letters":                  beat(func(b *remote.Beat) { b.Next = term + "-" + strings.Repeat("_", 13) }),
-				"data has 262145 bytes: at most 262144":    r.Release(ctx, remote.Release{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}),
-				"the beat before \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, remote.Release{Name: "x", Token: 1, After: strings.Repeat("A", 100)}),
+				"lock name is empty":                       acquire("", "us"),
+				"\"a \" has a space at byte 1":             acquire("a ", "us"),
+				"owner is empty":                           acquire("y", ""),
+				"owner \"a\\nb\" has U+000A":               acquire("y", "a\nb"),
+				"such names are for records of Tenure":     acquire(driver.OwnPrefix+"x", "us"),
+				"token is 0":                               beat(func(b *wire.HeartbeatRequest) { b.Token = 0 }),
+				"the beat before is empty":                 beat(func(b *wire.HeartbeatRequest) { b.After = "" }),
+				"does not follow":                          beat(func(b *wire.HeartbeatRequest) { b.Next = b.After }),
+				"up to the dash":                           beat(func(b *wire.HeartbeatRequest) { b.Next = "OTHER-" + strings.Repeat("A", 13) }),
+				"13 new letters or digits":                 beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-SHORT" }),
+				"end with 13 new letters":                  beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-" + strings.Repeat("_", 13) }),
+				"data has 262145 bytes: at most 262144":    r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}, false),
+				"the beat before \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: strings.Repeat("A", 100)}, false),
 			} {
 				want(t, err, tenure.ErrInvalid)
 				if err == nil || !strings.Contains(err.Error(), what) {
@@ -471,9 +472,9 @@ func TestWaitingHolderIsTold(t *testing.T) {
 		one := b.mustTry("x")
 		var told []string
 		waits := started(func() error {
-			_, err := a.remote.Acquire(t.Context(), "x", remote.Options{Owner: "us", Waiting: func(e *tenure.HeldError) {
+			_, err := a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "us"}, true, func(e *tenure.HeldError) {
 				told = append(told, e.Owner)
-			}})
+			})
 			return err
 		})
 		time.Sleep(5 * refresh)
@@ -501,9 +502,9 @@ func TestTextOfAFailure(t *testing.T) {
 		a := w.service("a")
 		v := a.holder("x", "us")
 		v.mustBeat(a)
-		want(t, a.remote.Release(t.Context(), remote.Release{
+		want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{
 			Name: "x", Token: v.Token, After: v.after, Data: []byte("d"), Failed: "no\nspace",
-		}), nil)
+		}, false), nil)
 		rec := w.record("x")
 		if rec.End != driver.EndFailed || rec.Asked == nil || rec.Asked.Reason != "no space" || string(rec.Data) != "d" {
 			t.Errorf("left as %+v", rec)
@@ -532,7 +533,7 @@ func TestRemoteHolderIsToldWhy(t *testing.T) {
 
 		v = a.holder("y", "us")
 		v.mustBeat(a)
-		want(t, a.remote.Release(t.Context(), remote.Release{Name: "y", Token: v.Token, After: v.after, Failed: "no space"}), nil)
+		want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after, Failed: "no space"}, false), nil)
 		_, err := v.beat(a)
 		want(t, err, tenure.ErrSuperseded)
 		if err == nil || !strings.Contains(err.Error(), "the record was released under token 1") {
@@ -547,7 +548,7 @@ func TestAskNamesWhoAsks(t *testing.T) {
 		inWorld(t, func(t *testing.T, w world) {
 			w.service("b").mustAcquire("x")
 			a := w.service("a")
-			err := a.remote.Ask(t.Context(), remote.Request{Name: "x", Kind: tenure.RequestRevoke, By: by, Reason: "it hangs"})
+			err := a.remote.Ask(t.Context(), remote.Request{Name: "x", Request: tenure.Request{Kind: tenure.RequestRevoke, By: by, Reason: "it hangs"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -566,7 +567,7 @@ func TestAskRefuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w world) {
 		w.service("b").mustAcquire("x")
 		a := w.service("a")
-		for what, q := range map[string]remote.Request{
+		for what, q := range map[string]tenure.Request{
 			"no kind":          {},
 			"another kind":     {Kind: "steal"},
 			"an heir of none":  {Kind: tenure.RequestStepDown, To: "c"},
@@ -577,8 +578,7 @@ func TestAskRefuses(t *testing.T) {
 			"a name too long":  {Kind: tenure.RequestStepDown, By: strings.Repeat("o", 1025)},
 			"a reason no text": {Kind: tenure.RequestStepDown, Reason: "\n"},
 		} {
-			q.Name = "x"
-			err := a.remote.Ask(t.Context(), q)
+			err := a.remote.Ask(t.Context(), remote.Request{Name: "x", Request: q})
 			t.Log(what)
 			want(t, err, tenure.ErrInvalid)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/server/internal/remote"
+	"github.com/tenurelock/tenure/server/internal/wire"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -100,30 +101,30 @@ type holder struct {
 	t     *testing.T
 	name  string
 	owner string
-	remote.Grant
+	wire.Grant
 	after string
 }
 
 func (s *service) holder(name, owner string) *holder {
 	s.t.Helper()
-	return s.granted(name, owner)(s.remote.TryAcquire(s.t.Context(), name, remote.Options{Owner: owner, Host: "h", Label: "v1"}))
+	return s.granted(name, owner)(s.remote.Acquire(s.t.Context(), wire.AcquireRequest{Name: name, Owner: owner, Host: "h", Label: "v1"}, false, nil))
 }
 
-func (s *service) granted(name, owner string) func(remote.Grant, error) *holder {
-	return func(g remote.Grant, err error) *holder {
+func (s *service) granted(name, owner string) func(wire.Grant, error) *holder {
+	return func(g wire.Grant, err error) *holder {
 		s.t.Helper()
 		must(s.t, err)
 		return &holder{t: s.t, name: name, owner: owner, Grant: g, after: g.Beat}
 	}
 }
 
-func (h *holder) next() remote.Beat {
+func (h *holder) next() wire.HeartbeatRequest {
 	term, _, _ := strings.Cut(h.after, "-")
-	return remote.Beat{Name: h.name, Token: h.Token, After: h.after, Next: term + "-" + rand.Text()[:13]}
+	return wire.HeartbeatRequest{Name: h.name, Token: h.Token, After: h.after, Next: term + "-" + rand.Text()[:13]}
 }
 
 // beat renews through a service.
-func (h *holder) beat(s *service) (remote.Renewal, error) {
+func (h *holder) beat(s *service) (wire.Renewal, error) {
 	b := h.next()
 	r, err := s.remote.Heartbeat(h.t.Context(), b)
 	if err == nil {
@@ -132,7 +133,7 @@ func (h *holder) beat(s *service) (remote.Renewal, error) {
 	return r, err
 }
 
-func (h *holder) mustBeat(s *service) remote.Renewal {
+func (h *holder) mustBeat(s *service) wire.Renewal {
 	h.t.Helper()
 	r, err := h.beat(s)
 	want(h.t, err, nil)
@@ -140,7 +141,7 @@ func (h *holder) mustBeat(s *service) remote.Renewal {
 }
 
 func (h *holder) release(s *service) error {
-	return s.remote.Release(h.t.Context(), remote.Release{Name: h.name, Token: h.Token, After: h.after})
+	return s.remote.Release(h.t.Context(), wire.ReleaseRequest{Name: h.name, Token: h.Token, After: h.after}, false)
 }
 
 // want fails the test if err does not match target; nil wants no error.

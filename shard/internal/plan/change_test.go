@@ -4,7 +4,6 @@
 package plan_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,9 +11,6 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
-
-// moved returns how many partitions another roll moves.
-func moved(a, b plan.Input) int { return plan.Moves(plan.Make(a), plan.Make(b)).Moved }
 
 // While others are away, a leave or a return moves hardly more than the share of
 // who leaves or returns.
@@ -117,33 +113,6 @@ func TestResize(t *testing.T) {
 		}
 		if d.Added != max(0, len(c.to.Partitions)-len(c.from.Partitions)) {
 			t.Errorf("%s: %d added", c.what, d.Added)
-		}
-	}
-}
-
-// Another weight for one member moves the difference, and no more, if the weights
-// of the last levelling are known.
-func TestReweigh(t *testing.T) {
-	in := plan.Input{Partitions: names(2_000), Members: members(20)}
-	was := plan.Make(in)
-	for _, place := range []int{0, 10, 18} {
-		for _, weight := range []float64{2, 0.5} {
-			other, based := in, in
-			other.Members, based.Members = slices.Clone(in.Members), slices.Clone(in.Members)
-			other.Members[place].Weight = weight
-			based.Members[place].Weight, based.Members[place].Base = weight, 1
-			p := plan.Make(based)
-			sound(t, based, p)
-			l := p.Balance().Loads[place]
-			share := max(l.Target-100, 100-l.Target)
-			d := plan.Moves(was, p)
-			t.Logf("place %d of 20 from weight 1 to %v, %.0f due: %d move without a base, %d with, it has %d of %.0f",
-				place, weight, share, moved(in, other), d.Moved, l.Planned, l.Target)
-			if float64(d.Moved) > share+2 || math.Abs(float64(l.Planned)-l.Target) > 2 {
-				t.Errorf("place %d, weight %v: %d moved of %.0f due, and it has %d of %.0f",
-					place, weight, d.Moved, share, l.Planned, l.Target)
-			}
-			bounded(t, p)
 		}
 	}
 }

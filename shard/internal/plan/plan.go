@@ -1,12 +1,66 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package plan says which member of a group works on which partition.
+//
+// A plan is a function of the roll alone: the names of the partitions and the
+// members with their places. It remembers nothing and asks no clock and no dice,
+// so all workers that read the same roll compute the same plan, in whole numbers,
+// on every machine.
+//
+// Members have numbered places. A newcomer takes the lowest vacant one, so a
+// worker that is started again finds its place, and with it its partitions.
+//
+// # How it is made
+//
+// A chain spreads the partitions over all places up to the highest in use,
+// whether somebody is in them or not: with one place all is its; each further
+// place takes its share from those before it, and nothing else moves. What a
+// place gives is chosen by hashes of the partition and the new place.
+//
+// Then the partitions of places that are vacant go to members, by rendezvous
+// hashing with bounded loads. What belongs to a member stays. So do partitions
+// with a zone of their own move there, and what is more than a member may have
+// elsewhere.
+//
+// # Guarantees
+//
+// Every partition has an owner, unless all members have as many as they may.
+//
+// Without vacancies, zones and limits, members of equal weight have the same
+// number of partitions, but for one. Members whose weights differ by no more than
+// a factor of eight are within one of their shares. (Webster's method rounds
+// shares as a whole, and may stray further for a member that is many times as
+// heavy as others.) A place that is added after the others moves its share, and
+// only to itself.
+//
+// With vacancies, no member has more than its share and a sixteenth of it more,
+// rounded up; with a zone of its own preferred by partitions, and a quarter more.
+//
+// When the members of any number of places leave a group that was complete, or
+// come back to one that is then complete again, only their partitions move, as
+// long as the highest place in use stays the same and there are no zones and
+// limits. A plan depends on nothing before it: a worker that comes back to its
+// place has what it had.
+//
+// # What is not guaranteed
+//
+// Other changes may move more than they must. Measured on 2,000 partitions and 20
+// members: a leave among two to seven vacancies moves 2.5 % more than the
+// leaver's partitions, at most 8.5 %; one with three zones and two weights 18 %
+// more on average. When the member in the highest place leaves, the chain ends
+// sooner, and vacant places above the next member are forgotten.
+//
+// A roll that is levelled anew, that is without [Input.Base], is another plan whenever
+// the partitions change: of 2,000 partitions over 20 members 3 % move for one more
+// partition, 6 % for 100 more; of 100,000 over 1,000 members 16 % and 81 %. So rolls
+// should keep a base. With it none of the old partitions moves in these cases; new ones
+// come to be spread by chance, within the bound of a sixteenth, until the roll is levelled.
+// Another weight of one member is another plan, too: 73 % of 100,000 move.
+//
+// Zones are a wish. A member does not give up a partition that is the same
+// anywhere so that one of its zone may come.
 package plan
-
-import (
-	"slices"
-	"sync"
-)
 
 // None is the place of nobody.
 const None = -1
@@ -24,12 +78,6 @@ type Member struct {
 	// others' weights. If zero, or not a positive number, 1. It counts in
 	// thousandths.
 	Weight float64
-
-	// Base is the weight that the place had when the roll was last levelled: see
-	// [Input.Base]. If zero, or not a positive number, it is the weight. With it
-	// a place that gets another weight takes or gives up the difference; without,
-	// all places from this one on are filled anew.
-	Base float64
 
 	// Zone is where the member is. If empty, nowhere in particular.
 	Zone string
@@ -73,14 +121,9 @@ type Input struct {
 // goroutines may use it. Partitions are named by their index in
 // [Input.Partitions], members by their place.
 type Plan struct {
-	names  []string
 	roll   *roll
 	owners []int32
 	of     map[int][]int
-	abroad int
-
-	mu    sync.Mutex
-	heirs map[int][]int32 // as in of
 }
 
 // Make returns the plan for a roll. It keeps the slices of the input, which must
@@ -93,51 +136,18 @@ func Make(in Input) *Plan { return of(newRoll(in, nil)) }
 func (p *Plan) Remake(in Input) *Plan { return of(newRoll(in, p.roll)) }
 
 func of(r *roll) *Plan {
-	p := &Plan{names: r.names, roll: r, heirs: map[int][]int32{}}
+	p := &Plan{roll: r}
 	p.owners = r.spread(r.settle())
 	p.of = make(map[int][]int, len(r.live)+1)
 	for i, place := range p.owners {
 		p.of[int(place)] = append(p.of[int(place)], i)
 	}
-	p.abroad = r.abroad(p.owners)
 	return p
 }
-
-// Len returns the number of partitions.
-func (p *Plan) Len() int { return len(p.owners) }
-
-// Name returns the name of a partition.
-func (p *Plan) Name(i int) string { return p.names[i] }
 
 // Owner returns the place of the member that is to have a partition, or [None]
 // if nobody has room for it.
 func (p *Plan) Owner(i int) int { return int(p.owners[i]) }
-
-// Heir returns the place of the member that is to have a partition when its
-// owner, and nobody else, leaves: what [Make] says for the same roll with the
-// owner marked as leaving. It returns [None] if there is no owner, or nobody
-// else with room. The first question about a place's partitions makes that other
-// plan, the next ones look it up.
-func (p *Plan) Heir(i int) int {
-	place := p.Owner(i)
-	if place == None {
-		return None
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	heirs, ok := p.heirs[place]
-	if !ok {
-		without := p.roll.without(place)
-		owners := without.spread(without.settle())
-		heirs = make([]int32, 0, len(p.of[place]))
-		for _, i := range p.of[place] {
-			heirs = append(heirs, owners[i])
-		}
-		p.heirs[place] = heirs
-	}
-	at, _ := slices.BinarySearch(p.of[place], i)
-	return int(heirs[at])
-}
 
 // Of returns the partitions that the member in a place is to have, in ascending
 // order. The caller must not change the slice.
@@ -151,15 +161,3 @@ func (p *Plan) Of(place int) []int {
 // Unassigned returns the partitions that nobody has room for, in ascending
 // order. The caller must not change the slice.
 func (p *Plan) Unassigned() []int { return p.of[None] }
-
-// Places returns the places that take part, in ascending order: those of the
-// members that are not leaving.
-func (p *Plan) Places() []int {
-	var places []int
-	for place, live := range p.roll.live {
-		if live {
-			places = append(places, place)
-		}
-	}
-	return places
-}

@@ -8,10 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
-	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
@@ -99,9 +97,6 @@ func random(r *rand.Rand) plan.Input {
 		m := plan.Member{Place: place, Zone: zones[r.IntN(4)], Leaving: r.IntN(6) == 0}
 		if !flat {
 			m.Weight = 0.25 + 4*r.Float64()
-		}
-		if r.IntN(8) == 0 {
-			m.Base = 0.25 + 4*r.Float64()
 		}
 		if limits {
 			m.Max = r.IntN(60)
@@ -288,56 +283,6 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// The heir is who gets the partition, whatever the roll.
-func TestHeir(t *testing.T) {
-	enginetest.MakeVerify(t)
-	asked := 0
-	for seed := range uint64(60) {
-		in := random(rand.New(rand.NewPCG(seed, 6)))
-		p := plan.Make(in)
-		for _, place := range p.Places() {
-			without := in
-			without.Members = leaving(in.Members, place)
-			after := plan.Make(without)
-			for _, i := range p.Of(place) {
-				asked++
-				if heir := p.Heir(i); heir != after.Owner(i) {
-					t.Fatalf("seed %d: %s of %d: the heir is %d, and then it goes to %d",
-						seed, p.Name(i), place, heir, after.Owner(i))
-				}
-			}
-		}
-		for _, i := range p.Unassigned() {
-			if p.Heir(i) != plan.None {
-				t.Fatalf("seed %d: an heir of nobody", seed)
-			}
-		}
-	}
-	if asked < 10_000 {
-		t.Fatalf("asked %d times only", asked)
-	}
-}
-
-// Heirs are in another zone than the owner, as long as there is room.
-func TestHeirInAnotherZone(t *testing.T) {
-	in := plan.Input{Partitions: names(3_000), Members: members(30)}
-	for i := range in.Members {
-		in.Members[i].Zone = string(rune('a' + i%3))
-	}
-	p := plan.Make(in)
-	same := 0
-	for i := range in.Partitions {
-		if p.Heir(i)%3 == p.Owner(i)%3 {
-			same++
-		}
-	}
-	t.Logf("%d of 3,000 have an heir in their owner's zone", same)
-	// The last place is another case: when it goes, the chain ends before it.
-	if same > 150 {
-		t.Errorf("%d of 3,000 have an heir in their owner's zone", same)
-	}
-}
-
 func TestLimits(t *testing.T) {
 	in := plan.Input{Partitions: names(1_000), Members: members(10)}
 	for i := range in.Members {
@@ -356,7 +301,7 @@ func TestLimits(t *testing.T) {
 	}
 	in.Members[4].Leaving = true
 	sound(t, in, plan.Make(in))
-	if p = plan.Make(plan.Input{Partitions: names(7)}); len(p.Unassigned()) != 7 || p.Heir(3) != plan.None {
+	if p = plan.Make(plan.Input{Partitions: names(7)}); len(p.Unassigned()) != 7 {
 		t.Errorf("with nobody there, %v have no owner", p.Unassigned())
 	}
 }
@@ -367,7 +312,7 @@ func TestOddMembers(t *testing.T) {
 	in := plan.Input{Partitions: names(50), Members: []plan.Member{
 		{Place: -1},
 		{Place: plan.MaxPlaces},
-		{Place: 1, Weight: math.NaN(), Base: math.Inf(-1)},
+		{Place: 1, Weight: math.NaN()},
 		{Place: 0, Weight: -3},
 		{Place: 1, Zone: "a", Max: 2},
 		{Place: 2, Leaving: true, Weight: math.Inf(1)},
@@ -380,22 +325,6 @@ func TestOddMembers(t *testing.T) {
 	if d := plan.Moves(p, plan.Make(in)); d.Moved != 0 {
 		t.Errorf("in another order %d move", d.Moved)
 	}
-}
-
-// A plan may be asked by many at once.
-func TestConcurrent(t *testing.T) {
-	p := plan.Make(plan.Input{Partitions: names(300), Members: members(6)})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for i := range p.Len() {
-				if p.Heir(i) == p.Owner(i) {
-					t.Errorf("partition %d is inherited by its owner", i)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // Partitions are worked on in their zone, as long as nobody there has a quarter

@@ -31,7 +31,7 @@ func newRoll(in Input, former *roll) *roll {
 		(former.root == nil) == (in.Base == nil) && slices.Equal(former.root, in.Base) {
 		r.order, r.hashes, r.links, r.link = former.order, former.hashes, former.links, former.link
 		r.names, r.root = former.names, former.root
-		if slices.Equal(former.weights, r.weights) && slices.Equal(former.roots, r.roots) {
+		if slices.Equal(former.weights, r.weights) {
 			r.base = former.base
 		}
 	} else {
@@ -95,7 +95,7 @@ func (r *roll) members(members []Member) []Member {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(weigh(a.Weight), weigh(b.Weight)),
-			cmp.Compare(weigh(a.Base), weigh(b.Base)), strings.Compare(a.Zone, b.Zone), cmp.Compare(a.Max, b.Max), compareBool(a.Leaving, b.Leaving))
+			strings.Compare(a.Zone, b.Zone), cmp.Compare(a.Max, b.Max), compareBool(a.Leaving, b.Leaving))
 	})
 	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Place == b.Place })
 	members = slices.DeleteFunc(members, func(m Member) bool { return m.Place < 0 || m.Place >= MaxPlaces })
@@ -106,20 +106,15 @@ func (r *roll) members(members []Member) []Member {
 		}
 	}
 	r.weights, r.zones = make([]uint64, places), make([]int32, places)
-	r.roots = make([]uint64, places)
 	r.most, r.live = make([]int, places), make([]bool, places)
 	for place := range places {
-		r.weights[place], r.roots[place], r.zones[place] = thousandths, thousandths, None
+		r.weights[place], r.zones[place] = thousandths, None
 	}
 	for _, m := range members {
 		if m.Place >= places {
 			break
 		}
 		r.weights[m.Place], r.most[m.Place], r.live[m.Place] = weigh(m.Weight), math.MaxInt, !m.Leaving
-		r.roots[m.Place] = r.weights[m.Place]
-		if m.Base > 0 {
-			r.roots[m.Place] = weigh(m.Base)
-		}
 		if m.Max > 0 {
 			r.most[m.Place] = m.Max
 		}
@@ -164,20 +159,7 @@ func (r *roll) zone(in Input, members []Member) {
 
 // chain computes the owners if all places were taken.
 func (r *roll) chain() {
-	// What a place has become heavier comes after all places, as if it were one
-	// more.
-	weights, places := slices.Clone(r.roots), []int32(nil)
-	for place, w := range r.weights {
-		if w > r.roots[place] {
-			weights, places = append(weights, w-r.roots[place]), append(places, int32(place))
-		}
-	}
-	links := chain(r.links, weights)
-	for n, l := range links {
-		if i := int(l) - len(r.roots); i >= 0 {
-			links[n] = places[i]
-		}
-	}
+	links := chain(r.links, r.weights)
 	r.base = make([]int32, len(r.link))
 	for n, l := range r.link {
 		r.base[n] = None
@@ -187,22 +169,6 @@ func (r *roll) chain() {
 	}
 }
 
-// without returns the roll with the member in a place leaving.
-func (r *roll) without(place int) *roll {
-	c := *r
-	c.live = slices.Clone(r.live)
-	c.live[place] = false
-	places := len(c.live)
-	for places > 0 && !c.live[places-1] {
-		places--
-	}
-	if places < len(c.live) {
-		c.live, c.weights, c.roots = c.live[:places], c.weights[:places], c.roots[:places]
-		c.chain()
-	}
-	return &c
-}
-
 // spread returns owners by index in the input.
 func (r *roll) spread(owners []int32) []int32 {
 	out := make([]int32, len(owners))
@@ -210,22 +176,4 @@ func (r *roll) spread(owners []int32) []int32 {
 		out[i] = owners[n]
 	}
 	return out
-}
-
-// abroad counts the partitions that are not where they would rather be, though
-// there are members.
-func (r *roll) abroad(owners []int32) int {
-	there := map[int32]bool{}
-	for place, live := range r.live {
-		if live && r.zones[place] != None {
-			there[r.zones[place]] = true
-		}
-	}
-	count := 0
-	for n, i := range r.order {
-		if place := owners[i]; place != None && there[r.home[n]] && r.zones[place] != r.home[n] {
-			count++
-		}
-	}
-	return count
 }

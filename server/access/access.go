@@ -1,13 +1,27 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package access says which principal of the lock service may do what to which lock.
+//
+// A [Principal] is a program or a person, known by a secret or a client certificate. It
+// has rights, each for the names that begin with a prefix. Package server knows them, and the
+// dashboard asks it, so that both refuse the same.
+//
+// A right covers what is derived from a name as well: its history, the ledgers of package
+// once (NAME:once), the slots of a semaphore, the locks of readers and writers, the partitions
+// of shards. A derived record is
+// reached by the right to the name that it is derived from, and by no other: see [Base].
 package access
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
@@ -87,20 +101,12 @@ const maxNameLen = 200
 // NewPrincipal returns a principal with these rights. The error says which rule the name
 // or a grant breaks.
 func NewPrincipal(name string, grants ...Grant) (Principal, error) {
-	switch {
-	case name == "":
-		return Principal{}, fmt.Errorf("name of the principal is empty: it must have 1 to %d bytes", maxNameLen)
-	case len(name) > maxNameLen:
-		return Principal{}, fmt.Errorf("name %.20q... of the principal has %d bytes: at most %d are allowed",
-			name, len(name), maxNameLen)
-	case !utf8.ValidString(name):
-		return Principal{}, fmt.Errorf("name %q of the principal is not valid UTF-8", name)
+	const what = "name of the principal"
+	if err := cmp.Or(text.CheckNotEmpty(what, name, maxNameLen), text.Check(what, name, maxNameLen)); err != nil {
+		return Principal{}, err
 	}
-	for i, r := range name {
-		if !unicode.IsPrint(r) || r == ' ' || r == '@' {
-			return Principal{}, fmt.Errorf("name %q of the principal has %U at byte %d: only printable characters are "+
-				"allowed, and no space and no @", name, r, i)
-		}
+	if strings.ContainsAny(name, " @") {
+		return Principal{}, fmt.Errorf("%s %q has a space or an @", what, name)
 	}
 	for _, g := range grants {
 		if err := g.Validate(); err != nil {
@@ -150,4 +156,79 @@ func (p Principal) Prefixes(right Right, prefix string) []string {
 		}
 	}
 	return least
+}
+
+// Network returns what limits for each address are for: the address and, of IPv6, the network of
+// 64 bits that one customer has. What is no IP address stays as it is.
+func Network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+	}
+	return ip.String()
+}
+
+// Act is what an operator did, or tried to do.
+type Act struct {
+	// Principal is whose act it is, and Via the way it came: "api", "dashboard", or "file"
+	// for a change of the file of principals.
+	Principal, Via string
+	// Action is what was done, such as "step-down" or "revoke".
+	Action string
+	// Lock is the name of the lock. To is for whom, in a hand-over, and ToLabel for whose
+	// label.
+	Lock, To, ToLabel string
+	// Reason is what the operator has given as the reason.
+	Reason string
+	// Outcome is "done", or the kind of the problem, such as "forbidden" or "unanswered".
+	Outcome string
+	// Detail says more of an outcome, such as the text of an error.
+	Detail string
+}
+
+// Audit returns a function that writes a line for each act to the logger, at the level
+// Info. Text that an operator or a store has given is written as [Printable] has it, so that
+// a line cannot look like two. The function may be called concurrently. With a nil logger it
+// does nothing.
+func Audit(logger *slog.Logger) func(context.Context, Act) {
+	if logger == nil {
+		return func(context.Context, Act) {}
+	}
+	return func(ctx context.Context, act Act) {
+		var attrs []slog.Attr
+		for _, of := range []struct{ name, text string }{
+			{"principal", act.Principal},
+			{"via", act.Via},
+			{"action", act.Action},
+			{"lock", act.Lock},
+			{"to", act.To},
+			{"to_label", act.ToLabel},
+			{"reason", act.Reason},
+			{"outcome", act.Outcome},
+			{"detail", act.Detail},
+		} {
+			if of.text != "" {
+				attrs = append(attrs, slog.String(of.name, Printable(of.text)))
+			}
+		}
+		logger.LogAttrs(ctx, slog.LevelInfo, "tenure: audit", attrs...)
+	}
+}
+
+// maxPrinted is how many bytes of a text a log line has.
+const maxPrinted = 1100
+
+// Printable returns the text with each character escaped, as Go does it, that cannot be
+// seen or that steers a terminal: control characters, marks that turn the direction of
+// writing, bytes that are no UTF-8. Text that is longer than any name or reason may be is
+// cut.
+func Printable(text string) string {
+	if len(text) > maxPrinted {
+		text = text[:maxPrinted] + "..."
+	}
+	quoted := strconv.Quote(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

@@ -35,7 +35,7 @@ type Balance struct {
 
 // Balance returns how the partitions are spread.
 func (p *Plan) Balance() Balance {
-	b := Balance{Unassigned: len(p.Unassigned()), Abroad: p.abroad}
+	b := Balance{Unassigned: len(p.Unassigned()), Abroad: p.roll.abroad(p.owners)}
 	var all uint64
 	places := p.Places()
 	for _, place := range places {
@@ -45,7 +45,7 @@ func (p *Plan) Balance() Balance {
 		l := Load{
 			Place:   place,
 			Planned: len(p.of[place]),
-			Target:  float64(p.Len()) * float64(p.roll.weights[place]) / float64(all),
+			Target:  float64(len(p.owners)) * float64(p.roll.weights[place]) / float64(all),
 		}
 		if p.roll.most[place] != math.MaxInt {
 			l.Max = p.roll.most[place]
@@ -94,16 +94,16 @@ func Moves(from, to *Plan) Difference {
 		out[(int(was)+places+1)%(places+1)]++
 		in[(int(is)+places+1)%(places+1)]++
 	}
-	if slices.Equal(from.names, to.names) {
+	if slices.Equal(from.roll.names, to.roll.names) {
 		for i := range from.owners {
 			moved(from.owners[i], to.owners[i])
 		}
 	} else {
-		is := make(map[string]int32, to.Len())
-		for i, name := range to.names {
+		is := make(map[string]int32, len(to.owners))
+		for i, name := range to.roll.names {
 			is[name] = to.owners[i]
 		}
-		for i, name := range from.names {
+		for i, name := range from.roll.names {
 			place, ok := is[name]
 			if !ok {
 				d.Removed++
@@ -120,4 +120,34 @@ func Moves(from, to *Plan) Difference {
 		}
 	}
 	return d
+}
+
+// Places returns the places that take part, in ascending order: those of the
+// members that are not leaving.
+func (p *Plan) Places() []int {
+	var places []int
+	for place, live := range p.roll.live {
+		if live {
+			places = append(places, place)
+		}
+	}
+	return places
+}
+
+// abroad counts the partitions that are not where they would rather be, though
+// there are members.
+func (r *roll) abroad(owners []int32) int {
+	there := map[int32]bool{}
+	for place, live := range r.live {
+		if live && r.zones[place] != None {
+			there[r.zones[place]] = true
+		}
+	}
+	count := 0
+	for n, i := range r.order {
+		if place := owners[i]; place != None && there[r.home[n]] && r.zones[place] != r.home[n] {
+			count++
+		}
+	}
+	return count
 }
