@@ -338,3 +338,32 @@ func TestEachReadsAtTheEndOfALease(t *testing.T) {
 		t.Errorf("when that is answered, it is due at %v", next)
 	}
 }
+
+// TestObserversShareTheFirstLookAtASession: while one observer reads a session that nobody has read
+// before, the others of the process do not. If that look fails, another one follows.
+func TestObserversShareTheFirstLookAtASession(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		env, _ := seeing(timing)
+		var all []*Observer
+		for _, key := range []string{"a", "b"} {
+			lock := under(timing, "s", "v", 7)
+			lock.Key = key
+			o := NewObserver(timing, env, key, NewSight(timing, env))
+			o.Want(true)
+			o.Step(0)
+			r := o.Reply(0, found(lock)).Call
+			if looks := r != nil && looksAt(r); looks != (key == "a") {
+				t.Fatalf("the observer of %q sends %+v", key, r)
+			}
+			all = append(all, o)
+		}
+		r := found(alive(timing, "s", "b"))
+		if fails {
+			r = Result{Outcome: NotApplied, Err: errStore}
+		}
+		all[0].Reply(1, r)
+		if r := all[1].Step(1).Call; (r != nil && looksAt(r)) != fails {
+			t.Errorf("the first look fails: %v; the other observer sends %+v", fails, r)
+		}
+	}
+}
