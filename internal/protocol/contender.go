@@ -705,7 +705,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	}
 }
 
-// won takes a grant: that of an attempt. Last is the record as it was seen before.
+// won takes the grant that an attempt has led to. Last is the record as it was seen before.
 func (c *Contender) won(now time.Duration, a attempt, r Result, last driver.Record) {
 	if a.kind == Claim && c.released(r.Record) {
 		c.refuse(now, Refusal{Held: true, Record: last})

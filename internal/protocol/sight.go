@@ -314,8 +314,8 @@ func (s *Sight) under() *Sight {
 	return s.env.Session(s.rec.Session)
 }
 
-// of returns the sight of the record that a call of a machine is about: s, which is that of the
-// record of a key, or that of a session.
+// of returns the sight of the record that a call is about. s is the sight of the record with the
+// given key; any other call is about a session.
 func (s *Sight) of(r *Call, key string) *Sight {
 	if r.Key == key {
 		return s
