@@ -5,9 +5,13 @@ package tenuretest
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 )
 
@@ -24,6 +28,9 @@ type Client struct {
 	process *process
 	faults  *faultstore.Store
 	network network
+
+	mu     sync.Mutex
+	events []tenure.Event
 }
 
 func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Client, error) {
@@ -39,6 +46,13 @@ func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Cli
 	o.Clock = c.process
 	if o.Logger == nil {
 		o.Logger = w.logger(owner)
+	}
+	tell := o.OnEvent
+	o.OnEvent = func(e tenure.Event) {
+		c.note(e)
+		if tell != nil {
+			tell(e)
+		}
 	}
 	c.faults = faultstore.New(w.handle(), nil)
 	c.network.faults = c.faults
@@ -99,6 +113,38 @@ func (c *Client) LoseReplies(n int) {
 // kinds: late and duplicate writes, stale reads, errors of your own. It also counts the
 // calls, and keeps a log of them.
 func (c *Client) Faults() *faultstore.Store { return c.faults }
+
+// Calls runs f, and returns the kinds of the calls that the client has made meanwhile, in the
+// order in which they began, such as "get claim": those on locks, without those on sessions and
+// histories, and without watches. It forgets the log of the calls before.
+func (c *Client) Calls(f func()) string {
+	c.faults.ResetLog()
+	f()
+	var kinds []string
+	for _, call := range c.faults.Log() {
+		if call.Op != faultstore.OpWatch && call.Op != faultstore.OpHint && !strings.HasPrefix(call.Key, driver.OwnPrefix) {
+			kinds = append(kinds, string(call.Op))
+		}
+	}
+	return strings.Join(kinds, " ")
+}
+
+// Events returns the events of the client until now, those of the given kinds, or all; in a
+// bubble, when everything else has come to rest.
+func (c *Client) Events(kinds ...tenure.EventKind) []tenure.Event {
+	c.w.settle()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.events), func(e tenure.Event) bool {
+		return len(kinds) > 0 && !slices.Contains(kinds, e.Kind)
+	})
+}
+
+func (c *Client) note(e tenure.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, e)
+}
 
 // Pause stops the process of the client, as SIGSTOP does, until [Client.Resume]. The
 // package comment says what that is. The goroutines of the test and of the program run

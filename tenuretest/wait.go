@@ -120,15 +120,16 @@ func (w *World) longestLease() time.Duration {
 // lock under a session that has ended is released.
 func (w *World) record(lock string) driver.Record {
 	w.t.Helper()
-	rec := w.read(lock)
-	if rec.Session != "" && w.read(driver.SessionKey(rec.Session)).State != driver.Alive {
+	rec := w.Record(lock)
+	if rec.Session != "" && w.Record(driver.SessionKey(rec.Session)).State != driver.Alive {
 		rec.State = driver.Released
 	}
 	return rec
 }
 
-// read reads a record, past all faults.
-func (w *World) read(key string) driver.Record {
+// Record returns the record of that key as the store has it, past all faults, and one
+// without a Key if there is none.
+func (w *World) Record(key string) driver.Record {
 	w.t.Helper()
 	rec, err := w.store.Get(context.WithoutCancel(w.t.Context()), key, driver.Strong)
 	if err != nil && !errors.Is(err, driver.ErrNotFound) {

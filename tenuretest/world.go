@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -54,6 +55,12 @@ func On(t testing.TB, open func() driver.Store, edit ...func(*tenure.Options)) *
 	w.Wrap(func(_ string, s driver.Store) driver.Store { return s })
 	t.Cleanup(w.close)
 	return w
+}
+
+// Test runs a test in a bubble of testing/synctest, with a new world in it: see [New].
+func Test(t *testing.T, test func(t *testing.T, w *World), edit ...func(*tenure.Options)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, New(t, edit...)) })
 }
 
 // Two returns two clients of a new world, "a" and "b".

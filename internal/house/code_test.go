@@ -23,7 +23,7 @@ type zone struct{ dirs, may string }
 const (
 	public = " . bell driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence " +
 		"admin memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
-		"internal/enginetest internal/enginetest/buckets "
+		"internal/enginetest internal/enginetest/buckets internal/testutil "
 	// closed directories are imported by nobody from outside of them.
 	closed = "cmd test examples/failover internal/house internal/itest release"
 )
@@ -37,6 +37,7 @@ var zones = []zone{
 	{"driver internal/clock", ""},
 	{"driver/objectmap", "driver driver/recordcodec driver/versioned"},
 	{"driver/recordcodec driver/versioned internal/protocol internal/text internal/trace internal/enginetest", "driver"},
+	{"internal/testutil", ""},
 	{"internal/enginetest/buckets", ". driver driver/objectmap driver/recordcodec drivertest internal/enginetest"},
 	// The simulator has the core's machines work behind a real fence.
 	{"internal/sim", "driver internal/protocol internal/trace fence"},
