@@ -308,3 +308,165 @@ func (k *Keeper) forget() {
 		return !slices.ContainsFunc(k.rec.Requests, func(q driver.Request) bool { return q.ID == id })
 	})
 }
+
+// Opener is the machine that opens a session: it claims a record under a new id, and
+// is done when it knows that the claim was applied. If it cannot learn that, it
+// abandons the id for good: a late duplicate of the claim may still open that session,
+// and no lock may name a session that others may have seen dead.
+type Opener struct {
+	retrier
+	rec  driver.Record // the record of a session of this process
+	try  attempt       // the claim of the present id
+	lost bool          // its outcome is unknown
+
+	grant *Grant
+}
+
+// NewOpener returns the machine of one session. Rec says who opens it: owner,
+// host, label, data. Patience is how long the store may fail to give any answer,
+// 0 for ever.
+func NewOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *Opener {
+	t = t.ofSession()
+	rec.State, rec.Token, rec.Lease, rec.Heartbeat, rec.Drift = driver.Alive, 1, t.Lease, t.Heartbeat, t.Drift
+	return &Opener{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
+}
+
+// Granted returns the session, once it is open.
+func (o *Opener) Granted() (Grant, bool) {
+	if o.grant == nil {
+		return Grant{}, false
+	}
+	return *o.grant, true
+}
+
+// Err returns why the opener ended without a session.
+func (o *Opener) Err() error { return o.err }
+
+// Next returns the instant at which Step has something to do.
+func (o *Opener) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
+
+// Step lets time pass.
+func (o *Opener) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
+
+func (o *Opener) plan() Kind {
+	if o.lost {
+		return Look
+	}
+	return Claim
+}
+
+func (o *Opener) act(now time.Duration) *Call {
+	kind := o.plan()
+	if !o.due(now, kind, 0) {
+		return nil
+	}
+	if kind == Look {
+		return o.send(now, 0, &Call{Kind: Look, Key: o.rec.Key})
+	}
+	id := o.env.Fresh()
+	version := o.env.beatOf(id)
+	o.rec.Key = driver.SessionKey(id)
+	o.rec.Version, o.rec.Beat = version, version
+	o.try = attempt{kind: Claim, version: version, sent: now, counts: o.env.lease(now)}
+	return o.send(now, 0, &Call{Kind: Claim, Key: o.rec.Key, Next: o.rec.Clone()})
+}
+
+// Reply takes the result of the call under way.
+func (o *Opener) Reply(now time.Duration, r Result) Action {
+	_, answered := o.replied(now, r)
+	switch {
+	case answered:
+		if r.Found && r.Record.State == driver.Alive && o.try.wrote(r.Record) && now < o.try.sent+o.t.Usable() {
+			o.grant = &Grant{ID: driver.SessionID(r.Record.Key), Record: r.Record, Sent: o.try.counts}
+			o.settle(Done, r.Record, nil)
+		}
+		o.lost = false // without a grant, the next claim has another id
+	case o.spent(now):
+		o.settle(Unusable, driver.Record{}, r.Err)
+	default:
+		o.lost = o.lost || r.Outcome == Unknown
+	}
+	return Action{Call: o.act(now)}
+}
+
+// Disclaimer is the machine of a session that releases a lock which is held in its
+// name although it does not know of it: a claim of unknown outcome, or a late duplicate
+// of a claim, was applied. The session's heartbeats would keep that lock for ever.
+type Disclaimer struct {
+	retrier
+	of    *Keeper
+	key   string
+	token uint64
+
+	rec  driver.Record
+	seen bool
+}
+
+// NewDisclaimer returns the machine for one lock under one token. After each look it
+// asks the session whether one of its leases holds the lock as the record shows it, or
+// one of its acquires has written that record. An acquire that begins later cannot
+// claim it: a version counts only for the acquire that wrote it.
+func NewDisclaimer(t Timing, env Env, of *Keeper, key string, token uint64) *Disclaimer {
+	return &Disclaimer{retrier: retrier{t: t, env: env}, of: of, key: key, token: token}
+}
+
+// Key returns the name of the lock.
+func (d *Disclaimer) Key() string { return d.key }
+
+// Over says that nothing is left to release: the lock is not held in the session's name
+// under the token, or it is held rightly, or the session itself is over.
+func (d *Disclaimer) Over() bool { return d.out == nil && d.ended() }
+
+func (d *Disclaimer) ended() bool { return d.answer != NoAnswer || d.of.Holder.Over() }
+
+// GiveUp ends it from outside.
+func (d *Disclaimer) GiveUp(time.Duration) Action {
+	d.ends(Abandoned)
+	return Action{}
+}
+
+func (d *Disclaimer) ends(a Answer) {
+	d.settle(a, d.rec, nil)
+	delete(d.of.ghosts, ghost{d.key, d.token})
+}
+
+// Next returns the instant at which Step has something to do.
+func (d *Disclaimer) Next() (time.Duration, bool) {
+	at, due := d.next(d.plan(), 0)
+	return at, due && !d.ended()
+}
+
+// Step lets time pass.
+func (d *Disclaimer) Step(now time.Duration) Action { return Action{Call: d.act(now)} }
+
+func (d *Disclaimer) plan() Kind {
+	if d.seen {
+		return Release
+	}
+	return Look
+}
+
+func (d *Disclaimer) act(now time.Duration) *Call {
+	kind := d.plan()
+	if d.ended() || !d.due(now, kind, 0) {
+		return nil
+	}
+	r := &Call{Kind: kind, Key: d.key}
+	if kind == Release {
+		r.Prev, r.Next = d.rec, freed(d.rec, d.env.Fresh(), driver.EndAbandoned, nil)
+	}
+	return d.send(now, 0, r)
+}
+
+// Reply takes the result of the call under way. However long the store fails, the machine
+// goes on: as long as the session lives, nobody else may release the lock.
+func (d *Disclaimer) Reply(now time.Duration, r Result) Action {
+	_, answered := d.replied(now, r)
+	d.rec = r.Record
+	d.seen = answered && r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id &&
+		d.rec.Token == d.token && !d.of.mine(d.rec)
+	if answered && !d.seen { // without an answer, a look tells what became of the release
+		d.ends(Done)
+	}
+	return Action{Call: d.act(now)}
+}
