@@ -268,7 +268,7 @@ func (c *Client) standBack(ctx context.Context, name string, t *protocol.Timing)
 	for {
 		s, fresh, _ := o.Latest() // a store that fails is asked again
 		if mine := s.Record.Owner == c.options.Owner; fresh && s.Found &&
-			(s.Record.State == driver.Held && !mine || protocol.KeptFor(s.Record, c.options.Owner, c.options.Label)) {
+			(s.Record.State == driver.Held && !mine || protocol.ReservedFor(s.Record, c.options.Owner, c.options.Label)) {
 			return nil
 		}
 		switch err := o.Wait(bound, s); {
@@ -400,7 +400,7 @@ func (k *candidate) next(ctx context.Context, s engine.Snapshot) (at time.Time, 
 		k.late = time.Now().Add(rec.Lease + bound)
 	}
 	switch under := k.options.Under; {
-	case protocol.KeptFor(rec, k.c.options.Owner, k.c.options.Label):
+	case protocol.ReservedFor(rec, k.c.options.Owner, k.c.options.Label):
 		return k.retry, true
 	case s.Alive && under != nil && rec.Session == under.ID():
 		// Another part of the program has it; or nobody, and what has left it so is

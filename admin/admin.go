@@ -267,7 +267,7 @@ func SweepReleased(
 		o = *options
 	}
 	s := releasedSweep{operator: operatorOf(client), SweepOptions: o, past: map[string][]driver.Record{}}
-	keeps := s.Store.Keeper != nil && s.Store.Keeper.KeepsTokens()
+	keeps := s.Store.TokenKeeper != nil && s.Store.TokenKeeper.KeepsTokens()
 	err := s.Usable()
 	switch {
 	case o.ReleasedFor < minReleasedFor:

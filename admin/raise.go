@@ -92,7 +92,7 @@ func RaiseTokens(
 ) (RaisedTokens, error) {
 	o := operatorOf(client)
 	r := &raising{
-		operator: o, prefix: prefix, still: protocol.NewStandstill(o.Timing()),
+		operator: o, prefix: prefix, still: protocol.NewQuiescenceCheck(o.Timing()),
 		closed: map[string]driver.Record{}, left: map[string]error{},
 	}
 	if options != nil {
@@ -115,7 +115,7 @@ type raising struct {
 	operator
 	prefix string
 	how    protocol.Raise
-	still  *protocol.Standstill
+	still  *protocol.QuiescenceCheck
 	found  int                      // how many locks will be raised
 	closed map[string]driver.Record // sessions that were closed before
 	left   map[string]error         // what was left alone
@@ -214,7 +214,7 @@ func (k records) locks() bool { return k.prefix != driver.SessionPrefix }
 func (r *raising) look(ctx context.Context, saw func(records, driver.Record) error) error {
 	store := r.Store
 	all := []records{{list: store.List, prefix: driver.SessionPrefix}, {list: store.List, prefix: r.prefix}}
-	if store.Keeper != nil {
+	if store.TokenKeeper != nil {
 		all = append(all, records{list: store.ListTokens, prefix: r.prefix, bare: true})
 	}
 	for _, kind := range all {

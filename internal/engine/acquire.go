@@ -42,7 +42,7 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 	}
 	w := &o.Want
 	w.Owner, w.Host, w.Label, w.Bell = c.options.Owner, c.options.Host, c.options.Label, c.notifier.own()
-	w.LookFirst, w.Holds = c.charges, w.Try && c.holds(w.Key)
+	w.ReadFirst, w.Holds = c.charges, w.Try && c.holds(w.Key)
 	a := k.newAcquire(o)
 	a.join()
 	bounded, stop, over := ctx, func() {}, func(err error) error { return err }
@@ -69,12 +69,12 @@ type acquire struct {
 	k       *tracker
 	run     run
 	begun   time.Duration
-	con     *protocol.Contender // nil while it waits for its turn
-	got     acquired            // the answer
-	answer  chan struct{}       // closed when it is there
-	shown   chan time.Duration  // has room for the lease that was first seen; nil: nobody asks
-	remote  *remoteAcquire      // who gets the lock, if that is not this process; otherwise nil
-	settled bool                // answered, or abandoned
+	con     *protocol.Acquirer // nil while it waits for its turn
+	got     acquired           // the answer
+	answer  chan struct{}      // closed when it is there
+	shown   chan time.Duration // has room for the lease that was first seen; nil: nobody asks
+	remote  *remoteAcquire     // who gets the lock, if that is not this process; otherwise nil
+	settled bool               // answered, or abandoned
 	shownTo bool
 	news    uint64 // the token of the holder that was told in an event
 	ended   bool
@@ -130,7 +130,7 @@ func (a *acquire) join() {
 			a.end()
 			return
 		}
-		want.Under = under.keeper
+		want.Under = under.machine
 	}
 	if want.Try || want.UnlessAlive {
 		a.start() // it needs no turn: it waits for a read of the record
@@ -214,7 +214,7 @@ func (a *acquire) start() {
 	if a.Under != nil {
 		a.Under.mu.Lock()
 	}
-	a.con = protocol.NewContender(*a.Timing, a.k.c.env, a.Want, a.k.sight)
+	a.con = protocol.NewAcquirer(*a.Timing, a.k.c.env, a.Want, a.k.view)
 	if a.Under != nil {
 		a.Under.mu.Unlock()
 	}
@@ -308,8 +308,8 @@ func (a *acquire) act() {
 }
 
 // heirOf says that the record reserves the lock for it.
-func (a *acquire) heirOf(rec driver.Record) bool {
-	return protocol.KeptFor(rec, a.Want.Owner, a.Want.Label)
+func (a *acquire) reservedBy(rec driver.Record) bool {
+	return protocol.ReservedFor(rec, a.Want.Owner, a.Want.Label)
 }
 
 // look has it read the record soon, and noticed tells it that something new may have been
@@ -500,9 +500,9 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 	}
 	switch {
 	case res.Outcome != protocol.Applied:
-	case call.Kind == protocol.Free && call.OfSession():
+	case call.Kind == protocol.ForceRelease && call.OfSession():
 		c.reapLater(driver.SessionID(call.Key))
-	case call.Kind == protocol.Ask:
+	case call.Kind == protocol.Request:
 		c.notifier.asks(call.Key, res.Record.Bell)
 	}
 }

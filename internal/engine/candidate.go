@@ -24,7 +24,7 @@ type Candidate struct {
 	looks    int           // of the observers' that were noted
 	failed   error         // of the latest one
 	silent   time.Duration // since when the store gives no answer, if failed is not nil
-	told     uint64        // the token of the holder that was told in an event
+	reported uint64        // the token of the holder that was told in an event
 	asking   *asking       // the latest request for a hand-over; nil: there is none
 }
 
@@ -65,8 +65,8 @@ func (n *Candidate) Latest(ctx context.Context) (s Snapshot, fresh bool, err err
 	case !fresh || !n.seen.Found:
 	case !protocol.Readable(rec):
 		return n.seen, fresh, Unreadable(rec)
-	case rec.State == driver.Held && rec.Token != n.told:
-		n.told = rec.Token
+	case rec.State == driver.Held && rec.Token != n.reported:
+		n.reported = rec.Token
 		n.k.c.events.emit(Event{
 			Kind: EventWaiting, Lock: n.k.key, Owner: rec.Owner, Token: rec.Token, Remaining: n.seen.FreeIn,
 			Own: n.k.c.owns(rec),
@@ -161,7 +161,7 @@ func (n *Candidate) Wish(priority int) (time.Duration, bool) {
 	k := n.k
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	at, ok := k.sight.Wish(priority, n.timing.Lease)
+	at, ok := k.view.Wish(priority, n.timing.Lease)
 	return at - k.c.contender(), ok
 }
 
@@ -169,8 +169,8 @@ func (n *Candidate) Wish(priority int) (time.Duration, bool) {
 func (n *Candidate) Prefer(priority int) {
 	k := n.k
 	k.c.viewMu.Lock()
-	rec, _ := k.sight.Record()
-	k.sight.Asked(k.c.contender())
+	rec, _ := k.view.Record()
+	k.view.Asked(k.c.contender())
 	k.c.viewMu.Unlock()
 	if n.asking != nil {
 		n.asking.run.do(n.asking.m.GiveUp)

@@ -122,7 +122,7 @@ func New(store driver.Store, o Options) *Client {
 	}
 	c.liveness = newLivenessCache(c.contender, c.timing.Lease)
 	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.liveness.Of, Lease: c.holder}
-	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, told: map[string]struct{}{}}).differs
+	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, reported: map[string]struct{}{}}).differs
 	c.sessions = newSessionViews(c.timing, c.env, c.liveness)
 	c.env.Session = c.sessions.Of
 

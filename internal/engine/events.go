@@ -138,8 +138,8 @@ type drifts struct {
 	own  float64
 	emit func(Event)
 
-	mu   sync.Mutex
-	told map[string]struct{} // the owners
+	mu       sync.Mutex
+	reported map[string]struct{} // the owners
 }
 
 // maxDriftsTold bounds the owners that are reported. The wrong setting is known
@@ -150,10 +150,10 @@ const maxDriftsTold = 1000
 func (d *drifts) differs(rec driver.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, told := d.told[rec.Owner]; told || len(d.told) >= maxDriftsTold {
+	if _, told := d.reported[rec.Owner]; told || len(d.reported) >= maxDriftsTold {
 		return
 	}
-	d.told[rec.Owner] = struct{}{}
+	d.reported[rec.Owner] = struct{}{}
 	ev := Event{
 		Kind: EventDrift, Lock: rec.Key, Session: rec.Session, Owner: rec.Owner, Token: rec.Token,
 		Err: fmt.Errorf("the holder counts with a MaxClockDrift of %v, this client with %v", rec.Drift, d.own),

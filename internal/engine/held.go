@@ -87,7 +87,7 @@ func (k *heldRecord) begin(h *protocol.Holder) {
 // m returns what is run: the machine of the record, or of the session, which is built on that.
 func (k *heldRecord) m() machine {
 	if k.session != nil {
-		return k.session.keeper
+		return k.session.machine
 	}
 	return k.h
 }

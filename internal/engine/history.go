@@ -16,7 +16,7 @@ import (
 // putHistory writes tenures into the history of a lock. It waits for as long as the
 // work has to, or until ctx ends; the writing goes on in the background.
 func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Tenure) {
-	all := c.writeHistory(lock, past, (*protocol.Chronicler).Step)
+	all := c.writeHistory(lock, past, (*protocol.HistoryWriter).Step)
 	for _, w := range all {
 		select {
 		case <-w.ready:
@@ -33,15 +33,15 @@ func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Tenu
 
 // note writes tenures into the history of a lock, and does not wait.
 func (c *Client) note(lock string, past []driver.Tenure) {
-	c.writeHistory(lock, past, (*protocol.Chronicler).GiveUp)
+	c.writeHistory(lock, past, (*protocol.HistoryWriter).GiveUp)
 }
 
 // writeHistory begins to write tenures into the history of a lock, each by itself.
-func (c *Client) writeHistory(lock string, past []driver.Tenure, begin func(*protocol.Chronicler, time.Duration) protocol.Action) []*historyWrite {
+func (c *Client) writeHistory(lock string, past []driver.Tenure, begin func(*protocol.HistoryWriter, time.Duration) protocol.Action) []*historyWrite {
 	all := make([]*historyWrite, len(past))
 	for i, t := range past {
 		w := &historyWrite{c: c, lock: lock, ready: make(chan struct{})}
-		w.m = protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))
+		w.m = protocol.NewHistoryWriter(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))
 		w.run = c.run(w.m, w, new(sync.Mutex))
 		c.writes(1)
 		all[i] = w
@@ -53,13 +53,13 @@ func (c *Client) writeHistory(lock string, past []driver.Tenure, begin func(*pro
 // historyWrite is one tenure on its way into the history.
 type historyWrite struct {
 	nobody
-	c       *Client
-	lock    string
-	run     run
-	m       *protocol.Chronicler
-	ready   chan struct{} // closed when the work need not wait for it any more
-	written bool          // Close need not wait for it any more
-	told    bool          // of an error
+	c        *Client
+	lock     string
+	run      run
+	m        *protocol.HistoryWriter
+	ready    chan struct{} // closed when the work need not wait for it any more
+	written  bool          // Close need not wait for it any more
+	reported bool          // of an error
 }
 
 func (w *historyWrite) stepped(time.Duration, protocol.Action) {
@@ -70,8 +70,8 @@ func (w *historyWrite) stepped(time.Duration, protocol.Action) {
 		w.written = true
 		w.c.writes(-1)
 	}
-	if err := w.m.Err(); err != nil && !w.told {
-		w.told = true
+	if err := w.m.Err(); err != nil && !w.reported {
+		w.reported = true
 		err = fmt.Errorf("history of token %d is not written: %w", w.m.Token(), err)
 		w.c.events.emit(Event{Kind: EventStoreError, Lock: w.lock, Token: w.m.Token(), Err: err})
 	}

@@ -64,10 +64,10 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 	}
 	l.prepare(ctx, s.mu, &s.deadline)
 	s.mu.Lock()
-	h := protocol.NewTied(s.t, &s.c.env, g, s.keeper)
+	h := protocol.NewTied(s.t, &s.c.env, g, s.machine)
 	began := l.begin(h)
 	s.leases[h] = l
-	open = s.keeper.Open(s.c.holder())
+	open = s.machine.Open(s.c.holder())
 	s.mu.Unlock()
 	l.do(l.h.Step)
 	return l, l.standing() && began && open
@@ -361,7 +361,7 @@ func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
 	})
 }
 
-// record writes the history before the work begins: see [protocol.Chronicler].
+// record writes the history before the work begins: see [protocol.HistoryWriter].
 func (l *LeaseHolder) record(ctx context.Context, past []driver.Tenure) error {
 	if len(past) == 0 || l.c.options.HistoryLimit < 0 {
 		return nil

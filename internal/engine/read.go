@@ -32,7 +32,7 @@ func (c *Client) Session(id string) SessionSnapshot {
 	return sessionSnapshotOf(c.sessions.Of(id), c.contender())
 }
 
-func sessionSnapshotOf(u *protocol.Sight, now time.Duration) SessionSnapshot {
+func sessionSnapshotOf(u *protocol.View, now time.Duration) SessionSnapshot {
 	var s SessionSnapshot
 	s.Record, s.Found = u.Record()
 	if dead, alive := u.DeadAt(); alive {
@@ -59,7 +59,7 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 		id := driver.SessionID(rec.Key)
 		u := c.sessions.known[id]
 		if u != nil {
-			u.Saw(sent, now, driver.Eventual, rec, true)
+			u.Observe(sent, now, driver.Eventual, rec, true)
 		}
 		proved := u != nil && u.Dead() && !u.Hinted()
 		if u == nil || u.Hinted() {
@@ -85,7 +85,7 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 // two if the store ignores it.
 func (c *Client) Read(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
 	answer := make(answer, 1)
-	c.send(0, last, &protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+	c.send(0, last, &protocol.Call{Kind: protocol.Read, Key: key, Consistency: how}, answer)
 	return c.answered(ctx, answer)
 }
 
@@ -182,9 +182,9 @@ func (c *Client) sawSessions(
 			u.Unanswered()
 			continue
 		case found[i].Err == nil:
-			u.Saw(sent, now, how[i], found[i].Record, true)
+			u.Observe(sent, now, how[i], found[i].Record, true)
 		case errors.Is(found[i].Err, driver.ErrNotFound):
-			u.Saw(sent, now, how[i], driver.Record{}, false)
+			u.Observe(sent, now, how[i], driver.Record{}, false)
 		default:
 			u.Unanswered()
 			err = found[i].Err
@@ -252,7 +252,7 @@ func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err err
 
 // Answer implements [request].
 func (q *batchRead) Answer(rec, former driver.Record, err error) {
-	q.answer <- protocol.ResultOf(protocol.Look, rec, former, err)
+	q.answer <- protocol.ResultOf(protocol.Read, rec, former, err)
 }
 
 // AtOnce has do called for all items, for n of them at once at most, and waits for the

@@ -20,7 +20,7 @@ func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting 
 	if err != nil {
 		return driver.Record{}, err
 	}
-	want.LookFirst, want.Holds = c.charges, true
+	want.ReadFirst, want.Holds = c.charges, true
 	a := k.newAcquire(AcquireOptions{Want: want, Timing: &c.timing, History: true})
 	a.remote = &remoteAcquire{c: c, waiting: waiting, held: make(chan error, 1)}
 	a.join()
@@ -42,7 +42,7 @@ func (c *Client) RemoteDiscard(key string, token uint64) {
 // RemoteWrite carries out what a holder elsewhere has sent, and returns the record that it led
 // to. The error is that of a lease which another record has ended, or matches ErrUncertain if
 // there is no answer.
-func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (driver.Record, error) {
+func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (driver.Record, error) {
 	if err := c.Usable(); err != nil {
 		return driver.Record{}, err
 	}
@@ -73,7 +73,7 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.Dispatch) (driver.R
 			o.taken()
 		}
 		return rec, nil
-	case protocol.Changed:
+	case protocol.HolderChanged:
 		c.records.forget(d.Key)
 		return driver.Record{}, c.options.API.Superseded(d.Token, rec)
 	case protocol.Unusable:
@@ -121,13 +121,13 @@ type unconfirmedGrant struct {
 	c       *Client
 	rec     driver.Record
 	run     run
-	m       *protocol.Offer
+	m       *protocol.UnconfirmedGrant
 	awaited bool // Close waits for it
 	ended   bool
 }
 
 func (c *Client) newGrant(g protocol.Grant) *unconfirmedGrant {
-	o := &unconfirmedGrant{c: c, rec: g.Record, m: protocol.NewOffer(c.timing, c.env, g)}
+	o := &unconfirmedGrant{c: c, rec: g.Record, m: protocol.NewUnconfirmedGrant(c.timing, c.env, g)}
 	o.run = c.run(o.m, o, new(sync.Mutex))
 	return o
 }
@@ -207,15 +207,15 @@ func (s *unconfirmedGrants) drop(o *unconfirmedGrant) {
 type remoteWrite struct {
 	nobody
 	c     *Client
-	of    protocol.Dispatch
+	of    protocol.RemoteHeartbeat
 	run   run
-	m     *protocol.Relay
+	m     *protocol.RemoteWrite
 	ended chan struct{} // closed when the machine has its answer
 }
 
-func newRemoteWrite(c *Client, d protocol.Dispatch) *remoteWrite {
+func newRemoteWrite(c *Client, d protocol.RemoteHeartbeat) *remoteWrite {
 	w := &remoteWrite{c: c, of: d, ended: make(chan struct{})}
-	w.m = protocol.NewRelay(c.timing, c.env, d, c.records.of(d.Key), 3*c.timing.RequestTimeout)
+	w.m = protocol.NewRemoteWrite(c.timing, c.env, d, c.records.of(d.Key), 3*c.timing.RequestTimeout)
 	w.run = c.run(w.m, w, new(sync.Mutex))
 	return w
 }

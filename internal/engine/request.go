@@ -30,13 +30,13 @@ type asking struct {
 	c     *Client
 	k     *tracker // of the lock, nil for a crashed holder's: nobody waits for its end
 	run   run
-	m     *protocol.Asker
+	m     *protocol.Requester
 	ended chan struct{} // closed when the machine has its answer
 }
 
 func (k *tracker) ask(q driver.Request) *asking {
 	c := k.c
-	a := &asking{c: c, k: k, m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight)}
+	a := &asking{c: c, k: k, m: protocol.NewRequester(c.timing, c.env, k.key, q, c.timing.Lease, k.view)}
 	return a.begin()
 }
 
@@ -68,7 +68,7 @@ func (a *asking) stepped(time.Duration, protocol.Action) {
 }
 
 func (a *asking) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
-	if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
+	if call.Kind == protocol.Request && r.Outcome == protocol.Applied {
 		a.c.notifier.asks(call.Key, r.Record.Bell)
 	}
 	a.c.events.storeFailed(a.m.Key(), 0, r.Err)
@@ -90,7 +90,7 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 	token, before := a.m.Token(), a.m.Before()
 	c.viewMu.Unlock()
 	switch answer {
-	case protocol.Laid:
+	case protocol.Delivered:
 		return a.honoured(ctx, o, token)
 	case protocol.Done:
 		if before != nil && c.options.HistoryLimit > 0 {
@@ -99,15 +99,15 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 		}
 		c.Released(a.m.Key())
 		return nil
-	case protocol.Nobody:
+	case protocol.NoHolder:
 		if rec.State == driver.Reserved && o != nil {
 			s, _, _ := o.Latest()
 			return fmt.Errorf("%w: %w", ErrNotHeld, c.heldBy(rec, s.FreeIn))
 		}
 		return ErrNotHeld
-	case protocol.Changed:
+	case protocol.HolderChanged:
 		return fmt.Errorf("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
-	case protocol.Pending:
+	case protocol.OtherPending:
 		return c.options.API.Requested(&rec.Requests[0])
 	case protocol.Foreign:
 		return fmt.Errorf("%w: %q", ErrForeign, rec.Owner)
@@ -136,7 +136,7 @@ func (a *asking) honoured(ctx context.Context, o *Observer, token uint64) error 
 		s, _, _ := o.Latest() // a store that fails is asked again
 		same := s.Found && s.Record.Token == token
 		// One that was revoked meanwhile is at work until its lease is over for certain.
-		revoked := same && protocol.KeptForNobody(s.Record) && s.FreeIn > 0
+		revoked := same && protocol.ReservedForNobody(s.Record) && s.FreeIn > 0
 		switch {
 		case revoked:
 		case s.known && (!same || s.Record.State != driver.Held || s.closed):

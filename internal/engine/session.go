@@ -17,16 +17,16 @@ import (
 // SessionHolder is a session of this client, and the acquires that wait for one more lock
 // under it. Everything under a session is stepped under one mutex, that of the session: its
 // machine and those of its locks read each other. What to do when is decided there:
-// see [protocol.Keeper].
+// see [protocol.SessionHolder].
 type SessionHolder struct {
 	heldRecord // of the session's own record: the heartbeat, and the deadline of all locks
 	// Of is the API's session.
 	Of any
 
-	id     string
-	keeper *protocol.Keeper
-	closed chan struct{} // when it is over, or its heartbeats have stopped
-	ending timer         // on the contender's clock: fails the acquires that wait under it
+	id      string
+	machine *protocol.SessionHolder
+	closed  chan struct{} // when it is over, or its heartbeats have stopped
+	ending  timer         // on the contender's clock: fails the acquires that wait under it
 
 	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
 	// a burst of releases delays a heartbeat by one of them at most.
@@ -44,7 +44,7 @@ func (s *SessionHolder) ID() string { return s.id }
 func (s *SessionHolder) Locks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keeper.Locks()
+	return s.machine.Locks()
 }
 
 // Close ends the session, and waits until its locks are free, or ctx ends.
@@ -115,7 +115,7 @@ func (s *SessionHolder) fail() {
 		return
 	}
 	now := c.contender()
-	c.sessions.Of(s.id).Saw(now, now, driver.Strong, rec, true)
+	c.sessions.Of(s.id).Observe(now, now, driver.Strong, rec, true)
 	c.reapLater(s.id)
 }
 
@@ -124,7 +124,7 @@ func (s *SessionHolder) discard() {
 	s.deadline.End(endedReleased)
 	s.do(func(now time.Duration) protocol.Action {
 		s.stopFor(ErrReleased)
-		return s.keeper.GiveUp(now)
+		return s.machine.GiveUp(now)
 	})
 }
 
@@ -179,7 +179,7 @@ func (s *SessionHolder) admit(a *acquire) error {
 func (s *SessionHolder) isOpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keeper.Open(s.c.holder())
+	return s.machine.Open(s.c.holder())
 }
 
 // wake steps the machine of a lease, as the session's asks, or the session's, as one of a lease
@@ -213,7 +213,7 @@ type SessionOptions struct {
 func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHolder, error) {
 	p := &opening{
 		c: c, t: new(o.Timing), begun: c.contender(), ended: make(chan struct{}),
-		m: protocol.NewOpener(o.Timing, c.env, driver.Record{
+		m: protocol.NewSessionOpener(o.Timing, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Bell: c.notifier.own(),
 		}, o.Patience),
 	}
@@ -240,7 +240,7 @@ type opening struct {
 
 	mu   sync.Mutex // guards the fields below
 	run  run
-	m    *protocol.Opener
+	m    *protocol.SessionOpener
 	left bool // nobody waits for it
 	over bool
 	s    *SessionHolder
@@ -286,7 +286,7 @@ func (p *opening) stepped(time.Duration, protocol.Action) {
 func (p *opening) opened(g protocol.Grant) {
 	c := p.c
 	s := &SessionHolder{
-		id: driver.SessionID(g.Record.Key), keeper: protocol.NewKeeper(*p.t, c.env, g), closed: make(chan struct{}),
+		id: driver.SessionID(g.Record.Key), machine: protocol.NewSessionHolder(*p.t, c.env, g), closed: make(chan struct{}),
 		waiters: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*LeaseHolder{},
 	}
 	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.holder(), s
@@ -294,10 +294,10 @@ func (p *opening) opened(g protocol.Grant) {
 	s.loop.wake, s.loop.begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }
 	s.mu.Lock()
-	s.begin(s.keeper.Holder)
+	s.begin(s.machine.Holder)
 	open := c.beganRecord(&s.heldRecord) == nil
 	s.mu.Unlock()
-	s.do(s.keeper.Step)
+	s.do(s.machine.Step)
 	open = s.standing() && open
 	c.events.emit(Event{
 		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,

@@ -49,7 +49,7 @@ func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 		k.missed()
 		return Snapshot{}, err
 	}
-	k.saw(sent, driver.Strong, res.Record, res.Found)
+	k.observed(sent, driver.Strong, res.Record, res.Found)
 	if id, open := k.openSession(); open {
 		if err := c.ReadSessions(ctx, []string{id}, false); err != nil {
 			return Snapshot{}, err
@@ -131,7 +131,7 @@ func (c *Client) statuses(
 		case !absent && !protocol.Readable(f.Record):
 			errs[i] = Unreadable(f.Record)
 		default:
-			k.saw(sent, how[i], f.Record, !absent)
+			k.observed(sent, how[i], f.Record, !absent)
 		}
 		if errs[i] != nil {
 			k.missed()
@@ -184,7 +184,7 @@ func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.P
 // is known, and shows since when this client has been shown the same sign of life. Of one that
 // has shown none for its lease a strong read tells, and one of the sessions of locks.
 func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.Record) ([]Snapshot, error) {
-	sights := make([]*protocol.Sight, len(recs))
+	sights := make([]*protocol.View, len(recs))
 	trackers := make([]*tracker, len(recs))
 	open := map[string]struct{}{}
 	for i, rec := range recs {
@@ -200,14 +200,14 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 	seen := make([]Snapshot, len(recs))
 	c.viewMu.Lock()
 	now := c.contender()
-	for i, sight := range sights {
-		seen[i] = snapshotOf(sight, now)
+	for i, view := range sights {
+		seen[i] = snapshotOf(view, now)
 		k := trackers[i]
 		if k != nil {
 			k.notify()
 		}
-		proved := k != nil && sight == k.sight && sight.Dead()
-		if until, holds := sight.DeadAt(); holds && now >= until && !sight.Tied() && !proved {
+		proved := k != nil && view == k.view && view.Dead()
+		if until, holds := view.DeadAt(); holds && now >= until && !view.Tied() && !proved {
 			seen[i].Alive = recs[i].State == driver.Held // the list alone does not prove the contrary
 			dead, at = append(dead, recs[i].Key), append(at, i)
 		}
@@ -227,7 +227,7 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 
 // glance returns what is known of a lock if a list has shown just that, and else what the list
 // has shown, as if the record were so; and the tracker of the lock, if there is one.
-func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.Sight, *tracker) {
+func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.View, *tracker) {
 	c.mu.Lock()
 	k := c.trackers[rec.Key]
 	c.mu.Unlock()
@@ -235,9 +235,9 @@ func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.Sight,
 	defer c.viewMu.Unlock()
 	now := c.contender()
 	if k != nil {
-		k.sight.Saw(sent, now, driver.Eventual, rec, true)
-		if known, found := k.sight.Record(); found && known.Version == rec.Version {
-			return k.sight, k
+		k.view.Observe(sent, now, driver.Eventual, rec, true)
+		if known, found := k.view.Record(); found && known.Version == rec.Version {
+			return k.view, k
 		}
 	}
 	return c.liveness.glance(c.timing, c.env, sent, now, rec), k

@@ -26,13 +26,13 @@ import (
 // A store that others do not find under its name any more is no incident, whatever
 // it has answered before. From then on nothing is sent to it.
 type CheckedStore struct {
-	Store    driver.Store
-	Batch    driver.BatchGetter // nil if the store cannot read many at once
-	Raiser   driver.Raiser      // nil if it cannot raise tokens
-	Keeper   driver.TokenKeeper // nil if it keeps no tokens of deleted locks
-	answered atomic.Bool
-	replaced atomic.Pointer[replacement]
-	end      func(error) // ends all that rests on the store
+	Store       driver.Store
+	Batch       driver.BatchGetter // nil if the store cannot read many at once
+	Raiser      driver.Raiser      // nil if it cannot raise tokens
+	TokenKeeper driver.TokenKeeper // nil if it keeps no tokens of deleted locks
+	answered    atomic.Bool
+	replaced    atomic.Pointer[replacement]
+	end         func(error) // ends all that rests on the store
 }
 
 // replacement is how it is known that the store was replaced.
@@ -44,7 +44,7 @@ func newCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	s := &CheckedStore{Store: store, end: end}
 	s.Batch, _ = store.(driver.BatchGetter)
 	s.Raiser, _ = store.(driver.Raiser)
-	s.Keeper, _ = store.(driver.TokenKeeper)
+	s.TokenKeeper, _ = store.(driver.TokenKeeper)
 	return s
 }
 
@@ -146,7 +146,7 @@ func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now
 // ListTokens is that of the store.
 func (s *CheckedStore) ListTokens(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
 	if err = s.Before(); err == nil {
-		page, err = s.Keeper.ListTokens(ctx, prefix, cursor)
+		page, err = s.TokenKeeper.ListTokens(ctx, prefix, cursor)
 		err = s.Judge(err)
 	}
 	return page, err
@@ -223,9 +223,9 @@ type machineCall struct {
 // Make implements [request].
 func (q *machineCall) Make(ctx context.Context) (rec, former driver.Record, err error) {
 	switch q.Kind {
-	case protocol.Look:
+	case protocol.Read:
 		rec, err = q.store.Get(ctx, q.Key, q.Consistency)
-	case protocol.Claim, protocol.Enter:
+	case protocol.Claim, protocol.HistoryPut:
 		rec, former, err = q.store.Claim(ctx, q.Next)
 	case protocol.Delete:
 		err = q.store.Delete(ctx, q.Prev)

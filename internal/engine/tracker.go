@@ -24,11 +24,11 @@ type tracker struct {
 	key     string
 	hinting timer
 	hinted  atomic.Bool
-	freed   atomic.Pointer[sighting] // how this client has left it; nil: that was seen
-	awaited atomic.Bool              // by somebody in the queue, or an observer; changed under viewMu
+	freed   atomic.Pointer[remembered] // how this client has left it; nil: that was seen
+	awaited atomic.Bool                // by somebody in the queue, or an observer; changed under viewMu
 
 	// The client's viewMu guards the fields below.
-	sight     *protocol.Sight
+	view      *protocol.View
 	queue     []*acquire // the first one acts
 	waiters   []*acquire // all that have not ended
 	observers map[*Observer]struct{}
@@ -48,11 +48,11 @@ type tracker struct {
 // Observer is one caller that follows the lock without acquiring it: a loop over
 // Observe, say.
 type Observer struct {
-	k       *tracker
-	changed chan struct{} // has room for one
-	begun   time.Duration // on the contender's clock: older reads tell it nothing
-	err     error         // guarded by viewMu; not yielded yet
-	told    bool          // guarded by viewMu; of an error since the last answer
+	k        *tracker
+	changed  chan struct{} // has room for one
+	begun    time.Duration // on the contender's clock: older reads tell it nothing
+	err      error         // guarded by viewMu; not yielded yet
+	reported bool          // guarded by viewMu; of an error since the last answer
 }
 
 // poller polls for the observers of a lock.
@@ -74,7 +74,7 @@ func (c *Client) tracker(key string) (*tracker, error) {
 	}
 	k := c.trackers[key]
 	if k == nil {
-		k = &tracker{c: c, key: key, sight: protocol.NewSight(c.timing, c.env)}
+		k = &tracker{c: c, key: key, view: protocol.NewView(c.timing, c.env)}
 		k.hinting.Run = k.hintDue
 		c.trackers[key] = k
 	}
@@ -121,7 +121,7 @@ func (c *Client) thin() {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
 	for _, k := range old {
-		c.liveness.Note(k.sight)
+		c.liveness.Note(k.view)
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *Client) Released(key string) {
 }
 
 // sighting is a record as a strong reply has shown it.
-type sighting struct {
+type remembered struct {
 	rec  driver.Record
 	sent time.Duration // on the contender's clock: before the call
 }
@@ -153,7 +153,7 @@ type sighting struct {
 // who wait need not read it.
 func (c *Client) left(rec driver.Record, sent time.Duration) {
 	if k := c.awaited(rec.Key); k != nil {
-		k.freed.Store(&sighting{rec, sent})
+		k.freed.Store(&remembered{rec, sent})
 		k.hint()
 	}
 }
@@ -182,8 +182,8 @@ func (k *tracker) hintDue(time.Duration) {
 	defer k.c.viewMu.Unlock()
 	k.hinted.Store(false)
 	if is := k.freed.Swap(nil); is != nil {
-		k.sight.Saw(is.sent, k.c.contender(), driver.Strong, is.rec, true)
-		if rec, _ := k.sight.Record(); rec.Version == is.rec.Version {
+		k.view.Observe(is.sent, k.c.contender(), driver.Strong, is.rec, true)
+		if rec, _ := k.view.Record(); rec.Version == is.rec.Version {
 			k.notify()
 			return
 		}
@@ -209,7 +209,7 @@ func (k *tracker) listen() {
 		return
 	}
 	is := term{key: k.key}
-	rec, _ := k.sight.Record()
+	rec, _ := k.view.Record()
 	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
 		is = term{k.key, rec.Bell, rec.Token, rec.Lease}
 	}
@@ -292,10 +292,10 @@ func (k *tracker) rest() {
 }
 
 // saw notes a reply to a read that others made.
-func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) {
+func (k *tracker) observed(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	k.sight.Saw(sent, k.c.contender(), how, rec, found)
+	k.view.Observe(sent, k.c.contender(), how, rec, found)
 	k.notify()
 }
 
@@ -306,9 +306,9 @@ func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 	defer k.c.viewMu.Unlock()
 	how := driver.Strong
 	if cheap {
-		how = k.sight.How(now)
+		how = k.view.How(now)
 	}
-	k.sight.Polls(now, how)
+	k.view.Polls(now, how)
 	return how
 }
 
@@ -316,23 +316,23 @@ func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 func (k *tracker) missed() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	k.sight.Unanswered()
+	k.view.Unanswered()
 	k.notify()
 }
 
 // snapshot returns what was seen last. The caller holds viewMu.
-func (k *tracker) snapshot() Snapshot { return snapshotOf(k.sight, k.c.contender()) }
+func (k *tracker) snapshot() Snapshot { return snapshotOf(k.view, k.c.contender()) }
 
-func snapshotOf(sight *protocol.Sight, now time.Duration) Snapshot {
+func snapshotOf(view *protocol.View, now time.Duration) Snapshot {
 	s := Snapshot{}
-	s.looked, s.known = sight.Known()
-	s.Record, s.Found = sight.Record()
-	if dead, held := sight.DeadAt(); held {
+	s.looked, s.known = view.Known()
+	s.Record, s.Found = view.Record()
+	if dead, held := view.DeadAt(); held {
 		s.FreeIn = max(0, dead-now)
-		s.Alive = s.Record.State == driver.Held && !sight.Dead()
-		s.Since = now - sight.Since()
-		s.closed = sight.Closed()
-		if u := sight.Under(); u != nil {
+		s.Alive = s.Record.State == driver.Held && !view.Dead()
+		s.Since = now - view.Since()
+		s.closed = view.Closed()
+		if u := view.Under(); u != nil {
 			s.Since = now - u.Since()
 			if _, looked := u.Known(); !looked {
 				s.FreeIn, s.Since = 0, 0 // nobody can tell
@@ -347,8 +347,8 @@ func snapshotOf(sight *protocol.Sight, now time.Duration) Snapshot {
 func (k *tracker) openSession() (string, bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	rec, _ := k.sight.Record()
-	return rec.Session, k.sight.Tied() && !k.sight.Ended()
+	rec, _ := k.view.Record()
+	return rec.Session, k.view.Tied() && !k.view.Ended()
 }
 
 // seen returns what was seen last, after a read of the session by others was noted, and whether
@@ -357,7 +357,7 @@ func (k *tracker) seen() (s Snapshot, hinted bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.notify()
-	return k.snapshot(), k.sight.Hinted()
+	return k.snapshot(), k.view.Hinted()
 }
 
 // notify is called when something new may have been seen. It wakes the observers,
@@ -387,12 +387,12 @@ func (k *tracker) notify() {
 // process came before it: each may be of another owner, if they are elsewhere. The caller
 // holds viewMu.
 func (k *tracker) letReserved() {
-	rec, found := k.sight.Record()
-	if !found || rec.State != driver.Reserved || k.queue[0].heirOf(rec) {
+	rec, found := k.view.Record()
+	if !found || rec.State != driver.Reserved || k.queue[0].reservedBy(rec) {
 		return
 	}
 	for _, q := range k.queue[1:] {
-		if q.heirOf(rec) {
+		if q.reservedBy(rec) {
 			q.act()
 			return
 		}
@@ -402,10 +402,10 @@ func (k *tracker) letReserved() {
 // fail hands an error of a read to the observers, or clears it.
 func (k *tracker) fail(err error) {
 	for o := range k.observers {
-		if err != nil && !o.told {
+		if err != nil && !o.reported {
 			o.err = err
 		}
-		o.told = err != nil
+		o.reported = err != nil
 	}
 }
 
@@ -432,7 +432,7 @@ func (k *tracker) follow() {
 		return
 	}
 	c := k.c
-	k.poller = &poller{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
+	k.poller = &poller{k: k, Observer: protocol.NewObserver(c.timing, c.env, k.key, k.view)}
 	k.poller.run = c.run(k.poller.Observer, k.poller, &c.viewMu)
 	k.observers = map[*Observer]struct{}{}
 }

@@ -80,7 +80,7 @@ func TestLateReplyToAReleaseHidesNone(t *testing.T) {
 		k.hinted.Store(true) // as if the hint were on its way
 		held.Free()
 		synctest.Wait()
-		k.freed.Store(&sighting{driver.Record{Key: "job", Version: "former", Lease: timing.Lease, State: driver.Released}, 0})
+		k.freed.Store(&remembered{driver.Record{Key: "job", Version: "former", Lease: timing.Lease, State: driver.Released}, 0})
 		k.hinted.Store(false)
 		k.hint()
 		begun := time.Now()

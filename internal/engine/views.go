@@ -22,7 +22,7 @@ type sessionViews struct {
 	t        protocol.Timing
 	env      protocol.Env
 	liveness *livenessCache
-	known    map[string]*protocol.Sight
+	known    map[string]*protocol.View
 }
 
 // maxObserved bounds the sessions, and the locks, of which a client remembers all that it
@@ -37,17 +37,17 @@ const maxHeldObserved = 1000
 
 // newSessionViews returns those of a client that has seen nothing yet.
 func newSessionViews(t protocol.Timing, env protocol.Env, liveness *livenessCache) *sessionViews {
-	return &sessionViews{t: t, env: env, liveness: liveness, known: map[string]*protocol.Sight{}}
+	return &sessionViews{t: t, env: env, liveness: liveness, known: map[string]*protocol.View{}}
 }
 
-// Of returns the sight of a session, the same for all callers.
-func (s *sessionViews) Of(id string) *protocol.Sight {
+// Of returns the view of a session, the same for all callers.
+func (s *sessionViews) Of(id string) *protocol.View {
 	u := s.known[id]
 	if u == nil {
 		if len(s.known) >= maxObserved {
 			s.thin()
 		}
-		u = protocol.NewSight(s.t, s.env)
+		u = protocol.NewView(s.t, s.env)
 		s.known[id] = u
 	}
 	return u
@@ -117,10 +117,10 @@ func sumOf(rec driver.Record) lifeSum {
 	return lifeSum(sum[:16])
 }
 
-// Note keeps what matters of a sight that is forgotten: if it shows a holder, since
+// Note keeps what matters of a view that is forgotten: if it shows a holder, since
 // when. When there is no room, Note keeps the marks that it has, so that they come
 // to their end and make room.
-func (r *livenessCache) Note(s *protocol.Sight) {
+func (r *livenessCache) Note(s *protocol.View) {
 	rec, found := s.Record()
 	if !found || s.Tied() { // a lock under a session shows no life
 		return
@@ -145,14 +145,14 @@ func (r *livenessCache) Note(s *protocol.Sight) {
 	}
 }
 
-// glance returns a sight of one cheap reply alone, which counts since the sign of life was shown
+// glance returns a view of one cheap reply alone, which counts since the sign of life was shown
 // first. That is a true count if a strong reply shows the sign later: it was there all the time.
 func (r *livenessCache) glance(
 	t protocol.Timing, env protocol.Env, sent, now time.Duration, rec driver.Record,
-) *protocol.Sight {
+) *protocol.View {
 	env.Recall, env.Differs = r.Of, nil
-	s := protocol.NewSight(t, env)
-	s.Saw(sent, now, driver.Strong, rec, true)
+	s := protocol.NewView(t, env)
+	s.Observe(sent, now, driver.Strong, rec, true)
 	r.replaces(rec)
 	r.Note(s)
 	return s

@@ -21,7 +21,7 @@ type Want struct {
 	// LookFirst says that the store charges a claim that it refuses. Then a try that
 	// knows nothing of the lock looks before it claims. It is for tries of locks that are
 	// their own lease: those under a session are mostly known to be free.
-	LookFirst bool
+	ReadFirst bool
 	// Holds says that this process has the lock itself. Without it, a record that
 	// shows Owner is likely to be of a tenure that has ended.
 	Holds bool
@@ -32,7 +32,7 @@ type Want struct {
 	// hold the lock, a release included.
 	UnlessAlive bool
 	// Behind says that other contenders of this process already wait for the key, so
-	// that the sight is fresh and the first move need not be a claim.
+	// that the view is fresh and the first move need not be a claim.
 	Behind bool
 	// Of is what a try was decided upon: it gives up where the record shows another term,
 	// or another state of this one. Nil: it does not mind.
@@ -43,8 +43,8 @@ type Want struct {
 	Bell string
 	// Under is the session that is to keep the lock alive, nil if the lock is to
 	// be its own lease. It is open when the acquire begins. When the lock is granted,
-	// the caller checks that it is still open: see [Keeper.Open].
-	Under *Keeper
+	// the caller checks that it is still open: see [SessionHolder.Open].
+	Under *SessionHolder
 }
 
 // Refusal says why a contender ended without the lock.
@@ -61,23 +61,23 @@ type Refusal struct {
 	Ended bool
 }
 
-// Contender is the machine of one acquire: it claims a free lock, watches a
+// Acquirer is the machine of one acquire: it claims a free lock, watches a
 // held one for signs of life, and takes it over at the instant at which its
 // holder's lease has certainly expired.
 //
 // A version counts only for the acquire that wrote it. An acquire that ends
 // without the lock while the outcome of a write of its own is unknown cleans
 // up behind itself, for one lease.
-type Contender struct {
-	pace  retrier
-	want  Want
-	sight *Sight
+type Acquirer struct {
+	pace retrier
+	want Want
+	view *View
 
 	begun bool          // the first move is made
 	since time.Duration // when it began; never: it has not
 
 	// A reply to a call of its own has counted: about the lock, about its session.
-	looked, met bool
+	lockRead, sessionRead bool
 
 	// Of one that gives up at a sign of life: the first holder that a strong reply has shown
 	// since it began, and the first sign of life of its session.
@@ -113,11 +113,11 @@ type cleanup struct {
 	looks int
 }
 
-// NewContender returns the machine of one acquire. The sight is shared with
+// NewAcquirer returns the machine of one acquire. The view is shared with
 // the other contenders of the process for the key.
-func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
-	c := &Contender{
-		pace: retrier{t: t, env: env, patience: want.Patience}, want: want, sight: sight,
+func NewAcquirer(t Timing, env Env, want Want, view *View) *Acquirer {
+	c := &Acquirer{
+		pace: retrier{t: t, env: env, patience: want.Patience}, want: want, view: view,
 		begun: want.Behind, since: never,
 	}
 	if want.Under != nil {
@@ -127,7 +127,7 @@ func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 }
 
 // Granted returns the lease, once the contender has it.
-func (c *Contender) Granted() (Grant, bool) {
+func (c *Acquirer) Granted() (Grant, bool) {
 	if c.grant == nil || c.cleanup != nil {
 		return Grant{}, false
 	}
@@ -136,7 +136,7 @@ func (c *Contender) Granted() (Grant, bool) {
 
 // Left returns a grant that the contender found while it cleaned up, and that nobody
 // uses. It may be the only one that knows of the tenures before it.
-func (c *Contender) Left() (Grant, bool) {
+func (c *Acquirer) Left() (Grant, bool) {
 	if c.grant == nil || c.cleanup == nil {
 		return Grant{}, false
 	}
@@ -144,16 +144,16 @@ func (c *Contender) Left() (Grant, bool) {
 }
 
 // Refused returns why the contender ended without the lock, nil if it has not.
-func (c *Contender) Refused() *Refusal { return c.refusal }
+func (c *Acquirer) Refused() *Refusal { return c.refusal }
 
 // Over says that the contender sends nothing more.
-func (c *Contender) Over() bool { return c.pace.Over() }
+func (c *Acquirer) Over() bool { return c.pace.Over() }
 
 // Err returns the last error of the store, nil after an answer.
-func (c *Contender) Err() error { return c.pace.failed }
+func (c *Acquirer) Err() error { return c.pace.failed }
 
 // Silence returns for how long the store has given no answer.
-func (c *Contender) Silence(now time.Duration) time.Duration {
+func (c *Acquirer) Silence(now time.Duration) time.Duration {
 	if !c.pace.mute {
 		return 0
 	}
@@ -162,7 +162,7 @@ func (c *Contender) Silence(now time.Duration) time.Duration {
 
 // Next returns the instant at which Step has something to do, and false if it
 // has nothing to do until another event.
-func (c *Contender) Next() (time.Duration, bool) {
+func (c *Acquirer) Next() (time.Duration, bool) {
 	if !c.pace.idle() {
 		return 0, false
 	}
@@ -171,7 +171,7 @@ func (c *Contender) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (c *Contender) Step(now time.Duration) Action {
+func (c *Acquirer) Step(now time.Duration) Action {
 	u := c.want.Under
 	if u != nil && c.grant == nil && (u.Cause() != None || u.Holder.Over()) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
@@ -186,25 +186,25 @@ func (c *Contender) Step(now time.Duration) Action {
 // Hint says that the record may have changed in a way that matters. The next look
 // is due at once. Whoever can read the store can forge a message that leads to it, so it says
 // nothing of the record.
-func (c *Contender) Hint(now time.Duration) Action {
-	c.sight.Hint()
+func (c *Acquirer) Hint(now time.Duration) Action {
+	c.view.Hint()
 	return c.Step(now)
 }
 
 // GiveUp ends the acquire from outside. If a write of its own is under way or
 // of unknown outcome, the machine goes on until that is cleaned up.
-func (c *Contender) GiveUp(now time.Duration) Action {
+func (c *Acquirer) GiveUp(now time.Duration) Action {
 	c.giveUp(now)
 	return c.Step(now)
 }
 
-func (c *Contender) giveUp(now time.Duration) {
+func (c *Acquirer) giveUp(now time.Duration) {
 	if c.cleanup == nil && c.grant == nil {
 		c.cleanup = &cleanup{until: now + c.pace.t.Lease}
 	}
 }
 
-func (c *Contender) refuse(now time.Duration, r Refusal) {
+func (c *Acquirer) refuse(now time.Duration, r Refusal) {
 	if c.cleanup == nil {
 		c.refusal = &r
 	}
@@ -212,7 +212,7 @@ func (c *Contender) refuse(now time.Duration, r Refusal) {
 }
 
 // act makes the next call if it is due.
-func (c *Contender) act(now time.Duration) *Call {
+func (c *Acquirer) act(now time.Duration) *Call {
 	if !c.pace.idle() {
 		return nil
 	}
@@ -229,19 +229,19 @@ func (c *Contender) act(now time.Duration) *Call {
 		return nil
 	}
 	r := c.call(now, m)
-	c.sight.of(r, c.want.Key).sends(now, r)
+	c.view.of(r, c.want.Key).sends(now, r)
 	return c.pace.send(now, m.at, r)
 }
 
 // begin decides how the acquire begins: with a claim, unless that would most likely be refused. A
 // look costs a fifth of it. It is strong, because a cheap one may show a holder that has gone.
-func (c *Contender) begin(now time.Duration) {
+func (c *Acquirer) begin(now time.Duration) {
 	if c.since == never {
 		c.since = now
 	}
-	switch dead, _ := c.sight.DeadAt(); {
+	switch dead, _ := c.view.DeadAt(); {
 	case c.begun:
-	case c.sight.Tied() && now >= dead:
+	case c.view.Tied() && now >= dead:
 		c.begun = true // each of a dead session's locks costs one write
 	case c.want.Try && c.cleanup == nil && (c.livesFor(now) || c.blind()):
 		c.begun, c.resolve = true, true
@@ -250,17 +250,17 @@ func (c *Contender) begin(now time.Duration) {
 
 // blind says that a look goes first, because this process knows nothing of the lock and
 // the store charges a claim that it refuses.
-func (c *Contender) blind() bool {
-	_, known := c.sight.Known()
-	return c.want.LookFirst && c.want.Under == nil && !known
+func (c *Acquirer) blind() bool {
+	_, known := c.view.Known()
+	return c.want.ReadFirst && c.want.Under == nil && !known
 }
 
 // livesFor says that, as far as this process knows, another holder has the lock and
 // has shown life within its lease.
-func (c *Contender) livesFor(now time.Duration) bool {
-	rec, _ := c.sight.Record()
-	dead, held := c.sight.DeadAt()
-	if u := c.sight.under(); u != nil {
+func (c *Acquirer) livesFor(now time.Duration) bool {
+	rec, _ := c.view.Record()
+	dead, held := c.view.DeadAt()
+	if u := c.view.under(); u != nil {
 		_, seen := u.DeadAt()
 		held = held && seen
 	}
@@ -269,55 +269,55 @@ func (c *Contender) livesFor(now time.Duration) bool {
 }
 
 // plan returns the next move.
-func (c *Contender) plan() move {
-	rec, found := c.sight.Record()
-	_, known := c.sight.Known()
+func (c *Acquirer) plan() move {
+	rec, found := c.view.Record()
+	_, known := c.view.Known()
 	switch {
 	case c.cleanup != nil && c.late != nil:
 		return move{kind: Release}
 	case c.cleanup != nil:
-		return move{kind: Look, at: c.cleanup.next}
+		return move{kind: Read, at: c.cleanup.next}
 	case c.resolve, c.shown(rec):
-		return move{kind: Look}
+		return move{kind: Read}
 	case c.late != nil:
 		return move{kind: Takeover}
 	case !c.begun, !known, !found, rec.State == driver.Released:
 		return move{kind: Claim}
-	case c.ghost(rec) && c.sight.sent >= c.since:
+	case c.orphan(rec) && c.view.sent >= c.since:
 		return move{kind: Release}
-	case c.ghost(rec):
-		return move{kind: Look}
-	case c.mine(rec):
+	case c.orphan(rec):
+		return move{kind: Read}
+	case c.reservedForMe(rec):
 		return move{kind: Takeover}
 	}
-	return c.planHeld(rec, c.sight.under())
+	return c.planHeld(rec, c.view.under())
 }
 
 // planHeld returns the next move if another one holds the lock, under the session of u unless
 // that is nil.
-func (c *Contender) planHeld(rec driver.Record, u *Sight) move {
+func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	switch {
-	case c.sight.over():
+	case c.view.over():
 		return move{kind: Takeover}
 	case u != nil && u.Dead():
-		return move{kind: Free, session: true}
-	case u != nil && (!u.holds() || c.mustSee(u, c.met)):
-		return move{kind: Look, session: true} // it has not been read, or not since it matters
-	case c.mustSee(c.sight, c.looked):
-		return move{kind: Look}
+		return move{kind: ForceRelease, session: true}
+	case u != nil && (!u.holds() || c.mustSee(u, c.sessionRead)):
+		return move{kind: Read, session: true} // it has not been read, or not since it matters
+	case c.mustSee(c.view, c.lockRead):
+		return move{kind: Read}
 	}
 	t := c.pace.t
-	next := move{kind: Look, poll: true, at: c.sight.NextPoll(t.Refresh, t.Lease)}
+	next := move{kind: Read, poll: true, at: c.view.NextPoll(t.Refresh, t.Lease)}
 	if u != nil {
 		if at := u.NextPoll(t.Refresh, t.Lease); at <= next.at {
-			next = move{kind: Look, session: true, poll: true, at: at}
+			next = move{kind: Read, session: true, poll: true, at: at}
 		}
 		if at, ok := c.inquires(rec, u); ok && at <= next.at {
-			next = move{kind: Ask, session: true, ask: driver.Confirm, at: at}
+			next = move{kind: Request, session: true, ask: driver.Confirm, at: at}
 		}
 	}
 	if at, ok := c.wishes(rec, u); ok && at < next.at {
-		next = move{kind: Ask, session: u != nil, ask: driver.HandOver, at: at}
+		next = move{kind: Request, session: u != nil, ask: driver.HandOver, at: at}
 	}
 	return next
 }
@@ -325,37 +325,37 @@ func (c *Contender) planHeld(rec driver.Record, u *Sight) move {
 // mustSee says that the record has to be read before the acquire may be refused for what it shows:
 // no strong reply to a call since the acquire began has shown it. Own says that a reply to a call
 // of its own has.
-func (c *Contender) mustSee(s *Sight, own bool) bool {
+func (c *Acquirer) mustSee(s *View, own bool) bool {
 	seen := s.sent > c.since || s.sent == c.since && own
 	return (c.want.Try || c.want.UnlessAlive) && !seen
 }
 
-// shown says that another machine that shares the sight has seen what this acquire
+// shown says that another machine that shares the view has seen what this acquire
 // wrote. The acquire recognises it by a look of its own. Under a session nothing else
 // would end the wait, because the session keeps alive what its acquires have written.
-func (c *Contender) shown(rec driver.Record) bool {
+func (c *Acquirer) shown(rec driver.Record) bool {
 	_, own := c.unknown.wrote(rec)
 	return own && c.late == nil && rec.State == driver.Held
 }
 
-// ghost says that the lock is held in the name of the contender's own session, and
+// orphan says that the lock is held in the name of the contender's own session, and
 // nothing under the session knows of it: a late duplicate of a claim was applied, or
 // a release was not. The session's heartbeats would keep it held for as long as the
 // session lives, and those who only try never ask about it. So the contender releases
-// it, as a [Disclaimer] does, and then claims it.
+// it, as an [OrphanReleaser] does, and then claims it.
 //
 // It is never a lock that is held. What the session does not know of at this instant
 // no machine of it can come to hold: a version counts only for the acquire that wrote
 // it, and that is known to the session until its lock is. The release replaces just
 // the version that was seen.
-func (c *Contender) ghost(rec driver.Record) bool {
+func (c *Acquirer) orphan(rec driver.Record) bool {
 	u := c.want.Under
-	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec)
+	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.knows(rec)
 }
 
 // wrote says whether a write of this acquire has made the record what it is: one of
 // unknown outcome, or the one that has granted it the lock.
-func (c *Contender) wrote(rec driver.Record) bool {
+func (c *Acquirer) wrote(rec driver.Record) bool {
 	if g, granted := c.Granted(); granted {
 		return g.Record.Token == rec.Token
 	}
@@ -364,11 +364,11 @@ func (c *Contender) wrote(rec driver.Record) bool {
 }
 
 // writes says whether a call is the latest claim or takeover of the contender.
-func (c *Contender) writes(r *Call) bool { return r != nil && (r.Kind == Claim || r.Kind == Takeover) }
+func (c *Acquirer) writes(r *Call) bool { return r != nil && (r.Kind == Claim || r.Kind == Takeover) }
 
 // mine says that the lock is reserved for this contender, by its owner or its label.
-func (c *Contender) mine(rec driver.Record) bool {
-	return KeptFor(rec, c.want.Owner, c.want.Label)
+func (c *Acquirer) reservedForMe(rec driver.Record) bool {
+	return ReservedFor(rec, c.want.Owner, c.want.Label)
 }
 
 // inquiries is how many leases pass before a session is asked again whether it holds
@@ -377,14 +377,14 @@ const inquiries = 4
 
 // inquires returns when the session may be asked whether it holds the lock, and false if it has no
 // room for the question, or has it already, or dies before.
-func (c *Contender) inquires(rec driver.Record, u *Sight) (time.Duration, bool) {
+func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 	for _, q := range u.rec.Requests {
 		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {
 			return 0, false
 		}
 	}
-	at := c.sight.term + c.pace.t.Lease
-	if c.inquiry.term == c.sight.term {
+	at := c.view.term + c.pace.t.Lease
+	if c.inquiry.term == c.view.term {
 		at = max(at, c.inquiry.again)
 	}
 	dead, _ := u.DeadAt()
@@ -393,11 +393,11 @@ func (c *Contender) inquires(rec driver.Record, u *Sight) (time.Duration, bool) 
 
 // wishes returns when to ask the holder to hand over to this contender, which is preferred to it,
 // and false if it is not to be asked.
-func (c *Contender) wishes(rec driver.Record, u *Sight) (time.Duration, bool) {
+func (c *Acquirer) wishes(rec driver.Record, u *View) (time.Duration, bool) {
 	if c.want.Try || c.want.UnlessAlive || rec.Priority >= c.want.Priority {
 		return 0, false
 	}
-	at, ok := c.sight.asks(rec, c.pace.t.Lease)
+	at, ok := c.view.asks(rec, c.pace.t.Lease)
 	if u == nil || !ok {
 		return at, ok
 	}
@@ -406,24 +406,24 @@ func (c *Contender) wishes(rec driver.Record, u *Sight) (time.Duration, bool) {
 }
 
 // call returns the call of a move that is made now.
-func (c *Contender) call(now time.Duration, m move) *Call {
-	rec, _ := c.sight.Record()
+func (c *Acquirer) call(now time.Duration, m move) *Call {
+	rec, _ := c.view.Record()
 	r := &Call{Kind: m.kind, Key: c.want.Key}
-	view := c.sight
+	view := c.view
 	if m.session {
-		view = c.sight.under()
+		view = c.view.under()
 		r.Key = driver.SessionKey(rec.Session)
 	}
 	switch m.kind {
-	case Look:
+	case Read:
 		if m.poll {
 			r.Consistency = view.How(now)
 		}
 	case Claim, Takeover:
 		c.take(now, r, rec)
-	case Ask:
+	case Request:
 		r.Prev, r.Next = view.rec, asking(view.rec, c.pace.env.Fresh(), c.request(now, m, rec))
-	case Free:
+	case ForceRelease:
 		r.Prev, r.Next = view.rec, closed(view.rec, c.pace.env.Fresh(), driver.EndExpired)
 	case Release:
 		if r.Prev = rec; c.late != nil {
@@ -435,7 +435,7 @@ func (c *Contender) call(now time.Duration, m move) *Call {
 }
 
 // take fills in a claim or a takeover, and remembers it.
-func (c *Contender) take(now time.Duration, r *Call, rec driver.Record) {
+func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 	c.begun = true
 	var before []*driver.Tenure
 	if r.Kind == Claim {
@@ -445,7 +445,7 @@ func (c *Contender) take(now time.Duration, r *Call, rec driver.Record) {
 			r.Prev = c.late.rec
 		}
 		r.Next = c.held(r.Prev.Token + 1)
-		r.Next.Prev = c.sight.ending(r.Prev)
+		r.Next.Prev = c.view.ending(r.Prev)
 		if r.Next.Data == nil {
 			r.Next.Data = r.Prev.Data
 		}
@@ -463,7 +463,7 @@ func (c *Contender) take(now time.Duration, r *Call, rec driver.Record) {
 }
 
 // held returns the record of a new holder.
-func (c *Contender) held(token uint64) driver.Record {
+func (c *Acquirer) held(token uint64) driver.Record {
 	if c.id == "" {
 		c.id = c.pace.env.part()
 	}
@@ -482,11 +482,11 @@ func (c *Contender) held(token uint64) driver.Record {
 	return rec
 }
 
-// request returns the request of an Ask. For a lock under a session it goes into the session's
+// request returns the request to be written. For a lock under a session it goes into the session's
 // record, where the next heartbeat finds it.
-func (c *Contender) request(now time.Duration, m move, rec driver.Record) driver.Request {
+func (c *Acquirer) request(now time.Duration, m move, rec driver.Record) driver.Request {
 	if m.ask == driver.Confirm {
-		c.inquiry = inquiry{c.sight.term, now + inquiries*c.pace.t.Lease}
+		c.inquiry = inquiry{c.view.term, now + inquiries*c.pace.t.Lease}
 		return driver.Request{
 			ID: c.pace.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
 			Reason: "somebody waits for it",
@@ -496,7 +496,7 @@ func (c *Contender) request(now time.Duration, m move, rec driver.Record) driver
 	if q.ID = c.pace.env.Fresh(); m.session {
 		q.Lock = rec.Key
 	}
-	c.sight.Asked(now)
+	c.view.Asked(now)
 	return q
 }
 
@@ -510,10 +510,10 @@ func Preferring(owner string, priority int, rec driver.Record) driver.Request {
 }
 
 // judge ends the acquire if what it sees leaves nothing to wait for.
-func (c *Contender) judge(now time.Duration) {
-	rec, found := c.sight.Record()
-	u := c.sight.under()
-	dead, held := c.sight.DeadAt()
+func (c *Acquirer) judge(now time.Duration) {
+	rec, found := c.view.Record()
+	u := c.view.under()
+	dead, held := c.view.DeadAt()
 	refusal := Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)}
 	switch {
 	case found && !Readable(rec):
@@ -521,7 +521,7 @@ func (c *Contender) judge(now time.Duration) {
 	case c.shown(rec): // written by it, as its own look will tell
 	case c.changed(rec):
 		c.refuse(now, refusal)
-	case c.mine(rec), c.ghost(rec): // reserved for it, or nobody's
+	case c.reservedForMe(rec), c.orphan(rec): // reserved for it, or nobody's
 	case u != nil && u.found && u.rec.Lease <= 0:
 		c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
 	case c.want.UnlessAlive && c.sawLife(rec, u), c.want.Try && held && now < dead && c.sees(u):
@@ -530,28 +530,28 @@ func (c *Contender) judge(now time.Duration) {
 }
 
 // changed says that a try was decided upon another state of the lock.
-func (c *Contender) changed(rec driver.Record) bool {
+func (c *Acquirer) changed(rec driver.Record) bool {
 	of := c.want.Of
 	return of != nil && (rec.Token != of.Token || rec.State != of.State)
 }
 
 // sees says that strong replies to calls since the acquire began have shown the lock, and its
 // session.
-func (c *Contender) sees(u *Sight) bool {
-	return !c.mustSee(c.sight, c.looked) && (u == nil || u.holds() && !c.mustSee(u, c.met))
+func (c *Acquirer) sees(u *View) bool {
+	return !c.mustSee(c.view, c.lockRead) && (u == nil || u.holds() && !c.mustSee(u, c.sessionRead))
 }
 
 // sawLife says whether the holder that was seen first has shown life since then, a release
 // included. It compares two states that strong replies to calls since the acquire began have
 // shown: the first one, to whichever machine of the process, and the present one. They are those
 // of the lock, and of its session.
-func (c *Contender) sawLife(rec driver.Record, u *Sight) bool {
-	if c.mustSee(c.sight, c.looked) {
+func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
+	if c.mustSee(c.view, c.lockRead) {
 		return false
 	}
 	is := lifeOf(rec)
 	if c.remember(); c.first == (life{}) {
-		if !c.sight.holds() {
+		if !c.view.holds() {
 			return false
 		}
 		c.first = is
@@ -559,7 +559,7 @@ func (c *Contender) sawLife(rec driver.Record, u *Sight) bool {
 	if is != c.first {
 		return !(is.token == c.first.token && is.state == driver.Released && withoutWork(rec.End))
 	}
-	if u == nil || c.mustSee(u, c.met) {
+	if u == nil || c.mustSee(u, c.sessionRead) {
 		return false
 	}
 	if c.firstOfSession == (life{}) && u.shown.sent >= c.since {
@@ -572,16 +572,16 @@ func (c *Contender) sawLife(rec driver.Record, u *Sight) bool {
 }
 
 // remember notes the first holder that a strong reply to a call since the acquire began has shown.
-// Others share the sight: they may have seen the holder, and its end, while a call of this acquire
+// Others share the view: they may have seen the holder, and its end, while a call of this acquire
 // was under way. What they asked in the instant in which it began may be from before that.
-func (c *Contender) remember() {
-	if c.sight.shown.sent > c.since {
-		c.meets(c.sight.shown.life)
+func (c *Acquirer) remember() {
+	if c.view.shown.sent > c.since {
+		c.notesHolder(c.view.shown.life)
 	}
 }
 
 // meets notes that holder, unless it is this acquire.
-func (c *Contender) meets(holder life) {
+func (c *Acquirer) notesHolder(holder life) {
 	if c.first == (life{}) && !IsBeatOf(holder.sign, c.id) {
 		c.first = holder
 	}
@@ -590,7 +590,7 @@ func (c *Contender) meets(holder life) {
 // released says that the holder which was seen first has released the lock since then, as a record
 // of this acquire shows it: a claim took effect only after that. It is as much a sign of life as if
 // the release had been read.
-func (c *Contender) released(claimed driver.Record) bool {
+func (c *Acquirer) released(claimed driver.Record) bool {
 	if !c.want.UnlessAlive || c.first == (life{}) {
 		return false
 	}
@@ -611,20 +611,20 @@ func withoutWork(end driver.EndReason) bool {
 }
 
 // Reply takes the result of the call under way.
-func (c *Contender) Reply(now time.Duration, r Result) Action {
+func (c *Acquirer) Reply(now time.Duration, r Result) Action {
 	out, answered := c.pace.replied(now, r)
-	view := c.sight.of(out, c.want.Key)
+	view := c.view.of(out, c.want.Key)
 	switch {
 	case !answered:
 		view.missed(out)
 		c.fail(now, out, r)
-	case view != c.sight:
-		view.Saw(c.pace.sent, now, out.fresh(), r.Record, r.Found)
-		c.met = c.met || view.sent == c.pace.sent
+	case view != c.view:
+		view.Observe(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+		c.sessionRead = c.sessionRead || view.sent == c.pace.sent
 	default:
 		c.answer(now, out, r)
 	}
-	if out.Kind == Ask && r.Outcome != Applied {
+	if out.Kind == Request && r.Outcome != Applied {
 		c.notAsked(now, out, r.Outcome)
 	}
 	return c.Step(now)
@@ -633,12 +633,12 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 // notAsked brings the next request forward if this one lost the race to a heartbeat or to another
 // request, or the store did not answer it. If it was written all the same, the record shows it,
 // and it is not repeated.
-func (c *Contender) notAsked(now time.Duration, out *Call, o Outcome) {
+func (c *Acquirer) notAsked(now time.Duration, out *Call, o Outcome) {
 	asked := out.Next.Requests[len(out.Next.Requests)-1]
 	switch {
 	case asked.Kind != driver.Confirm:
 		if o == Conflicted {
-			c.sight.Asked(never)
+			c.view.Asked(never)
 		}
 	case o == Conflicted:
 		c.inquiry = inquiry{}
@@ -648,7 +648,7 @@ func (c *Contender) notAsked(now time.Duration, out *Call, o Outcome) {
 }
 
 // fail takes a call without an answer.
-func (c *Contender) fail(now time.Duration, out *Call, r Result) {
+func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 	if r.Outcome == Unknown && c.writes(out) {
 		c.unknown = c.unknown.add(c.attempt)
 	}
@@ -671,8 +671,8 @@ func (c *Contender) fail(now time.Duration, out *Call, r Result) {
 }
 
 // answer takes what the store said of the record.
-func (c *Contender) answer(now time.Duration, out *Call, r Result) {
-	if out.Kind == Look && out.Consistency == driver.Strong {
+func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
+	if out.Kind == Read && out.Consistency == driver.Strong {
 		c.resolve = false
 	}
 	if out.Kind == Release && c.late != nil {
@@ -681,14 +681,14 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	}
 	c.late = nil
 	c.remember()
-	last, _ := c.sight.Record()
-	c.sight.Saw(c.pace.sent, now, out.fresh(), r.Record, r.Found)
-	c.looked = c.looked || c.sight.sent == c.pace.sent
-	if dead, held := c.sight.DeadAt(); held && now < dead && !c.ghost(r.Record) {
+	last, _ := c.view.Record()
+	c.view.Observe(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+	c.lockRead = c.lockRead || c.view.sent == c.pace.sent
+	if dead, held := c.view.DeadAt(); held && now < dead && !c.orphan(r.Record) {
 		c.pace.rests(now)
 	}
 	if r.Found && holder(r.Record) && out.fresh() == driver.Strong {
-		c.meets(lifeOf(r.Record))
+		c.notesHolder(lifeOf(r.Record))
 	}
 	a, own := attempt{}, false
 	switch {
@@ -706,7 +706,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 }
 
 // won takes the grant that an attempt has led to. Last is the record as it was seen before.
-func (c *Contender) won(now time.Duration, a attempt, r Result, last driver.Record) {
+func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Record) {
 	if a.kind == Claim && c.released(r.Record) {
 		c.refuse(now, Refusal{Held: true, Record: last})
 	}
@@ -728,8 +728,8 @@ func (c *Contender) won(now time.Duration, a attempt, r Result, last driver.Reco
 }
 
 // givenBack takes the answer to the release of a late grant.
-func (c *Contender) givenBack(now time.Duration, out *Call, r Result) {
-	c.sight.Saw(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+func (c *Acquirer) givenBack(now time.Duration, out *Call, r Result) {
+	c.view.Observe(c.pace.sent, now, out.fresh(), r.Record, r.Found)
 	own, rec := c.late.rec, r.Record
 	same := r.Found && rec.State == driver.Held && rec.Token == own.Token && rec.Beat == own.Beat
 	if r.Outcome == Conflicted && same {
@@ -743,7 +743,7 @@ func (c *Contender) givenBack(now time.Duration, out *Call, r Result) {
 
 // looksAgain says when to look whether an attempt of unknown outcome was applied after all: at
 // growing intervals, and once more at the end.
-func (c *Contender) looksAgain(now time.Duration) {
+func (c *Acquirer) looksAgain(now time.Duration) {
 	k := c.cleanup
 	if now >= k.until && !c.bound() {
 		c.unknown = nil // what may still be applied runs out by itself
@@ -758,7 +758,7 @@ func (c *Contender) looksAgain(now time.Duration) {
 
 // bound says that a session would keep alive what this acquire has written. Then the
 // acquire must go on until the outcome is known.
-func (c *Contender) bound() bool {
+func (c *Acquirer) bound() bool {
 	u := c.want.Under
 	return u != nil && !u.Holder.Over() && !u.Quiet()
 }

@@ -18,9 +18,9 @@ var (
 )
 
 // waiting returns a contender whose claim is under way since 0.
-func waiting(t Timing, want Want) *Contender {
+func waiting(t Timing, want Want) *Acquirer {
 	want.Key, want.Owner = "k", "us"
-	c := NewContender(t, middle(), want, NewSight(t, middle()))
+	c := NewAcquirer(t, middle(), want, NewView(t, middle()))
 	c.Step(0)
 	return c
 }
@@ -31,7 +31,7 @@ func TestUnknownLookIsNoWrite(t *testing.T) {
 	rec := driver.Record{Key: "k", Version: "w", Beat: "w", Token: 3, Lease: timing.Lease, State: driver.Held}
 	c.Reply(0, Result{Outcome: Conflicted, Record: rec, Found: true})
 	at, _ := c.Next()
-	if a := c.Step(at); a.Call == nil || a.Call.Kind != Look {
+	if a := c.Step(at); a.Call == nil || a.Call.Kind != Read {
 		t.Fatalf("want a look, got %+v", a.Call)
 	}
 	c.Reply(at, Result{Outcome: Unknown, Err: errStore})
@@ -174,9 +174,9 @@ func TestFailuresAreForgottenWithAnAnswer(t *testing.T) {
 // from before its record was deleted, is no sign of life of who holds it now.
 func TestSessionOfAFormerLife(t *testing.T) {
 	env, _ := seeing(timing)
-	env.Session("old").Saw(0, 0, driver.Strong, alive(timing, "old", "beat of old"), true)
-	sight := NewSight(timing, env)
-	c := NewContender(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: true}, sight)
+	env.Session("old").Observe(0, 0, driver.Strong, alive(timing, "old", "beat of old"), true)
+	view := NewView(timing, env)
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: true}, view)
 	now := time.Second
 	looked := false
 	for call := c.Step(now).Call; now < timing.Lease/2; now += 10 * time.Millisecond {
@@ -208,7 +208,7 @@ func TestSessionOfAFormerLife(t *testing.T) {
 func TestStrongLookGoesBeforeTheTakeover(t *testing.T) {
 	for _, unless := range []bool{true, false} {
 		env, _ := seeing(timing)
-		c := NewContender(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: unless}, NewSight(timing, env))
+		c := NewAcquirer(timing, env, Want{Key: "k", Owner: "other", UnlessAlive: unless}, NewView(timing, env))
 		taken := false
 		now := time.Second
 		for call := c.Step(now).Call; now < 4*timing.Lease; now += 10 * time.Millisecond {
@@ -234,9 +234,9 @@ func TestStrongLookGoesBeforeTheTakeover(t *testing.T) {
 }
 
 // sends returns what a contender sends until then, and at which times.
-func sends(c *Contender, until time.Duration, answer func(now time.Duration, r *Call) Result) (kinds []Kind, at []time.Duration) {
+func sends(c *Acquirer, until time.Duration, answer func(now time.Duration, r *Call) Result) (kinds []Kind, at []time.Duration) {
 	drive(c, until, func(now time.Duration, r *Call) Result {
-		if r.Kind == Look && r.Consistency != driver.Strong {
+		if r.Kind == Read && r.Consistency != driver.Strong {
 			kinds = append(kinds, -1) // none of these may be cheap
 		}
 		kinds, at = append(kinds, r.Kind), append(at, now)
@@ -253,7 +253,7 @@ func TestTryLooksFirst(t *testing.T) {
 	held := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "other", Token: 7, Lease: timing.Lease, State: driver.Held}
 	free := held
 	free.State, free.Owner = driver.Released, ""
-	keeper := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	keeper := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "b")})
 	for name, c := range map[string]struct {
 		want Want
 		is   driver.Record
@@ -261,23 +261,23 @@ func TestTryLooksFirst(t *testing.T) {
 		all  []Kind
 		held bool
 	}{
-		"held":            {Want{Try: true, LookFirst: true}, held, false, []Kind{Look}, true},
-		"free":            {Want{Try: true, LookFirst: true}, free, false, []Kind{Look, Claim}, false},
-		"absent":          {Want{Try: true, LookFirst: true}, driver.Record{}, false, []Kind{Look, Claim}, false},
-		"seen free":       {Want{Try: true, LookFirst: true}, free, true, []Kind{Claim}, false},
-		"waits":           {Want{LookFirst: true}, free, false, []Kind{Claim}, false},
+		"held":            {Want{Try: true, ReadFirst: true}, held, false, []Kind{Read}, true},
+		"free":            {Want{Try: true, ReadFirst: true}, free, false, []Kind{Read, Claim}, false},
+		"absent":          {Want{Try: true, ReadFirst: true}, driver.Record{}, false, []Kind{Read, Claim}, false},
+		"seen free":       {Want{Try: true, ReadFirst: true}, free, true, []Kind{Claim}, false},
+		"waits":           {Want{ReadFirst: true}, free, false, []Kind{Claim}, false},
 		"not charged":     {Want{Try: true}, held, false, []Kind{Claim}, true},
-		"under a session": {Want{Try: true, LookFirst: true, Under: keeper}, free, false, []Kind{Claim}, false},
+		"under a session": {Want{Try: true, ReadFirst: true, Under: keeper}, free, false, []Kind{Claim}, false},
 	} {
-		sight, found := NewSight(timing, env), c.is.State != ""
+		view, found := NewView(timing, env), c.is.State != ""
 		if c.seen {
-			sight.Saw(0, 0, driver.Strong, c.is, found)
+			view.Observe(0, 0, driver.Strong, c.is, found)
 		}
 		c.want.Key, c.want.Owner = "k", "us"
-		con := NewContender(timing, env, c.want, sight)
+		con := NewAcquirer(timing, env, c.want, view)
 		kinds, _ := sends(con, time.Minute, func(_ time.Duration, r *Call) Result {
 			switch {
-			case r.Kind == Look:
+			case r.Kind == Read:
 				return Result{Outcome: Applied, Record: c.is, Found: found}
 			case c.held:
 				return Result{Outcome: Conflicted, Record: c.is, Found: true}
@@ -307,20 +307,20 @@ func TestThrottledClaimIsFollowedByALook(t *testing.T) {
 		seen  bool // held, long ago
 		first []Kind
 	}{
-		"a try":     {Want{Try: true}, false, []Kind{Claim, Look}},
-		"one waits": {Want{}, false, []Kind{Claim, Look}},
-		"takeover":  {Want{Behind: true}, true, []Kind{Takeover, Look}},
+		"a try":     {Want{Try: true}, false, []Kind{Claim, Read}},
+		"one waits": {Want{}, false, []Kind{Claim, Read}},
+		"takeover":  {Want{Behind: true}, true, []Kind{Takeover, Read}},
 	} {
-		sight := NewSight(timing, env)
+		view := NewView(timing, env)
 		if c.seen {
-			sight.Saw(-2*timing.Lease, -2*timing.Lease, driver.Strong, held, true)
-			sight.Saw(-1, -1, driver.Strong, held, true) // it is dead
+			view.Observe(-2*timing.Lease, -2*timing.Lease, driver.Strong, held, true)
+			view.Observe(-1, -1, driver.Strong, held, true) // it is dead
 		}
 		c.want.Key, c.want.Owner = "k", "us"
-		con := NewContender(timing, env, c.want, sight)
+		con := NewAcquirer(timing, env, c.want, view)
 		writes := 0
 		kinds, _ := sends(con, timing.Lease/20, func(_ time.Duration, r *Call) Result {
-			if r.Kind == Look {
+			if r.Kind == Read {
 				return found(next)
 			}
 			writes++
@@ -339,9 +339,9 @@ func TestThrottledClaimIsFollowedByALook(t *testing.T) {
 // come sooner than the throttling bids, nor the patience last for ever.
 func TestThrottledClaimsOfAFreeLockRest(t *testing.T) {
 	env, _ := seeing(timing)
-	con := NewContender(timing, env, Want{Key: "k", Owner: "us", Patience: timing.Lease}, NewSight(timing, env))
+	con := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Patience: timing.Lease}, NewView(timing, env))
 	kinds, at := sends(con, 4*timing.Lease, func(_ time.Duration, r *Call) Result {
-		if r.Kind == Look {
+		if r.Kind == Read {
 			return Result{Outcome: Applied}
 		}
 		return Result{Outcome: NotApplied, Err: driver.NotApplied(driver.Throttled(errStore))}
@@ -365,7 +365,7 @@ func TestThrottledClaimsOfAFreeLockRest(t *testing.T) {
 // knows that record by its own write alone, and a look would have it wait for itself.
 func TestThrottledReplacementIsTriedAgain(t *testing.T) {
 	env, _ := seeing(timing)
-	con := NewContender(timing, env, Want{Key: "k", Owner: "us"}, NewSight(timing, env))
+	con := NewAcquirer(timing, env, Want{Key: "k", Owner: "us"}, NewView(timing, env))
 	claim := con.Step(0).Call
 	claim.Next.Token = 1
 	now := 2 * timing.Lease
@@ -385,10 +385,10 @@ func TestTryOfATerm(t *testing.T) {
 	dead := theirs(timing, "v1", 1)
 	free := freed(theirs(timing, "v2", 2), "v3", driver.EndReleased, nil)
 	for _, of := range []*driver.Record{&dead, nil} {
-		sight := NewSight(timing, middle())
-		sight.Saw(0, 0, driver.Strong, dead, true)
-		sight.Saw(timing.Lease, timing.Lease, driver.Strong, dead, true)
-		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Behind: true, Of: of}, sight)
+		view := NewView(timing, middle())
+		view.Observe(0, 0, driver.Strong, dead, true)
+		view.Observe(timing.Lease, timing.Lease, driver.Strong, dead, true)
+		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Behind: true, Of: of}, view)
 		r := c.Step(timing.Lease).Call
 		if r == nil || r.Kind != Takeover {
 			t.Fatalf("sends %+v", r)
@@ -402,9 +402,9 @@ func TestTryOfATerm(t *testing.T) {
 		}
 	}
 	for _, rec := range []driver.Record{{}, free} {
-		sight := NewSight(timing, middle())
-		sight.Saw(0, 0, driver.Strong, rec, rec.Key != "")
-		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Behind: true, Of: &driver.Record{}}, sight)
+		view := NewView(timing, middle())
+		view.Observe(0, 0, driver.Strong, rec, rec.Key != "")
+		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Behind: true, Of: &driver.Record{}}, view)
 		if r := c.Step(0).Call; (r == nil) != (rec.Key != "") || r != nil && r.Kind != Claim {
 			t.Errorf("of a lock that was not there, and now is %q: sends %+v", rec.State, r)
 		}
@@ -427,18 +427,18 @@ func TestHeirs(t *testing.T) {
 		"an owner with another case": {"Us", "", "", false},
 	} {
 		rec := driver.Record{State: driver.Reserved, Owner: tt.owner, Label: tt.label}
-		for who, is := range map[string]heir{"us": {"us", "v1"}, "of it": {"b", "v2"}, "no label": {"c", ""}, "other": {"d", "v1"}} {
-			if got := KeptFor(rec, is.owner, is.label); got != (who == tt.want) {
+		for who, is := range map[string]reservation{"us": {"us", "v1"}, "of it": {"b", "v2"}, "no label": {"c", ""}, "other": {"d", "v1"}} {
+			if got := ReservedFor(rec, is.owner, is.label); got != (who == tt.want) {
 				t.Errorf("%s: kept for %q: %v", name, who, got)
 			}
 			for _, state := range []driver.State{driver.Held, driver.Released} {
-				if rec := (driver.Record{State: state, Owner: tt.owner, Label: tt.label}); KeptFor(rec, is.owner, is.label) || KeptForNobody(rec) {
+				if rec := (driver.Record{State: state, Owner: tt.owner, Label: tt.label}); ReservedFor(rec, is.owner, is.label) || ReservedForNobody(rec) {
 					t.Errorf("%s, but %s: kept for %q", name, state, who)
 				}
 			}
 		}
-		if KeptForNobody(rec) != tt.nobody {
-			t.Errorf("%s: kept for nobody: %v", name, KeptForNobody(rec))
+		if ReservedForNobody(rec) != tt.nobody {
+			t.Errorf("%s: kept for nobody: %v", name, ReservedForNobody(rec))
 		}
 	}
 }
@@ -448,8 +448,8 @@ func TestHeirs(t *testing.T) {
 func TestReservationsCount(t *testing.T) {
 	held := theirs(Timing{}.WithDefaults(), "v1", 1)
 	held.Drift = 0.01
-	for to, want := range map[heir]float64{{owner: "x"}: 0, {label: "v2"}: 0, {}: 0.01} {
-		if rec := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil); rec.Drift != want || heirOf(rec) != to || rec.Host != "" {
+	for to, want := range map[reservation]float64{{owner: "x"}: 0, {label: "v2"}: 0, {}: 0.01} {
+		if rec := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil); rec.Drift != want || reservationOf(rec) != to || rec.Host != "" {
 			t.Errorf("reserved for %+v: %+v", to, rec)
 		}
 	}
@@ -459,11 +459,11 @@ func TestReservationsCount(t *testing.T) {
 // had handed the lock over by then, is no sign of life.
 func TestUnlessAliveComparesWithWhatItSaw(t *testing.T) {
 	env, _ := seeing(timing)
-	held, sight := theirs(timing, "v", 7), NewSight(timing, env)
-	sight.Saw(-10*timing.Lease, -10*timing.Lease, driver.Strong, held, true)
-	c := NewContender(timing, env, Want{Key: "k", Owner: "us", UnlessAlive: true}, sight)
+	held, view := theirs(timing, "v", 7), NewView(timing, env)
+	view.Observe(-10*timing.Lease, -10*timing.Lease, driver.Strong, held, true)
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", UnlessAlive: true}, view)
 	c.Step(0)
-	c.Reply(0, conflict(reserved(held, "w", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)))
+	c.Reply(0, conflict(reserved(held, "w", reservation{owner: "x"}, time.Second, driver.EndHandedOver, nil)))
 	if r := c.Refused(); r != nil {
 		t.Errorf("refused for a holder of before: %+v", r)
 	}
@@ -518,7 +518,7 @@ func TestLostClaimsDoNotSlowTheNext(t *testing.T) {
 		now := time.Duration(n+1) * time.Millisecond
 		held := theirs(timing, string(rune('a'+n)), n+1)
 		if n > 0 {
-			if r := c.Hint(now).Call; r == nil || r.Kind != Look {
+			if r := c.Hint(now).Call; r == nil || r.Kind != Read {
 				t.Fatalf("release %d: want a look, got %+v", n, r)
 			}
 			free := freed(theirs(timing, string(rune('a'+n-1)), n), "free"+string(rune('a'+n)), driver.EndReleased, nil)

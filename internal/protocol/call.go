@@ -18,43 +18,44 @@ type Kind int
 // The calls that the machines make. Whether one is about a lock, a session or the history says
 // its key.
 const (
-	Look      Kind = iota + 1 // read the record
-	Claim                     // take it if it is absent or released
-	Takeover                  // swap it from a dead holder's
-	Heartbeat                 // swap it to show life, with the data of the day
-	Release                   // swap it to released, or to reserved for the next owner
-	Quit                      // swap it to say why no more heartbeats come, with the beat as it is
-	Ask                       // swap it with a request for its holder, with the beat as it is
-	Free                      // swap another process's to released, closed, or reserved for nobody
-	Delete                    // delete a session that has been closed for long, or an entry of the history
-	Enter                     // put an ended tenure into the history, if nothing stands there
+	Read         Kind = iota + 1 // read the record
+	Claim                        // take it if it is absent or released
+	Takeover                     // swap it from a dead holder's
+	Heartbeat                    // swap it to show life, with the data of the day
+	Release                      // swap it to released, or to reserved for the next owner
+	Abdicate                     // swap it to say why no more heartbeats come, with the beat as it is
+	Request                      // swap it with a request for its holder, with the beat as it is
+	ForceRelease                 // swap another process's to released, closed, or reserved for nobody
+	Delete                       // delete a session that has been closed for long, or an entry of the history
+	HistoryPut                   // put an ended tenure into the history, if nothing stands there
 )
 
 func (k Kind) String() string {
 	return [...]string{
-		"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "delete", "enter",
+		"none", "read", "claim", "takeover", "heartbeat", "release", "abdicate", "request", "force release", "delete",
+		"put history",
 	}[k]
 }
 
 // Reads says that the call changes nothing.
-func (k Kind) Reads() bool { return k == Look }
+func (k Kind) Reads() bool { return k == Read }
 
 // Call is one call of the store that a machine asks for. The machine waits
-// for its Result, or for the engine to say that the outcome is unknown. (A request
-// is something else: a message to a holder, see [driver.Request].)
+// for its Result, or for the engine to say that the outcome is unknown. (A [driver.Request]
+// is something else: a message to a holder.)
 //
 // The engine calls Stamp when it sends the call.
 type Call struct {
 	Kind        Kind
 	Key         string
-	Consistency driver.Consistency // of a Look
-	// Both for a swap; Next alone for a Claim or an Enter, Prev alone for a Delete.
+	Consistency driver.Consistency // of a Read
+	// Both for a swap; Next alone for a Claim or a HistoryPut, Prev alone for a Delete.
 	Prev, Next driver.Record
 
 	sent time.Duration // of a Holder: when, by its clock
 	data uint64        // likewise: the serial number of the data that it carries
 
-	crash bool // of a Free: the holder has crashed
+	crash bool // of a ForceRelease: the holder has crashed
 }
 
 // OfSession says that the call is about a session's record.
@@ -82,9 +83,9 @@ func (r *Call) Stamp(now time.Time) {
 		} else {
 			next.Until = now
 		}
-	case Ask:
+	case Request:
 		next.Requests[len(next.Requests)-1].At = now
-	case Free:
+	case ForceRelease:
 		switch {
 		case r.crash:
 			next.Until = now

@@ -28,29 +28,29 @@
 //
 // # Who drives whom
 //
-//	Opener ──grant──▶ Keeper ──wakes──▶ Holder (tied), one for each lock
-//	                    │  ▲                │
-//	                    │  └──last returned─┘
-//	                    └──begins──▶ Disclaimer
-//	Contender ──grant──▶ Holder, on its own or tied to a Keeper
-//	    │                  └─grant shows the past─▶ Chronicler, one for each tenure
-//	    └──────┐
-//	Asker ─────┼──share──▶ Sight of a lock ──▶ Sight of its session ◀── Reaper
-//	Observer ──┘
-//	Contender ──grant──▶ Offer, for a holder elsewhere; Relay carries out what it sends
+//	SessionOpener ──grant──▶ SessionHolder ──wakes──▶ Holder (tied), one for each lock
+//	                           │  ▲                     │
+//	                           │  └────last returned────┘
+//	                           └──begins──▶ OrphanReleaser
+//	Acquirer ──grant──▶ Holder, on its own or tied to a SessionHolder
+//	    │                  └─grant shows the past─▶ HistoryWriter, one for each tenure
+//	    └──────────┐
+//	Requester ─────┼──share──▶ View of a lock ──▶ View of its session ◀── Reaper
+//	Observer ──────┘
+//	Acquirer ──grant──▶ UnconfirmedGrant, for a remote holder; RemoteWrite writes for it
 //
-// A [Contender] wants a lock, a [Holder] has one, an [Opener] wants a session and a
-// [Keeper] has one. An [Asker] wants something of a holder, an [Observer] wants to
-// know who the holder is. A [Disclaimer] releases a lock that its session does not
-// know of, a [Reaper] clears dead sessions, a [Chronicler] writes ended tenures into
-// the history. For a holder in another process that has no store, an [Offer] keeps the
-// grant until that shows life, and a [Relay] carries out each [Dispatch] of it. When a call
-// without an answer is tried again, and when a machine gives up, is one rule for all but the
-// Holder: see retrier. What a process has seen of a record is a [Sight]; all
-// machines of the process that read the record share it.
+// An [Acquirer] wants a lock, a [Holder] has one, a [SessionOpener] wants a session and a
+// [SessionHolder] has one. A [Requester] wants something of a holder, an [Observer] wants to
+// know who the holder is. An [OrphanReleaser] releases a lock that its session does not
+// know of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended tenures into
+// the history. For a holder in another process that has no store, an [UnconfirmedGrant] keeps
+// the grant until that shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] of it.
+// When a call without an answer is tried again, and when a machine gives up, is one rule for all
+// but the Holder: see retrier. What a process has seen of a record is a [View]; all machines of
+// the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and
-// a Contender may run on different clocks (package clock says why); neither
+// an Acquirer may run on different clocks (package clock says why); neither
 // ever sees an instant of another process.
 //
 // # The timing argument

@@ -26,7 +26,7 @@ type Grant struct {
 	// newest first: those that may be missing in the history.
 	Before []*driver.Tenure
 
-	by *Contender // the session keeps it until it has the holder
+	by *Acquirer // the session keeps it until it has the holder
 }
 
 // Past returns the tenures that the history may lack when this one is granted.

@@ -31,7 +31,7 @@ func HistoryOf(key string) (lock string, ok bool) {
 	return name[:end], true
 }
 
-// Chronicler is the machine that writes one ended tenure into the history of its
+// HistoryWriter is the machine that writes one ended tenure into the history of its
 // lock.
 //
 // The history is kept in records of their own, one for each tenure that has ended,
@@ -48,7 +48,7 @@ func HistoryOf(key string) (lock string, ok bool) {
 // the lock's record was deleted since, and the tokens have begun again: then the
 // entry is replaced. When the entry is written, the oldest one beyond the limit is
 // removed. If that fails, it stays, and is not shown.
-type Chronicler struct {
+type HistoryWriter struct {
 	retrier
 	lock  string
 	entry driver.Record
@@ -58,7 +58,7 @@ type Chronicler struct {
 	begun  bool
 	waited bool          // for, by the work
 	until  time.Duration // at most
-	move   Kind          // what comes next: Enter, Look for what is too old, or Delete
+	move   Kind          // what comes next: HistoryPut, Read of what is too old, or Delete
 	old    driver.Record // to be erased
 	erased int           // how often another entry was to make way
 
@@ -71,13 +71,13 @@ const entryLeases = 4
 // maxErased bounds how often an entry is to make way that others write again.
 const maxErased = 20
 
-// NewChronicler returns the machine of one tenure of a lock. Limit is how many
+// NewHistoryWriter returns the machine of one tenure of a lock. Limit is how many
 // tenures the history keeps.
-func NewChronicler(t Timing, env Env, lock string, past driver.Tenure, limit uint64) *Chronicler {
+func NewHistoryWriter(t Timing, env Env, lock string, past driver.Tenure, limit uint64) *HistoryWriter {
 	version := env.Fresh() // a late delete removes only this tenure
-	return &Chronicler{
+	return &HistoryWriter{
 		retrier: retrier{t: t, env: env, patience: entryLeases * t.Lease},
-		lock:    lock, token: past.Token, limit: limit, move: Enter,
+		lock:    lock, token: past.Token, limit: limit, move: HistoryPut,
 		entry: driver.Record{
 			Key: HistoryKey(lock, past.Token), Version: version, Beat: version, State: driver.Past,
 			Owner: past.Owner, Host: past.Host, Label: past.Label, Since: past.Since, Until: past.Until,
@@ -87,22 +87,22 @@ func NewChronicler(t Timing, env Env, lock string, past driver.Tenure, limit uin
 }
 
 // Token returns the token of the tenure.
-func (c *Chronicler) Token() uint64 { return c.token }
+func (c *HistoryWriter) Token() uint64 { return c.token }
 
 // Awaited says that the work may not begin yet, because of this tenure.
-func (c *Chronicler) Awaited() bool { return c.waited }
+func (c *HistoryWriter) Awaited() bool { return c.waited }
 
 // Written says that the tenure stands in the history.
-func (c *Chronicler) Written() bool { return c.written }
+func (c *HistoryWriter) Written() bool { return c.written }
 
 // Err returns why the tenure will never be written, nil if it is or still may be.
-func (c *Chronicler) Err() error { return c.err }
+func (c *HistoryWriter) Err() error { return c.err }
 
-// Over says that the chronicler sends nothing more, and that the work need not wait.
-func (c *Chronicler) Over() bool { return c.retrier.Over() && !c.waited }
+// Over says that the history writer sends nothing more, and that the work need not wait.
+func (c *HistoryWriter) Over() bool { return c.retrier.Over() && !c.waited }
 
 // Next returns the instant at which Step has something to do.
-func (c *Chronicler) Next() (at time.Duration, due bool) {
+func (c *HistoryWriter) Next() (at time.Duration, due bool) {
 	at, due = c.next(c.move, 0)
 	if c.waited && (!due || c.until < at) {
 		at, due = c.until, true
@@ -111,17 +111,17 @@ func (c *Chronicler) Next() (at time.Duration, due bool) {
 }
 
 // Step lets time pass.
-func (c *Chronicler) Step(now time.Duration) Action { return Action{Call: c.act(now)} }
+func (c *HistoryWriter) Step(now time.Duration) Action { return Action{Call: c.act(now)} }
 
 // GiveUp says that nobody waits for the entry any more. It is written all the same,
 // beside whatever comes next.
-func (c *Chronicler) GiveUp(now time.Duration) Action {
+func (c *HistoryWriter) GiveUp(now time.Duration) Action {
 	r := c.act(now)
 	c.waited = false
 	return Action{Call: r}
 }
 
-func (c *Chronicler) act(now time.Duration) *Call {
+func (c *HistoryWriter) act(now time.Duration) *Call {
 	if !c.begun {
 		c.begun, c.waited, c.until = true, true, now+c.t.RequestTimeout
 	}
@@ -131,7 +131,7 @@ func (c *Chronicler) act(now time.Duration) *Call {
 	}
 	r := &Call{Kind: c.move}
 	switch c.move {
-	case Look:
+	case Read:
 		r.Key, r.Consistency = HistoryKey(c.lock, c.token-c.limit), driver.Eventual
 	case Delete:
 		r.Key, r.Prev = c.old.Key, c.old
@@ -142,19 +142,19 @@ func (c *Chronicler) act(now time.Duration) *Call {
 }
 
 // Reply takes the result of the call under way.
-func (c *Chronicler) Reply(now time.Duration, r Result) Action {
+func (c *HistoryWriter) Reply(now time.Duration, r Result) Action {
 	out, answered := c.replied(now, r)
 	switch {
-	case out.Kind == Enter && answered:
-		c.entered(r)
-	case out.Kind == Enter:
+	case out.Kind == HistoryPut && answered:
+		c.tookEntry(r)
+	case out.Kind == HistoryPut:
 		if c.spent(now) {
 			c.settle(Unusable, driver.Record{}, r.Err)
 		}
-	case out.Kind == Look && r.Found && r.Record.State == driver.Past:
+	case out.Kind == Read && r.Found && r.Record.State == driver.Past:
 		c.old, c.move = r.Record, Delete
 	case out.Kind == Delete && !c.written:
-		c.move = Enter // whatever became of the delete: Enter tells
+		c.move = HistoryPut // whatever became of the delete: HistoryPut tells
 	default:
 		c.settle(Done, c.entry, nil)
 	}
@@ -162,20 +162,20 @@ func (c *Chronicler) Reply(now time.Duration, r Result) Action {
 }
 
 // entered takes the answer to the write of the tenure.
-func (c *Chronicler) entered(r Result) {
+func (c *HistoryWriter) tookEntry(r Result) {
 	if r.Outcome == Conflicted && c.another(r) && c.erased < maxErased {
 		c.erased++
 		c.old, c.move = r.Record, Delete
 		return
 	}
-	c.written, c.waited, c.move = true, false, Look
+	c.written, c.waited, c.move = true, false, Read
 	if c.token <= c.limit {
 		c.settle(Done, c.entry, nil)
 	}
 }
 
 // another says that the entry in the way is of another tenure with the same token.
-func (c *Chronicler) another(r Result) bool {
+func (c *HistoryWriter) another(r Result) bool {
 	old := r.Record
 	return r.Found && old.State == driver.Past && (old.Owner != c.entry.Owner || !old.Since.Equal(c.entry.Since))
 }

@@ -24,12 +24,12 @@ func past(token uint64) driver.Tenure {
 	}
 }
 
-// chronicling returns a chronicler that has sent its entry at 0.
-func chronicling(t *testing.T, token, limit uint64) (*Chronicler, *Call) {
+// chronicling returns a history writer that has sent its entry at 0.
+func chronicling(t *testing.T, token, limit uint64) (*HistoryWriter, *Call) {
 	t.Helper()
-	c := NewChronicler(Timing{}.WithDefaults(), counting(), "x", past(token), limit)
+	c := NewHistoryWriter(Timing{}.WithDefaults(), counting(), "x", past(token), limit)
 	r := c.Step(0).Call
-	if r == nil || r.Kind != Enter || r.Key != HistoryKey("x", token) || r.Next.Key != r.Key {
+	if r == nil || r.Kind != HistoryPut || r.Key != HistoryKey("x", token) || r.Next.Key != r.Key {
 		t.Fatalf("begins with %+v", r)
 	}
 	if !c.Awaited() || c.Over() {
@@ -42,8 +42,8 @@ func entered(r *Call) Result { return Result{Outcome: Applied, Record: r.Next, F
 
 func unanswered() Result { return Result{Outcome: Unknown, Err: errStore} }
 
-// ended fails the test if the chronicler goes on.
-func ended(t *testing.T, c *Chronicler, written bool) {
+// ended fails the test if the history writer goes on.
+func ended(t *testing.T, c *HistoryWriter, written bool) {
 	t.Helper()
 	if _, due := c.Next(); due || !c.Over() || c.Awaited() || c.Written() != written || c.Step(time.Hour).Call != nil {
 		t.Errorf("over %v, awaited %v, written %v; due %v", c.Over(), c.Awaited(), c.Written(), due)
@@ -65,7 +65,7 @@ func TestEntry(t *testing.T) {
 	c.Reply(1, entered(r))
 	ended(t, c, true)
 	env := counting()
-	if one, two := NewChronicler(c.t, env, "x", past(1), 9), NewChronicler(c.t, env, "x", past(1), 9); one.entry.Version == two.entry.Version {
+	if one, two := NewHistoryWriter(c.t, env, "x", past(1), 9), NewHistoryWriter(c.t, env, "x", past(1), 9); one.entry.Version == two.entry.Version {
 		t.Error("two entries have one version")
 	}
 }
@@ -86,7 +86,7 @@ func TestEntryIsTriedAgain(t *testing.T) {
 			}
 			now = again
 			r := c.Step(now).Call
-			if r == nil || r.Kind != Enter || r.Next.Version != first.Next.Version {
+			if r == nil || r.Kind != HistoryPut || r.Next.Version != first.Next.Version {
 				t.Fatalf("try %d: sends %+v", tries, r)
 			}
 		}
@@ -151,7 +151,7 @@ func TestWorkWaitsForOneTimeout(t *testing.T) {
 
 // TestEntryIsWrittenThoughNobodyWaits: to give it up ends the waiting alone.
 func TestEntryIsWrittenThoughNobodyWaits(t *testing.T) {
-	c := NewChronicler(Timing{}.WithDefaults(), counting(), "x", past(1), 100)
+	c := NewHistoryWriter(Timing{}.WithDefaults(), counting(), "x", past(1), 100)
 	r := c.GiveUp(0).Call
 	if r == nil || c.Awaited() || c.Over() {
 		t.Fatalf("sends %+v, awaited %v, over %v", r, c.Awaited(), c.Over())
@@ -188,7 +188,7 @@ func TestEntryOfAnotherTenureIsReplaced(t *testing.T) {
 				at, _ := c.Next()
 				a = c.Step(at)
 			}
-			if a.Call == nil || a.Call.Kind != Enter || a.Call.Next.Version != r.Next.Version {
+			if a.Call == nil || a.Call.Kind != HistoryPut || a.Call.Next.Version != r.Next.Version {
 				t.Fatalf("another %s: then sends %+v", what, a.Call)
 			}
 			c.Reply(0, entered(r))
@@ -205,7 +205,7 @@ func TestReplacingIsBounded(t *testing.T) {
 	sent := 1
 	for r := r; r != nil; sent++ {
 		res := Result{Outcome: Applied}
-		if r.Kind == Enter {
+		if r.Kind == HistoryPut {
 			res = Result{Outcome: Conflicted, Record: old, Found: true}
 		}
 		r = c.Reply(0, res).Call
@@ -241,7 +241,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, r := chronicling(t, 7, 5)
 			a := c.Reply(0, entered(r))
-			if a.Call == nil || a.Call.Kind != Look || a.Call.Key != stands.Key || a.Call.Consistency != driver.Eventual {
+			if a.Call == nil || a.Call.Kind != Read || a.Call.Key != stands.Key || a.Call.Consistency != driver.Eventual {
 				t.Fatalf("sends %+v", a.Call)
 			}
 			if c.Awaited() || !c.Written() || c.Over() {
@@ -268,11 +268,11 @@ func TestErasedHasNoRecord(t *testing.T) {
 	}
 }
 
-// TestChroniclers: whatever becomes of its requests, a chronicler comes to its end
+// TestHistoryWriters: whatever becomes of its requests, a history writer comes to its end
 // within a bounded number of them; the work waits for one request timeout at most,
 // and not for less unless the tenure is written; what it says is written was, and
 // nothing is deleted but what is in its place and another's, or what is too old.
-func TestChroniclers(t *testing.T) {
+func TestHistoryWriters(t *testing.T) {
 	const limit = 3
 	for seed := range uint64(1000) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -292,13 +292,13 @@ func TestChroniclers(t *testing.T) {
 			put(own, []string{"a", "b"}[random.IntN(2)])
 		}
 		put(old, "b")
-		c := NewChronicler(timing, env, "x", past, limit)
+		c := NewHistoryWriter(timing, env, "x", past, limit)
 		apply := func(r *Call) Result {
 			rec, found := store[r.Key]
 			switch {
-			case r.Kind == Look:
+			case r.Kind == Read:
 				return Result{Outcome: Applied, Record: rec, Found: found}
-			case r.Kind == Enter && !found:
+			case r.Kind == HistoryPut && !found:
 				store[r.Key] = r.Next
 				return Result{Outcome: Applied, Record: r.Next, Found: true}
 			case r.Kind == Delete && (!found || rec.Version == r.Prev.Version):
@@ -337,18 +337,18 @@ func TestChroniclers(t *testing.T) {
 			}
 			res := Result{Outcome: Unknown, Err: errors.New("no answer")}
 			switch fate := random.IntN(6); {
-			case fate == 0 && r.Kind != Look:
+			case fate == 0 && r.Kind != Read:
 				late = append(late, r)
 			case fate == 1:
 				apply(r)
 			case fate == 2:
 				res.Outcome = NotApplied
-			case fate == 3 && r.Kind == Enter && random.IntN(10) == 0:
+			case fate == 3 && r.Kind == HistoryPut && random.IntN(10) == 0:
 				res = Result{Outcome: NotApplied, Err: driver.Permanent(errors.New("no right to"))}
 			default:
 				res = apply(r)
 			}
-			if r.Kind == Look && res.Outcome == Unknown {
+			if r.Kind == Read && res.Outcome == Unknown {
 				res.Outcome = NotApplied
 			}
 			now += []time.Duration{0, time.Millisecond, timing.RequestTimeout / 2}[random.IntN(3)]

@@ -34,11 +34,11 @@ import (
 //
 // A lock under a session has a Holder that sends no heartbeats, ends with the session, and
 // writes the lock's record only when that lock changes hands by itself. The session's own
-// record has one, too: its [Keeper] is built on that.
+// record has one, too: its [SessionHolder] is built on that.
 type Holder struct {
 	t     *Timing // this and env are shared by many machines
 	env   *Env
-	under *Keeper // the session that keeps the lock alive; nil if the record is its own lease
+	under *SessionHolder // the session that keeps the lock alive; nil if the record is its own lease
 
 	work  workState
 	state recordState
@@ -120,8 +120,8 @@ type (
 	}
 	// silent: heartbeats have stopped, because the work has not. The record is to say why.
 	silent struct {
-		told  bool          // the record says why, or it is too late to say so
-		until time.Duration // a lease later: for a lock under a session, it lapses then
+		saidWhy bool          // the record says why, or it is too late to say so
+		until   time.Duration // a lease later: for a lock under a session, it lapses then
 	}
 	// releasing: the record is to be released.
 	releasing struct {
@@ -167,7 +167,7 @@ func NewHolder(t *Timing, env *Env, g Grant) *Holder {
 
 // NewTied returns the machine of a lock that was just granted under a session. It
 // learns of the session's end, and of a new deadline, only when it is stepped.
-func NewTied(t *Timing, env *Env, g Grant, session *Keeper) *Holder {
+func NewTied(t *Timing, env *Env, g Grant, session *SessionHolder) *Holder {
 	h := NewHolder(t, env, g)
 	h.under = session
 	session.enter(h, g.by)
@@ -507,11 +507,11 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.Over() || h.under != nil && h.follow(now, a) {
 		return
 	}
-	h.receive(now, a)
+	h.takeSessionRequests(now, a)
 	if now >= h.Deadline() {
 		h.expire(now, a)
 	}
-	h.heed(now, a)
+	h.takeRequest(now, a)
 	if w, runs := h.work.(*running); runs {
 		switch {
 		case !w.begun:
@@ -543,7 +543,7 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 // nothing of another holder, and none of its own late writes can be applied.
 func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	if s, is := h.state.(*silent); is && now >= s.until {
-		s.told = true // too late to matter
+		s.saidWhy = true // too late to matter
 	}
 	if w, drains := h.work.(*draining); drains && now >= w.quietAt {
 		h.work = &overdue{w.ending}
@@ -613,30 +613,30 @@ func (h *Holder) end(now time.Duration, c Cause, a *Action) {
 
 // heed ends the right to act if the record carries a request. If the right has ended
 // already, the request counts for the release alone.
-func (h *Holder) heed(now time.Duration, a *Action) {
+func (h *Holder) takeRequest(now time.Duration, a *Action) {
 	// Those in a session's record are for the locks under it.
 	if len(h.rec.Requests) > 0 && h.rec.State != driver.Alive {
-		h.obey(now, h.rec.Requests[0], a)
+		h.stopFor(now, h.rec.Requests[0], a)
 	}
 }
 
 // receive does the same for requests that came through the session's record. One for
 // another tenure of the lock changes nothing.
-func (h *Holder) receive(now time.Duration, a *Action) {
+func (h *Holder) takeSessionRequests(now time.Duration, a *Action) {
 	if h.under == nil {
 		return
 	}
-	for _, q := range h.under.mail[h] {
+	for _, q := range h.under.lockRequests[h] {
 		if q.Token == 0 || q.Token == h.rec.Token {
-			h.obey(now, q, a)
+			h.stopFor(now, q, a)
 		}
 	}
-	delete(h.under.mail, h)
+	delete(h.under.lockRequests, h)
 }
 
 // obey ends the right to act for the first request. One of a kind that no holder
 // honours, perhaps of a later version of Tenure, stays in the record.
-func (h *Holder) obey(now time.Duration, q driver.Request, a *Action) {
+func (h *Holder) stopFor(now time.Duration, q driver.Request, a *Action) {
 	if h.Asked() != nil || !honoured(q.Kind) || h.cancelled && q.Kind == driver.HandOver {
 		return
 	}
@@ -704,8 +704,8 @@ func (h *Holder) plan() (Kind, time.Duration) {
 			return Heartbeat, max(s.due, h.retry)
 		}
 	case *silent:
-		if !s.told {
-			return Quit, h.retry
+		if !s.saidWhy {
+			return Abdicate, h.retry
 		}
 	case releasing:
 		if !h.done() || !h.leaves() {
@@ -739,7 +739,7 @@ func (h *Holder) write(kind Kind, now time.Duration) *Call {
 	switch {
 	case kind == Release:
 		next = leftFor(h.rec, h.env.Fresh(), h.why(), h.reason, h.t.Reservation())
-	case kind == Quit:
+	case kind == Abdicate:
 		next.Version, next.End = h.env.Fresh(), h.why()
 	case h.under != nil:
 		next.Version = h.env.Fresh()
@@ -752,7 +752,7 @@ func (h *Holder) write(kind Kind, now time.Duration) *Call {
 		}
 	}
 	c := &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next, sent: now, data: h.dataKept}
-	if h.data > h.dataKept && kind != Quit {
+	if h.data > h.dataKept && kind != Abdicate {
 		c.Next.Data, c.data = h.want, h.data
 	}
 	return c
@@ -795,13 +795,13 @@ func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Act
 	case Release:
 		h.finish(over{Released}, a)
 		return
-	case Quit: // the beat has not changed: nothing is renewed
+	case Abdicate: // the beat has not changed: nothing is renewed
 		if s, is := h.state.(*silent); is {
-			s.told = true
+			s.saidWhy = true
 		}
 		return
 	}
-	h.heed(now, a)
+	h.takeRequest(now, a)
 	if !h.Expired() { // expired is final
 		h.sent = max(h.sent, w.sent)
 	}
@@ -862,7 +862,7 @@ func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 		h.retry += h.t.backoff(*h.env, n)
 	}
 	h.adopted++
-	h.heed(now, a)
+	h.takeRequest(now, a)
 }
 
 // maxYield bounds how far a session's holder backs off from other writers of its

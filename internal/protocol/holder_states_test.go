@@ -20,7 +20,7 @@ type walk struct {
 	t       *testing.T
 	r       *rand.Rand
 	now     time.Duration
-	session *Keeper
+	session *SessionHolder
 	all     []*Holder
 	was     map[*Holder]stand
 	out     map[*Holder]*Call
@@ -31,7 +31,7 @@ func newWalk(t *testing.T, seed uint64, seen map[string]int) *walk {
 	w := &walk{t: t, r: rand.New(rand.NewPCG(seed, 1)), was: map[*Holder]stand{}, out: map[*Holder]*Call{}, seen: seen}
 	timing := Timing{Progress: time.Duration(seed%2) * 4 * time.Second, StopTimeout: time.Duration(1+seed%3) * 3 * time.Second}.WithDefaults()
 	env := counting()
-	w.session = NewKeeper(timing, env, Grant{Record: alive(timing, "s", "v")})
+	w.session = NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "v")})
 	w.all = []*Holder{w.session.Holder, NewHolder(&timing, &env, Grant{Record: theirs(timing, "v", 7)})}
 	for range 2 {
 		w.all = append(w.all, NewTied(&timing, &env, Grant{Record: under(timing, "s", "v", 7)}, w.session))
@@ -39,7 +39,7 @@ func newWalk(t *testing.T, seed uint64, seen map[string]int) *walk {
 	return w
 }
 
-// machine returns the machine of a holder: the session's is its keeper.
+// machine returns the machine of a holder: the session's is its session holder.
 func (w *walk) machine(h *Holder) Machine {
 	if h == w.session.Holder {
 		return w.session
@@ -54,7 +54,7 @@ func (w *walk) took(h *Holder, a Action) {
 	}
 	for _, m := range a.Wake {
 		switch m := m.(type) {
-		case *Keeper:
+		case *SessionHolder:
 			w.took(m.Holder, m.Step(w.now))
 		case *Holder:
 			w.took(m, m.Step(w.now))

@@ -26,16 +26,16 @@ type Machine interface {
 
 var (
 	_ Machine = (*Holder)(nil)
-	_ Machine = (*Contender)(nil)
-	_ Machine = (*Asker)(nil)
-	_ Machine = (*Opener)(nil)
-	_ Machine = (*Keeper)(nil)
-	_ Machine = (*Disclaimer)(nil)
+	_ Machine = (*Acquirer)(nil)
+	_ Machine = (*Requester)(nil)
+	_ Machine = (*SessionOpener)(nil)
+	_ Machine = (*SessionHolder)(nil)
+	_ Machine = (*OrphanReleaser)(nil)
 	_ Machine = (*Reaper)(nil)
-	_ Machine = (*Chronicler)(nil)
+	_ Machine = (*HistoryWriter)(nil)
 	_ Machine = (*Observer)(nil)
-	_ Machine = (*Relay)(nil)
-	_ Machine = (*Offer)(nil)
+	_ Machine = (*RemoteWrite)(nil)
+	_ Machine = (*UnconfirmedGrant)(nil)
 )
 
 // Cause says why the right to act ended.

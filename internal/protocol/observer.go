@@ -11,16 +11,16 @@ import (
 
 // Observer is the machine of a process that wants to know who holds a lock, without
 // waiting for it. While it is wanted, it reads the record, and the record of the
-// session under which the lock is. What it finds is in the [Sight].
+// session under which the lock is. What it finds is in the [View].
 //
-// It looks when the sight says so: cheaply where that will do, strongly after a hint.
+// It looks when the view says so: cheaply where that will do, strongly after a hint.
 // It rests after each look, whatever that has shown. All Observers of a process share
 // the looks at one session.
 type Observer struct {
-	t     Timing
-	env   Env
-	key   string
-	sight *Sight
+	t    Timing
+	env  Env
+	key  string
+	view *View
 
 	wanted   bool
 	out      *Call
@@ -31,8 +31,8 @@ type Observer struct {
 }
 
 // NewObserver returns the machine of one lock. It does nothing before it is wanted.
-func NewObserver(t Timing, env Env, key string, sight *Sight) *Observer {
-	return &Observer{t: t, env: env, key: key, sight: sight}
+func NewObserver(t Timing, env Env, key string, view *View) *Observer {
+	return &Observer{t: t, env: env, key: key, view: view}
 }
 
 // Want says whether this machine has to look: somebody wants to know, and no other
@@ -42,7 +42,7 @@ func (o *Observer) Want(yes bool) { o.wanted = yes }
 // Hint says that the record may have changed in a way that matters. A look that is
 // under way may have been too early: there will be another one.
 func (o *Observer) Hint(now time.Duration) Action {
-	o.sight.Hint()
+	o.view.Hint()
 	return o.Step(now)
 }
 
@@ -70,13 +70,13 @@ func (o *Observer) Next() (time.Duration, bool) {
 // failure it rests.
 func (o *Observer) plan() move {
 	refresh := o.t.Refresh
-	if _, holds := o.sight.DeadAt(); !holds || o.sight.Dead() {
+	if _, holds := o.view.DeadAt(); !holds || o.view.Dead() {
 		// A watch does not report the claim of a free lock. So looks must find it,
 		// however long the refresh period is.
 		refresh = min(refresh, o.t.Lease/5)
 	}
-	m := move{kind: Look, at: o.sight.NextPoll(refresh, o.t.Lease)}
-	if u := o.sight.under(); u != nil && !o.sight.Ended() {
+	m := move{kind: Read, at: o.view.NextPoll(refresh, o.t.Lease)}
+	if u := o.view.under(); u != nil && !o.view.Ended() {
 		if at := u.NextPoll(o.t.Refresh, o.t.Lease); at <= m.at {
 			m.session, m.at = true, at
 		}
@@ -96,9 +96,9 @@ func (o *Observer) Step(now time.Duration) Action {
 	if now < m.at {
 		return Action{}
 	}
-	r, view := &Call{Kind: Look, Key: o.key}, o.sight
+	r, view := &Call{Kind: Read, Key: o.key}, o.view
 	if m.session {
-		r.Key, view = driver.SessionKey(o.sight.rec.Session), o.sight.under()
+		r.Key, view = driver.SessionKey(o.view.rec.Session), o.view.under()
 	}
 	if !m.session || view.found { // else it was not there before the lock was held under it
 		r.Consistency = view.How(now)
@@ -112,10 +112,10 @@ func (o *Observer) Step(now time.Duration) Action {
 func (o *Observer) Reply(now time.Duration, r Result) Action {
 	out := o.out
 	o.out = nil
-	if view := o.sight.of(out, o.key); r.Err != nil {
+	if view := o.view.of(out, o.key); r.Err != nil {
 		view.missed(out)
 	} else {
-		view.Saw(o.sent, now, out.Consistency, r.Record, r.Found)
+		view.Observe(o.sent, now, out.Consistency, r.Record, r.Found)
 	}
 	o.looks++
 	o.answered, o.err = now, r.Err

@@ -10,7 +10,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Standstill is what one process has seen of the records of a store that is to be at
+// QuiescenceCheck is what one process has seen of the records of a store that is to be at
 // rest: all programs that use it are stopped. It is for the procedure after a loss of
 // the store, which raises tokens, and which no living program may meet.
 //
@@ -22,31 +22,31 @@ import (
 // every process that had it in the lost time is over, by its own clock. A write that names
 // the version which was seen is the last proof: a heartbeat on its way has come before it,
 // or is in vain.
-type Standstill struct {
+type QuiescenceCheck struct {
 	t     Timing
 	seen  map[string]driver.Record // by key, without data: what the second look has not shown yet
 	until time.Duration
 }
 
-// NewStandstill returns one that has seen nothing yet.
-func NewStandstill(t Timing) *Standstill {
-	return &Standstill{t: t, seen: map[string]driver.Record{}}
+// NewQuiescenceCheck returns one that has seen nothing yet.
+func NewQuiescenceCheck(t Timing) *QuiescenceCheck {
+	return &QuiescenceCheck{t: t, seen: map[string]driver.Record{}}
 }
 
 // Watch notes a record that the first look has shown; now is the instant after the reply.
 // A token that is kept without a record has no version.
-func (s *Standstill) Watch(now time.Duration, rec driver.Record) {
+func (s *QuiescenceCheck) Watch(now time.Duration, rec driver.Record) {
 	s.until = max(s.until, now+max(s.t.wait(rec), s.t.Lease))
 	rec.Data = nil
 	s.seen[rec.Key] = rec
 }
 
 // Until returns the instant at which the second look must begin, at the earliest.
-func (s *Standstill) Until() time.Duration { return s.until }
+func (s *QuiescenceCheck) Until() time.Duration { return s.until }
 
 // Stands reports whether a record that the second look has shown is as the first one has
 // shown it.
-func (s *Standstill) Stands(rec driver.Record) bool {
+func (s *QuiescenceCheck) Stands(rec driver.Record) bool {
 	was, ok := s.seen[rec.Key]
 	delete(s.seen, rec.Key)
 	return ok && was.Version == rec.Version && was.Token == rec.Token
@@ -54,7 +54,7 @@ func (s *Standstill) Stands(rec driver.Record) bool {
 
 // Gone returns a record that the second look has not shown, and false if it has shown all
 // of them.
-func (s *Standstill) Gone() (driver.Record, bool) {
+func (s *QuiescenceCheck) Gone() (driver.Record, bool) {
 	for _, rec := range s.seen {
 		return rec, true
 	}
@@ -74,7 +74,7 @@ type Raise struct {
 // knows how else, if it was held. Raising again counts from the same tenure, so that
 // one that was interrupted may be repeated. A token that is kept without a record has
 // no version.
-func (s *Standstill) Raised(rec driver.Record, session driver.Record, r Raise) driver.Record {
+func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Raise) driver.Record {
 	next := rec.Clone()
 	next.Version, next.Beat, next.Owner, next.Host, next.Label = r.Version, r.Version, r.Owner, r.Host, ""
 	next.State, next.End, next.Since, next.Until = driver.Released, driver.EndRaised, r.At, r.At

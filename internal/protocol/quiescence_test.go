@@ -10,10 +10,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// TestStandstillWaits: for the longest that a contender would wait for any record, from
+// TestQuiescenceWaits: for the longest that a contender would wait for any record, from
 // the reply that showed it first, and at least for a lease of this process.
-func TestStandstillWaits(t *testing.T) {
-	s := NewStandstill(timing)
+func TestQuiescenceWaits(t *testing.T) {
+	s := NewQuiescenceCheck(timing)
 	if s.Until() != 0 {
 		t.Errorf("until %v with nothing seen", s.Until())
 	}
@@ -33,8 +33,8 @@ func TestStandstillWaits(t *testing.T) {
 	see(9, foreign, 9+timing.wait(foreign))
 }
 
-// TestStandstillSees each change.
-func TestStandstillSees(t *testing.T) {
+// TestQuiescenceSees each change.
+func TestQuiescenceSees(t *testing.T) {
 	was := driver.Record{Key: "k", Version: "v", Token: 3, Owner: "o", State: driver.Held, Lease: time.Second}
 	other := was
 	other.Key = "l"
@@ -47,7 +47,7 @@ func TestStandstillSees(t *testing.T) {
 		"token":   {func(r *driver.Record) { r.Token++ }, false},
 		"key":     {func(r *driver.Record) { r.Key = "new" }, false},
 	} {
-		s := NewStandstill(Timing{}.WithDefaults())
+		s := NewQuiescenceCheck(Timing{}.WithDefaults())
 		s.Watch(0, was)
 		s.Watch(0, other)
 		now := was

@@ -21,7 +21,7 @@ func (t Timing) Linger(rec driver.Record) time.Duration {
 //
 // No process needs that record any more. The holders of locks in the session's name
 // had lost the right to act when it was closed. None of its heartbeats can be applied
-// since: a swap names the version that it replaces, and that version is gone. Contenders
+// since: a swap names the version that it replaces, and that version is gone. Acquirers
 // take the locks that still name the session when they find no record of it, as they
 // would if it were closed. Only the claim that opened the session can be applied without
 // a record. A late duplicate of it brings back a record that no process renews or uses:
@@ -31,8 +31,8 @@ func (t Timing) Linger(rec driver.Record) time.Duration {
 // makes that rare.
 type Reaper struct {
 	retrier
-	key   string
-	sight *Sight
+	key  string
+	view *View
 
 	looked bool
 	tried  bool // a delete of unknown outcome was sent
@@ -40,10 +40,10 @@ type Reaper struct {
 	swept  bool
 }
 
-// NewReaper returns the machine for one session. The sight is that of its record;
+// NewReaper returns the machine for one session. The view is that of its record;
 // see [Env].
-func NewReaper(t Timing, env Env, id string, sight *Sight) *Reaper {
-	return &Reaper{retrier: retrier{t: t, env: env, patience: t.Lease}, key: driver.SessionKey(id), sight: sight}
+func NewReaper(t Timing, env Env, id string, view *View) *Reaper {
+	return &Reaper{retrier: retrier{t: t, env: env, patience: t.Lease}, key: driver.SessionKey(id), view: view}
 }
 
 // Swept says that this machine has deleted the record.
@@ -57,21 +57,21 @@ func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)
 
 // plan returns the next move and when it is due.
 func (g *Reaper) plan() (Kind, time.Duration) {
-	rec, found := g.sight.Record()
+	rec, found := g.view.Record()
 	switch {
 	case !g.looked, !found:
-		return Look, 0
+		return Read, 0
 	case rec.State == driver.Closed:
-		return Delete, g.sight.Term() + g.t.Linger(rec)
+		return Delete, g.view.Term() + g.t.Linger(rec)
 	}
-	if g.sight.Dead() {
-		return Free, 0
+	if g.view.Dead() {
+		return ForceRelease, 0
 	}
-	return Look, g.sight.NextPoll(g.t.Refresh, g.t.Lease)
+	return Read, g.view.NextPoll(g.t.Refresh, g.t.Lease)
 }
 
 func (g *Reaper) act(now time.Duration) *Call {
-	if g.idle() && g.looked { // other machines share the sight, and may have seen more
+	if g.idle() && g.looked { // other machines share the view, and may have seen more
 		g.judge()
 	}
 	kind, at := g.plan()
@@ -79,14 +79,14 @@ func (g *Reaper) act(now time.Duration) *Call {
 		return nil
 	}
 	r := &Call{Kind: kind, Key: g.key}
-	rec, _ := g.sight.Record()
+	rec, _ := g.view.Record()
 	switch kind {
-	case Free:
+	case ForceRelease:
 		r.Prev, r.Next = rec, closed(rec, g.env.Fresh(), driver.EndExpired)
 	case Delete:
 		r.Prev = rec
 	}
-	g.sight.sends(now, r)
+	g.view.sends(now, r)
 	return g.send(now, at, r)
 }
 
@@ -94,13 +94,13 @@ func (g *Reaper) act(now time.Duration) *Call {
 func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	out, answered := g.replied(now, r)
 	if !answered {
-		g.sight.missed(out)
+		g.view.missed(out)
 	}
 	switch {
 	case answered:
 		g.looked = true
 		g.swept = out.Kind == Delete && r.Outcome == Applied || g.tried && !r.Found
-		g.sight.Saw(g.sent, now, out.fresh(), r.Record, r.Found)
+		g.view.Observe(g.sent, now, out.fresh(), r.Record, r.Found)
 		g.judge()
 	case g.spent(now):
 		g.settle(Unusable, driver.Record{}, r.Err)
@@ -116,12 +116,12 @@ func readableSession(rec driver.Record) bool { return rec.State.OfSession() && r
 
 // judge settles the answer if the record decides it.
 func (g *Reaper) judge() {
-	rec, found := g.sight.Record()
+	rec, found := g.view.Record()
 	switch {
 	case g.swept:
 		g.settle(Done, driver.Record{}, nil)
 	case !found:
-		g.settle(Nobody, driver.Record{}, nil)
+		g.settle(NoHolder, driver.Record{}, nil)
 	case !readableSession(rec):
 		g.settle(Unusable, rec, driver.ErrUnreadable)
 	case rec.State == driver.Closed:

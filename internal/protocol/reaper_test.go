@@ -16,7 +16,7 @@ import (
 func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.Duration)) (g *Reaper, sent map[Kind]time.Duration) {
 	t.Helper()
 	env, sent := counting(), map[Kind]time.Duration{}
-	g = NewReaper(timing, env, "s", NewSight(timing, env))
+	g = NewReaper(timing, env, "s", NewView(timing, env))
 	for now := time.Duration(0); !g.Over(); {
 		if now > 20*timing.Lease {
 			t.Fatal("it does not come to an end")
@@ -46,7 +46,7 @@ func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.
 			case rec.Version != r.Prev.Version:
 				res.Outcome = Conflicted
 			case closes(r):
-				sent[Free] = now
+				sent[ForceRelease] = now
 				*rec = r.Next
 				res.Record = *rec
 			case r.Kind == Delete:
@@ -75,7 +75,7 @@ func TestReaper(t *testing.T) {
 		{"dead", alive(timing, "s", "b"), timing.Lease, 5 * timing.Lease, Done},
 		{"dead, with a longer lease", long, 2 * timing.Lease, 10 * timing.Lease, Done},
 		{"closed", over, 0, 4 * timing.Lease, Done},
-		{"absent", driver.Record{}, 0, 0, Nobody},
+		{"absent", driver.Record{}, 0, 0, NoHolder},
 		{"nonsense", nonsense, 0, 0, Unusable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestReaper(t *testing.T) {
 			if a, _, _ := g.Answer(); a != tt.want || g.Swept() != (tt.want == Done) {
 				t.Errorf("answer %d, swept %v", a, g.Swept())
 			}
-			if sent[Free] != tt.closed || sent[Delete] != tt.swept {
-				t.Errorf("closed at %v, deleted at %v; want %v and %v", sent[Free], sent[Delete], tt.closed, tt.swept)
+			if sent[ForceRelease] != tt.closed || sent[Delete] != tt.swept {
+				t.Errorf("closed at %v, deleted at %v; want %v and %v", sent[ForceRelease], sent[Delete], tt.closed, tt.swept)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestReaperLeavesTheLiving(t *testing.T) {
 func TestReaperOfUnknownFate(t *testing.T) {
 	over := closed(alive(timing, "s", "b"), "c", driver.EndReleased)
 	begin := func() (*Reaper, time.Duration) {
-		g := NewReaper(timing, counting(), "s", NewSight(timing, counting()))
+		g := NewReaper(timing, counting(), "s", NewView(timing, counting()))
 		g.Step(0)
 		g.Reply(0, found(over))
 		now, _ := g.Next()
@@ -155,7 +155,7 @@ func TestReaperMeetsAnother(t *testing.T) {
 			}
 		})
 		a, _, _ := g.Answer()
-		if name == "deleted" && (a != Nobody || g.Swept()) || name != "deleted" && (a != Done || sent[Free] != 5*timing.Lease) {
+		if name == "deleted" && (a != NoHolder || g.Swept()) || name != "deleted" && (a != Done || sent[ForceRelease] != 5*timing.Lease) {
 			t.Errorf("%s: answer %d, swept %v, wrote %v", name, a, g.Swept(), sent)
 		}
 	}

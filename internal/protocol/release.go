@@ -55,7 +55,7 @@ func endFor(reason *driver.Request) driver.EndReason {
 	case reason.Kind == driver.Fail:
 		return driver.EndFailed
 	}
-	// Also if the work has failed: the asker looks for its own request, and the
+	// Also if the work has failed: the requester looks for its own request, and the
 	// new owner of a hand-over waits for the lock.
 	return driver.EndSteppedDown
 }
@@ -69,7 +69,7 @@ func leftFor(
 	case rec.State == driver.Alive:
 		return closed(rec, version, end)
 	case end == driver.EndSteppedDown && reason.Kind == driver.HandOver:
-		return reserved(rec, version, heir{reason.To, reason.ToLabel}, wait, driver.EndHandedOver, reason)
+		return reserved(rec, version, reservation{reason.To, reason.ToLabel}, wait, driver.EndHandedOver, reason)
 	case end != driver.EndFailed && reason != nil && reason.Kind == driver.Fail:
 		reason = nil
 	}
@@ -99,44 +99,44 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 
 // heir is whom a lock is kept for: an owner; if owner is empty, whoever has the label;
 // if both are empty, nobody.
-type heir struct{ owner, label string }
+type reservation struct{ owner, label string }
 
 // heirOf returns whom a record that is reserved is kept for.
-func heirOf(rec driver.Record) heir {
+func reservationOf(rec driver.Record) reservation {
 	if rec.Owner != "" {
-		return heir{owner: rec.Owner}
+		return reservation{owner: rec.Owner}
 	}
-	return heir{label: rec.Label}
+	return reservation{label: rec.Label}
 }
 
 // nobody says that the lock is kept until a former holder has stopped.
-func (e heir) nobody() bool { return e.owner == "" && e.label == "" }
+func (e reservation) forNobody() bool { return e.owner == "" && e.label == "" }
 
 // is says whether a process of that name and label is the heir.
-func (e heir) is(owner, label string) bool {
+func (e reservation) isFor(owner, label string) bool {
 	if e.owner != "" {
 		return owner == e.owner
 	}
 	return e.label != "" && label == e.label
 }
 
-// KeptFor says whether the record is reserved for an owner of that name or label, who
+// ReservedFor says whether the record is reserved for an owner of that name or label, who
 // may take the lock at once.
-func KeptFor(rec driver.Record, owner, label string) bool {
-	return rec.State == driver.Reserved && heirOf(rec).is(owner, label)
+func ReservedFor(rec driver.Record, owner, label string) bool {
+	return rec.State == driver.Reserved && reservationOf(rec).isFor(owner, label)
 }
 
-// KeptForNobody says that the record is reserved until a former holder has stopped for
+// ReservedForNobody says that the record is reserved until a former holder has stopped for
 // certain. Nobody may take the lock before.
-func KeptForNobody(rec driver.Record) bool {
-	return rec.State == driver.Reserved && heirOf(rec).nobody()
+func ReservedForNobody(rec driver.Record) bool {
+	return rec.State == driver.Reserved && reservationOf(rec).forNobody()
 }
 
 // reserved returns rec as it is left when its holder's tenure has ended and the
 // lock is kept for an heir for the given time. Older processes know of no label, and
 // read that it is kept for nobody: they wait until the time has passed.
 func reserved(
-	rec driver.Record, version string, to heir, wait time.Duration, end driver.EndReason, asked *driver.Request,
+	rec driver.Record, version string, to reservation, wait time.Duration, end driver.EndReason, asked *driver.Request,
 ) driver.Record {
 	next := rec.Clone()
 	ended := rec
@@ -144,7 +144,7 @@ func reserved(
 	next.Prev = ended.Tenure(end)
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
 	next.Owner, next.Host, next.Label, next.Bell, next.Priority = to.owner, "", to.label, "", 0
-	if next.Lease, next.Heartbeat = wait, 0; !to.nobody() {
+	if next.Lease, next.Heartbeat = wait, 0; !to.forNobody() {
 		next.Drift = 0 // otherwise the lease is the former holder's, and counts with its bound
 	}
 	next.Requests, next.End, next.Asked = nil, "", nil

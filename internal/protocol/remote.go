@@ -12,11 +12,11 @@ import (
 )
 
 // Offer is the machine of a lock that was granted for a holder elsewhere. That holds it
-// from its first confirmed [Dispatch] on; until then nobody does. If none has come within a
+// from its first confirmed [RemoteHeartbeat] on; until then nobody does. If none has come within a
 // third of the lease, the offer releases the lock, so that a program that went away while
 // it waited does not cost the others a whole lease. It replaces just the beat that was
-// granted: a dispatch that another process carries out has changed that.
-type Offer struct {
+// granted: a remote heartbeat that another process carries out has changed that.
+type UnconfirmedGrant struct {
 	retrier
 	rec      driver.Record
 	begun    bool
@@ -25,22 +25,22 @@ type Offer struct {
 	unwanted bool
 }
 
-// NewOffer returns the machine of a lock that was just granted.
-func NewOffer(t Timing, env Env, g Grant) *Offer {
-	return &Offer{retrier: retrier{t: t, env: env}, rec: g.Record}
+// NewUnconfirmedGrant returns the machine of a lock that was just granted.
+func NewUnconfirmedGrant(t Timing, env Env, g Grant) *UnconfirmedGrant {
+	return &UnconfirmedGrant{retrier: retrier{t: t, env: env}, rec: g.Record}
 }
 
 // FreeAfter returns for how long a lock is offered.
 func (t Timing) FreeAfter() time.Duration { return t.Lease / 3 }
 
 // Taken says that the holder has shown life through this process.
-func (o *Offer) Taken() { o.settle(Changed, driver.Record{}, nil) }
+func (o *UnconfirmedGrant) Taken() { o.settle(HolderChanged, driver.Record{}, nil) }
 
 // Next returns the instant at which Step has something to do.
-func (o *Offer) Next() (time.Duration, bool) { return o.next(Release, o.freeAt) }
+func (o *UnconfirmedGrant) Next() (time.Duration, bool) { return o.next(Release, o.freeAt) }
 
 // GiveUp releases the lock at once: nobody learns of the grant.
-func (o *Offer) GiveUp(now time.Duration) Action {
+func (o *UnconfirmedGrant) GiveUp(now time.Duration) Action {
 	if !o.unwanted {
 		o.begin(now)
 		o.unwanted, o.freeAt = true, now
@@ -49,23 +49,23 @@ func (o *Offer) GiveUp(now time.Duration) Action {
 }
 
 // Step lets time pass.
-func (o *Offer) Step(now time.Duration) Action {
+func (o *UnconfirmedGrant) Step(now time.Duration) Action {
 	o.begin(now)
 	return Action{Call: o.act(now)}
 }
 
-func (o *Offer) begin(now time.Duration) {
+func (o *UnconfirmedGrant) begin(now time.Duration) {
 	if !o.begun {
 		o.begun, o.freeAt, o.until = true, now+o.t.FreeAfter(), now+o.t.Lease
 	}
 }
 
-func (o *Offer) act(now time.Duration) *Call {
+func (o *UnconfirmedGrant) act(now time.Duration) *Call {
 	if !o.due(now, Release, o.freeAt) {
 		return nil
 	}
 	if now >= o.until {
-		o.settle(Nobody, driver.Record{}, nil)
+		o.settle(NoHolder, driver.Record{}, nil)
 		return nil
 	}
 	next := freed(o.rec, o.env.Fresh(), driver.EndAbandoned, nil)
@@ -73,7 +73,7 @@ func (o *Offer) act(now time.Duration) *Call {
 }
 
 // Reply takes the result of the call under way.
-func (o *Offer) Reply(now time.Duration, r Result) Action {
+func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 	_, answered := o.replied(now, r)
 	switch rec := r.Record; {
 	case !answered: // it is tried again until the record has run out
@@ -85,13 +85,13 @@ func (o *Offer) Reply(now time.Duration, r Result) Action {
 	return Action{Call: o.act(now)}
 }
 
-// Dispatch is what a holder elsewhere sends: a program behind a lock service, say, that
+// RemoteHeartbeat is what a holder elsewhere sends: a program behind a lock service, say, that
 // has no store and shows life by beats that it makes.
 //
 // It is named by key, token and the beat that was confirmed last. A proxy may carry it
-// out late, twice, or never: a dispatch of an earlier beat then finds another beat in the
+// out late, twice, or never: a remote heartbeat of an earlier beat then finds another beat in the
 // record, and has no effect. So whoever carries it out needs no memory.
-type Dispatch struct {
+type RemoteHeartbeat struct {
 	Key   string
 	Token uint64
 	After string // the beat that was confirmed last, at first that of the grant
@@ -105,7 +105,7 @@ type Dispatch struct {
 }
 
 // Releases says that the holder has done its work.
-func (d Dispatch) Releases() bool { return d.Next == "" }
+func (d RemoteHeartbeat) Releases() bool { return d.Next == "" }
 
 // FollowsBeat says whether next may be the beat after another one of the same tenure: it
 // begins with what the acquire has made, and ends with 13 new letters or digits.
@@ -123,27 +123,27 @@ func FollowsBeat(after, next string) bool {
 	return true
 }
 
-// Relay is the machine that carries out one [Dispatch]: it swaps the record that has the
-// dispatch's beat, and answers Done, Changed if the tenure is over, or Unusable if the store
-// gives no answer. Only an answer of the store confirms a dispatch. The holder counts its
+// RemoteWrite is the machine that carries out one [RemoteHeartbeat]: it swaps the record that has the
+// remote heartbeat's beat, and answers Done, Changed if the tenure is over, or Unusable if the store
+// gives no answer. Only an answer of the store confirms a remote heartbeat. The holder counts its
 // lease from before it first sent it.
 //
-// The same dispatch may be carried out at once, or later, by another process. At most one of
+// The same remote heartbeat may be carried out at once, or later, by another process. At most one of
 // their writes is applied, because each replaces a version, and none comes back.
-type Relay struct {
+type RemoteWrite struct {
 	retrier
-	of Dispatch
+	of RemoteHeartbeat
 
-	// seen is the record with the beat that the dispatch follows, if known.
+	// seen is the record with the beat that the remote heartbeat follows, if known.
 	seen  driver.Record
 	known bool
 }
 
-// NewRelay returns the machine of one dispatch. Known is the record as somebody saw it last,
+// NewRemoteWrite returns the machine of one remote heartbeat. Known is the record as somebody saw it last,
 // zero if nobody has: it saves the look if the record has not changed since. Patience is
 // how long the store may give no answer.
-func NewRelay(t Timing, env Env, of Dispatch, known driver.Record, patience time.Duration) *Relay {
-	r := &Relay{retrier: retrier{t: t, env: env, patience: patience}, of: of}
+func NewRemoteWrite(t Timing, env Env, of RemoteHeartbeat, known driver.Record, patience time.Duration) *RemoteWrite {
+	r := &RemoteWrite{retrier: retrier{t: t, env: env, patience: patience}, of: of}
 	if of.Failed != nil {
 		q := *of.Failed
 		q.ID, q.Kind = env.Fresh(), driver.Fail
@@ -155,18 +155,18 @@ func NewRelay(t Timing, env Env, of Dispatch, known driver.Record, patience time
 	return r
 }
 
-// holds says whether rec shows the tenure of the dispatch.
-func (r *Relay) holds(rec driver.Record) bool {
+// holds says whether rec shows the tenure of the remote heartbeat.
+func (r *RemoteWrite) holds(rec driver.Record) bool {
 	return rec.State == driver.Held && rec.Session == "" && rec.Token == r.of.Token
 }
 
 // Next returns the instant at which Step has something to do.
-func (r *Relay) Next() (time.Duration, bool) { return r.next(r.plan(), 0) }
+func (r *RemoteWrite) Next() (time.Duration, bool) { return r.next(r.plan(), 0) }
 
 // Step lets time pass.
-func (r *Relay) Step(now time.Duration) Action { return Action{Call: r.act(now)} }
+func (r *RemoteWrite) Step(now time.Duration) Action { return Action{Call: r.act(now)} }
 
-func (r *Relay) act(now time.Duration) *Call {
+func (r *RemoteWrite) act(now time.Duration) *Call {
 	kind := r.plan()
 	if !r.due(now, kind, 0) {
 		return nil
@@ -178,18 +178,18 @@ func (r *Relay) act(now time.Duration) *Call {
 	return r.send(now, 0, call)
 }
 
-func (r *Relay) plan() Kind {
+func (r *RemoteWrite) plan() Kind {
 	switch {
 	case !r.known:
-		return Look
+		return Read
 	case r.of.Releases():
 		return Release
 	}
 	return Heartbeat
 }
 
-// following returns the record that the dispatch leads to.
-func (r *Relay) following() driver.Record {
+// following returns the record that the remote heartbeat leads to.
+func (r *RemoteWrite) following() driver.Record {
 	if r.of.Releases() {
 		// As a holder leaves it that knows of the request in the record.
 		reason := cmp.Or(AskedOf(r.seen), r.of.Failed)
@@ -218,7 +218,7 @@ func AskedOf(rec driver.Record) *driver.Request {
 }
 
 // Reply takes the result of the call under way.
-func (r *Relay) Reply(now time.Duration, res Result) Action {
+func (r *RemoteWrite) Reply(now time.Duration, res Result) Action {
 	out, answered := r.replied(now, res)
 	r.known = false
 	switch {
@@ -231,23 +231,23 @@ func (r *Relay) Reply(now time.Duration, res Result) Action {
 }
 
 // judge takes what the store said of the record.
-func (r *Relay) judge(out *Call, res Result) {
+func (r *RemoteWrite) judge(out *Call, res Result) {
 	rec := res.Record
 	switch {
 	case res.Outcome == Applied && !out.Kind.Reads():
 		r.settle(Done, rec, nil)
 	case !res.Found:
-		r.settle(Changed, driver.Record{}, nil)
+		r.settle(HolderChanged, driver.Record{}, nil)
 	case r.of.Releases() && left(rec, r.of.Token):
 		r.settle(Done, rec, nil) // by an earlier try, or by another process that was sent it
 	case !r.holds(rec):
-		r.settle(Changed, rec, nil)
+		r.settle(HolderChanged, rec, nil)
 	case rec.Beat == r.of.Next:
 		r.settle(Done, rec, nil) // likewise
 	case rec.Beat == r.of.After:
 		r.seen, r.known = rec, true // perhaps with a request that came between
 	default:
-		r.settle(Changed, rec, nil)
+		r.settle(HolderChanged, rec, nil)
 	}
 }
 

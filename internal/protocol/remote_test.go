@@ -13,15 +13,15 @@ import (
 )
 
 // offered returns an offer of a grant at an instant.
-func offered(timing Timing, at time.Duration) (*Offer, driver.Record) {
+func offered(timing Timing, at time.Duration) (*UnconfirmedGrant, driver.Record) {
 	rec := theirs(timing, beat0, 7)
-	o := NewOffer(timing, counting(), Grant{Record: rec})
+	o := NewUnconfirmedGrant(timing, counting(), Grant{Record: rec})
 	o.Step(at)
 	return o, rec
 }
 
 // frees fails unless the offer releases rec at an instant.
-func frees(t *testing.T, o *Offer, at time.Duration, rec driver.Record) *Call {
+func frees(t *testing.T, o *UnconfirmedGrant, at time.Duration, rec driver.Record) *Call {
 	t.Helper()
 	c := o.Step(at).Call
 	if c == nil || c.Kind != Release || c.Prev.Version != rec.Version || c.Next.State != driver.Released || c.Next.End != driver.EndAbandoned {
@@ -30,9 +30,9 @@ func frees(t *testing.T, o *Offer, at time.Duration, rec driver.Record) *Call {
 	return c
 }
 
-// TestUnusedOfferIsFreed: after a third of the lease and not before, as a tenure in which
+// TestUnusedUnconfirmedGrantIsFreed: after a third of the lease and not before, as a tenure in which
 // no work was done.
-func TestUnusedOfferIsFreed(t *testing.T) {
+func TestUnusedUnconfirmedGrantIsFreed(t *testing.T) {
 	o, rec := offered(timing, time.Second)
 	at, due := o.Next()
 	if want := time.Second + timing.Lease/3; !due || at != want || timing.FreeAfter() != timing.Lease/3 {
@@ -51,10 +51,10 @@ func TestUnusedOfferIsFreed(t *testing.T) {
 	}
 }
 
-// TestOfferGivenUp: it is freed at once, whether it was stepped before or not, and once.
-func TestOfferGivenUp(t *testing.T) {
+// TestUnconfirmedGrantGivenUp: it is freed at once, whether it was stepped before or not, and once.
+func TestUnconfirmedGrantGivenUp(t *testing.T) {
 	for _, stepped := range []bool{true, false} {
-		o := NewOffer(timing, counting(), Grant{Record: theirs(timing, beat0, 7)})
+		o := NewUnconfirmedGrant(timing, counting(), Grant{Record: theirs(timing, beat0, 7)})
 		if stepped {
 			o.Step(0)
 		}
@@ -67,9 +67,9 @@ func TestOfferGivenUp(t *testing.T) {
 	}
 }
 
-// TestOfferTaken: nothing is sent when the holder has shown life through this process, and
+// TestUnconfirmedGrantTaken: nothing is sent when the holder has shown life through this process, and
 // a release that is under way then is the last.
-func TestOfferTaken(t *testing.T) {
+func TestUnconfirmedGrantTaken(t *testing.T) {
 	o, _ := offered(timing, 0)
 	o.Taken()
 	if c := o.Step(timing.Lease).Call; c != nil || !o.Over() {
@@ -86,8 +86,8 @@ func TestOfferTaken(t *testing.T) {
 	}
 }
 
-// TestOfferMeets: what a release that was refused means.
-func TestOfferMeets(t *testing.T) {
+// TestUnconfirmedGrantMeets: what a release that was refused means.
+func TestUnconfirmedGrantMeets(t *testing.T) {
 	rec := theirs(timing, beat0, 7)
 	asked := asking(rec, "v", driver.Request{ID: "q", Kind: driver.StepDown})
 	later := rec
@@ -115,8 +115,8 @@ func TestOfferMeets(t *testing.T) {
 	}
 }
 
-// TestOfferWithoutAnswer: it is tried again until the record has run out by itself.
-func TestOfferWithoutAnswer(t *testing.T) {
+// TestUnconfirmedGrantWithoutAnswer: it is tried again until the record has run out by itself.
+func TestUnconfirmedGrantWithoutAnswer(t *testing.T) {
 	o, rec := offered(timing, 0)
 	now, tries := timing.FreeAfter(), 0
 	for ; !o.Over(); tries++ {
@@ -148,16 +148,16 @@ const (
 
 // sent is the heartbeat that is to follow beat1, and released the release then.
 var (
-	sent     = Dispatch{Key: "k", Token: 7, After: beat1, Next: beat2}
-	released = Dispatch{Key: "k", Token: 7, After: beat1}
+	sent     = RemoteHeartbeat{Key: "k", Token: 7, After: beat1, Next: beat2}
+	released = RemoteHeartbeat{Key: "k", Token: 7, After: beat1}
 )
 
 // relayed has a relay that knows nothing look, and returns what it sends then.
-func relayed(t *testing.T, timing Timing, of Dispatch, shown Result) (*Relay, *Call) {
+func relayed(t *testing.T, timing Timing, of RemoteHeartbeat, shown Result) (*RemoteWrite, *Call) {
 	t.Helper()
-	r := NewRelay(timing, counting(), of, driver.Record{}, 5*time.Second)
+	r := NewRemoteWrite(timing, counting(), of, driver.Record{}, 5*time.Second)
 	c := r.Step(0).Call
-	if c == nil || c.Kind != Look || c.Consistency != driver.Strong || c.Key != "k" {
+	if c == nil || c.Kind != Read || c.Consistency != driver.Strong || c.Key != "k" {
 		t.Fatalf("begins with %+v, want a strong look", c)
 	}
 	return r, r.Reply(0, shown).Call
@@ -191,12 +191,12 @@ func TestFollowsBeat(t *testing.T) {
 	}
 }
 
-// TestRelayJudges: what a dispatch means for a record as a look shows it.
-func TestRelayJudges(t *testing.T) {
+// TestRemoteWriteJudges: what a remote heartbeat means for a record as a look shows it.
+func TestRemoteWriteJudges(t *testing.T) {
 	at := func(beat string) driver.Record { return theirs(timing, beat, 7) }
 	asked := asking(at(beat1), "v", driver.Request{ID: "q", Kind: driver.StepDown})
-	revoked := reserved(at(beat1), "v", heir{}, timing.Lease, driver.EndRevoked, nil)
-	handed := reserved(at(beat1), "v", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)
+	revoked := reserved(at(beat1), "v", reservation{}, timing.Lease, driver.EndRevoked, nil)
+	handed := reserved(at(beat1), "v", reservation{owner: "x"}, time.Second, driver.EndHandedOver, nil)
 	with := func(rec driver.Record, edit func(*driver.Record)) driver.Record {
 		edit(&rec)
 		return rec
@@ -212,23 +212,23 @@ func TestRelayJudges(t *testing.T) {
 	}{
 		{"the beat before", at(beat1), NoAnswer, NoAnswer},
 		{"the beat before, and a request", asked, NoAnswer, NoAnswer},
-		{"the next beat", at(beat2), Done, Changed},
-		{"an earlier beat", at(beat0), Changed, Changed},
-		{"another token", with(at(beat1), func(r *driver.Record) { r.Token = 8 }), Changed, Changed},
-		{"the next beat under another token", with(at(beat2), func(r *driver.Record) { r.Token = 8 }), Changed, Changed},
-		{"a session's", under(timing, "s", beat1, 7), Changed, Changed},
-		{"no record", driver.Record{}, Changed, Changed},
-		{"released by its holder", freed(at(beat1), "v", driver.EndReleased, nil), Changed, Done},
-		{"released after a request", freed(at(beat1), "v", driver.EndSteppedDown, nil), Changed, Done},
-		{"released with a failure", freed(at(beat1), "v", driver.EndFailed, nil), Changed, Done},
-		{"freed by an offer", freed(at(beat1), "v", driver.EndAbandoned, nil), Changed, Changed},
-		{"freed by an operator", freed(at(beat1), "v", driver.EndReleasedDead, nil), Changed, Changed},
-		{"the next tenure, released", with(freed(at(beat1), "v", driver.EndReleased, nil), func(r *driver.Record) { r.Token = 8 }), Changed, Changed},
-		{"revoked", revoked, Changed, Changed},
-		{"handed over", handed, Changed, Done},
-		{"held by the next one, after a release", after(driver.EndReleased), Changed, Done},
-		{"held by the next one, after a hand-over", after(driver.EndHandedOver), Changed, Done},
-		{"held by the next one, which took over", after(driver.EndExpired), Changed, Changed},
+		{"the next beat", at(beat2), Done, HolderChanged},
+		{"an earlier beat", at(beat0), HolderChanged, HolderChanged},
+		{"another token", with(at(beat1), func(r *driver.Record) { r.Token = 8 }), HolderChanged, HolderChanged},
+		{"the next beat under another token", with(at(beat2), func(r *driver.Record) { r.Token = 8 }), HolderChanged, HolderChanged},
+		{"a session's", under(timing, "s", beat1, 7), HolderChanged, HolderChanged},
+		{"no record", driver.Record{}, HolderChanged, HolderChanged},
+		{"released by its holder", freed(at(beat1), "v", driver.EndReleased, nil), HolderChanged, Done},
+		{"released after a request", freed(at(beat1), "v", driver.EndSteppedDown, nil), HolderChanged, Done},
+		{"released with a failure", freed(at(beat1), "v", driver.EndFailed, nil), HolderChanged, Done},
+		{"freed by an offer", freed(at(beat1), "v", driver.EndAbandoned, nil), HolderChanged, HolderChanged},
+		{"freed by an operator", freed(at(beat1), "v", driver.EndReleasedDead, nil), HolderChanged, HolderChanged},
+		{"the next tenure, released", with(freed(at(beat1), "v", driver.EndReleased, nil), func(r *driver.Record) { r.Token = 8 }), HolderChanged, HolderChanged},
+		{"revoked", revoked, HolderChanged, HolderChanged},
+		{"handed over", handed, HolderChanged, Done},
+		{"held by the next one, after a release", after(driver.EndReleased), HolderChanged, Done},
+		{"held by the next one, after a hand-over", after(driver.EndHandedOver), HolderChanged, Done},
+		{"held by the next one, which took over", after(driver.EndExpired), HolderChanged, HolderChanged},
 	} {
 		for what, want := range map[string]Answer{"heartbeat": tt.beat, "release": tt.end} {
 			of := sent
@@ -243,9 +243,9 @@ func TestRelayJudges(t *testing.T) {
 	}
 }
 
-// TestRelayWritesOneBeat: a heartbeat changes the beat and nothing else, whichever process
+// TestRemoteWriteWritesOneBeat: a heartbeat changes the beat and nothing else, whichever process
 // carries it out: all that do write the same over the same.
-func TestRelayWritesOneBeat(t *testing.T) {
+func TestRemoteWriteWritesOneBeat(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
 	rec.Data, rec.Label, rec.Host = []byte("d"), "v1", "h"
 	rec.Requests = []driver.Request{{ID: "q", Kind: driver.HandOver, To: "x"}}
@@ -265,10 +265,10 @@ func TestRelayWritesOneBeat(t *testing.T) {
 	}
 }
 
-// TestRelayKeepsTheLease: the lease and the drift stay those of the grant. A process with a
+// TestRemoteWriteKeepsTheLease: the lease and the drift stay those of the grant. A process with a
 // shorter lease wrote its own: others waited for that, and the holder, which had not heard
 // of it yet, acted for the longer one.
-func TestRelayKeepsTheLease(t *testing.T) {
+func TestRemoteWriteKeepsTheLease(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
 	rec.Heartbeat, rec.Drift = timing.Heartbeat, timing.Drift
 	other := Timing{Lease: timing.Lease / 2, Drift: 0.2}.WithDefaults()
@@ -281,22 +281,22 @@ func TestRelayKeepsTheLease(t *testing.T) {
 	}
 }
 
-// TestRelayKnowing: a record that the process has seen saves the look, if it shows the beat
-// that the dispatch follows. It answers nothing.
-func TestRelayKnowing(t *testing.T) {
-	for beat, want := range map[string]Kind{beat0: Look, beat1: Heartbeat, beat2: Look} {
-		r := NewRelay(timing, counting(), sent, theirs(timing, beat, 7), time.Second)
+// TestRemoteWriteKnowing: a record that the process has seen saves the look, if it shows the beat
+// that the remote heartbeat follows. It answers nothing.
+func TestRemoteWriteKnowing(t *testing.T) {
+	for beat, want := range map[string]Kind{beat0: Read, beat1: Heartbeat, beat2: Read} {
+		r := NewRemoteWrite(timing, counting(), sent, theirs(timing, beat, 7), time.Second)
 		if c := r.Step(0).Call; c == nil || c.Kind != want {
 			t.Errorf("knowing %s it sends %+v, want %v", beat, c, want)
 		}
 	}
-	other := NewRelay(timing, counting(), sent, theirs(timing, beat1, 8), time.Second)
-	if c := other.Step(0).Call; c.Kind != Look {
+	other := NewRemoteWrite(timing, counting(), sent, theirs(timing, beat1, 8), time.Second)
+	if c := other.Step(0).Call; c.Kind != Read {
 		t.Errorf("knowing another token it sends %+v", c)
 	}
 
 	// What it knew was old: the conflict tells.
-	r := NewRelay(timing, counting(), sent, theirs(timing, beat1, 7), time.Second)
+	r := NewRemoteWrite(timing, counting(), sent, theirs(timing, beat1, 7), time.Second)
 	r.Step(0)
 	r.Reply(1, conflict(theirs(timing, beat2, 7)))
 	if a, _, _ := r.Answer(); a != Done {
@@ -304,9 +304,9 @@ func TestRelayKnowing(t *testing.T) {
 	}
 }
 
-// TestRelayRaces: a request that comes between is kept, and a process that writes again and
+// TestRemoteWriteRaces: a request that comes between is kept, and a process that writes again and
 // again is waited for, longer and longer.
-func TestRelayRaces(t *testing.T) {
+func TestRemoteWriteRaces(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
 	r, _ := relayed(t, timing, sent, found(rec))
 	rec = asking(rec, "v1", driver.Request{ID: "q", Kind: driver.StepDown})
@@ -330,9 +330,9 @@ func TestRelayRaces(t *testing.T) {
 	}
 }
 
-// TestRelayWithoutAnswer: a write that was not answered is looked for. A store that gives
+// TestRemoteWriteWithoutAnswer: a write that was not answered is looked for. A store that gives
 // no answer for the patience is unusable, and so is one that answers looks alone.
-func TestRelayWithoutAnswer(t *testing.T) {
+func TestRemoteWriteWithoutAnswer(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
 	for name, reads := range map[string]bool{"mute": false, "answers looks": true} {
 		r, c := relayed(t, timing, sent, found(rec))
@@ -349,7 +349,7 @@ func TestRelayWithoutAnswer(t *testing.T) {
 			}
 			now += timing.RequestTimeout / 2
 			res := Result{Outcome: Unknown, Err: errStore}
-			if c.Kind == Look {
+			if c.Kind == Read {
 				if res.Outcome = NotApplied; reads {
 					res = found(rec)
 				}
@@ -369,7 +369,7 @@ func TestRelayWithoutAnswer(t *testing.T) {
 		t.Fatalf("sends %+v", c)
 	}
 	at, _ := r.Next()
-	if c := r.Step(at).Call; c == nil || c.Kind != Look {
+	if c := r.Step(at).Call; c == nil || c.Kind != Read {
 		t.Fatalf("looks for its write by %+v", c)
 	}
 	r.Reply(at, found(theirs(timing, beat2, 7)))
@@ -378,9 +378,9 @@ func TestRelayWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestRelayReleases: the record is left as a holder leaves it that knows of the request in
+// TestRemoteWriteReleases: the record is left as a holder leaves it that knows of the request in
 // it, with the data of the release, or those that it has.
-func TestRelayReleases(t *testing.T) {
+func TestRemoteWriteReleases(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
 	rec.Data = []byte("old")
 	stepDown := driver.Request{ID: "q", Kind: driver.StepDown, By: "op"}
@@ -388,20 +388,20 @@ func TestRelayReleases(t *testing.T) {
 	broken := driver.Request{By: "r1", Reason: "no space"}
 	for _, tt := range []struct {
 		name  string
-		of    Dispatch
+		of    RemoteHeartbeat
 		asked *driver.Request
 		state driver.State
 		end   driver.EndReason
 		id    string // of what it ended for
 		data  string
 	}{
-		{"done", Dispatch{}, nil, driver.Released, driver.EndReleased, "", "old"},
-		{"done with data", Dispatch{Data: []byte("new")}, nil, driver.Released, driver.EndReleased, "", "new"},
-		{"done with no data", Dispatch{Data: []byte{}}, nil, driver.Released, driver.EndReleased, "", ""},
-		{"failed", Dispatch{Failed: &broken}, nil, driver.Released, driver.EndFailed, "w1", "old"},
-		{"asked to step down", Dispatch{}, &stepDown, driver.Released, driver.EndSteppedDown, "q", "old"},
-		{"asked, and failed", Dispatch{Failed: &broken}, &stepDown, driver.Released, driver.EndSteppedDown, "q", "old"},
-		{"asked to hand over", Dispatch{Data: []byte("new")}, &handOver, driver.Reserved, driver.EndHandedOver, "q", "new"},
+		{"done", RemoteHeartbeat{}, nil, driver.Released, driver.EndReleased, "", "old"},
+		{"done with data", RemoteHeartbeat{Data: []byte("new")}, nil, driver.Released, driver.EndReleased, "", "new"},
+		{"done with no data", RemoteHeartbeat{Data: []byte{}}, nil, driver.Released, driver.EndReleased, "", ""},
+		{"failed", RemoteHeartbeat{Failed: &broken}, nil, driver.Released, driver.EndFailed, "w1", "old"},
+		{"asked to step down", RemoteHeartbeat{}, &stepDown, driver.Released, driver.EndSteppedDown, "q", "old"},
+		{"asked, and failed", RemoteHeartbeat{Failed: &broken}, &stepDown, driver.Released, driver.EndSteppedDown, "q", "old"},
+		{"asked to hand over", RemoteHeartbeat{Data: []byte("new")}, &handOver, driver.Reserved, driver.EndHandedOver, "q", "new"},
 	} {
 		of, was := tt.of, rec
 		of.Key, of.Token, of.After = released.Key, released.Token, released.After
@@ -433,8 +433,8 @@ func TestRelayReleases(t *testing.T) {
 	}
 }
 
-// TestRelayGivenUp: it sends nothing more.
-func TestRelayGivenUp(t *testing.T) {
+// TestRemoteWriteGivenUp: it sends nothing more.
+func TestRemoteWriteGivenUp(t *testing.T) {
 	r, _ := relayed(t, timing, sent, found(theirs(timing, beat1, 7)))
 	r.GiveUp(1)
 	if r.Over() {

@@ -21,23 +21,23 @@ func asking(rec driver.Record, version string, q driver.Request) driver.Record {
 	return next
 }
 
-// Answer says what an asker found.
+// Answer says what a requester found.
 type Answer int
 
 // The answers.
 const (
-	NoAnswer  Answer = iota
-	Laid             // the request is in the record, or has been honoured already
-	Done             // an operator's release, or that of a crashed holder: nobody holds the lock any more
-	Nobody           // there is no holder to ask
-	Changed          // the tenure ended before the request was written
-	Pending          // another request came first
-	Foreign          // the holder does not understand requests
-	Alive            // the holder shows life: only revoking can end its tenure
-	Self             // the holder would hand over to itself
-	Unusable         // the store failed: see Err
-	Abandoned        // given up from outside
-	Sessioned        // the lock is under a session that lives, and cannot be cut off alone
+	NoAnswer      Answer = iota
+	Delivered            // the request is in the record, or has been honoured already
+	Done                 // an operator's release, or that of a crashed holder: nobody holds the lock any more
+	NoHolder             // there is no holder to ask
+	HolderChanged        // the tenure ended before the request was written
+	OtherPending         // another request came first
+	Foreign              // the holder does not understand requests
+	Alive                // the holder shows life: only revoking can end its tenure
+	Self                 // the holder would hand over to itself
+	Unusable             // the store failed: see Err
+	Abandoned            // given up from outside
+	Sessioned            // the lock is under a session that lives, and cannot be cut off alone
 )
 
 // ProvenCrash is what a process knows of a holder that has certainly ended, with all that it
@@ -55,13 +55,13 @@ type ProvenCrash struct {
 	Until time.Duration
 }
 
-// ErrNotProved is what an [Asker] for a crashed holder ends with when its time is up before
+// ErrNotProved is what a [Requester] for a crashed holder ends with when its time is up before
 // the store has told it enough.
 var ErrNotProved = errors.New("not settled in time: the lock runs out by itself")
 
 var errFull = errors.New("the session's record has no room for another request")
 
-// Asker is the machine of a process that wants something from a holder: to step
+// Requester is the machine of a process that wants something from a holder: to step
 // down or to hand over, to have a dead holder's lock released, to revoke the lock
 // of a living one, or to release that of a crashed one.
 //
@@ -83,62 +83,62 @@ var errFull = errors.New("the session's record has no room for another request")
 // So no late heartbeat of the dead can revive the record. If such a heartbeat, or a request,
 // comes first, the machine looks again. It also looks again for a while where nobody holds
 // the lock: a late claim of the dead may be on its way.
-type Asker struct {
+type Requester struct {
 	retrier
 	key   string
 	want  driver.Request
 	crash *ProvenCrash // in the place of a request
-	sight *Sight
+	view  *View
 
-	before  *driver.Tenure // the one before a tenure that was revoked
-	looked  bool           // the record was read, and since the last write of unknown outcome
-	again   time.Duration  // when to read again what did not settle it
-	first   life           // what was seen at first
-	token   uint64         // of the tenure that is asked
-	tried   bool           // it has made a write of unknown outcome
-	wrote   attempts       // upon the record of a crashed holder
-	revoked bool           // reserved for nobody, by this asker or another one
+	before   *driver.Tenure // the one before a tenure that was revoked
+	lockRead bool           // the record was read, and since the last write of unknown outcome
+	again    time.Duration  // when to read again what did not settle it
+	first    life           // what was seen at first
+	token    uint64         // of the tenure that is asked
+	tried    bool           // it has made a write of unknown outcome
+	wrote    attempts       // upon the record of a crashed holder
+	revoked  bool           // reserved for nobody, by this requester or another one
 
 	// Of a lock under a session:
-	met      bool   // the session was read, and since the last write of unknown outcome
-	sign     string // the session's sign of life when it was read first
-	full     bool   // there was no room for the request
-	fullFrom time.Duration
+	sessionRead bool   // the session was read, and since the last write of unknown outcome
+	sign        string // the session's sign of life when it was read first
+	full        bool   // there was no room for the request
+	fullFrom    time.Duration
 }
 
-// NewAsker returns the machine of one request. Its ID is filled in. Patience is
+// NewRequester returns the machine of one request. Its ID is filled in. Patience is
 // how long the store may fail to give any answer, 0 for ever.
-func NewAsker(t Timing, env Env, key string, want driver.Request, patience time.Duration, sight *Sight) *Asker {
+func NewRequester(t Timing, env Env, key string, want driver.Request, patience time.Duration, view *View) *Requester {
 	want.ID = env.Fresh()
-	return &Asker{retrier: retrier{t: t, env: env, patience: patience}, key: key, want: want, sight: sight}
+	return &Requester{retrier: retrier{t: t, env: env, patience: patience}, key: key, want: want, view: view}
 }
 
 // NewCrashReleaser returns the machine that releases what a crashed holder has left. It
 // goes by what it reads itself, and by the record of the lock alone.
-func NewCrashReleaser(t Timing, env Env, crash ProvenCrash) *Asker {
+func NewCrashReleaser(t Timing, env Env, crash ProvenCrash) *Requester {
 	env.Session, env.Differs = nil, nil
-	return &Asker{retrier: retrier{t: t, env: env}, key: crash.Key, crash: &crash, sight: NewSight(t, env)}
+	return &Requester{retrier: retrier{t: t, env: env}, key: crash.Key, crash: &crash, view: NewView(t, env)}
 }
 
 // Key returns the key of the lock.
-func (k *Asker) Key() string { return k.key }
+func (k *Requester) Key() string { return k.key }
 
 // Asked returns the request.
-func (k *Asker) Asked() driver.Request { return k.want }
+func (k *Requester) Asked() driver.Request { return k.want }
 
 // Token returns the token of the tenure that was asked.
-func (k *Asker) Token() uint64 { return k.token }
+func (k *Requester) Token() uint64 { return k.token }
 
 // Before returns the tenure before the one that was revoked, nil if there was
 // none. The record does not show it any more.
-func (k *Asker) Before() *driver.Tenure { return k.before }
+func (k *Requester) Before() *driver.Tenure { return k.before }
 
-// Revoked says that the holder cannot renew any more, and that the asker waits for
+// Revoked says that the holder cannot renew any more, and that the requester waits for
 // the end of its lease.
-func (k *Asker) Revoked() bool { return k.revoked }
+func (k *Requester) Revoked() bool { return k.revoked }
 
 // Next returns the instant at which Step has something to do.
-func (k *Asker) Next() (time.Duration, bool) {
+func (k *Requester) Next() (time.Duration, bool) {
 	m := k.plan()
 	at, due := k.next(m.kind, m.at)
 	if k.crash != nil {
@@ -148,54 +148,54 @@ func (k *Asker) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (k *Asker) Step(now time.Duration) Action { return Action{Call: k.act(now)} }
+func (k *Requester) Step(now time.Duration) Action { return Action{Call: k.act(now)} }
 
-// waits says that the asker acts only when the holder is dead.
-func (k *Asker) waits(rec driver.Record) bool {
+// waits says that the requester acts only when the holder is dead.
+func (k *Requester) waits(rec driver.Record) bool {
 	return k.want.Kind == driver.ReleaseDead ||
 		k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
 }
 
 // plan returns the next move.
-func (k *Asker) plan() move {
-	rec, found := k.sight.Record()
-	switch u := k.sight.under(); {
-	case !k.looked:
-		return move{kind: Look, at: k.again}
+func (k *Requester) plan() move {
+	rec, found := k.view.Record()
+	switch u := k.view.under(); {
+	case !k.lockRead:
+		return move{kind: Read, at: k.again}
 	case !k.fits(rec, found):
-		return move{kind: Look} // other machines share the sight, and have seen more, or an old state
+		return move{kind: Read} // other machines share the view, and have seen more, or an old state
 	case k.crash != nil:
-		return move{kind: Free, at: k.crash.From}
+		return move{kind: ForceRelease, at: k.crash.From}
 	case u != nil:
 		return k.planTied(u)
-	case k.waits(rec) && !k.sight.Dead():
-		return move{kind: Look, at: k.sight.NextPoll(k.t.Refresh, k.t.Lease)}
+	case k.waits(rec) && !k.view.Dead():
+		return move{kind: Read, at: k.view.NextPoll(k.t.Refresh, k.t.Lease)}
 	case k.waits(rec), k.want.Kind == driver.Revoke:
-		return move{kind: Free}
+		return move{kind: ForceRelease}
 	}
-	return move{kind: Ask}
+	return move{kind: Request}
 }
 
 // planTied returns the next move if the lock is under a session.
-func (k *Asker) planTied(u *Sight) move {
+func (k *Requester) planTied(u *View) move {
 	switch {
-	case k.met && u.ended(k.sight.term):
-		return move{kind: Free}
-	case !k.met || !u.holds():
-		return move{kind: Look, session: true, at: k.again}
+	case k.sessionRead && u.ended(k.view.term):
+		return move{kind: ForceRelease}
+	case !k.sessionRead || !u.holds():
+		return move{kind: Read, session: true, at: k.again}
 	case honoured(k.want.Kind):
-		return move{kind: Ask, session: true}
+		return move{kind: Request, session: true}
 	case u.Dead():
-		return move{kind: Free, session: true}
+		return move{kind: ForceRelease, session: true}
 	}
-	at := k.sight.NextPoll(k.t.Refresh, k.t.Lease)
+	at := k.view.NextPoll(k.t.Refresh, k.t.Lease)
 	if next := u.NextPoll(k.t.Refresh, k.t.Lease); next <= at {
-		return move{kind: Look, session: true, poll: true, at: next}
+		return move{kind: Read, session: true, poll: true, at: next}
 	}
-	return move{kind: Look, at: at}
+	return move{kind: Read, at: at}
 }
 
-func (k *Asker) act(now time.Duration) *Call {
+func (k *Requester) act(now time.Duration) *Call {
 	if k.crash != nil && k.idle() && now >= k.crash.Until {
 		k.settle(Unusable, driver.Record{}, cmp.Or(k.failed, ErrNotProved))
 	}
@@ -207,17 +207,17 @@ func (k *Asker) act(now time.Duration) *Call {
 		return nil
 	}
 	r := k.call(now, m)
-	k.sight.of(r, k.key).sends(now, r)
+	k.view.of(r, k.key).sends(now, r)
 	return k.send(now, m.at, r)
 }
 
 // call returns the call of a move that is made now.
-func (k *Asker) call(now time.Duration, m move) *Call {
-	rec, _ := k.sight.Record()
+func (k *Requester) call(now time.Duration, m move) *Call {
+	rec, _ := k.view.Record()
 	r := &Call{Kind: m.kind, Key: k.key}
-	view, q := k.sight, k.want
+	view, q := k.view, k.want
 	if m.session {
-		view, r.Key = k.sight.under(), driver.SessionKey(rec.Session)
+		view, r.Key = k.view.under(), driver.SessionKey(rec.Session)
 		q.Lock, q.Token = rec.Key, rec.Token
 	}
 	if m.poll {
@@ -228,7 +228,7 @@ func (k *Asker) call(now time.Duration, m move) *Call {
 	}
 	r.Prev = view.rec
 	switch version := k.env.Fresh(); {
-	case m.kind == Ask:
+	case m.kind == Request:
 		r.Next = asking(view.rec, version, q)
 	case k.crash != nil:
 		r.Next, r.crash = crashed(rec, version), true
@@ -242,13 +242,13 @@ func (k *Asker) call(now time.Duration, m move) *Call {
 }
 
 // forced returns the record as an operator leaves it.
-func (k *Asker) forced(rec driver.Record, version string) driver.Record {
+func (k *Requester) forced(rec driver.Record, version string) driver.Record {
 	asked := k.want
 	if k.waits(rec) {
 		return freed(rec, version, driver.EndReleasedDead, &asked)
 	}
 	k.before = rec.Prev
-	return reserved(rec, version, heir{}, rec.Lease, driver.EndRevoked, &asked)
+	return reserved(rec, version, reservation{}, rec.Lease, driver.EndRevoked, &asked)
 }
 
 // crashed returns the record as a crash leaves it. An end that the dead has written
@@ -272,9 +272,9 @@ func IsBeatOf(beat, id string) bool {
 	return found && term == id && id != ""
 }
 
-// fits says whether the asker may write upon rec. If not, a look tells what has
+// fits says whether the requester may write upon rec. If not, a look tells what has
 // become of the tenure.
-func (k *Asker) fits(rec driver.Record, found bool) bool {
+func (k *Requester) fits(rec driver.Record, found bool) bool {
 	switch {
 	case k.crash != nil:
 		return found && holder(rec) && IsBeatOf(rec.Beat, k.crash.ID)
@@ -285,7 +285,7 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 	case k.want.Kind == driver.Revoke && rec.State == driver.Reserved:
 		return true
 	case rec.Session != "":
-		return k.sight.under() != nil && k.first == lifeOf(rec)
+		return k.view.under() != nil && k.first == lifeOf(rec)
 	}
 	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
@@ -294,35 +294,35 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 func holder(rec driver.Record) bool { return rec.State == driver.Held || rec.State == driver.Alive }
 
 // Reply takes the result of the call under way.
-func (k *Asker) Reply(now time.Duration, r Result) Action {
+func (k *Requester) Reply(now time.Duration, r Result) Action {
 	out, answered := k.replied(now, r)
 	switch {
 	case !answered:
-		k.sight.of(out, k.key).missed(out)
+		k.view.of(out, k.key).missed(out)
 		if r.Outcome == Unknown && !out.Kind.Reads() { // the records tell
-			k.tried, k.looked, k.met = true, false, false
+			k.tried, k.lockRead, k.sessionRead = true, false, false
 		}
 		if k.spent(now) {
 			k.settle(Unusable, driver.Record{}, r.Err)
 		}
 	case out.Key != k.key:
-		k.sight.of(out, k.key).Saw(k.sent, now, out.fresh(), r.Record, r.Found)
-		k.met = true
+		k.view.of(out, k.key).Observe(k.sent, now, out.fresh(), r.Record, r.Found)
+		k.sessionRead = true
 	default:
-		k.looked = true
-		k.sight.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
+		k.lockRead = true
+		k.view.Observe(k.sent, now, out.fresh(), r.Record, r.Found)
 		if k.crash != nil {
 			k.judgeCrash(now, r.Record, r.Found)
 		} else {
-			k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
+			k.judge(r.Record, r.Found, out.Kind == ForceRelease && r.Outcome == Applied)
 		}
 	}
 	return Action{Call: k.act(now)}
 }
 
-// judge settles the answer if the record decides it. Wrote says that this asker's own
+// judge settles the answer if the record decides it. Wrote says that this requester's own
 // release has just written the record.
-func (k *Asker) judge(rec driver.Record, found, wrote bool) {
+func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 	if k.token == 0 {
 		k.first, k.token = lifeOf(rec), rec.Token
 	}
@@ -331,11 +331,11 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 	case found && !Readable(rec):
 		k.settle(Unusable, rec, driver.ErrUnreadable)
 	case k.want.Token != 0 && k.token != k.want.Token:
-		k.settle(Changed, rec, nil)
+		k.settle(HolderChanged, rec, nil)
 	case rec.Session != "" && k.env.Session == nil:
 		k.settle(Foreign, rec, nil)
 	case honoured(k.want.Kind) && k.ended(rec):
-		k.settle(Laid, rec, nil)
+		k.settle(Delivered, rec, nil)
 	case !over && rec.Token == k.token:
 		k.judgeHolder(rec)
 	default:
@@ -343,20 +343,20 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 	}
 }
 
-// judgeOver settles the answer when the tenure that is asked has ended: by this asker, or not.
-func (k *Asker) judgeOver(rec driver.Record, over, ours bool) {
+// judgeOver settles the answer when the tenure that is asked has ended: by this requester, or not.
+func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 	switch {
 	case ours:
 		k.settle(Done, rec, nil) // perhaps another holder has taken the lock since
 	case over:
-		k.settle(Nobody, rec, nil)
+		k.settle(NoHolder, rec, nil)
 	default:
-		k.settle(Changed, rec, nil)
+		k.settle(HolderChanged, rec, nil)
 	}
 }
 
 // judgeHolder settles the answer if the record of the tenure that is asked decides it.
-func (k *Asker) judgeHolder(rec driver.Record) {
+func (k *Requester) judgeHolder(rec driver.Record) {
 	foreign, changed := rec.State == driver.Held && rec.Beat == "", lifeOf(rec) != k.first
 	switch {
 	case k.want.Kind == driver.ReleaseDead:
@@ -364,17 +364,17 @@ func (k *Asker) judgeHolder(rec driver.Record) {
 			k.settle(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
-		k.revoked = k.revoked || KeptForNobody(rec) // a reservation for somebody is no revocation
+		k.revoked = k.revoked || ReservedForNobody(rec) // a reservation for somebody is no revocation
 		if foreign {
 			k.settle(Foreign, rec, nil)
 		}
 	case rec.State != driver.Held:
-		k.settle(Nobody, rec, nil)
+		k.settle(NoHolder, rec, nil)
 	case foreign:
 		k.settle(Foreign, rec, nil)
 	case rec.Session != "":
 		if changed { // otherwise the session's record will tell
-			k.settle(Changed, rec, nil) // the key was deleted, and its tokens began again
+			k.settle(HolderChanged, rec, nil) // the key was deleted, and its tokens began again
 		}
 	case len(rec.Requests) > 0:
 		k.judgeAsked(rec, &rec.Requests[0])
@@ -385,31 +385,31 @@ func (k *Asker) judgeHolder(rec driver.Record) {
 
 // judgeAsked settles the answer if a request waits for the holder already, nil for none, or
 // if the holder would hand over to itself.
-func (k *Asker) judgeAsked(lock driver.Record, waits *driver.Request) {
+func (k *Requester) judgeAsked(lock driver.Record, waits *driver.Request) {
 	switch {
 	case waits != nil && waits.ID == k.want.ID:
-		k.settle(Laid, lock, nil)
+		k.settle(Delivered, lock, nil)
 	case waits != nil:
 		lock = lock.Clone()
 		lock.Requests = []driver.Request{*waits}
-		k.settle(Pending, lock, nil)
-	case k.want.Kind == driver.HandOver && heir{k.want.To, k.want.ToLabel}.is(lock.Owner, lock.Label):
+		k.settle(OtherPending, lock, nil)
+	case k.want.Kind == driver.HandOver && reservation{k.want.To, k.want.ToLabel}.isFor(lock.Owner, lock.Label):
 		k.settle(Self, lock, nil)
 	}
 }
 
 // ended says whether a record shows that this request has ended a tenure.
-func (k *Asker) ended(rec driver.Record) bool {
+func (k *Requester) ended(rec driver.Record) bool {
 	mine := func(q *driver.Request) bool { return q != nil && q.ID == k.want.ID }
 	return mine(rec.Asked) || rec.Prev != nil && mine(rec.Prev.Asked)
 }
 
 // judgeSession settles the answer if the session's record decides it. Other machines
-// share both sights, and may have seen more.
-func (k *Asker) judgeSession(now time.Duration) {
-	u := k.sight.under()
-	lock, found := k.sight.Record()
-	if u == nil || !k.looked || !k.met || !k.fits(lock, found) {
+// share both views, and may have seen more.
+func (k *Requester) judgeSession(now time.Duration) {
+	u := k.view.under()
+	lock, found := k.view.Record()
+	if u == nil || !k.lockRead || !k.sessionRead || !k.fits(lock, found) {
 		return
 	}
 	dead, alive := u.DeadAt()
@@ -417,9 +417,9 @@ func (k *Asker) judgeSession(now time.Duration) {
 	switch {
 	case u.found && !readableSession(u.rec):
 		k.settle(Unusable, u.rec, driver.ErrUnreadable)
-	case u.ended(k.sight.term):
+	case u.ended(k.view.term):
 		if step || closedInOrder(u.rec) {
-			k.settle(Nobody, lock, nil)
+			k.settle(NoHolder, lock, nil)
 		}
 	case !alive:
 	case step:
@@ -436,7 +436,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 
 // judgeLife settles the answer if the session of the lock has shown life since it was read
 // first.
-func (k *Asker) judgeLife(lock driver.Record, u *Sight) {
+func (k *Requester) judgeLife(lock driver.Record, u *View) {
 	if k.sign == "" {
 		k.sign = u.rec.Sign()
 	}
@@ -447,7 +447,7 @@ func (k *Asker) judgeLife(lock driver.Record, u *Sight) {
 
 // room waits until the session's record has room for the request: each of its
 // heartbeats makes some.
-func (k *Asker) room(now time.Duration, session driver.Record) {
+func (k *Requester) room(now time.Duration, session driver.Record) {
 	was := k.full
 	if k.full = len(session.Requests) >= driver.MaxRequests; !k.full {
 		return
@@ -456,14 +456,14 @@ func (k *Asker) room(now time.Duration, session driver.Record) {
 		k.fullFrom = now
 	}
 	d := min(k.t.Refresh, k.t.Lease/20)
-	k.met, k.again = false, now+k.env.between(d/2, d)
+	k.sessionRead, k.again = false, now+k.env.between(d/2, d)
 	if k.patience > 0 && now-k.fullFrom >= k.patience {
 		k.settle(Unusable, driver.Record{}, errFull)
 	}
 }
 
 // judgeCrash settles the answer if the record decides it.
-func (k *Asker) judgeCrash(now time.Duration, rec driver.Record, found bool) {
+func (k *Requester) judgeCrash(now time.Duration, rec driver.Record, found bool) {
 	_, ours := k.wrote.wrote(rec)
 	switch {
 	case ours && found:
@@ -473,10 +473,10 @@ func (k *Asker) judgeCrash(now time.Duration, rec driver.Record, found bool) {
 	case k.fits(rec, found):
 		k.token = rec.Token
 	case found && holder(rec):
-		k.settle(Changed, rec, nil)
+		k.settle(HolderChanged, rec, nil)
 	case found && rec.State == driver.Closed, k.sent >= k.crash.From+2*k.t.RequestTimeout:
-		k.settle(Nobody, rec, nil)
+		k.settle(NoHolder, rec, nil)
 	default: // a claim of the dead may be under way
-		k.looked, k.again = false, now+k.t.Pause()
+		k.lockRead, k.again = false, now+k.t.Pause()
 	}
 }

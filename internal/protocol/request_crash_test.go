@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// burial runs an asker for the crash of lease "t" against a store of one record until it is over.
+// burial runs a requester for the crash of lease "t" against a store of one record until it is over.
 // Fate is asked before each call; it may change the record, and says what becomes of the
 // call.
 type burial struct {
@@ -23,7 +23,7 @@ type burial struct {
 	when []time.Duration
 }
 
-func (b *burial) run(t *testing.T, timing Timing, of ProvenCrash) *Asker {
+func (b *burial) run(t *testing.T, timing Timing, of ProvenCrash) *Requester {
 	t.Helper()
 	u := NewCrashReleaser(timing, counting(), of)
 	for now := time.Duration(0); !u.Over(); {
@@ -48,7 +48,7 @@ func (b *burial) run(t *testing.T, timing Timing, of ProvenCrash) *Asker {
 			if b.fate != nil {
 				outcome = b.fate(b, now, r)
 			}
-			if r.Kind == Free && outcome == Applied {
+			if r.Kind == ForceRelease && outcome == Applied {
 				if err := driver.CheckSwap(r.Prev, r.Next); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +88,7 @@ func TestReleaseCrashed(t *testing.T) {
 	}
 	session := alive(timing, "t", "t-4")
 	free := freed(dead(timing), "w", driver.EndReleased, nil)
-	kept := reserved(dead(timing), "t-9", heir{"them", ""}, time.Second, driver.EndHandedOver, nil)
+	kept := reserved(dead(timing), "t-9", reservation{"them", ""}, time.Second, driver.EndHandedOver, nil)
 	over := closed(session, "w", driver.EndReleased)
 	for _, tt := range []struct {
 		name string
@@ -104,14 +104,14 @@ func TestReleaseCrashed(t *testing.T) {
 		}), Done, driver.EndCrashed},
 		{"under a session", with(func(r *driver.Record) { r.Session = "s" }), Done, driver.EndCrashed},
 		{"session", session, Done, driver.EndCrashed},
-		{"another lease of the owner and token", with(func(r *driver.Record) { r.Version, r.Beat = "u-1", "u-1" }), Changed, ""},
-		{"a longer id", with(func(r *driver.Record) { r.Version, r.Beat = "tt-1", "tt-1" }), Changed, ""},
-		{"a beat of an older process", with(func(r *driver.Record) { r.Version, r.Beat = "t", "t" }), Changed, ""},
-		{"a foreign client's", with(func(r *driver.Record) { r.Beat, r.Version = "", "t-1" }), Changed, ""},
-		{"released", free, Nobody, ""},
-		{"reserved, with such a beat", kept, Nobody, ""},
-		{"closed", over, Nobody, ""},
-		{"absent", driver.Record{}, Nobody, ""},
+		{"another lease of the owner and token", with(func(r *driver.Record) { r.Version, r.Beat = "u-1", "u-1" }), HolderChanged, ""},
+		{"a longer id", with(func(r *driver.Record) { r.Version, r.Beat = "tt-1", "tt-1" }), HolderChanged, ""},
+		{"a beat of an older process", with(func(r *driver.Record) { r.Version, r.Beat = "t", "t" }), HolderChanged, ""},
+		{"a foreign client's", with(func(r *driver.Record) { r.Beat, r.Version = "", "t-1" }), HolderChanged, ""},
+		{"released", free, NoHolder, ""},
+		{"reserved, with such a beat", kept, NoHolder, ""},
+		{"closed", over, NoHolder, ""},
+		{"absent", driver.Record{}, NoHolder, ""},
 		{"unreadable", with(func(r *driver.Record) { r.Lease = 0 }), Unusable, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,12 +129,12 @@ func TestReleaseCrashed(t *testing.T) {
 				if !reflect.DeepEqual(b.rec, tt.rec) {
 					t.Errorf("it has written %+v", b.rec)
 				}
-				if slices.Contains(b.sent, Free) {
+				if slices.Contains(b.sent, ForceRelease) {
 					t.Errorf("it tried to: %v", b.sent)
 				}
 				return
 			}
-			if !slices.Equal(b.sent, []Kind{Look, Free}) || b.when[0] != 0 || b.when[1] != from {
+			if !slices.Equal(b.sent, []Kind{Read, ForceRelease}) || b.when[0] != 0 || b.when[1] != from {
 				t.Errorf("sent %v at %v, want a look at once, and a write at %v", b.sent, b.when, from)
 			}
 			want := driver.Released
@@ -158,7 +158,7 @@ func appliedLate() func(*burial, time.Duration, *Call) Outcome {
 	var first *Call
 	return func(b *burial, _ time.Duration, r *Call) Outcome {
 		switch {
-		case r.Kind != Free:
+		case r.Kind != ForceRelease:
 		case first == nil:
 			first = r
 			return Unknown
@@ -175,7 +175,7 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 	of := ProvenCrash{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	late := func(n int) func(*burial, time.Duration, *Call) Outcome {
 		return func(b *burial, _ time.Duration, r *Call) Outcome {
-			if r.Kind == Free && n > 0 {
+			if r.Kind == ForceRelease && n > 0 {
 				n--
 				b.rec.Version = string(rune('p' + n))
 				b.rec.Beat = "t-" + b.rec.Version
@@ -192,14 +192,14 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 		{"heartbeat between look and swap", dead(timing), late(1), of.From + timing.Lease/100},
 		{"five do", dead(timing), late(5), of.From + timing.Lease/5},
 		{"own swap of unknown outcome", dead(timing), func(b *burial, _ time.Duration, r *Call) Outcome {
-			if r.Kind == Free && len(b.sent) == 2 {
+			if r.Kind == ForceRelease && len(b.sent) == 2 {
 				b.rec = r.Next
 				return Unknown
 			}
 			return Applied
 		}, of.From + timing.Lease/100},
 		{"the write is lost", dead(timing), func(b *burial, _ time.Duration, r *Call) Outcome {
-			if r.Kind == Free && len(b.sent) == 2 {
+			if r.Kind == ForceRelease && len(b.sent) == 2 {
 				return Unknown
 			}
 			return Applied
@@ -230,11 +230,11 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 			if a, _, err := u.Answer(); a != Done || b.rec.State != driver.Released || b.rec.End != driver.EndCrashed {
 				t.Fatalf("answer %v, %v, after %v: %+v", a, err, b.sent, b.rec)
 			}
-			if b.sent[0] != Look || b.when[0] != 0 {
+			if b.sent[0] != Read || b.when[0] != 0 {
 				t.Errorf("begins with %v at %v", b.sent[0], b.when[0])
 			}
 			for i, at := range b.when {
-				if b.sent[i] == Free && at < of.From {
+				if b.sent[i] == ForceRelease && at < of.From {
 					t.Errorf("writes at %v, before %v", at, of.From)
 				}
 			}
@@ -261,7 +261,7 @@ func TestReleaseCrashedGivesUp(t *testing.T) {
 	b = &burial{}
 	u = b.run(t, timing, of)
 	last, end := b.when[len(b.when)-1], of.From+2*timing.RequestTimeout
-	if a, _, _ := u.Answer(); a != Nobody || last < end || last > end+timing.Lease/10 || len(b.sent) > 10 {
+	if a, _, _ := u.Answer(); a != NoHolder || last < end || last > end+timing.Lease/10 || len(b.sent) > 10 {
 		t.Errorf("answer %v after %d looks, the last at %v, want one at %v", a, len(b.sent), last, end)
 	}
 

@@ -22,13 +22,13 @@ func conflict(rec driver.Record) Result {
 	return Result{Outcome: Conflicted, Record: rec, Found: true}
 }
 
-// looked returns an asker that has seen rec and has its first write under way,
+// looked returns a requester that has seen rec and has its first write under way,
 // if it writes at once.
-func looked(t Timing, want driver.Request, rec driver.Record) (*Asker, *Sight, *Call) {
-	sight := NewSight(t, middle())
-	k := NewAsker(t, middle(), "k", want, 0, sight)
+func looked(t Timing, want driver.Request, rec driver.Record) (*Requester, *View, *Call) {
+	view := NewView(t, middle())
+	k := NewRequester(t, middle(), "k", want, 0, view)
 	k.Step(0)
-	return k, sight, k.Reply(0, found(rec)).Call
+	return k, view, k.Reply(0, found(rec)).Call
 }
 
 // TestRequestForOneTerm: it was decided upon one term, and another one is not asked, untied
@@ -38,23 +38,23 @@ func TestRequestForOneTerm(t *testing.T) {
 		held := theirs(timing, "v1", 2)
 		held.Session = session
 		env, _ := seeing(timing)
-		sight := NewSight(timing, env)
-		k := NewAsker(timing, env, "k", driver.Request{Kind: driver.HandOver, To: "us", Token: 1}, 0, sight)
+		view := NewView(timing, env)
+		k := NewRequester(timing, env, "k", driver.Request{Kind: driver.HandOver, To: "us", Token: 1}, 0, view)
 		k.Step(0)
 		r := k.Reply(0, found(held)).Call
-		if answer, _, _ := k.Answer(); answer != Changed || r != nil {
+		if answer, _, _ := k.Answer(); answer != HolderChanged || r != nil {
 			t.Errorf("session %q: answered %v, sends %+v", session, answer, r)
 		}
 	}
 }
 
-// TestAskerJudgesWhatItActsOn: the sight is shared, so that others of the
-// process may have seen more since the asker's last reply. It must not write on
+// TestRequesterJudgesWhatItActsOn: the view is shared, so that others of the
+// process may have seen more since the requester's last reply. It must not write on
 // top of a record that it would not have asked had it seen it itself.
-func TestAskerJudgesWhatItActsOn(t *testing.T) {
+func TestRequesterJudgesWhatItActsOn(t *testing.T) {
 	held := theirs(timing, "v1", 1)
 	released := freed(held, "v2", driver.EndReleased, nil)
-	kept := reserved(held, "v2", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)
+	kept := reserved(held, "v2", reservation{owner: "x"}, time.Second, driver.EndHandedOver, nil)
 	next := theirs(timing, "v3", 2)
 	for _, want := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Revoke} {
 		for name, now := range map[string]driver.Record{"released": released, "reserved": kept, "another tenure": next} {
@@ -62,28 +62,28 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 				continue // what it waits for is the same
 			}
 			t.Run(string(want)+" of "+name, func(t *testing.T) {
-				k, sight, r := looked(timing, driver.Request{Kind: want, By: "op", To: "x"}, held)
-				if r == nil || r.Kind == Look {
+				k, view, r := looked(timing, driver.Request{Kind: want, By: "op", To: "x"}, held)
+				if r == nil || r.Kind == Read {
 					t.Fatalf("want a write, got %+v", r)
 				}
 				k.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
-				sight.Saw(time.Second, time.Second, driver.Strong, now, true) // by a contender
-				if a := k.Step(2 * time.Second); a.Call != nil && a.Call.Kind != Look {
+				view.Observe(time.Second, time.Second, driver.Strong, now, true) // by a contender
+				if a := k.Step(2 * time.Second); a.Call != nil && a.Call.Kind != Read {
 					t.Errorf("%v from %+v", a.Call.Kind, a.Call.Prev)
 				}
 			})
 		}
 	}
 	t.Run("free of a released record", func(t *testing.T) {
-		k, sight, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
-		sight.Saw(time.Second, time.Second, driver.Strong, released, true)
-		if a := k.Step(2 * time.Second); a.Call != nil && a.Call.Kind != Look {
+		k, view, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
+		view.Observe(time.Second, time.Second, driver.Strong, released, true)
+		if a := k.Step(2 * time.Second); a.Call != nil && a.Call.Kind != Read {
 			t.Errorf("%v from %+v", a.Call.Kind, a.Call.Prev)
 		}
 	})
 	t.Run("free of another tenure", func(t *testing.T) {
-		k, sight, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
-		sight.Saw(time.Second, time.Second, driver.Strong, next, true)
+		k, view, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
+		view.Observe(time.Second, time.Second, driver.Strong, next, true)
 		now := time.Second
 		for range 100 {
 			if at, ok := k.Next(); ok && at > now {
@@ -93,7 +93,7 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 			if a.Call == nil {
 				continue
 			}
-			if a.Call.Kind != Look {
+			if a.Call.Kind != Read {
 				t.Fatalf("%v from %+v", a.Call.Kind, a.Call.Prev)
 			}
 			break // looks at last, and will find it alive
@@ -109,7 +109,7 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 		t.Run(string(want), func(t *testing.T) {
 			k, _, r := looked(timing, driver.Request{Kind: want, By: "op"}, theirs(timing, "v1", 1))
 			now := time.Duration(0)
-			for r == nil || r.Kind == Look {
+			for r == nil || r.Kind == Read {
 				if r != nil {
 					r = k.Reply(now, found(theirs(timing, "v1", 1))).Call
 					continue
@@ -133,14 +133,14 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 
 // abandoned returns a contender that was given up with its claim v under way,
 // whose reply is lost, and that has seen now in the record.
-func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driver.Record) (*Contender, *Call) {
-	c := NewContender(timing, middle(), Want{Key: "k", Owner: "us"}, NewSight(timing, middle()))
+func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driver.Record) (*Acquirer, *Call) {
+	c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us"}, NewView(timing, middle()))
 	claim := c.Step(0).Call
 	claimed := driver.Claimed(claim.Next, driver.Record{}, false)
 	c.GiveUp(0)
 	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
 	at, _ := c.Next()
-	if r := c.Step(at).Call; r == nil || r.Kind != Look {
+	if r := c.Step(at).Call; r == nil || r.Kind != Read {
 		t.Fatalf("want a look, got %+v", r)
 	}
 	r := c.Reply(at, found(now(claimed))).Call
@@ -167,12 +167,12 @@ func TestAbandonedUnderARequest(t *testing.T) {
 		for now := 2 * time.Second; a.Call == nil && !c.Over() && now < timing.Lease; now += time.Second {
 			a = c.Step(now)
 		}
-		if a.Call == nil || a.Call.Kind != Release && a.Call.Kind != Look {
+		if a.Call == nil || a.Call.Kind != Release && a.Call.Kind != Read {
 			t.Errorf("the record stays held by nobody: next %+v, over %v", a.Call, c.Over())
 		}
 	})
 	t.Run("applied, laid before the release", func(t *testing.T) {
-		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us"}, NewSight(timing, middle()))
+		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us"}, NewView(timing, middle()))
 		claim := c.Step(0).Call
 		c.GiveUp(0)
 		r := c.Reply(time.Second, found(driver.Claimed(claim.Next, driver.Record{}, false))).Call
@@ -202,7 +202,7 @@ func TestWishIsNotSpentOnAConflict(t *testing.T) {
 		if i%2 == 0 {
 			beat = theirs(timing, string(rune('a'+i)), 1) // it lives
 		}
-		if a.Call.Kind != Ask {
+		if a.Call.Kind != Request {
 			a = c.Reply(now, found(beat))
 			continue
 		}
@@ -219,9 +219,9 @@ func TestWishIsNotSpentOnAConflict(t *testing.T) {
 // while it was to be revoked, was not revoked.
 func TestRevokeIsNoReservationForALabel(t *testing.T) {
 	held := theirs(timing, "v1", 1)
-	for to, want := range map[heir]Answer{{owner: "x"}: Changed, {label: "v2"}: Changed, {}: Done} {
+	for to, want := range map[reservation]Answer{{owner: "x"}: HolderChanged, {label: "v2"}: HolderChanged, {}: Done} {
 		k, _, r := looked(timing, driver.Request{Kind: driver.Revoke, By: "op"}, held)
-		if r == nil || r.Kind != Free {
+		if r == nil || r.Kind != ForceRelease {
 			t.Fatalf("want a write, got %+v", r)
 		}
 		kept := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil)
@@ -229,7 +229,7 @@ func TestRevokeIsNoReservationForALabel(t *testing.T) {
 		if k.Revoked() != (want == Done) {
 			t.Errorf("reserved for %+v: revoked is %v", to, k.Revoked())
 		}
-		if r == nil || r.Kind != Look {
+		if r == nil || r.Kind != Read {
 			t.Fatalf("want a look, got %+v", r)
 		}
 		k.Reply(2*time.Second, found(theirs(timing, "v3", 2)))
@@ -239,9 +239,9 @@ func TestRevokeIsNoReservationForALabel(t *testing.T) {
 	}
 }
 
-// TestAskerAnswers: what an asker is told at its first look, where it is never to
+// TestRequesterAnswers: what a requester is told at its first look, where it is never to
 // write.
-func TestAskerAnswers(t *testing.T) {
+func TestRequesterAnswers(t *testing.T) {
 	held := theirs(timing, "v1", 3)
 	foreign, unreadable, self := held, held, held
 	foreign.Beat = ""
@@ -249,7 +249,7 @@ func TestAskerAnswers(t *testing.T) {
 	self.Owner = "x"
 	asked := asking(held, "v2", driver.Request{ID: "q", Kind: driver.StepDown, By: "other"})
 	released := freed(held, "v2", driver.EndReleased, nil)
-	kept := reserved(held, "v2", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)
+	kept := reserved(held, "v2", reservation{owner: "x"}, time.Second, driver.EndHandedOver, nil)
 	for _, tt := range []struct {
 		name string
 		kind driver.RequestKind
@@ -262,13 +262,13 @@ func TestAskerAnswers(t *testing.T) {
 		{"step-down of what makes no sense", driver.StepDown, unreadable, Unusable},
 		{"free of what makes no sense", driver.ReleaseDead, unreadable, Unusable},
 		{"hand-over to the holder", driver.HandOver, self, Self},
-		{"second step-down", driver.StepDown, asked, Pending},
-		{"second hand-over", driver.HandOver, asked, Pending},
-		{"step-down of a released lock", driver.StepDown, released, Nobody},
-		{"free of a released lock", driver.ReleaseDead, released, Nobody},
-		{"revoke of a released lock", driver.Revoke, released, Nobody},
-		{"step-down of a reservation", driver.StepDown, kept, Nobody},
-		{"hand-over of a reservation", driver.HandOver, kept, Nobody},
+		{"second step-down", driver.StepDown, asked, OtherPending},
+		{"second hand-over", driver.HandOver, asked, OtherPending},
+		{"step-down of a released lock", driver.StepDown, released, NoHolder},
+		{"free of a released lock", driver.ReleaseDead, released, NoHolder},
+		{"revoke of a released lock", driver.Revoke, released, NoHolder},
+		{"step-down of a reservation", driver.StepDown, kept, NoHolder},
+		{"hand-over of a reservation", driver.HandOver, kept, NoHolder},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k, _, r := looked(timing, driver.Request{Kind: tt.kind, By: "op", To: "x"}, tt.rec)
@@ -281,15 +281,15 @@ func TestAskerAnswers(t *testing.T) {
 		})
 	}
 	t.Run("no record", func(t *testing.T) {
-		k := NewAsker(timing, middle(), "k", driver.Request{Kind: driver.Revoke}, 0, NewSight(timing, middle()))
+		k := NewRequester(timing, middle(), "k", driver.Request{Kind: driver.Revoke}, 0, NewView(timing, middle()))
 		k.Step(0)
 		k.Reply(0, Result{Outcome: Applied})
-		if a, _, _ := k.Answer(); a != Nobody {
+		if a, _, _ := k.Answer(); a != NoHolder {
 			t.Errorf("answer %d, want Nobody", a)
 		}
 	})
 	t.Run("a store that is mute", func(t *testing.T) {
-		k := NewAsker(timing, middle(), "k", driver.Request{Kind: driver.StepDown}, time.Second, NewSight(timing, middle()))
+		k := NewRequester(timing, middle(), "k", driver.Request{Kind: driver.StepDown}, time.Second, NewView(timing, middle()))
 		now := time.Duration(0)
 		for k.Step(now); !k.Over() && now < timing.Lease; k.Step(now) {
 			k.Reply(now, Result{Outcome: NotApplied, Err: errStore})
@@ -365,10 +365,10 @@ func TestStamp(t *testing.T) {
 		{"claim", Call{Kind: Claim, Next: held}, true, false, false, false, false},
 		{"heartbeat", Call{Kind: Heartbeat, Next: held}, false, false, false, false, false},
 		{"release", Call{Kind: Release, Next: freed(held, "v2", driver.EndReleased, nil)}, false, true, false, false, false},
-		{"hand-over", Call{Kind: Release, Next: reserved(held, "v2", heir{owner: "x"}, time.Second, driver.EndHandedOver, &old)}, true, false, false, true, false},
-		{"ask", Call{Kind: Ask, Next: asking(held, "v2", q)}, false, false, true, false, false},
-		{"free", Call{Kind: Free, Next: freed(held, "v2", driver.EndReleasedDead, &q)}, false, false, true, false, false},
-		{"revoke", Call{Kind: Free, Next: reserved(held, "v2", heir{}, time.Second, driver.EndRevoked, &q)}, true, false, false, false, true},
+		{"hand-over", Call{Kind: Release, Next: reserved(held, "v2", reservation{owner: "x"}, time.Second, driver.EndHandedOver, &old)}, true, false, false, true, false},
+		{"ask", Call{Kind: Request, Next: asking(held, "v2", q)}, false, false, true, false, false},
+		{"free", Call{Kind: ForceRelease, Next: freed(held, "v2", driver.EndReleasedDead, &q)}, false, false, true, false, false},
+		{"revoke", Call{Kind: ForceRelease, Next: reserved(held, "v2", reservation{}, time.Second, driver.EndRevoked, &q)}, true, false, false, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			q.At = time.Time{}
@@ -389,12 +389,12 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// asked returns an asker that has seen the lock under a session, and then what a
+// asked returns a requester that has seen the lock under a session, and then what a
 // strong read has shown of the session: its record, or that there is none.
-func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.Record) (*Asker, Env, *Call) {
+func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.Record) (*Requester, Env, *Call) {
 	t.Helper()
 	env, _ := seeing(timing)
-	k := NewAsker(timing, env, "k", want, 5*time.Second, NewSight(timing, env))
+	k := NewRequester(timing, env, "k", want, 5*time.Second, NewView(timing, env))
 	k.Step(0)
 	r := k.Reply(0, found(under(timing, "s", "v", 7))).Call
 	if r == nil || !looksAt(r) || r.Consistency != driver.Strong || r.Key != driver.SessionKey("s") {
@@ -403,8 +403,8 @@ func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.
 	return k, env, k.Reply(0, Result{Outcome: Applied, Record: session, Found: session.Key != ""}).Call
 }
 
-// TestAskerOfTiedAnswers: what an asker is told when it has seen the session.
-func TestAskerOfTiedAnswers(t *testing.T) {
+// TestRequesterOfTiedAnswers: what a requester is told when it has seen the session.
+func TestRequesterOfTiedAnswers(t *testing.T) {
 	lives := alive(timing, "s", "b")
 	over := closed(lives, "c", driver.EndReleased)
 	expired := closed(lives, "c", driver.EndExpired)
@@ -426,23 +426,23 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 		want    Answer
 		next    Kind // 0 for none
 	}{
-		{"step-down", driver.StepDown, lives, NoAnswer, Ask},
-		{"step-down of a closed session's", driver.StepDown, over, Nobody, 0},
-		{"step-down of a dead session's", driver.StepDown, expired, Nobody, 0},
-		{"step-down where there is no session", driver.StepDown, driver.Record{}, Nobody, 0},
-		{"hand-over", driver.HandOver, lives, NoAnswer, Ask},
-		{"second request", driver.StepDown, with(other, q), Pending, 0},
-		{"the former tenure was asked", driver.StepDown, with(former), NoAnswer, Ask},
-		{"another lock was asked for", driver.StepDown, with(other), NoAnswer, Ask},
-		{"the session was asked whether it holds it", driver.StepDown, with(question), NoAnswer, Ask},
+		{"step-down", driver.StepDown, lives, NoAnswer, Request},
+		{"step-down of a closed session's", driver.StepDown, over, NoHolder, 0},
+		{"step-down of a dead session's", driver.StepDown, expired, NoHolder, 0},
+		{"step-down where there is no session", driver.StepDown, driver.Record{}, NoHolder, 0},
+		{"hand-over", driver.HandOver, lives, NoAnswer, Request},
+		{"second request", driver.StepDown, with(other, q), OtherPending, 0},
+		{"the former tenure was asked", driver.StepDown, with(former), NoAnswer, Request},
+		{"another lock was asked for", driver.StepDown, with(other), NoAnswer, Request},
+		{"the session was asked whether it holds it", driver.StepDown, with(question), NoAnswer, Request},
 		{"what makes no sense", driver.StepDown, nonsense, Unusable, 0},
 		{"revoke of a living session's", driver.Revoke, lives, Sessioned, 0},
-		{"revoke of a dead session's", driver.Revoke, expired, NoAnswer, Free},
-		{"free of a dead session's", driver.ReleaseDead, expired, NoAnswer, Free},
-		{"free where there is no session", driver.ReleaseDead, driver.Record{}, NoAnswer, Free},
-		{"free of a closed session's", driver.ReleaseDead, over, Nobody, 0},
-		{"free of a crashed session's", driver.ReleaseDead, fallen, NoAnswer, Free},
-		{"step-down of a crashed session's", driver.StepDown, fallen, Nobody, 0},
+		{"revoke of a dead session's", driver.Revoke, expired, NoAnswer, ForceRelease},
+		{"free of a dead session's", driver.ReleaseDead, expired, NoAnswer, ForceRelease},
+		{"free where there is no session", driver.ReleaseDead, driver.Record{}, NoAnswer, ForceRelease},
+		{"free of a closed session's", driver.ReleaseDead, over, NoHolder, 0},
+		{"free of a crashed session's", driver.ReleaseDead, fallen, NoAnswer, ForceRelease},
+		{"step-down of a crashed session's", driver.StepDown, fallen, NoHolder, 0},
 		{"free of a living session's", driver.ReleaseDead, lives, NoAnswer, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -451,7 +451,7 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 			if a != tt.want || k.Over() != (a != NoAnswer) || k.Token() != 7 {
 				t.Errorf("answer %d, over %v, token %d; want %d", a, k.Over(), k.Token(), tt.want)
 			}
-			if a == Pending && (len(rec.Requests) != 1 || rec.Requests[0].By != "first" || rec.Key != "k") {
+			if a == OtherPending && (len(rec.Requests) != 1 || rec.Requests[0].By != "first" || rec.Key != "k") {
 				t.Errorf("pending: %+v", rec)
 			}
 			if (r != nil) != (tt.next != 0) || r != nil && r.Kind != tt.next {
@@ -460,7 +460,7 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 			if r == nil {
 				return
 			}
-			if r.Kind == Free {
+			if r.Kind == ForceRelease {
 				if r.Key != "k" || r.Next.State != driver.Released || r.Next.Session != "" || r.Next.End != driver.EndReleasedDead || r.Next.Asked.By != "op" {
 					t.Errorf("frees with %+v", r.Next)
 				}
@@ -475,7 +475,7 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 				t.Errorf("asks with %+v", r.Next)
 			}
 			k.Reply(0, found(r.Next))
-			if a, _, _ := k.Answer(); a != Laid {
+			if a, _, _ := k.Answer(); a != Delivered {
 				t.Errorf("laid, and answered %d", a)
 			}
 		})
@@ -499,24 +499,24 @@ func TestAskingASessionThatChanges(t *testing.T) {
 
 	k, _, _ := askedTied(t, timing, q, lives)
 	r := k.Reply(0, conflict(later)).Call
-	if r == nil || r.Kind != Ask || r.Prev.Version != "b2" {
+	if r == nil || r.Kind != Request || r.Prev.Version != "b2" {
 		t.Errorf("after a heartbeat: %+v", r)
 	}
 	k, _, r = askedTied(t, timing, q, lives)
-	if k.Reply(0, conflict(closed(later, "c", driver.EndReleased))); r.Kind != Ask || k.answer != Nobody {
+	if k.Reply(0, conflict(closed(later, "c", driver.EndReleased))); r.Kind != Request || k.answer != NoHolder {
 		t.Errorf("after it was closed: answer %d", k.answer)
 	}
 	// Another one of this process has seen more.
 	k, env, r := askedTied(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
-	env.Session("s").Saw(1, 1, driver.Strong, closed(later, "c", driver.EndReleased), true)
-	if a := k.Step(time.Second); a.Call != nil || k.answer != Nobody || r.Kind != Ask {
+	env.Session("s").Observe(1, 1, driver.Strong, closed(later, "c", driver.EndReleased), true)
+	if a := k.Step(time.Second); a.Call != nil || k.answer != NoHolder || r.Kind != Request {
 		t.Errorf("sends %+v, answer %d", a.Call, k.answer)
 	}
 	k, _, _ = askedTied(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
-	k.sight.Saw(1, 1, driver.Strong, theirs(timing, "v9", 8), true)
-	if r := k.Step(time.Second).Call; r == nil || r.Kind != Look {
+	k.view.Observe(1, 1, driver.Strong, theirs(timing, "v9", 8), true)
+	if r := k.Step(time.Second).Call; r == nil || r.Kind != Read {
 		t.Errorf("asks for a tenure that is over: %+v", r)
 	}
 }
@@ -526,11 +526,11 @@ func TestAskingASessionThatChanges(t *testing.T) {
 func TestAskingForAKeyThatWasDeleted(t *testing.T) {
 	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
-	k.sight.Saw(1, 1, driver.Strong, under(timing, "s", "v2", 7), true)
-	if r := k.Step(time.Second).Call; r == nil || r.Kind != Look {
+	k.view.Observe(1, 1, driver.Strong, under(timing, "s", "v2", 7), true)
+	if r := k.Step(time.Second).Call; r == nil || r.Kind != Read {
 		t.Fatalf("want a look, got %+v", r)
 	}
-	if k.Reply(time.Second, found(under(timing, "s", "v2", 7))); k.answer != Changed {
+	if k.Reply(time.Second, found(under(timing, "s", "v2", 7))); k.answer != HolderChanged {
 		t.Errorf("answer %d", k.answer)
 	}
 }
@@ -544,17 +544,17 @@ func TestUnknownAskOfASession(t *testing.T) {
 		want    Answer
 		next    Kind
 	}{
-		{"it lies there", nil, func(q driver.Request) driver.Record { return asking(alive(timing, "s", "b3"), "r", q) }, Laid, 0},
-		{"it does not", nil, func(driver.Request) driver.Record { return alive(timing, "s", "b3") }, NoAnswer, Ask},
+		{"it lies there", nil, func(q driver.Request) driver.Record { return asking(alive(timing, "s", "b3"), "r", q) }, Delivered, 0},
+		{"it does not", nil, func(driver.Request) driver.Record { return alive(timing, "s", "b3") }, NoAnswer, Request},
 		{"it was honoured", func(q driver.Request) driver.Record {
 			return freed(under(timing, "s", "v", 7), "w", driver.EndSteppedDown, &q)
-		}, nil, Laid, 0},
+		}, nil, Delivered, 0},
 		{"it was honoured, and another has it", func(q driver.Request) driver.Record {
 			next := theirs(timing, "v9", 8)
 			next.Prev = &driver.Tenure{Token: 7, Asked: &q}
 			return next
-		}, nil, Laid, 0},
-		{"another has it", func(driver.Request) driver.Record { return theirs(timing, "v9", 8) }, nil, Changed, 0},
+		}, nil, Delivered, 0},
+		{"another has it", func(driver.Request) driver.Record { return theirs(timing, "v9", 8) }, nil, HolderChanged, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k, _, r := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
@@ -562,7 +562,7 @@ func TestUnknownAskOfASession(t *testing.T) {
 			k.Reply(0, Result{Outcome: Unknown, Err: errStore})
 			now, _ := k.Next()
 			r = k.Step(now).Call
-			if r == nil || r.Kind != Look || r.Consistency != driver.Strong {
+			if r == nil || r.Kind != Read || r.Consistency != driver.Strong {
 				t.Fatalf("want a look, got %+v", r)
 			}
 			lock := under(timing, "s", "v", 7)
@@ -586,7 +586,7 @@ func TestUnknownAskOfASession(t *testing.T) {
 	}
 }
 
-// TestAskingASessionThatIsFull: the asker waits for room, and for so long as it
+// TestAskingASessionThatIsFull: the requester waits for room, and for so long as it
 // has patience.
 func TestAskingASessionThatIsFull(t *testing.T) {
 	full := alive(timing, "s", "b")
@@ -599,7 +599,7 @@ func TestAskingASessionThatIsFull(t *testing.T) {
 	if r = k.Step(now).Call; r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 		t.Fatalf("want a look at the session, got %+v", r)
 	}
-	if r = k.Reply(now, found(alive(timing, "s", "b2"))).Call; r == nil || r.Kind != Ask {
+	if r = k.Reply(now, found(alive(timing, "s", "b2"))).Call; r == nil || r.Kind != Request {
 		t.Fatalf("there is room: %+v", r)
 	}
 	k, _, _ = askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, full)
@@ -618,7 +618,7 @@ func TestAskingASessionThatIsFull(t *testing.T) {
 // closes it, and then frees the lock.
 func TestFreeUnderASession(t *testing.T) {
 	lives := alive(timing, "s", "b")
-	run := func(kind driver.RequestKind, session func(now time.Duration) driver.Record) (k *Asker, closing time.Duration) {
+	run := func(kind driver.RequestKind, session func(now time.Duration) driver.Record) (k *Requester, closing time.Duration) {
 		k, env, r := askedTied(t, timing, driver.Request{Kind: kind, By: "op"}, lives)
 		_ = env
 		for now := time.Duration(0); !k.Over() && now < 3*timing.Lease; {
@@ -630,14 +630,14 @@ func TestFreeUnderASession(t *testing.T) {
 			switch {
 			case looksAt(r):
 				r = k.Reply(now, found(session(now))).Call
-			case r.Kind == Look:
+			case r.Kind == Read:
 				r = k.Reply(now, found(under(timing, "s", "v", 7))).Call
 			case closes(r):
 				if closing = now; r.Key != lives.Key || r.Next.State != driver.Closed || r.Next.End != driver.EndExpired {
 					t.Fatalf("closes with %+v", r)
 				}
 				r = k.Reply(now, found(r.Next)).Call
-			case r.Kind == Free:
+			case r.Kind == ForceRelease:
 				if closing == 0 {
 					t.Fatal("frees a lock of a session that is not closed")
 				}
@@ -663,15 +663,15 @@ func TestFreeUnderASession(t *testing.T) {
 	}
 	// Who revokes a lock whose session is seen dead already need not wait.
 	env, _ := seeing(timing)
-	env.Session("s").Saw(0, 0, driver.Strong, lives, true)
-	k = NewAsker(timing, env, "k", driver.Request{Kind: driver.Revoke, By: "op"}, 0, NewSight(timing, env))
+	env.Session("s").Observe(0, 0, driver.Strong, lives, true)
+	k = NewRequester(timing, env, "k", driver.Request{Kind: driver.Revoke, By: "op"}, 0, NewView(timing, env))
 	k.Step(timing.Lease)
 	k.Reply(timing.Lease, found(under(timing, "s", "v", 7)))
 	r := k.Reply(timing.Lease, found(lives)).Call
 	if r == nil || !closes(r) {
 		t.Fatalf("want it closed, got %+v, answer %d", r, k.answer)
 	}
-	if r = k.Reply(timing.Lease, found(r.Next)).Call; r == nil || r.Kind != Free {
+	if r = k.Reply(timing.Lease, found(r.Next)).Call; r == nil || r.Kind != ForceRelease {
 		t.Fatalf("want it freed, got %+v", r)
 	}
 }

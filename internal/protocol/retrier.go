@@ -154,7 +154,7 @@ func (q *retrier) spent(now time.Duration) bool {
 type move struct {
 	kind    Kind
 	session bool               // about the session of the lock
-	poll    bool               // a look that is as fresh as the sight says, and else strong
-	ask     driver.RequestKind // of an Ask
+	poll    bool               // a look that is as fresh as the view says, and else strong
+	ask     driver.RequestKind // of a Request
 	at      time.Duration
 }

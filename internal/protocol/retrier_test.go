@@ -45,41 +45,41 @@ func TestRetrierPauses(t *testing.T) {
 	}
 	for name, calls := range map[string][]call{
 		"failures in a row": {
-			{Look, refused, 0},
-			{Look, refused, step(0)},
-			{Look, refused, step(1)},
-			{Look, answered, step(2)},
-			{Look, refused, 0},
-			{Look, answered, step(0)},
+			{Read, refused, 0},
+			{Read, refused, step(0)},
+			{Read, refused, step(1)},
+			{Read, answered, step(2)},
+			{Read, refused, 0},
+			{Read, answered, step(0)},
 		},
-		"throttled": {{Ask, throttled, 0}, {Ask, answered, timing.retry(middle(), 0, throttled.Err, timing.Lease)}},
+		"throttled": {{Request, throttled, 0}, {Request, answered, timing.retry(middle(), 0, throttled.Err, timing.Lease)}},
 		"races": {
-			{Ask, lost, 0},
-			{Ask, lost, 0},
-			{Ask, lost, step(1)},
-			{Ask, answered, step(2)},
-			{Ask, lost, 0},
-			{Ask, lost, 0},
+			{Request, lost, 0},
+			{Request, lost, 0},
+			{Request, lost, step(1)},
+			{Request, answered, step(2)},
+			{Request, lost, 0},
+			{Request, lost, 0},
 		},
 		"a look after races": {
-			{Ask, lost, 0}, {Ask, lost, 0}, {Look, answered, 0}, {Ask, lost, step(1) - time.Millisecond},
+			{Request, lost, 0}, {Request, lost, 0}, {Read, answered, 0}, {Request, lost, step(1) - time.Millisecond},
 		},
 		"only reads are answered": {
-			{Ask, failed, 0},
-			{Look, answered, step(0)},
-			{Ask, failed, 0},
-			{Look, answered, step(0)},
-			{Ask, failed, step(2)},
-			{Look, answered, step(0)},
-			{Ask, answered, step(3)},
-			{Ask, failed, 0},
+			{Request, failed, 0},
+			{Read, answered, step(0)},
+			{Request, failed, 0},
+			{Read, answered, step(0)},
+			{Request, failed, step(2)},
+			{Read, answered, step(0)},
+			{Request, answered, step(3)},
+			{Request, failed, 0},
 		},
 		"only reads are answered, and writes throttled": {
-			{Ask, throttled, 0},
-			{Look, answered, 0},
-			{Ask, throttled, timing.retry(middle(), 0, throttled.Err, timing.Lease) - time.Millisecond},
-			{Look, answered, 0},
-			{Ask, answered, timing.retry(middle(), 2, throttled.Err, timing.Lease)},
+			{Request, throttled, 0},
+			{Read, answered, 0},
+			{Request, throttled, timing.retry(middle(), 0, throttled.Err, timing.Lease) - time.Millisecond},
+			{Read, answered, 0},
+			{Request, answered, timing.retry(middle(), 2, throttled.Err, timing.Lease)},
 		},
 	} {
 		m := newRetrying(0)
@@ -105,35 +105,35 @@ func TestRetrierPatience(t *testing.T) {
 		do   func(m *retrying)
 		want bool
 	}{
-		"one long call": {func(m *retrying) { late(m, Look, failed, m.now, patience) }, true},
-		"a short one":   {func(m *retrying) { late(m, Look, failed, m.now, patience/2) }, false},
+		"one long call": {func(m *retrying) { late(m, Read, failed, m.now, patience) }, true},
+		"a short one":   {func(m *retrying) { late(m, Read, failed, m.now, patience/2) }, false},
 		"two short ones": {func(m *retrying) {
-			late(m, Look, failed, m.now, patience/2)
-			late(m, Look, failed, m.now, patience/2)
+			late(m, Read, failed, m.now, patience/2)
+			late(m, Read, failed, m.now, patience/2)
 		}, true},
 		"an answer in between": {func(m *retrying) {
-			late(m, Look, failed, m.now, patience/2)
-			m.do(Look, answered)
-			late(m, Look, failed, m.now, patience/2)
+			late(m, Read, failed, m.now, patience/2)
+			m.do(Read, answered)
+			late(m, Read, failed, m.now, patience/2)
 		}, false},
 		"a read between writes": {func(m *retrying) {
-			late(m, Ask, failed, m.now, patience/2)
-			m.do(Look, answered)
-			late(m, Ask, failed, m.now, patience/2)
+			late(m, Request, failed, m.now, patience/2)
+			m.do(Read, answered)
+			late(m, Request, failed, m.now, patience/2)
 		}, true},
 		"a write between writes": {func(m *retrying) {
-			late(m, Ask, failed, m.now, patience/2)
-			m.do(Ask, answered)
-			late(m, Ask, failed, m.now, patience/2)
+			late(m, Request, failed, m.now, patience/2)
+			m.do(Request, answered)
+			late(m, Request, failed, m.now, patience/2)
 		}, false},
 		"a rest between writes": {func(m *retrying) {
-			late(m, Ask, failed, m.now, patience/2)
-			m.do(Look, answered)
-			late(m, Ask, failed, m.now+1, patience/2)
+			late(m, Request, failed, m.now, patience/2)
+			m.do(Read, answered)
+			late(m, Request, failed, m.now+1, patience/2)
 		}, false},
 		"a rest without an answer": {func(m *retrying) {
-			late(m, Ask, failed, m.now, patience/2)
-			late(m, Ask, failed, m.retry+1, patience/2)
+			late(m, Request, failed, m.now, patience/2)
+			late(m, Request, failed, m.retry+1, patience/2)
 		}, true},
 	} {
 		m := newRetrying(patience)
@@ -144,7 +144,7 @@ func TestRetrierPatience(t *testing.T) {
 	inVain := []error{driver.Permanent(errStore), driver.ErrUnreadable, driver.ErrClosed}
 	for _, err := range append(inVain, driver.Throttled(errStore)) {
 		m := newRetrying(0)
-		m.do(Look, Result{Outcome: NotApplied, Err: err})
+		m.do(Read, Result{Outcome: NotApplied, Err: err})
 		if want := !errors.Is(err, driver.ErrThrottled); m.spent(m.now) != want {
 			t.Errorf("%v: spent %v", err, !want)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Keeper is the machine of a session in the process that opened it. It holds the
+// SessionHolder is the machine of a session in the process that opened it. It holds the
 // session's record as any [Holder] does: its heartbeat renews the record, and it
 // ends at the deadline. Beyond that it knows which locks are held and acquired under
 // the session, and decides what the session's state means for them, and theirs for it:
@@ -25,35 +25,35 @@ import (
 //     an acquire that does not know it yet;
 //   - a lock that is held in the session's name, and of which the session does not
 //     know, is disclaimed when somebody asks about it, or asks for it: a claim of
-//     unknown outcome was applied. See [Disclaimer]. An acquire under the session
+//     unknown outcome was applied. See [OrphanReleaser]. An acquire under the session
 //     that meets such a lock releases it itself.
 //
-// The Holders of the locks ([NewTied]) and the Contenders for them
+// The Holders of the locks ([NewTied]) and the Acquirers for them
 // ([Want.Under]) enter themselves and leave by themselves. All of them, and the
-// Disclaimers, read and change the Keeper: they are stepped under its mutex.
-type Keeper struct {
+// OrphanReleasers, read and change the SessionHolder: they are stepped under its mutex.
+type SessionHolder struct {
 	*Holder // of the session's own record
 
 	id       string
-	locks    map[*Holder]struct{}     // not over
-	named    map[string]*Holder       // the latest of each lock
-	acquires map[*Contender]struct{}  // not over, or granted and not handed to a Holder yet
-	kept     map[string]time.Duration // requests for locks that are being acquired: since when
-	ghosts   map[ghost]*Disclaimer    // under way
-	working  int                      // locks whose work has not returned
+	locks    map[*Holder]struct{}         // not over
+	named    map[string]*Holder           // the latest of each lock
+	acquires map[*Acquirer]struct{}       // not over, or granted and not handed to a Holder yet
+	deferred map[string]time.Duration     // requests for locks that are being acquired: since when
+	orphans  map[orphanID]*OrphanReleaser // under way
+	working  int                          // locks whose work has not returned
 	closing  bool
 
 	// Of the requests in the session's record: those that the next step of a lock will
 	// handle, and the ids of those that were answered, which the next heartbeat takes out.
-	mail     map[*Holder][]driver.Request
-	answered []string
+	lockRequests map[*Holder][]driver.Request
+	answered     []string
 
 	behind []*Holder     // locks that have to follow yet
 	moved  time.Duration // when some of them were last stepped
 }
 
-// ghost is a lock under a token.
-type ghost struct {
+// orphan is a lock under a token.
+type orphanID struct {
 	lock  string
 	token uint64
 }
@@ -65,22 +65,22 @@ func (t Timing) ofSession() Timing {
 	return t
 }
 
-// NewKeeper returns the machine of a session that was just opened.
-func NewKeeper(t Timing, env Env, g Grant) *Keeper {
+// NewSessionHolder returns the machine of a session that was just opened.
+func NewSessionHolder(t Timing, env Env, g Grant) *SessionHolder {
 	t = t.ofSession()
-	return &Keeper{
+	return &SessionHolder{
 		Holder: NewHolder(&t, &env, g), id: driver.SessionID(g.Record.Key),
-		locks: map[*Holder]struct{}{}, named: map[string]*Holder{}, acquires: map[*Contender]struct{}{},
-		kept: map[string]time.Duration{}, ghosts: map[ghost]*Disclaimer{}, mail: map[*Holder][]driver.Request{},
+		locks: map[*Holder]struct{}{}, named: map[string]*Holder{}, acquires: map[*Acquirer]struct{}{},
+		deferred: map[string]time.Duration{}, orphans: map[orphanID]*OrphanReleaser{}, lockRequests: map[*Holder][]driver.Request{},
 	}
 }
 
 // ID returns the id of the session.
-func (k *Keeper) ID() string { return k.id }
+func (k *SessionHolder) ID() string { return k.id }
 
 // Locks returns how many locks are held under the session. A lock whose work is
 // still stopping counts.
-func (k *Keeper) Locks() int {
+func (k *SessionHolder) Locks() int {
 	if k.Holder.Over() {
 		return 0
 	}
@@ -89,18 +89,18 @@ func (k *Keeper) Locks() int {
 
 // Open says that locks may be taken under the session now: nothing has ended it,
 // and its deadline has not passed. The caller asks again when the lock is granted.
-func (k *Keeper) Open(now time.Duration) bool {
+func (k *SessionHolder) Open(now time.Duration) bool {
 	return k.Cause() == None && now < k.Deadline()
 }
 
 // Over says that there is nothing left to do: the session's own record is left as it
 // stays, and all locks have followed.
-func (k *Keeper) Over() bool {
+func (k *SessionHolder) Over() bool {
 	return k.Holder.Over() && len(k.behind) == 0
 }
 
 // Next returns the instant at which Step has something to do.
-func (k *Keeper) Next() (time.Duration, bool) {
+func (k *SessionHolder) Next() (time.Duration, bool) {
 	if len(k.behind) > 0 {
 		return k.moved, true
 	}
@@ -108,19 +108,19 @@ func (k *Keeper) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (k *Keeper) Step(now time.Duration) Action { return k.lead(now, k.Holder.Step(now)) }
+func (k *SessionHolder) Step(now time.Duration) Action { return k.lead(now, k.Holder.Step(now)) }
 
 // Reply takes the result of the call under way.
-func (k *Keeper) Reply(now time.Duration, r Result) Action {
+func (k *SessionHolder) Reply(now time.Duration, r Result) Action {
 	return k.lead(now, k.Holder.Reply(now, r))
 }
 
 // Stop ends the session. It is closed when the work under all its locks has
 // returned.
-func (k *Keeper) Stop(now time.Duration) Action { return k.lead(now, k.Holder.Stop(now)) }
+func (k *SessionHolder) Stop(now time.Duration) Action { return k.lead(now, k.Holder.Stop(now)) }
 
 // GiveUp ends a session that nobody waits for.
-func (k *Keeper) GiveUp(now time.Duration) Action {
+func (k *SessionHolder) GiveUp(now time.Duration) Action {
 	if k.working > 0 || k.closing {
 		return k.Stop(now)
 	}
@@ -129,18 +129,18 @@ func (k *Keeper) GiveUp(now time.Duration) Action {
 }
 
 // Expire ends the session as expired: see [Holder.Expire].
-func (k *Keeper) Expire(now time.Duration) Action { return k.lead(now, k.Holder.Expire(now)) }
+func (k *SessionHolder) Expire(now time.Duration) Action { return k.lead(now, k.Holder.Expire(now)) }
 
 // Replace ends the session as superseded, for good: see [Holder.Replace].
-func (k *Keeper) Replace(now time.Duration, err error) Action {
+func (k *SessionHolder) Replace(now time.Duration, err error) Action {
 	return k.lead(now, k.Holder.Replace(now, err))
 }
 
 // Renew asks for a heartbeat at once.
-func (k *Keeper) Renew(now time.Duration) Action { return k.lead(now, k.Holder.Renew(now)) }
+func (k *SessionHolder) Renew(now time.Duration) Action { return k.lead(now, k.Holder.Renew(now)) }
 
 // SetData stores data in the session's record: see [Holder.SetData].
-func (k *Keeper) SetData(now time.Duration, data []byte) (uint64, Action) {
+func (k *SessionHolder) SetData(now time.Duration, data []byte) (uint64, Action) {
 	serial, a := k.Holder.SetData(now, data)
 	return serial, k.lead(now, a)
 }
@@ -150,7 +150,7 @@ func (k *Keeper) SetData(now time.Duration, data []byte) (uint64, Action) {
 const followAtOnce = 64
 
 // lead adds what follows for the locks to the action of the session's own record.
-func (k *Keeper) lead(now time.Duration, a Action) Action {
+func (k *SessionHolder) lead(now time.Duration, a Action) Action {
 	k.forget()
 	if a.Call != nil && a.Call.Kind == Heartbeat {
 		a.Call.Next.Requests = k.pending()
@@ -188,9 +188,9 @@ func (k *Keeper) lead(now time.Duration, a Action) Action {
 }
 
 // deliver goes through the requests in the session's record.
-func (k *Keeper) deliver(now time.Duration, a *Action) {
-	kept := k.kept
-	k.kept = map[string]time.Duration{}
+func (k *SessionHolder) deliver(now time.Duration, a *Action) {
+	kept := k.deferred
+	k.deferred = map[string]time.Duration{}
 	for _, q := range k.pending() {
 		h := k.named[q.Lock]
 		mine := h != nil && (q.Token == 0 || q.Token == h.rec.Token)
@@ -203,23 +203,23 @@ func (k *Keeper) deliver(now time.Duration, a *Action) {
 			// Perhaps of a later version of Tenure.
 		case q.Kind == driver.Confirm:
 			if !mine {
-				k.disclaim(q, a)
+				k.releaseOrphan(q, a)
 			}
 		case mine:
-			k.mail[h] = append(k.mail[h], q)
+			k.lockRequests[h] = append(k.lockRequests[h], q)
 			a.Wake = append(a.Wake, h)
 		case k.acquiring(q.Lock) && now < since+k.t.Lease:
-			k.kept[q.ID] = since // the lock may be granted already, unknown to its acquire
+			k.deferred[q.ID] = since // the lock may be granted already, unknown to its acquire
 			continue
 		default:
-			k.disclaim(q, a) // the asker has seen the lock held in the session's name
+			k.releaseOrphan(q, a) // the requester has seen the lock held in the session's name
 		}
 		k.answer(q.ID)
 	}
 }
 
 // acquiring says whether an acquire under the session wants the lock.
-func (k *Keeper) acquiring(key string) bool {
+func (k *SessionHolder) acquiring(key string) bool {
 	for c := range k.acquires {
 		if c.want.Key == key {
 			return true
@@ -229,19 +229,19 @@ func (k *Keeper) acquiring(key string) bool {
 }
 
 // disclaim begins to release a lock that is held in the session's name, unless a
-// Disclaimer does so already.
-func (k *Keeper) disclaim(q driver.Request, a *Action) {
-	g := ghost{q.Lock, q.Token}
-	if k.ghosts[g] == nil {
-		d := NewDisclaimer(*k.t, *k.env, k, q.Lock, q.Token)
-		k.ghosts[g] = d
+// OrphanReleaser does so already.
+func (k *SessionHolder) releaseOrphan(q driver.Request, a *Action) {
+	g := orphanID{q.Lock, q.Token}
+	if k.orphans[g] == nil {
+		d := NewOrphanReleaser(*k.t, *k.env, k, q.Lock, q.Token)
+		k.orphans[g] = d
 		a.Begin = append(a.Begin, d)
 	}
 }
 
 // mine says whether a lease of the session holds the lock as the record shows it, or
 // an acquire of the session has written the record and does not know it yet.
-func (k *Keeper) mine(rec driver.Record) bool {
+func (k *SessionHolder) knows(rec driver.Record) bool {
 	if h := k.named[rec.Key]; h != nil && h.rec.Token == rec.Token {
 		return true
 	}
@@ -254,7 +254,7 @@ func (k *Keeper) mine(rec driver.Record) bool {
 }
 
 // enter notes the holder of a lock that was just granted.
-func (k *Keeper) enter(h *Holder, by *Contender) {
+func (k *SessionHolder) enter(h *Holder, by *Acquirer) {
 	k.locks[h], k.named[h.rec.Key] = struct{}{}, h
 	k.working++
 	delete(k.acquires, by)
@@ -262,9 +262,9 @@ func (k *Keeper) enter(h *Holder, by *Contender) {
 
 // leave forgets a lock that is over. Its work may still run, if the lock lapsed under
 // it.
-func (k *Keeper) leave(h *Holder) {
+func (k *SessionHolder) leave(h *Holder) {
 	delete(k.locks, h)
-	delete(k.mail, h)
+	delete(k.lockRequests, h)
 	if k.named[h.rec.Key] == h {
 		delete(k.named, h.rec.Key)
 	}
@@ -272,7 +272,7 @@ func (k *Keeper) leave(h *Holder) {
 
 // returned notes that the work under a lock has returned. If it was the last, the
 // session can be closed.
-func (k *Keeper) returned(a *Action) {
+func (k *SessionHolder) returned(a *Action) {
 	if k.working--; k.working == 0 && k.Cause() != None {
 		a.Wake = append(a.Wake, k)
 	}
@@ -280,19 +280,19 @@ func (k *Keeper) returned(a *Action) {
 
 // answer marks a request in the session's record as answered. The next heartbeat
 // takes it out.
-func (k *Keeper) answer(id string) { k.answered = append(k.answered, id) }
+func (k *SessionHolder) answer(id string) { k.answered = append(k.answered, id) }
 
 // Mail returns the requests from the session's record that the next step will
 // handle.
-func (h *Holder) Mail() []driver.Request {
+func (h *Holder) SessionRequests() []driver.Request {
 	if h.under == nil {
 		return nil
 	}
-	return h.under.mail[h]
+	return h.under.lockRequests[h]
 }
 
 // pending returns the unanswered requests in the session's record.
-func (k *Keeper) pending() []driver.Request {
+func (k *SessionHolder) pending() []driver.Request {
 	var left []driver.Request
 	for _, q := range k.rec.Requests {
 		if !slices.Contains(k.answered, q.ID) {
@@ -303,17 +303,17 @@ func (k *Keeper) pending() []driver.Request {
 }
 
 // forget drops the ids of answered requests that have left the record.
-func (k *Keeper) forget() {
+func (k *SessionHolder) forget() {
 	k.answered = slices.DeleteFunc(k.answered, func(id string) bool {
 		return !slices.ContainsFunc(k.rec.Requests, func(q driver.Request) bool { return q.ID == id })
 	})
 }
 
-// Opener is the machine that opens a session: it claims a record under a new id, and
+// SessionOpener is the machine that opens a session: it claims a record under a new id, and
 // is done when it knows that the claim was applied. If it cannot learn that, it
 // abandons the id for good: a late duplicate of the claim may still open that session,
 // and no lock may name a session that others may have seen dead.
-type Opener struct {
+type SessionOpener struct {
 	retrier
 	rec  driver.Record // the record of a session of this process
 	try  attempt       // the claim of the present id
@@ -322,17 +322,17 @@ type Opener struct {
 	grant *Grant
 }
 
-// NewOpener returns the machine of one session. Rec says who opens it: owner,
+// NewSessionOpener returns the machine of one session. Rec says who opens it: owner,
 // host, label, data. Patience is how long the store may fail to give any answer,
 // 0 for ever.
-func NewOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *Opener {
+func NewSessionOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *SessionOpener {
 	t = t.ofSession()
 	rec.State, rec.Token, rec.Lease, rec.Heartbeat, rec.Drift = driver.Alive, 1, t.Lease, t.Heartbeat, t.Drift
-	return &Opener{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
+	return &SessionOpener{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
 }
 
 // Granted returns the session, once it is open.
-func (o *Opener) Granted() (Grant, bool) {
+func (o *SessionOpener) Granted() (Grant, bool) {
 	if o.grant == nil {
 		return Grant{}, false
 	}
@@ -340,28 +340,28 @@ func (o *Opener) Granted() (Grant, bool) {
 }
 
 // Err returns why the opener ended without a session.
-func (o *Opener) Err() error { return o.err }
+func (o *SessionOpener) Err() error { return o.err }
 
 // Next returns the instant at which Step has something to do.
-func (o *Opener) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
+func (o *SessionOpener) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
 
 // Step lets time pass.
-func (o *Opener) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
+func (o *SessionOpener) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
 
-func (o *Opener) plan() Kind {
+func (o *SessionOpener) plan() Kind {
 	if o.lost {
-		return Look
+		return Read
 	}
 	return Claim
 }
 
-func (o *Opener) act(now time.Duration) *Call {
+func (o *SessionOpener) act(now time.Duration) *Call {
 	kind := o.plan()
 	if !o.due(now, kind, 0) {
 		return nil
 	}
-	if kind == Look {
-		return o.send(now, 0, &Call{Kind: Look, Key: o.rec.Key})
+	if kind == Read {
+		return o.send(now, 0, &Call{Kind: Read, Key: o.rec.Key})
 	}
 	id := o.env.Fresh()
 	version := o.env.beatOf(id)
@@ -372,7 +372,7 @@ func (o *Opener) act(now time.Duration) *Call {
 }
 
 // Reply takes the result of the call under way.
-func (o *Opener) Reply(now time.Duration, r Result) Action {
+func (o *SessionOpener) Reply(now time.Duration, r Result) Action {
 	_, answered := o.replied(now, r)
 	switch {
 	case answered:
@@ -389,12 +389,12 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 	return Action{Call: o.act(now)}
 }
 
-// Disclaimer is the machine of a session that releases a lock which is held in its
+// OrphanReleaser is the machine of a session that releases a lock which is held in its
 // name although it does not know of it: a claim of unknown outcome, or a late duplicate
 // of a claim, was applied. The session's heartbeats would keep that lock for ever.
-type Disclaimer struct {
+type OrphanReleaser struct {
 	retrier
-	of    *Keeper
+	of    *SessionHolder
 	key   string
 	token uint64
 
@@ -402,51 +402,51 @@ type Disclaimer struct {
 	seen bool
 }
 
-// NewDisclaimer returns the machine for one lock under one token. After each look it
+// NewOrphanReleaser returns the machine for one lock under one token. After each look it
 // asks the session whether one of its leases holds the lock as the record shows it, or
 // one of its acquires has written that record. An acquire that begins later cannot
 // claim it: a version counts only for the acquire that wrote it.
-func NewDisclaimer(t Timing, env Env, of *Keeper, key string, token uint64) *Disclaimer {
-	return &Disclaimer{retrier: retrier{t: t, env: env}, of: of, key: key, token: token}
+func NewOrphanReleaser(t Timing, env Env, of *SessionHolder, key string, token uint64) *OrphanReleaser {
+	return &OrphanReleaser{retrier: retrier{t: t, env: env}, of: of, key: key, token: token}
 }
 
 // Key returns the name of the lock.
-func (d *Disclaimer) Key() string { return d.key }
+func (d *OrphanReleaser) Key() string { return d.key }
 
 // Over says that nothing is left to release: the lock is not held in the session's name
 // under the token, or it is held rightly, or the session itself is over.
-func (d *Disclaimer) Over() bool { return d.out == nil && d.ended() }
+func (d *OrphanReleaser) Over() bool { return d.out == nil && d.ended() }
 
-func (d *Disclaimer) ended() bool { return d.answer != NoAnswer || d.of.Holder.Over() }
+func (d *OrphanReleaser) ended() bool { return d.answer != NoAnswer || d.of.Holder.Over() }
 
 // GiveUp ends it from outside.
-func (d *Disclaimer) GiveUp(time.Duration) Action {
+func (d *OrphanReleaser) GiveUp(time.Duration) Action {
 	d.ends(Abandoned)
 	return Action{}
 }
 
-func (d *Disclaimer) ends(a Answer) {
+func (d *OrphanReleaser) ends(a Answer) {
 	d.settle(a, d.rec, nil)
-	delete(d.of.ghosts, ghost{d.key, d.token})
+	delete(d.of.orphans, orphanID{d.key, d.token})
 }
 
 // Next returns the instant at which Step has something to do.
-func (d *Disclaimer) Next() (time.Duration, bool) {
+func (d *OrphanReleaser) Next() (time.Duration, bool) {
 	at, due := d.next(d.plan(), 0)
 	return at, due && !d.ended()
 }
 
 // Step lets time pass.
-func (d *Disclaimer) Step(now time.Duration) Action { return Action{Call: d.act(now)} }
+func (d *OrphanReleaser) Step(now time.Duration) Action { return Action{Call: d.act(now)} }
 
-func (d *Disclaimer) plan() Kind {
+func (d *OrphanReleaser) plan() Kind {
 	if d.seen {
 		return Release
 	}
-	return Look
+	return Read
 }
 
-func (d *Disclaimer) act(now time.Duration) *Call {
+func (d *OrphanReleaser) act(now time.Duration) *Call {
 	kind := d.plan()
 	if d.ended() || !d.due(now, kind, 0) {
 		return nil
@@ -460,11 +460,11 @@ func (d *Disclaimer) act(now time.Duration) *Call {
 
 // Reply takes the result of the call under way. However long the store fails, the machine
 // goes on: as long as the session lives, nobody else may release the lock.
-func (d *Disclaimer) Reply(now time.Duration, r Result) Action {
+func (d *OrphanReleaser) Reply(now time.Duration, r Result) Action {
 	_, answered := d.replied(now, r)
 	d.rec = r.Record
 	d.seen = answered && r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id &&
-		d.rec.Token == d.token && !d.of.mine(d.rec)
+		d.rec.Token == d.token && !d.of.knows(d.rec)
 	if answered && !d.seen { // without an answer, a look tells what became of the release
 		d.ends(Done)
 	}

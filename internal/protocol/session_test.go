@@ -15,7 +15,7 @@ import (
 // TestAllFollow: when a session ends all its locks are stepped, some at a time.
 func TestAllFollow(t *testing.T) {
 	env := counting()
-	k := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "v")})
+	k := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
 	locks := map[Machine]bool{}
 	for i := range 5*followAtOnce + 1 {
@@ -54,15 +54,15 @@ func TestAllFollow(t *testing.T) {
 // before it has sent that until the holder has it, whenever the session is asked.
 func TestGrantedUnderASession(t *testing.T) {
 	env, _ := seeing(timing)
-	k := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "v")})
+	k := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
-	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: k}, NewSight(timing, env))
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: k}, NewView(timing, env))
 	call := c.Step(0).Call
 	written := call.Next
 	written.Token = 7
 	mine := func(when string, want bool) {
 		t.Helper()
-		if got := k.mine(written); got != want {
+		if got := k.knows(written); got != want {
 			t.Errorf("%s: mine %v, want %v", when, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestSessionBeatsByItself(t *testing.T) {
 	if timing.ofSession().Manual || timing.ofSession().Progress != 0 {
 		t.Errorf("%+v", timing.ofSession())
 	}
-	k := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "v")})
+	k := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
 	at, due := k.Next()
 	if !due || at > timing.Heartbeat {
@@ -111,7 +111,7 @@ func TestSessionBeatsByItself(t *testing.T) {
 	if k.Step(at + 2*timing.Progress); k.Cause() != None {
 		t.Errorf("ended as %v", k.Cause())
 	}
-	o := NewOpener(timing, counting(), driver.Record{Owner: "us"}, 0)
+	o := NewSessionOpener(timing, counting(), driver.Record{Owner: "us"}, 0)
 	if next := o.Step(0).Call.Next; next.Heartbeat != timing.Heartbeat {
 		t.Errorf("opened with a heartbeat period of %v", next.Heartbeat)
 	}
@@ -120,7 +120,7 @@ func TestSessionBeatsByItself(t *testing.T) {
 // TestOpenByTheClock: no lock may be taken under a session whose deadline has passed,
 // also before its machine was told of that; nor when it has been told to stop.
 func TestOpenByTheClock(t *testing.T) {
-	k := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "v")})
+	k := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
 	end := k.Deadline()
 	if !k.Open(end-1) || k.Open(end) || k.Cause() != None {
@@ -141,9 +141,9 @@ func counting() Env {
 
 // tied returns a session that was opened at 0, and the holder of a lock that was
 // granted under it at 0.
-func tied(t Timing) (session *Keeper, lock *Holder) {
+func tied(t Timing) (session *SessionHolder, lock *Holder) {
 	env := counting()
-	session = NewKeeper(t, env, Grant{Record: alive(t, "s", "v")})
+	session = NewSessionHolder(t, env, Grant{Record: alive(t, "s", "v")})
 	session.Step(0)
 	lock = NewTied(&t, &env, Grant{Record: under(t, "s", "v", 7)}, session)
 	lock.Step(0)
@@ -152,7 +152,7 @@ func tied(t Timing) (session *Keeper, lock *Holder) {
 
 // ask has a request reach the holder through its session.
 func (h *Holder) ask(now time.Duration, q driver.Request) Action {
-	h.under.mail[h] = append(h.under.mail[h], q)
+	h.under.lockRequests[h] = append(h.under.lockRequests[h], q)
 	return h.Step(now)
 }
 
@@ -234,17 +234,17 @@ func TestClosingFreesAll(t *testing.T) {
 	handOver := driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7}
 	for _, tt := range []struct {
 		name   string
-		before func(session *Keeper, lock *Holder)
+		before func(session *SessionHolder, lock *Holder)
 		want   driver.EndReason // of a release of its own
 	}{
-		{"nothing to tell", func(s *Keeper, _ *Holder) { s.Stop(time.Second) }, ""},
-		{"the session expired", func(s *Keeper, _ *Holder) { s.Step(s.Deadline()) }, ""},
-		{"the session lives", func(*Keeper, *Holder) {}, driver.EndReleased},
-		{"asked", func(s *Keeper, l *Holder) { s.Stop(time.Second); l.ask(time.Second, handOver) }, "handed over"},
-		{"data", func(s *Keeper, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
-		{"granted when the session was quiet", func(s *Keeper, _ *Holder) { s.Stop(0); s.work = &overdue{s.work.ended()} }, driver.EndAbandoned},
-		{"abandoned", func(s *Keeper, _ *Holder) { s.Stop(time.Second) }, driver.EndAbandoned},
-		{"stopped before the session expired", func(s *Keeper, l *Holder) {
+		{"nothing to tell", func(s *SessionHolder, _ *Holder) { s.Stop(time.Second) }, ""},
+		{"the session expired", func(s *SessionHolder, _ *Holder) { s.Step(s.Deadline()) }, ""},
+		{"the session lives", func(*SessionHolder, *Holder) {}, driver.EndReleased},
+		{"asked", func(s *SessionHolder, l *Holder) { s.Stop(time.Second); l.ask(time.Second, handOver) }, "handed over"},
+		{"data", func(s *SessionHolder, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
+		{"granted when the session was quiet", func(s *SessionHolder, _ *Holder) { s.Stop(0); s.work = &overdue{s.work.ended()} }, driver.EndAbandoned},
+		{"abandoned", func(s *SessionHolder, _ *Holder) { s.Stop(time.Second) }, driver.EndAbandoned},
+		{"stopped before the session expired", func(s *SessionHolder, l *Holder) {
 			l.Done(time.Second)
 			l.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
 			s.Step(s.Deadline())
@@ -356,7 +356,7 @@ func TestStoppedLockLapses(t *testing.T) {
 				t.Fatalf("next at %v, %v, want %v", at, ok, tt.quiet)
 			}
 			a := lock.Step(tt.quiet)
-			if !a.has(NoteQuiet) || a.Call == nil || a.Call.Kind != Quit || a.Call.Next.End != tt.end {
+			if !a.has(NoteQuiet) || a.Call == nil || a.Call.Kind != Abdicate || a.Call.Next.End != tt.end {
 				t.Fatalf("notes %v, request %+v", a.Notes, a.Call)
 			}
 			lock.Reply(tt.quiet, found(a.Call.Next))
@@ -417,7 +417,7 @@ func TestAskedThroughTheSession(t *testing.T) {
 // heartbeat, and taken out by the one after it was answered; the others stay.
 func TestInbox(t *testing.T) {
 	session, lock := tied(timing)
-	NewContender(timing, counting(), Want{Key: "k2", Under: session}, NewSight(timing, counting()))
+	NewAcquirer(timing, counting(), Want{Key: "k2", Under: session}, NewView(timing, counting()))
 	at, _ := session.Next()
 	r := session.Step(at).Call
 	laid := r.Prev.Clone()
@@ -506,7 +506,7 @@ func TestSupersededWhileItDrains(t *testing.T) {
 // TestUnwantedSession: a session that nobody waits for is closed at once, as abandoned; one
 // under which work goes on is closed when that has returned.
 func TestUnwantedSession(t *testing.T) {
-	k := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "v")})
+	k := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
 	now, _ := k.Next() // a heartbeat is due
 	a := k.GiveUp(now)
@@ -561,7 +561,7 @@ func TestManyWhoAsk(t *testing.T) {
 			waited, now = at-now, at
 			r = k.Step(now).Call
 		}
-		for r != nil && r.Kind != Ask {
+		for r != nil && r.Kind != Request {
 			r = k.Reply(now, found(alive(timing, "s", fmt.Sprintf("b%d", n)))).Call
 		}
 		if r == nil {
@@ -603,20 +603,20 @@ func (s *shelf) do(_ time.Duration, r *Call) Result {
 	return found(r.Next)
 }
 
-// TestGhostOfItsOwnSession: a claim that was not answered is applied when the lock was
+// TestOrphanOfItsOwnSession: a claim that was not answered is applied when the lock was
 // claimed anew and has been released again. Nothing under the session knows of it, and
 // the session lives. An acquire under the session, one that only tries too, releases
 // what nobody holds, and has the lock.
-func TestGhostOfItsOwnSession(t *testing.T) {
+func TestOrphanOfItsOwnSession(t *testing.T) {
 	for name, want := range map[string]Want{"waits": {}, "tries": {Try: true}, "unless alive": {UnlessAlive: true}} {
 		t.Run(name, func(t *testing.T) {
 			env, _ := seeing(timing)
 			store := &shelf{session: alive(timing, "s", "b")}
-			session := NewKeeper(timing, env, Grant{Record: store.session})
+			session := NewSessionHolder(timing, env, Grant{Record: store.session})
 			session.Step(0)
-			sight := NewSight(timing, env)
+			view := NewView(timing, env)
 
-			first := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true}, sight)
+			first := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true}, view)
 			late := first.Step(0).Call
 			first.Reply(1, Result{Outcome: Unknown, Err: errStore})
 			drive(first, timing.Lease/4, store.do)
@@ -632,46 +632,48 @@ func TestGhostOfItsOwnSession(t *testing.T) {
 			}
 			store.do(0, late) // at last
 			if rec := store.lock; rec.State != driver.Held || rec.Session != "s" || rec.Token != g.Record.Token+1 || session.Locks() > 0 {
-				t.Fatalf("no ghost: %+v", rec)
+				t.Fatalf("no orphan: %+v", rec)
 			}
 
 			want.Key, want.Owner, want.Under = "k", "us", session
-			c := NewContender(timing, env, want, NewSight(timing, env))
-			ghost := store.lock
+			c := NewAcquirer(timing, env, want, NewView(timing, env))
+			orphan := store.lock
 			clear(store.calls)
 			drive(c, timing.Lease/4, store.do)
 			g, ok = c.Granted()
-			if !ok || g.Record.Token != ghost.Token+1 {
+			if !ok || g.Record.Token != orphan.Token+1 {
 				t.Fatalf("granted %v: %+v; the record is %+v", ok, g.Record, store.lock)
 			}
-			if p := g.Record.Prev; p == nil || p.Token != ghost.Token || p.End != driver.EndAbandoned {
-				t.Errorf("the record says of the ghost: %+v", p)
+			if p := g.Record.Prev; p == nil || p.Token != orphan.Token || p.End != driver.EndAbandoned {
+				t.Errorf("the record says of the orphan: %+v", p)
 			}
-			if store.calls[Claim] != 2 || store.calls[Release] != 1 || store.calls[Look] > 1 {
+			if store.calls[Claim] != 2 || store.calls[Release] != 1 || store.calls[Read] > 1 {
 				t.Errorf("it cost %v", store.calls)
 			}
 		})
 	}
 }
 
-// TestNoGhost: what a machine of the session knows of is no ghost, however little it
+// TestNoOrphan: what a machine of the session knows of is no orphan, however little it
 // knows of it yet. Nobody under the session releases it.
-func TestNoGhost(t *testing.T) {
-	for name, hold := range map[string]func(s *Keeper, c *Contender, rec driver.Record){
-		"held": func(s *Keeper, c *Contender, rec driver.Record) {
+func TestNoOrphan(t *testing.T) {
+	for name, hold := range map[string]func(s *SessionHolder, c *Acquirer, rec driver.Record){
+		"held": func(s *SessionHolder, c *Acquirer, rec driver.Record) {
 			c.Reply(1, found(rec))
 			g, _ := c.Granted()
 			NewTied(&timing, new(counting()), g, s)
 		},
-		"granted, and not handed over yet": func(_ *Keeper, c *Contender, rec driver.Record) { c.Reply(1, found(rec)) },
-		"claimed, and not answered yet":    func(*Keeper, *Contender, driver.Record) {},
-		"claimed, with an outcome unknown": func(_ *Keeper, c *Contender, _ driver.Record) { c.Reply(1, Result{Outcome: Unknown, Err: errStore}) },
-		"given up, and not cleaned up yet": func(_ *Keeper, c *Contender, _ driver.Record) { c.GiveUp(1) },
-		"given up, with an outcome unknown": func(_ *Keeper, c *Contender, _ driver.Record) {
+		"granted, and not handed over yet": func(_ *SessionHolder, c *Acquirer, rec driver.Record) { c.Reply(1, found(rec)) },
+		"claimed, and not answered yet":    func(*SessionHolder, *Acquirer, driver.Record) {},
+		"claimed, with an outcome unknown": func(_ *SessionHolder, c *Acquirer, _ driver.Record) {
+			c.Reply(1, Result{Outcome: Unknown, Err: errStore})
+		},
+		"given up, and not cleaned up yet": func(_ *SessionHolder, c *Acquirer, _ driver.Record) { c.GiveUp(1) },
+		"given up, with an outcome unknown": func(_ *SessionHolder, c *Acquirer, _ driver.Record) {
 			c.GiveUp(1)
 			c.Reply(1, Result{Outcome: Unknown, Err: errStore})
 		},
-		"being released": func(s *Keeper, c *Contender, rec driver.Record) {
+		"being released": func(s *SessionHolder, c *Acquirer, rec driver.Record) {
 			c.Reply(1, found(rec))
 			g, _ := c.Granted()
 			NewTied(&timing, new(counting()), g, s).Done(1)
@@ -680,12 +682,12 @@ func TestNoGhost(t *testing.T) {
 		for _, try := range []bool{true, false} {
 			env, _ := seeing(timing)
 			store := &shelf{session: alive(timing, "s", "b")}
-			session := NewKeeper(timing, env, Grant{Record: store.session})
+			session := NewSessionHolder(timing, env, Grant{Record: store.session})
 			session.Step(0)
-			c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session}, NewSight(timing, env))
+			c := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: session}, NewView(timing, env))
 			store.do(0, c.Step(0).Call)
 			hold(session, c, store.lock)
-			other := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: try}, NewSight(timing, env))
+			other := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: try}, NewView(timing, env))
 			clear(store.calls)
 			drive(other, timing.Lease/2, store.do)
 			if store.calls[Release] > 0 {
@@ -698,23 +700,23 @@ func TestNoGhost(t *testing.T) {
 	}
 }
 
-// TestGhostThatIsNotReleased: a store that shows the ghost, and never says what became
+// TestOrphanThatIsNotReleased: a store that shows the orphan, and never says what became
 // of its release, is not asked again and again; and an acquire with bounded patience
 // ends.
-func TestGhostThatIsNotReleased(t *testing.T) {
+func TestOrphanThatIsNotReleased(t *testing.T) {
 	env, _ := seeing(timing)
-	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
+	session := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
 	session.Step(0)
-	ghost, writes := under(timing, "s", "v", 7), 0
-	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true, Patience: timing.Lease}, NewSight(timing, env))
+	orphan, writes := under(timing, "s", "v", 7), 0
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true, Patience: timing.Lease}, NewView(timing, env))
 	drive(c, 2*timing.Lease, func(_ time.Duration, r *Call) Result {
 		switch {
 		case r.OfSession():
 			return found(alive(timing, "s", "b"))
-		case r.Kind == Look:
-			return found(ghost)
+		case r.Kind == Read:
+			return found(orphan)
 		case r.Kind == Claim:
-			return conflict(ghost)
+			return conflict(orphan)
 		}
 		writes++
 		return Result{Outcome: Unknown, Err: errStore}
@@ -727,26 +729,26 @@ func TestGhostThatIsNotReleased(t *testing.T) {
 	}
 }
 
-// TestGhostThatIsAskedFor: a request to make way for a lock that nothing under the
+// TestOrphanThatIsAskedFor: a request to make way for a lock that nothing under the
 // session knows of is answered by giving the lock up. One for a lock that is held goes
 // to its lease.
-func TestGhostThatIsAskedFor(t *testing.T) {
+func TestOrphanThatIsAskedFor(t *testing.T) {
 	for _, kind := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Confirm} {
 		session, lock := tied(timing)
 		at, _ := session.Next()
 		r := session.Step(at).Call
-		laid := asking(r.Prev, "q1", driver.Request{ID: "q", Kind: kind, Lock: "ghost", Token: 3, To: "x"})
+		laid := asking(r.Prev, "q1", driver.Request{ID: "q", Kind: kind, Lock: "orphan", Token: 3, To: "x"})
 		laid = asking(laid, "q2", driver.Request{ID: "r", Kind: kind, Lock: "k", Token: 7, To: "x"})
 		a := session.Reply(at, conflict(laid))
-		if len(a.Begin) != 1 || a.Begin[0].(*Disclaimer).Key() != "ghost" {
+		if len(a.Begin) != 1 || a.Begin[0].(*OrphanReleaser).Key() != "orphan" {
 			t.Fatalf("%s: begins %v", kind, a.Begin)
 		}
 		if asked := len(a.Wake) == 1 && a.Wake[0] == Machine(lock); asked != honoured(kind) {
 			t.Errorf("%s: wakes %v", kind, a.Wake)
 		}
 		store := &shelf{lock: under(timing, "s", "v", 3), session: laid}
-		store.lock.Key = "ghost"
-		d := a.Begin[0].(*Disclaimer)
+		store.lock.Key = "orphan"
+		d := a.Begin[0].(*OrphanReleaser)
 		drive(d, timing.Lease, store.do)
 		if !d.Over() || store.lock.State != driver.Released || store.lock.End != driver.EndAbandoned {
 			t.Errorf("%s: over %v, the lock is %+v", kind, d.Over(), store.lock)
@@ -754,18 +756,18 @@ func TestGhostThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestGhostGivenUp: nothing more is sent for it, and the next question begins anew.
-func TestGhostGivenUp(t *testing.T) {
+// TestOrphanGivenUp: nothing more is sent for it, and the next question begins anew.
+func TestOrphanGivenUp(t *testing.T) {
 	session, _ := tied(timing)
 	for _, id := range []string{"q", "r"} {
-		q := driver.Request{ID: id, Kind: driver.Confirm, Lock: "ghost", Token: 3}
+		q := driver.Request{ID: id, Kind: driver.Confirm, Lock: "orphan", Token: 3}
 		at, _ := session.Next()
 		r := session.Step(at).Call
 		a := session.Reply(at, conflict(asking(r.Prev, r.Next.Version+"q", q)))
 		if len(a.Begin) != 1 {
 			t.Fatalf("begins %v", a.Begin)
 		}
-		d := a.Begin[0].(*Disclaimer)
+		d := a.Begin[0].(*OrphanReleaser)
 		d.Step(at)
 		d.GiveUp(at)
 		if r := d.Reply(at, found(under(timing, "s", "v", 3))).Call; r != nil || !d.Over() {
@@ -777,40 +779,40 @@ func TestGhostGivenUp(t *testing.T) {
 	}
 }
 
-// TestGhostThatMadeWay: the release of a ghost finds that the acquire's own claim, of
+// TestOrphanThatMadeWay: the release of an orphan finds that the acquire's own claim, of
 // unknown outcome until then, was applied after another release of it.
-func TestGhostThatMadeWay(t *testing.T) {
+func TestOrphanThatMadeWay(t *testing.T) {
 	env, _ := seeing(timing)
-	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
+	session := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
 	session.Step(0)
-	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true}, NewSight(timing, env))
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true}, NewView(timing, env))
 	claim := c.Step(0).Call
 	c.Reply(1, Result{Outcome: Unknown, Err: errStore})
 	at, _ := c.Next()
-	if r := c.Step(at).Call; r == nil || r.Kind != Look {
+	if r := c.Step(at).Call; r == nil || r.Kind != Read {
 		t.Fatalf("want a look, got %+v", r)
 	}
-	ghost := under(timing, "s", "v", 7)
-	if r := c.Reply(at, found(ghost)).Call; r == nil || r.Kind != Release || r.Prev.Version != "v" {
-		t.Fatalf("want the ghost released, got %+v", r)
+	orphan := under(timing, "s", "v", 7)
+	if r := c.Reply(at, found(orphan)).Call; r == nil || r.Kind != Release || r.Prev.Version != "v" {
+		t.Fatalf("want the orphan released, got %+v", r)
 	}
-	c.Reply(at, conflict(driver.Claimed(claim.Next, freed(ghost, "w", driver.EndAbandoned, nil), true)))
+	c.Reply(at, conflict(driver.Claimed(claim.Next, freed(orphan, "w", driver.EndAbandoned, nil), true)))
 	if g, ok := c.Granted(); !ok || g.Record.Token != 8 || g.Record.Version != claim.Next.Version {
 		t.Errorf("granted %v: %+v", ok, g.Record)
 	}
 }
 
-// TestDisclaimerAsks: what an acquire of the session has written, and does not
+// TestOrphanReleaserAsks: what an acquire of the session has written, and does not
 // know of yet, is not released.
-func TestDisclaimerAsks(t *testing.T) {
+func TestOrphanReleaserAsks(t *testing.T) {
 	for _, mine := range []bool{true, false} {
-		session := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
-		c := NewContender(timing, counting(), Want{Key: "k", Under: session}, NewSight(timing, counting()))
+		session := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+		c := NewAcquirer(timing, counting(), Want{Key: "k", Under: session}, NewView(timing, counting()))
 		if mine {
 			c.unknown = attempts{{kind: Claim, version: "v"}}
 		}
-		d := NewDisclaimer(timing, counting(), session, "k", 7)
-		if a := d.Step(0); a.Call == nil || a.Call.Kind != Look || a.Call.Consistency != driver.Strong {
+		d := NewOrphanReleaser(timing, counting(), session, "k", 7)
+		if a := d.Step(0); a.Call == nil || a.Call.Kind != Read || a.Call.Consistency != driver.Strong {
 			t.Fatalf("begins with %+v", a.Call)
 		}
 		a := d.Reply(1, Result{Outcome: Applied, Record: under(timing, "s", "v", 7), Found: true})
@@ -820,15 +822,15 @@ func TestDisclaimerAsks(t *testing.T) {
 	}
 }
 
-// TestDisclaimerRests: a store that shows the lock, and never says what became of its
+// TestOrphanReleaserRests: a store that shows the lock, and never says what became of its
 // release, is not asked again and again.
-func TestDisclaimerRests(t *testing.T) {
+func TestOrphanReleaserRests(t *testing.T) {
 	timing, writes := Timing{}.WithDefaults(), 0
 	lock := under(timing, "s", "v", 7)
-	session := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
-	d := NewDisclaimer(timing, counting(), session, "k", 7)
+	session := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	d := NewOrphanReleaser(timing, counting(), session, "k", 7)
 	drive(d, timing.Lease, func(_ time.Duration, r *Call) Result {
-		if r.Kind == Look {
+		if r.Kind == Read {
 			return found(lock)
 		}
 		writes++
@@ -845,9 +847,9 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 	for name, outcome := range map[string]Outcome{"answered": Applied, "unknown": Unknown, "not applied": NotApplied} {
 		timing, asked := Timing{}.WithDefaults(), 0
 		env, _ := seeing(timing)
-		sight := NewSight(timing, env)
-		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
-		c := NewContender(timing, env, Want{Key: "k", Owner: "other"}, sight)
+		view := NewView(timing, env)
+		view.Observe(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
+		c := NewAcquirer(timing, env, Want{Key: "k", Owner: "other"}, view)
 		session := alive(timing, "s", "b")
 		drive(c, 8*timing.Lease, func(now time.Duration, r *Call) Result {
 			session.Version = (now / timing.Heartbeat).String() // it lives, and has taken out what lay there
@@ -874,7 +876,7 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 func TestEachTermIsAskedFor(t *testing.T) {
 	timing := Timing{}.WithDefaults()
 	env, _ := seeing(timing)
-	c := NewContender(timing, env, Want{Key: "k", Owner: "other"}, NewSight(timing, env))
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "other"}, NewView(timing, env))
 	lock, session := under(timing, "s", "v", 7), alive(timing, "s", "b")
 	asked := map[uint64]int{}
 	drive(c, 4*timing.Lease, func(now time.Duration, r *Call) Result {

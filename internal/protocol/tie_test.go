@@ -11,12 +11,12 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// seeing returns an Env whose sights of sessions are kept in a map.
-func seeing(t Timing) (Env, map[string]*Sight) {
-	sights, env := map[string]*Sight{}, counting()
-	env.Session = func(id string) *Sight {
+// seeing returns an Env whose views of sessions are kept in a map.
+func seeing(t Timing) (Env, map[string]*View) {
+	sights, env := map[string]*View{}, counting()
+	env.Session = func(id string) *View {
 		if sights[id] == nil {
-			sights[id] = NewSight(t, env)
+			sights[id] = NewView(t, env)
 		}
 		return sights[id]
 	}
@@ -35,38 +35,38 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lock  driver.Record
-		saw   func(*Sight)
+		saw   func(*View)
 		at    time.Duration
 		want  Kind
 		end   driver.EndReason
 		until bool
 	}{
-		{"closed by another", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, expired, true) }, 0, Takeover, driver.EndExpired, false},
-		{"closed by its owner", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndReleased, true},
-		{"closed, and the lock says why", said, func(u *Sight) { u.Saw(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndStalled, true},
-		{"absent", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(1, 1, driver.Strong, driver.Record{}, false) }, 1, Takeover, driver.EndExpired, false},
-		{"absent in a cheap read", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(1, 1, driver.Eventual, driver.Record{}, false) }, 1, Claim, "", false},
-		{"silent for its lease", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease, Free, "", false},
-		{"silent for less", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease - 1, Claim, "", false},
-		{"never seen", under(timing, "s", "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
-		{"no session", theirs(timing, "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
+		{"closed by another", under(timing, "s", "v", 7), func(u *View) { u.Observe(0, 0, driver.Strong, expired, true) }, 0, Takeover, driver.EndExpired, false},
+		{"closed by its owner", under(timing, "s", "v", 7), func(u *View) { u.Observe(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndReleased, true},
+		{"closed, and the lock says why", said, func(u *View) { u.Observe(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndStalled, true},
+		{"absent", under(timing, "s", "v", 7), func(u *View) { u.Observe(1, 1, driver.Strong, driver.Record{}, false) }, 1, Takeover, driver.EndExpired, false},
+		{"absent in a cheap read", under(timing, "s", "v", 7), func(u *View) { u.Observe(1, 1, driver.Eventual, driver.Record{}, false) }, 1, Claim, "", false},
+		{"silent for its lease", under(timing, "s", "v", 7), func(u *View) { u.Observe(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease, ForceRelease, "", false},
+		{"silent for less", under(timing, "s", "v", 7), func(u *View) { u.Observe(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease - 1, Claim, "", false},
+		{"never seen", under(timing, "s", "v", 7), func(*View) {}, timing.Lease, Claim, "", false},
+		{"no session", theirs(timing, "v", 7), func(*View) {}, timing.Lease, Claim, "", false},
 	} {
 		for _, try := range []bool{false, true} {
 			t.Run(tt.name, func(t *testing.T) {
 				env, _ := seeing(timing)
-				sight := NewSight(timing, env)
-				sight.Saw(0, 0, driver.Strong, tt.lock, true)
+				view := NewView(timing, env)
+				view.Observe(0, 0, driver.Strong, tt.lock, true)
 				tt.saw(env.Session("s"))
-				c := NewContender(timing, env, Want{Key: "k", Owner: "another", Try: try}, sight)
+				c := NewAcquirer(timing, env, Want{Key: "k", Owner: "another", Try: try}, view)
 				if at, ok := c.Next(); !ok || at > tt.at {
 					t.Errorf("first move at %v, %v", at, ok)
 				}
 				first := tt.want
 				if try && tt.name == "silent for less" {
-					first = Look // a look is cheaper than a claim that is refused
+					first = Read // a look is cheaper than a claim that is refused
 				}
 				r := c.Step(tt.at).Call
-				if tt.want == Free {
+				if tt.want == ForceRelease {
 					if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 						t.Fatalf("first move %+v, want a read that tells whether the session is dead", r)
 					}
@@ -103,12 +103,12 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 	for _, kind := range []driver.RequestKind{driver.ReleaseDead, ""} {
 		env, _ := seeing(timing)
-		sight, u := NewSight(timing, env), env.Session("s")
-		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
-		u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true)
-		step := NewContender(timing, env, Want{Key: "k", Owner: "us", Behind: true}, sight).Step
+		view, u := NewView(timing, env), env.Session("s")
+		view.Observe(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
+		u.Observe(0, 0, driver.Strong, alive(timing, "s", "b"), true)
+		step := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Behind: true}, view).Step
 		if kind != "" {
-			k := NewAsker(timing, env, "k", driver.Request{Kind: kind}, 0, sight)
+			k := NewRequester(timing, env, "k", driver.Request{Kind: kind}, 0, view)
 			k.Step(0)
 			k.Reply(0, found(under(timing, "s", "v", 7)))
 			if k.Reply(0, found(alive(timing, "s", "b"))).Call != nil {
@@ -116,7 +116,7 @@ func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 			}
 			step = k.Step
 		}
-		u.Saw(timing.Lease, timing.Lease, driver.Eventual, driver.Record{}, false)
+		u.Observe(timing.Lease, timing.Lease, driver.Eventual, driver.Record{}, false)
 		r := step(timing.Lease).Call
 		if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
 			t.Errorf("%q: sends %+v", kind, r)
@@ -147,11 +147,11 @@ func TestWishThroughTheSession(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			env, _ := seeing(timing)
-			sight := NewSight(timing, env)
+			view := NewView(timing, env)
 			want := Want{Key: "k", Owner: "us", Priority: tt.priority, Behind: true}
-			c := NewContender(timing, env, want, sight)
+			c := NewAcquirer(timing, env, want, view)
 			lock := under(timing, "s", "v", 7)
-			sight.Saw(0, 0, driver.Strong, lock, true)
+			view.Observe(0, 0, driver.Strong, lock, true)
 			now, beats, asked, last := time.Duration(0), 0, 0, time.Duration(0)
 			session := alive(timing, "s", "b0")
 			session.Requests = tt.lies
@@ -167,11 +167,11 @@ func TestWishThroughTheSession(t *testing.T) {
 							session.Version, session.Beat = string(rune('c'+beats)), string(rune('c'+beats))
 						}
 						r = c.Reply(now, found(session)).Call
-					case r.Kind == Look:
+					case r.Kind == Read:
 						r = c.Reply(now, found(lock)).Call
 					case inquires(r):
 						r = c.Reply(now, found(r.Next)).Call
-					case r.Kind == Ask:
+					case r.Kind == Request:
 						if r.Key != session.Key || r.Next.Beat != r.Prev.Beat || r.Next.State != driver.Alive {
 							t.Fatalf("asks with %+v", r)
 						}
@@ -207,27 +207,27 @@ func TestWishThroughTheSession(t *testing.T) {
 func TestShownByAnother(t *testing.T) {
 	timing := Timing{Refresh: time.Hour}.WithDefaults()
 	env, _ := seeing(timing)
-	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
-	sight := NewSight(timing, env)
-	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session}, sight)
+	session := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
+	view := NewView(timing, env)
+	c := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Under: session}, view)
 	claim := c.Step(0).Call
 	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
 	now, _ := c.Next()
-	if r := c.Step(now).Call; r == nil || r.Kind != Look {
+	if r := c.Step(now).Call; r == nil || r.Kind != Read {
 		t.Fatalf("want a look, got %+v", r)
 	}
 	c.Reply(now, found(theirs(timing, "v", 3))) // it is not there
-	sight.Saw(now+1, now+1, driver.Strong, driver.Claimed(claim.Next, freed(theirs(timing, "v", 3), "w", driver.EndReleased, nil), true), true)
-	env.Session("s").Saw(now+1, now+1, driver.Strong, alive(timing, "s", "b"), true)
+	view.Observe(now+1, now+1, driver.Strong, driver.Claimed(claim.Next, freed(theirs(timing, "v", 3), "w", driver.EndReleased, nil), true), true)
+	env.Session("s").Observe(now+1, now+1, driver.Strong, alive(timing, "s", "b"), true)
 	at, ok := c.Next()
 	if !ok || at > now+timing.Lease {
 		t.Fatalf("next at %v, %v", at, ok)
 	}
 	r := c.Step(max(at, now+1)).Call
-	if r == nil || r.Kind != Look || r.Consistency != driver.Strong {
+	if r == nil || r.Kind != Read || r.Consistency != driver.Strong {
 		t.Fatalf("want a strong look, got %+v", r)
 	}
-	rec, _ := sight.Record()
+	rec, _ := view.Record()
 	c.Reply(max(at, now+1), found(rec))
 	if g, ok := c.Granted(); !ok || g.Record.Token != 4 {
 		t.Errorf("granted %v: %+v", ok, g.Record)
@@ -238,15 +238,15 @@ func TestShownByAnother(t *testing.T) {
 // has stood, and so is the session: a release is seen in one, a death in the other.
 func TestTiedLooks(t *testing.T) {
 	env, _ := seeing(timing)
-	u, s := env.Session("s"), NewSight(timing, env)
+	u, s := env.Session("s"), NewView(timing, env)
 	lock, lives := under(timing, "s", "v", 7), alive(timing, "s", "v")
 	lock.Heartbeat, lives.Heartbeat = timing.Heartbeat, timing.Heartbeat
 	for now := time.Duration(0); now < 4*timing.Lease; now += timing.Refresh {
 		lives.Version = now.String()
 		lives.Beat = lives.Version
-		for v, rec := range map[*Sight]driver.Record{u: lives, s: lock} {
+		for v, rec := range map[*View]driver.Record{u: lives, s: lock} {
 			v.Polls(now, driver.Strong)
-			v.Saw(now, now, driver.Strong, rec, true)
+			v.Observe(now, now, driver.Strong, rec, true)
 			if next := v.NextPoll(timing.Refresh, timing.Lease) - now; next < timing.Refresh*7/8 || next > timing.Refresh*9/8 {
 				t.Fatalf("after %v the next look is due in %v, not in %v", now, next, timing.Refresh)
 			}
@@ -265,8 +265,8 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		env, _ := seeing(timing)
 		u, lives := env.Session("s"), alive(timing, "s", "b")
-		u.Saw(0, 0, driver.Strong, lives, true)
-		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, NewSight(timing, env))
+		u.Observe(0, 0, driver.Strong, lives, true)
+		c := NewAcquirer(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, NewView(timing, env))
 		now := time.Second
 		c.Step(now)
 		r := c.Reply(now, conflict(under(timing, "s", "v", 7))).Call
@@ -274,14 +274,14 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 			t.Fatalf("want a strong look at the session, got %+v", r)
 		}
 		if !alone {
-			u.Saw(now-1, now+1, driver.Strong, asking(lives, "q", driver.Request{ID: "q"}), true)
+			u.Observe(now-1, now+1, driver.Strong, asking(lives, "q", driver.Request{ID: "q"}), true)
 		}
 		r = c.Reply(now+2, found(lives)).Call
 		if overtaken := r != nil && looksAt(r); overtaken == alone {
 			t.Fatalf("alone %v: sends %+v", alone, r)
 		}
 		if over := closed(lives, "w", driver.EndReleased); r == nil {
-			u.Saw(now+3, now+3, driver.Strong, over, true)
+			u.Observe(now+3, now+3, driver.Strong, over, true)
 			r = c.Step(now + 4).Call
 		} else {
 			r = c.Reply(now+4, found(over)).Call
@@ -305,9 +305,9 @@ func TestClosedAfterAnothersReply(t *testing.T) {
 	}{{begun + 1, driver.Strong, true}, {begun + 1, driver.Eventual, false}, {begun - 1, driver.Strong, false}} {
 		env, _ := seeing(timing)
 		u, lives := env.Session("s"), alive(timing, "s", "b")
-		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, NewSight(timing, env))
+		c := NewAcquirer(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, NewView(timing, env))
 		c.Step(begun)
-		u.Saw(tt.sent, begun+2, tt.how, lives, true)
+		u.Observe(tt.sent, begun+2, tt.how, lives, true)
 		r := c.Reply(begun+3, conflict(under(timing, "s", "v", 7))).Call
 		if r == nil {
 			r = c.Step(begun + 3).Call
@@ -316,7 +316,7 @@ func TestClosedAfterAnothersReply(t *testing.T) {
 		if r != nil && looksAt(r) {
 			r = c.Reply(begun+4, Result{Outcome: NotApplied, Err: errors.New("lost")}).Call
 		}
-		u.Saw(begun+5, begun+5, driver.Strong, over, true)
+		u.Observe(begun+5, begun+5, driver.Strong, over, true)
 		if r == nil {
 			r = c.Step(begun + 6).Call
 		}
@@ -335,14 +335,14 @@ func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
 		lived bool
 	}{{driver.EndReleased, true}, {driver.EndAbandoned, false}} {
 		env, _ := seeing(timing)
-		sight, held := NewSight(timing, env), under(timing, "s", "v", 7)
-		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, sight)
+		view, held := NewView(timing, env), under(timing, "s", "v", 7)
+		c := NewAcquirer(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, view)
 		const now = time.Second
 		c.Step(now)
 		if r := c.Reply(now, conflict(held)).Call; r == nil || !looksAt(r) {
 			t.Fatalf("want a look at the session, got %+v", r)
 		}
-		sight.Saw(now+1, now+2, driver.Strong, freed(held, "w", tt.end, nil), true)
+		view.Observe(now+1, now+2, driver.Strong, freed(held, "w", tt.end, nil), true)
 		r := c.Reply(now+3, found(alive(timing, "s", "b"))).Call
 		if r == nil {
 			r = c.Step(now + 4).Call
@@ -355,10 +355,10 @@ func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
 }
 
 // looksAt, closes and inquires say what a call is about: a session.
-func looksAt(r *Call) bool { return r.Kind == Look && r.OfSession() }
+func looksAt(r *Call) bool { return r.Kind == Read && r.OfSession() }
 
-func closes(r *Call) bool { return r.Kind == Free && r.OfSession() }
+func closes(r *Call) bool { return r.Kind == ForceRelease && r.OfSession() }
 
 func inquires(r *Call) bool {
-	return r.Kind == Ask && r.OfSession() && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
+	return r.Kind == Request && r.OfSession() && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
 }

@@ -164,14 +164,14 @@ type Env struct {
 	// which is before it is sent. If Lease is nil, both are one clock.
 	Lease func() time.Duration
 	// Session returns what this process has seen of a session, by its id; all
-	// machines get the same Sight. If it is nil, locks under sessions are never taken.
-	Session func(id string) *Sight
+	// machines get the same View. If it is nil, locks under sessions are never taken.
+	Session func(id string) *View
 	// Recall returns the instant after the reply that first showed a record's sign
-	// of life, if the sight that had seen it was forgotten since; never an earlier
-	// instant. The sight that asks keeps the answer. It may be nil.
+	// of life, if the view that had seen it was forgotten since; never an earlier
+	// instant. The view that asks keeps the answer. It may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is told of a holder whose bound of the drift is not this process's, at
-	// least once for each of its tenures that a sight is shown. It may be nil.
+	// least once for each of its tenures that a view is shown. It may be nil.
 	Differs func(rec driver.Record)
 	// Follow is how many locks follow their session in one step: 64 if zero.
 	Follow int

@@ -10,7 +10,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Sight is what one process knows of one record. It changes by strong replies only:
+// View is what one process knows of one record. It changes by strong replies only:
 // those of strong reads, and the answers of writes. It notes the sign of life that the
 // record shows, and the instant after the reply that first showed it. All machines of
 // the process that read the record share it, and it outlives them, so that a caller that
@@ -20,7 +20,7 @@ import (
 // come. Two calls that overlap are in no order, so the later reply may show the older
 // record. Such a reply is a hint, and so is every cheap reply: if it shows anything else than
 // the version that is known, a strong read is due.
-type Sight struct {
+type View struct {
 	t   Timing
 	env Env
 
@@ -46,9 +46,9 @@ type holderShown struct {
 	sent time.Duration
 }
 
-// NewSight returns the sight of a record that was not read yet.
-func NewSight(t Timing, env Env) *Sight {
-	return &Sight{t: t, env: env, replied: never, polled: never, spread: 1, due: endless, asked: never}
+// NewView returns the view of a record that was not read yet.
+func NewView(t Timing, env Env) *View {
+	return &View{t: t, env: env, replied: never, polled: never, spread: 1, due: endless, asked: never}
 }
 
 // life is the part of a record that changes whenever its holder shows life.
@@ -77,10 +77,10 @@ func termOf(rec driver.Record) term {
 	return term{rec.Token, rec.State, rec.Session, id}
 }
 
-// Saw notes a reply: rec as the store showed it, or no record. sent is the instant
+// Observe notes a reply: rec as the store showed it, or no record. sent is the instant
 // before the call, now the instant after its reply, and how says how fresh a reply the
 // call asked for. The reply to a write is strong.
-func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
+func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	strong := how == driver.Strong
 	if strong && found && holder(rec) && (s.shown.life == life{} || sent > s.shown.sent) {
 		s.shown = holderShown{lifeOf(rec), sent}
@@ -108,7 +108,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 }
 
 // hinted notes a reply that does not count. Same says that it shows the version that is known.
-func (s *Sight) hinted(sent, now time.Duration, strong, same bool) {
+func (s *View) hinted(sent, now time.Duration, strong, same bool) {
 	switch {
 	case strong && same:
 		s.sent = max(s.sent, sent) // the record was still what is known
@@ -120,7 +120,7 @@ func (s *Sight) hinted(sent, now time.Duration, strong, same bool) {
 }
 
 // differs tells of a new term of a holder whose bound of the drift is not this process's.
-func (s *Sight) differs(rec driver.Record, found bool) {
+func (s *View) differs(rec driver.Record, found bool) {
 	if found && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift && holder(rec) {
 		s.env.Differs(rec)
 	}
@@ -129,7 +129,7 @@ func (s *Sight) differs(rec driver.Record, found bool) {
 // Hint says that the record may have changed: a strong read is due. A hint about a lock
 // under a session is one about the session, too, since a session that closes frees its
 // locks without writing their records.
-func (s *Sight) Hint() {
+func (s *View) Hint() {
 	s.due = 0
 	if u := s.under(); u != nil {
 		u.due = 0
@@ -137,11 +137,11 @@ func (s *Sight) Hint() {
 }
 
 // Hinted says that a strong read is due.
-func (s *Sight) Hinted() bool { return s.due != endless }
+func (s *View) Hinted() bool { return s.due != endless }
 
 // Polls notes that the record is being read. A hint is consumed by the sending: what
 // comes while the call is under way may be newer than its reply.
-func (s *Sight) Polls(now time.Duration, how driver.Consistency) {
+func (s *View) Polls(now time.Duration, how driver.Consistency) {
 	s.polled, s.spread = now, 7./8+s.env.Random()/4
 	if how == driver.Strong {
 		s.due = endless
@@ -149,11 +149,11 @@ func (s *Sight) Polls(now time.Duration, how driver.Consistency) {
 }
 
 // Unanswered says that such a read has got no answer: what it was to show is still due.
-func (s *Sight) Unanswered() { s.due = 0 }
+func (s *View) Unanswered() { s.due = 0 }
 
 // sends notes that a machine sends a call. A write consumes no hint: its answer is none if it is
 // lost, and then the machine reads what became of it.
-func (s *Sight) sends(now time.Duration, r *Call) {
+func (s *View) sends(now time.Duration, r *Call) {
 	if !r.Kind.Reads() {
 		s.Polls(now, driver.Eventual)
 		return
@@ -162,7 +162,7 @@ func (s *Sight) sends(now time.Duration, r *Call) {
 }
 
 // missed notes that such a call has got no answer.
-func (s *Sight) missed(r *Call) {
+func (s *View) missed(r *Call) {
 	if r.Kind.Reads() {
 		s.Unanswered()
 	}
@@ -173,7 +173,7 @@ func (s *Sight) missed(r *Call) {
 // of life has been unchanged for its lease, if that is sooner. What may change hands soon is
 // looked at more often, however long the refresh period is, since the lock may be meant for
 // this process, and stays reserved for a time that depends on the lease.
-func (s *Sight) NextPoll(refresh, lease time.Duration) time.Duration {
+func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	switch _, known := s.Known(); {
 	case !known && s.polled == never:
 		return 0
@@ -194,7 +194,7 @@ func (s *Sight) NextPoll(refresh, lease time.Duration) time.Duration {
 // it. A session has a request in its record no longer than until its next heartbeat, and the
 // record of the lock shows nothing before the holder has stopped; so a wish of this process
 // counts as long as the term lasts: its work may take long to stop.
-func (s *Sight) moves() bool {
+func (s *View) moves() bool {
 	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.asked >= s.term)
 }
 
@@ -202,7 +202,7 @@ func (s *Sight) moves() bool {
 // beat, or shows a holder that no heartbeat is due of: its beat is younger than 7/8 of the
 // heartbeat period, of a fifth of the lease if the record names none. So a poll that is likely
 // to show something new shows it at once, and how far cheap reads are behind bounds nothing.
-func (s *Sight) How(now time.Duration) driver.Consistency {
+func (s *View) How(now time.Duration) driver.Consistency {
 	_, counted := s.unchangedUntil()
 	_, known := s.Known()
 	switch {
@@ -236,13 +236,13 @@ func stage(s driver.State) int {
 
 // holds says whether the record shows an owner that others must wait for: a holder,
 // or the owner of a reservation.
-func (s *Sight) holds() bool {
+func (s *View) holds() bool {
 	return s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved || s.rec.State == driver.Alive)
 }
 
 // unchangedUntil returns the instant at which the sign of life will have been unchanged for its
 // lease, and false if the record counts none: nobody holds it, or a session keeps it alive.
-func (s *Sight) unchangedUntil() (time.Duration, bool) {
+func (s *View) unchangedUntil() (time.Duration, bool) {
 	if !s.holds() || s.Tied() {
 		return 0, false
 	}
@@ -251,25 +251,25 @@ func (s *Sight) unchangedUntil() (time.Duration, bool) {
 
 // Record returns the record as last seen, and false if there was none or it was
 // never read.
-func (s *Sight) Record() (driver.Record, bool) { return s.rec, s.found }
+func (s *View) Record() (driver.Record, bool) { return s.rec, s.found }
 
 // Known returns when the latest reply that counted came, and false if the record was never
 // read.
-func (s *Sight) Known() (time.Duration, bool) { return s.replied, s.replied != never }
+func (s *View) Known() (time.Duration, bool) { return s.replied, s.replied != never }
 
 // Since returns the instant after the reply that first showed the record's sign
 // of life.
-func (s *Sight) Since() time.Duration { return s.since }
+func (s *View) Since() time.Duration { return s.since }
 
 // Term returns the instant after the reply that first showed the tenure that
 // the record shows.
-func (s *Sight) Term() time.Duration { return s.term }
+func (s *View) Term() time.Duration { return s.term }
 
 // DeadAt returns the instant at which the holder's lease has certainly expired,
 // unless another sign of life was written before, and false if the record shows no
 // holder. A reservation lapses at that instant. A strong read that is sent then tells:
-// see [Sight.Dead].
-func (s *Sight) DeadAt() (time.Duration, bool) {
+// see [View.Dead].
+func (s *View) DeadAt() (time.Duration, bool) {
 	if s.Tied() {
 		return s.diesAt(), true
 	}
@@ -279,7 +279,7 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 // Dead says that the holder's lease has expired for certain: a strong reply to a call that was
 // sent when the sign of life had been unchanged for its lease has shown it still. A lock under a
 // session is dead when the session has ended, or is dead and so has to be closed first.
-func (s *Sight) Dead() bool {
+func (s *View) Dead() bool {
 	if u := s.under(); u != nil {
 		return u.ended(s.term) || u.Dead()
 	}
@@ -288,7 +288,7 @@ func (s *Sight) Dead() bool {
 }
 
 // over says that the lock may be taken as it is: its holder is dead, or its session has ended.
-func (s *Sight) over() bool {
+func (s *View) over() bool {
 	if s.under() != nil {
 		return s.Ended()
 	}
@@ -301,22 +301,22 @@ func (s *Sight) over() bool {
 // first, so that it cannot renew any more; then its locks are taken.
 
 // Tied says that the record shows a lock that a session keeps alive.
-func (s *Sight) Tied() bool { return s.found && s.rec.State == driver.Held && s.rec.Session != "" }
+func (s *View) Tied() bool { return s.found && s.rec.State == driver.Held && s.rec.Session != "" }
 
 // Under returns what the process has seen of the lock's session, nil if the lock is
 // not under one, or the process does not follow sessions.
-func (s *Sight) Under() *Sight { return s.under() }
+func (s *View) Under() *View { return s.under() }
 
-func (s *Sight) under() *Sight {
+func (s *View) under() *View {
 	if !s.Tied() || s.env.Session == nil {
 		return nil
 	}
 	return s.env.Session(s.rec.Session)
 }
 
-// of returns the sight of the record that a call is about. s is the sight of the record with the
+// of returns the view of the record that a call is about. s is the view of the record with the
 // given key; any other call is about a session.
-func (s *Sight) of(r *Call, key string) *Sight {
+func (s *View) of(r *Call, key string) *View {
 	if r.Key == key {
 		return s
 	}
@@ -325,27 +325,27 @@ func (s *Sight) of(r *Call, key string) *Sight {
 
 // Closed says whether the lock is held under a session that its own process has closed,
 // so that no work goes on under it.
-func (s *Sight) Closed() bool {
+func (s *View) Closed() bool {
 	u := s.under()
 	return u != nil && u.found && closedInOrder(u.rec)
 }
 
 // Ended says whether the lock is held under a session that is over for certain.
-func (s *Sight) Ended() bool {
+func (s *View) Ended() bool {
 	u := s.under()
 	return u != nil && u.ended(s.term)
 }
 
 // ended says whether the session is certainly over, given that a lock was seen under
 // it at the given instant.
-func (s *Sight) ended(at time.Duration) bool {
+func (s *View) ended(at time.Duration) bool {
 	_, known := s.Known()
 	return known && (s.found && s.rec.State == driver.Closed || !s.found && s.sent >= at)
 }
 
 // diesAt returns when the session of a tied lock counts as dead: at once if it has
 // ended, and practically never as long as it was not read.
-func (s *Sight) diesAt() time.Duration {
+func (s *View) diesAt() time.Duration {
 	u := s.under()
 	switch {
 	case u == nil:
@@ -361,7 +361,7 @@ func (s *Sight) diesAt() time.Duration {
 
 // ending returns the tenure of a record that is taken over, as its successor records
 // it. If the owner has closed the session of the lock, the tenure ended with that.
-func (s *Sight) ending(rec driver.Record) *driver.Tenure {
+func (s *View) ending(rec driver.Record) *driver.Tenure {
 	u := s.under()
 	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
 		return rec.Tenure(driver.EndExpired).Brief()
@@ -386,7 +386,7 @@ func waitingFor(session, lock driver.Record) *driver.Request {
 // priority and lease, and false if the candidate is not preferred to it or the holder was
 // asked. Leaders must not change to and fro: the holder is asked only when it has led for a
 // lease, and at most once in a lease.
-func (s *Sight) Wish(priority int, lease time.Duration) (time.Duration, bool) {
+func (s *View) Wish(priority int, lease time.Duration) (time.Duration, bool) {
 	if !s.found || s.rec.Priority >= priority {
 		return 0, false
 	}
@@ -394,7 +394,7 @@ func (s *Sight) Wish(priority int, lease time.Duration) (time.Duration, bool) {
 }
 
 // asks is Wish for a candidate that is preferred.
-func (s *Sight) asks(rec driver.Record, lease time.Duration) (time.Duration, bool) {
+func (s *View) asks(rec driver.Record, lease time.Duration) (time.Duration, bool) {
 	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 {
 		return 0, false
 	}
@@ -406,7 +406,7 @@ func (s *Sight) asks(rec driver.Record, lease time.Duration) (time.Duration, boo
 }
 
 // Asked notes that the holder is asked now; never: it was not.
-func (s *Sight) Asked(now time.Duration) { s.asked = now }
+func (s *View) Asked(now time.Duration) { s.asked = now }
 
 // Readable says whether the record may be taken over when its holder is dead. A
 // record without a lease, or with an unknown state, may not be: to read a broken

@@ -19,9 +19,9 @@ func middle() Env {
 	}
 }
 
-// TestSightCountsFromTheReply checks what starts the count anew, and what does
+// TestViewCountsFromTheReply checks what starts the count anew, and what does
 // not.
-func TestSightCountsFromTheReply(t *testing.T) {
+func TestViewCountsFromTheReply(t *testing.T) {
 	rec := driver.Record{Key: "k", Version: "v1", Beat: "b1", Token: 3, Lease: 15 * time.Second, State: driver.Held}
 	for _, tt := range []struct {
 		name   string
@@ -36,14 +36,14 @@ func TestSightCountsFromTheReply(t *testing.T) {
 		{"a foreign heartbeat", func(r *driver.Record) { r.Version, r.Beat = "v2", "" }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := NewSight(Timing{}.WithDefaults(), middle())
-			s.Saw(1*time.Second, 2*time.Second, driver.Strong, rec, true)
+			s := NewView(Timing{}.WithDefaults(), middle())
+			s.Observe(1*time.Second, 2*time.Second, driver.Strong, rec, true)
 			if dead, ok := s.DeadAt(); !ok || dead != 17*time.Second {
 				t.Fatalf("dead at %v, %v; want 17s, from the reply", dead, ok)
 			}
 			next := rec
 			tt.change(&next)
-			s.Saw(3*time.Second, 5*time.Second, driver.Strong, next, true)
+			s.Observe(3*time.Second, 5*time.Second, driver.Strong, next, true)
 			want := 2 * time.Second
 			if tt.anew {
 				want = 5 * time.Second
@@ -58,13 +58,13 @@ func TestSightCountsFromTheReply(t *testing.T) {
 	}
 }
 
-// TestSightOfNonsense checks that no record can make looks come without pause,
+// TestViewOfNonsense checks that no record can make looks come without pause,
 // or a living holder look dead.
-func TestSightOfNonsense(t *testing.T) {
+func TestViewOfNonsense(t *testing.T) {
 	for _, lease := range []time.Duration{1, time.Second, 15 * time.Second, math.MaxInt64} {
 		for _, heartbeat := range []time.Duration{math.MinInt64, -1, 0, 1, time.Second, math.MaxInt64} {
 			for _, beat := range []string{"", "b"} {
-				s := NewSight(Timing{}.WithDefaults(), middle())
+				s := NewView(Timing{}.WithDefaults(), middle())
 				rec := driver.Record{Key: "k", Beat: beat, Lease: lease, Heartbeat: heartbeat, State: driver.Held}
 				now := 100 * 365 * 24 * time.Hour
 				for i := range 100 {
@@ -73,7 +73,7 @@ func TestSightOfNonsense(t *testing.T) {
 						rec.Beat = rec.Version
 					}
 					s.Polls(now, driver.Strong)
-					s.Saw(now, now+time.Millisecond, driver.Strong, rec, true)
+					s.Observe(now, now+time.Millisecond, driver.Strong, rec, true)
 					sent := now
 					now += time.Millisecond
 					if dead, _ := s.DeadAt(); lease > time.Hour && dead < now+365*24*time.Hour {
@@ -112,10 +112,10 @@ func TestCheapRepliesAreHints(t *testing.T) {
 		"another version":  {beats("b2"), true, true},
 		"no record":        {driver.Record{}, false, true},
 	} {
-		s := NewSight(timing, middle())
-		s.Saw(1, 2, driver.Strong, beats("b1"), true)
+		s := NewView(timing, middle())
+		s.Observe(1, 2, driver.Strong, beats("b1"), true)
 		s.Polls(3, driver.Eventual)
-		s.Saw(3, 4, driver.Eventual, tt.rec, tt.found)
+		s.Observe(3, 4, driver.Eventual, tt.rec, tt.found)
 		rec, found := s.Record()
 		if at, _ := s.Known(); !found || rec.Version != "b1" || at != 2 || s.Since() != 2 {
 			t.Errorf("%s: a cheap reply is taken for what is: %q, %v, known at %v", name, rec.Version, found, at)
@@ -124,8 +124,8 @@ func TestCheapRepliesAreHints(t *testing.T) {
 			t.Errorf("%s: hinted %v, a read is due now: %v", name, s.Hinted(), due)
 		}
 	}
-	s := NewSight(timing, middle())
-	s.Saw(1, 2, driver.Eventual, beats("b1"), true)
+	s := NewView(timing, middle())
+	s.Observe(1, 2, driver.Eventual, beats("b1"), true)
 	if _, known := s.Known(); known {
 		t.Error("a record is known by a cheap reply alone")
 	}
@@ -134,8 +134,8 @@ func TestCheapRepliesAreHints(t *testing.T) {
 // TestHintIsConsumedByTheSending: what comes while a read is under way may be newer than
 // what that shows; and a read without an answer has told nothing.
 func TestHintIsConsumedByTheSending(t *testing.T) {
-	s := NewSight(timing, middle())
-	s.Saw(1, 2, driver.Strong, beats("b1"), true)
+	s := NewView(timing, middle())
+	s.Observe(1, 2, driver.Strong, beats("b1"), true)
 	s.Hint()
 	if s.Polls(3, driver.Eventual); !s.Hinted() {
 		t.Error("a cheap read has consumed the hint")
@@ -144,7 +144,7 @@ func TestHintIsConsumedByTheSending(t *testing.T) {
 		t.Error("a strong read has been sent, and another one is due")
 	}
 	s.Hint()
-	if s.Saw(3, 5, driver.Strong, beats("b2"), true); !s.Hinted() {
+	if s.Observe(3, 5, driver.Strong, beats("b2"), true); !s.Hinted() {
 		t.Error("a hint that came while the read was under way is gone with its reply")
 	}
 	s.Polls(6, driver.Strong)
@@ -157,12 +157,12 @@ func TestHintIsConsumedByTheSending(t *testing.T) {
 // been unchanged for its lease. It is cheap only where it will most likely show nothing new.
 func TestPolls(t *testing.T) {
 	const s = time.Second
-	saw := func(change func(*driver.Record)) *Sight {
-		v := NewSight(timing, middle())
+	saw := func(change func(*driver.Record)) *View {
+		v := NewView(timing, middle())
 		rec := beats("b1")
 		change(&rec)
 		v.Polls(0, driver.Strong)
-		v.Saw(0, 0, driver.Strong, rec, rec.Key != "")
+		v.Observe(0, 0, driver.Strong, rec, rec.Key != "")
 		return v
 	}
 	asked := []driver.Request{{ID: "1", Kind: driver.StepDown}}
@@ -194,8 +194,8 @@ func TestPolls(t *testing.T) {
 		t.Errorf("a record that names no period: polls are %v, then %v", young, grown)
 	}
 	for i, want := range map[float64]time.Duration{0: s * 7 / 8, 0.5: s, 1: s * 9 / 8} {
-		v := NewSight(timing, Env{Random: func() float64 { return i }})
-		v.Saw(0, 0, driver.Strong, beats("b1"), true)
+		v := NewView(timing, Env{Random: func() float64 { return i }})
+		v.Observe(0, 0, driver.Strong, beats("b1"), true)
 		if v.Polls(10*s, driver.Strong); v.NextPoll(s, 20*s) != 10*s+want {
 			t.Errorf("the next poll is due at %v", v.NextPoll(s, 20*s))
 		}
@@ -217,14 +217,14 @@ func TestDeadIsWhatAStrongReplyProves(t *testing.T) {
 		"a cheap reply":                  {20 * s, 21 * s, driver.Eventual, "b1", false},
 		"another beat":                   {20 * s, 21 * s, driver.Strong, "b2", false},
 	} {
-		v := NewSight(timing, middle())
-		v.Saw(-1, 0, driver.Strong, beats("b1"), true)
-		v.Saw(19*s, 19*s, driver.Strong, beats("b1"), true)
+		v := NewView(timing, middle())
+		v.Observe(-1, 0, driver.Strong, beats("b1"), true)
+		v.Observe(19*s, 19*s, driver.Strong, beats("b1"), true)
 		if v.Dead() {
 			t.Errorf("%s: dead at once", name)
 		}
 		v.Polls(tt.sent, tt.how)
-		if v.Saw(tt.sent, tt.now, tt.how, beats(tt.beat), true); v.Dead() != tt.dead {
+		if v.Observe(tt.sent, tt.now, tt.how, beats(tt.beat), true); v.Dead() != tt.dead {
 			t.Errorf("%s: dead %v, want %v", name, v.Dead(), tt.dead)
 		}
 	}
@@ -240,17 +240,17 @@ func TestTermOfALifeAfterADeletion(t *testing.T) {
 	} {
 		next := first
 		change(&next)
-		s := NewSight(timing, middle())
-		s.Saw(1, 2, driver.Strong, first, true)
-		if s.Saw(3, 4, driver.Strong, next, true); s.Term() != 4 {
+		s := NewView(timing, middle())
+		s.Observe(1, 2, driver.Strong, first, true)
+		if s.Observe(3, 4, driver.Strong, next, true); s.Term() != 4 {
 			t.Errorf("%s counts as the term that was seen at %v", name, s.Term())
 		}
 	}
 	beat := first
 	beat.Beat, beat.Version = "t1-2", "t1-2"
-	s := NewSight(timing, middle())
-	s.Saw(1, 2, driver.Strong, first, true)
-	if s.Saw(3, 4, driver.Strong, beat, true); s.Term() != 2 {
+	s := NewView(timing, middle())
+	s.Observe(1, 2, driver.Strong, first, true)
+	if s.Observe(3, 4, driver.Strong, beat, true); s.Term() != 2 {
 		t.Error("a heartbeat begins a term")
 	}
 }
@@ -265,10 +265,10 @@ func TestOvertakenAnswersAreLeftAside(t *testing.T) {
 		"sign of life": theirs(timing, "v2", 3),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewSight(timing, middle())
-			s.Saw(0, 1, driver.Strong, before, true)
-			s.Saw(3*time.Second, 4*time.Second, driver.Strong, now, true)
-			s.Saw(2*time.Second, 5*time.Second, driver.Strong, before, true)
+			s := NewView(timing, middle())
+			s.Observe(0, 1, driver.Strong, before, true)
+			s.Observe(3*time.Second, 4*time.Second, driver.Strong, now, true)
+			s.Observe(2*time.Second, 5*time.Second, driver.Strong, before, true)
 			if rec, _ := s.Record(); rec.Version != "v2" {
 				t.Errorf("back to %s", rec.Version)
 			}
@@ -283,20 +283,20 @@ func TestOvertakenAnswersAreLeftAside(t *testing.T) {
 // something only of locks that were seen under it before that was asked.
 func TestAbsentBeforeTheLockProvesNothing(t *testing.T) {
 	env := counting()
-	u := NewSight(timing, env)
-	env.Session = func(string) *Sight { return u }
-	s := NewSight(timing, env)
-	u.Saw(0, 1, driver.Strong, driver.Record{}, false)
-	s.Saw(2, 3, driver.Strong, under(timing, "s", "v", 7), true)
+	u := NewView(timing, env)
+	env.Session = func(string) *View { return u }
+	s := NewView(timing, env)
+	u.Observe(0, 1, driver.Strong, driver.Record{}, false)
+	s.Observe(2, 3, driver.Strong, under(timing, "s", "v", 7), true)
 	if s.Ended() {
 		t.Error("a read from before the lock was held counts")
 	}
 	// Not even if the answer came after it.
-	u.Saw(2, 5, driver.Strong, driver.Record{}, false)
+	u.Observe(2, 5, driver.Strong, driver.Record{}, false)
 	if s.Ended() {
 		t.Error("a read that was sent before the lock was seen counts")
 	}
-	u.Saw(5, 6, driver.Strong, driver.Record{}, false)
+	u.Observe(5, 6, driver.Strong, driver.Record{}, false)
 	if !s.Ended() {
 		t.Error("one from after it does not")
 	}
@@ -313,10 +313,10 @@ func TestOvertakenReplyProvesWhatItShows(t *testing.T) {
 		rec  driver.Record
 		dead bool
 	}{"what is known": {beats("b1"), true}, "another version": {asked, false}} {
-		v := NewSight(timing, middle())
-		v.Saw(-1, 0, driver.Strong, beats("b1"), true)
-		v.Saw(19*s, 22*s, driver.Strong, beats("b1"), true)
-		if v.Saw(21*s, 23*s, driver.Strong, tt.rec, true); v.Dead() != tt.dead {
+		v := NewView(timing, middle())
+		v.Observe(-1, 0, driver.Strong, beats("b1"), true)
+		v.Observe(19*s, 22*s, driver.Strong, beats("b1"), true)
+		if v.Observe(21*s, 23*s, driver.Strong, tt.rec, true); v.Dead() != tt.dead {
 			t.Errorf("%s: dead %v, want %v", name, v.Dead(), tt.dead)
 		}
 	}
@@ -326,14 +326,14 @@ func TestOvertakenReplyProvesWhatItShows(t *testing.T) {
 // though another machine of the process has just asked: nobody tells it the answer.
 func TestEachReadsAtTheEndOfALease(t *testing.T) {
 	const s = time.Second
-	v := NewSight(timing, middle())
+	v := NewView(timing, middle())
 	v.Polls(0, driver.Strong)
-	v.Saw(0, 0, driver.Strong, beats("b1"), true)
+	v.Observe(0, 0, driver.Strong, beats("b1"), true)
 	v.Polls(20*s, driver.Strong) // by another
 	if next := v.NextPoll(s, 20*s); next != 20*s {
 		t.Errorf("the next poll is due at %v", next)
 	}
-	v.Saw(20*s, 20*s, driver.Strong, beats("b1"), true)
+	v.Observe(20*s, 20*s, driver.Strong, beats("b1"), true)
 	if next := v.NextPoll(s, 20*s); next != 21*s {
 		t.Errorf("when that is answered, it is due at %v", next)
 	}
@@ -348,7 +348,7 @@ func TestObserversShareTheFirstLookAtASession(t *testing.T) {
 		for _, key := range []string{"a", "b"} {
 			lock := under(timing, "s", "v", 7)
 			lock.Key = key
-			o := NewObserver(timing, env, key, NewSight(timing, env))
+			o := NewObserver(timing, env, key, NewView(timing, env))
 			o.Want(true)
 			o.Step(0)
 			r := o.Reply(0, found(lock)).Call

@@ -50,7 +50,7 @@ func (p *process) ask(q driver.Request) {
 		patience = l.t.Lease / 2
 	}
 	q.By = p.name
-	k := protocol.NewAsker(p.t, l.env(p.host), l.key, q, patience, p.sight)
+	k := protocol.NewRequester(p.t, l.env(p.host), l.key, q, patience, p.view)
 	m := p.newMachine(asking, p.name+"/"+l.key+"ask", k)
 	m.want = q
 	p.machines = append(p.machines, m)
@@ -85,8 +85,8 @@ var answers = [...]string{
 	"foreign", "alive", "self", "unusable", "abandoned", "under a session",
 }
 
-// told notes and judges what an asker was answered, once.
-func (m *machine) told(k *protocol.Asker) {
+// told notes and judges what a requester was answered, once.
+func (m *machine) told(k *protocol.Requester) {
 	l := m.p.l
 	a, rec, _ := k.Answer()
 	if a == protocol.NoAnswer || m.left {
@@ -107,18 +107,18 @@ func (m *machine) told(k *protocol.Asker) {
 	}
 }
 
-// isTrue says whether what an asker was answered is so. The sight is shared, so that the
+// isTrue says whether what a requester was answered is so. The view is shared, so that the
 // tenure need not be the first that the process saw; it must be true all the same.
 func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Record) bool {
 	t := cmp.Or(l.tenures[token], &tenure{})
 	gone := token == 0 || t.end != "" || t.session != "" && l.sessionEnded(t.session)
 	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // the session of none has none
 	switch a {
-	case protocol.Laid:
+	case protocol.Delivered:
 		return l.laid[m.request]
-	case protocol.Pending:
+	case protocol.OtherPending:
 		return len(rec.Requests) > 0 && rec.Requests[0].ID != m.request
-	case protocol.Done, protocol.Nobody, protocol.Changed:
+	case protocol.Done, protocol.NoHolder, protocol.HolderChanged:
 		return gone
 	case protocol.Alive:
 		return gone || beats > 1

@@ -106,7 +106,7 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
 		l.fail("%s has said that it is quiet, and beats", m)
 	}
-	if r.Kind == protocol.Ask && m.role != asking && !confirms(r) {
+	if r.Kind == protocol.Request && m.role != asking && !confirms(r) {
 		m.wishes()
 	}
 	l.written[r.Next.Version] = l.writeOf(m, r)
@@ -114,7 +114,7 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 
 // confirms says that a call puts the question whether a session holds a lock.
 func confirms(r *protocol.Call) bool {
-	return r.Kind == protocol.Ask && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
+	return r.Kind == protocol.Request && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
 }
 
 // writeOf returns what is to be known of a write.
@@ -124,13 +124,13 @@ func (l *lock) writeOf(m *machine, r *protocol.Call) write {
 		hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now,
 	}
 	switch r.Kind {
-	case protocol.Release, protocol.Quit:
+	case protocol.Release, protocol.Abdicate:
 		if m.role != opening {
 			by.end, by.asked = ending(m, r)
 		}
-	case protocol.Ask:
+	case protocol.Request:
 		by.want = r.Next.Requests[len(r.Next.Requests)-1]
-	case protocol.Free:
+	case protocol.ForceRelease:
 		if a := r.Next.Asked; a != nil {
 			by.want.ID = a.ID
 		} else if p := r.Next.Prev; p != nil && p.Asked != nil {
@@ -257,7 +257,7 @@ func (l *lock) check() {
 		l.again = true
 	}
 	l.checkFamilies(holder)
-	l.checkGhost()
+	l.checkOrphan()
 	if l.lain.before(l.kept) {
 		l.fail("the store has data %q, but %v was confirmed", l.store.rec.Data, l.kept)
 	}
@@ -313,14 +313,14 @@ func (l *lock) checkLease(m *machine) {
 // sees returns what has a reply judged: a write that is no sign of life must not
 // count as one.
 func (p *process) sees() func(*machine) {
-	l, sight := p.l, p.sight
-	was, seen := sight.Record()
-	since := sight.Since()
+	l, view := p.l, p.view
+	was, seen := view.Record()
+	since := view.Since()
 	return func(m *machine) {
-		is, found := sight.Record()
+		is, found := view.Record()
 		same := seen && found && is.Token == was.Token && is.State == was.State &&
 			l.written[is.Version].beat == l.written[was.Version].beat
-		if same && sight.Since() != since {
+		if same && view.Since() != since {
 			l.fail("%s takes a record for a sign of life whose beat stands: %+v", m, is)
 		}
 	}

@@ -12,8 +12,8 @@
 //
 // One schedule of eight has clients of a lock service: programs without the store, with
 // clocks of their own, that hold locks through replicas. The replicas run the same
-// machines: a [protocol.Contender] for an acquire, a [protocol.Offer] for each grant, a
-// [protocol.Relay] for each heartbeat and release. A second network lies between the two,
+// machines: a [protocol.Acquirer] for an acquire, a [protocol.UnconfirmedGrant] for each grant, a
+// [protocol.RemoteWrite] for each heartbeat and release. A second network lies between the two,
 // which loses, delays and repeats calls, and answers 502 for what is carried out. A client
 // is no machine of the core. It follows the rules that every client of the service has to,
 // in visit.go.

@@ -106,10 +106,10 @@ func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driv
 // counted counts what a write is about.
 func (l *lock) counted(m *machine, r *protocol.Call) {
 	switch releases := r.Kind == protocol.Release && r.Key == l.key; {
-	case r.Kind == protocol.Ask, r.Kind == protocol.Free:
+	case r.Kind == protocol.Request, r.Kind == protocol.ForceRelease:
 		l.tally.Of[Request]++
 	case releases && m.role == denying:
-		l.tally.Of[Ghost]++
+		l.tally.Of[Orphan]++
 	case releases && m.role == offering:
 		l.tally.Of[Unused]++
 	case releases && m.c != nil && m.h == nil && !m.left:
@@ -122,9 +122,9 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	is := l.store.rec
 	l.judgeWrite(m, r, was, found)
 	switch r.Kind {
-	case protocol.Ask:
+	case protocol.Request:
 		l.asked(m, was)
-	case protocol.Quit:
+	case protocol.Abdicate:
 		if how := l.written[r.Next.Version].end; is.End != how {
 			l.fail("%s says why it is quiet: %q, want %q", m, is.End, how)
 		}
@@ -132,7 +132,7 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 		l.began(m, r, was, found)
 	case protocol.Release:
 		l.released(m, r, was)
-	case protocol.Free:
+	case protocol.ForceRelease:
 		if m.role == burying {
 			l.buried(m, was)
 		} else {
@@ -191,9 +191,9 @@ func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 		same.Prev = l.hidden(m, was, is)
 	}
 	switch r.Kind {
-	case protocol.Ask:
+	case protocol.Request:
 		same.Requests = append(slices.Clone(was.Requests), is.Requests[len(is.Requests)-1])
-	case protocol.Quit:
+	case protocol.Abdicate:
 		same.End = is.End
 	case protocol.Heartbeat:
 		same.Beat = is.Beat
@@ -205,7 +205,7 @@ func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 		} else if l.cfg.Harm {
 			same.Lease, same.Heartbeat, same.Drift = is.Lease, is.Heartbeat, is.Drift
 		}
-	case protocol.Release, protocol.Free:
+	case protocol.Release, protocol.ForceRelease:
 		if !session {
 			return // see released
 		}

@@ -100,14 +100,14 @@ func Schedule(src Source) Config {
 		Deletions: src.IntN(4) == 3, Observers: src.IntN(2) == 1, Events: minEvents, Faults: true,
 		Rough: src.IntN(8) == 7, Requests: src.IntN(4) != 0, Sessions: src.IntN(2) == 1,
 	}
-	ghosts := src.IntN(32)
-	c.Trying, c.Doubled = ghosts&2 > 0, ghosts&1 > 0
+	orphans := src.IntN(32)
+	c.Trying, c.Doubled = orphans&2 > 0, orphans&1 > 0
 	switch {
-	case ghosts >= 28:
+	case orphans >= 28:
 		c.Processes, c.Replicas, c.Clients = 1+src.IntN(2), 2+src.IntN(2), 2+src.IntN(3)
-	case ghosts >= 24:
+	case orphans >= 24:
 		c.Guarded = true
-	case ghosts >= 20:
+	case orphans >= 20:
 		c.Sessions, c.Requests, c.Length = true, true, 12*t.Lease
 	}
 	return c

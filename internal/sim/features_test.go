@@ -46,8 +46,8 @@ func TestFeatures(t *testing.T) {
 		// Locks under sessions, with and without requests, and with nothing that fails.
 		{"sessions", 900, func(seed uint64, c *Config) {
 			c.Sessions, c.Faults, c.Requests = true, seed%3 > 0, seed%3 < 2
-			c.Doubled = seed%3 == 1 // ghosts are writes that come late
-		}, map[Happening]int{ClosedByOthers: 1, Ghost: 1, Swept: 1, Carried: 1, Delivered: 1}},
+			c.Doubled = seed%3 == 1 // orphans are writes that come late
+		}, map[Happening]int{ClosedByOthers: 1, Orphan: 1, Swept: 1, Carried: 1, Delivered: 1}},
 		// An acquire that does not hear for long that it has the lock has it in the end, or
 		// nobody has it for it.
 		{"unheard", 300, func(seed uint64, c *Config) {
@@ -89,7 +89,7 @@ func TestFeatures(t *testing.T) {
 
 // TestReplicasWithOtherLeases: a heartbeat that is carried out by a replica with a shorter
 // lease does not let others in before the client learns of it. It did: the record had the
-// replica's lease from then on. `go test ./internal/protocol -run TestRelayKeepsTheLease`
+// replica's lease from then on. `go test ./internal/protocol -run TestRemoteWriteKeepsTheLease`
 // has it alone.
 func TestReplicasWithOtherLeases(t *testing.T) {
 	for _, seed := range []uint64{93, 262, 564, 754, 956, 993, 1470, 1507, 1856, 2095, 2370} {

@@ -28,7 +28,7 @@ func (w *World) wall() time.Time { return time.Unix(0, 0).Add(w.now) }
 
 // chronicle begins to write down what a grant shows of the tenures before it. The
 // work waits for that: see awaits.
-func (m *machine) chronicle(g protocol.Grant) {
+func (m *machine) writeHistory(g protocol.Grant) {
 	if m.life != m.p.l.life {
 		return // the tokens have begun again
 	}
@@ -46,7 +46,7 @@ func (m *machine) chronicle(g protocol.Grant) {
 // write begins to write down one tenure.
 func (m *machine) write(t driver.Tenure, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
 	l, p := m.p.l, m.p
-	c := protocol.NewChronicler(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
+	c := protocol.NewHistoryWriter(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
 	e := p.newMachine(chronicling, m.id+"/past", c)
 	e.under = m
 	l.writers = append(l.writers, e)
@@ -55,13 +55,13 @@ func (m *machine) write(t driver.Tenure, begin func(protocol.Machine, time.Durat
 	return e
 }
 
-// chronicler returns the machine of what writes a tenure down.
-func (m *machine) chronicler() *protocol.Chronicler { return m.is.(*protocol.Chronicler) }
+// historyWriter returns the machine of what writes a tenure down.
+func (m *machine) historyWriter() *protocol.HistoryWriter { return m.is.(*protocol.HistoryWriter) }
 
 // tried counts how often the writing of a tenure was not answered, or refused, or found a
 // former one.
 func (m *machine) tried(res protocol.Result) {
-	l, token := m.p.l, m.chronicler().Token()
+	l, token := m.p.l, m.historyWriter().Token()
 	t := l.tenures[token]
 	answered := res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted
 	if t != nil && (!answered || l.isFormer(token, res.Record)) {
@@ -75,7 +75,7 @@ func (m *machine) tried(res protocol.Result) {
 
 // awaits says that the work of a lease may not begin yet.
 func (m *machine) awaits() bool {
-	return slices.ContainsFunc(m.writes, func(e *machine) bool { return e.chronicler().Awaited() })
+	return slices.ContainsFunc(m.writes, func(e *machine) bool { return e.historyWriter().Awaited() })
 }
 
 // begins judges that the work under a lease begins when the earlier tenures are in the
@@ -95,7 +95,7 @@ func (m *machine) begins() {
 	}
 }
 
-// awaited lets the work that waited for a chronicler go on.
+// awaited lets the work that waited for a history writer go on.
 func (m *machine) awaited() {
 	if by := m.under; m.role == chronicling && by.waits && !by.awaits() {
 		by.finish()
@@ -111,8 +111,8 @@ func (l *lock) chronicled() bool {
 // entered judges what a write has made of the history.
 func (l *lock) entered(m *machine, r *protocol.Call, was store) {
 	rec := l.storeOf(r.Key).rec
-	switch token := m.chronicler().Token(); {
-	case r.Kind == protocol.Enter:
+	switch token := m.historyWriter().Token(); {
+	case r.Kind == protocol.HistoryPut:
 		if r.Key != protocol.HistoryKey(l.key, token) || rec.State != driver.Past {
 			l.fail("%s writes %+v under %s", m, rec, r.Key)
 		}

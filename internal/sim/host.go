@@ -30,20 +30,20 @@ type host struct {
 	procs  []*process    // one for each lock
 	serves bool          // it is a replica
 
-	session *machine                   // the session of this process, nil if it has none
-	sights  map[string]*protocol.Sight // of sessions, by id
-	peeks   map[string][]peek          // when each was shown, by key
+	session *machine                  // the session of this process, nil if it has none
+	views   map[string]*protocol.View // of sessions, by id
+	peeks   map[string][]peek         // when each was shown, by key
 
 	visits []*visit // of a client: at most one for each lock
 	at     int      // the replica that it calls first
 }
 
 // sessionSight returns what the process has seen of a session.
-func (h *host) sessionSight(id string) *protocol.Sight {
-	if h.sights[id] == nil {
-		h.sights[id] = protocol.NewSight(h.t, h.w.env(h))
+func (h *host) sessionView(id string) *protocol.View {
+	if h.views[id] == nil {
+		h.views[id] = protocol.NewView(h.t, h.w.env(h))
 	}
-	return h.sights[id]
+	return h.views[id]
 }
 
 // later has do called when d has passed, unless the process has crashed since the given
@@ -140,7 +140,7 @@ func (h *host) restart() {
 	h.w.note("%s starts again", h.name)
 	h.up, h.paused = true, 0
 	h.hold, h.cont = h.w.clock(), h.w.clock()
-	h.sights = map[string]*protocol.Sight{}
+	h.views = map[string]*protocol.View{}
 	h.w.started(h)
 	for _, p := range h.procs {
 		p.look()

@@ -18,7 +18,7 @@ import (
 type process struct {
 	*host
 	l        *lock
-	sight    *protocol.Sight
+	view     *protocol.View
 	hinted   bool // and has read nothing since
 	machines []*machine
 	acquires int
@@ -40,15 +40,15 @@ type machine struct {
 	id    string
 	role  phase            // what it does; waiting stands for all that an acquire and its lease do
 	is    protocol.Machine // that is driven: one of these, or another one
-	c     *protocol.Contender
-	h     *protocol.Holder // of a lease; of a session, that of its record
-	s     *protocol.Keeper // of a session that is open
-	epoch int              // of its process
-	life  int              // of its lock's record
-	under *machine         // the session under which the lock is taken
-	own   *protocol.Timing // of an acquire, or a session; nil: that of the process
-	want  driver.Request   // of an asker
-	wake  int              // number of the latest wake-up; older ones are void
+	c     *protocol.Acquirer
+	h     *protocol.Holder        // of a lease; of a session, that of its record
+	s     *protocol.SessionHolder // of a session that is open
+	epoch int                     // of its process
+	life  int                     // of its lock's record
+	under *machine                // the session under which the lock is taken
+	own   *protocol.Timing        // of an acquire, or a session; nil: that of the process
+	want  driver.Request          // of a requester
+	wake  int                     // number of the latest wake-up; older ones are void
 
 	sentCont time.Duration   // the contender's clock when its call was sent
 	sentAt   time.Duration   // the same in real time
@@ -70,7 +70,7 @@ type machine struct {
 	standing
 	looked   time.Duration // of an observer: when it has sent its latest look, by its clock
 	seen     uint64        // and the latest token that it has seen
-	request  string        // of an asker, that it has written
+	request  string        // of a requester, that it has written
 	applied  time.Duration // of a session: when the latest applied write was sent
 	lays     uint64
 	expired  bool
@@ -78,8 +78,8 @@ type machine struct {
 	// Since when a lease is quiet, and over.
 	quietSince, overSince time.Duration
 
-	conn *conn             // by which a client has asked for what a replica does
-	of   protocol.Dispatch // of a relay
+	conn *conn                    // by which a client has asked for what a replica does
+	of   protocol.RemoteHeartbeat // of a remote write
 
 	family *family // of a guardian
 }
@@ -103,7 +103,7 @@ func (m *machine) timing() protocol.Timing {
 // look begins with no sight of the record, as a new process does.
 func (p *process) look() {
 	p.hinted = false
-	p.sight, p.wish = protocol.NewSight(p.t, p.w.env(p.host)), 0
+	p.view, p.wish = protocol.NewView(p.t, p.w.env(p.host)), 0
 	p.offers, p.lately = map[uint64]*machine{}, driver.Record{}
 }
 
@@ -131,9 +131,9 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	m.peeked(r, res)
 	m.sawFirst(r, res)
 	switch {
-	case r.Kind == protocol.Enter:
+	case r.Kind == protocol.HistoryPut:
 		m.tried(res)
-	case r.Kind == protocol.Ask && res.Outcome == protocol.Conflicted && !confirms(r):
+	case r.Kind == protocol.Request && res.Outcome == protocol.Conflicted && !confirms(r):
 		m.p.wish = 0
 	}
 	saw := m.p.sees()
@@ -170,7 +170,7 @@ func (m *machine) took(a protocol.Action) {
 	}
 	m.sleep()
 	for _, is := range a.Begin {
-		m.disclaims(is.(*protocol.Disclaimer))
+		m.releasesOrphan(is.(*protocol.OrphanReleaser))
 	}
 	for _, other := range a.Wake {
 		m.wakes(other)
@@ -181,19 +181,19 @@ func (m *machine) took(a protocol.Action) {
 // became sees what a machine has come to. It returns true if it has become another one.
 func (m *machine) became() bool {
 	switch is := m.is.(type) {
-	case *protocol.Asker:
+	case *protocol.Requester:
 		m.told(is)
-	case *protocol.Relay:
+	case *protocol.RemoteWrite:
 		m.relayed(is)
 	case *protocol.Observer:
 		m.saw()
-	case *protocol.Opener:
+	case *protocol.SessionOpener:
 		g, open := is.Granted()
 		if open {
 			m.opened(g)
 		}
 		return open
-	case *protocol.Contender:
+	case *protocol.Acquirer:
 		g, granted := is.Granted()
 		switch {
 		case granted && m.conn != nil:
@@ -213,7 +213,7 @@ func (m *machine) refused(r *protocol.Refusal) {
 	l := m.p.l
 	l.note("%s is refused: %+v", m, r.Err)
 	l.judgeRefused(m, r)
-	l.judgeGhost(m, r)
+	l.judgeOrphan(m, r)
 	m.traced(trace.Leave, trace.Event{})
 	m.left = true
 	switch {
@@ -262,7 +262,7 @@ func (m *machine) sleep() {
 	if m.is.Over() {
 		if m.c != nil {
 			if g, ok := m.c.Left(); ok && m.writes == nil {
-				m.chronicle(g)
+				m.writeHistory(g)
 			}
 		}
 		if i := slices.Index(p.machines, m); i >= 0 && (m.h == nil || m.done) {

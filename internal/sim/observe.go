@@ -17,7 +17,7 @@ func (p *process) observes() bool {
 	if !p.up || l.now < p.paused || p.observer != nil {
 		return true
 	}
-	v := protocol.NewObserver(p.t, l.env(p.host), l.key, p.sight)
+	v := protocol.NewObserver(p.t, l.env(p.host), l.key, p.view)
 	v.Want(true)
 	m := p.newMachine(observing, p.name+"/"+l.key+"sees", v)
 	p.observer = m
@@ -63,7 +63,7 @@ func (m *machine) looks(call *protocol.Call) {
 // saw judges that what an observer sees of the lock does not go back. After a
 // deletion the tokens begin again.
 func (m *machine) saw() {
-	rec, found := m.p.sight.Record()
+	rec, found := m.p.view.Record()
 	if !found || m.p.l.cfg.Deletions {
 		return
 	}
@@ -84,10 +84,10 @@ func (l *lock) checkObservers() {
 		if m == nil || !p.up || l.now < p.paused || m.epoch != p.epoch {
 			continue
 		}
-		rec, _ := p.sight.Record()
+		rec, _ := p.view.Record()
 		is := l.store.rec.Token
 		most := 3 * l.most.Lease
-		if p.sight.Tied() {
+		if p.view.Tied() {
 			most += l.most.Refresh // its session lives, and nothing else says when to look
 		}
 		if t := l.tenures[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-max(l.healed, m.begun) > most {

@@ -48,10 +48,10 @@ func (m *machine) traceSend(r *protocol.Call) int {
 		return 0
 	}
 	e := trace.Event{Request: rec.Request(), Call: r.Kind.String()}
-	if r.Kind != protocol.Look {
+	if r.Kind != protocol.Read {
 		e.Next = trace.Of(r.Next)
 	}
-	if r.Kind != protocol.Look && r.Kind != protocol.Claim {
+	if r.Kind != protocol.Read && r.Kind != protocol.Claim {
 		e.Prev = trace.Of(r.Prev)
 	}
 	m.traced(trace.Send, e)

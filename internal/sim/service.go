@@ -221,8 +221,8 @@ func (m *machine) offers(g protocol.Grant) {
 	l.granted(m, g)
 	m.done = true
 	m.sleep()
-	m.chronicle(g)
-	o := p.serving(cn, offering, "offer", protocol.NewOffer(p.t, l.env(p.host), g))
+	m.writeHistory(g)
+	o := p.serving(cn, offering, "offer", protocol.NewUnconfirmedGrant(p.t, l.env(p.host), g))
 	p.machines = append(p.machines, o)
 	p.lately, p.offers[g.Record.Token] = g.Record, o
 	l.offered(o, g.Record)
@@ -236,7 +236,7 @@ func (m *machine) offers(g protocol.Grant) {
 }
 
 // relays carries out a heartbeat.
-func (p *process) relays(cn *conn, d protocol.Dispatch) {
+func (p *process) relays(cn *conn, d protocol.RemoteHeartbeat) {
 	l := p.l
 	if !protocol.FollowsBeat(d.After, d.Next) {
 		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
@@ -245,20 +245,20 @@ func (p *process) relays(cn *conn, d protocol.Dispatch) {
 }
 
 // frees carries out a release.
-func (p *process) frees(cn *conn, d protocol.Dispatch, failed bool) {
+func (p *process) frees(cn *conn, d protocol.RemoteHeartbeat, failed bool) {
 	if failed {
 		d.Failed = &driver.Request{By: p.name, Reason: "the work has failed"}
 	}
 	p.carries(cn, d)
 }
 
-func (p *process) carries(cn *conn, d protocol.Dispatch) {
+func (p *process) carries(cn *conn, d protocol.RemoteHeartbeat) {
 	l := p.l
 	role := relaying
 	if d.Releases() {
 		role = parting
 	}
-	m := p.serving(cn, role, "relay", protocol.NewRelay(p.t, l.env(p.host), d, p.lately, 3*p.t.RequestTimeout))
+	m := p.serving(cn, role, "relay", protocol.NewRemoteWrite(p.t, l.env(p.host), d, p.lately, 3*p.t.RequestTimeout))
 	p.machines = append(p.machines, m)
 	m.of, m.failed = d, d.Failed != nil
 	cn.gone = func() {
@@ -278,7 +278,7 @@ func (p *process) confirming(rec driver.Record) reply {
 }
 
 // relayed answers what was carried out, once.
-func (m *machine) relayed(r *protocol.Relay) {
+func (m *machine) relayed(r *protocol.RemoteWrite) {
 	l, p := m.p.l, m.p
 	answer, rec, _ := r.Answer()
 	if answer == protocol.NoAnswer || m.left {
@@ -295,10 +295,10 @@ func (m *machine) relayed(r *protocol.Relay) {
 		}
 		if o := p.offers[m.of.Token]; o != nil {
 			delete(p.offers, m.of.Token)
-			o.is.(*protocol.Offer).Taken()
+			o.is.(*protocol.UnconfirmedGrant).Taken()
 			o.sleep()
 		}
-	case protocol.Changed:
+	case protocol.HolderChanged:
 		p.lately = driver.Record{}
 		is.status = isLost
 		l.judgeLost(m.conn, m.of)

@@ -18,7 +18,7 @@ func (h *host) keep() bool {
 	w, p := h.w, h.procs[0]
 	if h.up && w.now >= h.paused && h.session == nil {
 		own := h.ofOwn()
-		m := p.newMachine(opening, h.name+"/session", protocol.NewOpener(own, w.env(h), driver.Record{Owner: h.name}, 0))
+		m := p.newMachine(opening, h.name+"/session", protocol.NewSessionOpener(own, w.env(h), driver.Record{Owner: h.name}, 0))
 		m.own, h.session = &own, m
 		w.note("%s opens", m)
 		m.step()
@@ -34,7 +34,7 @@ func (m *machine) opened(g protocol.Grant) {
 	}
 	m.counts(g)
 	w.note("%s is open as %s", m, g.Record.Key)
-	m.s = protocol.NewKeeper(m.timing(), w.env(h), g)
+	m.s = protocol.NewSessionHolder(m.timing(), w.env(h), g)
 	m.h, m.is = m.s.Holder, m.s
 	m.step()
 	if !w.final && w.one(2) {
@@ -69,7 +69,7 @@ func (m *machine) each(do func(*machine)) {
 }
 
 // disclaims begins to drive what is to release a lock that the session does not hold.
-func (m *machine) disclaims(d *protocol.Disclaimer) {
+func (m *machine) releasesOrphan(d *protocol.OrphanReleaser) {
 	for _, p := range m.p.host.procs {
 		if p.l.key == d.Key() {
 			t := p.newMachine(denying, m.id+"/not-"+d.Key()+"-", d)
@@ -90,7 +90,7 @@ func (m *machine) wakes(other protocol.Machine) {
 	if i < 0 {
 		return
 	}
-	if o := all[i]; o.under != nil && o.h != nil && len(o.h.Mail()) > 0 {
+	if o := all[i]; o.under != nil && o.h != nil && len(o.h.SessionRequests()) > 0 {
 		m.p.w.tally.Of[Delivered]++
 	}
 	all[i].step()
@@ -145,9 +145,9 @@ func (l *lock) judgeSession(m *machine, r *protocol.Call, before store, is drive
 		l.fail("%s opens session %s a second time", m, r.Key)
 	case r.Kind == protocol.Release && m.epoch == m.p.epoch && m.works():
 		l.fail("%s closes its session while work goes on", m)
-	case r.Kind == protocol.Ask:
+	case r.Kind == protocol.Request:
 		l.askedSession(m, is.Requests[len(is.Requests)-1], was)
-	case r.Kind == protocol.Free:
+	case r.Kind == protocol.ForceRelease:
 		stood := l.written[r.Next.Version].at - l.beat(was.Beat).stored
 		if stood < l.fast(was.Lease)-time.Microsecond {
 			l.fail("%s closes session %s, whose beat has stood for %v", m, r.Key, stood)
@@ -191,15 +191,15 @@ func (h *host) sweep() bool {
 	slices.Sort(ids)
 	if !w.final && h.up && w.now >= h.paused && len(ids) > 0 {
 		id := ids[w.src.IntN(len(ids))]
-		m := p.newMachine(clearing, h.name+"/reaper", protocol.NewReaper(h.t, w.env(h), id, h.sessionSight(id)))
+		m := p.newMachine(clearing, h.name+"/reaper", protocol.NewReaper(h.t, w.env(h), id, h.sessionView(id)))
 		w.note("%s is to clear session %s", m, id)
 		m.step()
 	}
 	return !w.final
 }
 
-// keeper returns the session that a record names, nil if no process has it open.
-func (l *lock) keeper(rec driver.Record) *machine {
+// sessionHolder returns the session that a record names, nil if no process has it open.
+func (l *lock) sessionHolder(rec driver.Record) *machine {
 	if rec.State != driver.Held || rec.Session == "" {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (l *lock) known(session *machine, rec driver.Record) bool {
 
 // judgeGhost judges that no acquire is refused for what its own session holds without
 // knowing: nobody else would ever ask about that.
-func (l *lock) judgeGhost(m *machine, r *protocol.Refusal) {
+func (l *lock) judgeOrphan(m *machine, r *protocol.Refusal) {
 	rec := r.Record
 	own := r.Held && m.under != nil && rec.State == driver.Held && rec.Session == m.under.s.ID()
 	if own && !l.known(m.under, rec) {
@@ -240,12 +240,12 @@ func (l *lock) judgeGhost(m *machine, r *protocol.Refusal) {
 // checkGhost sees that what a living session holds without knowing is free in time
 // when the faults are over. Those who wait ask the session; those who only try do not,
 // and one that tries under the same session finds it at its first try.
-func (l *lock) checkGhost() {
+func (l *lock) checkOrphan() {
 	rec := l.store.rec
 	if !l.final || !l.cfg.Trying {
 		return
 	}
-	session := l.keeper(rec)
+	session := l.sessionHolder(rec)
 	if session == nil || l.known(session, rec) {
 		l.haunted = ""
 		return

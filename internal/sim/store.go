@@ -94,12 +94,12 @@ func (s *store) conflict() error {
 // do carries out a call; a look may be back writes behind.
 func (s *store) do(r *protocol.Call, back int) (rec, former driver.Record, err error) {
 	switch r.Kind {
-	case protocol.Look:
+	case protocol.Read:
 		if r.Consistency == driver.Strong {
 			back = 0
 		}
 		rec, err = s.get(back)
-	case protocol.Claim, protocol.Enter:
+	case protocol.Claim, protocol.HistoryPut:
 		rec, former, err = s.claim(r.Next)
 	case protocol.Delete:
 		err = s.remove(r.Prev)

@@ -34,8 +34,8 @@ const (
 	Refusal        Happening = "stale write refused" // by the fence
 	Hole           Happening = "hole in the history" // a term that two crashes in a row have hidden
 	ClosedByOthers Happening = "session closed by others"
-	Ghost          Happening = "ghost"                     // a lock that a session, asked, did not know of
-	Disowned       Happening = "ghost found by an acquire" // the same, by an acquire under the session
+	Orphan         Happening = "orphan"                     // a lock that a session, asked, did not know of
+	Disowned       Happening = "orphan found by an acquire" // the same, by an acquire under the session
 	Swept          Happening = "session deleted"
 	Carried        Happening = "request in a session"
 	Delivered      Happening = "request delivered by a session"
@@ -79,7 +79,7 @@ const (
 	drained     phase = "expired"     // after the deadline
 	quiet       phase = "quiet"       // no more heartbeats
 	freeing     phase = "releasing"   // the work has returned
-	asking      phase = "asking"      // an asker of a request
+	asking      phase = "asking"      // a requester of a request
 	afterwards  phase = "asking on"   // with a write of unknown outcome
 	releasing   phase = "operating"   // an operator
 	opening     phase = "opening"     // a session
@@ -130,7 +130,7 @@ func (m *machine) leasePhase() phase {
 }
 
 // ofSession is added to the kind of a call about the session of a lock.
-const ofSession = protocol.Enter + 1
+const ofSession = protocol.HistoryPut + 1
 
 // nameOf returns the name of a kind.
 func nameOf(k protocol.Kind) string {
@@ -143,27 +143,27 @@ func nameOf(k protocol.Kind) string {
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
 var kindsOf = map[phase][]protocol.Kind{
-	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession, protocol.Free + ofSession, protocol.Ask + ofSession},
-	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession, protocol.Free + ofSession, protocol.Ask + ofSession},
-	leaving:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Look + ofSession},
+	waiting:     {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Request + ofSession},
+	resolving:   {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Request + ofSession},
+	leaving:     {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession},
 	working:     {protocol.Heartbeat},
 	jeopardy:    {protocol.Heartbeat},
 	draining:    {protocol.Heartbeat},
 	drained:     {protocol.Heartbeat},
-	quiet:       {protocol.Heartbeat, protocol.Quit},
-	freeing:     {protocol.Heartbeat, protocol.Quit, protocol.Release},
-	asking:      {protocol.Look, protocol.Ask, protocol.Look + ofSession, protocol.Ask + ofSession},
-	afterwards:  {protocol.Look, protocol.Ask, protocol.Free, protocol.Look + ofSession, protocol.Ask + ofSession},
-	releasing:   {protocol.Look, protocol.Free, protocol.Look + ofSession, protocol.Free + ofSession},
-	opening:     {protocol.Look, protocol.Claim},
-	denying:     {protocol.Look, protocol.Release},
-	clearing:    {protocol.Look + ofSession, protocol.Free + ofSession, protocol.Delete + ofSession},
-	chronicling: {protocol.Enter, protocol.Look, protocol.Delete},
-	observing:   {protocol.Look, protocol.Look + ofSession},
+	quiet:       {protocol.Heartbeat, protocol.Abdicate},
+	freeing:     {protocol.Heartbeat, protocol.Abdicate, protocol.Release},
+	asking:      {protocol.Read, protocol.Request, protocol.Read + ofSession, protocol.Request + ofSession},
+	afterwards:  {protocol.Read, protocol.Request, protocol.ForceRelease, protocol.Read + ofSession, protocol.Request + ofSession},
+	releasing:   {protocol.Read, protocol.ForceRelease, protocol.Read + ofSession, protocol.ForceRelease + ofSession},
+	opening:     {protocol.Read, protocol.Claim},
+	denying:     {protocol.Read, protocol.Release},
+	clearing:    {protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Delete + ofSession},
+	chronicling: {protocol.HistoryPut, protocol.Read, protocol.Delete},
+	observing:   {protocol.Read, protocol.Read + ofSession},
 	offering:    {protocol.Release},
-	relaying:    {protocol.Look, protocol.Heartbeat},
-	parting:     {protocol.Look, protocol.Release},
-	burying:     {protocol.Look, protocol.Free},
+	relaying:    {protocol.Read, protocol.Heartbeat},
+	parting:     {protocol.Read, protocol.Release},
+	burying:     {protocol.Read, protocol.ForceRelease},
 }
 
 // possible says whether a transition exists. A look never has an outcome that
@@ -173,7 +173,7 @@ func possible(k protocol.Kind, o protocol.Outcome) bool {
 	if k == protocol.Delete+ofSession {
 		return o != protocol.Conflicted
 	}
-	reads := k == protocol.Look || k == protocol.Look+ofSession
+	reads := k == protocol.Read || k == protocol.Read+ofSession
 	return !reads || o == protocol.Applied || o == protocol.NotApplied
 }
 
@@ -181,7 +181,7 @@ func possible(k protocol.Kind, o protocol.Outcome) bool {
 // show: an acquire is given up in the instant in which its call is refused, or
 // what a session does not hold changes in the instant in which it is released.
 func rare(p phase, k protocol.Kind, o protocol.Outcome) bool {
-	return p == leaving && k == protocol.Ask && o == protocol.NotApplied ||
+	return p == leaving && k == protocol.Request && o == protocol.NotApplied ||
 		p == denying && k == protocol.Release && o == protocol.Conflicted
 }
 

@@ -44,7 +44,7 @@ func (m *machine) firstPeek(session string) time.Duration {
 func (m *machine) sawFirst(r *protocol.Call, res protocol.Result) {
 	u, l := &m.unless, m.p.l
 	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
-	if looked, known := m.p.sight.Known(); known && m.sentCont < looked {
+	if looked, known := m.p.view.Known(); known && m.sentCont < looked {
 		strong = false // a quicker one has come in between
 	}
 	if u.is && u.first.Key == "" && r.Key == l.key && res.Found && strong {

@@ -36,7 +36,7 @@ func (p *process) act() bool {
 func (p *process) wants() protocol.Want {
 	l := p.l
 	want := protocol.Want{
-		Key: l.key, Owner: p.name, Label: l.labelOf(p.name), Priority: p.priority, LookFirst: p.acquires%2 == 0,
+		Key: l.key, Owner: p.name, Label: l.labelOf(p.name), Priority: p.priority, ReadFirst: p.acquires%2 == 0,
 		Try: l.final && l.cfg.Trying || !l.final && l.one(4), Behind: l.one(4),
 	}
 	if !l.final && l.one(4) {
@@ -84,7 +84,7 @@ func (p *process) acquire() {
 
 // contends makes an acquire of a machine.
 func (m *machine) contends(want protocol.Want) {
-	m.c = protocol.NewContender(m.timing(), m.p.l.env(m.p.host), want, m.p.sight)
+	m.c = protocol.NewAcquirer(m.timing(), m.p.l.env(m.p.host), want, m.p.view)
 	m.is = m.c
 	m.p.machines = append(m.p.machines, m)
 }
@@ -115,7 +115,7 @@ func (m *machine) hold(g protocol.Grant) {
 		m.h = protocol.NewHolder(&t, &env, g)
 	}
 	m.is = m.h
-	m.chronicle(g)
+	m.writeHistory(g)
 	if !m.believes() || m.under != nil && !m.under.opens() {
 		// Paused between the call and now, until the lease was over.
 		m.traced(trace.Leave, trace.Event{})

@@ -157,7 +157,7 @@ func (v *visit) beat() {
 
 // try sends the heartbeat under way, the same call as often as it takes.
 func (v *visit) try() {
-	d := protocol.Dispatch{Key: v.l.key, Token: v.tok, After: v.confirmed, Next: v.next}
+	d := protocol.RemoteHeartbeat{Key: v.l.key, Token: v.tok, After: v.confirmed, Next: v.next}
 	v.tries++
 	v.calls("heartbeat", v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, v.heard)
 }
@@ -306,7 +306,7 @@ func (v *visit) part() {
 }
 
 func (v *visit) parts() {
-	d := protocol.Dispatch{Key: v.l.key, Token: v.tok, After: v.follows, Data: v.data}
+	d := protocol.RemoteHeartbeat{Key: v.l.key, Token: v.tok, After: v.follows, Data: v.data}
 	v.tries++
 	v.calls("release", v.limit(), func(cn *conn) { cn.p.frees(cn, d, v.failed) }, v.partsHeard)
 }
@@ -393,7 +393,7 @@ func (v *visit) judgeConfirmed(r reply) {
 
 // judgeLost judges that no client is told of the end of a tenure that goes on. What a claim
 // writes that comes once more when an operator has deleted the record is not that tenure.
-func (l *lock) judgeLost(cn *conn, d protocol.Dispatch) {
+func (l *lock) judgeLost(cn *conn, d protocol.RemoteHeartbeat) {
 	rec := l.store.rec
 	goes := rec.State == driver.Held && rec.Token == d.Token && (rec.Beat == d.After || rec.Beat == d.Next)
 	if goes && cn.v.life == l.life && !d.Releases() {

@@ -209,7 +209,7 @@ func (w *World) addHost(name string) *host {
 }
 
 func (w *World) newHost(name string) *host {
-	h := &host{w: w, name: name, up: true, sights: map[string]*protocol.Sight{}, peeks: map[string][]peek{}}
+	h := &host{w: w, name: name, up: true, views: map[string]*protocol.View{}, peeks: map[string][]peek{}}
 	h.hold, h.cont = w.clock(), w.clock()
 	h.t = w.timing()
 	return h
@@ -285,7 +285,7 @@ func (w *World) clock() clock {
 func (w *World) env(h *host) protocol.Env {
 	return protocol.Env{
 		Lease:   func() time.Duration { return h.hold.at(w.now) },
-		Session: h.sessionSight,
+		Session: h.sessionView,
 		Fresh:   func() string { return fmt.Sprintf("v%d", w.number()) },
 		Random:  func() float64 { return float64(w.src.IntN(16)) / 16 },
 		Follow:  1, // of the few locks that there are

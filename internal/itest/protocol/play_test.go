@@ -44,10 +44,10 @@ type theatre struct {
 type actor struct {
 	p     *theatre
 	name  string
-	sight *protocol.Sight
-	c     *protocol.Contender
+	sight *protocol.View
+	c     *protocol.Acquirer
 	h     *protocol.Holder
-	k     *protocol.Asker
+	k     *protocol.Requester
 	lose  string // of the next write: the reply, or the request
 	cut   bool   // nothing reaches the store
 	looks int
@@ -80,7 +80,7 @@ func (p *theatre) command(t *testing.T, d *datadriven.TestData) {
 		if p.t.Lease == 0 {
 			p.t = protocol.Timing{}.WithDefaults()
 		}
-		a = &actor{p: p, name: d.CmdArgs[0].Key, sight: protocol.NewSight(p.t, p.env())}
+		a = &actor{p: p, name: d.CmdArgs[0].Key, sight: protocol.NewView(p.t, p.env())}
 		p.actors[a.name] = a
 		p.order = append(p.order, a)
 		if d.Cmd == "ask" {
@@ -88,14 +88,14 @@ func (p *theatre) command(t *testing.T, d *datadriven.TestData) {
 			if d.HasArg("to") {
 				d.ScanArgs(t, "to", &q.To)
 			}
-			a.k = protocol.NewAsker(p.t, p.env(), "k", q, 0, a.sight)
+			a.k = protocol.NewRequester(p.t, p.env(), "k", q, 0, a.sight)
 			break
 		}
 		want := protocol.Want{Key: "k", Owner: a.name}
 		if d.HasArg("priority") {
 			d.ScanArgs(t, "priority", &want.Priority)
 		}
-		a.c = protocol.NewContender(p.t, p.env(), want, a.sight)
+		a.c = protocol.NewAcquirer(p.t, p.env(), want, a.sight)
 	case "cut":
 		a.cut = true
 	case "lose":
@@ -207,7 +207,7 @@ func (a *actor) apply() {
 	p, r := a.p, a.req
 	a.applied, a.at = true, p.now+5*time.Millisecond
 	lose := ""
-	if r.Kind != protocol.Look {
+	if r.Kind != protocol.Read {
 		lose, a.lose = a.lose, ""
 	}
 	was, found := p.rec, p.found
@@ -217,7 +217,7 @@ func (a *actor) apply() {
 		a.res = protocol.Result{Outcome: protocol.Unknown, Err: errors.New("timeout")}
 		return
 	case lose == "request":
-	case r.Kind == protocol.Look:
+	case r.Kind == protocol.Read:
 		a.looks++
 		a.res = protocol.Result{Outcome: protocol.Applied, Record: p.rec.Clone(), Found: p.found}
 		return

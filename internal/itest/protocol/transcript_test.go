@@ -40,9 +40,9 @@ type stage struct {
 	t       protocol.Timing
 	now     time.Duration
 	fresh   int
-	c       *protocol.Contender
+	c       *protocol.Acquirer
 	h       *protocol.Holder
-	sight   *protocol.Sight
+	sight   *protocol.View
 	req     *protocol.Call // under way
 	written map[string]driver.Record
 	told    bool // that the acquire ended
@@ -61,10 +61,10 @@ func (s *stage) command(t *testing.T, d *datadriven.TestData) {
 	case "contender":
 		s.timing(t, d)
 		if s.sight == nil {
-			s.sight = protocol.NewSight(s.t, s.env())
+			s.sight = protocol.NewView(s.t, s.env())
 		}
 		want := protocol.Want{Key: "k", Owner: "us", Try: d.HasArg("try"), Behind: d.HasArg("behind")}
-		s.c, s.h, s.req, s.told = protocol.NewContender(s.t, s.env(), want, s.sight), nil, nil, false
+		s.c, s.h, s.req, s.told = protocol.NewAcquirer(s.t, s.env(), want, s.sight), nil, nil, false
 		s.contend(s.c.Step(s.now))
 	case "holder":
 		s.timing(t, d)
@@ -156,7 +156,7 @@ func (s *stage) step(t *testing.T, d *datadriven.TestData) {
 		} else {
 			s.contend(s.c.Step(s.now))
 		}
-		if d.HasArg("seeing") && s.req != nil && s.req.Kind == protocol.Look {
+		if d.HasArg("seeing") && s.req != nil && s.req.Kind == protocol.Read {
 			s.req = nil
 			s.contend(s.c.Reply(s.now, protocol.Result{Outcome: protocol.Applied, Record: s.record(t, d), Found: true}))
 		}
@@ -186,7 +186,7 @@ func (s *stage) reply(t *testing.T, d *datadriven.TestData) {
 		}
 	case "absent":
 		r = protocol.Result{Outcome: protocol.Applied}
-		if s.req.Kind != protocol.Look {
+		if s.req.Kind != protocol.Read {
 			r.Outcome = protocol.Conflicted
 		}
 	case "unknown":
@@ -240,7 +240,7 @@ func (s *stage) send(r *protocol.Call) {
 	}
 	s.req = r
 	switch r.Kind {
-	case protocol.Look:
+	case protocol.Read:
 		s.say("look, %s", [...]string{"strong", "eventual"}[r.Consistency])
 	case protocol.Claim:
 		s.written[r.Next.Version] = r.Next

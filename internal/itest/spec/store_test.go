@@ -94,9 +94,9 @@ func (s *above) Get(ctx context.Context, key string, c driver.Consistency) (driv
 	if key != lock {
 		return s.Store.Get(ctx, key, c)
 	}
-	n := s.sent(s.p.now(), protocol.Look, driver.Record{}, driver.Record{})
+	n := s.sent(s.p.now(), protocol.Read, driver.Record{}, driver.Record{})
 	rec, err := s.Store.Get(ctx, key, c)
-	s.answered(n, protocol.Look, rec, err)
+	s.answered(n, protocol.Read, rec, err)
 	return rec, err
 }
 
@@ -132,10 +132,10 @@ func (s *above) sent(who string, kind protocol.Kind, prev, next driver.Record) s
 	defer s.tape.mu.Unlock()
 	n := sent{s.p.asks(who), s.tape.Request()}
 	e := trace.Event{Do: trace.Send, Proc: s.p.name, Who: n.who, Request: n.number, Call: kind.String()}
-	if kind != protocol.Look {
+	if kind != protocol.Read {
 		e.Next = trace.Of(next)
 		s.tape.requests[next.Version] = n.number
-		if next.Beat == next.Version && kind != protocol.Release && kind != protocol.Free {
+		if next.Beat == next.Version && kind != protocol.Release && kind != protocol.ForceRelease {
 			s.p.wrote(next.Version, n.who)
 		}
 	}
@@ -191,13 +191,13 @@ func (p *process) writer(prev, next driver.Record) (string, protocol.Kind) {
 	}
 	switch {
 	case !own && driver.Laid(prev, next):
-		return p.who, protocol.Ask
+		return p.who, protocol.Request
 	case !own:
-		return p.who, protocol.Free
+		return p.who, protocol.ForceRelease
 	case next.State != driver.Held:
 		return who, protocol.Release
 	case next.Beat == prev.Beat:
-		return who, protocol.Quit
+		return who, protocol.Abdicate
 	}
 	return who, protocol.Heartbeat
 }

@@ -110,7 +110,7 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 	if err != nil {
 		return wire.Renewal{}, wrap(op, q.Name, err)
 	}
-	rec, err := c.engine.RemoteWrite(ctx, protocol.Dispatch{Key: q.Name, Token: q.Token, After: q.After, Next: q.Next})
+	rec, err := c.engine.RemoteWrite(ctx, protocol.RemoteHeartbeat{Key: q.Name, Token: q.Token, After: q.After, Next: q.Next})
 	if err != nil {
 		return wire.Renewal{}, wrap(op, q.Name, err)
 	}
@@ -146,7 +146,7 @@ func (c *Client) Release(ctx context.Context, q wire.ReleaseRequest, vanishes bo
 	if err := cmp.Or(checkBeat(q.Name, q.Token, q.After), checkData(q.Data)); err != nil {
 		return wrap(op, q.Name, err)
 	}
-	d := protocol.Dispatch{Key: q.Name, Token: q.Token, After: q.After, Data: q.Data}
+	d := protocol.RemoteHeartbeat{Key: q.Name, Token: q.Token, After: q.After, Data: q.Data}
 	if q.Failed != "" {
 		d.Failed = &driver.Request{By: c.owner, Reason: text.Failure(q.Failed), At: time.Now()}
 	}
