@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/tasks"
 )
@@ -27,12 +28,11 @@ func TestEveryOverAChangeOfTheLeader(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
 			onWorld(t, func(t *testing.T, s *world) {
-				start := func(owner string) (*replica, <-chan result, context.CancelFunc) {
+				start := func(owner string) (*replica, <-chan error, context.CancelFunc) {
 					r := s.replica(owner)
-					r.plain = true
+					r.quiet = true
 					r.Every("tick", period, nil, func(_ context.Context, turn *once.Turn) error {
-						r.enter("leading", "tick")
-						defer r.leave("leading")
+						defer r.enter("leading", "tick")()
 						s.note("%s%d", owner, turn.Slot())
 						return turn.Check()
 					})
@@ -55,7 +55,7 @@ func TestEveryOverAChangeOfTheLeader(t *testing.T) {
 				}
 				stopB()
 				a.client.Heal()
-				(<-second).check(t, nil)
+				testutil.Want(t, <-second, nil)
 				<-first
 				if story := strings.ReplaceAll(s.story(), "release, ", ""); !strings.HasPrefix(story, "a1, a2, b3, b4, b5") {
 					t.Errorf("runs %s", story)
@@ -75,7 +75,7 @@ func TestEveryIsStoppedBeforeTheRelease(t *testing.T) {
 		})
 		ctx, stop := context.WithTimeout(t.Context(), period+time.Minute)
 		defer stop()
-		(<-r.run(ctx)).check(t, nil)
+		testutil.Want(t, <-r.run(ctx), nil)
 		s.expect("tick, -run, run., release, release")
 	})
 }
@@ -91,12 +91,12 @@ func TestEveryRunThatFails(t *testing.T) {
 				if turn.Slot() < 3 {
 					return errTask
 				}
-				return stops()
+				return fmt.Errorf("done: %w", tasks.ErrStop)
 			})
 		begin := time.Now()
 		ctx, stop := context.WithTimeout(t.Context(), 10*period)
 		defer stop()
-		(<-r.run(ctx)).check(t, nil)
+		testutil.Want(t, <-r.run(ctx), nil)
 		if took := time.Since(begin).Round(time.Minute); took != 3*period || len(told) != 3 || !errors.Is(told[0], errTask) || told[2] != nil {
 			t.Errorf("it stopped after %v; told %v", took, told)
 		}
@@ -106,11 +106,10 @@ func TestEveryRunThatFails(t *testing.T) {
 		}
 
 		bad := s.replica("b")
-		bad.Every("tick", period, nil, func(context.Context, *once.Turn) error { return panics() })
-		res := <-bad.run(ctx)
-		var p *tasks.PanicError
-		if err, _ := res.panicked.(error); !errors.As(err, &p) || p.Task != "tick" {
-			t.Errorf("got %+v", res)
+		bad.Every("tick", period, nil, func(context.Context, *once.Turn) error { panic(errTask) })
+		var p panicked
+		if err := <-bad.run(ctx); !errors.As(err, &p) || p.Task != "tick" {
+			t.Errorf("ended with %v", err)
 		}
 		rec, err = r.client.History(t.Context(), election)
 		if err != nil || len(rec) != 2 || rec[0].End != tenure.EndFailed {
@@ -119,21 +118,11 @@ func TestEveryRunThatFails(t *testing.T) {
 	})
 }
 
-// stepped is a clock whose wall clock was set forward: a holder counts that, and a
-// contender does not.
-type stepped struct {
-	tenure.Clock
-	by atomic.Int64
-}
-
-func (c *stepped) Holder() time.Duration { return c.Clock.Holder() + time.Duration(c.by.Load()) }
-
 // TestEveryBeginsNoRunWithoutTheLead: the lease of the group is over, though the ledger's
 // lock is good, and the context of the task does not say so yet.
 func TestEveryBeginsNoRunWithoutTheLead(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
-		clock := &stepped{Clock: tenure.MonotonicClock()}
-		client := s.Client("a", func(o *tenure.Options) { o.Clock = clock })
+		client := s.Client("a")
 		group := tasks.New(client.Election(election, nil), nil)
 		var lead atomic.Pointer[tenure.Lease]
 		group.Leading("lead", func(ctx context.Context, l *tenure.Lease) error {
@@ -154,8 +143,7 @@ func TestEveryBeginsNoRunWithoutTheLead(t *testing.T) {
 		})
 		ctx, stop := context.WithTimeout(t.Context(), 2*period+time.Minute)
 		defer stop()
-		ended := make(chan error, 1)
-		go func() { ended <- group.Run(ctx) }()
+		ended := testutil.Go(func() error { return group.Run(ctx) })
 		time.Sleep(period - 7*time.Second)
 		remove := client.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return c.Key == election && c.Op == faultstore.OpHeartbeat },
@@ -169,15 +157,13 @@ func TestEveryBeginsNoRunWithoutTheLead(t *testing.T) {
 				return !bytes.Contains(c.Prev.Data, []byte(`"n":1`)) && bytes.Contains(c.Next.Data, []byte(`"n":1`))
 			},
 			Decide: func(faultstore.Call) faultstore.Fault {
-				clock.by.Store(int64(lead.Load().Remaining()))
+				client.Step(lead.Load().Remaining())
 				return faultstore.Fault{}
 			},
 		})
 		time.Sleep(time.Minute + 7*time.Second)
 		remove()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, <-ended, nil)
 		if len(at) != 1 || at[0] < 2*period || !lost {
 			t.Errorf("it ran after %v; the first period was begun without the lead: %v", at, lost)
 		}

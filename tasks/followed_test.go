@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tasks"
 )
 
@@ -27,30 +28,20 @@ func describe(l tenure.Leader) string {
 
 // watcher adds a following task that notes what it sees.
 func (r *replica) watcher(see func(context.Context, *tasks.Followed)) {
-	r.plain = true
+	r.quiet = true
 	r.Following("watcher", func(ctx context.Context, f *tasks.Followed) error {
-		r.enter("following", "watcher")
-		defer r.leave("following")
+		defer r.enter("following", "watcher")()
 		see(ctx, f)
 		return ctx.Err()
 	})
 }
 
-// expectSkipping compares the journal, in which an entry may be missing: who is
-// elected at once has no time to see it.
-func (s *world) expectSkipping(entry, want string) {
-	s.t.Helper()
-	if got := strings.ReplaceAll(s.story(), entry+", ", ""); got != want {
-		s.t.Errorf("journal:\n got %s\nwant %s", got, want)
-	}
-}
-
 func (r *replica) noteChanges() {
 	r.watcher(func(ctx context.Context, f *tasks.Followed) {
 		for l := range f.Changes(ctx) {
-			r.s.note("%s sees %s", r.owner, describe(l))
+			r.world.note("%s sees %s", r.owner, describe(l))
 			if now := f.Leader(); now.Token < l.Token {
-				r.s.t.Errorf("the leader is %v after %v was seen", now, l)
+				r.t.Errorf("the leader is %v after %v was seen", now, l)
 			}
 		}
 	})
@@ -62,14 +53,13 @@ func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		replicas := map[string]*replica{}
 		stops := map[string]context.CancelFunc{}
-		ended := map[string]<-chan result{}
+		ended := map[string]<-chan error{}
 		for _, owner := range []string{"a", "b", "c"} {
 			r := s.replica(owner)
 			replicas[owner] = r
 			r.noteChanges()
 			r.Leading("leader", func(ctx context.Context, l *tenure.Lease) error {
-				r.enter("leading", "leader")
-				defer r.leave("leading")
+				defer r.enter("leading", "leader")()
 				s.note("%s leads", owner)
 				select {
 				case <-time.After(lease):
@@ -95,26 +85,26 @@ func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 		time.Sleep(lease)
 		s.expect(`b sees a1 "news of a"`)
 		stops["a"]()
-		(<-ended["a"]).check(t, nil)
+		testutil.Want(t, <-ended["a"], nil)
 		time.Sleep(3 * time.Second)
-		s.expectSkipping("b sees nobody", "release, b leads")
+		s.expect("release, b leads", "b sees nobody, ", "") // who is elected at once has no time to see it
 		start("c")
 		s.expect(`c sees b2 "from b"`)
 
 		// The leader is cut off.
 		replicas["b"].client.Partition()
 		time.Sleep(2 * lease)
-		s.expectSkipping("c sees nobody", "c leads")
+		s.expect("c leads", "c sees nobody, ", "")
 		replicas["b"].client.Heal()
 		time.Sleep(lease)
-		story := strings.ReplaceAll(s.story(), "release, ", "")
-		if story = strings.TrimPrefix(story, `b sees c3 "from c", `); story != `b sees c3 "news of c"` {
+		story := strings.TrimPrefix(strings.ReplaceAll(s.story(), "release, ", ""), `b sees c3 "from c", `)
+		if story != `b sees c3 "news of c"` {
 			t.Errorf("journal %q", story)
 		}
 		for owner, stop := range stops {
 			stop()
 			if owner != "a" {
-				(<-ended[owner]).check(t, nil)
+				testutil.Want(t, <-ended[owner], nil)
 			}
 		}
 	})
@@ -126,7 +116,7 @@ func TestNobodyFollowsItself(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
 		r.noteChanges()
-		r.add("l1", act{quiet: true})
+		r.add("l1", act{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := r.run(ctx)
 		time.Sleep(lease)
@@ -135,12 +125,10 @@ func TestNobodyFollowsItself(t *testing.T) {
 			Fault: faultstore.LoseRequest(),
 		})
 		time.Sleep(4 * lease)
-		if story := strings.ReplaceAll(s.story(), "release, ", ""); story != "a sees nobody" {
-			t.Errorf("journal %q", story)
-		}
+		s.expect("a sees nobody", "release, ", "")
 		remove()
 		stop()
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 	})
 }
 
@@ -148,24 +136,22 @@ func TestNobodyFollowsItself(t *testing.T) {
 // makes way for.
 func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
-		rival := s.lead("rival")
+		rival := s.rival()
 		r := s.replica("a")
 		r.watcher(func(ctx context.Context, f *tasks.Followed) {
 			<-ctx.Done()
 			time.Sleep(5 * time.Second)
 			s.note("sees %s", describe(f.Leader()))
 		})
-		r.add("l1", act{quiet: true})
+		r.add("l1", act{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := r.run(ctx)
 		time.Sleep(lease)
-		if err := rival.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, rival.Release(t.Context()), nil)
 		time.Sleep(lease)
 		s.expect("sees nobody")
 		stop()
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 	})
 }
 
@@ -174,10 +160,8 @@ func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
 // seen a lease after the store answers again at the latest.
 func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
-		rival := s.replica("rival")
-		if _, err := rival.client.Acquire(t.Context(), election, nil); err != nil {
-			t.Fatal(err)
-		}
+		rival := s.Client("rival")
+		testutil.Must(rival.Acquire(t.Context(), election, nil))(t)
 		r := s.replica("b")
 		r.noteChanges() // no leading task: it does not campaign
 		ctx, stop := context.WithCancel(t.Context())
@@ -191,13 +175,13 @@ func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 		s.expect("")
 		r.client.Partition()
 		time.Sleep(lease / 2)
-		rival.client.Partition()
+		rival.Partition()
 		time.Sleep(lease)
 		r.client.Heal()
 		time.Sleep(2 * lease)
 		s.expect("b sees nobody")
 		stop()
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 	})
 }
 
@@ -205,7 +189,7 @@ func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 // ends with the following, and its data is the caller's own.
 func TestChangesSkipAndEnd(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
-		rival := s.lead("rival")
+		rival := s.rival()
 		r := s.replica("b")
 		var seen []string
 		over := make(chan string, 1)
@@ -230,13 +214,11 @@ func TestChangesSkipAndEnd(t *testing.T) {
 		ended := r.run(t.Context())
 		for i := range 20 {
 			time.Sleep(lease)
-			if err := rival.SetData(t.Context(), fmt.Append(nil, i)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Want(t, rival.SetData(t.Context(), fmt.Append(nil, i)), nil)
 		}
 		time.Sleep(8 * lease) // the loop's pause, and until what was laid down is seen
 		r.signals <- syscall.SIGTERM
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 		if len(seen) < 4 || len(seen) > 7 {
 			t.Errorf("saw %q", seen)
 		}
@@ -252,7 +234,6 @@ func TestChangesSkipAndEnd(t *testing.T) {
 // Each runs its work once for each leader, and never twice at once.
 func TestEach(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
-		rivals := []*replica{s.replica("r1"), s.replica("r2"), s.replica("r3"), s.replica("r4")}
 		b := s.replica("b")
 		b.watcher(func(ctx context.Context, f *tasks.Followed) {
 			working := 0
@@ -276,23 +257,16 @@ func TestEach(t *testing.T) {
 			s.note("each: %v", err)
 		})
 		ended := b.run(t.Context())
-		for _, r := range rivals {
-			l, err := r.client.Acquire(t.Context(), election, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, owner := range []string{"r1", "r2", "r3", "r4"} {
+			l := testutil.Must(s.Client(owner).Acquire(t.Context(), election, nil))(t)
 			time.Sleep(lease)
-			if err := l.SetData(t.Context(), []byte("still "+l.Owner())); err != nil {
-				t.Error(err)
-			}
+			testutil.Want(t, l.SetData(t.Context(), []byte("still "+owner)), nil)
 			time.Sleep(lease)
-			if err := l.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testutil.Want(t, l.Release(t.Context()), nil)
 			time.Sleep(lease)
 		}
 		// The group was done when Each was: there is nothing else in it.
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 		s.expect("serve r1, leader changed, serve r2, serve r3, leader changed, serve r4, each: task failed")
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tasks"
 )
@@ -32,7 +32,7 @@ func TestHandover(t *testing.T) {
 		time.Sleep(lease)
 		s.expect("a1, a2, f1, f2")
 		stop()
-		(<-a).check(t, nil)
+		testutil.Want(t, <-a, nil)
 		time.Sleep(lease)
 		story := s.story()
 		before, after, ok := strings.Cut(story, "release, ")
@@ -47,7 +47,7 @@ func TestHandover(t *testing.T) {
 			t.Errorf("after the release: %q", after)
 		}
 		stopB()
-		(<-b).check(t, nil)
+		testutil.Want(t, <-b, nil)
 	})
 }
 
@@ -62,20 +62,18 @@ func TestReplicasThroughFaults(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			onWorld(t, func(t *testing.T, s *world) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				var ended []<-chan result
+				var ended []<-chan error
 				var stops []context.CancelFunc
 				var replicas []*replica
 				tenures := 0
 				for i := range 2 + rng.IntN(2) {
 					r := s.replica(string(rune('a' + i)))
-					r.plain = true
-					quick := act{drain: time.Millisecond, quiet: true}
+					r.quiet = true
 					for _, name := range []string{"a1", "f1", "f2", "l1", "l2"} {
-						r.add(name, quick)
+						r.add(name, act{drain: time.Millisecond})
 					}
 					r.Leading("count", func(ctx context.Context, l *tenure.Lease) error {
-						r.enter("leading", "count")
-						defer r.leave("leading")
+						defer r.enter("leading", "count")()
 						s.mu.Lock()
 						tenures++
 						s.mu.Unlock()
@@ -105,9 +103,7 @@ func TestReplicasThroughFaults(t *testing.T) {
 				}
 				for i, stop := range stops {
 					stop()
-					if res := <-ended[i]; res.panicked != nil || res.err != nil {
-						t.Errorf("replica %d: %+v", i, res)
-					}
+					testutil.Want(t, <-ended[i], nil)
 				}
 				if tenures < 10 || leaders < 20 || following < 50 {
 					t.Errorf("%d tenures; leaders at work in %d of 100 looks; followers %d", tenures, leaders, following)
@@ -128,10 +124,7 @@ func TestInBubble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, err := tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := testutil.Must(tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock()}))(t)
 				defer client.Close(t.Context())
 				group := tasks.New(client.Election(election, nil), options)
 				led := false
@@ -155,12 +148,12 @@ func TestGroupWithoutLeadingTasks(t *testing.T) {
 		r.add("f1", act{after: 3 * lease, how: done})
 		ended := r.run(t.Context())
 		time.Sleep(lease)
-		if _, err := s.Store().Get(t.Context(), election, driver.Strong); err == nil {
+		if s.Record(election).Key != "" {
 			t.Error("it campaigns")
 		}
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 		s.expect("a1, f1, a1!, f1!")
-		(<-s.replica("b").run(t.Context())).check(t, nil) // has no task at all
+		testutil.Want(t, <-s.replica("b").run(t.Context()), nil) // has no task at all
 	})
 }
 
@@ -179,7 +172,7 @@ func TestFirstReplicaLeadsAtOnce(t *testing.T) {
 		time.Sleep(lease)
 		s.expect("a1, a2, l1, l2")
 		stop()
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 	})
 }
 
@@ -210,7 +203,7 @@ func TestContextValues(t *testing.T) {
 		})
 		ctx, stop := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), lease)
 		defer stop()
-		(<-r.run(ctx)).check(t, nil)
+		testutil.Want(t, <-r.run(ctx), nil)
 	})
 }
 
@@ -233,9 +226,7 @@ func TestRunRefuses(t *testing.T) {
 		s.expect("")
 
 		r = s.replica("b")
-		if err := r.Run(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, r.Run(t.Context()), nil)
 		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "was run before") {
 			t.Errorf("second run: %v", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tasks"
 )
 
@@ -27,19 +29,16 @@ const (
 	alwaysStop     = "-a2, a2., -a1, a1."
 )
 
-// stopped returns the story of a stop in which the task of the given name had
-// ended by itself.
-func stopped(phase, name string) string {
-	story := strings.Join([]string{name + "!", phase, alwaysStop}, ", ")
-	story = strings.Replace(story, fmt.Sprintf(", -%s, %s.", name, name), "", 1)
-	return story
-}
-
 // A task that ends the group, in each way and of each kind, while the replica
 // leads and while it follows: the others are stopped in order, and the lock is
 // released between the last leading task and the first that always runs.
 func TestTaskStopsTheGroupInOrder(t *testing.T) {
-	for how, end := range map[string]func() error{"error": fails, "stop": stops, "panic": panics, "goexit": exits} {
+	for how, end := range map[string]func() error{
+		"error":  func() error { return errTask },
+		"stop":   func() error { return fmt.Errorf("done: %w", tasks.ErrStop) },
+		"panic":  func() error { panic(errTask) },
+		"goexit": func() error { runtime.Goexit(); return nil },
+	} {
 		for _, name := range []string{"a1", "l1", "l2", "f1", "f2", "following a2"} {
 			t.Run(how+" of "+name, func(t *testing.T) {
 				onWorld(t, func(t *testing.T, s *world) {
@@ -47,15 +46,16 @@ func TestTaskStopsTheGroupInOrder(t *testing.T) {
 					phase, starts := leadingStops, "a1, a2, l1, l2"
 					if alone || name[0] == 'f' {
 						phase, starts = followingStops, "a1, a2, f1, f2"
-						s.lead("rival")
+						s.rival()
 					}
 					r := s.replica("a").cast(map[string]act{name: {after: lease, how: end}})
 					ended := r.run(t.Context())
 					time.Sleep(lease / 2)
 					s.expect(starts)
-					res := <-ended
-					s.expect(stopped(phase, name))
-					checkEnd(t, how, name, res)
+					err := <-ended
+					stops := strings.Join([]string{name + "!", phase, alwaysStop}, ", ")
+					s.expect(strings.Replace(stops, fmt.Sprintf(", -%s, %s.", name, name), "", 1))
+					checkEnd(t, how, name, err)
 					if phase == leadingStops {
 						s.checkTenure(how)
 					}
@@ -68,10 +68,7 @@ func TestTaskStopsTheGroupInOrder(t *testing.T) {
 // checkTenure checks how the tenure of a leader ended that a task has stopped.
 func (s *world) checkTenure(how string) {
 	s.t.Helper()
-	rec, err := s.Store().Get(s.t.Context(), election, driver.Strong)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	rec := s.Record(election)
 	if want := driver.EndReason(tenure.EndFailed); how == "stop" && rec.End != driver.EndReleased || how != "stop" && rec.End != want {
 		s.t.Errorf("after %q of a task the tenure ended as %q", how, rec.End)
 	}
@@ -80,23 +77,24 @@ func (s *world) checkTenure(how string) {
 	}
 }
 
-func checkEnd(t *testing.T, how, name string, res result) {
+func checkEnd(t *testing.T, how, name string, err error) {
 	t.Helper()
 	var e *tasks.Error
 	switch how {
 	case "error":
-		res.check(t, errTask)
-		if !errors.As(res.err, &e) || e.Task != name || e.Error() != fmt.Sprintf("task %q: task failed", name) {
-			t.Errorf("error %v", res.err)
+		testutil.Want(t, err, errTask)
+		if !errors.As(err, &e) || e.Task != name || e.Error() != fmt.Sprintf("task %q: task failed", name) {
+			t.Errorf("error %v", err)
 		}
 	case "stop":
-		res.check(t, nil)
+		testutil.Want(t, err, nil)
 	case "goexit":
-		res.check(t, tasks.ErrGoexit)
+		testutil.Want(t, err, tasks.ErrGoexit)
 	case "panic":
-		p, ok := res.panicked.(*tasks.PanicError)
-		if !ok || p.Task != name || p.Value != any(errTask) || !errors.Is(p, errTask) || !strings.Contains(p.Error(), "tasks_test.panics") {
-			t.Errorf("panicked with %v", res.panicked)
+		var p panicked
+		if !errors.As(err, &p) || p.Task != name || p.Value != any(errTask) || !errors.Is(p.PanicError, errTask) ||
+			!strings.Contains(p.Error(), "tasks_test.TestTaskStops") {
+			t.Errorf("ended with %v", err)
 		}
 	}
 }
@@ -125,7 +123,7 @@ func TestStopInEachPhase(t *testing.T) {
 			t.Run(how+" while "+phase, func(t *testing.T) {
 				onWorld(t, func(t *testing.T, s *world) {
 					if strings.HasPrefix(phase, "following") || phase == "settling" {
-						s.lead("rival")
+						s.rival()
 					}
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
@@ -146,8 +144,7 @@ func TestStopInEachPhase(t *testing.T) {
 					if phase == "stopping by itself" {
 						acts["l2"] = act{after: lease, how: func() error { stop(r, cancel); return tasks.ErrStop }}
 					}
-					res := <-r.cast(acts).run(ctx)
-					res.check(t, nil)
+					testutil.Want(t, <-r.cast(acts).run(ctx), nil)
 					s.expect(want.story)
 				})
 			})
@@ -160,7 +157,7 @@ func TestCauses(t *testing.T) {
 	reason := errors.New("enough")
 	causes := map[string]error{}
 	onWorld(t, func(t *testing.T, s *world) {
-		held := s.lead("rival")
+		held := s.rival()
 		r := s.replica("a")
 		r.Always("signal", func(ctx context.Context) error {
 			<-ctx.Done()
@@ -176,12 +173,10 @@ func TestCauses(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := r.run(ctx)
 		time.Sleep(lease)
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, held.Release(t.Context()), nil)
 		time.Sleep(lease)
 		cancel(reason)
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 
 		r = s.replica("b")
 		r.Always("signal", func(ctx context.Context) error {
@@ -192,7 +187,7 @@ func TestCauses(t *testing.T) {
 		ended = r.run(t.Context())
 		synctest.Wait()
 		r.signals <- syscall.SIGINT
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 	})
 	want := map[string]error{"always": reason, "following": tasks.ErrElected}
 	var signal *tasks.SignalError
@@ -215,19 +210,19 @@ func TestErrorsOfTheStopAreJoined(t *testing.T) {
 		"a1": {late: fmt.Errorf("wrapped: %w", context.Canceled)}, // the context's
 	}
 	onWorld(t, func(t *testing.T, s *world) {
-		res := <-s.replica("a").cast(acts).run(t.Context())
-		res.check(t, first)
-		if got := res.err.Error(); got != "task \"l2\": first\ntask \"l1\": late" {
+		err := <-s.replica("a").cast(acts).run(t.Context())
+		testutil.Want(t, err, first)
+		if got := err.Error(); got != "task \"l2\": first\ntask \"l1\": late" {
 			t.Errorf("error %q", got)
 		}
 	})
 	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a").cast(acts)
 		r.Always("a3", func(ctx context.Context) error { <-ctx.Done(); panic("late too") })
-		res := <-r.run(t.Context())
-		p, ok := res.panicked.(*tasks.PanicError)
-		if !ok || p.Task != "a3" || p.Value != "late too" || !errors.Is(p.Err, first) || !errors.Is(p.Err, late) {
-			t.Errorf("panicked with %v", res.panicked)
+		err := <-r.run(t.Context())
+		var p panicked
+		if !errors.As(err, &p) || p.Task != "a3" || p.Value != "late too" || !errors.Is(p.Err, first) || !errors.Is(p.Err, late) {
+			t.Errorf("ended with %v", err)
 		}
 	})
 }
@@ -241,16 +236,15 @@ func TestDoneTasksLeaveTheOthersAlone(t *testing.T) {
 			"a1": {after: lease, how: done}, "l1": {after: 2 * lease, how: done}, "l2": {after: 3 * lease, how: done},
 		}).run(ctx)
 		time.Sleep(10 * lease)
-		pending(t, ended)
+		testutil.Pending(t, "run", ended)
 		s.expect("a1, a2, l1, l2, a1!, l1!, l2!")
 		stop()
-		(<-ended).check(t, nil)
+		testutil.Want(t, <-ended, nil)
 		s.expect("release, -a2, a2.")
 	})
 	onWorld(t, func(t *testing.T, s *world) {
-		res := <-s.replica("a").cast(map[string]act{
-			"l1": {after: lease, how: func() error { return context.Canceled }},
-		}).run(t.Context())
-		res.check(t, context.Canceled)
+		canceled := func() error { return context.Canceled }
+		ended := s.replica("a").cast(map[string]act{"l1": {after: lease, how: canceled}}).run(t.Context())
+		testutil.Want(t, <-ended, context.Canceled)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tasks"
 )
 
@@ -29,20 +30,16 @@ func TestTaskThatDoesNotStop(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			onWorld(t, func(t *testing.T, s *world) {
 				if test.name[0] == 'f' {
-					s.lead("rival")
+					s.rival()
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				ended := s.replica("a").cast(map[string]act{test.name: {drain: time.Hour}}).run(ctx)
 				time.Sleep(lease)
 				stop()
-				start := time.Now()
-				res := <-ended
-				res.check(t, tasks.ErrStopTimeout)
-				if got := res.err.Error(); got != `task "`+test.name+`": did not stop in time: it was given 10s` {
+				err := testutil.Within(t, stopTimeout, stopTimeout+5*drain, func() error { return <-ended })
+				testutil.Want(t, err, tasks.ErrStopTimeout)
+				if got := err.Error(); got != `task "`+test.name+`": did not stop in time: it was given 10s` {
 					t.Errorf("error %q", got)
-				}
-				if took := time.Since(start); took < stopTimeout || took > stopTimeout+5*drain {
-					t.Errorf("the stop took %v", took)
 				}
 				s.expect(test.want)
 				time.Sleep(time.Hour) // so that it ends
@@ -75,24 +72,21 @@ func TestRecordOfALeaderThatDoesNotStop(t *testing.T) {
 		time.Sleep(lease)
 		stop()
 		told := time.Now()
-		(<-ended).check(t, tasks.ErrStopTimeout)
+		testutil.Want(t, <-ended, tasks.ErrStopTimeout)
 		if took := time.Since(told); took != stopTimeout {
 			t.Errorf("the stop took %v", took)
 		}
 		// Until the client's stop timeout, which is a lease, it is covered.
 		for time.Since(told) < stopTimeout+lease-time.Second {
 			time.Sleep(time.Second / 10)
-			rec, err := s.Store().Get(t.Context(), election, driver.Strong)
-			if err != nil || rec.State != driver.Held || rec.Token != held.Token() || held.Check() != nil {
-				t.Fatalf("after %v the record is %+v, %v; check: %v", time.Since(told), rec, err, held.Check())
+			if rec := s.Record(election); rec.State != driver.Held || rec.Token != held.Token() || held.Check() != nil {
+				t.Fatalf("after %v the record is %+v; check: %v", time.Since(told), rec, held.Check())
 			}
 		}
 		time.Sleep(2 * lease)
-		if story := s.story(); story != "l, stop, l1" {
-			t.Errorf("journal %q", story)
-		}
+		s.expect("l, stop, l1")
 		close(bStop)
-		(<-after).check(t, nil)
+		testutil.Want(t, <-after, nil)
 		time.Sleep(time.Hour)
 	})
 }
@@ -106,7 +100,7 @@ func TestLeaderThatStopsLate(t *testing.T) {
 		ended := r.run(ctx)
 		time.Sleep(lease)
 		stop()
-		(<-ended).check(t, tasks.ErrStopTimeout)
+		testutil.Want(t, <-ended, tasks.ErrStopTimeout)
 		s.expect("l1, -l1")
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -122,7 +116,7 @@ func TestLeaderThatDoesNotStopAfterALoss(t *testing.T) {
 		ended := r.run(t.Context())
 		time.Sleep(lease)
 		r.client.Partition()
-		(<-ended).check(t, tasks.ErrStopTimeout)
+		testutil.Want(t, <-ended, tasks.ErrStopTimeout)
 		if story := s.story(); !strings.HasSuffix(story, "l2., "+alwaysStop) || strings.Contains(story, "f1") {
 			t.Errorf("journal %q", story)
 		}
@@ -134,13 +128,11 @@ func TestLeaderThatDoesNotStopAfterALoss(t *testing.T) {
 // lock is handed back.
 func TestFollowerThatDoesNotStopWhenElected(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
-		rival := s.lead("rival")
+		rival := s.rival()
 		ended := s.replica("a").cast(map[string]act{"f2": {drain: time.Hour}}).run(t.Context())
 		time.Sleep(lease)
-		if err := rival.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		(<-ended).check(t, tasks.ErrStopTimeout)
+		testutil.Want(t, rival.Release(t.Context()), nil)
+		testutil.Want(t, <-ended, tasks.ErrStopTimeout)
 		s.expect("a1, a2, f1, f2, -f2, -f1, f1., release, " + alwaysStop)
 		time.Sleep(time.Hour)
 	})
