@@ -100,6 +100,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 
 		// One dies, the other one leaves: nobody coordinates any more, and nobody has anything.
 		workers[1].crash()
+		look() // and its last heartbeat is seen
 		time.Sleep(refresh)
 		_ = workers[0].quit()
 		time.Sleep(2 * lease)
