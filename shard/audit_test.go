@@ -23,10 +23,7 @@ var errThere = errors.New("no answer")
 func TestCoordinatorThatDoesNothing(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 40}, func(t *testing.T, s *world) {
 		const workers = 5
-		for i := range workers {
-			s.worker(fmt.Sprint("w", i))
-			time.Sleep(2 * refresh)
-		}
+		s.come(workers, func() { time.Sleep(2 * refresh) })
 		s.settle(workers, 40)
 		time.Sleep(lease)
 		if !s.workers[0].Stats().Coordinator {
@@ -37,7 +34,7 @@ func TestCoordinatorThatDoesNothing(t *testing.T) {
 		})
 		time.Sleep(lease)
 		s.workers[3].crash()
-		took := s.until("the others have all of it", 20*lease, func() bool { _, all := s.owned(); return all == 40 })
+		took := s.all(40, 20*lease)
 		t.Logf("after %v", took)
 	})
 }

@@ -18,10 +18,7 @@ import (
 func TestCostAtRest(t *testing.T) {
 	const workers, periods = 6, 60
 	onWorld(t, shard.Options{Partitions: 600}, func(t *testing.T, s *world) {
-		for i := range workers {
-			s.worker(string(rune('a' + i)))
-			s.settle(i+1, 600)
-		}
+		s.come(workers, func() { s.settle(len(s.workers), 600) })
 		time.Sleep(10 * refresh)
 		for _, w := range s.workers {
 			w.client.Faults().ResetLog()
@@ -67,11 +64,8 @@ func TestCostAtRest(t *testing.T) {
 func TestCostOfAMonth(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 1000}, func(t *testing.T, s *world) {
 		const workers, long = 10, 3 * time.Minute
-		s.timing = tenure.Timing{LeaseDuration: 20 * time.Second, HeartbeatPeriod: 5 * time.Second, RefreshPeriod: time.Second}
 		s.blind = true
-		for i := range workers {
-			s.worker(string(rune('a' + i)))
-		}
+		s.come(workers, atOnce)
 		s.settle(workers, 1000)
 		time.Sleep(25 * time.Second)
 		for _, w := range s.workers {
@@ -98,5 +92,7 @@ func TestCostOfAMonth(t *testing.T) {
 		if dollars > 17 {
 			t.Errorf("$%.2f a month", dollars)
 		}
+	}, func(o *tenure.Options) {
+		o.LeaseDuration, o.HeartbeatPeriod, o.RefreshPeriod = 20*time.Second, 5*time.Second, time.Second
 	})
 }

@@ -5,7 +5,6 @@ package shard_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -26,10 +26,9 @@ func TestWorkersShareThePartitions(t *testing.T) {
 			s.worker(owner)
 			s.settle(i+1, 60)
 		}
-		by, _ := s.owned()
-		for owner, n := range by {
-			if n < 19 || n > 21 {
-				t.Errorf("%s has %d of 60: %v", owner, n, by)
+		for _, w := range s.workers {
+			if n := s.owned(w.owner); n < 19 || n > 21 {
+				t.Errorf("%s has %d of 60", w.owner, n)
 			}
 		}
 		s.gap(refresh)
@@ -42,8 +41,8 @@ func TestWeights(t *testing.T) {
 		s.worker("a")
 		s.worker("b", func(o *shard.Options) { o.Weight = 2 })
 		s.settle(2, 90)
-		if by, _ := s.owned(); by["a"] < 28 || by["a"] > 32 {
-			t.Errorf("with weights 1 and 2: %v", by)
+		if n := s.owned("a"); n < 28 || n > 32 {
+			t.Errorf("with weights 1 and 2: %d of 90", n)
 		}
 	})
 }
@@ -67,10 +66,9 @@ func TestZones(t *testing.T) {
 		}
 		s.settle(4, 40)
 		at := func(want map[string]string) (abroad int) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
+			owners := s.at()
 			for id, zone := range want {
-				if s.by[id][:1] != zone {
+				if !strings.HasPrefix(owners[id], zone) {
 					abroad++
 				}
 			}
@@ -79,9 +77,7 @@ func TestZones(t *testing.T) {
 		if n := at(zones); n > 0 {
 			t.Errorf("%d of 40 partitions are not in their zone", n)
 		}
-		if err := s.workers[0].SetZones(t.Context(), swapped); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, s.workers[0].SetZones(t.Context(), swapped), nil)
 		s.until("all have moved to their zones", 10*lease, func() bool { return at(swapped) == 0 })
 		if err := s.workers[0].SetZones(t.Context(), map[string]string{"1": "a\nb"}); err == nil {
 			t.Error("a zone with a control character is accepted")
@@ -92,9 +88,7 @@ func TestZones(t *testing.T) {
 // A worker that comes moves no more than its share, and each partition once.
 func TestNewWorkerMovesItsShare(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 200}, func(t *testing.T, s *world) {
-		for i := range 9 {
-			s.worker(fmt.Sprintf("w%d", i))
-		}
+		s.come(9, atOnce)
 		s.settle(9, 200)
 		s.reset()
 		w := s.worker("new")
@@ -117,11 +111,7 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 // moment late. A look may be late by a tenth of the refresh period.
 func TestCrash(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 100}, func(t *testing.T, s *world) {
-		var workers []*worker
-		for i := range 5 {
-			workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
-			s.settle(i+1, 100) // so that the first one coordinates
-		}
+		workers := s.come(5, func() { s.settle(len(s.workers), 100) }) // so that the first one coordinates
 		s.reset()
 		workers[3].crash()
 		took := s.all(100, silence+5*refresh)
@@ -139,11 +129,7 @@ func TestCoordinatorCrashes(t *testing.T) {
 	for _, others := range []int{0, 1} {
 		t.Run(fmt.Sprintf("with %d others", others), func(t *testing.T) {
 			onWorld(t, shard.Options{Partitions: 100, Audit: -1}, func(t *testing.T, s *world) {
-				var workers []*worker
-				for i := range 5 {
-					workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
-					s.settle(i+1, 100)
-				}
+				workers := s.come(5, func() { s.settle(len(s.workers), 100) })
 				if !workers[0].Stats().Coordinator {
 					t.Fatal("the first one does not coordinate")
 				}
@@ -169,23 +155,13 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 	}
 	for step := range steps {
 		onWorld(t, shard.Options{Partitions: 40, Audit: -1}, func(t *testing.T, s *world) {
-			var workers []*worker
-			for i := range 5 {
-				workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
-				s.settle(i+1, 40)
-			}
+			workers := s.come(5, func() { s.settle(len(s.workers), 40) })
 			time.Sleep(2*lease + time.Duration(step)*beat/time.Duration(steps)) // heartbeats come in turn again
 			lead, err := workers[2].client.Status(t.Context(), shard.LeadName(name))
 			if err != nil || lead.Owner != "w0" {
 				t.Fatalf("%+v, %v", lead, err)
 			}
-			sign := func() string {
-				rec, err := s.Store().Get(t.Context(), driver.SessionKey(lead.Session), driver.Strong)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return rec.Beat
-			}
+			sign := func() string { return s.Record(driver.SessionKey(lead.Session)).Beat }
 			for last := sign(); sign() == last; {
 				time.Sleep(refresh / 20)
 			}
@@ -199,7 +175,7 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 			workers[0].crash()
 			workers[3].crash()
 			s.all(40, silence+beat+6*refresh)
-			if workers[1].count(shard.EventCoordinator) == 0 {
+			if len(workers[1].of(shard.EventCoordinator)) == 0 {
 				t.Error("the first in line does not coordinate")
 			}
 		})
@@ -232,9 +208,7 @@ func TestLeave(t *testing.T) {
 					w.drain.Store(int64(700 * time.Millisecond))
 					s.reset()
 					prepared.Store(0)
-					if err := w.quit(); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Want(t, w.quit(), nil)
 					s.settle(2-i, 60)
 					most := 100 * time.Millisecond
 					if c.blind {
@@ -272,10 +246,9 @@ func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
 		defer close(never)
 		w := s.make("a", func(o *shard.Options) { o.OnEvent = func(shard.Event) { <-never } })
 		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- w.Run(ctx, func(ctx context.Context, _ *shard.Partition) error { <-ctx.Done(); return nil })
-		}()
+		ended := testutil.Go(func() error {
+			return w.Run(ctx, func(ctx context.Context, _ *shard.Partition) error { <-ctx.Done(); return nil })
+		})
 		time.Sleep(time.Minute)
 		stop()
 		begun, o := time.Now(), w.client.Options()
@@ -287,9 +260,7 @@ func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
 		case <-time.After(time.Hour):
 			t.Error("Run has not returned in an hour")
 		}
-		if err := w.Leave(t.Context()); !errors.Is(err, shard.ErrNotRunning) {
-			t.Errorf("then: %v", err)
-		}
+		testutil.Want(t, w.Leave(t.Context()), shard.ErrNotRunning)
 	})
 }
 
@@ -298,13 +269,11 @@ func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
 func TestLeaveWaitsForTheOthers(t *testing.T) {
 	const n, partitions = 12, 120
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
-		workers := s.staggered(n) // they do not look all at once
+		workers := s.come(n, linger) // they do not look all at once
 		s.settle(n, partitions)
 		for i := range 4 { // each without a drain
 			s.reset()
-			if err := workers[i].quit(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Want(t, workers[i].quit(), nil)
 			s.settle(n-1-i, partitions)
 			s.gap(10 * time.Millisecond)
 		}
@@ -324,8 +293,7 @@ func TestLeaveInPortions(t *testing.T) {
 		go func() { _ = a.quit() }()
 		fewest := 80
 		for a.Stats().Held > 0 {
-			_, n := s.owned()
-			fewest = min(fewest, n)
+			fewest = min(fewest, s.owned())
 			time.Sleep(refresh / 20)
 		}
 		s.settle(1, 80)
@@ -342,16 +310,11 @@ func TestRollingRestart(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const n, partitions = 20, 200
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
-		workers := make([]*worker, n)
-		for i := range workers {
-			workers[i] = s.worker(fmt.Sprintf("w%d", i))
-		}
+		workers := s.come(n, atOnce)
 		s.settle(n, partitions)
 		s.reset()
 		for i, w := range workers {
-			if err := w.quit(); err != nil {
-				t.Fatalf("%s: %v", w.owner, err)
-			}
+			testutil.Want(t, w.quit(), nil)
 			s.worker(fmt.Sprintf("w%d-again", i))
 			s.settle(n, partitions)
 		}
@@ -373,9 +336,7 @@ func TestRestartOfAHeavyWorker(t *testing.T) {
 		}
 		s.reset()
 		had := workers[1].Stats().Held
-		if err := workers[1].quit(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, workers[1].quit(), nil)
 		s.settle(3, 140)
 		time.Sleep(10 * refresh) // the roll is written without it meanwhile
 		s.worker("again", func(o *shard.Options) { o.Weight = 3 })
@@ -392,9 +353,8 @@ func TestMax(t *testing.T) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 40)
 		time.Sleep(5 * lease) // nobody adopts what is too much
-		by, all := s.owned()
-		if by["a"] != 20 || by["b"] != 20 || all != 40 {
-			t.Errorf("with 20 at most: %v", by)
+		if s.owned("a") != 20 || s.owned("b") != 20 || s.owned() != 40 {
+			t.Errorf("with 20 at most: %v", s.at())
 		}
 		if n := a.Stats().Unassigned; n != 10 {
 			t.Errorf("%d are unassigned in the numbers", n)
@@ -421,13 +381,13 @@ func TestMax(t *testing.T) {
 func TestFullWorkersSwap(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 20, Max: 10}, func(t *testing.T, s *world) {
 		a := s.worker("a")
-		s.until("a has ten", time.Minute, func() bool { by, _ := s.owned(); return by["a"] == 10 })
+		s.until("a has ten", time.Minute, func() bool { return s.owned("a") == 10 })
 		s.worker("b")
 		s.settle(2, 20)
-		if by, _ := s.owned(); by["a"] != 10 || by["b"] != 10 {
-			t.Errorf("%v", by)
+		if s.owned("a") != 10 || s.owned("b") != 10 {
+			t.Errorf("%v", s.at())
 		}
-		if n := a.count(shard.EventDropped); n > 10 {
+		if n := len(a.of(shard.EventDropped)); n > 10 {
 			t.Errorf("%d were dropped", n)
 		}
 	})
@@ -439,24 +399,18 @@ func TestResize(t *testing.T) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 20)
 		s.reset()
-		if err := a.Resize(t.Context(), 50); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, a.Resize(t.Context(), 50), nil)
 		s.all(50, 5*refresh)
 		s.settle(2, 50)
-		if err := b.Resize(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
-		s.until("10 are owned", 5*refresh, func() bool { _, all := s.owned(); return all == 10 })
+		testutil.Want(t, b.Resize(t.Context(), 10), nil)
+		s.all(10, 5*refresh)
 		s.settle(2, 10)
-		if err := b.SetPartitions(t.Context(), []string{"x", "y", "3"}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, b.SetPartitions(t.Context(), []string{"x", "y", "3"}), nil)
 		s.settle(2, 3)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.at["x"] == nil || s.at["y"] == nil || s.at["3"] == nil {
-			t.Errorf("at work: %v", s.at)
+		for _, id := range []string{"x", "y", "3"} {
+			if owners := s.at(); owners[id] == "" {
+				t.Errorf("at work: %v", owners)
+			}
 		}
 	})
 }
@@ -470,13 +424,13 @@ func TestSessionLost(t *testing.T) {
 		for _, w := range []*worker{a, b} { // a coordinates
 			w.client.Partition()
 			time.Sleep(3 * lease)
-			if by, all := s.owned(); all != 20 || by[w.owner] != 0 {
-				t.Errorf("while %s is cut off: %v", w.owner, by)
+			if s.owned() != 20 || s.owned(w.owner) != 0 {
+				t.Errorf("while %s is cut off: %v", w.owner, s.at())
 			}
 			w.client.Heal()
 			s.settle(2, 20)
-			if w.count(shard.EventLost) != 1 || w.count(shard.EventJoined) != 2 {
-				t.Errorf("%s was told of %d losses and %d joins", w.owner, w.count(shard.EventLost), w.count(shard.EventJoined))
+			if len(w.of(shard.EventLost)) != 1 || len(w.of(shard.EventJoined)) != 2 {
+				t.Errorf("%s was told of %d losses and %d joins", w.owner, len(w.of(shard.EventLost)), len(w.of(shard.EventJoined)))
 			}
 		}
 	})
@@ -485,40 +439,26 @@ func TestSessionLost(t *testing.T) {
 func TestCallsOutOfTurn(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
 		a := s.make("a")
-		if err := a.Leave(t.Context()); !errors.Is(err, shard.ErrNotRunning) {
-			t.Error(err)
-		}
+		testutil.Want(t, a.Leave(t.Context()), shard.ErrNotRunning)
 		if err := a.Run(t.Context(), nil); err == nil {
 			t.Error("a handler of nil is run")
 		}
-		if _, err := shard.Read(t.Context(), a.client.Client, name); !errors.Is(err, tenure.ErrNotHeld) {
-			t.Error(err)
-		}
+		_, err := shard.Read(t.Context(), a.client.Client, name)
+		testutil.Want(t, err, tenure.ErrNotHeld)
 		a.start(a.handle)
 		s.settle(1, 2)
-		if err := a.Run(t.Context(), a.handle); !errors.Is(err, shard.ErrRunning) {
-			t.Error(err)
-		}
-		if err := a.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := a.quit(); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, a.Run(t.Context(), a.handle), shard.ErrRunning)
+		testutil.Want(t, a.Leave(t.Context()), nil)
+		testutil.Want(t, a.quit(), nil)
 		if st := a.Stats(); st.Place != -1 || st.Held != 0 {
 			t.Errorf("after it has left: %+v", st)
 		}
 		// It can be run again, until the client is closed.
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		defer stop()
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx, a.handle) }()
-		s.until("a has both again", time.Minute, func() bool { _, all := s.owned(); return all == 2 })
-		if err := a.client.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, tenure.ErrClosed) {
-			t.Errorf("when the client was closed: %v", err)
-		}
+		done := testutil.Go(func() error { return a.Run(ctx, a.handle) })
+		s.all(2, time.Minute)
+		testutil.Want(t, a.client.Close(t.Context()), nil)
+		testutil.Want(t, <-done, tenure.ErrClosed)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -32,11 +33,7 @@ func TestIncidentEndsNoWorker(t *testing.T) {
 			}
 			time.Sleep(lasting)
 			for _, w := range []*worker{a, b} {
-				select {
-				case err := <-w.done:
-					t.Fatalf("%s ended after %v: %v", w.owner, lasting, err)
-				default:
-				}
+				testutil.Pending(t, w.owner, w.done)
 			}
 			s.settle(2, 12)
 		})
@@ -51,11 +48,9 @@ func TestWrongStoreFromTheStart(t *testing.T) {
 		w.start(w.handle)
 		synctest.Wait()
 		select {
-		case err := <-w.done:
-			if !errors.Is(err, tenure.ErrPermanent) || !errors.Is(err, errDenied) {
-				t.Error(err)
-			}
-			w.done <- nil
+		case <-w.done:
+			testutil.Want(t, w.err, tenure.ErrPermanent)
+			testutil.Want(t, w.err, errDenied)
 		default:
 			t.Error("it runs on")
 		}
@@ -72,11 +67,8 @@ func TestReplacedStoreEndsAWorker(t *testing.T) {
 		time.Sleep(beat)
 		synctest.Wait()
 		select {
-		case err := <-w.done:
-			if !errors.Is(err, tenure.ErrReplaced) {
-				t.Error(err)
-			}
-			w.done <- nil
+		case <-w.done:
+			testutil.Want(t, w.err, tenure.ErrReplaced)
 		default:
 			t.Error("it runs on")
 		}

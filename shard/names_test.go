@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -40,10 +41,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	client, err := tenure.New(memstore.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testutil.Must(tenure.New(memstore.New(), nil))(t)
 	defer client.Close(t.Context())
 	for _, c := range []struct {
 		name string
@@ -99,26 +97,20 @@ func TestNewRefuses(t *testing.T) {
 func TestForeignLocks(t *testing.T) {
 	for _, lock := range []string{shard.LeadName(name), shard.RollName(name)} {
 		onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
-			l, err := s.looker().TryAcquire(t.Context(), lock, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testutil.Must(s.Client("other").TryAcquire(t.Context(), lock, nil))(t)
 			a := s.worker("a")
 			time.Sleep(10 * lease)
 			told := 0
-			a.mu.Lock()
-			for _, e := range a.events {
-				if e.Kind == shard.EventError && strings.Contains(fmt.Sprint(e.Err), strconv.Quote(lock)) && strings.Contains(e.Err.Error(), strconv.Quote(l.Owner())) {
+			for _, e := range a.of(shard.EventError) {
+				text := fmt.Sprint(e.Err)
+				if strings.Contains(text, strconv.Quote(lock)) && strings.Contains(text, strconv.Quote(l.Owner())) {
 					told++
 				}
 			}
-			a.mu.Unlock()
 			if told < 1 || told > 10 {
-				t.Errorf("a worker told of %s %d times: %v", lock, told, a.events)
+				t.Errorf("a worker told of %s %d times: %v", lock, told, a.of())
 			}
-			if err := l.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testutil.Want(t, l.Release(t.Context()), nil)
 			s.settle(1, 2)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -36,10 +37,8 @@ func TestOrphanedClaim(t *testing.T) {
 		a := s.worker("a")
 		s.settle(1, 3)
 		s.orphan(a, shard.LockName(name, "3"))
-		if err := a.Resize(t.Context(), 4); err != nil {
-			t.Fatal(err)
-		}
-		took := s.until("the worker has all 4", 10*lease, func() bool { return s.calm(1, 4) })
+		testutil.Want(t, a.Resize(t.Context(), 4), nil)
+		took := s.settle(1, 4)
 		if most := 4 * refresh; took > most {
 			t.Errorf("it took %v, want %v at most", took, most)
 		}
@@ -56,16 +55,14 @@ func TestOrphanedClaimOfTheCoordinator(t *testing.T) {
 		a := s.worker("a")
 		s.settle(1, 6)
 		why := &tenure.StepDownOptions{Reason: "to see what follows"}
-		if err := a.client.StepDown(t.Context(), shard.LeadName(name), why); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, a.client.StepDown(t.Context(), shard.LeadName(name), why), nil)
 		s.until("nobody leads", lease, func() bool {
 			st, err := a.client.Status(t.Context(), shard.LeadName(name))
 			return err == nil && st.State == tenure.StateReleased
 		})
 		s.orphan(a, shard.LeadName(name))
 		s.worker("b")
-		took := s.until("two workers share them", 10*lease, func() bool { return s.calm(2, 6) })
+		took := s.settle(2, 6)
 		if most := 2 * lease; took > most {
 			t.Errorf("it took %v, want %v at most", took, most)
 		}
@@ -81,10 +78,8 @@ func TestOrphanedClaimOfAnotherWorker(t *testing.T) {
 		for i := range 8 {
 			s.orphan([]*worker{a, b}[i/4], shard.LockName(name, fmt.Sprint(6+i)))
 		}
-		if err := a.Resize(t.Context(), 14); err != nil {
-			t.Fatal(err)
-		}
-		took := s.until("they have all 14", 20*lease, func() bool { return s.calm(2, 14) })
+		testutil.Want(t, a.Resize(t.Context(), 14), nil)
+		took := s.settle(2, 14)
 		if most := 2 * lease; took > most {
 			t.Errorf("it took %v, want %v at most", took, most)
 		}

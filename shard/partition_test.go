@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -29,17 +30,13 @@ func TestCheckpointMoves(t *testing.T) {
 				if want, _ := found.(string); string(p.Last()) != want {
 					t.Errorf("%s finds checkpoint %q of partition %s, want %q", owner, p.Last(), p.ID(), want)
 				}
-				if err := p.Checkpoint(ctx, []byte("first of "+owner)); err != nil {
-					t.Error(err)
-				}
+				testutil.Want(t, p.Checkpoint(ctx, []byte("first of "+owner)), nil)
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), tenure.ErrSteppedDown) {
 					return nil
 				}
 				data := "last of " + owner
-				if err := p.Checkpoint(context.WithoutCancel(ctx), []byte(data)); err != nil {
-					t.Error(err)
-				}
+				testutil.Want(t, p.Checkpoint(context.WithoutCancel(ctx), []byte(data)), nil)
 				last.Store(p.ID(), data)
 				return nil
 			}
@@ -49,9 +46,7 @@ func TestCheckpointMoves(t *testing.T) {
 		s.settle(1, 8)
 		b.start(handler("b"))
 		s.settle(2, 8)
-		if err := a.quit(); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, a.quit(), nil)
 		s.settle(1, 8)
 		if st, err := b.Status(t.Context()); err != nil || st.Partitions[0].CheckpointBytes == 0 {
 			t.Errorf("%+v, %v", st.Partitions[0], err)
@@ -75,9 +70,7 @@ func TestCheckpointOfAFormerOwner(t *testing.T) {
 		p := <-former
 		a.crash()
 		b.start(func(ctx context.Context, p *shard.Partition) error {
-			if err := p.Checkpoint(ctx, []byte("of b")); err != nil {
-				t.Error(err)
-			}
+			testutil.Want(t, p.Checkpoint(ctx, []byte("of b")), nil)
 			<-ctx.Done()
 			return nil
 		})
@@ -114,9 +107,7 @@ func TestCheckpointThatIsNotConfirmed(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			}
-			if err := p.Checkpoint(ctx, []byte("first")); err != nil {
-				t.Error(err)
-			}
+			testutil.Want(t, p.Checkpoint(ctx, []byte("first")), nil)
 			short, stop := context.WithTimeout(ctx, refresh)
 			defer stop()
 			err := p.Checkpoint(short, []byte("second"))
@@ -151,7 +142,7 @@ func TestHandlerEndsEarly(t *testing.T) {
 			}
 			return fails
 		})
-		s.until("it gives up", time.Minute, func() bool { return a.count(shard.EventDropped) == 1 })
+		s.until("it gives up", time.Minute, func() bool { return len(a.of(shard.EventDropped)) == 1 })
 		mu.Lock()
 		if runs != 8 || len(tokens) != 1 {
 			t.Errorf("%d runs under %d tokens", runs, len(tokens))
@@ -162,7 +153,7 @@ func TestHandlerEndsEarly(t *testing.T) {
 		}
 		b := s.worker("b")
 		s.until("b has it", 3*lease, func() bool { return b.Stats().Held == 1 })
-		if n := a.count(shard.EventAssigned) + a.count(shard.EventMovedIn); n != 1 {
+		if n := len(a.of(shard.EventAssigned)) + len(a.of(shard.EventMovedIn)); n != 1 {
 			t.Errorf("a has taken it %d times, while it keeps away", n)
 		}
 	})
@@ -195,7 +186,7 @@ func TestPanic(t *testing.T) {
 			})
 		})
 		wg.Wait()
-		if n := a.count(shard.EventDropped); n == 0 {
+		if n := len(a.of(shard.EventDropped)); n == 0 {
 			t.Error("the partition whose handler ended its goroutine was not dropped")
 		}
 		s.worker("b")
@@ -218,7 +209,7 @@ func TestThenAnyone(t *testing.T) {
 		})
 		b.start(b.handle)
 		s.until("a has all, and b is to have some", 5*time.Minute, func() bool {
-			return b.count(shard.EventMoveFailed) > 3 && a.count(shard.EventAdopted) > 3
+			return len(b.of(shard.EventMoveFailed)) > 3 && len(a.of(shard.EventAdopted)) > 3
 		})
 		if b.Stats().Held != 0 {
 			t.Fatalf("b has %d", b.Stats().Held)
@@ -240,11 +231,9 @@ func TestPrepare(t *testing.T) {
 		b := s.worker("b", func(o *shard.Options) {
 			o.Prepare = func(ctx context.Context, id string) error {
 				time.Sleep(5 * time.Second) // it warms up
-				s.mu.Lock()
-				if s.by[id] != "a" {
+				if s.at()[id] != "a" {
 					t.Errorf("partition %s is not with a while b prepares", id)
 				}
-				s.mu.Unlock()
 				mu.Lock()
 				defer mu.Unlock()
 				if calls[id]++; calls[id] == 1 {
@@ -254,7 +243,7 @@ func TestPrepare(t *testing.T) {
 			}
 		})
 		s.settle(2, 6)
-		if n := b.count(shard.EventMoveFailed); n != 3 || len(calls) != 3 {
+		if n := len(b.of(shard.EventMoveFailed)); n != 3 || len(calls) != 3 {
 			t.Errorf("%d moves were put off, of %v", n, calls)
 		}
 		s.gap(refresh)
@@ -279,7 +268,7 @@ func TestPrepareIsCalledOff(t *testing.T) {
 			t.Errorf("left after %v: %v", time.Since(begun), err)
 		}
 		s.settle(1, 6)
-		if n := a.count(shard.EventMovedOut); n > 0 {
+		if n := len(a.of(shard.EventMovedOut)); n > 0 {
 			t.Errorf("a was asked for %d", n)
 		}
 	})
@@ -292,19 +281,15 @@ func TestStepDownByHand(t *testing.T) {
 		a := s.worker("a")
 		s.settle(1, 4)
 		why := &tenure.StepDownOptions{Reason: "for a test"}
-		if err := a.client.StepDown(t.Context(), shard.LockName(name, "1"), why); err != nil {
-			t.Fatal(err)
-		}
-		s.until("a has taken it back", 5*refresh, func() bool { return a.count(shard.EventAssigned) == 5 })
-		if n := a.count(shard.EventMovedOut); n != 1 {
+		testutil.Want(t, a.client.StepDown(t.Context(), shard.LockName(name, "1"), why), nil)
+		s.until("a has taken it back", 5*refresh, func() bool { return len(a.of(shard.EventAssigned)) == 5 })
+		if n := len(a.of(shard.EventMovedOut)); n != 1 {
 			t.Errorf("%d moved out", n)
 		}
 		// So with the coordinator: another worker writes the roll.
 		b := s.worker("b")
 		s.settle(2, 4)
-		if err := b.client.StepDown(t.Context(), shard.LeadName(name), why); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, b.client.StepDown(t.Context(), shard.LeadName(name), why), nil)
 		s.until("b coordinates", lease, func() bool { return b.Stats().Coordinator && !a.Stats().Coordinator })
 		s.worker("c")
 		s.settle(3, 4)

@@ -6,10 +6,10 @@ package shard_test
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -25,11 +25,7 @@ func TestManyWorkers(t *testing.T) {
 		t.Skip("takes long: make nightly-engines runs it")
 	}
 	onWorld(t, shard.Options{Partitions: partitions, Plans: &shard.Plans{}}, func(t *testing.T, s *world) {
-		s.light = true
-		workers := make([]*worker, n)
-		for i := range workers {
-			workers[i] = s.worker("w" + strconv.Itoa(i))
-		}
+		workers := s.come(n, atOnce)
 		t.Logf("%d workers with %d partitions have all as planned after %v", n, partitions, s.settle(n, partitions))
 		s.reset()
 
@@ -46,9 +42,7 @@ func TestManyWorkers(t *testing.T) {
 		share = workers[1].Stats().Held
 		workers[1].drain.Store(int64(100 * time.Millisecond))
 		begun := time.Now()
-		if err := workers[1].quit(); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, workers[1].quit(), nil)
 		left := time.Since(begun)
 		s.settle(n-2, partitions)
 		all, most = s.moves()

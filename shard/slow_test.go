@@ -5,7 +5,6 @@ package shard_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -13,9 +12,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/shard"
 )
+
+// slow has each write of the workers that come take so long, one after the other.
+func (s *world) slow(write time.Duration) {
+	var busy time.Time // until when the store writes
+	s.faults = append(s.faults, faultstore.Rule{
+		Match: func(c faultstore.Call) bool { return c.Op.IsWrite() },
+		Decide: func(faultstore.Call) faultstore.Fault {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if now := time.Now(); busy.Before(now) {
+				busy = now
+			}
+			busy = busy.Add(write)
+			return faultstore.Slow(time.Until(busy), 0)
+		},
+	})
+}
 
 // idle fails the test if a goroutine is in the package: all workers have ended.
 func (s *world) idle() {
@@ -58,11 +75,11 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 	t.Run("claims and moves", func(t *testing.T) {
 		for range 20 {
 			onWorld(t, shard.Options{Partitions: 60, LeaveTimeout: -1}, func(t *testing.T, s *world) {
-				s.slow = 20 * time.Millisecond
-				for i := range 3 {
-					s.worker(fmt.Sprint("w", i)).drain.Store(int64(rand.N(refresh)))
+				s.slow(20 * time.Millisecond)
+				s.come(3, func() {
+					s.drains(refresh)
 					time.Sleep(rand.N(2 * refresh))
-				}
+				})
 				time.Sleep(rand.N(3 * refresh))
 				for _, w := range s.workers {
 					w.stop()
@@ -71,8 +88,8 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 					_ = w.quit() // it may have had something yet
 				}
 				s.idle()
-				if by, n := s.owned(); n > 0 {
-					t.Errorf("handlers are at work: %v", by)
+				if at := s.at(); len(at) > 0 {
+					t.Errorf("handlers are at work: %v", at)
 				}
 			})
 		}
@@ -84,10 +101,8 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 func TestNobodyAdoptsInACalmGroup(t *testing.T) {
 	const n, partitions = 10, 400
 	onWorld(t, shard.Options{Partitions: partitions, Audit: 20}, func(t *testing.T, s *world) {
-		s.slow = 20 * time.Millisecond
-		for i := range n {
-			s.worker(fmt.Sprint("w", i))
-		}
+		s.slow(20 * time.Millisecond)
+		s.come(n, atOnce)
 		s.settle(n, partitions)
 		s.worker("new")
 		s.settle(n+1, partitions)
@@ -95,7 +110,7 @@ func TestNobodyAdoptsInACalmGroup(t *testing.T) {
 		s.settle(n, partitions)
 		time.Sleep(3 * lease)
 		for _, w := range s.workers {
-			if k := w.count(shard.EventAdopted); k > 0 {
+			if k := len(w.of(shard.EventAdopted)); k > 0 {
 				t.Errorf("%s has adopted %d partitions", w.owner, k)
 			}
 		}
@@ -108,17 +123,16 @@ func TestFillOnASlowStore(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const n, partitions = 20, 2000
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
-		s.slow = 20 * time.Millisecond
-		for i := range n {
-			s.worker(fmt.Sprintf("w%d", i))
-		}
+		const write = 20 * time.Millisecond
+		s.slow(write)
+		s.come(n, atOnce)
 		took := s.settle(n, partitions)
 		lost := 0
 		for _, w := range s.workers {
-			lost += w.count(shard.EventLost)
+			lost += len(w.of(shard.EventLost))
 		}
-		if most := 3 * partitions * s.slow; lost > 0 || took > most {
-			t.Errorf("all were owned after %v, and %d sessions were lost; the writes alone take %v", took, lost, partitions*s.slow)
+		if most := 3 * partitions * write; lost > 0 || took > most {
+			t.Errorf("all were owned after %v, and %d sessions were lost; writes take %v", took, lost, partitions*write)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -20,10 +21,7 @@ func TestStatus(t *testing.T) {
 		s.settle(1, 4)
 		b := s.worker("b")
 		s.settle(2, 4)
-		st, err := shard.Read(t.Context(), b.client.Client, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := testutil.Must(shard.Read(t.Context(), b.client.Client, name))(t)
 		if st.Group != name || st.Coordinator != "a" || st.Epoch != a.Stats().Epoch || st.Owned != 4 || st.Moving != 0 || st.Unowned != 0 || st.Imbalance != 1 {
 			t.Errorf("%+v", st)
 		}
@@ -31,7 +29,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%+v", st.Members)
 		}
 		for i, p := range st.Partitions {
-			if want := s.by[p.ID]; p.Owner != want || p.Place != p.Planned || p.Token == 0 || p.Since.IsZero() {
+			if want := s.at()[p.ID]; p.Owner != want || p.Place != p.Planned || p.Token == 0 || p.Since.IsZero() {
 				t.Errorf("partition %d: %+v, want it with %s", i, p, want)
 			}
 		}
@@ -66,15 +64,12 @@ func TestStatus(t *testing.T) {
 // when nobody writes one any more; one that has died is.
 func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
-		workers := s.staggered(3)
+		workers := s.come(3, linger)
 		s.settle(3, 6)
-		looker := s.looker()
+		looker := s.Client("looker")
 		look := func() (states map[string]string, there int) {
 			t.Helper()
-			st, err := shard.Read(t.Context(), looker.Client, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := testutil.Must(shard.Read(t.Context(), looker.Client, name))(t)
 			states = map[string]string{}
 			for _, m := range st.Members {
 				states[m.Owner] = m.State
@@ -118,13 +113,8 @@ func TestUnreadableRecords(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.make("a")
 		for _, lock := range []string{shard.SpecName(name), shard.RollName(name)} {
-			l, err := a.client.Acquire(t.Context(), lock, &tenure.AcquireOptions{Data: []byte("not ours")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			l := testutil.Must(a.client.Acquire(t.Context(), lock, &tenure.AcquireOptions{Data: []byte("not ours")}))(t)
+			testutil.Want(t, l.Release(t.Context()), nil)
 		}
 		if _, err := a.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "not ours") {
 			t.Error(err)
@@ -138,11 +128,9 @@ func TestUnreadableRecords(t *testing.T) {
 		if len(ev) > 3 {
 			t.Errorf("it has coordinated %d times in %v", len(ev), 10*refresh)
 		}
-		if _, all := s.owned(); all != 0 {
-			t.Errorf("%d are owned", all)
+		if n := s.owned(); n != 0 {
+			t.Errorf("%d are owned", n)
 		}
-		if err := a.quit(); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, a.quit(), nil)
 	})
 }

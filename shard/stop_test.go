@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -41,6 +42,31 @@ func (s *world) drains(most time.Duration) (slowest time.Duration) {
 		slowest = max(slowest, time.Duration(w.drain.Load()))
 	}
 	return slowest
+}
+
+// stopAll stops workers at once, and returns how long it takes until the last one has gone.
+// None may say that it left early.
+func (s *world) stopAll(workers ...*worker) time.Duration {
+	s.t.Helper()
+	begun := time.Now()
+	for _, w := range workers {
+		w.stop()
+	}
+	for _, w := range workers {
+		testutil.Want(s.t, w.quit(), nil)
+	}
+	return time.Since(begun)
+}
+
+// free fails the test if somebody has a partition, or one is reserved for somebody.
+func (s *world) free(partitions int) {
+	s.t.Helper()
+	for id := range partitions {
+		st, err := s.workers[0].client.Status(s.t.Context(), shard.LockName(name, fmt.Sprint(id)))
+		if err != nil || st.Held || st.ReservedFor != "" {
+			s.t.Errorf("partition %d: held %v by %s, reserved for %q, %v", id, st.Held, st.Owner, st.ReservedFor, err)
+		}
+	}
 }
 
 // All workers of a group that are stopped at once, or within a look of each other, are gone
@@ -75,7 +101,7 @@ func TestAllAreStoppedAtOnce(t *testing.T) {
 				if c.zones != nil {
 					edit = mixed
 				}
-				workers := s.staggered(c.workers, edit)
+				workers := s.come(c.workers, linger, edit)
 				s.settle(c.workers, partitions)
 				time.Sleep(rand.N(5 * refresh))
 				slowest := s.drains(c.drain)
@@ -121,7 +147,7 @@ func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			moved := 0
 			times(t, 40, shard.Options{Partitions: partitions}, func(s *world, _ int) {
-				s.staggered(2, edit)
+				s.come(2, linger, edit)
 				s.settle(2, partitions)
 				for _, owner := range []string{"x", "y", "z"} {
 					s.worker(owner, edit)
@@ -166,7 +192,7 @@ func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			times(t, c.runs, shard.Options{Partitions: partitions}, func(s *world, _ int) {
 				s.blind = s.blind && !c.hints
-				workers := s.staggered(n)
+				workers := s.come(n, linger)
 				s.settle(n, partitions)
 				s.reset()
 				rand.Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
@@ -214,7 +240,7 @@ func TestOneDiesWhileOthersLeave(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			late := 0
 			times(t, runs, shard.Options{Partitions: partitions}, func(s *world, run int) {
-				workers := s.staggered(n)
+				workers := s.come(n, linger)
 				s.settle(n, partitions)
 				s.reset()
 				if !c.first {
@@ -265,7 +291,7 @@ func TestAllAreReplaced(t *testing.T) {
 	for _, before := range []time.Duration{-3 * refresh, 0, 10 * refresh} {
 		t.Run(fmt.Sprintf("new ones come %v before", before), func(t *testing.T) {
 			times(t, 40, shard.Options{Partitions: partitions}, func(s *world, _ int) {
-				workers := s.staggered(n)
+				workers := s.come(n, linger)
 				s.settle(n, partitions)
 				s.reset()
 				come := func() {
@@ -301,7 +327,7 @@ func TestAllAreReplaced(t *testing.T) {
 func TestLeaveWhereAllAreFull(t *testing.T) {
 	const n, partitions, most = 4, 40, 10
 	times(t, 40, shard.Options{Partitions: partitions, Max: most}, func(s *world, run int) {
-		workers := s.staggered(n)
+		workers := s.come(n, linger)
 		s.settle(n, partitions)
 		begun := time.Now()
 		w := workers[run%n]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -38,28 +39,19 @@ func TestVacantPlacesAreLookedAtSeldom(t *testing.T) {
 			t.Errorf("place %d was looked at %d times in %v at rest, want %d", high, n, periods*refresh, want)
 		}
 
-		st, err := a.client.Status(t.Context(), shard.MemberName(name, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		session, err := s.looker().OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		taken, err := session.Acquire(t.Context(), shard.MemberName(name, high), &tenure.AcquireOptions{Data: st.Data})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := testutil.Must(a.client.Status(t.Context(), shard.MemberName(name, 0)))(t)
+		other := s.Client("other")
+		session := testutil.Must(other.OpenSession(t.Context(), nil))(t)
+		as := &tenure.AcquireOptions{Data: st.Data}
+		taken := testutil.Must(session.Acquire(t.Context(), shard.MemberName(name, high), as))(t)
 		took := s.until("the worker in the high place is found", 10*lease, func() bool {
-			group, err := shard.Read(t.Context(), s.looker().Client, name)
+			group, err := shard.Read(t.Context(), other.Client, name)
 			return err == nil && len(group.Members) == 2
 		})
 		if most := (seldom + 2) * refresh; took > most {
 			t.Errorf("it was found after %v, want %v at most", took, most)
 		}
 		t.Logf("found after %v", took)
-		if err := errors.Join(taken.Release(t.Context()), session.Close(t.Context())); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, errors.Join(taken.Release(t.Context()), session.Close(t.Context())), nil)
 	})
 }
