@@ -10,19 +10,14 @@ import (
 )
 
 func (w *world) ask(secret, name, kind string, more ...object) *stream {
-	body := object{"name": name, "kind": kind, "reason": "deploy of v7"}
-	for _, m := range more {
-		for k, v := range m {
-			body[k] = v
-		}
-	}
+	body := object{"name": name, "kind": kind, "reason": "deploy of v7"}.with(more...)
 	return w.open(request("POST", "/v1/requests", secret, body))
 }
 
 // audited fails the test unless the log has one line of an act, with all of these words.
 func (w *world) audited(words ...string) {
 	w.Helper()
-	for line := range strings.Lines(w.log.String()) {
+	for line := range strings.Lines(w.logged()) {
 		found := strings.Contains(line, "tenure: audit")
 		for _, word := range words {
 			found = found && strings.Contains(line, word)
@@ -31,7 +26,7 @@ func (w *world) audited(words ...string) {
 			return
 		}
 	}
-	w.Errorf("no line of an act has %q:\n%s", words, w.log)
+	w.Errorf("no line of an act has %q:\n%s", words, w.logged())
 }
 
 func TestAHolderIsAskedToStepDown(t *testing.T) {
@@ -52,7 +47,7 @@ func TestAHolderIsAskedToStepDown(t *testing.T) {
 			w.Errorf("the status shows no request: %s", st.text)
 		}
 		w.want(h.release(), 200, "")
-		w.want(s.answer(w.T), 200, "")
+		w.want(s.answer(), 200, "")
 		w.audited("principal=ops", "action=step-down", "lock=jobs/a", `reason="deploy of v7"`, "outcome=done")
 		past := w.get("/v1/history?name=jobs/a", ops)
 		if !strings.Contains(past.text, `"end":"stepped_down"`) ||
@@ -74,18 +69,18 @@ func TestTheSameRequestAgainWaitsForTheSame(t *testing.T) {
 			}
 		}
 		keep(6)
-		w.want(first.answer(w.T), 504, "unanswered")
+		w.want(first.answer(), 504, "unanswered")
 		w.audited("action=step-down", "outcome=unanswered")
 		again := w.ask(ops, "jobs/a", "step-down")
 		other := w.ask(ops, "jobs/a", "step-down", object{"reason": "another"})
 		stranger := w.ask(alice, "jobs/a", "step-down") // the same words are not the same request
 		keep(3)
-		if a := w.want(other.answer(w.T), 409, "already-asked"); !strings.Contains(a.text, `"request":{`) {
+		if a := w.want(other.answer(), 409, "already-asked"); !strings.Contains(a.text, `"request":{`) {
 			w.Errorf("it says %s", a.text)
 		}
-		w.want(stranger.answer(w.T), 409, "already-asked")
+		w.want(stranger.answer(), 409, "already-asked")
 		w.want(h.release(), 200, "")
-		w.want(again.answer(w.T), 200, "")
+		w.want(again.answer(), 200, "")
 	})
 }
 
@@ -95,25 +90,25 @@ func TestHandOver(t *testing.T) {
 		h.beats()
 		heir := w.open(request("POST", "/v1/acquire", ci,
 			object{"name": "jobs/a", "owner": "web-8", "label": "v2", "wait_ms": 20000}))
-		w.want(w.ask(ops, "jobs/a", "hand-over", object{"to": "web-7"}).answer(w.T), 409, "held") // has it
+		w.want(w.ask(ops, "jobs/a", "hand-over", object{"to": "web-7"}).answer(), 409, "held") // has it
 		s := w.ask(ops, "jobs/a", "hand-over", object{"to": "web-8"})
 		time.Sleep(time.Second)
 		if asked, _ := h.beats().json["asked"].(map[string]any); asked["kind"] != "hand-over" || asked["to"] != "web-8" {
 			w.Fatalf("the holder is asked %v", asked)
 		}
 		w.want(h.release(), 200, "")
-		w.want(s.answer(w.T), 200, "")
-		a := w.want(heir.answer(w.T), 200, "")
+		w.want(s.answer(), 200, "")
+		a := w.want(heir.answer(), 200, "")
 		w.audited("action=hand-over", "to=web-8", "outcome=done")
 
-		next := &hand{w: w, secret: ci, name: "jobs/a", token: a.number("token"), beat: a.string("beat")}
+		next := w.hand(ci, "jobs/a", a)
 		s = w.ask(ops, "jobs/a", "hand-over", object{"to_label": "v3"})
 		time.Sleep(time.Second)
 		if asked, _ := next.beats().json["asked"].(map[string]any); asked["to_label"] != "v3" {
 			w.Fatalf("the holder is asked %v", asked)
 		}
 		w.want(next.release(), 200, "")
-		w.want(s.answer(w.T), 200, "")
+		w.want(s.answer(), 200, "")
 		for _, wait := range []int{0, 1000} { // the latter ends before the reservation does
 			held := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9", "wait_ms": wait}), 409, "held")
 			if held.json["reserved"] != true || held.string("label") != "v3" {
@@ -129,16 +124,16 @@ func TestHandOver(t *testing.T) {
 
 func TestReleaseDead(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.want(w.ask(ops, "jobs/a", "release-dead").answer(w.T), 409, "not-held")
+		w.want(w.ask(ops, "jobs/a", "release-dead").answer(), 409, "not-held")
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		s := w.ask(ops, "jobs/a", "release-dead")
 		time.Sleep(2 * time.Second)
 		h.beats()
-		w.want(s.answer(w.T), 409, "alive")
+		w.want(s.answer(), 409, "alive")
 		// It dies. A wait that is too short goes on with the next call.
-		w.want(w.ask(ops, "jobs/a", "release-dead", object{"wait_ms": 6000}).answer(w.T), 504, "unanswered")
-		w.want(w.ask(ops, "jobs/a", "release-dead").answer(w.T), 200, "")
+		w.want(w.ask(ops, "jobs/a", "release-dead", object{"wait_ms": 6000}).answer(), 504, "unanswered")
+		w.want(w.ask(ops, "jobs/a", "release-dead").answer(), 200, "")
 		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "released" || st.string("end") != "freed" {
 			w.Errorf("the lock is %s", st.text)
 		}
@@ -151,13 +146,13 @@ func TestRevoke(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		w.want(w.ask(ops, "jobs/a", "revoke").answer(w.T), 403, "forbidden")
+		w.want(w.ask(ops, "jobs/a", "revoke").answer(), 403, "forbidden")
 		w.audited("principal=ops", "action=revoke", "outcome=forbidden")
 		s := w.ask(alice, "jobs/a", "revoke", object{"wait_ms": 5000})
 		time.Sleep(time.Second)
 		w.want(h.heartbeat(h.next()), 410, "lost")
-		w.want(s.answer(w.T), 504, "unanswered")
-		w.want(w.ask(alice, "jobs/a", "revoke").answer(w.T), 200, "")
+		w.want(s.answer(), 504, "unanswered")
+		w.want(w.ask(alice, "jobs/a", "revoke").answer(), 200, "")
 		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "released" || st.string("end") != "revoked" {
 			w.Errorf("the lock is %s", st.text)
 		}
@@ -182,17 +177,17 @@ func TestRequestsThatBreakARule(t *testing.T) {
 			{"name": ""},
 			{"name": "tenure/session/x"},
 		} {
-			w.want(w.ask(alice, "jobs/a", "step-down", more).answer(w.T), 400, "bad-request")
+			w.want(w.ask(alice, "jobs/a", "step-down", more).answer(), 400, "bad-request")
 		}
 	})
 }
 
 func TestAStoreThatFailsLeavesARequestUnknown(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		w.faults.SetBlackHole(true)
-		w.want(w.ask(ops, "jobs/a", "step-down").answer(w.T), 503, "unknown")
-		w.faults.SetBlackHole(false)
+		w.client.Partition()
+		w.want(w.ask(ops, "jobs/a", "step-down").answer(), 503, "unknown")
+		w.client.Heal()
 	})
 }

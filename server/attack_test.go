@@ -41,7 +41,7 @@ func TestTheBeatIsShownNowhere(t *testing.T) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		time.Sleep(3 * time.Second)
-		all := s.String() + w.log.String()
+		all := s.String() + w.logged()
 		for _, path := range []string{
 			"/v1/status?name=jobs/a", "/v1/locks", "/v1/history?name=jobs/a",
 			"/v1/leader?name=jobs/a", "/metrics", "/v1/once?name=jobs/a",
@@ -52,8 +52,7 @@ func TestTheBeatIsShownNowhere(t *testing.T) {
 		other := *h
 		other.beat = "AAAAAAAAAAAAA-0000000000000"
 		all += other.heartbeat("AAAAAAAAAAAAA-0000000000001").text
-		s.cancel()
-		<-s.ended
+		s.leave()
 		if term, rest, _ := strings.Cut(h.beat, "-"); strings.Contains(all, term) || strings.Contains(all, rest) {
 			w.Error("the beat is shown")
 		}
@@ -88,16 +87,18 @@ func TestOtherSites(t *testing.T) {
 func TestAStreamThatIsNeverRead(t *testing.T) {
 	w := newReal(t, small{loopback(t)}, nil)
 	w.SetTimeouts(time.Second, 300*time.Millisecond)
-	(&world{T: t, store: w.store}).fill("jobs/", 10_000)
+	w.fill("jobs/", 10_000)
 	w.dial().write("GET /v1/events?prefix=jobs/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + ci +
 		"\r\nAccept: text/event-stream\r\n\r\n")
 	waits := func(n string) bool {
-		return strings.Contains(w.do("GET", "/metrics", ci, nil, nil).text, `tenure_server_waits{for="events"} `+n)
+		return strings.Contains(w.get("/metrics", ci).text, `tenure_server_waits{for="events"} `+n)
 	}
-	w.until("it follows", func() bool { return waits("1") })
-	w.until("it is cut off", func() bool { return waits("0") })
-	w.until("its feed has ended", func() bool { return w.Feeds() == 0 })
-	w.holds(ci, "jobs/other")
+	w.Until("it follows", func() bool { return waits("1") })
+	w.Until("it is cut off", func() bool { return waits("0") })
+	w.Until("its feed has ended", func() bool { return w.Feeds() == 0 })
+	h := w.acquire(ci, "jobs/other", "web-7")
+	h.beats()
+	w.want(h.release(), 200, "")
 }
 
 // small is a listener whose connections take little before somebody reads it.

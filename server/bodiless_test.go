@@ -63,7 +63,7 @@ func TestABodyThatNeverComes(t *testing.T) {
 	for _, length := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n"} {
 		for _, host := range []string{"localhost", "evil.example"} {
 			for _, atOnce := range []bool{true, false} {
-				w := newRealWith(t, loopback(t), nil, func(o *server.Options) { o.Pages = pages() })
+				w := newReal(t, loopback(t), nil, func(o *server.Options) { o.Pages = pages() })
 				bodyTimeout := 100 * time.Millisecond
 				if atOnce {
 					bodyTimeout = 10 * patient // the answer waits for none of it
@@ -103,7 +103,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 // Of the answer to a body that nobody reads the client has all, however late the body comes;
 // and a body that is read leaves the connection open, for longer than a body may take.
 func TestAConnectionGoesOnAfterABody(t *testing.T) {
-	w := newRealWith(t, loopback(t), nil, func(o *server.Options) { o.Pages = pages() })
+	w := newReal(t, loopback(t), nil, func(o *server.Options) { o.Pages = pages() })
 	w.SetTimeouts(patient, patient)
 	c := w.dial()
 	reader := bufio.NewReader(c)
@@ -131,7 +131,7 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 	}
 	// The bound of a body that has come does not end the wait that follows.
 	w.SetTimeouts(50*time.Millisecond, patient)
-	other := w.do("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"}, nil)
+	other := w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"})
 	body := `{"name":"jobs/a","owner":"web-8","wait_ms":500}`
 	if a := call(fmt.Sprintf("POST /v1/acquire HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", json, len(body),
 		body)); a.StatusCode != 409 {
@@ -142,14 +142,14 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 	} else if len(a.Header["Strict-Transport-Security"]) > 0 {
 		t.Error("TLS is demanded where there is none")
 	}
-	w.do("POST", "/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": other.string("beat")}, nil)
+	w.post("/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": other.string("beat")})
 }
 
 // The same over HTTP/2, whose streams end, while the connection goes on.
 func TestAStreamWhoseBodyNeverComes(t *testing.T) {
 	ours := newAuthority(t)
 	host := ours.issue(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
-	w := newRealWith(t, loopback(t), &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{host}},
+	w := newReal(t, loopback(t), &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{host}},
 		func(o *server.Options) { o.Pages = pages() })
 	w.SetTimeouts(100*time.Millisecond, patient)
 	transport := w.http.Transport.(*http.Transport)
@@ -187,7 +187,7 @@ func TestAStreamWhoseBodyNeverComes(t *testing.T) {
 // A page that nobody reads is cut off, as an answer of the service is.
 func TestAPageThatIsNeverRead(t *testing.T) {
 	left := make(chan error, 1)
-	w := newRealWith(t, small{loopback(t)}, nil, func(o *server.Options) {
+	w := newReal(t, small{loopback(t)}, nil, func(o *server.Options) {
 		o.Pages = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, err := io.Copy(w, io.LimitReader(endless{}, 64<<20))
 			left <- err

@@ -58,7 +58,7 @@ func TestBodiesHaveTheirSize(t *testing.T) {
 		w.want(w.post("/v1/acquire", alice, object{"name": "jobs/a", "owner": "web-7"}), 200, "")
 		for i, s := range all {
 			_ = pipes[i].Close()
-			w.want(s.answer(w.T), 400, "bad-request")
+			w.want(s.answer(), 400, "bad-request")
 		}
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/b", "owner": "web-7"}), 200, "")
 	})

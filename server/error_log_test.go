@@ -14,10 +14,10 @@ import (
 // What a store says of itself is for those who have all rights, and for the log: others get an
 // id, which the log has, too, once a minute.
 func TestErrorsOfTheStoreAreForAdmin(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		w.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		w.client.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		secret := regexp.MustCompile(`faultstore|injected|fault`)
 		ids := map[string]int{} // how many answers have it
 		for _, principal := range []string{ci, ops, alice} {
@@ -34,8 +34,8 @@ func TestErrorsOfTheStoreAreForAdmin(t *testing.T) {
 					w.Errorf("%s: it shows what the store says, %v: %s", r.URL, got, a.text)
 				}
 				id := regexp.MustCompile(`error ([0-9a-f]{8})`).FindStringSubmatch(a.text)
-				if id == nil || !strings.Contains(w.log.String(), "id="+id[1]) {
-					w.Errorf("%s: no id that is in the log: %s\n%s", r.URL, a.text, w.log)
+				if id == nil || !strings.Contains(w.logged(), "id="+id[1]) {
+					w.Errorf("%s: no id that is in the log: %s\n%s", r.URL, a.text, w.logged())
 				} else {
 					ids[id[1]]++
 				}
@@ -45,7 +45,7 @@ func TestErrorsOfTheStoreAreForAdmin(t *testing.T) {
 			w.Error("no call failed")
 		}
 		for id, answers := range ids {
-			if n := strings.Count(w.log.String(), "id="+id); n > 3 || n >= answers && n > 1 {
+			if n := strings.Count(w.logged(), "id="+id); n > 3 || n >= answers && n > 1 {
 				w.Errorf("%d lines for %s, which %d answers have", n, id, answers)
 			}
 		}

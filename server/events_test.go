@@ -4,6 +4,7 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -64,11 +65,10 @@ func TestALockIsFollowed(t *testing.T) {
 		}; !slices.Equal(got, want) {
 			w.Errorf("it says %q, want %q: heartbeats are no news, a request is", got, want)
 		}
-		if s.header.Get("Content-Type") != "application/x-ndjson" || !strings.Contains(s.String(), `{"event":"alive"}`) {
-			w.Errorf("%v: %s", s.header, s)
+		if s.Header().Get("Content-Type") != "application/x-ndjson" || !strings.Contains(s.String(), `{"event":"alive"}`) {
+			w.Errorf("%v: %s", s.Header(), s)
 		}
-		s.cancel()
-		<-s.ended
+		s.leave()
 		if n := w.Feeds(); n != 0 {
 			w.Errorf("%d feeds are left", n)
 		}
@@ -88,19 +88,18 @@ func TestAPrefixIsFollowed(t *testing.T) {
 		w.acquire(alice, "jobs/b", "web-7")
 		w.want(a.release(), 200, "")
 		time.Sleep(3 * time.Second)
-		if n := len(mine.events()); n != 3 || strings.Contains(mine.String(), "other/x") ||
+		if n := strings.Count(mine.String(), "event: "); n != 3 || strings.Contains(mine.String(), "other/x") ||
 			!strings.Contains(mine.String(), "jobs/b") {
 			w.Errorf("ci sees %d events: %s", n, mine)
 		}
-		if n := len(all.events()); n != 4 || all.String() != twin.String() {
+		if n := strings.Count(all.String(), "event: "); n != 4 || all.String() != twin.String() {
 			w.Errorf("alice sees %d events: %s", n, all)
 		}
 		if !strings.Contains(w.get("/metrics", ci).text, `tenure_server_waits{for="events"} 3`) {
 			w.Error("the streams are not counted")
 		}
 		for _, s := range []*stream{mine, all, twin} {
-			s.cancel()
-			<-s.ended
+			s.leave()
 		}
 	})
 }
@@ -111,24 +110,23 @@ func TestAStreamBeginsAtOnce(t *testing.T) {
 		for _, accept := range []string{"application/x-ndjson", "text/event-stream"} {
 			s := w.follow(ci, "prefix=jobs/", accept)
 			synctest.Wait()
-			if s.status != 200 || s.header.Get("Content-Type") != accept {
-				w.Errorf("%s: status %d, %v", accept, s.status, s.header)
+			if s.Code != 200 || s.Header().Get("Content-Type") != accept {
+				w.Errorf("%s: status %d, %v", accept, s.Code, s.Header())
 			}
-			s.cancel()
-			<-s.ended
+			s.leave()
 		}
 	})
 }
 
 func TestAStreamOutlivesAStoreThatIsAway(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
 		time.Sleep(time.Second)
-		w.faults.SetBlackHole(true)
+		w.client.Partition()
 		time.Sleep(2 * lease)
-		w.faults.SetBlackHole(false)
+		w.client.Heal()
 		time.Sleep(2 * lease)
 		got := s.lines()
 		if len(got) < 3 || got[0] != "status jobs/a held" || got[1] != "problem urn:tenure:problem:unavailable" ||
@@ -138,8 +136,7 @@ func TestAStreamOutlivesAStoreThatIsAway(t *testing.T) {
 		if slices.Contains(got, "gone jobs/a") {
 			w.Error("a store that is away looks like one whose locks are gone")
 		}
-		s.cancel()
-		<-s.ended
+		s.leave()
 	})
 }
 
@@ -150,7 +147,7 @@ func TestARecordThatIsDeletedIsGone(t *testing.T) {
 		w.want(h.release(), 200, "")
 		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
 		time.Sleep(2 * time.Minute)
-		if _, err := admin.SweepReleased(w.Context(), w.client, "jobs/",
+		if _, err := admin.SweepReleased(w.Context(), w.client.Client, "jobs/",
 			&admin.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err != nil {
 			w.Fatal(err)
 		}
@@ -158,22 +155,21 @@ func TestARecordThatIsDeletedIsGone(t *testing.T) {
 		if got := s.lines(); !slices.Contains(got, "gone jobs/a") {
 			w.Errorf("it says %q", got)
 		}
-		s.cancel()
-		<-s.ended
+		s.leave()
 	})
 }
 
 // Whoever may read costs the others nothing, however many prefixes it follows: those that are
 // within another share its list and its snapshot, and lists rest for longer than they take.
 func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+	inWorld(t, func(w *world) {
 		const locks, streams = 200, 100
 		long := "jobs/" + strings.Repeat("s", 250)
 		w.fill(long, locks)
 		before := heap()
 		var all []*stream
 		for i := range streams {
-			all = append(all, w.follow(ci, "prefix="+long[:len(long)-i], "application/x-ndjson").drop())
+			all = append(all, w.follow(ci, "prefix="+long[:len(long)-i], "application/x-ndjson"))
 			time.Sleep(time.Second / 50) // as many calls a second as it may
 		}
 		within := w.follow(ci, "prefix="+long+"00001", "application/x-ndjson")
@@ -182,27 +178,27 @@ func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
 			w.Errorf("who follows 10 locks of them is told of %d", n)
 		}
 		for _, s := range all {
-			if n := s.pieces(); n < locks {
+			if n := strings.Count(s.String(), "\n"); n < locks {
 				w.Fatalf("a stream is told of %d locks", n)
 			}
+			s.Body = new(bytes.Buffer) // what the client keeps is no cost of the server's
 		}
 		if grown := heap() - before; grown > 3<<20 {
 			w.Errorf("%d streams cost %d MiB", streams, grown>>20)
 		}
 		// With a delay each look takes seconds, for all of them.
-		w.faults.Inject(faultstore.Rule{
+		w.client.Faults().Inject(faultstore.Rule{
 			Ops:   []faultstore.Op{faultstore.OpList},
 			Fault: faultstore.Fault{Before: time.Second},
 		})
 		time.Sleep(10 * time.Second)
-		w.faults.ResetLog()
+		w.client.Faults().ResetLog()
 		time.Sleep(time.Minute)
-		if n := w.faults.Count(faultstore.OpList); n > 60/5+1 {
+		if n := w.client.Faults().Count(faultstore.OpList); n > 60/5+1 {
 			w.Errorf("the store was asked for %d pages in a minute", n)
 		}
 		for _, s := range append(all, within) {
-			s.cancel()
-			<-s.ended
+			s.leave()
 		}
 		if n := w.Feeds(); n != 0 {
 			w.Errorf("%d feeds are left", n)
@@ -219,9 +215,9 @@ func heap() int64 {
 
 // A prefix whose list does not end in time does not keep the others from theirs.
 func TestAListThatIsTooLongIsOneStreams(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+	inWorld(t, func(w *world) {
 		w.acquire(ci, "jobs/b/1", "web-7")
-		w.faults.Inject(faultstore.Rule{
+		w.client.Faults().Inject(faultstore.Rule{
 			Ops: []faultstore.Op{faultstore.OpList}, Key: "jobs/",
 			Fault: faultstore.Fault{Before: time.Minute},
 		})

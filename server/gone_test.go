@@ -31,9 +31,9 @@ func TestAClientThatClosesAfterItsGrantHasTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.Context())
 		c := closing{httptest.NewRecorder(), cancel}
 		w.ServeHTTP(c, r.WithContext(ctx))
-		a := w.want(answerOf(w.T, c.Code, c.Header(), c.Body.Bytes()), 200, "")
+		a := w.want(answerOf(w.T, c.Result()), 200, "")
 		time.Sleep(time.Second) // whatever is done about the grant is done by then
-		h := &hand{w: w, secret: ci, name: "jobs/a", token: a.number("token"), beat: a.string("beat")}
+		h := w.hand(ci, "jobs/a", a)
 		w.want(h.heartbeat(h.next()), 200, "")
 	})
 }
@@ -59,10 +59,7 @@ func TestAClientThatGoesBeforeItsGrantHasNothing(t *testing.T) {
 			inWorld(t, func(w *world) {
 				r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"})
 				r.Header.Set("Accept", accept)
-				held := func() bool {
-					rec, err := w.store.Get(context.WithoutCancel(w.Context()), "jobs/a", driver.Strong)
-					return err == nil && rec.State == driver.Held
-				}
+				held := func() bool { return w.Record("jobs/a").State == driver.Held }
 				rec := httptest.NewRecorder()
 				w.ServeHTTP(rec, r.WithContext(leaving{r.Context(), held}))
 				if strings.Contains(rec.Body.String(), `"beat"`) {

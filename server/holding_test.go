@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestALockIsHeldAndReleased(t *testing.T) {
@@ -21,7 +19,7 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 			a.number("free_after_ms") != 5000 || a.string("data") != "aGk=" {
 			w.Errorf("the grant says %s", a.text)
 		}
-		h := &hand{w: w, secret: ci, name: "jobs/a", token: 1, beat: a.string("beat")}
+		h := w.hand(ci, "jobs/a", a)
 		// L(1-ρ)/(1+ρ) - L/8 for a lease of 15 s and ρ = 0.09.
 		if b := h.beats(); b.number("usable_ms") != 10647 || b.number("heartbeat_ms") != 3000 ||
 			!strings.Contains(b.text, `"asked":null`) {
@@ -36,9 +34,7 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 			st.string("label") != "v1" || st.string("data") != "aGk=" {
 			w.Errorf("the status says %s", st.text)
 		}
-		w.want(w.post("/v1/release", ci, object{
-			"name": "jobs/a", "token": 1, "after": h.beat, "failed": "disk full",
-		}), 200, "")
+		w.want(h.release(object{"failed": "disk full"}), 200, "")
 		w.want(h.release(), 200, "") // again
 		w.want(h.heartbeat(h.next()), 410, "lost")
 		past := w.get("/v1/history?name=jobs/a", ci)
@@ -83,9 +79,7 @@ func TestAReasonIsCut(t *testing.T) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		long := strings.Repeat("x", 1024)
-		w.want(w.post("/v1/release", ci, object{
-			"name": "jobs/a", "token": h.token, "after": h.beat, "failed": long + "y\nz",
-		}), 200, "")
+		w.want(h.release(object{"failed": long + "y\nz"}), 200, "")
 		if past := w.get("/v1/history?name=jobs/a", ci).text; !strings.Contains(past, `"reason":"`+long+`"`) {
 			w.Errorf("the history says %s", past)
 		}
@@ -130,12 +124,12 @@ func TestAWaitEndsWithTheLockOrWithItsHolder(t *testing.T) {
 			h.beats()
 			time.Sleep(2 * time.Second)
 		}
-		a := w.want(first.answer(w.T), 409, "held")
+		a := w.want(first.answer(), 409, "held")
 		if a.string("holder") != "web-7" || a.number("free_in_ms") < 10000 {
 			w.Errorf("after its wait it was told %s", a.text)
 		}
 		w.want(h.release(), 200, "")
-		if a := w.want(second.answer(w.T), 200, ""); a.number("token") != 2 {
+		if a := w.want(second.answer(), 200, ""); a.number("token") != 2 {
 			w.Errorf("the one that waits has %s", a.text)
 		}
 		if took := time.Since(begun); took > 11*time.Second {
@@ -150,8 +144,7 @@ func TestAWaiterThatGoesAwayTakesNothing(t *testing.T) {
 		h.beats()
 		s := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
 		time.Sleep(time.Second)
-		s.cancel()
-		<-s.ended
+		s.leave()
 		w.want(h.release(), 200, "")
 		time.Sleep(time.Second)
 		if st := w.get("/v1/status?name=jobs/a", ci); st.string("state") != "released" || st.number("token") != 1 {
@@ -171,7 +164,7 @@ func TestAGrantThatCannotBeSentIsFreed(t *testing.T) {
 				r.Header.Set("Accept", accept)
 				s := w.open(r)
 				time.Sleep(time.Second)
-				s.breaks()
+				s.broken.Store(true)
 				w.want(h.release(), 200, "")
 				<-s.ended
 				time.Sleep(time.Second)
@@ -194,12 +187,14 @@ func TestAStreamThatBreaksTakesNothing(t *testing.T) {
 		r.Header.Set("Accept", "text/event-stream")
 		s := w.open(r)
 		time.Sleep(time.Second)
-		s.breaks()
+		s.broken.Store(true)
 		for range 6 {
 			h.beats()
 			time.Sleep(time.Second)
 		}
-		if !s.over() {
+		select {
+		case <-s.ended:
+		default:
 			w.Error("it waits on")
 		}
 		w.want(h.release(), 200, "")
@@ -221,19 +216,22 @@ func TestAnAcquireTellsItsProgress(t *testing.T) {
 			h.beats()
 			time.Sleep(3 * time.Second)
 		}
-		if got := s.data(w.T, "waiting"); got["holder"] != "web-7" || got["token"] != 1.0 || got["free_in_ms"] == nil {
-			w.Errorf("it waits for %v", got)
+		_, last := s.events()
+		if got := last["waiting"]; got.string("holder") != "web-7" || got.number("token") != 1 ||
+			got.json["free_in_ms"] == nil {
+			w.Errorf("it waits for %s", got.text)
 		}
 		if n := strings.Count(s.String(), ": alive\n\n"); n != 2 {
 			w.Errorf("%d comments in 12 s, want 2: %q", n, s)
 		}
 		w.want(h.release(), 200, "")
 		<-s.ended
-		if got := s.events(); !slices.Equal(got, []string{"waiting", "granted"}) || s.data(w.T, "granted")["token"] != 2.0 {
+		names, last := s.events()
+		if !slices.Equal(names, []string{"waiting", "granted"}) || last["granted"].number("token") != 2 {
 			w.Errorf("it was told %q", s)
 		}
-		if s.header.Get("Content-Type") != "text/event-stream" {
-			w.Errorf("content type %q", s.header.Get("Content-Type"))
+		if s.Header().Get("Content-Type") != "text/event-stream" {
+			w.Errorf("content type %q", s.Header().Get("Content-Type"))
 		}
 
 		// What is wrong with the call is told before the stream begins, and the end of a
@@ -245,8 +243,9 @@ func TestAnAcquireTellsItsProgress(t *testing.T) {
 		r.Header.Set("Accept", "text/event-stream")
 		s = w.open(r)
 		<-s.ended
-		if got := s.data(w.T, "problem"); got["type"] != "urn:tenure:problem:held" || got["status"] != 409.0 {
-			w.Errorf("after the wait it was told %v", got)
+		_, last = s.events()
+		if got := last["problem"]; got.kind() != "held" || got.number("status") != 409 {
+			w.Errorf("after the wait it was told %s", got.text)
 		}
 	})
 }
@@ -257,8 +256,8 @@ func TestAHeartbeatIsTheSameAgain(t *testing.T) {
 		next := h.next()
 		w.want(h.heartbeat(next), 200, "")
 		w.want(h.heartbeat(next), 200, "") // a proxy has doubled it
-		after := &hand{w: w, secret: ci, name: h.name, token: h.token, beat: next}
-		after.n = 100
+		after := *h
+		after.beat, after.n = next, 100
 		after.beats()
 		w.want(h.heartbeat(next), 410, "lost") // it has come late
 		w.want(after.heartbeat(after.next()), 200, "")
@@ -266,14 +265,14 @@ func TestAHeartbeatIsTheSameAgain(t *testing.T) {
 }
 
 func TestAHeartbeatWithoutAnAnswerOfTheStoreIsUnknown(t *testing.T) {
-	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
-		w.faults.SetBlackHole(true)
+		w.client.Partition()
 		next := h.next()
 		w.want(h.heartbeat(next), 503, "unknown")
 		w.want(h.release(), 503, "unknown")
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/b", "owner": "web-7"}), 503, "unavailable")
-		w.faults.SetBlackHole(false)
+		w.client.Heal()
 		w.want(h.heartbeat(next), 200, "")
 	})
 }
@@ -282,7 +281,7 @@ func TestHeartbeatsCountEachForItself(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.acquire(ci, "jobs/a", "web-7"), w.acquire(ci, "jobs/b", "web-7")
 		beat := func(h *hand, name string) object {
-			return object{"name": name, "token": h.token, "after": h.beat, "next": h.next()}
+			return h.body(object{"name": name, "next": h.next()})
 		}
 		wrong := beat(a, "jobs/a")
 		wrong["next"] = "x"
@@ -314,8 +313,7 @@ func TestHeartbeatsCountEachForItself(t *testing.T) {
 }
 
 func TestShutdownTellsWaitersToAskElsewhere(t *testing.T) {
-	store := memstore.New()
-	inWorldWith(t, worldOptions{store: store}, func(w *world) {
+	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		waiter := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
@@ -335,17 +333,17 @@ func TestShutdownTellsWaitersToAskElsewhere(t *testing.T) {
 		if took := time.Since(begun); took > time.Second {
 			w.Errorf("it took %v", took)
 		}
-		a := w.want(waiter.answer(w.T), 503, "unavailable")
+		a := w.want(waiter.answer(), 503, "unavailable")
 		if a.header.Get("Retry-After") == "" {
 			w.Error("no Retry-After")
 		}
 		for _, s := range []*stream{streaming, events} {
 			<-s.ended
-			if p := s.data(w.T, "problem"); p["type"] != "urn:tenure:problem:unavailable" {
-				w.Errorf("the stream was told %v", p)
+			if _, last := s.events(); last["problem"].kind() != "unavailable" {
+				w.Errorf("the stream was told %s", s)
 			}
 		}
-		w.want(asking.answer(w.T), 504, "unanswered") // it is laid
+		w.want(asking.answer(), 504, "unanswered") // it is laid
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/b", "owner": "web-8"}), 503, "unavailable")
 		w.want(w.get("/readyz", ""), 503, "unavailable")
 		w.want(w.get("/healthz", ""), 200, "")

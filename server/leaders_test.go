@@ -23,7 +23,7 @@ func public(o *server.Options) {
 // to OPTIONS. A name that somebody has pointed at the server is refused as ever, and so is all
 // that is not public.
 func TestHowLoadBalancersAsk(t *testing.T) {
-	inWorldWith(t, worldOptions{options: public}, func(w *world) {
+	inWorld(t, func(w *world) {
 		w.acquire(alice, "pub/a", "web-7").beats()
 		ask := func(method, host, path, secret string) answer {
 			r := request(method, path, secret, nil)
@@ -33,7 +33,7 @@ func TestHowLoadBalancersAsk(t *testing.T) {
 			}
 			rec := httptest.NewRecorder() // openapi.json has it not: no program asks so
 			w.ServeHTTP(rec, r)
-			return answerOf(w.T, rec.Code, rec.Header(), rec.Body.Bytes())
+			return answerOf(w.T, rec.Result())
 		}
 		for _, host := range []string{"localhost", "10.0.0.7", "10.0.0.7:8368", "[2001:db8::1]:8368", ""} {
 			for _, path := range []string{"/v1/leader?name=pub/a", "/metrics"} {
@@ -51,12 +51,12 @@ func TestHowLoadBalancersAsk(t *testing.T) {
 		w.want(ask("GET", "10.0.0.7", "/v1/leader?name=pub/a", alice), 421, "misdirected")
 		w.want(ask("GET", "10.0.0.7", "/openapi.json", ""), 421, "misdirected")
 		w.want(ask("OPTIONS", "localhost", "/v1/leader?name=jobs/a", ""), 405, "method-not-allowed")
-	})
+	}, public)
 }
 
 // A load balancer's own check is answered, whatever strangers who come through it ask.
 func TestLoadBalancersAreNeverToldToWait(t *testing.T) {
-	inWorldWith(t, worldOptions{options: public}, func(w *world) {
+	inWorld(t, func(w *world) {
 		h := w.acquire(alice, "pub/a", "web-7")
 		h.beats()
 		n := tally{}
@@ -79,16 +79,17 @@ func TestLoadBalancersAreNeverToldToWait(t *testing.T) {
 		w.want(h.release(), 200, "")
 		time.Sleep(time.Second)
 		w.want(w.get("/v1/leader?name=pub/a", ""), 503, "no-leader")
-	})
+	}, public)
 }
 
 // Behind a proxy that is trusted the limits of an address are those of its client; whoever is
 // none cannot choose an address.
 func TestTrustedProxies(t *testing.T) {
-	inWorldWith(t, worldOptions{options: func(o *server.Options) {
+	options := func(o *server.Options) {
 		o.Limits.FailedTokens = 6
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
-	}}, func(w *world) {
+	}
+	inWorld(t, func(w *world) {
 		n := 0
 		wrong := func(peer string, forwarded ...string) int {
 			n++
@@ -131,5 +132,5 @@ func TestTrustedProxies(t *testing.T) {
 		if got := wrong("10.0.0.1:1", "192.0.2.5"); got != 401 {
 			w.Errorf("a caller that is no proxy has used up the limit of another: %d", got)
 		}
-	})
+	}, options)
 }

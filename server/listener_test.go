@@ -4,7 +4,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,9 +11,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"errors"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -22,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/server"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // patient bounds what must happen at some time, on however slow a machine.
@@ -32,144 +29,48 @@ const patient = time.Minute
 
 // real is a server behind a listener, in real time.
 type real struct {
-	*testing.T
-	*server.Server
-	client *tenure.Client
-	store  *memstore.Store
-	http   *http.Client
-	url    string
+	*world
+	http *http.Client
+	url  string
 }
 
 // newReal serves on a listener, with TLS if config is not nil.
-func newReal(t *testing.T, l net.Listener, config *tls.Config, changes ...func(*http.Server)) *real {
+func newReal(t *testing.T, l net.Listener, config *tls.Config, edit ...func(*server.Options)) *real {
 	t.Helper()
-	return newRealWith(t, l, config, func(*server.Options) {}, changes...)
-}
-
-func newRealWith(
-	t *testing.T, l net.Listener, config *tls.Config, option func(*server.Options), changes ...func(*http.Server),
-) *real {
-	t.Helper()
-	w := &real{T: t, store: memstore.New(), url: "http://" + l.Addr().String()}
-	var err error
-	if w.client, err = tenure.New(w.store, &tenure.Options{LeaseDuration: lease, Owner: "tenured-1"}); err != nil {
-		t.Fatal(err)
-	}
-	principals, err := server.ParsePrincipals(principalsText + "spiffe://corp/batch cert hold:batch/\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := server.Options{Principals: principals}
-	option(&options)
-	if w.Server, err = server.New(w.client, options); err != nil {
-		t.Fatal(err)
-	}
+	w := &real{url: "http://" + l.Addr().String(), http: &http.Client{Transport: &http.Transport{}, Timeout: patient}}
+	w.world = serve(t, tenuretest.New(t), edit...)
+	w.do = w.overNetwork
 	s := w.HTTPServer()
 	s.TLSConfig = config
-	for _, change := range changes {
-		change(s)
-	}
-	serve := s.Serve
+	listen := s.Serve
 	if config != nil {
 		w.url = "https://" + l.Addr().String()
-		serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		listen = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- serve(l) }()
-	transport := &http.Transport{}
-	w.http = &http.Client{Transport: transport, Timeout: patient}
+	ended := testutil.Go(func() error { return listen(l) })
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patient)
 		defer cancel()
-		transport.CloseIdleConnections()
-		for _, end := range []func(context.Context) error{w.Shutdown, s.Shutdown, w.client.Close} {
-			if err := end(ctx); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := <-ended; err != http.ErrServerClosed { //nolint:errorlint // it is returned bare
-			t.Error(err)
-		}
+		w.http.CloseIdleConnections()
+		testutil.Want(t, errors.Join(w.Shutdown(ctx), s.Shutdown(ctx)), nil)
+		testutil.Want(t, <-ended, http.ErrServerClosed)
 	})
 	return w
 }
 
 func loopback(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 }
 
-// do makes a call over the network.
-func (w *real) do(method, path, secret string, body any, change func(*http.Request)) answer {
+// overNetwork makes a call over the network.
+func (w *real) overNetwork(r *http.Request) answer {
 	w.Helper()
-	var text []byte
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			w.Fatal(err)
-		}
-	}
-	r, err := http.NewRequestWithContext(w.Context(), method, w.url+path, bytes.NewReader(text))
-	if err != nil {
-		w.Fatal(err)
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if secret != "" {
-		r.Header.Set("Authorization", "Bearer "+secret)
-	}
-	if change != nil {
-		change(r)
-	}
-	res, err := w.http.Do(r)
-	if err != nil {
-		w.Fatal(err)
-	}
-	got, err := io.ReadAll(res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		w.Fatal(err)
-	}
-	return answerOf(w.T, res.StatusCode, res.Header, got)
-}
-
-// holds acquires, renews and releases a lock.
-func (w *real) holds(secret, name string) {
-	w.Helper()
-	g := w.do("POST", "/v1/acquire", secret, object{"name": name, "owner": "web-7"}, nil)
-	if g.status != 200 {
-		w.Fatalf("acquire: %d %s", g.status, g.text)
-	}
-	h := &hand{name: name, token: g.number("token"), beat: g.string("beat")}
-	next := h.next()
-	if a := w.do("POST", "/v1/heartbeat", secret, object{
-		"name": name, "token": h.token, "after": h.beat, "next": next,
-	}, nil); a.status != 200 {
-		w.Fatalf("heartbeat: %d %s", a.status, a.text)
-	}
-	if a := w.do("POST", "/v1/release", secret, object{
-		"name": name, "token": h.token, "after": next,
-	}, nil); a.status != 200 {
-		w.Fatalf("release: %d %s", a.status, a.text)
-	}
-}
-
-// until asks again and again until something has happened.
-func (w *real) until(what string, happened func() bool) {
-	w.Helper()
-	deadline := time.NewTimer(patient)
-	defer deadline.Stop()
-	for !happened() {
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-deadline.C:
-			w.Fatalf("not within %v: %s", patient, what)
-		}
-	}
+	at := testutil.Must(url.Parse(w.url))(w.T)
+	r.RequestURI, r.URL.Scheme, r.URL.Host, r.Host = "", at.Scheme, at.Host, ""
+	res := testutil.Must(w.http.Do(r.WithContext(w.Context())))(w.T)
+	defer func() { testutil.Want(w.T, res.Body.Close(), nil) }()
+	return answerOf(w.T, res)
 }
 
 // authority makes certificates.
@@ -261,18 +162,18 @@ func TestClientCertificates(t *testing.T) {
 					}
 				}
 				transport.ForceAttemptHTTP2 = two
-				a := w.do("POST", "/v1/acquire", "", object{"name": "batch/a", "owner": "b-1"}, nil)
+				a := w.post("/v1/acquire", "", object{"name": "batch/a", "owner": "b-1"})
 				if a.status != c.status {
 					t.Fatalf("%d %s, want %d", a.status, a.text, c.status)
 				}
 				if c.status == 200 {
-					if st := w.do("GET", "/v1/status?name=batch/a", "", nil, nil); st.string("host") != "spiffe://corp/batch" {
+					if st := w.get("/v1/status?name=batch/a", ""); st.string("host") != "spiffe://corp/batch" {
 						t.Errorf("the host is %s", st.text)
 					}
-					if a := w.do("GET", "/v1/locks", "wrong-secret-0123456789", nil, nil); a.status != 401 {
+					if a := w.get("/v1/locks", "wrong-secret-0123456789"); a.status != 401 {
 						t.Errorf("a wrong token beside a certificate: %d", a.status)
 					}
-					w.do("POST", "/v1/release", "", object{"name": "batch/a", "token": 1, "after": a.string("beat")}, nil)
+					w.post("/v1/release", "", object{"name": "batch/a", "token": 1, "after": a.string("beat")})
 				}
 			})
 		}

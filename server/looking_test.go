@@ -10,13 +10,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/server"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 func TestStatusShowsNoDataToThoseWhoMayOnlyRead(t *testing.T) {
@@ -24,9 +27,7 @@ func TestStatusShowsNoDataToThoseWhoMayOnlyRead(t *testing.T) {
 		w.want(w.get("/v1/status?name=jobs/a", ci), 404, "not-found")
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		w.want(w.post("/v1/release", ci, object{
-			"name": "jobs/a", "token": h.token, "after": h.beat, "data": "c2VjcmV0",
-		}), 200, "")
+		w.want(h.release(object{"data": "c2VjcmV0"}), 200, "")
 		if st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, ""); st.string("data") != "c2VjcmV0" ||
 			st.number("data_bytes") != 6 || st.string("state") != "released" {
 			w.Errorf("whoever may hold it sees %s", st.text)
@@ -134,11 +135,37 @@ func (l *lister) List(ctx context.Context, prefix, cursor string) (driver.Page, 
 	return page, err
 }
 
+// inWorld runs a test with a server that has this store, whose pages have 100 records.
+func (l *lister) inWorld(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		records := memstore.New()
+		records.PageSize = 100
+		w := tenuretest.On(t, func() driver.Store { return records.Open() })
+		w.Wrap(func(_ string, s driver.Store) driver.Store {
+			l.Store = s
+			return l
+		})
+		test(serve(t, w))
+	})
+}
+
+// fill writes n free locks into the store, past the server.
+func (w *world) fill(prefix string, n int) {
+	w.Helper()
+	for i := range n {
+		version := fmt.Sprintf("v%d-0", i)
+		_, _, err := w.Store().Claim(w.Context(), driver.Record{
+			Key: fmt.Sprintf("%s%06d", prefix, i), Version: version, Beat: version, Owner: "web-7",
+			State: driver.Held, Lease: lease, Heartbeat: lease / 5, Since: time.Now(),
+		})
+		testutil.Want(w.T, err, nil)
+	}
+}
+
 func TestAPageOfLocksReadsAPage(t *testing.T) {
-	records := memstore.New()
-	records.PageSize = 100
-	l := &lister{Store: records}
-	inWorldWith(t, worldOptions{store: l}, func(w *world) {
+	l := &lister{}
+	l.inWorld(t, func(w *world) {
 		const locks, limit = 10_000, 100
 		w.fill("jobs/", locks)
 		pages, seen, after := 0, 0, ""
@@ -159,12 +186,12 @@ func TestAPageOfLocksReadsAPage(t *testing.T) {
 }
 
 func TestAPageNamesWhatItCannotRead(t *testing.T) {
-	l := &lister{Store: memstore.New(), unreadable: []string{"jobs/000001x", "jobs/000008x", "jobs/zz"}}
+	l := &lister{unreadable: []string{"jobs/000001x", "jobs/000008x", "jobs/zz"}}
 	for i := range 250 {
 		l.unreadable = append(l.unreadable, fmt.Sprintf("jobs/000004-%03d", i))
 	}
 	slices.Sort(l.unreadable)
-	inWorldWith(t, worldOptions{store: l}, func(w *world) {
+	l.inWorld(t, func(w *world) {
 		w.fill("jobs/", 10)
 		var locks, unreadable []string
 		for after, more := "", true; more; {
@@ -219,7 +246,7 @@ func TestHistoryComesInPages(t *testing.T) {
 
 func TestLeaderForLoadBalancers(t *testing.T) {
 	public := func(o *server.Options) { o.Public = []string{"web/"} }
-	inWorldWith(t, worldOptions{faults: true, options: public}, func(w *world) {
+	inWorld(t, func(w *world) {
 		w.want(w.get("/v1/leader?name=web/a", ""), 503, "no-leader")
 		h := w.acquire(web, "web/a", "web-7")
 		h.beats()
@@ -237,18 +264,18 @@ func TestLeaderForLoadBalancers(t *testing.T) {
 		odd := w.acquire(web, "web/../a//b", "web-9")
 		odd.beats()
 		w.want(w.get("/v1/leader?name=web/../a//b&me=web-9", ""), 200, "")
-		w.faults.SetBlackHole(true)
+		w.client.Partition()
 		time.Sleep(time.Second) // for so long an answer is kept
 		if a := w.want(w.get("/v1/leader?name=web/a", ""), 503, "unavailable"); strings.Contains(a.text, "RequestTimeout") {
 			w.Errorf("anybody is told of the store: %s", a.text)
 		}
 		w.want(w.get("/readyz", ""), 503, "unavailable")
 		w.want(w.get("/healthz", ""), 200, "")
-		w.faults.SetBlackHole(false)
+		w.client.Heal()
 		time.Sleep(lease)
 		w.want(w.get("/readyz", ""), 200, "")
 		w.want(w.get("/v1/leader?name=web/a", ""), 503, "no-leader") // no life for a lease
-	})
+	}, public)
 }
 
 func TestFenceCheck(t *testing.T) {
@@ -277,7 +304,8 @@ func TestOnce(t *testing.T) {
 			w.Errorf("of a job that was never run: %s", a.text)
 		}
 		run := func(slot int64, err error) {
-			_, _ = once.Once(w.Context(), w.client, "jobs/n", slot, nil, func(context.Context, *once.Turn) error { return err })
+			job := func(context.Context, *once.Turn) error { return err }
+			_, _ = once.Once(w.Context(), w.client.Client, "jobs/n", slot, nil, job)
 		}
 		run(7, nil)
 		run(8, tenure.ErrStalled)
@@ -291,7 +319,7 @@ func TestOnce(t *testing.T) {
 		w.want(w.get("/v1/once?name=jobs/%07", ops), 400, "bad-request")
 		// A ledger that another client has overwritten is told, and not taken for an empty one.
 		h := w.acquire(ci, once.LockName("jobs/bad"), "web-7")
-		w.want(w.post("/v1/release", ci, object{"name": h.name, "token": h.token, "after": h.beat, "data": "eA=="}), 200, "")
+		w.want(h.release(object{"data": "eA=="}), 200, "")
 		w.want(w.get("/v1/once?name=jobs/bad", ops), 503, "unavailable")
 	})
 }
@@ -312,7 +340,8 @@ func TestPagesOfTheServerItself(t *testing.T) {
 }
 
 func TestMetricsCountAndNameNobody(t *testing.T) {
-	inWorldWith(t, worldOptions{options: func(o *server.Options) { o.PublicMetrics = true }}, func(w *world) {
+	options := func(o *server.Options) { o.PublicMetrics = true }
+	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 409, "held")
@@ -345,20 +374,16 @@ func TestMetricsCountAndNameNobody(t *testing.T) {
 				w.Errorf("the metrics name %s", name)
 			}
 		}
-	})
+	}, options)
 }
 
 // A prefix is a bound alone: what is below it, and follows the right to another name, is not
 // shown.
 func TestNamesAreShownOneByOne(t *testing.T) {
 	const sly = "secret-of-sly-0123456789"
-	inWorldWith(t, worldOptions{options: func(o *server.Options) {
-		var err error
-		if o.Principals, err = server.ParsePrincipals(principalsText + "sly " + sly +
-			" read:nightly: read:web/\n"); err != nil {
-			t.Fatal(err)
-		}
-	}}, func(w *world) {
+	const text = principalsText + "sly " + sly + " read:nightly: read:web/\n"
+	options := func(o *server.Options) { o.Principals = testutil.Must(server.ParsePrincipals(text))(t) }
+	inWorld(t, func(w *world) {
 		for _, name := range []string{"nightly:once", "nightly:x", "other/x", "web/x"} {
 			w.acquire(alice, name, "web-7").beats()
 		}
@@ -372,8 +397,7 @@ func TestNamesAreShownOneByOne(t *testing.T) {
 			}
 		}
 		for _, one := range []*stream{s, narrow} {
-			one.cancel()
-			<-one.ended
+			one.leave()
 		}
-	})
+	}, options)
 }

@@ -4,6 +4,7 @@
 package server_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -150,7 +151,7 @@ func TestAFileOfPrincipalsIsReadAgain(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		write("ci " + ci + " hold:\n")
-		log := &logBuffer{}
+		log := &bytes.Buffer{}
 		p, err := server.OpenPrincipals(file, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +209,7 @@ func TestAFileThatEverybodyCanReadIsToldOf(t *testing.T) {
 		if err := os.Chmod(file, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		log := &logBuffer{}
+		log := &bytes.Buffer{}
 		if _, err := server.OpenPrincipals(file, slog.New(slog.NewTextHandler(log, nil))); err != nil {
 			t.Fatal(err)
 		}

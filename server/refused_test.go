@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/server"
 )
 
@@ -62,13 +63,11 @@ func TestEachCallNeedsItsRight(t *testing.T) {
 	for right := range included {
 		text += fmt.Sprintf("%s secret-of-%s-0123456789 %s:jobs/\n", right, right, right)
 	}
-	inWorldWith(t, worldOptions{options: func(o *server.Options) {
-		var err error
-		if o.Principals, err = server.ParsePrincipals(text); err != nil {
-			t.Fatal(err)
-		}
+	options := func(o *server.Options) {
+		o.Principals = testutil.Must(server.ParsePrincipals(text))(t)
 		o.Limits.FailedTokens = 1000
-	}}, func(w *world) {
+	}
+	inWorld(t, func(w *world) {
 		for right, covers := range included {
 			secret := "secret-of-" + right + "-0123456789"
 			for _, c := range calls("jobs/a") {
@@ -77,8 +76,8 @@ func TestEachCallNeedsItsRight(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				s.cancel() // what waits
 				<-s.ended
-				if got := s.status == http.StatusForbidden; got == may {
-					w.Errorf("right %s, %s: status %d: %s", right, c.r("").URL, s.status, s)
+				if got := s.Code == http.StatusForbidden; got == may {
+					w.Errorf("right %s, %s: status %d: %s", right, c.r("").URL, s.Code, s)
 				}
 			}
 			for _, c := range calls("web/a") { // another prefix
@@ -92,7 +91,7 @@ func TestEachCallNeedsItsRight(t *testing.T) {
 				w.want(w.do(c.r("secret-of-nobody")), 401, "unauthenticated")
 			}
 		}
-	})
+	}, options)
 }
 
 func TestTokensThatAreRefused(t *testing.T) {
@@ -125,7 +124,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 
 func TestHostsThatAreRefused(t *testing.T) {
 	hosts := func(o *server.Options) { o.Hosts = []string{"Locks.example.com", "10.0.0.5"} }
-	inWorldWith(t, worldOptions{options: hosts}, func(w *world) {
+	inWorld(t, func(w *world) {
 		for host, ok := range map[string]bool{
 			"localhost": true, "localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "[::1]": true,
 			"locks.example.com": true, "LOCKS.example.com:443": true, "locks.example.com.": true, "10.0.0.5:80": true,
@@ -142,7 +141,7 @@ func TestHostsThatAreRefused(t *testing.T) {
 			r.Host = host
 			w.want(w.do(r), 200, "") // by whatever name a probe has
 		}
-	})
+	}, hosts)
 }
 
 func TestBodiesThatAreRefused(t *testing.T) {
@@ -312,10 +311,7 @@ func TestBeatsThatAreRefused(t *testing.T) {
 			w.want(h.heartbeat(next), 400, "bad-request")
 		}
 		for _, change := range []object{{"token": 0}, {"after": ""}, {"after": strings.Repeat("x", 100)}} {
-			body := object{"name": h.name, "token": h.token, "after": h.beat, "next": h.next()}
-			for k, v := range change {
-				body[k] = v
-			}
+			body := h.body(object{"next": h.next()}, change)
 			w.want(w.post("/v1/heartbeat", ci, body), 400, "bad-request")
 			delete(body, "next")
 			w.want(w.post("/v1/release", ci, body), 400, "bad-request")
@@ -327,9 +323,9 @@ func TestBeatsThatAreRefused(t *testing.T) {
 // What one principal uses up is not there for itself, and there for all others.
 func TestLimits(t *testing.T) {
 	small := server.Limits{Waits: 3, Calls: 10, Beats: 5, BeatsAtOnce: 4, FailedTokens: 6}
-	inSmall := func(name string, faults bool, test func(*world)) {
+	inSmall := func(name string, test func(*world)) {
 		t.Run(name, func(t *testing.T) {
-			inWorldWith(t, worldOptions{faults: faults, options: func(o *server.Options) { o.Limits = small }}, test)
+			inWorld(t, test, func(o *server.Options) { o.Limits = small })
 		})
 	}
 	retried := func(w *world, a answer) {
@@ -339,7 +335,7 @@ func TestLimits(t *testing.T) {
 			w.Error("no Retry-After")
 		}
 	}
-	inSmall("calls", false, func(w *world) {
+	inSmall("calls", func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		for range 19 {
 			w.want(w.get("/v1/locks", ci), 200, "")
@@ -351,7 +347,7 @@ func TestLimits(t *testing.T) {
 		w.want(w.get("/v1/locks", ci), 200, "")
 		retried(w, w.get("/v1/locks", ci))
 	})
-	inSmall("records", false, func(w *world) {
+	inSmall("records", func(w *world) {
 		w.fill("jobs/", 1_000)
 		w.want(w.get("/v1/locks?limit=1000", ci), 200, "") // counts as ten calls
 		for range 10 {
@@ -359,15 +355,10 @@ func TestLimits(t *testing.T) {
 		}
 		retried(w, w.get("/v1/locks?limit=1", ci))
 	})
-	inSmall("tenures", false, func(w *world) {
+	inSmall("tenures", func(w *world) {
 		for range 300 {
-			l, err := w.client.Acquire(w.Context(), "jobs/a", &tenure.AcquireOptions{History: true})
-			if err != nil {
-				w.Fatal(err)
-			}
-			if err := l.Release(w.Context()); err != nil {
-				w.Fatal(err)
-			}
+			l := testutil.Must(w.client.Acquire(w.Context(), "jobs/a", &tenure.AcquireOptions{History: true}))(w.T)
+			testutil.Want(w.T, l.Release(w.Context()), nil)
 		}
 		w.want(w.get("/v1/history?name=jobs/a&limit=1", ci), 200, "") // counts as three calls
 		for range 17 {
@@ -375,7 +366,7 @@ func TestLimits(t *testing.T) {
 		}
 		retried(w, w.get("/v1/status?name=jobs/a", ci))
 	})
-	inSmall("heartbeats", false, func(w *world) {
+	inSmall("heartbeats", func(w *world) {
 		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
 		for range 10 {
 			h.beats()
@@ -389,7 +380,7 @@ func TestLimits(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		h.beats()
 	})
-	inSmall("heartbeats in one call", true, func(w *world) {
+	inSmall("heartbeats in one call", func(w *world) {
 		other := w.acquire(alice, "jobs/b", "web-8")
 		batch := func(n int) *stream {
 			var locks []object
@@ -401,38 +392,36 @@ func TestLimits(t *testing.T) {
 			}
 			return w.open(request("POST", "/v1/heartbeats", ci, object{"locks": locks}))
 		}
-		w.want(batch(8).answer(w.T), 200, "")
-		retried(w, batch(3).answer(w.T)) // of 2·5
-		w.want(batch(2).answer(w.T), 200, "")
+		w.want(batch(8).answer(), 200, "")
+		retried(w, batch(3).answer()) // of 2·5
+		w.want(batch(2).answer(), 200, "")
 		other.beats()
 		time.Sleep(2 * time.Second)
-		w.faults.SetBlackHole(true)
+		w.client.Partition()
 		under := batch(3)
 		time.Sleep(10 * time.Millisecond)
-		retried(w, batch(2).answer(w.T)) // of 4 at once
-		w.faults.SetBlackHole(false)
-		under.cancel()
-		<-under.ended
+		retried(w, batch(2).answer()) // of 4 at once
+		w.client.Heal()
+		under.leave()
 	})
-	inSmall("heartbeats at once", true, func(w *world) {
+	inSmall("heartbeats at once", func(w *world) {
 		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
-		w.faults.SetBlackHole(true)
+		w.client.Partition()
 		var under []*stream
 		for range 4 {
 			under = append(under, w.open(request("POST", "/v1/heartbeat", ci,
-				object{"name": h.name, "token": h.token, "after": h.beat, "next": h.next()})))
+				h.body(object{"next": h.next()}))))
 		}
 		time.Sleep(10 * time.Millisecond)
 		retried(w, h.heartbeat(h.next()))
-		w.faults.SetBlackHole(false)
+		w.client.Heal()
 		other.beats()
 		for _, s := range under {
-			s.cancel()
-			<-s.ended
+			s.leave()
 		}
 		h.heartbeat(h.next()) // of those, or a new one
 	})
-	inSmall("waits", false, func(w *world) {
+	inSmall("waits", func(w *world) {
 		h := w.acquire(alice, "jobs/a", "web-7")
 		h.beats()
 		wait := func(secret string) *stream {
@@ -443,23 +432,20 @@ func TestLimits(t *testing.T) {
 			w.follow(ci, "prefix=", "text/event-stream"),
 		}
 		time.Sleep(time.Second)
-		retried(w, wait(ci).answer(w.T))
+		retried(w, wait(ci).answer())
 		retried(w, w.get("/v1/events?name=jobs/a", ci))
 		all = append(all, wait(alice))
 		time.Sleep(time.Second)
-		if all[3].over() {
-			w.Errorf("another principal may not wait: %s", all[3])
-		}
+		testutil.Pending(w.T, "the wait of another principal", all[3].ended)
 		for _, s := range all {
-			s.cancel()
-			<-s.ended
+			s.leave()
 		}
 		h.beats()
 		w.want(w.post("/v1/acquire", ci, object{
 			"name": "jobs/a", "owner": "web-8", "wait_ms": 1000,
 		}), 409, "held") // there is room again
 	})
-	inSmall("tokens that fail", false, func(w *world) {
+	inSmall("tokens that fail", func(w *world) {
 		for range 6 {
 			w.want(w.get("/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
 		}
@@ -468,14 +454,14 @@ func TestLimits(t *testing.T) {
 		r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
 		r.RemoteAddr = "192.0.2.9:1"
 		w.want(w.do(r), 401, "unauthenticated")
-		if n := strings.Count(w.log.String(), "that is not known"); n != 7 ||
-			strings.Contains(w.log.String(), "wrong-secret") {
-			w.Errorf("%d lines, want 7 without the token:\n%s", n, w.log)
+		if n := strings.Count(w.logged(), "that is not known"); n != 7 ||
+			strings.Contains(w.logged(), "wrong-secret") {
+			w.Errorf("%d lines, want 7 without the token:\n%s", n, w.logged())
 		}
 		time.Sleep(10 * time.Second)
 		w.want(w.get("/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
 	})
-	inSmall("guesses", false, func(w *world) {
+	inSmall("guesses", func(w *world) {
 		from := func(address, secret string) answer {
 			r := request("GET", "/v1/locks", secret, nil)
 			r.RemoteAddr = address + ":1"
@@ -501,7 +487,7 @@ func TestLimits(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.want(from("192.0.2.1", alice), 200, "")
 	})
-	inSmall("a network of IPv6", false, func(w *world) { // which one customer has
+	inSmall("a network of IPv6", func(w *world) { // which one customer has
 		from := func(address, path, secret string) answer {
 			r := request("GET", path, secret, nil)
 			r.RemoteAddr = "[" + address + "]:1"
@@ -522,7 +508,7 @@ func TestLimits(t *testing.T) {
 			w.Errorf("%d addresses are remembered, want 2 networks of IPv6 and 2 addresses of IPv4", n)
 		}
 	})
-	inSmall("pages", false, func(w *world) {
+	inSmall("pages", func(w *world) {
 		p, ok := w.Principal(request("GET", "/", ci, nil))
 		if !ok {
 			w.Fatal("nobody")
@@ -548,7 +534,7 @@ func TestLimits(t *testing.T) {
 			w.Error("guesses at the page are not counted, or hold up a visitor with a cookie")
 		}
 	})
-	inSmall("calls without a token", false, func(w *world) {
+	inSmall("calls without a token", func(w *world) {
 		for range 20 {
 			w.want(w.get("/openapi.json", ""), 200, "")
 		}
@@ -560,7 +546,7 @@ func TestLimits(t *testing.T) {
 		retried(w, w.get("/v1/leader?name=jobs/a", ""))
 		w.want(w.get("/v1/locks", ci), 200, "")
 	})
-	inSmall("addresses are forgotten", false, func(w *world) {
+	inSmall("addresses are forgotten", func(w *world) {
 		for i := range 10_100 {
 			r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
 			r.RemoteAddr = fmt.Sprintf("[2001:db8:0:%x::1]:1", i)
@@ -574,10 +560,7 @@ func TestLimits(t *testing.T) {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
-		principals, err := server.ParsePrincipals(principalsText)
-		if err != nil {
-			w.Fatal(err)
-		}
+		principals := w.Principals()
 		for _, c := range []struct {
 			o    server.Options
 			want string
@@ -592,7 +575,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 			{server.Options{Principals: principals, Public: []string{"a:once"}}, `derived from "a"`},
 			{server.Options{Principals: principals, Limits: server.Limits{Calls: -1}}, "must not be negative"},
 		} {
-			if _, err := server.New(w.client, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := server.New(w.client.Client, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 				w.Errorf("%+v: %v, want an error with %q", c.o, err, c.want)
 			}
 		}
@@ -603,17 +586,18 @@ func TestOptionsThatAreRefused(t *testing.T) {
 }
 
 func TestAPanicIsAnUnknownOutcome(t *testing.T) {
-	inWorldWith(t, worldOptions{options: func(o *server.Options) {
+	options := func(o *server.Options) {
 		o.Pages = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/cut" {
 				panic(http.ErrAbortHandler)
 			}
 			panic(tenure.ErrClosed)
 		})
-	}}, func(w *world) {
+	}
+	inWorld(t, func(w *world) {
 		w.want(w.get("/", ""), 503, "unknown")
-		if !strings.Contains(w.log.String(), "a call panicked") {
-			w.Errorf("the log says %s", w.log)
+		if !strings.Contains(w.logged(), "a call panicked") {
+			w.Errorf("the log says %s", w.logged())
 		}
 		defer func() {
 			if v := recover(); v != http.ErrAbortHandler { //nolint:errorlint // it is that very value
@@ -621,5 +605,5 @@ func TestAPanicIsAnUnknownOutcome(t *testing.T) {
 			}
 		}()
 		w.get("/cut", "")
-	})
+	}, options)
 }

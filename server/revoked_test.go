@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/server"
 )
 
@@ -20,18 +21,11 @@ import (
 func inWorldWithFile(t *testing.T, text string, test func(w *world, change func(text string))) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens")
-	change := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	change := func(text string) { testutil.Want(t, os.WriteFile(path, []byte(text), 0o600), nil) }
 	change(text)
-	inWorldWith(t, worldOptions{options: func(o *server.Options) {
-		var err error
-		if o.Principals, err = server.OpenPrincipals(path, nil); err != nil {
-			t.Fatal(err)
-		}
-	}}, func(w *world) { test(w, change) })
+	inWorld(t, func(w *world) { test(w, change) }, func(o *server.Options) {
+		o.Principals = testutil.Must(server.OpenPrincipals(path, nil))(t)
+	})
 }
 
 // A call that waits while its principal is removed takes nothing, whichever form its answer
@@ -58,10 +52,10 @@ func TestAWaiterThatWasRemovedTakesNothing(t *testing.T) {
 					<-s.ended
 					got := ""
 					if accept == "application/json" {
-						got = s.answer(w.T).kind()
+						got = s.answer().kind()
 					} else {
-						got, _ = s.data(w.T, "problem")["type"].(string)
-						got = got[len("urn:tenure:problem:"):]
+						_, last := s.events()
+						got = last["problem"].kind()
 					}
 					if got != kind {
 						w.Errorf("%s after %v: it got %s, want %s", accept, before, s, kind)
@@ -84,7 +78,7 @@ func TestARequestOfAPrincipalThatWasRemoved(t *testing.T) {
 		s := w.open(request("POST", "/v1/requests", ops, object{"name": "jobs/a", "kind": "release-dead", "reason": "x"}))
 		time.Sleep(2 * time.Second)
 		write("alice " + alice + " admin:\n")
-		w.want(s.answer(w.T), 401, "unauthenticated")
+		w.want(s.answer(), 401, "unauthenticated")
 		time.Sleep(lease)
 		if st := w.get("/v1/status?name=jobs/a", alice); st.string("state") == "released" {
 			w.Errorf("the lock is %s", st.text)
@@ -95,17 +89,10 @@ func TestARequestOfAPrincipalThatWasRemoved(t *testing.T) {
 // A certificate that was good at the handshake is not for ever: neither when it has expired nor
 // when its authority is one no more.
 func TestACertificateOfAConnectionThatStays(t *testing.T) {
-	batch, err := url.Parse("spiffe://corp/batch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	batch := testutil.Must(url.Parse("spiffe://corp/batch"))(t)
 	good := true
-	inWorldWith(t, worldOptions{options: func(o *server.Options) {
-		o.Verified = func(*http.Request) bool { return good }
-		if o.Principals, err = server.ParsePrincipals("spiffe://corp/batch cert hold:batch/\n"); err != nil {
-			t.Fatal(err)
-		}
-	}}, func(w *world) {
+	verified := func(o *server.Options) { o.Verified = func(*http.Request) bool { return good } }
+	inWorld(t, func(w *world) {
 		leaf := &x509.Certificate{URIs: []*url.URL{batch}, NotAfter: time.Now().Add(time.Hour)}
 		between := &x509.Certificate{NotAfter: time.Now().Add(time.Minute)}
 		call := func() answer {
@@ -130,5 +117,5 @@ func TestACertificateOfAConnectionThatStays(t *testing.T) {
 		w.want(call(), 200, "")
 		time.Sleep(time.Hour)
 		ended()
-	})
+	}, verified)
 }
