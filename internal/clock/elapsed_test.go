@@ -6,6 +6,7 @@ package clock
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,18 @@ const (
 	ms = time.Millisecond
 	s  = time.Second
 )
+
+// unseen lets events happen without a look at the clock in between.
+func unseen(events ...event) event {
+	return func(m *machine) {
+		for _, happen := range events {
+			happen(m)
+		}
+	}
+}
+
+// repeat lets events happen n times, with a look at the clock after each.
+func repeat(n int, events ...event) []event { return slices.Repeat(events, n) }
 
 // TestElapsed tells the same story to five clocks: with a boot clock and
 // without one, TrustBootClock set and not, and to one that nobody asks before
@@ -95,7 +108,7 @@ func TestElapsed(t *testing.T) {
 		bootless: 18 * s, bare: 3 * s, rushed: 13 * s,
 	}, {
 		name:   "paused machine",
-		events: []event{pass(s), pause(30 * s), pass(s)},
+		events: []event{pass(s), step(30 * s), pass(s)}, // a time service sets the wall clock when it goes on
 		holder: 32 * s, contender: 2 * s, trusting: 2 * s,
 		bootless: 32 * s, bare: 2 * s, rushed: 32 * s,
 	}, {
@@ -160,15 +173,15 @@ func TestElapsed(t *testing.T) {
 				{"no boot clock", true, false, tt.bootless, tt.bare},
 				{"no boot clock but trusted", true, true, tt.bootless, tt.bare},
 			} {
-				w := newWorld()
-				w.bootless = c.bootless
-				clock := From(w, Options{TrustBootClock: c.trust})
+				m := newMachine()
+				m.HasBoot = !c.bootless
+				clock := From(m, Options{TrustBootClock: c.trust})
 				holder, contender := clock.Holder(), clock.Contender()
 				if holder != 0 || contender != 0 {
 					t.Errorf("%s: starts at %v, %v; want 0, 0", c.name, holder, contender)
 				}
 				for i, happen := range tt.events {
-					happen(w)
+					happen(m)
 					h, c2 := clock.Holder(), clock.Contender()
 					if h < holder || c2 < contender {
 						t.Fatalf("%s: fell from %v, %v to %v, %v after event %d", c.name, holder, contender, h, c2, i)
@@ -182,9 +195,9 @@ func TestElapsed(t *testing.T) {
 				}
 			}
 
-			w := newWorld()
-			clock := From(w, Options{})
-			unseen(tt.events...)(w)
+			m := newMachine()
+			clock := From(m, Options{})
+			unseen(tt.events...)(m)
 			if got := clock.Holder(); got != tt.rushed {
 				t.Errorf("asked only at the end: holder %v; want %v", got, tt.rushed)
 			}
@@ -212,15 +225,15 @@ func TestFastPath(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, trust := range []bool{false, true} {
-				w := newWorld()
-				clock := From(w, Options{TrustBootClock: trust})
+				m := newMachine()
+				clock := From(m, Options{TrustBootClock: trust})
 				for _, happen := range tt.events {
-					happen(w)
+					happen(m)
 					clock.Holder()
 					clock.Contender()
 				}
-				if w.reads != tt.reads {
-					t.Errorf("trust %v: read all clocks %d times; want %d", trust, w.reads, tt.reads)
+				if m.reads != tt.reads {
+					t.Errorf("trust %v: read all clocks %d times; want %d", trust, m.reads, tt.reads)
 				}
 			}
 		})
@@ -229,16 +242,16 @@ func TestFastPath(t *testing.T) {
 
 // TestAlwaysPreempted tears every single reading of Go's clocks.
 func TestAlwaysPreempted(t *testing.T) {
-	w := newWorld()
-	clock := From(w, Options{})
-	w.torn, w.gap = math.MaxInt, 5*ms
-	start := w.boot
+	m := newMachine()
+	clock := From(m, Options{})
+	m.torn, m.gap = math.MaxInt, 5*ms
+	start := m.Boot
 	for range 100 {
-		w.pass(s)
-		if got, passed := clock.Holder(), w.boot-start; got != passed {
+		pass(s)(m)
+		if got, passed := clock.Holder(), m.Boot-start; got != passed {
 			t.Fatalf("holder %v after %v", got, passed)
 		}
-		if got, passed := clock.Contender(), w.boot-start; got != passed {
+		if got, passed := clock.Contender(), m.Boot-start; got != passed {
 			t.Fatalf("contender %v after %v", got, passed)
 		}
 	}
@@ -248,13 +261,13 @@ func TestAlwaysPreempted(t *testing.T) {
 // are each too small to be seen.
 func TestSmallStepsStayWithinTolerance(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	w := newWorld()
-	clock := From(w, Options{})
-	start := w.wall
+	m := newMachine()
+	clock := From(m, Options{})
+	start := m.Wall
 	for i := range 10_000 {
-		w.pass(time.Duration(random.Int64N(int64(s))))
-		w.wall += time.Duration(random.Int64N(int64(tolerance)))
-		shown, got := w.wall-start, clock.Holder()
+		pass(time.Duration(random.Int64N(int64(s))))(m)
+		m.Wall += time.Duration(random.Int64N(int64(tolerance)))
+		shown, got := m.Wall-start, clock.Holder()
 		if got > shown || got < shown-tolerance {
 			t.Fatalf("after %d steps: holder %v, the wall clock shows %v", i+1, got, shown)
 		}
@@ -265,13 +278,13 @@ func TestSmallStepsStayWithinTolerance(t *testing.T) {
 // other, again and again.
 func TestAbsurdWallClock(t *testing.T) {
 	const low, high = minWall * s, (minWall + 1<<maxWallBits) * s
-	w := newWorld()
-	clock := From(w, Options{})
+	m := newMachine()
+	clock := From(m, Options{})
 	var last time.Duration
 	for i := range 100 {
 		for _, wall := range []time.Duration{low, high, 0} {
-			w.pass(s)
-			w.wall = wall
+			pass(s)(m)
+			m.Wall = wall
 			holder, contender := clock.Holder(), clock.Contender()
 			if holder < last || holder < contender {
 				t.Fatalf("round %d: holder %v after %v, contender %v", i, holder, last, contender)
@@ -287,49 +300,49 @@ func TestAbsurdWallClock(t *testing.T) {
 	}
 }
 
-// troubled is a world to which something happens at every hundredth reading.
+// troubled is a machine to which something happens at every hundredth reading.
 type troubled struct {
-	*world
+	*machine
 	random *rand.Rand
 	set    time.Duration // sum of all steps
 	slept  time.Duration
 }
 
-func (w *troubled) Now() Instant {
-	w.trouble()
-	return w.world.Now()
+func (m *troubled) Now() Instant {
+	m.trouble()
+	return m.machine.Now()
 }
 
-func (w *troubled) Read() Reading {
-	w.trouble()
-	return w.world.Read()
+func (m *troubled) Read() Reading {
+	m.trouble()
+	return m.machine.Read()
 }
 
-func (w *troubled) trouble() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pass(time.Microsecond)
-	switch w.random.IntN(100) {
+func (m *troubled) trouble() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pass(time.Microsecond)(m.machine)
+	switch m.random.IntN(100) {
 	case 0:
 		// Much longer than all that a step can come to, so that none hides it.
-		w.slept += 10 * s
-		suspend(10 * s)(w.world)
+		m.slept += 10 * s
+		suspend(10 * s)(m.machine)
 	case 1:
 		// To and fro, within half a second.
-		d := time.Duration(w.random.Int64N(int64(s))) - s/2 - w.set
-		w.set += d
-		step(d)(w.world)
+		d := time.Duration(m.random.Int64N(int64(s))) - s/2 - m.set
+		m.set += d
+		step(d)(m.machine)
 	case 2:
-		preempt(w.random.IntN(4), 3*ms)(w.world)
+		preempt(m.random.IntN(4), 3*ms)(m.machine)
 	}
 }
 
 // TestConcurrent asks one clock from many goroutines while its source is in
 // trouble. No call may return less than one that had returned before it began.
 func TestConcurrent(t *testing.T) {
-	w := &troubled{world: newWorld(), random: rand.New(rand.NewPCG(3, 4))}
-	clock := From(w, Options{})
-	start := w.boot
+	m := &troubled{machine: newMachine(), random: rand.New(rand.NewPCG(3, 4))}
+	clock := From(m, Options{})
+	start := m.Boot
 
 	var highest struct{ holder, contender atomic.Int64 }
 	check := func(what string, ask func() time.Duration, highest *atomic.Int64) {
@@ -353,13 +366,13 @@ func TestConcurrent(t *testing.T) {
 	}
 	group.Wait()
 
-	if w.slept == 0 {
+	if m.slept == 0 {
 		t.Fatal("nothing happened to the source")
 	}
 	holder, contender := clock.Holder(), clock.Contender()
-	w.mu.Lock()
-	passed := w.boot - start
-	w.mu.Unlock()
+	m.mu.Lock()
+	passed := m.Boot - start
+	m.mu.Unlock()
 	// A last suspend may have come after the last reading.
 	if contender > passed+tolerance || contender < passed-10*s-tolerance {
 		t.Errorf("contender %v of %v", contender, passed)

@@ -85,9 +85,9 @@ func TestBootClockIsUptime(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	machine, golang := New(Options{}), Go()
-	w := newWorld()
-	torn := From(w, Options{})
-	w.torn, w.gap = math.MaxInt, 5*ms
+	m := newMachine()
+	torn := From(m, Options{})
+	m.torn, m.gap = math.MaxInt, 5*ms
 	for _, tt := range []struct {
 		name string
 		f    func()

@@ -63,12 +63,12 @@ func TestAdvance(t *testing.T) {
 // TestBootClockAppears has a boot clock that could not be read at first. Its
 // whole uptime must not count as a suspend.
 func TestBootClockAppears(t *testing.T) {
-	w := newWorld()
-	w.bootless = true
-	clock := From(w, Options{})
-	w.bootless = false
-	w.pass(s)
-	step(5 * s)(w)
+	m := newMachine()
+	m.HasBoot = false
+	clock := From(m, Options{})
+	m.HasBoot = true
+	pass(s)(m)
+	step(5 * s)(m)
 	if h, c := clock.Holder(), clock.Contender(); h != 6*s || c != s {
 		t.Errorf("holder %v, contender %v; want 6s, 1s", h, c)
 	}

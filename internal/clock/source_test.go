@@ -11,52 +11,47 @@ import (
 
 func TestCoherent(t *testing.T) {
 	const us = time.Microsecond
-	type read = func(*world) // what happens before a read of the machine's clocks
-	calm := func(w *world) { w.pass(us) }
-	away := func(w *world) { w.pass(20 * ms) }
-	asleep := func(w *world) { suspend(10 * s)(w) }
-	torn := func(w *world) { preempt(1, 20*ms)(w) }
-	set := func(w *world) { step(-10 * s)(w) }
+	calm, away, asleep, torn, set := pass(us), pass(20*ms), suspend(10*s), preempt(1, 20*ms), step(-10*s)
 
 	// One try is four reads, in this order: Now, Now, boot clock, Now.
 	tests := []struct {
 		name  string
-		reads []read // then calm
+		reads []event // what happens before each; then calm
 		tries int
 	}{
 		{"calm", nil, 1},
-		{"preempted before the first", []read{away}, 1},
-		{"preempted before the second", []read{calm, away}, 2},
-		{"preempted before the boot clock", []read{calm, calm, away}, 2},
-		{"preempted after the boot clock", []read{calm, calm, calm, away}, 2},
-		{"preempted twice", []read{calm, calm, away, calm, calm, calm, calm, away}, 3},
-		{"suspended before the second", []read{calm, asleep}, 2},
-		{"suspended before the boot clock", []read{calm, calm, asleep}, 2},
-		{"suspended after the boot clock", []read{calm, calm, calm, asleep}, 2},
-		{"first torn", []read{torn}, 2},
-		{"second torn", []read{calm, torn}, 2},
-		{"last torn", []read{calm, calm, calm, torn}, 2},
-		{"set back", []read{calm, calm, set}, 2},
+		{"preempted before the first", []event{away}, 1},
+		{"preempted before the second", []event{calm, away}, 2},
+		{"preempted before the boot clock", []event{calm, calm, away}, 2},
+		{"preempted after the boot clock", []event{calm, calm, calm, away}, 2},
+		{"preempted twice", []event{calm, calm, away, calm, calm, calm, calm, away}, 3},
+		{"suspended before the second", []event{calm, asleep}, 2},
+		{"suspended before the boot clock", []event{calm, calm, asleep}, 2},
+		{"suspended after the boot clock", []event{calm, calm, calm, asleep}, 2},
+		{"first torn", []event{torn}, 2},
+		{"second torn", []event{calm, torn}, 2},
+		{"last torn", []event{calm, calm, calm, torn}, 2},
+		{"set back", []event{calm, calm, set}, 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld()
+			m := newMachine()
 			boots, i := 0, 0
 			happen := func() {
 				if i < len(tt.reads) {
-					tt.reads[i](w)
+					tt.reads[i](m)
 				} else {
-					calm(w)
+					calm(m)
 				}
 				i++
 			}
 			r := coherent(func() Instant {
 				happen()
-				return w.Now()
+				return m.Now()
 			}, func() (time.Duration, bool) {
 				happen()
 				boots++
-				return w.boot, true
+				return m.Boot, true
 			})
 			if boots != tt.tries {
 				t.Errorf("%d tries; want %d", boots, tt.tries)
@@ -65,7 +60,7 @@ func TestCoherent(t *testing.T) {
 				t.Errorf("not coherent: %+v", r)
 			}
 			// How the clocks stand to each other, to within the span.
-			wall, boot := r.Wall-r.Mono-(w.wall-w.mono), r.Boot-r.Mono-(w.boot-w.mono)
+			wall, boot := r.Wall-r.Mono-(m.Wall-m.Mono), r.Boot-r.Mono-(m.Boot-m.Mono)
 			if wall.Abs() > r.Span || boot.Abs() > r.Span {
 				t.Errorf("wall off by %v, boot by %v, but the span is %v", wall, boot, r.Span)
 			}
@@ -76,17 +71,17 @@ func TestCoherent(t *testing.T) {
 // TestCoherentGivesUp has clocks that are slow to read. The best try serves, and
 // the number of tries has a limit.
 func TestCoherentGivesUp(t *testing.T) {
-	w := newWorld()
+	m := newMachine()
 	boots := 0
 	r := coherent(func() Instant {
-		w.pass(ms)
-		return Instant{Wall: w.wall, Mono: w.mono}
+		pass(ms)(m)
+		return Instant{Wall: m.Wall, Mono: m.Mono}
 	}, func() (time.Duration, bool) {
 		boots++
 		if boots != 3 {
-			w.pass(ms)
+			pass(ms)(m)
 		}
-		return w.boot, true
+		return m.Boot, true
 	})
 	if boots != maxTries {
 		t.Errorf("%d tries; want %d", boots, maxTries)
