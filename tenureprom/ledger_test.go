@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
@@ -20,8 +20,7 @@ import (
 // What a ledger shows: the last run, how it ended, and the last success, which a monitor
 // needs even when the ledger has forgotten it.
 func TestLedger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"nightly:once", "vacuum:every", "plain:once", "clocks:once", "weekdays:once"}})
 		a := w.Client("a")
 		hour := once.Minute(time.Now())
@@ -51,10 +50,7 @@ func TestLedger(t *testing.T) {
 		data := fmt.Sprintf(`{"ledger":"once/2","begun":[[1,2]],"runs":[
 			{"slot":1,"token":1,"owner":"fast","begun":%[2]d,"ended":%[2]d,"state":"done","attempts":1},
 			{"slot":2,"token":1,"owner":"right","begun":%[1]d,"ended":%[1]d,"state":"done","attempts":1}]}`, at, at+10_800_000)
-		lease, err := a.Acquire(t.Context(), "clocks:once", &tenure.AcquireOptions{Data: []byte(data)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(a.Acquire(t.Context(), "clocks:once", &tenure.AcquireOptions{Data: []byte(data)}))(t)
 		_ = lease.Release(t.Context()) // nothing was done under it
 
 		// A job of working days, on Monday: the last success is three days old.
@@ -62,9 +58,7 @@ func TestLedger(t *testing.T) {
 		data = fmt.Sprintf(`{"ledger":"once/2","begun":[[%[1]d,%[2]d]],"schedule":{"text":"weekdays","sum":"x","after":%[2]d,"next":%[3]d},"runs":[
 			{"slot":%[1]d,"token":1,"owner":"a","begun":%[4]d,"ended":%[4]d,"state":"done","attempts":1},
 			{"slot":%[2]d,"token":1,"owner":"a","begun":%[5]d}]}`, minute-3*1440, minute, minute+1440, at-3*86_400_000, at)
-		if lease, err = a.Acquire(t.Context(), "weekdays:once", &tenure.AcquireOptions{Data: []byte(data)}); err != nil {
-			t.Fatal(err)
-		}
+		lease = testutil.Must(a.Acquire(t.Context(), "weekdays:once", &tenure.AcquireOptions{Data: []byte(data)}))(t)
 		_ = lease.Release(t.Context()) // nothing was done under it
 
 		run(t.Context(), l)

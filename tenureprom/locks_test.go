@@ -5,17 +5,16 @@ package tenureprom_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
@@ -26,10 +25,7 @@ func watcher(t *testing.T, w *tenuretest.World, o tenureprom.LocksOptions) (*ten
 	t.Helper()
 	c := w.Client("watcher")
 	o.Interval = time.Second
-	l, err := tenureprom.NewLocks(c.Client, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testutil.Must(tenureprom.NewLocks(c.Client, &o))(t)
 	return c, l
 }
 
@@ -40,8 +36,7 @@ func recordEnded(name, end string) string {
 }
 
 func TestLocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Leaders: []string{"leader"}, Names: []string{"job"}})
 		want(t, l, "before the first poll", map[string]float64{"tenure_store_up{}": 0, "tenure_lock_held{name=leader}": absent, "tenure_lock_expected{name=leader}": 1})
 		run(t.Context(), l)
@@ -52,10 +47,7 @@ func TestLocks(t *testing.T) {
 			"tenure_lock_expected{name=leader}": 1, "tenure_lock_expected{name=job}": absent, "tenure_lock_tenures_total{name=leader}": 0,
 		})
 		a := w.Client("a")
-		lease, err := a.Acquire(t.Context(), "leader", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(a.Acquire(t.Context(), "leader", nil))(t)
 		time.Sleep(time.Hour)
 		want(t, l, "held for an hour", map[string]float64{
 			"tenure_lock_held{name=leader}": 1, "tenure_lock_token{name=leader}": 1, "tenure_lock_vacant_seconds{name=leader}": 0,
@@ -68,19 +60,14 @@ func TestLocks(t *testing.T) {
 			recordEnded("leader", "released"): 1, "tenure_lock_token{name=leader}": 1,
 		})
 		for range 3 { // tenures that begin and end between two polls
-			lease, err := a.Acquire(t.Context(), "leader", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := testutil.Must(a.Acquire(t.Context(), "leader", nil))(t)
 			_ = lease.Release(t.Context())
 		}
 		time.Sleep(2 * time.Second)
 		want(t, l, "three more", map[string]float64{
 			"tenure_lock_tenures_total{name=leader}": 4, recordEnded("leader", "released"): 3, recordEnded("leader", "unseen"): 1, "tenure_lock_vacant_seconds{name=leader}": 2, // the record tells of the last two
 		})
-		if _, err := a.Acquire(t.Context(), "leader", nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(a.Acquire(t.Context(), "leader", nil))(t)
 		time.Sleep(2 * time.Second)
 		a.Kill()
 		time.Sleep(8*time.Second + settle)
@@ -96,9 +83,7 @@ func TestLocks(t *testing.T) {
 		if v := shown["tenure_lock_vacant_seconds{name=leader}"]; shown["tenure_lock_held{name=leader}"] != 0 || v < 1 || v > 8 {
 			t.Errorf("20 s after a kill: held %v, without a holder for %v s", shown["tenure_lock_held{name=leader}"], v)
 		}
-		if _, err := w.Client("b").Acquire(t.Context(), "leader", nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Client("b").Acquire(t.Context(), "leader", nil))(t)
 		time.Sleep(2 * time.Second)
 		want(t, l, "taken over", map[string]float64{
 			"tenure_lock_holder{holder=b,name=leader}": 1, recordEnded("leader", "expired"): 1, recordEnded("leader", "released"): 3, "tenure_lock_token{name=leader}": 6,
@@ -109,12 +94,9 @@ func TestLocks(t *testing.T) {
 // TestStoreAway cuts the store off: no lock is shown as without a holder then, nor for having
 // had none while nobody could see it.
 func TestStoreAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		c, l := watcher(t, w, tenureprom.LocksOptions{Leaders: []string{"leader", "free"}})
-		if _, err := w.Client("a").Acquire(t.Context(), "leader", nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Client("a").Acquire(t.Context(), "leader", nil))(t)
 		var failed, fine atomic.Int64
 		go func() {
 			_ = l.Run(t.Context(), func(err error) {
@@ -154,8 +136,7 @@ func TestStoreAway(t *testing.T) {
 
 // TestStopped shows no lock if nobody polls any more.
 func TestStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
 		ctx, stop := context.WithCancel(t.Context())
 		run(ctx, l)
@@ -164,25 +145,19 @@ func TestStopped(t *testing.T) {
 		want(t, l, "at first", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=x}": 0, "tenure_lock_vacant_seconds{name=x}": 60})
 		time.Sleep(time.Minute)
 		want(t, l, "later", map[string]float64{"tenure_store_up{}": 0, "tenure_lock_held{name=x}": absent})
-		if err := l.Poll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, l.Poll(t.Context()), nil)
 		want(t, l, "after a pause", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_vacant_seconds{name=x}": 0})
 	})
 }
 
 // TestTokenFell loses the record of a lock: the token is shown as it is.
 func TestTokenFell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
 		run(t.Context(), l)
 		a := w.Client("a")
 		cycle := func() {
-			lease, err := a.Acquire(t.Context(), "x", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := testutil.Must(a.Acquire(t.Context(), "x", nil))(t)
 			time.Sleep(2 * time.Second)
 			_ = lease.Release(t.Context())
 			time.Sleep(2 * time.Second)
@@ -191,13 +166,7 @@ func TestTokenFell(t *testing.T) {
 		for range 3 {
 			cycle()
 		}
-		rec, err := w.Store().Get(t.Context(), "x", driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Store().Delete(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, w.Store().Delete(t.Context(), w.Record("x")), nil)
 		time.Sleep(2 * time.Second)
 		want(t, l, "deleted", map[string]float64{"tenure_lock_token{name=x}": 0, "tenure_lock_tenures_total{name=x}": 3, recordEnded("x", "released"): 3})
 		w.Client("b").Kill()
@@ -209,20 +178,14 @@ func TestTokenFell(t *testing.T) {
 
 // TestRaised has tokens raised by an operator: no tenure has begun with that.
 func TestRaised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
-		lease, err := w.Client("a").Acquire(t.Context(), "x", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(w.Client("a").Acquire(t.Context(), "x", nil))(t)
 		run(t.Context(), l)
 		time.Sleep(2 * time.Second)
 		_ = lease.Release(t.Context())
 		time.Sleep(2 * time.Second)
-		if _, err := admin.RaiseTokens(t.Context(), w.Client("operator").Client, "", 1000, nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(admin.RaiseTokens(t.Context(), w.Client("operator").Client, "", 1000, nil))(t)
 		time.Sleep(2 * time.Second)
 		shown := scrape(t, l)
 		if shown["tenure_lock_token{name=x}"] < 1000 || shown["tenure_lock_tenures_total{name=x}"] > 1 || shown[recordEnded("x", "raised")] != 1 {
@@ -233,42 +196,28 @@ func TestRaised(t *testing.T) {
 
 // TestPrefix finds locks by a prefix, as many as may be shown.
 func TestPrefix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Prefixes: []string{"jobs/", "jobs/1"}, Names: []string{"jobs/3", "x"}, Max: 10, Discover: 20 * time.Second})
 		run(t.Context(), l)
 		time.Sleep(2 * time.Second)
 		a := w.Client("a")
 		for i := range 14 {
-			if _, err := a.Acquire(t.Context(), fmt.Sprintf("jobs/%d", i), nil); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(a.Acquire(t.Context(), fmt.Sprintf("jobs/%d", i), nil))(t)
 		}
-		if _, err := a.Acquire(t.Context(), "others", nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(a.Acquire(t.Context(), "others", nil))(t)
 		time.Sleep(30 * time.Second)
 		want(t, l, "found", map[string]float64{
 			"tenure_lock_held{name=jobs/0}": 1, "tenure_lock_held{name=jobs/3}": 1, "tenure_lock_held{name=others}": absent, "tenure_lock_held{name=x}": 0,
 			"tenure_locks_omitted{}": 3, "tenure_lock_held{name=jobs/9}": absent,
 		})
-		rec, err := w.Store().Get(t.Context(), "jobs/0", driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Store().Delete(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, w.Store().Delete(t.Context(), w.Record("jobs/0")), nil)
 		time.Sleep(2 * time.Second)
 		want(t, l, "deleted", map[string]float64{"tenure_lock_held{name=jobs/0}": absent, "tenure_lock_token{name=jobs/0}": absent, "tenure_lock_held{name=jobs/1}": 1})
 		time.Sleep(30 * time.Second)
 		want(t, l, "long ago", map[string]float64{"tenure_lock_tenures_total{name=jobs/0}": absent, "tenure_lock_held{name=jobs/1}": 1, "tenure_locks_omitted{}": 2})
 		b := w.Client("b")
 		for range 3 {
-			lease, err := b.Acquire(t.Context(), "jobs/0", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := testutil.Must(b.Acquire(t.Context(), "jobs/0", nil))(t)
 			_ = lease.Release(t.Context())
 		}
 		time.Sleep(30 * time.Second)
@@ -288,56 +237,30 @@ func (u unreadable) Get(ctx context.Context, key string, c driver.Consistency) (
 
 // TestUnreadable counts records that cannot be read, and shows the other locks.
 func TestUnreadable(t *testing.T) {
-	c, err := tenure.New(unreadable{memstore.New()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testutil.Must(tenure.New(unreadable{memstore.New()}, nil))(t)
 	defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
-	l, err := tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{"strange", "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Poll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	l := testutil.Must(tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{"strange", "x"}}))(t)
+	testutil.Want(t, l.Poll(t.Context()), nil)
 	want(t, l, "polled", map[string]float64{"tenure_store_up{}": 1, "tenure_locks_unreadable{}": 1, "tenure_lock_held{name=strange}": absent, "tenure_lock_held{name=x}": 0})
 }
 
 func TestLocksOptions(t *testing.T) {
-	c, err := tenure.New(memstore.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testutil.Must(tenure.New(memstore.New(), nil))(t)
 	defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
 	for _, o := range []*tenureprom.LocksOptions{nil, {}, {Names: []string{"x"}, Interval: -1}, {Names: []string{"x"}, Interval: 5}, {Names: []string{"x"}, Discover: 5}, {Names: []string{"x"}, Max: -1}, {Names: []string{"x"}, Discover: -1}} {
 		if _, err := tenureprom.NewLocks(c, o); err == nil {
 			t.Errorf("%+v: no error", o)
 		}
 	}
-	l, err := tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{""}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Poll(t.Context()); !errors.Is(err, tenure.ErrInvalid) {
-		t.Errorf("a lock without a name: error %v, want ErrInvalid", err)
-	}
+	l := testutil.Must(tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{""}}))(t)
+	testutil.Want(t, l.Poll(t.Context()), tenure.ErrInvalid) // a lock without a name
 }
 
 // TestClosed ends Run when its client can see nothing any more.
 func TestClosed(t *testing.T) {
-	c, err := tenure.New(memstore.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{"x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Run(t.Context(), nil); !errors.Is(err, tenure.ErrClosed) {
-		t.Errorf("Run on a closed client: error %v, want ErrClosed", err)
-	}
+	c := testutil.Must(tenure.New(memstore.New(), nil))(t)
+	l := testutil.Must(tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{"x"}}))(t)
+	testutil.Want(t, c.Close(t.Context()), nil)
+	testutil.Want(t, l.Run(t.Context(), nil), tenure.ErrClosed)
 	want(t, l, "closed", map[string]float64{"tenure_store_up{}": 0})
 }

@@ -10,33 +10,37 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/admin"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
+// holder is a client that tells metrics of an election "leader".
+func holder(w *tenuretest.World, name string, edit ...func(*tenure.Options)) (*tenuretest.Client, *tenureprom.Metrics) {
+	m := tenureprom.New(&tenureprom.Options{Elections: []string{"leader"}})
+	return w.Client(name, append(edit, m.Attach)...), m
+}
+
+func ended(end string) string {
+	return fmt.Sprintf("tenure_tenures_ended_total{end=%s,name=leader}", end)
+}
+
 func TestTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		c, m := holder(w, "a")
 		want(t, m, "at first", map[string]float64{
 			"leader_election_master_status{name=leader}": 0, "tenure_held{name=leader}": 0, "tenure_token{name=leader}": absent,
 			"tenure_remaining_seconds{name=leader}": absent, ended("released"): 0, ended("expired"): 0,
 			"tenure_acquired_total{name=leader}": 0, "tenure_lease_seconds{}": 15, "tenure_grace_seconds{}": 1.875,
 		})
-		if _, err := c.Acquire(t.Context(), "another", nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(c.Acquire(t.Context(), "another", nil))(t)
 		time.Sleep(settle)
 		want(t, m, "another one is held", map[string]float64{"leader_election_master_status{name=leader}": 0, "tenure_held{name=other}": 1, "tenure_held{name=leader}": 0})
-		lease, err := c.Acquire(t.Context(), "leader", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(c.Acquire(t.Context(), "leader", nil))(t)
 		time.Sleep(settle)
 		want(t, m, "held", map[string]float64{
 			"leader_election_master_status{name=leader}": 1, "tenure_held{name=leader}": 1, "tenure_token{name=leader}": 1,
@@ -56,9 +60,7 @@ func TestTenure(t *testing.T) {
 			"leader_election_master_status{name=leader}": 1, "tenure_remaining_seconds{name=leader}": lease.Remaining().Seconds(),
 			"tenure_heartbeats_late_total{name=leader}": 0, "tenure_jeopardy_total{name=leader}": 0, "tenure_events_dropped_total{}": 0,
 		})
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Want(t, lease.Release(t.Context()), nil)
 		time.Sleep(settle)
 		want(t, m, "released", map[string]float64{
 			"leader_election_master_status{name=leader}": 0, "tenure_held{name=leader}": 0, "tenure_token{name=leader}": absent, ended("released"): 1,
@@ -114,17 +116,13 @@ func TestEnds(t *testing.T) {
 		},
 	} {
 		t.Run(end, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := tenuretest.New(t)
+			tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 				c, m := holder(w, "a", func(o *tenure.Options) {
 					if end == "stalled" {
 						o.ProgressTimeout = 30 * time.Second
 					}
 				})
-				lease, err := c.Acquire(t.Context(), "leader", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				lease := testutil.Must(c.Acquire(t.Context(), "leader", nil))(t)
 				way(t, w, c, lease)
 				time.Sleep(settle)
 				wanted := map[string]float64{"leader_election_master_status{name=leader}": 0, "tenure_held{name=leader}": 0}
@@ -145,13 +143,9 @@ func TestEnds(t *testing.T) {
 // TestNoEvents has a holder that is stopped: its metrics do not say that it leads when its
 // deadline has passed, although no event has said so.
 func TestNoEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		c, m := holder(w, "a")
-		lease, err := c.Acquire(t.Context(), "leader", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(c.Acquire(t.Context(), "leader", nil))(t)
 		time.Sleep(settle)
 		left := lease.Remaining()
 		c.Pause()
@@ -169,8 +163,7 @@ func TestNoEvents(t *testing.T) {
 
 // TestTwoPrograms counts leaders over a failover: their sum is 1, or 0 for a while, and never 2.
 func TestTwoPrograms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		a, am := holder(w, "a")
 		b, bm := holder(w, "b")
 		lead := func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil }
@@ -192,13 +185,9 @@ func TestTwoPrograms(t *testing.T) {
 
 // TestLate has heartbeats come through when less than the grace is left.
 func TestLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		c, m := holder(w, "a")
-		lease, err := c.Acquire(t.Context(), "leader", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(c.Acquire(t.Context(), "leader", nil))(t)
 		for i, late := range []float64{0, 1} {
 			time.Sleep(time.Minute)
 			c.Partition()
@@ -218,17 +207,11 @@ func TestLate(t *testing.T) {
 
 // TestSession has locks under a session share its deadline.
 func TestSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		c, m := holder(w, "a")
-		s, err := c.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testutil.Must(c.OpenSession(t.Context(), nil))(t)
 		for _, name := range []string{"leader", "x", "y"} {
-			if _, err := s.Acquire(t.Context(), name, nil); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(s.Acquire(t.Context(), name, nil))(t)
 		}
 		time.Sleep(time.Hour)
 		want(t, m, "after an hour", map[string]float64{
@@ -249,20 +232,12 @@ func TestSession(t *testing.T) {
 
 // TestOwnTiming: a lock with a lease shorter than the client's grace is not always late.
 func TestOwnTiming(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, m := holder(tenuretest.New(t), "a")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		c, m := holder(w, "a")
 		short := tenure.Timing{LeaseDuration: 2 * time.Second}
-		lease, err := c.Acquire(t.Context(), "leader", &tenure.AcquireOptions{Timing: short})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := c.OpenSession(t.Context(), &tenure.SessionOptions{Timing: short})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Acquire(t.Context(), "x", nil); err != nil {
-			t.Fatal(err)
-		}
+		lease := testutil.Must(c.Acquire(t.Context(), "leader", &tenure.AcquireOptions{Timing: short}))(t)
+		s := testutil.Must(c.OpenSession(t.Context(), &tenure.SessionOptions{Timing: short}))(t)
+		testutil.Must(s.Acquire(t.Context(), "x", nil))(t)
 		time.Sleep(time.Hour)
 		grace := lease.Timing().Grace
 		want(t, m, "after an hour", map[string]float64{
@@ -277,16 +252,11 @@ func TestOwnTiming(t *testing.T) {
 
 // TestBusy shows the busy share.
 func TestBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, m := holder(tenuretest.New(t), "a")
-		lease, err := c.Acquire(t.Context(), "leader", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		c, m := holder(w, "a")
+		lease := testutil.Must(c.Acquire(t.Context(), "leader", nil))(t)
 		for range 60 {
-			if err := lease.Do(t.Context(), time.Second, func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Want(t, lease.Do(t.Context(), time.Second, func(context.Context) error { time.Sleep(time.Second); return nil }), nil)
 			time.Sleep(3 * time.Second)
 		}
 		want(t, m, "a quarter", map[string]float64{"tenure_busy_share{name=leader}": 0.25})
@@ -296,10 +266,9 @@ func TestBusy(t *testing.T) {
 // TestLabels has the number of series not follow the number of locks, and composes the
 // metrics with another callback.
 func TestLabels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		var seen atomic.Int64 // each client has a goroutine for its events
 		own := func(o *tenure.Options) { o.OnEvent = func(tenure.Event) { seen.Add(1) } }
-		w := tenuretest.New(t)
 		byTenant := tenureprom.New(&tenureprom.Options{Label: func(lock string) string { tenant, _, _ := strings.Cut(lock, "/"); return tenant }})
 		a, am := holder(w, "a", own)
 		b := w.Client("b", own, byTenant.Attach)

@@ -6,9 +6,9 @@ package tenureprom_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
@@ -16,18 +16,14 @@ import (
 
 // TestShards has two workers share partitions.
 func TestShards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := tenuretest.New(t)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		all := map[string]*tenureprom.Metrics{}
 		for _, name := range []string{"a", "b"} {
 			m := tenureprom.New(nil)
 			c := w.Client(name, m.Attach)
-			g, err := shard.New(c.Client, "orders", &shard.Options{Partitions: 10, OnEvent: m.OnShardEvent})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := testutil.Must(shard.New(c.Client, "orders", &shard.Options{Partitions: 10, OnEvent: m.OnShardEvent}))(t)
 			m.WatchGroup(g)
 			all[name] = m
 			want(t, m, "before", map[string]float64{"tenure_shard_joined{group=orders}": 0, "tenure_shard_held{group=orders}": 0})
@@ -53,9 +49,7 @@ func TestShards(t *testing.T) {
 		want(t, all["b"], "b", map[string]float64{"tenure_shard_events_total{group=orders,kind=moved_in}": 5, "tenure_shard_move_seconds{group=orders} count": 5})
 		stop()
 		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			testutil.Want(t, <-ended, nil)
 		}
 	})
 }
