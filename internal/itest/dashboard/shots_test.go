@@ -4,16 +4,23 @@
 package dashboard_test
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/testutil"
+	"github.com/tenurelock/tenure/shard"
 )
 
 // shots is where the pictures of the docs are put; without it they are thrown away:
@@ -38,6 +45,7 @@ func (w *world) fill() {
 	held := func(name, owner, host, label string, ago, lease, heartbeat time.Duration) driver.Record {
 		return driver.Record{
 			Key: name, Owner: owner, Host: host, Label: label, Since: begun.Add(-ago), Lease: lease, Heartbeat: heartbeat,
+			State: driver.Held,
 		}
 	}
 	w.plant(held("scheduler", "web-3", "web-3.example", "v7", day+3*hour, 24*hour, hour),
@@ -55,6 +63,62 @@ func (w *world) fill() {
 	nightly.Key, nightly.Lease, nightly.State = "nightly", time.Minute, driver.Released
 	w.plant(nightly, past("cron-2", "", 9*hour, 14*time.Minute, driver.EndReleased, "", ""))
 	w.workers("orders", 64, "worker-a", "worker-b", "worker-c", "worker-d")
+}
+
+// plant writes a lock and its history, the oldest tenure first, as others would who have long
+// been there. Nobody renews it: it is held, in doubt or expired by its periods.
+func (w *world) plant(rec driver.Record, history ...driver.Record) {
+	w.t.Helper()
+	claim := func(next driver.Record) driver.Record {
+		now, _, err := w.Store().Claim(w.t.Context(), next)
+		return testutil.Must(now, err)(w.t)
+	}
+	for i, past := range history {
+		past.Key, past.Version, past.State = protocol.HistoryKey(rec.Key, uint64(i)+1), "v", driver.Past
+		past.Host, past.Lease = past.Owner+".example", 15*time.Second
+		claim(past)
+	}
+	rec.Version, rec.Beat = "v1", "v1"
+	first := rec
+	first.State = driver.Held
+	now := claim(first)
+	for i := range history {
+		rec.Token, rec.Version = uint64(i)+2, fmt.Sprint("v", i+2)
+		now = testutil.Must(w.Store().Swap(w.t.Context(), now, rec))(w.t)
+	}
+}
+
+// workers makes a group, and runs its workers until the test ends. The last one comes when the
+// others have all partitions, and the first one takes its time to hand over.
+func (w *world) workers(group string, partitions int, names ...string) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	var complete atomic.Bool // the last one is to come
+	for i, name := range names {
+		c := w.Client(name, func(o *tenure.Options) {
+			o.Host, o.Label, o.LeaseDuration, o.StopTimeout = name+".example", "v7", 3*time.Second, time.Minute
+			o.RefreshPeriod = 100 * time.Millisecond
+		})
+		g := testutil.Must(shard.New(c.Client, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1}))(w.t)
+		if i == len(names)-1 {
+			w.Until("each partition has an owner", func() bool {
+				st, err := shard.Read(ctx, c.Client, group)
+				return err == nil && st.Unowned == 0 && st.Moving == 0
+			})
+			complete.Store(true)
+		}
+		ended := testutil.Go(func() error {
+			return g.Run(ctx, func(of context.Context, p *shard.Partition) error {
+				_ = p.Checkpoint(of, []byte("offset 4711"))
+				<-of.Done()
+				if i == 0 && complete.Load() {
+					<-ctx.Done()
+				}
+				return nil
+			})
+		})
+		w.t.Cleanup(func() { <-ended })
+	}
 }
 
 // settled says that those who died in a filled world show it.
@@ -103,7 +167,7 @@ func TestScreenshots(t *testing.T) {
 		{"away", "./", "document.querySelector('.alert.bad')", false, 1180, 500},
 	} {
 		if shot.name == "away" {
-			w.away.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+			w.client.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		}
 		b.dark(shot.dark)
 		b.size(shot.width, shot.height, 1)

@@ -4,6 +4,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 // TestViews signs in by the form, and sees each page.
@@ -63,7 +65,7 @@ func visited(t *testing.T) (*world, *browser) {
 	t.Helper()
 	b := newBrowser(t, "", 1180, 800)
 	w := newWorld(t)
-	b.url = w.url
+	b.url = w.pages.URL
 	return w, b
 }
 
@@ -73,6 +75,16 @@ func signedIn(t *testing.T) (*world, *browser) {
 	w, b := visited(t)
 	b.signIn(rootToken)
 	return w, b
+}
+
+// holder takes a lock in the name of a process, which makes way as soon as it is asked, and
+// when the test ends.
+func (w *world) holder(name string, o tenure.Options) *tenure.Lease {
+	w.t.Helper()
+	c := w.Client(o.Owner, func(own *tenure.Options) { *own = o })
+	l := testutil.Must(c.Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true}))(w.t)
+	context.AfterFunc(l.Context(), func() { _ = l.Release(context.Background()) })
+	return l
 }
 
 // TestLiveUpdate changes a page that is open, and leaves the focus and what was typed where
@@ -114,7 +126,7 @@ func TestServerAway(t *testing.T) {
 	w, b := signedIn(t)
 	b.until(`document.getElementById("link").innerText == "live"`)
 	w.gone.Store(true)
-	w.server.CloseClientConnections()
+	w.pages.CloseClientConnections()
 	b.until(`document.getElementById("link").dataset.state == "lost"`)
 	w.gone.Store(false)
 	b.until(`document.getElementById("link").dataset.state == "live"`)
@@ -126,7 +138,6 @@ func TestWithoutScripts(t *testing.T) {
 	b.scripts(false)
 	b.signIn(rootToken)
 	l := w.holder("m", tenure.Options{Owner: "web-1", LeaseDuration: 5 * time.Second})
-	w.obeys(l)
 	// It loads itself anew.
 	b.until("document.querySelector('table.locks') && document.querySelector('table.locks').innerText.includes('web-1')")
 	b.fill("#prefix", "m")
@@ -152,7 +163,6 @@ func TestWithoutScripts(t *testing.T) {
 func TestStepDown(t *testing.T) {
 	w, b := signedIn(t)
 	l := w.holder("team/it's", tenure.Options{Owner: "web-1", LeaseDuration: 5 * time.Second})
-	w.obeys(l)
 	b.open("lock?name=" + url.QueryEscape("team/it's"))
 	b.until("document.getElementById('act-step-down')")
 	command := func(act string, want ...string) {
