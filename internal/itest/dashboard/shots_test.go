@@ -117,7 +117,7 @@ func (w *world) workers(group string, partitions int, names ...string) {
 				return nil
 			})
 		})
-		w.t.Cleanup(func() { <-ended })
+		w.t.Cleanup(func() { _ = <-ended })
 	}
 }
 
