@@ -29,12 +29,13 @@ type Client struct {
 	faults  *faultstore.Store
 	network network
 
-	mu     sync.Mutex
-	events []tenure.Event
+	mu       sync.Mutex
+	events   []tenure.Event
+	maxReads int // of BoundReads; 0 is no bound
 }
 
 func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Client, error) {
-	c := &Client{w: w, name: name}
+	c := &Client{w: w, name: name, maxReads: w.maxReads}
 	o := tenure.Options{Owner: owner, Host: owner}
 	for _, e := range edit {
 		e(&o)
@@ -113,6 +114,54 @@ func (c *Client) LoseReplies(n int) {
 // kinds: late and duplicate writes, stale reads, errors of your own. It also counts the
 // calls, and keeps a log of them.
 func (c *Client) Faults() *faultstore.Store { return c.faults }
+
+// Inject has calls of one kind get a fault: after the first skip of them the next count, or
+// all if count is 0. remove takes that away again. Faults().Inject can tell calls apart by more.
+func (c *Client) Inject(op faultstore.Op, skip, count int, f faultstore.Fault) (remove func()) {
+	return c.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Skip: skip, Count: count, Fault: f})
+}
+
+// MustAcquire acquires the lock, and ends the test if that fails.
+func (c *Client) MustAcquire(lock string, o *tenure.AcquireOptions) *tenure.Lease {
+	c.w.t.Helper()
+	l, err := c.Acquire(c.w.t.Context(), lock, o)
+	if err != nil {
+		c.w.t.Fatalf("tenuretest: %q acquires %q: %v", c.name, lock, err)
+	}
+	return l
+}
+
+// BoundReads gives the client another bound than [World.BoundReads] has.
+func (c *Client) BoundReads(perSecond int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxReads = perSecond
+}
+
+// checkReads fails the test if the client has read more than BoundReads allows.
+func (c *Client) checkReads() {
+	c.mu.Lock()
+	most := c.maxReads
+	c.mu.Unlock()
+	if most == 0 {
+		return
+	}
+	recent := map[string][]time.Time{}
+	for _, call := range c.faults.Log() {
+		if call.Op != faultstore.OpGet {
+			continue
+		}
+		at := append(recent[call.Key], call.Begin)
+		for call.Begin.Sub(at[0]) >= time.Second {
+			at = at[1:]
+		}
+		if recent[call.Key] = at; len(at) > most {
+			c.w.t.Errorf("tenuretest: %q read %q %d times within %v, from %v on: at most %d a second are allowed",
+				c.name, call.Key, len(at), call.Begin.Sub(at[0]), at[0].Format("15:04:05.000"), most)
+			return
+		}
+	}
+}
 
 // Calls runs f, and returns the kinds of the calls that the client has made meanwhile, in the
 // order in which they began, such as "get claim": those on locks, without those on sessions and
@@ -259,6 +308,7 @@ func (c *Client) end() {
 		c.network.cut(false)
 		_ = c.Close(ended(c.w.t.Context())) // what was left behind is the program's business, and in its log
 	}
+	c.checkReads()
 	if err := c.faults.Close(); err != nil {
 		c.w.t.Errorf("tenuretest: close of the store of %q: %v", c.name, err)
 	}

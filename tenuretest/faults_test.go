@@ -99,7 +99,7 @@ func TestKill(t *testing.T) {
 // Whatever a client is doing, a kill ends it: also in a pause, and also what waits.
 func TestKillOfPaused(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *tenuretest.World, a, b *tenuretest.Client) {
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		waiting := campaign(t, b)
 		synctest.Wait()
 		a.Pause()
@@ -116,11 +116,11 @@ func TestKillOfPaused(t *testing.T) {
 // In a pause nothing of the client moves; after it, all the time has passed.
 func TestPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		elapsed := a.Options().Clock.Contender
 		left, age := l.Remaining(), elapsed()
 		a.Pause()
-		second := mustAcquire(t, b)
+		second := b.MustAcquire("x", nil)
 		time.Sleep(10 * lease)
 		if l.Check() != nil || l.Context().Err() != nil || left-l.Remaining() > lease/100 || elapsed()-age > lease/100 {
 			t.Errorf("the pause is seen: %v, %v, %v of %v remain", l.Check(), l.Context().Err(), l.Remaining(), left)
@@ -143,7 +143,7 @@ func TestPause(t *testing.T) {
 // A pause that is shorter than what the lease has in hand changes nothing.
 func TestShortPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *tenuretest.World, a, _ *tenuretest.Client) {
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		for range 20 {
 			a.Suspend(lease / 3)
 			time.Sleep(lease / 10)
@@ -219,7 +219,7 @@ func TestPauseHoldsCalls(t *testing.T) {
 // A hint that comes in a pause is seen right after it.
 func TestPauseHoldsHints(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *tenuretest.World, a, _ *tenuretest.Client) {
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		waiter := w.Client("waiter", func(o *tenure.Options) { o.RefreshPeriod = 10 * time.Second })
 		campaign(t, waiter)
 		time.Sleep(time.Second)
@@ -249,7 +249,7 @@ func TestPauseDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &readings{Clock: tenure.MonotonicClock()}
 		a := tenuretest.New(t).Client("a", func(o *tenure.Options) { o.Clock = clock })
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		// A heartbeat is due after 3 s: stop just before it.
 		for _, ahead := range []time.Duration{1, time.Microsecond, time.Millisecond, 20 * time.Millisecond} {
 			want(t, l.Renew(t.Context()), nil)
@@ -297,7 +297,7 @@ func TestLoseReplies(t *testing.T) {
 		_, err := a.Status(t.Context(), "x")
 		want(t, err, nil)
 		begun := time.Now()
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		took(t, begun, lease/10, lease/2)
 		if l.Token() != 1 {
 			t.Errorf("token %d: the claim whose reply was lost was not recognised", l.Token())

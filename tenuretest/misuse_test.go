@@ -111,6 +111,14 @@ func TestMisuse(t *testing.T) {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.SetRate(-1); a.Step(-1) },
 			"SetRate(-1) of \"a\": a clock never goes back; 1 is the right rate\ntenuretest: Step(-1ns) of \"a\": a clock never goes back",
 		},
+		"a lock that cannot be had": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.MustAcquire("x", nil) },
+			`tenuretest: "a" acquires "x": `,
+		},
+		"no record": {
+			func(_ *testing.T, w *tenuretest.World, _ *tenuretest.Client) { w.MustRecord("x") },
+			`tenuretest: there is no record of "x"`,
+		},
 		"no leader": {
 			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) {
 				a.Partition()

@@ -35,7 +35,7 @@ func (w *World) Wrap(f func(name string, s driver.Store) driver.Store) { w.wrap 
 // handle returns a further handle onto the records, whose writes the observer sees.
 func (w *World) handle() driver.Store {
 	store := w.open()
-	if memory, ok := store.(*memstore.Store); ok {
+	if memory, ok := store.(*memstore.Store); ok && w.observer != nil {
 		return observed{memory, w}
 	}
 	return store
@@ -83,7 +83,7 @@ func (o observed) write(key string, make func() (driver.Record, error)) error {
 	defer o.w.writing.Unlock()
 	before, _ := o.Store.Get(context.Background(), key, driver.Strong) // no record is the zero one
 	now, err := make()
-	if err == nil && o.w.observer != nil && (before.Key != "" || now.Key != "") {
+	if err == nil && (before.Key != "" || now.Key != "") {
 		o.w.observer(Write{Prev: before, Next: now.Clone()})
 	}
 	return err

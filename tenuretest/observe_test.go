@@ -32,7 +32,7 @@ func TestObserve(t *testing.T) {
 		})
 		a := w.Client("a")
 		a.LoseReplies(1)
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		want(t, l.Release(t.Context()), nil)
 		rec, err := w.Store().Get(t.Context(), "x", driver.Strong)
 		want(t, err, nil)
@@ -66,13 +66,13 @@ func TestWrap(t *testing.T) {
 		})
 		a, b := w.Client("a"), w.Client("b")
 		a.LoseReplies(1)
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		if told := stores["a"].told; len(told) != 1 || told[0] == nil {
 			t.Errorf("the claim whose reply is lost ended with %v", told)
 		}
 		time.AfterFunc(time.Second/4, func() { want(t, l.Release(t.Context()), nil) })
 		begun := time.Now()
-		want(t, mustAcquire(t, b).Release(t.Context()), nil)
+		want(t, b.MustAcquire("x", nil).Release(t.Context()), nil)
 		if took := time.Since(begun); took < time.Second/2 {
 			t.Errorf("a client that cannot watch has the lock after %v", took)
 		}
@@ -114,7 +114,7 @@ func (c closing) Close() error { c.closed.Add(1); return c.Store.Close() }
 // one whose clock is ahead at once. Who waits does not count a step.
 func TestClockThatRunsWrong(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		left := l.Remaining()
 		a.SetRate(1.5)
 		a.Partition()

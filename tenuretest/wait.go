@@ -138,6 +138,16 @@ func (w *World) Record(key string) driver.Record {
 	return rec
 }
 
+// MustRecord is Record, and ends the test if there is none.
+func (w *World) MustRecord(key string) driver.Record {
+	w.t.Helper()
+	rec := w.Record(key)
+	if rec.Key == "" {
+		w.t.Fatalf("tenuretest: there is no record of %q", key)
+	}
+	return rec
+}
+
 // describe says what a record shows.
 func describe(rec driver.Record) string {
 	if rec.Key == "" {

@@ -18,9 +18,10 @@ import (
 
 // World is a store, and the clients that share it.
 //
-// All methods may be called concurrently, except that those that wait, and Client, end
-// a test that fails: call them from the goroutine of the test. So do not share a World
-// between tests, nor between bubbles of testing/synctest.
+// All methods may be called concurrently, except that those that wait, Client, Record,
+// MustRecord and [Client.MustAcquire] end a test that fails: call them from the goroutine
+// of the test. So do not share a World between tests, nor between bubbles of
+// testing/synctest.
 type World struct {
 	t     testing.TB
 	open  func() driver.Store
@@ -31,6 +32,7 @@ type World struct {
 	writing  sync.Mutex                                     // held while a write is made, and observed
 	observer func(Write)                                    // of Observe; nil if there is none
 	wrap     func(name string, s driver.Store) driver.Store // of Wrap
+	maxReads int                                            // of BoundReads
 
 	mu      sync.Mutex
 	clients []*Client            // in the order in which they were made
@@ -110,6 +112,18 @@ func (w *World) owner(name string) (string, error) {
 	}
 	return owner, nil
 }
+
+// BoundReads has the test fail in its end if a client that is made from now on has read a key
+// more often than that within any second: something reads without a pause then, and a store
+// would charge for it. 0 is no bound. It goes by the log of [Client.Faults].
+func (w *World) BoundReads(perSecond int) { w.maxReads = perSecond }
+
+// T returns the test of the world, for a helper that has no more than a world or a client.
+func (w *World) T() testing.TB { return w.t }
+
+// Records returns the store of the world, whichever it is, past all faults: to write there what
+// no client would, say. [World.Record] reads one record.
+func (w *World) Records() driver.Store { return w.store }
 
 // Store returns the records of a world of [New], past all faults: for an operator's
 // client, say, or to read what stands there. It is nil in a world on another store.

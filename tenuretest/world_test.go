@@ -88,15 +88,6 @@ func took(t *testing.T, begun time.Time, least, most time.Duration) {
 	}
 }
 
-func mustAcquire(t *testing.T, c *tenuretest.Client) *tenure.Lease {
-	t.Helper()
-	l, err := c.Acquire(t.Context(), "x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 // Leader waits for the first leader, LeaderAfter for the next one; and when they return
 // its work has begun.
 func TestLeader(t *testing.T) {
@@ -173,7 +164,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 		}
-		l := mustAcquire(t, b)
+		l := b.MustAcquire("x", nil)
 		expect(t, w.Leader("x"), b, 1)
 		want(t, l.Release(t.Context()), nil)
 	})
@@ -231,7 +222,7 @@ func TestLog(t *testing.T) {
 		w := tenuretest.New(tb)
 		a := w.Client("a")
 		time.Sleep(1500 * time.Millisecond)
-		l := mustAcquire(t, a)
+		l := a.MustAcquire("x", nil)
 		want(t, l.Release(t.Context()), nil)
 		synctest.Wait()
 		for _, part := range []string{"at=1.5s level=INFO msg=\"tenure: acquired\" client=a lock=x", "released"} {
