@@ -14,25 +14,27 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 // stale has the next cheap reads of the machine show the state of some writes ago;
 // count 0: all of them.
-func (m *machine) stale(skip, count, ago int) (remove func()) {
-	notOnEngines(m.t, noStaleReads)
-	return m.faults.Inject(faultstore.Rule{
+func stale(m *machine, skip, count, ago int) (remove func()) {
+	notOnEngines(m.World().T(), noStaleReads)
+	return m.Faults().Inject(faultstore.Rule{
 		Ops: []faultstore.Op{faultstore.OpGet, faultstore.OpList}, Skip: skip, Count: count, Fault: faultstore.Stale(ago),
 	})
 }
 
 // died has a hold x, under a session or not, beat for a while and crash.
-func (w *world) died(session bool) {
-	a := w.machine("a")
-	a.takes("x", session)
+func died(w *world, session bool) {
+	a := w.Client("a")
+	takes(a, "x", session)
 	time.Sleep(10*heartbeat + heartbeat/2)
-	a.crash()
+	a.Partition()
 }
 
 // forBoth runs a test with a lock under its own lease, and with one under a session.
@@ -50,10 +52,10 @@ func TestUnlessAliveTakesADeadHoldersLockOverStaleReads(t *testing.T) {
 		for skip := range 3 {
 			t.Run(fmt.Sprint(ago, " behind after ", skip), func(t *testing.T) {
 				forBoth(t, func(t *testing.T, w *world, session bool) {
-					w.died(session)
-					b := w.machine("b")
-					b.stale(skip, 2, ago)
-					want(t, within(t, lease-heartbeat, lease+time.Second, func() error {
+					died(w, session)
+					b := w.Client("b")
+					stale(b, skip, 2, ago)
+					testutil.Want(t, testutil.Within(t, lease-heartbeat, lease+time.Second, func() error {
 						_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 						return err
 					}), nil)
@@ -66,10 +68,10 @@ func TestUnlessAliveTakesADeadHoldersLockOverStaleReads(t *testing.T) {
 // A living one's it leaves to it, and says so soon.
 func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
-		a, b := w.machine("a"), w.machine("b")
-		a.takes("x", session)
-		b.stale(0, 0, 1)
-		want(t, within(t, 0, 3*heartbeat, func() error {
+		a, b := w.Client("a"), w.Client("b")
+		takes(a, "x", session)
+		stale(b, 0, 0, 1)
+		testutil.Want(t, testutil.Within(t, 0, 3*heartbeat, func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			return err
 		}), tenure.ErrHeld)
@@ -80,33 +82,33 @@ func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
 // does, and has seen that somebody did, does not run.
 func TestUnlessAliveSessionClosed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "x")
-		done := started(func() error {
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "x")
+		done := testutil.Go(func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			return err
 		})
 		time.Sleep(heartbeat / 4)
 		go func() { _ = l.Release(t.Context()) }()
-		want(t, s.Close(t.Context()), nil)
-		want(t, <-done, tenure.ErrHeld)
+		testutil.Want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, <-done, tenure.ErrHeld)
 		// Who comes only now has seen nobody.
 		_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 	})
 }
 
 // What an operator has released of a dead holder is no sign of life of it.
 func TestUnlessAliveTakesWhatWasFreed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.died(false)
-		b, op := w.machine("b"), w.machine("op")
-		freed := started(func() error { return op.ReleaseDead(t.Context(), "x", "test") })
+		died(w, false)
+		b, op := w.Client("b"), w.Client("op")
+		freed := testutil.Go(func() error { return admin.ReleaseDead(t.Context(), op.Client, "x", "test") })
 		time.Sleep(time.Second)
 		_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
-		want(t, err, nil)
-		want(t, <-freed, nil)
+		testutil.Want(t, err, nil)
+		testutil.Want(t, <-freed, nil)
 	})
 }
 
@@ -116,11 +118,11 @@ func TestReleaseDeadOverStaleReads(t *testing.T) {
 	for skip := range 4 {
 		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
 			forBoth(t, func(t *testing.T, w *world, session bool) {
-				w.died(session)
-				b := w.machine("b")
-				b.stale(skip, 2, 1)
-				want(t, within(t, lease-heartbeat, lease+refresh*9/8+requestTimeout, func() error {
-					return b.ReleaseDead(t.Context(), "x", "test")
+				died(w, session)
+				b := w.Client("b")
+				stale(b, skip, 2, 1)
+				testutil.Want(t, testutil.Within(t, lease-heartbeat, lease+refresh*9/8+requestTimeout, func() error {
+					return admin.ReleaseDead(t.Context(), b.Client, "x", "test")
 				}), nil)
 			})
 		})
@@ -130,13 +132,13 @@ func TestReleaseDeadOverStaleReads(t *testing.T) {
 // Nor does a sweep take a session for alive by them.
 func TestSweepOverStaleReads(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.died(true)
-		b := w.machine("b")
-		b.stale(2, 0, 1)
+		died(w, true)
+		b := w.Client("b")
+		stale(b, 2, 0, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go b.observes(ctx, "x")
-		n, err := b.Sweep(t.Context())
+		go observes(b, ctx, "x")
+		n, err := admin.Sweep(t.Context(), b.Client)
 		if n != 1 || err != nil {
 			t.Errorf("swept %d, %v", n, err)
 		}
@@ -157,15 +159,15 @@ func TestStaleReadsDelayNoTakeover(t *testing.T) {
 				}
 				for _, ago := range []int{1, 2} {
 					w := newWorld(t)
-					w.died(session)
-					b := w.machine("b")
-					b.stale(looks, count, ago)
+					died(w, session)
+					b := w.Client("b")
+					stale(b, looks, count, ago)
 					start := time.Now()
-					l := b.mustAcquire("x", nil)
+					l := b.MustAcquire("x", nil)
 					if took := time.Since(start); took > lease+lease/75 {
 						t.Errorf("%d looks, then %d that are %d writes behind: taken over after %v", looks, count, ago, took)
 					}
-					b.mustRelease(l)
+					mustRelease(b, l)
 				}
 			}
 		}
@@ -176,18 +178,18 @@ func TestStaleReadsDelayNoTakeover(t *testing.T) {
 // included.
 func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.takes("x", session)
+		a, b := w.Client("a"), w.Client("b")
+		l := takes(a, "x", session)
 		time.Sleep(2 * heartbeat)
 		for ago := 1; ago <= faultstore.MaxStale; ago++ {
-			remove := b.stale(0, 0, ago)
+			remove := stale(b, 0, 0, ago)
 			ctx, stop := context.WithTimeout(t.Context(), 2*lease)
-			go b.observes(ctx, "x")
+			go observes(b, ctx, "x")
 			_, err := b.Acquire(ctx, "x", nil)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("%d writes behind: %v", ago, err)
 			}
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 			stop()
 			remove()
 		}
@@ -198,14 +200,14 @@ func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 // lives now: it died before anybody asked.
 func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		a.mustTake(s, "x")
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		mustTake(a, s, "x")
 		_, err := b.TryAcquire(t.Context(), "x", nil)
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, tenure.ErrHeld)
 		time.Sleep(10 * lease)
-		a.crash()
-		want(t, within(t, lease-heartbeat, lease+time.Second, func() error {
+		a.Partition()
+		testutil.Want(t, testutil.Within(t, lease-heartbeat, lease+time.Second, func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			return err
 		}), nil)
@@ -216,10 +218,10 @@ func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 // way: others of its process look as well.
 func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		b.fault(faultstore.OpClaim, 0, 1, faultstore.BlackHole())
-		taken := started(func() error {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		b.Inject(faultstore.OpClaim, 0, 1, faultstore.BlackHole())
+		taken := testutil.Go(func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			return err
 		})
@@ -227,27 +229,27 @@ func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
 		if st, err := b.Status(t.Context(), "x"); err != nil || !st.Held {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		a.mustRelease(l)
+		mustRelease(a, l)
 		if st, err := b.Status(t.Context(), "x"); err != nil || st.Held {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		want(t, <-taken, tenure.ErrHeld)
+		testutil.Want(t, <-taken, tenure.ErrHeld)
 	})
 }
 
 // What is handed over to this very owner is taken.
 func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		taken := started(func() error {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		taken := testutil.Go(func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			return err
 		})
 		time.Sleep(heartbeat / 6)
-		want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "yours"}), nil)
-		a.mustRelease(l)
-		want(t, <-taken, nil)
+		testutil.Want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "yours"}), nil)
+		mustRelease(a, l)
+		testutil.Want(t, <-taken, nil)
 	})
 }
 
@@ -256,9 +258,9 @@ func ofSessions(call faultstore.Call) bool { return strings.HasPrefix(call.Key, 
 
 // sessionsUnborn has the cheap reads of the machine show of each session what was
 // there before it was opened, as long as it is young.
-func (m *machine) sessionsUnborn() {
-	notOnEngines(m.t, noStaleReads)
-	m.faults.Inject(faultstore.Rule{Match: ofSessions, Fault: faultstore.Stale(faultstore.MaxStale)})
+func sessionsUnborn(m *machine) {
+	notOnEngines(m.World().T(), noStaleReads)
+	m.Faults().Inject(faultstore.Rule{Match: ofSessions, Fault: faultstore.Stale(faultstore.MaxStale)})
 }
 
 // batching is a store that reads many records in one request.
@@ -282,14 +284,14 @@ func staysHeld(t *testing.T, b *tenure.Client, l *tenure.Lease, beside func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), lease/2)
 	defer stop()
-	taken := started(func() error {
+	taken := testutil.Go(func() error {
 		_, err := b.Acquire(ctx, "x", nil)
 		return err
 	})
 	for ctx.Err() == nil && !t.Failed() {
 		time.Sleep(refresh / 3)
 		beside()
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 	}
 	if err := <-taken; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while its holder lives, and its check says %v, an acquire returns %v", l.Check(), err)
@@ -323,19 +325,19 @@ func TestReadsOfManyTakeNothingFromTheLiving(t *testing.T) {
 		}},
 	} {
 		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
-			a, m := w.machine("a"), w.machine("b")
+			a, m := w.Client("a"), w.Client("b")
 			b := m.Client
 			var batches atomic.Int64
 			if tc.batch {
 				var err error
-				b, err = tenure.New(batching{m.faults, &batches}, &tenure.Options{Owner: "b"})
-				want(t, err, nil)
+				b, err = tenure.New(batching{m.Faults(), &batches}, &tenure.Options{Owner: "b"})
+				testutil.Want(t, err, nil)
 				t.Cleanup(func() { _ = b.Close(context.WithoutCancel(t.Context())) })
 			}
-			s := a.mustOpen(nil)
-			l := a.mustTake(s, "x")
-			a.mustTake(s, "y")
-			m.sessionsUnborn()
+			s := mustOpen(a, nil)
+			l := mustTake(a, s, "x")
+			mustTake(a, s, "y")
+			sessionsUnborn(m)
 			staysHeld(t, b, l, func() {
 				if held, err := tc.ask(t.Context(), b, s.ID()); err != nil || !held {
 					t.Errorf("held %t, %v", held, err)
@@ -362,21 +364,21 @@ func oneHeld(ctx context.Context, c *tenure.Client, _ string) (bool, error) {
 // wants another lock under it.
 func TestAbsentToAnObserverIsNotGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "x")
-		a.mustTake(s, "y")
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "x")
+		mustTake(a, s, "y")
 		st, err := b.Status(t.Context(), "x")
 		if err != nil || !st.Held {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		b.sessionsUnborn()
+		sessionsUnborn(b)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go b.observes(ctx, "y")
+		go observes(b, ctx, "y")
 		time.Sleep(3 * refresh)
 		absent := 0
-		for _, call := range b.faults.Log() {
+		for _, call := range b.Faults().Log() {
 			if ofSessions(call.Call) && call.Consistency == driver.Eventual && errors.Is(call.Err, driver.ErrNotFound) {
 				absent++
 			}
@@ -385,7 +387,7 @@ func TestAbsentToAnObserverIsNotGone(t *testing.T) {
 			t.Error("no look has missed the session: the test has lost its point")
 		}
 		_, err = b.TryAcquire(t.Context(), "x", nil)
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, tenure.ErrHeld)
 		staysHeld(t, b.Client, l, func() {})
 	})
 }
@@ -396,45 +398,47 @@ func TestAbsentBeforeItWasOpened(t *testing.T) {
 	opensLate := func(t *testing.T, look func(t *testing.T, w *world, b *machine, id string)) {
 		t.Helper()
 		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			var id string
-			a.faults.Inject(faultstore.Rule{Match: ofSessions, Count: 1, Decide: func(call faultstore.Call) faultstore.Fault {
+			a.Faults().Inject(faultstore.Rule{Match: ofSessions, Count: 1, Decide: func(call faultstore.Call) faultstore.Fault {
 				id = driver.SessionID(call.Key)
 				return faultstore.Slow(requestTimeout/4, 0)
 			}})
 			opened := make(chan *tenure.Session)
-			go func() { opened <- a.mustOpen(nil) }()
+			go func() { opened <- mustOpen(a, nil) }()
 			synctest.Wait()
-			replied := b.faults.Inject(faultstore.Rule{Match: ofSessions, Count: 1, Fault: faultstore.Slow(0, requestTimeout/2)})
+			replied := b.Faults().Inject(faultstore.Rule{
+				Match: ofSessions, Count: 1, Fault: faultstore.Slow(0, requestTimeout/2),
+			})
 			defer replied()
 			look(t, w, b, id)
-			l := a.mustTake(<-opened, "x")
+			l := mustTake(a, <-opened, "x")
 			staysHeld(t, b.Client, l, func() {})
 		})
 	}
 	t.Run("asked for", func(t *testing.T) {
 		opensLate(t, func(t *testing.T, _ *world, b *machine, id string) {
 			t.Helper()
-			asked := started(func() error {
+			asked := testutil.Go(func() error {
 				_, err := b.SessionStatus(t.Context(), id, nil)
 				return err
 			})
 			synctest.Wait()
-			t.Cleanup(func() { want(t, <-asked, nil) })
+			t.Cleanup(func() { testutil.Want(t, <-asked, nil) })
 		})
 	})
 	t.Run("observed", func(t *testing.T) {
 		opensLate(t, func(t *testing.T, w *world, b *machine, id string) {
 			t.Helper()
 			// What names a session before it was opened is nobody's of ours.
-			if _, _, err := w.records.Claim(t.Context(), driver.Record{
+			if _, _, err := w.Records().Claim(t.Context(), driver.Record{
 				Key: "y", Version: "v", Beat: "v", Owner: "z", Token: 1, Lease: lease, State: driver.Held, Session: id,
 			}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			t.Cleanup(stop)
-			go b.observes(ctx, "y")
+			go observes(b, ctx, "y")
 			synctest.Wait()
 		})
 	})

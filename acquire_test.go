@@ -20,38 +20,39 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestFreeLockCostsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for token := range uint64(3) { // new, then released
-			m.faults.ResetLog()
-			l := m.mustAcquire("x", nil)
-			if n := m.faults.Count(); n != 1 {
+			m.Faults().ResetLog()
+			l := m.MustAcquire("x", nil)
+			if n := m.Faults().Count(); n != 1 {
 				t.Errorf("%d requests to acquire, want 1", n)
 			}
 			if l.Token() != token+1 || l.Name() != "x" || l.Owner() != "a" {
 				t.Errorf("token %d, name %q, owner %q", l.Token(), l.Name(), l.Owner())
 			}
-			if left := l.Remaining(); left != usable(t) {
-				t.Errorf("%v remain, want %v", left, usable(t))
+			if left := l.Remaining(); left != usable {
+				t.Errorf("%v remain, want %v", left, usable)
 			}
-			m.mustRelease(l)
-			want(t, l.Check(), tenure.ErrReleased)
-			want(t, l.Release(t.Context()), nil) // again
-			if n, left := m.faults.Count(), l.Remaining(); n != 2 || left != 0 {
+			mustRelease(m, l)
+			testutil.Want(t, l.Check(), tenure.ErrReleased)
+			testutil.Want(t, l.Release(t.Context()), nil) // again
+			if n, left := m.Faults().Count(), l.Remaining(); n != 2 || left != 0 {
 				t.Errorf("%d requests to acquire and release, want 2; %v remain", n, left)
 			}
 		}
 		for range 2 { // a history costs a second one
-			m.faults.ResetLog()
-			l := m.mustAcquire("x", recorded)
-			if n := m.faults.Count(); n != 2 {
+			m.Faults().ResetLog()
+			l := m.MustAcquire("x", recorded)
+			if n := m.Faults().Count(); n != 2 {
 				t.Errorf("%d requests to acquire with a history, want 2", n)
 			}
-			m.mustRelease(l)
+			mustRelease(m, l)
 		}
 	})
 }
@@ -59,9 +60,9 @@ func TestFreeLockCostsOneRequest(t *testing.T) {
 // The lease counts from before the request was sent, not from the reply.
 func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(300*time.Millisecond, 400*time.Millisecond))
-		if l, want := m.mustAcquire("x", nil), usable(t)-700*time.Millisecond; l.Remaining() != want {
+		m := newWorld(t).Client("a")
+		m.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(300*time.Millisecond, 400*time.Millisecond))
+		if l, want := m.MustAcquire("x", nil), usable-700*time.Millisecond; l.Remaining() != want {
 			t.Errorf("%v remain, want %v", l.Remaining(), want)
 		}
 	})
@@ -72,19 +73,19 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 func TestCrashedHolderIsReplacedAfterALease(t *testing.T) {
 	for i := range 10 {
 		inWorldRun(t, fmt.Sprint(i), func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			la := a.mustAcquire("x", nil)
-			acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+			a, b := w.Client("a"), w.Client("b")
+			la := a.MustAcquire("x", nil)
+			acquired := testutil.Go(func() error { b.MustAcquire("x", nil); return nil })
 			time.Sleep(time.Duration(i)*777*time.Millisecond + 2*lease)
-			a.crash()
+			a.Partition()
 			var last time.Time
-			for _, c := range a.faults.Log() {
+			for _, c := range a.Faults().Log() {
 				if c.Done && c.Err == nil {
 					last = c.Begin
 				}
 			}
-			want(t, <-acquired, nil)
-			want(t, la.Check(), tenure.ErrExpired)
+			testutil.Want(t, <-acquired, nil)
+			testutil.Want(t, la.Check(), tenure.ErrExpired)
 			if took := time.Since(last); took < lease || took > lease+refresh*9/8+200*time.Millisecond {
 				t.Errorf("taken over %v after the last heartbeat, want %v and a little", took, lease)
 			}
@@ -99,15 +100,15 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 		driver func(*machine) driver.Store
 		most   time.Duration
 	}{
-		"watch":    {func(m *machine) driver.Store { return m.faults.Driver() }, 0},
-		"no watch": {func(m *machine) driver.Store { return m.faults }, byLooks},
+		"watch":    {func(m *machine) driver.Store { return m.Faults().Driver() }, 0},
+		"no watch": {func(m *machine) driver.Store { return m.Faults() }, byLooks},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
-			c := mustNew(t, test.driver(w.machine("unused")), &tenure.Options{Clock: tenure.MonotonicClock()})
+			a := w.Client("a")
+			c := testutil.Must(tenure.New(test.driver(w.Client("unused")), &tenure.Options{Clock: tenure.MonotonicClock()}))(t)
 			defer c.Close(t.Context())
-			la := a.mustAcquire("x", nil)
-			acquired := started(func() error {
+			la := a.MustAcquire("x", nil)
+			acquired := testutil.Go(func() error {
 				l, err := c.Acquire(t.Context(), "x", nil)
 				if err == nil {
 					err = l.Release(t.Context())
@@ -115,55 +116,55 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 				return err
 			})
 			time.Sleep(2 * lease)
-			a.mustRelease(la)
-			want(t, within(t, 0, test.most, func() error { return <-acquired }), nil)
+			mustRelease(a, la)
+			testutil.Want(t, testutil.Within(t, 0, test.most, func() error { return <-acquired }), nil)
 		})
 	}
 }
 
 func TestStoreTimeoutBoundsTheSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.crash()
+		m := newWorld(t).Client("a")
+		m.Partition()
 		acquire := func(o *tenure.AcquireOptions) func() error {
 			return func() error { _, err := m.Acquire(t.Context(), "x", o); return err }
 		}
 		// By default the lease duration.
-		want(t, within(t, lease, lease+2*requestTimeout, acquire(nil)), context.DeadlineExceeded)
+		testutil.Want(t, testutil.Within(t, lease, lease+2*requestTimeout, acquire(nil)), context.DeadlineExceeded)
 		o := &tenure.AcquireOptions{StoreTimeout: time.Minute}
-		want(t, within(t, time.Minute, time.Minute+2*requestTimeout, acquire(o)), context.DeadlineExceeded)
+		testutil.Want(t, testutil.Within(t, time.Minute, time.Minute+2*requestTimeout, acquire(o)), context.DeadlineExceeded)
 		// Negative: for ever.
-		forever := started(acquire(&tenure.AcquireOptions{StoreTimeout: -1}))
+		forever := testutil.Go(acquire(&tenure.AcquireOptions{StoreTimeout: -1}))
 		time.Sleep(time.Hour)
-		pending(t, "acquire", forever)
-		m.faults.SetBlackHole(false)
-		want(t, <-forever, nil)
+		testutil.Pending(t, "acquire", forever)
+		m.Faults().SetBlackHole(false)
+		testutil.Want(t, <-forever, nil)
 	})
 }
 
 // Silence in a row counts, not all of it together.
 func TestAnswersNowAndThenAreEnough(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.machine("a").mustAcquire("x", nil)
-		b := w.machine("b")
-		b.faults.Inject(faultstore.Rule{
+		w.Client("a").MustAcquire("x", nil)
+		b := w.Client("b")
+		b.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return c.N%5 != 0 },
 			Fault: faultstore.BlackHole(),
 		})
 		ctx, stop := context.WithTimeout(t.Context(), 20*lease)
 		defer stop()
 		_, err := b.Acquire(ctx, "x", nil)
-		want(t, err, ctx.Err())
+		testutil.Want(t, err, ctx.Err())
 	})
 }
 
 // A record that cannot be understood is never taken, however long it stands.
 func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		plant := func(name string, edit func(*driver.Record)) {
 			rec := driver.Record{Key: name, Version: "v", Owner: "stranger", Token: 7, Lease: lease, State: driver.Held}
-			now, _, err := w.records.Claim(t.Context(), rec)
+			now, _, err := w.Records().Claim(t.Context(), rec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,40 +173,40 @@ func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 			if edit(&next); next.Lease <= 0 {
 				return
 			}
-			if _, err := w.records.Swap(t.Context(), now, next); err != nil {
+			if _, err := w.Records().Swap(t.Context(), now, next); err != nil {
 				t.Fatal(err)
 			}
 		}
 		plant("state", func(r *driver.Record) { r.State = "paused" })
 		for range 3 {
 			_, err := m.Acquire(t.Context(), "state", nil)
-			want(t, err, tenure.ErrUnreadable)
+			testutil.Want(t, err, tenure.ErrUnreadable)
 			if got := err.Error(); got != `acquire "state": record unreadable: lease 15s, state "paused", written by "stranger"` {
 				t.Errorf("error %q", got)
 			}
 			_, err = m.TryAcquire(t.Context(), "state", nil)
-			want(t, err, tenure.ErrUnreadable)
+			testutil.Want(t, err, tenure.ErrUnreadable)
 			_, err = m.Status(t.Context(), "state")
-			want(t, err, tenure.ErrUnreadable)
+			testutil.Want(t, err, tenure.ErrUnreadable)
 			_, err = m.Election("state", nil).Leader(t.Context())
-			want(t, err, tenure.ErrUnreadable)
+			testutil.Want(t, err, tenure.ErrUnreadable)
 			for s, err := range m.Locks(t.Context(), &tenure.ListOptions{Prefix: "state"}) {
-				want(t, err, tenure.ErrUnreadable)
+				testutil.Want(t, err, tenure.ErrUnreadable)
 				if s.Name != "state" {
 					t.Errorf("listed %+v", s)
 				}
 			}
 			time.Sleep(10 * lease)
 		}
-		if rec := w.record("state"); rec.Owner != "stranger" {
+		if rec := w.MustRecord("state"); rec.Owner != "stranger" {
 			t.Errorf("record %+v", rec)
 		}
 		// And a store that says so itself.
 		f := faultstore.Refuse()
 		f.Err = driver.ErrUnreadable
-		m.faults.Inject(faultstore.Rule{Key: "lease", Fault: f})
+		m.Faults().Inject(faultstore.Rule{Key: "lease", Fault: f})
 		_, err := m.Acquire(t.Context(), "lease", nil)
-		want(t, err, tenure.ErrUnreadable)
+		testutil.Want(t, err, tenure.ErrUnreadable)
 	})
 }
 
@@ -213,44 +214,47 @@ func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 // longer, because its holder keeps no margin for drift.
 func TestForeignRecordIsTakenAfterALongerWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		_, _, err := w.records.Claim(t.Context(), driver.Record{
+		m := w.Client("a")
+		_, _, err := w.Records().Claim(t.Context(), driver.Record{
 			Key: "x", Version: "v", Owner: "stranger", Lease: 10 * time.Second, State: driver.Held,
 		})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		drift := 0.09
 		wait := time.Duration(10e9 * (1 + drift) / (1 - drift))
-		want(t, within(t, wait, wait+100*time.Millisecond, func() error { _, err := m.Acquire(t.Context(), "x", nil); return err }), nil)
+		testutil.Want(t, testutil.Within(t, wait, wait+100*time.Millisecond, func() error {
+			_, err := m.Acquire(t.Context(), "x", nil)
+			return err
+		}), nil)
 	})
 }
 
 func TestDataIsKeptOrReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		previous := func(l *tenure.Lease) string {
 			p, _ := l.Previous()
 			return p.Owner + " " + p.End + " " + string(p.Data)
 		}
 
 		data := []byte("one")
-		l := a.mustAcquire("x", &tenure.AcquireOptions{Data: data})
+		l := a.MustAcquire("x", &tenure.AcquireOptions{Data: data})
 		copy(data, "xxx") // it was copied
 		if _, ok := l.Previous(); ok {
 			t.Error("a new lock has a previous tenure")
 		}
-		a.mustRelease(l)
-		l = b.mustAcquire("x", nil)
-		if got, data := previous(l), string(w.record("x").Data); got != "a released one" || data != "one" {
+		mustRelease(a, l)
+		l = b.MustAcquire("x", nil)
+		if got, data := previous(l), string(w.MustRecord("x").Data); got != "a released one" || data != "one" {
 			t.Errorf("previous %q, data %q", got, data)
 		}
-		b.crash()
-		l = a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("two")})
-		if got, data := previous(l), string(w.record("x").Data); got != "b expired one" || data != "two" {
+		b.Partition()
+		l = a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("two")})
+		if got, data := previous(l), string(w.MustRecord("x").Data); got != "b expired one" || data != "two" {
 			t.Errorf("previous %q, data %q", got, data)
 		}
-		a.mustRelease(l)
-		l = a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte{}})
-		if got, data := previous(l), w.record("x").Data; got != "a released two" || len(data) != 0 {
+		mustRelease(a, l)
+		l = a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte{}})
+		if got, data := previous(l), w.MustRecord("x").Data; got != "a released two" || len(data) != 0 {
 			t.Errorf("previous %q, data %q", got, data)
 		}
 	})
@@ -261,41 +265,41 @@ func TestDataIsKeptOrReplaced(t *testing.T) {
 func TestUnlessAlive(t *testing.T) {
 	unless := &tenure.AcquireOptions{UnlessAlive: true}
 	inWorldRun(t, "free", func(t *testing.T, w *world) {
-		b := w.machine("b")
+		b := w.Client("b")
 		l, err := b.Acquire(t.Context(), "x", unless)
-		want(t, err, nil)
-		want(t, l.Check(), nil)
-		if n := b.faults.Count(); n != 1 {
+		testutil.Want(t, err, nil)
+		testutil.Want(t, l.Check(), nil)
+		if n := b.Faults().Count(); n != 1 {
 			t.Errorf("%d requests, want 1", n)
 		}
 	})
 	inWorldRun(t, "held", func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
 		for range 5 {
-			want(t, within(t, 0, heartbeat+2*refresh, func() error {
+			testutil.Want(t, testutil.Within(t, 0, heartbeat+2*refresh, func() error {
 				_, err := b.Acquire(t.Context(), "x", unless)
 				return err
 			}), tenure.ErrHeld)
 		}
 	})
 	inWorldRun(t, "released meanwhile", func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		asked := started(func() error {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		asked := testutil.Go(func() error {
 			_, err := b.Acquire(t.Context(), "x", unless)
 			return err
 		})
 		time.Sleep(time.Millisecond)
-		a.mustRelease(l) // it was at work: that is a sign of life
-		want(t, <-asked, tenure.ErrHeld)
+		mustRelease(a, l) // it was at work: that is a sign of life
+		testutil.Want(t, <-asked, tenure.ErrHeld)
 	})
 	inWorldRun(t, "dead", func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		a.crash()
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
+		a.Partition()
 		var l *tenure.Lease
-		want(t, within(t, lease, lease+refresh, func() (err error) {
+		testutil.Want(t, testutil.Within(t, lease, lease+refresh, func() (err error) {
 			l, err = b.Acquire(t.Context(), "x", unless)
 			return err
 		}), nil)
@@ -308,18 +312,18 @@ func TestUnlessAlive(t *testing.T) {
 // Data that another holder writes while a claim is under way stay.
 func TestClaimKeepsDataWrittenMeanwhile(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustRelease(a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("old")}))
+		a, b := w.Client("a"), w.Client("b")
+		mustRelease(a, a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("old")}))
 		_, err := b.Status(t.Context(), "x")
-		want(t, err, nil)
-		b.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(time.Second, 0))
-		acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+		testutil.Want(t, err, nil)
+		b.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(time.Second, 0))
+		acquired := testutil.Go(func() error { b.MustAcquire("x", nil); return nil })
 		time.Sleep(time.Second / 2)
-		l := a.mustAcquire("x", nil)
-		want(t, l.SetData(t.Context(), []byte("new")), nil)
-		a.mustRelease(l)
-		want(t, <-acquired, nil)
-		if got := string(w.record("x").Data); got != "new" {
+		l := a.MustAcquire("x", nil)
+		testutil.Want(t, l.SetData(t.Context(), []byte("new")), nil)
+		mustRelease(a, l)
+		testutil.Want(t, <-acquired, nil)
+		if got := string(w.MustRecord("x").Data); got != "new" {
 			t.Errorf("data %q", got)
 		}
 	})
@@ -327,11 +331,11 @@ func TestClaimKeepsDataWrittenMeanwhile(t *testing.T) {
 
 func TestTryAcquireDoesNotWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
 		time.Sleep(time.Second)
-		err := within(t, 0, 0, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
-		want(t, err, tenure.ErrHeld)
+		err := testutil.Within(t, 0, 0, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+		testutil.Want(t, err, tenure.ErrHeld)
 		held, ok := errors.AsType[*tenure.HeldError](err)
 		if !ok || held.Owner != "a" || held.Token != 1 || held.FreeIn != lease {
 			t.Errorf("%+v", held)
@@ -339,12 +343,12 @@ func TestTryAcquireDoesNotWait(t *testing.T) {
 		if got := err.Error(); got != `try acquire "x": held by "a" under token 1; free in 15s at the latest if it is dead` {
 			t.Errorf("error %q", got)
 		}
-		if n := b.faults.Count(); n != 1 {
+		if n := b.Faults().Count(); n != 1 {
 			t.Errorf("%d requests, want 1", n)
 		}
 		// Its own client's lock is held as well.
 		_, err = a.TryAcquire(t.Context(), "x", nil)
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, tenure.ErrHeld)
 	})
 }
 
@@ -352,14 +356,14 @@ func TestTryAcquireDoesNotWait(t *testing.T) {
 // holder, it takes that one's lock. And never that of a living one.
 func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
 		for range 40 {
 			_, err := b.TryAcquire(t.Context(), "x", nil)
-			want(t, err, tenure.ErrHeld)
+			testutil.Want(t, err, tenure.ErrHeld)
 			time.Sleep(lease / 4)
 		}
-		a.crash()
+		a.Partition()
 		start := time.Now()
 		for {
 			l, err := b.TryAcquire(t.Context(), "x", nil)
@@ -369,7 +373,7 @@ func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
 				}
 				break
 			}
-			want(t, err, tenure.ErrHeld)
+			testutil.Want(t, err, tenure.ErrHeld)
 			held, _ := errors.AsType[*tenure.HeldError](err)
 			if time.Sleep(lease / 4); time.Since(start) > 2*lease {
 				t.Fatalf("still held: %+v", held)
@@ -379,10 +383,10 @@ func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
 }
 
 // tried counts the calls of a try.
-func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int, err error) {
-	m.faults.ResetLog()
-	l, err = m.TryAcquire(m.t.Context(), name, nil)
-	for _, c := range m.faults.Log() {
+func tried(m *machine, name string) (l *tenure.Lease, claims, looks, strong int, err error) {
+	m.Faults().ResetLog()
+	l, err = m.TryAcquire(m.World().T().Context(), name, nil)
+	for _, c := range m.Faults().Log() {
 		switch {
 		case c.Op == faultstore.OpGet && c.Consistency == driver.Strong:
 			strong++
@@ -401,30 +405,30 @@ func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int
 // costs a look, and a claim only where that shows it free, or its holder is dead.
 func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		expect := func(what string, refused error, claims, looks int) *tenure.Lease {
 			t.Helper()
-			l, c, n, strong, err := b.tried("x")
-			want(t, err, refused)
+			l, c, n, strong, err := tried(b, "x")
+			testutil.Want(t, err, refused)
 			if c != claims || n != looks || strong != looks {
 				t.Errorf("%s: %d claims and %d looks, %d of them strong; want %d and %d, all strong", what, c, n, strong, claims, looks)
 			}
 			return l
 		}
-		b.mustRelease(expect("never seen, free", nil, 1, 0))
-		la := a.mustAcquire("x", nil)
+		mustRelease(b, expect("never seen, free", nil, 1, 0))
+		la := a.MustAcquire("x", nil)
 		expect("seen free, held", tenure.ErrHeld, 1, 0)
 		for range 3 {
 			time.Sleep(time.Second)
 			expect("seen held", tenure.ErrHeld, 0, 1)
 		}
-		a.mustRelease(la)
-		b.mustRelease(expect("seen held, free", nil, 1, 1)) // at once: an old read would say that it is held
-		a.mustAcquire("x", nil)
+		mustRelease(a, la)
+		mustRelease(b, expect("seen held, free", nil, 1, 1)) // at once: an old read would say that it is held
+		a.MustAcquire("x", nil)
 		expect("seen free, held again", tenure.ErrHeld, 1, 0)
 		time.Sleep(lease + time.Second)
 		expect("not seen for its lease, alive", tenure.ErrHeld, 1, 0)
-		a.crash()
+		a.Partition()
 		time.Sleep(lease / 2)
 		expect("seen held, dead for less", tenure.ErrHeld, 0, 1)
 		time.Sleep(lease)
@@ -438,26 +442,26 @@ func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
 // lately that was seen alive.
 func TestTryBehindASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		for range 3 {
-			s := a.mustOpen(nil)
+			s := mustOpen(a, nil)
 			for _, name := range []string{"x", "y", "z"} {
-				l := a.mustTake(s, name)
+				l := mustTake(a, s, name)
 				go func() { <-l.Context().Done(); _ = l.Release(t.Context()) }()
 			}
 			for _, name := range []string{"x", "y"} {
-				_, _, _, _, err := b.tried(name)
-				want(t, err, tenure.ErrHeld)
+				_, _, _, _, err := tried(b, name)
+				testutil.Want(t, err, tenure.ErrHeld)
 			}
-			if _, claims, looks, strong, err := b.tried("x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
+			if _, claims, looks, strong, err := tried(b, "x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
 				t.Errorf("%v; %d claims, %d looks, %d of them strong", err, claims, looks, strong)
 			}
-			want(t, s.Close(t.Context()), nil)
+			testutil.Want(t, s.Close(t.Context()), nil)
 			for _, name := range []string{"x", "y", "z"} {
-				l, _, _, _, err := b.tried(name)
-				want(t, err, nil)
+				l, _, _, _, err := tried(b, name)
+				testutil.Want(t, err, nil)
 				if l != nil {
-					b.mustRelease(l)
+					mustRelease(b, l)
 				}
 			}
 		}
@@ -469,16 +473,16 @@ func TestTryBehindASession(t *testing.T) {
 func TestTryAfterAStaleLook(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		la := a.mustAcquire("x", nil)
-		go b.observes(t.Context(), "x")
+		a, b := w.Client("a"), w.Client("b")
+		la := a.MustAcquire("x", nil)
+		go observes(b, t.Context(), "x")
 		time.Sleep(time.Second / 4)
-		b.faults.Inject(faultstore.Rule{Match: func(c faultstore.Call) bool { return c.Consistency == driver.Eventual }, Fault: faultstore.Stale(1)})
-		a.mustRelease(la)
+		b.Faults().Inject(faultstore.Rule{Match: func(c faultstore.Call) bool { return c.Consistency == driver.Eventual }, Fault: faultstore.Stale(1)})
+		mustRelease(a, la)
 		l, err := b.TryAcquire(t.Context(), "x", nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		if l != nil {
-			b.mustRelease(l)
+			mustRelease(b, l)
 		}
 	})
 }
@@ -488,19 +492,22 @@ func TestTryAfterAStaleLook(t *testing.T) {
 func TestTryWithoutAnAnswer(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "hangs": faultstore.BlackHole()} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			w.machine("a").mustAcquire("x", nil)
-			b := w.machine("b")
+			w.Client("a").MustAcquire("x", nil)
+			b := w.Client("b")
 			_, err := b.TryAcquire(t.Context(), "x", nil)
-			want(t, err, tenure.ErrHeld)
-			remove := b.faults.Inject(faultstore.Rule{Fault: f})
-			err = within(t, 3*requestTimeout, 5*requestTimeout, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+			testutil.Want(t, err, tenure.ErrHeld)
+			remove := b.Faults().Inject(faultstore.Rule{Fault: f})
+			err = testutil.Within(t, 3*requestTimeout, 5*requestTimeout, func() error {
+				_, err := b.TryAcquire(t.Context(), "x", nil)
+				return err
+			})
 			if err == nil || errors.Is(err, tenure.ErrHeld) {
 				t.Errorf("says %v of a store that says nothing", err)
 			}
 			remove()
-			b.fault(faultstore.OpGet, 0, 2, f)
+			b.Inject(faultstore.OpGet, 0, 2, f)
 			_, err = b.TryAcquire(t.Context(), "x", nil)
-			want(t, err, tenure.ErrHeld)
+			testutil.Want(t, err, tenure.ErrHeld)
 		})
 	}
 }
@@ -517,8 +524,8 @@ func TestHeldByThisClientItself(t *testing.T) {
 			}
 		}
 		check(a, true)
-		check(w.machine("a"), false) // another process of that name
-		waits := started(func() error {
+		check(w.Client("another", ownedBy("a")), false) // another process of that name
+		waits := testutil.Go(func() error {
 			_, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
 			return err
 		})
@@ -526,11 +533,11 @@ func TestHeldByThisClientItself(t *testing.T) {
 		if err := <-waits; !errors.As(err, &held) || !held.Own {
 			t.Errorf("acquire: %v", err)
 		}
-		if e := a.events.of(tenure.EventWaiting); len(e) != 1 || !e[0].Own {
+		if e := a.Events(tenure.EventWaiting); len(e) != 1 || !e[0].Own {
 			t.Errorf("events %+v", e)
 		}
-		want(t, l.Release(t.Context()), nil)
-		w.machine("c").mustAcquire("x", nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		w.Client("c").MustAcquire("x", nil)
 		check(a, false)
 	})
 }
@@ -539,11 +546,11 @@ func TestHeldByThisClientItself(t *testing.T) {
 func TestWaitingForItselfIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		m := newWorld(t).machine("a", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		m.MustAcquire("x", nil)
 		go func() { _, _ = m.Acquire(t.Context(), "x", nil) }()
 		time.Sleep(time.Second)
-		m.events.all()
+		m.Events()
 		if !strings.Contains(log.String(), "own=true") {
 			t.Error(log.String())
 		}
@@ -566,22 +573,22 @@ func TestTextOfATimeout(t *testing.T) {
 		"it says no more": {answers: 1, says: "etcd: context deadline exceeded", want: "; if the store is that slow, use a longer LeaseDuration"},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
-			store := &sayingStore{Store: m.faults.Driver()}
-			c := mustNew(t, store, &tenure.Options{LeaseDuration: 3 * time.Second, Owner: "b"})
+			m := w.Client("a")
+			store := &sayingStore{Store: m.Faults().Driver()}
+			c := testutil.Must(tenure.New(store, &tenure.Options{LeaseDuration: 3 * time.Second, Owner: "b"}))(t)
 			if tt.answers > 0 {
 				_, err := c.Status(t.Context(), "x")
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 			}
 			time.Sleep(tt.silence)
-			m.crash()
+			m.Partition()
 			store.says = tt.says
 			text := "no answer within 300ms (RequestTimeout)" + tt.want
 			_, err := c.Status(t.Context(), "x")
-			if want(t, err, context.DeadlineExceeded); !strings.HasSuffix(err.Error(), ": "+text) {
+			if testutil.Want(t, err, context.DeadlineExceeded); !strings.HasSuffix(err.Error(), ": "+text) {
 				t.Errorf("status: %v, want %s", err, text)
 			}
-			want(t, c.Close(t.Context()), nil)
+			testutil.Want(t, c.Close(t.Context()), nil)
 		})
 	}
 }
@@ -613,18 +620,18 @@ func (e *saysError) Unwrap() error { return e.err }
 func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 	for name, try := range map[string]bool{"try": true, "unless alive": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			b.reads = 1 << 20
+			a, b := w.Client("a"), w.Client("b")
+			b.BoundReads(0)
 			op := faultstore.OpClaim
 			if try {
-				b.mustRelease(b.mustAcquire("x", nil))
+				mustRelease(b, b.MustAcquire("x", nil))
 			} else {
 				op = faultstore.OpTakeover
-				a.mustAcquire("x", nil)
-				a.crash()
+				a.MustAcquire("x", nil)
+				a.Partition()
 			}
-			b.fault(op, 0, 5, faultstore.LoseRequest())
-			b.fault(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
+			b.Inject(op, 0, 5, faultstore.LoseRequest())
+			b.Inject(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			go func() {
@@ -639,7 +646,7 @@ func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 			} else {
 				_, err = b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			}
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 		})
 	}
 }
@@ -686,15 +693,15 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				records := memstore.New()
 				holder, err := tenure.New(records.Open(), nil)
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				defer holder.Close(t.Context())
 				_, err = holder.Acquire(t.Context(), "x", nil)
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				store := &charging{Store: records.Open(), charges: charges}
 				client, err := tenure.New(store, nil)
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				defer client.Close(t.Context())
-				want(t, c.try(t.Context(), client), tenure.ErrHeld)
+				testutil.Want(t, c.try(t.Context(), client), tenure.ErrHeld)
 				claims, reads := 1, 0
 				if charges {
 					claims, reads = c.claims, c.reads
@@ -711,13 +718,13 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 const manyDead = 10_100
 
 // bury lays down the record of a lock, or of a session, whose holder is dead.
-func (w *world) bury(rec driver.Record) {
-	w.t.Helper()
+func bury(w *world, rec driver.Record) {
+	w.T().Helper()
 	rec.Version = rand.Text() + "-" + rand.Text()
 	rec.Beat, rec.Token = rec.Version, 1
 	rec.Owner, rec.Lease, rec.Heartbeat, rec.Since = "dead", cmp.Or(rec.Lease, lease), heartbeat, time.Now()
-	if _, _, err := w.records.Claim(w.t.Context(), rec); err != nil {
-		w.t.Fatal(err)
+	if _, _, err := w.Records().Claim(w.T().Context(), rec); err != nil {
+		w.T().Fatal(err)
 	}
 }
 
@@ -741,9 +748,9 @@ func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
 	const whole, marked, tooMany = 10_000, 50_000, 700
 	locks := names(whole + marked + tooMany)
 	for _, name := range locks {
-		w.bury(driver.Record{Key: name, State: driver.Held, Lease: lease})
+		bury(w, driver.Record{Key: name, State: driver.Held, Lease: lease})
 	}
-	b := w.machine("b")
+	b := w.Client("b")
 	counted := func() (n int) {
 		for _, name := range locks {
 			s, err := b.Status(t.Context(), name)
@@ -772,7 +779,7 @@ func tries(t *testing.T, b *machine, locks []string) (taken int) {
 		switch {
 		case err == nil:
 			taken++
-			b.mustRelease(l)
+			mustRelease(b, l)
 		case !errors.Is(err, tenure.ErrHeld):
 			t.Fatal(err)
 		}
@@ -792,11 +799,11 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 				rec := driver.Record{Key: name, State: driver.Held}
 				if session {
 					rec.Session = rand.Text()
-					w.bury(driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
+					bury(w, driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
 				}
-				w.bury(rec)
+				bury(w, rec)
 			}
-			b := w.machine("b")
+			b := w.Client("b")
 			if n := tries(t, b, locks); n > 0 {
 				t.Fatalf("took %d locks of holders that may live", n)
 			}
@@ -807,20 +814,20 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 			// One is not dead after all.
 			sign := locks[7]
 			if session {
-				sign = driver.SessionKey(w.record(sign).Session)
+				sign = driver.SessionKey(w.MustRecord(sign).Session)
 			}
-			rec := w.record(sign)
+			rec := w.MustRecord(sign)
 			next := rec
 			next.Version = rec.Version + "-2"
 			next.Beat = next.Version
-			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+			if _, err := w.Records().Swap(t.Context(), rec, next); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
 			if n := tries(t, b, locks); n != manyDead-1 {
 				t.Errorf("took %d of %d, in the first round after a lease", n, manyDead-1)
 			}
-			if owner := w.record(locks[7]).Owner; owner != "dead" {
+			if owner := w.MustRecord(locks[7]).Owner; owner != "dead" {
 				t.Errorf("%s has taken the lock of one that lives", owner)
 			}
 			time.Sleep(lease + time.Second)
@@ -834,17 +841,17 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 // What is seen counts from after the reply that showed it, whoever looked.
 func TestStatusCountsFromTheReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		a.crash()
-		b.fault(faultstore.OpGet, 0, 1, faultstore.Slow(0, time.Second))
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
+		a.Partition()
+		b.Inject(faultstore.OpGet, 0, 1, faultstore.Slow(0, time.Second))
 		_, err := b.Status(t.Context(), "x")
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		time.Sleep(lease - time.Millisecond)
 		_, err = b.TryAcquire(t.Context(), "x", nil)
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, tenure.ErrHeld)
 		time.Sleep(2 * time.Millisecond)
 		_, err = b.TryAcquire(t.Context(), "x", nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 	})
 }

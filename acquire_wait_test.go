@@ -18,26 +18,30 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		// The record shows a lease of its own.
-		a := w.machine("a", func(o *tenure.Options) { o.LeaseDuration = 20 * time.Second })
-		b := w.machine("b")
-		la := a.mustAcquire("x", nil)
+		a := w.Client("a", func(o *tenure.Options) { o.LeaseDuration = 20 * time.Second })
+		b := w.Client("b")
+		la := a.MustAcquire("x", nil)
 		o := &tenure.AcquireOptions{AdditionalWait: 2 * time.Second}
-		err := within(t, 22*time.Second, 22*time.Second, func() error { _, err := b.Acquire(t.Context(), "x", o); return err })
-		want(t, err, tenure.ErrHeld)
+		err := testutil.Within(t, 22*time.Second, 22*time.Second, func() error {
+			_, err := b.Acquire(t.Context(), "x", o)
+			return err
+		})
+		testutil.Want(t, err, tenure.ErrHeld)
 		if held, ok := errors.AsType[*tenure.HeldError](err); !ok || held.Owner != "a" || held.FreeIn > 20*time.Second {
 			t.Errorf("%+v", held)
 		}
-		want(t, la.Check(), nil)
+		testutil.Want(t, la.Check(), nil)
 		// It is long enough for the lock of a dead holder.
-		a.crash()
+		a.Partition()
 		_, err = b.Acquire(t.Context(), "x", o)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 	})
 }
 
@@ -45,22 +49,22 @@ func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
 func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
 	looks := func(t *testing.T, waiters int) (n int, order string) {
 		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			b.reads += waiters // one for each that has its turn
-			la := a.mustAcquire("x", nil)
+			a, b := w.Client("a"), w.Client("b")
+			b.BoundReads(12 + waiters) // one for each that has its turn
+			la := a.MustAcquire("x", nil)
 			got := make(chan int, waiters)
 			var all sync.WaitGroup
 			for i := range waiters {
 				all.Go(func() {
-					l := b.mustAcquire("x", nil)
+					l := b.MustAcquire("x", nil)
 					got <- i
-					b.mustRelease(l)
+					mustRelease(b, l)
 				})
 				synctest.Wait()
 			}
 			time.Sleep(4 * lease)
-			n = b.faults.Count()
-			a.mustRelease(la)
+			n = b.Faults().Count()
+			mustRelease(a, la)
 			all.Wait()
 			var s []string
 			for range waiters {
@@ -117,16 +121,16 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 		}, who: "a"},
 		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", nil, noWork) }, who: "a"},
 		"held by itself": {wait: func(ctx context.Context, m *machine) error {
-			m.mustAcquire("y", nil)
+			m.MustAcquire("y", nil)
 			_, err := m.Acquire(ctx, "y", nil)
 			return err
 		}, who: "b"},
 		"session": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.mustOpen(nil).Acquire(ctx, "x", nil)
+			_, err := mustOpen(m, nil).Acquire(ctx, "x", nil)
 			return err
 		}, who: "a"},
 		"all": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"z", "x", "v"}, nil)
+			_, err := mustOpen(m, nil).AcquireAll(ctx, []string{"z", "x", "v"}, nil)
 			return err
 		}, who: "a"},
 		"remote": {wait: func(ctx context.Context, m *machine) error {
@@ -135,20 +139,20 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 		}, who: "a"},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
+			a, b := w.Client("a"), w.Client("b")
+			l := a.MustAcquire("x", nil)
 			ctx, stop := context.WithTimeoutCause(t.Context(), 2*lease, tt.cause)
 			defer stop()
 			if tt.cancel {
 				time.AfterFunc(lease, stop)
 			}
 			if tt.cut {
-				time.AfterFunc(2*lease-lease/2, b.crash)
+				time.AfterFunc(2*lease-lease/2, b.Partition)
 			}
 			err := tt.wait(ctx, b)
-			want(t, err, ctx.Err())
+			testutil.Want(t, err, ctx.Err())
 			if tt.matches != nil {
-				want(t, err, tt.matches)
+				testutil.Want(t, err, tt.matches)
 			}
 			var held *tenure.HeldError
 			switch found := errors.As(err, &held); {
@@ -179,7 +183,7 @@ func TestWaitBoundsTheWaitAlone(t *testing.T) {
 		}},
 		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", options, noWork) }},
 		"all": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"v", "x"}, options)
+			_, err := mustOpen(m, nil).AcquireAll(ctx, []string{"v", "x"}, options)
 			return err
 		}},
 		"store went away": {cut: true, wait: func(ctx context.Context, m *machine) error {
@@ -188,12 +192,12 @@ func TestWaitBoundsTheWaitAlone(t *testing.T) {
 		}},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
+			a, b := w.Client("a"), w.Client("b")
+			l := a.MustAcquire("x", nil)
 			if tt.cut {
-				time.AfterFunc(2*lease-lease/2, b.crash)
+				time.AfterFunc(2*lease-lease/2, b.Partition)
 			}
-			err := within(t, 2*lease, 2*lease+lease/5, func() error { return tt.wait(t.Context(), b) })
+			err := testutil.Within(t, 2*lease, 2*lease+lease/5, func() error { return tt.wait(t.Context(), b) })
 			var held *tenure.HeldError
 			if errors.As(err, &held) == tt.cut || !tt.cut && errors.Is(err, context.DeadlineExceeded) || tt.cut && !strings.Contains(err.Error(), "no answer within") {
 				t.Fatalf("got %v", err)
@@ -204,63 +208,63 @@ func TestWaitBoundsTheWaitAlone(t *testing.T) {
 		})
 	}
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		time.AfterFunc(lease, func() { want(t, l.Release(t.Context()), nil) })
-		want(t, b.Run(t.Context(), "x", options, func(ctx context.Context, l *tenure.Lease) error {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		time.AfterFunc(lease, func() { testutil.Want(t, l.Release(t.Context()), nil) })
+		testutil.Want(t, b.Run(t.Context(), "x", options, func(ctx context.Context, l *tenure.Lease) error {
 			time.Sleep(4 * lease) // longer than the wait
 			return errors.Join(ctx.Err(), l.Check())
 		}), nil)
 		_, err := b.Acquire(t.Context(), "y", &tenure.AcquireOptions{Wait: -1})
-		want(t, err, tenure.ErrInvalid)
+		testutil.Want(t, err, tenure.ErrInvalid)
 	})
 }
 
 // While every claim loses its race, the wait is bounded all the same.
 func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		ctx, stop := context.WithCancel(t.Context())
-		rival := started(func() error {
+		rival := testutil.Go(func() error {
 			for ctx.Err() == nil {
-				l := a.mustAcquire("x", nil)
+				l := a.MustAcquire("x", nil)
 				time.Sleep(time.Second)
-				a.mustRelease(l)
+				mustRelease(a, l)
 				time.Sleep(time.Second)
 			}
 			return nil
 		})
 		// A claim that finds the lock free comes too late.
-		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Decide: func(faultstore.Call) faultstore.Fault {
-			if w.record("x").State == driver.Released {
+		b.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Decide: func(faultstore.Call) faultstore.Fault {
+			if w.MustRecord("x").State == driver.Released {
 				return faultstore.Slow(time.Second+50*time.Millisecond, 0)
 			}
 			return faultstore.Fault{}
 		}})
 		time.Sleep(time.Second / 2)
-		err := within(t, lease, lease+5*time.Second, func() error {
+		err := testutil.Within(t, lease, lease+5*time.Second, func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
 			return err
 		})
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, tenure.ErrHeld)
 		stop()
-		want(t, <-rival, nil)
+		testutil.Want(t, <-rival, nil)
 	})
 }
 
 func TestAdditionalWaitCountsBehindAnother(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.machine("a").mustAcquire("x", nil)
-		b := w.machine("b", hourly)
+		w.Client("a").MustAcquire("x", nil)
+		b := w.Client("b", hourly)
 		ctx, stop := context.WithCancel(t.Context())
-		first := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		first := testutil.Go(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
 		time.Sleep(time.Second)
-		want(t, within(t, lease+time.Second, lease+2*time.Second, func() error {
+		testutil.Want(t, testutil.Within(t, lease+time.Second, lease+2*time.Second, func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
 			return err
 		}), tenure.ErrHeld)
 		stop()
-		want(t, <-first, context.Canceled)
+		testutil.Want(t, <-first, context.Canceled)
 	})
 }
 
@@ -291,18 +295,18 @@ func TestWhoWaitsActsOnWhatOthersSee(t *testing.T) {
 	for name, look := range looks {
 		t.Run(name, func(t *testing.T) {
 			forBoth(t, func(t *testing.T, w *world, session bool) {
-				a, b := w.machine("a"), w.machine("b", seldom)
-				b.fault(faultstore.OpWatch, 0, 0, faultstore.Refuse())
+				a, b := w.Client("a"), w.Client("b", seldom)
+				b.Inject(faultstore.OpWatch, 0, 0, faultstore.Refuse())
 				free := holding(a, session)
-				taken := started(func() error {
+				taken := testutil.Go(func() error {
 					_, err := b.Acquire(t.Context(), "x", nil)
 					return err
 				})
 				time.Sleep(heartbeat + heartbeat/2)
 				free()
 				time.Sleep(time.Second)
-				pending(t, "acquire", taken) // it has not looked since
-				want(t, within(t, 0, requestTimeout, func() error {
+				testutil.Pending(t, "acquire", taken) // it has not looked since
+				testutil.Want(t, testutil.Within(t, 0, requestTimeout, func() error {
 					if err := look(t.Context(), b); err != nil {
 						return err
 					}
@@ -315,14 +319,14 @@ func TestWhoWaitsActsOnWhatOthersSee(t *testing.T) {
 
 // holding has a machine hold x, under a session or not, and returns what frees it.
 func holding(m *machine, session bool) (free func()) {
-	m.t.Helper()
+	m.World().T().Helper()
 	if session {
-		s := m.mustOpen(nil)
-		l := m.mustTake(s, "x")
-		return func() { m.mustClose(s, l) }
+		s := mustOpen(m, nil)
+		l := mustTake(m, s, "x")
+		return func() { mustClose(m, s, l) }
 	}
-	l := m.mustAcquire("x", nil)
-	return func() { m.mustRelease(l) }
+	l := m.MustAcquire("x", nil)
+	return func() { mustRelease(m, l) }
 }
 
 // Who waits takes a dead holder's lock when it can be taken, whoever looks at it
@@ -353,10 +357,10 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 			forBoth(t, func(t *testing.T, w *world, session bool) {
 				for after := time.Duration(0); after < heartbeat; after += heartbeat / 8 {
 					w := newWorld(t)
-					a, b := w.machine("a"), w.machine("b")
+					a, b := w.Client("a"), w.Client("b")
 					holding(a, session)
 					ctx, stop := context.WithCancel(t.Context())
-					taken := started(func() error {
+					taken := testutil.Go(func() error {
 						l, err := b.Acquire(t.Context(), "x", nil)
 						stop()
 						if err == nil {
@@ -367,9 +371,11 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 					synctest.Wait()
 					go beside(ctx, b)
 					time.Sleep(8*heartbeat + after) // until b knows when a beats: each look halves what it knows
-					a.crash()
+					a.Partition()
 					// Its last sign of life was at most a heartbeat before.
-					want(t, within(t, lease-heartbeat-heartbeat/100, lease+refresh*9/8+lease/75, func() error { return <-taken }), nil)
+					testutil.Want(t, testutil.Within(t, lease-heartbeat-heartbeat/100, lease+refresh*9/8+lease/75, func() error {
+						return <-taken
+					}), nil)
 					stop()
 				}
 			})
@@ -404,7 +410,7 @@ func TestWatchesAreEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchCounter{Store: memstore.New()}
 		client := func() *tenure.Client {
-			c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock()})
+			c := testutil.Must(tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock()}))(t)
 			t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 			return c
 		}
@@ -422,14 +428,14 @@ func TestWatchesAreEnded(t *testing.T) {
 		}
 		on(1, "a attentive holder")
 		ctx, stop := context.WithCancel(t.Context())
-		waits := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		waits := testutil.Go(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
 		time.Sleep(time.Second)
 		on(2, "and a waiter")
 		stop()
-		want(t, <-waits, context.Canceled)
+		testutil.Want(t, <-waits, context.Canceled)
 		on(1, "the waiter has given up")
 		ctx, stop = context.WithCancel(t.Context())
-		done := started(func() error {
+		done := testutil.Go(func() error {
 			for _, err := range b.Election("x", nil).Observe(ctx) {
 				if err != nil {
 					return err
@@ -440,9 +446,9 @@ func TestWatchesAreEnded(t *testing.T) {
 		time.Sleep(time.Second)
 		on(2, "an observer")
 		stop()
-		want(t, <-done, nil)
+		testutil.Want(t, <-done, nil)
 		on(1, "no observer")
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 		on(0, "released")
 	})
 }
@@ -450,9 +456,9 @@ func TestWatchesAreEnded(t *testing.T) {
 // A store that hints all the time does not make a holder write all the time.
 func TestStormOfHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		store := &stormy{Store: m.faults.Driver()}
-		c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock()})
+		m := newWorld(t).Client("a")
+		store := &stormy{Store: m.Faults().Driver()}
+		c := testutil.Must(tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock()}))(t)
 		defer func() {
 			_ = c.Close(t.Context())
 			time.Sleep(time.Second) // for the storm to end
@@ -462,10 +468,10 @@ func TestStormOfHints(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if n, most := m.faults.Count(), int(time.Minute/heartbeat)*21; n > most {
+		if n, most := m.Faults().Count(), int(time.Minute/heartbeat)*21; n > most {
 			t.Errorf("%d requests in a minute, at most %d are for hints and heartbeats", n, most)
 		}
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 	})
 }
 
@@ -487,16 +493,18 @@ func (s *stormy) Watch(_ context.Context, _ string, hint func()) (func(), error)
 // is followed by a look of its own.
 func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		b := w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
-		l := a.mustAcquire("x", nil)
+		a := w.Client("a")
+		b := w.Client("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+		l := a.MustAcquire("x", nil)
 		// The watch takes a second to set up, and the release comes within it: the
 		// hint that follows from the watch is all there is.
-		slow := &slowWatch{Store: b.faults.Driver(), delay: time.Second}
-		c := mustNew(t, slow, &tenure.Options{Owner: "b", RefreshPeriod: time.Hour, Clock: tenure.MonotonicClock()})
+		slow := &slowWatch{Store: b.Faults().Driver(), delay: time.Second}
+		c := testutil.Must(tenure.New(slow, &tenure.Options{
+			Owner: "b", RefreshPeriod: time.Hour, Clock: tenure.MonotonicClock(),
+		}))(t)
 		defer func() { _ = c.Close(t.Context()) }()
 		begun := time.Now()
-		got := started(func() error {
+		got := testutil.Go(func() error {
 			l, err := c.Acquire(t.Context(), "x", nil)
 			if err == nil {
 				err = l.Release(t.Context())
@@ -504,8 +512,8 @@ func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
 			return err
 		})
 		time.Sleep(time.Second / 2)
-		a.mustRelease(l)
-		want(t, <-got, nil)
+		mustRelease(a, l)
+		testutil.Want(t, <-got, nil)
 		if took := time.Since(begun); took > 2*time.Second {
 			t.Errorf("seen after %v", took)
 		}
@@ -527,12 +535,12 @@ func (s *slowWatch) Watch(ctx context.Context, key string, hint func()) (func(),
 // makes no claim of its own on a lock that is held.
 func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())
-		first := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		first := testutil.Go(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
 		time.Sleep(time.Second)
-		second := started(func() error {
+		second := testutil.Go(func() error {
 			l, err := b.Acquire(t.Context(), "x", nil)
 			if err == nil {
 				err = l.Release(t.Context())
@@ -541,13 +549,13 @@ func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		stop()
-		want(t, <-first, context.Canceled)
+		testutil.Want(t, <-first, context.Canceled)
 		time.Sleep(10 * time.Second)
-		if n := b.faults.Count(faultstore.OpClaim, faultstore.OpTakeover); n != 1 {
+		if n := b.Faults().Count(faultstore.OpClaim, faultstore.OpTakeover); n != 1 {
 			t.Errorf("%d claims of two waiters on a held lock", n)
 		}
-		a.mustRelease(l)
-		want(t, <-second, nil)
+		mustRelease(a, l)
+		testutil.Want(t, <-second, nil)
 	})
 }
 
@@ -555,15 +563,17 @@ func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 // among the calls to the next one.
 func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		if _, watches := b.faults.Driver().(driver.Watcher); !watches {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		if _, watches := b.Faults().Driver().(driver.Watcher); !watches {
 			t.Skip("this engine does not tell of changes")
 		}
-		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.BlackHole()})
-		c := mustNew(t, b.faults.Driver(), &tenure.Options{Owner: "c", MaxInFlight: 1, Clock: tenure.MonotonicClock()})
+		b.Inject(faultstore.OpWatch, 0, 0, faultstore.BlackHole())
+		c := testutil.Must(tenure.New(b.Faults().Driver(), &tenure.Options{
+			Owner: "c", MaxInFlight: 1, Clock: tenure.MonotonicClock(),
+		}))(t)
 		defer func() { _ = c.Close(t.Context()) }()
-		got := started(func() error {
+		got := testutil.Go(func() error {
 			l, err := c.Acquire(t.Context(), "x", nil)
 			if err == nil {
 				err = l.Release(t.Context())
@@ -572,12 +582,12 @@ func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		begun := time.Now()
-		a.mustRelease(l)
-		want(t, <-got, nil)
+		mustRelease(a, l)
+		testutil.Want(t, <-got, nil)
 		if took := time.Since(begun); took > 15*time.Second {
 			t.Errorf("granted %v after the release", took)
 		}
-		if b.faults.Count(faultstore.OpWatch) == 0 {
+		if b.Faults().Count(faultstore.OpWatch) == 0 {
 			t.Error("nothing was watched")
 		}
 	})
@@ -590,25 +600,25 @@ func hourly(o *tenure.Options) { o.RefreshPeriod = time.Hour }
 func TestHintBeforeALookThatFails(t *testing.T) {
 	each(t, map[string]faultstore.Fault{"busy": faultstore.Refuse(), "lost": faultstore.LoseRequest()}, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		a, b := w.machine("a"), w.machine("b", hourly)
-		l := a.mustAcquire("x", nil)
-		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		a, b := w.Client("a"), w.Client("b", hourly)
+		l := a.MustAcquire("x", nil)
+		got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 		time.Sleep(time.Second)
-		b.fault(faultstore.OpGet, 0, 1, f)
-		a.mustRelease(l)
-		want(t, within(t, 0, time.Second, func() error { return <-got }), nil)
+		b.Inject(faultstore.OpGet, 0, 1, f)
+		mustRelease(a, l)
+		testutil.Want(t, testutil.Within(t, 0, time.Second, func() error { return <-got }), nil)
 	})
 }
 
 func TestWatchThatFailedIsTriedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b", hourly)
-		l := a.mustAcquire("x", nil)
-		b.fault(faultstore.OpWatch, 0, 1, faultstore.LoseRequest())
-		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		a, b := w.Client("a"), w.Client("b", hourly)
+		l := a.MustAcquire("x", nil)
+		b.Inject(faultstore.OpWatch, 0, 1, faultstore.LoseRequest())
+		got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 		time.Sleep(10 * time.Minute)
-		a.mustRelease(l)
-		want(t, within(t, 0, time.Second, func() error { return <-got }), nil)
+		mustRelease(a, l)
+		testutil.Want(t, testutil.Within(t, 0, time.Second, func() error { return <-got }), nil)
 	})
 }
 
@@ -635,14 +645,16 @@ func TestReleaseWakesItsOwnProcess(t *testing.T) {
 		},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			c := mustNew(t, blind{w.records}, &tenure.Options{Clock: tenure.MonotonicClock(), RefreshPeriod: time.Hour})
+			c := testutil.Must(tenure.New(blind{w.Records()}, &tenure.Options{
+				Clock: tenure.MonotonicClock(), RefreshPeriod: time.Hour,
+			}))(t)
 			l, err := c.Acquire(t.Context(), "x", nil)
-			want(t, err, nil)
-			told := started(func() error { return wait(t.Context(), c) })
+			testutil.Want(t, err, nil)
+			told := testutil.Go(func() error { return wait(t.Context(), c) })
 			time.Sleep(time.Second)
-			want(t, l.Release(t.Context()), nil)
-			want(t, within(t, 0, time.Millisecond, func() error { return <-told }), nil)
-			want(t, c.Close(t.Context()), nil)
+			testutil.Want(t, l.Release(t.Context()), nil)
+			testutil.Want(t, testutil.Within(t, 0, time.Millisecond, func() error { return <-told }), nil)
+			testutil.Want(t, c.Close(t.Context()), nil)
 		})
 	}
 }
@@ -652,13 +664,13 @@ func TestReleaseWakesItsOwnProcess(t *testing.T) {
 func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
 	for ago := range 4 {
 		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
-			taken := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+			a, b := w.Client("a"), w.Client("b")
+			l := a.MustAcquire("x", nil)
+			taken := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 			time.Sleep(2*heartbeat + time.Second)
-			b.stale(0, 0, ago)
-			a.mustRelease(l)
-			want(t, within(t, 0, requestTimeout, func() error { return <-taken }), nil)
+			stale(b, 0, 0, ago)
+			mustRelease(a, l)
+			testutil.Want(t, testutil.Within(t, 0, requestTimeout, func() error { return <-taken }), nil)
 		})
 	}
 }
@@ -666,12 +678,12 @@ func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
 // What was seen in an earlier acquire is no news: the lock is free now.
 func TestFreeLockIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for range 3 {
-			m.mustRelease(m.mustAcquire("x", nil))
+			mustRelease(m, m.MustAcquire("x", nil))
 			time.Sleep(time.Second)
 		}
-		if es := m.events.of(tenure.EventWaiting); len(es) > 0 {
+		if es := m.Events(tenure.EventWaiting); len(es) > 0 {
 			t.Errorf("%+v", es)
 		}
 	})
@@ -682,23 +694,23 @@ func TestCostOfWaiting(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		const waiters, long = 10, 5 * time.Minute
-		w.machine("a").mustAcquire("x", nil)
+		w.Client("a").MustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var all []*machine
 		var ended []<-chan error
-		for range waiters {
-			m := w.machine("b")
+		for i := range waiters {
+			m := w.Client(fmt.Sprint("b", i), ownedBy("b"))
 			all = append(all, m)
-			ended = append(ended, started(func() error { _, err := m.Acquire(ctx, "x", nil); return err }))
+			ended = append(ended, testutil.Go(func() error { _, err := m.Acquire(ctx, "x", nil); return err }))
 		}
 		time.Sleep(lease)
 		for _, m := range all {
-			m.faults.ResetLog()
+			m.Faults().ResetLog()
 		}
 		time.Sleep(long)
 		units := 0.0
 		for _, m := range all {
-			for _, c := range m.faults.Log() {
+			for _, c := range m.Faults().Log() {
 				switch {
 				case c.Op != faultstore.OpGet:
 					t.Fatalf("it writes: %v", c.Op)
@@ -717,7 +729,7 @@ func TestCostOfWaiting(t *testing.T) {
 		}
 		stop()
 		for _, e := range ended {
-			want(t, <-e, context.Canceled)
+			testutil.Want(t, <-e, context.Canceled)
 		}
 	})
 }

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/ringing"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -32,9 +34,9 @@ func inBelled(t *testing.T, test func(t *testing.T, w *world, n *wires)) {
 // handOver returns how long a waiter needs to get a lock after its release began.
 func handOver(t *testing.T, holder, waiter *machine, after time.Duration) time.Duration {
 	t.Helper()
-	l := holder.mustAcquire("x", nil)
+	l := holder.MustAcquire("x", nil)
 	var at time.Time
-	got := started(func() error {
+	got := testutil.Go(func() error {
 		l, err := waiter.Acquire(t.Context(), "x", nil)
 		if err != nil {
 			return err
@@ -44,8 +46,8 @@ func handOver(t *testing.T, holder, waiter *machine, after time.Duration) time.D
 	})
 	time.Sleep(after)
 	begun := time.Now()
-	holder.mustRelease(l)
-	want(t, <-got, nil)
+	mustRelease(holder, l)
+	testutil.Want(t, <-got, nil)
 	return at.Sub(begun)
 }
 
@@ -53,7 +55,7 @@ func handOver(t *testing.T, holder, waiter *machine, after time.Duration) time.D
 // found by the next look.
 func TestBellRingsAtTheRelease(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+		a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
 		for i := range 20 {
 			// A heartbeat that the release waits for may take 2 ms, the release takes 2,
 			// the ring 1, a look and a claim 4.
@@ -63,7 +65,7 @@ func TestBellRingsAtTheRelease(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		var slowest time.Duration
-		c, d := w.machine("c"), w.machine("d")
+		c, d := w.Client("c"), w.Client("d")
 		for i := range 20 {
 			slowest = max(slowest, handOver(t, c, d, 5*time.Second+time.Duration(i)*37*time.Millisecond))
 		}
@@ -76,47 +78,47 @@ func TestBellRingsAtTheRelease(t *testing.T) {
 // A bell is in the record of a lock while that is held, and in no other.
 func TestBellIsInHeldRecordsAlone(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b, c := w.machine("a", n.belled("A")), w.machine("b", n.belled("B")), w.machine("c")
+		a, b, c := w.Client("a", n.belled("A")), w.Client("b", n.belled("B")), w.Client("c")
 		carries := func(name string, owner *machine, yes bool) {
 			t.Helper()
-			rec := w.record(name)
+			rec := w.MustRecord(name)
 			if (rec.Bell != "") != yes || yes && !strings.HasPrefix(rec.Bell, owner.Options().Bell.Address()+" ") {
 				t.Errorf("%s, %s by %s, has a bell at %.1q", name, rec.State, rec.Owner, rec.Bell)
 			}
 		}
-		l := a.mustAcquire("x", nil)
+		l := a.MustAcquire("x", nil)
 		carries("x", a, true)
 		time.Sleep(2 * heartbeat)
 		carries("x", a, true)
-		a.mustRelease(l)
+		mustRelease(a, l)
 		carries("x", a, false)
 
-		l = b.mustAcquire("x", nil)
+		l = b.MustAcquire("x", nil)
 		carries("x", b, true)
-		want(t, l.StepDown(&tenure.StepDownOptions{To: "c", Reason: "a test"}), nil)
-		b.mustRelease(l)
+		testutil.Want(t, l.StepDown(&tenure.StepDownOptions{To: "c", Reason: "a test"}), nil)
+		mustRelease(b, l)
 		carries("x", b, false)
-		l = c.mustAcquire("x", nil) // it has none
+		l = c.MustAcquire("x", nil) // it has none
 		carries("x", c, false)
-		c.mustRelease(l)
+		mustRelease(c, l)
 
-		s := a.mustOpen(nil)
+		s := mustOpen(a, nil)
 		carries(driver.SessionKey(s.ID()), a, true)
-		a.mustTake(s, "y")
+		mustTake(a, s, "y")
 		carries("y", a, true)
 
 		// Taken from the dead.
-		l = b.mustAcquire("z", nil)
+		l = b.MustAcquire("z", nil)
 		carries("z", b, true)
-		b.crash()
-		l2 := c.mustAcquire("z", nil)
+		b.Partition()
+		l2 := c.MustAcquire("z", nil)
 		carries("z", c, false)
-		c.mustRelease(l2)
+		mustRelease(c, l2)
 		_ = l.Release(t.Context())
 
 		// An operator's acts.
-		a.mustAcquire("revoked", nil)
-		want(t, c.Revoke(t.Context(), "revoked", "a test"), nil)
+		a.MustAcquire("revoked", nil)
+		testutil.Want(t, admin.Revoke(t.Context(), c.Client, "revoked", "a test"), nil)
 		carries("revoked", a, false)
 	})
 }
@@ -124,9 +126,9 @@ func TestBellIsInHeldRecordsAlone(t *testing.T) {
 // The secret is in nothing that the library shows.
 func TestSecretOfABellIsShownToNobody(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-		l := a.mustAcquire("x", &tenure.AcquireOptions{History: true})
-		_, secret := bellOf(t, w.record("x"))
+		a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
+		l := a.MustAcquire("x", &tenure.AcquireOptions{History: true})
+		_, secret := bellOf(t, w.MustRecord("x"))
 		var shown []string
 		show := func(v any, err error) {
 			shown = append(shown, fmt.Sprintf("%v %+v %#v %v %+v", v, v, v, err, err))
@@ -139,17 +141,17 @@ func TestSecretOfABellIsShownToNobody(t *testing.T) {
 		show(a.Options(), nil)
 		show(b.Client, nil)
 		show(l, nil)
-		show(w.record("x"), nil)
-		asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
+		show(w.MustRecord("x"), nil)
+		asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 		<-l.Context().Done()
-		a.mustRelease(l)
-		want(t, <-asked, nil)
-		l = b.mustAcquire("x", &tenure.AcquireOptions{History: true})
+		mustRelease(a, l)
+		testutil.Want(t, <-asked, nil)
+		l = b.MustAcquire("x", &tenure.AcquireOptions{History: true})
 		h, err := b.History(t.Context(), "x")
 		show(h, err)
 		former, _ := l.Previous()
 		show(former, nil)
-		for _, e := range append(a.events.all(), b.events.all()...) {
+		for _, e := range append(a.Events(), b.Events()...) {
 			show(e, e.Err)
 		}
 		all := strings.Join(shown, "\n")
@@ -172,21 +174,21 @@ func TestBellTellsOfARequest(t *testing.T) {
 	}{{"bell", false, true}, {"bell of a session", true, true}, {"no bell", false, false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBelled(t, func(t *testing.T, w *world, n *wires) {
-				a, b := w.machine("a"), w.machine("b")
+				a, b := w.Client("a"), w.Client("b")
 				if tt.bell {
-					a, b = w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+					a, b = w.Client("A", n.belled("A")), w.Client("B", n.belled("B"))
 				}
-				l := a.takes("x", tt.session)
-				want(t, l.Renew(t.Context()), nil) // the next heartbeat is a period from now
+				l := takes(a, "x", tt.session)
+				testutil.Want(t, l.Renew(t.Context()), nil) // the next heartbeat is a period from now
 				begun := time.Now()
-				asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
+				asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 				<-l.Context().Done()
 				if took := time.Since(begun); (took < 20*time.Millisecond) != tt.bell {
 					t.Errorf("told to stop after %v", took)
 				}
 				begun = time.Now()
-				a.mustRelease(l)
-				want(t, <-asked, nil)
+				mustRelease(a, l)
+				testutil.Want(t, <-asked, nil)
 				if took := time.Since(begun); tt.bell && took > 20*time.Millisecond {
 					t.Errorf("the asker knew %v after the release", took)
 				}
@@ -199,24 +201,24 @@ func TestBellTellsOfARequest(t *testing.T) {
 // record of a lock has changed.
 func TestBellRingsAtTheEndOfASession(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-		s := a.mustOpen(nil)
+		a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
+		s := mustOpen(a, nil)
 		var got []<-chan error
 		var leases []*tenure.Lease
 		for _, name := range names(5) {
-			l := a.mustTake(s, name)
+			l := mustTake(a, s, name)
 			leases = append(leases, l)
-			got = append(got, started(func() error { _, err := b.Acquire(t.Context(), name, nil); return err }))
+			got = append(got, testutil.Go(func() error { _, err := b.Acquire(t.Context(), name, nil); return err }))
 		}
 		time.Sleep(2 * lease)
 		begun := time.Now()
-		closed := started(func() error { return s.Close(t.Context()) })
+		closed := testutil.Go(func() error { return s.Close(t.Context()) })
 		for _, l := range leases {
-			want(t, l.Release(t.Context()), nil)
+			testutil.Want(t, l.Release(t.Context()), nil)
 		}
-		want(t, <-closed, nil)
+		testutil.Want(t, <-closed, nil)
 		for _, g := range got {
-			want(t, <-g, nil)
+			testutil.Want(t, <-g, nil)
 		}
 		if took := time.Since(begun); took > 30*time.Millisecond {
 			t.Errorf("all taken %v after the session was closed", took)
@@ -227,16 +229,16 @@ func TestBellRingsAtTheEndOfASession(t *testing.T) {
 // A release whose outcome is not known rings as well: it may have been applied.
 func TestBellRingsAtAReleaseOfUnknownOutcome(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a := w.machine("a", n.belled("A"))
-		b := w.machine("b", n.belled("B"), func(o *tenure.Options) { o.RefreshPeriod = 10 * time.Minute })
-		l := a.mustAcquire("x", nil)
-		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		a := w.Client("a", n.belled("A"))
+		b := w.Client("b", n.belled("B"), func(o *tenure.Options) { o.RefreshPeriod = 10 * time.Minute })
+		l := a.MustAcquire("x", nil)
+		got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 		time.Sleep(3 * time.Second)
 		begun := time.Now()
-		a.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReplyHang())
-		a.fault(faultstore.OpRelease, 0, 0, faultstore.BlackHole()) // it never learns that it was applied
-		released := started(func() error { return l.Release(t.Context()) })
-		want(t, <-got, nil)
+		a.Inject(faultstore.OpRelease, 0, 1, faultstore.LoseReplyHang())
+		a.Inject(faultstore.OpRelease, 0, 0, faultstore.BlackHole()) // it never learns that it was applied
+		released := testutil.Go(func() error { return l.Release(t.Context()) })
+		testutil.Want(t, <-got, nil)
 		if took := time.Since(begun); took > requestTimeout+20*time.Millisecond {
 			t.Errorf("taken %v after the release", took)
 		}
@@ -248,17 +250,17 @@ func TestBellRingsAtAReleaseOfUnknownOutcome(t *testing.T) {
 func TestBellRingsInTheOrderOfArrival(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		const waiters = 10
-		a := w.machine("a", n.belled("A"))
-		l := a.mustAcquire("x", nil)
+		a := w.Client("a", n.belled("A"))
+		l := a.MustAcquire("x", nil)
 		won := make(chan string, waiters)
 		var all []*machine
 		var ended []<-chan error
 		for i := range waiters {
-			m := w.machine(fmt.Sprintf("w%d", i), n.belled(fmt.Sprintf("W%d", i)), func(o *tenure.Options) {
+			m := w.Client(fmt.Sprintf("w%d", i), n.belled(fmt.Sprintf("W%d", i)), func(o *tenure.Options) {
 				o.RefreshPeriod = 10 * time.Minute // no look comes first by chance
 			})
 			all = append(all, m)
-			ended = append(ended, started(func() error {
+			ended = append(ended, testutil.Go(func() error {
 				l, err := m.Acquire(t.Context(), "x", nil)
 				if err != nil {
 					return err
@@ -271,13 +273,13 @@ func TestBellRingsInTheOrderOfArrival(t *testing.T) {
 		}
 		looks := func() (n int) {
 			for _, m := range all {
-				n += m.faults.Count(faultstore.OpGet)
+				n += m.Faults().Count(faultstore.OpGet)
 			}
 			return n
 		}
 		before := looks()
 		time.Sleep(time.Second) // each looks once in a lease, at the end of a third second
-		a.mustRelease(l)
+		mustRelease(a, l)
 		if first := <-won; first != "w0" {
 			t.Errorf("%s was first", first)
 		}
@@ -285,7 +287,7 @@ func TestBellRingsInTheOrderOfArrival(t *testing.T) {
 			t.Errorf("%d looks until the first had it", at-before)
 		}
 		for _, e := range ended {
-			want(t, <-e, nil)
+			testutil.Want(t, <-e, nil)
 		}
 	})
 }
@@ -303,19 +305,19 @@ func (s slowly) Send(to string, message []byte) error {
 func TestBellRingsBeforeTheClientIsClosed(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		const waiters = 5
-		a := w.machine("a", func(o *tenure.Options) {
+		a := w.Client("a", func(o *tenure.Options) {
 			o.Bell = slowly{n.bell("A")}
 		})
-		l := a.mustAcquire("x", nil)
+		l := a.MustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var ended []<-chan error
 		for i := range waiters {
-			m := w.machine(fmt.Sprint("w", i), n.belled(fmt.Sprint("W", i)))
-			ended = append(ended, started(func() error { _, err := m.Acquire(ctx, "x", nil); return err }))
+			m := w.Client(fmt.Sprint("w", i), n.belled(fmt.Sprint("W", i)))
+			ended = append(ended, testutil.Go(func() error { _, err := m.Acquire(ctx, "x", nil); return err }))
 		}
 		time.Sleep(5 * time.Second)
-		a.mustRelease(l)
-		want(t, a.Close(t.Context()), nil)
+		mustRelease(a, l)
+		testutil.Want(t, a.Close(t.Context()), nil)
 		if sent := n.sent(ringing.Ring); sent != waiters {
 			t.Errorf("%d of %d were rung", sent, waiters)
 		}
@@ -329,10 +331,10 @@ func TestBellRingsBeforeTheClientIsClosed(t *testing.T) {
 // A lock that was released is forgotten: nobody is answered any more.
 func TestBellOfAReleasedLock(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a := w.machine("a", n.belled("A"))
+		a := w.Client("a", n.belled("A"))
 		n.bell("B")
-		l := a.mustAcquire("x", nil)
-		to, secret := bellOf(t, w.record("x"))
+		l := a.MustAcquire("x", nil)
+		to, secret := bellOf(t, w.MustRecord("x"))
 		m := ringing.Message{Kind: ringing.Wait, Lock: ringing.NameOf(secret, "x"), Address: "B"}
 		for i, want := range []int{1, 1} {
 			n.inject(forge(m, to, secret))
@@ -341,7 +343,7 @@ func TestBellOfAReleasedLock(t *testing.T) {
 				t.Errorf("%d answers after message %d, want %d", sent, i, want)
 			}
 			if i == 0 {
-				a.mustRelease(l)
+				mustRelease(a, l)
 			}
 		}
 	})
@@ -350,7 +352,7 @@ func TestBellOfAReleasedLock(t *testing.T) {
 // A transport that fails, or brings rubbish, does no harm.
 func TestBellOfATransportThatFails(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("nowhere"))
+		a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("nowhere"))
 		n.mu.Lock()
 		delete(n.ends, "nowhere") // nothing arrives there, and it cannot be sent to
 		n.mu.Unlock()
@@ -377,10 +379,10 @@ func TestBellIsChecked(t *testing.T) {
 // Waiters of a remote holder, and its lock, have no bell.
 func TestRemoteHoldersHaveNoBell(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a := w.machine("a", n.belled("A"))
+		a := w.Client("a", n.belled("A"))
 		rec, err := a.Engine().RemoteAcquire(t.Context(), protocol.Want{Key: "x", Owner: "elsewhere", Patience: lease}, nil)
-		want(t, err, nil)
-		if rec := w.record("x"); rec.Bell != "" {
+		testutil.Want(t, err, nil)
+		if rec := w.MustRecord("x"); rec.Bell != "" {
 			t.Error("the lock of a holder elsewhere has the bell of the service")
 		}
 		a.Engine().RemoteDiscard("x", rec.Token)
@@ -523,9 +525,9 @@ func (s *unwatched) Claim(ctx context.Context, next driver.Record) (now, prev dr
 func unwatchedWorld(t *testing.T) *world {
 	t.Helper()
 	records := memstore.New()
-	return &world{t: t, records: records, open: func() driver.Store {
-		return &unwatched{Store: records.Open(), delay: 2 * time.Millisecond}
-	}}
+	w := worldOn(t, func() driver.Store { return records.Open() })
+	w.Wrap(func(_ string, s driver.Store) driver.Store { return &unwatched{Store: s, delay: 2 * time.Millisecond} })
+	return w
 }
 
 // belled returns an option that gives a client a bell.
@@ -563,7 +565,7 @@ func TestBellThatIsBlockedMakesNothingSlower(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBelled(t, func(t *testing.T, w *world, n *wires) {
 				n.blocked = blocked
-				a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+				a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
 				for i := range 20 {
 					if took := handOver(t, a, b, 5*time.Second+time.Duration(i)*53*time.Millisecond); took > byLooks {
 						t.Errorf("hand-over %d took %v", i, took)
@@ -578,7 +580,7 @@ func TestBellThatIsBlockedMakesNothingSlower(t *testing.T) {
 // that is opened is used.
 func TestBellThatIsBlockedLater(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
+		a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
 		shut := false
 		n.blocked = func(string, string) bool { return shut } // called under the network's mutex
 		set := func(yes bool) {
@@ -587,8 +589,8 @@ func TestBellThatIsBlockedLater(t *testing.T) {
 			shut = yes
 		}
 		for i := range 10 {
-			l := a.mustAcquire("x", nil)
-			got := started(func() error {
+			l := a.MustAcquire("x", nil)
+			got := testutil.Go(func() error {
 				l, err := b.Acquire(t.Context(), "x", nil)
 				if err == nil {
 					err = l.Release(t.Context())
@@ -604,8 +606,8 @@ func TestBellThatIsBlockedLater(t *testing.T) {
 				time.Sleep(lease / 3) // for the next message
 			}
 			begun := time.Now()
-			a.mustRelease(l)
-			want(t, <-got, nil)
+			mustRelease(a, l)
+			testutil.Want(t, <-got, nil)
 			if took := time.Since(begun); took > most {
 				t.Errorf("hand-over %d took %v, want %v at most", i, took, most)
 			}
@@ -642,9 +644,9 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 	var ended []<-chan error
 	begun := time.Now()
 	for i := range machines {
-		m := w.machine(fmt.Sprint("m", i), n.belled(fmt.Sprint("M", i)))
+		m := w.Client(fmt.Sprint("m", i), n.belled(fmt.Sprint("M", i)))
 		all = append(all, m)
-		ended = append(ended, started(func() error {
+		ended = append(ended, testutil.Go(func() error {
 			for {
 				l, err := m.Acquire(ctx, "x", nil)
 				if err != nil {
@@ -665,7 +667,7 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 				mu.Lock()
 				freed = time.Now()
 				mu.Unlock()
-				want(t, l.Release(t.Context()), nil)
+				testutil.Want(t, l.Release(t.Context()), nil)
 				time.Sleep(2 * refresh) // it is another one's turn
 			}
 		}))
@@ -673,10 +675,10 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 	}
 	// Somebody who reads the table has everybody rung all the time, with what came before
 	// and with what it makes itself.
-	forgers := started(func() error {
+	forgers := testutil.Go(func() error {
 		for ctx.Err() == nil {
 			time.Sleep(50 * time.Millisecond)
-			rec := w.record("x")
+			rec := w.MustRecord("x")
 			if rec.Bell == "" {
 				continue
 			}
@@ -689,7 +691,7 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 		return nil
 	})
 	for _, e := range append(ended, forgers) {
-		want(t, <-e, nil)
+		testutil.Want(t, <-e, nil)
 	}
 	elapsed := time.Since(begun)
 	if slowest > longest {
@@ -702,8 +704,8 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 	for _, m := range all {
 		// Ordinary looks are a refresh period apart, hints a quarter of one, each of them
 		// two looks at most; a heartbeat is H apart, early ones a quarter.
-		reads, most := m.faults.Count(faultstore.OpGet), int(elapsed/refresh)*(2+2*4)
-		writes, mostWrites := m.faults.Count(faultstore.OpHeartbeat), int(elapsed/heartbeat)*5
+		reads, most := m.Faults().Count(faultstore.OpGet), int(elapsed/refresh)*(2+2*4)
+		writes, mostWrites := m.Faults().Count(faultstore.OpHeartbeat), int(elapsed/heartbeat)*5
 		if reads > most || writes > mostWrites {
 			t.Errorf("%s made %d reads and %d heartbeats in %v: at most %d and %d are allowed", m.Options().Owner, reads, writes, elapsed, most, mostWrites)
 		}
@@ -734,20 +736,20 @@ func (n *wires) replayOne() {
 // who can read the store and what is sent. It returns how many reads and heartbeats in a
 // period follow.
 func flooded(t *testing.T, w *world, n *wires) (reads, heartbeats float64) {
-	a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-	b.reads = 1 << 20 // they are counted here
-	a.mustAcquire("x", nil)
+	a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
+	b.BoundReads(0) // they are counted here
+	a.MustAcquire("x", nil)
 	ctx, stop := context.WithCancel(t.Context())
-	got := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+	got := testutil.Go(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
 	time.Sleep(lease)
-	to, secret := bellOf(t, w.record("x"))
+	to, secret := bellOf(t, w.MustRecord("x"))
 	ring := ringing.Message{Kind: ringing.Ring, Lock: ringing.NameOf(secret, "x")}
 	for _, l := range n.kept { // what somebody on the way sees
 		if m, _ := ringing.Parse(l.Message); m.Kind == ringing.Wait {
 			ring.Nonce = m.Nonce
 		}
 	}
-	looked, beat := b.faults.Count(faultstore.OpGet), a.faults.Count(faultstore.OpHeartbeat)
+	looked, beat := b.Faults().Count(faultstore.OpGet), a.Faults().Count(faultstore.OpHeartbeat)
 	const long = 30 * time.Second
 	for range int(long / time.Millisecond) {
 		n.inject(forge(ring, "B", secret))
@@ -755,9 +757,9 @@ func flooded(t *testing.T, w *world, n *wires) (reads, heartbeats float64) {
 		time.Sleep(time.Millisecond)
 	}
 	stop()
-	want(t, <-got, context.Canceled)
-	return float64(b.faults.Count(faultstore.OpGet)-looked) / float64(long/refresh),
-		float64(a.faults.Count(faultstore.OpHeartbeat)-beat) / float64(long/heartbeat)
+	testutil.Want(t, <-got, context.Canceled)
+	return float64(b.Faults().Count(faultstore.OpGet)-looked) / float64(long/refresh),
+		float64(a.Faults().Count(faultstore.OpHeartbeat)-beat) / float64(long/heartbeat)
 }
 
 // Hints have a limit: four in a refresh period, each of them two looks, and four early
@@ -778,13 +780,13 @@ func TestFloodOfBellsCostsLittle(t *testing.T) {
 // rungWhileDead returns how long it takes to take over from a holder that has crashed,
 // while somebody forges rings of it.
 func rungWhileDead(t *testing.T, w *world, n *wires) time.Duration {
-	a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-	a.mustAcquire("x", nil)
-	got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+	a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
+	a.MustAcquire("x", nil)
+	got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 	time.Sleep(lease)
-	a.crash()
+	a.Partition()
 	crashed := time.Now()
-	_, secret := bellOf(t, w.record("x"))
+	_, secret := bellOf(t, w.MustRecord("x"))
 	ring := ringing.Message{Kind: ringing.Ring, Lock: ringing.NameOf(secret, "x")}
 	for _, l := range n.kept {
 		if m, _ := ringing.Parse(l.Message); m.Kind == ringing.Wait {
@@ -794,7 +796,7 @@ func rungWhileDead(t *testing.T, w *world, n *wires) time.Duration {
 	for time.Since(crashed) < 4*lease {
 		select {
 		case err := <-got:
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			return time.Since(crashed)
 		default:
 			n.inject(forge(ring, "B", secret))
@@ -817,18 +819,18 @@ func TestRingsDelayNoTakeover(t *testing.T) {
 // slowRelease returns how long after a release was applied that takes half a second the
 // waiter has the lock.
 func slowRelease(t *testing.T, w *world, n *wires) time.Duration {
-	a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-	l := a.mustAcquire("x", nil)
-	got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+	a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
+	l := a.MustAcquire("x", nil)
+	got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 	time.Sleep(lease)
 	// Begin soon after an ordinary look, so that the next one does not find it by chance.
-	for looks := b.faults.Count(faultstore.OpGet); b.faults.Count(faultstore.OpGet) == looks; {
+	for looks := b.Faults().Count(faultstore.OpGet); b.Faults().Count(faultstore.OpGet) == looks; {
 		time.Sleep(time.Millisecond)
 	}
-	a.fault(faultstore.OpRelease, 0, 1, faultstore.Slow(refresh/2, 0))
-	want(t, l.Release(t.Context()), nil)
+	a.Inject(faultstore.OpRelease, 0, 1, faultstore.Slow(refresh/2, 0))
+	testutil.Want(t, l.Release(t.Context()), nil)
 	released := time.Now()
-	want(t, <-got, nil)
+	testutil.Want(t, <-got, nil)
 	return time.Since(released)
 }
 
@@ -846,17 +848,17 @@ func TestRingComesAfterTheRelease(t *testing.T) {
 // reads the table cannot have a third one rung.
 func TestBellRingsNoThirdParty(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a := w.machine("a", n.belled("A"))
+		a := w.Client("a", n.belled("A"))
 		n.bell("victim")
-		l := a.mustAcquire("x", nil)
-		to, secret := bellOf(t, w.record("x"))
+		l := a.MustAcquire("x", nil)
+		to, secret := bellOf(t, w.MustRecord("x"))
 		for i := range 100 {
 			m := ringing.Message{Kind: ringing.Wait, Lock: ringing.NameOf(secret, "x"), Address: "victim"}
 			m.Nonce[0], m.Echo[0] = byte(i), byte(i)
 			n.inject(forge(m, to, secret))
 			time.Sleep(10 * time.Millisecond)
 		}
-		a.mustRelease(l)
+		mustRelease(a, l)
 		time.Sleep(time.Second)
 		if sent := n.sent(ringing.Ring); sent != 0 {
 			t.Errorf("%d rings to somebody who does not wait", sent)
@@ -871,19 +873,19 @@ func TestBellRingsNoThirdParty(t *testing.T) {
 // ends at its deadline, though another process tells it all the while that it waits.
 func TestWaitConfirmsNothing(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
-		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-		l := a.mustAcquire("x", nil)
-		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		a, b := w.Client("a", n.belled("A")), w.Client("b", n.belled("B"))
+		l := a.MustAcquire("x", nil)
+		got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 		time.Sleep(lease)
-		want(t, l.Renew(t.Context()), nil)
-		a.crash()
+		testutil.Want(t, l.Renew(t.Context()), nil)
+		a.Partition()
 		begun := time.Now()
 		ctx, stop := context.WithTimeout(l.Context(), 2*lease)
 		defer stop()
 		<-ctx.Done()
-		if took := time.Since(begun); took > usable(t) {
-			t.Errorf("the lease lasted for %v, %v are allowed", took, usable(t))
+		if took := time.Since(begun); took > usable {
+			t.Errorf("the lease lasted for %v, %v are allowed", took, usable)
 		}
-		want(t, <-got, nil)
+		testutil.Want(t, <-got, nil)
 	})
 }

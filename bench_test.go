@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -22,7 +23,9 @@ import (
 func checked(tb testing.TB, hangs bool) *tenure.Lease {
 	tb.Helper()
 	store := faultstore.New(memstore.New(), nil)
-	c := mustNew(tb, store.Driver(), &tenure.Options{LeaseDuration: time.Hour, HeartbeatPeriod: time.Second / 10})
+	c := testutil.Must(tenure.New(store.Driver(), &tenure.Options{
+		LeaseDuration: time.Hour, HeartbeatPeriod: time.Second / 10,
+	}))(tb)
 	tb.Cleanup(func() { store.Close() })
 	l, err := c.Acquire(tb.Context(), "x", nil)
 	if err != nil {
@@ -184,7 +187,7 @@ func BenchmarkHeapOfALock(b *testing.B) {
 		b.Run(fmt.Sprint("session ", session), func(b *testing.B) {
 			for b.Loop() {
 				store := memstore.New()
-				c := mustNew(b, store, nil)
+				c := testutil.Must(tenure.New(store, nil))(b)
 				acquire := c.Acquire
 				if session {
 					s, err := c.OpenSession(b.Context(), nil)

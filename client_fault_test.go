@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -47,24 +49,25 @@ var noWrites = map[string]faultstore.Fault{
 func TestClaimWithLostReplyCostsOneLook(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		m := w.machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, f)
+		m := w.Client("a")
+		m.Inject(faultstore.OpClaim, 0, 1, f)
 
 		var l *tenure.Lease
-		want(t, within(t, 0, requestTimeout+50*time.Millisecond, func() (err error) {
+		testutil.Want(t, testutil.Within(t, 0, requestTimeout+50*time.Millisecond, func() (err error) {
 			l, err = m.Acquire(t.Context(), "x", nil)
 			return err
 		}), nil)
-		if claims, looks := m.faults.Count(faultstore.OpClaim), m.faults.Count(faultstore.OpGet); claims != 1 || looks != 1 {
+		count := m.Faults().Count
+		if claims, looks := count(faultstore.OpClaim), count(faultstore.OpGet); claims != 1 || looks != 1 {
 			t.Errorf("%d claims and %d looks, want one of each", claims, looks)
 		}
 		if l.Token() != 1 {
 			t.Errorf("token %d, want 1", l.Token())
 		}
 		time.Sleep(4 * lease)
-		want(t, l.Check(), nil)
-		want(t, l.Release(t.Context()), nil)
-		if got := m.events.kinds(); got != "store_error store_answers acquired stopping released" {
+		testutil.Want(t, l.Check(), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		if got := kinds(m); got != "store_error store_answers acquired stopping released" {
 			t.Errorf("events: %s", got)
 		}
 	})
@@ -73,12 +76,12 @@ func TestClaimWithLostReplyCostsOneLook(t *testing.T) {
 func TestTakeoverWithLostReplyHoldsTheLock(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("of a")})
-		a.crash()
-		b.fault(faultstore.OpTakeover, 0, 1, f)
-		l := b.mustAcquire("x", nil)
-		if n := b.faults.Count(faultstore.OpTakeover); n != 1 {
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("of a")})
+		a.Partition()
+		b.Inject(faultstore.OpTakeover, 0, 1, f)
+		l := b.MustAcquire("x", nil)
+		if n := b.Faults().Count(faultstore.OpTakeover); n != 1 {
 			t.Errorf("%d takeovers, want 1", n)
 		}
 		if l.Token() != 2 {
@@ -88,20 +91,20 @@ func TestTakeoverWithLostReplyHoldsTheLock(t *testing.T) {
 			t.Errorf("previous %+v, %v", p, ok)
 		}
 		time.Sleep(3 * lease)
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 	})
 }
 
 func TestHeartbeatWithLostReplyLosesNothing(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpHeartbeat, 2, 1, f)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpHeartbeat, 2, 1, f)
 		time.Sleep(4 * lease)
-		want(t, l.Check(), nil)
-		want(t, l.Context().Err(), nil)
-		m.mustRelease(l)
-		if got := m.events.kinds(); got != "acquired jeopardy safe stopping released" {
+		testutil.Want(t, l.Check(), nil)
+		testutil.Want(t, l.Context().Err(), nil)
+		mustRelease(m, l)
+		if got := kinds(m); got != "acquired jeopardy safe stopping released" {
 			t.Errorf("events: %s", got)
 		}
 	})
@@ -110,16 +113,16 @@ func TestHeartbeatWithLostReplyLosesNothing(t *testing.T) {
 func TestReleaseWithLostReplyIsDone(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		m := w.machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpRelease, 0, 1, f)
-		want(t, l.Release(t.Context()), nil)
-		rec := w.record("x")
+		m := w.Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpRelease, 0, 1, f)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		rec := w.MustRecord("x")
 		if rec.State != driver.Released || rec.Token != 1 || rec.Until.IsZero() {
 			t.Errorf("record %+v", rec)
 		}
-		want(t, l.Release(t.Context()), nil)
-		if n := m.faults.Count(faultstore.OpRelease); n != 2 {
+		testutil.Want(t, l.Release(t.Context()), nil)
+		if n := m.Faults().Count(faultstore.OpRelease); n != 2 {
 			t.Errorf("%d requests to release, want 2", n)
 		}
 	})
@@ -128,16 +131,16 @@ func TestReleaseWithLostReplyIsDone(t *testing.T) {
 func TestSetDataWithLostReplyIsDone(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		m := w.machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpSetData, 0, 1, f)
-		want(t, l.SetData(t.Context(), []byte("checkpoint")), nil)
-		if got := string(w.record("x").Data); got != "checkpoint" {
+		m := w.Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpSetData, 0, 1, f)
+		testutil.Want(t, l.SetData(t.Context(), []byte("checkpoint")), nil)
+		if got := string(w.MustRecord("x").Data); got != "checkpoint" {
 			t.Errorf("data %q", got)
 		}
 		time.Sleep(4 * lease)
-		want(t, l.Check(), nil)
-		if got := string(w.record("x").Data); got != "checkpoint" {
+		testutil.Want(t, l.Check(), nil)
+		if got := string(w.MustRecord("x").Data); got != "checkpoint" {
 			t.Errorf("data %q after heartbeats", got)
 		}
 	})
@@ -146,20 +149,20 @@ func TestSetDataWithLostReplyIsDone(t *testing.T) {
 func TestErrorBeforeApplyIsMendedByARetry(t *testing.T) {
 	each(t, noWrites, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		m := w.machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, f)
-		m.fault(faultstore.OpHeartbeat, 1, 1, f)
-		m.fault(faultstore.OpSetData, 0, 1, f)
-		m.fault(faultstore.OpRelease, 0, 1, f)
-		l := m.mustAcquire("x", nil)
+		m := w.Client("a")
+		m.Inject(faultstore.OpClaim, 0, 1, f)
+		m.Inject(faultstore.OpHeartbeat, 1, 1, f)
+		m.Inject(faultstore.OpSetData, 0, 1, f)
+		m.Inject(faultstore.OpRelease, 0, 1, f)
+		l := m.MustAcquire("x", nil)
 		time.Sleep(2 * lease)
-		want(t, l.Check(), nil)
-		want(t, l.SetData(t.Context(), []byte("d")), nil)
-		if got := string(w.record("x").Data); got != "d" {
+		testutil.Want(t, l.Check(), nil)
+		testutil.Want(t, l.SetData(t.Context(), []byte("d")), nil)
+		if got := string(w.MustRecord("x").Data); got != "d" {
 			t.Errorf("data %q", got)
 		}
-		want(t, l.Release(t.Context()), nil)
-		if rec := w.record("x"); rec.State != driver.Released || rec.Token != 1 {
+		testutil.Want(t, l.Release(t.Context()), nil)
+		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.Token != 1 {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -168,12 +171,12 @@ func TestErrorBeforeApplyIsMendedByARetry(t *testing.T) {
 func TestTakeoverIsRetriedAfterAnError(t *testing.T) {
 	each(t, noWrites, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		a.crash()
-		b.fault(faultstore.OpTakeover, 0, 1, f)
-		l := b.mustAcquire("x", nil)
-		want(t, l.Check(), nil)
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
+		a.Partition()
+		b.Inject(faultstore.OpTakeover, 0, 1, f)
+		l := b.MustAcquire("x", nil)
+		testutil.Want(t, l.Check(), nil)
 		if l.Token() != 2 {
 			t.Errorf("token %d, want 2", l.Token())
 		}
@@ -182,12 +185,12 @@ func TestTakeoverIsRetriedAfterAnError(t *testing.T) {
 
 func TestRefusalsOfAMomentAreNoJeopardy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpHeartbeat, 0, 2, faultstore.Refuse()) // an engine that is busy
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpHeartbeat, 0, 2, faultstore.Refuse()) // an engine that is busy
 		time.Sleep(lease)
-		m.mustRelease(l)
-		if got := m.events.kinds(); got != "acquired stopping released" {
+		mustRelease(m, l)
+		if got := kinds(m); got != "acquired stopping released" {
 			t.Errorf("events: %s", got)
 		}
 	})
@@ -199,25 +202,25 @@ func TestOutageShorterThanTheLease(t *testing.T) {
 	each(t, map[string]faultstore.Fault{
 		"hangs": faultstore.BlackHole(), "fails": faultstore.LoseRequest(), "refuses": faultstore.Refuse(),
 	}, func(t *testing.T, f faultstore.Fault) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
 		time.Sleep(2 * lease)
 
-		remove := m.faults.Inject(faultstore.Rule{Fault: f})
-		time.Sleep(usable(t) - heartbeat - requestTimeout)
+		remove := m.Faults().Inject(faultstore.Rule{Fault: f})
+		time.Sleep(usable - heartbeat - requestTimeout)
 		remove()
-		want(t, l.Check(), nil)
-		want(t, l.Context().Err(), nil)
+		testutil.Want(t, l.Check(), nil)
+		testutil.Want(t, l.Context().Err(), nil)
 
 		time.Sleep(2 * lease)
-		want(t, l.Check(), nil)
-		want(t, l.Context().Err(), nil)
-		m.mustRelease(l)
-		if got := m.events.kinds(); got != "acquired jeopardy safe stopping released" {
+		testutil.Want(t, l.Check(), nil)
+		testutil.Want(t, l.Context().Err(), nil)
+		mustRelease(m, l)
+		if got := kinds(m); got != "acquired jeopardy safe stopping released" {
 			t.Errorf("events: %s", got)
 		}
-		e := m.events.of(tenure.EventJeopardy)[0]
-		if e.Err == nil || e.Remaining <= 0 || e.Remaining > usable(t) || e.Token != 1 {
+		e := m.Events(tenure.EventJeopardy)[0]
+		if e.Err == nil || e.Remaining <= 0 || e.Remaining > usable || e.Token != 1 {
 			t.Errorf("jeopardy %+v", e)
 		}
 	})
@@ -225,14 +228,14 @@ func TestOutageShorterThanTheLease(t *testing.T) {
 
 func TestLateHeartbeatDoesNotReviveAReleasedRecord(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(lease))
+		m := w.Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(lease))
 		time.Sleep(heartbeat)
-		m.mustRelease(l)
-		released := w.record("x")
-		m.faults.Wait() // for the late heartbeat
-		if rec := w.record("x"); rec.State != driver.Released || rec.Version != released.Version {
+		mustRelease(m, l)
+		released := w.MustRecord("x")
+		m.Faults().Wait() // for the late heartbeat
+		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.Version != released.Version {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -240,17 +243,17 @@ func TestLateHeartbeatDoesNotReviveAReleasedRecord(t *testing.T) {
 
 func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("same name"), w.machine("same name")
-		la := a.mustAcquire("x", nil)
+		a, b := w.Client("same name"), w.Client("another", ownedBy("same name"))
+		la := a.MustAcquire("x", nil)
 		time.Sleep(heartbeat)
-		a.fault(faultstore.OpHeartbeat, 0, 0, faultstore.LateAfterError(2*lease))
-		lb := b.mustAcquire("x", nil)
-		want(t, la.Check(), tenure.ErrExpired)
-		a.faults.Wait()
+		a.Inject(faultstore.OpHeartbeat, 0, 0, faultstore.LateAfterError(2*lease))
+		lb := b.MustAcquire("x", nil)
+		testutil.Want(t, la.Check(), tenure.ErrExpired)
+		a.Faults().Wait()
 		time.Sleep(3 * lease)
-		want(t, lb.Check(), nil)
-		want(t, la.Check(), tenure.ErrExpired)
-		if rec := w.record("x"); rec.State != driver.Held || rec.Token != 2 {
+		testutil.Want(t, lb.Check(), nil)
+		testutil.Want(t, la.Check(), tenure.ErrExpired)
+		if rec := w.MustRecord("x"); rec.State != driver.Held || rec.Token != 2 {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -260,15 +263,15 @@ func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
 // all the same, and the next attempt finds it in its way. Nothing is lost.
 func TestHeartbeatsThatComeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		m.faults.Inject(faultstore.Rule{
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpHeartbeat && c.N%2 == 1 },
 			Fault: faultstore.Late(requestTimeout + time.Millisecond),
 		})
 		for range 100 {
 			time.Sleep(heartbeat)
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 		}
 	})
 }
@@ -283,23 +286,23 @@ func TestClaimAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
 		"much later": faultstore.LateAfterError(2*requestTimeout + requestTimeout/2),
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
-			m.fault(faultstore.OpClaim, 0, 0, f)
+			m := w.Client("a")
+			m.Inject(faultstore.OpClaim, 0, 0, f)
 			ctx, stop := context.WithTimeout(t.Context(), requestTimeout/4)
 			defer stop()
 			_, err := m.Acquire(ctx, "x", nil)
-			want(t, err, context.DeadlineExceeded)
+			testutil.Want(t, err, context.DeadlineExceeded)
 			time.Sleep(requestTimeout)
-			m.faults.Wait()
+			m.Faults().Wait()
 			time.Sleep(lease / 2)
-			if rec := w.record("x"); rec.State != driver.Released {
+			if rec := w.MustRecord("x"); rec.State != driver.Released {
 				t.Errorf("the record shows a holder that nobody believes in: %+v", rec)
 			}
 			// After a lease nothing is left to do.
 			time.Sleep(lease)
-			n := m.faults.Count()
+			n := m.Faults().Count()
 			time.Sleep(10 * lease)
-			if more := m.faults.Count() - n; more != 0 {
+			if more := m.Faults().Count() - n; more != 0 {
 				t.Errorf("%d more requests", more)
 			}
 		})
@@ -310,33 +313,33 @@ func TestClaimAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
 // one: what counts from an earlier instant would end too late.
 func TestLateClaimIsNotAdoptedByALaterAcquire(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, faultstore.LateAfterError(2*time.Second))
-		m.fault(faultstore.OpGet, 0, 1, faultstore.Slow(time.Second, 0))
+		m := w.Client("a")
+		m.Inject(faultstore.OpClaim, 0, 1, faultstore.LateAfterError(2*time.Second))
+		m.Inject(faultstore.OpGet, 0, 1, faultstore.Slow(time.Second, 0))
 		ctx, stop := context.WithTimeout(t.Context(), time.Second/2)
 		defer stop()
 		_, err := m.Acquire(ctx, "x", nil)
-		want(t, err, context.DeadlineExceeded)
+		testutil.Want(t, err, context.DeadlineExceeded)
 		time.Sleep(2 * time.Second)
-		l := m.mustAcquire("x", nil)
+		l := m.MustAcquire("x", nil)
 		if l.Token() == 1 {
 			t.Error("the lease goes by the token of a claim that was given up")
 		}
 		time.Sleep(3 * lease)
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 	})
 }
 
 // A store that answers reads, and no claim, is not asked without pause.
 func TestClaimsWithoutAnAnswerComeSlower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newWorld(t).machine("b")
-		b.fault(faultstore.OpClaim, 0, 0, faultstore.LoseRequest())
+		b := newWorld(t).Client("b")
+		b.Inject(faultstore.OpClaim, 0, 0, faultstore.LoseRequest())
 		ctx, stop := context.WithTimeout(t.Context(), lease)
 		defer stop()
 		_, err := b.Acquire(ctx, "x", nil)
-		want(t, err, context.DeadlineExceeded)
-		if n := b.faults.Count(faultstore.OpClaim); n > 30 {
+		testutil.Want(t, err, context.DeadlineExceeded)
+		if n := b.Faults().Count(faultstore.OpClaim); n > 30 {
 			t.Errorf("%d claims in %v", n, lease)
 		}
 	})
@@ -347,13 +350,13 @@ func TestClaimsWithoutAnAnswerComeSlower(t *testing.T) {
 func TestReleaseWithLostReplyAndAWaiterIsDone(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
-		m, b := w.machine("a"), w.machine("b")
-		m.fault(faultstore.OpRelease, 0, 1, f)
+		m, b := w.Client("a"), w.Client("b")
+		m.Inject(faultstore.OpRelease, 0, 1, f)
 		go func() {
 			time.Sleep(time.Second)
-			b.mustAcquire("x", nil)
+			b.MustAcquire("x", nil)
 		}()
-		want(t, m.Run(t.Context(), "x", nil, func(_ context.Context, l *tenure.Lease) error {
+		testutil.Want(t, m.Run(t.Context(), "x", nil, func(_ context.Context, l *tenure.Lease) error {
 			time.Sleep(5 * time.Second)
 			return l.Check()
 		}), nil)
@@ -365,16 +368,16 @@ func TestReleaseWithLostReplyAndAWaiterIsDone(t *testing.T) {
 func TestGrantAtTheLastMomentIsReleased(t *testing.T) {
 	for range 50 {
 		inWorld(t, func(t *testing.T, w *world) {
-			m := w.machine("a")
-			m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+			m := w.Client("a")
+			m.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
 			ctx, stop := context.WithTimeout(t.Context(), time.Second)
 			defer stop()
 			l, err := m.Acquire(ctx, "x", nil)
 			if err == nil {
-				m.mustRelease(l)
+				mustRelease(m, l)
 			}
 			time.Sleep(lease / 10)
-			if rec := w.record("x"); rec.State != driver.Released {
+			if rec := w.MustRecord("x"); rec.State != driver.Released {
 				t.Errorf("the record is %s after %v", rec.State, err)
 			}
 		})
@@ -398,12 +401,12 @@ func TestLostRacesAreNotRunHot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &freeInTheWay{Store: memstore.New()}
 		c, err := tenure.New(s, &tenure.Options{Clock: tenure.MonotonicClock()})
-		want(t, err, nil)
-		defer func() { want(t, c.Close(t.Context()), nil) }()
+		testutil.Want(t, err, nil)
+		defer func() { testutil.Want(t, c.Close(t.Context()), nil) }()
 		ctx, stop := context.WithTimeout(t.Context(), lease)
 		defer stop()
 		_, err = c.Acquire(ctx, "x", nil)
-		want(t, err, context.DeadlineExceeded)
+		testutil.Want(t, err, context.DeadlineExceeded)
 		if n := s.claims.Load(); n > 100 {
 			t.Errorf("%d claims in a lease", n)
 		}
@@ -429,20 +432,20 @@ func TestStoreThatOnlyReads(t *testing.T) {
 		"step down under a session": func(ctx context.Context, m *machine) error {
 			return m.StepDown(ctx, "under", because("why"))
 		},
-		"revoke":       func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
-		"release dead": func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
-		"sweep":        func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
+		"revoke":       func(ctx context.Context, m *machine) error { return admin.Revoke(ctx, m.Client, "x", "why") },
+		"release dead": func(ctx context.Context, m *machine) error { return admin.ReleaseDead(ctx, m.Client, "x", "why") },
+		"sweep":        func(ctx context.Context, m *machine) error { _, err := admin.Sweep(ctx, m.Client); return err },
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			if strings.HasSuffix(name, "session") || name == "sweep" {
-				a.mustTake(a.mustOpen(nil), "under")
+				mustTake(a, mustOpen(a, nil), "under")
 			}
-			a.mustAcquire("x", nil)
+			a.MustAcquire("x", nil)
 			if name == "release dead" || name == "sweep" {
-				a.crash()
+				a.Partition()
 			}
-			b.faults.Inject(faultstore.Rule{
+			b.Faults().Inject(faultstore.Rule{
 				Match: func(c faultstore.Call) bool { return c.Op != faultstore.OpGet && c.Op != faultstore.OpList },
 				Fault: faultstore.LoseRequest(),
 			})
@@ -454,7 +457,7 @@ func TestStoreThatOnlyReads(t *testing.T) {
 				t.Errorf("%v after %v", err, took)
 			}
 			writes := 0
-			for _, c := range b.faults.Log() {
+			for _, c := range b.Faults().Log() {
 				if c.Op != faultstore.OpGet && c.Op != faultstore.OpList {
 					writes++
 				}
@@ -470,12 +473,13 @@ func TestStoreThatOnlyReads(t *testing.T) {
 // answer deletes.
 func TestSweepInTheBackgroundRests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		a.reads = 20 // one after each delete; the pauses between these begin at a thousandth of the lease, and may all be short
-		a.fault(faultstore.OpDelete, 0, 0, faultstore.LoseRequest())
-		a.mustClose(a.mustOpen(nil))
+		a := w.Client("a")
+		// One after each delete. The pauses between these begin at a thousandth of the lease, and may all be short.
+		a.BoundReads(20)
+		a.Inject(faultstore.OpDelete, 0, 0, faultstore.LoseRequest())
+		mustClose(a, mustOpen(a, nil))
 		time.Sleep(time.Hour)
-		if n := len(a.faults.Log()); n > 2000 {
+		if n := len(a.Faults().Log()); n > 2000 {
 			t.Errorf("%d requests in an hour", n)
 		}
 	})
@@ -499,18 +503,18 @@ var hangs = map[string]faultstore.Fault{
 // and the context is cancelled then, for each of 1,000 locks.
 func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 	each(t, hangs, func(t *testing.T, f faultstore.Fault) {
-		m := newWorld(t).machine("a")
-		slow := m.faults.Inject(faultstore.Rule{Fault: faultstore.Slow(10*time.Millisecond, 10*time.Millisecond)})
+		m := newWorld(t).Client("a")
+		slow := m.Faults().Inject(faultstore.Rule{Fault: faultstore.Slow(10*time.Millisecond, 10*time.Millisecond)})
 		held := make(chan *tenure.Lease, crowd())
 		for _, name := range names(crowd()) {
-			go func() { held <- m.mustAcquire(name, nil) }()
+			go func() { held <- m.MustAcquire(name, nil) }()
 		}
 		time.Sleep(3 * heartbeat)
 		slow()
-		m.faults.Inject(faultstore.Rule{Fault: f})
+		m.Faults().Inject(faultstore.Rule{Fault: f})
 		last := map[string]time.Time{} // when the last confirmed write was sent
 		time.Sleep(50 * time.Millisecond)
-		for _, c := range m.faults.Log() {
+		for _, c := range m.Faults().Log() {
 			if c.Done && c.Err == nil {
 				last[c.Key] = c.Begin
 			}
@@ -519,7 +523,7 @@ func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 		for range crowd() {
 			l := <-held
 			all.Go(func() {
-				deadline := last[l.Name()].Add(usable(t))
+				deadline := last[l.Name()].Add(usable)
 				if left := l.Remaining(); left < time.Until(deadline)-5*time.Millisecond || left > time.Until(deadline) {
 					t.Errorf("%v remain, want at most %v", left, time.Until(deadline))
 				}
@@ -528,14 +532,14 @@ func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 				if err := l.Check(); err != nil {
 					t.Errorf("before the deadline: %v", err)
 				}
-				want(t, l.Context().Err(), nil)
+				testutil.Want(t, l.Context().Err(), nil)
 				time.Sleep(time.Nanosecond)
-				want(t, l.Check(), tenure.ErrExpired)
+				testutil.Want(t, l.Check(), tenure.ErrExpired)
 				<-l.Context().Done()
 				if late := time.Since(deadline); late != 0 {
 					t.Errorf("context cancelled %v late", late)
 				}
-				want(t, context.Cause(l.Context()), tenure.ErrExpired)
+				testutil.Want(t, context.Cause(l.Context()), tenure.ErrExpired)
 			})
 		}
 		all.Wait()
@@ -547,11 +551,11 @@ func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 func hanging(t *testing.T, f faultstore.Fault) (*machine, *tenure.Lease) {
 	t.Helper()
 	w := newWorld(t)
-	w.machine("other").mustAcquire("taken", nil)
-	m := w.machine("a")
-	l := m.mustAcquire("held", nil)
+	w.Client("other").MustAcquire("taken", nil)
+	m := w.Client("a")
+	l := m.MustAcquire("held", nil)
 	time.Sleep(time.Millisecond)
-	m.faults.Inject(faultstore.Rule{Fault: f})
+	m.Faults().Inject(faultstore.Rule{Fault: f})
 	return m, l
 }
 
@@ -570,10 +574,10 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 			return err
 		},
 		"acquire behind another": func(ctx context.Context, m *machine, l *tenure.Lease) error {
-			first := started(func() error { return acquire(context.WithoutCancel(m.t.Context()), m, l) })
-			m.t.Cleanup(func() {
-				m.Close(context.WithoutCancel(m.t.Context()))
-				want(m.t, <-first, tenure.ErrClosed)
+			first := testutil.Go(func() error { return acquire(context.WithoutCancel(m.World().T().Context()), m, l) })
+			m.World().T().Cleanup(func() {
+				m.Close(context.WithoutCancel(m.World().T().Context()))
+				testutil.Want(m.World().T(), <-first, tenure.ErrClosed)
 			})
 			synctest.Wait()
 			return acquire(ctx, m, l)
@@ -584,7 +588,7 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 		},
 		"run": func(ctx context.Context, m *machine, _ *tenure.Lease) error { return m.Run(ctx, "free", nil, work) },
 		"election": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
-			want(m.t, m.Election("free", nil).Run(ctx, work), nil)
+			testutil.Want(m.World().T(), m.Election("free", nil).Run(ctx, work), nil)
 			return ctx.Err()
 		},
 		"observe": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
@@ -613,7 +617,9 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 				const patience = 777 * time.Millisecond
 				ctx, stop := context.WithTimeout(t.Context(), patience)
 				defer stop()
-				want(t, within(t, patience, patience, func() error { return wait(ctx, m, l) }), context.DeadlineExceeded)
+				testutil.Want(t, testutil.Within(t, patience, patience, func() error {
+					return wait(ctx, m, l)
+				}), context.DeadlineExceeded)
 			})
 		})
 	}
@@ -632,29 +638,31 @@ func TestDeafStoreHoldsUpNobody(t *testing.T) {
 		wait func(*machine, *tenure.Lease) error
 	}{
 		"acquire": {lease + slack, errOfStore, func(m *machine, _ *tenure.Lease) error {
-			_, err := m.Acquire(m.t.Context(), "free", nil)
+			_, err := m.Acquire(m.World().T().Context(), "free", nil)
 			return err
 		}},
 		"try acquire": {3*requestTimeout + slack, errOfStore, func(m *machine, _ *tenure.Lease) error {
-			_, err := m.TryAcquire(m.t.Context(), "free", nil)
+			_, err := m.TryAcquire(m.World().T().Context(), "free", nil)
 			return err
 		}},
 		"status": {slack, errOfStore, func(m *machine, _ *tenure.Lease) error {
-			_, err := m.Status(m.t.Context(), "free")
+			_, err := m.Status(m.World().T().Context(), "free")
 			return err
 		}},
-		"renew": {usable(t) + slack, tenure.ErrExpired, func(m *machine, l *tenure.Lease) error { return l.Renew(m.t.Context()) }},
+		"renew": {usable + slack, tenure.ErrExpired, func(m *machine, l *tenure.Lease) error {
+			return l.Renew(m.World().T().Context())
+		}},
 		"release": {lease + slack, tenure.ErrUncertain, func(m *machine, l *tenure.Lease) error {
-			return l.Release(m.t.Context())
+			return l.Release(m.World().T().Context())
 		}},
 	}
 	for name, w := range waits {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, l := hanging(t, deaf(deafness))
-				err := within(t, 0, w.most, func() error { return w.wait(m, l) })
+				err := testutil.Within(t, 0, w.most, func() error { return w.wait(m, l) })
 				if !errors.Is(w.want, errOfStore) {
-					want(t, err, w.want)
+					testutil.Want(t, err, w.want)
 				} else if err == nil {
 					t.Error("no error")
 				}
@@ -671,16 +679,16 @@ var errOfStore = errors.New("the store's error")
 func TestDoneContextSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := hanging(t, faultstore.BlackHole())
-		m.faults.ResetLog()
+		m.Faults().ResetLog()
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		_, err := m.Acquire(ctx, "free", nil)
-		want(t, err, context.Canceled)
+		testutil.Want(t, err, context.Canceled)
 		_, err = m.TryAcquire(ctx, "free", nil)
-		want(t, err, context.Canceled)
-		want(t, l.Renew(ctx), context.Canceled)
-		want(t, l.SetData(ctx, nil), context.Canceled)
-		if n := m.faults.Count(); n != 0 {
+		testutil.Want(t, err, context.Canceled)
+		testutil.Want(t, l.Renew(ctx), context.Canceled)
+		testutil.Want(t, l.SetData(ctx, nil), context.Canceled)
+		if n := m.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
 	})
@@ -690,40 +698,40 @@ func TestDoneContextSendsNothing(t *testing.T) {
 // and it is as good as any.
 func TestReleaseGoesOnAfterItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		l := m.mustAcquire("x", nil)
-		m.faults.SetBlackHole(true)
+		m := w.Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Faults().SetBlackHole(true)
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		want(t, l.Release(ctx), tenure.ErrUncertain)
-		m.faults.SetBlackHole(false)
+		testutil.Want(t, l.Release(ctx), tenure.ErrUncertain)
+		m.Faults().SetBlackHole(false)
 		time.Sleep(2 * requestTimeout)
-		if rec := w.record("x"); rec.State != driver.Released {
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 	})
 }
 
 // One lock of whose requests nothing comes back delays no other lock.
 func TestSlowKeyDelaysNoOtherLock(t *testing.T) {
 	each(t, hangs, func(t *testing.T, f faultstore.Fault) {
-		m := newWorld(t).machine("a")
-		slow := m.mustAcquire("slow", nil)
-		other := m.mustAcquire("other", nil)
-		m.faults.Inject(faultstore.Rule{Key: "slow", Fault: f})
+		m := newWorld(t).Client("a")
+		slow := m.MustAcquire("slow", nil)
+		other := m.MustAcquire("other", nil)
+		m.Faults().Inject(faultstore.Rule{Key: "slow", Fault: f})
 		time.Sleep(2 * lease)
-		want(t, slow.Check(), tenure.ErrExpired)
-		want(t, other.Check(), nil)
-		want(t, within(t, 0, 0, func() error { return other.Renew(t.Context()) }), nil)
-		want(t, within(t, 0, 0, func() error {
+		testutil.Want(t, slow.Check(), tenure.ErrExpired)
+		testutil.Want(t, other.Check(), nil)
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error { return other.Renew(t.Context()) }), nil)
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error {
 			l, err := m.Acquire(t.Context(), "third", nil)
 			if err == nil {
 				err = l.Release(t.Context())
 			}
 			return err
 		}), nil)
-		for _, e := range m.events.of(tenure.EventRenewed) {
+		for _, e := range m.Events(tenure.EventRenewed) {
 			if e.Lock == "other" && e.Took > 0 {
 				t.Errorf("a heartbeat of the other lock took %v", e.Took)
 			}
@@ -735,15 +743,15 @@ func TestSlowKeyDelaysNoOtherLock(t *testing.T) {
 // lease ends first go first; nothing is lost if the hanging ones time out.
 func TestRequestsOfUrgentLeasesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a", func(o *tenure.Options) { o.MaxInFlight = 1 })
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a", func(o *tenure.Options) { o.MaxInFlight = 1 })
+		l := m.MustAcquire("x", nil)
 		time.Sleep(heartbeat)
-		m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.BlackHole()})
+		m.Inject(faultstore.OpClaim, 0, 0, faultstore.BlackHole())
 		for _, name := range names(20) {
 			go func() { _, _ = m.Acquire(t.Context(), name, nil) }()
 		}
 		time.Sleep(3 * lease)
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 	})
 }
 
@@ -752,12 +760,12 @@ func TestRequestsOfUrgentLeasesGoFirst(t *testing.T) {
 func TestRequestsWithoutAPlaceAreGivenUp(t *testing.T) {
 	few := func(o *tenure.Options) { o.MaxInFlight = 4 }
 	inWorldRun(t, "waits", func(t *testing.T, w *world) {
-		m := w.machine("a", few)
-		l := m.mustAcquire("held", nil)
+		m := w.Client("a", few)
+		l := m.MustAcquire("held", nil)
 		for _, n := range names(4) {
-			m.mustAcquire(n, nil)
+			m.MustAcquire(n, nil)
 		}
-		m.faults.Inject(faultstore.Rule{Fault: deaf(100 * lease)})
+		m.Faults().Inject(faultstore.Rule{Fault: deaf(100 * lease)})
 		time.Sleep(heartbeat + time.Second) // the places are taken
 		for name, wait := range map[string]func() error{
 			"acquire":     func() error { _, err := m.Acquire(t.Context(), "free", nil); return err },
@@ -765,24 +773,24 @@ func TestRequestsWithoutAPlaceAreGivenUp(t *testing.T) {
 			"status":      func() error { _, err := m.Status(t.Context(), "free"); return err },
 			"release":     func() error { return l.Release(t.Context()) },
 		} {
-			if err := within(t, 0, 2*lease, wait); err == nil {
+			if err := testutil.Within(t, 0, 2*lease, wait); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 		}
 		time.Sleep(100 * lease)
 	})
 	inWorldRun(t, "jeopardy", func(t *testing.T, w *world) {
-		m := w.machine("a", few)
+		m := w.Client("a", few)
 		for _, n := range names(100) {
-			m.mustAcquire(n, nil)
+			m.MustAcquire(n, nil)
 		}
-		m.faults.SetBlackHole(true)
+		m.Faults().SetBlackHole(true)
 		time.Sleep(lease)
 		warned := map[string]bool{}
-		for _, e := range m.events.of(tenure.EventJeopardy) {
+		for _, e := range m.Events(tenure.EventJeopardy) {
 			warned[e.Lock] = true
 		}
-		for _, e := range m.events.of(tenure.EventLost) {
+		for _, e := range m.Events(tenure.EventLost) {
 			if !warned[e.Lock] {
 				t.Errorf("%s was lost without jeopardy", e.Lock)
 			}
@@ -792,8 +800,8 @@ func TestRequestsWithoutAPlaceAreGivenUp(t *testing.T) {
 
 func TestStoreTimeoutHoldsInAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.faults.SetBlackHole(true)
+		m := newWorld(t).Client("a")
+		m.Faults().SetBlackHole(true)
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 var errDenied = errors.New("the security token included in the request is invalid")
@@ -28,19 +30,20 @@ var badAnswers = map[string]faultstore.Fault{
 
 // incident has the machine's next calls fail as a store's do that will not have
 // it any more; count 0: all of them.
-func (m *machine) incident(count int, f faultstore.Fault) (remove func()) {
-	return m.faults.Inject(faultstore.Rule{Count: count, Fault: f})
+func incident(m *machine, count int, f faultstore.Fault) (remove func()) {
+	return m.Faults().Inject(faultstore.Rule{Count: count, Fault: f})
 }
 
 // leadsAfter has a candidate wait for a leader that leaves, with bad answers to
 // the candidate in between, and returns what its Run has returned by the time at
 // which somebody should lead, nil if it leads.
-func leadsAfter(t *testing.T, w *world, count int, lasting time.Duration, f faultstore.Fault) (events *recorder, err error) {
+func leadsAfter(t *testing.T, w *world, count int, lasting time.Duration, f faultstore.Fault) (b *machine, err error) {
 	t.Helper()
-	a, b := w.machine("a"), w.machine("b")
-	leader := a.mustAcquire("x", nil)
+	a := w.Client("a")
+	b = w.Client("b")
+	leader := a.MustAcquire("x", nil)
 	led := make(chan struct{})
-	ran := started(func() error {
+	ran := testutil.Go(func() error {
 		return b.Election("x", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error {
 			close(led)
 			<-ctx.Done()
@@ -48,27 +51,27 @@ func leadsAfter(t *testing.T, w *world, count int, lasting time.Duration, f faul
 		})
 	})
 	time.Sleep(5 * time.Second) // it has had good answers
-	remove := b.incident(count, f)
+	remove := incident(b, count, f)
 	time.Sleep(lasting)
 	remove()
-	a.mustRelease(leader)
+	mustRelease(a, leader)
 	time.Sleep(2 * lease)
 	select {
 	case <-led:
-		return b.events, nil
+		return b, nil
 	case err := <-ran:
-		return b.events, err
+		return b, err
 	default:
 		t.Error("nobody leads")
-		return b.events, nil
+		return b, nil
 	}
 }
 
 func TestOneBadAnswerEndsNoCandidate(t *testing.T) {
 	each(t, badAnswers, func(t *testing.T, f faultstore.Fault) {
-		events, err := leadsAfter(t, newWorld(t), 1, 5*time.Second, f)
-		want(t, err, nil)
-		if got := events.of(tenure.EventStoreError); len(got) != 1 || !errors.Is(got[0].Err, errDenied) {
+		b, err := leadsAfter(t, newWorld(t), 1, 5*time.Second, f)
+		testutil.Want(t, err, nil)
+		if got := b.Events(tenure.EventStoreError); len(got) != 1 || !errors.Is(got[0].Err, errDenied) {
 			t.Errorf("told of it by %v, want one store_error", got)
 		}
 	})
@@ -76,9 +79,9 @@ func TestOneBadAnswerEndsNoCandidate(t *testing.T) {
 
 func TestCandidateOutlastsAnIncident(t *testing.T) {
 	each(t, badAnswers, func(t *testing.T, f faultstore.Fault) {
-		events, err := leadsAfter(t, newWorld(t), 0, 10*lease, f)
-		want(t, err, nil)
-		if got := events.of(tenure.EventStoreError); len(got) < 10 {
+		b, err := leadsAfter(t, newWorld(t), 0, 10*lease, f)
+		testutil.Want(t, err, nil)
+		if got := b.Events(tenure.EventStoreError); len(got) < 10 {
 			t.Errorf("told of it %d times in 10 leases", len(got))
 		}
 	})
@@ -98,12 +101,12 @@ func TestPermanentFromTheStart(t *testing.T) {
 		"status": func(ctx context.Context, m *machine) error { _, err := m.Status(ctx, "x"); return err },
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			w.machine("a").mustAcquire("x", nil)
-			b := w.machine("b")
-			b.incident(0, badAnswers["not applied"])
-			err := within(t, 0, 10*time.Millisecond, func() error { return call(t.Context(), b) })
-			want(t, err, tenure.ErrPermanent)
-			want(t, err, errDenied)
+			w.Client("a").MustAcquire("x", nil)
+			b := w.Client("b")
+			incident(b, 0, badAnswers["not applied"])
+			err := testutil.Within(t, 0, 10*time.Millisecond, func() error { return call(t.Context(), b) })
+			testutil.Want(t, err, tenure.ErrPermanent)
+			testutil.Want(t, err, errDenied)
 		})
 	}
 }
@@ -114,47 +117,48 @@ func TestWhatCountsAsAGoodAnswer(t *testing.T) {
 		before func(*world, *machine)
 		good   bool
 	}{
-		"a read":             {func(_ *world, m *machine) { _, _ = m.Status(m.t.Context(), "held") }, true},
-		"a read of nothing":  {func(_ *world, m *machine) { _, _ = m.Status(m.t.Context(), "free") }, true},
-		"a write":            {func(_ *world, m *machine) { m.mustAcquire("other", nil) }, true},
-		"a conflict":         {func(_ *world, m *machine) { _, _ = m.TryAcquire(m.t.Context(), "held", nil) }, true},
-		"a list":             {func(_ *world, m *machine) { m.listAll() }, true},
-		"many reads":         {func(_ *world, m *machine) { m.Statuses(m.t.Context(), []string{"held", "free"}, nil) }, true},
+		"a read":             {func(w *world, m *machine) { _, _ = m.Status(w.T().Context(), "held") }, true},
+		"a read of nothing":  {func(w *world, m *machine) { _, _ = m.Status(w.T().Context(), "free") }, true},
+		"a write":            {func(_ *world, m *machine) { m.MustAcquire("other", nil) }, true},
+		"a conflict":         {func(w *world, m *machine) { _, _ = m.TryAcquire(w.T().Context(), "held", nil) }, true},
+		"a list":             {func(_ *world, m *machine) { listAll(m) }, true},
+		"many reads":         {func(w *world, m *machine) { m.Statuses(w.T().Context(), []string{"held", "free"}, nil) }, true},
 		"nothing":            {func(*world, *machine) {}, false},
-		"a timeout":          {func(_ *world, m *machine) { m.faulty(faultstore.BlackHole()) }, false},
-		"a busy store":       {func(_ *world, m *machine) { m.faulty(faultstore.Refuse()) }, false},
-		"a write of unknown": {func(_ *world, m *machine) { m.faulty(faultstore.LoseReply()) }, false},
+		"a timeout":          {func(_ *world, m *machine) { faulty(m, faultstore.BlackHole()) }, false},
+		"a busy store":       {func(_ *world, m *machine) { faulty(m, faultstore.Refuse()) }, false},
+		"a write of unknown": {func(_ *world, m *machine) { faulty(m, faultstore.LoseReply()) }, false},
 		"an unreadable record": {func(_ *world, m *machine) {
-			m.faulty(faultstore.Fault{Effect: faultstore.Refused, Err: driver.ErrUnreadable})
+			faulty(m, faultstore.Fault{Effect: faultstore.Refused, Err: driver.ErrUnreadable})
 		}, false},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			w.machine("a").mustAcquire("held", nil)
-			b := w.machine("b")
+			w.Client("a").MustAcquire("held", nil)
+			b := w.Client("b")
 			tt.before(w, b)
-			b.incident(1, badAnswers["not applied"])
+			incident(b, 1, badAnswers["not applied"])
 			l, err := b.TryAcquire(t.Context(), "x", nil)
 			if tt.good {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 			} else {
-				want(t, err, tenure.ErrPermanent)
+				testutil.Want(t, err, tenure.ErrPermanent)
 			}
 			if l != nil {
-				b.mustRelease(l)
+				mustRelease(b, l)
 			}
 		})
 	}
 }
 
 // faulty makes one read with a fault.
-func (m *machine) faulty(f faultstore.Fault) {
-	defer m.incident(0, f)()
-	_, _ = m.Status(m.t.Context(), "free")
+func faulty(m *machine, f faultstore.Fault) {
+	defer incident(m, 0, f)()
+	_, _ = m.Status(m.World().T().Context(), "free")
 }
 
-func (m *machine) listAll() {
-	for _, err := range m.Locks(m.t.Context(), nil) {
-		want(m.t, err, nil)
+func listAll(m *machine) {
+	t := m.World().T()
+	for _, err := range m.Locks(t.Context(), nil) {
+		testutil.Want(t, err, nil)
 	}
 }
 
@@ -173,12 +177,12 @@ func TestIncidentOutlastsPatience(t *testing.T) {
 		}},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			w.machine("a").mustAcquire("x", nil)
-			b := w.machine("b")
+			w.Client("a").MustAcquire("x", nil)
+			b := w.Client("b")
 			_, _ = b.Status(t.Context(), "x")
-			b.incident(0, badAnswers["not applied"])
-			err := within(t, tt.least, tt.most, func() error { return tt.call(t.Context(), b) })
-			want(t, err, errDenied)
+			incident(b, 0, badAnswers["not applied"])
+			err := testutil.Within(t, tt.least, tt.most, func() error { return tt.call(t.Context(), b) })
+			testutil.Want(t, err, errDenied)
 			if errors.Is(err, tenure.ErrPermanent) {
 				t.Errorf("%v matches ErrPermanent, after good answers", err)
 			}
@@ -194,7 +198,7 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 		"ask": func(ctx context.Context, m *machine) error {
 			return m.StepDown(ctx, "x", because("for the test"))
 		},
-		"revoke": func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "for the test") },
+		"revoke": func(ctx context.Context, m *machine) error { return admin.Revoke(ctx, m.Client, "x", "for the test") },
 		"under a session": func(ctx context.Context, m *machine) error {
 			s, err := m.OpenSession(ctx, nil)
 			if err == nil {
@@ -204,14 +208,14 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 		},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
-			l := a.mustAcquire("x", nil)
+			a := w.Client("a")
+			l := a.MustAcquire("x", nil)
 			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(t.Context())) })
-			b := w.machine("b")
+			b := w.Client("b")
 			_, _ = b.Status(t.Context(), "x")
-			b.incident(4, badAnswers["not applied"])
-			want(t, call(t.Context(), b), nil)
-			if len(b.events.of(tenure.EventStoreError)) == 0 {
+			incident(b, 4, badAnswers["not applied"])
+			testutil.Want(t, call(t.Context(), b), nil)
+			if len(b.Events(tenure.EventStoreError)) == 0 {
 				t.Error("told nobody of it")
 			}
 		})
@@ -221,12 +225,12 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 // TestObserverIsToldOfAnIncident: once, and observing goes on.
 func TestObserverIsToldOfAnIncident(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
 		ctx, stop := context.WithTimeout(t.Context(), 10*lease)
 		defer stop()
 		time.AfterFunc(lease, func() {
-			remove := b.incident(0, badAnswers["not applied"])
+			remove := incident(b, 0, badAnswers["not applied"])
 			time.Sleep(lease)
 			remove()
 			_ = l.Release(context.WithoutCancel(t.Context()))
@@ -251,15 +255,15 @@ func TestObserverIsToldOfAnIncident(t *testing.T) {
 // once, whatever it has answered before.
 func TestRefusalOfTheStoreItselfStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.mustAcquire("x", nil)
-		m.fault(faultstore.OpClaim, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.Unsupported(errDenied)})
-		err := within(t, 0, 10*time.Millisecond, func() error {
+		m := newWorld(t).Client("a")
+		m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpClaim, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.Unsupported(errDenied)})
+		err := testutil.Within(t, 0, 10*time.Millisecond, func() error {
 			_, err := m.OpenSession(t.Context(), nil)
 			return err
 		})
-		want(t, err, tenure.ErrPermanent)
-		want(t, err, errors.ErrUnsupported)
+		testutil.Want(t, err, tenure.ErrPermanent)
+		testutil.Want(t, err, errors.ErrUnsupported)
 	})
 }
 
@@ -320,49 +324,48 @@ var replacing = map[string]struct {
 	}},
 }
 
-// replaceableMachine returns a client on a store of its own in w.
-func (w *world) replaceableMachine(owner string) (*machine, *replaceable) {
-	w.t.Helper()
-	s := &replaceable{Store: w.open(), notify: make(chan struct{})}
-	m := &machine{t: w.t, events: &recorder{}}
-	o := tenure.Options{Owner: owner, Clock: tenure.MonotonicClock(), OnEvent: m.events.add}
-	c := mustNew(w.t, s, &o)
-	m.Client = c
-	w.t.Cleanup(func() { _ = c.Close(context.WithoutCancel(w.t.Context())) })
-	return m, s
+// replaceableMachine returns a client whose store can be replaced.
+func replaceableMachine(w *world, owner string) (m *machine, store *replaceable) {
+	w.Wrap(func(_ string, s driver.Store) driver.Store {
+		store = &replaceable{Store: s, notify: make(chan struct{})}
+		return store
+	})
+	defer w.Wrap(func(_ string, s driver.Store) driver.Store { return s })
+	m = w.Client(owner)
+	return m, store
 }
 
 func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 	for name, how := range replacing {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m, store := w.replaceableMachine("a")
-			other := w.machine("b")
-			other.mustAcquire("waited for", nil)
-			other.mustAcquire("led", nil)
-			dead := w.machine("c")
-			dead.mustAcquire("dead", nil)
-			dead.crash()
+			m, store := replaceableMachine(w, "a")
+			other := w.Client("b")
+			other.MustAcquire("waited for", nil)
+			other.MustAcquire("led", nil)
+			dead := w.Client("c")
+			dead.MustAcquire("dead", nil)
+			dead.Partition()
 
-			alone := m.mustAcquire("alone", nil)
-			drains := m.mustAcquire("drains", nil)
-			released := started(func() error {
+			alone := m.MustAcquire("alone", nil)
+			drains := m.MustAcquire("drains", nil)
+			released := testutil.Go(func() error {
 				return m.Run(t.Context(), "run", nil, func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) })
 			})
-			s := m.mustOpen(nil)
-			under := m.mustTake(s, "under")
+			s := mustOpen(m, nil)
+			under := mustTake(m, s, "under")
 			waits := map[string]<-chan error{
-				"acquire":         started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
-				"second in line":  started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
-				"under a session": started(func() error { _, err := s.Acquire(t.Context(), "waited for", nil); return err }),
-				"campaign": started(func() error {
+				"acquire":         testutil.Go(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
+				"second in line":  testutil.Go(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
+				"under a session": testutil.Go(func() error { _, err := s.Acquire(t.Context(), "waited for", nil); return err }),
+				"campaign": testutil.Go(func() error {
 					return m.Election("led", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return nil })
 				}),
-				"ask":  started(func() error { return m.StepDown(t.Context(), "led", because("for the test")) }),
-				"free": started(func() error { return m.ReleaseDead(t.Context(), "dead", "for the test") }),
-				"leads": started(func() error {
+				"ask":  testutil.Go(func() error { return m.StepDown(t.Context(), "led", because("for the test")) }),
+				"free": testutil.Go(func() error { return admin.ReleaseDead(t.Context(), m.Client, "dead", "for the test") }),
+				"leads": testutil.Go(func() error {
 					return m.Election("own", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil })
 				}),
-				"observe": started(func() error {
+				"observe": testutil.Go(func() error {
 					var last error
 					for _, last = range m.Election("led", nil).Observe(t.Context()) {
 					}
@@ -371,7 +374,7 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 			}
 			time.Sleep(4 * time.Second)
 			for what, done := range waits {
-				pending(t, what, done)
+				testutil.Pending(t, what, done)
 			}
 
 			how.do(store)
@@ -391,7 +394,7 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 			for what, done := range waits {
 				select {
 				case err := <-done:
-					want(t, err, tenure.ErrReplaced)
+					testutil.Want(t, err, tenure.ErrReplaced)
 					if !strings.Contains(err.Error(), how.says) {
 						t.Errorf("%s: %v; want %q in it", what, err, how.says)
 					}
@@ -399,7 +402,7 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 					t.Errorf("%s goes on", what)
 				}
 			}
-			want(t, <-released, tenure.ErrReplaced)
+			testutil.Want(t, <-released, tenure.ErrReplaced)
 
 			// Nothing is released, and nothing begins: at once, without a call.
 			writes, calls := store.writes.Load(), store.calls.Load()
@@ -416,26 +419,26 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 				"ask":             func() error { return m.StepDown(t.Context(), "led", because("for the test")) },
 				"acquire under":   func() error { _, err := s.Acquire(t.Context(), "new", nil); return err },
 				"history":         func() error { _, err := m.History(t.Context(), "led"); return err },
-				"sweep":           func() error { _, err := m.Sweep(t.Context()); return err },
+				"sweep":           func() error { _, err := admin.Sweep(t.Context(), m.Client); return err },
 				"campaign again":  func() error { return m.Election("led", nil).Run(t.Context(), noWork) },
 				"observe the end": func() error { _, err := m.Election("led", nil).Leader(t.Context()); return err },
 			} {
-				err := within(t, 0, 0, call)
+				err := testutil.Within(t, 0, 0, call)
 				if !errors.Is(err, tenure.ErrReplaced) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			want(t, within(t, 0, 0, func() error { return m.Close(t.Context()) }), nil)
+			testutil.Want(t, testutil.Within(t, 0, 0, func() error { return m.Close(t.Context()) }), nil)
 			time.Sleep(3 * lease)
 			if store.writes.Load() != writes || store.calls.Load() != calls {
 				t.Errorf("%d writes and %d calls after it was known", store.writes.Load()-writes, store.calls.Load()-calls)
 			}
-			if w.record("alone").State != driver.Held {
+			if w.MustRecord("alone").State != driver.Held {
 				t.Error("a lock was released in a store that others do not find")
 			}
-			lost := m.events.of(tenure.EventLost)
+			lost := m.Events(tenure.EventLost)
 			for _, e := range lost {
-				want(t, e.Err, tenure.ErrReplaced)
+				testutil.Want(t, e.Err, tenure.ErrReplaced)
 			}
 			if len(lost) < 6 {
 				t.Errorf("told of %d losses: %v", len(lost), lost)
@@ -448,11 +451,11 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 // cover of its heartbeats all the same.
 func TestReplacedStoreWhileWorkDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, store := newWorld(t).replaceableMachine("a")
+		m, store := replaceableMachine(newWorld(t), "a")
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := errors.New("stopped")
 		drains := make(chan *tenure.Lease, 1)
-		ran := started(func() error {
+		ran := testutil.Go(func() error {
 			return m.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
 				drains <- l
 				<-ctx.Done()
@@ -463,14 +466,14 @@ func TestReplacedStoreWhileWorkDrains(t *testing.T) {
 		l := <-drains
 		stop()
 		time.Sleep(time.Second)
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 		close(store.notify)
 		synctest.Wait()
-		want(t, l.Check(), tenure.ErrReplaced)
+		testutil.Want(t, l.Check(), tenure.ErrReplaced)
 		err := <-ran
-		want(t, err, tenure.ErrReplaced)
-		want(t, err, tenure.ErrLost)
-		want(t, err, stopped)
+		testutil.Want(t, err, tenure.ErrReplaced)
+		testutil.Want(t, err, tenure.ErrLost)
+		testutil.Want(t, err, stopped)
 	})
 }
 
@@ -483,18 +486,18 @@ func TestOtherErrorsEndNothing(t *testing.T) {
 		"closed": driver.ErrClosed, "unreadable": driver.ErrUnreadable, "unknown": errMoved,
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m, store := w.replaceableMachine("a")
-			l := m.mustAcquire("x", nil)
+			m, store := replaceableMachine(w, "a")
+			l := m.MustAcquire("x", nil)
 			s, openErr := m.OpenSession(t.Context(), nil)
-			want(t, openErr, nil)
+			testutil.Want(t, openErr, nil)
 			store.err.Store(&err)
-			time.Sleep(usable(t) - heartbeat)
-			want(t, l.Check(), nil)
-			want(t, s.Check(), nil)
+			time.Sleep(usable - heartbeat)
+			testutil.Want(t, l.Check(), nil)
+			testutil.Want(t, s.Check(), nil)
 			store.err.Store(nil)
 			time.Sleep(2 * lease)
-			want(t, l.Check(), nil)
-			want(t, s.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
+			testutil.Want(t, s.Check(), nil)
 		})
 	}
 }
@@ -508,16 +511,16 @@ func TestGrantUnderWayWhenReplaced(t *testing.T) {
 		"session": func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m, store := w.replaceableMachine("a")
+			m, store := replaceableMachine(w, "a")
 			slow := &slowStore{Store: store.Store, pause: time.Second}
 			store.Store = slow
-			got := started(func() error { return call(t.Context(), m) })
+			got := testutil.Go(func() error { return call(t.Context(), m) })
 			time.Sleep(time.Second / 2)
 			close(store.notify)
 			synctest.Wait()
 			select {
 			case err := <-got:
-				want(t, err, tenure.ErrReplaced)
+				testutil.Want(t, err, tenure.ErrReplaced)
 			default:
 				t.Error("it waits for the answer")
 			}
@@ -525,7 +528,7 @@ func TestGrantUnderWayWhenReplaced(t *testing.T) {
 			if n := slow.writes.Load(); n != 1 {
 				t.Errorf("%d writes, want the claim alone", n)
 			}
-			want(t, m.Close(t.Context()), nil)
+			testutil.Want(t, m.Close(t.Context()), nil)
 		})
 	}
 }

@@ -6,6 +6,7 @@ package tenure_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -25,9 +27,9 @@ import (
 // lease: that of another client, and its own until it is released.
 func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		taken := a.mustAcquire("taken", nil)
-		own := b.mustAcquire("own", nil)
+		a, b := w.Client("a"), w.Client("b")
+		taken := a.MustAcquire("taken", nil)
+		own := b.MustAcquire("own", nil)
 		waiters := make(chan error, 3)
 		for range 3 {
 			go func() {
@@ -35,26 +37,31 @@ func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 				waiters <- err
 			}()
 		}
-		observer := started(func() (last error) {
+		observer := testutil.Go(func() (last error) {
 			for _, last = range b.Election("taken", nil).Observe(t.Context()) {
 			}
 			return last
 		})
 		time.Sleep(lease)
 
-		closed := started(func() error { return b.Close(t.Context()) })
-		want(t, within(t, 0, 0, func() error { return errors.Join(<-waiters, <-waiters, <-waiters) }), tenure.ErrClosed)
-		want(t, within(t, 0, 0, func() error { return <-observer }), tenure.ErrClosed)
-		want(t, within(t, 0, 0, func() error { <-own.Context().Done(); return context.Cause(own.Context()) }), tenure.ErrClosed)
+		closed := testutil.Go(func() error { return b.Close(t.Context()) })
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error {
+			return errors.Join(<-waiters, <-waiters, <-waiters)
+		}), tenure.ErrClosed)
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error { return <-observer }), tenure.ErrClosed)
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error {
+			<-own.Context().Done()
+			return context.Cause(own.Context())
+		}), tenure.ErrClosed)
 
 		time.Sleep(stopTimeout - time.Second)
-		pending(t, "close", closed)
-		want(t, own.Check(), nil) // it can still write its checkpoint
-		want(t, own.Renew(t.Context()), nil)
-		want(t, own.Release(t.Context()), nil)
-		want(t, within(t, 0, 0, func() error { return <-closed }), nil)
-		want(t, taken.Check(), nil)
-		want(t, taken.Context().Err(), nil)
+		testutil.Pending(t, "close", closed)
+		testutil.Want(t, own.Check(), nil) // it can still write its checkpoint
+		testutil.Want(t, own.Renew(t.Context()), nil)
+		testutil.Want(t, own.Release(t.Context()), nil)
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error { return <-closed }), nil)
+		testutil.Want(t, taken.Check(), nil)
+		testutil.Want(t, taken.Context().Err(), nil)
 	})
 }
 
@@ -62,31 +69,31 @@ func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 // until it has returned, and nobody starts beside it.
 func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		const drain = lease - time.Second
 		working := false
-		run := started(func() error {
+		run := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
 				working = true
 				<-ctx.Done()
-				want(t, context.Cause(ctx), tenure.ErrClosed)
+				testutil.Want(t, context.Cause(ctx), tenure.ErrClosed)
 				time.Sleep(drain)
-				want(t, l.Check(), nil)
+				testutil.Want(t, l.Check(), nil)
 				working = false
 				return nil
 			})
 		})
 		time.Sleep(lease)
-		next := started(func() error {
+		next := testutil.Go(func() error {
 			l, err := b.Acquire(t.Context(), "x", nil)
 			if working {
 				t.Error("another holder began beside the work")
 			}
 			return errors.Join(err, l.Release(t.Context()))
 		})
-		want(t, within(t, drain, drain, func() error { return a.Close(t.Context()) }), nil)
-		want(t, <-run, nil)
-		want(t, <-next, nil)
+		testutil.Want(t, testutil.Within(t, drain, drain, func() error { return a.Close(t.Context()) }), nil)
+		testutil.Want(t, <-run, nil)
+		testutil.Want(t, <-next, nil)
 	})
 }
 
@@ -94,27 +101,27 @@ func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
 // returns and says so, and the record runs out by itself.
 func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		stuck := make(chan struct{})
-		run := started(func() error {
+		run := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", nil, func(context.Context, *tenure.Lease) error { <-stuck; return nil })
 		})
 		time.Sleep(lease)
-		err := within(t, stopTimeout, stopTimeout, func() error { return a.Close(t.Context()) })
+		err := testutil.Within(t, stopTimeout, stopTimeout, func() error { return a.Close(t.Context()) })
 		if err == nil || err.Error() != `tenure: close: leases not released: 1; their records run out within 15s` {
 			t.Errorf("close: %v", err)
 		}
-		if rec := w.record("x"); rec.State != driver.Held || rec.Owner != "a" {
+		if rec := w.MustRecord("x"); rec.State != driver.Held || rec.Owner != "a" {
 			t.Errorf("record %+v", rec)
 		}
-		n := a.faults.Count()
-		l := b.mustAcquire("x", nil)
+		n := a.Faults().Count()
+		l := b.MustAcquire("x", nil)
 		if l.Token() != 2 {
 			t.Errorf("token %d", l.Token())
 		}
 		close(stuck)
-		want(t, <-run, tenure.ErrStopTimeout)
-		if more := a.faults.Count() - n; more != 0 {
+		testutil.Want(t, <-run, tenure.ErrStopTimeout)
+		if more := a.Faults().Count() - n; more != 0 {
 			t.Errorf("%d requests after Close", more)
 		}
 	})
@@ -124,47 +131,47 @@ func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
 func TestCloseWithoutAnswerEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := hanging(t, faultstore.BlackHole())
-		acquired := started(func() error { _, err := m.Acquire(t.Context(), "free", nil); return err })
-		released := started(func() error { return l.Release(t.Context()) })
+		acquired := testutil.Go(func() error { _, err := m.Acquire(t.Context(), "free", nil); return err })
+		released := testutil.Go(func() error { return l.Release(t.Context()) })
 		time.Sleep(requestTimeout)
-		if err := within(t, 0, lease+2*requestTimeout, func() error { return m.Close(t.Context()) }); err != nil {
+		if err := testutil.Within(t, 0, lease+2*requestTimeout, func() error { return m.Close(t.Context()) }); err != nil {
 			t.Logf("close: %v", err)
 		}
-		want(t, <-acquired, tenure.ErrClosed)
-		want(t, <-released, tenure.ErrUncertain)
+		testutil.Want(t, <-acquired, tenure.ErrClosed)
+		testutil.Want(t, <-released, tenure.ErrUncertain)
 	})
 }
 
 func TestClosedClientRefusesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		m.mustRelease(l)
-		want(t, m.Close(t.Context()), nil)
-		n := m.faults.Count()
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
+		mustRelease(m, l)
+		testutil.Want(t, m.Close(t.Context()), nil)
+		n := m.Faults().Count()
 
 		ctx := t.Context()
 		work := func(context.Context, *tenure.Lease) error { panic("work without a lease") }
 		_, err := m.Acquire(ctx, "x", nil)
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 		_, err = m.TryAcquire(ctx, "x", nil)
-		want(t, err, tenure.ErrClosed)
-		want(t, m.Run(ctx, "x", nil, work), tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
+		testutil.Want(t, m.Run(ctx, "x", nil, work), tenure.ErrClosed)
 		_, err = m.Status(ctx, "x")
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 		for _, err := range m.Locks(ctx, nil) {
-			want(t, err, tenure.ErrClosed)
+			testutil.Want(t, err, tenure.ErrClosed)
 		}
 		e := m.Election("x", nil)
-		want(t, e.Run(ctx, work), tenure.ErrClosed)
+		testutil.Want(t, e.Run(ctx, work), tenure.ErrClosed)
 		_, err = e.Leader(ctx)
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 		for _, err := range e.Observe(ctx) {
-			want(t, err, tenure.ErrClosed)
+			testutil.Want(t, err, tenure.ErrClosed)
 		}
-		want(t, m.Close(ctx), tenure.ErrClosed)
-		want(t, l.Release(ctx), nil) // it was released before
-		if got := m.faults.Count(); got != n {
+		testutil.Want(t, m.Close(ctx), tenure.ErrClosed)
+		testutil.Want(t, l.Release(ctx), nil) // it was released before
+		if got := m.Faults().Count(); got != n {
 			t.Errorf("%d requests after Close", got-n)
 		}
 	})
@@ -173,16 +180,16 @@ func TestClosedClientRefusesEverything(t *testing.T) {
 // A lease of which Close did not wait for the release is not released later.
 func TestLeaseAfterCloseSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		want(t, m.Close(ctx), context.DeadlineExceeded)
-		n := m.faults.Count()
-		want(t, l.Release(t.Context()), tenure.ErrUncertain)
-		want(t, l.Release(t.Context()), tenure.ErrClosed)
+		testutil.Want(t, m.Close(ctx), context.DeadlineExceeded)
+		n := m.Faults().Count()
+		testutil.Want(t, l.Release(t.Context()), tenure.ErrUncertain)
+		testutil.Want(t, l.Release(t.Context()), tenure.ErrClosed)
 		time.Sleep(lease)
-		if more := m.faults.Count() - n; more != 0 {
+		if more := m.Faults().Count() - n; more != 0 {
 			t.Errorf("%d requests after Close", more)
 		}
 	})
@@ -192,14 +199,14 @@ func TestLeaseAfterCloseSendsNothing(t *testing.T) {
 // fails with ErrClosed, or has a lease that is released.
 func TestCloseWhileAClaimIsUnderWay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
-		acquired := started(func() error { _, err := m.Acquire(t.Context(), "x", nil); return err })
+		m := w.Client("a")
+		m.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+		acquired := testutil.Go(func() error { _, err := m.Acquire(t.Context(), "x", nil); return err })
 		time.Sleep(time.Second / 2)
-		closed := started(func() error { return m.Close(t.Context()) })
-		want(t, within(t, 0, 0, func() error { return <-acquired }), tenure.ErrClosed)
-		want(t, within(t, time.Second/2, time.Second/2, func() error { return <-closed }), nil)
-		if rec := w.record("x"); rec.State != driver.Released {
+		closed := testutil.Go(func() error { return m.Close(t.Context()) })
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error { return <-acquired }), tenure.ErrClosed)
+		testutil.Want(t, testutil.Within(t, time.Second/2, time.Second/2, func() error { return <-closed }), nil)
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -208,21 +215,21 @@ func TestCloseWhileAClaimIsUnderWay(t *testing.T) {
 // One release that fails keeps Close from none of the others.
 func TestCloseReleasesWhatItCan(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		for _, name := range names(10) {
 			go func() {
 				_ = m.Run(t.Context(), name, nil, func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil })
 			}()
 		}
 		time.Sleep(time.Second)
-		m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Key: "lock-00003", Fault: faultstore.BlackHole()})
+		m.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Key: "lock-00003", Fault: faultstore.BlackHole()})
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := m.Close(ctx); err == nil {
 			t.Error("Close says that all was released")
 		}
 		for i, name := range names(10) {
-			if rec := w.record(name); (rec.State == driver.Released) != (i != 3) {
+			if rec := w.MustRecord(name); (rec.State == driver.Released) != (i != 3) {
 				t.Errorf("%s is %s", name, rec.State)
 			}
 		}
@@ -234,10 +241,10 @@ func TestCloseReleasesWhatItCan(t *testing.T) {
 func service(t *testing.T, m *machine, ctx context.Context, drain time.Duration) *tenure.Session {
 	t.Helper()
 	s, err := m.OpenSession(ctx, nil)
-	want(t, err, nil)
+	testutil.Want(t, err, nil)
 	for _, name := range []string{"x", "y", "z"} {
 		l, err := s.Acquire(ctx, name, nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		go func() {
 			<-l.Context().Done()
 			time.Sleep(drain)
@@ -257,16 +264,16 @@ func TestCloseUnderAContextThatIsDone(t *testing.T) {
 		},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			ctx, stop := context.WithCancelCause(t.Context())
 			s := service(t, a, ctx, 2*time.Second)
 			time.Sleep(lease)
-			next := started(func() error { _, err := b.Acquire(t.Context(), "y", nil); return err })
+			next := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "y", nil); return err })
 			time.Sleep(lease)
-			pending(t, "the next holder", next)
+			testutil.Pending(t, "the next holder", next)
 			stop(errors.New("terminated"))
-			want(t, within(t, 2*time.Second, 2*time.Second, func() error { return closes(ctx, a, s) }), nil)
-			want(t, within(t, 0, byLooks, func() error { return <-next }), nil)
+			testutil.Want(t, testutil.Within(t, 2*time.Second, 2*time.Second, func() error { return closes(ctx, a, s) }), nil)
+			testutil.Want(t, testutil.Within(t, 0, byLooks, func() error { return <-next }), nil)
 		})
 	}
 }
@@ -278,11 +285,11 @@ func TestCloseUnderADoneContextEnds(t *testing.T) {
 		"session": func(ctx context.Context, _ *machine, s *tenure.Session) error { return s.Close(ctx) },
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a", func(o *tenure.Options) { o.StopTimeout = 5 * time.Second })
+			a := w.Client("a", func(o *tenure.Options) { o.StopTimeout = 5 * time.Second })
 			ctx, stop := context.WithCancel(t.Context())
 			s := service(t, a, ctx, time.Hour)
 			stop()
-			if err := within(t, 5*time.Second, 5*time.Second, func() error { return closes(ctx, a, s) }); err == nil {
+			if err := testutil.Within(t, 5*time.Second, 5*time.Second, func() error { return closes(ctx, a, s) }); err == nil {
 				t.Error("no error, and locks are left behind")
 			}
 			time.Sleep(2 * time.Hour) // for the work
@@ -295,15 +302,15 @@ func TestCloseUnderADoneContextEnds(t *testing.T) {
 func TestCloseUnderAnEventThatNeverReturns(t *testing.T) {
 	inWorldRun(t, "client", func(t *testing.T, w *world) {
 		never := make(chan struct{})
-		a := w.machine("a", func(o *tenure.Options) {
+		a := w.Client("a", func(o *tenure.Options) {
 			o.StopTimeout = 5 * time.Second
 			o.OnEvent = func(tenure.Event) { <-never }
 		})
 		l, err := a.Acquire(t.Context(), "x", nil)
-		want(t, err, nil)
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, err, nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 		closes := func() error { return a.Close(context.WithoutCancel(t.Context())) }
-		if err := within(t, 5*time.Second+lease, 5*time.Second+lease, closes); err == nil || !strings.Contains(err.Error(), "OnEvent") {
+		if err := testutil.Within(t, 5*time.Second+lease, 5*time.Second+lease, closes); err == nil || !strings.Contains(err.Error(), "OnEvent") {
 			t.Errorf("%v", err)
 		}
 		close(never)
@@ -315,14 +322,14 @@ func TestCloseUnderAnEventThatNeverReturns(t *testing.T) {
 func TestCloseUnderADoneContextWithoutAnswer(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"hangs": faultstore.BlackHole(), "deaf": {Effect: faultstore.RequestLost, Hang: true, Deaf: time.Hour}} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
+			a := w.Client("a")
 			ctx, stop := context.WithCancel(t.Context())
 			_ = service(t, a, ctx, 0)
-			alone := a.mustAcquire("alone", nil)
+			alone := a.MustAcquire("alone", nil)
 			context.AfterFunc(alone.Context(), func() { _ = alone.Release(ctx) })
-			defer a.faults.Inject(faultstore.Rule{Fault: f})()
+			defer a.Faults().Inject(faultstore.Rule{Fault: f})()
 			stop()
-			if err := within(t, lease, stopTimeout+lease, func() error { return a.Close(ctx) }); err == nil {
+			if err := testutil.Within(t, lease, stopTimeout+lease, func() error { return a.Close(ctx) }); err == nil {
 				t.Error("no error, and locks are left behind")
 			}
 			time.Sleep(2 * time.Hour)
@@ -334,23 +341,23 @@ func TestCloseUnderADoneContextWithoutAnswer(t *testing.T) {
 func TestCloseWithNothingLeft(t *testing.T) {
 	for name, before := range map[string]func(context.Context, *machine){
 		"nothing":  func(context.Context, *machine) {},
-		"released": func(ctx context.Context, m *machine) { m.mustRelease(m.mustAcquire("x", nil)) },
+		"released": func(ctx context.Context, m *machine) { mustRelease(m, m.MustAcquire("x", nil)) },
 		"waiting": func(ctx context.Context, m *machine) {
 			go func() { _, _ = m.Acquire(ctx, "held", nil) }()
 			time.Sleep(lease)
 		},
 		"observing": func(ctx context.Context, m *machine) {
-			go m.observes(ctx, "held")
+			go observes(m, ctx, "held")
 			time.Sleep(lease)
 		},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			w.machine("b").mustAcquire("held", nil)
-			a := w.machine("a")
+			w.Client("b").MustAcquire("held", nil)
+			a := w.Client("a")
 			ctx, stop := context.WithCancel(t.Context())
 			before(ctx, a)
 			stop()
-			want(t, within(t, 0, 0, func() error { return a.Close(ctx) }), nil)
+			testutil.Want(t, testutil.Within(t, 0, 0, func() error { return a.Close(ctx) }), nil)
 		})
 	}
 }
@@ -359,19 +366,19 @@ func TestCloseWithNothingLeft(t *testing.T) {
 func TestCloseUnderAContextOfALease(t *testing.T) {
 	for name, under := range map[string]bool{"client": false, "session": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
+			a := w.Client("a")
 			s := service(t, a, t.Context(), 2*time.Second)
 			l, err := s.Acquire(t.Context(), "own", nil)
-			want(t, err, nil)
-			released := started(func() error { <-l.Context().Done(); return l.Release(t.Context()) })
-			want(t, within(t, 2*time.Second, 2*time.Second, func() error {
+			testutil.Want(t, err, nil)
+			released := testutil.Go(func() error { <-l.Context().Done(); return l.Release(t.Context()) })
+			testutil.Want(t, testutil.Within(t, 2*time.Second, 2*time.Second, func() error {
 				if under {
 					return s.Close(l.Context())
 				}
 				return a.Close(l.Context())
 			}), nil)
-			want(t, <-released, nil)
-			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+			testutil.Want(t, <-released, nil)
+			if rec := w.MustRecord(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 				t.Errorf("the session is %s", rec.State)
 			}
 		})
@@ -451,6 +458,15 @@ func inParallel(n int, f func(i int)) {
 	all.Wait()
 }
 
+// names returns n names of locks.
+func names(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("lock-%05d", i)
+	}
+	return names
+}
+
 func acquireAll(tb testing.TB, c *tenure.Client, n int) []*tenure.Lease {
 	tb.Helper()
 	leases, locks := make([]*tenure.Lease, n), names(n)
@@ -500,7 +516,7 @@ func TestTenThousandLocksOfOneClient(t *testing.T) {
 		for range 17 { // a little more than two leases
 			time.Sleep(lease / 8)
 			for _, l := range leases {
-				want(t, l.Check(), nil)
+				testutil.Want(t, l.Check(), nil)
 			}
 			most = max(most, runtime.NumGoroutine()-base-int(store.underWay.Load()))
 		}
@@ -523,7 +539,7 @@ func TestTenThousandLocksOfOneClient(t *testing.T) {
 func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &far{Store: memstore.New(), away: 10 * time.Millisecond}
-		c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 7})
+		c := testutil.Must(tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 7}))(t)
 		defer c.Close(context.WithoutCancel(t.Context()))
 		leases := acquireAll(t, c, 1000)
 		time.Sleep(2 * lease)
@@ -539,13 +555,13 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 func TestNoPlaceForARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.New(memstore.New(), nil)
-		c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 1})
+		c := testutil.Must(tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 1}))(t)
 		defer c.Close(context.WithoutCancel(t.Context()))
 		store.Inject(faultstore.Rule{Fault: deaf(10 * lease), Count: 1})
 		go c.TryAcquire(t.Context(), "first", nil) //nolint:errcheck // nobody answers
 		synctest.Wait()
 		_, err := c.TryAcquire(t.Context(), "second", nil)
-		want(t, err, driver.ErrNotApplied)
+		testutil.Want(t, err, driver.ErrNotApplied)
 		if err == nil || !strings.Contains(err.Error(), "not sent: 1 requests to the store are under way (MaxInFlight)") {
 			t.Errorf("%v", err)
 		}
@@ -560,11 +576,11 @@ func (twoClocks) Contender() time.Duration { return time.Minute }
 
 // The options of a client have the clock that it goes by, for those who measure beside it.
 func TestOptionsHaveTheClock(t *testing.T) {
-	c := mustNew(t, memstore.New(), &tenure.Options{Clock: twoClocks{}})
+	c := testutil.Must(tenure.New(memstore.New(), &tenure.Options{Clock: twoClocks{}}))(t)
 	if got := c.Options().Clock.Contender(); got != time.Minute {
 		t.Errorf("%v", got)
 	}
-	if mustNew(t, memstore.New(), nil).Options().Clock == nil {
+	if testutil.Must(tenure.New(memstore.New(), nil))(t).Options().Clock == nil {
 		t.Error("no clock")
 	}
 }
@@ -577,23 +593,23 @@ func drift(rho float64) func(*tenure.Options) {
 // by whatever waits, observes or asks, whether its lock is its own lease or a session's.
 func TestDriftsThatDiffer(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
-		a, same := w.machine("a", drift(0.01)), w.machine("same", drift(0.01))
+		a, same := w.Client("a", drift(0.01)), w.Client("same", drift(0.01))
 		locks := names(3)
-		s := a.mustOpen(nil)
+		s := mustOpen(a, nil)
 		for _, name := range locks {
 			if session {
-				a.mustTake(s, name)
+				mustTake(a, s, name)
 			} else {
-				a.mustAcquire(name, nil)
+				a.MustAcquire(name, nil)
 			}
 		}
-		waiter, observer, asker := w.machine("waiter"), w.machine("observer", drift(0.001)), w.machine("asker")
+		waiter, observer, asker := w.Client("waiter"), w.Client("observer", drift(0.001)), w.Client("asker")
 		ctx, stop := context.WithTimeout(t.Context(), 2*lease)
 		defer stop()
-		go observer.observes(ctx, locks[0])
+		go observes(observer, ctx, locks[0])
 		for _, name := range locks {
 			_, err := asker.Status(ctx, name)
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			for _, m := range []*machine{waiter, same} {
 				go func() {
 					if _, err := m.Acquire(ctx, name, nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -605,13 +621,13 @@ func TestDriftsThatDiffer(t *testing.T) {
 		<-ctx.Done()
 		synctest.Wait()
 		for m, bound := range map[*machine]string{waiter: "0.09", observer: "0.001", asker: "0.09"} {
-			got := m.events.of(tenure.EventDrift)
+			got := m.Events(tenure.EventDrift)
 			if len(got) != 1 || got[0].Owner != "a" || !strings.Contains(got[0].Err.Error(), "0.01,") || !strings.HasSuffix(got[0].Err.Error(), bound) {
 				t.Errorf("%s was told %+v", m.Options().Owner, got)
 			}
 		}
 		for _, m := range []*machine{a, same} {
-			if got := m.events.of(tenure.EventDrift); len(got) > 0 {
+			if got := m.Events(tenure.EventDrift); len(got) > 0 {
 				t.Errorf("%s was told %+v", m.Options().Owner, got)
 			}
 		}

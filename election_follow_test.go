@@ -16,14 +16,23 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
+
+// observes watches an election until its context ends, whatever comes.
+func observes(m *machine, ctx context.Context, name string) {
+	for _, err := range m.Election(name, nil).Observe(ctx) {
+		_ = err // it goes on
+	}
+}
 
 // watch observes an election until its context ends.
 func watch(ctx context.Context, e *tenure.Election) (seen <-chan string, done <-chan error) {
 	c := make(chan string, 1000)
-	return c, started(func() (last error) {
+	return c, testutil.Go(func() (last error) {
 		for l, err := range e.Observe(ctx) {
 			switch last = err; {
 			case err != nil:
@@ -40,7 +49,7 @@ func watch(ctx context.Context, e *tenure.Election) (seen <-chan string, done <-
 
 func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, o := w.machine("a"), w.machine("b"), w.machine("observer")
+		a, b, o := w.Client("a"), w.Client("b"), w.Client("observer")
 		ctx, stop := context.WithCancel(t.Context())
 		seen, done := watch(ctx, o.Election("x", nil))
 		expect := func(least, most time.Duration, state string) {
@@ -54,21 +63,21 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 			}
 		}
 		expect(0, 0, "nobody") // never taken
-		la := a.mustAcquire("x", nil)
+		la := a.MustAcquire("x", nil)
 		expect(0, refresh+refresh/8, "a1")
 		time.Sleep(lease)
-		a.mustRelease(la)
+		mustRelease(a, la)
 		expect(0, 0, "nobody") // there is a watch
-		lb := b.mustAcquire("x", nil)
+		lb := b.MustAcquire("x", nil)
 		expect(0, refresh+refresh/8, "b2")
 		time.Sleep(lease)
-		want(t, lb.SetData(t.Context(), []byte("moved")), nil)
+		testutil.Want(t, lb.SetData(t.Context(), []byte("moved")), nil)
 		expect(0, byLooks, "b2")
 		time.Sleep(lease)
-		b.crash()
+		b.Partition()
 		expect(lease-heartbeat, lease+refresh, "nobody")
 		stop()
-		want(t, within(t, 0, 0, func() error { return <-done }), nil) // it ends in silence
+		testutil.Want(t, testutil.Within(t, 0, 0, func() error { return <-done }), nil) // it ends in silence
 		if len(seen) != 0 {
 			t.Errorf("observed %s besides", <-seen)
 		}
@@ -78,9 +87,9 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 // A slow observer skips tenures and holds up nobody.
 func TestSlowObserverSkipsTenures(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, o := w.machine("a"), w.machine("observer")
+		a, o := w.Client("a"), w.Client("observer")
 		var tokens []uint64
-		observer := started(func() error {
+		observer := testutil.Go(func() error {
 			for l, err := range o.Election("x", nil).Observe(t.Context()) {
 				if err != nil {
 					return err
@@ -95,19 +104,19 @@ func TestSlowObserverSkipsTenures(t *testing.T) {
 		})
 		start := time.Now()
 		for range 45 {
-			l := a.mustAcquire("x", nil)
+			l := a.MustAcquire("x", nil)
 			time.Sleep(10 * time.Second)
-			a.mustRelease(l)
+			mustRelease(a, l)
 		}
 		if took := time.Since(start); took != 450*time.Second {
 			t.Errorf("the tenures took %v", took)
 		}
-		l := a.mustAcquire("x", nil)
-		want(t, <-observer, nil)
+		l := a.MustAcquire("x", nil)
+		testutil.Want(t, <-observer, nil)
 		if len(tokens) > 10 || tokens[len(tokens)-1] < 40 {
 			t.Errorf("observed %v", tokens)
 		}
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 	})
 }
 
@@ -115,13 +124,13 @@ func TestSlowObserverSkipsTenures(t *testing.T) {
 // of now.
 func TestObserveWaitsForALookOfItsOwnTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.machine("a").mustAcquire("x", nil)
-		e := w.machine("observer").Election("x", nil)
+		w.Client("a").MustAcquire("x", nil)
+		e := w.Client("observer").Election("x", nil)
 		_, err := e.Leader(t.Context())
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		time.Sleep(10 * lease)
 		for l, err := range e.Observe(t.Context()) {
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			if l.Owner != "a" {
 				t.Errorf("observed %+v first", l)
 			}
@@ -134,8 +143,8 @@ func TestObserveWaitsForALookOfItsOwnTime(t *testing.T) {
 func TestObserveYieldsAnErrorOnce(t *testing.T) {
 	for name, alone := range map[string]bool{"alone": true, "beside a campaign": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, o := w.machine("a"), w.machine("observer")
-			la := a.mustAcquire("x", nil)
+			a, o := w.Client("a"), w.Client("observer")
+			la := a.MustAcquire("x", nil)
 			if !alone {
 				go func() { _, _ = o.Acquire(t.Context(), "x", nil) }()
 			}
@@ -143,12 +152,12 @@ func TestObserveYieldsAnErrorOnce(t *testing.T) {
 			seen, done := watch(ctx, o.Election("x", nil))
 			time.Sleep(lease)
 			for range 2 {
-				o.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Count: 3, Fault: faultstore.LoseRequest()})
+				o.Inject(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
 				time.Sleep(lease)
 			}
-			want(t, la.Check(), nil)
+			testutil.Want(t, la.Check(), nil)
 			stop()
-			want(t, <-done, faultstore.ErrInjected)
+			testutil.Want(t, <-done, faultstore.ErrInjected)
 			var got []string
 			for len(seen) > 0 {
 				got = append(got, <-seen)
@@ -164,16 +173,16 @@ func TestObserveYieldsAnErrorOnce(t *testing.T) {
 func TestObserversShareLooks(t *testing.T) {
 	looks := func(observers int) (n int) {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.machine("a").mustAcquire("x", nil)
-			o := w.machine("observer")
-			o.reads += observers
+			w.Client("a").MustAcquire("x", nil)
+			o := w.Client("observer")
+			o.BoundReads(12 + observers)
 			for range observers {
 				_, _ = watch(t.Context(), o.Election("x", nil))
 			}
 			time.Sleep(time.Second) // each asks for a look of its own at first
-			before := o.faults.Count(faultstore.OpGet)
+			before := o.Faults().Count(faultstore.OpGet)
 			time.Sleep(20 * lease)
-			n = o.faults.Count(faultstore.OpGet) - before
+			n = o.Faults().Count(faultstore.OpGet) - before
 		})
 		return n
 	}
@@ -210,12 +219,12 @@ func (o *observed) owners() (all []string) {
 // One failed look does not make a living leader nobody.
 func TestObserverOutlivesAFailedLook(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b", hourly)
-		a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b", hourly)
+		a.MustAcquire("x", nil)
 		var o observed
 		go o.run(t.Context(), b.Election("x", nil))
 		time.Sleep(2 * time.Second)
-		b.fault(faultstore.OpGet, 0, 1, faultstore.Refuse())
+		b.Inject(faultstore.OpGet, 0, 1, faultstore.Refuse())
 		time.Sleep(30 * time.Minute)
 		if got := o.owners(); len(got) != 1 || got[0] != "a" {
 			t.Errorf("observed %q", got)
@@ -226,14 +235,14 @@ func TestObserverOutlivesAFailedLook(t *testing.T) {
 // No watch tells that somebody takes a free lock.
 func TestObserverSeesANewLeaderWithinALease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, c := w.machine("a"), w.machine("b", hourly), w.machine("c")
-		l := a.mustAcquire("x", nil)
+		a, b, c := w.Client("a"), w.Client("b", hourly), w.Client("c")
+		l := a.MustAcquire("x", nil)
 		var o observed
 		go o.run(t.Context(), b.Election("x", nil))
 		time.Sleep(time.Second)
-		a.mustRelease(l)
+		mustRelease(a, l)
 		time.Sleep(time.Millisecond)
-		c.mustAcquire("x", nil)
+		c.MustAcquire("x", nil)
 		time.Sleep(lease)
 		if got := o.owners(); len(got) == 0 || got[len(got)-1] != "c" {
 			t.Errorf("observed %q", got)
@@ -245,20 +254,20 @@ func TestObserverSeesANewLeaderWithinALease(t *testing.T) {
 // back.
 func TestObserverDoesNotGoBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-		l := a.mustAcquire("x", nil)
+		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+		l := a.MustAcquire("x", nil)
 		var o observed
 		go o.run(t.Context(), b.Election("x", nil))
 		time.Sleep(heartbeat)
-		b.fault(faultstore.OpGet, 0, 1, faultstore.Slow(0, time.Second))
-		n := b.faults.Count(faultstore.OpGet)
-		for b.faults.Count(faultstore.OpGet) == n {
+		b.Inject(faultstore.OpGet, 0, 1, faultstore.Slow(0, time.Second))
+		n := b.Faults().Count(faultstore.OpGet)
+		for b.Faults().Count(faultstore.OpGet) == n {
 			time.Sleep(10 * time.Millisecond)
 		}
-		a.mustRelease(l)
-		c.mustAcquire("x", nil)
+		mustRelease(a, l)
+		c.MustAcquire("x", nil)
 		_, err := b.Status(t.Context(), "x")
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		time.Sleep(heartbeat)
 		owners := o.owners()
 		o.mu.Lock()
@@ -278,8 +287,8 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 
 func TestEachObserverIsToldOfAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newWorld(t).machine("b")
-		b.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		b := newWorld(t).Client("b")
+		b.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		for i := range 2 {
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			for _, err := range b.Election("x", nil).Observe(ctx) {
@@ -311,18 +320,18 @@ func (c *readings) Contender() time.Duration {
 // waits for the look at it, and does not ask itself again and again meanwhile.
 func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "x")
+		a := w.Client("a")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "x")
 		ctx, stop := context.WithTimeout(t.Context(), requestTimeout)
 		defer stop()
 		clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
-		b := w.machine("b", func(o *tenure.Options) { o.Clock = clock })
-		b.faults.Inject(faultstore.Rule{
+		b := w.Client("b", func(o *tenure.Options) { o.Clock = clock })
+		b.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return c.Key == driver.SessionKey(s.ID()) },
 			Fault: faultstore.Slow(0, requestTimeout/2),
 		})
-		tried := started(func() error {
+		tried := testutil.Go(func() error {
 			time.Sleep(requestTimeout / 4)
 			_, err := b.TryAcquire(ctx, "x", nil) // it sees the lock, and the observer is told
 			return err
@@ -335,9 +344,9 @@ func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 		if n := clock.n.Load(); n > 100 {
 			t.Errorf("the clock was read %d times", n)
 		}
-		want(t, <-tried, tenure.ErrHeld)
-		want(t, l.Release(t.Context()), nil)
-		want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, <-tried, tenure.ErrHeld)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, s.Close(t.Context()), nil)
 	})
 }
 
@@ -346,8 +355,8 @@ func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 	for ago := 1; ago <= 3; ago++ {
 		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
+			a, b := w.Client("a"), w.Client("b")
+			l := a.MustAcquire("x", nil)
 			seen := make(chan tenure.Leader, 10)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -362,8 +371,8 @@ func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 				t.Fatalf("%+v leads", who)
 			}
 			time.Sleep(2 * heartbeat)
-			b.stale(0, 0, ago)
-			a.mustRelease(l)
+			stale(b, 0, 0, ago)
+			mustRelease(a, l)
 			start := time.Now()
 			if who := <-seen; who.Owner != "" || time.Since(start) > requestTimeout {
 				t.Errorf("%d writes behind: %+v is seen %v after the release", ago, who, time.Since(start))
@@ -378,17 +387,17 @@ func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 func swept(t *testing.T) (w *world, c *machine) {
 	t.Helper()
 	w = newWorld(t)
-	a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-	s := a.mustOpen(nil)
-	a.mustTake(s, "x")
+	a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+	s := mustOpen(a, nil)
+	mustTake(a, s, "x")
 	if st, err := c.Status(t.Context(), "x"); err != nil || !st.Held {
 		t.Fatalf("before: %+v, %v", st, err)
 	}
-	a.crash()
-	if n, err := b.Sweep(t.Context()); n != 1 || err != nil {
+	a.Partition()
+	if n, err := admin.Sweep(t.Context(), b.Client); n != 1 || err != nil {
 		t.Fatalf("swept %d, %v", n, err)
 	}
-	c.faults.ResetLog()
+	c.Faults().ResetLog()
 	return w, c
 }
 
@@ -402,11 +411,11 @@ func TestObserverOfASweptSession(t *testing.T) {
 			}
 		},
 		"step down": func(t *testing.T, ctx context.Context, c *machine) {
-			want(t, c.StepDown(ctx, "x", because("test")), tenure.ErrNotHeld)
+			testutil.Want(t, c.StepDown(ctx, "x", because("test")), tenure.ErrNotHeld)
 			<-ctx.Done()
 		},
 		"transfer": func(t *testing.T, ctx context.Context, c *machine) {
-			want(t, c.StepDown(ctx, "x", &tenure.StepDownOptions{To: "d", Reason: "test"}), tenure.ErrNotHeld)
+			testutil.Want(t, c.StepDown(ctx, "x", &tenure.StepDownOptions{To: "d", Reason: "test"}), tenure.ErrNotHeld)
 			<-ctx.Done()
 		},
 	} {
@@ -414,11 +423,11 @@ func TestObserverOfASweptSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, c := swept(t)
 				// A request takes a while; without one virtual time would stand still.
-				c.fault(faultstore.OpGet, 0, 0, faultstore.Slow(0, time.Millisecond))
+				c.Inject(faultstore.OpGet, 0, 0, faultstore.Slow(0, time.Millisecond))
 				ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 				defer stop()
 				observe(t, ctx, c)
-				if n := c.faults.Count(faultstore.OpGet); n > 30 {
+				if n := c.Faults().Count(faultstore.OpGet); n > 30 {
 					t.Errorf("%d reads in 10 s", n)
 				}
 			})
@@ -434,22 +443,23 @@ func labelled(label string) func(*tenure.Options) {
 }
 
 // fails has the machine lead once, and its work fail; it returns how long that waited.
-func (m *machine) fails(o *tenure.ElectionOptions) time.Duration {
-	m.t.Helper()
-	return m.leads(o, errWork)
+func fails(m *machine, o *tenure.ElectionOptions) time.Duration {
+	m.World().T().Helper()
+	return leads(m, o, errWork)
 }
 
 // leads has the machine lead once, with that result.
-func (m *machine) leads(o *tenure.ElectionOptions, result error) (waited time.Duration) {
-	m.t.Helper()
+func leads(m *machine, o *tenure.ElectionOptions, result error) (waited time.Duration) {
+	t := m.World().T()
+	t.Helper()
 	begun := time.Now()
-	err := m.Election("x", o).Run(m.t.Context(), func(context.Context, *tenure.Lease) error {
+	err := m.Election("x", o).Run(t.Context(), func(context.Context, *tenure.Lease) error {
 		waited = time.Since(begun)
 		time.Sleep(time.Second)
 		return result
 	})
 	if err != result { //nolint:errorlint // what work returns, as it is
-		m.t.Errorf("got %v, want %v", err, result)
+		t.Errorf("got %v, want %v", err, result)
 	}
 	return waited
 }
@@ -465,14 +475,14 @@ func near(t *testing.T, what string, got, want time.Duration) {
 
 func TestCoolDownDoublesUpToItsMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a", labelled("v2"))
+		m := newWorld(t).Client("a", labelled("v2"))
 		o := &tenure.ElectionOptions{CoolDown: coolDown}
 		for i, want := range []time.Duration{0, 2, 4, 8, 16, 30, 30} {
-			near(t, "tenure "+string(rune('1'+i)), m.fails(o), want*time.Second)
+			near(t, "tenure "+string(rune('1'+i)), fails(m, o), want*time.Second)
 		}
 		o.CoolDownMax = 3 * time.Second
-		near(t, "one with a lower most", m.fails(o), 3*time.Second)
-		near(t, "one without a cool-down", m.fails(nil), 0)
+		near(t, "one with a lower most", fails(m, o), 3*time.Second)
+		near(t, "one without a cool-down", fails(m, nil), 0)
 	})
 }
 
@@ -486,71 +496,67 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 		"nothing": {func(*world, *machine, *machine) {}, 0},
 		"another label has failed": {func(_ *world, _, other *machine) {
 			for range 5 {
-				other.fails(nil)
+				fails(other, nil)
 			}
 		}, 0},
 		"it has failed before another one did": {func(_ *world, own, other *machine) {
-			own.fails(nil)
-			own.fails(nil)
+			fails(own, nil)
+			fails(own, nil)
 			for range 5 {
-				other.fails(nil)
+				fails(other, nil)
 			}
 		}, 2 * coolDown},
 		"another label has led well since": {func(_ *world, own, other *machine) {
-			own.fails(nil)
+			fails(own, nil)
 			for range 4 {
-				other.leads(nil, nil)
+				leads(other, nil, nil)
 			}
 		}, coolDown},
 		"it has led well since": {func(_ *world, own, _ *machine) {
 			for range 3 {
-				own.fails(nil)
+				fails(own, nil)
 			}
-			own.leads(nil, nil)
+			leads(own, nil, nil)
 		}, 0},
 		"it has failed once since it led well": {func(_ *world, own, _ *machine) {
-			own.fails(nil)
-			own.fails(nil)
-			own.leads(nil, nil)
-			own.fails(nil)
+			fails(own, nil)
+			fails(own, nil)
+			leads(own, nil, nil)
+			fails(own, nil)
 		}, coolDown},
 		"it has failed longer ago than counts": {func(_ *world, own, other *machine) {
-			own.fails(nil)
+			fails(own, nil)
 			for range 16 {
-				other.leads(nil, nil)
+				leads(other, nil, nil)
 			}
 		}, 0},
-		"its work has stalled": {func(_ *world, own, _ *machine) {
+		"its work has stalled": {func(w *world, own, _ *machine) {
 			slow := &tenure.AcquireOptions{History: true, Timing: tenure.Timing{ProgressTimeout: time.Second}}
-			want(own.t, own.Run(own.t.Context(), "x", slow, func(ctx context.Context, _ *tenure.Lease) error {
-				<-ctx.Done()
-				return nil
-			}), tenure.ErrStalled)
+			stalls := func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil }
+			testutil.Want(w.T(), own.Run(w.T().Context(), "x", slow, stalls), tenure.ErrStalled)
 		}, coolDown},
 		"it was asked to step down": {func(w *world, own, other *machine) {
-			done := started(func() error {
-				return own.Run(own.t.Context(), "x", &tenure.AcquireOptions{History: true}, func(ctx context.Context, _ *tenure.Lease) error {
-					<-ctx.Done()
-					return errWork
-				})
+			done := testutil.Go(func() error {
+				fails := func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return errWork }
+				return own.Run(w.T().Context(), "x", &tenure.AcquireOptions{History: true}, fails)
 			})
 			time.Sleep(time.Second)
-			want(w.t, other.StepDown(w.t.Context(), "x", because("maintenance")), nil)
-			want(w.t, <-done, errWork)
+			testutil.Want(w.T(), other.StepDown(w.T().Context(), "x", because("maintenance")), nil)
+			testutil.Want(w.T(), <-done, errWork)
 		}, 0},
 		"its process has crashed": {func(w *world, own, _ *machine) {
 			for _, name := range []string{"c1", "c2"} {
-				dead := w.machine(name, labelled(own.Options().Label))
-				dead.mustAcquire("x", &tenure.AcquireOptions{History: true})
-				dead.crash()
+				dead := w.Client(name, labelled(own.Options().Label))
+				dead.MustAcquire("x", &tenure.AcquireOptions{History: true})
+				dead.Partition()
 			}
 			time.Sleep(2 * lease)
 		}, lease}, // which any contender waits for
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			own, other := w.machine("own", labelled("v2")), w.machine("other", labelled("v1"))
+			own, other := w.Client("own", labelled("v2")), w.Client("other", labelled("v1"))
 			tt.before(w, own, other)
-			near(t, "it", own.fails(o), tt.want)
+			near(t, "it", fails(own, o), tt.want)
 		})
 	}
 }
@@ -559,17 +565,17 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 // what could be read there.
 func TestCoolDownWithoutAHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a", labelled("v2"))
+		m := w.Client("a", labelled("v2"))
 		for range 4 {
-			m.fails(nil)
+			fails(m, nil)
 		}
-		remove := m.faults.Inject(faultstore.Rule{
+		remove := m.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool {
 				return c.Op == faultstore.OpGet && strings.HasPrefix(c.Key, driver.OwnPrefix)
 			},
 			Fault: faultstore.Refuse(),
 		})
-		waited := m.fails(&tenure.ElectionOptions{CoolDown: coolDown})
+		waited := fails(m, &tenure.ElectionOptions{CoolDown: coolDown})
 		if remove(); waited < 2*lease || waited > 2*lease+3*time.Second {
 			t.Errorf("it waited for %v, want two leases", waited)
 		}
@@ -580,23 +586,23 @@ func TestCoolDownWithoutAHistory(t *testing.T) {
 // does not settle the count.
 func TestCoolDownCosts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a", labelled("v2"))
+		m := w.Client("a", labelled("v2"))
 		o := &tenure.ElectionOptions{CoolDown: coolDown}
 		past := func() (n int) {
-			for _, c := range m.faults.Log() {
+			for _, c := range m.Faults().Log() {
 				if c.Op == faultstore.OpGet && strings.HasPrefix(c.Key, driver.OwnPrefix) {
 					n++
 				}
 			}
 			return n
 		}
-		n := m.faults.Count(faultstore.OpGet)
-		m.leads(o, nil)
-		if more := m.faults.Count(faultstore.OpGet) - n; more != 1 {
+		n := m.Faults().Count(faultstore.OpGet)
+		leads(m, o, nil)
+		if more := m.Faults().Count(faultstore.OpGet) - n; more != 1 {
 			t.Errorf("%d reads before the first tenure, want 1", more)
 		}
 		for range 3 {
-			m.leads(o, nil)
+			leads(m, o, nil)
 		}
 		if n := past(); n != 0 {
 			t.Errorf("%d reads of the history, and the record settles the count", n)
@@ -611,15 +617,15 @@ func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		o := &tenure.ElectionOptions{CoolDown: coolDown, Priority: 2}
-		bad, good := w.machine("new", labelled("v2")), w.machine("old", labelled("v1"))
-		bad.fails(o)
+		bad, good := w.Client("new", labelled("v2")), w.Client("old", labelled("v1"))
+		fails(bad, o)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		leads := make(chan string, 8)
 		campaign := func(m *machine, priority int) <-chan error {
 			o := *o
 			o.Priority = priority
-			return started(func() error {
+			return testutil.Go(func() error {
 				return m.Election("x", &o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
 					leads <- m.Options().Label
 					<-ctx.Done()
@@ -639,19 +645,19 @@ func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
 		default:
 		}
 		begun := time.Now()
-		want(t, good.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "new", Reason: "try it again"}), nil)
+		testutil.Want(t, good.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "new", Reason: "try it again"}), nil)
 		if label := <-leads; label != "v2" || time.Since(begun) > heartbeat+refresh {
 			t.Errorf("%s leads %v after a hand-over to v2", label, time.Since(begun))
 		}
 		stop()
-		want(t, <-goods, nil)
-		want(t, <-bads, nil)
+		testutil.Want(t, <-goods, nil)
+		testutil.Want(t, <-bads, nil)
 	})
 }
 
 func TestCoolDownIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for _, tt := range []struct {
+		for i, tt := range []struct {
 			label string
 			o     tenure.ElectionOptions
 			want  string
@@ -661,7 +667,7 @@ func TestCoolDownIsChecked(t *testing.T) {
 			{"v", tenure.ElectionOptions{CoolDown: time.Minute}, "cool-down 1m0s exceeds its most, 30s: lower the one, or raise the other"},
 			{"v", tenure.ElectionOptions{CoolDownMax: time.Minute}, "the most of a cool-down is 1m0s, and there is no cool-down: set both, or none"},
 		} {
-			err := w.machine("a", labelled(tt.label)).Election("x", &tt.o).Run(t.Context(), noWork)
+			err := w.Client(fmt.Sprint("a", i), labelled(tt.label)).Election("x", &tt.o).Run(t.Context(), noWork)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -680,14 +686,14 @@ func TestStandbysOfABadVersionStepAside(t *testing.T) {
 				leads := make(chan string, 100)
 				var all sync.WaitGroup
 				join := func(owner, label string, lasts time.Duration, result error) {
-					m := w.machine(owner, labelled(label))
+					m := w.Client(owner, labelled(label))
 					if !watched {
-						m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Refuse()})
+						m.Inject(faultstore.OpWatch, 0, 0, faultstore.Refuse())
 					}
 					o := &tenure.ElectionOptions{CoolDown: 2 * coolDown}
 					election := m.Election("x", o)
 					if tied {
-						election = m.mustOpen(nil).Election("x", o)
+						election = mustOpen(m, nil).Election("x", o)
 					}
 					all.Go(func() {
 						for ctx.Err() == nil { // a supervisor starts it again
@@ -731,91 +737,92 @@ func TestCoolDownWaitsAsAnAcquireDoes(t *testing.T) {
 		return &o
 	}
 	inWorld(t, func(t *testing.T, w *world) { // behind a living holder
-		m := w.machine("a", labelled("v2"))
-		l := w.machine("b").mustAcquire("x", nil)
-		want(t, within(t, 5*time.Second, 5*time.Second, func() error {
+		m := w.Client("a", labelled("v2"))
+		l := w.Client("b").MustAcquire("x", nil)
+		testutil.Want(t, testutil.Within(t, 5*time.Second, 5*time.Second, func() error {
 			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{Wait: 5 * time.Second}))
 			return err
 		}), tenure.ErrHeld)
-		want(t, within(t, lease+time.Second, lease+time.Second, func() error {
+		testutil.Want(t, testutil.Within(t, lease+time.Second, lease+time.Second, func() error {
 			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{AdditionalWait: time.Second}))
 			return err
 		}), tenure.ErrHeld)
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 		defer stop()
 		_, err := m.Acquire(ctx, "x", cools(tenure.AcquireOptions{}))
-		want(t, err, context.DeadlineExceeded)
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, context.DeadlineExceeded)
+		testutil.Want(t, err, tenure.ErrHeld)
 		_, err = m.TryAcquire(t.Context(), "x", cools(tenure.AcquireOptions{}))
-		want(t, err, tenure.ErrHeld)
+		testutil.Want(t, err, tenure.ErrHeld)
 		_, err = m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{UnlessAlive: true}))
-		want(t, err, tenure.ErrHeld)
-		want(t, l.Check(), nil)
+		testutil.Want(t, err, tenure.ErrHeld)
+		testutil.Want(t, l.Check(), nil)
 	})
 	inWorld(t, func(t *testing.T, w *world) { // events
-		m := w.machine("a", labelled("v2"))
-		l := w.machine("b").mustAcquire("x", nil)
-		got := started(func() error {
+		m := w.Client("a", labelled("v2"))
+		l := w.Client("b").MustAcquire("x", nil)
+		got := testutil.Go(func() error {
 			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{}))
 			return err
 		})
 		time.Sleep(5 * time.Second)
-		m.fault(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
+		m.Inject(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
 		time.Sleep(5 * time.Second)
-		want(t, l.Release(t.Context()), nil)
-		want(t, <-got, nil)
-		kinds := strings.Join(slices.Compact(strings.Fields(m.events.kinds())), " ")
+		testutil.Want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, <-got, nil)
+		kinds := strings.Join(slices.Compact(strings.Fields(kinds(m))), " ")
 		if kinds != "waiting store_error store_answers acquired" {
 			t.Errorf("events %s", kinds)
 		}
-		e := m.events.of(tenure.EventAcquired)[0]
-		if who := m.events.of(tenure.EventWaiting)[0]; who.Owner != "b" || who.Token != 1 || e.Took < 10*time.Second {
+		e := m.Events(tenure.EventAcquired)[0]
+		if who := m.Events(tenure.EventWaiting)[0]; who.Owner != "b" || who.Token != 1 || e.Took < 10*time.Second {
 			t.Errorf("it waited for %s, for %v", who.Owner, e.Took)
 		}
 	})
 	inWorld(t, func(t *testing.T, w *world) { // the store is away
-		m := w.machine("a", labelled("v2"))
-		m.crash()
-		want(t, within(t, lease, lease+3*requestTimeout, func() error {
+		m := w.Client("a", labelled("v2"))
+		m.Partition()
+		testutil.Want(t, testutil.Within(t, lease, lease+3*requestTimeout, func() error {
 			_, err := m.Acquire(t.Context(), "x", cools(tenure.AcquireOptions{}))
 			return err
 		}), context.DeadlineExceeded)
 	})
 	inWorld(t, func(t *testing.T, w *world) { // the store cannot be used
-		m := w.machine("a", labelled("v2"))
-		m.fault(faultstore.OpGet, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.ErrPermanent})
-		want(t, m.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}).Run(t.Context(), noWork), tenure.ErrPermanent)
+		m := w.Client("a", labelled("v2"))
+		m.Inject(faultstore.OpGet, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.ErrPermanent})
+		err := m.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}).Run(t.Context(), noWork)
+		testutil.Want(t, err, tenure.ErrPermanent)
 	})
 	inWorld(t, func(t *testing.T, w *world) { // the client is closed, or the session
-		m := w.machine("a", labelled("v2"))
-		w.machine("b").mustAcquire("x", nil)
-		s := m.mustOpen(nil)
+		m := w.Client("a", labelled("v2"))
+		w.Client("b").MustAcquire("x", nil)
+		s := mustOpen(m, nil)
 		var ended []<-chan error
 		for _, e := range []*tenure.Election{
 			s.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}), m.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}),
 		} {
-			ended = append(ended, started(func() error { return e.Run(t.Context(), noWork) }))
+			ended = append(ended, testutil.Go(func() error { return e.Run(t.Context(), noWork) }))
 		}
 		time.Sleep(5 * time.Second)
-		want(t, s.Close(t.Context()), nil)
-		want(t, <-ended[0], tenure.ErrSessionClosed)
-		pending(t, "the other one", ended[1])
-		want(t, m.Close(t.Context()), nil)
-		want(t, <-ended[1], tenure.ErrClosed)
+		testutil.Want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, <-ended[0], tenure.ErrSessionClosed)
+		testutil.Pending(t, "the other one", ended[1])
+		testutil.Want(t, m.Close(t.Context()), nil)
+		testutil.Want(t, <-ended[1], tenure.ErrClosed)
 	})
 }
 
 // TestCoolDownPollsAsOftenAsItsElection does: where that is more often than its client polls.
 func TestCoolDownPollsAsOftenAsItsElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a", labelled("v2"), func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
-		m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Refuse()})
-		l := w.machine("b").mustAcquire("x", nil)
+		m := w.Client("a", labelled("v2"), func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+		m.Inject(faultstore.OpWatch, 0, 0, faultstore.Refuse())
+		l := w.Client("b").MustAcquire("x", nil)
 		o := &tenure.ElectionOptions{CoolDown: coolDown, Timing: tenure.Timing{LeaseDuration: lease}}
-		done := started(func() error { return m.Election("x", o).Run(t.Context(), failsSoon) })
+		done := testutil.Go(func() error { return m.Election("x", o).Run(t.Context(), failsSoon) })
 		time.Sleep(5 * time.Second)
-		want(t, l.Release(t.Context()), nil)
-		want(t, within(t, 0, refresh+refresh/8+time.Second, func() error { return <-done }), errWork)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, testutil.Within(t, 0, refresh+refresh/8+time.Second, func() error { return <-done }), errWork)
 	})
 }
 
@@ -829,15 +836,15 @@ func failsSoon(context.Context, *tenure.Lease) error {
 // A candidate with a cool-down frees it, as one in an acquire does.
 func TestCoolDownOfWhatNobodyHas(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a", labelled("v2"))
-		s := m.mustOpen(nil)
-		m.fault(faultstore.OpClaim, 0, 1, faultstore.Duplicate(5*time.Second))
-		m.mustRelease(m.mustTake(s, "x"))
+		m := w.Client("a", labelled("v2"))
+		s := mustOpen(m, nil)
+		m.Inject(faultstore.OpClaim, 0, 1, faultstore.Duplicate(5*time.Second))
+		mustRelease(m, mustTake(m, s, "x"))
 		time.Sleep(6 * time.Second)
-		if rec := w.record("x"); rec.State != driver.Held {
+		if rec := w.MustRecord("x"); rec.State != driver.Held {
 			t.Fatalf("the late copy was not applied: %+v", rec)
 		}
-		want(t, within(t, 0, 3*lease, func() error {
+		testutil.Want(t, testutil.Within(t, 0, 3*lease, func() error {
 			return s.Election("x", &tenure.ElectionOptions{CoolDown: coolDown}).Run(t.Context(), failsSoon)
 		}), errWork)
 	})

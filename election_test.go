@@ -19,18 +19,23 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tenuretest"
 )
+
+// noWork is for a campaign that is not won.
+func noWork(context.Context, *tenure.Lease) error { panic("work without a lease") }
 
 // When the work returns, the election ends for this candidate, with what it
 // returned.
 func TestElectionReturnsWhatWorkReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		e := m.Election("x", nil)
 		if e.Name() != "x" {
 			t.Errorf("name %q", e.Name())
@@ -42,7 +47,7 @@ func TestElectionReturnsWhatWorkReturns(t *testing.T) {
 			}
 		}
 		_, err := e.Leader(t.Context())
-		want(t, err, tenure.ErrNoLeader)
+		testutil.Want(t, err, tenure.ErrNoLeader)
 		if got := err.Error(); got != `leader "x": no leader` {
 			t.Errorf("error %q", got)
 		}
@@ -52,7 +57,7 @@ func TestElectionReturnsWhatWorkReturns(t *testing.T) {
 // After a loss, Run waits for the work to return, and campaigns again.
 func TestElectionCampaignsAgainAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		tenures, working := 0, 0
 		err := m.Election("x", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
 			if working++; working != 1 {
@@ -65,10 +70,10 @@ func TestElectionCampaignsAgainAfterALoss(t *testing.T) {
 			if l.Token() != uint64(tenures) {
 				t.Errorf("token %d in tenure %d", l.Token(), tenures)
 			}
-			m.faults.SetBlackHole(true)
+			m.Faults().SetBlackHole(true)
 			<-ctx.Done()
-			want(t, l.Check(), tenure.ErrLost)
-			m.faults.SetBlackHole(false)
+			testutil.Want(t, l.Check(), tenure.ErrLost)
+			m.Faults().SetBlackHole(false)
 			time.Sleep(lease) // it drains
 			return fmt.Errorf("dropped")
 		})
@@ -81,25 +86,25 @@ func TestElectionCampaignsAgainAfterALoss(t *testing.T) {
 // A store that is silent for hours does not end a campaign.
 func TestCampaignOutlastsAnyOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.crash()
-		run := started(func() error {
+		m := newWorld(t).Client("a")
+		m.Partition()
+		run := testutil.Go(func() error {
 			return m.Election("x", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return errWork })
 		})
 		time.Sleep(time.Hour)
-		pending(t, "run", run)
-		m.faults.SetBlackHole(false)
-		want(t, within(t, 0, 2*requestTimeout, func() error { return <-run }), errWork)
+		testutil.Pending(t, "run", run)
+		m.Faults().SetBlackHole(false)
+		testutil.Want(t, testutil.Within(t, 0, 2*requestTimeout, func() error { return <-run }), errWork)
 	})
 }
 
 func TestLeaderTellsWhoLeads(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", func(o *tenure.Options) { o.Label = "v1.2" })
-		b := w.machine("b")
+		a := w.Client("a", func(o *tenure.Options) { o.Label = "v1.2" })
+		b := w.Client("b")
 		e := b.Election("x", nil)
 		_, err := e.Leader(t.Context())
-		want(t, err, tenure.ErrNoLeader)
+		testutil.Want(t, err, tenure.ErrNoLeader)
 
 		data := []byte("10.0.0.1:80")
 		options := &tenure.ElectionOptions{Data: data}
@@ -111,16 +116,16 @@ func TestLeaderTellsWhoLeads(t *testing.T) {
 		}()
 		time.Sleep(lease)
 		l, err := e.Leader(t.Context())
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		if l.None() || l.Owner != "a" || l.Token != 1 || l.Host != "host-of-a" || l.Label != "v1.2" || !l.Since.Equal(since) || string(l.Data) != "10.0.0.1:80" {
 			t.Errorf("leader %+v", l)
 		}
-		a.crash()
+		a.Partition()
 		_, err = e.Leader(t.Context())
-		want(t, err, nil) // it may be alive
+		testutil.Want(t, err, nil) // it may be alive
 		time.Sleep(lease)
 		_, err = e.Leader(t.Context())
-		want(t, err, tenure.ErrNoLeader)
+		testutil.Want(t, err, tenure.ErrNoLeader)
 	})
 }
 
@@ -129,11 +134,11 @@ func TestLeaderTellsWhoLeads(t *testing.T) {
 func campaigns(t *testing.T, end func(context.Context) (context.Context, func()), returns func(context.Context, *tenure.Lease) error) (leader, follower error) {
 	t.Helper()
 	w := newWorld(t)
-	a, b := w.machine("a"), w.machine("b")
+	a, b := w.Client("a"), w.Client("b")
 	ctx, stop := end(t.Context())
 	defer stop()
 	leads := make(chan struct{})
-	led := started(func() error {
+	led := testutil.Go(func() error {
 		return a.Election("x", nil).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
 			close(leads)
 			<-ctx.Done()
@@ -141,9 +146,9 @@ func campaigns(t *testing.T, end func(context.Context) (context.Context, func())
 		})
 	})
 	<-leads
-	followed := started(func() error { return b.Election("x", nil).Run(ctx, noWork) })
+	followed := testutil.Go(func() error { return b.Election("x", nil).Run(ctx, noWork) })
 	time.Sleep(lease)
-	pending(t, "the follower", followed)
+	testutil.Pending(t, "the follower", followed)
 	stop()
 	time.Sleep(time.Minute)
 	return <-led, <-followed
@@ -185,8 +190,8 @@ func TestCleanEndOfACampaignIsNil(t *testing.T) {
 			t.Run(end+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					leader, follower := campaigns(t, with, returns)
-					want(t, leader, nil)
-					want(t, follower, nil)
+					testutil.Want(t, leader, nil)
+					testutil.Want(t, follower, nil)
 				})
 			})
 		}
@@ -206,27 +211,27 @@ func TestOtherErrorsOfTheWorkAreReturned(t *testing.T) {
 			t.Run(end+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					leader, follower := campaigns(t, with, returns)
-					want(t, leader, errWork)
-					want(t, follower, nil)
+					testutil.Want(t, leader, errWork)
+					testutil.Want(t, follower, nil)
 				})
 			})
 		}
 	}
 	synctest.Test(t, func(t *testing.T) { // a context that is not the campaign's
-		m := newWorld(t).machine("a")
-		want(t, m.Election("x", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return context.Canceled }), context.Canceled)
+		m := newWorld(t).Client("a")
+		testutil.Want(t, m.Election("x", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return context.Canceled }), context.Canceled)
 	})
 }
 
 // A lease that is lost while a campaign ends is no clean end.
 func TestLossAtTheEndOfACampaignIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		ctx, stop := context.WithCancel(t.Context())
-		ran := started(func() error {
+		ran := testutil.Go(func() error {
 			return m.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
 				<-ctx.Done()
-				m.crash()
+				m.Partition()
 				time.Sleep(lease)
 				return ctx.Err()
 			})
@@ -234,7 +239,7 @@ func TestLossAtTheEndOfACampaignIsReturned(t *testing.T) {
 		time.Sleep(lease)
 		stop()
 		err := <-ran
-		want(t, err, tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrLost)
 		if strings.Contains(err.Error(), "\n") {
 			t.Errorf("says too much: %q", err)
 		}
@@ -247,9 +252,9 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 		"nil": func(context.Context) error { return nil }, "error": context.Context.Err, "cause": context.Cause,
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			ctx, stop := context.WithCancel(t.Context())
-			ran := started(func() error {
+			ran := testutil.Go(func() error {
 				return a.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
 					<-ctx.Done()
 					time.Sleep(5 * time.Second)
@@ -257,11 +262,11 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 				})
 			})
 			time.Sleep(lease)
-			asked := started(func() error { return b.StepDown(t.Context(), "x", because("for the test")) })
+			asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("for the test")) })
 			time.Sleep(heartbeat + time.Second)
 			stop()
-			want(t, <-ran, nil)
-			want(t, <-asked, nil)
+			testutil.Want(t, <-ran, nil)
+			testutil.Want(t, <-asked, nil)
 		})
 	}
 }
@@ -271,23 +276,23 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 func TestCampaignOfAClosedClient(t *testing.T) {
 	for _, ended := range []bool{true, false} {
 		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			work := func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) }
-			led := started(func() error { return a.Election("x", nil).Run(ctx, work) })
+			led := testutil.Go(func() error { return a.Election("x", nil).Run(ctx, work) })
 			time.Sleep(time.Second)
-			followed := started(func() error { return b.Election("x", nil).Run(ctx, work) })
+			followed := testutil.Go(func() error { return b.Election("x", nil).Run(ctx, work) })
 			time.Sleep(time.Second)
 			if ended {
 				stop()
 			}
-			want(t, errors.Join(a.Close(t.Context()), b.Close(t.Context())), nil)
+			testutil.Want(t, errors.Join(a.Close(t.Context()), b.Close(t.Context())), nil)
 			for _, err := range []error{<-led, <-followed} {
 				if ended {
-					want(t, err, nil)
+					testutil.Want(t, err, nil)
 				} else {
-					want(t, err, tenure.ErrClosed)
+					testutil.Want(t, err, tenure.ErrClosed)
 				}
 			}
 		})
@@ -305,8 +310,8 @@ func TestLeaderOfAClosedClient(t *testing.T) {
 	} {
 		for _, asked := range []bool{false, true} {
 			inWorldRun(t, fmt.Sprintf("%s/asked=%t", name, asked), func(t *testing.T, w *world) {
-				a, b := w.machine("a"), w.machine("b")
-				led := started(func() error {
+				a, b := w.Client("a"), w.Client("b")
+				led := testutil.Go(func() error {
 					return a.Election("x", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error {
 						<-ctx.Done()
 						time.Sleep(5 * time.Second)
@@ -318,9 +323,9 @@ func TestLeaderOfAClosedClient(t *testing.T) {
 					go func() { _ = b.StepDown(t.Context(), "x", because("for the test")) }()
 					time.Sleep(heartbeat + time.Second)
 				}
-				want(t, a.Close(t.Context()), nil)
+				testutil.Want(t, a.Close(t.Context()), nil)
 				err := <-led
-				want(t, err, tenure.ErrClosed)
+				testutil.Want(t, err, tenure.ErrClosed)
 				if own := name == "own"; errors.Is(err, errWork) != own || errors.Is(err, context.Canceled) && !own {
 					t.Errorf("the work returned its %s error, and Run %q", name, err)
 				}
@@ -344,30 +349,30 @@ func TestRunSaysALossOnce(t *testing.T) {
 		"nil": {func(context.Context, *tenure.Lease) error { return nil }, `run "x": lease expired`},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
+			m := w.Client("a")
 			err := m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-				m.crash()
+				m.Partition()
 				<-ctx.Done()
 				return tt.returns(ctx, l)
 			})
-			want(t, err, tenure.ErrExpired)
+			testutil.Want(t, err, tenure.ErrExpired)
 			if err.Error() != tt.text {
 				t.Errorf("says %q, want %q", err, tt.text)
 			}
 		})
 	}
 	inWorld(t, func(t *testing.T, w *world) { // superseded: two values of one event
-		a, b := w.machine("a"), w.machine("b")
-		ran := started(func() error {
+		a, b := w.Client("a"), w.Client("b")
+		ran := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", nil, func(ctx context.Context, _ *tenure.Lease) error {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			})
 		})
 		time.Sleep(time.Second)
-		go func() { _ = b.Revoke(t.Context(), "x", "for the test") }()
+		go func() { _ = admin.Revoke(t.Context(), b.Client, "x", "for the test") }()
 		err := <-ran
-		want(t, err, tenure.ErrSuperseded)
+		testutil.Want(t, err, tenure.ErrSuperseded)
 		if text := err.Error(); text != `run "x": lease revoked by "b": for the test` {
 			t.Errorf("says %q", text)
 		}
@@ -377,9 +382,9 @@ func TestRunSaysALossOnce(t *testing.T) {
 // Nothing to run is an error, before anything is acquired.
 func TestWorkIsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		s := m.mustOpen(nil)
-		n := m.faults.Count()
+		m := newWorld(t).Client("a")
+		s := mustOpen(m, nil)
+		n := m.Faults().Count()
 		for what, err := range map[string]error{
 			"run": m.Run(t.Context(), "x", nil, nil), "run under a session": s.Run(t.Context(), "x", nil, nil),
 			"lead": m.Election("x", nil).Run(t.Context(), nil),
@@ -388,7 +393,7 @@ func TestWorkIsNil(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if m.faults.Count() != n {
+		if m.Faults().Count() != n {
 			t.Error("something was sent")
 		}
 	})
@@ -398,13 +403,13 @@ func TestWorkIsNil(t *testing.T) {
 func TestCampaignWonDuringAPause(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		clock := &leapingClock{Clock: tenure.MonotonicClock()}
-		m := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
-		m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+		m := w.Client("a", func(o *tenure.Options) { o.Clock = clock })
+		m.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
 		time.AfterFunc(time.Second/2, func() { clock.leapt.Store(int64(lease)) })
 		led := 0
-		want(t, m.Election("x", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
+		testutil.Want(t, m.Election("x", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
 			led++
-			want(t, ctx.Err(), nil)
+			testutil.Want(t, ctx.Err(), nil)
 			return l.Check()
 		}), nil)
 		if led != 1 {
@@ -422,11 +427,11 @@ func TestPriority(t *testing.T) {
 		inWorldRun(t, fmt.Sprintf("%v, cools for %v", order, cools), func(t *testing.T, w *world) {
 			c, ctx := newCampaign(t)
 			for _, p := range order {
-				c.join(ctx, w.machine(fmt.Sprint("p", p), labelled("v1")), &tenure.ElectionOptions{Priority: p, CoolDown: cools}, time.Second)
+				c.join(ctx, w.Client(fmt.Sprint("p", p), labelled("v1")), &tenure.ElectionOptions{Priority: p, CoolDown: cools}, time.Second)
 				time.Sleep(3 * time.Second)
 			}
 			time.Sleep(20 * lease)
-			if got := leader(t, w.machine("who")); got != "p3" {
+			if got := leader(t, w.Client("who")); got != "p3" {
 				t.Errorf("%s leads", got)
 			}
 			reigns := c.over(t)
@@ -452,8 +457,8 @@ func TestPriority(t *testing.T) {
 
 // asks returns the requests for a hand-over that a machine has written, but for those that
 // lost to another write.
-func (m *machine) asks() []faultstore.Logged {
-	return slices.DeleteFunc(m.faults.Log(), func(c faultstore.Logged) bool {
+func asks(m *machine) []faultstore.Logged {
+	return slices.DeleteFunc(m.Faults().Log(), func(c faultstore.Logged) bool {
 		n := len(c.Next.Requests)
 		lost := errors.As(c.Err, new(*driver.ConflictError))
 		return c.Op != faultstore.OpRequest || c.Next.Requests[n-1].Kind != driver.HandOver || lost
@@ -466,20 +471,20 @@ func TestPriorityAsksOncePerTermAndLease(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
-		good, sick := w.machine("good"), w.machine("sick")
+		good, sick := w.Client("good"), w.Client("sick")
 		c.join(ctx, good, nil, 0)
 		time.Sleep(time.Second)
 		c.join(ctx, sick, &tenure.ElectionOptions{Priority: 9}, 0)
 		for range 30 {
 			time.Sleep(2 * time.Minute)
 			if leader(t, good) == "sick" {
-				sick.faults.SetBlackHole(true)
+				sick.Faults().SetBlackHole(true)
 				time.Sleep(2 * lease)
-				sick.faults.SetBlackHole(false)
+				sick.Faults().SetBlackHole(false)
 			}
 		}
 		asked := map[uint64]bool{}
-		for _, c := range sick.asks() {
+		for _, c := range asks(sick) {
 			if asked[c.Prev.Token] {
 				t.Errorf("it asked the leader under token %d twice", c.Prev.Token)
 			}
@@ -496,13 +501,13 @@ func TestPriorityAsksOncePerTermAndLease(t *testing.T) {
 	})
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
-		good, boss := w.machine("good"), w.machine("boss")
+		good, boss := w.Client("good"), w.Client("boss")
 		c.join(ctx, good, nil, 0)
 		time.Sleep(time.Second)
-		boss.fault(faultstore.OpRequest, 0, 0, faultstore.LoseRequest())
+		boss.Inject(faultstore.OpRequest, 0, 0, faultstore.LoseRequest())
 		c.join(ctx, boss, &tenure.ElectionOptions{Priority: 9}, 0)
 		time.Sleep(10 * lease)
-		asks := boss.asks()
+		asks := asks(boss)
 		for i := 1; i < len(asks); i++ {
 			if gap := asks[i].Begin.Sub(asks[i-1].Begin); gap < lease {
 				t.Errorf("it asked again after %v", gap)
@@ -536,22 +541,22 @@ func TestPriorityWithRareLooks(t *testing.T) {
 	} {
 		inWorldRun(t, fmt.Sprintf("session %v, drains for %v, cools %v", tt.tied, tt.drain, tt.cools), func(t *testing.T, w *world) {
 			c, ctx := newCampaign(t)
-			good := w.machine("good", func(o *tenure.Options) { o.StopTimeout = 2 * tt.drain })
-			rare := w.machine("rare", labelled("v2"), func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+			good := w.Client("good", func(o *tenure.Options) { o.StopTimeout = 2 * tt.drain })
+			rare := w.Client("rare", labelled("v2"), func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
 			preferred := &tenure.ElectionOptions{Priority: 1}
 			if tt.cools {
 				preferred.CoolDown = coolDown
 			}
-			rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
+			rare.Inject(faultstore.OpWatch, 0, 0, faultstore.Fault{Effect: faultstore.Refused})
 			election := good.Election("x", nil)
 			if tt.tied {
-				election = good.mustOpen(nil).Election("x", nil)
+				election = mustOpen(good, nil).Election("x", nil)
 			}
 			c.run(ctx, election, tt.drain)
 			time.Sleep(time.Second)
 			c.join(ctx, rare, preferred, 0)
 			time.Sleep(12 * time.Hour)
-			asks := rare.asks()
+			asks := asks(rare)
 			if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
 				t.Errorf("leaders %v", got)
 			}

@@ -15,29 +15,41 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
+
+// kinds returns the kinds of a machine's events in their order, renewals left out.
+func kinds(m *machine) string {
+	var kinds []string
+	for _, e := range m.Events() {
+		if e.Kind != tenure.EventRenewed {
+			kinds = append(kinds, string(e.Kind))
+		}
+	}
+	return strings.Join(kinds, " ")
+}
 
 func TestEventsTellTheStoryOfALease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		la := a.mustAcquire("x", nil)
-		acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+		a, b := w.Client("a"), w.Client("b")
+		la := a.MustAcquire("x", nil)
+		acquired := testutil.Go(func() error { b.MustAcquire("x", nil); return nil })
 		time.Sleep(lease)
-		want(t, la.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Second); return nil }), nil)
-		a.mustRelease(la)
-		want(t, <-acquired, nil)
-		b.crash()
+		testutil.Want(t, la.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Second); return nil }), nil)
+		mustRelease(a, la)
+		testutil.Want(t, <-acquired, nil)
+		b.Partition()
 		time.Sleep(2 * lease)
 
-		if got := a.events.kinds(); got != "acquired stopping released" {
+		if got := kinds(a); got != "acquired stopping released" {
 			t.Errorf("events of a: %s", got)
 		}
-		if got := b.events.kinds(); got != "waiting acquired jeopardy lost stop_timeout" {
+		if got := kinds(b); got != "waiting acquired jeopardy lost stop_timeout" {
 			t.Errorf("events of b: %s", got)
 		}
 		for _, m := range []*machine{a, b} {
 			at := time.Time{}
-			for _, e := range m.events.all() {
+			for _, e := range m.Events() {
 				if e.Lock != "x" || e.Time.Before(at) || e.Missed != 0 {
 					t.Errorf("event %+v", e)
 				}
@@ -46,15 +58,15 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		}
 		check := func(m *machine, kind tenure.EventKind, good func(tenure.Event) bool) {
 			t.Helper()
-			if es := m.events.of(kind); len(es) == 0 || !good(es[0]) {
+			if es := m.Events(kind); len(es) == 0 || !good(es[0]) {
 				t.Errorf("%s: %+v", kind, es)
 			}
 		}
 		check(a, tenure.EventAcquired, func(e tenure.Event) bool {
-			return e.Owner == "a" && e.Token == 1 && e.Took == 0 && e.Remaining == usable(t)
+			return e.Owner == "a" && e.Token == 1 && e.Took == 0 && e.Remaining == usable
 		})
 		check(a, tenure.EventRenewed, func(e tenure.Event) bool {
-			return e.Owner == "a" && e.Token == 1 && e.Took == 0 && e.Remaining == usable(t)
+			return e.Owner == "a" && e.Token == 1 && e.Took == 0 && e.Remaining == usable
 		})
 		check(a, tenure.EventStopping, func(e tenure.Event) bool { return errors.Is(e.Err, tenure.ErrReleased) })
 		check(a, tenure.EventReleased, func(e tenure.Event) bool {
@@ -77,25 +89,25 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 // A waiter is told once of each holder, not at each look.
 func TestWaitingIsToldOncePerHolder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-		la := a.mustAcquire("x", nil)
-		second := started(func() error {
-			l := b.mustAcquire("x", nil)
+		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+		la := a.MustAcquire("x", nil)
+		second := testutil.Go(func() error {
+			l := b.MustAcquire("x", nil)
 			time.Sleep(2 * lease)
 			return l.Release(t.Context())
 		})
 		time.Sleep(time.Second)
-		third := started(func() error { c.mustAcquire("x", nil); return nil })
+		third := testutil.Go(func() error { c.MustAcquire("x", nil); return nil })
 		// Another process takes it first.
-		c.fault(faultstore.OpHint, 0, 1, faultstore.LoseRequest())
+		c.Inject(faultstore.OpHint, 0, 1, faultstore.LoseRequest())
 		time.Sleep(3 * lease)
-		a.mustRelease(la)
-		want(t, <-second, nil)
-		want(t, <-third, nil)
-		if got := c.events.kinds(); got != "waiting waiting acquired" {
+		mustRelease(a, la)
+		testutil.Want(t, <-second, nil)
+		testutil.Want(t, <-third, nil)
+		if got := kinds(c); got != "waiting waiting acquired" {
 			t.Errorf("events: %s", got)
 		}
-		if es := c.events.of(tenure.EventWaiting); len(es) == 2 && (es[0].Owner != "a" || es[1].Owner != "b") {
+		if es := c.Events(tenure.EventWaiting); len(es) == 2 && (es[0].Owner != "a" || es[1].Owner != "b") {
 			t.Errorf("events: %+v", es)
 		}
 	})
@@ -104,11 +116,11 @@ func TestWaitingIsToldOncePerHolder(t *testing.T) {
 // A failing request for an acquire is one event, however long the retry takes.
 func TestStoreErrorIsToldOncePerRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, faultstore.LoseRequest())
-		m.fault(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
-		m.mustAcquire("x", nil)
-		if got := m.events.kinds(); got != "store_error store_error store_error store_error store_answers acquired" {
+		m := newWorld(t).Client("a")
+		m.Inject(faultstore.OpClaim, 0, 1, faultstore.LoseRequest())
+		m.Inject(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
+		m.MustAcquire("x", nil)
+		if got := kinds(m); got != "store_error store_error store_error store_error store_answers acquired" {
 			t.Errorf("events: %s", got)
 		}
 	})
@@ -121,7 +133,7 @@ func TestSlowCallbackHoldsUpNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var missed, seen uint64
 		goOn := make(chan struct{})
-		m := newWorld(t).machine("a", func(o *tenure.Options) {
+		m := newWorld(t).Client("a", func(o *tenure.Options) {
 			o.OnEvent = func(e tenure.Event) {
 				<-goOn
 				seen++
@@ -130,21 +142,21 @@ func TestSlowCallbackHoldsUpNothing(t *testing.T) {
 		})
 		var leases []*tenure.Lease
 		for _, name := range names(200) {
-			leases = append(leases, m.mustAcquire(name, nil))
+			leases = append(leases, m.MustAcquire(name, nil))
 		}
 		time.Sleep(10 * lease) // 10,000 heartbeats
 		for _, l := range leases {
-			want(t, l.Check(), nil)
-			want(t, within(t, 0, 0, func() error { return l.Release(t.Context()) }), nil)
+			testutil.Want(t, l.Check(), nil)
+			testutil.Want(t, testutil.Within(t, 0, 0, func() error { return l.Release(t.Context()) }), nil)
 		}
 		close(goOn)
 		synctest.Wait()
-		m.mustAcquire("last", nil)
+		m.MustAcquire("last", nil)
 		synctest.Wait()
 		if missed == 0 || seen == 0 {
 			t.Errorf("%d events seen, %d missed", seen, missed)
 		}
-		if total := uint64(m.faults.Count()) + 200; seen+missed < total { // each release is two
+		if total := uint64(m.Faults().Count()) + 200; seen+missed < total { // each release is two
 			t.Errorf("%d events seen and %d missed, want %d together", seen, missed, total)
 		}
 	})
@@ -155,14 +167,14 @@ func TestCallbackMayCallTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *machine
 		var status tenure.Status
-		m = newWorld(t).machine("a", func(o *tenure.Options) {
+		m = newWorld(t).Client("a", func(o *tenure.Options) {
 			o.OnEvent = func(e tenure.Event) {
 				if e.Kind == tenure.EventAcquired {
 					status, _ = m.Status(t.Context(), e.Lock)
 				}
 			}
 		})
-		m.mustRelease(m.mustAcquire("x", nil))
+		mustRelease(m, m.MustAcquire("x", nil))
 		synctest.Wait()
 		if status.Owner != "a" {
 			t.Errorf("status %+v", status)
@@ -174,7 +186,7 @@ func TestCallbackMayCallTheClient(t *testing.T) {
 func TestEventsComeOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := 0
-		m := newWorld(t).machine("a", func(o *tenure.Options) {
+		m := newWorld(t).Client("a", func(o *tenure.Options) {
 			o.OnEvent = func(tenure.Event) {
 				if running++; running != 1 { // also a race for the detector
 					t.Error("two callbacks at once")
@@ -193,7 +205,7 @@ func TestEventsComeOneAtATime(t *testing.T) {
 func TestEventsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		m := newWorld(t).machine("a", func(o *tenure.Options) {
+		m := newWorld(t).Client("a", func(o *tenure.Options) {
 			o.OnEvent = nil
 			o.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
 				Level: slog.LevelDebug,
@@ -205,9 +217,9 @@ func TestEventsAreLogged(t *testing.T) {
 				},
 			}))
 		})
-		m.mustRelease(m.mustAcquire("x", nil))
-		m.mustAcquire("y", nil)
-		m.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		mustRelease(m, m.MustAcquire("x", nil))
+		m.MustAcquire("y", nil)
+		m.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		time.Sleep(lease)
 		synctest.Wait()
 		want := []string{
@@ -237,11 +249,11 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		"answers in turns": {away: time.Hour, least: 5, most: 18, flaps: true},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			w.machine("a").mustAcquire("x", nil)
+			w.Client("a").MustAcquire("x", nil)
 			var log strings.Builder
-			m := w.machine("b", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			m := w.Client("b", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			ctx, stop := context.WithCancel(t.Context())
-			waited := started(func() error {
+			waited := testutil.Go(func() error {
 				_, err := m.Acquire(ctx, "x", &tenure.AcquireOptions{StoreTimeout: -1})
 				return err
 			})
@@ -249,20 +261,20 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 			begun := time.Now()
 			if tt.flaps {
 				for time.Since(begun) < tt.away {
-					m.faults.SetBlackHole(true)
+					m.Faults().SetBlackHole(true)
 					time.Sleep(10 * time.Second)
-					m.faults.SetBlackHole(false)
+					m.Faults().SetBlackHole(false)
 					time.Sleep(10 * time.Second)
 				}
 			} else {
-				m.faults.SetBlackHole(true)
+				m.Faults().SetBlackHole(true)
 				time.Sleep(tt.away)
-				m.faults.SetBlackHole(false)
+				m.Faults().SetBlackHole(false)
 			}
 			time.Sleep(lease)
 			stop()
-			want(t, <-waited, context.Canceled)
-			want(t, m.Close(t.Context()), nil)
+			testutil.Want(t, <-waited, context.Canceled)
+			testutil.Want(t, m.Close(t.Context()), nil)
 			errs, over := strings.Count(log.String(), "tenure: store_error"), strings.Count(log.String(), "tenure: store_answers")
 			if errs < tt.least || errs > tt.most || over < 1 || over > errs || !tt.flaps && over != 1 {
 				t.Errorf("%d lines tell of %v without the store, and %d that it answers:\n%s", errs, tt.away, over, log.String())
@@ -270,9 +282,9 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 			if tt.away == time.Hour && !strings.Contains(log.String(), "more=") {
 				t.Errorf("no line has a count:\n%s", log.String())
 			}
-			told := m.events.of(tenure.EventStoreAnswers)
-			if len(told) == 0 || len(m.events.of(tenure.EventStoreError)) <= errs {
-				t.Errorf("%d events of errors, %d of answers", len(m.events.of(tenure.EventStoreError)), len(told))
+			told := m.Events(tenure.EventStoreAnswers)
+			if len(told) == 0 || len(m.Events(tenure.EventStoreError)) <= errs {
+				t.Errorf("%d events of errors, %d of answers", len(m.Events(tenure.EventStoreError)), len(told))
 			} else if took := told[0].Took; !tt.flaps && (took < tt.away-5*time.Second || took > tt.away+5*time.Second) {
 				t.Errorf("it was away for %v, it is said, not for %v", took, tt.away)
 			}

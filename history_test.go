@@ -13,17 +13,20 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 var recorded = &tenure.AcquireOptions{History: true}
 
-func (m *machine) history(name string) []tenure.Tenure {
-	m.t.Helper()
-	list, err := m.History(m.t.Context(), name)
+func history(m *machine, name string) []tenure.Tenure {
+	t := m.World().T()
+	t.Helper()
+	list, err := m.History(t.Context(), name)
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return list
 }
@@ -60,27 +63,27 @@ func expectHistory(t *testing.T, got []tenure.Tenure, want ...string) {
 
 func TestHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-		expectHistory(t, boss.history("x"))
+		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")
+		expectHistory(t, history(boss, "x"))
 
 		begun := time.Now()
-		l := a.mustAcquire("x", recorded)
-		expectHistory(t, boss.history("x"), "1 a ")
+		l := a.MustAcquire("x", recorded)
+		expectHistory(t, history(boss, "x"), "1 a ")
 		time.Sleep(time.Minute)
-		a.mustRelease(l)
-		expectHistory(t, boss.history("x"), "1 a released")
+		mustRelease(a, l)
+		expectHistory(t, history(boss, "x"), "1 a released")
 
 		c, ctx := newCampaign(t)
 		c.join(ctx, b, nil, 0)
 		time.Sleep(time.Minute)
-		want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
+		testutil.Want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
 		time.Sleep(time.Minute)
 		c.over(t)
-		dead := w.machine("dead")
-		dead.mustAcquire("x", recorded)
-		dead.crash()
-		l = a.mustAcquire("x", recorded)
-		got := boss.history("x")
+		dead := w.Client("dead")
+		dead.MustAcquire("x", recorded)
+		dead.Partition()
+		l = a.MustAcquire("x", recorded)
+		got := history(boss, "x")
 		expectHistory(t, got, "5 a ", "4 dead expired", "3 b released", "2 b stepped_down (step_down by boss: deploy)", "1 a released")
 
 		if first := got[4]; !first.Since.Equal(begun) || !first.Until.Equal(begun.Add(time.Minute)) || first.Host != "host-of-a" {
@@ -89,7 +92,7 @@ func TestHistory(t *testing.T) {
 		if crashed := got[1]; !crashed.Until.IsZero() || !crashed.Since.Before(got[0].Since) {
 			t.Errorf("the one that crashed: %+v", crashed)
 		}
-		a.mustRelease(l)
+		mustRelease(a, l)
 		for s, err := range boss.Locks(t.Context(), nil) {
 			if err != nil || s.Name != "x" {
 				t.Errorf("the history is listed among the locks: %+v, %v", s, err)
@@ -164,27 +167,27 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 	w := newWorld(t)
 	truth := map[uint64]driver.Record{} // every tenure, as the records showed it
 	see := func() {
-		if rec, err := w.records.Get(t.Context(), "x", driver.Strong); err == nil && rec.State == driver.Held {
+		if rec, err := w.Records().Get(t.Context(), "x", driver.Strong); err == nil && rec.State == driver.Held {
 			truth[rec.Token] = rec
 		}
 	}
-	a := w.machine("a")
-	l := a.mustAcquire("x", recorded)
+	a := w.Client("a")
+	l := a.MustAcquire("x", recorded)
 	see()
-	a.mustRelease(l)
+	mustRelease(a, l)
 
 	for i, n := range []int{first, second} {
-		m := w.machine(fmt.Sprint("crash-", i))
+		m := w.Client(fmt.Sprint("crash-", i))
 		// The n-th call is the last that reaches the records; with its reply, or
 		// without.
 		dead := faultstore.LoseRequest()
 		dead.Hang = true
-		m.faults.Inject(faultstore.Rule{Skip: n, Fault: dead})
+		m.Faults().Inject(faultstore.Rule{Skip: n, Fault: dead})
 		if !reply && n > 0 {
-			m.faults.Inject(faultstore.Rule{Skip: n - 1, Count: 1, Fault: faultstore.LoseReplyHang()})
+			m.Faults().Inject(faultstore.Rule{Skip: n - 1, Count: 1, Fault: faultstore.LoseReplyHang()})
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		done := started(func() error {
+		done := testutil.Go(func() error {
 			_, err := m.Acquire(ctx, "x", recorded)
 			return err
 		})
@@ -192,18 +195,18 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 			time.Sleep(time.Second)
 			see()
 		}
-		m.crash()
+		m.Partition()
 		stop()
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			want(t, err, context.DeadlineExceeded) // it had given up by itself
+			testutil.Want(t, err, context.DeadlineExceeded) // it had given up by itself
 		}
 	}
-	z := w.machine("z")
-	l = z.mustAcquire("x", recorded)
+	z := w.Client("z")
+	l = z.MustAcquire("x", recorded)
 	see()
 	time.Sleep(time.Minute)
 
-	got := z.history("x")
+	got := history(z, "x")
 	if len(got) == 0 || got[0].Token != l.Token() || got[len(got)-1].Token != 1 {
 		t.Fatalf("history %v", got)
 	}
@@ -225,38 +228,38 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 	if holes > 1 {
 		t.Errorf("%d holes after two crashes in a row: %v", holes, got)
 	}
-	z.mustRelease(l)
+	mustRelease(z, l)
 }
 
 // A store that is away for a moment: the history is written beside the work.
 func TestHistoryIsWrittenLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustRelease(a.mustAcquire("x", recorded))
-		remove := b.fault(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
+		a, b := w.Client("a"), w.Client("b")
+		mustRelease(a, a.MustAcquire("x", recorded))
+		remove := b.Inject(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
 		begun := time.Now()
-		l := b.mustAcquire("x", recorded)
+		l := b.MustAcquire("x", recorded)
 		if took := time.Since(begun); took > requestTimeout {
 			t.Errorf("the work waited for %v", took)
 		}
 		remove()
 		time.Sleep(lease)
-		b.mustRelease(l)
-		b.mustRelease(b.mustAcquire("x", nil))
-		b.mustRelease(b.mustAcquire("x", nil))
-		expectHistory(t, b.history("x"), "4 b released", "3 b released", "2 unknown", "1 a released")
+		mustRelease(b, l)
+		mustRelease(b, b.MustAcquire("x", nil))
+		mustRelease(b, b.MustAcquire("x", nil))
+		expectHistory(t, history(b, "x"), "4 b released", "3 b released", "2 unknown", "1 a released")
 	})
 }
 
 // An acquire whose context ends while the history is written has the lock, and waits no longer.
 func TestGrantDoesNotWaitForTheHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustRelease(a.mustAcquire("x", recorded))
-		b.fault(faultstore.OpClaim, 1, 0, faultstore.BlackHole())
+		a, b := w.Client("a"), w.Client("b")
+		mustRelease(a, a.MustAcquire("x", recorded))
+		b.Inject(faultstore.OpClaim, 1, 0, faultstore.BlackHole())
 		ctx, stop := context.WithTimeout(t.Context(), requestTimeout/2)
 		defer stop()
-		want(t, within(t, requestTimeout/2, requestTimeout/2, func() error {
+		testutil.Want(t, testutil.Within(t, requestTimeout/2, requestTimeout/2, func() error {
 			l, err := b.Acquire(ctx, "x", recorded)
 			if err == nil {
 				err = l.Check()
@@ -268,23 +271,23 @@ func TestGrantDoesNotWaitForTheHistory(t *testing.T) {
 
 func TestHistoryLimit(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 5 })
+		a := w.Client("a", func(o *tenure.Options) { o.HistoryLimit = 5 })
 		for range 20 {
-			a.mustRelease(a.mustAcquire("x", recorded))
+			mustRelease(a, a.MustAcquire("x", recorded))
 			time.Sleep(time.Second)
 		}
-		got := a.history("x")
+		got := history(a, "x")
 		if len(got) != 5 || got[0].Token != 20 || got[4].Token != 16 {
 			t.Errorf("%d tenures: %v", len(got), got)
 		}
-		page, err := w.records.List(t.Context(), driver.OwnPrefix, "")
+		page, err := w.Records().List(t.Context(), driver.OwnPrefix, "")
 		if err != nil || len(page.Records) > 6 {
 			t.Errorf("%d records are kept, %v", len(page.Records), err)
 		}
-		none := w.machine("none", func(o *tenure.Options) { o.HistoryLimit = -1 })
-		calls := none.faults.Count()
-		none.mustRelease(none.mustAcquire("x", recorded))
-		if n := none.faults.Count() - calls; n != 2 {
+		none := w.Client("none", func(o *tenure.Options) { o.HistoryLimit = -1 })
+		calls := none.Faults().Count()
+		mustRelease(none, none.MustAcquire("x", recorded))
+		if n := none.Faults().Count() - calls; n != 2 {
 			t.Errorf("%d requests to take and to release without history", n)
 		}
 	})
@@ -295,10 +298,10 @@ func TestHistoryLimit(t *testing.T) {
 func TestStalledWorkTellsItsSuccessor(t *testing.T) {
 	const progress = 20 * time.Second
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = progress })
-		b := w.machine("b")
+		a := w.Client("a", func(o *tenure.Options) { o.ProgressTimeout = progress })
+		b := w.Client("b")
 		release := make(chan struct{})
-		done := started(func() error {
+		done := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", recorded, func(_ context.Context, l *tenure.Lease) error {
 				l.Progress()
 				<-release // stuck: it takes no notice of its context
@@ -307,45 +310,45 @@ func TestStalledWorkTellsItsSuccessor(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		begun := time.Now()
-		l := b.mustAcquire("x", recorded)
+		l := b.MustAcquire("x", recorded)
 		if took := time.Since(begun); took > progress+lease+refresh {
 			t.Errorf("took over after %v", took)
 		}
 		if p, _ := l.Previous(); p.Owner != "a" || p.End != tenure.EndStalled {
 			t.Errorf("previous %+v", p)
 		}
-		expectHistory(t, b.history("x"), "2 b ", "1 a stalled")
+		expectHistory(t, history(b, "x"), "2 b ", "1 a stalled")
 		close(release)
-		want(t, <-done, tenure.ErrStalled)
-		b.mustRelease(l)
+		testutil.Want(t, <-done, tenure.ErrStalled)
+		mustRelease(b, l)
 	})
 }
 
 // So does work that does not stop in time.
 func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		release := make(chan struct{})
-		done := started(func() error {
+		done := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", recorded, func(context.Context, *tenure.Lease) error {
 				<-release
 				return errWork
 			})
 		})
 		time.Sleep(time.Second)
-		asked := started(func() error { return b.StepDown(t.Context(), "x", because("deploy")) })
-		l := b.mustAcquire("x", recorded)
+		asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("deploy")) })
+		l := b.MustAcquire("x", recorded)
 		if err := <-asked; err != nil { // else b was quicker to take the lock
-			want(t, err, tenure.ErrUnanswered)
+			testutil.Want(t, err, tenure.ErrUnanswered)
 		}
 		if p, _ := l.Previous(); p.End != tenure.EndStopTimeout || p.Request == nil || p.Request.By != "b" {
 			t.Errorf("previous %+v", p)
 		}
 		close(release)
 		err := <-done
-		want(t, err, tenure.ErrStopTimeout)
-		want(t, err, errWork)
-		b.mustRelease(l)
+		testutil.Want(t, err, tenure.ErrStopTimeout)
+		testutil.Want(t, err, errWork)
+		mustRelease(b, l)
 	})
 }
 
@@ -357,20 +360,20 @@ func TestLateDeletesInTheHistory(t *testing.T) {
 		"late":  faultstore.LateAfterError(lease),
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 2 })
+			a := w.Client("a", func(o *tenure.Options) { o.HistoryLimit = 2 })
 			tenures := func(n int) {
 				for range n {
-					a.mustRelease(a.mustAcquire("x", recorded))
+					mustRelease(a, a.MustAcquire("x", recorded))
 				}
 			}
-			a.fault(faultstore.OpDelete, 0, 1, f)
+			a.Inject(faultstore.OpDelete, 0, 1, f)
 			tenures(4) // the fourth has the first one's record deleted
 			time.Sleep(time.Second)
-			want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+			testutil.Want(t, w.Records().Delete(t.Context(), w.MustRecord("x")), nil)
 			tenures(3)
 			time.Sleep(2 * lease)
-			list, err := w.machine("b").History(t.Context(), "x")
-			want(t, err, nil)
+			list, err := w.Client("b").History(t.Context(), "x")
+			testutil.Want(t, err, nil)
 			if len(list) != 3 || list[2].Unknown || list[2].Owner != "a" {
 				t.Errorf("history %+v", list)
 			}
@@ -387,47 +390,47 @@ func TestOneCrashLeavesNoHole(t *testing.T) {
 		end  string
 	}{
 		{"taken over", func(_ *testing.T, w *world) {
-			c := w.machine("c")
-			c.mustRelease(c.mustAcquire("x", recorded))
+			c := w.Client("c")
+			mustRelease(c, c.MustAcquire("x", recorded))
 		}, "2 b expired"},
 		{"taken over, and the reply is lost", func(_ *testing.T, w *world) {
-			c := w.machine("c")
-			c.fault(faultstore.OpTakeover, 0, 1, faultstore.LoseReply())
-			c.mustRelease(c.mustAcquire("x", recorded))
+			c := w.Client("c")
+			c.Inject(faultstore.OpTakeover, 0, 1, faultstore.LoseReply())
+			mustRelease(c, c.MustAcquire("x", recorded))
 		}, "2 b expired"},
 		{"taken over too late to be believed in, and replaced", func(t *testing.T, w *world) {
 			t.Helper()
-			c := w.machine("c")
-			c.fault(faultstore.OpTakeover, 0, 1, faultstore.LoseReplyHang())
+			c := w.Client("c")
+			c.Inject(faultstore.OpTakeover, 0, 1, faultstore.LoseReplyHang())
 			go func() {
-				for w.record("x").Token < 3 {
+				for w.MustRecord("x").Token < 3 {
 					time.Sleep(requestTimeout / 10)
 				}
-				remove := c.fault(faultstore.OpGet, 0, 0, faultstore.LoseRequest())
+				remove := c.Inject(faultstore.OpGet, 0, 0, faultstore.LoseRequest())
 				time.Sleep(lease)
 				remove()
 			}()
-			l := c.mustAcquire("x", &tenure.AcquireOptions{History: true, StoreTimeout: -1})
+			l := c.MustAcquire("x", &tenure.AcquireOptions{History: true, StoreTimeout: -1})
 			if l.Token() != 4 {
 				t.Errorf("token %d: the test has lost its point", l.Token())
 			}
-			c.mustRelease(l)
+			mustRelease(c, l)
 		}, "2 b expired"},
 		{"revoked", func(t *testing.T, w *world) {
 			t.Helper()
-			want(t, w.machine("boss").Revoke(t.Context(), "x", "hangs"), nil)
+			testutil.Want(t, admin.Revoke(t.Context(), w.Client("boss").Client, "x", "hangs"), nil)
 		}, "2 b revoked (revoke by boss: hangs)"},
 		{"released as dead", func(t *testing.T, w *world) {
 			t.Helper()
-			want(t, w.machine("boss").ReleaseDead(t.Context(), "x", "gone"), nil)
+			testutil.Want(t, admin.ReleaseDead(t.Context(), w.Client("boss").Client, "x", "gone"), nil)
 		}, "2 b freed (free by boss: gone)"},
 	} {
 		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			a.mustRelease(a.mustAcquire("x", recorded))
-			b.fault(faultstore.OpClaim, 1, 0, faultstore.Fault{Effect: faultstore.RequestLost, Hang: true})
-			b.mustAcquire("x", recorded)
-			b.crash()
+			a, b := w.Client("a"), w.Client("b")
+			mustRelease(a, a.MustAcquire("x", recorded))
+			b.Inject(faultstore.OpClaim, 1, 0, faultstore.Fault{Effect: faultstore.RequestLost, Hang: true})
+			b.MustAcquire("x", recorded)
+			b.Partition()
 			tc.next(t, w)
 			complete(t, w, tc.end)
 		})
@@ -437,11 +440,11 @@ func TestOneCrashLeavesNoHole(t *testing.T) {
 // complete lets three more hold the lock, and wants a history without holes.
 func complete(t *testing.T, w *world, second string) {
 	t.Helper()
-	z := w.machine("z")
+	z := w.Client("z")
 	for range 3 {
-		z.mustRelease(z.mustAcquire("x", recorded))
+		mustRelease(z, z.MustAcquire("x", recorded))
 	}
-	got := z.history("x")
+	got := history(z, "x")
 	for _, h := range got {
 		if h.Unknown {
 			t.Errorf("token %d is unknown", h.Token)
@@ -461,17 +464,17 @@ func complete(t *testing.T, w *world, second string) {
 func TestGivenUpGrantLeavesNoHole(t *testing.T) {
 	for name, lost := range map[string]bool{"alone": false, "lost": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-			a.mustRelease(a.mustAcquire("x", recorded))
-			b.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, 10*time.Millisecond))
+			a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+			mustRelease(a, a.MustAcquire("x", recorded))
+			b.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(0, 10*time.Millisecond))
 			ctx, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer stop()
 			_, err := b.Acquire(ctx, "x", recorded)
-			want(t, err, context.DeadlineExceeded)
+			testutil.Want(t, err, context.DeadlineExceeded)
 			time.Sleep(time.Minute)
 			if lost {
-				c.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReply())
-				c.mustRelease(c.mustAcquire("x", recorded))
+				c.Inject(faultstore.OpClaim, 0, 1, faultstore.LoseReply())
+				mustRelease(c, c.MustAcquire("x", recorded))
 			}
 			complete(t, w, "2 b "+tenure.EndAbandoned)
 		})
@@ -481,15 +484,15 @@ func TestGivenUpGrantLeavesNoHole(t *testing.T) {
 // A hole at the end of the list is shown, too.
 func TestOldestHoleIsShown(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		m.mustRelease(m.mustAcquire("x", nil))
-		m.mustRelease(m.mustAcquire("x", nil))
-		expectHistory(t, m.history("x"), "2 a released", "1 a released")
-		m.mustRelease(m.mustAcquire("x", nil)) // without a history
-		expectHistory(t, m.history("x"), "3 a released", "2 a released")
-		m.mustRelease(m.mustAcquire("x", recorded))
-		m.mustRelease(m.mustAcquire("x", recorded))
-		expectHistory(t, m.history("x"), "5 a released", "4 a released", "3 a released", "2 unknown", "1 unknown")
+		m := w.Client("a")
+		mustRelease(m, m.MustAcquire("x", nil))
+		mustRelease(m, m.MustAcquire("x", nil))
+		expectHistory(t, history(m, "x"), "2 a released", "1 a released")
+		mustRelease(m, m.MustAcquire("x", nil)) // without a history
+		expectHistory(t, history(m, "x"), "3 a released", "2 a released")
+		mustRelease(m, m.MustAcquire("x", recorded))
+		mustRelease(m, m.MustAcquire("x", recorded))
+		expectHistory(t, history(m, "x"), "5 a released", "4 a released", "3 a released", "2 unknown", "1 unknown")
 	})
 }
 
@@ -497,18 +500,18 @@ func TestOldestHoleIsShown(t *testing.T) {
 // the new tenures replaces what stands there of the old ones.
 func TestHistoryAfterADeletion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		for range 4 {
-			a.mustRelease(a.mustAcquire("x", recorded))
+			mustRelease(a, a.MustAcquire("x", recorded))
 			time.Sleep(time.Second)
 		}
-		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		testutil.Want(t, w.Records().Delete(t.Context(), w.MustRecord("x")), nil)
 		for range 4 {
-			b.mustRelease(b.mustAcquire("x", recorded))
+			mustRelease(b, b.MustAcquire("x", recorded))
 			time.Sleep(time.Second)
 		}
 		time.Sleep(lease)
-		expectHistory(t, b.history("x"), "4 b released", "3 b released", "2 b released", "1 b released")
+		expectHistory(t, history(b, "x"), "4 b released", "3 b released", "2 b released", "1 b released")
 	})
 }
 
@@ -516,26 +519,26 @@ func TestHistoryAfterADeletion(t *testing.T) {
 // writes the history first.
 func TestCloseWritesTheHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustRelease(a.mustAcquire("x", recorded))
-		b.fault(faultstore.OpClaim, 1, 9, faultstore.LoseRequest()) // for longer than the work waits
-		b.mustRelease(b.mustAcquire("x", recorded))
-		want(t, b.Close(t.Context()), nil)
-		c := w.machine("c")
-		c.mustRelease(c.mustAcquire("x", recorded)) // its record knows of one tenure before it
-		expectHistory(t, c.history("x"), "3 c released", "2 b released", "1 a released")
+		a, b := w.Client("a"), w.Client("b")
+		mustRelease(a, a.MustAcquire("x", recorded))
+		b.Inject(faultstore.OpClaim, 1, 9, faultstore.LoseRequest()) // for longer than the work waits
+		mustRelease(b, b.MustAcquire("x", recorded))
+		testutil.Want(t, b.Close(t.Context()), nil)
+		c := w.Client("c")
+		mustRelease(c, c.MustAcquire("x", recorded)) // its record knows of one tenure before it
+		expectHistory(t, history(c, "x"), "3 c released", "2 b released", "1 a released")
 	})
 }
 
 // A store that loses all of it holds Close up for half a lease, and no more.
 func TestCloseWaitsHalfALeaseForTheHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustRelease(a.mustAcquire("x", recorded))
-		b.fault(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
-		b.mustRelease(b.mustAcquire("x", recorded))
+		a, b := w.Client("a"), w.Client("b")
+		mustRelease(a, a.MustAcquire("x", recorded))
+		b.Inject(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
+		mustRelease(b, b.MustAcquire("x", recorded))
 		begun := time.Now()
-		want(t, b.Close(t.Context()), nil)
+		testutil.Want(t, b.Close(t.Context()), nil)
 		if took := time.Since(begun); took < lease/2 || took > lease/2+requestTimeout {
 			t.Errorf("it took %v, want half of %v", took, lease)
 		}
@@ -546,26 +549,26 @@ func TestCloseWaitsHalfALeaseForTheHistory(t *testing.T) {
 // alone, since each heartbeat carries it.
 func TestHistoryKeepsALongReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")
 		reason := strings.Repeat("ü", driver.MaxReasonLen/2)
 		ended := "1 a stepped_down (step_down by boss: " + reason + ")"
-		l := a.mustAcquire("x", recorded)
+		l := a.MustAcquire("x", recorded)
 		go func() {
 			<-l.Context().Done()
-			a.mustRelease(l)
+			mustRelease(a, l)
 		}()
-		want(t, boss.StepDown(t.Context(), "x", because(reason)), nil)
+		testutil.Want(t, boss.StepDown(t.Context(), "x", because(reason)), nil)
 		synctest.Wait()
-		expectHistory(t, boss.history("x"), ended)
-		l = b.mustAcquire("x", recorded)
+		expectHistory(t, history(boss, "x"), ended)
+		l = b.MustAcquire("x", recorded)
 		time.Sleep(time.Minute)
-		if kept := w.record("x").Prev.Asked.Reason; len(kept) > driver.MaxPrevReasonLen {
+		if kept := w.MustRecord("x").Prev.Asked.Reason; len(kept) > driver.MaxPrevReasonLen {
 			t.Errorf("the record keeps a reason of %d bytes", len(kept))
 		}
-		expectHistory(t, boss.history("x"), "2 b ", ended)
-		b.mustRelease(l)
-		expectHistory(t, boss.history("x"), "2 b released", ended)
-		b.mustRelease(b.mustAcquire("x", recorded))
-		expectHistory(t, boss.history("x"), "3 b released", "2 b released", ended)
+		expectHistory(t, history(boss, "x"), "2 b ", ended)
+		mustRelease(b, l)
+		expectHistory(t, history(boss, "x"), "2 b released", ended)
+		mustRelease(b, b.MustAcquire("x", recorded))
+		expectHistory(t, history(boss, "x"), "3 b released", "2 b released", ended)
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -28,13 +29,13 @@ import (
 // session.
 var takers = map[string]func(*machine, string) *tenure.Lease{
 	"alone": func(m *machine, name string) *tenure.Lease {
-		return m.mustAcquire(name, &tenure.AcquireOptions{History: true})
+		return m.MustAcquire(name, &tenure.AcquireOptions{History: true})
 	},
 	"under a session": func(m *machine, name string) *tenure.Lease {
-		s, err := m.OpenSession(m.t.Context(), nil)
-		want(m.t, err, nil)
-		l, err := s.Acquire(m.t.Context(), name, &tenure.AcquireOptions{History: true})
-		want(m.t, err, nil)
+		s, err := m.OpenSession(m.World().T().Context(), nil)
+		testutil.Want(m.World().T(), err, nil)
+		l, err := s.Acquire(m.World().T().Context(), name, &tenure.AcquireOptions{History: true})
+		testutil.Want(m.World().T(), err, nil)
 		return l
 	},
 }
@@ -43,7 +44,7 @@ func eachTaker(t *testing.T, test func(t *testing.T, w *world, a *machine, l *te
 	t.Helper()
 	for name, take := range takers {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
+			a := w.Client("a")
 			l := take(a, "x")
 			time.Sleep(time.Second)
 			test(t, w, a, l)
@@ -52,22 +53,31 @@ func eachTaker(t *testing.T, test func(t *testing.T, w *world, a *machine, l *te
 }
 
 // writes counts the writes of the lock's record since then.
-func (m *machine) writes() int {
-	return m.faults.Count(faultstore.OpRelease, faultstore.OpSetData, faultstore.OpReserve, faultstore.OpTakeover, faultstore.OpClaim, faultstore.OpClose)
+func writes(m *machine) int {
+	return m.Faults().Count(
+		faultstore.OpRelease, faultstore.OpSetData, faultstore.OpReserve, faultstore.OpTakeover, faultstore.OpClaim, faultstore.OpClose)
+}
+
+// mustRelease releases a lease of the machine.
+func mustRelease(m *machine, l *tenure.Lease) {
+	t := m.World().T()
+	t.Helper()
+	testutil.Want(t, l.Release(t.Context()), nil)
 }
 
 func TestReleaseWithIsOneWrite(t *testing.T) {
 	errBroken := errors.New("disk\nfull: \x1b[31m/var\u202e")
 	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
-		n := a.writes()
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errBroken}), nil)
-		if more := a.writes() - n; more != 1 {
+		n := writes(a)
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errBroken}), nil)
+		if more := writes(a) - n; more != 1 {
 			t.Errorf("%d writes, want one", more)
 		}
-		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
+		rec := w.MustRecord("x")
+		if rec.State != driver.Released || rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
 			t.Errorf("record %+v", rec)
 		}
-		next := w.machine("b").mustAcquire("x", &tenure.AcquireOptions{History: true})
+		next := w.Client("b").MustAcquire("x", &tenure.AcquireOptions{History: true})
 		p, ok := next.Previous()
 		if !ok || p.End != tenure.EndFailed || string(p.Data) != "at 7" || p.Request == nil || p.Until.IsZero() {
 			t.Fatalf("previous %+v", p)
@@ -76,7 +86,7 @@ func TestReleaseWithIsOneWrite(t *testing.T) {
 			t.Errorf("request %+v", q)
 		}
 		history, err := a.History(t.Context(), "x")
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		if len(history) != 2 || history[1].End != tenure.EndFailed || history[1].Request == nil || history[1].Request.Reason != "disk full: [31m/var" {
 			t.Errorf("history %+v", history)
 		}
@@ -95,9 +105,9 @@ func TestReleaseWithKeepsAndEmptiesData(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
-				want(t, l.SetData(t.Context(), []byte("before")), nil)
-				want(t, l.ReleaseWith(t.Context(), tt.options), nil)
-				rec := w.record("x")
+				testutil.Want(t, l.SetData(t.Context(), []byte("before")), nil)
+				testutil.Want(t, l.ReleaseWith(t.Context(), tt.options), nil)
+				rec := w.MustRecord("x")
 				if string(rec.Data) != tt.want || rec.End != driver.EndReleased || rec.Asked != nil {
 					t.Errorf("record %+v", rec)
 				}
@@ -109,12 +119,12 @@ func TestReleaseWithKeepsAndEmptiesData(t *testing.T) {
 // TestReleaseWithBesideAHeartbeat: with one under way, and with data under way.
 func TestReleaseWithBesideAHeartbeat(t *testing.T) {
 	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
-		a.fault(faultstore.OpSetData, 0, 1, faultstore.Slow(time.Second/2, time.Second/2))
-		set := started(func() error { return l.SetData(t.Context(), []byte("older")) })
+		a.Inject(faultstore.OpSetData, 0, 1, faultstore.Slow(time.Second/2, time.Second/2))
+		set := testutil.Go(func() error { return l.SetData(t.Context(), []byte("older")) })
 		time.Sleep(time.Second / 4)
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7")}), nil)
-		want(t, <-set, nil)
-		if rec := w.record("x"); string(rec.Data) != "at 7" {
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7")}), nil)
+		testutil.Want(t, <-set, nil)
+		if rec := w.MustRecord("x"); string(rec.Data) != "at 7" {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -137,13 +147,13 @@ func TestReleaseWithAfterARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
-				b := w.machine("b")
-				asked := started(func() error { return tt.ask(t.Context(), b) })
+				b := w.Client("b")
+				asked := testutil.Go(func() error { return tt.ask(t.Context(), b) })
 				<-l.Context().Done()
-				want(t, context.Cause(l.Context()), tenure.ErrSteppedDown)
-				want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errWork}), nil)
-				want(t, <-asked, nil)
-				rec := w.record("x")
+				testutil.Want(t, context.Cause(l.Context()), tenure.ErrSteppedDown)
+				testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errWork}), nil)
+				testutil.Want(t, <-asked, nil)
+				rec := w.MustRecord("x")
 				end, q := rec.End, rec.Asked
 				if rec.State == driver.Reserved {
 					end, q = rec.Prev.End, rec.Prev.Asked
@@ -160,16 +170,16 @@ func TestReleaseWithAfterARequest(t *testing.T) {
 // who has asked is answered.
 func TestReleaseWithBesideARequest(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
 		time.Sleep(time.Second)
-		asked := started(func() error {
+		asked := testutil.Go(func() error {
 			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "c", Reason: "asked"})
 		})
 		synctest.Wait()
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
-		want(t, <-asked, nil)
-		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "c" || rec.Prev.End != driver.EndHandedOver {
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
+		testutil.Want(t, <-asked, nil)
+		if rec := w.MustRecord("x"); rec.State != driver.Reserved || rec.Owner != "c" || rec.Prev.End != driver.EndHandedOver {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -177,13 +187,13 @@ func TestReleaseWithBesideARequest(t *testing.T) {
 
 func TestReleaseWithOnceOnly(t *testing.T) {
 	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
-		want(t, l.Release(t.Context()), nil)
-		n := a.writes()
-		want(t, l.Release(t.Context()), nil)
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("late")}), tenure.ErrReleased)
-		if rec := w.record("x"); a.writes() != n || rec.End != driver.EndReleased || len(rec.Data) != 0 {
-			t.Errorf("%d writes more, record %+v", a.writes()-n, rec)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		n := writes(a)
+		testutil.Want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("late")}), tenure.ErrReleased)
+		if rec := w.MustRecord("x"); writes(a) != n || rec.End != driver.EndReleased || len(rec.Data) != 0 {
+			t.Errorf("%d writes more, record %+v", writes(a)-n, rec)
 		}
 	})
 }
@@ -193,16 +203,17 @@ func TestReleaseWithTooMuch(t *testing.T) {
 		if err := l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: make([]byte, driver.MaxDataLen+1)}); err == nil {
 			t.Error("no error")
 		}
-		want(t, l.Check(), nil)
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errors.New(strings.Repeat("ä\x00", 5000))}), nil)
-		reason := w.record("x").Asked.Reason
+		testutil.Want(t, l.Check(), nil)
+		long := errors.New(strings.Repeat("ä\x00", 5000))
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: long}), nil)
+		reason := w.MustRecord("x").Asked.Reason
 		if len(reason) != driver.MaxReasonLen || strings.ContainsFunc(reason, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
 			t.Errorf("reason of %d bytes: %.40q", len(reason), reason)
 		}
 	})
 	eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errors.New("\x00\n")}), nil)
-		if reason := w.record("x").Asked.Reason; reason == "" {
+		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errors.New("\x00\n")}), nil)
+		if reason := w.MustRecord("x").Asked.Reason; reason == "" {
 			t.Error("no reason")
 		}
 	})
@@ -211,16 +222,18 @@ func TestReleaseWithTooMuch(t *testing.T) {
 // A lease that was lost ends as it was lost, whatever its work says.
 func TestReleaseWithAfterALoss(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		a.crash()
-		next := b.mustAcquire("x", nil)
-		a.faults.SetBlackHole(false)
-		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("late"), Failed: errWork}), tenure.ErrLost)
-		if rec := w.record("x"); rec.Owner != "b" || rec.State != driver.Held || len(rec.Data) != 0 || rec.Prev.End != driver.EndExpired {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		a.Partition()
+		next := b.MustAcquire("x", nil)
+		a.Faults().SetBlackHole(false)
+		late := &tenure.ReleaseOptions{Data: []byte("late"), Failed: errWork}
+		testutil.Want(t, l.ReleaseWith(t.Context(), late), tenure.ErrLost)
+		rec := w.MustRecord("x")
+		if rec.Owner != "b" || rec.State != driver.Held || len(rec.Data) != 0 || rec.Prev.End != driver.EndExpired {
 			t.Errorf("record %+v", rec)
 		}
-		want(t, next.Check(), nil)
+		testutil.Want(t, next.Check(), nil)
 	})
 }
 
@@ -228,11 +241,11 @@ func TestReleaseWithAfterALoss(t *testing.T) {
 // others are free by the one write of the session.
 func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(nil)
+		a := w.Client("a")
+		s := mustOpen(a, nil)
 		for i := range 4 {
 			l, err := s.Acquire(t.Context(), fmt.Sprint(i), nil)
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			go func() {
 				<-l.Context().Done()
 				var o tenure.ReleaseOptions
@@ -242,13 +255,13 @@ func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
 				_ = l.ReleaseWith(context.WithoutCancel(t.Context()), &o)
 			}()
 		}
-		n := a.faults.Count(faultstore.OpRelease)
-		want(t, s.Close(t.Context()), nil)
+		n := a.Faults().Count(faultstore.OpRelease)
+		testutil.Want(t, s.Close(t.Context()), nil)
 		time.Sleep(time.Second)
-		if more := a.faults.Count(faultstore.OpRelease) - n; more != 1 {
+		if more := a.Faults().Count(faultstore.OpRelease) - n; more != 1 {
 			t.Errorf("%d releases, want that of the lock that tells something", more)
 		}
-		if rec := w.record("2"); rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
+		if rec := w.MustRecord("2"); rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -266,22 +279,22 @@ func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 		"hangs":   {faultstore.BlackHole(), tenure.ErrUncertain, ""},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
-			l := m.mustAcquire("x", nil)
-			m.fault(faultstore.OpRelease, 0, 0, tt.fault)
+			m := w.Client("a")
+			l := m.MustAcquire("x", nil)
+			m.Inject(faultstore.OpRelease, 0, 0, tt.fault)
 			err := l.Release(t.Context())
-			want(t, err, tt.want)
+			testutil.Want(t, err, tt.want)
 			if errors.Is(tt.want, tenure.ErrNotReleased) && errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), tt.wanted) {
 				t.Errorf("release: %v", err)
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // one attempt may have been applied
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpRelease, 3, 1, faultstore.LoseRequest())
-		m.fault(faultstore.OpRelease, 0, 0, faultstore.Refuse())
-		want(t, l.Release(t.Context()), tenure.ErrUncertain)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpRelease, 3, 1, faultstore.LoseRequest())
+		m.Inject(faultstore.OpRelease, 0, 0, faultstore.Refuse())
+		testutil.Want(t, l.Release(t.Context()), tenure.ErrUncertain)
 	})
 }
 
@@ -289,11 +302,11 @@ func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "unknown": faultstore.LoseRequest()} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
-			l := m.mustAcquire("x", nil)
-			m.faults.Inject(faultstore.Rule{Fault: f})
+			m := w.Client("a")
+			l := m.MustAcquire("x", nil)
+			m.Faults().Inject(faultstore.Rule{Fault: f})
 			err := l.SetData(t.Context(), []byte("d"))
-			want(t, err, tenure.ErrExpired)
+			testutil.Want(t, err, tenure.ErrExpired)
 			if errors.Is(err, tenure.ErrUncertain) != (name == "unknown") {
 				t.Errorf("set data: %v", err)
 			}
@@ -305,35 +318,37 @@ func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 // goes on without them.
 func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
+		a := w.Client("a")
+		l := a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
 		why := driver.Unsupported(errors.New("no ledgers here"))
-		remove := a.faults.Inject(faultstore.Rule{
+		remove := a.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return bytes.Contains(c.Next.Data, []byte("ledger")) },
 			Fault: faultstore.Fault{Effect: faultstore.Refused, Err: why},
 		})
 		begun := time.Now()
 		err := l.SetData(t.Context(), []byte("a ledger"))
-		if want(t, err, errors.ErrUnsupported); errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), "no ledgers here") || time.Since(begun) > 0 {
+		testutil.Want(t, err, errors.ErrUnsupported)
+		if errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), "no ledgers here") || time.Since(begun) > 0 {
 			t.Errorf("set data, after %v: %v", time.Since(begun), err)
 		}
 		time.Sleep(10 * lease)
 		if err := l.Check(); err != nil {
 			t.Errorf("the lease has ended: %v", err)
 		}
-		want(t, l.SetData(t.Context(), []byte("after")), nil)
+		testutil.Want(t, l.SetData(t.Context(), []byte("after")), nil)
 		remove()
-		want(t, l.Release(t.Context()), nil)
-		if got := string(w.record("x").Data); got != "after" {
+		testutil.Want(t, l.Release(t.Context()), nil)
+		if got := string(w.MustRecord("x").Data); got != "after" {
 			t.Errorf("data %q", got)
 		}
 	})
 	inWorld(t, func(t *testing.T, w *world) { // one attempt may have been applied
-		a := w.machine("a")
-		l := a.mustAcquire("x", nil)
-		a.fault(faultstore.OpSetData, 0, 1, faultstore.LoseRequest())
-		a.fault(faultstore.OpSetData, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.Unsupported(errors.New("not here"))})
-		want(t, l.SetData(t.Context(), []byte("after")), tenure.ErrUncertain)
+		a := w.Client("a")
+		l := a.MustAcquire("x", nil)
+		a.Inject(faultstore.OpSetData, 0, 1, faultstore.LoseRequest())
+		unsupported := driver.Unsupported(errors.New("not here"))
+		a.Inject(faultstore.OpSetData, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: unsupported})
+		testutil.Want(t, l.SetData(t.Context(), []byte("after")), tenure.ErrUncertain)
 	})
 }
 
@@ -343,12 +358,12 @@ func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
 func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
 	for name, releases := range map[string]bool{"heartbeat": false, "release": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a := w.machine("a")
-			l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
+			a := w.Client("a")
+			l := a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
 			time.Sleep(heartbeat / 30)
-			answers := a.faults.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
+			answers := a.Faults().Inject(faultstore.Rule{Fault: faultstore.Refuse()})
 			err := l.SetData(t.Context(), []byte("after"))
-			if want(t, err, tenure.ErrExpired); errors.Is(err, tenure.ErrUncertain) {
+			if testutil.Want(t, err, tenure.ErrExpired); errors.Is(err, tenure.ErrUncertain) {
 				t.Errorf("set data: %v", err)
 			}
 			answers()
@@ -356,7 +371,7 @@ func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
 				time.Sleep(2 * heartbeat)
 			}
 			_ = l.Release(t.Context())
-			if got := string(w.record("x").Data); got != "before" {
+			if got := string(w.MustRecord("x").Data); got != "before" {
 				t.Errorf("data %q", got)
 			}
 		})
@@ -368,29 +383,29 @@ func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
 func TestReleaseWithLostReplySaysWhatIsTrue(t *testing.T) {
 	for name, under := range map[string]bool{"its own lease": false, "under a session that closes": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			var l *tenure.Lease
 			closed := make(<-chan error)
 			retries := faultstore.Fault{Before: time.Second}
 			if under {
-				s := a.mustOpen(nil)
-				l = a.mustTake(s, "x")
+				s := mustOpen(a, nil)
+				l = mustTake(a, s, "x")
 				retries = faultstore.Refuse()
-				closed = started(func() error { return s.Close(t.Context()) })
+				closed = testutil.Go(func() error { return s.Close(t.Context()) })
 				<-l.Context().Done()
 			} else {
-				l = a.mustAcquire("x", nil)
+				l = a.MustAcquire("x", nil)
 				go func() { _, _ = b.Acquire(t.Context(), "x", nil) }()
 				time.Sleep(heartbeat)
 			}
-			a.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
-			a.fault(faultstore.OpRelease, 0, 0, retries)
+			a.Inject(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+			a.Inject(faultstore.OpRelease, 0, 0, retries)
 			err := l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("kept")})
-			if got := string(w.record("x").Data); got != "kept" || err != nil && !errors.Is(err, tenure.ErrUncertain) {
+			if got := string(w.MustRecord("x").Data); got != "kept" || err != nil && !errors.Is(err, tenure.ErrUncertain) {
 				t.Errorf("data %q; %v", got, err)
 			}
 			if under {
-				want(t, <-closed, nil)
+				testutil.Want(t, <-closed, nil)
 			}
 		})
 	}
@@ -414,12 +429,12 @@ func TestHealthEndsTheTenureAsFailed(t *testing.T) {
 		"and its work fails too": {checks: []error{errSick}, want: 3 * time.Second, returns: errWork},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
+			m := w.Client("a")
 			n := 0
 			o := &tenure.ElectionOptions{
 				HealthPeriod: time.Second,
 				Health: func(ctx context.Context, l *tenure.Lease) error {
-					want(t, l.Check(), nil)
+					testutil.Want(t, l.Check(), nil)
 					if tt.hangs {
 						<-ctx.Done()
 						return ctx.Err()
@@ -434,25 +449,25 @@ func TestHealthEndsTheTenureAsFailed(t *testing.T) {
 			err := m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
 				<-ctx.Done()
 				if tt.want > 0 {
-					want(t, context.Cause(ctx), tenure.ErrUnhealthy)
-					want(t, l.Check(), nil)
+					testutil.Want(t, context.Cause(ctx), tenure.ErrUnhealthy)
+					testutil.Want(t, l.Check(), nil)
 				}
 				if tt.returns != nil {
 					return tt.returns
 				}
 				return ctx.Err()
 			})
-			rec := w.record("x")
+			rec := w.MustRecord("x")
 			if tt.want == 0 {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				if rec.End != driver.EndReleased || time.Since(begun) != time.Minute {
 					t.Errorf("it ended as %q after %v", rec.End, time.Since(begun))
 				}
 				return
 			}
-			want(t, err, tenure.ErrUnhealthy)
+			testutil.Want(t, err, tenure.ErrUnhealthy)
 			if tt.returns != nil {
-				want(t, err, tt.returns)
+				testutil.Want(t, err, tt.returns)
 			} else if errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}
@@ -467,7 +482,7 @@ func TestHealthEndsTheTenureAsFailed(t *testing.T) {
 // tenure; Run waits for it.
 func TestHealthThatIgnoresItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		asked := 0
 		o := &tenure.ElectionOptions{HealthPeriod: time.Second, HealthFailures: 1, Health: func(context.Context, *tenure.Lease) error {
 			asked++
@@ -477,9 +492,9 @@ func TestHealthThatIgnoresItsContext(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		begun := time.Now()
-		want(t, m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+		testutil.Want(t, m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
 			<-ctx.Done()
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 			return ctx.Err()
 		}), nil)
 		if took := time.Since(begun); asked != 1 || took != 41*time.Second {
@@ -520,7 +535,7 @@ func TestHealthThatPanics(t *testing.T) {
 
 func TestHealthIsChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for _, o := range []tenure.ElectionOptions{{HealthPeriod: -1}, {HealthFailures: -1}} {
 			if err := m.Election("x", &o).Run(t.Context(), noWork); err == nil {
 				t.Errorf("%+v is taken", o)
@@ -583,9 +598,9 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 		},
 		"lost": {
 			func(ctx context.Context, _ func(), a, _ *machine, _ *tenure.Lease) error {
-				a.crash()
+				a.Partition()
 				<-ctx.Done()
-				a.faults.SetBlackHole(false)
+				a.Faults().SetBlackHole(false)
 				return errWork
 			},
 			driver.EndExpired, "",
@@ -594,10 +609,8 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 		for by, run := range runners {
 			inWorldRun(t, by+", "+name, func(t *testing.T, w *world) {
 				var log bytes.Buffer
-				r := &recorder{}
-				a, b := w.machine("a", func(o *tenure.Options) {
-					o.OnEvent, o.Logger = r.add, slog.New(slog.NewTextHandler(&log, nil))
-				}), w.machine("b")
+				logged := func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+				a, b := w.Client("a", logged), w.Client("b")
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				ended := make(chan struct{})
@@ -613,7 +626,7 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 					})
 				}()
 				<-ended
-				rec := w.record("x")
+				rec := w.MustRecord("x")
 				end, asked := rec.End, rec.Asked
 				if rec.Token > 1 {
 					end, asked = rec.Prev.End, rec.Prev.Asked
@@ -626,7 +639,7 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 					t.Errorf("it ended as %q for %q, want %q for %q", end, reason, tt.end, tt.reason)
 				}
 				_ = a.Close(t.Context()) // the work may have closed it; its events are told then
-				released := r.of(tenure.EventReleased)
+				released := a.Events(tenure.EventReleased)
 				if len(released) == 0 {
 					return // its lease ran out before
 				}

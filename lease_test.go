@@ -16,17 +16,23 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
+
+// ownedBy has a client give that name, although there may be another one of it.
+func ownedBy(owner string) func(*tenure.Options) {
+	return func(o *tenure.Options) { o.Owner, o.Host = owner, "host-of-"+owner }
+}
 
 // seize takes the lock from its holder behind the protocol's back, as an
 // operator can.
 func seize(t *testing.T, w *world, name string, edit func(*driver.Record)) {
 	t.Helper()
-	rec := w.record(name)
+	rec := w.MustRecord(name)
 	next := rec.Clone()
 	next.Version += "'"
 	edit(&next)
-	if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+	if _, err := w.Records().Swap(t.Context(), rec, next); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -65,33 +71,33 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 		},
 		"deleted": {
 			func(t *testing.T, w *world) {
-				want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+				testutil.Want(t, w.Records().Delete(t.Context(), w.MustRecord("x")), nil)
 			},
 			tenure.SupersededError{},
 			`release "x": lease superseded: the record is gone`,
 		},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			m := w.machine("a")
-			l := m.mustAcquire("x", nil)
+			m := w.Client("a")
+			l := m.MustAcquire("x", nil)
 			time.Sleep(lease)
 			test.seize(t, w)
-			want(t, within(t, 0, heartbeat, func() error { <-l.Context().Done(); return nil }), nil)
-			want(t, l.Check(), tenure.ErrSuperseded)
-			want(t, l.Check(), tenure.ErrLost)
+			testutil.Want(t, testutil.Within(t, 0, heartbeat, func() error { <-l.Context().Done(); return nil }), nil)
+			testutil.Want(t, l.Check(), tenure.ErrSuperseded)
+			testutil.Want(t, l.Check(), tenure.ErrLost)
 			by, ok := errors.AsType[*tenure.SupersededError](context.Cause(l.Context()))
 			if !ok || *by != test.by {
 				t.Errorf("superseded by %+v, want %+v", by, test.by)
 			}
-			want(t, l.Renew(t.Context()), tenure.ErrSuperseded)
-			want(t, l.SetData(t.Context(), nil), tenure.ErrSuperseded)
+			testutil.Want(t, l.Renew(t.Context()), tenure.ErrSuperseded)
+			testutil.Want(t, l.SetData(t.Context(), nil), tenure.ErrSuperseded)
 			err := l.Release(t.Context())
-			want(t, err, tenure.ErrSuperseded)
-			want(t, err, tenure.ErrLost)
+			testutil.Want(t, err, tenure.ErrSuperseded)
+			testutil.Want(t, err, tenure.ErrLost)
 			if err.Error() != test.text {
 				t.Errorf("error %q", err)
 			}
-			if got := m.events.kinds(); got != "acquired lost ended" {
+			if got := kinds(m); got != "acquired lost ended" {
 				t.Errorf("events: %s", got)
 			}
 		})
@@ -101,61 +107,61 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 // While work drains, the lease can still be lost, and Check says so at once.
 func TestSupersededWhileDraining(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		ctx, stop := context.WithCancel(t.Context())
 		err := m.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
 			stop()
 			<-ctx.Done()
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 			seize(t, w, "x", func(r *driver.Record) { r.Owner, r.Token = "operator", 2 })
 			time.Sleep(time.Millisecond)
-			want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrSuperseded)
-			want(t, l.Check(), tenure.ErrSuperseded)
+			testutil.Want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrSuperseded)
+			testutil.Want(t, l.Check(), tenure.ErrSuperseded)
 			if left := l.Remaining(); left != 0 {
 				t.Errorf("%v remain", left)
 			}
 			return nil
 		})
-		want(t, err, tenure.ErrSuperseded)
+		testutil.Want(t, err, tenure.ErrSuperseded)
 	})
 }
 
 func TestRenewAndManualHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a", func(o *tenure.Options) { o.ManualHeartbeat = true })
-		l := m.mustAcquire("x", nil)
+		m := w.Client("a", func(o *tenure.Options) { o.ManualHeartbeat = true })
+		l := m.MustAcquire("x", nil)
 		for range 10 {
-			time.Sleep(usable(t) - time.Second)
-			want(t, l.Check(), nil)
-			want(t, l.Renew(t.Context()), nil)
-			if left := l.Remaining(); left != usable(t) {
+			time.Sleep(usable - time.Second)
+			testutil.Want(t, l.Check(), nil)
+			testutil.Want(t, l.Renew(t.Context()), nil)
+			if left := l.Remaining(); left != usable {
 				t.Errorf("%v remain", left)
 			}
 		}
-		if n := m.faults.Count(faultstore.OpHeartbeat); n != 10 {
+		if n := m.Faults().Count(faultstore.OpHeartbeat); n != 10 {
 			t.Errorf("%d heartbeats, want 10", n)
 		}
-		if rec := w.record("x"); rec.Heartbeat != 0 {
+		if rec := w.MustRecord("x"); rec.Heartbeat != 0 {
 			t.Errorf("the record promises a heartbeat every %v", rec.Heartbeat)
 		}
-		time.Sleep(usable(t))
-		want(t, l.Check(), tenure.ErrExpired)
-		want(t, l.Renew(t.Context()), tenure.ErrExpired)
+		time.Sleep(usable)
+		testutil.Want(t, l.Check(), tenure.ErrExpired)
+		testutil.Want(t, l.Renew(t.Context()), tenure.ErrExpired)
 	})
 }
 
 // A heartbeat that was sent before the call does not answer it.
 func TestRenewWaitsForAHeartbeatOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		m.fault(faultstore.OpHeartbeat, 0, 0, faultstore.Slow(0, time.Second))
-		before := m.faults.Count(faultstore.OpHeartbeat)
-		for m.faults.Count(faultstore.OpHeartbeat) == before {
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Inject(faultstore.OpHeartbeat, 0, 0, faultstore.Slow(0, time.Second))
+		before := m.Faults().Count(faultstore.OpHeartbeat)
+		for m.Faults().Count(faultstore.OpHeartbeat) == before {
 			time.Sleep(10 * time.Millisecond)
 		}
 		start := time.Now() // one is under way
-		want(t, l.Renew(t.Context()), nil)
+		testutil.Want(t, l.Renew(t.Context()), nil)
 		if took := time.Since(start); took < 1900*time.Millisecond || took > 2*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -164,59 +170,61 @@ func TestRenewWaitsForAHeartbeatOfItsOwn(t *testing.T) {
 
 func TestRenewIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
 		time.Sleep(time.Millisecond)
-		m.fault(faultstore.OpHeartbeat, 0, 3, faultstore.LoseRequest())
-		want(t, l.Renew(t.Context()), nil)
+		m.Inject(faultstore.OpHeartbeat, 0, 3, faultstore.LoseRequest())
+		testutil.Want(t, l.Renew(t.Context()), nil)
 		// For ever it is not: the lease ends.
-		m.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		m.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		time.Sleep(time.Nanosecond)
-		want(t, within(t, usable(t)-1, usable(t)-1, func() error { return l.Renew(t.Context()) }), tenure.ErrExpired)
+		testutil.Want(t, testutil.Within(t, usable-1, usable-1, func() error {
+			return l.Renew(t.Context())
+		}), tenure.ErrExpired)
 	})
 }
 
 func TestSetDataKeepsTheLastOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		l := m.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("first")})
-		m.fault(faultstore.OpSetData, 0, 0, faultstore.Slow(time.Second, 0))
+		m := w.Client("a")
+		l := m.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("first")})
+		m.Inject(faultstore.OpSetData, 0, 0, faultstore.Slow(time.Second, 0))
 		one, two, three := []byte("one"), []byte("two"), []byte("three")
 		var done []<-chan error
 		for _, data := range [][]byte{one, two, three} {
-			done = append(done, started(func() error { return l.SetData(t.Context(), data) }))
+			done = append(done, testutil.Go(func() error { return l.SetData(t.Context(), data) }))
 			synctest.Wait()
 		}
 		copy(three, "xxxxx") // it was copied
 		for _, d := range done {
-			want(t, <-d, nil)
+			testutil.Want(t, <-d, nil)
 		}
-		if got := string(w.record("x").Data); got != "three" {
+		if got := string(w.MustRecord("x").Data); got != "three" {
 			t.Errorf("data %q", got)
 		}
-		if n := m.faults.Count(faultstore.OpSetData); n != 2 {
+		if n := m.Faults().Count(faultstore.OpSetData); n != 2 {
 			t.Errorf("%d requests, want 2", n)
 		}
-		if left := l.Remaining(); left < usable(t)-time.Second {
+		if left := l.Remaining(); left < usable-time.Second {
 			t.Errorf("%v remain: the lease was not renewed", left)
 		}
-		want(t, l.SetData(t.Context(), nil), nil)
-		if got := w.record("x").Data; len(got) != 0 {
+		testutil.Want(t, l.SetData(t.Context(), nil), nil)
+		if got := w.MustRecord("x").Data; len(got) != 0 {
 			t.Errorf("data %q", got)
 		}
 		err := l.SetData(t.Context(), make([]byte, driver.MaxDataLen+1))
 		if err == nil || err.Error() != `set data "x": data has 262145 bytes: at most 262144 are allowed` {
 			t.Errorf("error %v", err)
 		}
-		m.mustRelease(l)
-		want(t, l.SetData(t.Context(), nil), tenure.ErrReleased)
+		mustRelease(m, l)
+		testutil.Want(t, l.SetData(t.Context(), nil), tenure.ErrReleased)
 	})
 }
 
 func TestDoNeedsEnoughOfTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a", func(o *tenure.Options) { o.ManualHeartbeat = true })
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a", func(o *tenure.Options) { o.ManualHeartbeat = true })
+		l := m.MustAcquire("x", nil)
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, 1)
 		ran := 0
@@ -228,9 +236,9 @@ func TestDoNeedsEnoughOfTheLease(t *testing.T) {
 			time.Sleep(time.Second)
 			return errWork
 		}
-		want(t, l.Do(ctx, usable(t), work), errWork)
-		err := l.Do(ctx, usable(t), work)
-		want(t, err, tenure.ErrTooLate)
+		testutil.Want(t, l.Do(ctx, usable, work), errWork)
+		err := l.Do(ctx, usable, work)
+		testutil.Want(t, err, tenure.ErrTooLate)
 		if got := err.Error(); got != `do "x": not enough of the lease remains: 9.648s is left, 10.647935779s is needed` {
 			t.Errorf("error %q", got)
 		}
@@ -249,37 +257,37 @@ func TestDoNeedsEnoughOfTheLease(t *testing.T) {
 			t.Errorf("busy %v after a panic", busy)
 		}
 		time.Sleep(lease)
-		want(t, l.Do(ctx, 0, work), tenure.ErrExpired)
-		m.mustRelease(m.mustAcquire("y", nil))
+		testutil.Want(t, l.Do(ctx, 0, work), tenure.ErrExpired)
+		mustRelease(m, m.MustAcquire("y", nil))
 	})
 }
 
 func TestBindEndsWithEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		bound, stop := l.Bind(ctx)
 		defer stop()
 		cancel(errWork)
 		<-bound.Done()
-		want(t, context.Cause(bound), errWork)
-		want(t, l.Check(), nil) // the lease lives on
-		want(t, l.Context().Err(), nil)
+		testutil.Want(t, context.Cause(bound), errWork)
+		testutil.Want(t, l.Check(), nil) // the lease lives on
+		testutil.Want(t, l.Context().Err(), nil)
 
 		bound, stop = l.Bind(t.Context())
 		stop()
-		want(t, bound.Err(), context.Canceled)
+		testutil.Want(t, bound.Err(), context.Canceled)
 
 		bound, stop = l.Bind(t.Context())
 		defer stop()
-		m.mustRelease(l)
+		mustRelease(m, l)
 		<-bound.Done()
-		want(t, context.Cause(bound), tenure.ErrReleased)
+		testutil.Want(t, context.Cause(bound), tenure.ErrReleased)
 		bound, stop = l.Bind(t.Context()) // too late
 		defer stop()
-		want(t, context.Cause(bound), tenure.ErrReleased)
+		testutil.Want(t, context.Cause(bound), tenure.ErrReleased)
 		if _, ok := tenure.FromContext(t.Context()); ok {
 			t.Error("a lease in a context without one")
 		}
@@ -292,15 +300,15 @@ func TestBindEndsWithEither(t *testing.T) {
 // Release with a context of the lease's own is a release like any other.
 func TestReleaseUnderItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for range 50 {
-			l := m.mustAcquire("x", nil)
-			m.fault(faultstore.OpRelease, 0, 1, faultstore.Slow(0, time.Millisecond))
+			l := m.MustAcquire("x", nil)
+			m.Inject(faultstore.OpRelease, 0, 1, faultstore.Slow(0, time.Millisecond))
 			bound, stop := l.Bind(t.Context())
-			want(t, l.Release(bound), nil)
+			testutil.Want(t, l.Release(bound), nil)
 			stop()
-			l = m.mustAcquire("x", nil)
-			want(t, l.Release(l.Context()), nil)
+			l = m.MustAcquire("x", nil)
+			testutil.Want(t, l.Release(l.Context()), nil)
 		}
 	})
 }
@@ -309,29 +317,32 @@ func TestReleaseUnderItsOwnContext(t *testing.T) {
 func TestStalledWorkLosesTheLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const patience = lease / 2
-		a, b := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = patience }), w.machine("b")
+		a, b := w.Client("a", func(o *tenure.Options) { o.ProgressTimeout = patience }), w.Client("b")
 		next := make(chan time.Time, 1)
 		err := a.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-			go func() { b.mustAcquire("x", nil); next <- time.Now() }()
+			go func() { b.MustAcquire("x", nil); next <- time.Now() }()
 			for range 40 {
 				time.Sleep(patience - time.Millisecond)
 				l.Progress()
-				want(t, l.Check(), nil)
+				testutil.Want(t, l.Check(), nil)
 			}
-			want(t, within(t, patience, patience, func() error { <-ctx.Done(); return context.Cause(ctx) }), tenure.ErrStalled)
+			testutil.Want(t, testutil.Within(t, patience, patience, func() error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}), tenure.ErrStalled)
 			stalled := time.Now()
-			want(t, l.Check(), tenure.ErrStalled)
-			want(t, l.Check(), tenure.ErrLost)
+			testutil.Want(t, l.Check(), tenure.ErrStalled)
+			testutil.Want(t, l.Check(), tenure.ErrLost)
 			l.Progress() // too late
-			want(t, l.Check(), tenure.ErrStalled)
+			testutil.Want(t, l.Check(), tenure.ErrStalled)
 			// Nothing vouches for the work: no more heartbeats.
 			if took := (<-next).Sub(stalled); took < 0 || took > lease+time.Second {
 				t.Errorf("the next holder began after %v", took)
 			}
 			return nil
 		})
-		want(t, err, tenure.ErrStalled)
-		want(t, err, tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrStalled)
+		testutil.Want(t, err, tenure.ErrLost)
 	})
 }
 
@@ -339,27 +350,27 @@ func TestStalledWorkLosesTheLock(t *testing.T) {
 // lease has ended.
 func TestExpiredIsFinal(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		l := m.mustAcquire("x", nil)
-		m.faults.SetBlackHole(true)
+		m := w.Client("a")
+		l := m.MustAcquire("x", nil)
+		m.Faults().SetBlackHole(true)
 		<-l.Context().Done()
-		m.faults.SetBlackHole(false)
+		m.Faults().SetBlackHole(false)
 		for range 100 {
 			time.Sleep(lease / 10)
-			want(t, l.Check(), tenure.ErrExpired)
+			testutil.Want(t, l.Check(), tenure.ErrExpired)
 			if left := l.Remaining(); left != 0 {
 				t.Errorf("%v remain", left)
 			}
 		}
-		want(t, l.Renew(t.Context()), tenure.ErrExpired)
-		want(t, l.SetData(t.Context(), nil), tenure.ErrExpired)
-		want(t, l.Do(t.Context(), 0, nil), tenure.ErrExpired)
+		testutil.Want(t, l.Renew(t.Context()), tenure.ErrExpired)
+		testutil.Want(t, l.SetData(t.Context(), nil), tenure.ErrExpired)
+		testutil.Want(t, l.Do(t.Context(), 0, nil), tenure.ErrExpired)
 		err := l.Release(t.Context())
-		want(t, err, tenure.ErrExpired)
+		testutil.Want(t, err, tenure.ErrExpired)
 		if got := err.Error(); got != `release "x": lease expired` {
 			t.Errorf("error %q", got)
 		}
-		if rec := w.record("x"); rec.State != driver.Released {
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -369,12 +380,12 @@ func TestExpiredIsFinal(t *testing.T) {
 // beat; and what a grant or a heartbeat writes has its beat for its version.
 func TestBeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
+		a := w.Client("a")
 		terms, seen := map[string]uint64{}, map[string]bool{}
 		for range 5 {
-			l := a.mustAcquire("x", nil)
+			l := a.MustAcquire("x", nil)
 			for range 4 {
-				rec := w.record("x")
+				rec := w.MustRecord("x")
 				term, n, ok := strings.Cut(rec.Beat, "-")
 				if !ok || term == "" || n == "" || strings.Contains(n, "-") || rec.Version != rec.Beat {
 					t.Errorf("beat %q, version %q", rec.Beat, rec.Version)
@@ -388,8 +399,8 @@ func TestBeats(t *testing.T) {
 				terms[term], seen[n] = l.Token(), true
 				time.Sleep(heartbeat)
 			}
-			a.mustRelease(l)
-			if rec := w.record("x"); rec.State != driver.Released {
+			mustRelease(a, l)
+			if rec := w.MustRecord("x"); rec.State != driver.Released {
 				t.Fatal(rec.State)
 			}
 		}
@@ -403,14 +414,14 @@ func TestBeats(t *testing.T) {
 // failure: after an eighth of the period at first, then twice that.
 func TestThrottledHeartbeatWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
+		a := w.Client("a")
 		f := faultstore.Refuse()
 		f.Err = driver.Throttled(faultstore.ErrInjected)
-		a.fault(faultstore.OpHeartbeat, 0, 3, f)
-		l := a.mustAcquire("x", nil)
+		a.Inject(faultstore.OpHeartbeat, 0, 3, f)
+		l := a.MustAcquire("x", nil)
 		time.Sleep(heartbeat + heartbeat/2 + heartbeat)
 		var at []time.Time
-		for _, call := range a.faults.Log() {
+		for _, call := range a.Faults().Log() {
 			if call.Op == faultstore.OpHeartbeat {
 				at = append(at, call.Begin)
 			}
@@ -423,8 +434,8 @@ func TestThrottledHeartbeatWaits(t *testing.T) {
 				t.Errorf("tried again after %v the %d. time, want %v to %v", pause, i+1, most/2, most)
 			}
 		}
-		want(t, l.Check(), nil)
-		a.mustRelease(l)
+		testutil.Want(t, l.Check(), nil)
+		mustRelease(a, l)
 	})
 }
 
@@ -432,15 +443,15 @@ func TestThrottledHeartbeatWaits(t *testing.T) {
 func TestHeartbeatsAreSpreadOut(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		for _, name := range names(1000) {
-			m.mustAcquire(name, nil)
+			m.MustAcquire(name, nil)
 		}
 		const slice = 100 * time.Millisecond
 		for range 4 * heartbeat / slice {
-			before := m.faults.Count(faultstore.OpHeartbeat)
+			before := m.Faults().Count(faultstore.OpHeartbeat)
 			time.Sleep(slice)
-			if n := m.faults.Count(faultstore.OpHeartbeat) - before; n > 150 {
+			if n := m.Faults().Count(faultstore.OpHeartbeat) - before; n > 150 {
 				t.Errorf("%d of 1000 heartbeats within %v", n, slice)
 			}
 		}
@@ -466,15 +477,15 @@ func TestBusyShare(t *testing.T) {
 		{"more than it can", time.Second, 0, 3, 2, 1.5},
 	} {
 		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
-			m := w.machine("a")
+			m := w.Client("a")
 			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 			defer stop()
-			l := m.mustAcquire("x", &tenure.AcquireOptions{Capacity: tc.capacity})
+			l := m.MustAcquire("x", &tenure.AcquireOptions{Capacity: tc.capacity})
 			var all sync.WaitGroup
 			for range tc.parallel {
 				all.Go(func() {
 					for ctx.Err() == nil {
-						want(t, l.Do(ctx, 0, func(context.Context) error { time.Sleep(tc.work); return nil }), nil)
+						testutil.Want(t, l.Do(ctx, 0, func(context.Context) error { time.Sleep(tc.work); return nil }), nil)
 						time.Sleep(tc.rest)
 					}
 				})
@@ -489,7 +500,7 @@ func TestBusyShare(t *testing.T) {
 			near("share", l.BusyShare(), tc.share)
 			busy, held := l.Busy()
 			near("busy of held", float64(busy)/float64(held)/float64(max(1, tc.capacity)), tc.share)
-			events := m.events.of(tenure.EventBusy)
+			events := m.Events(tenure.EventBusy)
 			if len(events) != 30 && len(events) != 29 {
 				t.Errorf("%d events in half an hour", len(events))
 			}
@@ -501,7 +512,7 @@ func TestBusyShare(t *testing.T) {
 			}
 			stop()
 			all.Wait()
-			m.mustRelease(l)
+			mustRelease(m, l)
 		})
 	}
 }
@@ -510,8 +521,8 @@ func TestBusyShare(t *testing.T) {
 func TestBusyShareIsOfLately(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
+		m := newWorld(t).Client("a")
+		l := m.MustAcquire("x", nil)
 		_ = l.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Hour); return nil })
 		if s := l.BusyShare(); s < 0.99 {
 			t.Errorf("share %.2f after an hour of work", s)
@@ -520,18 +531,18 @@ func TestBusyShareIsOfLately(t *testing.T) {
 		if s := l.BusyShare(); s != 0 {
 			t.Errorf("share %.2f after two periods of rest", s)
 		}
-		m.mustRelease(l)
-		late := m.mustAcquire("z", nil)
+		mustRelease(m, l)
+		late := m.MustAcquire("z", nil)
 		time.Sleep(time.Hour)
 		_ = late.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Second); return nil })
 		if s := late.BusyShare(); s > 0.01 {
 			t.Errorf("share %.2f after an hour without work and a second of it", s)
 		}
-		m.mustRelease(late)
-		quiet := m.mustAcquire("y", nil)
+		mustRelease(m, late)
+		quiet := m.MustAcquire("y", nil)
 		time.Sleep(time.Hour)
-		m.mustRelease(quiet)
-		for _, e := range m.events.of(tenure.EventBusy) {
+		mustRelease(m, quiet)
+		for _, e := range m.Events(tenure.EventBusy) {
 			if e.Lock == "y" {
 				t.Error("an event of a holder that never used Do")
 			}
@@ -543,18 +554,18 @@ func TestBusyShareIsOfLately(t *testing.T) {
 // does not take the new one for its own, though owner and token are the same.
 func TestDeletedRecordIsNotAdopted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("same name"), w.machine("same name")
-		l := a.mustAcquire("x", nil)
-		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
-		m := b.mustAcquire("x", nil)
+		a, b := w.Client("same name"), w.Client("another", ownedBy("same name"))
+		l := a.MustAcquire("x", nil)
+		testutil.Want(t, w.Records().Delete(t.Context(), w.MustRecord("x")), nil)
+		m := b.MustAcquire("x", nil)
 		if l.Token() != m.Token() || l.Owner() != m.Owner() {
 			t.Fatalf("tokens %d and %d, owners %q and %q: the test has lost its point", l.Token(), m.Token(), l.Owner(), m.Owner())
 		}
 		time.Sleep(heartbeat)
-		want(t, l.Check(), tenure.ErrSuperseded)
+		testutil.Want(t, l.Check(), tenure.ErrSuperseded)
 		time.Sleep(time.Minute)
-		want(t, m.Check(), nil)
-		b.mustRelease(m)
+		testutil.Want(t, m.Check(), nil)
+		mustRelease(b, m)
 	})
 }
 
@@ -562,14 +573,14 @@ var errWork = errors.New("work failed")
 
 func TestRunHoldsTheLockAroundTheWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "value")
 		for _, result := range []error{nil, errWork} {
 			err := m.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-				want(t, l.Check(), nil)
-				want(t, ctx.Err(), nil)
-				if rec := w.record("x"); rec.State != driver.Held || rec.Token != l.Token() {
+				testutil.Want(t, l.Check(), nil)
+				testutil.Want(t, ctx.Err(), nil)
+				if rec := w.MustRecord("x"); rec.State != driver.Held || rec.Token != l.Token() {
 					t.Errorf("record %+v", rec)
 				}
 				if ctx.Value(key{}) != "value" {
@@ -583,7 +594,7 @@ func TestRunHoldsTheLockAroundTheWork(t *testing.T) {
 			if err != result { //nolint:errorlint // what work returns, as it is
 				t.Errorf("got %v, want %v", err, result)
 			}
-			if rec := w.record("x"); rec.State != driver.Released {
+			if rec := w.MustRecord("x"); rec.State != driver.Released {
 				t.Errorf("record %+v", rec)
 			}
 		}
@@ -592,12 +603,12 @@ func TestRunHoldsTheLockAroundTheWork(t *testing.T) {
 
 func TestTryRunRunsOrSkips(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		unwanted := func(context.Context, *tenure.Lease) error { panic("work without a lease") }
 		err := a.TryRun(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-			want(t, l.Check(), nil)
-			err := within(t, 0, lease/5, func() error { return b.TryRun(ctx, "x", nil, unwanted) })
-			want(t, err, tenure.ErrHeld)
+			testutil.Want(t, l.Check(), nil)
+			err := testutil.Within(t, 0, lease/5, func() error { return b.TryRun(ctx, "x", nil, unwanted) })
+			testutil.Want(t, err, tenure.ErrHeld)
 			var held *tenure.HeldError
 			if !errors.As(err, &held) || held.Token != l.Token() {
 				t.Errorf("error %v does not say who holds the lock", err)
@@ -607,7 +618,7 @@ func TestTryRunRunsOrSkips(t *testing.T) {
 		if err != errWork { //nolint:errorlint // what work returns, as it is
 			t.Errorf("got %v, want %v", err, errWork)
 		}
-		if rec := w.record("x"); rec.State != driver.Released {
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -615,23 +626,23 @@ func TestTryRunRunsOrSkips(t *testing.T) {
 
 func TestRunSaysThatTheLeaseWasLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		err := m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-			m.crash()
+			m.Partition()
 			<-ctx.Done()
-			want(t, context.Cause(ctx), tenure.ErrExpired)
-			want(t, l.Check(), tenure.ErrLost)
-			m.faults.SetBlackHole(false)
+			testutil.Want(t, context.Cause(ctx), tenure.ErrExpired)
+			testutil.Want(t, l.Check(), tenure.ErrLost)
+			m.Faults().SetBlackHole(false)
 			return errWork
 		})
-		want(t, err, tenure.ErrLost)
-		want(t, err, tenure.ErrExpired)
-		want(t, err, errWork)
+		testutil.Want(t, err, tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrExpired)
+		testutil.Want(t, err, errWork)
 		if got := err.Error(); got != "run \"x\": lease expired\nwork failed" {
 			t.Errorf("error %q", got)
 		}
 		// A release after a loss spares others the rest of the lease.
-		if rec := w.record("x"); rec.State != driver.Released {
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -641,21 +652,21 @@ func TestRunSaysThatTheLeaseWasLost(t *testing.T) {
 // has returned.
 func TestRunCoversWorkThatDrains(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		ctx, stop := context.WithCancelCause(t.Context())
 		const drain = stopTimeout - time.Second
 		var done time.Time
-		run := started(func() error {
+		run := testutil.Go(func() error {
 			return a.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
 				<-ctx.Done()
-				want(t, context.Cause(ctx), errWork)
+				testutil.Want(t, context.Cause(ctx), errWork)
 				<-l.Context().Done()
-				want(t, context.Cause(l.Context()), errWork)
+				testutil.Want(t, context.Cause(l.Context()), errWork)
 				for range drain / time.Second {
 					time.Sleep(time.Second)
-					want(t, l.Check(), nil)
+					testutil.Want(t, l.Check(), nil)
 				}
-				want(t, l.SetData(context.WithoutCancel(ctx), []byte("last checkpoint")), nil)
+				testutil.Want(t, l.SetData(context.WithoutCancel(ctx), []byte("last checkpoint")), nil)
 				done = time.Now()
 				return nil
 			})
@@ -663,7 +674,7 @@ func TestRunCoversWorkThatDrains(t *testing.T) {
 		next := make(chan time.Time)
 		time.Sleep(time.Second)
 		go func() {
-			l := b.mustAcquire("x", nil)
+			l := b.MustAcquire("x", nil)
 			next <- time.Now()
 			if p, _ := l.Previous(); p.End != "released" || string(p.Data) != "last checkpoint" {
 				t.Errorf("previous %+v", p)
@@ -674,8 +685,8 @@ func TestRunCoversWorkThatDrains(t *testing.T) {
 		if at := <-next; at.Before(done) || at.Sub(done) > 0 {
 			t.Errorf("the next holder began %v after the work ended", at.Sub(done))
 		}
-		want(t, <-run, nil)
-		if got := a.events.kinds(); got != "acquired stopping released" {
+		testutil.Want(t, <-run, nil)
+		if got := kinds(a); got != "acquired stopping released" {
 			t.Errorf("events: %s", got)
 		}
 	})
@@ -687,35 +698,35 @@ func TestRunCoversWorkThatDrains(t *testing.T) {
 func TestWorkThatOutlastsStopTimeout(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"a little": stopTimeout + 3*time.Second, "long": 4 * lease} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			ctx, stop := context.WithCancel(t.Context())
 			var told, done time.Time
-			run := started(func() error {
+			run := testutil.Go(func() error {
 				return a.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
 					<-ctx.Done()
 					told = time.Now()
 					time.Sleep(stopTimeout - 1)
-					want(t, l.Check(), nil)
+					testutil.Want(t, l.Check(), nil)
 					time.Sleep(2 * time.Nanosecond)
-					want(t, l.Check(), tenure.ErrStopTimeout)
-					want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrStopTimeout)
+					testutil.Want(t, l.Check(), tenure.ErrStopTimeout)
+					testutil.Want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrStopTimeout)
 					time.Sleep(drain - time.Since(told))
-					want(t, l.Check(), tenure.ErrStopTimeout)
+					testutil.Want(t, l.Check(), tenure.ErrStopTimeout)
 					done = time.Now()
 					return nil
 				})
 			})
 			time.Sleep(time.Second)
 			next := make(chan time.Time)
-			go func() { b.mustAcquire("x", nil); next <- time.Now() }()
+			go func() { b.MustAcquire("x", nil); next <- time.Now() }()
 			time.Sleep(lease)
 			stop()
-			want(t, <-run, tenure.ErrStopTimeout)
+			testutil.Want(t, <-run, tenure.ErrStopTimeout)
 			at := <-next
 			if least := stopTimeout + lease - heartbeat; at.Before(done) && at.Sub(told) < least {
 				t.Errorf("the next holder began %v after the stop, want %v at least", at.Sub(told), least)
 			}
-			if got := a.events.kinds(); got[:len("acquired stopping stop_timeout")] != "acquired stopping stop_timeout" {
+			if got := kinds(a); got[:len("acquired stopping stop_timeout")] != "acquired stopping stop_timeout" {
 				t.Errorf("events: %s", got)
 			}
 		})
@@ -724,7 +735,7 @@ func TestWorkThatOutlastsStopTimeout(t *testing.T) {
 
 func TestPanicOfWorkReleasesAndGoesOn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		func() {
 			defer func() {
 				if r := recover(); r != "boom" {
@@ -733,22 +744,22 @@ func TestPanicOfWorkReleasesAndGoesOn(t *testing.T) {
 			}()
 			_ = m.Run(t.Context(), "x", nil, func(context.Context, *tenure.Lease) error { panic("boom") })
 		}()
-		if rec := w.record("x"); rec.State != driver.Released {
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
-		want(t, m.Close(t.Context()), nil)
+		testutil.Want(t, m.Close(t.Context()), nil)
 	})
 }
 
 // Work that releases its lease itself has done what Run would have done.
 func TestWorkMayRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		want(t, m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-			want(t, l.Release(ctx), nil)
+		m := newWorld(t).Client("a")
+		testutil.Want(t, m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+			testutil.Want(t, l.Release(ctx), nil)
 			<-ctx.Done()
-			want(t, context.Cause(ctx), tenure.ErrReleased)
-			want(t, l.Check(), tenure.ErrReleased)
+			testutil.Want(t, context.Cause(ctx), tenure.ErrReleased)
+			testutil.Want(t, l.Check(), tenure.ErrReleased)
 			return nil
 		}), nil)
 	})
@@ -767,26 +778,26 @@ var runners = map[string]func(context.Context, *machine, func(context.Context, *
 // The id of a lease begins all of its beats and no others, and is that of its acquire.
 func TestLeaseID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
+		a := w.Client("a")
 		ids := map[string]bool{}
 		for range 3 {
-			l := a.mustAcquire("x", nil)
+			l := a.MustAcquire("x", nil)
 			id := l.ID()
 			if id == "" || ids[id] || strings.Contains(id, "-") {
 				t.Errorf("id %q", id)
 			}
 			ids[id] = true
 			for range 3 {
-				if rec := w.record("x"); !strings.HasPrefix(rec.Beat, id+"-") {
+				if rec := w.MustRecord("x"); !strings.HasPrefix(rec.Beat, id+"-") {
 					t.Errorf("beat %q, id %q", rec.Beat, id)
 				}
 				time.Sleep(heartbeat)
 			}
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 			if l.ID() != id {
 				t.Errorf("id %q was %q", l.ID(), id)
 			}
-			a.mustRelease(l)
+			mustRelease(a, l)
 		}
 	})
 }

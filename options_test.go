@@ -17,15 +17,17 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestOneNumberIsEnough(t *testing.T) {
 	for _, lease := range []time.Duration{0, 10 * time.Millisecond, time.Second, 20 * time.Second, 24 * time.Hour} {
 		in := tenure.Options{LeaseDuration: lease}
-		c := mustNew(t, memstore.New(), &in)
+		c := testutil.Must(tenure.New(memstore.New(), &in))(t)
 		defer c.Close(t.Context())
 		if in.Owner != "" || in.HeartbeatPeriod != 0 {
 			t.Error("New changed the options that it was given")
@@ -105,27 +107,27 @@ func TestOneClockForAllBubbles(t *testing.T) {
 	clock := tenure.MonotonicClock()
 	for range 2 {
 		inWorld(t, func(t *testing.T, w *world) {
-			m := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
-			l := m.mustAcquire("x", nil)
+			m := w.Client("a", func(o *tenure.Options) { o.Clock = clock })
+			l := m.MustAcquire("x", nil)
 			time.Sleep(10 * lease)
-			want(t, l.Check(), nil)
-			m.crash()
+			testutil.Want(t, l.Check(), nil)
+			m.Partition()
 			<-l.Context().Done()
-			want(t, l.Check(), tenure.ErrLost)
+			testutil.Want(t, l.Check(), tenure.ErrLost)
 			clock = tenure.MonotonicClock() // for the next bubble
 		})
 	}
-	c := mustNew(t, memstore.New(), &tenure.Options{Clock: clock})
+	c := testutil.Must(tenure.New(memstore.New(), &tenure.Options{Clock: clock}))(t)
 	l, err := c.TryAcquire(t.Context(), "x", nil)
-	want(t, err, nil)
-	want(t, l.Check(), nil)
-	want(t, l.Release(t.Context()), nil)
-	want(t, c.Close(t.Context()), nil)
+	testutil.Want(t, err, nil)
+	testutil.Want(t, l.Check(), nil)
+	testutil.Want(t, l.Release(t.Context()), nil)
+	testutil.Want(t, c.Close(t.Context()), nil)
 }
 
 func TestNamesThatNoStoreCanKeepAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for name, part := range map[string]string{
 			"":                        "lock name is empty: it must have 1 to 1024 bytes",
 			strings.Repeat("k", 1025): `lock name "kkkkkkkkkkkkkkkkkkkk"... has 1025 bytes: at most 1024 are allowed`,
@@ -155,17 +157,17 @@ func TestNamesThatNoStoreCanKeepAreRefused(t *testing.T) {
 				check("observe", err)
 			}
 		}
-		if n := m.faults.Count(); n != 0 {
+		if n := m.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
 		longest := strings.Repeat("k", driver.MaxNameLen)
-		m.mustRelease(m.mustAcquire(longest, &tenure.AcquireOptions{Data: make([]byte, driver.MaxDataLen)}))
+		mustRelease(m, m.MustAcquire(longest, &tenure.AcquireOptions{Data: make([]byte, driver.MaxDataLen)}))
 	})
 }
 
 func TestAcquireOptionsThatBreakARuleAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for text, o := range map[string]*tenure.AcquireOptions{
 			`acquire "x": additional wait -1s must be from 0 to 8760h0m0s`:   {AdditionalWait: -time.Second},
 			`acquire "x": data has 262145 bytes: at most 262144 are allowed`: {Data: make([]byte, driver.MaxDataLen+1)},
@@ -210,7 +212,7 @@ func TestErrorsMatchTheirSentinels(t *testing.T) {
 // A name that is too long is what is wrong, and not shown in full.
 func TestErrorOfALongNameIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		_, err := m.Status(t.Context(), strings.Repeat("n", 10<<10))
 		if err == nil || len(err.Error()) > 500 {
 			t.Errorf("the error has %d bytes: %.100v", len(fmt.Sprint(err)), err)
@@ -246,7 +248,7 @@ var unprintable = map[string]string{
 // What is written for people to read is printable, rune by rune.
 func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		for text, part := range unprintable {
 			refused := func(what string, err error) {
 				t.Helper()
@@ -269,15 +271,15 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 			refused("name to campaign for", m.Election(text, nil).Run(ctx, nil))
 			refused("reason", m.StepDown(ctx, "x", because(text)))
 			refused("reason", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: "b", Reason: text}))
-			refused("reason", m.ReleaseDead(ctx, "x", text))
-			refused("reason", m.Revoke(ctx, "x", text))
+			refused("reason", admin.ReleaseDead(ctx, m.Client, "x", text))
+			refused("reason", admin.Revoke(ctx, m.Client, "x", text))
 			refused("heir", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: text, Reason: "why"}))
 		}
-		if n := m.faults.Count(); n != 0 {
+		if n := m.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
 		for _, name := range []string{"a b", "grüße", "東京", "e\u0301", "🎉", "\ufffd"} {
-			m.mustRelease(m.mustAcquire(name, nil))
+			mustRelease(m, m.MustAcquire(name, nil))
 		}
 	})
 }
@@ -286,7 +288,7 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 // no name may have such spaces.
 func TestSpacesAtTheEndsOfNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
+		m := newWorld(t).Client("a")
 		ctx := t.Context()
 		for name, part := range map[string]string{" a": "byte 0", "a ": "byte 1", "grüße  ": "byte 7", " ": "byte 0"} {
 			refused := func(what string, err error) {
@@ -302,7 +304,7 @@ func TestSpacesAtTheEndsOfNames(t *testing.T) {
 			refused("to run under", m.Run(ctx, name, nil, nil))
 			refused("to campaign for", m.Election(name, nil).Run(ctx, nil))
 		}
-		if n := m.faults.Count(); n != 0 {
+		if n := m.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
 	})
@@ -312,11 +314,11 @@ func TestSpacesAtTheEndsOfNames(t *testing.T) {
 // at, and released.
 func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
+		m := w.Client("a")
 		ctx := t.Context()
 		for _, name := range append(slices.Collect(maps.Keys(unprintable)), " a", "a ") {
 			rec := driver.Record{Key: name, Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now()}
-			if _, _, err := w.records.Claim(ctx, rec); err != nil {
+			if _, _, err := w.Records().Claim(ctx, rec); err != nil {
 				t.Fatal(err)
 			}
 			if st, err := m.Status(ctx, name); err != nil || !st.Held || st.Owner != "b" {
@@ -340,7 +342,7 @@ func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 			if err := m.StepDown(ctx, name, because("why")); !errors.Is(err, tenure.ErrUnanswered) {
 				t.Errorf("step-down of %q: %v", name, err)
 			}
-			if err := m.ReleaseDead(ctx, name, "why"); err != nil {
+			if err := admin.ReleaseDead(ctx, m.Client, name, "why"); err != nil {
 				t.Errorf("release of %q: %v", name, err)
 			}
 			if st, err := m.Status(ctx, name); err != nil || st.Held || st.State != tenure.StateReleased {
@@ -351,11 +353,11 @@ func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 }
 
 // during counts the calls of a kind on a key while a duration passes.
-func (m *machine) during(d time.Duration, op faultstore.Op, key string) int {
-	m.faults.ResetLog()
+func during(m *machine, d time.Duration, op faultstore.Op, key string) int {
+	m.Faults().ResetLog()
 	time.Sleep(d)
 	n := 0
-	for _, c := range m.faults.Log() {
+	for _, c := range m.Faults().Log() {
 		if c.Op == op && c.Key == key {
 			n++
 		}
@@ -367,20 +369,20 @@ func (m *machine) during(d time.Duration, op faultstore.Op, key string) int {
 // locks, each with what follows from its own lease.
 func TestTimingPerLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		quick := a.mustAcquire("leader", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
-		long := a.mustAcquire("job", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 5 * time.Minute}})
-		plain := a.mustAcquire("plain", nil)
+		a := w.Client("a")
+		quick := a.MustAcquire("leader", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
+		long := a.MustAcquire("job", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 5 * time.Minute}})
+		plain := a.MustAcquire("plain", nil)
 		s, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: tenure.Timing{LeaseDuration: 30 * time.Second}})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		for _, name := range names(crowd()) {
-			a.mustTake(s, name)
+			mustTake(a, s, name)
 		}
 		for name, lease := range map[string]time.Duration{
 			"leader": 2 * time.Second, "job": 5 * time.Minute, "plain": lease, "lock-00000": 30 * time.Second,
 			driver.SessionKey(s.ID()): 30 * time.Second,
 		} {
-			if got := w.record(name).Lease; got != lease {
+			if got := w.MustRecord(name).Lease; got != lease {
 				t.Errorf("%s has a lease of %v, want %v", name, got, lease)
 			}
 		}
@@ -392,9 +394,9 @@ func TestTimingPerLock(t *testing.T) {
 		}
 		const minute = time.Minute
 		beats := map[string]int{}
-		a.faults.ResetLog()
+		a.Faults().ResetLog()
 		time.Sleep(10 * minute)
-		for _, c := range a.faults.Log() {
+		for _, c := range a.Faults().Log() {
 			beats[c.Key]++
 		}
 		for key, n := range map[string]int{"leader": 1500, "job": 10, "plain": 200, driver.SessionKey(s.ID()): 100, "lock-00000": 0} {
@@ -403,12 +405,12 @@ func TestTimingPerLock(t *testing.T) {
 			}
 		}
 		for _, l := range []*tenure.Lease{quick, long, plain} {
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 		}
 
 		// Cut off, each ends at its own deadline, and a contender with the defaults waits
 		// for just that.
-		b := w.machine("b")
+		b := w.Client("b")
 		begun := time.Now()
 		took := make(chan string, 3)
 		for _, name := range []string{"leader", "job", "plain"} {
@@ -421,15 +423,18 @@ func TestTimingPerLock(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		last := time.Now()
-		a.crash()
-		want(t, within(t, 500*time.Millisecond, 2*time.Second, func() error { <-quick.Context().Done(); return context.Cause(quick.Context()) }), tenure.ErrExpired)
+		a.Partition()
+		testutil.Want(t, testutil.Within(t, 500*time.Millisecond, 2*time.Second, func() error {
+			<-quick.Context().Done()
+			return context.Cause(quick.Context())
+		}), tenure.ErrExpired)
 		<-took
 		if d := time.Since(last); d > 2*time.Second+2*refresh {
 			t.Errorf("the leader's successor came after %v", d)
 		}
 		<-plain.Context().Done()
 		<-took
-		want(t, long.Check(), nil)
+		testutil.Want(t, long.Check(), nil)
 		if d := time.Since(last); d > lease+2*refresh {
 			t.Errorf("the plain lock's successor came after %v", d)
 		}
@@ -445,7 +450,7 @@ func TestTimingPerLock(t *testing.T) {
 // which the others follow.
 func TestTimingInherits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", func(o *tenure.Options) {
+		a := w.Client("a", func(o *tenure.Options) {
 			o.HeartbeatPeriod, o.RefreshPeriod, o.Grace = 2*time.Second, 500*time.Millisecond, 3*time.Second
 			o.RequestTimeout, o.StopTimeout, o.ProgressTimeout = time.Second, 7*time.Second, 20*time.Second
 		})
@@ -473,14 +478,14 @@ func TestTimingInherits(t *testing.T) {
 			{tenure.Timing{ProgressTimeout: time.Hour}, with(func(t *tenure.Timing) { t.ProgressTimeout = time.Hour })},
 			{tenure.Timing{LeaseDuration: time.Minute}, minute},
 		} {
-			l := a.mustAcquire("x", &tenure.AcquireOptions{Timing: c.set})
+			l := a.MustAcquire("x", &tenure.AcquireOptions{Timing: c.set})
 			if got := l.Timing(); got != c.want {
 				t.Errorf("%+v\nhas %+v\nwant %+v", c.set, got, c.want)
 			}
-			a.mustRelease(l)
+			mustRelease(a, l)
 		}
 		_, err := a.TryAcquire(t.Context(), "x", &tenure.AcquireOptions{Timing: tenure.Timing{Grace: lease}})
-		want(t, err, tenure.ErrInvalid)
+		testutil.Want(t, err, tenure.ErrInvalid)
 	})
 }
 
@@ -488,26 +493,26 @@ func TestTimingInherits(t *testing.T) {
 // impatient of them wants them.
 func TestTimingOfWaiters(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		held := a.mustAcquire("x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: time.Minute}})
-		unhinted := b.fault(faultstore.OpHint, 0, 0, faultstore.Refuse())
+		a, b := w.Client("a"), w.Client("b")
+		held := a.MustAcquire("x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: time.Minute}})
+		unhinted := b.Inject(faultstore.OpHint, 0, 0, faultstore.Refuse())
 		defer unhinted()
 		wait := func(refresh time.Duration) (stop func()) {
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := started(func() error {
+			ended := testutil.Go(func() error {
 				_, err := b.Acquire(ctx, "x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: time.Minute, RefreshPeriod: refresh}})
 				return err
 			})
 			synctest.Wait()
 			return func() {
 				cancel()
-				want(t, <-ended, context.Canceled)
+				testutil.Want(t, <-ended, context.Canceled)
 			}
 		}
 		looks := func(want int) {
 			t.Helper()
 			// Besides, one falls soon after each heartbeat, of which there are five.
-			if n := b.during(time.Minute, faultstore.OpGet, "x"); n < want-want/3 || n > want+want/3+7 {
+			if n := during(b, time.Minute, faultstore.OpGet, "x"); n < want-want/3 || n > want+want/3+7 {
 				t.Errorf("%d looks in a minute, want about %d", n, want)
 			}
 		}
@@ -525,7 +530,7 @@ func TestTimingOfWaiters(t *testing.T) {
 
 		// One that gives up at a sign of life waits for no turn, and looks as well.
 		var lived atomic.Int64
-		ended := started(func() error {
+		ended := testutil.Go(func() error {
 			defer func() { lived.Store(time.Now().UnixNano()) }()
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{
 				UnlessAlive: true, Timing: tenure.Timing{LeaseDuration: time.Minute, RefreshPeriod: 500 * time.Millisecond},
@@ -534,12 +539,12 @@ func TestTimingOfWaiters(t *testing.T) {
 		})
 		// It ends with the next heartbeat, which comes within 12 s.
 		begun := time.Now()
-		n := b.during(12*time.Second, faultstore.OpGet, "x")
-		want(t, <-ended, tenure.ErrHeld)
+		n := during(b, 12*time.Second, faultstore.OpGet, "x")
+		testutil.Want(t, <-ended, tenure.ErrHeld)
 		if each := float64(lived.Load()-begun.UnixNano()) / 5e8; float64(n) < 0.6*each-1 || float64(n) > 1.4*each+4 {
 			t.Errorf("%d looks in the time of %.1f of one each 0.5 s", n, each)
 		}
-		want(t, held.Check(), nil)
+		testutil.Want(t, held.Check(), nil)
 	})
 }
 
@@ -547,13 +552,13 @@ func TestTimingOfWaiters(t *testing.T) {
 // would.
 func TestTimingOfCalls(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		l := a.mustAcquire("x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
-		a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.BlackHole())
+		a := w.Client("a")
+		l := a.MustAcquire("x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
+		a.Inject(faultstore.OpHeartbeat, 0, 1, faultstore.BlackHole())
 		time.Sleep(2 * time.Second)
-		want(t, l.Check(), nil)
+		testutil.Want(t, l.Check(), nil)
 		begun := time.Now()
-		a.crash()
+		a.Partition()
 		_, err := a.TryAcquire(t.Context(), "y", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
 		if took := time.Since(begun); err == nil || took > requestTimeout {
 			t.Errorf("%v after %v", err, took)
@@ -564,28 +569,28 @@ func TestTimingOfCalls(t *testing.T) {
 // TestTimingUnderASession: a lock under a session has that of the session.
 func TestTimingUnderASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		s, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: tenure.Timing{LeaseDuration: 5 * time.Second}})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		other := &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: time.Minute}}
 		_, err = s.Acquire(t.Context(), "x", other)
-		want(t, err, tenure.ErrInvalid)
-		want(t, s.Run(t.Context(), "x", other, noWork), tenure.ErrInvalid)
-		want(t, s.Election("x", &tenure.ElectionOptions{Timing: other.Timing}).Run(t.Context(), noWork), tenure.ErrInvalid)
+		testutil.Want(t, err, tenure.ErrInvalid)
+		testutil.Want(t, s.Run(t.Context(), "x", other, noWork), tenure.ErrInvalid)
+		testutil.Want(t, s.Election("x", &tenure.ElectionOptions{Timing: other.Timing}).Run(t.Context(), noWork), tenure.ErrInvalid)
 		l, err := s.Acquire(t.Context(), "x", nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		if got := l.Timing().LeaseDuration; got != 5*time.Second {
 			t.Errorf("the lock has a lease of %v", got)
 		}
-		waits := started(func() error {
+		waits := testutil.Go(func() error {
 			_, err := b.Acquire(t.Context(), "x", nil)
 			return err
 		})
 		time.Sleep(time.Minute)
-		pending(t, "the other's acquire", waits)
+		testutil.Pending(t, "the other's acquire", waits)
 		begun := time.Now()
-		a.crash()
-		want(t, <-waits, nil)
+		a.Partition()
+		testutil.Want(t, <-waits, nil)
 		if took := time.Since(begun); took > 5*time.Second+2*refresh {
 			t.Errorf("taken over after %v", took)
 		}
@@ -596,13 +601,16 @@ func TestTimingUnderASession(t *testing.T) {
 // the time that the session gives it to stop.
 func TestProgressUnderASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
+		a := w.Client("a")
 		s, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: tenure.Timing{LeaseDuration: time.Minute, ProgressTimeout: 5 * time.Second}})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		l, err := s.Acquire(t.Context(), "x", nil)
-		want(t, err, nil)
-		want(t, within(t, 5*time.Second, 5*time.Second, func() error { <-l.Context().Done(); return context.Cause(l.Context()) }), tenure.ErrStalled)
-		want(t, s.Check(), nil)
+		testutil.Want(t, err, nil)
+		testutil.Want(t, testutil.Within(t, 5*time.Second, 5*time.Second, func() error {
+			<-l.Context().Done()
+			return context.Cause(l.Context())
+		}), tenure.ErrStalled)
+		testutil.Want(t, s.Check(), nil)
 	})
 }
 
@@ -611,13 +619,16 @@ func TestProgressUnderASession(t *testing.T) {
 func TestSuspendUnderAShortLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &leapingClock{Clock: tenure.MonotonicClock()}
-		c := mustNew(t, memstore.New(), &tenure.Options{Clock: clock, LeaseDuration: time.Minute})
+		c := testutil.Must(tenure.New(memstore.New(), &tenure.Options{Clock: clock, LeaseDuration: time.Minute}))(t)
 		l, err := c.Acquire(t.Context(), "x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		time.Sleep(10 * time.Millisecond)
 		clock.leapt.Store(int64(time.Hour))
 		grace := l.Timing().Grace
-		want(t, within(t, 0, grace/4+time.Millisecond, func() error { <-l.Context().Done(); return context.Cause(l.Context()) }), tenure.ErrExpired)
+		testutil.Want(t, testutil.Within(t, 0, grace/4+time.Millisecond, func() error {
+			<-l.Context().Done()
+			return context.Cause(l.Context())
+		}), tenure.ErrExpired)
 		_ = c.Close(context.WithoutCancel(t.Context()))
 	})
 }
@@ -625,7 +636,7 @@ func TestSuspendUnderAShortLease(t *testing.T) {
 // TestTimingOfAnElection: a leader of 5 s, where the client's own call timeout would not do.
 func TestTimingOfAnElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		o := &tenure.ElectionOptions{Timing: tenure.Timing{LeaseDuration: 5 * time.Second}}
 		leads := make(chan string, 2)
 		for _, m := range []*machine{a, b} {
@@ -640,7 +651,7 @@ func TestTimingOfAnElection(t *testing.T) {
 		first, machines := <-leads, map[string]*machine{"a": a, "b": b}
 		time.Sleep(time.Minute)
 		begun := time.Now()
-		machines[first].crash()
+		machines[first].Partition()
 		if second := <-leads; second == first {
 			t.Errorf("%s leads again", first)
 		}
@@ -653,7 +664,7 @@ func TestTimingOfAnElection(t *testing.T) {
 // TestTimingIsChecked: each broken rule is named.
 func TestTimingIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
+		a := w.Client("a")
 		for rule, of := range map[string]tenure.Timing{
 			"must be from":              {LeaseDuration: time.Millisecond},
 			"shorter than its parts":    {LeaseDuration: 5 * time.Second, RequestTimeout: 1500 * time.Millisecond},
@@ -662,14 +673,14 @@ func TestTimingIsChecked(t *testing.T) {
 			"progress timeout":          {ProgressTimeout: -1},
 			"15s is shorter than its p": {HeartbeatPeriod: 14 * time.Second},
 		} {
-			calls := a.calls(func() {
+			calls := a.Calls(func() {
 				_, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{Timing: of})
-				want(t, err, tenure.ErrInvalid)
+				testutil.Want(t, err, tenure.ErrInvalid)
 				if err == nil || !strings.Contains(err.Error(), rule) {
 					t.Errorf("got %v, want %q", err, rule)
 				}
 				_, err = a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: of})
-				want(t, err, tenure.ErrInvalid)
+				testutil.Want(t, err, tenure.ErrInvalid)
 			})
 			if calls != "" {
 				t.Errorf("sent %q", calls)
@@ -681,8 +692,8 @@ func TestTimingIsChecked(t *testing.T) {
 // TestCloseWaitsForTheLongest: the work of a lock with a long stop timeout has its time.
 func TestCloseWaitsForTheLongest(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		done := started(func() error {
+		a := w.Client("a")
+		done := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 5 * time.Minute}}, func(ctx context.Context, _ *tenure.Lease) error {
 				<-ctx.Done()
 				time.Sleep(4 * time.Minute)
@@ -692,7 +703,9 @@ func TestCloseWaitsForTheLongest(t *testing.T) {
 		time.Sleep(time.Second)
 		ended, stop := context.WithCancel(t.Context())
 		stop()
-		want(t, within(t, 4*time.Minute, 4*time.Minute+time.Second, func() error { return a.Close(ended) }), nil)
-		want(t, <-done, nil)
+		testutil.Want(t, testutil.Within(t, 4*time.Minute, 4*time.Minute+time.Second, func() error {
+			return a.Close(ended)
+		}), nil)
+		testutil.Want(t, <-done, nil)
 	})
 }

@@ -14,9 +14,14 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
+
+// because asks a holder to step down for a reason, and for nobody.
+func because(why string) *tenure.StepDownOptions { return &tenure.StepDownOptions{Reason: why} }
 
 // reign is one tenure as a candidate lived it.
 type reign struct {
@@ -94,7 +99,7 @@ func leader(t *testing.T, m *machine) string {
 // go first.
 func TestStepDown(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")
 		c, ctx := newCampaign(t)
 		c.join(ctx, a, nil, 2*time.Second)
 		time.Sleep(time.Second)
@@ -102,7 +107,7 @@ func TestStepDown(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		asked := time.Now()
-		want(t, boss.Election("x", nil).StepDown(t.Context(), because("deploy")), nil)
+		testutil.Want(t, boss.Election("x", nil).StepDown(t.Context(), because("deploy")), nil)
 		took := time.Since(asked)
 		if most := heartbeat + 2*time.Second + refresh; took > most {
 			t.Errorf("took %v: more than a heartbeat, the work's time, and a look: %v", took, most)
@@ -111,7 +116,7 @@ func TestStepDown(t *testing.T) {
 		if got := leader(t, boss); got != "b" {
 			t.Errorf("%s leads", got)
 		}
-		if e := a.events.of(tenure.EventStopping); len(e) != 1 || !errors.Is(e[0].Err, tenure.ErrSteppedDown) {
+		if e := a.Events(tenure.EventStopping); len(e) != 1 || !errors.Is(e[0].Err, tenure.ErrSteppedDown) {
 			t.Errorf("stopping events %+v", e)
 		}
 		reigns := c.over(t) // then a may be granted what b leaves, and give it back
@@ -122,7 +127,7 @@ func TestStepDown(t *testing.T) {
 		if !errors.As(reigns[0].cause, &cause) || cause.By != "boss" || cause.Reason != "deploy" || cause.To != "" || !cause.At.Equal(asked) {
 			t.Errorf("the work of a ended with %v", reigns[0].cause)
 		}
-		want(t, reigns[0].cause, tenure.ErrSteppedDown)
+		testutil.Want(t, reigns[0].cause, tenure.ErrSteppedDown)
 		if errors.Is(reigns[0].cause, tenure.ErrLost) {
 			t.Error("a step-down is no loss")
 		}
@@ -135,10 +140,10 @@ func TestStepDownWithOneStandby(t *testing.T) {
 	for _, every := range []time.Duration{lease / 50, refresh, 2 * refresh, lease / 5} {
 		inWorldRun(t, fmt.Sprint("polls each ", every), func(t *testing.T, w *world) {
 			c, ctx := newCampaign(t)
-			boss := w.machine("boss")
+			boss := w.Client("boss")
 			for _, name := range []string{"a", "b"} {
-				m := w.machine(name, func(o *tenure.Options) { o.RefreshPeriod = every })
-				m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
+				m := w.Client(name, func(o *tenure.Options) { o.RefreshPeriod = every })
+				m.Inject(faultstore.OpWatch, 0, 0, faultstore.Fault{Effect: faultstore.Refused})
 				c.join(ctx, m, nil, 0)
 				time.Sleep(time.Second)
 			}
@@ -146,7 +151,7 @@ func TestStepDownWithOneStandby(t *testing.T) {
 			for i := range 6 {
 				time.Sleep(2 * lease)
 				led = append(led, []string{"a", "b"}[i%2])
-				want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
+				testutil.Want(t, boss.StepDown(t.Context(), "x", because("deploy")), nil)
 			}
 			time.Sleep(2 * lease)
 			if got := owners(c.over(t)); !slices.Equal(got, append(led, "a")) {
@@ -159,13 +164,13 @@ func TestStepDownWithOneStandby(t *testing.T) {
 // With nobody else there, who stepped down leads again after a while.
 func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, boss := w.machine("a"), w.machine("boss")
+		a, boss := w.Client("a"), w.Client("boss")
 		c, ctx := newCampaign(t)
 		c.join(ctx, a, nil, 0)
 		time.Sleep(10 * time.Second)
-		want(t, boss.StepDown(t.Context(), "x", because("see what happens")), nil)
+		testutil.Want(t, boss.StepDown(t.Context(), "x", because("see what happens")), nil)
 		_, err := boss.Election("x", nil).Leader(t.Context())
-		want(t, err, tenure.ErrNoLeader)
+		testutil.Want(t, err, tenure.ErrNoLeader)
 		time.Sleep(lease)
 		if got := leader(t, boss); got != "a" {
 			t.Errorf("%s leads", got)
@@ -180,12 +185,12 @@ func TestTransfer(t *testing.T) {
 		c, ctx := newCampaign(t)
 		var ms []*machine
 		for i := range 8 {
-			ms = append(ms, w.machine(fmt.Sprint("m", i)))
+			ms = append(ms, w.Client(fmt.Sprint("m", i)))
 			c.join(ctx, ms[i], nil, time.Second)
 			time.Sleep(time.Second)
 		}
 		for _, to := range []string{"m5", "m2", "m7", "m0"} {
-			want(t, ms[3].StepDown(t.Context(), "x", &tenure.StepDownOptions{To: to, Reason: "moving on"}), nil)
+			testutil.Want(t, ms[3].StepDown(t.Context(), "x", &tenure.StepDownOptions{To: to, Reason: "moving on"}), nil)
 			time.Sleep(3 * time.Second)
 			if got := leader(t, ms[3]); got != to {
 				t.Errorf("%s leads instead of %s", got, to)
@@ -201,13 +206,13 @@ func TestTransfer(t *testing.T) {
 // the reservation has stood its time.
 func TestTransferToNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
 		go func() {
 			<-l.Context().Done()
 			_ = l.Release(t.Context())
 		}()
-		want(t, b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "it was here yesterday"}), nil)
+		testutil.Want(t, b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "it was here yesterday"}), nil)
 		s, err := b.Status(t.Context(), "x")
 		if err != nil || s.Held || s.ReservedFor != "gone" || s.Owner != "a" || s.End != tenure.EndHandedOver || s.EndedBy.By != "b" {
 			t.Errorf("status %+v, %v", s, err)
@@ -218,14 +223,14 @@ func TestTransferToNobody(t *testing.T) {
 			t.Errorf("try: %v", err)
 		}
 		begun := time.Now()
-		got := b.mustAcquire("x", nil)
+		got := b.MustAcquire("x", nil)
 		if waited := time.Since(begun); waited > lease/2 || waited < refresh {
 			t.Errorf("waited %v", waited)
 		}
 		if p, ok := got.Previous(); !ok || p.Owner != "a" || p.Token != 1 || p.End != tenure.EndHandedOver || p.Request.To != "gone" || p.Until.IsZero() {
 			t.Errorf("previous %+v", p)
 		}
-		b.mustRelease(got)
+		mustRelease(b, got)
 	})
 }
 
@@ -238,8 +243,8 @@ func TestHandOver(t *testing.T) {
 		"to a label":          {ToLabel: "v2", Reason: "a leaves"},
 	} {
 		inWorldRun(t, how, func(t *testing.T, w *world) {
-			a, b, c := w.machine("a", labelled("v1")), w.machine("b", labelled("v2")), w.machine("c", labelled("v1"))
-			l := a.takes("x", how == "under a session")
+			a, b, c := w.Client("a", labelled("v1")), w.Client("b", labelled("v2")), w.Client("c", labelled("v1"))
+			l := takes(a, "x", how == "under a session")
 			if err := l.StepDown(&tenure.StepDownOptions{ToLabel: "v1", Reason: "a has it"}); err == nil {
 				t.Error("handed over to its own label")
 			}
@@ -252,8 +257,8 @@ func TestHandOver(t *testing.T) {
 				}()
 				time.Sleep(refresh)
 			}
-			a.faults.ResetLog()
-			want(t, l.StepDown(options), nil)
+			a.Faults().ResetLog()
+			testutil.Want(t, l.StepDown(options), nil)
 			var stepped *tenure.StepDownError
 			cause := context.Cause(l.Context())
 			if !errors.As(cause, &stepped) || stepped.By != "a" || stepped.Reason != "a leaves" || stepped.At.IsZero() ||
@@ -267,7 +272,7 @@ func TestHandOver(t *testing.T) {
 			if err := l.Check(); err != nil || len(took) > 0 {
 				t.Errorf("while it drains: %v; %d others have the lock", err, len(took))
 			}
-			a.mustRelease(l)
+			mustRelease(a, l)
 			got := <-took
 			p, ok := got.Previous()
 			if got.Owner() != "b" || got.Token() != 2 || !ok || p.End != tenure.EndHandedOver || p.Request.By != "a" ||
@@ -275,7 +280,7 @@ func TestHandOver(t *testing.T) {
 				t.Errorf("%s has it under token %d, after %+v", got.Owner(), got.Token(), p)
 			}
 			writes := 0
-			for _, call := range a.faults.Log() {
+			for _, call := range a.Faults().Log() {
 				if op := call.Call.Op; op.IsWrite() && op != faultstore.OpHeartbeat {
 					writes++
 				}
@@ -283,9 +288,9 @@ func TestHandOver(t *testing.T) {
 			if writes != 1 { // the release: who comes next writes the history
 				t.Errorf("%d writes", writes)
 			}
-			b.mustRelease(got)
-			c.mustRelease(<-took)
-			want(t, l.StepDown(options), tenure.ErrReleased)
+			mustRelease(b, got)
+			mustRelease(c, <-took)
+			testutil.Want(t, l.StepDown(options), tenure.ErrReleased)
 		})
 	}
 }
@@ -295,12 +300,12 @@ func TestHandOver(t *testing.T) {
 func TestHolderStepsDown(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.takes("x", under == "a session")
+			a, b := w.Client("a"), w.Client("b")
+			l := takes(a, "x", under == "a session")
 			if err := l.StepDown(because("")); err == nil {
 				t.Error("no reason is taken for one")
 			}
-			want(t, l.StepDown(because("a leaves")), nil)
+			testutil.Want(t, l.StepDown(because("a leaves")), nil)
 			var stepped *tenure.StepDownError
 			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "" || stepped.Reason != "a leaves" {
 				t.Errorf("cause %v", cause)
@@ -308,13 +313,13 @@ func TestHolderStepsDown(t *testing.T) {
 			if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) || l.Check() != nil {
 				t.Errorf("while it drains: %v, %v", err, l.Check())
 			}
-			a.mustRelease(l)
-			got := b.mustTry("x", nil)
+			mustRelease(a, l)
+			got := testutil.Must(b.TryAcquire(t.Context(), "x", nil))(t)
 			if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.By != "a" || p.Request.Reason != "a leaves" {
 				t.Errorf("previous %+v", p)
 			}
-			b.mustRelease(got)
-			want(t, l.StepDown(because("again")), tenure.ErrReleased)
+			mustRelease(b, got)
+			testutil.Want(t, l.StepDown(because("again")), tenure.ErrReleased)
 		})
 	}
 }
@@ -324,32 +329,32 @@ func TestHolderStepsDown(t *testing.T) {
 func TestHolderStepsDownWhenAsked(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session", "a session that is closed"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
+			a, b := w.Client("a"), w.Client("b")
 			var l *tenure.Lease
 			var s *tenure.Session
 			if under == "its own lease" {
-				l = a.mustAcquire("x", nil)
+				l = a.MustAcquire("x", nil)
 			} else {
-				s = a.mustOpen(nil)
-				l = a.mustTake(s, "x")
+				s = mustOpen(a, nil)
+				l = mustTake(a, s, "x")
 			}
 			asked := make(chan error, 1)
 			go func() {
 				asked <- b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "maintenance"})
 			}()
 			<-l.Context().Done()
-			want(t, l.StepDown(because("it has gone")), nil)
+			testutil.Want(t, l.StepDown(because("it has gone")), nil)
 			if under == "a session that is closed" {
 				go func() { _ = s.Close(t.Context()) }()
 				<-s.Context().Done()
 			}
-			a.mustRelease(l)
-			want(t, <-asked, nil)
-			got := b.mustTry("x", nil)
+			mustRelease(a, l)
+			testutil.Want(t, <-asked, nil)
+			got := testutil.Must(b.TryAcquire(t.Context(), "x", nil))(t)
 			if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.Reason != "it has gone" {
 				t.Errorf("previous %+v", p)
 			}
-			b.mustRelease(got)
+			mustRelease(b, got)
 		})
 	}
 }
@@ -358,8 +363,8 @@ func TestHolderStepsDownWhenAsked(t *testing.T) {
 // lease is over.
 func TestHandOverRefuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		l := a.mustAcquire("x", nil)
+		a := w.Client("a")
+		l := a.MustAcquire("x", nil)
 		for _, o := range []*tenure.StepDownOptions{
 			nil, {To: "a", Reason: "why"}, {To: "b"}, {To: "b\n", Reason: "why"}, {To: "b", ToLabel: "v2", Reason: "why"},
 		} {
@@ -372,17 +377,17 @@ func TestHandOverRefuses(t *testing.T) {
 		if err := l.Check(); err != nil || l.Context().Err() != nil {
 			t.Errorf("handed over nevertheless: %v", err)
 		}
-		a.crash()
+		a.Partition()
 		time.Sleep(lease)
-		want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "why"}), tenure.ErrExpired)
+		testutil.Want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "why"}), tenure.ErrExpired)
 	})
 }
 
 // Ten ask at once: one request is laid, nine are told of it.
 func TestTenAskers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		l := a.mustAcquire("x", nil)
+		a := w.Client("a")
+		l := a.MustAcquire("x", nil)
 		go func() {
 			<-l.Context().Done()
 			time.Sleep(5 * time.Second)
@@ -391,7 +396,7 @@ func TestTenAskers(t *testing.T) {
 		var all sync.WaitGroup
 		errs := make([]error, 10)
 		for i := range errs {
-			m := w.machine(fmt.Sprint("asker-", i))
+			m := w.Client(fmt.Sprint("asker-", i))
 			all.Go(func() {
 				errs[i] = m.StepDown(t.Context(), "x", because(fmt.Sprint("reason ", i)))
 			})
@@ -405,7 +410,7 @@ func TestTenAskers(t *testing.T) {
 				laid++
 			case errors.As(err, &first) && first.Request.By != "" && first.Request.Reason != "":
 				told++
-				want(t, err, tenure.ErrRequested)
+				testutil.Want(t, err, tenure.ErrRequested)
 			default:
 				t.Error(err)
 			}
@@ -420,18 +425,18 @@ func TestTenAskers(t *testing.T) {
 func TestAskingTheDeadDelaysNothing(t *testing.T) {
 	takeover := func(asks int) (took time.Duration) {
 		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			a.mustAcquire("x", nil)
+			a, b := w.Client("a"), w.Client("b")
+			a.MustAcquire("x", nil)
 			begun := time.Now()
-			a.crash()
+			a.Partition()
 			got := make(chan *tenure.Lease)
-			go func() { got <- b.mustAcquire("x", nil) }()
+			go func() { got <- b.MustAcquire("x", nil) }()
 			for i := range asks {
 				time.Sleep(time.Second)
-				m := w.machine(fmt.Sprint("asker-", i))
+				m := w.Client(fmt.Sprint("asker-", i))
 				go func() {
 					if err := m.StepDown(t.Context(), "x", because("hurry")); err != nil && i > 0 {
-						want(t, err, tenure.ErrRequested)
+						testutil.Want(t, err, tenure.ErrRequested)
 					}
 				}()
 			}
@@ -441,7 +446,7 @@ func TestAskingTheDeadDelaysNothing(t *testing.T) {
 			if p.End != tenure.EndExpired || (p.Request != nil) != (asks > 0) {
 				t.Errorf("previous %+v", p)
 			}
-			b.mustRelease(l)
+			mustRelease(b, l)
 		})
 		return took
 	}
@@ -454,12 +459,12 @@ func TestAskingTheDeadDelaysNothing(t *testing.T) {
 
 func TestAskingNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		b.reads = 15 // it asks five times in no time; each asks and observes, and may look again
-		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
-		want(t, b.ReleaseDead(t.Context(), "x", "why"), tenure.ErrNotHeld)
-		want(t, b.Revoke(t.Context(), "x", "why"), tenure.ErrNotHeld)
-		l := a.mustAcquire("x", nil)
+		a, b := w.Client("a"), w.Client("b")
+		b.BoundReads(15) // it asks five times in no time; each asks and observes, and may look again
+		testutil.Want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
+		testutil.Want(t, admin.ReleaseDead(t.Context(), b.Client, "x", "why"), tenure.ErrNotHeld)
+		testutil.Want(t, admin.Revoke(t.Context(), b.Client, "x", "why"), tenure.ErrNotHeld)
+		l := a.MustAcquire("x", nil)
 		why := because("why")
 		for _, err := range []error{
 			b.StepDown(t.Context(), "", why), b.StepDown(t.Context(), "tenure/x", why), b.StepDown(t.Context(), "x", nil),
@@ -475,39 +480,39 @@ func TestAskingNobody(t *testing.T) {
 		if l.Check() != nil {
 			t.Error("asked nevertheless")
 		}
-		a.mustRelease(l)
-		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
+		mustRelease(a, l)
+		testutil.Want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		want(t, b.StepDown(ctx, "x", because("why")), context.Canceled)
+		testutil.Want(t, b.StepDown(ctx, "x", because("why")), context.Canceled)
 		_ = b.Close(t.Context())
-		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrClosed)
+		testutil.Want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrClosed)
 	})
 }
 
 // A holder that does not answer: the request stays, and says so.
 func TestUnanswered(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		a.crash()
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
+		a.Partition()
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
 		err := b.StepDown(ctx, "x", because("why"))
-		want(t, err, tenure.ErrUnanswered)
-		want(t, err, context.DeadlineExceeded)
-		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrRequested)
+		testutil.Want(t, err, tenure.ErrUnanswered)
+		testutil.Want(t, err, context.DeadlineExceeded)
+		testutil.Want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrRequested)
 		s, err := b.Status(t.Context(), "x")
 		if err != nil || s.Request == nil || s.Request.By != "b" || s.Request.Kind != tenure.RequestStepDown {
 			t.Errorf("status %+v, %v", s, err)
 		}
-		c := w.machine("c")
+		c := w.Client("c")
 		begun := time.Now()
-		want(t, c.ReleaseDead(t.Context(), "x", "it is dead"), nil)
+		testutil.Want(t, admin.ReleaseDead(t.Context(), c.Client, "x", "it is dead"), nil)
 		if took := time.Since(begun); took < lease || took > lease+refresh*9/8 {
 			t.Errorf("released after %v", took)
 		}
-		rec := w.record("x")
+		rec := w.MustRecord("x")
 		if rec.State != driver.Released || rec.End != driver.EndReleasedDead || rec.Asked.By != "c" || len(rec.Requests) != 0 {
 			t.Errorf("record %+v", rec)
 		}
@@ -518,8 +523,8 @@ func TestUnanswered(t *testing.T) {
 func TestStepDownWithAWatch(t *testing.T) {
 	for _, attentive := range []bool{true, false} {
 		inWorldRun(t, fmt.Sprint("attentive=", attentive), func(t *testing.T, w *world) {
-			a, boss := w.machine("a"), w.machine("boss")
-			l := a.mustAcquire("x", &tenure.AcquireOptions{WatchRequests: attentive})
+			a, boss := w.Client("a"), w.Client("boss")
+			l := a.MustAcquire("x", &tenure.AcquireOptions{WatchRequests: attentive})
 			go func() {
 				<-l.Context().Done()
 				time.Sleep(200 * time.Millisecond)
@@ -527,14 +532,14 @@ func TestStepDownWithAWatch(t *testing.T) {
 			}()
 			var took time.Duration
 			time.Sleep(10 * time.Second)
-			before := a.faults.Count()
+			before := a.Faults().Count()
 			begun := time.Now()
-			want(t, boss.StepDown(t.Context(), "x", because("now")), nil)
+			testutil.Want(t, boss.StepDown(t.Context(), "x", because("now")), nil)
 			took = time.Since(begun)
 			if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
 				t.Errorf("took %v", took)
 			}
-			if n := a.faults.Count() - before; attentive && n > 3 {
+			if n := a.Faults().Count() - before; attentive && n > 3 {
 				t.Errorf("the holder made %d requests: a conflict, a heartbeat, and the release", n)
 			}
 		})
@@ -545,21 +550,21 @@ func TestStepDownWithAWatch(t *testing.T) {
 // request since, counts from its claim: it is granted, and asked back.
 func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, boss := w.machine("a"), w.machine("boss")
+		a, boss := w.Client("a"), w.Client("boss")
 		time.Sleep(time.Hour) // away from the origin of the clock
-		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
-		done := started(func() error {
+		a.Inject(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
+		done := testutil.Go(func() error {
 			l, err := a.Acquire(t.Context(), "x", nil)
 			if err != nil {
 				return err
 			}
 			<-l.Context().Done()
-			want(t, context.Cause(l.Context()), tenure.ErrSteppedDown)
+			testutil.Want(t, context.Cause(l.Context()), tenure.ErrSteppedDown)
 			return l.Release(t.Context())
 		})
 		time.Sleep(requestTimeout / 2)
-		want(t, boss.StepDown(t.Context(), "x", because("early")), nil)
-		want(t, <-done, nil)
+		testutil.Want(t, boss.StepDown(t.Context(), "x", because("early")), nil)
+		testutil.Want(t, <-done, nil)
 	})
 }
 
@@ -567,31 +572,33 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 const reservation = 2 * (refresh + requestTimeout)
 
 // obeys takes the lock, and releases it when it is asked to make way.
-func (m *machine) obeys(name string) *tenure.Lease {
-	m.t.Helper()
-	l := m.mustAcquire(name, &tenure.AcquireOptions{History: true})
+func obeys(m *machine, name string) *tenure.Lease {
+	t := m.World().T()
+	t.Helper()
+	l := m.MustAcquire(name, &tenure.AcquireOptions{History: true})
 	go func() {
 		<-l.Context().Done()
-		_ = l.Release(m.t.Context())
+		_ = l.Release(t.Context())
 	}()
 	return l
 }
 
 // waits has the machine wait for the lock; the channel has when it got it.
-func (m *machine) waits(name string) <-chan time.Time {
+func waits(m *machine, name string) <-chan time.Time {
+	t := m.World().T()
 	got := make(chan time.Time, 1)
 	go func() {
-		l, err := m.Acquire(m.t.Context(), name, nil)
+		l, err := m.Acquire(t.Context(), name, nil)
 		switch {
-		case m.t.Context().Err() != nil:
+		case t.Context().Err() != nil:
 			return
 		case err != nil:
-			m.t.Errorf("%s: %v", m.Options().Owner, err)
+			t.Errorf("%s: %v", m.Options().Owner, err)
 			return
 		}
 		got <- time.Now()
 		<-l.Context().Done()
-		_ = l.Release(m.t.Context())
+		_ = l.Release(t.Context())
 	}()
 	return got
 }
@@ -613,26 +620,26 @@ func soon(t *testing.T, got <-chan time.Time) time.Time {
 func TestTransferToLabel(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
-			a := w.machine("a", labelled("v1"))
+			a := w.Client("a", labelled("v1"))
 			if under == "a session" {
-				l := a.mustTake(a.mustOpen(nil), "x")
+				l := mustTake(a, mustOpen(a, nil), "x")
 				go func() {
 					<-l.Context().Done()
 					_ = l.Release(t.Context())
 				}()
 			} else {
-				a.obeys("x")
+				obeys(a, "x")
 			}
 			others := map[string]<-chan time.Time{}
 			for name, label := range map[string]string{"b": "v1", "c": "", "d": "v3"} {
-				others[name] = w.machine(name, labelled(label)).waits("x")
+				others[name] = waits(w.Client(name, labelled(label)), "x")
 			}
 			time.Sleep(lease)
-			e := w.machine("e", labelled("v2"))
-			heir := e.waits("x")
+			e := w.Client("e", labelled("v2"))
+			heir := waits(e, "x")
 			time.Sleep(lease)
 			begun := time.Now()
-			want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
+			testutil.Want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
 			if took := soon(t, heir).Sub(begun); took > heartbeat+2*refresh {
 				t.Errorf("it took %v", took)
 			}
@@ -656,9 +663,9 @@ func TestTransferToLabel(t *testing.T) {
 // for others then.
 func TestTransferToLabelThatNobodyHas(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a", labelled("v1")), w.machine("b", labelled("v1"))
-		l := a.obeys("x")
-		want(t, b.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
+		a, b := w.Client("a", labelled("v1")), w.Client("b", labelled("v1"))
+		l := obeys(a, "x")
+		testutil.Want(t, b.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
 		begun := time.Now()
 		var asked *tenure.StepDownError
 		if err := context.Cause(l.Context()); !errors.As(err, &asked) || asked.ToLabel != "v2" || asked.To != "" ||
@@ -675,8 +682,8 @@ func TestTransferToLabelThatNobodyHas(t *testing.T) {
 			!strings.Contains(err.Error(), `reserved for label "v2" after token 1; free in `) {
 			t.Errorf("try: %v", err)
 		}
-		want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
-		others := b.waits("x")
+		testutil.Want(t, b.StepDown(t.Context(), "x", because("why")), tenure.ErrNotHeld)
+		others := waits(b, "x")
 		if waited := soon(t, others).Sub(begun); waited < reservation || waited > reservation+refresh {
 			t.Errorf("another label waited for %v, want %v", waited, reservation)
 		}
@@ -687,16 +694,16 @@ func TestTransferToLabelThatNobodyHas(t *testing.T) {
 // one who only tries does as well as one who waits.
 func TestTransferToLabelIsForOneOfIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", labelled("v1"))
-		a.obeys("x")
-		want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
+		a := w.Client("a", labelled("v1"))
+		obeys(a, "x")
+		testutil.Want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
 		var got []*tenure.Lease
 		for i := range 5 {
-			l, err := w.machine(fmt.Sprint("m", i), labelled("v2")).TryAcquire(t.Context(), "x", nil)
+			l, err := w.Client(fmt.Sprint("m", i), labelled("v2")).TryAcquire(t.Context(), "x", nil)
 			if err == nil {
 				got = append(got, l)
 			} else {
-				want(t, err, tenure.ErrHeld)
+				testutil.Want(t, err, tenure.ErrHeld)
 			}
 		}
 		if len(got) != 1 || got[0].Token() != 2 {
@@ -709,8 +716,8 @@ func TestTransferToLabelIsForOneOfIt(t *testing.T) {
 // nothing that names none.
 func TestTransferToLabelIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a", labelled("v2")), w.machine("b", labelled("v1"))
-		l := a.obeys("x")
+		a, b := w.Client("a", labelled("v2")), w.Client("b", labelled("v1"))
+		l := obeys(a, "x")
 		for label, text := range map[string]string{
 			"v2":                      `"a" holds it already, under token 1, and has label "v2"`,
 			"a\nb":                    "label to hand over to",
@@ -725,8 +732,8 @@ func TestTransferToLabelIsChecked(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the reason is empty") {
 			t.Errorf("without a reason: %v", err)
 		}
-		want(t, l.Check(), nil)
-		if rec := w.record("x"); len(rec.Requests) > 0 || l.Context().Err() != nil {
+		testutil.Want(t, l.Check(), nil)
+		if rec := w.MustRecord("x"); len(rec.Requests) > 0 || l.Context().Err() != nil {
 			t.Errorf("the holder was asked %+v", rec.Requests)
 		}
 	})
@@ -736,15 +743,15 @@ func TestTransferToLabelIsChecked(t *testing.T) {
 // handed over to it on purpose.
 func TestHandOverToALabelIsNotPutOff(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		bad, good := w.machine("new", labelled("v2")), w.machine("old", labelled("v1"))
+		bad, good := w.Client("new", labelled("v2")), w.Client("old", labelled("v1"))
 		o := &tenure.ElectionOptions{CoolDown: coolDown}
 		for range 4 {
-			bad.fails(o)
+			fails(bad, o)
 		}
-		good.obeys("x")
+		obeys(good, "x")
 		ctx, stop := context.WithCancel(t.Context())
 		led := make(chan time.Time, 1)
-		done := started(func() error {
+		done := testutil.Go(func() error {
 			return bad.Election("x", o).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
 				led <- time.Now()
 				<-ctx.Done()
@@ -754,11 +761,11 @@ func TestHandOverToALabelIsNotPutOff(t *testing.T) {
 		time.Sleep(lease)
 		begun := time.Now()
 		more := &tenure.StepDownOptions{ToLabel: "v2", Reason: "once more"}
-		want(t, good.Election("x", nil).StepDown(t.Context(), more), nil)
+		testutil.Want(t, good.Election("x", nil).StepDown(t.Context(), more), nil)
 		if took := soon(t, led).Sub(begun); took > heartbeat+2*refresh {
 			t.Errorf("it was put off for %v", took)
 		}
 		stop()
-		want(t, <-done, nil)
+		testutil.Want(t, <-done, nil)
 	})
 }

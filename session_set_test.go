@@ -18,6 +18,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -33,14 +34,14 @@ func namesOf(t *tenure.LeaseSet) (names []string) {
 // one write each to take and to release.
 func TestAcquireAll(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(nil)
+		a := w.Client("a")
+		s := mustOpen(a, nil)
 		set, err := s.AcquireAll(t.Context(), []string{"y", "x", "z"}, &tenure.AcquireOptions{Data: []byte("d")})
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		if got := namesOf(set); !slices.Equal(got, []string{"x", "y", "z"}) {
 			t.Errorf("holds %q", got)
 		}
-		want(t, set.Check(), nil)
+		testutil.Want(t, set.Check(), nil)
 		if set.Session() != s || set.Lease("y").Name() != "y" || set.Lease("w") != nil || s.Leases() != 3 {
 			t.Errorf("the set is not that of its session: %v", set.Leases())
 		}
@@ -48,25 +49,25 @@ func TestAcquireAll(t *testing.T) {
 			t.Errorf("remaining %v, of the session %v", left, s.Remaining())
 		}
 		for _, name := range []string{"x", "y", "z"} {
-			if rec := w.record(name); rec.Session != s.ID() || string(rec.Data) != "d" {
+			if rec := w.MustRecord(name); rec.Session != s.ID() || string(rec.Data) != "d" {
 				t.Errorf("%s is under session %q with data %q", name, rec.Session, rec.Data)
 			}
 		}
 		time.Sleep(3 * lease)
-		want(t, set.Check(), nil)
-		want(t, set.Release(t.Context()), nil)
-		want(t, set.Release(t.Context()), nil)
-		want(t, set.Check(), tenure.ErrReleased)
-		want(t, context.Cause(set.Context()), tenure.ErrReleased)
-		w.machine("b").mustAcquire("x", nil)
-		want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, set.Check(), nil)
+		testutil.Want(t, set.Release(t.Context()), nil)
+		testutil.Want(t, set.Release(t.Context()), nil)
+		testutil.Want(t, set.Check(), tenure.ErrReleased)
+		testutil.Want(t, context.Cause(set.Context()), tenure.ErrReleased)
+		w.Client("b").MustAcquire("x", nil)
+		testutil.Want(t, s.Close(t.Context()), nil)
 	})
 }
 
 // Names that are no set are refused before anything is done.
 func TestAcquireAllOfNoSet(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		s := w.machine("a").mustOpen(nil)
+		s := mustOpen(w.Client("a"), nil)
 		for _, tt := range []struct {
 			names []string
 			text  string
@@ -77,15 +78,15 @@ func TestAcquireAllOfNoSet(t *testing.T) {
 			{[]string{"x", "tenure/y"}, "begins with"},
 		} {
 			_, err := s.AcquireAll(t.Context(), tt.names, nil)
-			if want(t, err, tenure.ErrInvalid); !strings.Contains(err.Error(), tt.text) {
+			if testutil.Want(t, err, tenure.ErrInvalid); !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("%q: %v", tt.names, err)
 			}
 			_, err = s.TryAcquireAll(t.Context(), tt.names, nil)
-			want(t, err, tenure.ErrInvalid)
-			want(t, s.RunAll(t.Context(), tt.names, nil, nil), tenure.ErrInvalid)
+			testutil.Want(t, err, tenure.ErrInvalid)
+			testutil.Want(t, s.RunAll(t.Context(), tt.names, nil, nil), tenure.ErrInvalid)
 		}
 		_, err := s.AcquireAll(t.Context(), []string{"x"}, &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: time.Minute}})
-		want(t, err, tenure.ErrInvalid)
+		testutil.Want(t, err, tenure.ErrInvalid)
 		if err := s.RunAll(t.Context(), []string{"x"}, nil, nil); err == nil || !strings.Contains(err.Error(), "the work is nil") {
 			t.Errorf("without work: %v", err)
 		}
@@ -98,17 +99,17 @@ func TestAcquireAllOfNoSet(t *testing.T) {
 // A caller that cannot have all of the locks has none of them.
 func TestAllOrNone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-		y := a.mustAcquire("y", nil)
-		s := b.mustOpen(nil)
+		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+		y := a.MustAcquire("y", nil)
+		s := mustOpen(b, nil)
 		none := func(err, is error) {
 			t.Helper()
-			want(t, err, is)
+			testutil.Want(t, err, is)
 			if err != nil && !strings.Contains(err.Error(), `"y"`) {
 				t.Errorf("the error does not name the lock: %v", err)
 			}
 			time.Sleep(time.Second)
-			c.mustRelease(c.mustTry("x", nil)) // it is free, and nobody else has come by
+			mustRelease(c, testutil.Must(c.TryAcquire(t.Context(), "x", nil))(t)) // it is free, and nobody else has come by
 			if s.Leases() != 0 {
 				t.Errorf("%d leases are left", s.Leases())
 			}
@@ -128,14 +129,14 @@ func TestAllOrNone(t *testing.T) {
 			t.Errorf("it returns %v after its context has ended", late)
 		}
 		none(err, context.DeadlineExceeded)
-		if _, err := w.records.Get(t.Context(), "z", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
+		if _, err := w.Records().Get(t.Context(), "z", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
 			t.Errorf("z was taken before y: %v", err)
 		}
 
-		got := started(func() error { _, err := s.AcquireAll(t.Context(), []string{"z", "y", "x"}, nil); return err })
+		got := testutil.Go(func() error { _, err := s.AcquireAll(t.Context(), []string{"z", "y", "x"}, nil); return err })
 		time.Sleep(lease)
-		a.mustRelease(y)
-		want(t, <-got, nil)
+		mustRelease(a, y)
+		testutil.Want(t, <-got, nil)
 		if s.Leases() != 3 {
 			t.Errorf("%d leases", s.Leases())
 		}
@@ -151,15 +152,15 @@ func TestAcquireAllInAnyOrder(t *testing.T) {
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for i := range 6 {
-			m := w.machine(fmt.Sprint(i))
+			m := w.Client(fmt.Sprint(i))
 			all.Go(func() {
-				s := m.mustOpen(nil)
+				s := mustOpen(m, nil)
 				mine := append(slices.Clone(names[i%3:]), names[:i%3]...)
 				if i >= 3 {
 					slices.Reverse(mine)
 				}
 				for range 10 {
-					want(t, s.RunAll(t.Context(), mine, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+					testutil.Want(t, s.RunAll(t.Context(), mine, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
 						mu.Lock()
 						inside++
 						runs++
@@ -185,34 +186,34 @@ func TestAcquireAllInAnyOrder(t *testing.T) {
 // back, and begins again.
 func TestAskedWhileItWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-		z := a.mustAcquire("z", nil)
-		s := b.mustOpen(nil)
+		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+		z := a.MustAcquire("z", nil)
+		s := mustOpen(b, nil)
 		var set *tenure.LeaseSet
-		got := started(func() (err error) {
+		got := testutil.Go(func() (err error) {
 			set, err = s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil)
 			return err
 		})
 		time.Sleep(heartbeat)
-		first := w.record("y").Token
-		want(t, c.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "c", Reason: "it is wanted"}), nil)
-		x := c.mustAcquire("x", nil)
+		first := w.MustRecord("y").Token
+		testutil.Want(t, c.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "c", Reason: "it is wanted"}), nil)
+		x := c.MustAcquire("x", nil)
 		y, err := c.Acquire(t.Context(), "y", &tenure.AcquireOptions{Wait: lease})
 		if err != nil {
 			t.Fatalf("y is kept while it waits for x, which another one has now: %v", err)
 		}
 		time.Sleep(lease)
-		c.mustRelease(y)
-		a.mustRelease(z)
+		mustRelease(c, y)
+		mustRelease(a, z)
 		time.Sleep(lease)
 		select {
 		case err := <-got:
 			t.Fatalf("it has all without x: %v", err)
 		default:
 		}
-		c.mustRelease(x)
-		want(t, <-got, nil)
-		want(t, set.Check(), nil)
+		mustRelease(c, x)
+		testutil.Want(t, <-got, nil)
+		testutil.Want(t, set.Check(), nil)
 		if set.Lease("y").Token() <= first {
 			t.Errorf("y is held since before it was given back")
 		}
@@ -222,33 +223,33 @@ func TestAskedWhileItWaits(t *testing.T) {
 // A lock that ends when the last one is had already, and before the work begins, is noticed too.
 func TestAskedBeforeTheWorkBegins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, gone := w.machine("a"), w.machine("b"), w.machine("gone")
-		gone.mustAcquire("y", nil)
-		gone.crash()
-		s := a.mustOpen(nil)
+		a, b, gone := w.Client("a"), w.Client("b"), w.Client("gone")
+		gone.MustAcquire("y", nil)
+		gone.Partition()
+		s := mustOpen(a, nil)
 		// The history of y is written when y is taken, for a second.
-		a.faults.Inject(faultstore.Rule{
+		a.Faults().Inject(faultstore.Rule{
 			Ops:   []faultstore.Op{faultstore.OpClaim},
 			Match: func(c faultstore.Call) bool { return strings.HasPrefix(c.Key, "tenure/history/") },
 			Fault: faultstore.Slow(time.Second, 0),
 		})
 		var set *tenure.LeaseSet
-		got := started(func() (err error) {
+		got := testutil.Go(func() (err error) {
 			set, err = s.AcquireAll(t.Context(), []string{"x", "y"}, &tenure.AcquireOptions{History: true})
 			return err
 		})
-		for w.record("y").Owner != "a" {
+		for w.MustRecord("y").Owner != "a" {
 			time.Sleep(100 * time.Millisecond)
 		}
-		first := w.record("x").Token
-		asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
+		first := w.MustRecord("x").Token
+		asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 		time.Sleep(10 * time.Millisecond)
-		want(t, s.Renew(t.Context()), nil) // it finds the request
-		pending(t, "it", got)
-		want(t, <-got, nil)
-		want(t, <-asked, nil)
-		want(t, set.Context().Err(), nil)
-		want(t, set.Check(), nil)
+		testutil.Want(t, s.Renew(t.Context()), nil) // it finds the request
+		testutil.Pending(t, "it", got)
+		testutil.Want(t, <-got, nil)
+		testutil.Want(t, <-asked, nil)
+		testutil.Want(t, set.Context().Err(), nil)
+		testutil.Want(t, set.Check(), nil)
 		if set.Lease("x").Token() == first {
 			t.Error("x is that of before the request")
 		}
@@ -262,14 +263,14 @@ func TestAskedBeforeTheWorkBegins(t *testing.T) {
 func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		names := []string{"x", "y", "z"}
-		c := w.machine("c")
-		z := c.mustAcquire("z", nil)
+		c := w.Client("c")
+		z := c.MustAcquire("z", nil)
 		var all sync.WaitGroup
 		for i := range 2 {
-			m := w.machine(fmt.Sprint(i))
-			s := m.mustOpen(nil)
+			m := w.Client(fmt.Sprint(i))
+			s := mustOpen(m, nil)
 			late := faultstore.Late(2 * requestTimeout)
-			m.faults.Inject(
+			m.Faults().Inject(
 				faultstore.Rule{Match: func(call faultstore.Call) bool {
 					at := slices.Index(names, call.Key)
 					if n := s.Leases(); call.Op == faultstore.OpClaim && at >= 0 && n != at {
@@ -287,11 +288,12 @@ func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 			all.Go(func() {
 				ctx, stop := context.WithTimeout(t.Context(), 20*lease)
 				defer stop()
-				want(t, s.RunAll(ctx, mine, nil, func(_ context.Context, set *tenure.LeaseSet) error { return set.Check() }), nil)
+				err := s.RunAll(ctx, mine, nil, func(_ context.Context, set *tenure.LeaseSet) error { return set.Check() })
+				testutil.Want(t, err, nil)
 			})
 		}
 		holds := func() bool {
-			rec, err := w.records.Get(t.Context(), "y", driver.Strong)
+			rec, err := w.Records().Get(t.Context(), "y", driver.Strong)
 			return err == nil && rec.State == driver.Held
 		}
 		for range 2 { // whoever has x and y, and waits for z
@@ -299,13 +301,13 @@ func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			time.Sleep(heartbeat)
-			want(t, c.StepDown(t.Context(), "x", because("a test")), nil)
+			testutil.Want(t, c.StepDown(t.Context(), "x", because("a test")), nil)
 			for holds() {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
 		time.Sleep(lease)
-		c.mustRelease(z)
+		mustRelease(c, z)
 		all.Wait()
 	})
 }
@@ -314,11 +316,11 @@ func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 // when it has returned.
 func TestOneOfASetEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
 		begun := make(chan *tenure.LeaseSet)
 		var told error
-		ran := started(func() error {
+		ran := testutil.Go(func() error {
 			return s.RunAll(t.Context(), []string{"x", "y"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
 				begun <- set
 				select {
@@ -332,21 +334,21 @@ func TestOneOfASetEnds(t *testing.T) {
 			})
 		})
 		set := <-begun
-		want(t, b.StepDown(t.Context(), "y", because("a test")), nil)
+		testutil.Want(t, b.StepDown(t.Context(), "y", because("a test")), nil)
 		err := <-ran
-		want(t, err, tenure.ErrSteppedDown)
-		want(t, err, context.Canceled)
-		want(t, told, tenure.ErrSteppedDown)
+		testutil.Want(t, err, tenure.ErrSteppedDown)
+		testutil.Want(t, err, context.Canceled)
+		testutil.Want(t, told, tenure.ErrSteppedDown)
 		if !strings.Contains(fmt.Sprint(told), `"y"`) {
 			t.Errorf("the cause does not name the lock: %v", told)
 		}
-		want(t, context.Cause(set.Context()), tenure.ErrSteppedDown)
+		testutil.Want(t, context.Cause(set.Context()), tenure.ErrSteppedDown)
 		for _, name := range []string{"x", "y"} {
-			b.mustRelease(b.mustAcquire(name, nil))
+			mustRelease(b, b.MustAcquire(name, nil))
 		}
 
 		// Lost, which nobody can ask for.
-		ran = started(func() error {
+		ran = testutil.Go(func() error {
 			return s.RunAll(t.Context(), []string{"x", "y"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
 				begun <- set
 				<-ctx.Done()
@@ -354,11 +356,11 @@ func TestOneOfASetEnds(t *testing.T) {
 			})
 		})
 		set = <-begun
-		a.crash()
+		a.Partition()
 		err = <-ran
-		want(t, err, tenure.ErrLost)
-		want(t, set.Check(), tenure.ErrLost)
-		want(t, context.Cause(set.Context()), tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrLost)
+		testutil.Want(t, set.Check(), tenure.ErrLost)
+		testutil.Want(t, context.Cause(set.Context()), tenure.ErrLost)
 		if set.Remaining() != 0 {
 			t.Errorf("%v is left", set.Remaining())
 		}
@@ -368,13 +370,14 @@ func TestOneOfASetEnds(t *testing.T) {
 // What RunAll says of work that fails, panics, or is cancelled.
 func TestRunAllTellsTheEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
 		names := []string{"x", "y"}
 		failed := errors.New("no disk")
-		want(t, s.RunAll(t.Context(), names, nil, func(context.Context, *tenure.LeaseSet) error { return failed }), failed)
+		work := func(context.Context, *tenure.LeaseSet) error { return failed }
+		testutil.Want(t, s.RunAll(t.Context(), names, nil, work), failed)
 		for _, name := range names {
-			if end := w.record(name).End; end != driver.EndFailed {
+			if end := w.MustRecord(name).End; end != driver.EndFailed {
 				t.Errorf("%s has ended as %s", name, end)
 			}
 		}
@@ -392,13 +395,13 @@ func TestRunAllTellsTheEnd(t *testing.T) {
 			<-ctx.Done()
 			return errors.Join(set.Check(), ctx.Err())
 		})
-		want(t, err, context.Canceled)
+		testutil.Want(t, err, context.Canceled)
 		for _, name := range names {
-			b.mustRelease(b.mustAcquire(name, nil))
+			mustRelease(b, b.MustAcquire(name, nil))
 		}
-		want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, s.Close(t.Context()), nil)
 		_, err = s.AcquireAll(t.Context(), names, nil)
-		want(t, err, tenure.ErrSessionClosed)
+		testutil.Want(t, err, tenure.ErrSessionClosed)
 	})
 }
 
@@ -406,37 +409,37 @@ func TestRunAllTellsTheEnd(t *testing.T) {
 // is over, however many it had.
 func TestCutOffWhileItTakesASet(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		z := a.mustAcquire("z", nil)
-		s := b.mustOpen(nil)
-		got := started(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
+		a, b := w.Client("a"), w.Client("b")
+		z := a.MustAcquire("z", nil)
+		s := mustOpen(b, nil)
+		got := testutil.Go(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
 		time.Sleep(heartbeat)
-		b.crash()
+		b.Partition()
 		time.Sleep(lease)
-		want(t, <-got, tenure.ErrSessionClosed)
-		want(t, s.Check(), tenure.ErrLost)
-		c := w.machine("c")
+		testutil.Want(t, <-got, tenure.ErrSessionClosed)
+		testutil.Want(t, s.Check(), tenure.ErrLost)
+		c := w.Client("c")
 		for _, name := range []string{"x", "y"} {
-			c.mustRelease(c.mustAcquire(name, nil))
+			mustRelease(c, c.MustAcquire(name, nil))
 		}
-		a.mustRelease(z)
+		mustRelease(a, z)
 	})
 }
 
 // A session that is closed ends the waiting for a set, and leaves none of its locks.
 func TestCloseWhileItTakesASet(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		z := a.mustAcquire("z", nil)
-		s := b.mustOpen(nil)
-		got := started(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
+		a, b := w.Client("a"), w.Client("b")
+		z := a.MustAcquire("z", nil)
+		s := mustOpen(b, nil)
+		got := testutil.Go(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
 		time.Sleep(heartbeat)
-		want(t, s.Close(t.Context()), nil)
-		want(t, <-got, tenure.ErrSessionClosed)
+		testutil.Want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, <-got, tenure.ErrSessionClosed)
 		for _, name := range []string{"x", "y"} {
-			a.mustRelease(a.mustTry(name, nil))
+			mustRelease(a, testutil.Must(a.TryAcquire(t.Context(), name, nil))(t))
 		}
-		a.mustRelease(z)
+		mustRelease(a, z)
 	})
 }
 
@@ -444,21 +447,21 @@ func TestCloseWhileItTakesASet(t *testing.T) {
 func TestLargeSet(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
-		s := w.machine("a").mustOpen(nil)
+		s := mustOpen(w.Client("a"), nil)
 		names := make([]string, 1000)
 		for i := range names {
 			names[i] = fmt.Sprintf("part/%d", i)
 		}
 		set, err := s.TryAcquireAll(t.Context(), names, nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		if got := len(set.Leases()); got != len(names) || set.Lease(names[500]) == nil {
 			t.Fatalf("%d leases", got)
 		}
-		closed := started(func() error { return s.Close(t.Context()) })
+		closed := testutil.Go(func() error { return s.Close(t.Context()) })
 		<-set.Context().Done()
-		want(t, context.Cause(set.Context()), tenure.ErrSessionClosed)
-		want(t, set.Release(t.Context()), nil)
-		want(t, <-closed, nil)
+		testutil.Want(t, context.Cause(set.Context()), tenure.ErrSessionClosed)
+		testutil.Want(t, set.Release(t.Context()), nil)
+		testutil.Want(t, <-closed, nil)
 	})
 }
 
@@ -466,28 +469,28 @@ func TestLargeSet(t *testing.T) {
 // the locks while it claims another. It does not take its own release for a holder.
 func TestAskedWhileItTriesASet(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		heal := a.faults.Inject(faultstore.Rule{
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		heal := a.Faults().Inject(faultstore.Rule{
 			Ops: []faultstore.Op{faultstore.OpClaim}, Key: "y", Fault: faultstore.Fault{Effect: faultstore.RequestLost, Hang: true},
 		})
-		a.fault(faultstore.OpRelease, 0, 1, faultstore.Fault{Before: time.Second})
+		a.Inject(faultstore.OpRelease, 0, 1, faultstore.Fault{Before: time.Second})
 		var set *tenure.LeaseSet
-		got := started(func() (err error) {
+		got := testutil.Go(func() (err error) {
 			set, err = s.TryAcquireAll(t.Context(), []string{"x", "y"}, nil)
 			return err
 		})
 		time.Sleep(10 * time.Millisecond)
-		first := w.record("x").Token
-		asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
+		first := w.MustRecord("x").Token
+		asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 		time.Sleep(heartbeat)
 		heal()
-		want(t, <-got, nil)
-		want(t, <-asked, nil)
+		testutil.Want(t, <-got, nil)
+		testutil.Want(t, <-asked, nil)
 		if set.Lease("x").Token() == first {
 			t.Error("x is that of before the request")
 		}
-		want(t, set.Check(), nil)
+		testutil.Want(t, set.Check(), nil)
 	})
 }
 
@@ -497,20 +500,20 @@ func TestAskedWhileItTriesASet(t *testing.T) {
 func TestClaimOfASetThatIsGivenUp(t *testing.T) {
 	for name, try := range map[string]bool{"it waits": false, "it does not wait": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			s := a.mustOpen(nil)
-			a.faults.Inject(faultstore.Rule{
+			a, b := w.Client("a"), w.Client("b")
+			s := mustOpen(a, nil)
+			a.Faults().Inject(faultstore.Rule{
 				Ops: []faultstore.Op{faultstore.OpClaim}, Key: "y", Count: 1, Fault: faultstore.LoseReplyHang(),
 			}, faultstore.Rule{
 				Ops: []faultstore.Op{faultstore.OpClaim}, Key: "x", Match: func(faultstore.Call) bool {
-					if rec, err := w.records.Get(t.Context(), "y", driver.Strong); err == nil && rec.State == driver.Held {
+					if rec, err := w.Records().Get(t.Context(), "y", driver.Strong); err == nil && rec.State == driver.Held {
 						t.Error("x is claimed again, and y is kept")
 					}
 					return false
 				},
 			})
 			var set *tenure.LeaseSet
-			got := started(func() (err error) {
+			got := testutil.Go(func() (err error) {
 				all := s.AcquireAll
 				if try {
 					all = s.TryAcquireAll
@@ -519,15 +522,15 @@ func TestClaimOfASetThatIsGivenUp(t *testing.T) {
 				return err
 			})
 			time.Sleep(10 * time.Millisecond)
-			first := w.record("x").Token
-			asked := started(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
+			first := w.MustRecord("x").Token
+			asked := testutil.Go(func() error { return b.StepDown(t.Context(), "x", because("a test")) })
 			time.Sleep(10 * time.Millisecond)
-			want(t, s.Renew(t.Context()), nil) // it finds the request
+			testutil.Want(t, s.Renew(t.Context()), nil) // it finds the request
 			if err := <-got; err != nil {
 				t.Fatal(err)
 			}
-			want(t, <-asked, nil)
-			want(t, set.Check(), nil)
+			testutil.Want(t, <-asked, nil)
+			testutil.Want(t, set.Check(), nil)
 			if set.Lease("x").Token() == first {
 				t.Error("x is that of before the request")
 			}
@@ -539,19 +542,19 @@ func TestClaimOfASetThatIsGivenUp(t *testing.T) {
 // longer.
 func TestRunAllThatDoesNotStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a", func(o *tenure.Options) { o.StopTimeout = 2 * time.Second }), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a", func(o *tenure.Options) { o.StopTimeout = 2 * time.Second }), w.Client("b")
+		s := mustOpen(a, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		err := s.RunAll(ctx, []string{"x", "y"}, nil, func(_ context.Context, set *tenure.LeaseSet) error {
 			cancel()
 			time.Sleep(time.Second)
-			want(t, set.Check(), nil)
+			testutil.Want(t, set.Check(), nil)
 			time.Sleep(2 * lease)
-			want(t, set.Check(), tenure.ErrStopTimeout)
-			b.mustRelease(b.mustAcquire("x", nil))
+			testutil.Want(t, set.Check(), tenure.ErrStopTimeout)
+			mustRelease(b, b.MustAcquire("x", nil))
 			return nil
 		})
-		want(t, err, tenure.ErrStopTimeout)
+		testutil.Want(t, err, tenure.ErrStopTimeout)
 	})
 }
 
@@ -586,7 +589,7 @@ func (s *hookedStore) Claim(ctx context.Context, next driver.Record) (now, prev 
 func hooked(t *testing.T, claimed func(string)) (*tenure.Client, *leapingClock) {
 	t.Helper()
 	clock := &leapingClock{Clock: tenure.MonotonicClock()}
-	c := mustNew(t, &hookedStore{memstore.New(), claimed}, &tenure.Options{Clock: clock})
+	c := testutil.Must(tenure.New(&hookedStore{memstore.New(), claimed}, &tenure.Options{Clock: clock}))(t)
 	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 	return c, clock
 }
@@ -678,9 +681,9 @@ func TestSessionGrantComesTooLate(t *testing.T) {
 				if clock.asked.Load() != nil {
 					t.Error("the session was not closed")
 				}
-				want(t, works.Check(), nil)
-				want(t, works.Release(t.Context()), nil)
-				want(t, s.Close(t.Context()), nil)
+				testutil.Want(t, works.Check(), nil)
+				testutil.Want(t, works.Release(t.Context()), nil)
+				testutil.Want(t, s.Close(t.Context()), nil)
 			})
 		})
 	}
@@ -689,14 +692,14 @@ func TestSessionGrantComesTooLate(t *testing.T) {
 // The session counts from before its opening was sent, not from the reply.
 func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{After: requestTimeout / 2})
-		s := a.mustOpen(nil)
-		if most := usable(t) - requestTimeout/2; s.Remaining() > most {
+		a := w.Client("a")
+		a.Inject(faultstore.OpClaim, 0, 1, faultstore.Fault{After: requestTimeout / 2})
+		s := mustOpen(a, nil)
+		if most := usable - requestTimeout/2; s.Remaining() > most {
 			t.Errorf("%v remain, want %v at most", s.Remaining(), most)
 		}
 		seen := 0
-		for st, err := range w.machine("b").Sessions(t.Context()) {
+		for st, err := range w.Client("b").Sessions(t.Context()) {
 			if err != nil || st.ID != s.ID() || !st.Alive || st.State != tenure.StateAlive || st.Owner != "a" {
 				t.Errorf("session %+v, %v", st, err)
 			}
@@ -705,12 +708,12 @@ func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
 		if seen != 1 {
 			t.Errorf("%d sessions are listed", seen)
 		}
-		a.mustClose(s)
-		before := a.faults.Count()
+		mustClose(a, s)
+		before := a.Faults().Count()
 		if _, err := s.Acquire(t.Context(), "job", nil); !errors.Is(err, tenure.ErrSessionClosed) {
 			t.Errorf("acquire under a closed session: %v", err)
 		}
-		if n := a.faults.Count() - before; n > 0 {
+		if n := a.Faults().Count() - before; n > 0 {
 			t.Errorf("%d requests under a closed session", n)
 		}
 	})
@@ -721,28 +724,28 @@ func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
 func TestAskedWhileTheSessionCloses(t *testing.T) {
 	for name, comes := range map[string]bool{"somebody comes": true, "nobody comes": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			s := a.mustOpen(nil)
-			l := a.mustTake(s, "x")
+			a, b := w.Client("a"), w.Client("b")
+			s := mustOpen(a, nil)
+			l := mustTake(a, s, "x")
 			time.Sleep(heartbeat / 6)
-			closed := started(func() error { return s.Close(t.Context()) })
+			closed := testutil.Go(func() error { return s.Close(t.Context()) })
 			<-l.Context().Done()
 			if !comes {
-				want(t, l.StepDown(because("nobody comes")), nil)
+				testutil.Want(t, l.StepDown(because("nobody comes")), nil)
 			}
-			asked := started(func() error {
+			asked := testutil.Go(func() error {
 				return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "gone", Reason: "maintenance"})
 			})
 			time.Sleep(heartbeat / 6) // it lies in the session's record, and a has not looked
-			a.mustRelease(l)
-			want(t, <-closed, nil)
-			want(t, <-asked, nil)
+			mustRelease(a, l)
+			testutil.Want(t, <-closed, nil)
+			testutil.Want(t, <-asked, nil)
 			var free error
 			if comes {
 				free = tenure.ErrHeld
 			}
 			_, err := b.TryAcquire(t.Context(), "x", nil)
-			want(t, err, free)
+			testutil.Want(t, err, free)
 		})
 	}
 }
@@ -753,29 +756,29 @@ func TestAskedWhileTheSessionCloses(t *testing.T) {
 func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		clock := &hasty{Clock: tenure.MonotonicClock()}
-		a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
-		s := a.mustOpen(nil)
-		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
-		acquired := started(func() error {
+		a := w.Client("a", func(o *tenure.Options) { o.Clock = clock })
+		s := mustOpen(a, nil)
+		a.Inject(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
+		acquired := testutil.Go(func() error {
 			_, err := s.Acquire(t.Context(), "x", nil)
 			return err
 		})
-		b := w.machine("b")
+		b := w.Client("b")
 		time.Sleep(requestTimeout / 4)
 		ctx, stop := context.WithTimeout(t.Context(), lease)
 		defer stop()
-		asked := started(func() error { return b.StepDown(ctx, "x", because("a test")) })
+		asked := testutil.Go(func() error { return b.StepDown(ctx, "x", because("a test")) })
 		time.Sleep(requestTimeout / 4)
-		want(t, s.Renew(t.Context()), nil) // it finds the request
+		testutil.Want(t, s.Renew(t.Context()), nil) // it finds the request
 		time.Sleep(requestTimeout / 4)
-		pending(t, "the acquire", acquired)
+		testutil.Pending(t, "the acquire", acquired)
 		if n := clock.n.Load(); n > 1000 {
 			t.Fatalf("the clock was read %d times", n)
 		}
-		want(t, <-acquired, nil)
+		testutil.Want(t, <-acquired, nil)
 		stop()
-		want(t, <-asked, tenure.ErrUnanswered) // its work takes no notice
-		want(t, s.Context().Err(), nil)
+		testutil.Want(t, <-asked, tenure.ErrUnanswered) // its work takes no notice
+		testutil.Want(t, s.Context().Err(), nil)
 	})
 }
 
@@ -798,11 +801,11 @@ func (c *hasty) Holder() time.Duration {
 func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
 	for name, begun := range map[string]bool{"begun before": true, "begun after": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
-			holder := w.machine("b").mustAcquire("x", nil)
+			holder := w.Client("b").MustAcquire("x", nil)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
-			a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+			a := w.Client("a", func(o *tenure.Options) { o.Clock = clock })
 			s, err := a.OpenSession(ctx, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -812,20 +815,20 @@ func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
 			}
 			var done <-chan error
 			if begun {
-				done = started(campaign)
+				done = testutil.Go(campaign)
 			}
 			time.Sleep(time.Second)
-			a.crash()
+			a.Partition()
 			<-s.Context().Done()
-			want(t, s.Check(), tenure.ErrExpired)
+			testutil.Want(t, s.Check(), tenure.ErrExpired)
 			if !begun {
-				done = started(campaign)
+				done = testutil.Go(campaign)
 			}
-			want(t, <-done, tenure.ErrSessionClosed)
+			testutil.Want(t, <-done, tenure.ErrSessionClosed)
 			if ctx.Err() != nil {
 				t.Error("it had to be stopped")
 			}
-			want(t, holder.Check(), nil)
+			testutil.Want(t, holder.Check(), nil)
 		})
 	}
 }

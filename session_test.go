@@ -14,45 +14,48 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 // mustOpen opens a session.
-func (m *machine) mustOpen(o *tenure.SessionOptions) *tenure.Session {
-	m.t.Helper()
-	s, err := m.OpenSession(m.t.Context(), o)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return s
+func mustOpen(m *machine, o *tenure.SessionOptions) *tenure.Session {
+	t := m.World().T()
+	t.Helper()
+	return testutil.Must(m.OpenSession(t.Context(), o))(t)
 }
 
-// mustTake acquires a lock under the session.
-func (m *machine) mustTake(s *tenure.Session, name string) *tenure.Lease {
-	m.t.Helper()
-	l, err := s.Acquire(m.t.Context(), name, nil)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return l
+// mustTake acquires a lock under a session of the machine.
+func mustTake(m *machine, s *tenure.Session, name string) *tenure.Lease {
+	t := m.World().T()
+	t.Helper()
+	return testutil.Must(s.Acquire(t.Context(), name, nil))(t)
 }
 
-// mustClose closes the session when all leases are released.
-func (m *machine) mustClose(s *tenure.Session, leases ...*tenure.Lease) {
-	m.t.Helper()
+// takes acquires the lock, under a session of its own or not.
+func takes(m *machine, name string, underSession bool) *tenure.Lease {
+	if underSession {
+		return mustTake(m, mustOpen(m, nil), name)
+	}
+	return m.MustAcquire(name, nil)
+}
+
+// mustClose closes a session of the machine when all leases are released.
+func mustClose(m *machine, s *tenure.Session, leases ...*tenure.Lease) {
+	t := m.World().T()
+	t.Helper()
 	var all sync.WaitGroup
 	for _, l := range leases {
 		all.Go(func() {
 			<-l.Context().Done()
 			if err := l.Release(context.Background()); err != nil {
-				m.t.Errorf("release of %s: %v", l.Name(), err)
+				t.Errorf("release of %s: %v", l.Name(), err)
 			}
 		})
 	}
-	if err := s.Close(m.t.Context()); err != nil {
-		m.t.Error(err)
-	}
+	testutil.Want(t, s.Close(t.Context()), nil)
 	all.Wait()
 }
 
@@ -60,39 +63,39 @@ func (m *machine) mustClose(s *tenure.Session, leases ...*tenure.Lease) {
 func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(&tenure.SessionOptions{Data: []byte("10.0.0.1")})
+		a := w.Client("a")
+		s := mustOpen(a, &tenure.SessionOptions{Data: []byte("10.0.0.1")})
 		const locks = 300
 		leases := make([]*tenure.Lease, locks)
 		for i := range leases {
-			leases[i] = a.mustTake(s, fmt.Sprintf("lock-%d", i))
+			leases[i] = mustTake(a, s, fmt.Sprintf("lock-%d", i))
 		}
-		before, all := a.faults.Count(faultstore.OpHeartbeat), a.faults.Count()
+		before, all := a.Faults().Count(faultstore.OpHeartbeat), a.Faults().Count()
 		const beats = 100
 		time.Sleep(beats * heartbeat)
-		if got := a.faults.Count(faultstore.OpHeartbeat) - before; got > beats+1 || got < beats-1 {
+		if got := a.Faults().Count(faultstore.OpHeartbeat) - before; got > beats+1 || got < beats-1 {
 			t.Errorf("%d writes in %d heartbeat periods with %d locks", got, beats, locks)
 		}
-		if got := a.faults.Count() - all; got > beats+1 {
+		if got := a.Faults().Count() - all; got > beats+1 {
 			t.Errorf("%d requests in %d heartbeat periods", got, beats)
 		}
 		for _, l := range leases {
-			want(t, l.Check(), nil)
-			if l.Remaining() < usable(t)-heartbeat-requestTimeout {
+			testutil.Want(t, l.Check(), nil)
+			if l.Remaining() < usable-heartbeat-requestTimeout {
 				t.Fatalf("%v of the lease remains", l.Remaining())
 			}
 		}
 		if got := s.Leases(); got != locks {
 			t.Errorf("%d locks are held, want %d", got, locks)
 		}
-		all = a.faults.Count()
-		a.mustClose(s, leases...)
-		if got := a.faults.Count() - all; got != 1 {
+		all = a.Faults().Count()
+		mustClose(a, s, leases...)
+		if got := a.Faults().Count() - all; got != 1 {
 			t.Errorf("closing the session cost %d requests, want 1", got)
 		}
-		b := w.machine("b")
+		b := w.Client("b")
 		begun := time.Now()
-		if l := b.mustAcquire("lock-7", nil); l.Token() != 2 || time.Since(begun) > 0 {
+		if l := b.MustAcquire("lock-7", nil); l.Token() != 2 || time.Since(begun) > 0 {
 			t.Errorf("token %d after %v", l.Token(), time.Since(begun))
 		}
 		if p, err := b.History(t.Context(), "lock-7"); err != nil || len(p) < 2 || p[1].End != tenure.EndReleased {
@@ -104,21 +107,21 @@ func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
 // A crashed process's locks are free when its session's lease has run out.
 func TestSessionThatCrashed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
 		var leases []*tenure.Lease
 		for i := range 3 {
-			leases = append(leases, a.mustTake(s, fmt.Sprintf("lock-%d", i)))
+			leases = append(leases, mustTake(a, s, fmt.Sprintf("lock-%d", i)))
 		}
 		ended := make(chan time.Time, 3)
 		for _, l := range leases {
 			context.AfterFunc(l.Context(), func() { ended <- time.Now() })
 		}
 		time.Sleep(heartbeat + heartbeat/2)
-		a.crash()
+		a.Partition()
 		begun := time.Now()
 		for i := range leases {
-			l := b.mustAcquire(fmt.Sprintf("lock-%d", i), nil)
+			l := b.MustAcquire(fmt.Sprintf("lock-%d", i), nil)
 			if l.Token() != 2 {
 				t.Errorf("token %d", l.Token())
 			}
@@ -132,7 +135,7 @@ func TestSessionThatCrashed(t *testing.T) {
 			}
 		}
 		for _, l := range leases {
-			want(t, l.Check(), tenure.ErrExpired)
+			testutil.Want(t, l.Check(), tenure.ErrExpired)
 			if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrExpired) {
 				t.Errorf("cause: %v", cause)
 			}
@@ -141,7 +144,7 @@ func TestSessionThatCrashed(t *testing.T) {
 			t.Errorf("acquire under it: %v", err)
 		}
 		id := s.ID()
-		if rec := w.record(driver.SessionKey(id)); rec.State != driver.Closed {
+		if rec := w.MustRecord(driver.SessionKey(id)); rec.State != driver.Closed {
 			t.Errorf("the session is %s", rec.State)
 		}
 		for _, l := range leases {
@@ -153,21 +156,21 @@ func TestSessionThatCrashed(t *testing.T) {
 // A lock of its own lease and one under a session wait for each other.
 func TestSessionAndOwnLeaseContend(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "job")
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "job")
 		if _, err := b.TryAcquire(t.Context(), "job", nil); !errors.Is(err, tenure.ErrHeld) {
 			t.Fatalf("try: %v", err)
 		}
 		got := make(chan *tenure.Lease)
-		go func() { got <- b.mustAcquire("job", nil) }()
+		go func() { got <- b.MustAcquire("job", nil) }()
 		time.Sleep(4 * lease)
 		select {
 		case <-got:
 			t.Fatal("acquired beside the session")
 		default:
 		}
-		a.mustRelease(l)
+		mustRelease(a, l)
 		mine := <-got
 		if mine.Token() != 2 || mine.Session() != nil {
 			t.Errorf("token %d, session %v", mine.Token(), mine.Session())
@@ -180,28 +183,28 @@ func TestSessionAndOwnLeaseContend(t *testing.T) {
 			got <- next
 		}()
 		time.Sleep(2 * lease)
-		b.mustRelease(mine)
+		mustRelease(b, mine)
 		next := <-got
 		if next.Token() != 3 || next.Session() != s {
 			t.Errorf("token %d, session %v", next.Token(), next.Session())
 		}
-		a.mustClose(s, next)
+		mustClose(a, s, next)
 	})
 }
 
 // The work under a session is awaited before its locks are free.
 func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "job")
-		busy := a.mustAcquire("busy", nil)
+		a := w.Client("a")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "job")
+		busy := a.MustAcquire("busy", nil)
 		ctx, stop := context.WithCancel(t.Context())
-		waited := started(func() error {
+		waited := testutil.Go(func() error {
 			_, err := a.Acquire(ctx, "busy", nil)
 			return err
 		})
-		closed := started(func() error { return s.Close(t.Context()) })
+		closed := testutil.Go(func() error { return s.Close(t.Context()) })
 		<-l.Context().Done()
 		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrSessionClosed) {
 			t.Errorf("cause %v", cause)
@@ -214,17 +217,17 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 			t.Errorf("an acquire behind another one: %v", err)
 		}
 		stop()
-		want(t, <-waited, context.Canceled)
-		a.mustRelease(busy)
-		want(t, l.Check(), nil)
-		want(t, l.SetData(t.Context(), []byte("last")), nil)
-		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Alive {
+		testutil.Want(t, <-waited, context.Canceled)
+		mustRelease(a, busy)
+		testutil.Want(t, l.Check(), nil)
+		testutil.Want(t, l.SetData(t.Context(), []byte("last")), nil)
+		if rec := w.MustRecord(driver.SessionKey(s.ID())); rec.State != driver.Alive {
 			t.Errorf("the session is %s while work goes on", rec.State)
 		}
-		a.mustRelease(l)
-		want(t, <-closed, nil)
-		b := w.machine("b")
-		next := b.mustAcquire("job", nil)
+		mustRelease(a, l)
+		testutil.Want(t, <-closed, nil)
+		b := w.Client("b")
+		next := b.MustAcquire("job", nil)
 		if p, _ := next.Previous(); string(p.Data) != "last" || p.End != tenure.EndReleased {
 			t.Errorf("previous %+v", p)
 		}
@@ -234,16 +237,16 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 // Work that does not stop is covered for the stop timeout, and no longer.
 func TestSessionStopTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "job")
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "job")
 		begun := time.Now()
-		want(t, s.Close(t.Context()), tenure.ErrStopTimeout)
+		testutil.Want(t, s.Close(t.Context()), tenure.ErrStopTimeout)
 		if took := time.Since(begun); took != stopTimeout {
 			t.Errorf("closed after %v", took)
 		}
-		want(t, l.Check(), tenure.ErrStopTimeout)
-		b.mustAcquire("job", nil)
+		testutil.Want(t, l.Check(), tenure.ErrStopTimeout)
+		b.MustAcquire("job", nil)
 		if took := time.Since(begun); took < stopTimeout+lease-heartbeat-requestTimeout {
 			t.Errorf("taken after %v", took)
 		}
@@ -256,9 +259,9 @@ func TestSessionStopTimeout(t *testing.T) {
 // An election under a session is one of its locks.
 func TestSessionElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		led := started(func() error {
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		led := testutil.Go(func() error {
 			return s.Election("leader", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
 				<-ctx.Done()
 				return ctx.Err()
@@ -273,9 +276,9 @@ func TestSessionElection(t *testing.T) {
 		if err != nil || !st.Held || st.Session != s.ID() || st.FreeIn <= 0 || st.FreeIn > lease {
 			t.Errorf("status %+v, %v", st, err)
 		}
-		want(t, s.Close(t.Context()), nil)
-		want(t, <-led, context.Canceled)
-		want(t, s.Election("leader", nil).Run(t.Context(), noWork), tenure.ErrSessionClosed)
+		testutil.Want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, <-led, context.Canceled)
+		testutil.Want(t, s.Election("leader", nil).Run(t.Context(), noWork), tenure.ErrSessionClosed)
 		if st, err = b.Status(t.Context(), "leader"); err != nil || st.Held {
 			t.Errorf("status after the close %+v, %v", st, err)
 		}
@@ -285,24 +288,24 @@ func TestSessionElection(t *testing.T) {
 // A client that is closed closes its sessions.
 func TestSessionEndsWithItsClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(nil)
+		a := w.Client("a")
+		s := mustOpen(a, nil)
 		var leases []*tenure.Lease
 		for i := range 150 { // more than follow their session in one step
-			l := a.mustTake(s, fmt.Sprint("job-", i))
+			l := mustTake(a, s, fmt.Sprint("job-", i))
 			go func() {
 				<-l.Context().Done()
 				_ = l.Release(context.WithoutCancel(t.Context()))
 			}()
 			leases = append(leases, l)
 		}
-		want(t, a.Close(t.Context()), nil)
+		testutil.Want(t, a.Close(t.Context()), nil)
 		for _, l := range leases {
 			if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrClosed) {
 				t.Errorf("cause %v", cause)
 			}
 		}
-		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+		if rec := w.MustRecord(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 			t.Errorf("the session is %s", rec.State)
 		}
 		if _, err := s.Acquire(t.Context(), "more", nil); !errors.Is(err, tenure.ErrClosed) {
@@ -315,15 +318,15 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 // first one keeps nobody waiting.
 func TestSessionLosesAReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
-		s := a.mustOpen(nil)
-		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
-		l := a.mustTake(s, "job")
-		a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
+		a := w.Client("a")
+		a.Inject(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
+		s := mustOpen(a, nil)
+		a.Inject(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
+		l := mustTake(a, s, "job")
+		a.Inject(faultstore.OpHeartbeat, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
 		time.Sleep(3 * lease)
-		want(t, l.Check(), nil)
-		a.mustClose(s, l)
+		testutil.Want(t, l.Check(), nil)
+		mustClose(a, s, l)
 	})
 }
 
@@ -331,38 +334,38 @@ func TestSessionLosesAReply(t *testing.T) {
 // session that lives. Who waits for the lock asks, and has it.
 func TestSessionGhostIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "job")
-		a.mustRelease(l)
-		claims := a.faults.Log()
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "job")
+		mustRelease(a, l)
+		claims := a.Faults().Log()
 		for _, c := range claims {
 			if c.Op == faultstore.OpClaim && c.Call.Next.Key == "job" {
-				if _, err := a.faults.Replay(t.Context(), c.Call); err != nil {
+				if _, err := a.Faults().Replay(t.Context(), c.Call); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if rec := w.record("job"); rec.State != driver.Held || rec.Session != s.ID() {
+		if rec := w.MustRecord("job"); rec.State != driver.Held || rec.Session != s.ID() {
 			t.Fatalf("no ghost: %+v", rec)
 		}
 		begun := time.Now()
-		got := b.mustAcquire("job", nil)
+		got := b.MustAcquire("job", nil)
 		if took := time.Since(begun); took > 2*lease {
 			t.Errorf("the ghost's lock is free after %v", took)
 		}
-		want(t, s.Check(), nil)
-		b.mustRelease(got)
-		a.mustClose(s)
+		testutil.Want(t, s.Check(), nil)
+		mustRelease(b, got)
+		mustClose(a, s)
 	})
 }
 
 // Who observes an election is told when the leader's session ends.
 func TestSessionObserved(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		l := a.mustTake(s, "leader")
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		l := mustTake(a, s, "leader")
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		seen := make(chan tenure.Leader, 100)
@@ -381,7 +384,7 @@ func TestSessionObserved(t *testing.T) {
 		if len(seen) > 0 {
 			t.Fatalf("leader %+v", <-seen)
 		}
-		a.crash()
+		a.Partition()
 		crashed := time.Now()
 		if got := <-seen; !got.None() {
 			t.Fatalf("leader %+v", got)
@@ -396,15 +399,15 @@ func TestSessionObserved(t *testing.T) {
 
 func TestSessionStatuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
 		var leases []*tenure.Lease
 		names := []string{"none", ""}
 		for i := range 20 {
 			name := fmt.Sprintf("lock-%d", i)
-			leases, names = append(leases, a.mustTake(s, name)), append(names, name)
+			leases, names = append(leases, mustTake(a, s, name)), append(names, name)
 		}
-		own := b.mustAcquire("own", nil)
+		own := b.MustAcquire("own", nil)
 		names = append(names, "own")
 		list, errs := b.Statuses(t.Context(), names, nil)
 		if list[0].Held || errs[0] != nil || errs[1] == nil {
@@ -418,7 +421,7 @@ func TestSessionStatuses(t *testing.T) {
 				t.Errorf("%s: session %q", st.Name, st.Session)
 			}
 		}
-		a.crash()
+		a.Partition()
 		time.Sleep(lease)
 		// What was seen of the session tells that it is dead: one write closes it, and
 		// then each lock costs one.
@@ -428,47 +431,47 @@ func TestSessionStatuses(t *testing.T) {
 				t.Errorf("%+v, %v", st, errs[i])
 			}
 		}
-		before := b.faults.Count()
+		before := b.Faults().Count()
 		for _, name := range names[2:22] {
 			if _, err := b.TryAcquire(t.Context(), name, nil); err != nil {
 				t.Error(err)
 			}
 		}
-		if got := b.faults.Count() - before; got > 21 {
+		if got := b.Faults().Count() - before; got > 21 {
 			t.Errorf("20 locks of a dead session cost %d requests, want 21", got)
 		}
 		for _, l := range leases {
 			_ = l.Release(t.Context())
 		}
-		b.mustRelease(own)
+		mustRelease(b, own)
 	})
 }
 
 func TestSessionChecksItsInput(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
+		a := w.Client("a")
 		if _, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Data: make([]byte, driver.MaxSessionDataLen+1)}); err == nil {
 			t.Error("opened with too much data")
 		}
-		s := a.mustOpen(nil)
+		s := mustOpen(a, nil)
 		if err := s.SetData(t.Context(), make([]byte, driver.MaxSessionDataLen+1)); err == nil {
 			t.Error("too much data is laid down")
 		}
-		want(t, s.SetData(t.Context(), []byte("new")), nil)
-		if rec := w.record(driver.SessionKey(s.ID())); string(rec.Data) != "new" {
+		testutil.Want(t, s.SetData(t.Context(), []byte("new")), nil)
+		if rec := w.MustRecord(driver.SessionKey(s.ID())); string(rec.Data) != "new" {
 			t.Errorf("data %q", rec.Data)
 		}
 		if _, err := s.Acquire(t.Context(), "tenure/session/x", nil); err == nil {
 			t.Error("acquired a session's record")
 		}
-		want(t, s.Renew(t.Context()), nil)
+		testutil.Want(t, s.Renew(t.Context()), nil)
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		if _, err := a.OpenSession(ctx, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("opened with a context that has ended: %v", err)
 		}
-		a.mustClose(s)
-		want(t, s.Close(t.Context()), nil)
+		mustClose(a, s)
+		testutil.Want(t, s.Close(t.Context()), nil)
 		if err := s.Check(); err == nil {
 			t.Error("a closed session passes the check")
 		}
@@ -478,58 +481,58 @@ func TestSessionChecksItsInput(t *testing.T) {
 // A request to a lock travels in the session's record.
 func TestSessionRequests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
-		other := a.mustTake(s, "other")
-		l := a.mustTake(s, "job")
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
+		other := mustTake(a, s, "other")
+		l := mustTake(a, s, "job")
 		go func() {
 			<-l.Context().Done()
 			var stepped *tenure.StepDownError
 			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.Reason != "maintenance" || stepped.By != "b" {
 				t.Errorf("cause %v", cause)
 			}
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 			_ = l.Release(context.WithoutCancel(t.Context()))
 		}()
 		begun := time.Now()
-		want(t, b.StepDown(t.Context(), "job", because("maintenance")), nil)
+		testutil.Want(t, b.StepDown(t.Context(), "job", because("maintenance")), nil)
 		if took := time.Since(begun); took > heartbeat+refresh {
 			t.Errorf("stepped down after %v", took)
 		}
 		if h, err := b.History(t.Context(), "job"); err != nil || h[0].End != tenure.EndSteppedDown || h[0].Request == nil || h[0].Request.Reason != "maintenance" {
 			t.Errorf("history %+v, %v", h, err)
 		}
-		want(t, other.Check(), nil)
+		testutil.Want(t, other.Check(), nil)
 
 		// A hand-over: reserved for b, that takes it at once.
-		l = a.mustTake(s, "job")
+		l = mustTake(a, s, "job")
 		go func(l *tenure.Lease) {
 			<-l.Context().Done()
 			_ = l.Release(context.WithoutCancel(t.Context()))
 		}(l)
 		got := make(chan *tenure.Lease)
-		go func() { got <- b.mustAcquire("job", nil) }()
-		want(t, b.StepDown(t.Context(), "job", &tenure.StepDownOptions{To: "b", Reason: "to where it belongs"}), nil)
+		go func() { got <- b.MustAcquire("job", nil) }()
+		testutil.Want(t, b.StepDown(t.Context(), "job", &tenure.StepDownOptions{To: "b", Reason: "to where it belongs"}), nil)
 		mine := <-got
 		if p, _ := mine.Previous(); p.End != tenure.EndHandedOver {
 			t.Errorf("previous %+v", p)
 		}
-		b.mustRelease(mine)
+		mustRelease(b, mine)
 
 		// One that comes too late finds nobody, and one for a lock that is not held
 		// leaves the session alone.
-		want(t, b.StepDown(t.Context(), "job", because("again")), tenure.ErrNotHeld)
-		want(t, b.Revoke(t.Context(), "other", "by force"), tenure.ErrAlive)
-		want(t, other.Check(), nil)
+		testutil.Want(t, b.StepDown(t.Context(), "job", because("again")), tenure.ErrNotHeld)
+		testutil.Want(t, admin.Revoke(t.Context(), b.Client, "other", "by force"), tenure.ErrAlive)
+		testutil.Want(t, other.Check(), nil)
 		time.Sleep(2 * heartbeat)
 		synctest.Wait() // for a heartbeat of this moment, which would show life
-		if rec := w.record(driver.SessionKey(s.ID())); len(rec.Requests) > 0 {
+		if rec := w.MustRecord(driver.SessionKey(s.ID())); len(rec.Requests) > 0 {
 			t.Errorf("requests stay in the record: %+v", rec.Requests)
 		}
 
 		// Of a dead session's lock it can be released.
-		a.crash()
-		want(t, b.ReleaseDead(t.Context(), "other", "it is dead"), nil)
+		a.Partition()
+		testutil.Want(t, admin.ReleaseDead(t.Context(), b.Client, "other", "it is dead"), nil)
 		if st, err := b.Status(t.Context(), "other"); err != nil || st.Held || st.State != tenure.StateReleased {
 			t.Errorf("status %+v, %v", st, err)
 		}
@@ -540,41 +543,41 @@ func TestSessionRequests(t *testing.T) {
 // Work that shows no progress loses its lock, and not its session.
 func TestSessionStalledLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = lease })
-		b := w.machine("b")
-		s := a.mustOpen(nil)
+		a := w.Client("a", func(o *tenure.Options) { o.ProgressTimeout = lease })
+		b := w.Client("b")
+		s := mustOpen(a, nil)
 		begun := time.Now()
-		l := a.mustTake(s, "job")
+		l := mustTake(a, s, "job")
 		<-l.Context().Done()
 		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrStalled) {
 			t.Errorf("cause %v", cause)
 		}
-		want(t, l.Check(), tenure.ErrStalled)
-		mine := b.mustAcquire("job", nil)
+		testutil.Want(t, l.Check(), tenure.ErrStalled)
+		mine := b.MustAcquire("job", nil)
 		if took := time.Since(begun); took < 2*lease || took > 2*lease+2*refresh {
 			t.Errorf("taken after %v", took)
 		}
 		if p, _ := mine.Previous(); p.End != tenure.EndStalled {
 			t.Errorf("previous %+v", p)
 		}
-		want(t, s.Check(), nil)
-		want(t, l.Release(t.Context()), tenure.ErrStalled)
-		a.mustClose(s)
+		testutil.Want(t, s.Check(), nil)
+		testutil.Want(t, l.Release(t.Context()), tenure.ErrStalled)
+		mustClose(a, s)
 	})
 }
 
 // What ended sessions leave behind is cleared, and nothing that is alive.
 func TestSessionSweep(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		alive := b.mustOpen(nil)
-		l := b.mustTake(alive, "job")
+		a, b := w.Client("a"), w.Client("b")
+		alive := mustOpen(b, nil)
+		l := mustTake(b, alive, "job")
 
 		// Who closes a session clears it by itself, if it lives for so long.
-		mine := b.mustOpen(nil)
-		b.mustClose(mine)
+		mine := mustOpen(b, nil)
+		mustClose(b, mine)
 		gone := func(s *tenure.Session) bool {
-			_, err := w.records.Get(t.Context(), driver.SessionKey(s.ID()), driver.Strong)
+			_, err := w.Records().Get(t.Context(), driver.SessionKey(s.ID()), driver.Strong)
 			return errors.Is(err, driver.ErrNotFound)
 		}
 		if gone(mine) {
@@ -585,22 +588,22 @@ func TestSessionSweep(t *testing.T) {
 			t.Error("a closed session is not deleted")
 		}
 
-		dead := a.mustOpen(nil)
-		lost := a.mustTake(dead, "lost")
-		a.crash()
-		c := w.machine("c")
-		swept, err := c.Sweep(t.Context())
+		dead := mustOpen(a, nil)
+		lost := mustTake(a, dead, "lost")
+		a.Partition()
+		c := w.Client("c")
+		swept, err := admin.Sweep(t.Context(), c.Client)
 		if swept != 1 || err != nil || !gone(dead) {
 			t.Errorf("swept %d, %v", swept, err)
 		}
 		if err := l.Check(); err != nil || alive.Check() != nil {
 			t.Errorf("what is alive: %v", err)
 		}
-		if next := c.mustAcquire("lost", nil); next.Token() != 2 {
+		if next := c.MustAcquire("lost", nil); next.Token() != 2 {
 			t.Errorf("token %d", next.Token())
 		}
 		_ = lost.Release(t.Context())
-		b.mustClose(alive, l)
+		mustClose(b, alive, l)
 	})
 }
 
@@ -615,28 +618,28 @@ func TestSessionUnderManyRequests(t *testing.T) {
 			return faultstore.Slow(rand.N(40*time.Millisecond), rand.N(40*time.Millisecond))
 		}}
 		short := func(o *tenure.Options) { o.LeaseDuration = 2 * time.Second }
-		a := w.machine("a", short)
-		s := a.mustOpen(nil)
+		a := w.Client("a", short)
+		s := mustOpen(a, nil)
 		for i := range askers * each {
-			l := a.mustTake(s, fmt.Sprintf("lock-%d", i))
+			l := mustTake(a, s, fmt.Sprintf("lock-%d", i))
 			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(t.Context())) })
 		}
-		a.faults.Inject(slow)
+		a.Faults().Inject(slow)
 		var all sync.WaitGroup
 		for i := range askers {
-			b := w.machine(fmt.Sprintf("b%d", i), short)
-			b.faults.Inject(slow)
+			b := w.Client(fmt.Sprintf("b%d", i), short)
+			b.Faults().Inject(slow)
 			for j := range each {
 				all.Go(func() {
 					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 					defer stop()
-					want(t, b.StepDown(ctx, fmt.Sprintf("lock-%d", i*each+j), because("all of them at once")), nil)
+					testutil.Want(t, b.StepDown(ctx, fmt.Sprintf("lock-%d", i*each+j), because("all of them at once")), nil)
 				})
 			}
 		}
 		all.Wait()
-		want(t, s.Check(), nil)
-		a.mustClose(s)
+		testutil.Want(t, s.Check(), nil)
+		mustClose(a, s)
 	})
 }
 
@@ -644,24 +647,24 @@ func TestSessionUnderManyRequests(t *testing.T) {
 // once: it asks the store for nothing.
 func TestWaiterBehindAnotherIsToldOfTheEndOfItsSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.machine("b").mustAcquire("x", nil)
-		a := w.machine("a")
+		w.Client("b").MustAcquire("x", nil)
+		a := w.Client("a")
 		ctx, stop := context.WithCancel(t.Context())
-		first := started(func() error { _, err := a.Acquire(ctx, "x", nil); return err })
+		first := testutil.Go(func() error { _, err := a.Acquire(ctx, "x", nil); return err })
 		synctest.Wait()
-		s := a.mustOpen(nil)
-		second := started(func() error { _, err := s.Acquire(t.Context(), "x", nil); return err })
+		s := mustOpen(a, nil)
+		second := testutil.Go(func() error { _, err := s.Acquire(t.Context(), "x", nil); return err })
 		time.Sleep(lease / 3)
-		pending(t, "the second", second)
-		want(t, s.Close(t.Context()), nil)
+		testutil.Pending(t, "the second", second)
+		testutil.Want(t, s.Close(t.Context()), nil)
 		select {
 		case err := <-second:
-			want(t, err, tenure.ErrSessionClosed)
+			testutil.Want(t, err, tenure.ErrSessionClosed)
 		case <-time.After(time.Millisecond):
 			t.Error("the second still waits")
 		}
-		pending(t, "the first", first)
+		testutil.Pending(t, "the first", first)
 		stop()
-		want(t, <-first, context.Canceled)
+		testutil.Want(t, <-first, context.Canceled)
 	})
 }

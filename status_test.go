@@ -17,16 +17,18 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestStatusShowsTheRecord(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a", func(o *tenure.Options) { o.Label = "v1" })
-		b := w.machine("b")
+		a := w.Client("a", func(o *tenure.Options) { o.Label = "v1" })
+		b := w.Client("b")
 		status := func() tenure.Status {
 			t.Helper()
 			s, err := b.Status(t.Context(), "x")
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			if s.Name != "x" {
 				t.Errorf("name %q", s.Name)
 			}
@@ -36,7 +38,7 @@ func TestStatusShowsTheRecord(t *testing.T) {
 			t.Errorf("never taken: %+v", s)
 		}
 		since := time.Now()
-		l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("d")})
+		l := a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("d")})
 		s := status()
 		if !s.Held || s.Owner != "a" || s.Token != 1 || s.Host != "host-of-a" || s.Label != "v1" || !s.Since.Equal(since) ||
 			!s.Until.IsZero() || string(s.Data) != "d" || s.Lease != lease || s.Heartbeat != heartbeat || s.Previous != nil {
@@ -50,16 +52,16 @@ func TestStatusShowsTheRecord(t *testing.T) {
 			t.Errorf("unchanged for %v, free in %v", s.Unchanged, s.FreeIn)
 		}
 		until := time.Now()
-		a.mustRelease(l)
+		mustRelease(a, l)
 		if s := status(); s.Held || s.Owner != "a" || s.Token != 1 || !s.Until.Equal(until) || s.FreeIn != 0 {
 			t.Errorf("released: %+v", s)
 		}
-		a.mustAcquire("x", nil)
+		a.MustAcquire("x", nil)
 		s = status()
 		if p := s.Previous; !s.Held || s.Token != 2 || p == nil || p.Owner != "a" || p.Token != 1 || p.End != "released" || !p.Until.Equal(until) {
 			t.Errorf("held again: %+v, previous %+v", s, p)
 		}
-		a.crash()
+		a.Partition()
 		status()
 		time.Sleep(lease)
 		if s := status(); s.Held || s.Owner != "a" || s.FreeIn != 0 || s.Unchanged < lease {
@@ -68,17 +70,27 @@ func TestStatusShowsTheRecord(t *testing.T) {
 	})
 }
 
+// newPagedWorld is newWorld where lists in memory have pages of that size.
+func newPagedWorld(t *testing.T, pageSize int) *world {
+	if engine != nil {
+		return newWorld(t)
+	}
+	records := memstore.New()
+	records.PageSize = pageSize
+	return worldOn(t, func() driver.Store { return records.Open() })
+}
+
 func TestLocksListsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPagedWorld(t, 7)
-		m := w.machine("a")
+		m := w.Client("a")
 		for _, name := range names(20) {
-			m.mustAcquire("jobs/"+name, nil)
+			m.MustAcquire("jobs/"+name, nil)
 		}
-		m.mustAcquire("other", nil)
+		m.MustAcquire("other", nil)
 		list := func(prefix string, most int) (got []string) {
 			for s, err := range m.Locks(t.Context(), &tenure.ListOptions{Prefix: prefix}) {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				if !s.Held || s.Owner != "a" {
 					t.Errorf("%+v", s)
 				}
@@ -100,7 +112,7 @@ func TestLocksListsInOrder(t *testing.T) {
 		for i, name := range list("jobs/", -1) {
 			var after []string
 			for s, err := range m.Locks(t.Context(), &tenure.ListOptions{Prefix: "jobs/", After: name}) {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				after = append(after, s.Name)
 			}
 			if !slices.Equal(after, list("jobs/", -1)[i+1:]) {
@@ -109,7 +121,7 @@ func TestLocksListsInOrder(t *testing.T) {
 		}
 		for _, bad := range []string{"a\x00", "\xff"} {
 			for _, err := range m.Locks(t.Context(), &tenure.ListOptions{After: bad}) {
-				want(t, err, tenure.ErrInvalid)
+				testutil.Want(t, err, tenure.ErrInvalid)
 			}
 		}
 		if got := list("nothing", -1); got != nil {
@@ -120,19 +132,19 @@ func TestLocksListsInOrder(t *testing.T) {
 
 func TestReadsReturnTheStoresError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		m := newWorld(t).Client("a")
+		m.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		_, err := m.Status(t.Context(), "x")
-		want(t, err, faultstore.ErrInjected)
+		testutil.Want(t, err, faultstore.ErrInjected)
 		if e, ok := errors.AsType[*tenure.Error](err); !ok || e.Op != "status" || e.Key != "x" {
 			t.Errorf("error %#v", err)
 		}
 		_, err = m.Election("x", nil).Leader(t.Context())
-		want(t, err, faultstore.ErrInjected)
+		testutil.Want(t, err, faultstore.ErrInjected)
 		n := 0
 		for _, err := range m.Locks(t.Context(), nil) {
 			n++
-			want(t, err, faultstore.ErrInjected)
+			testutil.Want(t, err, faultstore.ErrInjected)
 		}
 		if n != 1 {
 			t.Errorf("%d errors", n)
@@ -154,18 +166,18 @@ func (s unreadable) List(ctx context.Context, prefix, cursor string) (driver.Pag
 func TestLocksGoesOnAfterAnUnreadableRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPagedWorld(t, 1)
-		m := w.machine("a")
-		m.mustAcquire("1", nil)
-		m.mustAcquire("3", nil)
-		c, err := tenure.New(unreadable{w.records}, &tenure.Options{Clock: tenure.MonotonicClock()})
-		want(t, err, nil)
+		m := w.Client("a")
+		m.MustAcquire("1", nil)
+		m.MustAcquire("3", nil)
+		c, err := tenure.New(unreadable{w.Records()}, &tenure.Options{Clock: tenure.MonotonicClock()})
+		testutil.Want(t, err, nil)
 		defer c.Close(t.Context())
 		var got []string
 		for s, err := range c.Locks(t.Context(), nil) {
 			if s.Name == "2" {
-				want(t, err, tenure.ErrUnreadable)
+				testutil.Want(t, err, tenure.ErrUnreadable)
 			} else {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 			}
 			got = append(got, s.Name)
 		}
@@ -178,9 +190,9 @@ func TestLocksGoesOnAfterAnUnreadableRecord(t *testing.T) {
 // TestEventualStatusesAnswerAsStatuses: of locks of all kinds, in the order of the names.
 func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("held", nil)
-		a.mustRelease(a.mustAcquire("free", nil))
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("held", nil)
+		mustRelease(a, a.MustAcquire("free", nil))
 		names := []string{"free", "never", "", "held", "free"}
 		for range 3 {
 			_, _ = b.Statuses(t.Context(), names, &tenure.ReadOptions{Eventual: true}) // the first ones are strong
@@ -203,21 +215,21 @@ func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 func TestEventualStatusesCost(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
 		for _, name := range names(10) {
-			a.mustTake(s, name)
+			mustTake(a, s, name)
 		}
 		look := func() bool {
 			list, errs := b.Statuses(t.Context(), names(10), &tenure.ReadOptions{Eventual: true})
-			want(t, errors.Join(errs...), nil)
+			testutil.Want(t, errors.Join(errs...), nil)
 			return list[0].Held && list[9].Held
 		}
 		for range 10 {
 			look()
 			time.Sleep(refresh)
 		}
-		b.faults.ResetLog()
+		b.Faults().ResetLog()
 		const beats = 100
 		for range beats * int(heartbeat/refresh) {
 			if !look() {
@@ -226,7 +238,7 @@ func TestEventualStatusesCost(t *testing.T) {
 			time.Sleep(refresh)
 		}
 		strong, locks, sessions := 0, 0, 0
-		for _, c := range b.faults.Log() {
+		for _, c := range b.Faults().Log() {
 			switch {
 			case c.Consistency == driver.Strong:
 				strong++
@@ -240,7 +252,7 @@ func TestEventualStatusesCost(t *testing.T) {
 		if sessions+2*strong > beats*17/4 { // a strong read costs two cheap ones
 			t.Errorf("%d cheap reads of the session and %d strong ones in %d heartbeat periods", sessions, strong, beats)
 		}
-		a.crash()
+		a.Partition()
 		crashed := time.Now()
 		for look() && time.Since(crashed) < 3*lease {
 			time.Sleep(refresh)
@@ -248,7 +260,7 @@ func TestEventualStatusesCost(t *testing.T) {
 		if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
 			t.Errorf("seen to be dead after %v", took)
 		}
-		b.mustTry("lock-00000", nil)
+		testutil.Must(b.TryAcquire(t.Context(), "lock-00000", nil))(t)
 	})
 }
 
@@ -257,24 +269,24 @@ func TestEventualStatusesCost(t *testing.T) {
 func TestEventualStatusesNeverGoBack(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		begun := time.Now()
-		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
+		b.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
 			at := time.Since(begun) % (20 * heartbeat)
 			if behind := int(at/heartbeat) + 1; at < 8*heartbeat {
 				return faultstore.Stale(behind) // it stands still, for longer than a lease
 			}
 			return faultstore.Stale(rand.IntN(7)) // by more than a lease, at the most
 		}})
-		s := a.mustOpen(nil)
+		s := mustOpen(a, nil)
 		var token uint64
 		for range 50 {
-			x := a.mustTake(s, "x")
-			y := a.mustAcquire("y", nil)
+			x := mustTake(a, s, "x")
+			y := a.MustAcquire("y", nil)
 			time.Sleep(2 * refresh) // the first look at a new tenure may not see it
 			for range 20 {
 				list, errs := b.Statuses(t.Context(), []string{"x", "y"}, &tenure.ReadOptions{Eventual: true})
-				want(t, errors.Join(errs...), nil)
+				testutil.Want(t, errors.Join(errs...), nil)
 				if list[0].Token < token || list[1].Token < token {
 					t.Fatalf("tokens %d and %d after %d", list[0].Token, list[1].Token, token)
 				}
@@ -286,8 +298,8 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 				time.Sleep(refresh)
 			}
 			token = x.Token() - 1
-			a.mustRelease(x)
-			a.mustRelease(y)
+			mustRelease(a, x)
+			mustRelease(a, y)
 		}
 	})
 }
@@ -297,16 +309,16 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 func TestStatusesWithoutSessions(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-		s := a.mustOpen(nil)
-		a.mustTake(s, "x")
-		a.mustRelease(a.mustAcquire("free", nil))
+		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+		s := mustOpen(a, nil)
+		mustTake(a, s, "x")
+		mustRelease(a, a.MustAcquire("free", nil))
 		list := []string{"x", "free", "never", ""}
 		look := func(m *machine) []tenure.Status {
 			t.Helper()
 			sts, errs := m.Statuses(t.Context(), list, &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
-			want(t, errors.Join(errs[:3]...), nil)
-			want(t, errs[3], tenure.ErrInvalid)
+			testutil.Want(t, errors.Join(errs[:3]...), nil)
+			testutil.Want(t, errs[3], tenure.ErrInvalid)
 			return sts
 		}
 		for range 3 {
@@ -316,7 +328,7 @@ func TestStatusesWithoutSessions(t *testing.T) {
 			}
 		}
 		strong := 0
-		for _, call := range b.faults.Log() {
+		for _, call := range b.Faults().Log() {
 			if call.Key == driver.SessionKey(s.ID()) {
 				t.Error("a session was read")
 			}
@@ -327,7 +339,7 @@ func TestStatusesWithoutSessions(t *testing.T) {
 		if strong != 3 { // the first of each
 			t.Errorf("%d strong reads", strong)
 		}
-		c.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.Stale(faultstore.MaxStale)})
+		c.Inject(faultstore.OpGet, 0, 0, faultstore.Stale(faultstore.MaxStale))
 		if x := look(c)[0]; !x.Held { // its record is new, and cheap reads do not show it
 			t.Errorf("%+v", x)
 		}
@@ -339,11 +351,11 @@ func TestStatusesWithoutSessions(t *testing.T) {
 func TestEventualSessionStatus(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		s := mustOpen(a, nil)
 		alive := func() bool {
 			st, err := b.SessionStatus(t.Context(), s.ID(), &tenure.ReadOptions{Eventual: true})
-			if want(t, err, nil); st.ID != s.ID() {
+			if testutil.Want(t, err, nil); st.ID != s.ID() {
 				t.Errorf("%+v", st)
 			}
 			return st.Alive
@@ -356,7 +368,7 @@ func TestEventualSessionStatus(t *testing.T) {
 			time.Sleep(refresh)
 		}
 		units := 0 // of a cheap read
-		for _, call := range b.faults.Log() {
+		for _, call := range b.Faults().Log() {
 			switch {
 			case call.Key != driver.SessionKey(s.ID()):
 			case call.Consistency == driver.Strong:
@@ -368,7 +380,7 @@ func TestEventualSessionStatus(t *testing.T) {
 		if units > beats*17/4 {
 			t.Errorf("%d cheap reads, with a strong one as two, in %d heartbeat periods", units, beats)
 		}
-		a.crash()
+		a.Partition()
 		crashed := time.Now()
 		for alive() {
 			time.Sleep(refresh)
@@ -384,16 +396,16 @@ func TestEventualSessionStatus(t *testing.T) {
 func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.Client("a"), w.Client("b")
 		const behind = 6 // heartbeats: more than a lease
-		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
+		b.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
 			return faultstore.Stale(behind)
 		}})
-		a.mustAcquire("x", nil)
+		a.MustAcquire("x", nil)
 		time.Sleep(2 * behind * heartbeat)
 		look := func() tenure.Status {
 			list, errs := b.Statuses(t.Context(), []string{"x"}, &tenure.ReadOptions{Eventual: true})
-			want(t, errs[0], nil)
+			testutil.Want(t, errs[0], nil)
 			return list[0]
 		}
 		for i := range 20 {
@@ -411,15 +423,15 @@ func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 // second look: when a cheap read shows no lock, the next one is strong.
 func TestSeldomEventualStatusesOfTheDeleted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustRelease(a.mustAcquire("x", nil))
+		a, b := w.Client("a"), w.Client("b")
+		mustRelease(a, a.MustAcquire("x", nil))
 		look := func() tenure.Status {
 			list, errs := b.Statuses(t.Context(), []string{"x"}, &tenure.ReadOptions{Eventual: true})
-			want(t, errs[0], nil)
+			testutil.Want(t, errs[0], nil)
 			return list[0]
 		}
 		look()
-		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		testutil.Want(t, w.Records().Delete(t.Context(), w.MustRecord("x")), nil)
 		for range 2 {
 			time.Sleep(3 * refresh)
 			look()
@@ -439,8 +451,8 @@ func TestDataAreTheCallersOwn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("of a")})
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("of a")})
 		var observing sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
 		observing.Go(func() {
@@ -450,13 +462,13 @@ func TestDataAreTheCallersOwn(t *testing.T) {
 				}
 			}
 		})
-		a.crash()
-		b.fault(faultstore.OpTakeover, 0, 1, faultstore.LoseReply())
-		l := b.mustAcquire("x", nil)
+		a.Partition()
+		b.Inject(faultstore.OpTakeover, 0, 1, faultstore.LoseReply())
+		l := b.MustAcquire("x", nil)
 		p, _ := l.Previous()
 		spoil(p.Data)
-		want(t, l.Renew(t.Context()), nil)
-		if data := string(w.record("x").Data); data != "of a" {
+		testutil.Want(t, l.Renew(t.Context()), nil)
+		if data := string(w.MustRecord("x").Data); data != "of a" {
 			t.Errorf("data %q", data)
 		}
 		stop()
@@ -468,25 +480,25 @@ func TestDataAreTheCallersOwn(t *testing.T) {
 // Without an answer to that, the list's own stands: it proves nothing, and is no failure of the list.
 func TestListsTellTheDeadByAStrongRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		s := a.mustOpen(nil)
+		a, b := w.Client("a"), w.Client("b")
+		a.MustAcquire("x", nil)
+		s := mustOpen(a, nil)
 		list := func() (x tenure.Status, session tenure.SessionStatus) {
 			t.Helper()
 			for st, err := range b.Locks(t.Context(), nil) {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				x = st
 			}
 			for st, err := range b.Sessions(t.Context()) {
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				session = st
 			}
 			return x, session
 		}
-		a.crash()
+		a.Partition()
 		list()
 		time.Sleep(lease)
-		mute := b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.LoseRequest()})
+		mute := b.Inject(faultstore.OpGet, 0, 0, faultstore.LoseRequest())
 		if x, session := list(); !x.Held || x.FreeIn != 0 || x.Unchanged < lease || !session.Alive || session.ID != s.ID() {
 			t.Errorf("nothing but lists has shown them: %+v, %+v", x, session)
 		}

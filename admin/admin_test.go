@@ -14,22 +14,23 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 // Who knows for certain that a holder has ended frees its lock when the last requests of
 // the dead have ended too: others need not wait for the lease.
 func TestReleaseCrashed(t *testing.T) {
 	const grace = lease / 8
-	inWorld(t, func(t *testing.T, w world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		history := func(o *tenure.Options) { o.HistoryLimit = 10 }
-		a, b, c := w.machine("a"), w.machine("b", history), w.machine("c")
-		l := a.mustAcquire("x", nil)
+		a, b, c := w.Client("a"), w.Client("b", history), w.Client("c")
+		l := a.MustAcquire("x", nil)
 		time.Sleep(heartbeat + heartbeat/2)
-		a.crash()
-		waiter := started(func() error {
+		a.Partition()
+		waiter := testutil.Go(func() error {
 			l, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{History: true})
 			if err == nil {
-				want(t, l.Check(), nil)
+				testutil.Want(t, l.Check(), nil)
 				if p, ok := l.Previous(); !ok || p.End != tenure.EndCrashed || p.Until.IsZero() || p.Ended() != "crashed" {
 					t.Errorf("previous %+v", p)
 				}
@@ -37,19 +38,21 @@ func TestReleaseCrashed(t *testing.T) {
 			return err
 		})
 		died := time.Now()
-		want(t, within(t, grace, grace+lease/100, func() error { return admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil) }), nil)
+		testutil.Want(t, testutil.Within(t, grace, grace+lease/100, func() error {
+			return admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil)
+		}), nil)
 		st, err := c.Status(t.Context(), "x")
-		if want(t, err, nil); st.Owner != "b" && (st.State != tenure.StateReleased || st.End != tenure.EndCrashed || st.Until.Sub(died) < grace) {
+		if testutil.Want(t, err, nil); st.Owner != "b" && (st.State != tenure.StateReleased || st.End != tenure.EndCrashed || st.Until.Sub(died) < grace) {
 			t.Errorf("status %+v", st) // unless b has looked at the very instant
 		}
-		want(t, within(t, 0, 2*refresh, func() error { return <-waiter }), nil)
+		testutil.Want(t, testutil.Within(t, 0, 2*refresh, func() error { return <-waiter }), nil)
 		list, err := b.History(t.Context(), "x")
-		if want(t, err, nil); len(list) != 2 || list[1].End != tenure.EndCrashed || list[1].Owner != "a" || list[1].Until.Before(died) {
+		if testutil.Want(t, err, nil); len(list) != 2 || list[1].End != tenure.EndCrashed || list[1].Owner != "a" || list[1].Until.Before(died) {
 			t.Errorf("history %+v", list)
 		}
 
 		// b holds it now, and is not a.
-		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
+		testutil.Want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
 		if st, _ := c.Status(t.Context(), "x"); !st.Held || st.Owner != "b" {
 			t.Errorf("status %+v", st)
 		}
@@ -58,47 +61,47 @@ func TestReleaseCrashed(t *testing.T) {
 
 // The lock of another lease is left alone, whatever its owner and its token are.
 func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, c := w.machine("a"), w.machine("c")
-		same := w.machine("same", func(o *tenure.Options) { o.Owner = "a" })
-		l := a.mustAcquire("x", nil)
-		a.crash()
-		want(t, w.Store().Delete(t.Context(), w.record("x")), nil)
-		other := same.mustAcquire("x", nil)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, c := w.Client("a"), w.Client("c")
+		same := w.Client("same", func(o *tenure.Options) { o.Owner = "a" })
+		l := a.MustAcquire("x", nil)
+		a.Partition()
+		testutil.Want(t, w.Store().Delete(t.Context(), w.MustRecord("x")), nil)
+		other := same.MustAcquire("x", nil)
 		if other.Token() != l.Token() {
 			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
 		}
-		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
+		testutil.Want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), nil), tenure.ErrNotHeld)
 		time.Sleep(2 * lease)
-		want(t, other.Check(), nil)
+		testutil.Want(t, other.Check(), nil)
 	})
 }
 
 // What the store does not answer in time runs out; what it answers late is found out.
 func TestReleaseCrashedAndTheStore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, c := w.machine("a"), w.machine("c")
-		l := a.mustAcquire("x", nil)
-		a.crash()
-		lost := c.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
-		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), &admin.CrashOptions{After: -1}), nil)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, c := w.Client("a"), w.Client("c")
+		l := a.MustAcquire("x", nil)
+		a.Partition()
+		lost := c.Inject(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+		testutil.Want(t, admin.ReleaseCrashed(t.Context(), c.Client, "x", l.ID(), &admin.CrashOptions{After: -1}), nil)
 		lost()
-		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndCrashed {
+		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.End != driver.EndCrashed {
 			t.Errorf("record %+v", rec)
 		}
 
-		b := w.machine("b")
-		l = b.mustAcquire("y", nil)
-		b.crash()
-		c.crash()
-		err := within(t, lease, lease+2*requestTimeout, func() error {
+		b := w.Client("b")
+		l = b.MustAcquire("y", nil)
+		b.Partition()
+		c.Partition()
+		err := testutil.Within(t, lease, lease+2*requestTimeout, func() error {
 			return admin.ReleaseCrashed(t.Context(), c.Client, "y", l.ID(), &admin.CrashOptions{After: -1, Within: lease})
 		})
 		if err == nil {
 			t.Error("done without a store")
 		}
-		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "y", "", nil), tenure.ErrInvalid)
-		want(t, admin.ReleaseCrashed(t.Context(), c.Client, "y", l.ID(), &admin.CrashOptions{After: time.Hour, Within: time.Minute}), tenure.ErrInvalid)
+		testutil.Want(t, admin.ReleaseCrashed(t.Context(), c.Client, "y", "", nil), tenure.ErrInvalid)
+		testutil.Want(t, admin.ReleaseCrashed(t.Context(), c.Client, "y", l.ID(), &admin.CrashOptions{After: time.Hour, Within: time.Minute}), tenure.ErrInvalid)
 	})
 }
 
@@ -108,21 +111,21 @@ func TestReleaseCrashedAndTheStore(t *testing.T) {
 func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 	for name, crashes := range map[string]bool{"alive": false, "cut off": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w world) {
-				a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-				l := a.mustAcquire("x", nil)
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+				l := a.MustAcquire("x", nil)
 				if crashes {
 					time.Sleep(heartbeat / 2)
-					a.crash()
+					a.Partition()
 				}
-				revoked := started(func() error {
+				revoked := testutil.Go(func() error {
 					time.Sleep(heartbeat / 30)
 					return admin.Revoke(t.Context(), c.Client, "x", "now")
 				})
 				if err := b.StepDown(t.Context(), "x", &tenure.StepDownOptions{Reason: "please"}); err == nil && l.Check() == nil {
 					t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
 				}
-				want(t, <-revoked, nil)
+				testutil.Want(t, <-revoked, nil)
 			})
 		})
 	}
@@ -131,34 +134,34 @@ func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 // Who asks for a lock that was revoked is told for how long its holder may be at
 // work yet.
 func TestStepDownOfARevokedLock(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-		l := a.mustAcquire("x", nil)
-		a.crash()
-		revoked := started(func() error { return admin.Revoke(t.Context(), c.Client, "x", "now") })
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+		l := a.MustAcquire("x", nil)
+		a.Partition()
+		revoked := testutil.Go(func() error { return admin.Revoke(t.Context(), c.Client, "x", "now") })
 		time.Sleep(time.Second)
 		err := b.StepDown(t.Context(), "x", &tenure.StepDownOptions{Reason: "please"})
-		want(t, err, tenure.ErrNotHeld)
+		testutil.Want(t, err, tenure.ErrNotHeld)
 		if held := (*tenure.HeldError)(nil); !errors.As(err, &held) || held.FreeIn < l.Remaining() {
 			t.Errorf("%v; want it to say that the holder may act for %v", err, l.Remaining())
 		}
-		want(t, <-revoked, nil)
+		testutil.Want(t, <-revoked, nil)
 	})
 }
 
 func TestReleaseDeadRefusesTheLiving(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
 		begun := time.Now()
-		want(t, admin.ReleaseDead(t.Context(), b.Client, "x", "I thought so"), tenure.ErrAlive)
+		testutil.Want(t, admin.ReleaseDead(t.Context(), b.Client, "x", "I thought so"), tenure.ErrAlive)
 		if took := time.Since(begun); took > heartbeat+2*refresh {
 			t.Errorf("told after %v", took)
 		}
 		if l.Check() != nil {
 			t.Error(l.Check())
 		}
-		a.mustRelease(l)
+		mustRelease(a, l)
 	})
 }
 
@@ -167,15 +170,15 @@ func TestReleaseDeadRefusesTheLiving(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	for _, reachable := range []bool{true, false} {
 		t.Run(fmt.Sprint("reachable=", reachable), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w world) {
-				a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-				l := a.mustAcquire("x", nil)
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")
+				l := a.MustAcquire("x", nil)
 				if !reachable {
-					a.crash()
+					a.Partition()
 				}
 				var free time.Time
 				go func() {
-					got := b.mustAcquire("x", nil)
+					got := b.MustAcquire("x", nil)
 					free = time.Now()
 					if l.Check() == nil {
 						t.Error("two hold it")
@@ -187,7 +190,7 @@ func TestRevoke(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				begun := time.Now()
-				want(t, admin.Revoke(t.Context(), boss.Client, "x", "mad"), nil)
+				testutil.Want(t, admin.Revoke(t.Context(), boss.Client, "x", "mad"), nil)
 				took := time.Since(begun)
 				if took < lease || took > lease+2*time.Second {
 					t.Errorf("revoked after %v", took)
@@ -196,7 +199,7 @@ func TestRevoke(t *testing.T) {
 				if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
 					t.Errorf("taken after %v", got)
 				}
-				want(t, l.Check(), tenure.ErrLost)
+				testutil.Want(t, l.Check(), tenure.ErrLost)
 				var superseded *tenure.SupersededError
 				if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
 					t.Errorf("release: %v", err)
@@ -209,24 +212,24 @@ func TestRevoke(t *testing.T) {
 // Who is handed the lock while an operator takes it from its former holder has it:
 // the operator is told so, and not that the lock was taken away.
 func TestRevokeDuringHandOver(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-		l := a.mustAcquire("x", nil)
-		b.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")
+		l := a.MustAcquire("x", nil)
+		b.Inject(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
 		heir := make(chan *tenure.Lease, 1)
-		go func() { heir <- b.mustAcquire("x", nil) }()
+		go func() { heir <- b.MustAcquire("x", nil) }()
 		time.Sleep(heartbeat)
-		want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "deploy"}), nil)
-		handing := started(func() error { return l.Release(t.Context()) })
+		testutil.Want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "deploy"}), nil)
+		handing := testutil.Go(func() error { return l.Release(t.Context()) })
 		time.Sleep(requestTimeout / 10)
-		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "b" {
+		if rec := w.MustRecord("x"); rec.State != driver.Reserved || rec.Owner != "b" {
 			t.Fatalf("the test has lost its point: %+v", rec)
 		}
 		err := admin.Revoke(t.Context(), boss.Client, "x", "mad")
 		got := <-heir
-		want(t, got.Check(), nil)
-		want(t, err, tenure.ErrNotHeld)
-		want(t, <-handing, nil)
-		b.mustRelease(got)
+		testutil.Want(t, got.Check(), nil)
+		testutil.Want(t, err, tenure.ErrNotHeld)
+		testutil.Want(t, <-handing, nil)
+		mustRelease(b, got)
 	})
 }

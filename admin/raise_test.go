@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -33,11 +34,12 @@ func contains(t *testing.T, err error, text string) {
 
 // mustRaise raises by 1000, and fails the test unless it takes from a lease to little
 // more.
-func (m *machine) mustRaise(prefix string) admin.RaisedTokens {
-	m.t.Helper()
+func mustRaise(m *machine, prefix string) admin.RaisedTokens {
+	t := m.World().T()
+	t.Helper()
 	var n admin.RaisedTokens
-	want(m.t, within(m.t, lease, lease+10*time.Second, func() (err error) {
-		n, err = admin.RaiseTokens(m.t.Context(), m.Client, prefix, 1000, &admin.RaiseOptions{Reason: "restored"})
+	testutil.Want(t, testutil.Within(t, lease, lease+10*time.Second, func() (err error) {
+		n, err = admin.RaiseTokens(t.Context(), m.Client, prefix, 1000, &admin.RaiseOptions{Reason: "restored"})
 		return err
 	}), nil)
 	return n
@@ -46,23 +48,23 @@ func (m *machine) mustRaise(prefix string) admin.RaisedTokens {
 // Every lock gets a higher token, whatever state it was in, and is free; its data stay,
 // and its history goes on.
 func TestRaiseTokens(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		a := w.machine("a")
+	inPages(t, 3, func(t *testing.T, w *world) {
+		a := w.Client("a")
 		data := &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}
-		a.mustAcquire("held", data)
+		a.MustAcquire("held", data)
 		for range 3 {
-			a.mustRelease(a.mustAcquire("free", data))
+			mustRelease(a, a.MustAcquire("free", data))
 		}
-		s := a.mustOpen()
-		must[*tenure.Lease](t)(s.Acquire(t.Context(), "tied", nil))
-		closed := a.mustOpen()
-		want(t, closed.Close(t.Context()), nil)
-		heir := w.machine("heir")
-		to := a.mustAcquire("kept", nil)
-		want(t, to.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
-		a.mustRelease(to)
-		a.crash()
-		heir.crash()
+		s := mustOpen(a)
+		testutil.Must(s.Acquire(t.Context(), "tied", nil))(t)
+		closed := mustOpen(a)
+		testutil.Want(t, closed.Close(t.Context()), nil)
+		heir := w.Client("heir")
+		to := a.MustAcquire("kept", nil)
+		testutil.Want(t, to.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
+		mustRelease(a, to)
+		a.Partition()
+		heir.Partition()
 		for i := range 40 { // more than are written at once
 			name := fmt.Sprintf("many/%02d", i)
 			rec := driver.Record{Key: name, Version: name, Beat: name, Owner: "a", Lease: lease, State: driver.Held}
@@ -70,19 +72,19 @@ func TestRaiseTokens(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if rec := w.record("kept"); rec.State != driver.Reserved {
+		if rec := w.MustRecord("kept"); rec.State != driver.Reserved {
 			t.Fatalf("%q: the test has lost its point", rec.State)
 		}
 		before := map[string]driver.Record{}
 		for _, name := range []string{"held", "free", "tied", "kept", "many/07"} {
-			before[name] = w.record(name)
+			before[name] = w.MustRecord(name)
 		}
-		history := len(w.keys())
+		history := len(keys(w))
 
-		ops := w.machine("ops")
+		ops := w.Client("ops")
 		var seen []admin.RaiseProgress
 		var n admin.RaisedTokens
-		want(t, within(t, lease, lease+5*time.Second, func() (err error) {
+		testutil.Want(t, testutil.Within(t, lease, lease+5*time.Second, func() (err error) {
 			n, err = admin.RaiseTokens(t.Context(), ops.Client, "", 1000, &admin.RaiseOptions{
 				Reason: "restored", OnProgress: func(p admin.RaiseProgress) { seen = append(seen, p) },
 			})
@@ -96,11 +98,11 @@ func TestRaiseTokens(t *testing.T) {
 		if first.Locks != 44 || first.Remaining != lease || last.Remaining != 0 || last.Done != n || len(seen) < 8 {
 			t.Errorf("%d times progress, from %+v to %+v", len(seen), first, last)
 		}
-		if now := len(w.keys()); now != history {
+		if now := len(keys(w)); now != history {
 			t.Errorf("%d records, and there were %d", now, history)
 		}
 		for name, was := range before {
-			rec := w.record(name)
+			rec := w.MustRecord(name)
 			if rec.State != driver.Released || rec.Token != was.Token+1000 || rec.Owner != "ops" || string(rec.Data) != string(was.Data) ||
 				rec.Session != "" || rec.End != driver.EndRaised || rec.Version == was.Version || rec.Beat == was.Beat || rec.Until.IsZero() {
 				t.Errorf("%q is %+v", name, rec)
@@ -110,45 +112,45 @@ func TestRaiseTokens(t *testing.T) {
 				t.Errorf("%q: the tenure before is %+v, want %+v", name, rec.Prev, prev)
 			}
 		}
-		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed || rec.Token != 1 {
+		if rec := w.MustRecord(driver.SessionKey(s.ID())); rec.State != driver.Closed || rec.Token != 1 {
 			t.Errorf("the session is %+v", rec)
 		}
-		b := w.machine("b")
+		b := w.Client("b")
 		for name, was := range before {
-			next := b.mustAcquire(name, &tenure.AcquireOptions{History: true})
+			next := b.MustAcquire(name, &tenure.AcquireOptions{History: true})
 			if next.Token() != was.Token+1001 {
 				t.Errorf("%q: token %d, want %d", name, next.Token(), was.Token+1001)
 			}
 			if former, ok := next.Previous(); !ok || string(former.Data) != string(was.Data) || former.End != tenure.EndRaised {
 				t.Errorf("%q: before it was %+v", name, former)
 			}
-			b.mustRelease(next)
+			mustRelease(b, next)
 		}
-		b.expectHistory("free", "1004 b released", "1003 ops raised (raise by ops: restored)",
+		expectHistory(b, "free", "1004 b released", "1003 ops raised (raise by ops: restored)",
 			"3 a released", "2 a released", "1 a released")
-		b.expectHistory("held", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
-		b.expectHistory("tied", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+		expectHistory(b, "held", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+		expectHistory(b, "tied", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
 	})
 }
 
 // A prefix bounds the locks that are watched and raised, and not the sessions.
 func TestRaiseTokensBelowAPrefix(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		a, alive := w.machine("a"), w.machine("alive")
+	inPages(t, 3, func(t *testing.T, w *world) {
+		a, alive := w.Client("a"), w.Client("alive")
 		for _, name := range []string{"job/1", "job/2", "other"} {
-			a.mustRelease(a.mustAcquire(name, nil))
+			mustRelease(a, a.MustAcquire(name, nil))
 		}
-		a.mustOpen()
-		a.crash()
-		held := alive.mustAcquire("living", nil)
-		if n := w.machine("ops").mustRaise("job/"); n != (admin.RaisedTokens{Locks: 2, Sessions: 1}) {
+		mustOpen(a)
+		a.Partition()
+		held := alive.MustAcquire("living", nil)
+		if n := mustRaise(w.Client("ops"), "job/"); n != (admin.RaisedTokens{Locks: 2, Sessions: 1}) {
 			t.Errorf("%+v", n)
 		}
-		if one, other := w.record("job/1").Token, w.record("other").Token; one != 1001 || other != 1 {
+		if one, other := w.MustRecord("job/1").Token, w.MustRecord("other").Token; one != 1001 || other != 1 {
 			t.Errorf("tokens %d and %d", one, other)
 		}
-		want(t, held.Check(), nil)
-		alive.mustRelease(held)
+		testutil.Want(t, held.Check(), nil)
+		mustRelease(alive, held)
 	})
 }
 
@@ -159,10 +161,10 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 		{Lease: time.Minute, State: driver.Released},
 		{Key: driver.SessionKey("s"), Lease: time.Minute, State: driver.Alive},
 	} {
-		inPages(t, 3, func(t *testing.T, w world) {
-			w.plant(rec)
-			ops := w.machine("ops")
-			want(t, within(t, time.Minute, time.Minute+lease/2, func() error {
+		inPages(t, 3, func(t *testing.T, w *world) {
+			plant(w, rec)
+			ops := w.Client("ops")
+			testutil.Want(t, testutil.Within(t, time.Minute, time.Minute+lease/2, func() error {
 				_, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1, nil)
 				return err
 			}), nil)
@@ -171,10 +173,11 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 }
 
 // expectHistory fails the test unless the tenures of a lock, in a few words, are these.
-func (m *machine) expectHistory(name string, want ...string) {
-	m.t.Helper()
+func expectHistory(m *machine, name string, want ...string) {
+	t := m.World().T()
+	t.Helper()
 	var got []string
-	for _, h := range must[[]tenure.Tenure](m.t)(m.History(m.t.Context(), name)) {
+	for _, h := range testutil.Must(m.History(t.Context(), name))(t) {
 		words := fmt.Sprintf("%d %s %s", h.Token, h.Owner, h.End)
 		if q := h.Request; q != nil {
 			words += fmt.Sprintf(" (%s by %s: %s)", q.Kind, q.By, q.Reason)
@@ -182,13 +185,13 @@ func (m *machine) expectHistory(name string, want ...string) {
 		got = append(got, words)
 	}
 	if !slices.Equal(got, want) {
-		m.t.Errorf("history %q, want %q", got, want)
+		t.Errorf("history %q, want %q", got, want)
 	}
 }
 
 // plant puts a record in its place, whatever it was before. What is not filled in is.
-func (w world) plant(rec driver.Record) {
-	w.t.Helper()
+func plant(w *world, rec driver.Record) {
+	w.T().Helper()
 	if rec.State == "" {
 		return
 	}
@@ -203,43 +206,43 @@ func (w world) plant(rec driver.Record) {
 	if rec.State.OfSession() {
 		claim.State = driver.Alive
 	}
-	now, _, err := w.Store().Claim(w.t.Context(), claim)
+	now, _, err := w.Store().Claim(w.T().Context(), claim)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T().Fatal(err)
 	}
 	want.Version, want.Beat, want.Owner, want.Token = "planted", beat, "planted", max(rec.Token, 1)
 	if want.Token > now.Token+1 {
 		up := now
 		up.Version, up.State, up.Token = "up", driver.Released, want.Token-1
-		if now, err = w.Store().Raise(w.t.Context(), now, up); err != nil {
-			w.t.Fatal(err)
+		if now, err = w.Store().Raise(w.T().Context(), now, up); err != nil {
+			w.T().Fatal(err)
 		}
 	}
-	if _, err := w.Store().Swap(w.t.Context(), now, want); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.Store().Swap(w.T().Context(), now, want); err != nil {
+		w.T().Fatal(err)
 	}
 }
 
 // Locks of another client are left alone if Tenure has never given a token for them, and
 // no program of that client is in the way then.
 func TestRaiseTokensOfAnotherClient(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		w.plant(driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
-		w.plant(driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
+	inPages(t, 3, func(t *testing.T, w *world) {
+		plant(w, driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
+		plant(w, driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
 		go func() {
 			time.Sleep(mid)
-			rec := w.record("never")
+			rec := w.MustRecord("never")
 			next := rec
 			next.Version = "renewed"
 			if _, err := w.Store().Swap(t.Context(), rec, next); err != nil {
 				t.Error(err)
 			}
 		}()
-		n, err := admin.RaiseTokens(t.Context(), w.machine("ops").Client, "", 1000, nil)
+		n, err := admin.RaiseTokens(t.Context(), w.Client("ops").Client, "", 1000, nil)
 		if err != nil || n != (admin.RaisedTokens{Locks: 1, Foreign: 1}) {
 			t.Errorf("%+v, %v", n, err)
 		}
-		if never, once := w.record("never"), w.record("once"); never.Token != 1 || never.State != driver.Held || once.Token != 1004 || once.State != driver.Released {
+		if never, once := w.MustRecord("never"), w.MustRecord("once"); never.Token != 1 || never.State != driver.Held || once.Token != 1004 || once.State != driver.Released {
 			t.Errorf("%+v, %+v", never, once)
 		}
 	})
@@ -247,24 +250,24 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 
 // What cannot be understood is left alone, the rest is done, and the error says so.
 func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		w.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
-		w.plant(driver.Record{Key: "b", State: "hibernating", Lease: lease})
-		w.plant(driver.Record{Key: "c", State: driver.Released, Lease: lease})
-		w.plant(driver.Record{Key: "d", State: driver.Released, Lease: lease})
-		was := w.record("b")
-		ops := must[*tenure.Client](t)(tenure.New(&refusing{Store: w.Store(), key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()}))
+	inPages(t, 3, func(t *testing.T, w *world) {
+		plant(w, driver.Record{Key: "a", State: driver.Released, Lease: lease})
+		plant(w, driver.Record{Key: "b", State: "hibernating", Lease: lease})
+		plant(w, driver.Record{Key: "c", State: driver.Released, Lease: lease})
+		plant(w, driver.Record{Key: "d", State: driver.Released, Lease: lease})
+		was := w.MustRecord("b")
+		ops := testutil.Must(tenure.New(&refusing{Store: w.Store(), key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()}))(t)
 		defer ops.Close(t.Context())
 		for round := range uint64(2) {
 			n, err := admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
-			want(t, err, tenure.ErrUnreadable)
+			testutil.Want(t, err, tenure.ErrUnreadable)
 			contains(t, err, `2 records were left alone`)
 			contains(t, err, `"b": `)
 			contains(t, err, `"d": `)
 			if n != (admin.RaisedTokens{Locks: 2, Unreadable: 2}) {
 				t.Errorf("%+v", n)
 			}
-			if a, b, c := w.record("a"), w.record("b"), w.record("c"); a.Token != 1001+round*1000 || b.Version != was.Version || c.Token != a.Token {
+			if a, b, c := w.MustRecord("a"), w.MustRecord("b"), w.MustRecord("c"); a.Token != 1001+round*1000 || b.Version != was.Version || c.Token != a.Token {
 				t.Errorf("%+v, %+v, %+v", a, b, c)
 			}
 		}
@@ -286,10 +289,10 @@ func (r *refusing) Raise(ctx context.Context, prev, next driver.Record) (driver.
 
 // What is wrong is told before anything is written.
 func TestRaiseTokensRefuses(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		w.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
-		w.plant(driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
-		ops := w.machine("ops")
+	inPages(t, 3, func(t *testing.T, w *world) {
+		plant(w, driver.Record{Key: "a", State: driver.Released, Lease: lease})
+		plant(w, driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
+		ops := w.Client("ops")
 		for _, tc := range []struct {
 			prefix, reason string
 			by             uint64
@@ -308,10 +311,10 @@ func TestRaiseTokensRefuses(t *testing.T) {
 				t.Errorf("%+v, %v", n, err)
 			}
 		}
-		if ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 || w.record("a").Token != 1 {
+		if ops.Faults().Count(faultstore.OpRaise, faultstore.OpClose) != 0 || w.MustRecord("a").Token != 1 {
 			t.Error("something was written")
 		}
-		if n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 5, nil); err != nil || n.Locks != 2 || w.record("high").Token != driver.MaxToken {
+		if n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 5, nil); err != nil || n.Locks != 2 || w.MustRecord("high").Token != driver.MaxToken {
 			t.Errorf("by as much as there is: %+v, %v", n, err)
 		}
 		// The highest is the last: nobody gets the lock any more, and nobody a lower token.
@@ -319,17 +322,17 @@ func TestRaiseTokensRefuses(t *testing.T) {
 			t.Error("a token beyond the highest was granted")
 		}
 
-		simple := must[*tenure.Client](t)(tenure.New(struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()}))
+		simple := testutil.Must(tenure.New(struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()}))(t)
 		_, err := admin.RaiseTokens(t.Context(), simple, "", 1, nil)
-		want(t, err, errors.ErrUnsupported)
+		testutil.Want(t, err, errors.ErrUnsupported)
 		simple.Close(t.Context())
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = admin.RaiseTokens(canceled, ops.Client, "", 1, nil)
-		want(t, err, context.Canceled)
+		testutil.Want(t, err, context.Canceled)
 		ops.Close(t.Context())
 		_, err = admin.RaiseTokens(t.Context(), ops.Client, "", 1, nil)
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 	})
 }
 
@@ -337,45 +340,45 @@ func TestRaiseTokensRefuses(t *testing.T) {
 // and what was raised twice has a higher token, and no other history.
 func TestRaiseTokensIsRepeated(t *testing.T) {
 	for at := range 8 {
-		inPages(t, 3, func(t *testing.T, w world) {
-			a := w.machine("a")
-			s := a.mustOpen()
-			must[*tenure.Lease](t)(s.Acquire(t.Context(), "x/tied", nil))
+		inPages(t, 3, func(t *testing.T, w *world) {
+			a := w.Client("a")
+			s := mustOpen(a)
+			testutil.Must(s.Acquire(t.Context(), "x/tied", nil))(t)
 			names := []string{"x/tied"}
 			for i := range 20 {
 				name := fmt.Sprintf("x/%02d", i)
 				names = append(names, name)
-				a.mustRelease(a.mustAcquire(name, nil))
+				mustRelease(a, a.MustAcquire(name, nil))
 			}
-			a.crash()
-			ops := w.machine("ops")
+			a.Partition()
+			ops := w.Client("ops")
 			// It ends in the middle of its writes: all that come later fail.
-			ops.faults.Inject(faultstore.Rule{
+			ops.Faults().Inject(faultstore.Rule{
 				Ops: []faultstore.Op{faultstore.OpClose, faultstore.OpRaise}, Skip: 3 * at, Fault: faultstore.LoseRequest(),
 			})
 			_, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
-			want(t, err, faultstore.ErrInjected)
+			testutil.Want(t, err, faultstore.ErrInjected)
 			raised := 0
 			for _, name := range names {
-				if w.record(name).Token > 1000 {
+				if w.MustRecord(name).Token > 1000 {
 					raised++
 				}
 			}
 			if want := max(0, 3*at-1); raised != min(want, len(names)) {
 				t.Errorf("%d were raised before the end, want %d", raised, want)
 			}
-			again := w.machine("again")
-			n := again.mustRaise("")
+			again := w.Client("again")
+			n := mustRaise(again, "")
 			if n.Locks != len(names) {
 				t.Errorf("%+v", n)
 			}
 			for _, name := range names {
-				rec := w.record(name)
+				rec := w.MustRecord(name)
 				if rec.State != driver.Released || rec.Token != 1001 && rec.Token != 2001 || rec.Asked.Token != 1 || rec.Prev == nil || rec.Prev.Token != 1 || rec.Prev.Owner != "a" {
 					t.Errorf("%q is %+v, after %+v", name, rec, rec.Prev)
 				}
 			}
-			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+			if rec := w.MustRecord(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 				t.Errorf("the session is %q", rec.State)
 			}
 		})
@@ -390,30 +393,30 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 		"refusals": faultstore.Refuse(), "duplicates": faultstore.Duplicate(requestTimeout), "late": faultstore.LateAfterError(requestTimeout / 2),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPages(t, 3, func(t *testing.T, w world) {
-				a := w.machine("a")
-				s := a.mustOpen()
-				must[*tenure.Lease](t)(s.Acquire(t.Context(), "tied", nil))
+			inPages(t, 3, func(t *testing.T, w *world) {
+				a := w.Client("a")
+				s := mustOpen(a)
+				testutil.Must(s.Acquire(t.Context(), "tied", nil))(t)
 				for i := range 5 {
-					a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
+					mustRelease(a, a.MustAcquire(fmt.Sprint("x", i), nil))
 				}
-				a.crash()
-				ops := w.machine("ops")
+				a.Partition()
+				ops := w.Client("ops")
 				reads := []faultstore.Op{faultstore.OpGet}
 				if !f.Hang { // a list may take as long as it does
 					reads = append(reads, faultstore.OpList)
 				}
-				ops.faults.Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
+				ops.Faults().Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
 				for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
-					ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
+					ops.Faults().Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
 				}
 				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 				if err != nil || n != (admin.RaisedTokens{Locks: 6, Sessions: 1}) {
 					t.Errorf("%+v, %v", n, err)
 				}
-				ops.faults.Wait()
+				ops.Faults().Wait()
 				for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
-					if rec := w.record(name); rec.Token != 1001 || rec.State != driver.Released {
+					if rec := w.MustRecord(name); rec.Token != 1001 || rec.State != driver.Released {
 						t.Errorf("%q is %+v", name, rec)
 					}
 				}
@@ -424,11 +427,11 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 
 // A store that is away for longer ends it.
 func TestRaiseTokensGivesUp(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		w.plant(driver.Record{State: driver.Released, Lease: lease})
-		ops := w.machine("ops")
-		ops.fault(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
-		want(t, within(t, 2*lease, 2*lease+10*time.Second, func() error {
+	inPages(t, 3, func(t *testing.T, w *world) {
+		plant(w, driver.Record{State: driver.Released, Lease: lease})
+		ops := w.Client("ops")
+		ops.Inject(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
+		testutil.Want(t, testutil.Within(t, 2*lease, 2*lease+10*time.Second, func() error {
 			_, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
 			return err
 		}), faultstore.ErrInjected)
@@ -437,14 +440,14 @@ func TestRaiseTokensGivesUp(t *testing.T) {
 
 // A list may be behind: what stands there is read strongly.
 func TestRaiseTokensOverStaleLists(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.machine("a")
-		a.mustRelease(a.mustAcquire("x", nil))
-		a.mustAcquire("y", nil)
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.Client("a")
+		mustRelease(a, a.MustAcquire("x", nil))
+		a.MustAcquire("y", nil)
 		time.Sleep(2 * heartbeat)
-		a.crash()
-		ops := w.machine("ops")
-		ops.fault(faultstore.OpList, 0, 0, faultstore.Stale(1))
+		a.Partition()
+		ops := w.Client("ops")
+		ops.Inject(faultstore.OpList, 0, 0, faultstore.Stale(1))
 		if n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil); err != nil || n.Locks != 2 {
 			t.Errorf("%+v, %v", n, err)
 		}
@@ -454,83 +457,83 @@ func TestRaiseTokensOverStaleLists(t *testing.T) {
 // The history goes on below a token that was raised, however often, and says that what
 // was lost in between is not known.
 func TestHistoryGoesOnBelowARaise(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		a := w.machine("a")
+	inPages(t, 3, func(t *testing.T, w *world) {
+		a := w.Client("a")
 		hold := func(n int) {
 			for range n {
-				held := a.mustAcquire("x", &tenure.AcquireOptions{History: true})
+				held := a.MustAcquire("x", &tenure.AcquireOptions{History: true})
 				time.Sleep(time.Minute)
-				a.mustRelease(held)
+				mustRelease(a, held)
 			}
 		}
 		begun := time.Now()
 		hold(3)
 		lost := time.Now()
 		time.Sleep(time.Hour)
-		a.mustRaise("")
-		a.mustRaise("") // repeated
+		mustRaise(a, "")
+		mustRaise(a, "") // repeated
 		hold(2)
 		time.Sleep(time.Hour)
-		a.mustRaise("")
-		a.expectHistory("x", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
+		mustRaise(a, "")
+		expectHistory(a, "x", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
 			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
 		hold(2)
-		a.expectHistory("x", "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
+		expectHistory(a, "x", "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
 			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
-		short := w.machine("short", func(o *tenure.Options) { o.HistoryLimit = 5 })
-		short.expectHistory("x", "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released")
-		if _, ok, certain := tenure.HolderAt(must[[]tenure.Tenure](t)(a.History(t.Context(), "x")), lost.Add(time.Minute)); ok || certain {
+		short := w.Client("short", func(o *tenure.Options) { o.HistoryLimit = 5 })
+		expectHistory(short, "x", "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released")
+		if _, ok, certain := tenure.HolderAt(testutil.Must(a.History(t.Context(), "x"))(t), lost.Add(time.Minute)); ok || certain {
 			t.Errorf("it is said to be known who held the lock in the lost time: %v", certain)
 		}
-		if h, ok, _ := tenure.HolderAt(must[[]tenure.Tenure](t)(a.History(t.Context(), "x")), begun); !ok || h.Token != 1 {
+		if h, ok, _ := tenure.HolderAt(testutil.Must(a.History(t.Context(), "x"))(t), begun); !ok || h.Token != 1 {
 			t.Errorf("at first %+v held it, %v", h, ok)
 		}
 
 		// A sweep takes all of it.
 		time.Sleep(aged)
-		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
-			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(keys(w)) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, keys(w))
 		}
 		// So it does when the raise is the last that there was.
 		hold(3)
-		a.mustRaise("")
+		mustRaise(a, "")
 		time.Sleep(aged)
-		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
-			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(keys(w)) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, keys(w))
 		}
 	})
 }
 
 // Tokens that a store keeps of deleted locks go back with it, too, and are raised.
 func TestRaiseTokensThatAreKept(t *testing.T) {
-	inPages(t, 3, func(t *testing.T, w world) {
-		w.plant(driver.Record{Key: "there", State: driver.Released, Lease: lease})
+	inPages(t, 3, func(t *testing.T, w *world) {
+		plant(w, driver.Record{Key: "there", State: driver.Released, Lease: lease})
 		k := &keeping{Store: w.Store(), kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
-		ops := must[*tenure.Client](t)(tenure.New(k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()}))
+		ops := testutil.Must(tenure.New(k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()}))(t)
 		defer ops.Close(t.Context())
 		_, err := admin.RaiseTokens(t.Context(), ops, "job/", 1000, nil)
-		want(t, err, tenure.ErrTokenLimit)
+		testutil.Want(t, err, tenure.ErrTokenLimit)
 		delete(k.kept, "job/high")
 		n, err := admin.RaiseTokens(t.Context(), ops, "job/", 1000, nil)
-		if rec := w.record("job/gone"); err != nil || n.Locks != 1 || rec.Token != 1007 || rec.State != driver.Released || rec.Prev != nil {
+		if rec := w.MustRecord("job/gone"); err != nil || n.Locks != 1 || rec.Token != 1007 || rec.State != driver.Released || rec.Prev != nil {
 			t.Errorf("%+v, %v: %+v", n, err, rec)
 		}
-		if len(k.kept) != 1 || w.record("there").Token != 1 {
+		if len(k.kept) != 1 || w.MustRecord("there").Token != 1 {
 			t.Errorf("others were raised: %v", k.kept)
 		}
 		next, err := ops.Acquire(t.Context(), "job/gone", nil)
 		if err != nil || next.Token() != 1008 {
 			t.Errorf("%v, %v", next, err)
 		}
-		want(t, next.Release(t.Context()), nil)
+		testutil.Want(t, next.Release(t.Context()), nil)
 		// One that is taken meanwhile is a sign of life.
 		go func() {
 			time.Sleep(mid)
 			k.keep("other", 0)
-			w.plant(driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
+			plant(w, driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
 		}()
 		_, err = admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
-		want(t, err, tenure.ErrAlive)
+		testutil.Want(t, err, tenure.ErrAlive)
 		// So is one that rises.
 		k.keep("more", 5)
 		go func() {
@@ -538,7 +541,7 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 			k.keep("more", 6)
 		}()
 		n, err = admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
-		want(t, err, tenure.ErrAlive)
+		testutil.Want(t, err, tenure.ErrAlive)
 		contains(t, err, `lock "more"`)
 		if n != (admin.RaisedTokens{}) {
 			t.Errorf("%+v was done", n)
@@ -608,59 +611,59 @@ func (k *keeping) Raise(ctx context.Context, prev, next driver.Record) (driver.R
 // With any program alive nothing is raised.
 func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 	for name, tc := range map[string]struct {
-		live func(t *testing.T, w world, m *machine) // does something in the time of the wait
+		live func(t *testing.T, w *world, m *machine) // does something in the time of the wait
 		in   string
 	}{
-		"a holder":                 {func(_ *testing.T, _ world, m *machine) { m.mustAcquire("x", nil) }, `lock "x", of "alive"`},
-		"a holder of another lock": {func(_ *testing.T, _ world, m *machine) { m.mustAcquire("y", nil) }, `lock "y", of "alive"`},
-		"a session without a lock": {func(_ *testing.T, _ world, m *machine) { m.mustOpen() }, `, of "alive"`},
-		"one that comes": {func(_ *testing.T, _ world, m *machine) {
+		"a holder":                 {func(_ *testing.T, _ *world, m *machine) { m.MustAcquire("x", nil) }, `lock "x", of "alive"`},
+		"a holder of another lock": {func(_ *testing.T, _ *world, m *machine) { m.MustAcquire("y", nil) }, `lock "y", of "alive"`},
+		"a session without a lock": {func(_ *testing.T, _ *world, m *machine) { mustOpen(m) }, `, of "alive"`},
+		"one that comes": {func(_ *testing.T, _ *world, m *machine) {
 			go func() {
 				time.Sleep(mid)
-				m.mustRelease(m.mustAcquire("free", nil))
+				mustRelease(m, m.MustAcquire("free", nil))
 			}()
 		}, `lock "free", of "alive"`},
-		"one that makes a lock": {func(_ *testing.T, _ world, m *machine) {
+		"one that makes a lock": {func(_ *testing.T, _ *world, m *machine) {
 			go func() {
 				time.Sleep(mid)
-				m.mustRelease(m.mustAcquire("new", nil))
+				mustRelease(m, m.MustAcquire("new", nil))
 			}()
 		}, `lock "new", of "alive"`},
-		"a contender that takes over from the dead": {func(_ *testing.T, _ world, m *machine) {
-			go func() { m.mustAcquire("dead", nil) }()
+		"a contender that takes over from the dead": {func(_ *testing.T, _ *world, m *machine) {
+			go func() { m.MustAcquire("dead", nil) }()
 			time.Sleep(mid) // it takes it before the end of the wait
 		}, `lock "dead", of "`},
-		"one that asks the dead": {func(t *testing.T, _ world, m *machine) {
+		"one that asks the dead": {func(t *testing.T, _ *world, m *machine) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
 				_ = m.StepDown(t.Context(), "dead", &tenure.StepDownOptions{Reason: "hurry"}) // nobody answers
 			}()
 		}, `lock "dead", of "dead"`},
-		"one that deletes": {func(t *testing.T, w world, _ *machine) {
+		"one that deletes": {func(t *testing.T, w *world, _ *machine) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
-				want(t, w.Store().Delete(t.Context(), w.record("free")), nil)
+				testutil.Want(t, w.Store().Delete(t.Context(), w.MustRecord("free")), nil)
 			}()
 		}, `lock "free"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPages(t, 3, func(t *testing.T, w world) {
-				dead := w.machine("dead")
-				dead.mustAcquire("dead", nil)
-				dead.mustRelease(dead.mustAcquire("free", nil))
-				dead.mustOpen()
-				dead.crash()
-				m := w.machine("alive")
+			inPages(t, 3, func(t *testing.T, w *world) {
+				dead := w.Client("dead")
+				dead.MustAcquire("dead", nil)
+				mustRelease(dead, dead.MustAcquire("free", nil))
+				mustOpen(dead)
+				dead.Partition()
+				m := w.Client("alive")
 				tc.live(t, w, m)
-				ops := w.machine("ops")
+				ops := w.Client("ops")
 				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
-				want(t, err, tenure.ErrAlive)
+				testutil.Want(t, err, tenure.ErrAlive)
 				contains(t, err, tc.in)
 				contains(t, err, "stop all programs that use the store first")
-				if n != (admin.RaisedTokens{}) || ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
-					t.Errorf("%+v was done, by %d writes", n, ops.faults.Count(faultstore.OpRaise, faultstore.OpClose))
+				if n != (admin.RaisedTokens{}) || ops.Faults().Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
+					t.Errorf("%+v was done, by %d writes", n, ops.Faults().Count(faultstore.OpRaise, faultstore.OpClose))
 				}
 				m.Close(t.Context())
 			})
@@ -671,19 +674,19 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 // The last heartbeat of a program may still be on its way when all have stood still.
 func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	for _, session := range []bool{false, true} {
-		inPages(t, 3, func(t *testing.T, w world) {
-			a := w.machine("a")
+		inPages(t, 3, func(t *testing.T, w *world) {
+			a := w.Client("a")
 			op := faultstore.OpRaise
 			if session {
 				op = faultstore.OpClose
-				a.mustOpen()
+				mustOpen(a)
 			} else {
-				a.mustAcquire("x", nil)
+				a.MustAcquire("x", nil)
 			}
-			a.crash()
-			ops := w.machine("ops")
+			a.Partition()
+			ops := w.Client("ops")
 			// The moment in which the write is sent is the one in which it comes.
-			ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Count: 1, Decide: func(c faultstore.Call) faultstore.Fault {
+			ops.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Count: 1, Decide: func(c faultstore.Call) faultstore.Fault {
 				next := c.Prev.Clone()
 				next.Version, next.Beat = "late", "late"
 				if _, err := w.Store().Swap(t.Context(), c.Prev, next); err != nil {
@@ -692,7 +695,7 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 				return faultstore.Fault{}
 			}})
 			n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
-			want(t, err, tenure.ErrAlive)
+			testutil.Want(t, err, tenure.ErrAlive)
 			if n != (admin.RaisedTokens{}) {
 				t.Errorf("%+v was done", n)
 			}
@@ -702,34 +705,34 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 
 // So may one that comes after the last look, and before the write.
 func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, w world){
-		"written": func(t *testing.T, w world) {
+	for name, change := range map[string]func(t *testing.T, w *world){
+		"written": func(t *testing.T, w *world) {
 			t.Helper()
-			rec := w.record("x")
+			rec := w.MustRecord("x")
 			next := rec.Clone()
 			next.Version, next.Beat = "late", "late"
 			if _, err := w.Store().Swap(t.Context(), rec, next); err != nil {
 				t.Error(err)
 			}
 		},
-		"deleted": func(t *testing.T, w world) {
+		"deleted": func(t *testing.T, w *world) {
 			t.Helper()
-			want(t, w.Store().Delete(t.Context(), w.record("x")), nil)
+			testutil.Want(t, w.Store().Delete(t.Context(), w.MustRecord("x")), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPages(t, 3, func(t *testing.T, w world) {
-				a := w.machine("a")
-				a.mustAcquire("x", nil)
-				a.mustOpen()
-				a.crash()
-				ops := w.machine("ops")
-				ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClose}, Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
+			inPages(t, 3, func(t *testing.T, w *world) {
+				a := w.Client("a")
+				a.MustAcquire("x", nil)
+				mustOpen(a)
+				a.Partition()
+				ops := w.Client("ops")
+				ops.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClose}, Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
 					change(t, w)
 					return faultstore.Fault{}
 				}})
 				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
-				want(t, err, tenure.ErrAlive)
+				testutil.Want(t, err, tenure.ErrAlive)
 				contains(t, err, `lock "x"`)
 				if n != (admin.RaisedTokens{Sessions: 1}) {
 					t.Errorf("%+v was done", n)
@@ -743,29 +746,29 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 // be on its way for long, does not bring it back, whatever the prefix.
 func TestRaiseClosesSessions(t *testing.T) {
 	for _, prefix := range []string{"", "x", "another"} {
-		inPages(t, 3, func(t *testing.T, w world) {
-			a, b := w.machine("a"), w.machine("b")
-			b.mustRelease(b.mustAcquire("x", nil))
-			s := a.mustOpen()
-			first := must[*tenure.Lease](t)(s.Acquire(t.Context(), "x", nil))
+		inPages(t, 3, func(t *testing.T, w *world) {
+			a, b := w.Client("a"), w.Client("b")
+			mustRelease(b, b.MustAcquire("x", nil))
+			s := mustOpen(a)
+			first := testutil.Must(s.Acquire(t.Context(), "x", nil))(t)
 			// The heartbeat that comes next is on its way for far longer than anything
 			// should be, and the program hangs.
-			a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(3*lease))
+			a.Inject(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(3*lease))
 			time.Sleep(heartbeat)
-			a.crash()
-			n, err := admin.RaiseTokens(t.Context(), w.machine("ops").Client, prefix, 1000, nil)
+			a.Partition()
+			n, err := admin.RaiseTokens(t.Context(), w.Client("ops").Client, prefix, 1000, nil)
 			if err != nil || n.Sessions != 1 {
 				t.Fatalf("%+v, %v", n, err)
 			}
-			want(t, first.Check(), tenure.ErrLost)
-			second := b.mustAcquire("x", nil)
+			testutil.Want(t, first.Check(), tenure.ErrLost)
+			second := b.MustAcquire("x", nil)
 			time.Sleep(2 * lease)
-			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+			if rec := w.MustRecord(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 				t.Errorf("the session is %q after the late heartbeat", rec.State)
 			}
-			want(t, first.Check(), tenure.ErrLost)
-			want(t, second.Check(), nil)
-			b.mustRelease(second)
+			testutil.Want(t, first.Check(), tenure.ErrLost)
+			testutil.Want(t, second.Check(), nil)
+			mustRelease(b, second)
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 // reaper is a client that reaps, and what it was told.
@@ -31,10 +32,10 @@ type reaper struct {
 
 var reapers atomic.Int64
 
-func (w world) reaps(o admin.ReapOptions) *reaper {
-	w.t.Helper()
+func reaps(w *world, o admin.ReapOptions) *reaper {
+	w.T().Helper()
 	r := &reaper{}
-	r.machine = w.machine(fmt.Sprint("reaper ", reapers.Add(1))) // there may be another one
+	r.machine = w.Client(fmt.Sprint("reaper ", reapers.Add(1))) // there may be another one
 	o.OnReaped = func(what admin.Reaped) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -45,9 +46,9 @@ func (w world) reaps(o admin.ReapOptions) *reaper {
 		defer r.mu.Unlock()
 		r.errs = append(r.errs, err)
 	}
-	ctx, stop := context.WithCancel(w.t.Context())
+	ctx, stop := context.WithCancel(w.T().Context())
 	r.stop = stop
-	r.done = started(func() error { return admin.Reap(ctx, r.Client, o) })
+	r.done = testutil.Go(func() error { return admin.Reap(ctx, r.Client, o) })
 	return r
 }
 
@@ -69,20 +70,20 @@ func (r *reaper) names() (names []string) {
 // The lock of a dead holder is free for one who looks just once; those of living holders
 // are left alone, and so is a lock that was released.
 func TestReap(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		dead, alive := w.machine("dead"), w.machine("alive")
-		held := alive.mustAcquire("job/b", nil)
-		alive.mustRelease(alive.mustAcquire("job/c", nil))
-		dead.mustAcquire("job/a", nil)
-		dead.mustAcquire("other", nil)
-		r := w.reaps(admin.ReapOptions{Prefixes: []string{"job/"}, ListEvery: time.Minute, Reason: "nobody home"})
+	inWorld(t, func(t *testing.T, w *world) {
+		dead, alive := w.Client("dead"), w.Client("alive")
+		held := alive.MustAcquire("job/b", nil)
+		mustRelease(alive, alive.MustAcquire("job/c", nil))
+		dead.MustAcquire("job/a", nil)
+		dead.MustAcquire("other", nil)
+		r := reaps(w, admin.ReapOptions{Prefixes: []string{"job/"}, ListEvery: time.Minute, Reason: "nobody home"})
 		time.Sleep(4 * lease)
 		if n := len(r.names()); n != 0 {
 			t.Fatalf("freed while all lived: %v", r.names())
 		}
-		dead.crash()
+		dead.Partition()
 		died := time.Now()
-		for w.record("job/a").State == driver.Held {
+		for w.MustRecord("job/a").State == driver.Held {
 			time.Sleep(time.Second / 4)
 		}
 		if took := time.Since(died); took < lease-heartbeat || took > lease+lease/2+time.Second {
@@ -92,23 +93,23 @@ func TestReap(t *testing.T) {
 		if got := r.names(); !slices.Equal(got, []string{"job/a"}) || r.reaped[0].Owner != "dead" || r.reaped[0].Token != 1 {
 			t.Errorf("told of %+v", r.reaped)
 		}
-		late := w.machine("late")
-		l := must[*tenure.Lease](t)(late.TryAcquire(t.Context(), "job/a", nil))
+		late := w.Client("late")
+		l := testutil.Must(late.TryAcquire(t.Context(), "job/a", nil))(t)
 		if p, _ := l.Previous(); p.End != tenure.EndReleasedDead || p.Request == nil || p.Request.Reason != "nobody home" {
 			t.Errorf("previous %+v", p)
 		}
 		_, err := late.TryAcquire(t.Context(), "other", nil) // which is not watched
-		want(t, err, tenure.ErrHeld)
-		want(t, held.Check(), nil)
+		testutil.Want(t, err, tenure.ErrHeld)
+		testutil.Want(t, held.Check(), nil)
 
 		// A lock that is new is found by the next list.
-		dead2 := w.machine("dead2")
-		dead2.mustAcquire("job/new", nil)
-		dead2.crash()
+		dead2 := w.Client("dead2")
+		dead2.MustAcquire("job/new", nil)
+		dead2.Partition()
 		time.Sleep(time.Minute + 2*lease)
-		must[*tenure.Lease](t)(late.TryAcquire(t.Context(), "job/new", nil))
+		testutil.Must(late.TryAcquire(t.Context(), "job/new", nil))(t)
 		r.stop()
-		want(t, <-r.done, nil)
+		testutil.Want(t, <-r.done, nil)
 		if len(r.errs) > 0 {
 			t.Errorf("errors: %v", r.errs)
 		}
@@ -117,39 +118,39 @@ func TestReap(t *testing.T) {
 
 // A record's own lease counts, not that of the client which watches.
 func TestReapGoesByTheLeaseOfTheRecord(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		long := w.machine("long", func(o *tenure.Options) { o.LeaseDuration = 8 * lease })
-		long.mustAcquire("x", nil)
-		long.crash()
-		r := w.reaps(admin.ReapOptions{Names: []string{"x"}})
+	inWorld(t, func(t *testing.T, w *world) {
+		long := w.Client("long", func(o *tenure.Options) { o.LeaseDuration = 8 * lease })
+		long.MustAcquire("x", nil)
+		long.Partition()
+		r := reaps(w, admin.ReapOptions{Names: []string{"x"}})
 		time.Sleep(8*lease - time.Second)
-		if rec := w.record("x"); rec.State != driver.Held {
+		if rec := w.MustRecord("x"); rec.State != driver.Held {
 			t.Fatalf("freed early: %+v", rec)
 		}
 		time.Sleep(4 * lease)
-		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndReleasedDead {
+		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.End != driver.EndReleasedDead {
 			t.Errorf("record %+v", rec)
 		}
 		r.stop()
-		want(t, <-r.done, nil)
+		testutil.Want(t, <-r.done, nil)
 	})
 }
 
 // What a lock costs: two reads in a lease, whether it is held or free.
 func TestReapCosts(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.machine("a")
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.Client("a")
 		const locks, leases = 20, 10
 		for i := range locks {
-			l := a.mustAcquire(fmt.Sprint("lock", i), nil)
+			l := a.MustAcquire(fmt.Sprint("lock", i), nil)
 			if i%2 == 0 {
-				a.mustRelease(l)
+				mustRelease(a, l)
 			}
 		}
-		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
+		r := reaps(w, admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(leases * lease)
 		reads, lists := 0, 0
-		for _, call := range r.faults.Log() {
+		for _, call := range r.Faults().Log() {
 			switch call.Op {
 			case faultstore.OpGet:
 				reads++
@@ -164,79 +165,79 @@ func TestReapCosts(t *testing.T) {
 			t.Errorf("%d lists, want 1 in 10 minutes", lists)
 		}
 		r.stop()
-		want(t, <-r.done, nil)
+		testutil.Want(t, <-r.done, nil)
 	})
 }
 
 // A dead session is closed, which frees all locks under it, and its record goes later.
 func TestReapClosesSessions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.machine("a"), w.machine("b")
-		sa := a.mustOpen()
-		sb := b.mustOpen()
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.Client("a"), w.Client("b")
+		sa := mustOpen(a)
+		sb := mustOpen(b)
 		for i := range 4 {
-			must[*tenure.Lease](t)(sa.Acquire(t.Context(), fmt.Sprintf("a%d", i), nil))
-			must[*tenure.Lease](t)(sb.Acquire(t.Context(), fmt.Sprintf("b%d", i), nil))
+			testutil.Must(sa.Acquire(t.Context(), fmt.Sprintf("a%d", i), nil))(t)
+			testutil.Must(sb.Acquire(t.Context(), fmt.Sprintf("b%d", i), nil))(t)
 		}
-		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
+		r := reaps(w, admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(2 * lease)
-		a.crash()
+		a.Partition()
 		time.Sleep(2 * lease)
-		c := w.machine("c")
+		c := w.Client("c")
 		for i := range 4 {
 			if i > 0 { // a first look may not have met the session yet
-				must[*tenure.Lease](t)(c.TryAcquire(t.Context(), fmt.Sprintf("a%d", i), nil))
+				testutil.Must(c.TryAcquire(t.Context(), fmt.Sprintf("a%d", i), nil))(t)
 			}
 			_, err := c.TryAcquire(t.Context(), fmt.Sprintf("b%d", i), nil)
-			want(t, err, tenure.ErrHeld)
+			testutil.Want(t, err, tenure.ErrHeld)
 		}
 		if got := r.names(); !slices.Equal(got, []string{"a session"}) || r.reaped[0].Session != sa.ID() {
 			t.Errorf("told of %+v", r.reaped)
 		}
 		time.Sleep(6 * lease)
 		st, err := c.SessionStatus(t.Context(), sa.ID(), nil)
-		if want(t, err, nil); st.State != "" {
+		if testutil.Want(t, err, nil); st.State != "" {
 			t.Errorf("the session's record: %+v", st)
 		}
 		st, err = c.SessionStatus(t.Context(), sb.ID(), nil)
-		if want(t, err, nil); !st.Alive {
+		if testutil.Want(t, err, nil); !st.Alive {
 			t.Errorf("the living session: %+v", st)
 		}
 		r.stop()
-		want(t, <-r.done, nil)
+		testutil.Want(t, <-r.done, nil)
 	})
 }
 
 // Once: it returns when what is dead is free, and the rest has shown life.
 func TestReapOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		dead, alive := w.machine("dead"), w.machine("alive")
-		alive.mustAcquire("b", nil)
-		alive.mustRelease(alive.mustAcquire("c", nil))
-		dead.mustAcquire("a", nil)
-		dead.crash()
-		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}, Names: []string{"never"}, Once: true})
-		want(t, within(t, lease/2, lease+lease/2, func() error { return <-r.done }), nil)
+	inWorld(t, func(t *testing.T, w *world) {
+		dead, alive := w.Client("dead"), w.Client("alive")
+		alive.MustAcquire("b", nil)
+		mustRelease(alive, alive.MustAcquire("c", nil))
+		dead.MustAcquire("a", nil)
+		dead.Partition()
+		r := reaps(w, admin.ReapOptions{Prefixes: []string{""}, Names: []string{"never"}, Once: true})
+		testutil.Want(t, testutil.Within(t, lease/2, lease+lease/2, func() error { return <-r.done }), nil)
 		if got := r.names(); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("told of %+v", r.reaped)
 		}
-		if rec := w.record("b"); rec.State != driver.Held {
+		if rec := w.MustRecord("b"); rec.State != driver.Held {
 			t.Errorf("%+v", rec)
 		}
 		r.stop()
 
 		// There is nothing to wait for.
-		again := w.reaps(admin.ReapOptions{Names: []string{"a", "c"}, Once: true})
-		want(t, within(t, 0, time.Second, func() error { return <-again.done }), nil)
+		again := reaps(w, admin.ReapOptions{Names: []string{"a", "c"}, Once: true})
+		testutil.Want(t, testutil.Within(t, 0, time.Second, func() error { return <-again.done }), nil)
 		again.stop()
 
 		// Its session is dead.
-		s := w.machine("s")
-		session := s.mustOpen()
-		must[*tenure.Lease](t)(session.Acquire(t.Context(), "d", nil))
-		s.crash()
-		last := w.reaps(admin.ReapOptions{Names: []string{"d"}, Once: true})
-		want(t, within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)
+		s := w.Client("s")
+		session := mustOpen(s)
+		testutil.Must(session.Acquire(t.Context(), "d", nil))(t)
+		s.Partition()
+		last := reaps(w, admin.ReapOptions{Names: []string{"d"}, Once: true})
+		testutil.Want(t, testutil.Within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)
 		if got := last.names(); !slices.Equal(got, []string{"a session"}) {
 			t.Errorf("told of %+v", last.reaped)
 		}
@@ -249,26 +250,26 @@ func TestReapOnce(t *testing.T) {
 func TestReapOfAReservation(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		t.Run(fmt.Sprintf("once=%v", once), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w world) {
-				a := w.machine("a")
-				held := a.mustAcquire("a", nil)
-				want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
-				a.mustRelease(held)
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.Client("a")
+				held := a.MustAcquire("a", nil)
+				testutil.Want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
+				mustRelease(a, held)
 				begun := time.Now()
-				r := w.reaps(admin.ReapOptions{Names: []string{"a"}, Once: once})
-				lapses := w.record("a").Lease
-				for w.record("a").State == driver.Reserved && time.Since(begun) < 4*lease {
+				r := reaps(w, admin.ReapOptions{Names: []string{"a"}, Once: once})
+				lapses := w.MustRecord("a").Lease
+				for w.MustRecord("a").State == driver.Reserved && time.Since(begun) < 4*lease {
 					time.Sleep(100 * time.Millisecond)
 				}
 				synctest.Wait() // the callback may be on its way
 				if took := time.Since(begun); took < lapses || took > 2*lapses {
 					t.Errorf("freed after %v, and the reservation is for %v", took, lapses)
 				}
-				if rec := w.record("a"); rec.State != driver.Released || !slices.Equal(r.names(), []string{"a"}) {
+				if rec := w.MustRecord("a"); rec.State != driver.Released || !slices.Equal(r.names(), []string{"a"}) {
 					t.Errorf("it is %q, told of %v", rec.State, r.names())
 				}
 				r.stop()
-				want(t, <-r.done, nil)
+				testutil.Want(t, <-r.done, nil)
 			})
 		})
 	}
@@ -277,29 +278,33 @@ func TestReapOfAReservation(t *testing.T) {
 // A store that does not answer is asked again; records that nobody can read are told of and
 // left alone.
 func TestReapAndTheStore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.machine("a")
-		a.mustAcquire("x", nil)
-		a.crash()
-		r := w.reaps(admin.ReapOptions{Prefixes: []string{""}})
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.Client("a")
+		a.MustAcquire("x", nil)
+		a.Partition()
+		r := reaps(w, admin.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(lease / 2)
-		r.faults.SetBlackHole(true)
+		r.Faults().SetBlackHole(true)
 		time.Sleep(3 * lease)
-		r.faults.SetBlackHole(false)
+		r.Faults().SetBlackHole(false)
 		time.Sleep(3 * lease)
-		if rec := w.record("x"); rec.State != driver.Released {
+		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("%+v", rec)
 		}
 		if len(r.errs) == 0 || len(r.errs) > 20 {
 			t.Errorf("%d errors of an outage: %v", len(r.errs), r.errs)
 		}
 		r.stop()
-		want(t, <-r.done, nil)
+		testutil.Want(t, <-r.done, nil)
 
-		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{}), tenure.ErrInvalid)
-		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Names: []string{""}}), tenure.ErrInvalid)
-		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Prefixes: []string{driver.SessionPrefix}}), tenure.ErrInvalid)
-		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Prefixes: []string{""}, ListEvery: -1}), tenure.ErrInvalid)
-		want(t, admin.Reap(t.Context(), r.Client, admin.ReapOptions{Prefixes: []string{""}, ListEvery: 5}), tenure.ErrInvalid)
+		for _, o := range []admin.ReapOptions{
+			{},
+			{Names: []string{""}},
+			{Prefixes: []string{driver.SessionPrefix}},
+			{Prefixes: []string{""}, ListEvery: -1},
+			{Prefixes: []string{""}, ListEvery: 5},
+		} {
+			testutil.Want(t, admin.Reap(t.Context(), r.Client, o), tenure.ErrInvalid)
+		}
 	})
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
 // keys are those of all records.
-func (w world) keys() []string {
-	w.t.Helper()
+func keys(w *world) []string {
+	w.T().Helper()
 	var all []string
 	for cursor := ""; ; {
-		page, err := w.Store().List(w.t.Context(), "", cursor)
+		page, err := w.Store().List(w.T().Context(), "", cursor)
 		if err != nil {
-			w.t.Fatal(err)
+			w.T().Fatal(err)
 		}
 		for _, r := range page.Records {
 			all = append(all, r.Key)
@@ -46,45 +47,45 @@ var restart = &admin.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 // reserved, under a session, has data or is younger is not, nor is any history of it.
 func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 	enginetest.MakeVerify(t)
-	inWorld(t, func(t *testing.T, w world) {
-		m := w.machine("a")
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.Client("a")
 		history := &tenure.AcquireOptions{History: true}
 		for _, name := range []string{"job/1", "job/2", "kept"} {
 			for range 3 {
-				m.mustRelease(m.mustAcquire(name, history))
+				mustRelease(m, m.MustAcquire(name, history))
 			}
 		}
-		m.mustRelease(m.mustAcquire("job/plain", nil))
-		m.mustRelease(m.mustAcquire("job/data", &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}))
-		m.mustRelease(m.mustAcquire("job/held", history))
-		held := m.mustAcquire("job/held", history)
-		s := m.mustOpen()
+		mustRelease(m, m.MustAcquire("job/plain", nil))
+		mustRelease(m, m.MustAcquire("job/data", &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}))
+		mustRelease(m, m.MustAcquire("job/held", history))
+		held := m.MustAcquire("job/held", history)
+		s := mustOpen(m)
 		under, err := s.TryAcquire(t.Context(), "job/session", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.plant(driver.Record{Key: "job/reserved", State: driver.Reserved, Lease: lease, Until: time.Now()})
+		plant(w, driver.Record{Key: "job/reserved", State: driver.Reserved, Lease: lease, Until: time.Now()})
 		// Others may have written anything into a record that is held.
-		w.plant(driver.Record{Key: "job/odd", State: driver.Held, Lease: lease, Until: time.Now()})
+		plant(w, driver.Record{Key: "job/odd", State: driver.Held, Lease: lease, Until: time.Now()})
 		// What is no lock is not one that was released.
-		w.plant(driver.Record{
+		plant(w, driver.Record{
 			Key: "tenure/doctor/x", State: driver.Released, End: driver.EndReleased, Lease: lease, Until: time.Now(),
 		})
 		// A write of its last holder can be late for four leases.
-		w.plant(driver.Record{
+		plant(w, driver.Record{
 			Key: "job/slow", Token: 1, State: driver.Released, End: driver.EndReleased, Lease: aged / 3, Until: time.Now(),
 		})
 		time.Sleep(aged)
-		m.mustRelease(m.mustAcquire("job/young", history))
-		m.mustRelease(m.mustAcquire("job/young", history))
-		before := w.keys()
+		mustRelease(m, m.MustAcquire("job/young", history))
+		mustRelease(m, m.MustAcquire("job/young", history))
+		before := keys(w)
 
 		dry := *restart
 		dry.DryRun = true
 		if n, err := admin.SweepReleased(t.Context(), m.Client, "job/", &dry); err != nil || n != (admin.SweptLocks{Locks: 3, WithData: 1}) {
 			t.Errorf("a dry run: %+v, %v", n, err)
 		}
-		if now := w.keys(); !slices.Equal(before, now) {
+		if now := keys(w); !slices.Equal(before, now) {
 			t.Errorf("a dry run has left %q of %q", now, before)
 		}
 		n, err := admin.SweepReleased(t.Context(), m.Client, "job/", restart)
@@ -94,27 +95,27 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		left := slices.DeleteFunc(before, func(key string) bool {
 			return key == "job/plain" || strings.Contains(key, "job/1") || strings.Contains(key, "job/2")
 		})
-		if now := w.keys(); !slices.Equal(left, now) {
+		if now := keys(w); !slices.Equal(left, now) {
 			t.Errorf("left %q, want %q", now, left)
 		}
-		want(t, errors.Join(held.Check(), under.Check()), nil)
+		testutil.Want(t, errors.Join(held.Check(), under.Check()), nil)
 		if n, err := admin.SweepReleased(t.Context(), m.Client, "", restart); err != nil || n.Locks != 1 {
 			t.Errorf("without a prefix: %+v, %v", n, err)
 		}
 		// The tokens begin again, and the history of the new life is its own.
 		for token := range uint64(3) {
-			l := m.mustAcquire("job/1", history)
+			l := m.MustAcquire("job/1", history)
 			if l.Token() != token+1 {
 				t.Errorf("token %d, want %d", l.Token(), token+1)
 			}
-			m.mustRelease(l)
+			mustRelease(m, l)
 		}
 		list, err := m.History(t.Context(), "job/1")
 		if err != nil || len(list) != 3 || slices.ContainsFunc(list, func(h tenure.Tenure) bool { return h.Unknown || time.Since(h.Since) > aged }) {
 			t.Errorf("history %+v, %v", list, err)
 		}
-		m.mustRelease(under)
-		want(t, s.Close(t.Context()), nil)
+		mustRelease(m, under)
+		testutil.Want(t, s.Close(t.Context()), nil)
 	})
 }
 
@@ -145,14 +146,14 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		kinds := map[bool]int{}
 		for at := range 9 { // calls of the sweep, before which another one comes
-			inWorld(t, func(t *testing.T, w world) {
-				other := w.machine("other")
+			inWorld(t, func(t *testing.T, w *world) {
+				other := w.Client("other")
 				store := &spied{w.Store().Open(), func() {}}
-				sweeper := must[*tenure.Client](t)(tenure.New(store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()}))
+				sweeper := testutil.Must(tenure.New(store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()}))(t)
 				defer sweeper.Close(t.Context())
 				o := &tenure.AcquireOptions{History: history}
 				for range 3 {
-					other.mustRelease(other.mustAcquire("x", o))
+					mustRelease(other, other.MustAcquire("x", o))
 				}
 				time.Sleep(aged)
 				var l *tenure.Lease
@@ -171,7 +172,7 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 					t.Errorf("call %d: swept %+v", at, n)
 				}
 				if l == nil { // nobody came, or while the sweep held it
-					l = other.mustAcquire("x", o)
+					l = other.MustAcquire("x", o)
 				}
 				if err := l.Check(); err != nil {
 					t.Errorf("call %d: %v", at, err)
@@ -183,7 +184,7 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 				if history && (err != nil || uint64(len(list)) != l.Token() || slices.ContainsFunc(list, func(h tenure.Tenure) bool { return h.Unknown })) {
 					t.Errorf("call %d: token %d, history %+v, %v", at, l.Token(), list, err)
 				}
-				other.mustRelease(l)
+				mustRelease(other, l)
 			})
 		}
 		if len(kinds) != 2 {
@@ -193,8 +194,8 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 }
 
 func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		m := w.machine("a")
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.Client("a")
 		for text, o := range map[string]*admin.SweepOptions{
 			"must be at least 1m0s":   {ReleasedFor: 59 * time.Second, RestartTokens: true},
 			"they begin at 1 again":   {ReleasedFor: aged},
@@ -204,7 +205,7 @@ func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 				t.Errorf("%+v: %v, want %q", o, err, text)
 			}
 		}
-		if n := m.faults.Count(); n != 0 {
+		if n := m.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
 	})
@@ -213,14 +214,14 @@ func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 // A sweep that fails half way has deleted the oldest tenures, and left no hole between
 // those that are known. It gives the lock back.
 func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.machine("a")
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.Client("a")
 		for range 6 {
-			a.mustRelease(a.mustAcquire("x", &tenure.AcquireOptions{History: true}))
+			mustRelease(a, a.MustAcquire("x", &tenure.AcquireOptions{History: true}))
 			time.Sleep(time.Second)
 		}
 		time.Sleep(aged)
-		remove := a.fault(faultstore.OpDelete, 2, 0, faultstore.Refuse())
+		remove := a.Inject(faultstore.OpDelete, 2, 0, faultstore.Refuse())
 		if n, err := admin.SweepReleased(t.Context(), a.Client, "x", restart); err == nil || n.Locks != 0 || n.History != 2 {
 			t.Errorf("swept %+v, %v", n, err)
 		}
@@ -234,25 +235,25 @@ func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 				t.Errorf("nothing is known of token %d: %v", e.Token, e.Unknown)
 			}
 		}
-		if rec := w.record("x"); rec.State != driver.Released || rec.Token != 7 || time.Since(rec.Until) < aged {
+		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.Token != 7 || time.Since(rec.Until) < aged {
 			t.Errorf("left %+v", rec)
 		}
-		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
-			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
+		if n, err := admin.SweepReleased(t.Context(), a.Client, "", restart); err != nil || n.Locks != 1 || len(keys(w)) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, keys(w))
 		}
 	})
 }
 
 // Others may keep a sweep out of the store for a moment.
 func TestSweepReleasedTriesAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		m := w.machine("a")
-		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
-		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.Client("a")
+		mustRelease(m, m.MustAcquire("x", &tenure.AcquireOptions{History: true}))
+		mustRelease(m, m.MustAcquire("x", &tenure.AcquireOptions{History: true}))
 		time.Sleep(aged)
-		m.fault(faultstore.OpDelete, 0, 3, faultstore.Refuse())
-		if n, err := admin.SweepReleased(t.Context(), m.Client, "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
-			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
+		m.Inject(faultstore.OpDelete, 0, 3, faultstore.Refuse())
+		if n, err := admin.SweepReleased(t.Context(), m.Client, "", restart); err != nil || n.Locks != 1 || len(keys(w)) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, keys(w))
 		}
 	})
 }
