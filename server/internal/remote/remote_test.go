@@ -6,6 +6,7 @@ package remote_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,19 +18,86 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/server/internal/remote"
 	"github.com/tenurelock/tenure/server/internal/wire"
+	"github.com/tenurelock/tenure/tenuretest"
 )
+
+// The timing of a client with the defaults.
+const (
+	lease          = 15 * time.Second
+	heartbeat      = lease / 5
+	refresh        = time.Second
+	requestTimeout = lease / 10
+)
+
+// service is a client, and what carries out the calls of remote holders by it.
+type service struct {
+	*tenuretest.Client
+	remote *remote.Client
+}
+
+func serve(w *tenuretest.World, name string, edit ...func(*tenure.Options)) *service {
+	w.T().Helper()
+	c := w.Client(name, edit...)
+	return &service{c, remote.New(c.Client)}
+}
+
+// holder is a remote holder, in as much as a test needs of it: it makes its beats and
+// remembers the last confirmed one.
+type holder struct {
+	wire.Grant
+	after string
+}
+
+func (s *service) holder(name, owner string) *holder {
+	s.World().T().Helper()
+	return s.acquire(wire.AcquireRequest{Name: name, Owner: owner, Host: "h", Label: "v1"})
+}
+
+func (s *service) acquire(r wire.AcquireRequest) *holder {
+	t := s.World().T()
+	t.Helper()
+	g := testutil.Must(s.remote.Acquire(t.Context(), r, false, nil))(t)
+	return &holder{g, g.Beat}
+}
+
+func (h *holder) next() wire.HeartbeatRequest {
+	term, _, _ := strings.Cut(h.after, "-")
+	return wire.HeartbeatRequest{Name: h.Name, Token: h.Token, After: h.after, Next: term + "-" + rand.Text()[:13]}
+}
+
+// beat renews through a service.
+func (h *holder) beat(s *service) (wire.Renewal, error) {
+	b := h.next()
+	r, err := s.remote.Heartbeat(s.World().T().Context(), b)
+	if err == nil {
+		h.after = b.Next
+	}
+	return r, err
+}
+
+func (h *holder) mustBeat(s *service) wire.Renewal {
+	t := s.World().T()
+	t.Helper()
+	return testutil.Must(h.beat(s))(t)
+}
+
+func (h *holder) release(s *service) error {
+	r := wire.ReleaseRequest{Name: h.Name, Token: h.Token, After: h.after}
+	return s.remote.Release(s.World().T().Context(), r, false)
+}
 
 // TestRemoteHolderCosts: each call is one write; and a read before it where another
 // process has written last.
 func TestRemoteHolderCosts(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		var v *holder
 		expect := func(what string, m *service, calls string, f func()) {
 			t.Helper()
-			if got := m.calls(f); got != calls {
+			if got := m.Calls(f); got != calls {
 				t.Errorf("%s: %q, want %q", what, got, calls)
 			}
 		}
@@ -40,8 +108,8 @@ func TestRemoteHolderCosts(t *testing.T) {
 		expect("through another", b, "get heartbeat", func() { v.mustBeat(b) })
 		expect("again", b, "heartbeat", func() { v.mustBeat(b) })
 		expect("where another has written", a, "get heartbeat", func() { v.mustBeat(a) })
-		expect("release", a, "release", func() { want(t, v.release(a), nil) })
-		rec := w.record("x")
+		expect("release", a, "release", func() { testutil.Want(t, v.release(a), nil) })
+		rec := w.MustRecord("x")
 		if rec.State != driver.Released || rec.End != driver.EndReleased || rec.Owner != "us" || rec.Host != "h" || rec.Label != "v1" {
 			t.Errorf("left as %+v", rec)
 		}
@@ -51,47 +119,47 @@ func TestRemoteHolderCosts(t *testing.T) {
 // TestReleaseThatDeletes leaves nothing, but for what somebody has taken meanwhile, and is a release
 // whatever comes of the rest.
 func TestReleaseThatDeletes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		release := func(v *holder) error {
 			return a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "x", Token: v.Token, After: v.after}, true)
 		}
-		remove := a.fault(faultstore.OpDelete, 0, faultstore.Refuse())
-		want(t, release(a.holder("x", "us")), nil)
+		remove := a.Inject(faultstore.OpDelete, 0, 0, faultstore.Refuse())
+		testutil.Want(t, release(a.holder("x", "us")), nil)
 		remove()
-		if rec := w.record("x"); rec.State != driver.Released || rec.Token != 1 {
+		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.Token != 1 {
 			t.Errorf("left as %+v", rec)
 		}
 		v := a.holder("x", "us") // after another tenure, of which there is a history
 		time.Sleep(time.Second)  // that is written beside the grant
-		want(t, release(v), nil)
+		testutil.Want(t, release(v), nil)
 		if left, err := w.Store().List(t.Context(), "", ""); err != nil || len(left.Records) != 0 {
 			t.Errorf("left %+v, %v", left, err)
 		}
-		want(t, release(v), tenure.ErrLost)
+		testutil.Want(t, release(v), tenure.ErrLost)
 		v = a.holder("x", "us")
-		waiting := started(func() error {
+		waiting := testutil.Go(func() error {
 			_, err := b.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "other"}, true, nil)
 			return err
 		})
 		time.Sleep(time.Second)
-		a.fault(faultstore.OpDelete, 1, faultstore.Slow(time.Second, 0))
-		want(t, release(v), nil)
-		want(t, <-waiting, nil)
-		if rec := w.record("x"); rec.State != driver.Held || rec.Token != 2 || rec.Owner != "other" {
+		a.Inject(faultstore.OpDelete, 0, 1, faultstore.Slow(time.Second, 0))
+		testutil.Want(t, release(v), nil)
+		testutil.Want(t, <-waiting, nil)
+		if rec := w.MustRecord("x"); rec.State != driver.Held || rec.Token != 2 || rec.Owner != "other" {
 			t.Errorf("left as %+v", rec)
 		}
 
 		// What is handed over is kept for its heir.
 		v = a.holder("y", "us")
-		asked := started(func() error {
+		asked := testutil.Go(func() error {
 			return b.StepDown(t.Context(), "y", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
 		})
 		time.Sleep(time.Second)
 		v.mustBeat(a)
-		want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after}, true), nil)
-		want(t, <-asked, nil)
-		if rec := w.record("y"); rec.State != driver.Reserved || rec.Owner != "heir" {
+		testutil.Want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after}, true), nil)
+		testutil.Want(t, <-asked, nil)
+		if rec := w.MustRecord("y"); rec.State != driver.Reserved || rec.Owner != "heir" {
 			t.Errorf("left as %+v", rec)
 		}
 	})
@@ -100,15 +168,15 @@ func TestReleaseThatDeletes(t *testing.T) {
 // TestRemoteHolderIsAlive: its beats keep others away for as long as it sends them, and
 // for a lease after that.
 func TestRemoteHolderIsAlive(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b, c := w.service("a"), w.service("b"), w.service("c")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b, c := serve(w, "a"), serve(w, "b"), serve(w, "c")
 		v := a.holder("x", "us")
 		drift, whole := 0.09, float64(lease)
 		usable := time.Duration(whole*(1-drift)/(1+drift)) - lease/8
 		if r := v.mustBeat(a); r.UsableMs != usable.Milliseconds() || r.HeartbeatMs != heartbeat.Milliseconds() || r.Asked != nil {
 			t.Errorf("renewed as %+v, want usable %v", r, usable)
 		}
-		waiting := started(func() error {
+		waiting := testutil.Go(func() error {
 			_, err := c.Acquire(t.Context(), "x", nil)
 			return err
 		})
@@ -117,14 +185,14 @@ func TestRemoteHolderIsAlive(t *testing.T) {
 			v.mustBeat(b)
 		}
 		last := time.Now()
-		pending(t, "the other's acquire", waiting)
-		want(t, <-waiting, nil)
+		testutil.Pending(t, "the other's acquire", waiting)
+		testutil.Want(t, <-waiting, nil)
 		if took := time.Since(last); took < lease || took > lease+2*refresh {
 			t.Errorf("taken over after %v", took)
 		}
 		_, err := v.beat(a)
-		want(t, err, tenure.ErrLost)
-		want(t, v.release(a), tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrLost)
+		testutil.Want(t, v.release(a), tenure.ErrLost)
 	})
 }
 
@@ -132,11 +200,11 @@ func TestRemoteHolderIsAlive(t *testing.T) {
 // lease durations. The period that a holder is told fits the lease in its record, whatever
 // that of the replica is.
 func TestRemoteHolderAcrossTimings(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.service("a")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := serve(w, "a")
 		v := a.holder("x", "us")
 		for _, of := range []time.Duration{lease / 3, lease, 3 * lease} {
-			replica := w.service(of.String(), func(o *tenure.Options) { o.LeaseDuration, o.HeartbeatPeriod = of, 0 })
+			replica := serve(w, of.String(), func(o *tenure.Options) { o.LeaseDuration, o.HeartbeatPeriod = of, 0 })
 			r := v.mustBeat(replica)
 			if most := min(of, lease) / 5; r.HeartbeatMs != most.Milliseconds() || r.UsableMs <= r.HeartbeatMs {
 				t.Errorf("through a replica with a lease of %v: renewed as %+v, want a heartbeat each %v", of, r, most)
@@ -148,16 +216,16 @@ func TestRemoteHolderAcrossTimings(t *testing.T) {
 // TestRemoteHolderRepeatsItself: the same call again is confirmed and changes nothing;
 // an older one is lost, and so is one of another token, or that guesses the beat.
 func TestRemoteHolderRepeatsItself(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		v := a.holder("x", "us")
 		first := v.next()
 		for _, m := range []*service{a, b, a} {
 			_, err := m.remote.Heartbeat(t.Context(), first)
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 		}
 		v.after = first.Next
-		was := w.record("x")
+		was := w.MustRecord("x")
 		stale := first
 		stale.Next = v.next().Next
 		if _, err := b.remote.Heartbeat(t.Context(), stale); !errors.Is(err, tenure.ErrLost) {
@@ -166,52 +234,52 @@ func TestRemoteHolderRepeatsItself(t *testing.T) {
 		other := v.next()
 		other.Token++
 		_, err := a.remote.Heartbeat(t.Context(), other)
-		want(t, err, tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrLost)
 		guess := v.next()
 		guess.After = strings.Repeat("A", 13) + "-" + strings.Repeat("B", 13)
 		guess.Next = strings.Repeat("A", 13) + "-" + strings.Repeat("C", 13)
 		_, err = a.remote.Heartbeat(t.Context(), guess)
-		want(t, err, tenure.ErrLost)
-		if is := w.record("x"); is.Version != was.Version {
+		testutil.Want(t, err, tenure.ErrLost)
+		if is := w.MustRecord("x"); is.Version != was.Version {
 			t.Errorf("written by a call that has no effect: %+v", is)
 		}
 		v.mustBeat(a)
-		want(t, v.release(a), nil)
-		want(t, v.release(b), nil) // sent again
+		testutil.Want(t, v.release(a), nil)
+		testutil.Want(t, v.release(b), nil) // sent again
 		_, err = v.beat(b)
-		want(t, err, tenure.ErrLost)
-		next := b.mustAcquire("x")
-		want(t, v.release(a), nil) // by a proxy, much later
-		want(t, next.Check(), nil)
-		want(t, next.Renew(t.Context()), nil)
+		testutil.Want(t, err, tenure.ErrLost)
+		next := b.MustAcquire("x", nil)
+		testutil.Want(t, v.release(a), nil) // by a proxy, much later
+		testutil.Want(t, next.Check(), nil)
+		testutil.Want(t, next.Renew(t.Context()), nil)
 	})
 }
 
 // TestUnusedGrantIsFreed: a program that went away while it waited costs the others a third
 // of a lease; one that shows life through another process keeps the lock.
 func TestUnusedGrantIsFreed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		v := a.holder("x", "gone")
 		if v.FreeAfterMs != (lease / 3).Milliseconds() {
 			t.Errorf("free after %d ms", v.FreeAfterMs)
 		}
 		begun := time.Now()
-		b.mustAcquire("x")
+		b.MustAcquire("x", nil)
 		if took := time.Since(begun); took < lease/3 || took > lease/3+3*refresh { // whose looks are twice as rare while nothing is heard
 			t.Errorf("free after %v, want %v", took, lease/3)
 		}
-		if prev := w.record("x").Prev; prev == nil || prev.End != driver.EndAbandoned {
+		if prev := w.MustRecord("x").Prev; prev == nil || prev.End != driver.EndAbandoned {
 			t.Errorf("the unused tenure ended as %+v", prev)
 		}
 		_, err := v.beat(a)
-		want(t, err, tenure.ErrLost)
+		testutil.Want(t, err, tenure.ErrLost)
 
 		kept := a.holder("y", "there")
 		kept.mustBeat(b)
 		time.Sleep(lease/3 + refresh)
 		kept.mustBeat(b)
-		if rec := w.record("y"); rec.State != driver.Held || rec.Token != kept.Token {
+		if rec := w.MustRecord("y"); rec.State != driver.Held || rec.Token != kept.Token {
 			t.Errorf("a lock in use was freed: %+v", rec)
 		}
 	})
@@ -219,40 +287,40 @@ func TestUnusedGrantIsFreed(t *testing.T) {
 
 // TestGrantThatNobodyLearnsOf: it is released at once.
 func TestGrantThatNobodyLearnsOf(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		v := a.holder("x", "us")
 		a.remote.Discard(v.Grant)
 		synctest.Wait()
-		b.mustTry("x")
+		testutil.Must(b.TryAcquire(t.Context(), "x", nil))(t)
 
 		// The request of one that waits ends at the moment of the grant.
-		holder := b.mustTry("y")
+		holder := testutil.Must(b.TryAcquire(t.Context(), "y", nil))(t)
 		ctx, stop := context.WithCancel(t.Context())
-		waits := started(func() error {
+		waits := testutil.Go(func() error {
 			_, err := a.remote.Acquire(ctx, wire.AcquireRequest{Name: "y", Owner: "us"}, true, nil)
 			return err
 		})
 		time.Sleep(refresh)
-		a.fault(faultstore.OpTakeover, 1, faultstore.Slow(0, time.Second))
-		a.fault(faultstore.OpClaim, 1, faultstore.Slow(0, time.Second))
-		want(t, holder.Release(t.Context()), nil)
+		a.Inject(faultstore.OpTakeover, 0, 1, faultstore.Slow(0, time.Second))
+		a.Inject(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+		testutil.Want(t, holder.Release(t.Context()), nil)
 		time.Sleep(refresh / 2)
 		stop()
-		want(t, <-waits, context.Canceled)
+		testutil.Want(t, <-waits, context.Canceled)
 		time.Sleep(3 * time.Second)
-		b.mustTry("y")
+		testutil.Must(b.TryAcquire(t.Context(), "y", nil))(t)
 	})
 }
 
 // TestRemoteHolderIsAsked: a request stays in the record until the tenure ends, and is
 // told with each heartbeat.
 func TestRemoteHolderIsAsked(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		v := a.holder("x", "us")
 		v.mustBeat(a)
-		asked := started(func() error {
+		asked := testutil.Go(func() error {
 			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
 		})
 		synctest.Wait()
@@ -263,20 +331,20 @@ func TestRemoteHolderIsAsked(t *testing.T) {
 			}
 			time.Sleep(heartbeat)
 		}
-		pending(t, "the request", asked)
-		want(t, v.release(b), nil)
-		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "heir" {
+		testutil.Pending(t, "the request", asked)
+		testutil.Want(t, v.release(b), nil)
+		if rec := w.MustRecord("x"); rec.State != driver.Reserved || rec.Owner != "heir" {
 			t.Errorf("left as %+v", rec)
 		}
-		want(t, <-asked, nil)
+		testutil.Want(t, <-asked, nil)
 	})
 }
 
 // TestReservationGoesFirst: whom a lock is handed over to takes it, although others of
 // the same process have waited for longer.
 func TestReservationGoesFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		v := b.holder("x", "us")
 		v.mustBeat(b)
 		var order []string
@@ -288,27 +356,27 @@ func TestReservationGoesFirst(t *testing.T) {
 					got <- nil
 					return
 				}
-				got <- a.granted("x", owner)(g, err)
+				got <- &holder{g, g.Beat}
 			}()
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(2 * refresh)
-		asked := started(func() error {
+		asked := testutil.Go(func() error {
 			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
 		})
 		synctest.Wait()
 		v.mustBeat(b)
-		want(t, v.release(b), nil)
+		testutil.Want(t, v.release(b), nil)
 		for range 3 {
 			n := <-got
 			if n == nil {
 				t.Fatal("an acquire failed")
 			}
-			order = append(order, n.owner)
+			order = append(order, w.MustRecord("x").Owner)
 			n.mustBeat(a)
-			want(t, n.release(a), nil)
+			testutil.Want(t, n.release(a), nil)
 		}
-		want(t, <-asked, nil)
+		testutil.Want(t, <-asked, nil)
 		if strings.Join(order, " ") != "heir first second" {
 			t.Errorf("came as %v", order)
 		}
@@ -322,25 +390,25 @@ func TestRemoteHolderAndAStoreThatFails(t *testing.T) {
 		"reply lost": faultstore.LoseReplyHang(), "request lost": faultstore.BlackHole(), "late": faultstore.LateAfterError(requestTimeout / 2),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w world) {
-				a, b := w.service("a"), w.service("b")
+			tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+				a, b := serve(w, "a"), serve(w, "b")
 				v := a.holder("x", "us")
 				v.mustBeat(a)
 				next := v.next()
-				remove := a.fault(faultstore.OpHeartbeat, 0, fault)
-				reads := a.fault(faultstore.OpGet, 0, faultstore.BlackHole())
+				remove := a.Inject(faultstore.OpHeartbeat, 0, 0, fault)
+				reads := a.Inject(faultstore.OpGet, 0, 0, faultstore.BlackHole())
 				_, err := a.remote.Heartbeat(t.Context(), next)
-				want(t, err, tenure.ErrUncertain)
+				testutil.Want(t, err, tenure.ErrUncertain)
 				remove()
 				reads()
 				_, err = b.remote.Heartbeat(t.Context(), next)
-				want(t, err, nil)
+				testutil.Want(t, err, nil)
 				v.after = next.Next
 				v.mustBeat(a)
-				remove = a.fault(faultstore.OpRelease, 1, faultstore.LoseReply())
-				want(t, v.release(a), nil)
+				remove = a.Inject(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+				testutil.Want(t, v.release(a), nil)
 				remove()
-				b.mustTry("x")
+				testutil.Must(b.TryAcquire(t.Context(), "x", nil))(t)
 			})
 		})
 	}
@@ -351,20 +419,20 @@ func TestRemoteHolderAndAStoreThatFails(t *testing.T) {
 func TestRemoteHolderWithLongData(t *testing.T) {
 	for _, n := range []int{4 << 10, 4<<10 + 1, driver.MaxDataLen} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w world) {
-				a := w.service("a")
+			tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+				a := serve(w, "a")
 				data := bytes.Repeat([]byte("x"), n)
-				v := a.granted("x", "us")(a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "us", Data: data}, false, nil))
+				v := a.acquire(wire.AcquireRequest{Name: "x", Owner: "us", Data: data})
 				for range 3 {
 					v.mustBeat(a)
-					if rec := w.record("x"); !bytes.Equal(rec.Data, data) {
+					if rec := w.MustRecord("x"); !bytes.Equal(rec.Data, data) {
 						t.Fatalf("%d bytes after a heartbeat", len(rec.Data))
 					}
 				}
-				want(t, v.release(a), nil)
+				testutil.Want(t, v.release(a), nil)
 				next := a.holder("x", "them")
 				next.mustBeat(a)
-				if rec := w.record("x"); !bytes.Equal(rec.Data, data) {
+				if rec := w.MustRecord("x"); !bytes.Equal(rec.Data, data) {
 					t.Errorf("%d bytes with the next holder", len(rec.Data))
 				}
 			})
@@ -375,8 +443,8 @@ func TestRemoteHolderWithLongData(t *testing.T) {
 // TestRemoteHolderThatHasGone: when the caller's context ends, so does the call. A store
 // that refuses is not asked on in the name of somebody who hears no answer.
 func TestRemoteHolderThatHasGone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.service("a")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := serve(w, "a")
 		v := a.holder("x", "us")
 		v.mustBeat(a)
 		a.Faults().Inject(faultstore.Rule{Fault: faultstore.Refuse()})
@@ -386,15 +454,15 @@ func TestRemoteHolderThatHasGone(t *testing.T) {
 				return err
 			},
 			"release": func(ctx context.Context) error {
-				return a.remote.Release(ctx, wire.ReleaseRequest{Name: v.name, Token: v.Token, After: v.after}, false)
+				return a.remote.Release(ctx, wire.ReleaseRequest{Name: v.Name, Token: v.Token, After: v.after}, false)
 			},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), requestTimeout/2)
 			err := call(ctx)
 			cancel()
-			want(t, err, tenure.ErrUncertain)
-			want(t, err, context.DeadlineExceeded)
-			if calls := a.calls(func() { time.Sleep(4 * requestTimeout) }); calls != "" {
+			testutil.Want(t, err, tenure.ErrUncertain)
+			testutil.Want(t, err, context.DeadlineExceeded)
+			if calls := a.Calls(func() { time.Sleep(4 * requestTimeout) }); calls != "" {
 				t.Errorf("%s: %q after its caller has gone", what, calls)
 			}
 		}
@@ -404,11 +472,11 @@ func TestRemoteHolderThatHasGone(t *testing.T) {
 // TestClosedClientLeavesGrants: a program that was granted a lock goes on through another
 // process.
 func TestClosedClientLeavesGrants(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
 		v := a.holder("x", "us")
 		begun := time.Now()
-		want(t, a.Close(t.Context()), nil)
+		testutil.Want(t, a.Close(t.Context()), nil)
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("took %v", took)
 		}
@@ -416,14 +484,14 @@ func TestClosedClientLeavesGrants(t *testing.T) {
 		time.Sleep(lease / 2)
 		v.mustBeat(b)
 		_, err := v.beat(a)
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 	})
 }
 
 // TestRemoteHolderBadInput: each says which rule is broken, and nothing is sent.
 func TestRemoteHolderBadInput(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.service("a")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := serve(w, "a")
 		r, ctx := a.remote, t.Context()
 		v := a.holder("x", "us")
 		beat := func(edit func(*wire.HeartbeatRequest)) error {
@@ -437,7 +505,7 @@ func TestRemoteHolderBadInput(t *testing.T) {
 			return err
 		}
 		term, _, _ := strings.Cut(v.Beat, "-")
-		calls := a.calls(func() {
+		calls := a.Calls(func() {
 			for what, err := range map[string]error{
 				"lock name is empty":                       acquire("", "us"),
 				"\"a \" has a space at byte 1":             acquire("a ", "us"),
@@ -453,7 +521,7 @@ func TestRemoteHolderBadInput(t *testing.T) {
 				"data has 262145 bytes: at most 262144":    r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}, false),
 				"the beat before \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: strings.Repeat("A", 100)}, false),
 			} {
-				want(t, err, tenure.ErrInvalid)
+				testutil.Want(t, err, tenure.ErrInvalid)
 				if err == nil || !strings.Contains(err.Error(), what) {
 					t.Errorf("got %v, want %q", err, what)
 				}
@@ -467,18 +535,18 @@ func TestRemoteHolderBadInput(t *testing.T) {
 
 // TestWaitingHolderIsTold: each holder that is waited for, once.
 func TestWaitingHolderIsTold(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, b := w.service("a"), w.service("b")
-		one := b.mustTry("x")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
+		one := testutil.Must(b.TryAcquire(t.Context(), "x", nil))(t)
 		var told []string
-		waits := started(func() error {
+		waits := testutil.Go(func() error {
 			_, err := a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "us"}, true, func(e *tenure.HeldError) {
 				told = append(told, e.Owner)
 			})
 			return err
 		})
 		time.Sleep(5 * refresh)
-		two := started(func() error {
+		two := testutil.Go(func() error {
 			l, err := b.Acquire(t.Context(), "x", nil)
 			if err == nil {
 				time.Sleep(5 * refresh)
@@ -487,9 +555,9 @@ func TestWaitingHolderIsTold(t *testing.T) {
 			return err
 		})
 		synctest.Wait()
-		want(t, one.Release(t.Context()), nil)
-		want(t, <-waits, nil)
-		want(t, <-two, nil)
+		testutil.Want(t, one.Release(t.Context()), nil)
+		testutil.Want(t, <-waits, nil)
+		testutil.Want(t, <-two, nil)
 		if len(told) == 0 || len(told) > 2 || told[0] != "b" {
 			t.Errorf("told %q", told)
 		}
@@ -498,14 +566,14 @@ func TestWaitingHolderIsTold(t *testing.T) {
 
 // TestTextOfAFailure: the history shows why the work has failed.
 func TestTextOfAFailure(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a := w.service("a")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := serve(w, "a")
 		v := a.holder("x", "us")
 		v.mustBeat(a)
-		want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{
+		testutil.Want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{
 			Name: "x", Token: v.Token, After: v.after, Data: []byte("d"), Failed: "no\nspace",
 		}, false), nil)
-		rec := w.record("x")
+		rec := w.MustRecord("x")
 		if rec.End != driver.EndFailed || rec.Asked == nil || rec.Asked.Reason != "no space" || string(rec.Data) != "d" {
 			t.Errorf("left as %+v", rec)
 		}
@@ -515,27 +583,27 @@ func TestTextOfAFailure(t *testing.T) {
 // TestRemoteHolderIsToldWhy: what has ended the tenure, and not what ended the one after
 // it, or what its own release has said.
 func TestRemoteHolderIsToldWhy(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		a, boss := w.service("a"), w.service("boss")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, boss := serve(w, "a"), serve(w, "boss")
 		v := a.holder("x", "us")
 		v.mustBeat(a)
-		want(t, admin.Revoke(t.Context(), boss.Client.Client, "x", "mad"), nil)
+		testutil.Want(t, admin.Revoke(t.Context(), boss.Client.Client, "x", "mad"), nil)
 		for range 2 { // reserved for nobody, and held by the next one
 			_, err := v.beat(a)
-			want(t, err, tenure.ErrSuperseded)
+			testutil.Want(t, err, tenure.ErrSuperseded)
 			if err == nil || !strings.Contains(err.Error(), `revoked by "boss": mad`) {
 				t.Errorf("after the revocation: %v", err)
 			}
-			if w.record("x").State != driver.Held {
-				a.mustAcquire("x")
+			if w.MustRecord("x").State != driver.Held {
+				a.MustAcquire("x", nil)
 			}
 		}
 
 		v = a.holder("y", "us")
 		v.mustBeat(a)
-		want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after, Failed: "no space"}, false), nil)
+		testutil.Want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after, Failed: "no space"}, false), nil)
 		_, err := v.beat(a)
-		want(t, err, tenure.ErrSuperseded)
+		testutil.Want(t, err, tenure.ErrSuperseded)
 		if err == nil || !strings.Contains(err.Error(), "the record was released under token 1") {
 			t.Errorf("after its own release: %v", err)
 		}
@@ -545,9 +613,9 @@ func TestRemoteHolderIsToldWhy(t *testing.T) {
 // TestAskNamesWhoAsks: the history has whom the request names, else the client.
 func TestAskNamesWhoAsks(t *testing.T) {
 	for by, want := range map[string]string{"ops": "ops", "": "a"} {
-		inWorld(t, func(t *testing.T, w world) {
-			w.service("b").mustAcquire("x")
-			a := w.service("a")
+		tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+			serve(w, "b").MustAcquire("x", nil)
+			a := serve(w, "a")
 			err := a.remote.Ask(t.Context(), remote.Request{Name: "x", Request: tenure.Request{Kind: tenure.RequestRevoke, By: by, Reason: "it hangs"}})
 			if err != nil {
 				t.Fatal(err)
@@ -564,9 +632,9 @@ func TestAskNamesWhoAsks(t *testing.T) {
 }
 
 func TestAskRefuses(t *testing.T) {
-	inWorld(t, func(t *testing.T, w world) {
-		w.service("b").mustAcquire("x")
-		a := w.service("a")
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		serve(w, "b").MustAcquire("x", nil)
+		a := serve(w, "a")
 		for what, q := range map[string]tenure.Request{
 			"no kind":          {},
 			"another kind":     {Kind: "steal"},
@@ -580,7 +648,7 @@ func TestAskRefuses(t *testing.T) {
 		} {
 			err := a.remote.Ask(t.Context(), remote.Request{Name: "x", Request: q})
 			t.Log(what)
-			want(t, err, tenure.ErrInvalid)
+			testutil.Want(t, err, tenure.ErrInvalid)
 		}
 		if st, err := a.Status(t.Context(), "x"); err != nil || st.Request != nil || !st.Held {
 			t.Errorf("the holder was asked: %+v, %v", st, err)
