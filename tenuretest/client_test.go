@@ -13,6 +13,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -35,11 +36,11 @@ func TestCalls(t *testing.T) {
 		l := a.MustAcquire("x", &tenure.AcquireOptions{History: true})
 		if got := a.Calls(func() {
 			_, err := a.OpenSession(t.Context(), nil)
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			_, err = b.TryAcquire(t.Context(), "y", nil)
-			want(t, err, nil)
-			want(t, l.Renew(t.Context()), nil)
-			want(t, l.Release(t.Context()), nil)
+			testutil.Want(t, err, nil)
+			testutil.Want(t, l.Renew(t.Context()), nil)
+			testutil.Want(t, l.Release(t.Context()), nil)
 		}); got != "heartbeat release" {
 			t.Errorf("calls of a: %q", got)
 		}
@@ -54,7 +55,7 @@ func TestEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *tenuretest.World, a, _ *tenuretest.Client) {
 		var told []tenure.Event
 		c := w.Client("c", func(o *tenure.Options) { o.OnEvent = func(e tenure.Event) { told = append(told, e) } })
-		want(t, c.MustAcquire("x", nil).Release(t.Context()), nil)
+		testutil.Want(t, c.MustAcquire("x", nil).Release(t.Context()), nil)
 		var kinds []string
 		for _, e := range c.Events() {
 			kinds = append(kinds, string(e.Kind))
@@ -62,7 +63,8 @@ func TestEvents(t *testing.T) {
 		if got := strings.Join(kinds, " "); got != "acquired stopping released" || len(told) != len(kinds) {
 			t.Errorf("events %s; told %v", got, told)
 		}
-		if got := c.Events(tenure.EventReleased, tenure.EventLost); len(got) != 1 || got[0].Kind != tenure.EventReleased || got[0].Lock != "x" {
+		got := c.Events(tenure.EventReleased, tenure.EventLost)
+		if len(got) != 1 || got[0].Kind != tenure.EventReleased || got[0].Lock != "x" {
 			t.Errorf("released or lost: %v", got)
 		}
 		if got := a.Events(); len(got) != 0 {
@@ -83,7 +85,7 @@ func TestRecord(t *testing.T) {
 		if rec.Key != "x" || rec.State != driver.Held || rec.Owner != "a" || rec.Token != 1 {
 			t.Errorf("held: %+v", rec)
 		}
-		want(t, w.Records().Delete(t.Context(), rec), nil)
+		testutil.Want(t, w.Records().Delete(t.Context(), rec), nil)
 		if rec := w.Record("x"); rec.Key != "" {
 			t.Errorf("deleted: %+v", rec)
 		}
@@ -97,11 +99,11 @@ func TestInject(t *testing.T) {
 			t.Helper()
 			for _, err := range wanted {
 				_, got := a.Status(t.Context(), "x")
-				want(t, got, err)
+				testutil.Want(t, got, err)
 			}
 		}
 		a.Inject(faultstore.OpGet, 1, 2, faultstore.LoseRequest())
-		want(t, a.MustAcquire("y", nil).Release(t.Context()), nil)
+		testutil.Want(t, a.MustAcquire("y", nil).Release(t.Context()), nil)
 		reads(nil, faultstore.ErrInjected, faultstore.ErrInjected, nil)
 		remove := a.Inject(faultstore.OpGet, 0, 0, faultstore.LoseRequest())
 		reads(faultstore.ErrInjected, faultstore.ErrInjected)
@@ -139,9 +141,9 @@ func TestBoundReads(t *testing.T) {
 				tt.do(c, func(n int) {
 					for i := range n {
 						_, err := c.Status(t.Context(), "x")
-						want(t, err, nil)
+						testutil.Want(t, err, nil)
 						_, err = c.Status(t.Context(), fmt.Sprint("other", i))
-						want(t, err, nil)
+						testutil.Want(t, err, nil)
 					}
 				})
 			})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -26,7 +27,7 @@ func TestPartition(t *testing.T) {
 		a.Partition()
 		w.Until("the first has lost", func() bool { _, cause := first.latest(); return cause != nil })
 		_, cause := first.latest()
-		want(t, cause, tenure.ErrLost)
+		testutil.Want(t, cause, tenure.ErrLost)
 		if next := w.Leader("x"); next.Client != a {
 			t.Error("the second began before the first had stopped")
 		}
@@ -70,9 +71,9 @@ func TestKill(t *testing.T) {
 		if l.Check() == nil {
 			t.Error("the killed leader may still act")
 		}
-		want(t, <-first.ended, tenure.ErrClosed)
+		testutil.Want(t, <-first.ended, tenure.ErrClosed)
 		_, cause := first.latest()
-		want(t, cause, tenure.ErrClosed)
+		testutil.Want(t, cause, tenure.ErrClosed)
 		took(t, begun, 0, 10*time.Millisecond)
 		if !w.Held("x") {
 			t.Error("the killed leader has released the lock")
@@ -90,9 +91,9 @@ func TestKill(t *testing.T) {
 			t.Errorf("started again as %q", owner)
 		}
 		_, err := a.TryAcquire(t.Context(), "y", nil)
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 		_, err = again.TryAcquire(t.Context(), "y", nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 	})
 }
 
@@ -107,9 +108,9 @@ func TestKillOfPaused(t *testing.T) {
 		time.Sleep(time.Second)
 		a.Kill()
 		b.Kill()
-		want(t, context.Cause(l.Context()), tenure.ErrClosed)
-		want(t, l.Check(), tenure.ErrLost)
-		want(t, <-waiting.ended, tenure.ErrClosed)
+		testutil.Want(t, context.Cause(l.Context()), tenure.ErrClosed)
+		testutil.Want(t, l.Check(), tenure.ErrLost)
+		testutil.Want(t, <-waiting.ended, tenure.ErrClosed)
 	})
 }
 
@@ -129,14 +130,14 @@ func TestPause(t *testing.T) {
 			t.Errorf("token %d", second.Token())
 		}
 		a.Resume()
-		want(t, l.Check(), tenure.ErrLost)
+		testutil.Want(t, l.Check(), tenure.ErrLost)
 		if passed := elapsed() - age; passed < 10*lease {
 			t.Errorf("%v have passed", passed)
 		}
 		begun := time.Now()
 		<-l.Context().Done()
 		took(t, begun, 0, time.Second)
-		want(t, second.Check(), nil)
+		testutil.Want(t, second.Check(), nil)
 	})
 }
 
@@ -147,9 +148,9 @@ func TestShortPause(t *testing.T) {
 		for range 20 {
 			a.Suspend(lease / 3)
 			time.Sleep(lease / 10)
-			want(t, l.Check(), nil)
+			testutil.Want(t, l.Check(), nil)
 		}
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 	})
 }
 
@@ -204,14 +205,14 @@ func TestPauseHoldsCalls(t *testing.T) {
 		is(begins, false)
 		time.Sleep(100 * time.Millisecond)
 		is(begins, true)
-		want(t, <-under, nil)
-		want(t, <-begins, nil)
+		testutil.Want(t, <-under, nil)
+		testutil.Want(t, <-begins, nil)
 
 		a.Pause()
 		late := status()
 		time.Sleep(lease / 10)
 		is(late, true)
-		want(t, <-late, context.DeadlineExceeded)
+		testutil.Want(t, <-late, context.DeadlineExceeded)
 		a.Resume()
 	})
 }
@@ -224,7 +225,7 @@ func TestPauseHoldsHints(t *testing.T) {
 		campaign(t, waiter)
 		time.Sleep(time.Second)
 		waiter.Pause()
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 		time.Sleep(100 * time.Millisecond)
 		if w.Held("x") {
 			t.Error("acquired in the pause")
@@ -252,7 +253,7 @@ func TestPauseDoesNotSpin(t *testing.T) {
 		l := a.MustAcquire("x", nil)
 		// A heartbeat is due after 3 s: stop just before it.
 		for _, ahead := range []time.Duration{1, time.Microsecond, time.Millisecond, 20 * time.Millisecond} {
-			want(t, l.Renew(t.Context()), nil)
+			testutil.Want(t, l.Renew(t.Context()), nil)
 			time.Sleep(lease/5 - ahead)
 			before := clock.n.Load()
 			a.Pause()
@@ -262,7 +263,7 @@ func TestPauseDoesNotSpin(t *testing.T) {
 				t.Errorf("stopped %v before a heartbeat: %d readings of the clock in %v", ahead, n, lease/3)
 			}
 		}
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 	})
 }
 
@@ -273,7 +274,7 @@ func TestSlow(t *testing.T) {
 			t.Helper()
 			begun := time.Now()
 			_, err := c.Status(t.Context(), "x")
-			want(t, err, nil)
+			testutil.Want(t, err, nil)
 			took(t, begun, least, most)
 		}
 		a.Slow(time.Second)
@@ -295,7 +296,7 @@ func TestLoseReplies(t *testing.T) {
 		a.Slow(time.Second)
 		a.LoseReplies(1)
 		_, err := a.Status(t.Context(), "x")
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		begun := time.Now()
 		l := a.MustAcquire("x", nil)
 		took(t, begun, lease/10, lease/2)
@@ -312,7 +313,7 @@ func TestLoseReplies(t *testing.T) {
 		a.LoseReplies(1)
 		a.Heal()
 		begun = time.Now()
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 		took(t, begun, 0, 0)
 		if w.Held("x") {
 			t.Error("still held")
@@ -327,9 +328,9 @@ func TestFaults(t *testing.T) {
 		a.Slow(0)
 		a.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Count: 1, Fault: faultstore.LoseRequest()})
 		_, err := a.Status(t.Context(), "x")
-		want(t, err, faultstore.ErrInjected)
+		testutil.Want(t, err, faultstore.ErrInjected)
 		a.Heal()
 		_, err = a.Status(t.Context(), "x")
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -33,10 +34,10 @@ func TestObserve(t *testing.T) {
 		a := w.Client("a")
 		a.LoseReplies(1)
 		l := a.MustAcquire("x", nil)
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 		rec, err := w.Store().Get(t.Context(), "x", driver.Strong)
-		want(t, err, nil)
-		want(t, w.Client("b").Faults().Delete(t.Context(), rec), nil)
+		testutil.Want(t, err, nil)
+		testutil.Want(t, w.Client("b").Faults().Delete(t.Context(), rec), nil)
 		if got := strings.Join(seen, " "); got != ">held held>released released>" {
 			t.Errorf("observed %s", got)
 		}
@@ -70,9 +71,9 @@ func TestWrap(t *testing.T) {
 		if told := stores["a"].told; len(told) != 1 || told[0] == nil {
 			t.Errorf("the claim whose reply is lost ended with %v", told)
 		}
-		time.AfterFunc(time.Second/4, func() { want(t, l.Release(t.Context()), nil) })
+		time.AfterFunc(time.Second/4, func() { testutil.Want(t, l.Release(t.Context()), nil) })
 		begun := time.Now()
-		want(t, b.MustAcquire("x", nil).Release(t.Context()), nil)
+		testutil.Want(t, b.MustAcquire("x", nil).Release(t.Context()), nil)
 		if took := time.Since(begun); took < time.Second/2 {
 			t.Errorf("a client that cannot watch has the lock after %v", took)
 		}
@@ -136,8 +137,8 @@ func TestClockThatRunsWrong(t *testing.T) {
 		w.LeaderAfter(led)
 		took(t, begun, lease*9/10, lease*3/2)
 		k, err := b.TryAcquire(t.Context(), "y", nil)
-		want(t, err, nil)
+		testutil.Want(t, err, nil)
 		b.Step(lease)
-		want(t, k.Check(), tenure.ErrLost)
+		testutil.Want(t, k.Check(), tenure.ErrLost)
 	})
 }

@@ -5,7 +5,6 @@ package tenuretest_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -72,14 +72,6 @@ func expect(t *testing.T, got tenuretest.Leader, c *tenuretest.Client, token uin
 	}
 }
 
-// want fails the test if err does not match target; nil wants no error.
-func want(t *testing.T, err, target error) {
-	t.Helper()
-	if (target == nil) != (err == nil) || !errors.Is(err, target) {
-		t.Errorf("got error %v, want %v", err, target)
-	}
-}
-
 // took fails the test unless it is from least to most since begun.
 func took(t *testing.T, begun time.Time, least, most time.Duration) {
 	t.Helper()
@@ -103,7 +95,7 @@ func TestLeader(t *testing.T) {
 		}
 		second := campaign(t, b)
 		expect(t, w.Leader("x"), a, 1)
-		want(t, a.Election("x", nil).StepDown(t.Context(), &tenure.StepDownOptions{Reason: "a test"}), nil)
+		testutil.Want(t, a.Election("x", nil).StepDown(t.Context(), &tenure.StepDownOptions{Reason: "a test"}), nil)
 		expect(t, w.LeaderAfter(led), b, 2)
 		if l, _ := second.latest(); l == nil {
 			t.Error("the second one's work has not begun")
@@ -124,7 +116,7 @@ func TestLeaderUnderSession(t *testing.T) {
 		}
 		context.AfterFunc(l.Context(), func() { _ = l.Release(t.Context()) })
 		expect(t, w.Leader("x"), a, 1)
-		want(t, s.Close(t.Context()), nil)
+		testutil.Want(t, s.Close(t.Context()), nil)
 		if w.Held("x") {
 			t.Error("held under a session that is closed")
 		}
@@ -146,7 +138,7 @@ func TestLeaderFromElsewhere(t *testing.T) {
 		if got := w.Leader("x"); got.Client != nil || got.Token != 1 {
 			t.Errorf("%+v", got)
 		}
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 	})
 }
 
@@ -166,7 +158,7 @@ func TestOptions(t *testing.T) {
 		}
 		l := b.MustAcquire("x", nil)
 		expect(t, w.Leader("x"), b, 1)
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 	})
 }
 
@@ -202,16 +194,16 @@ func TestRealTime(t *testing.T) {
 		t.Errorf("the paused leader knows that it has lost: %v, %v", cause, l.Check())
 	}
 	a.Resume()
-	want(t, l.Check(), tenure.ErrLost)
+	testutil.Want(t, l.Check(), tenure.ErrLost)
 	b.Kill()
 	if err := <-second.ended; err != nil { // it had lost its lease, and campaigned again, before its client was closed
-		want(t, err, tenure.ErrClosed)
+		testutil.Want(t, err, tenure.ErrClosed)
 	}
 	expect(t, w.LeaderAfter(next), a, 3)
 	w.Partition()
 	l, _ = first.latest()
 	<-l.Context().Done()
-	want(t, l.Check(), tenure.ErrLost)
+	testutil.Want(t, l.Check(), tenure.ErrLost)
 	w.Heal()
 }
 
@@ -223,7 +215,7 @@ func TestLog(t *testing.T) {
 		a := w.Client("a")
 		time.Sleep(1500 * time.Millisecond)
 		l := a.MustAcquire("x", nil)
-		want(t, l.Release(t.Context()), nil)
+		testutil.Want(t, l.Release(t.Context()), nil)
 		synctest.Wait()
 		for _, part := range []string{"at=1.5s level=INFO msg=\"tenure: acquired\" client=a lock=x", "released"} {
 			if !strings.Contains(tb.text(), part) {
