@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -632,14 +633,16 @@ func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 			}
 			b.Inject(op, 0, 5, faultstore.LoseRequest())
 			b.Inject(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
+			var looks sync.WaitGroup
+			defer looks.Wait()
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			go func() {
+			looks.Go(func() {
 				for ctx.Err() == nil {
 					_, _ = b.Status(ctx, "x")
 					time.Sleep(5 * time.Millisecond)
 				}
-			}()
+			})
 			var err error
 			if try {
 				_, err = b.TryAcquire(t.Context(), "x", nil)

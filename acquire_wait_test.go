@@ -369,7 +369,8 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 						return err
 					})
 					synctest.Wait()
-					go beside(ctx, b)
+					var others sync.WaitGroup
+					others.Go(func() { beside(ctx, b) })
 					time.Sleep(8*heartbeat + after) // until b knows when a beats: each look halves what it knows
 					a.Partition()
 					// Its last sign of life was at most a heartbeat before.
@@ -377,6 +378,7 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 						return <-taken
 					}), nil)
 					stop()
+					others.Wait()
 				}
 			})
 		})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -402,14 +403,16 @@ func TestOneCrashLeavesNoHole(t *testing.T) {
 			t.Helper()
 			c := w.Client("c")
 			c.Inject(faultstore.OpTakeover, 0, 1, faultstore.LoseReplyHang())
-			go func() {
+			var outage sync.WaitGroup
+			defer outage.Wait()
+			outage.Go(func() {
 				for w.MustRecord("x").Token < 3 {
 					time.Sleep(requestTimeout / 10)
 				}
 				remove := c.Inject(faultstore.OpGet, 0, 0, faultstore.LoseRequest())
 				time.Sleep(lease)
 				remove()
-			}()
+			})
 			l := c.MustAcquire("x", &tenure.AcquireOptions{History: true, StoreTimeout: -1})
 			if l.Token() != 4 {
 				t.Errorf("token %d: the test has lost its point", l.Token())
