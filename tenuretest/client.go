@@ -29,6 +29,10 @@ type Client struct {
 	faults  *faultstore.Store
 	network network
 
+	ctx     context.Context // of the program; stop ends it
+	stop    context.CancelFunc
+	running sync.WaitGroup // what Go runs
+
 	mu       sync.Mutex
 	events   []tenure.Event
 	maxReads int // of BoundReads; 0 is no bound
@@ -36,6 +40,7 @@ type Client struct {
 
 func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Client, error) {
 	c := &Client{w: w, name: name, maxReads: w.maxReads}
+	c.ctx, c.stop = context.WithCancel(w.t.Context())
 	o := tenure.Options{Owner: owner, Host: owner}
 	for _, e := range edit {
 		e(&o)
@@ -261,8 +266,9 @@ func (c *Client) Step(d time.Duration) {
 
 // Kill ends the process of the client, as SIGKILL does, with nothing released. When it
 // returns, a millisecond later, every Check of its leases fails, their contexts have
-// ended with [tenure.ErrClosed], and the calls of the program return as they do from a
-// client that was closed. Others take its locks over as those of any crashed process.
+// ended with [tenure.ErrClosed], that of [Client.Go] has ended, and the calls of the program
+// return as they do from a client that was closed. Others take its locks over as those of
+// any crashed process.
 func (c *Client) Kill() {
 	c.w.t.Helper()
 	if !c.lives("Kill") || !c.process.kill() {
@@ -275,6 +281,7 @@ func (c *Client) Kill() {
 	_ = c.Close(ctx)
 	c.process.bury()
 	c.faults.SetPaused(false)
+	c.stop()
 }
 
 // killTimeout is how long a killed client may take to end.
@@ -309,6 +316,7 @@ func (c *Client) end() {
 		_ = c.Close(ended(c.w.t.Context())) // what was left behind is the program's business, and in its log
 	}
 	c.checkReads()
+	c.running.Wait()
 	if err := c.faults.Close(); err != nil {
 		c.w.t.Errorf("tenuretest: close of the store of %q: %v", c.name, err)
 	}

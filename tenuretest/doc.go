@@ -9,7 +9,8 @@
 //	synctest.Test(t, func(t *testing.T) {
 //		w := tenuretest.New(t)
 //		for _, name := range []string{"a", "b"} {
-//			go serve(t.Context(), w.Client(name).Client) // the program under test
+//			c := w.Client(name)
+//			c.Go(func(ctx context.Context) error { return serve(ctx, c.Client) }) // the program under test
 //		}
 //		first := w.Leader("scheduler") // waits until one of them leads
 //		first.Partition()
@@ -44,6 +45,9 @@
 //
 // A kill, which is what SIGKILL does: nothing of the client reaches the store any
 // more, not even a release. Its record stays as it is.
+//
+// A stop, which is what SIGTERM does to a program that ends in good order: the context
+// of [Client.Go] ends.
 //
 // # What is not simulated
 //

@@ -4,6 +4,8 @@
 package tenuretest_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -66,6 +68,25 @@ func TestMisuse(t *testing.T) {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.Pause() },
 			`tenuretest: Pause of "a", which was killed`,
 		},
+		"a dead one runs on": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.Go(nil); a.Stop() },
+			"tenuretest: Go of \"a\", which was killed: start it again with World.Client(\"a\")\ntenuretest: Stop of \"a\", which was killed",
+		},
+		"a program that fails": {
+			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) {
+				a.Go(func(context.Context) error { return errors.New("no paper") })
+				w.Stop()
+			},
+			`tenuretest: the program of "a": no paper`,
+		},
+		"a program that fails when it is dead": {
+			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) {
+				a.Go(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+				a.Kill()
+				w.Stop()
+			},
+			"",
+		},
 		"killed twice": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.Kill() },
 			`tenuretest: Kill of "a", which was killed`,
@@ -106,6 +127,10 @@ func TestMisuse(t *testing.T) {
 				}
 			},
 			"",
+		},
+		"no worker": {
+			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) { a.Work("y"); w.Worker("x") },
+			`tenuretest: waited for 5m0s until one client is at work under "x"; "a" is healthy`,
 		},
 		"a clock that goes back": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.SetRate(-1); a.Step(-1) },

@@ -3,7 +3,10 @@
 
 package tenuretest
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Work notes that the program is at work under the lock or the election of that name, until
 // done is called; and fails the test if a client, this one or another, is at the same work
@@ -35,4 +38,16 @@ func (w *World) Working(lock string) []*Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.working[lock])
+}
+
+// Worker waits until one client, and no other one, is at work under the lock or the election
+// of that name, and returns it: see [World.Until] and [Client.Work].
+func (w *World) Worker(lock string) *Client {
+	w.t.Helper()
+	var at []*Client
+	w.Until(fmt.Sprintf("one client is at work under %q", lock), func() bool {
+		at = w.Working(lock)
+		return len(at) == 1
+	})
+	return at[0]
 }

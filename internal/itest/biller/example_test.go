@@ -5,13 +5,11 @@ package biller
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -35,12 +33,7 @@ func inOrder(t *testing.T, test func(t *testing.T, w *tenuretest.World, ledger *
 		w, ledger := tenuretest.New(t), &Ledger{gate: fence.NewGate(nil)}
 		for _, name := range []string{"a", "b"} {
 			client := w.Client(name)
-			go func() {
-				err := Serve(t.Context(), client.Client, ledger)
-				if err != nil && !errors.Is(err, tenure.ErrClosed) {
-					t.Errorf("%s: %v", name, err)
-				}
-			}()
+			client.Go(func(ctx context.Context) error { return Serve(ctx, client.Client, ledger) })
 		}
 		test(t, w, ledger)
 		ledger.mu.Lock()
@@ -129,17 +122,12 @@ func TestStopHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := tenuretest.Two(t)
 		w, ledger := a.World(), &Ledger{gate: fence.NewGate(nil)}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 2)
-		go func() { ended <- Serve(ctx, a.Client, ledger) }()
+		a.Go(func(ctx context.Context) error { return Serve(ctx, a.Client, ledger) })
 		first := w.Leader("biller")
-		go func() { ended <- Serve(t.Context(), b.Client, ledger) }()
+		b.Go(func(ctx context.Context) error { return Serve(ctx, b.Client, ledger) })
 		time.Sleep(time.Minute)
 		stopped := time.Now()
-		stop() // as a signal does
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		a.Stop() // as a signal does
 		w.LeaderAfter(first)
 		if away := time.Since(stopped); away > time.Second {
 			t.Errorf("nobody led for %v", away)
