@@ -9,16 +9,19 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
 	"github.com/tenurelock/tenure"
 	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 func TestMain(m *testing.M) {
@@ -26,17 +29,53 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func ours(c *tenuretest.Client) *tenureclientgo.Lock {
+	return tenureclientgo.NewLock(c.Client, "operator", nil)
+}
+
+// campaign has each client run an elector after the other, for work that takes its time to
+// stop. It returns in how many terms the work was begun.
+func campaign(stops time.Duration, release bool, clients ...*tenuretest.Client) (terms *atomic.Int64) {
+	terms = new(atomic.Int64)
+	for _, c := range clients {
+		lock := ours(c)
+		started := lock.Leading(func(ctx context.Context, _ *tenure.Lease) {
+			defer c.Work("operator")()
+			terms.Add(1)
+			<-ctx.Done()
+			<-time.After(stops)
+		})
+		term := func(ctx context.Context) error {
+			ctx, stop := lock.Bind(ctx)
+			defer stop()
+			elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+				Lock: lock, ReleaseOnCancel: release,
+				LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+				Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: started, OnStoppedLeading: func() {}},
+			})
+			if err == nil {
+				elector.Run(ctx)
+			}
+			return err
+		}
+		c.Go(func(ctx context.Context) (err error) {
+			for err == nil && ctx.Err() == nil {
+				err = term(ctx)
+			}
+			return err
+		})
+	}
+	return terms
+}
+
 // TestTwoLeaders: client-go counts its lease from the reply, so that by its own lock a leader
 // that is cut off works beside the next one. With our lock it never does. The replies to the
 // leader of four hosts come 4.9 s late, and then it is cut off for a minute.
 func TestTwoLeaders(t *testing.T) {
 	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			s := newWorld(t, 4, 200*time.Millisecond)
-			for _, h := range s.hosts {
-				s.campaign(h, ours(h), true)
-			}
-			leader := s.leader()
+		tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+			terms := campaign(200*time.Millisecond, true, w.Client("a"), w.Client("b"), w.Client("c"), w.Client("d"))
+			leader := w.Worker("operator")
 			time.Sleep(30 * time.Second)
 			leader.Slow(2 * 4900 * time.Millisecond) // one half of it is that of the reply
 			time.Sleep(11 * time.Second)
@@ -45,9 +84,9 @@ func TestTwoLeaders(t *testing.T) {
 			time.Sleep(time.Minute)
 			leader.Heal()
 			time.Sleep(30 * time.Second)
-			s.end()
-			if terms := s.terms.Load(); terms < 2 {
-				t.Errorf("%d terms", terms)
+			w.Stop()
+			if n := terms.Load(); n < 2 {
+				t.Errorf("%d terms", n)
 			}
 		})
 	}
@@ -55,18 +94,17 @@ func TestTwoLeaders(t *testing.T) {
 
 // TestLeadsAgain: a process that has lost its lease leads again, by the same lock.
 func TestLeadsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 1, 200*time.Millisecond)
-		s.campaign(s.hosts[0], ours(s.hosts[0]), true)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		terms := campaign(200*time.Millisecond, true, w.Client("a"))
 		for range 3 {
-			s.leader().Partition()
+			w.Worker("operator").Partition()
 			time.Sleep(time.Minute)
-			s.hosts[0].Heal()
+			w.Heal()
 		}
-		s.leader()
-		s.end()
-		if terms := s.terms.Load(); terms != 4 {
-			t.Errorf("%d terms of 4", terms)
+		w.Worker("operator")
+		w.Stop()
+		if n := terms.Load(); n != 4 {
+			t.Errorf("%d terms of 4", n)
 		}
 	})
 }
@@ -75,22 +113,19 @@ func TestLeadsAgain(t *testing.T) {
 // has not returned (kubernetes/kubernetes#139991). Ours is held until it has.
 func TestReleasesUnderWork(t *testing.T) {
 	for _, release := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newWorld(t, 2, 8*time.Second)
-			for _, h := range s.hosts {
-				s.campaign(h, ours(h), release)
-			}
-			leader := s.leader()
-			leader.stop()
+		tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+			campaign(8*time.Second, release, w.Client("a"), w.Client("b"))
+			leader := w.Worker("operator")
+			leader.Stop()
 			begun := time.Now()
 			time.Sleep(time.Second)
-			for s.leader() == leader {
+			for w.Worker("operator") == leader {
 				time.Sleep(time.Second)
 			}
 			if took := time.Since(begun); took > 15*time.Second { // 8 s for the work, and the next poll
 				t.Errorf("release %v: the next leader works after %v", release, took)
 			}
-			s.end()
+			w.Stop()
 		})
 	}
 }
@@ -99,8 +134,8 @@ func TestReleasesUnderWork(t *testing.T) {
 // leave its lock held for ever, nor free at once: its work may go on.
 func TestEndsUnguarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 2, 0)
-		first, second := ours(s.hosts[0]), ours(s.hosts[1])
+		a, b := tenuretest.Two(t)
+		first, second := ours(a), ours(b)
 		hold(t, first)
 		time.Sleep(time.Hour)
 		first.RecordEvent("stopped leading")
@@ -120,38 +155,36 @@ func TestEndsUnguarded(t *testing.T) {
 // without a release leaves its lock free.
 func TestWorkReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 2, 0)
-		lock := tenureclientgo.NewLock(s.hosts[0].Client.Client, "operator", nil)
+		a, b := tenuretest.Two(t)
+		lock := ours(a)
 		hold(t, lock)
 		lock.Leading(func(context.Context, *tenure.Lease) {})(t.Context())
-		if err := update(t, ours(s.hosts[1])); !errors.Is(err, tenure.ErrHeld) {
+		if err := update(t, ours(b)); !errors.Is(err, tenure.ErrHeld) {
 			t.Errorf("before the elector has ended: %v", err)
 		}
 		lock.RecordEvent("stopped leading")
-		hold(t, ours(s.hosts[1]))
+		hold(t, ours(b))
 	})
 }
 
 // TestRequest: a leader that is asked to step down ends its elector, its work, and its lease,
 // in this order, and another one leads.
 func TestRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 2, 3*time.Second)
-		for _, h := range s.hosts {
-			s.campaign(h, ours(h), true)
-		}
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := w.Client("a")
+		terms := campaign(3*time.Second, true, a, w.Client("b"))
 		for range 5 {
-			former := s.leader()
-			if err := s.hosts[0].StepDown(t.Context(), "operator", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
+			former := w.Worker("operator")
+			if err := a.StepDown(t.Context(), "operator", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 				t.Error(err)
 			}
-			if s.leader() == former {
+			if w.Worker("operator") == former {
 				t.Error("the one who was asked leads again, before the other one")
 			}
 		}
-		s.end()
-		if terms := s.terms.Load(); terms < 2 {
-			t.Errorf("%d terms", terms)
+		w.Stop()
+		if n := terms.Load(); n < 2 {
+			t.Errorf("%d terms", n)
 		}
 	})
 }
@@ -160,9 +193,9 @@ func TestRequest(t *testing.T) {
 // come by any more.
 func TestStuckElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 2, 0)
+		a, b := tenuretest.Two(t)
 		options := &tenureclientgo.Options{Timing: tenure.Timing{ProgressTimeout: 30 * time.Second}}
-		first := tenureclientgo.NewLock(s.hosts[0].Client.Client, "operator", options)
+		first := tenureclientgo.NewLock(a.Client, "operator", options)
 		for range 60 {
 			hold(t, first)
 			time.Sleep(2 * time.Second)
@@ -171,7 +204,7 @@ func TestStuckElector(t *testing.T) {
 		if err := update(t, first); !errors.Is(err, tenure.ErrStalled) {
 			t.Errorf("after a minute: %v", err)
 		}
-		begun, next := time.Now(), ours(s.hosts[1])
+		begun, next := time.Now(), ours(b)
 		for update(t, next) != nil {
 			time.Sleep(time.Second)
 		}
@@ -199,8 +232,8 @@ func hold(t *testing.T, lock resourcelock.Interface) {
 // TestContract: what an elector goes by.
 func TestContract(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 2, 0)
-		first, second := ours(s.hosts[0]), ours(s.hosts[1])
+		a, b := tenuretest.Two(t)
+		first, second := ours(a), ours(b)
 		if _, _, err := first.Get(t.Context()); !apierrors.IsNotFound(err) {
 			t.Errorf("Get without a record: %v", err)
 		}
@@ -211,7 +244,7 @@ func TestContract(t *testing.T) {
 			t.Errorf("Get of the holder: %+v, %v", got, err)
 		}
 		// Another lock of the same process, with the same owner.
-		if other := ours(s.hosts[0]); other.Identity() == first.Identity() {
+		if other := ours(a); other.Identity() == first.Identity() {
 			t.Error("two locks have one identity")
 		} else if got, _, err := other.Get(t.Context()); err != nil || got.HolderIdentity == other.Identity() {
 			t.Errorf("a lock takes its sibling for itself: %+v, %v", got, err)
@@ -261,7 +294,7 @@ func TestContract(t *testing.T) {
 		}
 
 		// A dead holder is none, when it has been so for its lease.
-		s.hosts[1].Kill()
+		b.Kill()
 		for range 20 {
 			time.Sleep(time.Second)
 			if got, _, err = first.Get(t.Context()); err != nil {
@@ -278,17 +311,17 @@ func TestContract(t *testing.T) {
 // TestLostWithinTerm: an elector whose lease was lost cannot take the lock again before it has
 // ended: its work has been told to stop, and another one may have led meanwhile.
 func TestLostWithinTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 1, 0)
-		lock := tenureclientgo.NewLock(s.hosts[0].Client.Client, "operator", nil)
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := w.Client("a")
+		lock := ours(a)
 		early, stopEarly := lock.Bind(t.Context())
 		defer stopEarly()
 		hold(t, lock)
 		bound, stop := lock.Bind(t.Context())
 		defer stop()
-		s.hosts[0].Partition()
+		a.Partition()
 		time.Sleep(time.Minute)
-		s.hosts[0].Heal()
+		a.Heal()
 		time.Sleep(time.Minute)
 		for when, ctx := range map[string]context.Context{"before": early, "after": bound} {
 			if err := context.Cause(ctx); !errors.Is(err, tenure.ErrExpired) {
@@ -321,11 +354,11 @@ func TestLostWithinTerm(t *testing.T) {
 // TestPaused: from the first instruction after a pause on, the lock is not held any more,
 // before any timer has told so.
 func TestPaused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 1, 0)
-		lock := ours(s.hosts[0])
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := w.Client("a")
+		lock := ours(a)
 		hold(t, lock)
-		s.hosts[0].Suspend(time.Minute)
+		a.Suspend(time.Minute)
 		if err := update(t, lock); !apierrors.IsConflict(err) {
 			t.Errorf("Update after the pause: %v", err)
 		}
