@@ -6,26 +6,75 @@ package tenurectrl_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tenurelock/tenure"
+	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
 	tenurectrl "github.com/tenurelock/tenure/adapters/controllerruntime"
+	"github.com/tenurelock/tenure/tenuretest"
 )
+
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// noCache stands for the one that wants an API server: no test here reads objects.
+type noCache struct{ cache.Cache }
+
+func (noCache) Start(ctx context.Context) error       { <-ctx.Done(); return nil }
+func (noCache) WaitForCacheSync(context.Context) bool { return true }
+
+func options() manager.Options {
+	return manager.Options{
+		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return noCache{}, nil },
+		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return nil, nil },
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+		Metrics:        metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	}
+}
+
+func newLock(c *tenuretest.Client) *tenureclientgo.Lock {
+	return tenureclientgo.NewLock(c.Client, "operator", nil)
+}
+
+// A way is how a process runs managers until it stops. Each has the controller, and more.
+type way func(ctx context.Context, s *world, c *tenuretest.Client, more ...manager.Runnable) error
 
 var ways = map[string]way{"by an election": byElection, "by a lock": byLock}
 
-// cutOff runs three hosts. The replies to the leader come late, and then it is cut off in the
-// middle of a reconcile, for a minute.
-func cutOff(t *testing.T, how way) {
-	s := newWorld(t, 3)
-	s.start(how)
-	leader := s.leader()
+func byElection(ctx context.Context, s *world, c *tenuretest.Client, more ...manager.Runnable) error {
+	return tenurectrl.RunManager(ctx, c.Election("operator", nil), &rest.Config{}, options(),
+		func(mgr manager.Manager, _ *tenure.Lease) error { return s.setup(c, mgr, more) })
+}
+
+func byLock(ctx context.Context, s *world, c *tenuretest.Client, more ...manager.Runnable) error {
+	return tenurectrl.RunStandby(ctx, newLock(c), &rest.Config{}, options(),
+		func(mgr manager.Manager) error { return s.setup(c, mgr, more) })
+}
+
+// cutOff runs three processes. The replies to the leader come late, and then it is cut off in
+// the middle of a reconcile, for a minute.
+func cutOff(t *testing.T, how way, more ...manager.Runnable) {
+	s := start(t, 3, 300*time.Millisecond, how, more...)
+	leader := s.Worker("operator")
 	time.Sleep(30 * time.Second)
 	leader.Slow(2 * 4900 * time.Millisecond) // one half of it is that of the reply
 	time.Sleep(11 * time.Second)
@@ -33,8 +82,9 @@ func cutOff(t *testing.T, how way) {
 	leader.Partition()
 	time.Sleep(time.Minute)
 	leader.Heal()
-	s.leader()
-	if tenures := s.end(); tenures < 2 {
+	s.Worker("operator")
+	s.Stop()
+	if tenures := s.tenures.Load(); tenures < 2 {
 		t.Errorf("%d tenures", tenures)
 	}
 }
@@ -55,16 +105,15 @@ func TestLostInReconcile(t *testing.T) {
 func TestLeadsAgain(t *testing.T) {
 	for name, how := range ways {
 		synctest.Test(t, func(t *testing.T) {
-			s := newWorld(t, 1)
-			s.start(how)
+			s := start(t, 1, 300*time.Millisecond, how)
 			for range 3 {
-				h := s.leader()
-				h.Partition()
+				s.Worker("operator").Partition()
 				time.Sleep(time.Minute)
-				h.Heal()
+				s.Heal()
 			}
-			s.leader()
-			if tenures := s.end(); tenures != 4 {
+			s.Worker("operator")
+			s.Stop()
+			if tenures := s.tenures.Load(); tenures != 4 {
 				t.Errorf("%s: %d tenures of 4", name, tenures)
 			}
 		})
@@ -76,11 +125,9 @@ func TestLeadsAgain(t *testing.T) {
 func TestStepDown(t *testing.T) {
 	for name, how := range ways {
 		synctest.Test(t, func(t *testing.T) {
-			s := newWorld(t, 2)
-			s.stops = 5 * time.Second
-			s.start(how)
+			s := start(t, 2, 5*time.Second, how)
 			for range 3 {
-				former := s.leader()
+				former := s.Worker("operator")
 				asked := time.Now()
 				if err := former.StepDown(t.Context(), "operator", &tenure.StepDownOptions{Reason: "a test"}); err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -88,17 +135,17 @@ func TestStepDown(t *testing.T) {
 				if took := time.Since(asked); took < s.stops || took > s.stops+2*time.Second {
 					t.Errorf("%s: the lock was free after %v, with a reconcile that stops for %v", name, took, s.stops)
 				}
-				if s.leader() == former {
+				if s.Worker("operator") == former {
 					t.Errorf("%s: the one who was asked leads again, before the other one", name)
 				}
 			}
-			former := s.leader()
-			former.stop()
+			former := s.Worker("operator")
+			former.Stop()
 			time.Sleep(s.stops + time.Second)
-			if s.leader() == former {
+			if s.Worker("operator") == former {
 				t.Errorf("%s: a host that was shut down leads", name)
 			}
-			s.end()
+			s.Stop()
 			if s.Held("operator") {
 				t.Errorf("%s: the lock is held after all", name)
 			}
@@ -114,20 +161,9 @@ func TestOthersStopSlowly(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		return nil
 	})
-	for name, how := range map[string]way{
-		"by an election": func(s *world, h *host) error {
-			return tenurectrl.RunManager(h.ctx, h.Election("operator", nil), &rest.Config{}, options(), func(mgr manager.Manager, _ *tenure.Lease) error {
-				return errors.Join(mgr.Add(notLeading{slow}), s.setup(h, mgr))
-			})
-		},
-		"by a lock": func(s *world, h *host) error {
-			return tenurectrl.RunStandby(h.ctx, newLock(h), &rest.Config{}, options(), func(mgr manager.Manager) error {
-				return errors.Join(mgr.Add(notLeading{slow}), s.setup(h, mgr))
-			})
-		},
-	} {
+	for name, how := range ways {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { cutOff(t, how) })
+			synctest.Test(t, func(t *testing.T) { cutOff(t, how, notLeading{slow}) })
 		})
 	}
 }
@@ -140,13 +176,11 @@ func (notLeading) NeedLeaderElection() bool { return false }
 // TestContext: the contexts of runnables carry the lease, and the values of BaseContext.
 func TestContext(t *testing.T) {
 	type key struct{}
-	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 1)
-		h := s.hosts[0]
-		o := options()
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		c, o := w.Client("a"), options()
 		o.BaseContext = func() context.Context { return context.WithValue(t.Context(), key{}, "value") }
 		failed := errors.New("failed")
-		err := tenurectrl.RunManager(h.ctx, h.Election("operator", nil), &rest.Config{}, o, func(mgr manager.Manager, lease *tenure.Lease) error {
+		err := tenurectrl.RunManager(t.Context(), c.Election("operator", nil), &rest.Config{}, o, func(mgr manager.Manager, lease *tenure.Lease) error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 				own, ok := tenure.FromContext(ctx)
 				if !ok || own != lease || ctx.Value(key{}) != "value" {
@@ -158,7 +192,7 @@ func TestContext(t *testing.T) {
 		if !errors.Is(err, failed) {
 			t.Errorf("an error of a runnable: %v", err)
 		}
-		err = tenurectrl.RunStandby(h.ctx, newLock(h), &rest.Config{}, o, func(mgr manager.Manager) error {
+		err = tenurectrl.RunStandby(t.Context(), newLock(c), &rest.Config{}, o, func(mgr manager.Manager) error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 				if ctx.Value(key{}) != "value" {
 					t.Errorf("value %v", ctx.Value(key{}))
@@ -169,7 +203,7 @@ func TestContext(t *testing.T) {
 		if !errors.Is(err, failed) {
 			t.Errorf("an error of a runnable, by a lock: %v", err)
 		}
-		if err := tenurectrl.RunManager(h.ctx, h.Election("operator", nil), &rest.Config{}, o, func(manager.Manager, *tenure.Lease) error { return failed }); !errors.Is(err, failed) {
+		if err := tenurectrl.RunManager(t.Context(), c.Election("operator", nil), &rest.Config{}, o, func(manager.Manager, *tenure.Lease) error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("an error of setup: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -179,41 +213,37 @@ func TestContext(t *testing.T) {
 // TestStandby: what needs no leader runs in both, and the controllers in one.
 func TestStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWorld(t, 2)
-		warm := make(chan string, 10)
-		s.start(func(s *world, h *host) error {
-			return tenurectrl.RunStandby(h.ctx, newLock(h), &rest.Config{}, options(), func(mgr manager.Manager) error {
-				return errors.Join(s.setup(h, mgr), mgr.Add(notLeading{func(ctx context.Context) error {
-					warm <- h.Options().Owner
-					<-ctx.Done()
-					return nil
-				}}))
-			})
-		})
-		s.leader()
+		warm := make(chan bool, 10)
+		s := start(t, 2, 300*time.Millisecond, byLock, notLeading{func(ctx context.Context) error {
+			warm <- true
+			<-ctx.Done()
+			return nil
+		}})
+		s.Worker("operator")
 		time.Sleep(time.Minute)
 		if len(warm) != 2 {
 			t.Errorf("%d of 2 managers run", len(warm))
 		}
-		if tenures := s.end(); tenures != 1 {
+		s.Stop()
+		if tenures := s.tenures.Load(); tenures != 1 {
 			t.Errorf("%d reconciles", tenures)
 		}
 	})
 }
 
 func TestBadOptions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newWorld(t, 1).hosts[0]
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		c := w.Client("a")
 		bounded := 30 * time.Second
 		for want, o := range map[string]manager.Options{
 			"leave LeaderElection":           {LeaderElection: true},
 			"GracefulShutdownTimeout is 30s": {GracefulShutdownTimeout: &bounded},
 		} {
-			err := tenurectrl.RunManager(t.Context(), h.Election("operator", nil), &rest.Config{}, o, nil)
+			err := tenurectrl.RunManager(t.Context(), c.Election("operator", nil), &rest.Config{}, o, nil)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
-			err = tenurectrl.RunStandby(t.Context(), newLock(h), &rest.Config{}, o, nil)
+			err = tenurectrl.RunStandby(t.Context(), newLock(c), &rest.Config{}, o, nil)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
