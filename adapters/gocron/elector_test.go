@@ -14,25 +14,27 @@ import (
 
 	"github.com/tenurelock/tenure"
 	tenuregocron "github.com/tenurelock/tenure/adapters/gocron"
+	"github.com/tenurelock/tenure/internal/testutil"
 )
 
+// elector returns an elector, which runs.
+func (h *host) elector() *tenuregocron.Elector {
+	e := tenuregocron.NewElector(h.Election("scheduler", nil))
+	h.Go(e.Run)
+	return e
+}
+
 // elects gives each host an elector, and runs a job that outlasts its period now and then.
-func elects(s *world, takes, stops time.Duration) []*tenuregocron.Elector {
-	var electors []*tenuregocron.Elector
+func elects(s *world, takes, stops time.Duration) (electors []*tenuregocron.Elector) {
 	for _, h := range s.hosts {
-		e := tenuregocron.NewElector(h.Election("scheduler", nil))
+		e := h.elector()
 		electors = append(electors, e)
-		go func() {
-			if err := e.Run(h.ctx); err != nil {
-				s.t.Errorf("host %s: %v", h.name, err)
-			}
-		}()
 		task := e.Task(func(ctx context.Context, _ *tenure.Lease) error {
 			s.work(ctx, h, takes, stops)
 			return nil
 		})
-		s.job(h, gocron.CronJob("*/10 * * * * *", true), task,
-			[]gocron.JobOption{gocron.WithSingletonMode(gocron.LimitModeReschedule)}, gocron.WithDistributedElector(e))
+		h.schedule(gocron.CronJob("*/10 * * * * *", true), task,
+			gocron.WithDistributedElector(e), gocron.WithSingletonMode(gocron.LimitModeReschedule))
 	}
 	return electors
 }
@@ -47,10 +49,10 @@ func TestPartitionedLeader(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s.Heal()
 		time.Sleep(5 * time.Minute)
-		done := s.shutdown()
+		s.Stop()
 		// 90 in 15 minutes, less those of one failover.
-		if len(done) < 85 {
-			t.Errorf("%d runs", len(done))
+		if n := len(s.begun); n < 85 {
+			t.Errorf("%d runs", n)
 		}
 	})
 }
@@ -83,7 +85,7 @@ func TestStepDown(t *testing.T) {
 			t.Errorf("%d leaders", leaders)
 		}
 		time.Sleep(time.Minute)
-		s.shutdown()
+		s.Stop()
 	})
 }
 
@@ -91,10 +93,7 @@ func TestStepDown(t *testing.T) {
 func TestDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		ctx, stop := context.WithCancel(t.Context())
-		e := tenuregocron.NewElector(s.hosts[0].Election("scheduler", nil))
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(ctx) }()
+		e := s.hosts[0].elector()
 		s.Leader("scheduler")
 		begun, end := make(chan struct{}), make(chan struct{})
 		var lease *tenure.Lease
@@ -104,10 +103,9 @@ func TestDraining(t *testing.T) {
 			<-end
 			return nil
 		})
-		result := make(chan error, 1)
-		go func() { result <- task(t.Context()) }()
+		result := testutil.Go(func() error { return task(t.Context()) })
 		<-begun
-		stop()
+		s.hosts[0].Stop()
 		synctest.Wait()
 		if err := lease.Check(); err != nil {
 			t.Errorf("the leader drains: %v", err)
@@ -122,9 +120,8 @@ func TestDraining(t *testing.T) {
 			t.Error("the lock was released under a task")
 		}
 		close(end)
-		if err := errors.Join(<-ended, <-result); err != nil {
-			t.Error(err)
-		}
+		testutil.Want(t, <-result, nil)
+		s.Stop()
 		if s.Held("scheduler") {
 			t.Error("the lock is held after Run")
 		}
@@ -137,19 +134,14 @@ func TestPausedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
 		h := s.hosts[0]
-		e := tenuregocron.NewElector(h.Election("scheduler", nil))
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(h.ctx) }()
+		e := h.elector()
 		s.Leader("scheduler")
 		h.Suspend(time.Minute)
 		if err := e.IsLeader(t.Context()); !errors.Is(err, tenuregocron.ErrNotLeader) || !errors.Is(err, tenure.ErrLost) {
 			t.Errorf("IsLeader after the pause: %v", err)
 		}
 		time.Sleep(time.Minute)
-		h.stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		s.Stop()
 	})
 }
 
@@ -157,12 +149,7 @@ func TestPausedLeader(t *testing.T) {
 func TestLostUnderTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		e := tenuregocron.NewElector(s.hosts[0].Election("scheduler", nil))
-		go func() {
-			if err := e.Run(s.hosts[0].ctx); err != nil {
-				t.Error(err)
-			}
-		}()
+		e := s.hosts[0].elector()
 		s.Leader("scheduler")
 		s.hosts[0].Partition()
 		var seen error
@@ -182,6 +169,6 @@ func TestLostUnderTask(t *testing.T) {
 		if err := e.IsLeader(t.Context()); err != nil {
 			t.Error(err)
 		}
-		s.hosts[0].stop()
+		s.Stop()
 	})
 }

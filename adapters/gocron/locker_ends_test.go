@@ -17,19 +17,14 @@ import (
 
 	"github.com/tenurelock/tenure"
 	tenuregocron "github.com/tenurelock/tenure/adapters/gocron"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/once"
 )
 
 // runs returns the ledger, the newest run first.
-func (s *world) runs(l *tenuregocron.Locker) []once.Run {
-	s.t.Helper()
-	operator := s.Client("operator")
-	defer operator.Kill()
-	status, err := once.Show(s.t.Context(), operator.Client, l.Name("job"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return status.Runs
+func (s *world) runs(t *testing.T, l *tenuregocron.Locker) []once.Run {
+	t.Helper()
+	return testutil.Must(once.Show(t.Context(), s.Client("operator").Client, l.Name("job")))(t).Runs
 }
 
 // TestCrash: a process that is killed in a run takes that one with it. The next occurrence is
@@ -42,9 +37,9 @@ func TestCrash(t *testing.T) {
 				s := newWorld(t, 0, -30*time.Second)
 				var last *tenuregocron.Locker
 				for _, h := range s.hosts {
-					l := s.locker(h, tenuregocron.Cron(minutely), func(o *tenuregocron.LockerOptions) { o.Redo = redo })
+					l := h.locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{Redo: redo})
 					last = l
-					s.schedule(h, gocron.CronJob(minutely, false), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+					h.schedule(gocron.CronJob(minutely, false), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 						s.work(ctx, h, 20*time.Second, 0)
 						return context.Cause(ctx)
 					}), gocron.WithDistributedLocker(l))
@@ -52,14 +47,13 @@ func TestCrash(t *testing.T) {
 				time.Sleep(10*time.Minute + 10*time.Second)
 				s.hosts[0].Kill()
 				time.Sleep(12*time.Minute - 10*time.Second)
-				done := s.shutdown()
-				again := twice(done)
-				if want := 0; !redo && len(again) != want || redo && len(again) != 1 {
-					t.Errorf("begun twice: %v", again)
+				s.Stop()
+				if want := map[bool]int{true: 1}[redo]; len(s.again) != want {
+					t.Errorf("begun twice: %v", s.again)
 				}
 				// From the kill on, the second host has all but that of the kill.
 				later := 0
-				for _, d := range done {
+				for _, d := range s.begun {
 					if d.host == "b" {
 						later++
 					}
@@ -68,7 +62,7 @@ func TestCrash(t *testing.T) {
 					t.Errorf("%d runs in the 12 minutes after the crash", later)
 				}
 				unknown := 0
-				for _, r := range s.runs(last) {
+				for _, r := range s.runs(t, last) {
 					if r.State == once.StateUnknown {
 						unknown++
 					}
@@ -86,7 +80,7 @@ func TestCrash(t *testing.T) {
 func TestLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		l := s.locker(s.hosts[0], tenuregocron.Cron(minutely))
+		l := s.hosts[0].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{})
 		n := 0
 		task := l.Task("job", func(context.Context, *once.Turn) error {
 			switch n++; n {
@@ -99,7 +93,7 @@ func TestLedger(t *testing.T) {
 			}
 		})
 		skip := errors.New("not on this day")
-		s.job(s.hosts[0], gocron.CronJob(minutely, false), task, []gocron.JobOption{
+		s.hosts[0].schedule(gocron.CronJob(minutely, false), task, gocron.WithLocation(time.UTC),
 			gocron.WithDistributedJobLocker(l),
 			gocron.WithEventListeners(
 				gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {}),
@@ -108,12 +102,11 @@ func TestLedger(t *testing.T) {
 						return nil
 					}
 					return skip
-				})),
-		})
+				})))
 		time.Sleep(4*time.Minute + time.Second)
-		s.shutdown()
+		s.Stop()
 		var got []string
-		for _, r := range s.runs(l) {
+		for _, r := range s.runs(t, l) {
 			got = append(got, fmt.Sprint(r.State, " ", r.Error))
 		}
 		want := "[failed gocron did not start the task failed the task panicked, or ended its goroutine failed no paper done ]"
@@ -124,28 +117,26 @@ func TestLedger(t *testing.T) {
 }
 
 // TestShutdown: a scheduler that is shut down ends the task's context, and the lock is
-// released although gocron's context has ended by then. In real time: see world.shutdown.
+// released although gocron's context has ended by then. In real time: see host.schedule.
 func TestShutdown(t *testing.T) {
 	s := newWorld(t, 0)
-	l, err := tenuregocron.NewLocker(s.hosts[0].Client.Client, tenuregocron.Period(time.Second), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testutil.Must(tenuregocron.NewLocker(s.hosts[0].Client.Client, tenuregocron.Period(time.Second), nil))(t)
 	begun := make(chan struct{}, 10)
-	s.schedule(s.hosts[0], gocron.DurationJob(time.Second), l.Task("job", func(ctx context.Context, turn *once.Turn) error {
+	task := l.Task("job", func(ctx context.Context, turn *once.Turn) error {
 		begun <- struct{}{}
 		<-ctx.Done()
 		time.Sleep(100 * time.Millisecond)
 		return turn.Check()
-	}), gocron.WithDistributedLocker(l))
+	})
+	scheduler := testutil.Must(gocron.NewScheduler(gocron.WithDistributedLocker(l), gocron.WithStopTimeout(time.Minute)))(t)
+	testutil.Must(scheduler.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(task), gocron.WithName("job")))(t)
+	scheduler.Start()
 	<-begun
-	if err := s.hosts[0].scheduler.Shutdown(); err != nil {
-		t.Error(err)
-	}
+	testutil.Want(t, scheduler.Shutdown(), nil)
 	if s.Held(once.LockName(l.Name("job"))) {
 		t.Error("the lock is held after the shutdown")
 	}
-	if r := s.runs(l)[0]; r.State != once.StateDone {
+	if r := s.runs(t, l)[0]; r.State != once.StateDone {
 		t.Errorf("the last run: %+v", r)
 	}
 }
@@ -154,16 +145,12 @@ func TestShutdown(t *testing.T) {
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		l := s.locker(s.hosts[0], tenuregocron.Cron(minutely))
-		s.schedule(s.hosts[0], gocron.CronJob(minutely, false), func() {}, gocron.WithDistributedLocker(l)) // to be shut down
-		lock, err := l.Lock(t.Context(), "other")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := s.hosts[0].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{})
+		lock := testutil.Must(l.Lock(t.Context(), "other"))(t)
 		s.hosts[0].Partition()
 		begun := time.Now()
 		var cause error
-		err = l.Task("other", func(ctx context.Context, _ *once.Turn) error {
+		err := l.Task("other", func(ctx context.Context, _ *once.Turn) error {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return nil
@@ -174,7 +161,6 @@ func TestLost(t *testing.T) {
 		if err := lock.Unlock(t.Context()); !errors.Is(err, tenure.ErrLost) {
 			t.Errorf("Unlock: %v", err)
 		}
-		s.shutdown()
 	})
 }
 
@@ -184,14 +170,8 @@ func TestLockerWithElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, apart...)
 		for _, h := range s.hosts {
-			e := tenuregocron.NewElector(h.Election("scheduler", nil))
-			go func() {
-				if err := e.Run(h.ctx); err != nil {
-					t.Error(err)
-				}
-			}()
-			l := s.locker(h, tenuregocron.Cron(minutely), func(o *tenuregocron.LockerOptions) { o.Elector = e })
-			s.schedule(h, gocron.CronJob(minutely, false), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+			l := h.locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{Elector: h.elector()})
+			h.schedule(gocron.CronJob(minutely, false), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 				s.work(ctx, h, 5*time.Second, 0)
 				return nil
 			}), gocron.WithDistributedLocker(l))
@@ -204,9 +184,10 @@ func TestLockerWithElector(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		done := s.shutdown()
-		for _, what := range twice(done) {
-			t.Error(what)
+		s.Stop()
+		done := s.begun
+		if len(s.again) > 0 {
+			t.Errorf("begun twice: %v", s.again)
 		}
 		for i := 1; i < len(done); i++ {
 			if done[i].host != done[i-1].host {
@@ -223,9 +204,9 @@ func TestLockerWithElector(t *testing.T) {
 func TestLockerWithoutSlack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0, 3*time.Hour)
-		soon := func(o *tenuregocron.LockerOptions) { o.MaxAhead = time.Hour }
+		soon := tenuregocron.LockerOptions{MaxAhead: time.Hour}
 		for i, want := range []error{nil, once.ErrSlotAhead} {
-			lock, err := s.locker(s.hosts[i], tenuregocron.Cron(minutely), soon).Lock(t.Context(), "job")
+			lock, err := s.hosts[i].locker(t, tenuregocron.Cron(minutely), soon).Lock(t.Context(), "job")
 			if !errors.Is(err, want) {
 				t.Errorf("host %d: %v, want %v", i, err, want)
 			}
@@ -241,7 +222,7 @@ func TestLockerWithoutSlack(t *testing.T) {
 func TestTaskWithoutLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		err := s.locker(s.hosts[0], tenuregocron.Cron(minutely)).Task("report", nil)(t.Context())
+		err := s.hosts[0].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{}).Task("report", nil)(t.Context())
 		if err == nil || !strings.Contains(err.Error(), `give the job gocron.WithName("report")`) {
 			t.Error(err)
 		}

@@ -8,50 +8,57 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
 
 	"github.com/tenurelock/tenure"
 	tenuregocron "github.com/tenurelock/tenure/adapters/gocron"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/once"
 )
 
 // play runs a job on three hosts, whose clocks are apart. From minute 10 to minute 17 one
-// of them is cut off.
-func play(t *testing.T, minutes int, takes time.Duration, crontab string, ahead []time.Duration) (*world, []run) {
-	s := newWorld(t, ahead...)
+// of them is cut off: the one that is at work then, or the one in the middle. play returns the
+// errors for which an occurrence was skipped.
+func play(t *testing.T, s *world, minutes int, takes time.Duration, crontab string) []error {
+	var mu sync.Mutex
+	var skipped []error
 	for _, h := range s.hosts {
-		l := s.locker(h, tenuregocron.Cron(crontab))
-		s.schedule(h, gocron.CronJob(crontab, strings.Count(crontab, " ") == 5), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+		l := h.locker(t, tenuregocron.Cron(crontab), tenuregocron.LockerOptions{})
+		task := l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 			s.work(ctx, h, takes, 0)
 			return nil
-		}), gocron.WithDistributedLocker(l))
+		})
+		note := gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			skipped = append(skipped, err)
+		})
+		h.schedule(gocron.CronJob(crontab, strings.Count(crontab, " ") == 5), task,
+			gocron.WithDistributedLocker(l), gocron.WithEventListeners(note))
 	}
-	s.minutes(minutes)
-	return s, s.shutdown()
-}
-
-// minutes passes, with a partition of the host that is at work then, or of the one in the
-// middle.
-func (s *world) minutes(n int) {
 	time.Sleep(10*time.Minute + time.Second)
-	cut := s.hosts[1]
+	cut := s.hosts[1].Client
 	if at := s.Working("job"); len(at) > 0 {
-		cut = s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Client == at[0] })]
+		cut = at[0]
 	}
 	cut.Partition()
 	time.Sleep(7 * time.Minute)
 	cut.Heal()
-	time.Sleep(time.Duration(n-17)*time.Minute - time.Second)
+	time.Sleep(time.Duration(minutes-17)*time.Minute - time.Second)
+	mu.Lock()
+	errs := slices.Clone(skipped)
+	mu.Unlock()
+	s.Stop() // which ends what waits for a lock
+	return errs
 }
 
-var (
-	apart    = []time.Duration{-20 * time.Second, 0, 30 * time.Second}
-	together = []time.Duration{0, 0, 0}
-)
+var apart = []time.Duration{-20 * time.Second, 0, 30 * time.Second}
 
 const minutely = "* * * * *"
 
@@ -59,33 +66,34 @@ const minutely = "* * * * *"
 // also where a host whose clock is behind comes by when the job has ended.
 func TestClocksApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, done := play(t, 60, 5*time.Second, minutely, apart)
-		for _, what := range twice(done) {
-			t.Error(what)
+		s := newWorld(t, apart...)
+		skipped := play(t, s, 60, 5*time.Second, minutely)
+		if len(s.again) > 0 {
+			t.Errorf("begun twice: %v", s.again)
 		}
 		// The first and the last minute are those of one host alone.
-		if len(done) < 59 {
-			t.Errorf("%d of 60 occurrences were run: %v", len(done), done)
+		if len(s.begun) < 59 {
+			t.Errorf("%d of 60 occurrences were run: %v", len(s.begun), s.begun)
 		}
-		for _, err := range s.skipped {
-			if !errors.Is(err, once.ErrDone) && !errors.Is(err, once.ErrPassed) && !errors.Is(err, once.ErrRunning) && !s.ofPartition(err) {
+		expected := []error{
+			once.ErrDone, once.ErrPassed, once.ErrRunning,
+			context.DeadlineExceeded, tenure.ErrLost, once.ErrNotRun, // of the host that was cut off
+		}
+		for _, err := range skipped {
+			if !slices.ContainsFunc(expected, func(target error) bool { return errors.Is(err, target) }) {
 				t.Errorf("skipped: %v", err)
 			}
 		}
 	})
 }
 
-// ofPartition reports whether the error is that of a host that was cut off.
-func (s *world) ofPartition(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, tenure.ErrLost) || errors.Is(err, once.ErrNotRun)
-}
-
 // TestJobOutlastsItsPeriod: nobody comes in beside a job that runs on.
 func TestJobOutlastsItsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, done := play(t, 20, 70*time.Second, "*/20 * * * * *", together)
-		if len(done) < 10 {
-			t.Errorf("%d runs in 20 minutes", len(done))
+		s := newWorld(t, 0, 0, 0)
+		play(t, s, 20, 70*time.Second, "*/20 * * * * *")
+		if n := len(s.begun); n < 10 {
+			t.Errorf("%d runs in 20 minutes", n)
 		}
 	})
 }
@@ -98,18 +106,20 @@ func TestBoundary(t *testing.T) {
 		s := newWorld(t, 0, 0)
 		start := gocron.WithStartAt(gocron.WithStartDateTime(schedule.Next(time.Now())))
 		for _, h := range s.hosts {
-			l := s.locker(h, schedule)
-			s.job(h, gocron.DurationJob(time.Minute), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+			l := h.locker(t, schedule, tenuregocron.LockerOptions{})
+			h.schedule(gocron.DurationJob(time.Minute), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 				s.work(ctx, h, 0, 0)
 				return nil
-			}), []gocron.JobOption{start}, gocron.WithDistributedLocker(l))
+			}), gocron.WithDistributedLocker(l), start)
 		}
+		synctest.Wait()
 		// The clocks are set while the timers run, as NTP does it.
-		s.hosts[0].clock.set(-200 * time.Millisecond)
-		s.hosts[1].clock.set(200 * time.Millisecond)
+		s.hosts[0].ahead.Store(int64(-200 * time.Millisecond))
+		s.hosts[1].ahead.Store(int64(200 * time.Millisecond))
 		time.Sleep(10*time.Minute + 10*time.Second)
-		if again := twice(s.shutdown()); len(again) > 0 {
-			t.Errorf("begun twice: %v", again)
+		s.Stop()
+		if len(s.again) > 0 {
+			t.Errorf("begun twice: %v", s.again)
 		}
 	})
 }
@@ -119,7 +129,8 @@ func TestBoundary(t *testing.T) {
 func TestFastClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0, 3*time.Hour)
-		right, fast := s.locker(s.hosts[0], tenuregocron.Cron(minutely)), s.locker(s.hosts[1], tenuregocron.Cron(minutely))
+		right := s.hosts[0].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{})
+		fast := s.hosts[1].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{})
 		run := func(l gocron.Locker) error {
 			lock, err := l.Lock(t.Context(), "job")
 			if err == nil {
@@ -148,10 +159,8 @@ func TestFastClock(t *testing.T) {
 func TestUnlockTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		lock, err := s.locker(s.hosts[0], tenuregocron.Period(time.Minute)).Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := s.hosts[0].locker(t, tenuregocron.Period(time.Minute), tenuregocron.LockerOptions{})
+		lock := testutil.Must(l.Lock(t.Context(), "job"))(t)
 		ended, end := context.WithCancel(t.Context())
 		end() // gocron's context has ended at a shutdown
 		if err := errors.Join(lock.Unlock(ended), lock.Unlock(ended)); err != nil {
