@@ -49,7 +49,7 @@ func TestReaderIsNotDeadByAnAnswerThatIsLate(t *testing.T) {
 		for {
 			l, err := p.TryAcquireWrite(p.s.t.Context(), nil)
 			if !errors.Is(err, rwlock.ErrBusy) {
-				return p.got(l, err)
+				return p.s.got(l, err)
 			}
 			time.Sleep(refresh)
 		}
@@ -118,7 +118,6 @@ func renewsAtTheLastMoment(t *testing.T, reads func(c faultstore.Call, remaining
 				renewed++
 			}
 			w.release(written)
-			r.leave(l)
 			_ = l.Release(t.Context()) // it was lost
 		})
 	}
@@ -160,7 +159,6 @@ func TestRevokedReaderIsWaitedFor(t *testing.T) {
 					go write()
 				}
 				w.release(<-written)
-				r.leave(l)
 				_ = l.Release(t.Context()) // it was lost
 			})
 		})

@@ -94,7 +94,7 @@ func TestNoWriterDependsOnTheLine(t *testing.T) {
 					if took := time.Since(begun) - work; took < 0 || took > 12*refresh+w.client.Options().RequestTimeout {
 						t.Errorf("the writer began %v after the other one had left", took)
 					}
-					w.got(written, err)
+					s.got(written, err)
 					w.release(written)
 				}
 			})
@@ -121,7 +121,7 @@ func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
 		if took := time.Since(begun) - work; err != nil || took > 12*refresh {
 			t.Fatalf("the writer began %v after the other one had left: %v", took, err)
 		}
-		w.got(written, err)
+		s.got(written, err)
 		w.release(written)
 	})
 }

@@ -147,7 +147,6 @@ func TestDowngradeOfAGateThatIsLost(t *testing.T) {
 		if l.Check() == nil {
 			t.Error("the lease had ended, and is good again")
 		}
-		w.leave(l)
 		_ = l.Release(t.Context()) // it was lost
 		st, err := w.Status(t.Context())
 		if err != nil || len(st.Readers) > 0 {
