@@ -109,6 +109,13 @@ func TestShrinkingTakesNobodyIn(t *testing.T) {
 	})
 }
 
+// holding returns how many hold a slot.
+func (s *world) holding() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held)
+}
+
 // Resize waits for the holders of slots that are gone, and asks them to stop if
 // it is told to. The others do not notice.
 func TestResizeDrains(t *testing.T) {
