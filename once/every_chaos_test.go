@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // Three hosts with clocks that are wrong by 8 %, killed, cut off, slow and stepped at
@@ -34,7 +35,7 @@ func TestEveryThroughFaults(t *testing.T) {
 
 func everyThroughFaults(t *testing.T, seed uint64) {
 	const period = 2 * time.Minute
-	s := newWorld(t)
+	s := newWorld(t, tenuretest.New(t, quiet))
 	s.unordered = true // a run may begin after a later period was begun elsewhere: the claims are what is ordered
 	long := 6 * time.Hour
 	if testing.Short() {
@@ -52,7 +53,8 @@ func everyThroughFaults(t *testing.T, seed uint64) {
 		}
 		all.Go(func() {
 			for until.After(time.Now()) {
-				h := s.host(fmt.Sprintf("host-%d", i), rate)
+				h := s.host(fmt.Sprintf("host-%d", i))
+				h.SetRate(rate)
 				slow := rand.New(rand.NewPCG(seed, uint64(i)+100))
 				var mu sync.Mutex
 				h.Faults().Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {

@@ -20,7 +20,9 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // An hour has six minutes in these tests, so that there are fewer heartbeats in it.
@@ -30,11 +32,31 @@ const (
 	minute = hour / 60
 )
 
-// begun returns when the store has begun the periods, since the world was made.
+// periods are those of Every that the store has begun.
+type periods struct {
+	ledger struct {
+		ID string
+		N  int64
+	}
+	at []time.Duration // since the world was made
+}
+
+// note notes when the store has begun a period.
+func (s *world) note(w tenuretest.Write) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, before := &s.periods, s.periods.ledger
+	p.ledger.ID = ""
+	if json.Unmarshal(w.Next.Data, &p.ledger) == nil && p.ledger.ID == before.ID && p.ledger.N == before.N+1 {
+		p.at = append(p.at, time.Since(s.born))
+	}
+}
+
+// begun returns when the store has begun the periods.
 func (s *world) begun() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.periods)
+	return slices.Clone(s.periods.at)
 }
 
 // spaced fails the test unless periods were begun at least that far apart.
@@ -63,11 +85,7 @@ func (h *host) lives(period time.Duration, o *once.EveryOptions, work once.Work)
 
 func (h *host) showEvery() once.EveryStatus {
 	h.s.t.Helper()
-	st, err := once.ShowEvery(h.s.t.Context(), h.Client.Client, name)
-	if err != nil {
-		h.s.t.Fatal(err)
-	}
-	return st
+	return testutil.Must(once.ShowEvery(h.s.t.Context(), h.Client.Client, name))(h.s.t)
 }
 
 func near(at, want, slack time.Duration) bool { return at >= want && at <= want+slack }
@@ -128,7 +146,8 @@ func TestEvery(t *testing.T) {
 // claim, which a slow clock comes near in ever smaller steps.
 func TestEveryWritesTheAge(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
-		a := s.host("slow", 0.92)
+		a := s.host("slow")
+		a.SetRate(0.92)
 		defer a.lives(hour, nil, nil)()
 		for _, minutes := range []int{50, 20} {
 			a.Faults().ResetLog()
@@ -190,9 +209,9 @@ func TestEveryAfterACrash(t *testing.T) {
 func TestEveryWaitingCounts(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		const period = 10 * hour // written each 36 s
-		waits := s.host("waits", 1)
+		waits := s.host("waits")
 		for i := range 8 {
-			h := s.host(fmt.Sprintf("h%d", i), 1)
+			h := s.host(fmt.Sprintf("h%d", i))
 			stop := h.lives(period, nil, nil)
 			defer stop()
 			time.Sleep(time.Second)
@@ -216,7 +235,9 @@ func TestEveryWaitingCounts(t *testing.T) {
 // at least P/(1+ρ) apart in true time.
 func TestEverySpacingOverClocks(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
-		fast, slow := s.host("fast", 1.09), s.host("slow", 0.92)
+		fast, slow := s.host("fast"), s.host("slow")
+		fast.SetRate(1.09)
+		slow.SetRate(0.92)
 		defer fast.lives(hour, nil, nil)()
 		defer slow.lives(hour, nil, nil)()
 		for range 40 {
@@ -355,7 +376,8 @@ func TestEveryCatchUpIsBounded(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for _, catchUp := range []int{0, 1, 3} {
 		onHosts(t, func(t *testing.T, s *world, _, _ *host) {
-			a := s.host("fast", 1.09)
+			a := s.host("fast")
+			a.SetRate(1.09)
 			random := rand.New(rand.NewPCG(7, uint64(catchUp)))
 			defer a.lives(hour, &once.EveryOptions{CatchUp: catchUp}, func(context.Context, *once.Turn) error {
 				if random.IntN(4) == 0 {
@@ -460,7 +482,7 @@ func TestEveryWorkFails(t *testing.T) {
 // The wait between two runs shows progress.
 func TestEveryWithAProgressTimeout(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
-		a := s.host("watched", 1, func(o *tenure.Options) { o.ProgressTimeout = 20 * time.Second })
+		a := s.host("watched", func(o *tenure.Options) { o.ProgressTimeout = 20 * time.Second })
 		defer a.lives(10*hour, nil, nil)()
 		time.Sleep(10*hour + minute)
 		if st := a.showEvery(); len(st.Runs) != 1 || st.Token != 1 {
@@ -472,7 +494,7 @@ func TestEveryWithAProgressTimeout(t *testing.T) {
 // What is wrong is named before anything is sent; and data that are no ledger end it.
 func TestEveryRefuses(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
-		manual := s.host("manual", 1, func(o *tenure.Options) { o.ManualHeartbeat = true })
+		manual := s.host("manual", func(o *tenure.Options) { o.ManualHeartbeat = true })
 		work := func(context.Context, *once.Turn) error { return nil }
 		for _, c := range []struct {
 			client *tenure.Client

@@ -77,7 +77,7 @@ func TestOnceAhead(t *testing.T) {
 func TestOnceOutOfOrder(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		s.unordered = true
-		fast, right, slow := s.host("fast", 1), s.host("right", 1), s.host("slow", 1)
+		fast, right, slow := s.host("fast"), s.host("right"), s.host("slow")
 		o := &once.Options{Between: lattice, OutOfOrder: true}
 		for slot := int64(180); slot < 220; slot += 10 { // before anybody else
 			if _, err := fast.once(slot, o, nil); err != nil {
@@ -122,7 +122,7 @@ func TestOnceOutOfOrder(t *testing.T) {
 func TestWaitAhead(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		s.unordered = true
-		fast, right := s.host("fast", 1), s.host("right", 1)
+		fast, right := s.host("fast"), s.host("right")
 		o := &once.Options{Between: lattice, OutOfOrder: true, WaitAhead: time.Minute}
 		for i := range int64(3) {
 			fast.begins(1000+10*i, o, takes(20*time.Second))

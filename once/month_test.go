@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
 // A month in the crontabs of three hosts, with the line "* * * * *". The tests run as many
@@ -84,7 +85,8 @@ func (h *cronhost) wall() time.Time {
 func (h *cronhost) boot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.up = h.c.s.host(h.owner, h.rate)
+	h.up = h.c.s.host(h.owner)
+	h.up.SetRate(h.rate)
 	h.ctx, h.stop = context.WithCancel(h.c.s.t.Context())
 	h.hurt, h.down = h.hurt+1, false
 }
@@ -159,7 +161,7 @@ func (h *cronhost) start(slot int64, took time.Duration) {
 			}
 			return missed, 0
 		}
-		_, err := up.onceIn(ctx, slot, &o, takes(took))
+		_, err := once.Once(ctx, up.Client.Client, name, slot, &o, h.c.s.work(takes(took)))
 		h.mu.Lock()
 		hurt = h.hurt - hurt
 		h.mu.Unlock()
@@ -236,7 +238,7 @@ func newCrontab(t *testing.T, outOfOrder bool, maxAhead int64) *crontab {
 			t.Fatalf("TENURE_TEST_DAYS=%q is no number from 1 on", text)
 		}
 	}
-	s := newWorld(t)
+	s := newWorld(t, tenuretest.New(t, quiet))
 	s.unordered = outOfOrder
 	return &crontab{
 		s: s, epoch: time.Now(), until: time.Now().Add(time.Duration(days) * 24 * time.Hour),

@@ -141,7 +141,7 @@ func TestOnceWhileItRuns(t *testing.T) {
 // run, or runs the later slot itself.
 func TestOnceWhenTheHolderReleases(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
-		c := s.host("c", 1)
+		c := s.host("c")
 		a.begins(7, nil, takes(time.Second))
 		type answer struct {
 			res once.Result
@@ -245,7 +245,7 @@ func TestMarkThatIsNotConfirmed(t *testing.T) {
 					Decide: func(faultstore.Call) faultstore.Fault { return c.fault(a, stop) },
 					Count:  1,
 				})
-				res, err := a.onceIn(ctx, 7, nil, nil)
+				res, err := once.Once(ctx, a.Client.Client, name, 7, nil, s.work(nil))
 				if !errors.Is(err, c.is) || errors.Is(err, once.ErrNotRun) != c.notRun || res.Run.Token != 0 || s.count(7) != 0 {
 					t.Errorf("%+v, %v, begun %d times", res, err, s.count(7))
 				}
@@ -289,7 +289,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.onceIn(ctx, 8, nil, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
+		if _, err := once.Once(ctx, b.Client.Client, name, 8, nil, s.work(nil)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
 			t.Errorf("once: %v", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -345,7 +345,8 @@ func TestOnceRetries(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		res, err = h.onceIn(ctx, 10, &once.Options{Retries: 9, RetryDelay: time.Hour}, func(context.Context, *once.Turn) error { return errWork })
+		o := &once.Options{Retries: 9, RetryDelay: time.Hour}
+		res, err = once.Once(ctx, h.Client.Client, name, 10, o, s.work(func(context.Context, *once.Turn) error { return errWork }))
 		if res.Run.Attempts != 1 || !errors.Is(err, errWork) || time.Since(s.born) > time.Minute {
 			t.Errorf("%+v, %v", res.Run, err)
 		}
@@ -610,7 +611,7 @@ func TestUnreadableBesideAHolder(t *testing.T) {
 // A holder that has begun nothing yet is not said to run what the one before it has left.
 func TestHolderOfAnOpenLedger(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
-		c := s.host("c", 1)
+		c := s.host("c")
 		a.dies(7)
 		go func() {
 			_ = c.Run(t.Context(), once.LockName(name), nil, func(ctx context.Context, _ *tenure.Lease) error {
@@ -659,7 +660,7 @@ func TestPassedAfterAReset(t *testing.T) {
 // followed by an attempt when the lease has ended.
 func TestRetryPauses(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
-		a := s.host("watched", 1, func(o *tenure.Options) { o.ProgressTimeout = 11 * time.Minute })
+		a := s.host("watched", func(o *tenure.Options) { o.ProgressTimeout = 11 * time.Minute })
 		var at []time.Duration
 		res, err := a.once(7, &once.Options{Retries: 4, RetryDelay: 2 * time.Minute}, func(ctx context.Context, _ *once.Turn) error {
 			at = append(at, time.Since(s.born))
