@@ -289,7 +289,8 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := once.Once(ctx, b.Client.Client, name, 8, nil, s.work(nil)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
+		_, err := once.Once(ctx, b.Client.Client, name, 8, nil, s.work(nil))
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
 			t.Errorf("once: %v", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -346,7 +347,8 @@ func TestOnceRetries(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		o := &once.Options{Retries: 9, RetryDelay: time.Hour}
-		res, err = once.Once(ctx, h.Client.Client, name, 10, o, s.work(func(context.Context, *once.Turn) error { return errWork }))
+		fails := s.work(func(context.Context, *once.Turn) error { return errWork })
+		res, err = once.Once(ctx, h.Client.Client, name, 10, o, fails)
 		if res.Run.Attempts != 1 || !errors.Is(err, errWork) || time.Since(s.born) > time.Minute {
 			t.Errorf("%+v, %v", res.Run, err)
 		}

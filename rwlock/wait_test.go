@@ -340,7 +340,9 @@ func TestContextEndsTheWait(t *testing.T) {
 			if shut {
 				ctx, stop := context.WithTimeout(t.Context(), refresh)
 				var busy *rwlock.BusyError
-				if _, err := r.AcquireRead(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &busy) || busy.Writer == nil || busy.Writer.Owner != "w" {
+				_, err := r.AcquireRead(ctx, nil)
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &busy) ||
+					busy.Writer == nil || busy.Writer.Owner != "w" {
 					t.Error(err)
 				}
 				stop()

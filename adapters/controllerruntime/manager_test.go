@@ -17,12 +17,15 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tenurelock/tenure"
 	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
@@ -42,12 +45,20 @@ type noCache struct{ cache.Cache }
 func (noCache) Start(ctx context.Context) error       { <-ctx.Done(); return nil }
 func (noCache) WaitForCacheSync(context.Context) bool { return true }
 
+// object is a source of one object.
+var object = source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	q.Add(reconcile.Request{})
+	return nil
+})
+
 func options() manager.Options {
 	return manager.Options{
-		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return noCache{}, nil },
-		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return nil, nil },
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
-		Metrics:        metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		NewCache:  func(*rest.Config, cache.Options) (cache.Cache, error) { return noCache{}, nil },
+		NewClient: func(*rest.Config, client.Options) (client.Client, error) { return nil, nil },
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return meta.NewDefaultRESTMapper(nil), nil
+		},
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	}
 }
 
@@ -177,10 +188,11 @@ func (notLeading) NeedLeaderElection() bool { return false }
 func TestContext(t *testing.T) {
 	type key struct{}
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
-		c, o := w.Client("a"), options()
+		c, config, o := w.Client("a"), &rest.Config{}, options()
 		o.BaseContext = func() context.Context { return context.WithValue(t.Context(), key{}, "value") }
 		failed := errors.New("failed")
-		err := tenurectrl.RunManager(t.Context(), c.Election("operator", nil), &rest.Config{}, o, func(mgr manager.Manager, lease *tenure.Lease) error {
+		election := c.Election("operator", nil)
+		err := tenurectrl.RunManager(t.Context(), election, config, o, func(mgr manager.Manager, lease *tenure.Lease) error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 				own, ok := tenure.FromContext(ctx)
 				if !ok || own != lease || ctx.Value(key{}) != "value" {
@@ -192,7 +204,7 @@ func TestContext(t *testing.T) {
 		if !errors.Is(err, failed) {
 			t.Errorf("an error of a runnable: %v", err)
 		}
-		err = tenurectrl.RunStandby(t.Context(), newLock(c), &rest.Config{}, o, func(mgr manager.Manager) error {
+		err = tenurectrl.RunStandby(t.Context(), newLock(c), config, o, func(mgr manager.Manager) error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 				if ctx.Value(key{}) != "value" {
 					t.Errorf("value %v", ctx.Value(key{}))
@@ -203,7 +215,8 @@ func TestContext(t *testing.T) {
 		if !errors.Is(err, failed) {
 			t.Errorf("an error of a runnable, by a lock: %v", err)
 		}
-		if err := tenurectrl.RunManager(t.Context(), c.Election("operator", nil), &rest.Config{}, o, func(manager.Manager, *tenure.Lease) error { return failed }); !errors.Is(err, failed) {
+		fails := func(manager.Manager, *tenure.Lease) error { return failed }
+		if err := tenurectrl.RunManager(t.Context(), election, config, o, fails); !errors.Is(err, failed) {
 			t.Errorf("an error of setup: %v", err)
 		}
 		time.Sleep(time.Minute)

@@ -10,11 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -51,10 +49,7 @@ func (s *world) setup(c *tenuretest.Client, mgr manager.Manager, more []manager.
 	}
 	ctrl, err := controller.New("the-controller", mgr, controller.Options{Reconciler: reconciler})
 	if err == nil {
-		err = ctrl.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			queue.Add(reconcile.Request{})
-			return nil
-		}))
+		err = ctrl.Watch(object)
 	}
 	return errors.Join(append(errs, err)...)
 }

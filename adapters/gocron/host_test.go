@@ -34,13 +34,14 @@ func newHost(c *tenuretest.Client, ahead time.Duration) *host {
 }
 
 // schedule has the host run a scheduler with the job until it stops.
-func (h *host) schedule(definition gocron.JobDefinition, task any, option gocron.SchedulerOption, options ...gocron.JobOption) {
+func (h *host) schedule(by gocron.JobDefinition, task any, option gocron.SchedulerOption, options ...gocron.JobOption) {
 	h.Go(func(ctx context.Context) error {
-		scheduler, err := gocron.NewScheduler(option, gocron.WithClock(h), gocron.WithLocation(time.UTC), gocron.WithStopTimeout(time.Minute))
+		scheduler, err := gocron.NewScheduler(option,
+			gocron.WithClock(h), gocron.WithLocation(time.UTC), gocron.WithStopTimeout(time.Minute))
 		if err != nil {
 			return err
 		}
-		job, err := scheduler.NewJob(definition, gocron.NewTask(task), append(options, gocron.WithName("job"))...)
+		job, err := scheduler.NewJob(by, gocron.NewTask(task), append(options, gocron.WithName("job"))...)
 		if err != nil {
 			return err
 		}

@@ -128,7 +128,8 @@ func TestShutdown(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		return turn.Check()
 	})
-	scheduler := testutil.Must(gocron.NewScheduler(gocron.WithDistributedLocker(l), gocron.WithStopTimeout(time.Minute)))(t)
+	locked, patient := gocron.WithDistributedLocker(l), gocron.WithStopTimeout(time.Minute)
+	scheduler := testutil.Must(gocron.NewScheduler(locked, patient))(t)
 	testutil.Must(scheduler.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(task), gocron.WithName("job")))(t)
 	scheduler.Start()
 	<-begun
@@ -222,7 +223,8 @@ func TestLockerWithoutSlack(t *testing.T) {
 func TestTaskWithoutLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0)
-		err := s.hosts[0].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{}).Task("report", nil)(t.Context())
+		l := s.hosts[0].locker(t, tenuregocron.Cron(minutely), tenuregocron.LockerOptions{})
+		err := l.Task("report", nil)(t.Context())
 		if err == nil || !strings.Contains(err.Error(), `give the job gocron.WithName("report")`) {
 			t.Error(err)
 		}
