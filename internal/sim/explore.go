@@ -8,6 +8,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,13 +83,10 @@ func drawTiming(src Source) protocol.Timing {
 	return t
 }
 
-// What a schedule has at least.
-const (
-	minEvents    = 200
-	minProcesses = 3
-)
+// minProcesses is how many processes a schedule has at least.
+const minProcesses = 3
 
-// Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
+// Schedule draws a world with faults, of at least 3 processes. One of eight
 // has clients of a lock service, another one guardians, and a third one many requests for
 // locks under sessions.
 func Schedule(src Source) Config {
@@ -97,7 +95,7 @@ func Schedule(src Source) Config {
 		Timing: t, History: [...]int{100, 5, 2, 1}[src.IntN(4)], Processes: minProcesses + src.IntN(3),
 		Locks: 1 + src.IntN(8)/7, Length: time.Duration(1+src.IntN(6)) * t.Lease, Kept: t.Lease,
 		Mixed: src.IntN(4) == 3, Unless: src.IntN(2) == 1, Twice: src.IntN(4) == 3,
-		Deletions: src.IntN(4) == 3, Observers: src.IntN(2) == 1, Events: minEvents, Faults: true,
+		Deletions: src.IntN(4) == 3, Observers: src.IntN(2) == 1, Faults: true,
 		Rough: src.IntN(8) == 7, Requests: src.IntN(4) != 0, Sessions: src.IntN(2) == 1,
 	}
 	orphans := src.IntN(32)
@@ -111,14 +109,6 @@ func Schedule(src Source) Config {
 		c.Sessions, c.Requests, c.Length = true, true, 12*t.Lease
 	}
 	return c
-}
-
-// Served has a schedule with clients, whatever was drawn.
-func (c *Config) Served() {
-	if c.Clients == 0 {
-		c.Guarded = false
-		c.Processes, c.Replicas, c.Clients = 1, 2, 3
-	}
 }
 
 // Sum is what many runs were like.
@@ -146,12 +136,11 @@ func (s *Sum) add(t *Tally) {
 	}
 }
 
-// Explore runs the schedules of the seeds from first on with so many workers, until it has
-// run n of them (for ever if n is 0), ctx ends, or one fails: then it returns the one with
-// the lowest seed that was found. Shape changes what a seed has drawn, if it is not nil. Each
-// is told of every thousandth sum.
+// Explore runs the schedules of the seeds from first on, until it has run n of them (for ever
+// if n is 0), ctx ends, or one fails: then it returns the one with the lowest seed that was
+// found. Shape changes what a seed has drawn. Each is told of every thousandth sum.
 func Explore(
-	ctx context.Context, first, n uint64, workers int, shape func(seed uint64, c *Config), each func(Sum),
+	ctx context.Context, first, n uint64, shape func(seed uint64, c *Config), each func(Sum),
 ) (Sum, *Violation) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,7 +152,7 @@ func Explore(
 		all    sync.WaitGroup
 	)
 	run := func(seed uint64) {
-		tally, err := RunSeed(seed, func(c *Config) { shape(seed, c) }, nil)
+		tally, err := Run(Seed(seed), func(c *Config) { shape(seed, c) }, nil)
 		mu.Lock()
 		defer mu.Unlock()
 		sum.add(tally)
@@ -175,7 +164,7 @@ func Explore(
 			each(sum)
 		}
 	}
-	for range workers {
+	for range runtime.NumCPU() {
 		all.Go(func() {
 			for i := next.Add(1) - 1; ctx.Err() == nil && (n == 0 || i < n); i = next.Add(1) - 1 {
 				run(first + i)
@@ -186,13 +175,8 @@ func Explore(
 	return sum, failed
 }
 
-// RunSeed runs the schedule of a seed, and notes what is done in t.
-func RunSeed(seed uint64, shape func(*Config), t *Trace) (*Tally, error) {
-	return RunSource(Seed(seed), shape, t)
-}
-
-// RunSource runs the schedule that a source draws, and notes what is done in t.
-func RunSource(src Source, shape func(*Config), t *Trace) (*Tally, error) {
+// Run runs the schedule that a source draws, and notes what is done in t.
+func Run(src Source, shape func(*Config), t *Trace) (*Tally, error) {
 	cfg := Schedule(src)
 	if shape != nil {
 		shape(&cfg)

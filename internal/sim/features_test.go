@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"runtime"
 	"testing"
 
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -13,9 +12,9 @@ import (
 // explore runs schedules of the first n seeds in a shape, and returns what has happened.
 func explore(t *testing.T, n uint64, shape func(seed uint64, c *Config)) Sum {
 	t.Helper()
-	sum, failed := Explore(t.Context(), 0, n, runtime.NumCPU(), shape, func(Sum) {})
+	sum, failed := Explore(t.Context(), 0, n, shape, func(Sum) {})
 	if failed != nil {
-		_, err := RunSeed(failed.Seed, func(c *Config) { shape(failed.Seed, c) }, &Trace{})
+		_, err := Run(Seed(failed.Seed), func(c *Config) { shape(failed.Seed, c) }, &Trace{})
 		t.Fatalf("seed %d: %v", failed.Seed, err)
 	}
 	return sum
@@ -97,7 +96,7 @@ func TestReplicasWithOtherLeases(t *testing.T) {
 			servedLong(c)
 			c.Mixed = true
 		}
-		if _, err := RunSeed(seed, shape, nil); err != nil {
+		if _, err := Run(Seed(seed), shape, nil); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -21,14 +21,14 @@ func TestSeedsReplay(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for seed := range uint64(110) {
 		one, two := &Trace{Events: trace.NewRecorder()}, &Trace{}
-		if _, err := RunSeed(seed, nil, one); err != nil {
+		if _, err := Run(Seed(seed), nil, one); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		tape := Record(Seed(seed))
-		if _, err := RunSource(tape, nil, nil); err != nil {
+		if _, err := Run(tape, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := RunSource(Play(tape.Choices), nil, two); err != nil {
+		if _, err := Run(Play(tape.Choices), nil, two); err != nil {
 			t.Fatal(err)
 		}
 		if one.Text(0) != two.Text(0) {
@@ -44,7 +44,7 @@ func TestSeedsReplay(t *testing.T) {
 // of its former holder come once more. They exclude nobody, and the judge is not to say that
 // the heartbeat has changed what was before the claim.
 func TestDuplicatesAfterADeletion(t *testing.T) {
-	if _, err := RunSeed(544393, nil, nil); err != nil {
+	if _, err := Run(Seed(544393), nil, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -82,7 +82,7 @@ func TestSchedulesAreWorthTheirCount(t *testing.T) {
 func TestShrink(t *testing.T) {
 	enginetest.MakeVerify(t)
 	run := func(src Source) error {
-		tally, err := RunSource(src, unasked, nil)
+		tally, err := Run(src, unasked, nil)
 		if err == nil && tally.Of[Takeover] > 0 {
 			err = &Violation{Rule: "no takeover"}
 		}
@@ -121,7 +121,7 @@ func TestParseFaults(t *testing.T) {
 // TestFaultsAreLeftOut: what is switched off does not happen.
 func TestFaultsAreLeftOut(t *testing.T) {
 	for seed := range uint64(50) {
-		tally, err := RunSeed(seed, func(c *Config) { c.Without = noFaults - 1 }, nil)
+		tally, err := Run(Seed(seed), func(c *Config) { c.Without = noFaults - 1 }, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

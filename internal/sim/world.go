@@ -25,7 +25,6 @@ type Config struct {
 	// process that holds crashes, and the world runs on until another holds
 	// and has held for as long as Kept, 4 leases if that is zero.
 	Length, Kept time.Duration
-	Events       int     // that there are at least before the faults end
 	Faults       bool    // requests and processes fail, but for the kinds in Without
 	Without      Fault   // kinds of faults that do not happen
 	Rough        bool    // many writes are applied late, or twice
@@ -149,7 +148,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	}
 	w.often(cfg.Faults, lease, lease/8, lease, w.nemesis)
 	w.often(cfg.Guarded, 2*lease, 0, 2*lease, w.kills)
-	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= cfg.Events })
+	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= minEvents })
 	w.heal()
 	w.watchLiveness()
 	end := w.now + w.most.Lease // all that was begun is written down
@@ -300,8 +299,11 @@ func (w *World) upTo(d time.Duration) time.Duration {
 	return d * time.Duration(w.src.IntN(1024)) / 1024
 }
 
-// maxEvents is far more than any world needs.
-const maxEvents = 300_000
+// How many events there are at least before the faults end, and far more than any world needs.
+const (
+	minEvents = 200
+	maxEvents = 300_000
+)
 
 // run takes steps until done says so, something is violated, or nothing is
 // left to happen.

@@ -68,6 +68,6 @@ func modelled(c *sim.Config) {
 // simulated returns the trace of a schedule, and what the simulator finds in it.
 func simulated(seed uint64) ([]trace.Event, error) {
 	told := &sim.Trace{Events: trace.NewRecorder()}
-	_, err := sim.RunSeed(seed, modelled, told)
+	_, err := sim.Run(sim.Seed(seed), modelled, told)
 	return told.Events.Events(), err
 }

@@ -7,7 +7,7 @@
 // ends it with status 1: it prints the seed, shrinks what the seed has chosen, and
 // prints what happened.
 //
-//	run [-seeds N] [-hours H] [-faults LIST] [-first SEED] [-workers N] [-all]
+//	run [-seeds N] [-hours H] [-faults LIST] [-first SEED] [-all]
 //	run -seed SEED [-trace FILE]
 //	run -tape FILE [-trace FILE]
 package main
@@ -19,10 +19,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,14 +34,13 @@ import (
 )
 
 type options struct {
-	seeds, first           uint64
-	hours                  float64
-	faults                 string
-	workers, lines         int
-	seed, tape, trace      string
-	all, sessions, clients bool
-
-	without sim.Fault
+	seeds, first uint64
+	hours        float64
+	without      sim.Fault
+	all          bool
+	src          sim.Source // to replay, nil if there is none
+	trace        string
+	lines        int
 }
 
 func main() {
@@ -47,73 +48,46 @@ func main() {
 	flag.Uint64Var(&o.seeds, "seeds", 0, "how many schedules to run; 0: until stopped")
 	flag.Uint64Var(&o.first, "first", 1, "the first seed")
 	flag.Float64Var(&o.hours, "hours", 0, "for how long to run; 0: until stopped")
-	flag.StringVar(&o.faults, "faults", "all", "kinds of faults, separated by commas: "+
-		"cutoffs, pauses, crashes, outages, steps, messages, stale, late; or all, or none")
-	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "how many schedules to run at a time")
-	flag.StringVar(&o.seed, "seed", "", "replay the schedule of this seed")
-	flag.StringVar(&o.tape, "tape", "", "replay the choices in this file, as a failure has printed them")
+	flag.Func("faults", "kinds of faults, separated by commas: "+
+		"cutoffs, pauses, crashes, outages, steps, messages, stale, late; or all, or none", func(list string) error {
+		with, err := sim.ParseFaults(list)
+		o.without = with.Except()
+		return err
+	})
+	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
+	flag.Func("seed", "replay the schedule of this seed", func(s string) error {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		o.src = sim.Seed(seed)
+		return err
+	})
+	flag.Func("tape", "replay the choices in this file, as a failure has printed them", func(file string) error {
+		var choices []int
+		b, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(b, &choices)
+		}
+		o.src = sim.Play(choices)
+		return err
+	})
 	flag.StringVar(&o.trace, "trace", "", "write what the model knows of a replay to this file, as lines of JSON")
 	flag.IntVar(&o.lines, "lines", 200, "how many of the last lines of a replay to print; 0: all")
-	flag.BoolVar(&o.sessions, "sessions", false, "have all schedules use sessions")
-	flag.BoolVar(&o.clients, "clients", false, "have all schedules use clients of a lock service")
-	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
 	flag.Parse()
-	debug.SetGCPercent(800) // worlds are small, and many
-	src, err := o.source()
-	ok := false
-	switch {
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "run: %v; see -help\n", err)
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "run: unexpected argument %q; see -help\n", flag.Arg(0))
 		os.Exit(2)
-	case src == nil:
-		ok = o.explore(os.Stdout)
-	default:
-		ok = o.replay(os.Stdout, src)
 	}
-	if !ok {
+	debug.SetGCPercent(800) // worlds are small, and many
+	do := o.explore
+	if o.src != nil {
+		do = func(out io.Writer) bool { return o.replay(out, o.src) }
+	}
+	if !do(os.Stdout) {
 		os.Exit(1)
 	}
 }
 
-// source checks the flags, and returns the source to replay, nil if there is none.
-func (o *options) source() (src sim.Source, err error) {
-	if o.without, err = sim.ParseFaults(o.faults); err != nil {
-		return nil, fmt.Errorf("-faults: %w", err)
-	}
-	o.without = o.without.Except()
-	switch {
-	case flag.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	case o.workers < 1 || o.hours < 0:
-		return nil, fmt.Errorf("-workers %d, -hours %v: want one worker at least, and no negative time", o.workers, o.hours)
-	case o.seed != "":
-		var seed uint64
-		if _, err := fmt.Sscan(o.seed, &seed); err != nil {
-			return nil, fmt.Errorf("-seed %q is not a whole number", o.seed)
-		}
-		return sim.Seed(seed), nil
-	case o.tape != "":
-		var choices []int
-		b, err := os.ReadFile(o.tape)
-		if err == nil {
-			err = json.Unmarshal(b, &choices)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("-tape: %w", err)
-		}
-		return sim.Play(choices), nil
-	}
-	return nil, nil
-}
-
 // shape changes what a schedule has drawn.
-func (o *options) shape(c *sim.Config) {
-	c.Without = o.without
-	c.Sessions = c.Sessions || o.sessions
-	if o.clients {
-		c.Served()
-	}
-}
+func (o *options) shape(c *sim.Config) { c.Without = o.without }
 
 // explore runs schedules, and replays the first that fails when it has become small.
 func (o *options) explore(out io.Writer) bool {
@@ -127,7 +101,7 @@ func (o *options) explore(out io.Writer) bool {
 	begun := time.Now()
 	shown := begun
 	shape := func(_ uint64, c *sim.Config) { o.shape(c) }
-	sum, failed := sim.Explore(ctx, o.first, o.seeds, o.workers, shape, func(s sim.Sum) {
+	sum, failed := sim.Explore(ctx, o.first, o.seeds, shape, func(s sim.Sum) {
 		if time.Since(shown) >= 10*time.Second {
 			shown = time.Now()
 			fmt.Fprintf(out, "%d schedules, %.0f a second\n", s.Schedules, float64(s.Schedules)/time.Since(begun).Seconds())
@@ -144,7 +118,7 @@ func (o *options) explore(out io.Writer) bool {
 	fmt.Fprintf(out, "\nseed %d: %s\n", failed.Seed, failed.What)
 	tape := sim.Record(sim.Seed(failed.Seed))
 	run := func(src sim.Source) error {
-		_, err := sim.RunSource(src, o.shape, nil)
+		_, err := sim.Run(src, o.shape, nil)
 		return err
 	}
 	if run(tape) == nil {
@@ -159,15 +133,12 @@ func (o *options) explore(out io.Writer) bool {
 }
 
 func report(out io.Writer, s sim.Sum, took time.Duration) (unseen int) {
+	n := float64(max(1, s.Schedules))
 	fmt.Fprintf(out, "%d schedules in %.0f s, %.0f a second; %.0f events each, at least %d\n", s.Schedules, took.Seconds(),
-		float64(s.Schedules)/took.Seconds(), float64(s.Events)/float64(max(1, s.Schedules)), s.Least)
-	share := func(of sim.Happening) float64 { return 100 * float64(s.With[of]) / float64(max(1, s.Schedules)) }
-	fmt.Fprintf(out, "schedules with a takeover %.1f %%, a request %.1f %%, a late write %.1f %%, a wrong clock %.1f %%, "+
-		"a step of a wall clock %.1f %%, a pause %.1f %%, a crash %.1f %%, a stale write refused %.1f %%\n",
-		share(sim.Takeover), share(sim.Request), share(sim.LateWrite), share(sim.WrongClock),
-		share(sim.Step), share(sim.Pause), share(sim.Crash), share(sim.Refusal))
-	fmt.Fprintf(out, "%d grants, %d of them takeovers; %d terms hidden by two crashes in a row\n",
-		s.Total[sim.Grant], s.Total[sim.Takeover], s.Total[sim.Hole])
+		float64(s.Schedules)/took.Seconds(), float64(s.Events)/n, s.Least)
+	for _, of := range slices.Sorted(maps.Keys(s.With)) {
+		fmt.Fprintf(out, "%-35s %9d, in %5.1f %% of the schedules\n", of, s.Total[of], 100*float64(s.With[of])/n)
+	}
 	seen, all, missing := s.Seen.Coverage()
 	fmt.Fprintf(out, "transitions of the core: %d of %d\n", seen, all)
 	if len(missing) > 0 {
@@ -181,7 +152,7 @@ func (o *options) replay(out io.Writer, src sim.Source) bool {
 	if o.trace != "" {
 		t.Events = trace.NewRecorder()
 	}
-	tally, violated := sim.RunSource(src, o.shape, t)
+	tally, violated := sim.Run(src, o.shape, t)
 	fmt.Fprint(out, t.Text(o.lines))
 	fmt.Fprintf(out, "%d events, %d grants\n", tally.Events, tally.Of[sim.Grant])
 	if o.trace != "" {
