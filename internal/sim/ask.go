@@ -11,9 +11,6 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// absent is an owner that never comes.
-const absent = "absent"
-
 // meddle is what the people around a process do now and then: ask the holder to make
 // way for some owner, or release the lock in its stead.
 func (p *process) meddle() bool {
@@ -25,12 +22,12 @@ func (p *process) meddle() bool {
 		q := driver.Request{Kind: driver.StepDown}
 		switch l.src.IntN(8) {
 		case 0, 1, 2:
-			q.Kind, q.To = driver.HandOver, absent
+			q.Kind, q.To = driver.HandOver, "absent" // who never comes
 			if n := l.src.IntN(len(l.hosts) + 1); n < len(l.hosts) {
 				q.To = l.hosts[n].name
 			}
 			if l.cfg.Labels && l.one(2) {
-				q.To, q.ToLabel = "", someLabel(l.src)
+				q.To, q.ToLabel = "", versions[1+l.src.IntN(len(versions)-1)]
 			}
 		case 3:
 			q.Kind = driver.ReleaseDead
@@ -71,9 +68,9 @@ func (m *machine) forget() {
 // wishes judges that a process asks for priority at most once in a lease,
 // but for a request that was certainly not written.
 func (m *machine) wishes() {
-	l, p := m.p.l, m.p
+	l, p := m.l, m.p
 	now := p.cont.at(l.now)
-	if p.wished > 0 && p.wish > 0 && now < p.wish+m.timing().Lease {
+	if p.wished > 0 && p.wish > 0 && now < p.wish+m.timing.Lease {
 		l.fail("%s asks for priority %v after it has", m, now-p.wish)
 	}
 	p.wished++
@@ -87,23 +84,22 @@ var answers = [...]string{
 
 // told notes and judges what a requester was answered, once.
 func (m *machine) told(k *protocol.Requester) {
-	l := m.p.l
 	a, rec, _ := k.Answer()
 	if a == protocol.NoAnswer || m.left {
 		return
 	}
 	m.left = true
-	m.p.l.note("%s is answered: %s", m, answers[a])
-	if m.life != l.life {
+	m.l.note("%s is answered: %s", m, answers[a])
+	if m.life != m.l.life {
 		return // the tokens have begun again
 	}
 	if before := k.Before(); a == protocol.Done && before != nil {
-		l.owe(m, before.Token)
+		m.l.owe(m, before.Token)
 		m.write(*before, protocol.Machine.Step)
 	}
 	token := k.Token()
-	if !l.isTrue(m, a, token, rec) {
-		l.fail("%s is answered %q: token %d", m, answers[a], token)
+	if !m.l.isTrue(m, a, token, rec) {
+		m.l.fail("%s is answered %q: token %d", m, answers[a], token)
 	}
 }
 
@@ -123,7 +119,7 @@ func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Re
 	case protocol.Alive:
 		return gone || beats > 1
 	case protocol.Self:
-		return t.owner != "" && l.heirTo(m.want, t.owner)
+		return t.owner != "" && l.heirTo(m.want.To, m.want.ToLabel, t.owner)
 	case protocol.Sessioned:
 		return t.session != "" && m.want.Kind == driver.Revoke
 	case protocol.Unusable, protocol.Abandoned:
@@ -132,18 +128,8 @@ func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Re
 	return false
 }
 
-// asked judges a request that was written into the record.
-func (l *lock) asked(m *machine, was driver.Record) {
-	is := l.store.rec
-	q := is.Requests[len(is.Requests)-1]
-	if len(was.Requests) > 0 {
-		l.fail("%s lays a second request on top of that of %s", m, was.Requests[0].By)
-	}
-	l.askedOf(m, q, was)
-}
-
-// askedOf judges what is asked of the holder that a lock's record shows.
-func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
+// asked judges what is asked of the holder that a lock's record shows.
+func (l *lock) asked(m *machine, q driver.Request, was driver.Record) {
 	if q.By != m.owner() {
 		l.fail("%s asks in the name of %s", m, q.By)
 	}
@@ -165,12 +151,17 @@ func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
 // is asked now: its next heartbeat, or that of its session, finds the request, and then the
 // work is left its time.
 func (l *lock) heeds(token uint64) {
-	m, v, life := l.lease(token), l.visitOf(token), l.life
-	if l.cfg.Faults || m == nil && v == nil {
+	a, life := l.actorOf(token), l.life
+	if l.cfg.Faults || a == nil {
 		return // nobody knows yet that he holds the lock: see believes
 	}
+	m, _ := a.(*machine)
+	v, _ := a.(*visit)
 	told, released := l.heedsWithin(m)
-	holds := func() bool { return l.life == life && !l.final && l.isHeld(token) }
+	holds := func() bool {
+		is := l.store.rec
+		return l.life == life && !l.final && is.State == driver.Held && is.Token == token
+	}
 	l.after(told+1, func() {
 		switch {
 		case !holds():
@@ -187,11 +178,6 @@ func (l *lock) heeds(token uint64) {
 	})
 }
 
-// isHeld says whether the record is held under a token.
-func (l *lock) isHeld(token uint64) bool {
-	return l.store.rec.State == driver.Held && l.store.rec.Token == token
-}
-
 // heedsWithin returns after how long a holder must know of a request, and have made way.
 func (l *lock) heedsWithin(m *machine) (told, released time.Duration) {
 	t := l.most
@@ -199,28 +185,18 @@ func (l *lock) heedsWithin(m *machine) (told, released time.Duration) {
 		told = l.slow(t.Heartbeat + 4*t.RequestTimeout)
 		return told, 2*told + l.t.Lease
 	}
-	if t = m.timing(); m.under != nil {
-		t = m.under.timing()
+	if t = m.timing; m.under != nil {
+		t = m.under.timing
 	}
 	told = l.slow(t.Heartbeat + 3*t.RequestTimeout)
 	return told, told + l.t.Lease
 }
 
-// lease returns the lease with a token, nil if there is none.
-func (l *lock) lease(token uint64) *machine {
+// actorOf returns what acts under a token, nil if nothing does.
+func (l *lock) actorOf(token uint64) actor {
 	for a := range l.actors {
-		if m, ok := a.(*machine); ok && m.life == l.life && m.token() == token {
-			return m
-		}
-	}
-	return nil
-}
-
-// visitOf returns the visit with a token, nil if there is none.
-func (l *lock) visitOf(token uint64) *visit {
-	for a := range l.actors {
-		if v, ok := a.(*visit); ok && v.life == l.life && v.tok == token {
-			return v
+		if a.stands().life == l.life && a.token() == token {
+			return a
 		}
 	}
 	return nil

@@ -21,8 +21,8 @@ type checks struct {
 	grants  int                // so far
 	passed  int                // the latest grant under which a write has passed
 	last    uint64             // the token of the latest grant
-	kept    data               // the newest that was confirmed
-	lain    data               // what the store has
+	kept    uint64             // the newest data that were confirmed
+	lain    uint64             // those that the store has
 	tenures map[uint64]*tenure // by token
 	laid    map[string]bool    // requests that were written, by id
 	again   bool               // it has been held since the faults ended
@@ -35,19 +35,8 @@ func newChecks() checks {
 	return checks{gate: fence.NewGate(nil), tenures: map[uint64]*tenure{}, laid: map[string]bool{}}
 }
 
-// data is what a holder has stored in the record, by its token and a number of its own.
-type data struct{ token, number uint64 }
-
-func (d data) before(e data) bool {
-	return d.token < e.token || d.token == e.token && d.number < e.number
-}
-
-// keeps notes that a holder knows that the store has its data.
-func (l *lock) keeps(token, number uint64) {
-	if d := (data{token, number}); l.kept.before(d) {
-		l.kept = d
-	}
-}
+// serial numbers the data that a holder stores in the record, by its token and a number of its own.
+func serial(token, number uint64) uint64 { return token<<32 | number }
 
 // write is a write that was sent, whatever became of it.
 type write struct {
@@ -121,7 +110,7 @@ func confirms(r *protocol.Call) bool {
 func (l *lock) writeOf(m *machine, r *protocol.Call) write {
 	by := write{
 		by: m, beat: r.Next.Beat, want: m.want,
-		hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now,
+		hold: m.clock(), cont: m.on.cont.at(l.now), at: l.now,
 	}
 	switch r.Kind {
 	case protocol.Release, protocol.Abdicate:
@@ -143,22 +132,23 @@ func (l *lock) writeOf(m *machine, r *protocol.Call) write {
 	return by
 }
 
-// granted judges a grant at the instant at which its process believes in it.
+// granted judges a grant at the instant at which its process believes in it. It counts from
+// the sending of its write. Its beat is the version of that, whatever was written on top.
 func (l *lock) granted(m *machine, g protocol.Grant) {
-	m.counts(g)
-	if by := l.written[g.Record.Beat]; by.by != m {
+	by, f := l.written[g.Record.Beat], g.Former
+	switch {
+	case by.by != m:
 		l.fail("%s is granted what another acquire wrote", m)
-	}
-	if m.left {
+	case by.hold != g.Sent:
+		l.fail("%s counts its lease from %v, and sent what was granted at %v", m, g.Sent, by.hold)
+	case m.left:
 		l.fail("%s is granted after it was given up", m)
-	}
-	if f := g.Former; f.Key != "" && !bytes.Equal(f.Data, g.Record.Data) {
+	case f.Key != "" && !bytes.Equal(f.Data, g.Record.Data):
 		l.fail("%s is granted data %q after %q", m, g.Record.Data, f.Data)
 	}
 }
 
-// believes judges the first instant at which somebody believes in a grant, and numbers
-// that.
+// believes judges the first instant at which somebody believes in a grant, and numbers that.
 func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
 	if rec.Token <= l.last {
 		l.fail("%s is granted token %d after %d", who, rec.Token, l.last)
@@ -184,17 +174,31 @@ type actor interface {
 	stands() *standing
 }
 
-// standing is what the world remembers of an actor.
+// standing is what a machine and a visit have in common.
 type standing struct {
-	grant int  // its number among the grants of the lock
-	unfit bool // its check has failed once
+	id     string
+	l      *lock
+	on     *host  // its process, or the client
+	epoch  int    // of that
+	life   int    // of the lock's record when it began
+	grant  int    // its number among the grants of the lock
+	unfit  bool   // its check has failed once
+	claims func() // applies its claim again
 }
 
 func (s *standing) stands() *standing { return s }
 
+func (s *standing) String() string { return s.id }
+
+// after has do called when d has passed, unless its process has crashed.
+func (s *standing) after(d time.Duration, do func()) { s.on.later(s.epoch, d, do) }
+
+// clock returns the instant by which the lease is counted.
+func (s *standing) clock() time.Duration { return s.on.hold.at(s.l.now) }
+
 // believes says whether the lease check of m passes now.
 func (m *machine) believes() bool {
-	if m.h == nil || m.h.Expired() || m.h.Quiet() || m.clock() >= m.h.Deadline() || m.epoch != m.p.epoch {
+	if m.h == nil || m.h.Expired() || m.h.Quiet() || m.clock() >= m.h.Deadline() || m.epoch != m.on.epoch {
 		return false
 	}
 	return !m.done && !m.h.Over()
@@ -258,8 +262,8 @@ func (l *lock) check() {
 	}
 	l.checkFamilies(holder)
 	l.checkOrphan()
-	if l.lain.before(l.kept) {
-		l.fail("the store has data %q, but %v was confirmed", l.store.rec.Data, l.kept)
+	if l.lain < l.kept {
+		l.fail("the store has data %q, but %d.%d was confirmed", l.store.rec.Data, l.kept>>32, uint32(l.kept))
 	}
 }
 
@@ -274,7 +278,7 @@ func (l *lock) checkCalm(m *machine) {
 	if m.h.Over() || m.under == nil {
 		return
 	}
-	most := l.slow(m.timing().Lease + 4*m.timing().RequestTimeout)
+	most := l.slow(m.timing.Lease + 4*m.timing.RequestTimeout)
 	lapses := !m.done && m.h.Quiet() && m.under.h.Cause() == protocol.None
 	if quiet := l.now - m.quietSince; lapses && quiet > most {
 		l.fail("%s is quiet for %v, and its session keeps the lock from others", m, quiet)
@@ -293,25 +297,24 @@ func (l *lock) checkLease(m *machine) {
 	if m.under != nil {
 		latest = m.under.applied
 	}
-	if m.h.Deadline() > latest+m.timing().Usable() {
+	if m.h.Deadline() > latest+m.timing.Usable() {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
 	if is := l.store.rec; m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held {
 		l.fail("%s is superseded by its own tenure", m)
 	}
 	switch {
-	case m.expired && (!m.h.Expired() || m.h.Deadline() != m.deadline):
+	case m.deadline > 0 && (!m.h.Expired() || m.h.Deadline() != m.deadline):
 		l.fail("%s expired, and its deadline moves", m)
-	case m.h.Expired() && !m.expired:
-		m.expired, m.deadline = true, m.h.Deadline()
+	case m.h.Expired():
+		m.deadline = m.h.Deadline()
 	}
 	if n := m.h.DataKept(); n > 0 {
-		l.keeps(rec.Token, n)
+		l.kept = max(l.kept, serial(rec.Token, n))
 	}
 }
 
-// sees returns what has a reply judged: a write that is no sign of life must not
-// count as one.
+// sees returns what has a reply judged: a write that is no sign of life must not count as one.
 func (p *process) sees() func(*machine) {
 	l, view := p.l, p.view
 	was, seen := view.Record()
@@ -334,7 +337,7 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		return
 	}
 	if m.h == nil {
-		if now := m.p.cont.at(l.now); now < by.cont+m.timing().Usable() {
+		if now := m.on.cont.at(l.now); now < by.cont+m.timing.Usable() {
 			l.fail("%s does not see that it holds what it wrote as %s", m, res.Record.Beat)
 		}
 		return
@@ -343,7 +346,7 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		return // its deadline is the session's
 	}
 	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
-	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+m.timing().Usable() {
+	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+m.timing.Usable() {
 		l.fail("%s does not see that its heartbeat %s was applied", m, res.Record.Beat)
 	}
 }

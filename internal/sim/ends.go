@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/trace"
 )
 
 // tenure is what the world knows of one, from what really happened.
@@ -36,8 +37,7 @@ type tenure struct {
 	prompt  bool          // its work returns within a lease of being told
 }
 
-// ending returns how the sender of a release or a quit leaves, by what it has
-// been through.
+// ending returns how the sender of a release or a quit leaves, by what it has been through.
 func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
 	switch {
@@ -50,7 +50,6 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	}
 	switch {
 	case m.role == parting:
-		return finished(m, r, asked)
 	case m.h == nil: // nobody ever believed in it
 		return driver.EndAbandoned, nil
 	case m.unwanted:
@@ -81,16 +80,15 @@ func finished(m *machine, r *protocol.Call, asked *driver.Request) (driver.EndRe
 }
 
 // apply has the store carry out a call, and judges what it did.
-func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driver.Record, err error) {
+func (l *lock) apply(m *machine, r *protocol.Call, behind int) protocol.Result {
 	s := l.storeOf(r.Key)
 	was := *s
-	rec, former, err = s.do(r, behind)
+	rec, former, err := s.do(r, behind)
+	res := protocol.ResultOf(r.Kind, rec, former, err)
 	if r.Kind.Reads() || err != nil {
-		return rec, former, err
+		return res
 	}
-	if l.cfg.Trace != nil {
-		l.note("store: %v of %s: %s %s", r.Kind, m, r.Key, shown(s.rec))
-	}
+	l.note("store: %v of %s: %s %s", r.Kind, m, r.Key, shown(s.rec))
 	l.counted(m, r)
 	switch {
 	case r.Key == l.key:
@@ -100,7 +98,7 @@ func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driv
 	default:
 		l.wroteSession(m, r, was, s)
 	}
-	return rec, former, nil
+	return res
 }
 
 // counted counts what a write is about.
@@ -123,7 +121,10 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	l.judgeWrite(m, r, was, found)
 	switch r.Kind {
 	case protocol.Request:
-		l.asked(m, was)
+		if len(was.Requests) > 0 {
+			l.fail("%s lays a second request on top of that of %s", m, was.Requests[0].By)
+		}
+		l.asked(m, is.Requests[len(is.Requests)-1], was)
 	case protocol.Abdicate:
 		if how := l.written[r.Next.Version].end; is.End != how {
 			l.fail("%s says why it is quiet: %q, want %q", m, is.End, how)
@@ -142,9 +143,11 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	l.only(m, r, was, is)
 	l.lives(r, was)
 	l.carried(m, r, was)
-	if _, err := fmt.Sscanf(string(is.Data), "%d.%d", &l.lain.token, &l.lain.number); err != nil {
-		l.lain = data{}
+	var token, number uint64
+	if _, err := fmt.Sscanf(string(is.Data), "%d.%d", &token, &number); err != nil {
+		token, number = 0, 0
 	}
+	l.lain = serial(token, number)
 }
 
 // lives notes what a write shows of the life of the holder.
@@ -165,8 +168,10 @@ func (l *lock) lives(r *protocol.Call, was driver.Record) {
 func (l *lock) judgeWrite(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
 	anew := is.Token != was.Token
-	if anew && l.recorder() != nil {
-		l.traceBeliefs()
+	for a := range l.actors {
+		if m, ok := a.(*machine); ok && anew && m.believes() {
+			m.traced(trace.Check, trace.Event{}) // at an instant at which it should not
+		}
 	}
 	switch {
 	case is.Token < was.Token:
@@ -250,11 +255,11 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 		l.overtaken(m, was)
 	case was.State == driver.Reserved:
 		if !m.heirOf(was) {
-			l.stood(m, r, was)
+			l.stood(m, r, was, l.beat(was.Beat).first)
 		}
 		l.inherited(m, was)
 	}
-	l.remembers(m, is.Prev, was.Token)
+	l.remembers(m, was.Token)
 }
 
 // overtaken judges the end of a tenure by the beginning of the next one.
@@ -281,20 +286,23 @@ func (t *tenure) ends(end driver.EndReason, was driver.Record) {
 	}
 }
 
-// stood says that r was sent when the record had been unchanged for its lease, by the
-// clock of a correct observer. A claim that is doubled when the record was deleted
-// brings a beat back that an observer has seen before. That shows no life: whoever
-// sent it counts from the sending.
-func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record) {
+// stood judges that r was sent when the record had been unchanged for its lease, by the
+// clock of a correct observer. A claim that is doubled when a lock's record was deleted
+// brings a beat back that an observer has seen before. That shows no life: whoever sent it
+// counts from the sending.
+func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record, since time.Duration) {
 	least := l.fast(was.Lease) - time.Microsecond
-	if stood := l.written[r.Next.Version].at - l.beat(was.Beat).first; stood < least {
+	if stood := l.written[r.Next.Version].at - since; stood < least {
 		l.fail("%v of %s is early: %s for %q, token %d, has stood for %v", r.Kind, m, was.State, was.Owner, was.Token, stood)
 	}
 }
 
-// remembers compares how a record shows the end of a tenure with what was.
-func (l *lock) remembers(m *machine, t *driver.Tenure, token uint64) {
-	want := l.tenures[token]
+// remembers compares how the record shows the end of a tenure with what was.
+func (l *lock) remembers(m *machine, token uint64) {
+	t, want := l.store.rec.Prev, l.tenures[token]
+	if l.store.rec.State == driver.Released {
+		t = l.store.rec.Tenure("")
+	}
 	switch {
 	case t == nil:
 		l.fail("%s writes nothing of token %d, which has ended: %s", m, token, want.end)
@@ -319,15 +327,12 @@ func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
 	case is.Token != was.Token || was.State != driver.Held:
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
 	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel ||
-		is.Lease != m.timing().Reservation()):
+		is.Lease != m.timing.Reservation()):
 		l.fail("%s was to hand over to %q%q, and leaves %+v", m, t.asked.To, t.asked.ToLabel, is)
-	case kept:
-		l.remembers(m, is.Prev, is.Token)
-	case is.State != driver.Released:
+	case !kept && is.State != driver.Released:
 		l.fail("%s has ended: %q, and leaves %+v", m, t.end, is)
-	default:
-		l.remembers(m, is.Tenure(""), is.Token)
 	}
+	l.remembers(m, was.Token)
 }
 
 // freed judges an operator's write.
@@ -343,11 +348,11 @@ func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
 			l.fail("%s makes %+v of %s", m, is, was.State)
 		}
 		t.end, t.asked = driver.EndRevoked, &want
-		l.remembers(m, is.Prev, is.Token)
+		l.remembers(m, was.Token)
 		return
 	}
 	if was.Session == "" {
-		l.stood(m, r, was)
+		l.stood(m, r, was, l.beat(was.Beat).first)
 	} else if !l.sessionEnded(was.Session) {
 		l.fail("%s frees a lock under session %s, which is alive", m, was.Session)
 	}
@@ -357,5 +362,5 @@ func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
 	if was.State == driver.Held {
 		t.end, t.asked = driver.EndReleasedDead, &want
 	}
-	l.remembers(m, is.Tenure(""), is.Token)
+	l.remembers(m, was.Token)
 }

@@ -86,9 +86,8 @@ func drawTiming(src Source) protocol.Timing {
 // minProcesses is how many processes a schedule has at least.
 const minProcesses = 3
 
-// Schedule draws a world with faults, of at least 3 processes. One of eight
-// has clients of a lock service, another one guardians, and a third one many requests for
-// locks under sessions.
+// Schedule draws a world with faults. One of eight has clients of a lock service, another one
+// guardians, and a third one many requests for locks under sessions.
 func Schedule(src Source) Config {
 	t := drawTiming(src)
 	c := Config{
@@ -185,14 +184,14 @@ func Run(src Source, shape func(*Config), t *Trace) (*Tally, error) {
 	return Tell(src, cfg)
 }
 
-// Shrink looks for fewer and smaller choices that break the same rule, in at
+// Shrink looks for fewer choices, and then for smaller ones, that break the same rule, in at
 // most so many runs. It returns what it has found, choices itself at worst.
 // Whatever it returns breaks the rule when it is played.
 func Shrink(choices []int, rule string, runs int, run func(Source) error) []int {
 	best := trimmed(choices)
 	try := func(next []int) bool {
 		next = trimmed(next)
-		if runs <= 0 || !smaller(next, best) {
+		if runs <= 0 || cmp.Or(cmp.Compare(len(next), len(best)), slices.Compare(next, best)) >= 0 {
 			return false
 		}
 		runs--
@@ -232,9 +231,4 @@ func trimmed(choices []int) []int {
 		n--
 	}
 	return choices[:n]
-}
-
-// smaller orders tapes: fewer choices first, then smaller ones.
-func smaller(a, b []int) bool {
-	return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b)) < 0
 }

@@ -16,9 +16,7 @@ import (
 // tenure run. When the process that holds the lease has crashed, a guardian kills the
 // family, sees when nothing is left of it, and frees the lock.
 type family struct {
-	l     *lock
 	of    *machine // that held the lease, and has crashed
-	life  int      // of the lock's record
 	clock clock    // by which its lease is counted
 	until time.Duration
 	ended bool // nothing is left
@@ -30,7 +28,7 @@ func (h *host) orphans() {
 	for _, p := range h.procs {
 		for _, m := range p.machines {
 			if h.w.cfg.Guarded && m.believes() && m.under == nil && m.life == p.l.life {
-				f := &family{l: p.l, of: m, life: m.life, clock: h.hold, until: m.h.Deadline()}
+				f := &family{of: m, clock: h.hold, until: m.h.Deadline()}
 				p.l.families = append(p.l.families, f)
 				f.dies()
 			}
@@ -47,14 +45,14 @@ func (w *World) kills() bool {
 	if m, ok := l.holder().(*machine); ok {
 		w.tally.Of[Crash]++
 		m.p.crash()
-		w.after(w.upTo(w.t.Lease/4), m.p.host.restart)
+		w.after(w.upTo(w.t.Lease/4), m.on.restart)
 	}
 	return true
 }
 
 // dies ends a family soon.
 func (f *family) dies() {
-	l := f.l
+	l := f.of.l
 	after := l.upTo(l.t.Lease / 4)
 	if l.one(2) {
 		after /= 64
@@ -70,14 +68,14 @@ func (f *family) dies() {
 }
 
 // works says that the family acts under its lease now.
-func (f *family) works() bool { return !f.ended && f.clock.at(f.l.now) < f.until }
+func (f *family) works() bool { return !f.ended && f.clock.at(f.of.l.now) < f.until }
 
 // lasts has the last request of a family arrive where it works: within the grace after
 // its end, or after that of its lease.
 func (f *family) lasts() {
-	l := f.l
+	l := f.of.l
 	end := min(l.now, f.clock.when(f.until, 0))
-	late := end - l.now + l.fast(f.of.timing().Grace)
+	late := end - l.now + l.fast(f.of.timing.Grace)
 	if late <= 0 {
 		return
 	}
@@ -85,11 +83,11 @@ func (f *family) lasts() {
 		late = l.upTo(late)
 	}
 	grants := l.grants
-	if f.of.grant < grants || l.life != f.life {
+	if f.of.grant < grants || l.life != f.of.life {
 		return
 	}
 	l.after(late, func() {
-		if l.life == f.life && l.grants > grants {
+		if l.life == f.of.life && l.grants > grants {
 			l.fail("a request of the dead family of %s lands beside the work of its successor", f.of)
 		}
 	})
@@ -98,15 +96,15 @@ func (f *family) lasts() {
 // promptly sees, where nothing fails but processes that crash, that the lock of the dead
 // is soon free.
 func (f *family) promptly() {
-	l := f.l
+	l := f.of.l
 	if l.cfg.Without != Crashes.Except() || l.final {
 		return
 	}
-	t := f.of.timing()
+	t := f.of.timing
 	most := l.slow(t.Grace + 6*t.RequestTimeout)
 	l.after(most, func() {
 		rec := l.store.rec
-		if by := l.written[rec.Beat]; l.life == f.life && l.store.found && rec.State == driver.Held && by.by == f.of {
+		if by := l.written[rec.Beat]; l.life == f.of.life && l.store.found && rec.State == driver.Held && by.by == f.of {
 			l.fail("%s is dead with all its family for %v, and its lock is held", f.of, most)
 		}
 	})
@@ -114,9 +112,9 @@ func (f *family) promptly() {
 
 // bury has a guardian free the lock. It is a process of its own, which may stand still.
 func (f *family) bury() {
-	l, of := f.l, f.of
+	l, of := f.of.l, f.of
 	g := l.newHost(of.p.name + "'s guardian")
-	g.t = of.timing()
+	g.t = of.timing
 	l.guardians = append(l.guardians, g)
 	p := &process{host: g, l: l}
 	p.look()
@@ -129,7 +127,7 @@ func (f *family) bury() {
 	l.note("%s knows that %s is dead", m, of)
 	switch {
 	case l.fails(Pauses) && l.one(4):
-		g.pause(l.upTo(2 * l.t.Lease))
+		g.pause(l.upTo(2*l.t.Lease), false)
 	case l.fails(CutOffs) && l.one(4):
 		g.cutOff = l.now + l.upTo(2*l.t.Lease)
 	}
@@ -154,13 +152,13 @@ func (l *lock) buried(m *machine, was driver.Record) {
 	}
 	l.tally.Of[Buried]++
 	l.tenures[was.Token].ends(driver.EndCrashed, was)
-	l.remembers(m, is.Tenure(""), is.Token)
+	l.remembers(m, was.Token)
 }
 
 // checkFamilies judges that nobody holds the lock while a family is at work.
 func (l *lock) checkFamilies(holder actor) {
 	l.families = slices.DeleteFunc(l.families, func(f *family) bool {
-		if f.works() && holder != nil && l.life == f.life {
+		if f.works() && holder != nil && l.life == f.of.life {
 			l.fail("%s and the family of %s both hold", holder, f.of)
 		}
 		return !f.works()

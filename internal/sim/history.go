@@ -26,14 +26,14 @@ const leastTries = 20
 // wall is what the wall clocks of people show, whatever those of the processes do.
 func (w *World) wall() time.Time { return time.Unix(0, 0).Add(w.now) }
 
-// chronicle begins to write down what a grant shows of the tenures before it. The
+// writeHistory begins to write down what a grant shows of the tenures before it. The
 // work waits for that: see awaits.
 func (m *machine) writeHistory(g protocol.Grant) {
-	if m.life != m.p.l.life {
+	if m.life != m.l.life {
 		return // the tokens have begun again
 	}
-	m.p.l.owes(m, g)
-	m.wrote = m.p.cont.at(m.p.l.now)
+	m.l.owes(m, g)
+	m.wrote = m.on.cont.at(m.l.now)
 	begin := protocol.Machine.Step
 	if m.h == nil {
 		begin = protocol.Machine.GiveUp
@@ -45,7 +45,7 @@ func (m *machine) writeHistory(g protocol.Grant) {
 
 // write begins to write down one tenure.
 func (m *machine) write(t driver.Tenure, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
-	l, p := m.p.l, m.p
+	l, p := m.l, m.p
 	c := protocol.NewHistoryWriter(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
 	e := p.newMachine(chronicling, m.id+"/past", c)
 	e.under = m
@@ -61,12 +61,12 @@ func (m *machine) historyWriter() *protocol.HistoryWriter { return m.is.(*protoc
 // tried counts how often the writing of a tenure was not answered, or refused, or found a
 // former one.
 func (m *machine) tried(res protocol.Result) {
-	l, token := m.p.l, m.historyWriter().Token()
+	l, token := m.l, m.historyWriter().Token()
 	t := l.tenures[token]
 	answered := res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted
 	if t != nil && (!answered || l.isFormer(token, res.Record)) {
 		for _, d := range t.debts {
-			if d.by == m.p.host && d.epoch == m.epoch && m.life == l.life {
+			if d.by == m.on && d.epoch == m.epoch && m.life == l.life {
 				d.tries++
 			}
 		}
@@ -81,7 +81,7 @@ func (m *machine) awaits() bool {
 // begins judges that the work under a lease begins when the earlier tenures are in the
 // history, or when it has waited for that as long as it must.
 func (m *machine) begins() {
-	l, now := m.p.l, m.p.cont.at(m.p.l.now)
+	l, now := m.l, m.on.cont.at(m.l.now)
 	before := m.h.Record().Token - 1
 	was := l.tenures[before]
 	if m.life != l.life || was == nil || was.told {
@@ -104,7 +104,7 @@ func (m *machine) awaited() {
 
 // chronicled says that a live process is writing down a tenure.
 func (l *lock) chronicled() bool {
-	l.writers = slices.DeleteFunc(l.writers, func(m *machine) bool { return m.epoch != m.p.epoch || m.is.Over() })
+	l.writers = slices.DeleteFunc(l.writers, func(m *machine) bool { return m.epoch != m.on.epoch || m.is.Over() })
 	return len(l.writers) > 0
 }
 
@@ -137,8 +137,7 @@ func (t *tenure) is(rec driver.Record) bool {
 	return t != nil && t.owner == rec.Owner && t.since.Equal(rec.Since)
 }
 
-// isFormer says that an entry is of a tenure from before the lock's record was
-// deleted.
+// isFormer says that an entry is of a tenure from before the lock's record was deleted.
 func (l *lock) isFormer(token uint64, rec driver.Record) bool {
 	return slices.ContainsFunc(l.former, func(tenures map[uint64]*tenure) bool {
 		return tenures[token].is(rec)
@@ -166,7 +165,7 @@ func (l *lock) owes(m *machine, g protocol.Grant) {
 
 func (l *lock) owe(m *machine, token uint64) {
 	if t := l.tenures[token]; t != nil {
-		t.debts = append(t.debts, &debt{by: m.p.host, epoch: m.epoch})
+		t.debts = append(t.debts, &debt{by: m.on, epoch: m.epoch})
 	}
 }
 
@@ -176,21 +175,16 @@ func (t *tenure) owed() bool {
 	return slices.ContainsFunc(t.debts, func(d *debt) bool { return d.epoch == d.by.epoch && d.tries < leastTries })
 }
 
-// shows returns the history as a process would read it now.
-func (l *lock) shows() []protocol.Entry {
+// checkShown judges what a process would read: no token is left out, what was is
+// shown as it was, and what is not known as unknown.
+func (l *lock) checkShown(now uint64) {
 	list := protocol.Present(l.store.rec)
 	var past []protocol.Entry
 	for from, to := protocol.Older(list, uint64(l.cfg.History)); from > to; from-- {
 		s := l.entry(from)
 		past = append(past, protocol.EntryOf(from, s.rec, s.found))
 	}
-	return protocol.Whole(list, past)
-}
-
-// checkShown judges what a process would read: no token is left out, what was is
-// shown as it was, and what is not known as unknown.
-func (l *lock) checkShown(now uint64) {
-	list := l.shows()
+	list = protocol.Whole(list, past)
 	if n := uint64(len(list)); n > max(2, uint64(l.cfg.History)) || n < min(2, now) {
 		l.fail("the history shows %d tenures of %d, of which it keeps %d", n, now, l.cfg.History)
 	}
@@ -214,9 +208,6 @@ func (l *lock) checkShown(now uint64) {
 // were. What two crashes in a row have hidden may be missing, or a crash and a
 // lost reply; and what was too many.
 func (l *lock) checkHistory() {
-	if l.violation != "" {
-		return
-	}
 	holder := l.holder()
 	if holder == nil {
 		return // the lock is reserved for an owner that has not come yet

@@ -62,24 +62,18 @@ func (h *host) later(epoch int, d time.Duration, do func()) {
 	h.w.after(d, try)
 }
 
-// pause has the process take no step for d. Its clocks go on.
-func (h *host) pause(d time.Duration) {
+// pause has the process take no step for d. Its clocks go on. If the whole machine pauses,
+// the boot clock stands, and what has passed shows as a step of the wall clock alone: it
+// counts for holders, and not for contenders.
+func (h *host) pause(d time.Duration, machine bool) {
 	if h.paused > h.w.now {
 		return
+	}
+	if machine {
+		h.cont.halt(h.w.now)
 	}
 	h.paused, h.stood = h.w.now+d, h.w.now+d
 	h.w.after(d, h.wake)
-}
-
-// freeze pauses the machine under the process: its boot clock stands, and what
-// has passed shows as a step of the wall clock alone. It counts for holders,
-// and not for contenders.
-func (h *host) freeze(d time.Duration) {
-	if h.paused > h.w.now {
-		return
-	}
-	h.cont.halt(h.w.now)
-	h.pause(d)
 }
 
 // wake ends a pause, unless it was prolonged.
@@ -187,8 +181,7 @@ func (c *clock) resume(real time.Duration) {
 	}
 }
 
-// when returns the first real instant, not before now, at which the clock
-// shows local or more.
+// when returns the first real instant, not before now, at which the clock shows local or more.
 func (c *clock) when(local, now time.Duration) time.Duration {
 	if c.halted > 0 || c.at(now) >= local {
 		return now
@@ -200,8 +193,7 @@ func (c *clock) when(local, now time.Duration) time.Duration {
 	return real
 }
 
-// Labels of processes, where a lock is handed over to a label. The last one is that of
-// nobody.
+// Labels of processes, where a lock is handed over to a label. The last one is that of nobody.
 var versions = [...]string{"", "v1", "v2", "v3"}
 
 // labelOf returns the label of a process or a client: where there are labels, one of
@@ -216,30 +208,24 @@ func (w *World) labelOf(name string) string {
 // owner returns in whose name a machine acts: a replica acquires for a client.
 func (m *machine) owner() string {
 	if m.conn != nil {
-		return m.conn.v.c.name
+		return m.conn.v.on.name
 	}
 	return m.p.name
 }
 
-func (m *machine) label() string { return m.p.w.labelOf(m.owner()) }
-
-// someLabel is a label to hand over to, that of nobody too.
-func someLabel(src Source) string { return versions[1+src.IntN(len(versions)-1)] }
-
 // heirOf says whether a record is reserved for whom a machine acts: by the name or, if the
 // record has no name, by a label that is one.
 func (m *machine) heirOf(rec driver.Record) bool {
-	q := driver.Request{To: rec.Owner, ToLabel: rec.Label}
-	return rec.State == driver.Reserved && q.To+q.ToLabel != "" && m.p.l.heirTo(q, m.owner())
+	return rec.State == driver.Reserved && rec.Owner+rec.Label != "" && m.l.heirTo(rec.Owner, rec.Label, m.owner())
 }
 
-// heirTo says whether a request would hand over to an owner: by the name or, if it has none,
-// by a label that is one.
-func (w *World) heirTo(q driver.Request, owner string) bool {
-	if q.To != "" || q.ToLabel == "" {
-		return owner == q.To
+// heirTo says whether an owner is who a lock is handed over to: by the name or, if that is
+// empty, by a label that is none.
+func (w *World) heirTo(to, label, owner string) bool {
+	if to != "" || label == "" {
+		return owner == to
 	}
-	return w.labelOf(owner) == q.ToLabel
+	return w.labelOf(owner) == label
 }
 
 // inherited counts what became of a reservation for a label.

@@ -25,7 +25,9 @@ func (w *World) heal() {
 	for _, h := range slices.Concat(w.hosts, w.guardians) {
 		h.heal()
 	}
-	w.checkAll()
+	for _, l := range w.locks {
+		l.check()
+	}
 }
 
 // heal ends what fails in a process. One that has a lock, or a client with a grant, crashes;
@@ -93,9 +95,6 @@ func (l *lock) watchHolder() {
 	for range len(l.hosts) + 1 {
 		end := l.now + l.patience()
 		l.run(func() bool { return l.now > end || l.holder() != nil })
-		if l.violation != "" {
-			return
-		}
 		holder := l.holder()
 		if holder == nil {
 			l.fail("nobody holds %s although nothing fails", l.key)
@@ -108,7 +107,6 @@ func (l *lock) watchHolder() {
 		}
 		if why, lost := holder.lost(); lost {
 			l.fail("%s lost its lease although nothing failed: %s", holder, why)
-			return
 		}
 	}
 	l.fail("the lock changes hands without an end")
@@ -117,11 +115,10 @@ func (l *lock) watchHolder() {
 // lost says why a lease has ended that nobody has asked for, and that had time left when
 // the faults ended.
 func (m *machine) lost() (string, bool) {
-	l := m.p.l
 	beat := m.h.Record().Beat
 	if m.under != nil {
 		beat = m.under.h.Record().Beat
 	}
-	late := l.written[beat].at < l.healed
+	late := m.l.written[beat].at < m.l.healed
 	return m.h.Cause().String(), m.h.Cause() != protocol.Asked && !late
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// process is what one process has to do with one lock: one sight of its
+// process is what one process has to do with one lock: one view of its
 // record, and the machines of its acquires and leases.
 type process struct {
 	*host
@@ -36,19 +36,17 @@ type process struct {
 
 // machine is one machine of the core that a process drives, and what the world knows of it.
 type machine struct {
-	p     *process
-	id    string
-	role  phase            // what it does; waiting stands for all that an acquire and its lease do
-	is    protocol.Machine // that is driven: one of these, or another one
-	c     *protocol.Acquirer
-	h     *protocol.Holder        // of a lease; of a session, that of its record
-	s     *protocol.SessionHolder // of a session that is open
-	epoch int                     // of its process
-	life  int                     // of its lock's record
-	under *machine                // the session under which the lock is taken
-	own   *protocol.Timing        // of an acquire, or a session; nil: that of the process
-	want  driver.Request          // of a requester
-	wake  int                     // number of the latest wake-up; older ones are void
+	standing
+	p      *process
+	role   phase            // what it does; waiting stands for all that an acquire and its lease do
+	is     protocol.Machine // that is driven: one of these, or another one
+	c      *protocol.Acquirer
+	h      *protocol.Holder        // of a lease; of a session, that of its record
+	s      *protocol.SessionHolder // of a session that is open
+	under  *machine                // the session under which the lock is taken
+	want   driver.Request          // of a requester
+	timing protocol.Timing         // that it counts with: an acquire and a session may have one of their own
+	wake   int                     // number of the latest wake-up; older ones are void
 
 	sentCont time.Duration   // the contender's clock when its call was sent
 	sentAt   time.Duration   // the same in real time
@@ -61,22 +59,19 @@ type machine struct {
 	offered  *driver.Request // of its own, by which it hands over, or steps down
 	unkept   bool            // it hands over to nobody any more
 	unwanted bool            // nothing is done under its lease, which was over before it began
-	claims   func()          // applies its claim again
 	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
-	unless   unless
-	done     bool // the work has returned, or a client was offered the lock
-	failed   bool // by itself
+	unless   bool            // the acquire gives up at the first sign of life
+	first    driver.Record   // that it has seen, by a strong answer; no key before that
+	done     bool            // the work has returned, or a client was offered the lock
+	failed   bool            // by itself
 
-	standing
-	looked   time.Duration // of an observer: when it has sent its latest look, by its clock
-	seen     uint64        // and the latest token that it has seen
-	request  string        // of a requester, that it has written
-	applied  time.Duration // of a session: when the latest applied write was sent
-	lays     uint64
-	expired  bool
-	deadline time.Duration // once expired
-	// Since when a lease is quiet, and over.
-	quietSince, overSince time.Duration
+	looked                time.Duration // of an observer: when it has sent its latest look, by its clock
+	seen                  uint64        // and the latest token that it has seen
+	request               string        // of a requester, that it has written
+	applied               time.Duration // of a session: when the latest applied write was sent
+	lays                  uint64
+	deadline              time.Duration // once expired
+	quietSince, overSince time.Duration // of a lease
 
 	conn *conn                    // by which a client has asked for what a replica does
 	of   protocol.RemoteHeartbeat // of a remote write
@@ -84,37 +79,28 @@ type machine struct {
 	family *family // of a guardian
 }
 
-// newMachine returns a machine that a process is to drive, with a number after its name.
+// standing returns what is common to all that begin now, with a number after their name.
+func (l *lock) standing(on *host, name string) standing {
+	return standing{id: fmt.Sprintf("%s%d", name, l.number()), l: l, on: on, epoch: on.epoch, life: l.life}
+}
+
+// newMachine returns a machine that a process is to drive.
 func (p *process) newMachine(role phase, name string, is protocol.Machine) *machine {
-	id := fmt.Sprintf("%s%d", name, p.w.number())
-	return &machine{p: p, id: id, role: role, is: is, epoch: p.epoch, life: p.l.life, begun: p.l.now}
+	return &machine{standing: p.l.standing(p.host, name), p: p, role: role, is: is, timing: p.t, begun: p.l.now}
 }
 
-func (m *machine) String() string { return m.id }
-
-// timing returns what the machine counts with.
-func (m *machine) timing() protocol.Timing {
-	if m.own != nil {
-		return *m.own
-	}
-	return m.p.t
-}
-
-// look begins with no sight of the record, as a new process does.
+// look begins with no view of the record, as a new process does.
 func (p *process) look() {
 	p.hinted = false
 	p.view, p.wish = protocol.NewView(p.t, p.w.env(p.host)), 0
 	p.offers, p.lately = map[uint64]*machine{}, driver.Record{}
 }
 
-// after has do called when d has passed, unless the process of the machine has crashed.
-func (m *machine) after(d time.Duration, do func()) { m.p.later(m.epoch, d, do) }
-
 var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"}
 
 // reply hands the answer to a call to its machine.
 func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
-	l := m.p.l
+	l := m.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
 	shows := res.Found && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted)
 	m.traceResult(trace.Reply, number, res, res.Record, shows)
@@ -129,7 +115,6 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		l.written[r.Next.Version] = by
 	}
 	m.peeked(r, res)
-	m.sawFirst(r, res)
 	switch {
 	case r.Kind == protocol.HistoryPut:
 		m.tried(res)
@@ -144,16 +129,15 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	}
 }
 
-// now returns the instant by the clock that the machine counts by.
-func (m *machine) now() time.Duration {
+// counts is the clock that the machine counts by.
+func (m *machine) counts() *clock {
 	if m.h != nil {
-		return m.clock()
+		return &m.on.hold
 	}
-	return m.p.cont.at(m.p.l.now)
+	return &m.on.cont
 }
 
-// clock returns the instant by which the lease is counted.
-func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.l.now) }
+func (m *machine) now() time.Duration { return m.counts().at(m.l.now) }
 
 // took does what a machine asks for.
 func (m *machine) took(a protocol.Action) {
@@ -210,10 +194,9 @@ func (m *machine) became() bool {
 
 // refused ends an acquire that does not get the lock.
 func (m *machine) refused(r *protocol.Refusal) {
-	l := m.p.l
-	l.note("%s is refused: %+v", m, r.Err)
-	l.judgeRefused(m, r)
-	l.judgeOrphan(m, r)
+	m.l.note("%s is refused: %+v", m, r.Err)
+	m.l.judgeRefused(m, r)
+	m.l.judgeOrphan(m, r)
 	m.traced(trace.Leave, trace.Event{})
 	m.left = true
 	switch {
@@ -227,8 +210,7 @@ func (m *machine) refused(r *protocol.Refusal) {
 
 // noted takes a note of a holder.
 func (m *machine) noted(n protocol.Note) {
-	l := m.p.l
-	l.note("%s: %v", m, n)
+	m.l.note("%s: %v", m, n)
 	switch n {
 	case protocol.NoteEnded:
 		cause := m.h.Cause().String()
@@ -243,13 +225,13 @@ func (m *machine) noted(n protocol.Note) {
 				}
 			})
 		} else if !m.done {
-			m.after(l.drain(m.token()), m.finish)
+			m.after(m.l.drain(m.token()), m.finish)
 		}
 	case protocol.NoteQuiet:
 		m.traced(trace.Quiet, trace.Event{})
-		m.quietSince = l.now
+		m.quietSince = m.l.now
 	case protocol.NoteOver:
-		m.overSince = l.now
+		m.overSince = m.l.now
 		if m.p.session == m {
 			m.p.session = nil
 		}
@@ -258,7 +240,7 @@ func (m *machine) noted(n protocol.Note) {
 
 // sleep has the machine stepped when it says.
 func (m *machine) sleep() {
-	l, p := m.p.l, m.p
+	l, p := m.l, m.p
 	if m.is.Over() {
 		if m.c != nil {
 			if g, ok := m.c.Left(); ok && m.writes == nil {
@@ -271,11 +253,7 @@ func (m *machine) sleep() {
 		return
 	}
 	at, due := m.is.Next()
-	if m.h != nil {
-		at = p.hold.when(at, l.now)
-	} else {
-		at = p.cont.when(at, l.now)
-	}
+	at = m.counts().when(at, l.now)
 	m.wake++
 	if !due {
 		return
@@ -299,7 +277,7 @@ func (m *machine) step() {
 	a := m.is.Step(now)
 	if a.Call == nil && len(a.Notes)+len(a.Wake)+len(a.Begin) == 0 && !m.is.Over() {
 		if at, due := m.is.Next(); due && at <= now {
-			m.p.l.fail("%s does nothing, and is due again in the same instant", m)
+			m.l.fail("%s does nothing, and is due again in the same instant", m)
 		}
 	}
 	m.took(a)

@@ -33,20 +33,12 @@ const (
 
 var faultNames = [...]string{"cutoffs", "pauses", "crashes", "outages", "steps", "messages", "stale", "late"}
 
-// ParseFaults returns the kinds that a comma-separated list names. "all" and
-// "none" stand for themselves.
+// ParseFaults returns the kinds that a comma-separated list names.
 func ParseFaults(list string) (all Fault, err error) {
-	switch list {
-	case "all":
-		return noFaults - 1, nil
-	case "none":
-		return 0, nil
-	}
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.Index(faultNames[:], name)
 		if i < 0 {
-			known := strings.Join(faultNames[:], ",")
-			return 0, fmt.Errorf("no fault is called %q: name some of %s, or all, or none", name, known)
+			return 0, fmt.Errorf("no fault is called %q: name some of %s", name, strings.Join(faultNames[:], ","))
 		}
 		all |= 1 << i
 	}
@@ -75,14 +67,10 @@ func (w *World) nemesis() bool {
 	case 0:
 		w.note("%s is cut off for %v", h.name, d)
 		h.cutOff = w.now + d
-	case 1:
-		w.note("%s is paused for %v", h.name, d)
+	case 1, 2:
+		w.note("%s is paused for %v, its machine: %v", h.name, d, kind == 2)
 		w.tally.Of[Pause]++
-		h.pause(d)
-	case 2:
-		w.note("the machine of %s is paused for %v", h.name, d)
-		w.tally.Of[Pause]++
-		h.freeze(d)
+		h.pause(d, kind == 2)
 	case 3:
 		w.tally.Of[Crash]++
 		h.crash()
@@ -165,7 +153,7 @@ func (m *machine) claimed() *func() {
 
 // send carries a call to the store and brings the answer back.
 func (m *machine) send(r *protocol.Call) {
-	l, p := m.p.l, m.p
+	l, p := m.l, m.p
 	if r.Kind == protocol.Claim || r.Kind == protocol.Takeover {
 		r.Stamp(l.wall()) // by which the history tells two tenures under one token apart
 	}
@@ -185,7 +173,7 @@ func (m *machine) send(r *protocol.Call) {
 	m.sentCont, m.sentAt = p.cont.at(l.now), l.now
 	number := m.traceSend(r)
 
-	patience := m.timing().RequestTimeout
+	patience := m.timing.RequestTimeout
 	latency := min(l.cfg.Latency, max(patience, l.cfg.Latency-l.t.RequestTimeout))
 	there, back := l.upTo(latency/2), l.upTo(latency/2)
 	if l.src.IntN(2) == 1 {
@@ -204,8 +192,8 @@ func (m *machine) send(r *protocol.Call) {
 
 // travels has a call meet its fate.
 func (c *carried) travels(there, back time.Duration) {
-	m, r, l := c.m, c.r, c.m.p.l
-	patience, lease := m.timing().RequestTimeout, m.timing().Lease
+	m, r, l := c.m, c.r, c.m.l
+	patience, lease := m.timing.RequestTimeout, m.timing.Lease
 	switch m.fate() {
 	case repeated:
 		c.again(0, 3*lease)
@@ -252,13 +240,13 @@ func (c *carried) answers(d time.Duration, res protocol.Result) {
 
 // applies has the store carry the call out.
 func (c *carried) applies() protocol.Result {
-	m, r, l := c.m, c.r, c.m.p.l
-	rec, former, err := l.apply(m, r, c.behind)
-	res := protocol.ResultOf(r.Kind, rec, former, err)
+	m, r, l := c.m, c.r, c.m.l
+	res := l.apply(m, r, c.behind)
 	if !r.Kind.Reads() {
 		m.traceResult(trace.Apply, c.number, res, l.store.rec, l.store.found)
 	}
-	if r.Kind == protocol.Takeover && err == nil && r.Prev.Lease != r.Next.Lease && m.timing() != m.p.t {
+	other := r.Prev.Lease != r.Next.Lease && m.timing != m.p.t
+	if other && r.Kind == protocol.Takeover && res.Outcome == protocol.Applied {
 		l.tally.Of[OtherLease]++
 	}
 	if claims := m.claimed(); r.Kind == protocol.Release && *claims != nil && !l.final {
@@ -269,7 +257,7 @@ func (c *carried) applies() protocol.Result {
 
 // again has a write applied once more, after from and before from + to.
 func (c *carried) again(from, to time.Duration) {
-	if l := c.m.p.l; !c.r.Kind.Reads() {
+	if l := c.m.l; !c.r.Kind.Reads() {
 		l.onceMore(from, to, func() {
 			l.tally.Of[LateWrite]++
 			c.applies()
@@ -279,7 +267,7 @@ func (c *carried) again(from, to time.Duration) {
 
 // haunts applies a claim a second time when its lock was released.
 func (c *carried) haunts() {
-	l := c.m.p.l
+	l := c.m.l
 	l.tally.Of[LateWrite]++
 	if c.applies(); l.one(2) {
 		c.m.p.rests = l.now + 4*l.t.Lease // nobody but another process finds it then

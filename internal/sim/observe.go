@@ -42,7 +42,7 @@ func (m *machine) hint() {
 	}
 	m.p.hinted = true
 	m.took(m.is.(*protocol.Observer).Hint(m.now()))
-	if l := m.p.l; !l.final {
+	if l := m.l; !l.final {
 		m.after(l.upTo(4*l.t.Lease), m.hint)
 	}
 }
@@ -55,7 +55,7 @@ func (m *machine) looks(call *protocol.Call) {
 		return
 	}
 	if m.looked > 0 && call.Consistency != driver.Strong && now < m.looked+m.p.t.Pause() {
-		m.p.l.fail("%s looks %v after its look before", m, now-m.looked)
+		m.l.fail("%s looks %v after its look before", m, now-m.looked)
 	}
 	m.looked = now
 }
@@ -64,11 +64,11 @@ func (m *machine) looks(call *protocol.Call) {
 // deletion the tokens begin again.
 func (m *machine) saw() {
 	rec, found := m.p.view.Record()
-	if !found || m.p.l.cfg.Deletions {
+	if !found || m.l.cfg.Deletions {
 		return
 	}
 	if rec.Token < m.seen {
-		m.p.l.fail("%s goes back from token %d to %d", m, m.seen, rec.Token)
+		m.l.fail("%s goes back from token %d to %d", m, m.seen, rec.Token)
 	}
 	m.seen = rec.Token
 }
@@ -76,9 +76,6 @@ func (m *machine) saw() {
 // checkObservers checks, when the faults have been over for long, that the observers
 // know the holder of the lock.
 func (l *lock) checkObservers() {
-	if l.violation != "" {
-		return
-	}
 	for _, p := range l.procs {
 		m := p.observer
 		if m == nil || !p.up || l.now < p.paused || m.epoch != p.epoch {

@@ -9,21 +9,11 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// What the model knows of a run, as it happens. Nothing is noted once the run
-// is judged, or without a recorder, or of a run with clients or guardians, which the model has not.
-
-func (w *World) recorder() *trace.Recorder {
-	if w.cfg.Trace == nil || w.cfg.Clients > 0 || w.cfg.Guarded {
-		return nil
-	}
-	return w.cfg.Trace.Events
-}
-
-// traces notes an event of the world.
+// traces notes an event of the world, if somebody wants what the model knows of the run.
 func (w *World) traces(e trace.Event) {
-	if r := w.recorder(); r != nil {
+	if w.model != nil {
 		e.At = w.now
-		r.Add(e)
+		w.model.Add(e)
 	}
 }
 
@@ -36,18 +26,17 @@ func (w *World) started(h *host) {
 // traced notes an event of a machine. The model has no history.
 func (m *machine) traced(do trace.Kind, e trace.Event) {
 	if m.role != chronicling {
-		e.Do, e.Lock, e.Proc, e.Who = do, m.p.l.key, m.p.name, m.id
-		m.p.l.traces(e)
+		e.Do, e.Lock, e.Proc, e.Who = do, m.l.key, m.p.name, m.id
+		m.l.traces(e)
 	}
 }
 
 // traceSend notes that a request leaves, and returns its number.
 func (m *machine) traceSend(r *protocol.Call) int {
-	rec := m.p.l.recorder()
-	if rec == nil || m.role == chronicling {
+	if m.l.model == nil || m.role == chronicling {
 		return 0
 	}
-	e := trace.Event{Request: rec.Request(), Call: r.Kind.String()}
+	e := trace.Event{Request: m.l.model.Request(), Call: r.Kind.String()}
 	if r.Kind != protocol.Read {
 		e.Next = trace.Of(r.Next)
 	}
@@ -60,7 +49,7 @@ func (m *machine) traceSend(r *protocol.Call) int {
 
 // traceResult notes what has become of a request: in the store, or as its sender is told.
 func (m *machine) traceResult(do trace.Kind, request int, res protocol.Result, rec driver.Record, found bool) {
-	if m.p.l.recorder() == nil {
+	if m.l.model == nil {
 		return
 	}
 	e := trace.Event{Request: request, Outcome: outcomes[res.Outcome], Found: found}
@@ -68,14 +57,4 @@ func (m *machine) traceResult(do trace.Kind, request int, res protocol.Result, r
 		e.Record = trace.Of(rec)
 	}
 	m.traced(do, e)
-}
-
-// traceBeliefs notes the machines whose lease check passes at an instant at which none
-// should.
-func (l *lock) traceBeliefs() {
-	for a := range l.actors {
-		if m, ok := a.(*machine); ok && m.believes() {
-			m.traced(trace.Check, trace.Event{})
-		}
-	}
 }

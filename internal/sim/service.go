@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,12 +12,11 @@ import (
 )
 
 // come has a client acquire a lock now and then, if it is not about that already. A client is
-// a program that holds locks without the store: replicas of a lock service carry out what it
-// sends. It is a host as processes are.
+// a host as processes are.
 func (h *host) come(l *lock) bool {
 	busy := slices.ContainsFunc(h.visits, func(v *visit) bool { return v.l == l })
 	if h.up && l.now >= h.paused && !busy {
-		v := &visit{c: h, l: l, id: fmt.Sprintf("%s/%s%d", h.name, l.key, l.number()), epoch: h.epoch, life: l.life}
+		v := &visit{standing: l.standing(h, h.name+"/"+l.key)}
 		h.visits, l.visits = append(h.visits, v), append(l.visits, v)
 		v.acquire()
 	}
@@ -81,7 +79,7 @@ func (v *visit) calls(what string, limit time.Duration, do func(*conn), then fun
 		there, cn.back = there/64, cn.back/64
 	}
 	w.note("%s calls %s: %s", v, cn.p.name, what)
-	switch w.fate(w.now < v.c.cutOff, &ofReplica) {
+	switch w.fate(w.now < v.on.cutOff, &ofReplica) {
 	case repeated:
 		cn.again(0, 3*w.t.Lease)
 		fallthrough
@@ -190,7 +188,7 @@ func (p *process) admits(cn *conn, wait time.Duration) {
 	}
 	m := p.serving(cn, waiting, "acquire", nil)
 	want := protocol.Want{
-		Key: l.key, Owner: m.owner(), Label: m.label(), Holds: true,
+		Key: l.key, Owner: m.owner(), Label: l.labelOf(m.owner()), Holds: true,
 		Try: wait == 0, Behind: wait > 0 && l.one(4), Patience: p.t.Lease,
 	}
 	if want.Try {
@@ -209,14 +207,9 @@ func (p *process) admits(cn *conn, wait time.Duration) {
 	}
 }
 
-// granting is the answer to an acquire that got the lock.
-func (p *process) granting(rec driver.Record) reply {
-	return reply{status: okay, rec: rec, period: p.t.Heartbeat, usable: p.t.UsableOf(rec)}
-}
-
 // offers tells a client of a grant, and frees the lock if that shows no life.
 func (m *machine) offers(g protocol.Grant) {
-	l, p, cn := m.p.l, m.p, m.conn
+	l, p, cn := m.l, m.p, m.conn
 	l.note("%s is granted %s for %s", m, shown(g.Record), cn.v)
 	l.granted(m, g)
 	m.done = true
@@ -231,55 +224,32 @@ func (m *machine) offers(g protocol.Grant) {
 		o.took(o.is.GiveUp(o.now()))
 		return
 	}
-	cn.answer(p.granting(g.Record))
+	cn.answer(reply{status: okay, rec: g.Record, usable: p.t.UsableOf(g.Record)})
 	o.step()
 }
 
-// relays carries out a heartbeat.
+// relays carries out a heartbeat, or a release.
 func (p *process) relays(cn *conn, d protocol.RemoteHeartbeat) {
-	l := p.l
-	if !protocol.FollowsBeat(d.After, d.Next) {
-		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
-	}
-	p.carries(cn, d)
-}
-
-// frees carries out a release.
-func (p *process) frees(cn *conn, d protocol.RemoteHeartbeat, failed bool) {
-	if failed {
-		d.Failed = &driver.Request{By: p.name, Reason: "the work has failed"}
-	}
-	p.carries(cn, d)
-}
-
-func (p *process) carries(cn *conn, d protocol.RemoteHeartbeat) {
-	l := p.l
-	role := relaying
-	if d.Releases() {
+	l, role := p.l, relaying
+	switch {
+	case d.Releases():
 		role = parting
+		if cn.v.failed {
+			d.Failed = &driver.Request{By: p.name, Reason: "the work has failed"}
+		}
+	case !protocol.FollowsBeat(d.After, d.Next):
+		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
 	}
 	m := p.serving(cn, role, "relay", protocol.NewRemoteWrite(p.t, l.env(p.host), d, p.lately, 3*p.t.RequestTimeout))
 	p.machines = append(p.machines, m)
 	m.of, m.failed = d, d.Failed != nil
-	cn.gone = func() {
-		if !m.left {
-			m.took(m.is.GiveUp(m.now()))
-		}
-	}
+	cn.gone = m.forget
 	m.step()
-}
-
-// confirming is the answer to a heartbeat that led to rec.
-func (p *process) confirming(rec driver.Record) reply {
-	return reply{
-		status: okay, usable: max(0, p.t.UsableOf(rec)),
-		period: min(p.t.Heartbeat, rec.Lease/5), asked: protocol.AskedOf(rec),
-	}
 }
 
 // relayed answers what was carried out, once.
 func (m *machine) relayed(r *protocol.RemoteWrite) {
-	l, p := m.p.l, m.p
+	l, p := m.l, m.p
 	answer, rec, _ := r.Answer()
 	if answer == protocol.NoAnswer || m.left {
 		return
@@ -288,10 +258,10 @@ func (m *machine) relayed(r *protocol.RemoteWrite) {
 	is := reply{status: unknown}
 	switch answer {
 	case protocol.Done:
-		if is = p.confirming(rec); m.of.Releases() {
-			is, p.lately = reply{status: okay}, driver.Record{}
-		} else {
-			p.lately = rec
+		is.status, p.lately = okay, driver.Record{}
+		if !m.of.Releases() {
+			is.usable, is.period = max(0, p.t.UsableOf(rec)), min(p.t.Heartbeat, rec.Lease/5)
+			is.asked, p.lately = protocol.AskedOf(rec), rec
 		}
 		if o := p.offers[m.of.Token]; o != nil {
 			delete(p.offers, m.of.Token)

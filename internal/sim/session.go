@@ -6,7 +6,6 @@ package sim
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -19,7 +18,7 @@ func (h *host) keep() bool {
 	if h.up && w.now >= h.paused && h.session == nil {
 		own := h.ofOwn()
 		m := p.newMachine(opening, h.name+"/session", protocol.NewSessionOpener(own, w.env(h), driver.Record{Owner: h.name}, 0))
-		m.own, h.session = &own, m
+		m.timing, h.session = own, m
 		w.note("%s opens", m)
 		m.step()
 	}
@@ -28,13 +27,10 @@ func (h *host) keep() bool {
 
 // opened begins a session that is open for certain.
 func (m *machine) opened(g protocol.Grant) {
-	w, h := m.p.w, m.p.host
-	if by := m.p.l.written[g.Record.Beat]; by.by != m {
-		w.fail("%s is open by what another wrote", m)
-	}
-	m.counts(g)
+	w, h := m.p.w, m.on
+	m.l.granted(m, g)
 	w.note("%s is open as %s", m, g.Record.Key)
-	m.s = protocol.NewSessionHolder(m.timing(), w.env(h), g)
+	m.s = protocol.NewSessionHolder(m.timing, w.env(h), g)
 	m.h, m.is = m.s.Holder, m.s
 	m.step()
 	if !w.final && w.one(2) {
@@ -59,7 +55,7 @@ func (m *machine) works() bool {
 
 // each visits the acquires and leases under a session.
 func (m *machine) each(do func(*machine)) {
-	for _, p := range m.p.host.procs {
+	for _, p := range m.on.procs {
 		for _, t := range slices.Clone(p.machines) {
 			if t.under == m {
 				do(t)
@@ -70,7 +66,7 @@ func (m *machine) each(do func(*machine)) {
 
 // disclaims begins to drive what is to release a lock that the session does not hold.
 func (m *machine) releasesOrphan(d *protocol.OrphanReleaser) {
-	for _, p := range m.p.host.procs {
+	for _, p := range m.on.procs {
 		if p.l.key == d.Key() {
 			t := p.newMachine(denying, m.id+"/not-"+d.Key()+"-", d)
 			t.under = m
@@ -83,7 +79,7 @@ func (m *machine) releasesOrphan(d *protocol.OrphanReleaser) {
 // wakes steps another machine of the process.
 func (m *machine) wakes(other protocol.Machine) {
 	all := []*machine{m.p.session, m.under}
-	for _, p := range m.p.host.procs {
+	for _, p := range m.on.procs {
 		all = append(append(all, p.observer), p.machines...)
 	}
 	i := slices.IndexFunc(all, func(o *machine) bool { return o != nil && o.is == other })
@@ -96,8 +92,7 @@ func (m *machine) wakes(other protocol.Machine) {
 	all[i].step()
 }
 
-// sessionEnded says whether the session that a record names is closed, or was
-// never opened.
+// sessionEnded says whether the session that a record names is closed, or was never opened.
 func (w *World) sessionEnded(id string) bool {
 	s := w.storeOf(driver.SessionKey(id))
 	return !s.found || s.rec.State == driver.Closed
@@ -143,15 +138,12 @@ func (l *lock) judgeSession(m *machine, r *protocol.Call, before store, is drive
 		l.fail("%v of %s changes a closed session", r.Kind, m)
 	case r.Kind == protocol.Claim && (before.found || before.deleted):
 		l.fail("%s opens session %s a second time", m, r.Key)
-	case r.Kind == protocol.Release && m.epoch == m.p.epoch && m.works():
+	case r.Kind == protocol.Release && m.epoch == m.on.epoch && m.works():
 		l.fail("%s closes its session while work goes on", m)
 	case r.Kind == protocol.Request:
 		l.askedSession(m, is.Requests[len(is.Requests)-1], was)
 	case r.Kind == protocol.ForceRelease:
-		stood := l.written[r.Next.Version].at - l.beat(was.Beat).stored
-		if stood < l.fast(was.Lease)-time.Microsecond {
-			l.fail("%s closes session %s, whose beat has stood for %v", m, r.Key, stood)
-		}
+		l.stood(m, r, was, l.beat(was.Beat).stored)
 		l.tally.Of[ClosedByOthers]++
 	}
 }
@@ -172,7 +164,7 @@ func (l *lock) askedSession(m *machine, q driver.Request, was driver.Record) {
 		l.fail("%s asks session %s a second time for token %d", m, was.Key, q.Token)
 	}
 	if rec := l.store.rec; rec.Token == q.Token && rec.Session == driver.SessionID(was.Key) && m.life == l.life {
-		l.askedOf(m, q, rec)
+		l.asked(m, q, rec)
 	} else {
 		l.laid[q.ID] = true // it came too late, or was for a deleted record
 	}
@@ -198,19 +190,6 @@ func (h *host) sweep() bool {
 	return !w.final
 }
 
-// sessionHolder returns the session that a record names, nil if no process has it open.
-func (l *lock) sessionHolder(rec driver.Record) *machine {
-	if rec.State != driver.Held || rec.Session == "" {
-		return nil
-	}
-	for _, h := range l.hosts {
-		if s := h.session; s != nil && s.opens() && s.s.ID() == rec.Session {
-			return s
-		}
-	}
-	return nil
-}
-
 // known says that a lease under a session holds the lock as a record shows it, or that
 // an acquire has written the record and is not over.
 func (l *lock) known(session *machine, rec driver.Record) bool {
@@ -227,7 +206,7 @@ func (l *lock) known(session *machine, rec driver.Record) bool {
 	})
 }
 
-// judgeGhost judges that no acquire is refused for what its own session holds without
+// judgeOrphan judges that no acquire is refused for what its own session holds without
 // knowing: nobody else would ever ask about that.
 func (l *lock) judgeOrphan(m *machine, r *protocol.Refusal) {
 	rec := r.Record
@@ -237,7 +216,7 @@ func (l *lock) judgeOrphan(m *machine, r *protocol.Refusal) {
 	}
 }
 
-// checkGhost sees that what a living session holds without knowing is free in time
+// checkOrphan sees that what a living session holds without knowing is free in time
 // when the faults are over. Those who wait ask the session; those who only try do not,
 // and one that tries under the same session finds it at its first try.
 func (l *lock) checkOrphan() {
@@ -245,8 +224,10 @@ func (l *lock) checkOrphan() {
 	if !l.final || !l.cfg.Trying {
 		return
 	}
-	session := l.sessionHolder(rec)
-	if session == nil || l.known(session, rec) {
+	i := slices.IndexFunc(l.hosts, func(h *host) bool {
+		return h.session != nil && h.session.opens() && h.session.s.ID() == rec.Session
+	})
+	if i < 0 || rec.State != driver.Held || l.known(l.hosts[i].session, rec) {
 		l.haunted = ""
 		return
 	}
@@ -259,6 +240,6 @@ func (l *lock) checkOrphan() {
 	most := l.slow(t.Lease + 4*t.RequestTimeout)
 	if stood := l.now - l.hauntedSince; stood > most {
 		l.fail("%s is held in the name of %s for %v, and nothing under it knows of that: %s",
-			l.key, session, stood, shown(rec))
+			l.key, l.hosts[i].session, stood, shown(rec))
 	}
 }

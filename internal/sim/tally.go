@@ -132,14 +132,6 @@ func (m *machine) leasePhase() phase {
 // ofSession is added to the kind of a call about the session of a lock.
 const ofSession = protocol.HistoryPut + 1
 
-// nameOf returns the name of a kind.
-func nameOf(k protocol.Kind) string {
-	if k >= ofSession {
-		return (k - ofSession).String() + " of a session"
-	}
-	return k.String()
-}
-
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
 var kindsOf = map[phase][]protocol.Kind{
@@ -166,23 +158,21 @@ var kindsOf = map[phase][]protocol.Kind{
 	burying:     {protocol.Read, protocol.ForceRelease},
 }
 
-// possible says whether a transition exists. A look never has an outcome that
-// is unknown, and never conflicts; and a session that has been closed for long does
-// not become another record before it is deleted.
-func possible(k protocol.Kind, o protocol.Outcome) bool {
-	if k == protocol.Delete+ofSession {
+// possible says whether a transition exists, and tens of thousands of schedules show it. A
+// look never has an outcome that is unknown, and never conflicts; a session that has been
+// closed for long does not become another record before it is deleted. It is rare that an
+// acquire is given up in the instant in which its call is refused, and that what a session
+// does not hold changes in the instant in which it is released.
+func possible(p phase, k protocol.Kind, o protocol.Outcome) bool {
+	switch {
+	case k == protocol.Read, k == protocol.Read+ofSession:
+		return o == protocol.Applied || o == protocol.NotApplied
+	case k == protocol.Delete+ofSession, p == denying && k == protocol.Release:
 		return o != protocol.Conflicted
+	case p == leaving && k == protocol.Request:
+		return o != protocol.NotApplied
 	}
-	reads := k == protocol.Read || k == protocol.Read+ofSession
-	return !reads || o == protocol.Applied || o == protocol.NotApplied
-}
-
-// rare says that a transition is one that tens of thousands of schedules may not
-// show: an acquire is given up in the instant in which its call is refused, or
-// what a session does not hold changes in the instant in which it is released.
-func rare(p phase, k protocol.Kind, o protocol.Outcome) bool {
-	return p == leaving && k == protocol.Request && o == protocol.NotApplied ||
-		p == denying && k == protocol.Release && o == protocol.Conflicted
+	return true
 }
 
 // Coverage returns how many of the core's transitions were seen, how many there
@@ -192,12 +182,14 @@ func (t Transitions) Coverage() (seen, all int, missing []string) {
 		for _, k := range ks {
 			for o := protocol.Applied; o <= protocol.Unknown; o++ {
 				switch {
-				case !possible(k, o) || rare(p, k, o):
+				case !possible(p, k, o):
 					continue
 				case t[transition{p, k, o}] > 0:
 					seen++
+				case k >= ofSession:
+					missing = append(missing, fmt.Sprintf("%s: %s of a session %s", p, k-ofSession, outcomes[o]))
 				default:
-					missing = append(missing, fmt.Sprintf("%s: %s %s", p, nameOf(k), outcomes[o]))
+					missing = append(missing, fmt.Sprintf("%s: %s %s", p, k, outcomes[o]))
 				}
 				all++
 			}

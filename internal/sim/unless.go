@@ -10,22 +10,23 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// unless is what an acquire that gives up at the first sign of life has seen first.
-type unless struct {
-	is    bool
-	first driver.Record // by a strong answer; no key before that
-}
-
 // peek is that a session was shown to a process.
 type peek struct{ sent, at time.Duration }
 
-// peeked notes when a session was shown to a process as it is, and when that was asked
-// for. A cheap reply may show a former sign of life, but no session is closed before its time.
+// peeked notes what an answer shows as it is: a session to its process, and when that was
+// asked for; and the record, the first time, to an acquire that gives up at a sign of life. A
+// cheap reply may show a former sign of life, but no session is closed before its time.
 func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
-	h := m.p.host
-	strong := !r.Kind.Reads() || r.Consistency == driver.Strong || res.Record.State == driver.Closed
-	if r.OfSession() && strong && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
+	h := m.on
+	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
+	answered := res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted
+	if r.OfSession() && answered && (strong || res.Record.State == driver.Closed) {
 		h.peeks[r.Key] = append(h.peeks[r.Key], peek{m.sentAt, h.w.now})
+	}
+	looked, known := m.p.view.Known()
+	quicker := known && m.sentCont < looked // than this one
+	if m.unless && m.first.Key == "" && r.Key == m.l.key && res.Found && strong && !quicker {
+		m.first = res.Record
 	}
 }
 
@@ -40,23 +41,11 @@ func (m *machine) firstPeek(session string) time.Duration {
 	return 0
 }
 
-// sawFirst notes the first answer that shows the record as it is.
-func (m *machine) sawFirst(r *protocol.Call, res protocol.Result) {
-	u, l := &m.unless, m.p.l
-	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
-	if looked, known := m.p.view.Known(); known && m.sentCont < looked {
-		strong = false // a quicker one has come in between
-	}
-	if u.is && u.first.Key == "" && r.Key == l.key && res.Found && strong {
-		u.first = res.Record
-	}
-}
-
 // judgeUnless judges that the holder which was seen first has neither ended in order
 // nor shown life since.
 func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
-	first := m.unless.first
-	if !m.unless.is || first.State != driver.Held || m.life != l.life || first.Owner == m.p.name {
+	first := m.first
+	if !m.unless || first.State != driver.Held || m.life != l.life || first.Owner == m.p.name {
 		return
 	}
 	l.tally.Of[GrantedUnless]++
@@ -82,7 +71,7 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 // acquire has seen first and its grant: one for which the lock was reserved, and which may have
 // come too late to believe in it, and replaced itself.
 func (l *lock) ownBetween(m *machine, g protocol.Grant) bool {
-	first := m.unless.first.Token
+	first := m.first.Token
 	for token := g.Record.Token; token > first && l.tenures[token].owner == m.p.name; token-- {
 		if l.tenures[token].kept {
 			return true
@@ -94,7 +83,7 @@ func (l *lock) ownBetween(m *machine, g protocol.Grant) bool {
 // judgeRefused judges that the holder, if it is the one that is refused for, has shown
 // life since the acquire began.
 func (l *lock) judgeRefused(m *machine, r *protocol.Refusal) {
-	if !m.unless.is || !r.Held {
+	if !m.unless || !r.Held {
 		return
 	}
 	l.tally.Of[RefusedAlive]++

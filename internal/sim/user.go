@@ -57,18 +57,16 @@ func (p *process) acquire() {
 	l := p.l
 	p.acquires++
 	want := p.wants()
-	under := p.underSession()
-	own := p.ofOwn()
-	if under != nil {
-		want.Under, own = under.s, under.timing()
-	}
 	m := p.newMachine(waiting, p.name+"/"+l.key, nil)
-	m.own, m.under = &own, under
+	m.under, m.timing = p.underSession(), p.ofOwn()
+	if m.under != nil {
+		want.Under, m.timing = m.under.s, m.under.timing
+	}
 	if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
-		want.Behind, m.unless.is = false, true
+		want.Behind, m.unless = false, true
 	}
 	m.contends(want)
-	if l.cfg.Unheard && under != nil && !l.final && l.one(2) {
+	if l.cfg.Unheard && m.under != nil && !l.final && l.one(2) {
 		m.unheard = l.now + l.t.Lease + l.upTo(l.t.Lease)
 	}
 	l.note("%s acquires, try=%v", m, want.Try)
@@ -84,18 +82,17 @@ func (p *process) acquire() {
 
 // contends makes an acquire of a machine.
 func (m *machine) contends(want protocol.Want) {
-	m.c = protocol.NewAcquirer(m.timing(), m.p.l.env(m.p.host), want, m.p.view)
+	m.c = protocol.NewAcquirer(m.timing, m.l.env(m.on), want, m.p.view)
 	m.is = m.c
 	m.p.machines = append(m.p.machines, m)
 }
 
 // leave ends an acquire, if that has not ended yet.
 func (m *machine) leave() {
-	l := m.p.l
 	if m.h != nil || m.left || m.done {
 		return
 	}
-	l.note("%s gives up", m)
+	m.l.note("%s gives up", m)
 	m.traced(trace.Leave, trace.Event{})
 	m.left = true
 	m.took(m.is.GiveUp(m.now()))
@@ -103,12 +100,12 @@ func (m *machine) leave() {
 
 // hold begins the work under a lease that was just granted.
 func (m *machine) hold(g protocol.Grant) {
-	l := m.p.l
+	l := m.l
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
 	l.judgeUnless(m, g)
-	env := l.env(m.p.host)
-	t := m.timing()
+	env := l.env(m.on)
+	t := m.timing
 	if m.under != nil {
 		m.h = protocol.NewTied(&t, &env, g, m.under.s)
 	} else {
@@ -131,37 +128,28 @@ func (m *machine) hold(g protocol.Grant) {
 		m.after(0, m.progress)
 	}
 	if l.t.Manual || !l.final && l.one(4) {
-		m.after(l.upTo(m.timing().Heartbeat), m.renew)
+		m.after(l.upTo(m.timing.Heartbeat), m.renew)
 	}
 	if l.final {
 		return
 	}
-	if m.p.l.one(2) {
-		m.after(l.upTo(l.t.Lease*3), m.stop)
-	} else {
-		m.after(l.upTo(l.t.Lease*3), m.finish)
+	ends := m.finish
+	if l.one(2) {
+		ends = m.stop
 	}
+	m.after(l.upTo(l.t.Lease*3), ends)
 	for range l.src.IntN(4) {
 		m.after(l.upTo(l.t.Lease*2), m.lay)
 	}
 }
 
-// counts judges that a grant counts from the instant at which its write was sent, by
-// the clock of the holder. The beat is its version, whatever was written on top.
-func (m *machine) counts(g protocol.Grant) {
-	if by := m.p.l.written[g.Record.Beat]; by.by == m && by.hold != g.Sent {
-		m.p.l.fail("%s counts its lease from %v, and sent what was granted at %v", m, g.Sent, by.hold)
-	}
-}
-
 func (m *machine) stop() {
-	l := m.p.l
 	switch {
 	case m.done:
-	case l.cfg.Requests && l.one(4):
+	case m.l.cfg.Requests && m.l.one(4):
 		m.offer()
 	default:
-		l.note("%s is asked to stop", m)
+		m.l.note("%s is asked to stop", m)
 		m.took(m.h.Stop(m.clock()))
 	}
 }
@@ -169,9 +157,8 @@ func (m *machine) stop() {
 // offer has the holder hand over of its own accord, which counts unless its right to
 // act has ended before.
 func (m *machine) offer() {
-	l := m.p.l
-	q := driver.Request{By: m.p.name, To: l.hosts[l.src.IntN(len(l.hosts))].name, Reason: "it leaves"}
-	l.note("%s is to hand over to %s", m, q.To)
+	q := driver.Request{By: m.p.name, To: m.l.hosts[m.l.src.IntN(len(m.l.hosts))].name, Reason: "it leaves"}
+	m.l.note("%s is to hand over to %s", m, q.To)
 	first := m.h.Cause() == protocol.None
 	act := m.h.HandOver(m.clock(), q)
 	if asked := m.h.Asked(); first && asked != nil && asked.By == q.By && asked.Reason == q.Reason {
@@ -185,7 +172,7 @@ func (m *machine) offer() {
 // be reserved: neither for the owner that it is to hand over to, nor for a later one.
 func (m *machine) unkeep() {
 	q := driver.Request{By: m.p.name, Reason: "nobody comes"}
-	m.p.l.note("%s keeps the lock for nobody", m)
+	m.l.note("%s keeps the lock for nobody", m)
 	m.unkept = m.h.Asked() == nil
 	act := m.h.HandOver(m.clock(), q)
 	if !m.unkept {
@@ -211,36 +198,28 @@ func (l *lock) drain(token uint64) time.Duration {
 
 // finish ends the work, whatever state the lease is in.
 func (m *machine) finish() {
-	if m.done || m.p.l.final && m.h.Cause() == protocol.None {
+	l := m.l
+	if m.done || l.final && m.h.Cause() == protocol.None {
 		return
 	}
 	if m.waits = m.awaits(); m.waits {
 		return // the work has not begun
 	}
 	m.begins()
-	if l := m.p.l; l.cfg.Requests && !l.final && m.h.Cause() != protocol.None && l.one(6) {
+	if l.cfg.Requests && !l.final && m.h.Cause() != protocol.None && l.one(6) {
 		m.unkeep()
 	}
-	m.p.l.note("%s: the work has returned", m)
+	l.note("%s: the work has returned", m)
 	m.done = true
-	if m.fails() {
+	if l.cfg.Fails && !l.final && l.one(2) {
+		m.failed = true
+		l.tally.Of[Failed]++
+		q := failure(m)
+		_, act := m.h.Leave(m.clock(), nil, &q)
+		m.took(act)
 		return
 	}
 	m.took(m.h.Done(m.clock()))
-}
-
-// fails ends the work with a failure now and then.
-func (m *machine) fails() bool {
-	l := m.p.l
-	if !l.cfg.Fails || l.final || !l.one(2) {
-		return false
-	}
-	m.failed = true
-	l.tally.Of[Failed]++
-	q := failure(m)
-	_, act := m.h.Leave(m.clock(), nil, &q)
-	m.took(act)
-	return true
 }
 
 // failure is what a holder says of work that has failed, but for the ID.
@@ -256,7 +235,7 @@ func (m *machine) lay() {
 	n := m.lays + 1
 	serial, a := m.h.SetData(m.clock(), fmt.Appendf(nil, "%d.%d", m.h.Record().Token, n))
 	m.lays = serial
-	m.p.l.note("%s lays data %d", m, serial)
+	m.l.note("%s lays data %d", m, serial)
 	m.took(a)
 }
 
@@ -265,34 +244,31 @@ func (m *machine) renew() {
 		return
 	}
 	m.took(m.h.Renew(m.clock()))
-	if m.p.l.t.Manual {
-		m.after(m.timing().Heartbeat, m.renew)
+	if m.l.t.Manual {
+		m.after(m.timing.Heartbeat, m.renew)
 	}
 }
 
 func (m *machine) progress() {
-	l := m.p.l
-	if m.done || !l.final && l.one(32) {
+	if m.done || !m.l.final && m.l.one(32) {
 		return // it hangs
 	}
 	m.h.Progress(m.clock())
-	m.after(m.timing().Progress/16+l.upTo(m.timing().Progress/2), m.progress)
+	m.after(m.timing.Progress/16+m.l.upTo(m.timing.Progress/2), m.progress)
 }
 
-// work writes to the resource now and then for as long as the lease check
-// passes. Some writes arrive late, after any pause.
+// work writes to the resource now and then for as long as the lease check passes.
 func (m *machine) work() {
-	l := m.p.l
 	if !m.believes() {
 		return
 	}
 	if m.awaits() {
-		m.after(l.upTo(m.timing().RequestTimeout), m.work)
+		m.after(m.l.upTo(m.timing.RequestTimeout), m.work)
 		return
 	}
 	m.begins()
-	l.writes(m, m.grant, m.token(), m.life)
-	m.after(l.t.Lease/16+l.upTo(l.t.Lease), m.work)
+	m.l.writes(m, m.grant, m.token(), m.life)
+	m.after(m.l.t.Lease/16+m.l.upTo(m.l.t.Lease), m.work)
 }
 
 // writes sends a write to the resource. Some arrive late, after any pause.

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,24 +26,19 @@ const (
 	visitOver
 )
 
-// visit is what a client does about a lock, from an acquire to the end of the tenure. It
-// follows the rules of clients as a client library does, and has no machine of the core.
+// visit is what a client does about a lock, from an acquire to the end of the tenure.
 type visit struct {
-	c     *host // the client
-	l     *lock
-	id    string
-	epoch int // of its client
-	life  int // of the lock's record
+	standing
 	stage stage
 	op    int   // answers to calls about earlier things are not heard
 	conn  *conn // of its latest call
 
-	tok       uint64
-	rec       driver.Record // as it was granted
-	confirmed string        // the beat that was confirmed last, at first that of the grant
-	next      string        // of the heartbeat under way, empty if there is none
-	first     time.Duration // by its clock: before the first sending of that
-	firstAt   time.Duration // the same in real time
+	rec       driver.Record            // as it was granted
+	confirmed string                   // the beat that was confirmed last, at first that of the grant
+	next      string                   // of the heartbeat under way, empty if there is none
+	of        protocol.RemoteHeartbeat // that is sent
+	first     time.Duration            // by its clock: before the first sending of that
+	firstAt   time.Duration            // the same in real time
 	deadline  time.Duration
 	tries     int
 
@@ -50,39 +46,28 @@ type visit struct {
 	quiet bool            // its work has outlasted the time to stop: no more heartbeats
 
 	// Of its release:
-	until   time.Duration // when it is given up, by its clock
-	follows string        // the beat that it follows
-	data    []byte
-	failed  bool
-	awaits  bool // the heartbeat under way is to be answered first
-
-	claims func() // applies its claim again
+	until  time.Duration // when it is given up, by its clock
+	data   []byte
+	failed bool
+	awaits bool // the heartbeat under way is to be answered first
 
 	// What the world remembers of it:
-	standing
 	most time.Duration // the latest deadline that an applied write gives it
 	slow bool          // to show life
 	why  string        // it is over
 }
 
-func (v *visit) String() string { return v.id }
-
-// after has do called when d has passed, unless the client has crashed.
-func (v *visit) after(d time.Duration, do func()) { v.c.later(v.epoch, d, do) }
-
 // at has do called when the client's clock shows an instant.
 func (v *visit) at(instant time.Duration, do func()) {
-	v.after(v.c.hold.when(instant, v.l.now)-v.l.now, do)
+	v.after(v.on.hold.when(instant, v.l.now)-v.l.now, do)
 }
-
-func (v *visit) clock() time.Duration { return v.c.hold.at(v.l.now) }
 
 // replica returns which one the next call goes to: mostly the one before it.
 func (v *visit) replica() *process {
 	if v.l.one(4) {
-		v.c.at = v.l.src.IntN(v.l.cfg.Replicas)
+		v.on.at = v.l.src.IntN(v.l.cfg.Replicas)
 	}
-	return v.l.replicas()[v.c.at]
+	return v.l.replicas()[v.on.at]
 }
 
 // limit is how long the client waits for the answer to one try: seldom for longer than it
@@ -127,8 +112,8 @@ func (v *visit) acquire() {
 // and some never do.
 func (v *visit) gets(r reply) {
 	l := v.l
-	v.stage, v.rec, v.tok, v.confirmed = visitGranted, r.rec, r.rec.Token, r.rec.Beat
-	l.note("%s is granted token %d", v, v.tok)
+	v.stage, v.rec, v.confirmed = visitGranted, r.rec, r.rec.Beat
+	l.note("%s is granted token %d", v, v.token())
 	delay := time.Duration(0)
 	switch {
 	case l.final:
@@ -152,14 +137,18 @@ func (v *visit) beat() {
 	b := v.l.beat(v.next)
 	b.of, b.sent = v, v.first
 	v.op++
+	v.of = protocol.RemoteHeartbeat{Key: v.l.key, Token: v.token(), After: v.confirmed, Next: v.next}
 	v.try()
 }
 
-// try sends the heartbeat under way, the same call as often as it takes.
+// try sends the heartbeat or the release under way, the same call as often as it takes.
 func (v *visit) try() {
-	d := protocol.RemoteHeartbeat{Key: v.l.key, Token: v.tok, After: v.confirmed, Next: v.next}
+	d, what, heard := v.of, "heartbeat", v.heard
+	if d.Releases() {
+		what, heard = "release", v.partsHeard
+	}
 	v.tries++
-	v.calls("heartbeat", v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, v.heard)
+	v.calls(what, v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, heard)
 }
 
 // heard takes an answer to the heartbeat under way, or that there was none.
@@ -179,16 +168,16 @@ func (v *visit) heard(r reply) {
 	case v.stage == visitGranted && v.clock() >= v.first+v.rec.Lease:
 		v.over("never confirmed")
 	default:
-		v.again(v.try)
+		v.again()
 	}
 }
 
 // again has a call repeated after a while, which grows.
-func (v *visit) again(try func()) {
+func (v *visit) again() {
 	most, op := min(v.l.t.Lease/300<<min(v.tries, 5), v.l.t.Lease/15), v.op
 	v.after(most/2+v.l.upTo(most/2), func() {
 		if v.op == op && v.stage < visitOver {
-			try()
+			v.try()
 		}
 	})
 }
@@ -255,60 +244,48 @@ func (v *visit) believes() bool {
 
 // work writes to the resource now and then, for as long as the check passes.
 func (v *visit) work() {
-	l := v.l
 	if !v.believes() {
 		return
 	}
-	l.writes(v, v.grant, v.tok, v.life)
-	v.after(l.t.Lease/16+l.upTo(l.t.Lease), v.work)
+	v.l.writes(v, v.grant, v.token(), v.life)
+	v.after(v.l.t.Lease/16+v.l.upTo(v.l.t.Lease), v.work)
 }
 
 // heeds tells the work to stop. Heartbeats go on meanwhile, for a lease at most.
 func (v *visit) heeds(q *driver.Request) {
-	l := v.l
 	if v.asked != nil {
 		return
 	}
-	l.note("%s is asked to %s", v, q.Kind)
-	l.tally.Of[Heeded]++
+	v.l.note("%s is asked to %s", v, q.Kind)
+	v.l.tally.Of[Heeded]++
 	v.asked = q
-	v.at(v.clock()+l.t.Lease, func() { v.quiet = true })
-	v.after(l.drain(v.tok), v.finish)
+	v.at(v.clock()+v.l.t.Lease, func() { v.quiet = true })
+	v.after(v.l.drain(v.token()), v.finish)
 }
 
 // finish is that the work has returned: the lock is released. A heartbeat that is under way is
 // awaited, or its beat remembered: perhaps that is in the record.
 func (v *visit) finish() {
-	l := v.l
-	if v.stage != visitHolds || l.final && v.asked == nil {
+	if v.stage != visitHolds || v.l.final && v.asked == nil {
 		return
 	}
 	v.stage = visitReleases
 	v.until = v.clock() + v.rec.Lease
-	if l.one(2) {
-		v.data = fmt.Appendf(nil, "%d.%d", v.tok, 1)
+	if v.l.one(2) {
+		v.data = fmt.Appendf(nil, "%d.%d", v.token(), 1)
 	}
-	v.failed = l.cfg.Fails && !l.final && l.one(2)
-	if v.awaits = v.next != "" && l.one(2); !v.awaits {
+	v.failed = v.l.cfg.Fails && !v.l.final && v.l.one(2)
+	if v.awaits = v.next != "" && v.l.one(2); !v.awaits {
 		v.part()
 	}
 }
 
-// part sends the release with the newest beat, and then with the one that was confirmed
-// last.
+// part sends the release with the newest beat, and then with the one that was confirmed last.
 func (v *visit) part() {
-	v.follows, v.tries = v.confirmed, 0
-	if v.next != "" {
-		v.follows = v.next
-	}
+	v.tries = 0
 	v.op++
-	v.parts()
-}
-
-func (v *visit) parts() {
-	d := protocol.RemoteHeartbeat{Key: v.l.key, Token: v.tok, After: v.follows, Data: v.data}
-	v.tries++
-	v.calls("release", v.limit(), func(cn *conn) { cn.p.frees(cn, d, v.failed) }, v.partsHeard)
+	v.of = protocol.RemoteHeartbeat{Key: v.l.key, Token: v.token(), After: cmp.Or(v.next, v.confirmed), Data: v.data}
+	v.try()
 }
 
 // partsHeard takes an answer to a release. One that is unknown is repeated: perhaps it has
@@ -317,19 +294,19 @@ func (v *visit) partsHeard(r reply) {
 	switch {
 	case r.status == okay:
 		if v.data != nil && v.l.life == v.life {
-			v.l.keeps(v.tok, 1)
+			v.l.kept = max(v.l.kept, serial(v.token(), 1))
 		}
 		v.over("released")
-	case r.status == isLost && v.follows != v.confirmed:
-		v.follows = v.confirmed
+	case r.status == isLost && v.of.After != v.confirmed:
+		v.of.After = v.confirmed
 		v.op++
-		v.parts()
+		v.try()
 	case r.status == isLost:
 		v.over("lost when it released")
 	case v.clock() >= v.until:
 		v.over("perhaps released")
 	default:
-		v.again(v.parts)
+		v.again()
 	}
 }
 
@@ -340,11 +317,9 @@ func (v *visit) over(why string) {
 	}
 	v.l.note("%s is over: %s", v, why)
 	v.stage, v.why = visitOver, why
-	if v.conn != nil {
-		v.conn.hangUp()
-	}
+	v.conn.hangUp()
 	this := func(other *visit) bool { return other == v }
-	v.c.visits, v.l.visits = slices.DeleteFunc(v.c.visits, this), slices.DeleteFunc(v.l.visits, this)
+	v.on.visits, v.l.visits = slices.DeleteFunc(v.on.visits, this), slices.DeleteFunc(v.l.visits, this)
 	v.judgeEnd()
 }
 
@@ -378,16 +353,15 @@ func (l *lock) carried(m *machine, r *protocol.Call, was driver.Record) {
 
 // judgeConfirmed judges what a client is told of its heartbeat.
 func (v *visit) judgeConfirmed(r reply) {
-	l := v.l
-	if l.cfg.Harm || l.life != v.life {
+	if v.l.cfg.Harm || v.l.life != v.life {
 		return
 	}
-	if b := l.beat(v.next); b.by == nil || b.life != l.life {
-		l.fail("%s is told that %s is confirmed, and nobody has written that", v, v.next)
+	if b := v.l.beat(v.next); b.by == nil || b.life != v.l.life {
+		v.l.fail("%s is told that %s is confirmed, and nobody has written that", v, v.next)
 	}
-	q := l.tenures[v.tok].request
+	q := v.l.tenures[v.token()].request
 	if q.honoured && q.at < v.firstAt && (r.asked == nil || r.asked.ID != q.id) {
-		l.fail("%s was asked before it made its heartbeat, and is not told: %+v", v, r.asked)
+		v.l.fail("%s was asked before it made its heartbeat, and is not told: %+v", v, r.asked)
 	}
 }
 
@@ -408,7 +382,7 @@ func (l *lock) judgeCall(m *machine, r *protocol.Call) {
 	}
 }
 
-func (v *visit) token() uint64 { return v.tok }
+func (v *visit) token() uint64 { return v.rec.Token }
 
 // lost leaves out replicas with leases of their own: what is long enough for the calls of
 // one is too short for those of another.
@@ -416,7 +390,7 @@ func (v *visit) lost() (string, bool) { return v.why, v.asked == nil && !v.l.cfg
 
 // judgeEnd judges that, where nothing fails, a client has not lost its lock.
 func (v *visit) judgeEnd() {
-	l, t := v.l, v.l.tenures[v.tok]
+	l, t := v.l, v.l.tenures[v.token()]
 	excused := v.slow || v.quiet || l.cfg.Mixed || v.life != l.life || t != nil && t.end == driver.EndRevoked
 	if (v.why == "expired" || v.why == "lost") && !l.cfg.Faults && !excused {
 		l.fail("%s is %s although nothing fails", v, v.why)
@@ -430,7 +404,7 @@ func (l *lock) offered(m *machine, rec driver.Record) {
 	most := l.slow(t.FreeAfter()) + t.Lease/10 + 3*max(t.RequestTimeout, l.cfg.Latency)
 	l.after(most+1, func() {
 		is := l.store.rec
-		excused := m.life != l.life || m.epoch != m.p.epoch || m.unsure || m.p.stood > made
+		excused := m.life != l.life || m.epoch != m.on.epoch || m.unsure || m.p.stood > made
 		if !excused && is.State == driver.Held && is.Token == rec.Token && is.Beat == rec.Beat {
 			l.fail("%s is unused for %v, and not free", m, most)
 		}

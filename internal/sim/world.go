@@ -15,8 +15,7 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// Config says what kind of world to run. The zero value of a field is the
-// mildest.
+// Config says what kind of world to run. The zero value of a field is the mildest.
 type Config struct {
 	Timing    protocol.Timing
 	Processes int
@@ -38,15 +37,13 @@ type Config struct {
 	Requests bool
 	Labels   bool // processes have labels, some of them none, and holders hand over to a label
 	Sessions bool // processes take locks under a session, half of them
-	// Unheard has the store apply what some acquires under a session write, while their
-	// process gets no answer to it for a lease or two, although the session's
-	// heartbeats are answered.
+	// Unheard has the store apply what some acquires under a session write, while their process
+	// gets no answer to it for a lease or two, although the session's heartbeats are answered.
 	Unheard bool
 	Doubled bool // claims under sessions are applied again when their locks have been released
 	Trying  bool // nobody waits any more when the faults are over: all try again and again
-	// Mixed gives each process a timing of its own: longer and shorter leases,
-	// other looks, and bounds of the clocks' errors that are wider than need be; and
-	// some of its acquires and sessions another one.
+	// Mixed gives each process a timing of its own, with other leases, other looks, and wider
+	// bounds of the clocks' errors; and some of its acquires and sessions another one.
 	Mixed     bool
 	Unless    bool // some acquires give up at the first sign of life
 	Observers bool // processes observe locks that they do not wait for
@@ -67,15 +64,9 @@ type Config struct {
 
 // Trace is what a world notes of a run.
 type Trace struct {
-	lines []line
+	lines []string
 	// Events are those that the model knows, if it is not nil.
 	Events *trace.Recorder
-}
-
-type line struct {
-	at     time.Duration
-	format string
-	args   []any
 }
 
 // World is one run.
@@ -97,16 +88,14 @@ type World struct {
 	final     bool          // the faults are over
 	healed    time.Duration // since then
 	guardians []*host
+	model     *trace.Recorder // of what the model knows, nil if nobody wants it
 
 	violation, rule string // the first, and what all of its kind share
 	tally           Tally
-
-	// Reads and Writes count the requests that were sent.
-	Reads, Writes int
+	Reads, Writes   int // requests that were sent
 }
 
-// lock is one lock of a world: its record, its contenders, and what the world knows
-// of it.
+// lock is one lock of a world: its record, its contenders, and what the world knows of it.
 type lock struct {
 	*World
 	key   string
@@ -154,8 +143,10 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	end := w.now + w.most.Lease // all that was begun is written down
 	w.run(func() bool { return w.now > end || !slices.ContainsFunc(w.locks, (*lock).chronicled) })
 	for _, l := range w.locks {
-		l.checkHistory()
-		l.checkObservers()
+		if w.violation == "" {
+			l.checkHistory()
+			l.checkObservers()
+		}
 	}
 	return &w.tally, w.failure()
 }
@@ -166,9 +157,10 @@ func newWorld(src Source, cfg Config) *World {
 		stores: map[string]*store{}, written: map[string]write{}, beats: map[string]*beat{},
 	}
 	w.tally = Tally{Of: map[Happening]int{}, Seen: Transitions{}}
-	if w.cfg.Skew == 0 {
-		w.cfg.Skew = cfg.Timing.Drift
+	if cfg.Trace != nil && cfg.Clients == 0 && !cfg.Guarded { // which the model has not
+		w.model = cfg.Trace.Events
 	}
+	w.cfg.Skew = cmp.Or(cfg.Skew, cfg.Timing.Drift)
 	w.cfg.Latency = cmp.Or(cfg.Latency, cfg.Timing.RequestTimeout)
 	w.cfg.Kept = cmp.Or(cfg.Kept, 4*cfg.Timing.Lease)
 	w.cfg.History = cmp.Or(cfg.History, 100)
@@ -305,8 +297,7 @@ const (
 	maxEvents = 300_000
 )
 
-// run takes steps until done says so, something is violated, or nothing is
-// left to happen.
+// run takes steps until done says so, something is violated, or nothing is left to happen.
 func (w *World) run(done func() bool) {
 	for len(w.queue) > 0 && w.violation == "" && !done() {
 		e := w.queue[len(w.queue)-1]
@@ -316,19 +307,15 @@ func (w *World) run(done func() bool) {
 			w.fail("the world does not come to an end")
 		}
 		e.do()
-		w.checkAll()
-	}
-}
-
-func (w *World) checkAll() {
-	for _, l := range w.locks {
-		l.check()
+		for _, l := range w.locks {
+			l.check()
+		}
 	}
 }
 
 func (w *World) note(format string, args ...any) {
 	if t := w.cfg.Trace; t != nil {
-		t.lines = append(t.lines, line{w.now, format, args})
+		t.lines = append(t.lines, fmt.Sprintf("%12v  %s\n", w.now, fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -350,16 +337,13 @@ type Violation struct {
 
 func (v *Violation) Error() string { return v.What + "\n" + v.Last }
 
-// lastLines is how much of a trace a violation shows.
-const lastLines = 120
-
 func (w *World) failure() error {
 	if w.violation == "" {
 		return nil
 	}
 	v := &Violation{What: w.violation, Rule: w.rule}
 	if t := w.cfg.Trace; t != nil {
-		v.Last = t.Text(lastLines)
+		v.Last = t.Text(120)
 	}
 	return v
 }
@@ -369,11 +353,7 @@ func (t *Trace) Text(most int) string {
 	if most <= 0 {
 		most = len(t.lines)
 	}
-	var b strings.Builder
-	for _, l := range t.lines[max(0, len(t.lines)-most):] {
-		fmt.Fprintf(&b, "%12v  %s\n", l.at, fmt.Sprintf(l.format, l.args...))
-	}
-	return b.String()
+	return strings.Join(t.lines[max(0, len(t.lines)-most):], "")
 }
 
 // after has do called when d has passed.

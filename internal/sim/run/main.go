@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Run plays seeded schedules of many processes and a store with faults on the
-// protocol's own machines, and checks after every step what must always hold.
-// Without -seeds and -hours it goes on until it is stopped. The first violation
-// ends it with status 1: it prints the seed, shrinks what the seed has chosen, and
-// prints what happened.
+// Run plays seeded schedules of many processes and a store with faults on the protocol's own
+// machines, and checks after every step what must always hold. Without -seeds and -hours it
+// goes on until it is stopped. The first violation ends it with status 1: it prints the seed,
+// shrinks what the seed has chosen, and prints what happened.
 //
 //	run [-seeds N] [-hours H] [-faults LIST] [-first SEED] [-all]
 //	run -seed SEED [-trace FILE]
@@ -13,9 +12,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -49,7 +48,7 @@ func main() {
 	flag.Uint64Var(&o.first, "first", 1, "the first seed")
 	flag.Float64Var(&o.hours, "hours", 0, "for how long to run; 0: until stopped")
 	flag.Func("faults", "kinds of faults, separated by commas: "+
-		"cutoffs, pauses, crashes, outages, steps, messages, stale, late; or all, or none", func(list string) error {
+		"cutoffs, pauses, crashes, outages, steps, messages, stale, late (default: all)", func(list string) error {
 		with, err := sim.ParseFaults(list)
 		o.without = with.Except()
 		return err
@@ -93,7 +92,7 @@ func (o *options) shape(c *sim.Config) { c.Without = o.without }
 func (o *options) explore(out io.Writer) bool {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if o.hours > 0 {
+	if o.hours != 0 {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(o.hours*float64(time.Hour)))
 		defer cancel()
@@ -156,10 +155,9 @@ func (o *options) replay(out io.Writer, src sim.Source) bool {
 	fmt.Fprint(out, t.Text(o.lines))
 	fmt.Fprintf(out, "%d events, %d grants\n", tally.Events, tally.Of[sim.Grant])
 	if o.trace != "" {
-		var b bytes.Buffer
-		err := trace.Write(&b, t.Events.Events())
+		file, err := os.Create(o.trace)
 		if err == nil {
-			err = os.WriteFile(o.trace, b.Bytes(), 0o600)
+			err = errors.Join(trace.Write(file, t.Events.Events()), file.Close())
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "run: -trace: %v\n", err)
