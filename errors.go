@@ -250,7 +250,7 @@ func superseded(token uint64, by driver.Record) error {
 	// How the record says that this tenure ended: itself, or what came after.
 	ended := by.Prev
 	if by.State == driver.Released && by.Token == token {
-		ended = by.Tenure(by.End)
+		ended = by.Term(by.End)
 	}
 	if ended != nil && ended.Token == token && ended.Asked != nil && (ended.End == driver.EndRevoked || ended.End == driver.EndReleasedDead) {
 		err.Request = requestOf(ended.Asked)

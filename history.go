@@ -21,7 +21,7 @@ import (
 // holders say. Without a history, only the latest two are known. A tenure that is
 // missing between others is Unknown. Where a token was raised after a loss of the
 // store ([EndRaised]), the next one is that of the tenure which the store knew last.
-func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
+func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	if err := checkKey(name); err != nil {
 		return nil, wrap("history", name, err)
 	}
@@ -55,9 +55,9 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 		return nil, wrap("history", name, err)
 	}
 	list = protocol.Whole(list, past)
-	history := make([]Tenure, len(list))
+	history := make([]Term, len(list))
 	for i, e := range list {
-		history[i] = tenureOf(&e.Tenure)
+		history[i] = publicTerm(&e.Term)
 		history[i].Unknown = e.Unknown
 	}
 	return history, nil
@@ -67,7 +67,7 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 // wall clocks of the holders; ok is false if nobody held the lock. Certain is false
 // if the answer is not sure: the holder crashed, and may have been dead already; or
 // what was then is unknown, or older than the history.
-func HolderAt(history []Tenure, at time.Time) (t Tenure, ok, certain bool) {
+func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
 	hole := false // between this tenure and the one after it
 	for _, t := range history {
 		if t.Unknown || t.Since.IsZero() {
@@ -84,10 +84,10 @@ func HolderAt(history []Tenure, at time.Time) (t Tenure, ok, certain bool) {
 		case t.Until.IsZero():
 			return t, true, false
 		}
-		return Tenure{}, false, !hole
+		return Term{}, false, !hole
 	}
 	first := len(history) == 0 || history[len(history)-1].Token == 1
-	return Tenure{}, false, first && !hole
+	return Term{}, false, first && !hole
 }
 
 // past reads the tenures with the tokens from, from-1, ... down to above to.
@@ -112,10 +112,10 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 }
 
 // History returns the tenures of the election: see [Client.History].
-func (e *Election) History(ctx context.Context) ([]Tenure, error) { return e.c.History(ctx, e.name) }
+func (e *Election) History(ctx context.Context) ([]Term, error) { return e.c.History(ctx, e.name) }
 
-// Tenure is one holder's time with a lock, from grant to end.
-type Tenure struct {
+// Term is one holder's time with a lock, from grant to end.
+type Term struct {
 	Owner       string
 	Token       uint64
 	Host, Label string
@@ -141,7 +141,7 @@ type Tenure struct {
 
 // Ended says in words for people how the tenure ended, as the command and the dashboard
 // show it; it is empty while it goes on. A program compares End.
-func (t Tenure) Ended() string {
+func (t Term) Ended() string {
 	switch t.End {
 	case EndHandedOver:
 		switch q := t.Request; {
@@ -169,8 +169,8 @@ func (t Tenure) Ended() string {
 	return strings.ReplaceAll(t.End, "_", " ")
 }
 
-func tenureOf(t *driver.Tenure) Tenure {
-	return Tenure{
+func publicTerm(t *driver.Term) Term {
+	return Term{
 		Owner: t.Owner, Token: t.Token, Host: t.Host, Label: t.Label,
 		Since: t.Since, Until: t.Until, End: string(t.End), Request: requestOf(t.Asked),
 	}

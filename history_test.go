@@ -22,7 +22,7 @@ import (
 
 var recorded = &tenure.AcquireOptions{History: true}
 
-func history(m *machine, name string) []tenure.Tenure {
+func history(m *machine, name string) []tenure.Term {
 	t := m.World().T()
 	t.Helper()
 	list, err := m.History(t.Context(), name)
@@ -33,7 +33,7 @@ func history(m *machine, name string) []tenure.Tenure {
 }
 
 // brief shows a tenure in a few words.
-func brief(t tenure.Tenure) string {
+func brief(t tenure.Term) string {
 	if t.Unknown {
 		return fmt.Sprintf("%d unknown", t.Token)
 	}
@@ -44,7 +44,7 @@ func brief(t tenure.Tenure) string {
 	return s
 }
 
-func expectHistory(t *testing.T, got []tenure.Tenure, want ...string) {
+func expectHistory(t *testing.T, got []tenure.Term, want ...string) {
 	t.Helper()
 	same := len(got) == len(want)
 	for i := 0; same && i < len(got); i++ {
@@ -106,7 +106,7 @@ func TestHistory(t *testing.T) {
 func TestHolderAt(t *testing.T) {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minute int) time.Time { return day.Add(time.Duration(minute) * time.Minute) }
-	history := []tenure.Tenure{
+	history := []tenure.Term{
 		{Token: 7, Owner: "g", Since: at(70)},
 		{Token: 6, Owner: "f", Since: at(60), Until: at(65), End: tenure.EndReleased},
 		{Token: 5, Unknown: true},

@@ -150,12 +150,12 @@ func (l *Lease) StepDown(options *StepDownOptions) error {
 
 // Previous returns how the tenure before this one ended, and the data that it left,
 // so that unfinished work can be repeated. It returns false if there was none.
-func (l *Lease) Previous() (Tenure, bool) {
+func (l *Lease) Previous() (Term, bool) {
 	former, data := l.held.Former()
 	if former == nil {
-		return Tenure{}, false
+		return Term{}, false
 	}
-	t := tenureOf(former)
+	t := publicTerm(former)
 	t.Data = bytes.Clone(data)
 	return t, true
 }

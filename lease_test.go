@@ -56,7 +56,7 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 				seize(t, w, "x", func(r *driver.Record) {
 					asked := &driver.Request{ID: "r", Kind: driver.Revoke, By: "somebody", Reason: "not of this tenure"}
 					r.Owner, r.Token = "operator", 3
-					r.Prev = &driver.Tenure{Token: 2, Owner: "b", End: driver.EndRevoked, Asked: asked}
+					r.Prev = &driver.Term{Token: 2, Owner: "b", End: driver.EndRevoked, Asked: asked}
 				})
 			},
 			tenure.SupersededError{Owner: "operator", Token: 3},

@@ -211,7 +211,7 @@ type SessionStatus struct {
 	Until              time.Time // when it was closed by its owner, zero before
 	// Lease and Heartbeat are the durations that its owner keeps.
 	Lease, Heartbeat time.Duration
-	// End says how it was closed, as in [Tenure.End]: EndReleased by its owner,
+	// End says how it was closed, as in [Term.End]: EndReleased by its owner,
 	// EndExpired by another client that had seen no sign of its life.
 	End string
 	// Requests is how many requests to its locks lie in the record.

@@ -49,7 +49,7 @@ type Status struct {
 	ReservedForLabel string
 	// Request is what the holder was asked and has not done yet.
 	Request *Request
-	// End says how the last tenure ended, as in [Tenure.End]; in a record that
+	// End says how the last tenure ended, as in [Term.End]; in a record that
 	// shows a holder, why it has stopped its heartbeats. EndedBy is the request
 	// that caused it, if there was one.
 	End     string
@@ -59,7 +59,7 @@ type Status struct {
 	// left to tell.
 	Unchanged, FreeIn time.Duration
 	// Previous is the tenure before, nil if there was none.
-	Previous *Tenure
+	Previous *Term
 	// Session is the id of the session under which the lock is held, empty if it
 	// is its own lease. Unchanged and FreeIn are those of the session then.
 	Session string
@@ -74,7 +74,7 @@ const (
 	StateClosed   = string(driver.Closed)   // the session has ended, and nobody holds a lock under it
 )
 
-// How a tenure ended, in [Tenure.End] and [Status.End].
+// How a tenure ended, in [Term.End] and [Status.End].
 const (
 	EndReleased     = string(driver.EndReleased)     // its holder released the lock
 	EndExpired      = string(driver.EndExpired)      // it showed no life for its lease; another one took over
@@ -111,7 +111,7 @@ func statusOf(name string, s engine.Snapshot) Status {
 		Session: r.Session,
 	}
 	if r.Prev != nil {
-		previous := tenureOf(r.Prev)
+		previous := publicTerm(r.Prev)
 		st.Previous = &previous
 	}
 	st.Priority, st.End, st.EndedBy = r.Priority, string(r.End), requestOf(r.Asked)

@@ -107,7 +107,7 @@ func TestRaiseTokens(t *testing.T) {
 				rec.Session != "" || rec.End != driver.EndRaised || rec.Version == was.Version || rec.Beat == was.Beat || rec.Until.IsZero() {
 				t.Errorf("%q is %+v", name, rec)
 			}
-			prev := was.Tenure(driver.EndExpired)
+			prev := was.Term(driver.EndExpired)
 			if rec.Prev == nil || rec.Prev.Token != was.Token || rec.Prev.Owner != prev.Owner || rec.Prev.End != prev.End || rec.Asked.Token != was.Token {
 				t.Errorf("%q: the tenure before is %+v, want %+v", name, rec.Prev, prev)
 			}

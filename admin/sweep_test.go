@@ -111,7 +111,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 			mustRelease(m, l)
 		}
 		list, err := m.History(t.Context(), "job/1")
-		if err != nil || len(list) != 3 || slices.ContainsFunc(list, func(h tenure.Tenure) bool { return h.Unknown || time.Since(h.Since) > aged }) {
+		if err != nil || len(list) != 3 || slices.ContainsFunc(list, func(h tenure.Term) bool { return h.Unknown || time.Since(h.Since) > aged }) {
 			t.Errorf("history %+v, %v", list, err)
 		}
 		mustRelease(m, under)
@@ -181,7 +181,7 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 					t.Errorf("call %d: token %d, want %d; swept %+v", at, l.Token(), want, n)
 				}
 				list, err := other.History(t.Context(), "x")
-				if history && (err != nil || uint64(len(list)) != l.Token() || slices.ContainsFunc(list, func(h tenure.Tenure) bool { return h.Unknown })) {
+				if history && (err != nil || uint64(len(list)) != l.Token() || slices.ContainsFunc(list, func(h tenure.Term) bool { return h.Unknown })) {
 					t.Errorf("call %d: token %d, history %+v, %v", at, l.Token(), list, err)
 				}
 				mustRelease(other, l)

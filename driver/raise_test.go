@@ -52,24 +52,24 @@ func TestCheckRaise(t *testing.T) {
 }
 
 func TestTokenBelow(t *testing.T) {
-	raised := func(token, from uint64) driver.Tenure {
-		return driver.Tenure{Token: token, End: driver.EndRaised, Asked: &driver.Request{Kind: driver.Raise, Token: from}}
+	raised := func(token, from uint64) driver.Term {
+		return driver.Term{Token: token, End: driver.EndRaised, Asked: &driver.Request{Kind: driver.Raise, Token: from}}
 	}
 	released := raised(1000, 3)
 	released.End = driver.EndReleased
 	other := raised(1000, 3)
 	other.Asked.Kind = driver.Revoke
 	for name, tc := range map[string]struct {
-		tenure driver.Tenure
+		tenure driver.Term
 		want   uint64
 	}{
-		"First":         {driver.Tenure{Token: 1}, 0},
-		"None":          {driver.Tenure{}, 0},
-		"Third":         {driver.Tenure{Token: 3, End: driver.EndReleased}, 2},
+		"First":         {driver.Term{Token: 1}, 0},
+		"None":          {driver.Term{}, 0},
+		"Third":         {driver.Term{Token: 3, End: driver.EndReleased}, 2},
 		"Raised":        {raised(1000, 3), 3},
 		"RaisedUpwards": {raised(5, 5), 4},
 		"NotRaised":     {released, 999},
-		"NotSaid":       {driver.Tenure{Token: 1000, End: driver.EndRaised}, 999},
+		"NotSaid":       {driver.Term{Token: 1000, End: driver.EndRaised}, 999},
 		"OfAnotherKind": {other, 999},
 	} {
 		if got := tc.tenure.Below(); got != tc.want {

@@ -201,7 +201,7 @@ type Record struct {
 	// Prev is the tenure before this one, nil if this is the key's first. The
 	// reason of its request is cut to MaxPrevReasonLen in a record that is Held, so
 	// that heartbeats do not carry a long one for the life of the tenure.
-	Prev *Tenure
+	Prev *Term
 
 	// Unknown is what a store read in the record and this version of Tenure does
 	// not understand: fields of a newer one, as text that is the store's own. A
@@ -269,7 +269,7 @@ func bare(times ...*time.Time) {
 //   - Prev is nil if nothing was found. Else its Owner, Token, Host, Label, Since,
 //     Until and Asked are those of prev, and its End is that of prev, or
 //     [EndReleased] if prev has none. The reason in Asked is cut to
-//     [MaxPrevReasonLen], as [Tenure.Brief] does it.
+//     [MaxPrevReasonLen], as [Term.Brief] does it.
 //   - Data is that of prev if next.Data is nil. Data that is empty and not nil
 //     replaces it.
 //
@@ -280,7 +280,7 @@ func Claimed(next, prev Record, found bool) Record {
 		return next
 	}
 	next.Token = prev.Token + 1
-	next.Prev = prev.Tenure(EndReleased).Brief()
+	next.Prev = prev.Term(EndReleased).Brief()
 	if next.Data == nil {
 		next.Data = prev.Data
 	}

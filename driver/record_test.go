@@ -145,7 +145,7 @@ func TestWakesOfSessions(t *testing.T) {
 // Who held the lock under a session is remembered as any other holder is.
 func TestClaimedAfterASession(t *testing.T) {
 	prev := with(held(), under("s1"))
-	if got := prev.Tenure(driver.EndExpired); got == nil || got.Owner != "o" || got.Token != 1 || got.End != driver.EndExpired {
+	if got := prev.Term(driver.EndExpired); got == nil || got.Owner != "o" || got.Token != 1 || got.End != driver.EndExpired {
 		t.Errorf("the tenure of a lock under a session is %+v", got)
 	}
 	free := with(held(), state(driver.Released))
@@ -176,7 +176,7 @@ func TestTextIsChecked(t *testing.T) {
 			}
 			fields++
 			rec := held()
-			rec.Asked, rec.Prev = &driver.Request{}, &driver.Tenure{Asked: &driver.Request{}}
+			rec.Asked, rec.Prev = &driver.Request{}, &driver.Term{Asked: &driver.Request{}}
 			rec.Requests = []driver.Request{{ID: "first"}, {ID: "second"}}
 			check := func(s string) (claim, swap error) {
 				next := rec.Clone()

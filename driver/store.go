@@ -216,11 +216,11 @@ type Raiser interface {
 // any state but Held and Alive, or one that lays a request. Heartbeats, data and
 // takeovers are none: they are no news for a waiter.
 func Wakes(prev, next Record) bool {
-	return next.State != Held && next.State != Alive || Laid(prev, next)
+	return next.State != Held && next.State != Alive || AddsRequest(prev, next)
 }
 
-// Laid reports whether next carries a request that prev does not.
-func Laid(prev, next Record) bool {
+// AddsRequest reports whether next carries a request that prev does not.
+func AddsRequest(prev, next Record) bool {
 	for _, request := range next.Requests {
 		same := func(other Request) bool { return other.ID == request.ID }
 		if !slices.ContainsFunc(prev.Requests, same) {

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Tenure is one holder's time with a lock, as the record of its successor
+// Term is one holder's time with a lock, as the record of its successor
 // remembers it.
-type Tenure struct {
+type Term struct {
 	Owner        string
 	Token        uint64
 	Host, Label  string
@@ -19,18 +19,18 @@ type Tenure struct {
 	Asked        *Request // who asked for the end; in vain, if it is EndExpired
 }
 
-// Tenure returns the tenure that the record shows, ended for the given reason
+// Term returns the tenure that the record shows, ended for the given reason
 // unless the record says itself how it ended. That of a Reserved record is the
 // one before: it is nobody's yet. The session under which it was held is not in
 // it: it is not needed once the end of the tenure is known.
-func (r Record) Tenure(end EndReason) *Tenure {
+func (r Record) Term(end EndReason) *Term {
 	if r.State == Reserved {
 		return r.Prev.clone()
 	}
 	if r.End != "" {
 		end = r.End
 	}
-	t := &Tenure{
+	t := &Term{
 		Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
 		Since: r.Since, Until: r.Until, End: end, Asked: r.Asked,
 	}
@@ -42,7 +42,7 @@ func (r Record) Tenure(end EndReason) *Tenure {
 
 // Below returns the token of the tenure before this one: one lower, but for one
 // that ended with [EndRaised].
-func (t *Tenure) Below() uint64 {
+func (t *Term) Below() uint64 {
 	if t.End == EndRaised && t.Asked != nil && t.Asked.Kind == Raise && t.Asked.Token < t.Token {
 		return t.Asked.Token
 	}
@@ -51,7 +51,7 @@ func (t *Tenure) Below() uint64 {
 
 // Brief returns the tenure as the record of the next holder keeps it: with a
 // reason of at most [MaxPrevReasonLen]. It returns nil for nil.
-func (t *Tenure) Brief() *Tenure {
+func (t *Term) Brief() *Term {
 	if t == nil || t.Asked == nil || len(t.Asked.Reason) <= MaxPrevReasonLen {
 		return t
 	}
@@ -65,7 +65,7 @@ func (t *Tenure) Brief() *Tenure {
 	return t
 }
 
-func (t *Tenure) clone() *Tenure {
+func (t *Term) clone() *Term {
 	if t == nil {
 		return nil
 	}

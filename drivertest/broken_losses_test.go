@@ -71,8 +71,8 @@ var losses = map[string]func(r *driver.Record){
 		request.Reason = request.Reason[:min(len(request.Reason), 255)]
 	}),
 	"requests turned round":              func(r *driver.Record) { slices.Reverse(r.Requests) },
-	"label of the former tenure dropped": ofPrev(func(prev *driver.Tenure) { prev.Label = "" }),
-	"asked of the former tenure dropped": ofPrev(func(prev *driver.Tenure) { prev.Asked = nil }),
+	"label of the former tenure dropped": ofPrev(func(prev *driver.Term) { prev.Label = "" }),
+	"asked of the former tenure dropped": ofPrev(func(prev *driver.Term) { prev.Asked = nil }),
 	"requests bounded in bytes": func(r *driver.Record) {
 		const most = 32 << 10
 		n, size := 0, 0
@@ -96,7 +96,7 @@ func ofRequests(lose func(*driver.Request)) func(*driver.Record) {
 	}
 }
 
-func ofPrev(lose func(*driver.Tenure)) func(*driver.Record) {
+func ofPrev(lose func(*driver.Term)) func(*driver.Record) {
 	return func(r *driver.Record) {
 		if r.Prev != nil {
 			lose(r.Prev)

@@ -308,7 +308,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		// This store asks no more.
 	} else if !found && !h.db.is("swap creates") && !(h.db.is("closed by anybody") && next.State == driver.Closed) ||
 		found && stored.Version != prev.Version && !h.db.is("swap ignores version") &&
-			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.Laid(prev, next)) &&
+			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.AddsRequest(prev, next)) &&
 			!(h.db.is("closed renewed") && stored.State == driver.Closed) &&
 			!(h.db.is("swap takes what differs in its version alone") && differInVersion(stored, prev)) &&
 			!(h.db.is("reservations ignore version") && next.State == driver.Reserved) &&

@@ -17,7 +17,7 @@ func testClaim(t *testing.T, e *env) {
 	t.Run("Absent", func(t *testing.T) {
 		next := e.held(e.key())
 		next.Token = 77
-		next.Prev = &driver.Tenure{Owner: "nobody", Token: 76}
+		next.Prev = &driver.Term{Owner: "nobody", Token: 76}
 		next.Data = []byte("mine")
 		e.wantClaimed(t, a, next, driver.Record{})
 	})

@@ -209,7 +209,7 @@ func (e *env) reserved(r driver.Record, owner string) driver.Record {
 	next.Version = e.fresh("reserve")
 	next.Beat, next.State = next.Version, driver.Reserved
 	next.Owner, next.Token, next.Data = owner, r.Token, r.Data
-	if next.Prev = r.Tenure(driver.EndHandedOver); next.Prev != nil {
+	if next.Prev = r.Term(driver.EndHandedOver); next.Prev != nil {
 		next.Prev.Until = time.Now()
 	}
 	return next
@@ -234,7 +234,7 @@ func (e *env) withData(r driver.Record, data []byte) driver.Record {
 func (e *env) taken(r driver.Record) driver.Record {
 	next := e.held(r.Key)
 	next.Version = e.fresh("takeover")
-	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Tenure(driver.EndExpired).Brief()
+	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Term(driver.EndExpired).Brief()
 	return next
 }
 

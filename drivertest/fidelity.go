@@ -79,7 +79,7 @@ func testFidelity(t *testing.T, e *env) {
 		next.Version = "v1 again"
 		rec = e.swap(t, a, full, next)
 		e.wantStored(t, next)
-		next.Version, next.Prev = "v2", &driver.Tenure{}
+		next.Version, next.Prev = "v2", &driver.Term{}
 		e.swap(t, a, rec, next)
 		e.wantStored(t, next)
 		e.wantListed(t, next)
@@ -168,7 +168,7 @@ func testFidelity(t *testing.T, e *env) {
 				next.Since, next.Until = at, at.Add(1234567)
 				request := driver.Request{ID: "id", Kind: driver.StepDown, At: at.Add(5432176)}
 				next.Requests, next.Asked = []driver.Request{request}, &request
-				next.Prev = &driver.Tenure{Owner: "o", Token: 1, Since: at, Until: at.Add(7654321), Asked: &request}
+				next.Prev = &driver.Term{Owner: "o", Token: 1, Since: at, Until: at.Add(7654321), Asked: &request}
 			})
 		}
 	})
@@ -436,7 +436,7 @@ func (e *env) withRequests(key string) driver.Record {
 	rec := e.held(key)
 	asked, before := e.request(driver.StepDown), e.request(driver.Revoke)
 	rec.Requests = []driver.Request{e.request(driver.HandOver), e.request(driver.StepDown)}
-	rec.Asked, rec.Prev = &asked, &driver.Tenure{Owner: "before", Token: 1, Asked: &before}
+	rec.Asked, rec.Prev = &asked, &driver.Term{Owner: "before", Token: 1, Asked: &before}
 	return rec
 }
 
@@ -456,7 +456,7 @@ func fillText(rec *driver.Record, s string) {
 	asked, before := request, request
 	rec.Owner, rec.Host, rec.Label, rec.Beat, rec.End = s, s, s, s, driver.EndReason(s)
 	rec.Requests, rec.Asked = []driver.Request{request, request}, &asked
-	rec.Prev = &driver.Tenure{Owner: s, Token: 1, Host: s, Label: s, End: driver.EndReason(s), Asked: &before}
+	rec.Prev = &driver.Term{Owner: s, Token: 1, Host: s, Label: s, End: driver.EndReason(s), Asked: &before}
 }
 
 // eachText calls do for each field that is text, with what sets it: in the last

@@ -131,7 +131,7 @@ func (o *Options) claim(next driver.Record) *expression {
 	}
 	e := o.write(next, placeholders(without...))
 	e.set = append(e.set, "#tk = if_not_exists(#tk, :zero) + :inc", "#be = if_not_exists(#te, :none)")
-	e.values[":zero"], e.values[":inc"], e.values[":none"] = number(0), number(1), text(recordcodec.EncodeTenure(nil))
+	e.values[":zero"], e.values[":inc"], e.values[":none"] = number(0), number(1), text(recordcodec.EncodeTerm(nil))
 	e.values[":one"], e.values[":max"], e.values[":rel"] = text(released), number(driver.MaxToken), text(string(driver.Released))
 	e.values[":str"], e.values[":bin"] = text("S"), text("B")
 	e.condition = isAbsent + " OR (" + isFree + o.guard() + ")"

@@ -126,7 +126,7 @@ func (o *Options) encode(rec driver.Record) item {
 		it[attrBeat] = text(rec.Beat)
 	}
 	if rec.Prev != nil {
-		it[attrBefore] = text(recordcodec.EncodeTenure(rec.Prev))
+		it[attrBefore] = text(recordcodec.EncodeTerm(rec.Prev))
 	}
 
 	// What is left is for people, and for those who have read that the state is one
@@ -154,7 +154,7 @@ func (o *Options) encode(rec driver.Record) item {
 	}
 	if rec.Asked != nil && len(rec.Asked.Reason) > driver.MaxPrevReasonLen {
 		it[attrReason] = text(rec.Asked.Reason)
-		more.Asked = (&driver.Tenure{Asked: rec.Asked}).Brief().Asked
+		more.Asked = (&driver.Term{Asked: rec.Asked}).Brief().Asked
 	}
 	it[attrTenure] = text(recordcodec.Encode(more))
 	return it
@@ -241,7 +241,7 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	if whole := r.text(attrReason, false); whole != "" && rec.Asked != nil && rec.State == driver.Released {
 		rec.Asked.Reason = whole
 	}
-	rec.Prev = r.tenure()
+	rec.Prev = r.term()
 	return rec, false, r.err
 }
 

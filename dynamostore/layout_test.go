@@ -91,7 +91,7 @@ func TestOneStepDownCostsOneUnit(t *testing.T) {
 	free := deployed()
 	free.Token, free.State, free.Until, free.Heartbeat, free.Drift = 12345, driver.Released, time.Now(), 0, 0 // as a holder leaves it
 	free.End, free.Version = driver.EndReleased, held("").Version
-	free.Prev = free.Tenure(driver.EndReleased)
+	free.Prev = free.Term(driver.EndReleased)
 	free.End = driver.EndSteppedDown
 	free.Asked = &driver.Request{ID: held("").Version, Kind: driver.StepDown, By: free.Owner, Reason: strings.Repeat("r", 45), At: time.Now()}
 	it := o.encode(free)

@@ -233,7 +233,7 @@ func TestSharedByOneAndNotByAnother(t *testing.T) {
 				t.Errorf("a claim of what is held: %v, want a conflict", err)
 			}
 			taken := held("k")
-			taken.Token, taken.Prev = rec.Token+1, rec.Tenure(driver.EndExpired)
+			taken.Token, taken.Prev = rec.Token+1, rec.Term(driver.EndExpired)
 			_, err = without.Swap(t.Context(), rec, taken)
 			refused("a takeover", err)
 			rec = release(with, rec)

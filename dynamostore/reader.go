@@ -173,12 +173,12 @@ func (r *reader) more() driver.Record {
 }
 
 // tenure returns the tenure before that of the item.
-func (r *reader) tenure() *driver.Tenure {
+func (r *reader) term() *driver.Term {
 	s := r.text(attrBefore, false)
 	if s == "" {
 		return nil
 	}
-	t, err := recordcodec.DecodeTenure(s)
+	t, err := recordcodec.DecodeTerm(s)
 	if err != nil {
 		r.fail(fmt.Errorf("%s: %w", attrBefore, err))
 	}

@@ -173,7 +173,7 @@ func wantRefused(t *testing.T, store *Store, rec driver.Record, may bool) {
 		t.Errorf("Claim: %v; want a refusal", err)
 	}
 	taken := next
-	taken.Version, taken.Token, taken.Data, taken.Prev = "taken", rec.Token+1, rec.Data, rec.Tenure(driver.EndExpired)
+	taken.Version, taken.Token, taken.Data, taken.Prev = "taken", rec.Token+1, rec.Data, rec.Term(driver.EndExpired)
 	_, err = store.Swap(t.Context(), rec, taken)
 	switch {
 	case may && err != nil:
@@ -228,7 +228,7 @@ func TestForeignOwnerWithZero(t *testing.T) {
 		t.Fatalf("the owner is %q, %v", rec.Owner, err)
 	}
 	next := held("k")
-	next.Token, next.Prev = rec.Token+1, rec.Tenure(driver.EndExpired)
+	next.Token, next.Prev = rec.Token+1, rec.Term(driver.EndExpired)
 	now, err := store.Swap(t.Context(), rec, next)
 	if err != nil || now.Prev == nil || now.Prev.Owner != rec.Owner {
 		t.Errorf("the takeover stores %+v, %v", now, err)

@@ -47,7 +47,7 @@ func Classify(prev, next driver.Record) Op {
 		return OpReserve
 	case next.State == driver.Closed:
 		return OpClose
-	case driver.Laid(prev, next):
+	case driver.AddsRequest(prev, next):
 		return OpRequest
 	case !bytes.Equal(next.Data, prev.Data):
 		return OpSetData

@@ -63,7 +63,7 @@ func TestOnce(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		previous, err := a.History(t.Context(), once.LockName(name))
-		if err != nil || !slices.ContainsFunc(previous, func(t tenure.Tenure) bool { return t.End == tenure.EndReleased }) {
+		if err != nil || !slices.ContainsFunc(previous, func(t tenure.Term) bool { return t.End == tenure.EndReleased }) {
 			t.Errorf("history %+v, %v", previous, err)
 		}
 	})

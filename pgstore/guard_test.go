@@ -22,7 +22,7 @@ import (
 // takeover returns the record for a takeover of rec.
 func takeover(rec driver.Record) driver.Record {
 	next := beat(rec)
-	next.Owner, next.Token, next.State, next.End, next.Prev = "b", rec.Token+1, driver.Held, "", rec.Tenure(driver.EndExpired)
+	next.Owner, next.Token, next.State, next.End, next.Prev = "b", rec.Token+1, driver.Held, "", rec.Term(driver.EndExpired)
 	return next
 }
 

@@ -129,7 +129,7 @@ func TestKnownRelease(t *testing.T) {
 }
 
 // timeless returns a tenure without the instants of its life.
-func timeless(t *driver.Tenure) *driver.Tenure {
+func timeless(t *driver.Term) *driver.Term {
 	c := *t
 	c.Since, c.Until = time.Time{}, time.Time{}
 	if c.Asked != nil {

@@ -182,7 +182,7 @@ func (r *row) record() (driver.Record, error) {
 		r.bad("priority", "is more than this machine can hold")
 	}
 	if r.prevToken.Valid {
-		rec.Prev = &driver.Tenure{
+		rec.Prev = &driver.Term{
 			Token: r.number("prev_token", r.prevToken, 0),
 			Owner: r.prevOwner.String,
 			Host:  r.prevHost.String,

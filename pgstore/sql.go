@@ -227,7 +227,7 @@ func claimed(name, param string) string {
 	case "prev_ended":
 		return fmt.Sprintf("COALESCE(NULLIF(t.ended, ''), '%s')", driver.EndReleased)
 	case "prev_asked":
-		// driver.Tenure.Brief: as much of the reason as fits, and an ellipsis.
+		// driver.Term.Brief: as much of the reason as fits, and an ellipsis.
 		const reason, more = "(t.asked->>'reason')", "…"
 		return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN jsonb_set(t.asked, '{reason}', to_jsonb(left(%[1]s,"+
 			" (SELECT max(n) FROM generate_series(0, %[3]d) AS n WHERE octet_length(left(%[1]s, n)) <= %[3]d)) || '%[4]s')) ELSE t.asked END",

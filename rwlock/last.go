@@ -14,9 +14,9 @@ import (
 // tenure of the gate does not tell. It counts for the tenure of its token alone, so nobody
 // needs to clear it.
 type note struct {
-	Token uint64         `json:"token"`
-	Epoch uint64         `json:"epoch"`          // 0: nobody has ever written
-	Last  *tenure.Tenure `json:"last,omitempty"` // nil: nobody has ever written
+	Token uint64       `json:"token"`
+	Epoch uint64       `json:"epoch"`          // 0: nobody has ever written
+	Last  *tenure.Term `json:"last,omitempty"` // nil: nobody has ever written
 }
 
 func (n note) bytes() []byte {
@@ -35,7 +35,7 @@ func (n note) bytes() []byte {
 // that is not known, and data is what they have left there. What was before tenures that
 // nobody has believed in, one after the other, the gate does not tell: then somebody may
 // have written in the one before those that it shows.
-func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
+func wrote(data []byte, t tenure.Term, before *tenure.Term) note {
 	t.Data = nil // a note would have all notes before it in it
 	var n note
 	noted := json.Unmarshal(data, &n) == nil
@@ -63,7 +63,7 @@ func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
 // lastOf returns what is known of the last writer, by the status of a gate that nobody
 // holds.
 func lastOf(st tenure.Status) note {
-	t := tenure.Tenure{
+	t := tenure.Term{
 		Owner: st.Owner, Token: st.Token, Host: st.Host, Label: st.Label, Since: st.Since, Until: st.Until,
 		End: st.End, Request: st.EndedBy,
 	}

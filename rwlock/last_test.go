@@ -13,7 +13,7 @@ import (
 // nobody has believed in, as far as the gate tells: it keeps the two latest ones.
 func TestEpochOfAbandonedTenures(t *testing.T) {
 	const released, abandoned, expired = tenure.EndReleased, tenure.EndAbandoned, tenure.EndExpired
-	given := note{Token: 4, Epoch: 3, Last: &tenure.Tenure{Token: 3}}
+	given := note{Token: 4, Epoch: 3, Last: &tenure.Term{Token: 3}}
 	for _, test := range []struct {
 		name   string
 		data   []byte
@@ -34,11 +34,11 @@ func TestEpochOfAbandonedTenures(t *testing.T) {
 		{"one abandoned", nil, 1, abandoned, "", 0},
 		{"two abandoned", nil, 2, abandoned, abandoned, 0},
 	} {
-		var before *tenure.Tenure
+		var before *tenure.Term
 		if test.before != "" {
-			before = &tenure.Tenure{Token: test.token - 1, End: test.before}
+			before = &tenure.Term{Token: test.token - 1, End: test.before}
 		}
-		n := wrote(test.data, tenure.Tenure{Token: test.token, End: test.end, Data: test.data}, before)
+		n := wrote(test.data, tenure.Term{Token: test.token, End: test.end, Data: test.data}, before)
 		if n.Epoch != test.want || (n.Last == nil) != (test.want == 0) || n.Last != nil && (n.Last.Token != test.want || n.Last.Data != nil) {
 			t.Errorf("%s: epoch %d, last %v; want %d", test.name, n.Epoch, n.Last, test.want)
 		}

@@ -40,7 +40,7 @@ type grip struct {
 	share *share // nil: the gate
 	token uint64
 	epoch uint64
-	last  *tenure.Tenure
+	last  *tenure.Term
 }
 
 func newLease(l *Lock, g *grip) *Lease {
@@ -87,11 +87,11 @@ func (l *Lease) Token() uint64 { return l.grip.Load().token }
 // one. Its token is an epoch. It returns false if nobody has ever written. What was
 // written is whole if its End is [tenure.EndReleased]. Otherwise it may be half: the
 // writer has crashed, or was paused for too long, or has failed, or was asked to stop.
-func (l *Lease) LastWriter() (tenure.Tenure, bool) {
+func (l *Lease) LastWriter() (tenure.Term, bool) {
 	if last := l.grip.Load().last; last != nil {
 		return *last, true
 	}
-	return tenure.Tenure{}, false
+	return tenure.Term{}, false
 }
 
 // Slot returns the number of the slot that the readers of this process share, from 0. It
@@ -224,7 +224,7 @@ func (l *Lease) downgrade(ctx context.Context) error {
 	lock, gate := l.l, g.inner
 	bound, stop := gate.Bind(ctx)
 	defer stop()
-	own := note{gate.Token(), gate.Token(), &tenure.Tenure{
+	own := note{gate.Token(), gate.Token(), &tenure.Term{
 		Owner: gate.Owner(), Token: gate.Token(), Host: lock.client.Options().Host, Label: lock.client.Options().Label,
 		Until: time.Now(), End: tenure.EndReleased,
 	}}

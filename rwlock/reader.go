@@ -358,7 +358,7 @@ type share struct {
 	slot  *tenure.Lease
 	n     int
 	epoch uint64
-	last  *tenure.Tenure
+	last  *tenure.Term
 
 	users    int       // guarded by the lock's mu
 	seenOpen time.Time // before the look that has shown the gate open last; guarded by the lock's mu

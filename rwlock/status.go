@@ -29,7 +29,7 @@ type Status struct {
 	Front string
 	// LastWriter is the tenure in which somebody wrote last, nil if nobody has, or if
 	// there is a writer now: see [Lease.LastWriter].
-	LastWriter *tenure.Tenure
+	LastWriter *tenure.Term
 }
 
 // SlotStatus is one process that reads.

@@ -152,7 +152,7 @@ func (c *call) history() error {
 			page.Next = page.Tenures[limit-1].Token
 			return c.answer(page)
 		default:
-			page.Tenures = append(page.Tenures, tenureOf(t))
+			page.Tenures = append(page.Tenures, termOf(t))
 		}
 	}
 	return c.answer(page)
@@ -282,7 +282,7 @@ func statusOf(st *tenure.Status) wire.Status {
 		of.Requests = append(of.Requests, requestOf(st.Request))
 	}
 	if st.Previous != nil {
-		of.Previous = tenureOf(*st.Previous)
+		of.Previous = termOf(*st.Previous)
 	}
 	return of
 }
@@ -294,7 +294,7 @@ func Late(unchanged, heartbeat, lease time.Duration) bool {
 	return unchanged >= 2*cmp.Or(max(heartbeat, 0), lease/5)
 }
 
-func tenureOf(t tenure.Tenure) wire.Tenure {
+func termOf(t tenure.Term) wire.Tenure {
 	return wire.Tenure{
 		Token: t.Token, Holder: t.Owner, Host: t.Host, Label: t.Label,
 		Since: wallTime(t.Since), Until: wallTime(t.Until), End: t.End, Request: requestOf(t.Request), Unknown: t.Unknown,

@@ -53,7 +53,7 @@ func (w *worker) reconcile() bool {
 func (w *worker) dropRemoved() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.view.roll.Epoch == 0 {
+	if w.view.membership.Epoch == 0 {
 		return
 	}
 	for id, p := range w.held {
@@ -397,7 +397,7 @@ func (w *worker) audit() {
 const vouches = 4
 
 // owners looks at the locks of partitions. Most of them are held under sessions that are on
-// the roll, which the coordinator follows. So these are not read but now and then, because it
+// the membership, which the coordinator follows. So these are not read but now and then, because it
 // may do nothing although it lives. Others are.
 func (w *worker) owners(ids []string) []looked {
 	out := w.read(lockNames(w.g.name, ids), &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
@@ -414,7 +414,7 @@ func (w *worker) owners(ids []string) []looked {
 		}
 		at, known := w.vouched[st.Session]
 		if !known && on(st.Session) {
-			w.vouched[st.Session] = now // by the roll
+			w.vouched[st.Session] = now // by the membership
 		} else if now.Sub(at) >= vouches*w.client.Options().LeaseDuration {
 			asked[st.Session] = tenure.SessionStatus{}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// coordinator is the one worker that writes the roll. It holds two locks under
+// coordinator is the one worker that writes the membership. It holds two locks under
 // its session, and writes under their leases alone: one that has been replaced
 // can write nothing. The ownership of partitions does not rest on it.
 type coordinator struct {
@@ -26,19 +26,19 @@ type coordinator struct {
 	ended chan struct{}
 
 	// Of its goroutine.
-	lease   *tenure.Lease // of the roll
-	roll    roll
-	office  office
-	spec    spec
-	waiting []member // the workers that were not on the roll at the last poll
-	waited  int      // polls
-	looked  int      // polls of all places; and what they have shown
-	vacant  []bool
-	changed time.Time // when it wrote the roll
+	lease      *tenure.Lease // of the membership
+	membership membership
+	state      coordinatorState
+	spec       spec
+	waiting    []member // the workers that were not on the membership at the last poll
+	waited     int      // polls
+	looked     int      // polls of all places; and what they have shown
+	vacant     []bool
+	changed    time.Time // when it wrote the membership
 
 	closed map[string]bool // the ids of sessions that have ended for good
 
-	told atomic.Pointer[office] // what the record of the coordinator says
+	told atomic.Pointer[coordinatorState] // what the record of the coordinator says
 }
 
 // settles is how many looks a coordinator waits at most while more and more
@@ -80,12 +80,12 @@ func (c *coordinator) pause() time.Duration {
 	return c.w.jittered()
 }
 
-// begin takes the roll, and reads where the coordinator before has left it.
+// begin takes the membership, and reads where the coordinator before has left it.
 func (c *coordinator) begin() (err error) {
 	w := c.w
 	o := &tenure.AcquireOptions{StoreTimeout: -1, AdditionalWait: w.client.Options().LeaseDuration}
 	for {
-		c.lease, err = w.session.Acquire(c.ctx, RollName(w.g.name), o)
+		c.lease, err = w.session.Acquire(c.ctx, MembershipName(w.g.name), o)
 		held := (*tenure.HeldError)(nil)
 		if err == nil {
 			break
@@ -93,7 +93,7 @@ func (c *coordinator) begin() (err error) {
 		if c.ctx.Err() != nil || !errors.As(err, &held) {
 			return err
 		}
-		w.trouble(notOurs(RollName(w.g.name), held.Owner, held.Token)) // a coordinator before would have given it up
+		w.trouble(notOurs(MembershipName(w.g.name), held.Owner, held.Token)) // a coordinator before would have given it up
 	}
 	for {
 		if err = c.read(); err == nil || errors.Is(err, tenure.ErrUnreadable) || c.ctx.Err() != nil {
@@ -106,11 +106,11 @@ func (c *coordinator) begin() (err error) {
 
 func (c *coordinator) read() error {
 	w := c.w
-	st, err := w.client.Status(c.ctx, RollName(w.g.name))
+	st, err := w.client.Status(c.ctx, MembershipName(w.g.name))
 	if err != nil {
 		return err
 	}
-	r, _, err := parseRoll(st.Data)
+	r, _, err := parseMembership(st.Data)
 	if err != nil {
 		return err
 	}
@@ -126,26 +126,26 @@ func (c *coordinator) read() error {
 	if err != nil {
 		return err
 	}
-	st, err = w.client.Status(c.ctx, LeadName(w.g.name))
+	st, err = w.client.Status(c.ctx, CoordinatorLockName(w.g.name))
 	if err != nil {
 		return err
 	}
-	c.roll, c.spec, c.office, c.changed = r, s, parseOffice(st.Data), time.Now()
-	if c.office.Epoch == r.Epoch {
-		o := c.office
+	c.membership, c.spec, c.state, c.changed = r, s, parseCoordinatorState(st.Data), time.Now()
+	if c.state.Epoch == r.Epoch {
+		o := c.state
 		c.told.Store(&o)
 		return nil
 	}
-	// The coordinator before has written the roll, and not told of it.
-	return c.tell(office{Epoch: r.Epoch, Places: c.office.Places})
+	// The coordinator before has written the membership, and not told of it.
+	return c.tell(coordinatorState{Epoch: r.Epoch, Places: c.state.Places})
 }
 
 // tell writes how far the coordinator is.
-func (c *coordinator) tell(o office) error {
+func (c *coordinator) tell(o coordinatorState) error {
 	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
 		return err
 	}
-	c.office = o
+	c.state = o
 	c.told.Store(&o)
 	return nil
 }
@@ -207,7 +207,7 @@ func (c *coordinator) lookNow() {
 	}
 }
 
-// look looks at all places, frees those of the dead, and writes a new roll if
+// look looks at all places, frees those of the dead, and writes a new membership if
 // that is called for.
 func (c *coordinator) look() error {
 	w := c.w
@@ -217,7 +217,7 @@ func (c *coordinator) look() error {
 			return err // half a look is none
 		}
 	}
-	next := roll{Format: rollFormat, Epoch: c.roll.Epoch + 1, Revision: c.spec.Revision}
+	next := membership{Format: membershipFormat, Epoch: c.membership.Epoch + 1, Revision: c.spec.Revision}
 	if s, ok, err := parseSpec(list[0].Data); ok && err == nil && errs[0] == nil {
 		c.spec, next.Revision = s, s.Revision
 	} else if err != nil {
@@ -229,11 +229,11 @@ func (c *coordinator) look() error {
 			next.Members = append(next.Members, m)
 		}
 	}
-	next.Members = fillUp(next.Members, c.roll.Members)
+	next.Members = fillUp(next.Members, c.membership.Members)
 	if err := c.makePlaces(next); err != nil {
 		return err
 	}
-	if next.same(c.roll) || !c.settled(next) {
+	if next.same(c.membership) || !c.settled(next) {
 		return nil
 	}
 	return c.publish(next)
@@ -243,7 +243,7 @@ const (
 	// Places that were vacant are looked at each so many polls, but for the lowest ones:
 	// a worker that comes takes one of these, and where one of them is taken all are looked at.
 	// A worker in a higher place alone is only there if somebody has freed the places below by
-	// hand. So that is looked for seldom when the roll has stood for a while.
+	// hand. So that is looked for seldom when the membership has stood for a while.
 	vacantEach = 5
 	restsEach  = 20
 	lowest     = 2
@@ -252,9 +252,9 @@ const (
 // places looks at the group's spec, and at all places where a worker may be.
 func (c *coordinator) places() ([]tenure.Status, []error) {
 	w := c.w
-	all := 1 + c.office.Places
+	all := 1 + c.state.Places
 	list, errs := make([]tenure.Status, all), make([]error, all)
-	hurry := w.isLeaving() || slices.ContainsFunc(c.roll.Members, func(m member) bool { return m.Leaving })
+	hurry := w.isLeaving() || slices.ContainsFunc(c.membership.Members, func(m member) bool { return m.Leaving })
 	look := func(at []int) {
 		names := make([]string, len(at))
 		for j, i := range at {
@@ -301,17 +301,17 @@ func (c *coordinator) places() ([]tenure.Status, []error) {
 // member returns the worker in a place.
 func (c *coordinator) member(place int, st tenure.Status, err error, freed bool) (member, bool) {
 	if err != nil { // unreadable: it stays what it was
-		i, ok := slices.BinarySearchFunc(c.roll.Members, place, func(m member, place int) int { return m.Place - place })
+		i, ok := slices.BinarySearchFunc(c.membership.Members, place, func(m member, place int) int { return m.Place - place })
 		if !ok {
 			return member{}, false
 		}
-		return c.roll.Members[i], true
+		return c.membership.Members[i], true
 	}
 	// A dead one whose session could not be closed yet is in its place.
 	if freed || st.State != tenure.StateHeld || st.Session == "" {
 		return member{}, false
 	}
-	p, ok := parseProfile(st.Data)
+	p, ok := parseMemberInfo(st.Data)
 	if !ok {
 		return member{}, false // somebody's own lock
 	}
@@ -399,22 +399,22 @@ func fillUp(members, before []member) []member {
 }
 
 // makePlaces keeps twice as many places as there are members.
-func (c *coordinator) makePlaces(next roll) error {
+func (c *coordinator) makePlaces(next membership) error {
 	places := min(max(minPlaces, len(next.Members), 2*len(next.sessions())), maxPlaces)
 	places = (places + minPlaces - 1) / minPlaces * minPlaces
-	if places = min(places, maxPlaces); places == c.office.Places {
+	if places = min(places, maxPlaces); places == c.state.Places {
 		return nil
 	}
-	return c.tell(office{Epoch: c.office.Epoch, Places: places})
+	return c.tell(coordinatorState{Epoch: c.state.Epoch, Places: places})
 }
 
-// settled says that a roll is to be written now: when somebody dies or leaves, or
+// settled says that a membership is to be written now: when somebody dies or leaves, or
 // the partitions have changed, at once; when workers come, or are gone that were
 // leaving, after a look that has shown no more of them.
-func (c *coordinator) settled(next roll) bool {
+func (c *coordinator) settled(next membership) bool {
 	now := next.sessions()
-	urgent := next.Revision != c.roll.Revision && c.roll.Epoch > 0
-	for id, was := range c.roll.sessions() {
+	urgent := next.Revision != c.membership.Revision && c.membership.Epoch > 0
+	for id, was := range c.membership.sessions() {
 		m, in := now[id]
 		urgent = urgent || !in && !was.Leaving || in && m != was
 	}
@@ -427,11 +427,11 @@ func (c *coordinator) settled(next roll) bool {
 	return false
 }
 
-// publish writes a roll, and then tells of it.
-func (c *coordinator) publish(next roll) error {
+// publish writes a membership, and then tells of it.
+func (c *coordinator) publish(next membership) error {
 	if err := c.lease.SetData(c.ctx, next.bytes()); err != nil {
 		return err
 	}
-	c.roll, c.changed = next, time.Now()
-	return c.tell(office{Epoch: next.Epoch, Places: c.office.Places})
+	c.membership, c.changed = next, time.Now()
+	return c.tell(coordinatorState{Epoch: next.Epoch, Places: c.state.Places})
 }

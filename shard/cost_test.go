@@ -38,7 +38,7 @@ func TestCostAtRest(t *testing.T) {
 			if n := writes[faultstore.OpHeartbeat]; n < beats-1 || n > beats+1 || len(writes) != 1 {
 				t.Errorf("%s writes %v in %v", w.owner, writes, periods*refresh)
 			}
-			// The office, and half a partition, and the coordinator's session, again when its
+			// The coordinator's state, and half a partition, and the coordinator's session, again when its
 			// heartbeat has come; the coordinator also looks at the other workers and at few of
 			// the vacant places, and it and its successor at the workers' sessions, the one after
 			// that at its successor's.

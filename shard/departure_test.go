@@ -15,7 +15,7 @@ func TestAPlanThatNobodySaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := member{Session: "b", Weight: 1}
 		at := func(epoch uint64) *view {
-			return newView(roll{Format: rollFormat, Epoch: epoch, Members: []member{to}}, spec{Count: 1}, nil)
+			return newView(membership{Format: membershipFormat, Epoch: epoch, Members: []member{to}}, spec{Count: 1}, nil)
 		}
 		d := &departure{}
 		for _, step := range []struct {

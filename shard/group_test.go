@@ -107,7 +107,7 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 
 // The partitions of a worker that has crashed are owned by others within its lease as the
 // coordinator counts it, and four looks: the coordinator's that sees its last heartbeat, the
-// one that finds it dead, another worker's at the roll, and one more where it is free a
+// one that finds it dead, another worker's at the membership, and one more where it is free a
 // moment late. A look may be late by a tenth of the refresh period.
 func TestCrash(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 100}, func(t *testing.T, s *world) {
@@ -157,7 +157,7 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 		onWorld(t, shard.Options{Partitions: 40, Audit: -1}, func(t *testing.T, s *world) {
 			workers := s.come(5, func() { s.settle(len(s.workers), 40) })
 			time.Sleep(2*lease + time.Duration(step)*beat/time.Duration(steps)) // heartbeats come in turn again
-			lead, err := workers[2].client.Status(t.Context(), shard.LeadName(name))
+			lead, err := workers[2].client.Status(t.Context(), shard.CoordinatorLockName(name))
 			if err != nil || lead.Owner != "w0" {
 				t.Fatalf("%+v, %v", lead, err)
 			}
@@ -338,7 +338,7 @@ func TestRestartOfAHeavyWorker(t *testing.T) {
 		had := workers[1].Stats().Held
 		testutil.Want(t, workers[1].quit(), nil)
 		s.settle(3, 140)
-		time.Sleep(10 * refresh) // the roll is written without it meanwhile
+		time.Sleep(10 * refresh) // the membership is written without it meanwhile
 		s.worker("again", func(o *shard.Options) { o.Weight = 3 })
 		s.settle(4, 140)
 		if all, most := s.moves(); all != 2*had || most != 2 {

@@ -167,7 +167,7 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 	}
 	w.mu.Lock()
 	m.asked = !w.leaving && w.mayHave(m.id)
-	asked, epoch := m.asked, w.view.roll.Epoch
+	asked, epoch := m.asked, w.view.membership.Epoch
 	w.mu.Unlock()
 	if !asked {
 		return nil, errRecalled
@@ -243,12 +243,12 @@ func (w *worker) giveBack(l *tenure.Lease) {
 // leavesToo says that a worker is leaving, as its place says, or has left.
 func (w *worker) leavesToo(owner string) bool {
 	w.mu.Lock()
-	i := slices.IndexFunc(w.view.roll.Members, func(m member) bool { return !m.vacant() && m.Owner == shownOwner(owner) })
+	i := slices.IndexFunc(w.view.membership.Members, func(m member) bool { return !m.vacant() && m.Owner == shownOwner(owner) })
 	if i < 0 {
 		w.mu.Unlock()
 		return true
 	}
-	m := w.view.roll.Members[i]
+	m := w.view.membership.Members[i]
 	w.mu.Unlock()
 	if m.Leaving {
 		return true
@@ -259,7 +259,7 @@ func (w *worker) leavesToo(owner string) bool {
 	if err != nil {
 		return false
 	}
-	p, ok := parseProfile(st.Data)
+	p, ok := parseMemberInfo(st.Data)
 	return !st.Held || st.Session != m.Session || ok && p.Leaving
 }
 
@@ -300,7 +300,7 @@ type departure struct {
 	until  time.Time // when it goes, whoever has not come
 	marked time.Time // when its place has said so
 	hurry  time.Time // until then it looks often
-	deal   time.Time // when partitions are handed over next; zero until the roll says so
+	deal   time.Time // when partitions are handed over next; zero until the membership says so
 
 	again   time.Time  // when others are due
 	queue   []handover // until then
@@ -322,7 +322,7 @@ func (d *departure) replaces(before, v *view, period time.Duration) {
 	until := now.Add(period + period/4)
 	d.former = slices.DeleteFunc(d.former, func(f former) bool { return !now.Before(f.until) })
 	d.former = append(d.former, former{before, until})
-	if v.roll.Epoch > before.roll.Epoch+1 {
+	if v.membership.Epoch > before.membership.Epoch+1 {
 		d.former = append(d.former, former{nil, until})
 	}
 }
@@ -341,7 +341,7 @@ func (d *departure) knows(id string, to member) bool {
 	return true
 }
 
-// Where many leave at once, each must learn soon that the others do: from the roll,
+// Where many leave at once, each must learn soon that the others do: from the membership,
 // so from the coordinator, which may be one of them, or from one that takes its
 // place. So all of these look often, for some looks after something has changed.
 const (
@@ -451,7 +451,7 @@ func (w *worker) overtaken() bool {
 func (w *worker) epoch() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.view.roll.Epoch
+	return w.view.membership.Epoch
 }
 
 // handovers returns what is to be handed over in the time of a look.
@@ -460,7 +460,7 @@ func (w *worker) handovers() []handover {
 	defer w.mu.Unlock()
 	v := w.view
 	heirs := map[int]member{}
-	for _, m := range v.roll.Members {
+	for _, m := range v.membership.Members {
 		if m.active() && m.Awaits > 0 && m.Owner != "" && m.Owner != w.client.Options().Owner {
 			heirs[m.Place] = m
 		}
@@ -482,7 +482,7 @@ func (w *worker) handovers() []handover {
 
 // staying returns those of which the next owners do not leave, as their places say. One
 // that does may have begun to before it found that it is to have the partition, so that
-// it does not wait for it; and the roll does not say so yet.
+// it does not wait for it; and the membership does not say so yet.
 func (w *worker) staying(all []handover) []handover {
 	at := map[int]int{}
 	var names []string
@@ -498,7 +498,7 @@ func (w *worker) staying(all []handover) []handover {
 	list := w.read(names, nil)
 	return slices.DeleteFunc(all, func(h handover) bool {
 		st := list[at[h.to.Place]]
-		p, ok := parseProfile(st.Data)
+		p, ok := parseMemberInfo(st.Data)
 		return st.err == nil && (!st.Held || st.Session != h.to.Session || ok && p.Leaving)
 	})
 }
@@ -512,7 +512,7 @@ func (w *worker) handOver(h handover) {
 	w.mu.Lock()
 	place, ok := w.view.owner(h.p.id)
 	planned := ok && place == h.to.Place && w.view.in[h.to.Session] == h.to
-	epoch := w.view.roll.Epoch
+	epoch := w.view.membership.Epoch
 	w.mu.Unlock()
 	if !planned || h.p.stopping.Swap(true) {
 		return
@@ -525,12 +525,12 @@ func (w *worker) handOver(h handover) {
 }
 
 // mark tells the others that this worker leaves. If it is the coordinator, it
-// writes that into the roll. It stays the coordinator until it goes: others may
+// writes that into the membership. It stays the coordinator until it goes: others may
 // leave as well, and are to learn of each other.
 func (w *worker) mark() {
 	ctx, stop := w.bounded(w.client.Options().LeaseDuration)
 	defer stop()
-	if err := w.seat.SetData(ctx, w.profile(true).bytes()); err != nil {
+	if err := w.seat.SetData(ctx, w.memberInfo(true).bytes()); err != nil {
 		w.trouble(err)
 		return
 	}
@@ -561,7 +561,7 @@ func (w *worker) pause() time.Duration {
 	return w.jittered()
 }
 
-// rolledOff says that the roll shows that this worker leaves, or that nobody has
+// rolledOff says that the membership shows that this worker leaves, or that nobody has
 // written one for so long that nobody will.
 func (w *worker) rolledOff() bool {
 	w.mu.Lock()

@@ -95,7 +95,7 @@ func TestNewRefuses(t *testing.T) {
 // Somebody else's lock in the place of one that a coordinator needs is told of, and who holds
 // it: nobody can plan. When it is free the group goes on.
 func TestForeignLocks(t *testing.T) {
-	for _, lock := range []string{shard.LeadName(name), shard.RollName(name)} {
+	for _, lock := range []string{shard.CoordinatorLockName(name), shard.MembershipName(name)} {
 		onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
 			l := testutil.Must(s.Client("other").TryAcquire(t.Context(), lock, nil))(t)
 			a := s.worker("a")

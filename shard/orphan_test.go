@@ -55,12 +55,12 @@ func TestOrphanedClaimOfTheCoordinator(t *testing.T) {
 		a := s.worker("a")
 		s.settle(1, 6)
 		why := &tenure.StepDownOptions{Reason: "to see what follows"}
-		testutil.Want(t, a.client.StepDown(t.Context(), shard.LeadName(name), why), nil)
+		testutil.Want(t, a.client.StepDown(t.Context(), shard.CoordinatorLockName(name), why), nil)
 		s.until("nobody leads", lease, func() bool {
-			st, err := a.client.Status(t.Context(), shard.LeadName(name))
+			st, err := a.client.Status(t.Context(), shard.CoordinatorLockName(name))
 			return err == nil && st.State == tenure.StateReleased
 		})
-		s.orphan(a, shard.LeadName(name))
+		s.orphan(a, shard.CoordinatorLockName(name))
 		s.worker("b")
 		took := s.settle(2, 6)
 		if most := 2 * lease; took > most {

@@ -286,10 +286,10 @@ func TestStepDownByHand(t *testing.T) {
 		if n := len(a.of(shard.EventMovedOut)); n != 1 {
 			t.Errorf("%d moved out", n)
 		}
-		// So with the coordinator: another worker writes the roll.
+		// So with the coordinator: another worker writes the membership.
 		b := s.worker("b")
 		s.settle(2, 4)
-		testutil.Want(t, b.client.StepDown(t.Context(), shard.LeadName(name), why), nil)
+		testutil.Want(t, b.client.StepDown(t.Context(), shard.CoordinatorLockName(name), why), nil)
 		s.until("b coordinates", lease, func() bool { return b.Stats().Coordinator && !a.Stats().Coordinator })
 		s.worker("c")
 		s.settle(3, 4)

@@ -286,11 +286,11 @@ func lockNames(group string, ids []string) []string {
 	return names
 }
 
-// LeadName returns the name of the lock that the coordinator of the group holds.
-func LeadName(group string) string { return group + text.LeadSuffix }
+// CoordinatorLockName returns the name of the lock that the coordinator of the group holds.
+func CoordinatorLockName(group string) string { return group + text.LeadSuffix }
 
-// RollName returns the name of the lock whose data is the roll of the group.
-func RollName(group string) string { return group + text.RollSuffix }
+// MembershipName returns the name of the lock whose data is the membership of the group.
+func MembershipName(group string) string { return group + text.MembershipSuffix }
 
 // SpecName returns the name of the lock whose data says which partitions the
 // group has.
@@ -340,8 +340,8 @@ func checkText(what, s string, most int) error {
 	return cmp.Or(text.CheckNotEmpty(what, s, most), text.Check(what, s, most))
 }
 
-// profile is what a worker says of itself, as the data of the lock of its place.
-type profile struct {
+// memberInfo is what a worker says of itself, as the data of the lock of its place.
+type memberInfo struct {
 	Weight  float64 `json:"weight"`
 	Zone    string  `json:"zone,omitempty"`
 	Max     int     `json:"max,omitempty"`
@@ -350,20 +350,20 @@ type profile struct {
 	Address string  `json:"address,omitempty"`
 }
 
-func (p profile) bytes() []byte { return mustMarshal(p) }
+func (p memberInfo) bytes() []byte { return mustMarshal(p) }
 
 // parseProfile reads the data of a place. What a later version adds is taken no
 // notice of.
-func parseProfile(data []byte) (profile, bool) {
-	var p profile
+func parseMemberInfo(data []byte) (memberInfo, bool) {
+	var p memberInfo
 	if json.Unmarshal(data, &p) != nil || !(p.Weight >= minWeight && p.Weight <= maxWeight) || p.Max < 0 || p.Awaits < 0 {
-		return profile{}, false
+		return memberInfo{}, false
 	}
 	return p, len(p.Zone) <= maxZoneLen
 }
 
-// member is one place in the roll. A place without a session is vacant. It stays
-// in the roll so that a worker that returns to it gets its partitions back.
+// member is one place in the membership. A place without a session is vacant. It stays
+// in the membership so that a worker that returns to it gets its partitions back.
 type member struct {
 	Place   int     `json:"place"`
 	Session string  `json:"session,omitempty"`
@@ -382,23 +382,23 @@ func (m member) vacant() bool { return m.Session == "" }
 // active reports whether the member should have partitions.
 func (m member) active() bool { return !m.vacant() && !m.Leaving }
 
-// roll is what the coordinator writes: the membership of the group, and the
+// membership is what the coordinator writes: the membership of the group, and the
 // revision of the partitions. All workers compute the same plan from it.
-type roll struct {
+type membership struct {
 	Format   int      `json:"format"`
 	Epoch    uint64   `json:"epoch"`
 	Revision uint64   `json:"revision"` // of the spec
 	Members  []member `json:"members"`  // by their places
 }
 
-// rollFormat is the version of the roll's form, and of the plan that is made of
+// rollFormat is the version of the membership's form, and of the plan that is made of
 // it. A worker that does not know it makes no plan.
-const rollFormat = 1
+const membershipFormat = 1
 
-// maxOwnerShown is how much of an owner name the roll has room for.
+// maxOwnerShown is how much of an owner name the membership has room for.
 const maxOwnerShown = 64
 
-// shownOwner returns an owner name as the roll has it.
+// shownOwner returns an owner name as the membership has it.
 func shownOwner(owner string) string {
 	if len(owner) > maxOwnerShown {
 		return string([]rune(owner)[:maxOwnerShown/4])
@@ -406,7 +406,7 @@ func shownOwner(owner string) string {
 	return owner
 }
 
-func (r roll) bytes() []byte {
+func (r membership) bytes() []byte {
 	data := mustMarshal(r)
 	if len(data) <= maxDataLen {
 		return data
@@ -417,20 +417,20 @@ func (r roll) bytes() []byte {
 	return mustMarshal(r)
 }
 
-func parseRoll(data []byte) (r roll, ok bool, err error) {
+func parseMembership(data []byte) (r membership, ok bool, err error) {
 	if len(data) == 0 {
-		return roll{}, false, nil
+		return membership{}, false, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
-	if d.Decode(&r) != nil || d.More() || r.Format != rollFormat || r.Epoch == 0 ||
+	if d.Decode(&r) != nil || d.More() || r.Format != membershipFormat || r.Epoch == 0 ||
 		!slices.IsSortedFunc(r.Members, func(a, b member) int { return a.Place - b.Place }) {
-		return roll{}, false, fmt.Errorf("%w: the roll is %.60q", tenure.ErrUnreadable, data)
+		return membership{}, false, fmt.Errorf("%w: the membership is %.60q", tenure.ErrUnreadable, data)
 	}
 	return r, true, nil
 }
 
 // sessions returns the sessions of all members.
-func (r roll) sessions() map[string]member {
+func (r membership) sessions() map[string]member {
 	all := make(map[string]member, len(r.Members))
 	for _, m := range r.Members {
 		if !m.vacant() {
@@ -442,12 +442,12 @@ func (r roll) sessions() map[string]member {
 
 // same says that the same plan follows from both, and that the same sessions are
 // in it.
-func (r roll) same(t roll) bool {
+func (r membership) same(t membership) bool {
 	return r.Revision == t.Revision && slices.Equal(r.Members, t.Members)
 }
 
 // plan makes the plan, with the help of a former one, which may be nil.
-func (r roll) plan(ids, base []string, zones map[string]string, former *plan.Plan) *plan.Plan {
+func (r membership) plan(ids, base []string, zones map[string]string, former *plan.Plan) *plan.Plan {
 	in := plan.Input{Partitions: ids, Base: base, Zones: zones, Members: make([]plan.Member, len(r.Members))}
 	for i, m := range r.Members {
 		in.Members[i] = plan.Member{Place: m.Place, Weight: m.Weight, Zone: m.Zone, Max: m.Max, Leaving: !m.active()}
@@ -458,10 +458,10 @@ func (r roll) plan(ids, base []string, zones map[string]string, former *plan.Pla
 	return former.Remake(in)
 }
 
-// office is what the coordinator lays down beside its lock, and everybody reads
+// coordinatorState is what the coordinator lays down beside its lock, and everybody reads
 // again and again.
-type office struct {
-	Epoch  uint64 `json:"epoch"`  // of the roll
+type coordinatorState struct {
+	Epoch  uint64 `json:"epoch"`  // of the membership
 	Places int    `json:"places"` // how many places there are to be taken
 }
 
@@ -469,12 +469,12 @@ type office struct {
 // that a worker that joins need not poll all that there may ever be.
 const minPlaces = 16
 
-func (o office) bytes() []byte { return mustMarshal(o) }
+func (o coordinatorState) bytes() []byte { return mustMarshal(o) }
 
-func parseOffice(data []byte) office {
-	var o office
+func parseCoordinatorState(data []byte) coordinatorState {
+	var o coordinatorState
 	if json.Unmarshal(data, &o) != nil {
-		o = office{}
+		o = coordinatorState{}
 	}
 	o.Places = min(max(o.Places, minPlaces), maxPlaces)
 	return o

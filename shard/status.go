@@ -111,7 +111,7 @@ func Read(ctx context.Context, client *tenure.Client, group string) (Status, err
 }
 
 func read(ctx context.Context, client *tenure.Client, group string) (Status, error) {
-	lead, err := client.Status(ctx, LeadName(group))
+	lead, err := client.Status(ctx, CoordinatorLockName(group))
 	if err != nil {
 		return Status{}, err
 	}
@@ -122,11 +122,11 @@ func read(ctx context.Context, client *tenure.Client, group string) (Status, err
 	if !stored {
 		return Status{}, tenure.ErrNotHeld
 	}
-	rec, err := client.Status(ctx, RollName(group))
+	rec, err := client.Status(ctx, MembershipName(group))
 	if err != nil {
 		return Status{}, err
 	}
-	r, _, err := parseRoll(rec.Data)
+	r, _, err := parseMembership(rec.Data)
 	if err != nil {
 		return Status{}, err
 	}
@@ -167,7 +167,7 @@ func (out *Status) look(ctx context.Context, client *tenure.Client) error {
 			}
 		}
 		if err == nil && st.Session == m.Session {
-			m.Owner, m.Host, m.Label = st.Owner, st.Host, st.Label // the roll has the owner shortened
+			m.Owner, m.Host, m.Label = st.Owner, st.Host, st.Label // the membership has the owner shortened
 		}
 		if m.State == MemberAlive || m.State == MemberLeaving {
 			out.Workers++

@@ -46,7 +46,7 @@ func TestStatus(t *testing.T) {
 		a.drain.Store(int64(10 * time.Second))
 		b.drain.Store(int64(10 * time.Second))
 		b.stop()
-		s.until("b is leaving on the roll", lease, func() bool {
+		s.until("b is leaving in the membership", lease, func() bool {
 			st, err = a.Status(t.Context())
 			return err == nil && len(st.Members) == 2 && st.Members[1].Leaving
 		})
@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// A worker that has left is not called dead, neither while it is on the roll yet, nor
+// A worker that has left is not called dead, neither while it is on the membership yet, nor
 // when nobody writes one any more; one that has died is.
 func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
@@ -112,7 +112,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 func TestUnreadableRecords(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.make("a")
-		for _, lock := range []string{shard.SpecName(name), shard.RollName(name)} {
+		for _, lock := range []string{shard.SpecName(name), shard.MembershipName(name)} {
 			l := testutil.Must(a.client.Acquire(t.Context(), lock, &tenure.AcquireOptions{Data: []byte("not ours")}))(t)
 			testutil.Want(t, l.Release(t.Context()), nil)
 		}

@@ -200,7 +200,7 @@ func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
 				for _, w := range workers[c.stay:] {
 					if c.misses {
 						w.client.Faults().Inject(faultstore.Rule{
-							Ops: []faultstore.Op{faultstore.OpGet}, Key: shard.RollName(name),
+							Ops: []faultstore.Op{faultstore.OpGet}, Key: shard.MembershipName(name),
 							Decide: func(faultstore.Call) faultstore.Fault { return faultstore.Slow(rand.N(refresh/2), 0) },
 						})
 					}

@@ -17,23 +17,23 @@ import (
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// view is what a worker goes by: the latest roll, and the plan that follows from
+// view is what a worker goes by: the latest membership, and the plan that follows from
 // it. It does not change.
 type view struct {
-	roll  roll
-	spec  spec
-	ids   []string
-	base  []string
-	index map[string]int // nil if the names are numbers
-	plan  *plan.Plan
-	in    map[string]member // by their sessions
+	membership membership
+	spec       spec
+	ids        []string
+	base       []string
+	index      map[string]int // nil if the names are numbers
+	plan       *plan.Plan
+	in         map[string]member // by their sessions
 	// active is how many members are to have partitions.
 	active int
 }
 
 // newView makes a view, with the help of a former one, which may be nil.
-func newView(r roll, s spec, former *view) *view {
-	v := &view{roll: r, spec: s, in: r.sessions()}
+func newView(r membership, s spec, former *view) *view {
+	v := &view{membership: r, spec: s, in: r.sessions()}
 	var before *plan.Plan
 	if former != nil && former.spec.same(s) && former.spec.Revision == s.Revision {
 		v.ids, v.base, v.index, before = former.ids, former.base, former.index, former.plan
@@ -107,7 +107,7 @@ type worker struct {
 	left     bool
 	suspects map[string]time.Time
 	audited  int                  // where in the partitions the audit is
-	vouched  map[string]time.Time // sessions on the roll: when it, or a look, said that they live
+	vouched  map[string]time.Time // sessions on the membership: when it, or a look, said that they live
 	lead     string               // the session of the coordinator
 	stranger uint64               // the token of another lock in its place, that was told of
 
@@ -151,7 +151,7 @@ func (k sighting) outdated(id, session string, before, now *view) bool {
 func newWorker(r *run, session *tenure.Session) *worker {
 	w := &worker{
 		run: r, client: r.g.client, session: session, place: -1, kick: make(chan struct{}, 1),
-		suspects: map[string]time.Time{}, vouched: map[string]time.Time{}, view: newView(roll{}, spec{Names: []string{}}, nil),
+		suspects: map[string]time.Time{}, vouched: map[string]time.Time{}, view: newView(membership{}, spec{Names: []string{}}, nil),
 		held: map[string]*Partition{}, claiming: map[string]bool{}, moves: map[string]*move{},
 		known: map[string]sighting{}, cooling: map[string]time.Time{},
 	}
@@ -353,7 +353,7 @@ func (w *worker) stats() Stats {
 	v := w.view
 	me, joined := v.in[w.session.ID()]
 	s := Stats{
-		Joined: joined, Place: -1, Epoch: v.roll.Epoch, Members: v.active, Partitions: len(v.ids),
+		Joined: joined, Place: -1, Epoch: v.membership.Epoch, Members: v.active, Partitions: len(v.ids),
 		Unassigned: len(v.plan.Unassigned()), Held: len(w.held), Surplus: surplus,
 		Claiming: len(w.claiming), MovingIn: len(w.moves), Coordinator: w.coordinator != nil,
 	}
@@ -363,23 +363,23 @@ func (w *worker) stats() Stats {
 	return s
 }
 
-// poll looks at who coordinates, and at the roll if there is a new one.
+// poll looks at who coordinates, and at the membership if there is a new one.
 func (w *worker) poll() {
 	w.polls++
-	st, err := w.office()
+	st, err := w.coordinatorState()
 	if err != nil {
 		w.trouble(err)
 		return
 	}
-	o := parseOffice(st.Data)
+	o := parseCoordinatorState(st.Data)
 	w.lead = st.Session
 	w.mu.Lock()
 	v := w.view
 	// A claim of its own that came late: to stand is what has the session give it up.
 	disowned := st.State == tenure.StateHeld && st.Session == w.session.ID() && w.coordinator == nil
 	w.mu.Unlock()
-	if o.Epoch != v.roll.Epoch && o.Epoch > 0 {
-		w.readRoll(v)
+	if o.Epoch != v.membership.Epoch && o.Epoch > 0 {
+		w.readMembership(v)
 	}
 	if st.Held && st.Session == "" && st.Token != w.stranger {
 		w.stranger = st.Token
@@ -397,11 +397,11 @@ func (w *worker) poll() {
 // may have changed that by hand.
 const ownEach = 5
 
-// office looks at who coordinates: by a cheap read, unless it shows that something is to be
+// coordinatorState looks at who coordinates: by a cheap read, unless it shows that something is to be
 // done, or the worker leaves and must not miss a plan. The coordinator knows what it has
 // written.
-func (w *worker) office() (tenure.Status, error) {
-	name := LeadName(w.g.name)
+func (w *worker) coordinatorState() (tenure.Status, error) {
+	name := CoordinatorLockName(w.g.name)
 	if w.isLeaving() {
 		return w.client.Status(w.ctx, name)
 	}
@@ -416,22 +416,22 @@ func (w *worker) office() (tenure.Status, error) {
 	list, errs := w.client.Statuses(w.ctx, []string{name}, &tenure.ReadOptions{Eventual: true})
 	st, err := list[0], errs[0]
 	w.mu.Lock()
-	epoch, mine := w.view.roll.Epoch, w.coordinator != nil
+	epoch, mine := w.view.membership.Epoch, w.coordinator != nil
 	w.mu.Unlock()
-	if err == nil && st.Held && (st.Session == w.session.ID()) == mine && parseOffice(st.Data).Epoch == epoch {
+	if err == nil && st.Held && (st.Session == w.session.ID()) == mine && parseCoordinatorState(st.Data).Epoch == epoch {
 		return st, nil
 	}
 	return w.client.Status(w.ctx, name)
 }
 
-func (w *worker) readRoll(v *view) {
-	st, err := w.client.Status(w.ctx, RollName(w.g.name))
+func (w *worker) readMembership(v *view) {
+	st, err := w.client.Status(w.ctx, MembershipName(w.g.name))
 	if err != nil {
 		w.trouble(err)
 		return
 	}
-	r, ok, err := parseRoll(st.Data)
-	if !ok || err != nil || r.Epoch == v.roll.Epoch {
+	r, ok, err := parseMembership(st.Data)
+	if !ok || err != nil || r.Epoch == v.membership.Epoch {
 		w.trouble(err)
 		return
 	}
@@ -443,7 +443,7 @@ func (w *worker) readRoll(v *view) {
 		}
 	}
 	if s.Revision != r.Revision {
-		return // changed since; the roll that says so comes next
+		return // changed since; the membership that says so comes next
 	}
 	w.adopt(w.g.options.Plans.view(r, s, v))
 }
@@ -455,7 +455,7 @@ func (w *worker) adopt(v *view) {
 	before := w.view
 	w.view = v
 	if w.leaving {
-		w.poke() // what is next goes by the roll
+		w.poke() // what is next goes by the membership
 		w.hurryOn()
 	}
 	w.recallMoves()
@@ -469,29 +469,29 @@ func (w *worker) adopt(v *view) {
 		w.departure.replaces(before, v, w.period)
 	}
 	me, in := v.in[id]
-	ev := Event{Kind: EventPlan, Place: w.place, Epoch: v.roll.Epoch}
+	ev := Event{Kind: EventPlan, Place: w.place, Epoch: v.membership.Epoch}
 	if in {
 		ev.Count = len(v.plan.Of(me.Place))
 	}
 	if in && !w.told {
 		w.told = true
-		w.events.emit(Event{Kind: EventJoined, Place: me.Place, Epoch: v.roll.Epoch})
+		w.events.emit(Event{Kind: EventJoined, Place: me.Place, Epoch: v.membership.Epoch})
 	}
 	w.events.emit(ev)
 	if was, now := len(before.plan.Unassigned()), len(v.plan.Unassigned()); was != now && in {
-		w.events.emit(Event{Kind: EventUnassigned, Place: w.place, Epoch: v.roll.Epoch, Count: now})
+		w.events.emit(Event{Kind: EventUnassigned, Place: w.place, Epoch: v.membership.Epoch, Count: now})
 	}
 }
 
 // join takes a place: the lowest vacant one, so that a restarted worker finds
 // its former one, and the plan has no holes.
 func (w *worker) join() {
-	st, err := w.client.Status(w.ctx, LeadName(w.g.name))
+	st, err := w.client.Status(w.ctx, CoordinatorLockName(w.g.name))
 	if err != nil {
 		w.trouble(err)
 		return
 	}
-	names := make([]string, parseOffice(st.Data).Places)
+	names := make([]string, parseCoordinatorState(st.Data).Places)
 	for i := range names {
 		names[i] = MemberName(w.g.name, i)
 	}
@@ -507,7 +507,7 @@ func (w *worker) join() {
 		}
 		i := rand.N(min(choice, len(vacant)))
 		place := vacant[i]
-		l, err := w.session.TryAcquire(w.ctx, MemberName(w.g.name, place), &tenure.AcquireOptions{Data: w.profile(false).bytes()})
+		l, err := w.session.TryAcquire(w.ctx, MemberName(w.g.name, place), &tenure.AcquireOptions{Data: w.memberInfo(false).bytes()})
 		if err == nil {
 			w.mu.Lock()
 			w.seat, w.place = l, place
@@ -527,9 +527,9 @@ func (w *worker) join() {
 // picks at random, so that many joiners do not race for the same place.
 const inOrder = 32
 
-func (w *worker) profile(leaving bool) profile {
+func (w *worker) memberInfo(leaving bool) memberInfo {
 	o := w.g.options
-	p := profile{Weight: o.Weight, Zone: o.Zone, Max: o.Max, Address: o.Address, Leaving: leaving}
+	p := memberInfo{Weight: o.Weight, Zone: o.Zone, Max: o.Max, Address: o.Address, Leaving: leaving}
 	if o.Prepare == nil && o.Max == 0 && len(w.client.Options().Owner) <= maxOwnerShown {
 		p.Awaits = o.Budget // whoever hands over to it needs its name as it is
 	}
@@ -537,13 +537,13 @@ func (w *worker) profile(leaving bool) profile {
 }
 
 // rank returns how many workers stand for coordinator before this one, when the
-// one with the given session does no more; and false if it is not on the roll.
+// one with the given session does no more; and false if it is not on the membership.
 func (w *worker) rank(lead string) (int, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	me := w.session.ID()
 	rank := 0
-	for _, m := range w.view.roll.Members { // by their places
+	for _, m := range w.view.membership.Members { // by their places
 		switch {
 		case m.Session == me:
 			return rank, true
@@ -574,9 +574,9 @@ func (w *worker) standsOff(lead tenure.Status, rank int) time.Duration {
 }
 
 // stand makes this worker the coordinator, if nobody else comes before it. The
-// first in the roll stands at once: it knows the others' sessions already. So does
+// first in the membership stands at once: it knows the others' sessions already. So does
 // one that knew of no other, and one that leaves: if the others leave as well,
-// only leaving workers can stand, and all wait for a roll that says so.
+// only leaving workers can stand, and all wait for a membership that says so.
 func (w *worker) stand(st tenure.Status, alone bool) {
 	now := time.Now()
 	if w.silent.IsZero() {
@@ -591,7 +591,7 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff(st, rank) {
 		return
 	}
-	l, err := w.session.TryAcquire(w.ctx, LeadName(w.g.name), nil)
+	l, err := w.session.TryAcquire(w.ctx, CoordinatorLockName(w.g.name), nil)
 	if errors.Is(err, tenure.ErrHeld) {
 		return
 	}
@@ -614,7 +614,7 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 func (w *worker) standBy() {
 	rank, in := w.rank(w.lead)
 	w.mu.Lock()
-	busy, members := w.coordinator != nil || w.leaving, w.view.roll.Members
+	busy, members := w.coordinator != nil || w.leaving, w.view.membership.Members
 	w.mu.Unlock()
 	if busy || !in || rank > 1 {
 		return
@@ -658,7 +658,7 @@ type Plans struct {
 // keptPlans is how many plans are kept.
 const keptPlans = 8
 
-func (p *Plans) view(r roll, s spec, former *view) *view {
+func (p *Plans) view(r membership, s spec, former *view) *view {
 	if p == nil {
 		return newView(r, s, former)
 	}

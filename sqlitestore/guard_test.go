@@ -41,7 +41,7 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 func takeover(rec driver.Record) driver.Record {
 	taken := next(rec)
 	taken.Owner, taken.Token, taken.State = "b", rec.Token+1, driver.Held
-	taken.End, taken.Prev = "", rec.Tenure(driver.EndExpired)
+	taken.End, taken.Prev = "", rec.Term(driver.EndExpired)
 	return taken
 }
 
@@ -79,7 +79,7 @@ func TestGuard(t *testing.T) {
 	// A tenure that has ended is stale before another begins: an operator who
 	// revoked it does not wait for that.
 	reserved := next(rec)
-	reserved.State, reserved.Owner, reserved.Prev = driver.Reserved, "", rec.Tenure(driver.EndRevoked)
+	reserved.State, reserved.Owner, reserved.Prev = driver.Reserved, "", rec.Term(driver.EndRevoked)
 	rec = enginetest.Swap(t, s, rec, reserved)
 	check("revoked", 3, ErrStale, "token 3 is stale: its tenure has ended, the lock is reserved under token 3")
 	rec = enginetest.Swap(t, s, rec, takeover(rec))

@@ -91,7 +91,7 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 		rec.Bell = ""
 	}
 	if values[r.next] != nil {
-		rec.Prev = &driver.Tenure{
+		rec.Prev = &driver.Term{
 			Token: uint64(r.number(0)),
 			Owner: r.text(),
 			Host:  r.text(),

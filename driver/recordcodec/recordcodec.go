@@ -66,12 +66,12 @@ func Append(text []byte, rec driver.Record) []byte {
 const resting driver.State = "resting"
 
 // EncodeTenure returns the text of a tenure; that of nil is "null".
-func EncodeTenure(t *driver.Tenure) string {
+func EncodeTerm(t *driver.Term) string {
 	if t == nil {
 		return "null"
 	}
 	var w writer
-	w.tenure(t)
+	w.term(t)
 	return string(w.text)
 }
 
@@ -166,7 +166,7 @@ func DecodePart(text string) (driver.Record, error) {
 // text of a record that is released will do as well, if owner and token are in it:
 // its tenure is the one that ended, as [driver.Claimed] has it, and so an engine
 // that cannot compute can lay the one where the other belongs.
-func DecodeTenure(text string) (*driver.Tenure, error) {
+func DecodeTerm(text string) (*driver.Term, error) {
 	if text == "null" {
 		return nil, nil //nolint:nilnil // nil is a tenure: none
 	}
@@ -174,7 +174,7 @@ func DecodeTenure(text string) (*driver.Tenure, error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	t := r.tenure()
+	t := r.term()
 	if r.text("state") == string(driver.Released) && t.End == "" {
 		t.End = driver.EndReleased
 	}
@@ -402,7 +402,7 @@ func (r *reader) record() driver.Record {
 	rec.Requests = r.requests()
 	if raw, found := r.raw("prev", "an object"); found {
 		if inner := r.object("prev", raw); inner != nil {
-			rec.Prev = inner.tenure()
+			rec.Prev = inner.term()
 			r.from(inner)
 		}
 	}
@@ -467,8 +467,8 @@ func (r *reader) request(member, raw string) *driver.Request {
 	return request
 }
 
-func (r *reader) tenure() *driver.Tenure {
-	return &driver.Tenure{
+func (r *reader) term() *driver.Term {
+	return &driver.Term{
 		Owner: r.text("owner"), Token: r.token("token"), Host: r.text("host"), Label: r.text("label"),
 		Since: r.time("since"), Until: r.time("until"), End: driver.EndReason(r.text("end")), Asked: r.asked(),
 	}

@@ -30,7 +30,7 @@ func full() driver.Record {
 		Heartbeat: 1500 * time.Microsecond, Drift: 0.1 + 0.2, Bell: "udp://[2001:db8::1]:4711 secret", State: driver.Held, Priority: math.MinInt32,
 		Requests: []driver.Request{asked, {}, {ToLabel: "v2"}}, Data: []byte{0, 1, 0xff}, Host: "host", Label: "v1\u2028", Since: at, Until: at.Add(1),
 		End: driver.EndCrashed, Asked: &driver.Request{}, Unknown: `{"colour":{"a":[1,null]},"x":"y"}`,
-		Prev: &driver.Tenure{Owner: "web-6", Token: 1<<53 + 1, Host: "h", Label: "l", Since: at, Until: at, End: driver.EndFailed, Asked: &asked},
+		Prev: &driver.Term{Owner: "web-6", Token: 1<<53 + 1, Host: "h", Label: "l", Since: at, Until: at, End: driver.EndFailed, Asked: &asked},
 	}
 }
 
@@ -40,8 +40,8 @@ func TestGolden(t *testing.T) {
 	name := filepath.Join("testdata", "record.json")
 	released := full()
 	released.State, released.Requests, released.Prev, released.Unknown = driver.Released, nil, nil, ""
-	got := recordcodec.Encode(full()) + "\n" + recordcodec.Encode(driver.Record{}) + "\n" + recordcodec.EncodeTenure(full().Prev) + "\n" +
-		recordcodec.EncodeTenure(&driver.Tenure{}) + "\n" + recordcodec.EncodeTenure(nil) + "\n" + recordcodec.Encode(released) + "\n"
+	got := recordcodec.Encode(full()) + "\n" + recordcodec.Encode(driver.Record{}) + "\n" + recordcodec.EncodeTerm(full().Prev) + "\n" +
+		recordcodec.EncodeTerm(&driver.Term{}) + "\n" + recordcodec.EncodeTerm(nil) + "\n" + recordcodec.Encode(released) + "\n"
 	if *update {
 		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestEveryFieldComesBack(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, rec) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, rec)
 	}
-	for _, rec := range []driver.Record{{}, {Prev: &driver.Tenure{}}, {Asked: &driver.Request{}, Requests: []driver.Request{{}}}} {
+	for _, rec := range []driver.Record{{}, {Prev: &driver.Term{}}, {Asked: &driver.Request{}, Requests: []driver.Request{{}}}} {
 		if got, err := recordcodec.DecodePart(recordcodec.Encode(rec)); err != nil || !reflect.DeepEqual(got, rec) {
 			t.Errorf("%+v, %v; want %+v", got, err, rec)
 		}
@@ -80,13 +80,13 @@ func TestReleasedTextIsATenure(t *testing.T) {
 	for _, end := range []driver.EndReason{"", driver.EndSteppedDown} {
 		rec := full()
 		rec.State, rec.Session, rec.Bell, rec.Requests, rec.End = driver.Released, "", "", nil, end
-		got, err := recordcodec.DecodeTenure(recordcodec.Encode(rec))
-		if want := rec.Tenure(driver.EndReleased); err != nil || !reflect.DeepEqual(got, want) {
+		got, err := recordcodec.DecodeTerm(recordcodec.Encode(rec))
+		if want := rec.Term(driver.EndReleased); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("with end %q: %+v, %v; want %+v", end, got, err, want)
 		}
 	}
-	for _, want := range []*driver.Tenure{nil, {}, full().Prev} {
-		if got, err := recordcodec.DecodeTenure(recordcodec.EncodeTenure(want)); err != nil || !reflect.DeepEqual(got, want) {
+	for _, want := range []*driver.Term{nil, {}, full().Prev} {
+		if got, err := recordcodec.DecodeTerm(recordcodec.EncodeTerm(want)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}
@@ -129,7 +129,7 @@ func TestDamagedTexts(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "{", "[]", "null ", `{"token":-1}`, `{"asked":null}`, `{"until":"x"}`, `{"owner":null}`, `{"state":1}`} {
-		if tenure, err := recordcodec.DecodeTenure(text); !errors.Is(err, driver.ErrUnreadable) {
+		if tenure, err := recordcodec.DecodeTerm(text); !errors.Is(err, driver.ErrUnreadable) {
 			t.Errorf("%s: %+v, %v; want ErrUnreadable", text, tenure, err)
 		}
 	}
@@ -229,11 +229,11 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%q is read as %+v, and then as %+v, %v", text, rec, again, err)
 			}
 		}
-		tenure, err := recordcodec.DecodeTenure(text)
+		tenure, err := recordcodec.DecodeTerm(text)
 		if err != nil {
 			return
 		}
-		if again, err := recordcodec.DecodeTenure(recordcodec.EncodeTenure(tenure)); err != nil || !reflect.DeepEqual(again, tenure) {
+		if again, err := recordcodec.DecodeTerm(recordcodec.EncodeTerm(tenure)); err != nil || !reflect.DeepEqual(again, tenure) {
 			t.Errorf("%q is read as %+v, and then as %+v, %v", text, tenure, again, err)
 		}
 	})
@@ -257,7 +257,7 @@ func TestWrittenAsJSON(t *testing.T) {
 	}
 	strange = append(strange, "\u2028", "\u2029", "\ufffd", "Grüße", "\xff", "a\xc3", "<a&b>", `"`, `\`, "😀", strings.Repeat("x", 1<<11))
 	for _, s := range strange {
-		if got, want := recordcodec.EncodeTenure(&driver.Tenure{Owner: s}), `{"owner":`+want(s)+`}`; got != want {
+		if got, want := recordcodec.EncodeTerm(&driver.Term{Owner: s}), `{"owner":`+want(s)+`}`; got != want {
 			t.Errorf("%q is written as %s, want %s", s, got, want)
 		}
 	}

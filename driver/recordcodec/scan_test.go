@@ -18,7 +18,7 @@ func sample() driver.Record {
 	return driver.Record{
 		Key: "nightly-report", Version: "2RYF2HMJ4DTMI-MRVVFJ5SEEKIA", Beat: "2RYF2HMJ4DTMI-MRVVFJ5SEEKIA", Owner: "web-7-4711-kxq2ma", Token: 12,
 		Lease: 15 * time.Second, Heartbeat: 3 * time.Second, Drift: 0.09, State: driver.Held, Host: "web-7", Since: at,
-		Prev: &driver.Tenure{Owner: "web-6-4712-abq2ma", Token: 11, Host: "web-6", Since: at.Add(-time.Hour), Until: at, End: driver.EndReleased},
+		Prev: &driver.Term{Owner: "web-6-4712-abq2ma", Token: 11, Host: "web-6", Since: at.Add(-time.Hour), Until: at, End: driver.EndReleased},
 	}
 }
 

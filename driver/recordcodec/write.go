@@ -122,7 +122,7 @@ func (w *writer) record(rec *driver.Record) {
 	w.asked(rec.Asked)
 	if t := rec.Prev; t != nil {
 		w.name("prev")
-		w.tenure(t)
+		w.term(t)
 	}
 }
 
@@ -159,7 +159,7 @@ func (w *writer) request(q *driver.Request) {
 	w.end()
 }
 
-func (w *writer) tenure(t *driver.Tenure) {
+func (w *writer) term(t *driver.Term) {
 	w.begin()
 	w.string("owner", t.Owner)
 	w.token("token", t.Token)

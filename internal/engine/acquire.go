@@ -83,7 +83,7 @@ type acquire struct {
 
 type acquired struct {
 	l    *LeaseHolder
-	past []driver.Tenure   // what the history may lack yet, if that is asked for
+	past []driver.Term     // what the history may lack yet, if that is asked for
 	o    *unconfirmedGrant // instead, for a holder elsewhere
 	err  error
 }

@@ -15,7 +15,7 @@ import (
 
 // putHistory writes tenures into the history of a lock. It waits for as long as the
 // work has to, or until ctx ends; the writing goes on in the background.
-func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Tenure) {
+func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Term) {
 	all := c.writeHistory(lock, past, (*protocol.HistoryWriter).Step)
 	for _, w := range all {
 		select {
@@ -32,12 +32,12 @@ func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Tenu
 }
 
 // note writes tenures into the history of a lock, and does not wait.
-func (c *Client) note(lock string, past []driver.Tenure) {
+func (c *Client) note(lock string, past []driver.Term) {
 	c.writeHistory(lock, past, (*protocol.HistoryWriter).GiveUp)
 }
 
 // writeHistory begins to write tenures into the history of a lock, each by itself.
-func (c *Client) writeHistory(lock string, past []driver.Tenure, begin func(*protocol.HistoryWriter, time.Duration) protocol.Action) []*historyWrite {
+func (c *Client) writeHistory(lock string, past []driver.Term, begin func(*protocol.HistoryWriter, time.Duration) protocol.Action) []*historyWrite {
 	all := make([]*historyWrite, len(past))
 	for i, t := range past {
 		w := &historyWrite{c: c, lock: lock, ready: make(chan struct{})}

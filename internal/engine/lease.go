@@ -23,7 +23,7 @@ type LeaseHolder struct {
 
 	id       string
 	token    uint64
-	former   *driver.Tenure // the tenure before
+	former   *driver.Term   // the tenure before
 	data     []byte         // what that has left
 	under    *SessionHolder // keeps the lock alive; nil if the lock is its own lease
 	capacity int            // how many pieces of work the holder does at once
@@ -180,7 +180,7 @@ func (l *LeaseHolder) Under() *SessionHolder { return l.under }
 
 // Former returns the tenure before this one, and the data that it has left; nil if there was
 // none.
-func (l *LeaseHolder) Former() (*driver.Tenure, []byte) { return l.former, l.data }
+func (l *LeaseHolder) Former() (*driver.Term, []byte) { return l.former, l.data }
 
 // Progress says that the work moves.
 func (l *LeaseHolder) Progress() { l.progress.Store(int64(l.c.holder())) }
@@ -362,7 +362,7 @@ func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
 }
 
 // record writes the history before the work begins: see [protocol.HistoryWriter].
-func (l *LeaseHolder) record(ctx context.Context, past []driver.Tenure) error {
+func (l *LeaseHolder) record(ctx context.Context, past []driver.Term) error {
 	if len(past) == 0 || l.c.options.HistoryLimit < 0 {
 		return nil
 	}

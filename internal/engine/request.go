@@ -95,7 +95,7 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 	case protocol.Done:
 		if before != nil && c.options.HistoryLimit > 0 {
 			// The revoked holder may have crashed before it had written that.
-			c.putHistory(ctx, a.m.Key(), []driver.Tenure{*before})
+			c.putHistory(ctx, a.m.Key(), []driver.Term{*before})
 		}
 		c.Released(a.m.Key())
 		return nil

@@ -99,7 +99,7 @@ type Acquirer struct {
 // up. The record is to be replaced, or released.
 type late struct {
 	rec    driver.Record
-	before []*driver.Tenure
+	before []*driver.Term
 }
 
 // inquiry is when the session of a lock may be asked again whether it holds the lock in the term
@@ -437,7 +437,7 @@ func (c *Acquirer) call(now time.Duration, m move) *Call {
 // take fills in a claim or a takeover, and remembers it.
 func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 	c.begun = true
-	var before []*driver.Tenure
+	var before []*driver.Term
 	if r.Kind == Claim {
 		r.Next = c.held(0)
 	} else {
@@ -450,7 +450,7 @@ func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 			r.Next.Data = r.Prev.Data
 		}
 		if prev := r.Prev.Prev; prev != nil && r.Prev.State == driver.Held {
-			before = []*driver.Tenure{prev}
+			before = []*driver.Term{prev}
 			if c.late != nil {
 				before = append(before, c.late.before...)
 			}
@@ -765,9 +765,9 @@ func (c *Acquirer) bound() bool {
 
 // before returns the tenures before the one that a grant names as Prev, as the
 // attempt knew them, or as its reply has shown them: those that the history may lack.
-func before(a attempt, former driver.Record) []*driver.Tenure {
+func before(a attempt, former driver.Record) []*driver.Term {
 	if a.before == nil && former.Prev != nil && former.State != driver.Reserved && !inOrder(former.End) {
-		return []*driver.Tenure{former.Prev}
+		return []*driver.Term{former.Prev}
 	}
 	return a.before
 }

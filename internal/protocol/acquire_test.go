@@ -494,7 +494,7 @@ func TestLateClaimAfterTheHolder(t *testing.T) {
 			}
 			defer func() {
 				shown = claim.Next // the next look shows it
-				shown.Token, shown.Prev = held.Token+1, held.Tenure(tt.end)
+				shown.Token, shown.Prev = held.Token+1, held.Term(tt.end)
 			}()
 			return found(shown)
 		})

@@ -154,7 +154,7 @@ type attempt struct {
 	data    uint64        // the serial number of the data that it carries
 	// before are the tenures before the one that it names as Prev, as far as a
 	// takeover knows them, the newest first.
-	before []*driver.Tenure
+	before []*driver.Term
 	late   bool // it replaces a grant of its own acquire
 }
 

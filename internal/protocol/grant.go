@@ -24,22 +24,22 @@ type Grant struct {
 	Former driver.Record
 	// Before are the tenures before the one that the record names as Prev, the
 	// newest first: those that may be missing in the history.
-	Before []*driver.Tenure
+	Before []*driver.Term
 
 	by *Acquirer // the session keeps it until it has the holder
 }
 
 // Past returns the tenures that the history may lack when this one is granted.
-func (g Grant) Past() []driver.Tenure {
+func (g Grant) Past() []driver.Term {
 	prev := g.Record.Prev
 	if prev == nil {
 		return nil
 	}
-	past := []driver.Tenure{*prev}
+	past := []driver.Term{*prev}
 	// The record keeps the beginning of a long reason, the history all of it. If the
 	// reply that carried the whole reason was lost, the rest is lost too.
 	if prev.Asked != nil {
-		t := g.Former.Tenure(prev.End)
+		t := g.Former.Term(prev.End)
 		if t != nil && t.Asked != nil && t.Asked.ID == prev.Asked.ID && t.Token == prev.Token {
 			past[0].Asked = t.Asked
 		}

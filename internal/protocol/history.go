@@ -73,7 +73,7 @@ const maxErased = 20
 
 // NewHistoryWriter returns the machine of one tenure of a lock. Limit is how many
 // tenures the history keeps.
-func NewHistoryWriter(t Timing, env Env, lock string, past driver.Tenure, limit uint64) *HistoryWriter {
+func NewHistoryWriter(t Timing, env Env, lock string, past driver.Term, limit uint64) *HistoryWriter {
 	version := env.Fresh() // a late delete removes only this tenure
 	return &HistoryWriter{
 		retrier: retrier{t: t, env: env, patience: entryLeases * t.Lease},
@@ -182,7 +182,7 @@ func (c *HistoryWriter) another(r Result) bool {
 
 // Entry is one tenure as a history shows it.
 type Entry struct {
-	driver.Tenure
+	driver.Term
 	// Unknown says that there was a tenure under this token, of which nothing else
 	// is known.
 	Unknown bool
@@ -193,15 +193,15 @@ type Entry struct {
 func Present(rec driver.Record) []Entry {
 	var list []Entry
 	if rec.State != driver.Reserved {
-		t := *rec.Tenure(rec.End)
+		t := *rec.Term(rec.End)
 		if rec.State == driver.Held && len(rec.Requests) == 0 {
 			t.Asked = nil
 		}
-		list = append(list, Entry{Tenure: t})
+		list = append(list, Entry{Term: t})
 	}
 	switch {
 	case rec.Prev != nil:
-		list = append(list, Entry{Tenure: *rec.Prev})
+		list = append(list, Entry{Term: *rec.Prev})
 	case rec.State == driver.Reserved:
 		list = append(list, unknown(rec.Token))
 	}
@@ -209,12 +209,12 @@ func Present(rec driver.Record) []Entry {
 }
 
 func unknown(token uint64) Entry {
-	return Entry{Tenure: driver.Tenure{Token: token}, Unknown: true}
+	return Entry{Term: driver.Term{Token: token}, Unknown: true}
 }
 
 // Shortened says that a record keeps less of the tenure before its own than the
 // history does: the beginning of a long reason.
-func Shortened(prev *driver.Tenure) bool {
+func Shortened(prev *driver.Term) bool {
 	return prev != nil && prev.Token != 0 && prev.Asked != nil &&
 		len(prev.Asked.Reason) >= driver.MaxPrevReasonLen-utf8.UTFMax
 }
@@ -253,9 +253,9 @@ func EntryOf(token uint64, rec driver.Record, found bool) Entry {
 	if !found || rec.State != driver.Past {
 		return unknown(token)
 	}
-	t := *rec.Tenure(rec.End)
+	t := *rec.Term(rec.End)
 	t.Token = token // the record's own token does not count
-	return Entry{Tenure: t}
+	return Entry{Term: t}
 }
 
 // Whole returns a history: what the record of a lock tells, and what was read of

@@ -17,8 +17,8 @@ import (
 var sunday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // past is an ended tenure under a token.
-func past(token uint64) driver.Tenure {
-	return driver.Tenure{
+func past(token uint64) driver.Term {
+	return driver.Term{
 		Owner: "a", Token: token, Host: "h", Label: "l", Since: sunday, Until: sunday.Add(time.Hour), End: driver.EndSteppedDown,
 		Asked: &driver.Request{ID: "q", By: "boss", Reason: "deploy"},
 	}
@@ -56,7 +56,7 @@ func TestEntry(t *testing.T) {
 	c, r := chronicling(t, 3, 100)
 	want := past(3)
 	switch got := r.Next; {
-	case got.Tenure(got.End).Owner != want.Owner, got.Host != want.Host, got.Label != want.Label, got.End != want.End,
+	case got.Term(got.End).Owner != want.Owner, got.Host != want.Host, got.Label != want.Label, got.End != want.End,
 		!got.Since.Equal(want.Since), !got.Until.Equal(want.Until), *got.Asked != *want.Asked:
 		t.Errorf("writes %+v of %+v", got, want)
 	case got.State != driver.Past || got.Lease != c.t.Lease || got.Version == "" || got.Beat != got.Version:
@@ -282,7 +282,7 @@ func TestHistoryWriters(t *testing.T) {
 			Random: func() float64 { return 0.5 },
 		}
 		token := 1 + random.Uint64N(6)
-		past := driver.Tenure{Owner: "a", Token: token, Since: time.Unix(7, 0), End: driver.EndReleased}
+		past := driver.Term{Owner: "a", Token: token, Since: time.Unix(7, 0), End: driver.EndReleased}
 		own, old := HistoryKey("x", token), HistoryKey("x", token-limit)
 		store := map[string]driver.Record{}
 		put := func(key, owner string) {
@@ -384,10 +384,10 @@ func shown(list []Entry) string {
 func TestPresent(t *testing.T) {
 	held := driver.Record{State: driver.Held, Owner: "b", Token: 4}
 	after := held
-	after.Prev = &driver.Tenure{Owner: "a", Token: 3}
+	after.Prev = &driver.Term{Owner: "a", Token: 3}
 	kept := driver.Record{State: driver.Reserved, Owner: "c", Token: 4}
 	keptAfter := kept
-	keptAfter.Prev = &driver.Tenure{Owner: "b", Token: 4}
+	keptAfter.Prev = &driver.Term{Owner: "b", Token: 4}
 	for _, tt := range []struct {
 		rec  driver.Record
 		want string
@@ -433,7 +433,7 @@ func TestWhole(t *testing.T) {
 	if past[1].Token != 2 || shown(past) != "? a ?" {
 		t.Errorf("%+v", past)
 	}
-	list := []Entry{{Tenure: driver.Tenure{Owner: "c", Token: 4}}}
+	list := []Entry{{Term: driver.Term{Owner: "c", Token: 4}}}
 	if got := shown(Whole(list, past)); got != "c ? a ?" {
 		t.Errorf("shows %q", got)
 	}
@@ -446,8 +446,8 @@ func TestWhole(t *testing.T) {
 // tenure.
 func TestLengthen(t *testing.T) {
 	long := strings.Repeat("x", driver.MaxReasonLen)
-	prev := driver.Tenure{Owner: "a", Token: 3, Since: sunday, Asked: &driver.Request{Reason: long[:driver.MaxPrevReasonLen]}}
-	if !Shortened(&prev) || Shortened(nil) || Shortened(&driver.Tenure{Token: 3, Asked: &driver.Request{Reason: "short"}}) {
+	prev := driver.Term{Owner: "a", Token: 3, Since: sunday, Asked: &driver.Request{Reason: long[:driver.MaxPrevReasonLen]}}
+	if !Shortened(&prev) || Shortened(nil) || Shortened(&driver.Term{Token: 3, Asked: &driver.Request{Reason: "short"}}) {
 		t.Error("what is shortened is not told from what is not")
 	}
 	whole := prev
@@ -457,7 +457,7 @@ func TestLengthen(t *testing.T) {
 	for _, tt := range []struct {
 		read Entry
 		want int
-	}{{Entry{Tenure: whole}, len(long)}, {Entry{Tenure: another}, driver.MaxPrevReasonLen}, {unknown(3), driver.MaxPrevReasonLen}} {
+	}{{Entry{Term: whole}, len(long)}, {Entry{Term: another}, driver.MaxPrevReasonLen}, {unknown(3), driver.MaxPrevReasonLen}} {
 		list := Present(driver.Record{State: driver.Held, Token: 4, Prev: &prev})
 		Lengthen(list, tt.read)
 		if got := len(list[1].Asked.Reason); got != tt.want {

@@ -88,12 +88,12 @@ func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Rai
 	case rec.Version == "":
 		next.Prev = nil
 	case rec.State == driver.Released && rec.End == driver.EndRaised:
-		asked.Token = rec.Tenure("").Below()
+		asked.Token = rec.Term("").Below()
 	case session.State == driver.Closed && session.End != "" && rec.Session != "":
-		next.Prev = rec.Tenure(session.End)
+		next.Prev = rec.Term(session.End)
 		next.Prev.Until = session.Until
 	default:
-		next.Prev = rec.Tenure(driver.EndExpired)
+		next.Prev = rec.Term(driver.EndExpired)
 	}
 	next.Asked, next.Prev = &asked, next.Prev.Brief()
 	return next

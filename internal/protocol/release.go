@@ -89,7 +89,7 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 		return next
 	}
 	// A reservation that nobody took: the record shows the tenure before it.
-	if t := rec.Tenure(end); t != nil {
+	if t := rec.Term(end); t != nil {
 		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
 		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
 		next.Prev = nil
@@ -141,7 +141,7 @@ func reserved(
 	next := rec.Clone()
 	ended := rec
 	ended.Requests, ended.End, ended.Asked = nil, end, asked
-	next.Prev = ended.Tenure(end)
+	next.Prev = ended.Term(end)
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
 	next.Owner, next.Host, next.Label, next.Bell, next.Priority = to.owner, "", to.label, "", 0
 	if next.Lease, next.Heartbeat = wait, 0; !to.forNobody() {

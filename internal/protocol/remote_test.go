@@ -202,7 +202,7 @@ func TestRemoteWriteJudges(t *testing.T) {
 		return rec
 	}
 	after := func(end driver.EndReason) driver.Record { // the next tenure, and how this one has ended
-		return with(theirs(timing, "v", 8), func(r *driver.Record) { r.Prev = at(beat1).Tenure(end) })
+		return with(theirs(timing, "v", 8), func(r *driver.Record) { r.Prev = at(beat1).Term(end) })
 	}
 	for _, tt := range []struct {
 		name string
@@ -410,7 +410,7 @@ func TestRemoteWriteReleases(t *testing.T) {
 		}
 		_, c := relayed(t, timing, of, found(was))
 		next := c.Next
-		ended := next.Tenure("")
+		ended := next.Term("")
 		if tt.state == driver.Reserved {
 			ended = next.Prev
 		}

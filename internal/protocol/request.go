@@ -90,14 +90,14 @@ type Requester struct {
 	crash *ProvenCrash // in the place of a request
 	view  *View
 
-	before   *driver.Tenure // the one before a tenure that was revoked
-	lockRead bool           // the record was read, and since the last write of unknown outcome
-	again    time.Duration  // when to read again what did not settle it
-	first    life           // what was seen at first
-	token    uint64         // of the tenure that is asked
-	tried    bool           // it has made a write of unknown outcome
-	wrote    attempts       // upon the record of a crashed holder
-	revoked  bool           // reserved for nobody, by this requester or another one
+	before   *driver.Term  // the one before a tenure that was revoked
+	lockRead bool          // the record was read, and since the last write of unknown outcome
+	again    time.Duration // when to read again what did not settle it
+	first    life          // what was seen at first
+	token    uint64        // of the tenure that is asked
+	tried    bool          // it has made a write of unknown outcome
+	wrote    attempts      // upon the record of a crashed holder
+	revoked  bool          // reserved for nobody, by this requester or another one
 
 	// Of a lock under a session:
 	sessionRead bool   // the session was read, and since the last write of unknown outcome
@@ -131,7 +131,7 @@ func (k *Requester) Token() uint64 { return k.token }
 
 // Before returns the tenure before the one that was revoked, nil if there was
 // none. The record does not show it any more.
-func (k *Requester) Before() *driver.Tenure { return k.before }
+func (k *Requester) Before() *driver.Term { return k.before }
 
 // Revoked says that the holder cannot renew any more, and that the requester waits for
 // the end of its lease.

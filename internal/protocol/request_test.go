@@ -122,7 +122,7 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 			now, _ = k.Next()
 			k.Step(now)
 			claimed := theirs(timing, "v9", 2)
-			claimed.Prev = applied.Tenure(driver.EndExpired)
+			claimed.Prev = applied.Term(driver.EndExpired)
 			k.Reply(now, found(claimed))
 			if a, _, _ := k.Answer(); a != Done {
 				t.Errorf("answer %d, want Done: the record says that this request ended the tenure", a)
@@ -551,7 +551,7 @@ func TestUnknownAskOfASession(t *testing.T) {
 		}, nil, Delivered, 0},
 		{"it was honoured, and another has it", func(q driver.Request) driver.Record {
 			next := theirs(timing, "v9", 8)
-			next.Prev = &driver.Tenure{Token: 7, Asked: &q}
+			next.Prev = &driver.Term{Token: 7, Asked: &q}
 			return next
 		}, nil, Delivered, 0},
 		{"another has it", func(driver.Request) driver.Record { return theirs(timing, "v9", 8) }, nil, HolderChanged, 0},

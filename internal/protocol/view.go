@@ -361,12 +361,12 @@ func (s *View) diesAt() time.Duration {
 
 // ending returns the tenure of a record that is taken over, as its successor records
 // it. If the owner has closed the session of the lock, the tenure ended with that.
-func (s *View) ending(rec driver.Record) *driver.Tenure {
+func (s *View) ending(rec driver.Record) *driver.Term {
 	u := s.under()
 	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
-		return rec.Tenure(driver.EndExpired).Brief()
+		return rec.Term(driver.EndExpired).Brief()
 	}
-	t := rec.Tenure(u.rec.End)
+	t := rec.Term(u.rec.End)
 	t.Until = u.rec.Until
 	return t.Brief()
 }

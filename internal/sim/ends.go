@@ -228,7 +228,7 @@ func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 
 // hidden returns what a write that changes no holder may say of the tenure before: the same,
 // but where late duplicates, of its claim first, have come upon the tenures of another life.
-func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Tenure {
+func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Term {
 	if m.life == l.life || reflect.DeepEqual(was.Prev, is.Prev) {
 		return was.Prev
 	}
@@ -301,7 +301,7 @@ func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record, since time
 func (l *lock) remembers(m *machine, token uint64) {
 	t, want := l.store.rec.Prev, l.tenures[token]
 	if l.store.rec.State == driver.Released {
-		t = l.store.rec.Tenure("")
+		t = l.store.rec.Term("")
 	}
 	switch {
 	case t == nil:

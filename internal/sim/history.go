@@ -44,7 +44,7 @@ func (m *machine) writeHistory(g protocol.Grant) {
 }
 
 // write begins to write down one tenure.
-func (m *machine) write(t driver.Tenure, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
+func (m *machine) write(t driver.Term, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
 	l, p := m.l, m.p
 	c := protocol.NewHistoryWriter(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
 	e := p.newMachine(chronicling, m.id+"/past", c)

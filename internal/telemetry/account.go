@@ -13,7 +13,7 @@ import (
 
 // EndUnreleased says that a tenure ended without a release that its holder knows of: the
 // store gave no answer, and the record runs out by itself. The other ends are those of
-// [tenure.Tenure.End].
+// [tenure.Term.End].
 const EndUnreleased = "unreleased"
 
 // Ends are the ends of a tenure that its holder can tell of.

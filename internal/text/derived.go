@@ -24,18 +24,18 @@ const (
 	ReadersSuffix  = ":readers"   // whose data is the number of slots of readers
 	ReadInfix      = ":read/"     // one for each process that reads
 
-	LeadSuffix  = ":lead"    // package shard: held by the coordinator; its data is the epoch
-	RollSuffix  = ":roll"    // held by the coordinator; its data is the roll
-	SpecSuffix  = ":spec"    // whose data is what the partitions are
-	MemberInfix = ":member/" // one for each place in the group
-	PartInfix   = ":part/"   // one for each partition
+	LeadSuffix       = ":lead"    // package shard: held by the coordinator; its data is the epoch
+	MembershipSuffix = ":roll"    // held by the coordinator; its data is the roll
+	SpecSuffix       = ":spec"    // whose data is what the partitions are
+	MemberInfix      = ":member/" // one for each place in the group
+	PartInfix        = ":part/"   // one for each partition
 
 	TrialSuffix = ":doctor-trial" // held by tenure doctor --server; a release deletes it
 )
 
 var (
 	derivedSuffixes = []string{
-		OnceSuffix, EverySuffix, SlotsSuffix, SlotsLineSuffix, GateSuffix, GateLineSuffix, ReadersSuffix, LeadSuffix, RollSuffix, SpecSuffix, TrialSuffix,
+		OnceSuffix, EverySuffix, SlotsSuffix, SlotsLineSuffix, GateSuffix, GateLineSuffix, ReadersSuffix, LeadSuffix, MembershipSuffix, SpecSuffix, TrialSuffix,
 	}
 	derivedInfixes = []string{SlotInfix, ReadInfix, MemberInfix, PartInfix}
 )

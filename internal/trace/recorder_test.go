@@ -19,7 +19,7 @@ func TestWriteAndRead(t *testing.T) {
 	rec := driver.Record{
 		Key: "k", Version: "v2", Beat: "v1", Owner: "a", Token: 3, State: driver.Held, Lease: time.Second,
 		Requests: []driver.Request{{ID: "q", Kind: driver.HandOver, To: "b"}},
-		Prev:     &driver.Tenure{Token: 2, End: driver.EndExpired},
+		Prev:     &driver.Term{Token: 2, End: driver.EndExpired},
 	}
 	r.Add(trace.Event{Do: trace.Start, Proc: "a", Timing: &trace.Timing{Lease: time.Second, Drift: 0.09}})
 	r.Add(trace.Event{At: 5, Do: trace.Send, Lock: "k", Proc: "a", Who: "a/1", Request: r.Request(), Call: trace.Takeover, Next: trace.Of(rec)})

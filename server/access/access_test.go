@@ -67,7 +67,7 @@ func TestDerivedNames(t *testing.T) {
 		once.LockName("a:b"), once.EveryLockName("a:b"),
 		semaphore.LockName("a:b", 3), semaphore.SizeName("a:b"), "a:b:line",
 		rwlock.GateName("a:b"), rwlock.LineName("a:b"), rwlock.SizeName("a:b"), rwlock.SlotName("a:b", 7),
-		shard.LockName("a:b", "p:lead"), shard.LeadName("a:b"), shard.RollName("a:b"), shard.SpecName("a:b"),
+		shard.LockName("a:b", "p:lead"), shard.CoordinatorLockName("a:b"), shard.MembershipName("a:b"), shard.SpecName("a:b"),
 		shard.MemberName("a:b", 7),
 		once.LockName(shard.LockName("a:b", "p")),
 	} {

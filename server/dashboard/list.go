@@ -554,7 +554,7 @@ func (d *Dashboard) shards(ctx context.Context, who visitor, query url.Values) (
 func groupsOf(locks []*lock) []string {
 	found := map[string]bool{}
 	for _, l := range locks {
-		if name, ok := strings.CutSuffix(l.Name, text.RollSuffix); ok {
+		if name, ok := strings.CutSuffix(l.Name, text.MembershipSuffix); ok {
 			found[name] = true
 		} else if name, _, ok := shard.ParseLockName(l.Name); ok {
 			found[name] = true

@@ -42,12 +42,12 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (*lock, error) {
 
 // past returns who held a lock. It is read again when the record has changed in what it shows, and now and then:
 // a holder may write late who was there before.
-func (d *Dashboard) past(ctx context.Context, l *lock) ([]tenure.Tenure, reading) {
+func (d *Dashboard) past(ctx context.Context, l *lock) ([]tenure.Term, reading) {
 	key := fmt.Sprintf("history %q %d %s %s", l.Name, l.Token, l.Status.State, l.End)
 	if l.Request != nil {
 		key += l.Request.At.String()
 	}
-	return ask(ctx, d.cache, farPace, key, func(ctx context.Context) ([]tenure.Tenure, error) {
+	return ask(ctx, d.cache, farPace, key, func(ctx context.Context) ([]tenure.Term, error) {
 		return d.client.History(ctx, l.Name)
 	})
 }
@@ -150,7 +150,7 @@ func (v *lockView) describe(at time.Time) {
 	if q := l.EndedBy; q != nil {
 		why = q.By + ": " + q.Reason
 	}
-	v.fact("Ended", tenure.Tenure{End: l.End, Request: l.EndedBy}.Ended(), why, "")
+	v.fact("Ended", tenure.Term{End: l.End, Request: l.EndedBy}.Ended(), why, "")
 	if group, id, ok := shard.ParseLockName(l.Name); ok {
 		v.fact("Partition", id, "of the group "+group, groupLink(group))
 	}
@@ -242,14 +242,14 @@ func (v *lockView) runs(l once.Ledger, at time.Time) {
 
 // term is one holder's time, or some that nobody knows of.
 type term struct {
-	tenure.Tenure
+	tenure.Term
 	Token, Until, Held string
 	How, Class         string // how it ended
 	By, Why            string
 }
 
 // history shows who held the lock: the newest first.
-func (v *lockView) history(history []tenure.Tenure, at time.Time, name string) {
+func (v *lockView) history(history []tenure.Term, at time.Time, name string) {
 	var next time.Time // when the nearest later tenure that is known began
 	for i := 0; i < len(history); i++ {
 		first := i
@@ -277,9 +277,9 @@ func (v *lockView) history(history []tenure.Tenure, at time.Time, name string) {
 	}
 }
 
-func termOf(of tenure.Tenure, l *lock, at time.Time) term {
+func termOf(of tenure.Term, l *lock, at time.Time) term {
 	t := term{
-		Tenure: of, Token: strconv.FormatUint(of.Token, 10), Until: cmp.Or(clockText(of.Until), "unknown"),
+		Term: of, Token: strconv.FormatUint(of.Token, 10), Until: cmp.Or(clockText(of.Until), "unknown"),
 		How: of.Ended(), Class: endClass(of.End),
 	}
 	if q := of.Request; q != nil {
@@ -340,7 +340,7 @@ const (
 )
 
 // spanOf returns how far back a timeline goes: as is said, or far enough for some tenures.
-func spanOf(name string, history []tenure.Tenure, at time.Time) (back time.Duration, chosen string) {
+func spanOf(name string, history []tenure.Term, at time.Time) (back time.Duration, chosen string) {
 	var begun []time.Time
 	for _, t := range history {
 		if !t.Unknown && !t.Since.IsZero() {
@@ -361,7 +361,7 @@ func spanOf(name string, history []tenure.Tenure, at time.Time) (back time.Durat
 
 // stretch is a tenure as the timeline takes it: in the order of tokens, whatever the clocks of the holders say.
 type stretch struct {
-	tenure.Tenure
+	tenure.Term
 	from, to time.Time
 	going    bool          // it goes on
 	silent   time.Duration // of its end there was no sign of life
@@ -369,13 +369,13 @@ type stretch struct {
 
 // stretches puts the tenures that are known in the order of their tokens, one behind the other: clocks that
 // differ must not have two overlap. The history has the newest first.
-func stretches(history []tenure.Tenure, l *lock, at time.Time) []stretch {
+func stretches(history []tenure.Term, l *lock, at time.Time) []stretch {
 	var all []stretch
 	for _, t := range slices.Backward(history) {
 		if t.Since.IsZero() || t.Since.After(at) && t.Token != l.Token {
 			continue // unknown, or by a clock that is far ahead
 		}
-		s := stretch{Tenure: t, from: earlier(t.Since, at), to: earlier(t.Until, at)}
+		s := stretch{Term: t, from: earlier(t.Since, at), to: earlier(t.Until, at)}
 		s.going = t.End == "" && t.Token == l.Token && l.holds() && l.State != expired
 		if n := len(all); n > 0 {
 			before := &all[n-1]
@@ -398,7 +398,7 @@ func stretches(history []tenure.Tenure, l *lock, at time.Time) []stretch {
 }
 
 // draw draws a history, which has the newest tenure first; nil if nothing is known.
-func draw(history []tenure.Tenure, l *lock, at time.Time, back time.Duration) *timeline {
+func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *timeline {
 	all := stretches(history, l, at)
 	if len(all) == 0 {
 		return nil

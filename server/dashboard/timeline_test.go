@@ -22,10 +22,10 @@ type of struct {
 }
 
 // tenures makes a history, newest first, from the oldest.
-func tenures(all ...of) []tenure.Tenure {
-	var list []tenure.Tenure
+func tenures(all ...of) []tenure.Term {
+	var list []tenure.Term
 	for i, o := range all {
-		t := tenure.Tenure{Owner: o.owner, Since: minutesAgo(o.begun), End: o.how}
+		t := tenure.Term{Owner: o.owner, Since: minutesAgo(o.begun), End: o.how}
 		t.Token = uint64(i) + 1 //nolint:gosec // small
 		if o.end >= 0 {
 			t.Until = minutesAgo(o.end)
@@ -33,7 +33,7 @@ func tenures(all ...of) []tenure.Tenure {
 		if o.asked != "" {
 			t.Request = &tenure.Request{Kind: tenure.RequestStepDown, By: "ops", Reason: o.asked}
 		}
-		list = append([]tenure.Tenure{t}, list...)
+		list = append([]tenure.Term{t}, list...)
 	}
 	return list
 }
@@ -102,10 +102,10 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
-	if v := draw([]tenure.Tenure{{Token: 3, Unknown: true}}, holding, now, 0); v != nil {
+	if v := draw([]tenure.Term{{Token: 3, Unknown: true}}, holding, now, 0); v != nil {
 		t.Errorf("of a tenure that nobody knows: %+v", v)
 	}
-	if v := draw([]tenure.Tenure{{Token: 3, Owner: "a", Since: now}}, holding, now, 0); len(v.Pieces) != 1 {
+	if v := draw([]tenure.Term{{Token: 3, Owner: "a", Since: now}}, holding, now, 0); len(v.Pieces) != 1 {
 		t.Errorf("just taken: %+v", v)
 	}
 }

@@ -58,7 +58,7 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		closing.Token = opened.Token
 		swap(opened, closing)
 		lock := record("x", driver.Held, "s1")
-		lock.Token, lock.Prev = plain.Token+1, plain.Tenure(driver.EndExpired)
+		lock.Token, lock.Prev = plain.Token+1, plain.Term(driver.EndExpired)
 		lock = swap(plain, lock)
 		s.play("them2 join x -> other unread=session\n table keep x\n table keep " + opened.Key)
 		// For longer than any lease that is about.

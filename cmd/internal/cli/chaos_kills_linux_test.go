@@ -97,7 +97,7 @@ const (
 type kills struct {
 	*harness
 	client *tenure.Client
-	latest tenure.Tenure   // that was judged
+	latest tenure.Term     // that was judged
 	took   []time.Duration // from a SIGKILL until the command of one who waited ran
 }
 
@@ -274,9 +274,9 @@ func (k *kills) ends(p *process) {
 
 // judge looks at the tenures of a round. The last one is the successor's, who has released.
 // It returns the one before, if that is of this round.
-func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Tenure) {
+func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Term) {
 	k.t.Helper()
-	var list []tenure.Tenure
+	var list []tenure.Term
 	k.await("the history", func() (read bool) {
 		var err error
 		list, err = k.client.History(k.t.Context(), "job")
@@ -312,13 +312,13 @@ func (s *harness) client() *tenure.Client {
 }
 
 // past returns the tenure of the lock with the token, as the history has it.
-func (s *harness) past(c *tenure.Client, name string, token uint64) tenure.Tenure {
+func (s *harness) past(c *tenure.Client, name string, token uint64) tenure.Term {
 	s.t.Helper()
 	list, err := c.History(s.t.Context(), name)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	i := slices.IndexFunc(list, func(t tenure.Tenure) bool { return t.Token == token })
+	i := slices.IndexFunc(list, func(t tenure.Term) bool { return t.Token == token })
 	if i < 0 {
 		s.t.Fatalf("no token %d in the history: %+v", token, list)
 	}

@@ -175,9 +175,9 @@ func values(f *kong.Flag, store string, given []string) []string {
 	case "holder":
 		return slices.Collect(maps.Keys(holderLabels))
 	case "to":
-		return heldBy(store, given, func(t tenure.Tenure) string { return t.Owner })
+		return heldBy(store, given, func(t tenure.Term) string { return t.Owner })
 	case "to-label":
-		return heldBy(store, given, func(t tenure.Tenure) string { return t.Label })
+		return heldBy(store, given, func(t tenure.Term) string { return t.Label })
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func namesIn(url, suffix string) []string {
 }
 
 // heldBy returns what is shown of the tenures of the lock that is given, each once.
-func heldBy(url string, given []string, shown func(tenure.Tenure) string) []string {
+func heldBy(url string, given []string, shown func(tenure.Term) string) []string {
 	if len(given) == 0 {
 		return nil
 	}

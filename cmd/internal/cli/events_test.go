@@ -174,7 +174,7 @@ func TestFieldsOfObjectsAreDocumented(t *testing.T) {
 	}{
 		{reflect.TypeFor[object](), []string{"status"}},
 		{reflect.TypeFor[requestJSON](), []string{"status", "history"}},
-		{reflect.TypeFor[tenureJSON](), []string{"history"}},
+		{reflect.TypeFor[termJSON](), []string{"history"}},
 		{reflect.TypeFor[atJSON](), []string{"history"}},
 		{reflect.TypeFor[result](), []string{"step-down"}},
 		{reflect.TypeFor[party](), []string{"step-down", "release"}},

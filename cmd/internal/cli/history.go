@@ -67,11 +67,11 @@ func (h *historyCmd) Run(c *console) error {
 	return nil
 }
 
-func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
+func (h *historyCmd) print(c *console, lock string, list []tenure.Term) {
 	switch {
 	case c.json:
 		for _, t := range list {
-			o := tenureObject(t)
+			o := termObject(t)
 			o.Lock = lock
 			c.object(o)
 		}
@@ -89,7 +89,7 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Tenure) {
 		for list[i].Unknown && i+1 < len(list) && list[i+1].Unknown {
 			i++
 		}
-		line := tenureCells(list[i], next)
+		line := termCells(list[i], next)
 		if !list[i].Unknown {
 			next = list[i].Since
 		}
@@ -135,7 +135,7 @@ func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *ten
 }
 
 // tenureCells are the columns of a tenure. It was over at an instant, if that is not zero.
-func tenureCells(t tenure.Tenure, over time.Time) []string {
+func termCells(t tenure.Term, over time.Time) []string {
 	if t.Unknown {
 		return []string{
 			formatToken(t.Token), "unknown", "-", "-", "-", "-", "-", "unknown",
@@ -162,7 +162,7 @@ func tenureCells(t tenure.Tenure, over time.Time) []string {
 	})
 }
 
-func endText(t tenure.Tenure) string {
+func endText(t tenure.Term) string {
 	switch {
 	case t.End != "":
 		return t.Ended()
@@ -172,7 +172,7 @@ func endText(t tenure.Tenure) string {
 	return "holds it"
 }
 
-type tenureJSON struct {
+type termJSON struct {
 	Lock    string       `json:"lock,omitempty"` // where there are several
 	Token   uint64       `json:"token"`
 	Owner   string       `json:"owner,omitempty"`
@@ -202,8 +202,8 @@ func requestObject(q *tenure.Request) *requestJSON {
 	return &requestJSON{Kind: string(q.Kind), By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: instant(q.At)}
 }
 
-func tenureObject(t tenure.Tenure) tenureJSON {
-	return tenureJSON{
+func termObject(t tenure.Term) termJSON {
+	return termJSON{
 		Token: t.Token, Owner: t.Owner, Host: t.Host, Label: t.Label, Since: instant(t.Since), Until: instant(t.Until),
 		End: t.End, Request: requestObject(t.Request), Unknown: t.Unknown,
 	}
@@ -316,14 +316,14 @@ func parseAgo(text string) (time.Duration, bool) {
 // holding is a tenure that falls into a span of time. It is not certain if its
 // holder had crashed and may have been dead already.
 type holding struct {
-	tenure.Tenure
+	tenure.Term
 	certain bool
 }
 
 // during returns the tenures of a history, the newest first, that fall into a span
 // of time, by the wall clocks of the holders. It is not all if there is a hole in
 // the history then, or if it begins later.
-func during(history []tenure.Tenure, s span) (found []holding, all bool) {
+func during(history []tenure.Term, s span) (found []holding, all bool) {
 	first, ok, certain := tenure.HolderAt(history, s.from)
 	all = ok || certain
 	hole, next := false, time.Time{} // before the tenure after this one, and when that began
@@ -348,15 +348,15 @@ func during(history []tenure.Tenure, s span) (found []holding, all bool) {
 
 // atJSON is the answer to --at as an object of --json.
 type atJSON struct {
-	Lock    string       `json:"lock"`
-	At      string       `json:"at"`
-	To      string       `json:"to,omitempty"` // the end of what at stands for, if it is no instant
-	Certain bool         `json:"certain"`
-	Holder  *tenureJSON  `json:"holder,omitempty"` // the last one then
-	Holders []tenureJSON `json:"holders,omitempty"`
+	Lock    string     `json:"lock"`
+	At      string     `json:"at"`
+	To      string     `json:"to,omitempty"` // the end of what at stands for, if it is no instant
+	Certain bool       `json:"certain"`
+	Holder  *termJSON  `json:"holder,omitempty"` // the last one then
+	Holders []termJSON `json:"holders,omitempty"`
 }
 
-func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
+func (h *historyCmd) printAt(c *console, list []tenure.Term, at span) {
 	found, all := during(list, at)
 	if at.again > 0 {
 		then, known := during(list, span{from: at.from.Add(at.again), to: at.to.Add(at.again)})
@@ -377,7 +377,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) {
 			o.To = instant(at.to.Add(at.again))
 		}
 		for _, t := range found {
-			o.Holders = append(o.Holders, tenureObject(t.Tenure))
+			o.Holders = append(o.Holders, termObject(t.Term))
 		}
 		if len(found) > 0 {
 			o.Holder = &o.Holders[0]
@@ -421,11 +421,11 @@ func (t holding) how(at span) string {
 	switch {
 	case t.End == "":
 	case t.Until.IsZero() && t.certain:
-		text += "; it never said that it ended (" + endText(t.Tenure) + ")"
+		text += "; it never said that it ended (" + endText(t.Term) + ")"
 	case t.Until.IsZero():
-		text += ", unless it had crashed already: it never said that it ended (" + endText(t.Tenure) + ")"
+		text += ", unless it had crashed already: it never said that it ended (" + endText(t.Term) + ")"
 	case !t.Until.After(at.to) && at.to.After(at.from):
-		text += ", until " + clockText(t.Until) + " (" + endText(t.Tenure) + ")"
+		text += ", until " + clockText(t.Until) + " (" + endText(t.Term) + ")"
 	}
 	return text
 }

@@ -83,7 +83,7 @@ func TestTimeThatThereIsTwice(t *testing.T) {
 	time.Local = berlin                                                 //nolint:gosmopolitan // the same
 	begun := time.Date(2026, 10, 25, 0, 30, 10, 0, time.UTC)
 	for _, later := range []time.Duration{0, time.Hour} {
-		held := tenure.Tenure{
+		held := tenure.Term{
 			Token: 1, Owner: "o", End: tenure.EndReleased,
 			Since: begun.Add(later), Until: begun.Add(later + 40*time.Second),
 		}
@@ -99,7 +99,7 @@ func TestTimeThatThereIsTwice(t *testing.T) {
 			}
 			var out strings.Builder
 			h := &historyCmd{Name: "L"}
-			if h.printAt(&console{stdout: &out}, []tenure.Tenure{held}, at); !strings.HasPrefix(out.String(), want) {
+			if h.printAt(&console{stdout: &out}, []tenure.Term{held}, at); !strings.HasPrefix(out.String(), want) {
 				t.Errorf("%q says %q; want %q", text, out.String(), want)
 			}
 		}
@@ -109,23 +109,23 @@ func TestTimeThatThereIsTwice(t *testing.T) {
 func TestDuring(t *testing.T) {
 	noon := time.Date(2024, 2, 29, 12, 0, 0, 0, time.Local)
 	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
-	ended := func(token uint64, since, until int) tenure.Tenure {
-		return tenure.Tenure{Token: token, Owner: "o", Since: at(since), Until: at(until), End: tenure.EndReleased}
+	ended := func(token uint64, since, until int) tenure.Term {
+		return tenure.Term{Token: token, Owner: "o", Since: at(since), Until: at(until), End: tenure.EndReleased}
 	}
-	crashed := func(token uint64, since int) tenure.Tenure {
-		return tenure.Tenure{Token: token, Owner: "o", Since: at(since), End: tenure.EndExpired}
+	crashed := func(token uint64, since int) tenure.Term {
+		return tenure.Term{Token: token, Owner: "o", Since: at(since), End: tenure.EndExpired}
 	}
-	unknown := func(token uint64) tenure.Tenure { return tenure.Tenure{Token: token, Unknown: true} }
-	raised := tenure.Tenure{Token: 9, Since: at(20000), Until: at(20000), End: tenure.EndRaised}
-	running := tenure.Tenure{Token: 5, Owner: "o", Since: at(25643)}
-	history := []tenure.Tenure{
+	unknown := func(token uint64) tenure.Term { return tenure.Term{Token: token, Unknown: true} }
+	raised := tenure.Term{Token: 9, Since: at(20000), Until: at(20000), End: tenure.EndRaised}
+	running := tenure.Term{Token: 5, Owner: "o", Since: at(25643)}
+	history := []tenure.Term{
 		running, ended(4, 12000, 12400), ended(3, 11200, 11900), crashed(2, 5500),
 		ended(1, 0, 1000),
 	}
-	holes := []tenure.Tenure{ended(9, 20000, 21000), unknown(8), ended(7, 10000, 11000), unknown(6), unknown(5)}
+	holes := []tenure.Term{ended(9, 20000, 21000), unknown(8), ended(7, 10000, 11000), unknown(6), unknown(5)}
 	for _, tc := range []struct {
 		what     string
-		history  []tenure.Tenure
+		history  []tenure.Term
 		from, to int
 		want     string
 	}{
@@ -147,7 +147,7 @@ func TestDuring(t *testing.T) {
 		{"after a hole", holes, 20000, 30000, "[9] all"},
 		{"before the history", holes, 1000, 2000, "[] not all"},
 		{"a trimmed history", history[:2], 11000, 11500, "[] not all"},
-		{"before a restore", []tenure.Tenure{raised, ended(1, 0, 1000)}, 15000, 16000, "[] not all"},
+		{"before a restore", []tenure.Term{raised, ended(1, 0, 1000)}, 15000, 16000, "[] not all"},
 	} {
 		found, all := during(tc.history, span{from: at(tc.from), to: at(tc.to)})
 		text := "["

@@ -373,7 +373,7 @@ func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) str
 		return ""
 	}
 	history, err := o.client.History(ctx, o.lock)
-	i := slices.IndexFunc(history, func(t tenure.Tenure) bool { return t.Token == token+1 && o.to.is(t.Owner, t.Label) })
+	i := slices.IndexFunc(history, func(t tenure.Term) bool { return t.Token == token+1 && o.to.is(t.Owner, t.Label) })
 	if err != nil || i < 0 {
 		return ""
 	}

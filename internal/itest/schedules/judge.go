@@ -303,7 +303,7 @@ func (a *act) judgeStatus(began time.Time, s tenure.Status) {
 }
 
 // judgeHistory judges a history: tokens fall, and each tenure was so.
-func (a *act) judgeHistory(list []tenure.Tenure) {
+func (a *act) judgeHistory(list []tenure.Term) {
 	for i, t := range list {
 		if i > 0 && t.Token >= list[i-1].Token {
 			a.w.referee.wrong("#%d reads a history in which token %d comes after %d", a.N, t.Token, list[i-1].Token)

@@ -190,7 +190,7 @@ func (p *process) writer(prev, next driver.Record) (string, protocol.Kind) {
 		return p.who, protocol.Takeover
 	}
 	switch {
-	case !own && driver.Laid(prev, next):
+	case !own && driver.AddsRequest(prev, next):
 		return p.who, protocol.Request
 	case !own:
 		return p.who, protocol.ForceRelease

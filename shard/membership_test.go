@@ -16,12 +16,12 @@ import (
 )
 
 func TestRollRoundTrip(t *testing.T) {
-	r := roll{Format: rollFormat, Epoch: 7, Revision: 3, Members: []member{
+	r := membership{Format: membershipFormat, Epoch: 7, Revision: 3, Members: []member{
 		{Place: 0, Session: "s1", Owner: "a <&> b", Weight: 1.5, Zone: "z", Max: 4},
 		{Place: 1, Weight: 2},
 		{Place: 2, Session: "s2", Owner: "b", Weight: 1, Leaving: true},
 	}}
-	got, ok, err := parseRoll(r.bytes())
+	got, ok, err := parseMembership(r.bytes())
 	if !ok || err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("%+v, %v, %v", got, ok, err)
 	}
@@ -31,19 +31,19 @@ func TestRollRoundTrip(t *testing.T) {
 	if len(got.sessions()) != 2 {
 		t.Error("a vacant place counts as a member")
 	}
-	if _, ok, err := parseRoll(nil); ok || err != nil {
+	if _, ok, err := parseMembership(nil); ok || err != nil {
 		t.Errorf("none: %v, %v", ok, err)
 	}
 	for _, bad := range []string{"x", "{}", `{"format":2,"epoch":1}`, `{"format":1,"epoch":0}`, `{"format":1,"epoch":1} x`, `{"format":1,"epoch":1,"members":[{"place":2},{"place":1}]}`} {
-		if _, ok, err := parseRoll([]byte(bad)); ok || !errors.Is(err, tenure.ErrUnreadable) {
+		if _, ok, err := parseMembership([]byte(bad)); ok || !errors.Is(err, tenure.ErrUnreadable) {
 			t.Errorf("%s: %v, %v", bad, ok, err)
 		}
 	}
 }
 
-// The largest roll fits into a record.
+// The largest membership fits into a record.
 func TestLargestRoll(t *testing.T) {
-	r := roll{Format: rollFormat, Epoch: 1 << 63, Revision: 1 << 63}
+	r := membership{Format: membershipFormat, Epoch: 1 << 63, Revision: 1 << 63}
 	for i := range maxPlaces {
 		r.Members = append(r.Members, member{
 			Place: i, Session: strings.Repeat("s", 64), Owner: strings.Repeat("\"", maxOwnerShown),
@@ -52,9 +52,9 @@ func TestLargestRoll(t *testing.T) {
 	}
 	full := len(r.bytes())
 	if full > maxDataLen {
-		t.Errorf("a roll of %d places has %d bytes", maxPlaces, full)
+		t.Errorf("a membership of %d places has %d bytes", maxPlaces, full)
 	}
-	got, ok, err := parseRoll(r.bytes())
+	got, ok, err := parseMembership(r.bytes())
 	if !ok || err != nil || len(got.Members) != maxPlaces {
 		t.Errorf("%v, %v", ok, err)
 	}
@@ -129,19 +129,19 @@ func TestBase(t *testing.T) {
 }
 
 func TestProfile(t *testing.T) {
-	p := profile{Weight: 2, Zone: "z", Max: 3, Leaving: true, Address: "10.0.0.1:80"}
-	if got, ok := parseProfile(p.bytes()); !ok || got != p {
+	p := memberInfo{Weight: 2, Zone: "z", Max: 3, Leaving: true, Address: "10.0.0.1:80"}
+	if got, ok := parseMemberInfo(p.bytes()); !ok || got != p {
 		t.Errorf("%+v, %v", got, ok)
 	}
 	for _, bad := range []string{"", "x", "{}", `{"weight":-1}`, `{"weight":1,"max":-1}`, `{"weight":1,"zone":"` + strings.Repeat("z", 65) + `"}`} {
-		if _, ok := parseProfile([]byte(bad)); ok {
+		if _, ok := parseMemberInfo([]byte(bad)); ok {
 			t.Errorf("%s is taken for a worker", bad)
 		}
 	}
-	if o := parseOffice([]byte("x")); o.Places != minPlaces || o.Epoch != 0 {
+	if o := parseCoordinatorState([]byte("x")); o.Places != minPlaces || o.Epoch != 0 {
 		t.Errorf("%+v", o)
 	}
-	if o := parseOffice(office{Epoch: 3, Places: 1 << 30}.bytes()); o.Places != maxPlaces || o.Epoch != 3 {
+	if o := parseCoordinatorState(coordinatorState{Epoch: 3, Places: 1 << 30}.bytes()); o.Places != maxPlaces || o.Epoch != 3 {
 		t.Errorf("%+v", o)
 	}
 }
@@ -152,9 +152,9 @@ func TestOutdated(t *testing.T) {
 	at := func(place int, leaving bool) member {
 		return member{Place: place, Session: fmt.Sprint("s", place), Owner: fmt.Sprint("w", place), Weight: 1, Leaving: leaving}
 	}
-	both := newView(roll{Format: rollFormat, Epoch: 1, Members: []member{at(0, false), at(1, false)}}, spec{Count: 8}, nil)
-	alone := newView(roll{Format: rollFormat, Epoch: 2, Members: []member{at(0, false), at(1, true)}}, spec{Count: 8}, both)
-	left := newView(roll{Format: rollFormat, Epoch: 3, Members: []member{at(0, false)}}, spec{Count: 8}, alone)
+	both := newView(membership{Format: membershipFormat, Epoch: 1, Members: []member{at(0, false), at(1, false)}}, spec{Count: 8}, nil)
+	alone := newView(membership{Format: membershipFormat, Epoch: 2, Members: []member{at(0, false), at(1, true)}}, spec{Count: 8}, both)
+	left := newView(membership{Format: membershipFormat, Epoch: 3, Members: []member{at(0, false)}}, spec{Count: 8}, alone)
 	theirs, mine := "", ""
 	for _, id := range both.ids {
 		if both.gives(id, "s1") {
