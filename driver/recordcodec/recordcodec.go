@@ -65,7 +65,7 @@ func Append(text []byte, rec driver.Record) []byte {
 // resting is the state in the text of a lock that is held under a session.
 const resting driver.State = "resting"
 
-// EncodeTenure returns the text of a tenure; that of nil is "null".
+// EncodeTerm returns the text of a tenure; that of nil is "null".
 func EncodeTerm(t *driver.Term) string {
 	if t == nil {
 		return "null"
@@ -162,7 +162,7 @@ func DecodePart(text string) (driver.Record, error) {
 	return rec, nil
 }
 
-// DecodeTenure returns the tenure of a text of [EncodeTenure], nil for "null". The
+// DecodeTerm returns the tenure of a text of [EncodeTerm], nil for "null". The
 // text of a record that is released will do as well, if owner and token are in it:
 // its tenure is the one that ended, as [driver.Claimed] has it, and so an engine
 // that cannot compute can lay the one where the other belongs.

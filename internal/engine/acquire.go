@@ -307,7 +307,7 @@ func (a *acquire) act() {
 	a.noticed()
 }
 
-// heirOf says that the record reserves the lock for it.
+// reservedBy says that the record reserves the lock for it.
 func (a *acquire) reservedBy(rec driver.Record) bool {
 	return protocol.ReservedFor(rec, a.Want.Owner, a.Want.Label)
 }

@@ -143,7 +143,7 @@ func (c *Client) Released(key string) {
 	}
 }
 
-// sighting is a record as a strong reply has shown it.
+// remembered is a record as a strong reply has shown it.
 type remembered struct {
 	rec  driver.Record
 	sent time.Duration // on the contender's clock: before the call
@@ -291,7 +291,7 @@ func (k *tracker) rest() {
 	}
 }
 
-// saw notes a reply to a read that others made.
+// observed notes a reply to a read that others made.
 func (k *tracker) observed(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()

@@ -366,7 +366,7 @@ func (c *Acquirer) wrote(rec driver.Record) bool {
 // writes says whether a call is the latest claim or takeover of the contender.
 func (c *Acquirer) writes(r *Call) bool { return r != nil && (r.Kind == Claim || r.Kind == Takeover) }
 
-// mine says that the lock is reserved for this contender, by its owner or its label.
+// reservedForMe says that the lock is reserved for this contender, by its owner or its label.
 func (c *Acquirer) reservedForMe(rec driver.Record) bool {
 	return ReservedFor(rec, c.want.Owner, c.want.Label)
 }
@@ -580,7 +580,7 @@ func (c *Acquirer) remember() {
 	}
 }
 
-// meets notes that holder, unless it is this acquire.
+// notesHolder notes that holder, unless it is this acquire.
 func (c *Acquirer) notesHolder(holder life) {
 	if c.first == (life{}) && !IsBeatOf(holder.sign, c.id) {
 		c.first = holder

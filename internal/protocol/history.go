@@ -161,7 +161,7 @@ func (c *HistoryWriter) Reply(now time.Duration, r Result) Action {
 	return Action{Call: c.act(now)}
 }
 
-// entered takes the answer to the write of the tenure.
+// tookEntry takes the answer to the write of the tenure.
 func (c *HistoryWriter) tookEntry(r Result) {
 	if r.Outcome == Conflicted && c.another(r) && c.erased < maxErased {
 		c.erased++

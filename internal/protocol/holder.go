@@ -611,7 +611,7 @@ func (h *Holder) end(now time.Duration, c Cause, a *Action) {
 	a.note(NoteEnded)
 }
 
-// heed ends the right to act if the record carries a request. If the right has ended
+// takeRequest ends the right to act if the record carries a request. If the right has ended
 // already, the request counts for the release alone.
 func (h *Holder) takeRequest(now time.Duration, a *Action) {
 	// Those in a session's record are for the locks under it.
@@ -620,7 +620,7 @@ func (h *Holder) takeRequest(now time.Duration, a *Action) {
 	}
 }
 
-// receive does the same for requests that came through the session's record. One for
+// takeSessionRequests does the same for requests that came through the session's record. One for
 // another tenure of the lock changes nothing.
 func (h *Holder) takeSessionRequests(now time.Duration, a *Action) {
 	if h.under == nil {
@@ -634,7 +634,7 @@ func (h *Holder) takeSessionRequests(now time.Duration, a *Action) {
 	delete(h.under.lockRequests, h)
 }
 
-// obey ends the right to act for the first request. One of a kind that no holder
+// stopFor ends the right to act for the first request. One of a kind that no holder
 // honours, perhaps of a later version of Tenure, stays in the record.
 func (h *Holder) stopFor(now time.Duration, q driver.Request, a *Action) {
 	if h.Asked() != nil || !honoured(q.Kind) || h.cancelled && q.Kind == driver.HandOver {

@@ -97,11 +97,11 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 	return next
 }
 
-// heir is whom a lock is kept for: an owner; if owner is empty, whoever has the label;
+// reservation is whom a lock is kept for: an owner; if owner is empty, whoever has the label;
 // if both are empty, nobody.
 type reservation struct{ owner, label string }
 
-// heirOf returns whom a record that is reserved is kept for.
+// reservationOf returns whom a record that is reserved is kept for.
 func reservationOf(rec driver.Record) reservation {
 	if rec.Owner != "" {
 		return reservation{owner: rec.Owner}
@@ -109,10 +109,10 @@ func reservationOf(rec driver.Record) reservation {
 	return reservation{label: rec.Label}
 }
 
-// nobody says that the lock is kept until a former holder has stopped.
+// forNobody says that the lock is kept until a former holder has stopped.
 func (e reservation) forNobody() bool { return e.owner == "" && e.label == "" }
 
-// is says whether a process of that name and label is the heir.
+// isFor says whether the lock is reserved for a process of that name and label.
 func (e reservation) isFor(owner, label string) bool {
 	if e.owner != "" {
 		return owner == e.owner
@@ -133,7 +133,7 @@ func ReservedForNobody(rec driver.Record) bool {
 }
 
 // reserved returns rec as it is left when its holder's tenure has ended and the
-// lock is kept for an heir for the given time. Older processes know of no label, and
+// lock is reserved for the given time. Older processes know of no label, and
 // read that it is kept for nobody: they wait until the time has passed.
 func reserved(
 	rec driver.Record, version string, to reservation, wait time.Duration, end driver.EndReason, asked *driver.Request,

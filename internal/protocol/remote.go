@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Offer is the machine of a lock that was granted for a holder elsewhere. That holds it
+// UnconfirmedGrant is the machine of a lock that was granted for a holder elsewhere. That holds it
 // from its first confirmed [RemoteHeartbeat] on; until then nobody does. If none has come within a
 // third of the lease, the offer releases the lock, so that a program that went away while
 // it waited does not cost the others a whole lease. It replaces just the beat that was

@@ -52,7 +52,7 @@ type SessionHolder struct {
 	moved  time.Duration // when some of them were last stepped
 }
 
-// orphan is a lock under a token.
+// orphanID is a lock under a token.
 type orphanID struct {
 	lock  string
 	token uint64
@@ -228,7 +228,7 @@ func (k *SessionHolder) acquiring(key string) bool {
 	return false
 }
 
-// disclaim begins to release a lock that is held in the session's name, unless a
+// releaseOrphan begins to release a lock that is held in the session's name, unless a
 // OrphanReleaser does so already.
 func (k *SessionHolder) releaseOrphan(q driver.Request, a *Action) {
 	g := orphanID{q.Lock, q.Token}
@@ -239,7 +239,7 @@ func (k *SessionHolder) releaseOrphan(q driver.Request, a *Action) {
 	}
 }
 
-// mine says whether a lease of the session holds the lock as the record shows it, or
+// knows says whether a lease of the session holds the lock as the record shows it, or
 // an acquire of the session has written the record and does not know it yet.
 func (k *SessionHolder) knows(rec driver.Record) bool {
 	if h := k.named[rec.Key]; h != nil && h.rec.Token == rec.Token {
@@ -282,7 +282,7 @@ func (k *SessionHolder) returned(a *Action) {
 // takes it out.
 func (k *SessionHolder) answer(id string) { k.answered = append(k.answered, id) }
 
-// Mail returns the requests from the session's record that the next step will
+// SessionRequests returns the requests from the session's record that the next step will
 // handle.
 func (h *Holder) SessionRequests() []driver.Request {
 	if h.under == nil {

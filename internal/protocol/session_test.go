@@ -701,8 +701,7 @@ func TestNoOrphan(t *testing.T) {
 }
 
 // TestOrphanThatIsNotReleased: a store that shows the orphan, and never says what became
-// of its release, is not asked again and again; and an acquire with bounded patience
-// ends.
+// of its release, is not asked again and again; and an acquire with bounded patience ends.
 func TestOrphanThatIsNotReleased(t *testing.T) {
 	env, _ := seeing(timing)
 	session := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
@@ -730,8 +729,7 @@ func TestOrphanThatIsNotReleased(t *testing.T) {
 }
 
 // TestOrphanThatIsAskedFor: a request to make way for a lock that nothing under the
-// session knows of is answered by giving the lock up. One for a lock that is held goes
-// to its lease.
+// session knows of is answered by giving the lock up. One for a lock that is held goes to its lease.
 func TestOrphanThatIsAskedFor(t *testing.T) {
 	for _, kind := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Confirm} {
 		session, lock := tied(timing)

@@ -38,7 +38,7 @@ type host struct {
 	at     int      // the replica that it calls first
 }
 
-// sessionSight returns what the process has seen of a session.
+// sessionView returns what the process has seen of a session.
 func (h *host) sessionView(id string) *protocol.View {
 	if h.views[id] == nil {
 		h.views[id] = protocol.NewView(h.t, h.w.env(h))

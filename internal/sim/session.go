@@ -64,7 +64,7 @@ func (m *machine) each(do func(*machine)) {
 	}
 }
 
-// disclaims begins to drive what is to release a lock that the session does not hold.
+// releasesOrphan begins to drive what is to release a lock that the session does not hold.
 func (m *machine) releasesOrphan(d *protocol.OrphanReleaser) {
 	for _, p := range m.on.procs {
 		if p.l.key == d.Key() {

@@ -134,7 +134,7 @@ func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *ten
 	return true, nil
 }
 
-// tenureCells are the columns of a tenure. It was over at an instant, if that is not zero.
+// termCells are the columns of a tenure. It was over at an instant, if that is not zero.
 func termCells(t tenure.Term, over time.Time) []string {
 	if t.Unknown {
 		return []string{

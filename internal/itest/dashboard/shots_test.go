@@ -117,7 +117,7 @@ func (w *world) workers(group string, partitions int, names ...string) {
 				return nil
 			})
 		})
-		w.t.Cleanup(func() { _ = <-ended })
+		w.t.Cleanup(func() { <-ended }) //nolint:errcheck // its context has ended
 	}
 }
 
