@@ -67,7 +67,7 @@ func (c *Client) Options() Options { return c.options }
 // contexts of all leases are cancelled with it. The heartbeats of a lease that is
 // not released yet go on until it is, for [Options.StopTimeout] at most. Close
 // returns when that is done and everything of the client has ended, or when ctx
-// ends. A tenure that the history lacks yet is written for half a lease more. Close
+// ends. A term that the history lacks yet is written for half a lease more. Close
 // returns an error if leases were left behind: their records run out by themselves.
 // Closing again returns [ErrClosed]. Do not call it from OnEvent: Close waits for
 // OnEvent, and for the logger, to return. When all else has ended it waits for them

@@ -4,10 +4,10 @@
 // Package tenure gives one process at a time the right to do a piece of work,
 // and makes sure that this process knows when the right ends.
 //
-// A tenure is one holder's time with a lock, from grant to end. The right to
+// A term is one holder's time with a lock, from grant to end. The right to
 // it is a lease on a record in a store that people already run. The holder
 // renews the lease by heartbeats; a contender watches the record, and takes
-// over when it has stood still for the lease duration. Every tenure has a
+// over when it has stood still for the lease duration. Every term has a
 // fencing token, one higher than the one before.
 //
 //	client, err := tenure.New(store, nil)

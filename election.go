@@ -45,7 +45,7 @@ type ElectionOptions struct {
 	// any other version that is there, and leads again where there is none. The
 	// version is [Options.Label], which must not be empty. If zero, nobody waits.
 	//
-	// The candidate counts the latest tenures of its own label in a row that ended
+	// The candidate counts the latest terms of its own label in a row that ended
 	// badly: [EndFailed], [EndStalled], [EndStopTimeout], [EndCrashed]. It ignores
 	// those of other labels, and ends that say nothing of a version, such as
 	// EndExpired: one outage of the store would blame every version. One that was
@@ -55,9 +55,9 @@ type ElectionOptions struct {
 	// hand over for its Priority then. A hand-over to it is never put off.
 	//
 	// Such a candidate observes the lock until it may take it. That costs one more read
-	// before the lock is taken, and one batch read of the last 16 tenures where the record
+	// before the lock is taken, and one batch read of the last 16 terms where the record
 	// itself does not settle the count. A negative [Options.HistoryLimit] leaves the record
-	// alone, which knows two tenures.
+	// alone, which knows two terms.
 	CoolDown time.Duration
 
 	// CoolDownMax is the longest that CoolDown puts a move off. If zero, it is two
@@ -67,7 +67,7 @@ type ElectionOptions struct {
 	// Health is asked beside the work whether the leader is in good health, each
 	// HealthPeriod, never twice at once. After HealthFailures errors in a row the
 	// context of the work ends with an error that matches [ErrUnhealthy]. When the work
-	// has returned, the tenure ends as [EndFailed], and Run returns that error. The
+	// has returned, the term ends as [EndFailed], and Run returns that error. The
 	// context of a check ends with that of the work, and after a HealthPeriod. One that
 	// ignores its context holds up further checks, and Run. If nil, nothing is asked. A
 	// panic of Health is not recovered.
@@ -202,7 +202,7 @@ func leaderOf(s engine.Snapshot) Leader {
 
 // Observe yields the leader, now and after every change, until ctx ends or the loop
 // is left. If nobody leads, it yields a Leader for which None is true. It yields
-// the latest state: a slow loop skips tenures, which shows in the tokens, and
+// the latest state: a slow loop skips terms, which shows in the tokens, and
 // delays nobody. An error of the store is yielded once, and observing goes on: the
 // leader stays who it was until the store answers. When ctx
 // ends, so does the loop, without an error. When the client is closed, the last error is

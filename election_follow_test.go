@@ -84,7 +84,7 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 	})
 }
 
-// A slow observer skips tenures and holds up nobody.
+// A slow observer skips terms and holds up nobody.
 func TestSlowObserverSkipsTenures(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, o := w.Client("a"), w.Client("observer")

@@ -241,13 +241,13 @@ type SupersededError struct {
 
 func replaced(err error) error { return &SupersededError{Replaced: err} }
 
-// superseded returns the error of a tenure under a token that the record by has ended.
+// superseded returns the error of a term under a token that the record by has ended.
 func superseded(token uint64, by driver.Record) error {
 	if by.State.OfSession() {
 		return &SupersededError{Session: driver.SessionID(by.Key), Released: by.State == driver.Closed}
 	}
 	err := &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
-	// How the record says that this tenure ended: itself, or what came after.
+	// How the record says that this term ended: itself, or what came after.
 	ended := by.Prev
 	if by.State == driver.Released && by.Token == token {
 		ended = by.Term(by.End)

@@ -13,14 +13,14 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// History returns the tenures of the lock, the newest first, the present one
+// History returns the terms of the lock, the newest first, the present one
 // included: who held it, from when to when, and how it ended. It returns
 // [Options.HistoryLimit] of them at most, and none if the lock was never taken.
 //
-// Tenures are in the order of their tokens, whatever the wall clocks of their
-// holders say. Without a history, only the latest two are known. A tenure that is
+// Terms are in the order of their tokens, whatever the wall clocks of their
+// holders say. Without a history, only the latest two are known. A term that is
 // missing between others is Unknown. Where a token was raised after a loss of the
-// store ([EndRaised]), the next one is that of the tenure which the store knew last.
+// store ([EndRaised]), the next one is that of the term which the store knew last.
 func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	if err := checkKey(name); err != nil {
 		return nil, wrap("history", name, err)
@@ -63,12 +63,12 @@ func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	return history, nil
 }
 
-// HolderAt returns the tenure of a history that was under way at a time, by the
+// HolderAt returns the term of a history that was under way at a time, by the
 // wall clocks of the holders; ok is false if nobody held the lock. Certain is false
 // if the answer is not sure: the holder crashed, and may have been dead already; or
 // what was then is unknown, or older than the history.
 func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
-	hole := false // between this tenure and the one after it
+	hole := false // between this term and the one after it
 	for _, t := range history {
 		if t.Unknown || t.Since.IsZero() {
 			hole = true
@@ -90,7 +90,7 @@ func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
 	return Term{}, false, first && !hole
 }
 
-// past reads the tenures with the tokens from, from-1, ... down to above to.
+// past reads the terms with the tokens from, from-1, ... down to above to.
 func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]protocol.Entry, error) {
 	list := make([]protocol.Entry, from-to)
 	keys := make([]string, len(list))
@@ -111,7 +111,7 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 	return list, errors.Join(errs...)
 }
 
-// History returns the tenures of the election: see [Client.History].
+// History returns the terms of the election: see [Client.History].
 func (e *Election) History(ctx context.Context) ([]Term, error) { return e.c.History(ctx, e.name) }
 
 // Term is one holder's time with a lock, from grant to end.
@@ -121,15 +121,15 @@ type Term struct {
 	Host, Label string
 	// Since and Until are by the wall clock of the holder. Until is zero while the
 	// tenure goes on, and where its end cannot be known: a holder that crashed had
-	// stopped when the next tenure began, and no more is known of it.
+	// stopped when the next term began, and no more is known of it.
 	Since, Until time.Time
 	// End says how it ended, empty while it goes on.
 	End string
 	// Request is what the holder was asked, by whom and why, if it was asked: the
-	// request that ended the tenure or, if the holder crashed, one that it did not
+	// request that ended the term or, if the holder crashed, one that it did not
 	// answer.
 	Request *Request
-	// Unknown says that there was a tenure under this token, and that nothing else
+	// Unknown says that there was a term under this token, and that nothing else
 	// is known of it. Its holder and the next one crashed before they had written
 	// it down; or, at the end of the list, the lock had no history yet, or the
 	// tenure is not kept any more.
@@ -139,7 +139,7 @@ type Term struct {
 	Data []byte `json:",omitempty"`
 }
 
-// Ended says in words for people how the tenure ended, as the command and the dashboard
+// Ended says in words for people how the term ended, as the command and the dashboard
 // show it; it is empty while it goes on. A program compares End.
 func (t Term) Ended() string {
 	switch t.End {

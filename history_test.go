@@ -32,7 +32,7 @@ func history(m *machine, name string) []tenure.Term {
 	return list
 }
 
-// brief shows a tenure in a few words.
+// brief shows a term in a few words.
 func brief(t tenure.Term) string {
 	if t.Unknown {
 		return fmt.Sprintf("%d unknown", t.Token)
@@ -166,7 +166,7 @@ func TestHistoryAfterACrashAtEveryPoint(t *testing.T) {
 
 func crashTwice(t *testing.T, first, second int, reply bool) {
 	w := newWorld(t)
-	truth := map[uint64]driver.Record{} // every tenure, as the records showed it
+	truth := map[uint64]driver.Record{} // every term, as the records showed it
 	see := func() {
 		if rec, err := w.Records().Get(t.Context(), "x", driver.Strong); err == nil && rec.State == driver.Held {
 			truth[rec.Token] = rec
@@ -354,7 +354,7 @@ func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
 }
 
 // A delete in the history that comes late, or twice, removes nothing but what it was
-// meant for: not the tenure under the same token of a lock that has begun again.
+// meant for: not the term under the same token of a lock that has begun again.
 func TestLateDeletesInTheHistory(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{
 		"twice": faultstore.Duplicate(lease),
@@ -500,7 +500,7 @@ func TestOldestHoleIsShown(t *testing.T) {
 }
 
 // When a lock's record was deleted, the tokens begin again. What is written of
-// the new tenures replaces what stands there of the old ones.
+// the new terms replaces what stands there of the old ones.
 func TestHistoryAfterADeletion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -528,7 +528,7 @@ func TestCloseWritesTheHistory(t *testing.T) {
 		mustRelease(b, b.MustAcquire("x", recorded))
 		testutil.Want(t, b.Close(t.Context()), nil)
 		c := w.Client("c")
-		mustRelease(c, c.MustAcquire("x", recorded)) // its record knows of one tenure before it
+		mustRelease(c, c.MustAcquire("x", recorded)) // its record knows of one term before it
 		expectHistory(t, history(c, "x"), "3 c released", "2 b released", "1 a released")
 	})
 }

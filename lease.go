@@ -148,7 +148,7 @@ func (l *Lease) StepDown(options *StepDownOptions) error {
 	return l.wrapped(op, err)
 }
 
-// Previous returns how the tenure before this one ended, and the data that it left,
+// Previous returns how the term before this one ended, and the data that it left,
 // so that unfinished work can be repeated. It returns false if there was none.
 func (l *Lease) Previous() (Term, bool) {
 	former, data := l.held.Former()
@@ -293,7 +293,7 @@ type health struct {
 	name     string // of the election
 	ask      func(context.Context, *Lease) error
 	period   time.Duration
-	failures int // in a row, that end the tenure
+	failures int // in a row, that end the term
 }
 
 // beside returns the work with the checks beside it.
@@ -388,14 +388,14 @@ type ReleaseOptions struct {
 	// slice that is empty but not nil.
 	Data []byte
 
-	// Failed says that the work has failed. If not nil, the tenure ends as
+	// Failed says that the work has failed. If not nil, the term ends as
 	// [EndFailed] instead of EndReleased, with the error's text as the reason:
 	// [Lease.Previous] of the next holder and the history show it. What cannot be
 	// printed is left out of the text, and the text is cut to 1,024 bytes.
 	//
-	// Any other end of the tenure goes before: a lease that was lost, work that did
+	// Any other end of the term goes before: a lease that was lost, work that did
 	// not stop in time, or a request to step down or to hand over that the holder
-	// knows of. After such a request the tenure ends as it asked, the lock is kept
+	// knows of. After such a request the term ends as it asked, the lock is kept
 	// for the heir, and the requester is answered. Failed is not kept then.
 	Failed error
 }
@@ -428,8 +428,8 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 	return l.wrapped(op, l.held.Release(ctx, data, failed))
 }
 
-// What Run returns is made of how a tenure ended and of what the work returned,
-// and the work often returns how the tenure ended: the cause of its context, or
+// What Run returns is made of how a term ended and of what the work returned,
+// and the work often returns how the term ended: the cause of its context, or
 // what Check says.
 
 // lostWith is the error of a lost lease and of its work. The work's error is left

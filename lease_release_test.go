@@ -130,7 +130,7 @@ func TestReleaseWithBesideAHeartbeat(t *testing.T) {
 	})
 }
 
-// TestReleaseWithAfterARequest: the request is what ended the tenure, and the heir
+// TestReleaseWithAfterARequest: the request is what ended the term, and the heir
 // gets the lock; the data are laid down all the same.
 func TestReleaseWithAfterARequest(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -105,7 +105,7 @@ type Options struct {
 	// it is 256.
 	MaxInFlight int
 
-	// HistoryLimit is how many tenures of a lock are kept. If zero, it is 100;
+	// HistoryLimit is how many terms of a lock are kept. If zero, it is 100;
 	// negative means that none is written.
 	HistoryLimit int
 
@@ -315,7 +315,7 @@ type AcquireOptions struct {
 	// a session has those of the session, and takes none.
 	Timing Timing
 
-	// History keeps the tenures of the lock: see [Client.History]. It costs one
+	// History keeps the terms of the lock: see [Client.History]. It costs one
 	// more write before the work begins, which is waited for as long as one request
 	// may take. Elections always have it.
 	History bool

@@ -81,7 +81,7 @@ func (o *StepDownOptions) request(to string) (op string, q driver.Request, err e
 }
 
 // StepDown asks the holder of the lock to stop and to release it, or to hand it over, and
-// waits until its tenure has ended. The request is written into the record, where the
+// waits until its term has ended. The request is written into the record, where the
 // holder finds it with its next heartbeat; its work has its stop timeout. ctx bounds the
 // waiting.
 //

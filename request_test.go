@@ -23,7 +23,7 @@ import (
 // because asks a holder to step down for a reason, and for nobody.
 func because(why string) *tenure.StepDownOptions { return &tenure.StepDownOptions{Reason: why} }
 
-// reign is one tenure as a candidate lived it.
+// reign is one term as a candidate lived it.
 type reign struct {
 	owner      string
 	token      uint64
@@ -64,7 +64,7 @@ func newCampaign(t *testing.T) (*campaign, context.Context) {
 	return &campaign{stop: stop}, ctx
 }
 
-// over ends the campaign and returns the tenures in their order.
+// over ends the campaign and returns the terms in their order.
 func (c *campaign) over(t *testing.T) []reign {
 	t.Helper()
 	c.stop()

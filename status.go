@@ -49,7 +49,7 @@ type Status struct {
 	ReservedForLabel string
 	// Request is what the holder was asked and has not done yet.
 	Request *Request
-	// End says how the last tenure ended, as in [Term.End]; in a record that
+	// End says how the last term ended, as in [Term.End]; in a record that
 	// shows a holder, why it has stopped its heartbeats. EndedBy is the request
 	// that caused it, if there was one.
 	End     string
@@ -58,7 +58,7 @@ type Status struct {
 	// how long at the latest the lock can be taken if none comes: 0 when only a read is
 	// left to tell.
 	Unchanged, FreeIn time.Duration
-	// Previous is the tenure before, nil if there was none.
+	// Previous is the term before, nil if there was none.
 	Previous *Term
 	// Session is the id of the session under which the lock is held, empty if it
 	// is its own lease. Unchanged and FreeIn are those of the session then.
@@ -74,7 +74,7 @@ const (
 	StateClosed   = string(driver.Closed)   // the session has ended, and nobody holds a lock under it
 )
 
-// How a tenure ended, in [Term.End] and [Status.End].
+// How a term ended, in [Term.End] and [Status.End].
 const (
 	EndReleased     = string(driver.EndReleased)     // its holder released the lock
 	EndExpired      = string(driver.EndExpired)      // it showed no life for its lease; another one took over

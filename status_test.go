@@ -283,7 +283,7 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 		for range 50 {
 			x := mustTake(a, s, "x")
 			y := a.MustAcquire("y", nil)
-			time.Sleep(2 * refresh) // the first look at a new tenure may not see it
+			time.Sleep(2 * refresh) // the first look at a new term may not see it
 			for range 20 {
 				list, errs := b.Statuses(t.Context(), []string{"x", "y"}, &tenure.ReadOptions{Eventual: true})
 				testutil.Want(t, errors.Join(errs...), nil)

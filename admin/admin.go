@@ -81,7 +81,7 @@ type CrashOptions struct {
 // [ReleaseDead] needs no proof.
 //
 // Only a record that shows the very lease is written. The lock may be taken, released
-// or reserved meanwhile: the error matches [tenure.ErrNotHeld] then. The tenure ends as
+// or reserved meanwhile: the error matches [tenure.ErrNotHeld] then. The term ends as
 // [tenure.EndCrashed], unless the holder has said itself why it had stopped. Other errors are
 // those of the store, or match the context's; the lock runs out by itself then.
 func ReleaseCrashed(ctx context.Context, client *tenure.Client, name, id string, options *CrashOptions) error {
@@ -256,7 +256,7 @@ const (
 // session, or has data, is left alone.
 //
 // This client holds a lock that has a history while it deletes that history. So a
-// process that takes the lock meanwhile does not lose its tenures. The error is
+// process that takes the lock meanwhile does not lose its terms. The error is
 // that of the store, or matches the context's; the result still counts what was
 // deleted before it.
 func SweepReleased(

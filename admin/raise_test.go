@@ -172,7 +172,7 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 	}
 }
 
-// expectHistory fails the test unless the tenures of a lock, in a few words, are these.
+// expectHistory fails the test unless the terms of a lock, in a few words, are these.
 func expectHistory(m *machine, name string, want ...string) {
 	t := m.World().T()
 	t.Helper()

@@ -211,7 +211,7 @@ func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 	})
 }
 
-// A sweep that fails half way has deleted the oldest tenures, and left no hole between
+// A sweep that fails half way has deleted the oldest terms, and left no hole between
 // those that are known. It gives the lock back.
 func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -87,7 +87,7 @@
 //     engine cancel a write where that could show to others what is not yet safe.
 //   - Keep fields that you do not know, where the engine can hold them: an
 //     older version of a program may renew a record of a newer one. The heartbeats,
-//     data, requests and the release of a tenure keep them; the next tenure, and a
+//     data, requests and the release of a term keep them; the next term, and a
 //     reservation, may be without.
 //   - Where the engine keeps text or bytes, let package recordcodec make them of
 //     a record. The tests of drivertest have a store that needs nothing else.

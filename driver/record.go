@@ -23,7 +23,7 @@ const (
 	// MaxReasonLen is the longest reason of a request in bytes.
 	MaxReasonLen = 1024
 	// MaxPrevReasonLen is the longest reason in bytes that a held record keeps of
-	// the tenure before. The history has the whole one.
+	// the term before. The history has the whole one.
 	MaxPrevReasonLen = 120
 	// MaxRequests is how many requests a record can hold.
 	MaxRequests = 64
@@ -65,14 +65,14 @@ const (
 	Held State = "held"
 	// Reserved says that nobody has the lock, and that it is kept for Owner, who
 	// may take it at once. Others take it over like a dead holder's when Beat
-	// has stood for Lease. The tenure that ended is Prev. Without an Owner it is kept
+	// has stood for Lease. The term that ended is Prev. Without an Owner it is kept
 	// for whoever has its Label, the first who comes. With neither it is kept for
 	// nobody: what it waits for is that a former holder has stopped.
 	Reserved State = "reserved"
 	// Released says that nobody has the lock. The record stays, because it
 	// carries the token.
 	Released State = "released"
-	// Past says that the record is no lock, but the memory of a tenure that
+	// Past says that the record is no lock, but the memory of a term that
 	// has ended. It is written once, by Claim, and never taken.
 	Past State = "past"
 	// Alive says that the record is no lock, but a session of Owner's: all locks
@@ -92,7 +92,7 @@ func (s State) OfSession() bool { return s == Alive || s == Closed }
 // Record is what a store keeps for one lock, or for one session, which keeps
 // many locks alive by one heartbeat.
 //
-// All text in it, that of its requests and tenures as well, is valid UTF-8 without
+// All text in it, that of its requests and terms as well, is valid UTF-8 without
 // U+0000, which some engines cannot keep: [CheckClaim], [CheckSwap] and [CheckRaise] refuse
 // any other. Every other character comes back as it went in, control characters and those
 // that stand for nothing (U+FFFE) too. What Tenure itself writes for people to read
@@ -185,29 +185,29 @@ type Record struct {
 	// the lock is kept for, if it is kept for no Owner.
 	Host, Label string
 
-	// Since is when the tenure began, by the holder's wall clock, and Until
+	// Since is when the term began, by the holder's wall clock, and Until
 	// when it was released, zero before that. They are for people; no decision
 	// reads them. Stores keep them to the millisecond at least.
 	Since, Until time.Time
 
-	// End says how the tenure ended, in a released record. In a held one it
-	// says why the holder has stopped its heartbeats, and the tenure ends when
+	// End says how the term ended, in a released record. In a held one it
+	// says why the holder has stopped its heartbeats, and the term ends when
 	// another one takes over. Otherwise it is empty.
 	End EndReason
 
-	// Asked is the request that ended the tenure, in a released record.
+	// Asked is the request that ended the term, in a released record.
 	Asked *Request
 
-	// Prev is the tenure before this one, nil if this is the key's first. The
+	// Prev is the term before this one, nil if this is the key's first. The
 	// reason of its request is cut to MaxPrevReasonLen in a record that is Held, so
-	// that heartbeats do not carry a long one for the life of the tenure.
+	// that heartbeats do not carry a long one for the life of the term.
 	Prev *Term
 
 	// Unknown is what a store read in the record and this version of Tenure does
 	// not understand: fields of a newer one, as text that is the store's own. A
-	// write of the same tenure leaves it as it is, so that they are kept; a new
+	// write of the same term leaves it as it is, so that they are kept; a new
 	// tenure begins without. It is empty in a store that keeps such fields by
-	// itself, such as one with columns: there a new tenure may find what the former one
+	// itself, such as one with columns: there a new term may find what the former one
 	// has left. So a field that a later version adds says itself to which token it
 	// belongs, or means the same for all holders.
 	Unknown string

@@ -19,10 +19,10 @@ type Term struct {
 	Asked        *Request // who asked for the end; in vain, if it is EndExpired
 }
 
-// Term returns the tenure that the record shows, ended for the given reason
+// Term returns the term that the record shows, ended for the given reason
 // unless the record says itself how it ended. That of a Reserved record is the
 // one before: it is nobody's yet. The session under which it was held is not in
-// it: it is not needed once the end of the tenure is known.
+// it: it is not needed once the end of the term is known.
 func (r Record) Term(end EndReason) *Term {
 	if r.State == Reserved {
 		return r.Prev.clone()
@@ -40,7 +40,7 @@ func (r Record) Term(end EndReason) *Term {
 	return t.clone()
 }
 
-// Below returns the token of the tenure before this one: one lower, but for one
+// Below returns the token of the term before this one: one lower, but for one
 // that ended with [EndRaised].
 func (t *Term) Below() uint64 {
 	if t.End == EndRaised && t.Asked != nil && t.Asked.Kind == Raise && t.Asked.Token < t.Token {
@@ -49,7 +49,7 @@ func (t *Term) Below() uint64 {
 	return t.Token - min(t.Token, 1)
 }
 
-// Brief returns the tenure as the record of the next holder keeps it: with a
+// Brief returns the term as the record of the next holder keeps it: with a
 // reason of at most [MaxPrevReasonLen]. It returns nil for nil.
 func (t *Term) Brief() *Term {
 	if t == nil || t.Asked == nil || len(t.Asked.Reason) <= MaxPrevReasonLen {
@@ -82,7 +82,7 @@ func (q *Request) clone() *Request {
 	return &c
 }
 
-// EndReason says how a tenure ended.
+// EndReason says how a term ended.
 type EndReason string
 
 const (
@@ -115,7 +115,7 @@ const (
 	// then.
 	EndCrashed EndReason = "crashed"
 	// EndRaised: nobody held the lock under this token. An operator raised it after
-	// a loss of the store. Asked names the token of the tenure before.
+	// a loss of the store. Asked names the token of the term before.
 	EndRaised EndReason = "raised"
 )
 
@@ -131,11 +131,11 @@ const (
 	// never learnt, or a late duplicate, was granted in its name.
 	Confirm RequestKind = "confirm"
 	// ReleaseDead and Revoke are acts of operators. They are never laid into a held
-	// record; they tell who ended a tenure, and why.
+	// record; they tell who ended a term, and why.
 	ReleaseDead RequestKind = "free"
 	Revoke      RequestKind = "revoke"
 	// Fail is never laid into a held record either: it tells why a holder called
-	// its own tenure [EndFailed].
+	// its own term [EndFailed].
 	Fail RequestKind = "fail"
 	// Raise is neither: it tells who raised the token of a lock, and why, and its
 	// Token is the one that the lock had before. See [EndRaised].

@@ -215,7 +215,7 @@ func (e *env) reserved(r driver.Record, owner string) driver.Record {
 	return next
 }
 
-// past returns the record of an ended tenure for a Claim of key.
+// past returns the record of an ended term for a Claim of key.
 func (e *env) past(key string) driver.Record {
 	next := e.held(key)
 	request := e.request(driver.Revoke)

@@ -159,7 +159,7 @@ func testVersions(t *testing.T, e *env) {
 	a, b := e.clients[0], e.clients[1]
 
 	// An older program renews, and releases, what a newer one has written, and drops
-	// nothing of it. A new tenure has nothing of the former one.
+	// nothing of it. A new term has nothing of the former one.
 	t.Run("LaterKept", func(t *testing.T) {
 		if e.h.PlantLater == nil || e.h.HasLater == nil {
 			t.Skip("the harness cannot plant what a later version writes")
@@ -189,7 +189,7 @@ func testVersions(t *testing.T, e *env) {
 			want(step.name)
 			e.wantStored(t, next)
 		}
-		// Whether the next tenures have it is up to the store; they lack nothing by it.
+		// Whether the next terms have it is up to the store; they lack nothing by it.
 		free := e.get(t, b, rec.Key)
 		claim := e.held(rec.Key)
 		now := e.claim(t, b, claim)

@@ -104,7 +104,7 @@ func testOwnership(t *testing.T, e *env) {
 		e.wantStored(t, want)
 	})
 
-	// The two records of a claim have the former tenure, and perhaps the data,
+	// The two records of a claim have the former term, and perhaps the data,
 	// in common; they share no memory.
 	t.Run("NowAndPrev", func(t *testing.T) {
 		for _, first := range []string{"now", "prev"} {

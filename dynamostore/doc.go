@@ -60,7 +60,7 @@
 // fencingToken is the token, stamp the recordVersionNumber that Tenure wrote
 // last (another one has written since if they differ), tenureState the state,
 // tenure what else a record has, as text of package recordcodec, and tenureBefore
-// how the tenure before ended. A lock under a session, and a session's own item, have the
+// how the term before ended. A lock under a session, and a session's own item, have the
 // leaseDuration "session", which no other client can parse: they are not to be
 // taken, although a lock under a session is written only when it changes hands.
 // Keys that begin with "tenure/" are not locks: the history of locks, sessions,

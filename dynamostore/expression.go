@@ -123,7 +123,7 @@ func placeholders(without ...string) []string {
 }
 
 // claim writes next over nothing, or over what Tenure released. The engine
-// counts the token and carries over the tenure that ended.
+// counts the token and carries over the term that ended.
 func (o *Options) claim(next driver.Record) *expression {
 	without := []string{"#be"}
 	if next.Data == nil {
@@ -150,7 +150,7 @@ func (o *Options) replace(next driver.Record, keepData bool) *expression {
 	return e
 }
 
-// guard is what is added to the condition of a write that begins a tenure, so that
+// guard is what is added to the condition of a write that begins a term, so that
 // a process without SharedTable does not count tokens where others do it with it.
 func (o *Options) guard() string {
 	if o.SharedTable || o.Unshare {

@@ -240,7 +240,7 @@ type FenceItem struct {
 	token uint64
 }
 
-// RaiseFence tells the fence of a lock that the tenure of the token has begun,
+// RaiseFence tells the fence of a lock that the term of the token has begun,
 // and returns it. A holder calls it after it was granted the lock and before its
 // work: from then on no transaction passes that checks for an older token. One
 // write; with an unknown outcome call it again.

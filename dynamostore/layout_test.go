@@ -81,7 +81,7 @@ func TestHeartbeatsStayBelowAKilobyte(t *testing.T) {
 	})
 }
 
-// TestOneStepDownCostsOneUnit: after a tenure that ended without a request, the
+// TestOneStepDownCostsOneUnit: after a term that ended without a request, the
 // release by a step-down, and so the next take, stay below a kilobyte.
 func TestOneStepDownCostsOneUnit(t *testing.T) {
 	o, err := (*Options)(nil).resolve()

@@ -106,7 +106,7 @@ type Options struct {
 	// Attributes returns attributes of the user's own for the item of a lock, for an
 	// index or a dashboard, say: nil or none leaves the item as it is. It is asked
 	// at each try to write a grant, a claim or a takeover, with the record that is to
-	// be written, without its token and the tenure before. What it returns is set in
+	// be written, without its token and the term before. What it returns is set in
 	// the same write, and stays through heartbeats and the release until a later
 	// grant sets it anew; an attribute that is not returned then stays as it was. It
 	// counts for the size of the item, which each write is billed by.

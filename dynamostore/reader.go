@@ -172,7 +172,7 @@ func (r *reader) more() driver.Record {
 	return rec
 }
 
-// term returns the tenure before that of the item.
+// term returns the term before that of the item.
 func (r *reader) term() *driver.Term {
 	s := r.text(attrBefore, false)
 	if s == "" {

@@ -47,7 +47,7 @@ func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
 	c.held, c.lease = true, lease
 	slots, err := c.open(ctx)
 	if err != nil {
-		// Released here, the tenure is not one whose work has failed.
+		// Released here, the term is not one whose work has failed.
 		_ = lease.Release(context.WithoutCancel(ctx))
 		return wrap(opOnce, c.name, err)
 	}

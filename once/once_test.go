@@ -306,7 +306,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 func (e exit) ExitCode() int { return int(e) }
 
-// Work that fails is run again by the same tenure, with pauses that double.
+// Work that fails is run again by the same term, with pauses that double.
 func TestOnceRetries(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		var at []time.Duration

@@ -44,7 +44,7 @@ type Options struct {
 	Between func(last, slot int64) (newest []int64, more int)
 
 	// CatchUp runs missed slots before the slot itself, in their order, under the
-	// same tenure: the newest ones, this many at most. It needs Between. If zero,
+	// same term: the newest ones, this many at most. It needs Between. If zero,
 	// missed slots are not run. When one of them fails, the next one is run all the
 	// same.
 	CatchUp int
@@ -79,7 +79,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// Retries is how often work that has failed is run again for the same slot, by
-	// the same tenure, as long as that may act. If zero, it is not run again.
+	// the same term, as long as that may act. If zero, it is not run again.
 	// Nothing is written between two attempts: if the holder is lost then, how the
 	// run ended is not known.
 	Retries int
@@ -89,7 +89,7 @@ type Options struct {
 	// of up to a quarter is taken off. If zero, it is 1 s.
 	RetryDelay time.Duration
 
-	// History keeps the tenures of the lock: see [tenure.AcquireOptions]. The ledger
+	// History keeps the terms of the lock: see [tenure.AcquireOptions]. The ledger
 	// has the last 20 runs in any case.
 	History bool
 

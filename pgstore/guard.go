@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	// ErrStale is matched by the error of [Store.Guard] when the tenure of the token has
+	// ErrStale is matched by the error of [Store.Guard] when the term of the token has
 	// ended. Roll back, and stop the work: the token never passes again. See [StaleError].
 	ErrStale = errors.New("stale token")
 
@@ -32,7 +32,7 @@ type StaleError struct {
 	// Lock is the name of the lock.
 	Lock string
 	// Token is the one that was refused, and Highest that of the lock's record.
-	// They are the same if the tenure has ended and no other has begun.
+	// They are the same if the term has ended and no other has begun.
 	Token, Highest uint64
 	// State is that of the lock's record.
 	State driver.State

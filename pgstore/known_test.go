@@ -128,7 +128,7 @@ func TestKnownRelease(t *testing.T) {
 	})
 }
 
-// timeless returns a tenure without the instants of its life.
+// timeless returns a term without the instants of its life.
 func timeless(t *driver.Term) *driver.Term {
 	c := *t
 	c.Since, c.Until = time.Time{}, time.Time{}

@@ -29,20 +29,20 @@
 //
 // A reader first takes a slot, and then looks at the gate. A writer first takes the gate,
 // and then looks at the slots. The store is linearizable, so one of the two sees the
-// other. The reader turns back; the writer waits until the tenure that it has seen has
+// other. The reader turns back; the writer waits until the term that it has seen has
 // ended, or has shown no life for its lease, as a strong read that begins after that says. It
 // reads how many slots there are after it has the gate, because a reader may
 // have made more just before.
 //
 // # Tokens
 //
-// The epoch is the gate's token w in the tenure of the last writer. A writer has token
-// 2w, and those who read after it 2w+1. So tokens rise in the order in which tenures exclude
+// The epoch is the gate's token w in the term of the last writer. A writer has token
+// 2w, and those who read after it 2w+1. So tokens rise in the order in which terms exclude
 // each other, and any fence works: package fence, or a comparison at the resource, under the
 // name of the lock.
 //
 // A fence protects readers from a late write of a former writer only where it has seen
-// their token: so a reader shows it before it reads, once in its tenure, and once more
+// their token: so a reader shows it before it reads, once in its term, and once more
 // after [Lease.Downgrade].
 //
 // # What a crash leaves
@@ -57,7 +57,7 @@
 // stand open for two refresh periods, which is the readers' turn, and shuts it then. It
 // waits for the readers that are there, and not for those who come later. So a writer
 // waits for the longest read and three refresh periods in its turn, and for at most two
-// turns of each other writer; a reader waits for a few writers' tenures. No writer depends
+// turns of each other writer; a reader waits for a few writers' terms. No writer depends
 // on the line alone: it tries a gate that nobody has for five refresh periods and more. A
 // process that writes again and again, alone, lets readers in when it sees that some have
 // come. There is no order between processes beyond that.

@@ -11,7 +11,7 @@ import (
 
 // note is the data of the gate. Whoever gives the gate back without having written, or
 // becomes a reader, lays down there who wrote last, and in which epoch that was: the
-// tenure of the gate does not tell. It counts for the tenure of its token alone, so nobody
+// tenure of the gate does not tell. It counts for the term of its token alone, so nobody
 // needs to clear it.
 type note struct {
 	Token uint64       `json:"token"`
@@ -22,17 +22,17 @@ type note struct {
 func (n note) bytes() []byte {
 	b, err := json.Marshal(n)
 	if err != nil {
-		return nil // times of year 10000: the tenure itself tells more than is true
+		return nil // times of year 10000: the term itself tells more than is true
 	}
 	return b
 }
 
-// wrote returns what a gate says of the last writer: the last tenure in which somebody
+// wrote returns what a gate says of the last writer: the last term in which somebody
 // may have written. Readers that were there before a gate was given back read beside
 // those who come after that, so they have one epoch, or a fence would refuse the former.
 //
-// T is the latest tenure of the gate that has ended, before the one before it, nil if
-// that is not known, and data is what they have left there. What was before tenures that
+// T is the latest term of the gate that has ended, before the one before it, nil if
+// that is not known, and data is what they have left there. What was before terms that
 // nobody has believed in, one after the other, the gate does not tell: then somebody may
 // have written in the one before those that it shows.
 func wrote(data []byte, t tenure.Term, before *tenure.Term) note {

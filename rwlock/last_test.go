@@ -9,7 +9,7 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// The epoch rises with tenures in which somebody may have written, and with none that
+// The epoch rises with terms in which somebody may have written, and with none that
 // nobody has believed in, as far as the gate tells: it keeps the two latest ones.
 func TestEpochOfAbandonedTenures(t *testing.T) {
 	const released, abandoned, expired = tenure.EndReleased, tenure.EndAbandoned, tenure.EndExpired

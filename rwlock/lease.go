@@ -75,7 +75,7 @@ func (l *Lease) Owner() string { return l.grip.Load().inner.Owner() }
 func (l *Lease) Epoch() uint64 { return l.grip.Load().epoch }
 
 // Token returns the fencing token: twice the epoch for a writer, and one more for a
-// reader. It rises with every tenure that excludes the one before; readers of one epoch
+// reader. It rises with every term that excludes the one before; readers of one epoch
 // have the same. After [Lease.Downgrade] it is another one.
 //
 // A resource that compares it refuses late writes of former writers. It protects a
@@ -83,7 +83,7 @@ func (l *Lease) Epoch() uint64 { return l.grip.Load().epoch }
 // reader shows it before it reads.
 func (l *Lease) Token() uint64 { return l.grip.Load().token }
 
-// LastWriter returns the tenure of the gate in which somebody wrote last, before this
+// LastWriter returns the term of the gate in which somebody wrote last, before this
 // one. Its token is an epoch. It returns false if nobody has ever written. What was
 // written is whole if its End is [tenure.EndReleased]. Otherwise it may be half: the
 // writer has crashed, or was paused for too long, or has failed, or was asked to stop.

@@ -57,7 +57,7 @@ type wronged struct {
 
 // appeal judges those whom the fence has refused, when the history of the gate is known.
 // It may refuse readers if a writer has crashed that waited for them: nobody can tell then
-// that it had not written. So it may after two tenures of the gate that nobody has believed
+// that it had not written. So it may after two terms of the gate that nobody has believed
 // in, one after the other: whoever takes the gate then sees the last of them alone.
 func (r *resource) appeal(history []tenure.Term) {
 	for _, w := range r.wronged {

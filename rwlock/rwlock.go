@@ -88,7 +88,7 @@ func (l *Lock) RunRead(ctx context.Context, options *tenure.AcquireOptions, work
 }
 
 // RunWrite is RunRead for a writer: see [Lock.AcquireWrite]. If work returns an error,
-// or panics, while nothing has asked it to stop, its tenure ends as [tenure.EndFailed],
+// or panics, while nothing has asked it to stop, its term ends as [tenure.EndFailed],
 // which those who come next see in [Lease.LastWriter].
 func (l *Lock) RunWrite(ctx context.Context, options *WriteOptions, work func(context.Context, *Lease) error) error {
 	lease, err := l.AcquireWrite(ctx, options)

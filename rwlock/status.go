@@ -27,7 +27,7 @@ type Status struct {
 	// Front is the owner that is at the front of the line of writers, "" if there is
 	// none.
 	Front string
-	// LastWriter is the tenure in which somebody wrote last, nil if nobody has, or if
+	// LastWriter is the term in which somebody wrote last, nil if nobody has, or if
 	// there is a writer now: see [Lease.LastWriter].
 	LastWriter *tenure.Term
 }

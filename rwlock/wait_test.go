@@ -67,7 +67,7 @@ func (p *process) loop(ctx context.Context, w *waits, write bool, work, pause ti
 // Fifty processes that come and go at once, and five that write in a loop. A turn of a
 // writer is the longest read, its own write, and three refresh periods: two for readers,
 // and one to see that they have left. A writer gets in after two turns of each of the
-// others and its own, a reader within three writers' tenures and three refresh periods.
+// others and its own, a reader within three writers' terms and three refresh periods.
 func TestNobodyStarves(t *testing.T) {
 	enginetest.MakeVerify(t)
 	onWorld(t, func(t *testing.T, s *world) {

@@ -411,7 +411,7 @@ func busyReaders(readers []noted) *BusyError {
 
 // drain waits until each of those readers has left, or has shown no life for its lease.
 // Whoever has its slot after it was granted that after the gate was shut, and turns
-// back: so it is the tenure that is waited for, and not the slot.
+// back: so it is the term that is waited for, and not the slot.
 func (w *writer) drain(ctx context.Context, readers []noted) error {
 	if len(readers) == 0 {
 		return nil
@@ -452,7 +452,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 }
 
 // stay returns those of the readers that may still be at work. A cheap read is enough to see
-// that a tenure has ended in order: once it has, it has. That its lease is over needs a
+// that a term has ended in order: once it has, it has. That its lease is over needs a
 // strong one: see [slots.Expired].
 func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	names := make([]string, len(readers))

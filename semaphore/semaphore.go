@@ -187,7 +187,7 @@ const cached = time.Minute
 // matches [tenure.ErrLost] too. If the slot was asked back, and work returned
 // an error, it matches [tenure.ErrSteppedDown]. If no slot was acquired, work was
 // not run. A panic of work releases the slot and goes on. As with [tenure.Client.Run],
-// the tenure of the slot ends as [tenure.EndFailed] if work fails by itself.
+// the term of the slot ends as [tenure.EndFailed] if work fails by itself.
 func (s *Semaphore) Run(ctx context.Context, options *tenure.AcquireOptions, work func(context.Context, *Lease) error) error {
 	l, err := s.Acquire(ctx, options)
 	if err != nil {

@@ -451,7 +451,7 @@ func (a *asking) same(q tenure.Request) bool {
 		q.ToLabel == a.q.ToLabel
 }
 
-// follow waits until the record shows this request no more: the tenure has ended.
+// follow waits until the record shows this request no more: the term has ended.
 func (a *asking) follow(ctx context.Context) error {
 	client := a.c.s.client
 	for range client.Election(a.q.Name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too

@@ -76,7 +76,7 @@ func TestGuard(t *testing.T) {
 	check("after a takeover", 2, ErrStale, "token 2 is stale, token 3 was granted: another holder has begun, stop")
 	check("the successor's", 3, nil, "")
 
-	// A tenure that has ended is stale before another begins: an operator who
+	// A term that has ended is stale before another begins: an operator who
 	// revoked it does not wait for that.
 	reserved := next(rec)
 	reserved.State, reserved.Owner, reserved.Prev = driver.Reserved, "", rec.Term(driver.EndRevoked)

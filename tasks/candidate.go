@@ -16,11 +16,11 @@ import (
 // is elected. Its run is the one goroutine that uses it, but for withdraw.
 type candidate struct {
 	g       *Group
-	ctx     context.Context // of the campaigns and the tenures; not ended by Run's context
+	ctx     context.Context // of the campaigns and the terms; not ended by Run's context
 	leave   context.CancelCauseFunc
 	follows *following    // nil while it leads, and without following tasks
-	token   uint64        // of its last tenure
-	ended   bool          // the last tenure, otherwise than by the stop
+	token   uint64        // of its last term
+	ended   bool          // the last term, otherwise than by the stop
 	done    chan struct{} // closed when the lock is released and following tasks have returned
 	stuck   chan struct{} // closed when leading tasks were given up
 
@@ -56,7 +56,7 @@ func (c *candidate) run() {
 				c.g.fail(err)
 			}
 		case c.ended:
-			// A tenure has ended: campaign again. A closed client says so then.
+			// A term has ended: campaign again. A closed client says so then.
 		case err != nil:
 			c.g.fail(fmt.Errorf("tasks: %w", err))
 		}
@@ -64,7 +64,7 @@ func (c *candidate) run() {
 	c.unfollow(context.Cause(c.g.stopping))
 }
 
-// withdraw ends the campaign when the group stops, or the tenure if its tasks
+// withdraw ends the campaign when the group stops, or the term if its tasks
 // have returned.
 func (c *candidate) withdraw() {
 	c.mu.Lock()
@@ -83,7 +83,7 @@ func (c *candidate) setLeads(leads bool) {
 	}
 }
 
-// lead is one tenure. It returns when no leading task is under way any more,
+// lead is one term. It returns when no leading task is under way any more,
 // because then the lock is released.
 func (c *candidate) lead(ctx context.Context, lease *tenure.Lease) error {
 	c.setLeads(true)
@@ -129,7 +129,7 @@ func (c *candidate) lead(ctx context.Context, lease *tenure.Lease) error {
 	return err
 }
 
-// release releases the lock as failed if the failure of a task has ended the tenure:
+// release releases the lock as failed if the failure of a task has ended the term:
 // before the campaign is ended, which would count as being asked to stop. How the
 // release itself went, Run finds again.
 func (c *candidate) release(ctx context.Context, lease *tenure.Lease) {

@@ -43,7 +43,7 @@
 // leading tasks are stopped, and the lock is released; or the candidacy is
 // withdrawn and the following tasks are stopped. Then those that always run.
 //
-// If the error or panic of a task stops a group that leads, the tenure ends as
+// If the error or panic of a task stops a group that leads, the term ends as
 // [tenure.EndFailed], with that error as the reason.
 //
 // # Guarantees
@@ -69,7 +69,7 @@
 //
 // [tenure.ElectionOptions] Health asks after the leader beside its tasks. When it has
 // failed too often in a row, all leading tasks are told at once, with
-// [tenure.ErrUnhealthy], the tenure ends as [tenure.EndFailed], and the replica
+// [tenure.ErrUnhealthy], the term ends as [tenure.EndFailed], and the replica
 // campaigns again: with a CoolDown, after others.
 //
 // # What is not guaranteed

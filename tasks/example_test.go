@@ -133,7 +133,7 @@ func ExampleGroup_Every() {
 	// periods begun: 3
 }
 
-// A leader that is not in good health makes way: its tasks are stopped, and the tenure
+// A leader that is not in good health makes way: its tasks are stopped, and the term
 // ends as failed.
 func ExampleGroup_health() {
 	ctx := context.Background()

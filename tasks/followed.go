@@ -20,7 +20,7 @@ type Followed struct {
 	over    chan struct{} // closed when this replica does not follow any more
 
 	mu      sync.Mutex // guards the fields below
-	own     uint64     // this replica's own tenures have this token or a lower one
+	own     uint64     // this replica's own terms have this token or a lower one
 	leader  tenure.Leader
 	version uint64        // of leader, one higher with each change; 0 if nothing is known
 	changed chan struct{} // closed and replaced with each change
@@ -125,7 +125,7 @@ func (f *Followed) set(l tenure.Leader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l.Token <= f.own {
-		l = tenure.Leader{} // a tenure of our own, which has ended
+		l = tenure.Leader{} // a term of our own, which has ended
 	}
 	f.put(l)
 	if !l.None() {
@@ -133,7 +133,7 @@ func (f *Followed) set(l tenure.Leader) {
 	}
 }
 
-// disown says that tenures up to this token are this replica's own.
+// disown says that terms up to this token are this replica's own.
 func (f *Followed) disown(token uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

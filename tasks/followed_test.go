@@ -48,7 +48,7 @@ func (r *replica) noteChanges() {
 }
 
 // A leader tells its followers things through its data; the next one goes on,
-// and nobody sees a tenure of its own.
+// and nobody sees a term of its own.
 func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		replicas := map[string]*replica{}
@@ -111,7 +111,7 @@ func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 }
 
 // A leader whose writes are lost begins to follow while the record still shows
-// its own tenure: that is nobody.
+// its own term: that is nobody.
 func TestNobodyFollowsItself(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
@@ -132,7 +132,7 @@ func TestNobodyFollowsItself(t *testing.T) {
 	})
 }
 
-// A following task that takes its time to stop does not see the tenure that it
+// A following task that takes its time to stop does not see the term that it
 // makes way for.
 func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {

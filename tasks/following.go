@@ -18,11 +18,11 @@ import (
 const settle = time.Second
 
 // confirm is how long a new leader waits to be handed on: a look at the record
-// can show this replica's own tenure a moment before the replica knows that it
+// can show this replica's own term a moment before the replica knows that it
 // was elected, and nothing in the record says for certain whose it is.
 const confirm = 100 * time.Millisecond
 
-// following is the time from one tenure of this replica to its next.
+// following is the time from one term of this replica to its next.
 type following struct {
 	g        *Group
 	crew     *crew

@@ -96,10 +96,10 @@ func (g *Group) Always(name string, run func(ctx context.Context) error) {
 	g.add(&g.always, t)
 }
 
-// Leading adds a task of the leader. It is started in each tenure of this
+// Leading adds a task of the leader. It is started in each term of this
 // replica, when the following tasks have returned, and stopped before the lock
 // is released. Its context ends with the lease, too. If it returns nil, it is
-// done for this tenure.
+// done for this term.
 //
 // An error that it returns when the leadership has ended already is dropped,
 // because work that loses its lease fails in many ways. Before that, any error

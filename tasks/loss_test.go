@@ -265,7 +265,7 @@ func TestStepDown(t *testing.T) {
 	})
 }
 
-// TestUnhealthyLeaderGivesWay: its tasks are told, the tenure ends as failed, and the
+// TestUnhealthyLeaderGivesWay: its tasks are told, the term ends as failed, and the
 // replica leads again when its cool-down is over.
 func TestUnhealthyLeaderGivesWay(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {

@@ -65,7 +65,7 @@ func TestTaskStopsTheGroupInOrder(t *testing.T) {
 	}
 }
 
-// checkTenure checks how the tenure of a leader ended that a task has stopped.
+// checkTenure checks how the term of a leader ended that a task has stopped.
 func (s *world) checkTenure(how string) {
 	s.t.Helper()
 	rec := s.Record(election)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tenureotel gives OpenTelemetry the metrics and spans of leases: what this program
-// holds, how near its heartbeats come to the deadline, how its tenures end.
+// holds, how near its heartbeats come to the deadline, how its terms end.
 //
 //	telemetry, err := tenureotel.New(&tenureotel.Options{Locks: []string{"scheduler"}})
 //	options := tenure.Options{LeaseDuration: 15 * time.Second}
@@ -22,13 +22,13 @@
 //	tenure.remaining             s until the deadline, by lock
 //	tenure.slack                 s until the deadline less the grace, by lock
 //	tenure.busy_share            the busy share of the last whole period, by lock
-//	tenure.acquired              tenures that began, by lock
+//	tenure.acquired              terms that began, by lock
 //	tenure.acquire.wait          s from the call of an acquire, by lock
-//	tenure.ended                 tenures that ended, by lock and tenure.end
+//	tenure.ended                 terms that ended, by lock and tenure.end
 //	tenure.heartbeat.duration    s that the store took to confirm a heartbeat
 //	tenure.heartbeat.late        heartbeats confirmed with less than the grace left, by lock
 //	tenure.jeopardy              times at which heartbeats began to fail, by lock
-//	tenure.stop_timeout          tenures whose work did not stop in time, by lock
+//	tenure.stop_timeout          terms whose work did not stop in time, by lock
 //	tenure.store_error           requests of acquires that failed, by lock
 //	tenure.session.open          sessions whose deadline has not passed
 //	tenure.session.ended         sessions that ended, by tenure.end
@@ -47,7 +47,7 @@
 // lost. It has the name of the lock, the token, and how it ended, and the status Error if the
 // lease was lost. A span is made when it has ended, but for "tenure hold", which begins with
 // the grant: a process that is killed sends none. Spans are roots: the work's own spans belong
-// to the program. Use [Options.NoSpans] where tenures are many and short.
+// to the program. Use [Options.NoSpans] where terms are many and short.
 //
 // What each event means is the same as in package tenureprom.
 package tenureotel

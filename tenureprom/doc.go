@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tenureprom gives Prometheus the metrics of leases: what this program holds, how
-// near its heartbeats come to the deadline, how its tenures end; and what the records of
+// near its heartbeats come to the deadline, how its terms end; and what the records of
 // locks show to a program that holds none.
 //
 //	metrics := tenureprom.New(&tenureprom.Options{Elections: []string{"scheduler"}})

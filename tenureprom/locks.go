@@ -93,8 +93,8 @@ type Locks struct {
 
 // log is what was seen of one lock.
 type log struct {
-	token  uint64    // of the last tenure
-	ended  uint64    // of the last tenure whose end is counted
+	token  uint64    // of the last term
+	ended  uint64    // of the last term whose end is counted
 	vacant time.Time // since when no holder was seen, zero if there is one
 
 	success time.Time // of the ledger's last run that succeeded
@@ -289,7 +289,7 @@ func (l *Locks) discover(ctx context.Context) error {
 	return nil
 }
 
-// endUnseen says that a tenure began and ended between two polls.
+// endUnseen says that a term began and ended between two polls.
 const endUnseen = "unseen"
 
 // note counts what a status adds to what was seen before, and returns since when the lock
@@ -334,7 +334,7 @@ var recordEnds = []string{
 	tenure.EndAbandoned, tenure.EndReleasedDead, tenure.EndRevoked, tenure.EndFailed, tenure.EndCrashed, tenure.EndRaised, endUnseen,
 }
 
-// ends counts the ends of the tenures since the last one that is counted.
+// ends counts the ends of the terms since the last one that is counted.
 func (l *Locks) ends(st tenure.Status, g *log) {
 	last := endedBy(st)
 	if last <= g.ended {
@@ -360,7 +360,7 @@ func (l *Locks) ends(st tenure.Status, g *log) {
 	g.ended = last
 }
 
-// endedBy returns the token of the last tenure that has ended, by the record.
+// endedBy returns the token of the last term that has ended, by the record.
 func endedBy(st tenure.Status) uint64 {
 	if st.State == tenure.StateHeld && st.Token > 0 {
 		return st.Token - 1

@@ -59,7 +59,7 @@ func TestLocks(t *testing.T) {
 			"tenure_lock_held{name=leader}": 0, "tenure_lock_vacant_seconds{name=leader}": 10, "tenure_lock_holder{holder=a,name=leader}": absent,
 			recordEnded("leader", "released"): 1, "tenure_lock_token{name=leader}": 1,
 		})
-		for range 3 { // tenures that begin and end between two polls
+		for range 3 { // terms that begin and end between two polls
 			lease := testutil.Must(a.Acquire(t.Context(), "leader", nil))(t)
 			_ = lease.Release(t.Context())
 		}
@@ -176,7 +176,7 @@ func TestTokenFell(t *testing.T) {
 	})
 }
 
-// TestRaised has tokens raised by an operator: no tenure has begun with that.
+// TestRaised has tokens raised by an operator: no term has begun with that.
 func TestRaised(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})

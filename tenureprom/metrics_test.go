@@ -68,7 +68,7 @@ func TestTenure(t *testing.T) {
 	})
 }
 
-// TestEnds has a tenure end in each way that a holder can tell of.
+// TestEnds has a term end in each way that a holder can tell of.
 func TestEnds(t *testing.T) {
 	for end, way := range map[string]func(t *testing.T, w *tenuretest.World, c *tenuretest.Client, lease *tenure.Lease){
 		"stepped_down": func(t *testing.T, w *tenuretest.World, _ *tenuretest.Client, lease *tenure.Lease) {

@@ -33,7 +33,7 @@ type candidate struct {
 	ended chan error // what Run returned
 
 	mu    sync.Mutex
-	lease *tenure.Lease // of the latest tenure
+	lease *tenure.Lease // of the latest term
 	cause error         // of its end
 }
 

@@ -30,7 +30,7 @@ type Options struct {
 	// Timing is as in [tenure.AcquireOptions].
 	Timing tenure.Timing
 
-	// History keeps the tenures of each lock: see [tenure.AcquireOptions].
+	// History keeps the terms of each lock: see [tenure.AcquireOptions].
 	History bool
 
 	// StoreTimeout is how long the store of the locks may fail to give any answer before

@@ -132,7 +132,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		RenewTime: metav1.NewTime(time.Now().Add(-status.Unchanged)), LeaderTransitions: transitions(status.Token),
 	}
 	if status.Held {
-		// Its own lease is handled above: this is another holder, or a tenure of its own
+		// Its own lease is handled above: this is another holder, or a term of its own
 		// that it has lost.
 		record.HolderIdentity = status.Owner
 	}
@@ -373,5 +373,5 @@ func (e *conflictError) Unwrap() error { return e.cause }
 // seconds rounds up: what client-go counts in.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// transitions are those before the tenure of the token.
+// transitions are those before the term of the token.
 func transitions(token uint64) int { return max(int(token)-1, 0) }

@@ -7,7 +7,7 @@
 //	election := client.Election("operator", nil)
 //	err := tenurectrl.RunManager(ctx, election, config, ctrl.Options{Scheme: scheme}, setup)
 //
-// [RunManager] runs a manager for each tenure, while this process leads. [RunStandby] runs
+// [RunManager] runs a manager for each term, while this process leads. [RunStandby] runs
 // one all the time, whose caches are warm when this process is elected.
 //
 // Both end the contexts of all controllers at the deadline of the lease, before another
@@ -16,8 +16,8 @@
 //
 // # What controller-runtime cannot give
 //
-// A manager starts once, so each tenure has a new one, which setup builds anew. A reconcile
-// that ignores its context goes on beside the next leader, and holds up the next tenure in
+// A manager starts once, so each term has a new one, which setup builds anew. A reconcile
+// that ignores its context goes on beside the next leader, and holds up the next term in
 // this process: call [tenure.Lease.Check] before each write that matters. An API server that
 // is to refuse a former leader's write needs its token: see [tenure.Lease.Token].
 //

@@ -21,7 +21,7 @@
 //
 // Members of the object that this version does not know come back in
 // [driver.Record.Unknown], and go out again with the record. Those within a
-// request or a tenure are kept for as long as it is not written again.
+// request or a term are kept for as long as it is not written again.
 //
 // All functions may be called concurrently.
 package recordcodec
@@ -65,7 +65,7 @@ func Append(text []byte, rec driver.Record) []byte {
 // resting is the state in the text of a lock that is held under a session.
 const resting driver.State = "resting"
 
-// EncodeTerm returns the text of a tenure; that of nil is "null".
+// EncodeTerm returns the text of a term; that of nil is "null".
 func EncodeTerm(t *driver.Term) string {
 	if t == nil {
 		return "null"
@@ -162,13 +162,13 @@ func DecodePart(text string) (driver.Record, error) {
 	return rec, nil
 }
 
-// DecodeTerm returns the tenure of a text of [EncodeTerm], nil for "null". The
+// DecodeTerm returns the term of a text of [EncodeTerm], nil for "null". The
 // text of a record that is released will do as well, if owner and token are in it:
-// its tenure is the one that ended, as [driver.Claimed] has it, and so an engine
+// its term is the one that ended, as [driver.Claimed] has it, and so an engine
 // that cannot compute can lay the one where the other belongs.
 func DecodeTerm(text string) (*driver.Term, error) {
 	if text == "null" {
-		return nil, nil //nolint:nilnil // nil is a tenure: none
+		return nil, nil //nolint:nilnil // nil is a term: none
 	}
 	r, err := open(text, "")
 	if err != nil {

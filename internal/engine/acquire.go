@@ -450,7 +450,7 @@ func (a *acquire) end() {
 	a.k.leave()
 }
 
-// note writes the tenures before a grant into the history, when no caller gets its
+// note writes the terms before a grant into the history, when no caller gets its
 // lease.
 func (a *acquire) note(g protocol.Grant) {
 	if c := a.k.c; a.History && c.options.HistoryLimit > 0 {

@@ -70,7 +70,7 @@ type Client struct {
 	own      map[string]*LeaseHolder // the latest lease of each lock
 	active   int                     // leases and acquires that Close waits for
 	drained  chan struct{}
-	writing  int // tenures that are not in the history yet, for which Close waits a while
+	writing  int // terms that are not in the history yet, for which Close waits a while
 	written  chan struct{}
 
 	grants  unconfirmedGrants // to holders elsewhere
@@ -97,11 +97,11 @@ type API struct {
 	// Held returns the error of those who wait for the holder that a record shows, or for
 	// whom it is reserved. Own says that the holder is this client.
 	Held func(rec driver.Record, freeIn time.Duration, own bool) error
-	// Superseded returns the error of a tenure under a token that by has ended.
+	// Superseded returns the error of a term under a token that by has ended.
 	Superseded func(token uint64, by driver.Record) error
-	// Replaced returns the error of a tenure whose store was replaced.
+	// Replaced returns the error of a term whose store was replaced.
 	Replaced func(err error) error
-	// SteppedDown returns the cause of a tenure that ends as somebody has asked.
+	// SteppedDown returns the cause of a term that ends as somebody has asked.
 	SteppedDown func(q *driver.Request) error
 	// Requested returns the error of those who ask a holder that was asked before.
 	Requested func(q *driver.Request) error
@@ -235,7 +235,7 @@ func (c *Client) owns(rec driver.Record) bool {
 	return l != nil && rec.State == driver.Held && l.token == rec.Token && rec.Owner == c.options.Owner
 }
 
-// writes counts tenures that are being written into the history, and those that are.
+// writes counts terms that are being written into the history, and those that are.
 func (c *Client) writes(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // deleted. The error is a [*driver.ConflictError] if somebody has taken the lock.
 //
 // This client holds a lock that has a history while it deletes that history. So a process
-// that takes the lock meanwhile does not lose its tenures.
+// that takes the lock meanwhile does not lose its terms.
 func (c *Client) DeleteReleased(ctx context.Context, rec driver.Record, past []driver.Record) (history int, err error) {
 	if len(past) == 0 {
 		return 0, c.delete(ctx, rec)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// putHistory writes tenures into the history of a lock. It waits for as long as the
+// putHistory writes terms into the history of a lock. It waits for as long as the
 // work has to, or until ctx ends; the writing goes on in the background.
 func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Term) {
 	all := c.writeHistory(lock, past, (*protocol.HistoryWriter).Step)
@@ -31,12 +31,12 @@ func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Term
 	}
 }
 
-// note writes tenures into the history of a lock, and does not wait.
+// note writes terms into the history of a lock, and does not wait.
 func (c *Client) note(lock string, past []driver.Term) {
 	c.writeHistory(lock, past, (*protocol.HistoryWriter).GiveUp)
 }
 
-// writeHistory begins to write tenures into the history of a lock, each by itself.
+// writeHistory begins to write terms into the history of a lock, each by itself.
 func (c *Client) writeHistory(lock string, past []driver.Term, begin func(*protocol.HistoryWriter, time.Duration) protocol.Action) []*historyWrite {
 	all := make([]*historyWrite, len(past))
 	for i, t := range past {
@@ -50,7 +50,7 @@ func (c *Client) writeHistory(lock string, past []driver.Term, begin func(*proto
 	return all
 }
 
-// historyWrite is one tenure on its way into the history.
+// historyWrite is one term on its way into the history.
 type historyWrite struct {
 	nobody
 	c        *Client

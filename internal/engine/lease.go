@@ -23,7 +23,7 @@ type LeaseHolder struct {
 
 	id       string
 	token    uint64
-	former   *driver.Term   // the tenure before
+	former   *driver.Term   // the term before
 	data     []byte         // what that has left
 	under    *SessionHolder // keeps the lock alive; nil if the lock is its own lease
 	capacity int            // how many pieces of work the holder does at once
@@ -178,7 +178,7 @@ func (l *LeaseHolder) ID() string { return l.id }
 // Under returns the session that keeps the lock alive, nil if the lock is its own lease.
 func (l *LeaseHolder) Under() *SessionHolder { return l.under }
 
-// Former returns the tenure before this one, and the data that it has left; nil if there was
+// Former returns the term before this one, and the data that it has left; nil if there was
 // none.
 func (l *LeaseHolder) Former() (*driver.Term, []byte) { return l.former, l.data }
 

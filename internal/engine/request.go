@@ -130,7 +130,7 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 	}
 }
 
-// honoured waits until the tenure that was asked has ended.
+// honoured waits until the term that was asked has ended.
 func (a *asking) honoured(ctx context.Context, o *Observer, token uint64) error {
 	for {
 		s, _, _ := o.Latest() // a store that fails is asked again

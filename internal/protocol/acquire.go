@@ -23,7 +23,7 @@ type Want struct {
 	// their own lease: those under a session are mostly known to be free.
 	ReadFirst bool
 	// Holds says that this process has the lock itself. Without it, a record that
-	// shows Owner is likely to be of a tenure that has ended.
+	// shows Owner is likely to be of a term that has ended.
 	Holds bool
 	// Priority goes into the record. A holder with a lower one is asked to hand
 	// over to Owner.
@@ -135,7 +135,7 @@ func (c *Acquirer) Granted() (Grant, bool) {
 }
 
 // Left returns a grant that the contender found while it cleaned up, and that nobody
-// uses. It may be the only one that knows of the tenures before it.
+// uses. It may be the only one that knows of the terms before it.
 func (c *Acquirer) Left() (Grant, bool) {
 	if c.grant == nil || c.cleanup == nil {
 		return Grant{}, false
@@ -604,7 +604,7 @@ func closedInOrder(rec driver.Record) bool {
 	return rec.State == driver.Closed && rec.End != driver.EndExpired && !withoutWork(rec.End)
 }
 
-// withoutWork says whether the end of a tenure is no sign of life: another process, which knew
+// withoutWork says whether the end of a term is no sign of life: another process, which knew
 // that the holder was dead, released the lock, or no work was done under it.
 func withoutWork(end driver.EndReason) bool {
 	return end == driver.EndReleasedDead || end == driver.EndCrashed || end == driver.EndAbandoned
@@ -763,7 +763,7 @@ func (c *Acquirer) bound() bool {
 	return u != nil && !u.Holder.Over() && !u.Quiet()
 }
 
-// before returns the tenures before the one that a grant names as Prev, as the
+// before returns the terms before the one that a grant names as Prev, as the
 // attempt knew them, or as its reply has shown them: those that the history may lack.
 func before(a attempt, former driver.Record) []*driver.Term {
 	if a.before == nil && former.Prev != nil && former.State != driver.Reserved && !inOrder(former.End) {

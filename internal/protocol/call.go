@@ -27,7 +27,7 @@ const (
 	Request                      // swap it with a request for its holder, with the beat as it is
 	ForceRelease                 // swap another process's to released, closed, or reserved for nobody
 	Delete                       // delete a session that has been closed for long, or an entry of the history
-	HistoryPut                   // put an ended tenure into the history, if nothing stands there
+	HistoryPut                   // put an ended term into the history, if nothing stands there
 )
 
 func (k Kind) String() string {
@@ -152,7 +152,7 @@ type attempt struct {
 	sent    time.Duration
 	counts  time.Duration // from when a lease counts by it: see Env.Lease
 	data    uint64        // the serial number of the data that it carries
-	// before are the tenures before the one that it names as Prev, as far as a
+	// before are the terms before the one that it names as Prev, as far as a
 	// takeover knows them, the newest first.
 	before []*driver.Term
 	late   bool // it replaces a grant of its own acquire

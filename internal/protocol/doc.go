@@ -33,7 +33,7 @@
 //	                           │  └────last returned────┘
 //	                           └──begins──▶ OrphanReleaser
 //	Acquirer ──grant──▶ Holder, on its own or tied to a SessionHolder
-//	    │                  └─grant shows the past─▶ HistoryWriter, one for each tenure
+//	    │                  └─grant shows the past─▶ HistoryWriter, one for each term
 //	    └──────────┐
 //	Requester ─────┼──share──▶ View of a lock ──▶ View of its session ◀── Reaper
 //	Observer ──────┘
@@ -42,7 +42,7 @@
 // An [Acquirer] wants a lock, a [Holder] has one, a [SessionOpener] wants a session and a
 // [SessionHolder] has one. A [Requester] wants something of a holder, an [Observer] wants to
 // know who the holder is. An [OrphanReleaser] releases a lock that its session does not
-// know of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended tenures into
+// know of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into
 // the history. For a holder in another process that has no store, an [UnconfirmedGrant] keeps
 // the grant until that shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] of it.
 // When a call without an answer is tried again, and when a machine gives up, is one rule for all

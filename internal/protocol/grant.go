@@ -22,14 +22,14 @@ type Grant struct {
 	// Former is the record before the grant, zero where there was none or
 	// where the reply that carried it was lost.
 	Former driver.Record
-	// Before are the tenures before the one that the record names as Prev, the
+	// Before are the terms before the one that the record names as Prev, the
 	// newest first: those that may be missing in the history.
 	Before []*driver.Term
 
 	by *Acquirer // the session keeps it until it has the holder
 }
 
-// Past returns the tenures that the history may lack when this one is granted.
+// Past returns the terms that the history may lack when this one is granted.
 func (g Grant) Past() []driver.Term {
 	prev := g.Record.Prev
 	if prev == nil {
@@ -52,7 +52,7 @@ func (g Grant) Past() []driver.Term {
 	return past
 }
 
-// inOrder says that a tenure that ended so has written the entry of its predecessor: its
+// inOrder says that a term that ended so has written the entry of its predecessor: its
 // holder has released the lock itself, after its work.
 func inOrder(end driver.EndReason) bool {
 	switch end {

@@ -16,7 +16,7 @@ import (
 // HistoryPrefix begins the keys of all histories.
 const HistoryPrefix = driver.OwnPrefix + "history/"
 
-// HistoryKey returns the key of a tenure in the history of a lock.
+// HistoryKey returns the key of a term in the history of a lock.
 func HistoryKey(lock string, token uint64) string {
 	return fmt.Sprintf("%s%s/%019d", HistoryPrefix, lock, token)
 }
@@ -31,20 +31,20 @@ func HistoryOf(key string) (lock string, ok bool) {
 	return name[:end], true
 }
 
-// HistoryWriter is the machine that writes one ended tenure into the history of its
+// HistoryWriter is the machine that writes one ended term into the history of its
 // lock.
 //
-// The history is kept in records of their own, one for each tenure that has ended,
+// The history is kept in records of their own, one for each term that has ended,
 // under a key made of lock and token. A process that crashes cannot write how its
 // tenure ended. So the successor does: before it begins its work, it writes the entry
-// of the tenure before its own, from what its grant showed. A successor that crashes
+// of the term before its own, from what its grant showed. A successor that crashes
 // before that leaves the end of its predecessor in its own record, from which the next
 // holder completes the history: see [Grant.Past]. Two such crashes in a row leave a
 // hole.
 //
 // The work waits for the entry for one request timeout. After that, the write is
 // repeated beside the work, until the store has given no answer for [entryLeases]. An entry that is there already was
-// written by another process, from the same record. But if it is of another tenure,
+// written by another process, from the same record. But if it is of another term,
 // the lock's record was deleted since, and the tokens have begun again: then the
 // entry is replaced. When the entry is written, the oldest one beyond the limit is
 // removed. If that fails, it stays, and is not shown.
@@ -52,8 +52,8 @@ type HistoryWriter struct {
 	retrier
 	lock  string
 	entry driver.Record
-	token uint64 // of the tenure
-	limit uint64 // how many tenures are kept
+	token uint64 // of the term
+	limit uint64 // how many terms are kept
 
 	begun  bool
 	waited bool          // for, by the work
@@ -71,10 +71,10 @@ const entryLeases = 4
 // maxErased bounds how often an entry is to make way that others write again.
 const maxErased = 20
 
-// NewHistoryWriter returns the machine of one tenure of a lock. Limit is how many
-// tenures the history keeps.
+// NewHistoryWriter returns the machine of one term of a lock. Limit is how many
+// terms the history keeps.
 func NewHistoryWriter(t Timing, env Env, lock string, past driver.Term, limit uint64) *HistoryWriter {
-	version := env.Fresh() // a late delete removes only this tenure
+	version := env.Fresh() // a late delete removes only this term
 	return &HistoryWriter{
 		retrier: retrier{t: t, env: env, patience: entryLeases * t.Lease},
 		lock:    lock, token: past.Token, limit: limit, move: HistoryPut,
@@ -86,16 +86,16 @@ func NewHistoryWriter(t Timing, env Env, lock string, past driver.Term, limit ui
 	}
 }
 
-// Token returns the token of the tenure.
+// Token returns the token of the term.
 func (c *HistoryWriter) Token() uint64 { return c.token }
 
-// Awaited says that the work may not begin yet, because of this tenure.
+// Awaited says that the work may not begin yet, because of this term.
 func (c *HistoryWriter) Awaited() bool { return c.waited }
 
-// Written says that the tenure stands in the history.
+// Written says that the term stands in the history.
 func (c *HistoryWriter) Written() bool { return c.written }
 
-// Err returns why the tenure will never be written, nil if it is or still may be.
+// Err returns why the term will never be written, nil if it is or still may be.
 func (c *HistoryWriter) Err() error { return c.err }
 
 // Over says that the history writer sends nothing more, and that the work need not wait.
@@ -161,7 +161,7 @@ func (c *HistoryWriter) Reply(now time.Duration, r Result) Action {
 	return Action{Call: c.act(now)}
 }
 
-// tookEntry takes the answer to the write of the tenure.
+// tookEntry takes the answer to the write of the term.
 func (c *HistoryWriter) tookEntry(r Result) {
 	if r.Outcome == Conflicted && c.another(r) && c.erased < maxErased {
 		c.erased++
@@ -174,21 +174,21 @@ func (c *HistoryWriter) tookEntry(r Result) {
 	}
 }
 
-// another says that the entry in the way is of another tenure with the same token.
+// another says that the entry in the way is of another term with the same token.
 func (c *HistoryWriter) another(r Result) bool {
 	old := r.Record
 	return r.Found && old.State == driver.Past && (old.Owner != c.entry.Owner || !old.Since.Equal(c.entry.Since))
 }
 
-// Entry is one tenure as a history shows it.
+// Entry is one term as a history shows it.
 type Entry struct {
 	driver.Term
-	// Unknown says that there was a tenure under this token, of which nothing else
+	// Unknown says that there was a term under this token, of which nothing else
 	// is known.
 	Unknown bool
 }
 
-// Present returns what the record of a lock itself tells of its tenures, the newest
+// Present returns what the record of a lock itself tells of its terms, the newest
 // first.
 func Present(rec driver.Record) []Entry {
 	var list []Entry
@@ -212,14 +212,14 @@ func unknown(token uint64) Entry {
 	return Entry{Term: driver.Term{Token: token}, Unknown: true}
 }
 
-// Shortened says that a record keeps less of the tenure before its own than the
+// Shortened says that a record keeps less of the term before its own than the
 // history does: the beginning of a long reason.
 func Shortened(prev *driver.Term) bool {
 	return prev != nil && prev.Token != 0 && prev.Asked != nil &&
 		len(prev.Asked.Reason) >= driver.MaxPrevReasonLen-utf8.UTFMax
 }
 
-// Lengthen puts the whole of a tenure in the place of what the record of its
+// Lengthen puts the whole of a term in the place of what the record of its
 // successor kept of it, the last of the list.
 func Lengthen(list []Entry, whole Entry) {
 	last := &list[len(list)-1]
@@ -229,7 +229,7 @@ func Lengthen(list []Entry, whole Entry) {
 }
 
 // Older returns which tokens of a history to read after the list that is known: from,
-// from-1, ... down to to+1, so that there are limit tenures in all.
+// from-1, ... down to to+1, so that there are limit terms in all.
 func Older(list []Entry, limit uint64) (from, to uint64) {
 	from = list[len(list)-1].Below()
 	return from, from - min(from, limit-min(limit, uint64(len(list))))
@@ -247,7 +247,7 @@ func Dense(past []Entry) (dense []Entry, cut bool) {
 	return past, false
 }
 
-// EntryOf returns what the history's record says of a token. A tenure without such a
+// EntryOf returns what the history's record says of a token. A term without such a
 // record is returned as unknown, never left out.
 func EntryOf(token uint64, rec driver.Record, found bool) Entry {
 	if !found || rec.State != driver.Past {

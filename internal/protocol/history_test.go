@@ -16,7 +16,7 @@ import (
 
 var sunday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// past is an ended tenure under a token.
+// past is an ended term under a token.
 func past(token uint64) driver.Term {
 	return driver.Term{
 		Owner: "a", Token: token, Host: "h", Label: "l", Since: sunday, Until: sunday.Add(time.Hour), End: driver.EndSteppedDown,
@@ -270,7 +270,7 @@ func TestErasedHasNoRecord(t *testing.T) {
 
 // TestHistoryWriters: whatever becomes of its requests, a history writer comes to its end
 // within a bounded number of them; the work waits for one request timeout at most,
-// and not for less unless the tenure is written; what it says is written was, and
+// and not for less unless the term is written; what it says is written was, and
 // nothing is deleted but what is in its place and another's, or what is too old.
 func TestHistoryWriters(t *testing.T) {
 	const limit = 3
@@ -398,7 +398,7 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-// TestOlder: which tokens are read, so that there are as many tenures as are kept.
+// TestOlder: which tokens are read, so that there are as many terms as are kept.
 func TestOlder(t *testing.T) {
 	list := func(tokens ...uint64) (list []Entry) {
 		for _, token := range tokens {

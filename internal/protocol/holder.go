@@ -447,7 +447,7 @@ func (h *Holder) Done(now time.Duration) Action {
 }
 
 // Leave is Done with two additions. The same write stores data, unless that is nil.
-// Failed, unless nil, is the reason for the end of the tenure if nothing else has
+// Failed, unless nil, is the reason for the end of the term if nothing else has
 // ended it; its ID and kind are filled in. Leave returns false, and has no effect,
 // if the work had returned before.
 func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (first bool, a Action) {
@@ -621,7 +621,7 @@ func (h *Holder) takeRequest(now time.Duration, a *Action) {
 }
 
 // takeSessionRequests does the same for requests that came through the session's record. One for
-// another tenure of the lock changes nothing.
+// another term of the lock changes nothing.
 func (h *Holder) takeSessionRequests(now time.Duration, a *Action) {
 	if h.under == nil {
 		return
@@ -838,7 +838,7 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 	}
 }
 
-// term says whether rec shows this holder's tenure, with the beat that was confirmed
+// term says whether rec shows this holder's term, with the beat that was confirmed
 // last. Then no other holder has written the record: another process has written a
 // request into it. Only the beat tells for certain, because owners may share a name,
 // and tokens begin again when a record was deleted.
@@ -846,7 +846,7 @@ func (h *Holder) term(rec driver.Record) bool {
 	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 
-// adopt goes on from a record of this tenure that another process has written. That
+// adopt goes on from a record of this term that another process has written. That
 // write is no sign of life of this holder: the lease still counts from the last
 // confirmed write, not from now. All attempts until now replace another version, so
 // none of them can be applied any more.

@@ -12,7 +12,7 @@ import (
 )
 
 // A lease that nobody waited for any more says so in the record: its holder has
-// written nothing of the tenure before it.
+// written nothing of the term before it.
 func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 	env := Env{Fresh: func() string { return "fresh" }, Random: func() float64 { return 0.5 }}
 	for _, wanted := range []bool{true, false} {

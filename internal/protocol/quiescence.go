@@ -70,8 +70,8 @@ type Raise struct {
 }
 
 // Raised returns the record of a lock whose token is raised. What stood there becomes
-// the tenure before it. It ended with its session if that was closed in order; nobody
-// knows how else, if it was held. Raising again counts from the same tenure, so that
+// the term before it. It ended with its session if that was closed in order; nobody
+// knows how else, if it was held. Raising again counts from the same term, so that
 // one that was interrupted may be repeated. A token that is kept without a record has
 // no version.
 func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Raise) driver.Record {

@@ -9,13 +9,13 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// What a record shows when a tenure has ended.
+// What a record shows when a term has ended.
 
 // Left says that the work has returned, and that only the closing of the session is
 // left to do, which frees the lock.
 func (h *Holder) Left() bool { return h.done() && h.out == nil && h.leaves() }
 
-// End returns how the tenure of a lock ends, as its record shows it, and why if
+// End returns how the term of a lock ends, as its record shows it, and why if
 // the work has failed.
 func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {
 	switch end = h.why(); {
@@ -27,7 +27,7 @@ func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {
 	return end, nil
 }
 
-// why returns how the tenure ends, as the record will show it.
+// why returns how the term ends, as the record will show it.
 func (h *Holder) why() driver.EndReason {
 	_, unwanted := h.work.(unused)
 	switch {
@@ -43,10 +43,10 @@ func (h *Holder) why() driver.EndReason {
 	return endFor(h.reason)
 }
 
-// honoured says whether holders end their tenure for a request of that kind.
+// honoured says whether holders end their term for a request of that kind.
 func honoured(k driver.RequestKind) bool { return k == driver.StepDown || k == driver.HandOver }
 
-// endFor returns how a tenure ends whose work has returned in time, for a request or a
+// endFor returns how a term ends whose work has returned in time, for a request or a
 // failure, or for no reason.
 func endFor(reason *driver.Request) driver.EndReason {
 	switch {
@@ -61,7 +61,7 @@ func endFor(reason *driver.Request) driver.EndReason {
 }
 
 // leftFor returns rec as its holder leaves it: free, or reserved for the given time for
-// whom a request names. A failure for which the tenure did not end is not shown.
+// whom a request names. A failure for which the term did not end is not shown.
 func leftFor(
 	rec driver.Record, version string, end driver.EndReason, reason *driver.Request, wait time.Duration,
 ) driver.Record {
@@ -77,9 +77,9 @@ func leftFor(
 }
 
 // freed returns rec as it is left when nobody holds the lock any more: without
-// requests, with how the tenure ended, and by whose request. The heartbeat period and
+// requests, with how the term ended, and by whose request. The heartbeat period and
 // the drift go, because nobody waits for this record, and it must stay small beside
-// the two tenures that it shows.
+// the two terms that it shows.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec
 	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
@@ -88,7 +88,7 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 		next.End, next.Asked = end, asked
 		return next
 	}
-	// A reservation that nobody took: the record shows the tenure before it.
+	// A reservation that nobody took: the record shows the term before it.
 	if t := rec.Term(end); t != nil {
 		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
 		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
@@ -132,7 +132,7 @@ func ReservedForNobody(rec driver.Record) bool {
 	return rec.State == driver.Reserved && reservationOf(rec).forNobody()
 }
 
-// reserved returns rec as it is left when its holder's tenure has ended and the
+// reserved returns rec as it is left when its holder's term has ended and the
 // lock is reserved for the given time. Older processes know of no label, and
 // read that it is kept for nobody: they wait until the time has passed.
 func reserved(

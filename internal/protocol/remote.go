@@ -107,7 +107,7 @@ type RemoteHeartbeat struct {
 // Releases says that the holder has done its work.
 func (d RemoteHeartbeat) Releases() bool { return d.Next == "" }
 
-// FollowsBeat says whether next may be the beat after another one of the same tenure: it
+// FollowsBeat says whether next may be the beat after another one of the same term: it
 // begins with what the acquire has made, and ends with 13 new letters or digits.
 func FollowsBeat(after, next string) bool {
 	term, _, found := strings.Cut(after, "-")
@@ -124,7 +124,7 @@ func FollowsBeat(after, next string) bool {
 }
 
 // RemoteWrite is the machine that carries out one [RemoteHeartbeat]: it swaps the record that has the
-// remote heartbeat's beat, and answers Done, Changed if the tenure is over, or Unusable if the store
+// remote heartbeat's beat, and answers Done, Changed if the term is over, or Unusable if the store
 // gives no answer. Only an answer of the store confirms a remote heartbeat. The holder counts its
 // lease from before it first sent it.
 //
@@ -155,7 +155,7 @@ func NewRemoteWrite(t Timing, env Env, of RemoteHeartbeat, known driver.Record, 
 	return r
 }
 
-// holds says whether rec shows the tenure of the remote heartbeat.
+// holds says whether rec shows the term of the remote heartbeat.
 func (r *RemoteWrite) holds(rec driver.Record) bool {
 	return rec.State == driver.Held && rec.Session == "" && rec.Token == r.of.Token
 }
@@ -251,7 +251,7 @@ func (r *RemoteWrite) judge(out *Call, res Result) {
 	}
 }
 
-// left says whether rec shows that the tenure of that token was ended by its holder, and
+// left says whether rec shows that the term of that token was ended by its holder, and
 // nobody else: by a release.
 func left(rec driver.Record, token uint64) bool {
 	end := driver.EndReason("")

@@ -30,7 +30,7 @@ func frees(t *testing.T, o *UnconfirmedGrant, at time.Duration, rec driver.Recor
 	return c
 }
 
-// TestUnusedUnconfirmedGrantIsFreed: after a third of the lease and not before, as a tenure in which
+// TestUnusedUnconfirmedGrantIsFreed: after a third of the lease and not before, as a term in which
 // no work was done.
 func TestUnusedUnconfirmedGrantIsFreed(t *testing.T) {
 	o, rec := offered(timing, time.Second)
@@ -201,7 +201,7 @@ func TestRemoteWriteJudges(t *testing.T) {
 		edit(&rec)
 		return rec
 	}
-	after := func(end driver.EndReason) driver.Record { // the next tenure, and how this one has ended
+	after := func(end driver.EndReason) driver.Record { // the next term, and how this one has ended
 		return with(theirs(timing, "v", 8), func(r *driver.Record) { r.Prev = at(beat1).Term(end) })
 	}
 	for _, tt := range []struct {

@@ -30,10 +30,10 @@ const (
 	Delivered            // the request is in the record, or has been honoured already
 	Done                 // an operator's release, or that of a crashed holder: nobody holds the lock any more
 	NoHolder             // there is no holder to ask
-	HolderChanged        // the tenure ended before the request was written
+	HolderChanged        // the term ended before the request was written
 	OtherPending         // another request came first
 	Foreign              // the holder does not understand requests
-	Alive                // the holder shows life: only revoking can end its tenure
+	Alive                // the holder shows life: only revoking can end its term
 	Self                 // the holder would hand over to itself
 	Unusable             // the store failed: see Err
 	Abandoned            // given up from outside
@@ -90,11 +90,11 @@ type Requester struct {
 	crash *ProvenCrash // in the place of a request
 	view  *View
 
-	before   *driver.Term  // the one before a tenure that was revoked
+	before   *driver.Term  // the one before a term that was revoked
 	lockRead bool          // the record was read, and since the last write of unknown outcome
 	again    time.Duration // when to read again what did not settle it
 	first    life          // what was seen at first
-	token    uint64        // of the tenure that is asked
+	token    uint64        // of the term that is asked
 	tried    bool          // it has made a write of unknown outcome
 	wrote    attempts      // upon the record of a crashed holder
 	revoked  bool          // reserved for nobody, by this requester or another one
@@ -126,10 +126,10 @@ func (k *Requester) Key() string { return k.key }
 // Asked returns the request.
 func (k *Requester) Asked() driver.Request { return k.want }
 
-// Token returns the token of the tenure that was asked.
+// Token returns the token of the term that was asked.
 func (k *Requester) Token() uint64 { return k.token }
 
-// Before returns the tenure before the one that was revoked, nil if there was
+// Before returns the term before the one that was revoked, nil if there was
 // none. The record does not show it any more.
 func (k *Requester) Before() *driver.Term { return k.before }
 
@@ -273,7 +273,7 @@ func IsBeatOf(beat, id string) bool {
 }
 
 // fits says whether the requester may write upon rec. If not, a look tells what has
-// become of the tenure.
+// become of the term.
 func (k *Requester) fits(rec driver.Record, found bool) bool {
 	switch {
 	case k.crash != nil:
@@ -343,7 +343,7 @@ func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 	}
 }
 
-// judgeOver settles the answer when the tenure that is asked has ended: by this requester, or not.
+// judgeOver settles the answer when the term that is asked has ended: by this requester, or not.
 func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 	switch {
 	case ours:
@@ -355,7 +355,7 @@ func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 	}
 }
 
-// judgeHolder settles the answer if the record of the tenure that is asked decides it.
+// judgeHolder settles the answer if the record of the term that is asked decides it.
 func (k *Requester) judgeHolder(rec driver.Record) {
 	foreign, changed := rec.State == driver.Held && rec.Beat == "", lifeOf(rec) != k.first
 	switch {
@@ -398,7 +398,7 @@ func (k *Requester) judgeAsked(lock driver.Record, waits *driver.Request) {
 	}
 }
 
-// ended says whether a record shows that this request has ended a tenure.
+// ended says whether a record shows that this request has ended a term.
 func (k *Requester) ended(rec driver.Record) bool {
 	mine := func(q *driver.Request) bool { return q != nil && q.ID == k.want.ID }
 	return mine(rec.Asked) || rec.Prev != nil && mine(rec.Prev.Asked)

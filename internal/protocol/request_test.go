@@ -103,7 +103,7 @@ func TestRequesterJudgesWhatItActsOn(t *testing.T) {
 
 // TestUnknownFreeIsKnownByItsTrace: an operator's write of unknown outcome was
 // applied, and somebody has claimed the lock since. Its own request is what the
-// record remembers of the tenure before.
+// record remembers of the term before.
 func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 	for _, want := range []driver.RequestKind{driver.ReleaseDead, driver.Revoke} {
 		t.Run(string(want), func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestStamp(t *testing.T) {
 		name               string
 		r                  Call
 		since, until       bool
-		asked, prev, prevQ bool // times of the request, of the former tenure's end, of its request
+		asked, prev, prevQ bool // times of the request, of the former term's end, of its request
 	}{
 		{"claim", Call{Kind: Claim, Next: held}, true, false, false, false, false},
 		{"heartbeat", Call{Kind: Heartbeat, Next: held}, false, false, false, false, false},
@@ -522,7 +522,7 @@ func TestAskingASessionThatChanges(t *testing.T) {
 }
 
 // TestAskingForAKeyThatWasDeleted: its tokens begin again, so that the same one is
-// another tenure.
+// another term.
 func TestAskingForAKeyThatWasDeleted(t *testing.T) {
 	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})

@@ -391,7 +391,7 @@ func TestStoppedLockLapses(t *testing.T) {
 	}
 }
 
-// TestAskedThroughTheSession: a request ends the tenure that it is meant for, and
+// TestAskedThroughTheSession: a request ends the term that it is meant for, and
 // no other.
 func TestAskedThroughTheSession(t *testing.T) {
 	for _, tt := range []struct {

@@ -171,7 +171,7 @@ type Env struct {
 	// instant. The view that asks keeps the answer. It may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is told of a holder whose bound of the drift is not this process's, at
-	// least once for each of its tenures that a view is shown. It may be nil.
+	// least once for each of its terms that a view is shown. It may be nil.
 	Differs func(rec driver.Record)
 	// Follow is how many locks follow their session in one step: 64 if zero.
 	Follow int

@@ -221,7 +221,7 @@ func (s *View) How(now time.Duration) driver.Consistency {
 	return driver.Strong
 }
 
-// stage is the order in which a tenure goes through the states.
+// stage is the order in which a term goes through the states.
 func stage(s driver.State) int {
 	switch s {
 	case driver.Held, driver.Alive:
@@ -261,7 +261,7 @@ func (s *View) Known() (time.Duration, bool) { return s.replied, s.replied != ne
 // of life.
 func (s *View) Since() time.Duration { return s.since }
 
-// Term returns the instant after the reply that first showed the tenure that
+// Term returns the instant after the reply that first showed the term that
 // the record shows.
 func (s *View) Term() time.Duration { return s.term }
 
@@ -359,8 +359,8 @@ func (s *View) diesAt() time.Duration {
 	return s.replied + forever
 }
 
-// ending returns the tenure of a record that is taken over, as its successor records
-// it. If the owner has closed the session of the lock, the tenure ended with that.
+// ending returns the term of a record that is taken over, as its successor records
+// it. If the owner has closed the session of the lock, the term ended with that.
 func (s *View) ending(rec driver.Record) *driver.Term {
 	u := s.under()
 	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {

@@ -24,7 +24,7 @@ type Env struct {
 	Random func() float64 // in [0, 1)
 }
 
-// Waiting is a process that waits for one tenure of a lock.
+// Waiting is a process that waits for one term of a lock.
 type Waiting struct {
 	of      *Waits
 	id      ID
@@ -70,7 +70,7 @@ func (w *Waits) Begin(now time.Duration, key, bell string, lease, refresh time.D
 		of: w, id: NameOf(secret, key), secret: secret, to: to, nonce: w.env.Word(),
 		lease: lease, refresh: refresh, next: now, changed: changed,
 	}
-	if was := w.all[v.id]; was != nil { // another tenure of the same process
+	if was := w.all[v.id]; was != nil { // another term of the same process
 		v.hinted, v.any = was.hinted, was.any
 	}
 	w.all[v.id] = v

@@ -226,8 +226,8 @@ func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 	}
 }
 
-// hidden returns what a write that changes no holder may say of the tenure before: the same,
-// but where late duplicates, of its claim first, have come upon the tenures of another life.
+// hidden returns what a write that changes no holder may say of the term before: the same,
+// but where late duplicates, of its claim first, have come upon the terms of another life.
 func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Term {
 	if m.life == l.life || reflect.DeepEqual(was.Prev, is.Prev) {
 		return was.Prev
@@ -238,7 +238,7 @@ func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Term {
 	return is.Prev
 }
 
-// began judges the beginning of a tenure, and what its record says of the one before.
+// began judges the beginning of a term, and what its record says of the one before.
 func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
 	if is.Owner != m.owner() || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
@@ -262,7 +262,7 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 	l.remembers(m, was.Token)
 }
 
-// overtaken judges the end of a tenure by the beginning of the next one.
+// overtaken judges the end of a term by the beginning of the next one.
 func (l *lock) overtaken(m *machine, was driver.Record) {
 	if was.Session != "" && !l.sessionEnded(was.Session) {
 		l.fail("%s takes the lock from session %s, which is alive", m, was.Session)
@@ -276,7 +276,7 @@ func (l *lock) overtaken(m *machine, was driver.Record) {
 	}
 }
 
-// ends notes how a tenure ends that has not released the lock: as its record says, else so.
+// ends notes how a term ends that has not released the lock: as its record says, else so.
 func (t *tenure) ends(end driver.EndReason, was driver.Record) {
 	if t.end = end; was.End != "" {
 		t.end = was.End
@@ -297,7 +297,7 @@ func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record, since time
 	}
 }
 
-// remembers compares how the record shows the end of a tenure with what was.
+// remembers compares how the record shows the end of a term with what was.
 func (l *lock) remembers(m *machine, token uint64) {
 	t, want := l.store.rec.Prev, l.tenures[token]
 	if l.store.rec.State == driver.Released {

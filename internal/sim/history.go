@@ -12,21 +12,21 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// debt is the duty of a process to write down how a tenure has ended, which it knows.
+// debt is the duty of a process to write down how a term has ended, which it knows.
 type debt struct {
 	by    *host
 	epoch int // of its crashes
-	tries int // that were not answered, or refused, or found a former tenure
+	tries int // that were not answered, or refused, or found a former term
 }
 
-// leastTries is how often the writing of a tenure is tried before it may be given
+// leastTries is how often the writing of a term is tried before it may be given
 // up: for more than two leases.
 const leastTries = 20
 
 // wall is what the wall clocks of people show, whatever those of the processes do.
 func (w *World) wall() time.Time { return time.Unix(0, 0).Add(w.now) }
 
-// writeHistory begins to write down what a grant shows of the tenures before it. The
+// writeHistory begins to write down what a grant shows of the terms before it. The
 // work waits for that: see awaits.
 func (m *machine) writeHistory(g protocol.Grant) {
 	if m.life != m.l.life {
@@ -43,7 +43,7 @@ func (m *machine) writeHistory(g protocol.Grant) {
 	}
 }
 
-// write begins to write down one tenure.
+// write begins to write down one term.
 func (m *machine) write(t driver.Term, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
 	l, p := m.l, m.p
 	c := protocol.NewHistoryWriter(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
@@ -55,10 +55,10 @@ func (m *machine) write(t driver.Term, begin func(protocol.Machine, time.Duratio
 	return e
 }
 
-// historyWriter returns the machine of what writes a tenure down.
+// historyWriter returns the machine of what writes a term down.
 func (m *machine) historyWriter() *protocol.HistoryWriter { return m.is.(*protocol.HistoryWriter) }
 
-// tried counts how often the writing of a tenure was not answered, or refused, or found a
+// tried counts how often the writing of a term was not answered, or refused, or found a
 // former one.
 func (m *machine) tried(res protocol.Result) {
 	l, token := m.l, m.historyWriter().Token()
@@ -78,7 +78,7 @@ func (m *machine) awaits() bool {
 	return slices.ContainsFunc(m.writes, func(e *machine) bool { return e.historyWriter().Awaited() })
 }
 
-// begins judges that the work under a lease begins when the earlier tenures are in the
+// begins judges that the work under a lease begins when the earlier terms are in the
 // history, or when it has waited for that as long as it must.
 func (m *machine) begins() {
 	l, now := m.l, m.on.cont.at(m.l.now)
@@ -102,7 +102,7 @@ func (m *machine) awaited() {
 	}
 }
 
-// chronicled says that a live process is writing down a tenure.
+// chronicled says that a live process is writing down a term.
 func (l *lock) chronicled() bool {
 	l.writers = slices.DeleteFunc(l.writers, func(m *machine) bool { return m.epoch != m.on.epoch || m.is.Over() })
 	return len(l.writers) > 0
@@ -132,12 +132,12 @@ func (l *lock) entered(m *machine, r *protocol.Call, was store) {
 // entry returns what the history has of a token.
 func (l *lock) entry(token uint64) *store { return l.storeOf(protocol.HistoryKey(l.key, token)) }
 
-// is says that a record is of the tenure. t may be nil.
+// is says that a record is of the term. t may be nil.
 func (t *tenure) is(rec driver.Record) bool {
 	return t != nil && t.owner == rec.Owner && t.since.Equal(rec.Since)
 }
 
-// isFormer says that an entry is of a tenure from before the lock's record was deleted.
+// isFormer says that an entry is of a term from before the lock's record was deleted.
 func (l *lock) isFormer(token uint64, rec driver.Record) bool {
 	return slices.ContainsFunc(l.former, func(tenures map[uint64]*tenure) bool {
 		return tenures[token].is(rec)
@@ -169,7 +169,7 @@ func (l *lock) owe(m *machine, token uint64) {
 	}
 }
 
-// owed says that a process that lives was to write down how a tenure has ended, and
+// owed says that a process that lives was to write down how a term has ended, and
 // had the time to do so.
 func (t *tenure) owed() bool {
 	return slices.ContainsFunc(t.debts, func(d *debt) bool { return d.epoch == d.by.epoch && d.tries < leastTries })
@@ -204,7 +204,7 @@ func (l *lock) checkShown(now uint64) {
 	}
 }
 
-// checkHistory sees that all tenures that have ended are in the history as they
+// checkHistory sees that all terms that have ended are in the history as they
 // were. What two crashes in a row have hidden may be missing, or a crash and a
 // lost reply; and what was too many.
 func (l *lock) checkHistory() {

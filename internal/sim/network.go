@@ -155,7 +155,7 @@ func (m *machine) claimed() *func() {
 func (m *machine) send(r *protocol.Call) {
 	l, p := m.l, m.p
 	if r.Kind == protocol.Claim || r.Kind == protocol.Takeover {
-		r.Stamp(l.wall()) // by which the history tells two tenures under one token apart
+		r.Stamp(l.wall()) // by which the history tells two terms under one token apart
 	}
 	if r.Kind.Reads() {
 		l.Reads++

@@ -133,7 +133,7 @@ func TestFaultsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestHistoryIsJudged: a tenure that is missing, or told wrongly, is found.
+// TestHistoryIsJudged: a term that is missing, or told wrongly, is found.
 func TestHistoryIsJudged(t *testing.T) {
 	first := protocol.HistoryKey("k", 1)
 	for _, tt := range []struct {

@@ -85,7 +85,7 @@ const (
 	opening     phase = "opening"     // a session
 	denying     phase = "denying"     // that a session holds a lock
 	clearing    phase = "clearing"    // what is left of a session
-	chronicling phase = "chronicling" // a tenure that has ended
+	chronicling phase = "chronicling" // a term that has ended
 	observing   phase = "observing"
 	offering    phase = "offering" // what was granted for a client
 	relaying    phase = "relaying" // a heartbeat of a client

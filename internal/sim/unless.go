@@ -105,7 +105,7 @@ func (l *lock) judgeRefused(m *machine, r *protocol.Refusal) {
 }
 
 // clear has an operator delete the record of a lock that is released, now and then.
-// What is known of its tenures goes with it: the tokens begin again.
+// What is known of its terms goes with it: the tokens begin again.
 func (l *lock) clear() {
 	if l.final {
 		return

@@ -26,7 +26,7 @@ const (
 	visitOver
 )
 
-// visit is what a client does about a lock, from an acquire to the end of the tenure.
+// visit is what a client does about a lock, from an acquire to the end of the term.
 type visit struct {
 	standing
 	stage stage
@@ -365,7 +365,7 @@ func (v *visit) judgeConfirmed(r reply) {
 	}
 }
 
-// judgeLost judges that no client is told of the end of a tenure that goes on. What a claim
+// judgeLost judges that no client is told of the end of a term that goes on. What a claim
 // writes that comes once more when an operator has deleted the record is not that tenure.
 func (l *lock) judgeLost(cn *conn, d protocol.RemoteHeartbeat) {
 	rec := l.store.rec

@@ -58,7 +58,7 @@ type Config struct {
 	// Guarded has the work of a process that crashes go on for a while, in processes of
 	// its own, until a guardian has killed them, which then frees the lock.
 	Guarded bool
-	History int    // how many tenures the history of a lock keeps; 100 if it is zero
+	History int    // how many terms the history of a lock keeps; 100 if it is zero
 	Trace   *Trace // notes what is done; nil for nothing, which is faster
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// EndUnreleased says that a tenure ended without a release that its holder knows of: the
+// EndUnreleased says that a term ended without a release that its holder knows of: the
 // store gave no answer, and the record runs out by itself. The other ends are those of
 // [tenure.Term.End].
 const EndUnreleased = "unreleased"
 
-// Ends are the ends of a tenure that its holder can tell of.
+// Ends are the ends of a term that its holder can tell of.
 var Ends = []string{
 	tenure.EndReleased, tenure.EndSteppedDown, tenure.EndHandedOver, tenure.EndExpired, tenure.EndRevoked,
 	EndSuperseded, tenure.EndStalled, tenure.EndStopTimeout, EndUnreleased,
@@ -55,7 +55,7 @@ func NewAccount() *Account {
 
 // Change is what an event adds to the counters.
 type Change struct {
-	// End is how a tenure ended, or a session; empty if none did. Each ends once.
+	// End is how a term ended, or a session; empty if none did. Each ends once.
 	End string
 	// Late says that a heartbeat was confirmed when less than the grace of its lease
 	// was left before the deadline that counted until then.

@@ -104,9 +104,9 @@ type Record struct {
 	Lease   time.Duration `json:"lease"`
 	// Requests are the kinds and IDs of the requests in it.
 	Requests []Asked `json:"requests,omitempty"`
-	// End says how the tenure ended, if the record shows it.
+	// End says how the term ended, if the record shows it.
 	End string `json:"end,omitempty"`
-	// Former is the token of the tenure before this one, 0 for none, and
+	// Former is the token of the term before this one, 0 for none, and
 	// FormerEnd how that one ended.
 	Former    uint64 `json:"former,omitempty"`
 	FormerEnd string `json:"formerEnd,omitempty"`

@@ -10,7 +10,7 @@
 //	defer pages.Close()
 //	mux.Handle("/", pages)
 //
-// The pages are: all locks now; one lock, with its tenures as a timeline; the
+// The pages are: all locks now; one lock, with its terms as a timeline; the
 // sessions; the groups of package shard as grids; and what a doctor would look at. Each
 // works without JavaScript. With it, a page stays up to date by itself. A client without
 // a browser, such as curl, gets the same as plain text.

@@ -73,7 +73,7 @@ type lockView struct {
 	Timeline   *timeline
 	Spans      []chip
 	Terms      []term
-	Earlier    bool // tenures before these are not kept
+	Earlier    bool // terms before these are not kept
 	Acts       []actForm
 	NoActs     string // why there are none
 }
@@ -250,7 +250,7 @@ type term struct {
 
 // history shows who held the lock: the newest first.
 func (v *lockView) history(history []tenure.Term, at time.Time, name string) {
-	var next time.Time // when the nearest later tenure that is known began
+	var next time.Time // when the nearest later term that is known began
 	for i := 0; i < len(history); i++ {
 		first := i
 		for history[i].Unknown && i+1 < len(history) && history[i+1].Unknown {
@@ -302,7 +302,7 @@ func termOf(of tenure.Term, l *lock, at time.Time) term {
 	return t
 }
 
-// timeline is the tenures of a lock over time. All places are in per cent of its width.
+// timeline is the terms of a lock over time. All places are in per cent of its width.
 type timeline struct {
 	Pieces []piece
 	Ticks  []piece // with the time of day as the title
@@ -311,7 +311,7 @@ type timeline struct {
 	Label  string // all of it in a sentence, for those who cannot see it
 }
 
-// piece is one tenure, or one gap between two.
+// piece is one term, or one gap between two.
 type piece struct {
 	X, W, Class, Title string
 	Owner              string // is written on it, if there is room
@@ -327,7 +327,7 @@ var spans = []struct {
 
 const (
 	day = 24 * time.Hour
-	// enoughTerms is how many tenures a timeline should show, if nobody says how far back it is to go.
+	// enoughTerms is how many terms a timeline should show, if nobody says how far back it is to go.
 	enoughTerms = 6
 	// ownerColours is how many colours there are for owners.
 	ownerColours = 8
@@ -339,7 +339,7 @@ const (
 	leastTimeline = time.Minute
 )
 
-// spanOf returns how far back a timeline goes: as is said, or far enough for some tenures.
+// spanOf returns how far back a timeline goes: as is said, or far enough for some terms.
 func spanOf(name string, history []tenure.Term, at time.Time) (back time.Duration, chosen string) {
 	var begun []time.Time
 	for _, t := range history {
@@ -359,7 +359,7 @@ func spanOf(name string, history []tenure.Term, at time.Time) (back time.Duratio
 	return found.back, found.name
 }
 
-// stretch is a tenure as the timeline takes it: in the order of tokens, whatever the clocks of the holders say.
+// stretch is a term as the timeline takes it: in the order of tokens, whatever the clocks of the holders say.
 type stretch struct {
 	tenure.Term
 	from, to time.Time
@@ -367,7 +367,7 @@ type stretch struct {
 	silent   time.Duration // of its end there was no sign of life
 }
 
-// stretches puts the tenures that are known in the order of their tokens, one behind the other: clocks that
+// stretches puts the terms that are known in the order of their tokens, one behind the other: clocks that
 // differ must not have two overlap. The history has the newest first.
 func stretches(history []tenure.Term, l *lock, at time.Time) []stretch {
 	var all []stretch
@@ -397,7 +397,7 @@ func stretches(history []tenure.Term, l *lock, at time.Time) []stretch {
 	return all
 }
 
-// draw draws a history, which has the newest tenure first; nil if nothing is known.
+// draw draws a history, which has the newest term first; nil if nothing is known.
 func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *timeline {
 	all := stretches(history, l, at)
 	if len(all) == 0 {
@@ -414,7 +414,7 @@ func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *tim
 	v := &timeline{}
 	colours := coloursOf(all)
 	terms, gaps := 0, 0
-	end := all[0].from // of the tenure before
+	end := all[0].from // of the term before
 	for _, s := range all {
 		if s.from.After(end) && s.from.After(from) {
 			gaps++
@@ -444,7 +444,7 @@ func (v *timeline) gap(from, to float64, lasted time.Duration) {
 	}
 }
 
-// add adds one tenure.
+// add adds one term.
 func (v *timeline) add(s stretch, place func(time.Time) float64, class string) {
 	from, to := place(s.from), place(s.to)
 	p := piece{X: percent(from), W: percent(to - from), Class: class, Title: s.title(), End: percent(to)}
@@ -478,7 +478,7 @@ func explained(all []chip, class, text string) []chip {
 	return all
 }
 
-// title says all of a tenure in a line.
+// title says all of a term in a line.
 func (s stretch) title() string {
 	text := fmt.Sprintf("%s, token %d, %s", printable(s.Owner), s.Token, seconds(s.to.Sub(s.from)))
 	if s.going {
@@ -492,7 +492,7 @@ func (s stretch) title() string {
 	return text
 }
 
-// markTexts are the classes of how a tenure can have ended, and what they mean.
+// markTexts are the classes of how a term can have ended, and what they mean.
 var markTexts = map[string]string{
 	"released": "released",
 	"made-way": "made way when asked",
@@ -501,7 +501,7 @@ var markTexts = map[string]string{
 	"operator": "taken by an operator",
 }
 
-// endClass sorts the ends of tenures into few.
+// endClass sorts the ends of terms into few.
 func endClass(end string) string {
 	switch end {
 	case tenure.EndReleased, tenure.EndAbandoned:

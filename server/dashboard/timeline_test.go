@@ -14,14 +14,14 @@ import (
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// of is a tenure: times are minutes before now, and an end of -1 is not known.
+// of is a term: times are minutes before now, and an end of -1 is not known.
 type of struct {
 	owner      string
 	begun, end int
 	how, asked string
 }
 
-// tenures makes a history, newest first, from the oldest.
+// terms makes a history, newest first, from the oldest.
 func tenures(all ...of) []tenure.Term {
 	var list []tenure.Term
 	for i, o := range all {

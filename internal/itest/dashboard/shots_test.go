@@ -65,7 +65,7 @@ func (w *world) fill() {
 	w.workers("orders", 64, "worker-a", "worker-b", "worker-c", "worker-d")
 }
 
-// plant writes a lock and its history, the oldest tenure first, as others would who have long
+// plant writes a lock and its history, the oldest term first, as others would who have long
 // been there. Nobody renews it: it is held, in doubt or expired by its periods.
 func (w *world) plant(rec driver.Record, history ...driver.Record) {
 	w.t.Helper()

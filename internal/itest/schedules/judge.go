@@ -148,7 +148,7 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 	}
 }
 
-// releasedBy says that a tenure which ended so was ended by its holder, after its work.
+// releasedBy says that a term which ended so was ended by its holder, after its work.
 func releasedBy(end driver.EndReason) bool {
 	return end == driver.EndReleased || end == driver.EndFailed || end == driver.EndSteppedDown
 }
@@ -197,7 +197,7 @@ func (a *act) endedSession(rec driver.Record) bool {
 	return a.w.ledger.record(driver.SessionKey(rec.Session)).State != driver.Alive
 }
 
-// judgeDone judges a request that is said to be done: the tenure that was asked
+// judgeDone judges a request that is said to be done: the term that was asked
 // has ended, and what an operator frees was free.
 func (a *act) judgeDone(began time.Time, before driver.Record) {
 	for _, h := range a.w.referee.good(a.Lock) {
@@ -302,7 +302,7 @@ func (a *act) judgeStatus(began time.Time, s tenure.Status) {
 	}
 }
 
-// judgeHistory judges a history: tokens fall, and each tenure was so.
+// judgeHistory judges a history: tokens fall, and each term was so.
 func (a *act) judgeHistory(list []tenure.Term) {
 	for i, t := range list {
 		if i > 0 && t.Token >= list[i-1].Token {

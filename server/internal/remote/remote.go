@@ -96,7 +96,7 @@ func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token)
 // act for as long as the renewal says, from before it first sent this heartbeat on: the drift
 // of clocks and the grace are taken off. What it was asked it is told with each heartbeat.
 //
-// The error matches [tenure.ErrLost] if the tenure is over: the holder must stop at once. It
+// The error matches [tenure.ErrLost] if the term is over: the holder must stop at once. It
 // matches [tenure.ErrUncertain] if the store has given no answer: the holder makes the same call
 // again, and counts from before its first. It matches [tenure.ErrInvalid] if an argument breaks
 // a rule.
@@ -129,16 +129,16 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 	return r, nil
 }
 
-// Release ends a tenure, as its work has ended. What the holder was asked is done with it:
+// Release ends a term, as its work has ended. What the holder was asked is done with it:
 // the lock is free, or reserved for whom it is handed over to. If a heartbeat had no answer,
-// the record may have its Next: then one of two releases ends the tenure, and the other has no
+// the record may have its Next: then one of two releases ends the term, and the other has no
 // effect. The same call again has no effect, and returns nil as well. The errors are those of
 // [Client.Heartbeat].
 //
 // A lock that is to vanish has the record and the history deleted that the release leaves, if
 // that can be done. Its tokens begin at 1 again, unless the store keeps them: see
 // [driver.TokenKeeper]. So it is for a lock that tries something out, whose token no fence
-// sees: after it, two tenures have one token, and a fence lets the writes of both pass. A lock
+// sees: after it, two terms have one token, and a fence lets the writes of both pass. A lock
 // that somebody takes meanwhile is left alone. A release that is sent again finds no lock, and
 // gets an error that matches [tenure.ErrLost].
 func (c *Client) Release(ctx context.Context, q wire.ReleaseRequest, vanishes bool) error {

@@ -130,7 +130,7 @@ func TestReleaseThatDeletes(t *testing.T) {
 		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.Token != 1 {
 			t.Errorf("left as %+v", rec)
 		}
-		v := a.holder("x", "us") // after another tenure, of which there is a history
+		v := a.holder("x", "us") // after another term, of which there is a history
 		time.Sleep(time.Second)  // that is written beside the grant
 		testutil.Want(t, release(v), nil)
 		if left, err := w.Store().List(t.Context(), "", ""); err != nil || len(left.Records) != 0 {
@@ -313,7 +313,7 @@ func TestGrantThatNobodyLearnsOf(t *testing.T) {
 	})
 }
 
-// TestRemoteHolderIsAsked: a request stays in the record until the tenure ends, and is
+// TestRemoteHolderIsAsked: a request stays in the record until the term ends, and is
 // told with each heartbeat.
 func TestRemoteHolderIsAsked(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
@@ -580,7 +580,7 @@ func TestTextOfAFailure(t *testing.T) {
 	})
 }
 
-// TestRemoteHolderIsToldWhy: what has ended the tenure, and not what ended the one after
+// TestRemoteHolderIsToldWhy: what has ended the term, and not what ended the one after
 // it, or what its own release has said.
 func TestRemoteHolderIsToldWhy(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {

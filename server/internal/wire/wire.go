@@ -74,7 +74,7 @@ type HeartbeatResult struct {
 	UsableMs    *int64       `json:"usable_ms,omitempty"`
 }
 
-// ReleaseRequest is the end of a tenure, as its holder says it.
+// ReleaseRequest is the end of a term, as its holder says it.
 type ReleaseRequest struct {
 	After  string `json:"after"`
 	Data   []byte `json:"data,omitempty"`
@@ -169,7 +169,7 @@ type Unreadable struct {
 	Name   string `json:"name"`
 }
 
-// HistoryResponse is a page of tenures of a lock, the newest first.
+// HistoryResponse is a page of terms of a lock, the newest first.
 type HistoryResponse struct {
 	Name    string   `json:"name"`
 	Next    uint64   `json:"next,omitempty"`
