@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -229,6 +230,19 @@ func TestResetWhileItRuns(t *testing.T) {
 		}
 		if r := b.show().Runs[0]; r.State != once.StateDone || r.Slot != 7 {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A reset says so if the store did not confirm that it was written.
+func TestResetWithoutAnswer(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		if _, err := a.once(7, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.Inject(faultstore.OpSetData, 0, 0, faultstore.BlackHole())
+		if err := once.Reset(t.Context(), b.Client.Client, name, 1, "why not"); err == nil {
+			t.Error("a reset that was not written")
 		}
 	})
 }

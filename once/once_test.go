@@ -563,6 +563,25 @@ func TestMinute(t *testing.T) {
 	}
 }
 
+// Only a run whose slot is a minute near its begin stands for a time.
+func TestScheduled(t *testing.T) {
+	now := time.Date(2026, 11, 23, 3, 0, 30, 0, time.UTC)
+	for _, c := range []struct {
+		run  once.Run
+		want bool
+	}{
+		{once.Run{Slot: once.Minute(now), Begun: now.Add(time.Hour)}, true},
+		{once.Run{Slot: once.Minute(now), Begun: now.AddDate(-2, 0, 0)}, false},
+		{once.Run{Slot: 7, Begun: now}, false},
+		{once.Run{Slot: 1 << 50, Begun: now}, false},
+		{once.Run{Slot: once.Minute(time.Time{})}, false}, // it was never begun
+	} {
+		if at, is := c.run.Scheduled(); is != c.want || is && !at.Equal(now.Truncate(time.Minute)) {
+			t.Errorf("slot %d, begun %v: %v, %v", c.run.Slot, c.run.Begun, at, is)
+		}
+	}
+}
+
 // loseClaims has the replies of the next claim get lost, which is applied.
 func (h *host) loseClaims() {
 	h.Faults().Inject(faultstore.Rule{

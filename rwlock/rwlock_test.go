@@ -47,7 +47,13 @@ func TestReadersAndWriters(t *testing.T) {
 		if busy := a.busy(a.TryAcquireWrite(t.Context(), nil)); busy.Writer == nil || busy.Writer.Owner != "c" {
 			t.Errorf("busy with %+v", busy)
 		}
+		if st, err := a.Status(t.Context()); err != nil || st.Writer == nil || st.Writer.Owner != "c" || st.Epoch != 2 || st.LastWriter != nil {
+			t.Errorf("while c writes, the status is %+v, %v", st, err)
+		}
 		c.release(w)
+		if st, err := a.Status(t.Context()); err != nil || st.Writer != nil || st.LastWriter == nil || st.LastWriter.Owner != "c" {
+			t.Errorf("when c has written, the status is %+v, %v", st, err)
+		}
 		ra = a.read(t.Context())
 		last, ok := ra.LastWriter()
 		if ra.Token() != 5 || !ok || last.Owner != "c" || last.End != "released" || last.Token != 2 {
