@@ -148,7 +148,7 @@ Contender(p, m, o, r) ==
 Confirmed(m, a, r) ==
     IF a.k = "release" THEN Gone(m)
     ELSE [m EXCEPT !.rec = r, !.unknown = {},
-                   !.age = IF a.k = "quit" \/ (Final /\ Expired(m)) THEN @
+                   !.age = IF a.k = "abdicate" \/ (Final /\ Expired(m)) THEN @
                            ELSE IF "counts from the reply" \in Wrong THEN 0
                            ELSE IF a.age < @ THEN a.age ELSE @]
 
@@ -203,9 +203,9 @@ Happened(w, s) ==
         CASE ~History -> @
           [] w.k = "claim" -> begun(@)
           [] w.k = "takeover" -> begun(IF log.book[s.tok].end = None THEN ended(@, "expired") ELSE @)
-          [] w.k = "quit" -> ended(@, "stopped")
+          [] w.k = "abdicate" -> ended(@, "stopped")
           [] w.k = "release" -> ended(@, IF w.next.st = "reserved" THEN "handed over" ELSE "released")
-          [] w.k = "free" /\ s.st = "held" -> ended(@, IF w.next.st = "reserved" THEN "revoked" ELSE "freed")
+          [] w.k = "force release" /\ s.st = "held" -> ended(@, IF w.next.st = "reserved" THEN "revoked" ELSE "freed")
           [] OTHER -> @]
 
 \* A swap that fails once can never succeed.
@@ -303,8 +303,8 @@ Look(p) ==
     /\ mach[p].phase \in {"wait", "leave"}
     /\ Reduced => mach[p].rec # store
     /\ IF Reduced
-       THEN /\ \E m \in Told(p, [k |-> "look"], store) : Becomes(p, m)
-       ELSE Begin(p, "look", Absent, Absent) /\ UNCHANGED log
+       THEN /\ \E m \in Told(p, [k |-> "read"], store) : Becomes(p, m)
+       ELSE Begin(p, "read", Absent, Absent) /\ UNCHANGED log
     /\ UNCHANGED <<store, net>>
 
 Collide(p) ==
@@ -338,7 +338,7 @@ Heartbeat(p, v) ==
 \* Acquirers wait out the lease.
 Quit(p, v) ==
     /\ mach[p].phase = "quiet"
-    /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
+    /\ Send(p, "abdicate", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
 
 \* The new version stops heartbeats in flight.
 Release(p, fresh) ==
@@ -358,18 +358,18 @@ Ask(p, v, q) ==
     /\ \/ q = Step /\ "step down" \in Uses
        \/ q # Step /\ "hand over" \in Uses
     /\ m.rec.st = "held" /\ m.rec.req = None
-    /\ Send(p, "ask", m.rec, Asked(m.rec, v, q))
+    /\ Send(p, "request", m.rec, Asked(m.rec, v, q))
 
 Free(p, v) ==
     /\ mach[p].phase = "wait" /\ "free" \in Uses
     /\ Dead(mach[p])
-    /\ Send(p, "free", mach[p].rec, Freed(mach[p].rec, v, "freed"))
+    /\ Send(p, "force release", mach[p].rec, Freed(mach[p].rec, v, "freed"))
 
 \* The lock is reserved for nobody until the holder's lease has expired.
 Revoke(p, v) ==
     /\ mach[p].phase = "wait" /\ "revoke" \in Uses
     /\ mach[p].rec.st = "held"
-    /\ Send(p, "free", mach[p].rec, Kept(mach[p].rec, v, None, "revoked"))
+    /\ Send(p, "force release", mach[p].rec, Kept(mach[p].rec, v, None, "revoked"))
 
 -----------------------------------------------------------------------------
 (* Users, faults and time.                                                   *)

@@ -39,28 +39,28 @@ Same == UNCHANGED <<store, net, mach, log>>
 Watches(p) == mach[p].phase \in {"wait", "leave"}
 
 Sent(p) ==
-    /\ mach'[p].out # None \/ E.k = "look"
+    /\ mach'[p].out # None \/ E.k = "read"
     /\ LET o == mach'[p].out IN
        /\ o.k = E.k
-       /\ E.k \notin {"look", "claim"} => o.prev.ver = E.prev.ver /\ o.prev.tok = E.prev.tok
-       /\ E.k # "look" => o.next = E.next
+       /\ E.k \notin {"read", "claim"} => o.prev.ver = E.prev.ver /\ o.prev.tok = E.prev.tok
+       /\ E.k # "read" => o.next = E.next
 
 Sends(p) ==
-    /\ \/ E.k = "look" /\ Look(p)
+    /\ \/ E.k = "read" /\ Look(p)
        \/ E.k = "claim" /\ Claim(p, E.ver)
        \/ E.k = "takeover" /\ Takeover(p, E.ver)
        \/ E.k = "heartbeat" /\ Heartbeat(p, E.ver)
-       \/ E.k = "quit" /\ Quit(p, E.ver)
+       \/ E.k = "abdicate" /\ Quit(p, E.ver)
        \/ E.k = "release" /\ Release(p, E.ver)
-       \/ E.k = "ask" /\ Ask(p, E.ver, E.next.req)
-       \/ E.k = "free" /\ (Free(p, E.ver) \/ Revoke(p, E.ver))
+       \/ E.k = "request" /\ Ask(p, E.ver, E.next.req)
+       \/ E.k = "force release" /\ (Free(p, E.ver) \/ Revoke(p, E.ver))
     /\ Sent(p)
 
 \* A release or a quit implies the end of the work or of heartbeats.
 Turned(p) ==
     /\ E.do = "send" /\ mach[p].phase \in {"hold", "quiet"}
     /\ \/ E.k = "release" /\ Done(p)
-       \/ E.k = "quit" /\ mach[p].phase = "hold" /\ Quiet(p)
+       \/ E.k = "abdicate" /\ mach[p].phase = "hold" /\ Quiet(p)
 
 Applied(p) ==
     \E w \in net :
@@ -99,10 +99,10 @@ Answered(p) ==
     LET o == mach[p].out IN
     /\ o # None
     /\ o.k = E.k
-    /\ o.k # "look" => o.ver = E.ver
+    /\ o.k # "read" => o.ver = E.ver
     /\ E.rec \in been
-    /\ E.out = "applied" /\ o.k # "look" => o.res = E.rec
-    /\ E.out = "conflicted" => o.k # "look" /\ o.res # None
+    /\ E.out = "applied" /\ o.k # "read" => o.res = E.rec
+    /\ E.out = "conflicted" => o.k # "read" /\ o.res # None
     /\ \E m \in Told(p, o, E.rec) : Shared(p, m, o, E.rec) /\ log' = Latest(p, m)
     /\ UNCHANGED <<store, net>>
 

@@ -82,7 +82,7 @@ func (m *moduleWriter) event(e Event) error {
 		if !ok {
 			return fmt.Errorf("request %d is not sent before its %q", e.Request, e.Do)
 		}
-		if s.Call == Look && e.Do == Apply {
+		if s.Call == ReadCall && e.Do == Apply {
 			return nil // the reply says what was read
 		}
 		e.Who, e.Proc, e.Call = s.Who, s.Proc, s.Call

@@ -16,7 +16,7 @@ var start = trace.Event{Do: trace.Start, Proc: "a", Timing: &trace.Timing{Lease:
 func TestModule(t *testing.T) {
 	events := []trace.Event{
 		start,
-		{Do: trace.Send, Lock: "other", Proc: "a", Who: "a/9", Request: 1, Call: trace.Look},
+		{Do: trace.Send, Lock: "other", Proc: "a", Who: "a/9", Request: 1, Call: trace.ReadCall},
 		{At: 1500 * time.Millisecond, Do: trace.Send, Lock: "k", Proc: "a", Who: "a/1", Request: 2, Call: trace.Claim, Next: &trace.Record{Version: "v", Beat: "v", Owner: "ann", State: "held"}},
 		{At: 3 * time.Second, Do: trace.Reply, Lock: "k", Request: 2, Outcome: trace.Unknown},
 	}

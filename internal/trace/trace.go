@@ -52,14 +52,14 @@ const (
 
 // Calls of a Send, as package protocol names its requests.
 const (
-	Look      = "look"
-	Claim     = "claim"
-	Takeover  = "takeover"
-	Heartbeat = "heartbeat"
-	Release   = "release"
-	Quit      = "quit"
-	Ask       = "ask"
-	Free      = "free"
+	ReadCall     = "read"
+	Claim        = "claim"
+	Takeover     = "takeover"
+	Heartbeat    = "heartbeat"
+	Release      = "release"
+	Abdicate     = "abdicate"
+	Request      = "request"
+	ForceRelease = "force release"
 )
 
 // Outcomes of an Apply and of a Reply.
