@@ -29,6 +29,8 @@ import (
 type rotation struct {
 	// holder and candidate are the URLs of their stores.
 	holder, candidate string
+	// hints says that the candidate gets a hint when it has connected again after a change.
+	hints bool
 	// changes happen one after the other, while the lock is held and waited for.
 	changes []func(t *testing.T)
 }
@@ -68,7 +70,15 @@ func (r rotation) test(t *testing.T) {
 	}()
 	<-stands
 	for i, change := range r.changes {
+		drain(hints)
 		change(t)
+		if r.hints { // it has read what was changed: what it reads later may be gone
+			select {
+			case <-hints:
+			case <-time.After(time.Minute):
+				t.Fatalf("after change %d of %d the candidate does not connect", i+1, len(r.changes))
+			}
+		}
 		drain(renewed)
 		for range 2 { // the first one may have been on its way
 			select {
@@ -171,6 +181,7 @@ func postgresPassword(t *testing.T) rotation {
 	at := "postgres://app@" + s.Addr + "/postgres?sslmode=disable&password_file=" + file
 	return rotation{
 		holder: at, candidate: at + "&listen=postgres://" + s.Addr + "/postgres%3Fsslmode=disable",
+		hints: true,
 		changes: []func(*testing.T){
 			func(t *testing.T) {
 				set(t, "after")
@@ -213,6 +224,7 @@ func postgresCertificates(t *testing.T) rotation {
 	at := "postgres://app@" + s.Addr + "/postgres?" + files
 	return rotation{
 		holder: at, candidate: at + "&listen=postgres://" + s.Addr + "/postgres%3F" + strings.ReplaceAll(files, "&", "%26"),
+		hints: true,
 		changes: []func(*testing.T){
 			func(t *testing.T) {
 				set(t, "after")
