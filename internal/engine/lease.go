@@ -325,7 +325,7 @@ func (l *LeaseHolder) lacksData() error {
 	return fmt.Errorf("the lock is free by the end of its session, without these data")
 }
 
-var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
+var errDataUnknown = errors.New("the lock is free; whether the data were written is not known")
 
 // Free begins the release.
 func (l *LeaseHolder) Free() { l.leave(nil, nil) }

@@ -184,11 +184,11 @@ func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.P
 // is known, and shows since when this client has been shown the same sign of life. Of one that
 // has shown none for its lease a strong read tells, and one of the sessions of locks.
 func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.Record) ([]Snapshot, error) {
-	sights := make([]*protocol.View, len(recs))
+	views := make([]*protocol.View, len(recs))
 	trackers := make([]*tracker, len(recs))
 	open := map[string]struct{}{}
 	for i, rec := range recs {
-		if sights[i], trackers[i] = c.glance(sent, rec); rec.Session != "" && rec.State == driver.Held {
+		if views[i], trackers[i] = c.glance(sent, rec); rec.Session != "" && rec.State == driver.Held {
 			open[rec.Session] = struct{}{}
 		}
 	}
@@ -200,7 +200,7 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 	seen := make([]Snapshot, len(recs))
 	c.viewMu.Lock()
 	now := c.contender()
-	for i, view := range sights {
+	for i, view := range views {
 		seen[i] = snapshotOf(view, now)
 		k := trackers[i]
 		if k != nil {

@@ -78,7 +78,7 @@ func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 	switch rec := r.Record; {
 	case !answered: // it is tried again until the record has run out
 	case r.Outcome == Conflicted && r.Found && lifeOf(rec) == lifeOf(o.rec):
-		o.rec = rec // a request was laid into it
+		o.rec = rec // a request was written into it
 	default:
 		o.settle(Done, rec, nil)
 	}

@@ -24,7 +24,7 @@ import (
 //     that is being acquired is kept for a lease: the lock may have been granted to
 //     an acquire that does not know it yet;
 //   - a lock that is held in the session's name, and of which the session does not
-//     know, is disclaimed when somebody asks about it, or asks for it: a claim of
+//     know, is released when somebody asks about it, or asks for it: a claim of
 //     unknown outcome was applied. See [OrphanReleaser]. An acquire under the session
 //     that meets such a lock releases it itself.
 //

@@ -13,14 +13,14 @@ import (
 
 // seeing returns an Env whose views of sessions are kept in a map.
 func seeing(t Timing) (Env, map[string]*View) {
-	sights, env := map[string]*View{}, counting()
+	views, env := map[string]*View{}, counting()
 	env.Session = func(id string) *View {
-		if sights[id] == nil {
-			sights[id] = NewView(t, env)
+		if views[id] == nil {
+			views[id] = NewView(t, env)
 		}
-		return sights[id]
+		return views[id]
 	}
-	return env, sights
+	return env, views
 }
 
 // TestDeadSessionCostsAWriteEach: the first move of who wants a lock that was seen

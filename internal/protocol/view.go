@@ -100,7 +100,7 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 		s.since = now
 		if s.env.Recall != nil && found {
 			if at, ok := s.env.Recall(rec); ok {
-				s.since = min(s.since, at) // an earlier sight of the record began the count
+				s.since = min(s.since, at) // an earlier view of the record began the count
 			}
 		}
 	}

@@ -50,7 +50,7 @@ const (
 	Leave Kind = "leave"
 )
 
-// Calls of a Send, as package protocol names its requests.
+// Calls of a Send, as package protocol names them.
 const (
 	ReadCall     = "read"
 	Claim        = "claim"
