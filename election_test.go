@@ -555,7 +555,7 @@ func TestPriorityWithRareLooks(t *testing.T) {
 			c.run(ctx, election, tt.drain)
 			time.Sleep(time.Second)
 			c.join(ctx, rare, preferred, 0)
-			time.Sleep(12 * time.Hour)
+			time.Sleep(4 * time.Hour)
 			asks := asks(rare)
 			if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
 				t.Errorf("leaders %v", got)

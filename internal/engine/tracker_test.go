@@ -109,6 +109,7 @@ func TestManyHeldAreForgotten(t *testing.T) {
 			}
 			all = append(all, l)
 		}
+		synctest.Wait() // the last of them may still use its tracker
 		c.mu.Lock()
 		if n := len(c.trackers); n != maxHeldObserved || c.trackers["job"] == nil {
 			t.Errorf("%d are remembered", n)
