@@ -41,7 +41,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	c := &Client{options: o, timing: o.timing()}
 	c.engine = engine.New(store, engine.Options{
 		Owner: o.Owner, Host: o.Host, Label: o.Label, Timing: c.timing, HistoryLimit: o.HistoryLimit, MaxInFlight: o.MaxInFlight,
-		Holder: o.Clock.Holder, Contender: o.Clock.Contender, Transport: o.Bell,
+		Holder: o.Clock.Holder, Contender: o.Clock.Contender, Transport: o.Notify,
 		OnEvent: handlerOf(o.OnEvent, o.Logger),
 		API: engine.API{
 			Held: heldError, Superseded: superseded, Replaced: replaced, SteppedDown: steppedDown, Requested: requested,

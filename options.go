@@ -17,8 +17,8 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/internal/notification"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/ringing"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -117,10 +117,10 @@ type Options struct {
 	// Logger gets the same events as log records. If nil, nothing is logged.
 	Logger *slog.Logger
 
-	// Bell is how this process and others give each other hints, where the store has no
+	// Notify is how this process and others give each other hints, where the store has no
 	// watch. If nil, there is none. It has no part in the locks of the clients of
 	// a lock service.
-	Bell Bell
+	Notify Notifier
 
 	// Clock tells elapsed time. If nil, it is the clocks of the machine.
 	// Inside a synctest bubble hand in [MonotonicClock].
@@ -144,23 +144,23 @@ type Clock interface {
 // tests, and be used in many bubbles: it gives each of them its own time.
 func MonotonicClock() Clock { return clock.Go() }
 
-// Bell is how the processes that use one store give each other hints. A holder rings
+// Notifier is how the processes that use one store give each other hints. A holder notifies
 // those who wait for its lock when it is free. A process that asks a holder for something
-// rings that holder when the request is in the record. They look, or send a heartbeat, at
+// notifies that holder when the request is in the record. They look, or send a heartbeat, at
 // once, where they would have done so some time later.
 //
 // A hint changes no right. Messages may be late, lost, doubled or forged: they cost a
 // bounded number of requests to the store. Where none arrive everything is as it is
-// without a bell.
+// without notifications.
 //
 // The address is written into the records of all leases and sessions of the client,
 // beside a secret that [New] makes. Whoever can read the store can read both. See
-// docs/guides/bell.md.
+// docs/guides/notifications.md.
 //
-// Package bell has one on UDP. One client alone receives from a bell, which stays the
+// Package notify has one on UDP. One client alone receives from a notifier, which stays the
 // caller's to close, after [Client.Close]. No message has more than 512 bytes. All methods
 // may be called concurrently.
-type Bell interface {
+type Notifier interface {
 	// Address returns where other processes reach this one, in the form that Send has for
 	// it: 1 to 200 printable ASCII characters without a space. [New] calls it.
 	Address() string
@@ -219,7 +219,7 @@ func (o *Options) validate() error {
 	if o.HistoryLimit > maxHistoryLimit {
 		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
 	}
-	errs = append(errs, checkBell(o.Bell), checkClock(o.Clock), checkText("owner", o.Owner),
+	errs = append(errs, checkNotifier(o.Notify), checkClock(o.Clock), checkText("owner", o.Owner),
 		checkText("host", o.Host), checkText("label", o.Label))
 	return errors.Join(errs...)
 }
@@ -236,13 +236,13 @@ func checkClock(c Clock) error {
 	return nil
 }
 
-// checkBell returns an error if no record can hold the address of the bell.
-func checkBell(b Bell) error {
-	if b == nil || ringing.IsAddress(b.Address()) {
+// checkNotifier returns an error if no record can hold the address of the notifier.
+func checkNotifier(n Notifier) error {
+	if n == nil || notification.IsAddress(n.Address()) {
 		return nil
 	}
-	return text.Invalid("address %.200q of the bell must have 1 to %d printable ASCII characters and no space",
-		b.Address(), ringing.MaxAddress)
+	return text.Invalid("address %.200q for notifications must have 1 to %d printable ASCII characters and no space",
+		n.Address(), notification.MaxAddress)
 }
 
 // checkName returns an error if name cannot be the name of a lock that is taken,

@@ -306,7 +306,7 @@ type LeaseSet struct {
 // it has them. Names may come in any order. At least one must be given, and none twice.
 //
 // The locks are taken one after the other in the order of their names, the same in every
-// process, so that those who call AcquireAll never wait for each other in a ring. That
+// process, so that those who call AcquireAll never wait for each other in a circle. That
 // holds for one call at a time: a program that has some locks and then waits for others
 // must keep to that order itself.
 //
@@ -443,7 +443,7 @@ func (s *Session) acquireAll(
 var errSetEnded = errors.New("another lock of the set has ended")
 
 // take takes the locks one after the other. All processes do so in the same order: each waits
-// for a lock while it holds lesser ones only, so that no ring of them waits for each other. To
+// for a lock while it holds lesser ones only, so that no circle of them waits for each other. To
 // wait for a lock that has ended again, beside those that are still held, would break that
 // order. So take gives up with errSetEnded when one of them ends. Missing is the lock that it
 // could not take, empty if it has all.

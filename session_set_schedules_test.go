@@ -31,7 +31,7 @@ const setSeeds = "TENURE_SET_SEEDS"
 
 // Four processes take several of four locks at once, named in any order, under random schedules
 // of lost, late and repeated requests, pauses, partitions and requests to step down. They never
-// wait for each other in a ring, no two of them work under one lock, and each of them has all
+// wait for each other in a circle, no two of them work under one lock, and each of them has all
 // locks at once when the faults are over.
 func TestSetSchedules(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
@@ -74,11 +74,11 @@ type setSchedule struct {
 	names     []string
 	processes []*setProcess
 
-	mu     sync.Mutex // guards all below, and what a process says that it guards
-	random *rand.Rand
-	calm   bool                 // the faults are over
-	rings  map[string]time.Time // of processes that wait for each other: since when
-	wrong  []string
+	mu      sync.Mutex // guards all below, and what a process says that it guards
+	random  *rand.Rand
+	calm    bool                 // the faults are over
+	circles map[string]time.Time // of processes that wait for each other: since when
+	wrong   []string
 	setTally
 }
 
@@ -101,7 +101,7 @@ func playSets(t *testing.T, seed uint64) *setSchedule {
 	t.Helper()
 	s := &setSchedule{
 		World: tenuretest.New(t, func(o *tenure.Options) { o.Logger = slog.New(slog.DiscardHandler) }),
-		names: []string{"a", "b", "c", "d"}, random: rand.New(rand.NewPCG(seed, 16)), rings: map[string]time.Time{},
+		names: []string{"a", "b", "c", "d"}, random: rand.New(rand.NewPCG(seed, 16)), circles: map[string]time.Time{},
 	}
 	operator := s.Client("operator")
 	for i := range 4 {
@@ -133,7 +133,7 @@ func playSets(t *testing.T, seed uint64) *setSchedule {
 	var judge sync.WaitGroup
 	judge.Go(func() {
 		for sleepFor(judged, time.Second) {
-			s.judgeRings()
+			s.judgeCircles()
 		}
 	})
 	going.Wait()
@@ -326,16 +326,16 @@ func (p *setProcess) hears(e tenure.Event) {
 	})
 }
 
-// longestRing is how long processes may wait for each other: until one has given up the release
+// longestCircle is how long processes may wait for each other: until one has given up the release
 // of a lock, a lease, and one that waits for that lock has had it freed by the session that
 // does not know of it any more.
-const longestRing = 3 * lease
+const longestCircle = 3 * lease
 
-// judgeRings judges that no processes wait for each other.
-func (s *setSchedule) judgeRings() {
+// judgeCircles judges that no processes wait for each other.
+func (s *setSchedule) judgeCircles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rings := map[string]time.Time{}
+	circles := map[string]time.Time{}
 	for _, p := range s.processes {
 		text, at := p.client.Options().Owner, p
 		for range s.processes {
@@ -347,17 +347,17 @@ func (s *setSchedule) judgeRings() {
 			if at != p {
 				continue
 			}
-			since, known := s.rings[text]
+			since, known := s.circles[text]
 			if !known {
 				since = time.Now()
 			}
-			if rings[text] = since; time.Since(since) > longestRing {
-				s.wrong = append(s.wrong, fmt.Sprintf("a ring, since %v: %s", time.Since(since), text))
+			if circles[text] = since; time.Since(since) > longestCircle {
+				s.wrong = append(s.wrong, fmt.Sprintf("a circle, since %v: %s", time.Since(since), text))
 			}
 			break
 		}
 	}
-	s.rings = rings
+	s.circles = circles
 }
 
 // holderOf returns the process in whose name a lock is held while it takes a set, nil if there

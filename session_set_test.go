@@ -143,7 +143,7 @@ func TestAllOrNone(t *testing.T) {
 	})
 }
 
-// Processes that name the locks in different orders do not wait for each other in a ring.
+// Processes that name the locks in different orders do not wait for each other in a circle.
 func TestAcquireAllInAnyOrder(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {

@@ -35,7 +35,7 @@
 //     then, and raise the tokens by the client's RaiseTokens.
 //   - Anything while a rule of lifecycle management moves blobs to the archive, or a policy
 //     makes them immutable: such a lock cannot be written.
-//   - A watch. Those that wait for a lock poll; package bell tells of releases in milliseconds.
+//   - A watch. Those that wait for a lock poll; package notify tells of releases in milliseconds.
 //
 // # Cost
 //

@@ -8,17 +8,17 @@ import (
 	"log/slog"
 )
 
-// hiddenBell stands for a bell where a record is shown.
-const hiddenBell = "(hidden)"
+// hiddenNotify stands for the address for notifications where a record is shown.
+const hiddenNotify = "(hidden)"
 
 // plain is a record that fmt shows field by field.
 type plain Record
 
-// Format shows the record as fmt shows any struct, but for its bell: that holds a
+// Format shows the record as fmt shows any struct, but for its address for notifications: that holds a
 // secret, and what is shown ends in a log.
 func (r Record) Format(s fmt.State, verb rune) {
-	if r.Bell != "" {
-		r.Bell = hiddenBell
+	if r.Notify != "" {
+		r.Notify = hiddenNotify
 	}
 	fmt.Fprintf(s, fmt.FormatString(s, verb), plain(r))
 }

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// The secret of a bell is in nothing that fmt or slog shows of a record.
-func TestBellIsNotShown(t *testing.T) {
-	rec := Record{Key: "x", Owner: "web-7", Bell: "udp://192.0.2.7:4711 SECRET"}
+// The secret for notifications is in nothing that fmt or slog shows of a record.
+func TestNotifyIsNotShown(t *testing.T) {
+	rec := Record{Key: "x", Owner: "web-7", Notify: "udp://192.0.2.7:4711 SECRET"}
 	var shown bytes.Buffer
 	for _, v := range []any{
 		rec, &rec,
@@ -34,10 +34,10 @@ func TestBellIsNotShown(t *testing.T) {
 			t.Errorf("%q is shown in:\n%s", secret, shown.String())
 		}
 	}
-	if got := fmt.Sprintf("%+v", rec); !strings.Contains(got, "Owner:web-7") || !strings.Contains(got, "Bell:(hidden)") {
+	if got := fmt.Sprintf("%+v", rec); !strings.Contains(got, "Owner:web-7") || !strings.Contains(got, "Notify:(hidden)") {
 		t.Errorf("shown as %s", got)
 	}
-	rec.Bell = ""
+	rec.Notify = ""
 	if got, want := fmt.Sprintf("%+v", rec), fmt.Sprintf("%+v", plain(rec)); got != want {
 		t.Errorf("shown as %s, want %s", got, want)
 	}

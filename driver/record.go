@@ -35,8 +35,8 @@ const (
 	// MaxSessionDataLen is the longest data of a session in bytes: as many as the
 	// narrowest engine stores beside MaxRequests of the longest requests.
 	MaxSessionDataLen = 64 << 10
-	// MaxBellLen is the longest bell in bytes.
-	MaxBellLen = 256
+	// MaxNotifyLen is the longest address for notifications in bytes.
+	MaxNotifyLen = 256
 	// MaxToken is the highest token: what a signed 64-bit column holds.
 	MaxToken = 1<<63 - 1
 )
@@ -152,12 +152,12 @@ type Record struct {
 	// Lease; nobody waits for less. Stores keep it as it is.
 	Drift float64
 
-	// Bell is where and how the holder takes hints from other processes: an
+	// Notify is where and how the holder takes hints from other processes: an
 	// address and a secret, in a record that is Held or Alive alone, empty if it
-	// takes none. It is at most MaxBellLen bytes of text without control
+	// takes none. It is at most MaxNotifyLen bytes of text without control
 	// characters. It is a secret: code that shows, logs or serves records leaves it
 	// out. Stores keep it as it is, and a release drops it.
-	Bell string
+	Notify string
 
 	// State is Held, Reserved or Released. A record in any other state is
 	// neither claimed nor taken over as a lock. One in a state that the store does
@@ -369,10 +369,10 @@ func checkWrite(next Record) error {
 		return fmt.Errorf("write of %q under session %q: an id has letters, digits and dashes, at most %d", next.Key, next.Session, MaxSessionLen)
 	case !(next.Drift >= 0 && next.Drift < 1): // NaN as well
 		return fmt.Errorf("write of %q with a clock drift of %v: it must be 0 or more, and less than 1", next.Key, next.Drift)
-	case next.Bell != "" && next.State != Held && next.State != Alive:
-		return fmt.Errorf("write of %q, which is %q, with a bell: only a record that is %q or %q has one", next.Key, next.State, Held, Alive)
-	case len(next.Bell) > MaxBellLen:
-		return fmt.Errorf("write of %q with a bell of %d bytes: the longest is %d", next.Key, len(next.Bell), MaxBellLen)
+	case next.Notify != "" && next.State != Held && next.State != Alive:
+		return fmt.Errorf("write of %q, which is %q, with an address for notifications: only a record that is %q or %q has one", next.Key, next.State, Held, Alive)
+	case len(next.Notify) > MaxNotifyLen:
+		return fmt.Errorf("write of %q with an address for notifications of %d bytes: the longest is %d", next.Key, len(next.Notify), MaxNotifyLen)
 	case next.Token > MaxToken:
 		return fmt.Errorf("write of %q with token %d: the highest is %d", next.Key, next.Token, uint64(MaxToken))
 	}

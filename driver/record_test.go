@@ -74,10 +74,10 @@ func TestCheckClaim(t *testing.T) {
 		"DriftOfAll":        {with(held(), drift(1)), "less than 1"},
 		"DriftNegative":     {with(held(), drift(-0.1)), "0 or more"},
 		"DriftNaN":          {with(held(), drift(math.NaN())), "0 or more"},
-		"Bell":              {with(held(), bell(driver.MaxBellLen)), ""},
-		"BellOfASession":    {with(alive(), bell(1)), ""},
-		"BellTooLong":       {with(held(), bell(driver.MaxBellLen+1)), "the longest is"},
-		"BellOfThePast":     {with(held(), state(driver.Past), bell(1)), "with a bell"},
+		"Notify":            {with(held(), notify(driver.MaxNotifyLen)), ""},
+		"NotifyOfASession":  {with(alive(), notify(1)), ""},
+		"NotifyTooLong":     {with(held(), notify(driver.MaxNotifyLen+1)), "the longest is"},
+		"NotifyOfThePast":   {with(held(), state(driver.Past), notify(1)), "with an address for notifications"},
 		"RequestToken": {with(alive(), func(r *driver.Record) {
 			r.Requests = []driver.Request{{ID: "q", Kind: driver.Confirm, Lock: "k", Token: driver.MaxToken + 1}}
 		}), "the highest is"},
@@ -88,8 +88,8 @@ func TestCheckClaim(t *testing.T) {
 
 func drift(d float64) func(*driver.Record) { return func(r *driver.Record) { r.Drift = d } }
 
-func bell(n int) func(*driver.Record) {
-	return func(r *driver.Record) { r.Bell = strings.Repeat("b", n) }
+func notify(n int) func(*driver.Record) {
+	return func(r *driver.Record) { r.Notify = strings.Repeat("b", n) }
 }
 
 func TestCheckSwapOfSessions(t *testing.T) {
@@ -187,7 +187,7 @@ func TestTextIsChecked(t *testing.T) {
 			claim, swap := check(bad)
 			wantCheck(t, swap, "without U+0000")
 			wantCheck(t, claim, "without U+0000")
-			if field != "State" && field != "Bell" {
+			if field != "State" && field != "Notify" {
 				claim, swap = check("a\x01\u0085\u2028\ufffd\ufffe\U0010ffff")
 				wantCheck(t, swap, "")
 				wantCheck(t, claim, "")
@@ -200,7 +200,7 @@ func TestTextIsChecked(t *testing.T) {
 	if fields < 20*len(poison) {
 		t.Errorf("%d strings found", fields)
 	}
-	control := with(held(), func(r *driver.Record) { r.Bell = "a\nb" })
+	control := with(held(), func(r *driver.Record) { r.Notify = "a\nb" })
 	wantCheck(t, driver.CheckClaim(control), "control characters")
 }
 

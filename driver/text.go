@@ -20,7 +20,7 @@ func (r *Record) checkText() error {
 		{"Beat", r.Beat},
 		{"Owner", r.Owner},
 		{"Session", r.Session},
-		{"Bell", r.Bell},
+		{"Notify", r.Notify},
 		{"State", string(r.State)},
 		{"Host", r.Host},
 		{"Label", r.Label},
@@ -30,8 +30,8 @@ func (r *Record) checkText() error {
 			return r.noText(field.name, field.text)
 		}
 	}
-	if strings.ContainsFunc(r.Bell, unicode.IsControl) {
-		return fmt.Errorf("write of %q with a bell that has control characters", r.Key)
+	if strings.ContainsFunc(r.Notify, unicode.IsControl) {
+		return fmt.Errorf("write of %q with an address for notifications that has control characters", r.Key)
 	}
 	for i := range r.Requests {
 		if err := r.checkRequest("Requests", &r.Requests[i]); err != nil {

@@ -176,7 +176,7 @@ func (e *env) released(r driver.Record) driver.Record {
 	next := r.Clone()
 	next.Version, next.State = e.fresh("release"), driver.Released
 	next.Until, next.End = time.Now(), driver.EndReleased
-	next.Session, next.Bell = "", ""
+	next.Session, next.Notify = "", ""
 	return next
 }
 

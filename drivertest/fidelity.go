@@ -133,15 +133,15 @@ func testFidelity(t *testing.T, e *env) {
 		}
 	})
 
-	t.Run("Bells", func(t *testing.T) {
-		for _, bell := range []string{"udp://[2001:db8::1]:4711 secret", strings.Repeat("b", driver.MaxBellLen), ""} {
-			e.keeps(t, func(next *driver.Record) { next.Bell = bell })
+	t.Run("Notify", func(t *testing.T) {
+		for _, address := range []string{"udp://[2001:db8::1]:4711 secret", strings.Repeat("b", driver.MaxNotifyLen), ""} {
+			e.keeps(t, func(next *driver.Record) { next.Notify = address })
 		}
 		rec := e.claim(t, a, e.held(e.key()))
 		next := e.released(rec)
-		next.Bell = "b"
+		next.Notify = "b"
 		if _, err := a.Swap(t.Context(), rec, next); !errors.Is(err, driver.ErrNotApplied) {
-			t.Errorf("release with a bell: %v, want a refusal", err)
+			t.Errorf("release with an address for notifications: %v, want a refusal", err)
 		}
 		e.wantStored(t, rec)
 	})
@@ -222,7 +222,7 @@ func (e *env) filled(t *testing.T, key string, n int, state driver.State) driver
 		rec.Session = ""
 	}
 	if state != driver.Held && state != driver.Alive {
-		rec.Bell = ""
+		rec.Notify = ""
 	}
 	return rec
 }

@@ -193,7 +193,7 @@ func (e *env) raised(r driver.Record, by uint64) driver.Record {
 	next.Version = e.fresh("raise")
 	next.Beat, next.State, next.Owner, next.Host, next.Label = next.Version, driver.Released, "ops", "console", ""
 	next.Token = r.Token + by
-	next.Session, next.Bell, next.Requests, next.Priority = "", "", nil, 0
+	next.Session, next.Notify, next.Requests, next.Priority = "", "", nil, 0
 	next.Since, next.Until, next.End = time.Now(), time.Now(), driver.EndRaised
 	request := e.request(driver.Raise)
 	request.Token = r.Token

@@ -235,7 +235,7 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	case noBeat:
 		rec.Beat = ""
 	}
-	rec.Heartbeat, rec.Drift, rec.Bell, rec.Priority = more.Heartbeat, more.Drift, more.Bell, more.Priority
+	rec.Heartbeat, rec.Drift, rec.Notify, rec.Priority = more.Heartbeat, more.Drift, more.Notify, more.Priority
 	rec.Host, rec.Label, rec.Since, rec.Until, rec.End = more.Host, more.Label, more.Since, more.Until, more.End
 	rec.Asked, rec.Requests, rec.Unknown = more.Asked, more.Requests, more.Unknown
 	if whole := r.text(attrReason, false); whole != "" && rec.Asked != nil && rec.State == driver.Released {

@@ -41,5 +41,5 @@
 //
 // Behind a pooler that pools transactions add default_query_exec_mode=exec to the URL, for
 // prepared statements are of a connection, and say by [Options] where the store listens:
-// at the server itself, or not at all. The store says so if it finds LISTEN deaf.
+// at the server itself, or not at all. The store says so if LISTEN gets no notifications.
 package pgstore

@@ -48,7 +48,7 @@ func encode(rec driver.Record) ([]any, error) {
 	values := []any{
 		rec.Key, int32(tableFormat), string(state), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
 		orNull(rec.Session), int64(rec.Lease), int64(rec.Heartbeat), rec.Drift, rec.Host, rec.Label,
-		orNull(rec.Bell), timeOrNull(rec.Since), timeOrNull(rec.Until), string(rec.End),
+		orNull(rec.Notify), timeOrNull(rec.Since), timeOrNull(rec.Until), string(rec.End),
 		int64(rec.Priority), nil, requestOrNull(rec.Asked),
 	}
 	if len(rec.Requests) > 0 {
@@ -148,7 +148,7 @@ func (r *row) record() (driver.Record, error) {
 		Drift:     r.drift.Float64,
 		Host:      r.host.String,
 		Label:     r.label.String,
-		Bell:      r.bell.String,
+		Notify:    r.bell.String,
 		Since:     r.time("since", r.since),
 		Until:     r.time("until", r.until),
 		End:       driver.EndReason(r.ended.String),
@@ -170,7 +170,7 @@ func (r *row) record() (driver.Record, error) {
 		rec.Session = ""
 	}
 	if rec.State != driver.Held && rec.State != driver.Alive {
-		rec.Bell = ""
+		rec.Notify = ""
 	}
 	if rec.Version == "" {
 		r.bad("version", "is empty")

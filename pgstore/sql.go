@@ -48,7 +48,7 @@ const schema = `CREATE TABLE %s (
 	drift        double precision NOT NULL, -- the holder's bound on the error of clock rates, 0: not said
 	host         text NOT NULL,
 	label        text NOT NULL,
-	bell         text,               -- where the holder takes hints, and a secret
+	bell         text,               -- where the holder takes notifications, and a secret
 	since        timestamptz,        -- when the tenure began and ended, for people only
 	until        timestamptz,
 	ended        text NOT NULL,      -- how it ended, in a released record

@@ -32,7 +32,7 @@ type Options struct {
 	Commit Commit
 
 	// Listen is where the store listens for changes: the URL of the server itself, if the
-	// pool goes through a pooler, since LISTEN is deaf behind one that pools transactions;
+	// pool goes through a pooler, since LISTEN gets no notifications behind one that pools transactions;
 	// "off" for no listening, so that contenders see a release at their next look. If
 	// empty, it is the pool's own address, on one connection more.
 	Listen string

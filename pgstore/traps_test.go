@@ -34,7 +34,7 @@ func beat(rec driver.Record) driver.Record {
 
 func released(rec driver.Record) driver.Record {
 	next := beat(rec)
-	next.State, next.End, next.Session, next.Bell, next.Requests = driver.Released, driver.EndReleased, "", "", nil
+	next.State, next.End, next.Session, next.Notify, next.Requests = driver.Released, driver.EndReleased, "", "", nil
 	return next
 }
 
@@ -238,11 +238,11 @@ func TestPoolerOfTransactions(t *testing.T) {
 		})
 	})
 	database := newDatabase(t, server)
-	t.Run("deaf", func(t *testing.T) {
+	t.Run("silent", func(t *testing.T) {
 		s := mustOpen(t, with(t, by(database), "default_query_exec_mode", "exec"))
 		for range 3 { // the later ones need not wait
-			if _, err := s.Watch(t.Context(), "lock", func() {}); !errors.Is(err, errDeaf) {
-				t.Errorf("%v, want %v", err, errDeaf)
+			if _, err := s.Watch(t.Context(), "lock", func() {}); !errors.Is(err, errNoListen) {
+				t.Errorf("%v, want %v", err, errNoListen)
 			}
 		}
 	})

@@ -25,10 +25,10 @@ const (
 	// primary.
 	testPeriod = 30 * time.Second
 	// echoPatience is how long a notification of the store's own may take to arrive. If
-	// none does, LISTEN is deaf: something pools transactions.
+	// none does, LISTEN gets no notifications: something pools transactions.
 	echoPatience = 2 * time.Second
-	// deafPeriod is how long a listener that is deaf is not tried again.
-	deafPeriod = time.Minute
+	// silentPeriod is how long a listener without notifications is not tried again.
+	silentPeriod = time.Minute
 	// echoMark begins the payload of a notification that tells of no key.
 	echoMark = "\x01echo "
 )
@@ -36,7 +36,7 @@ const (
 // errListenOff is the answer of Watch to a store that was told not to listen.
 var errListenOff = driver.Unsupported(errors.New("postgres: listen=off: changes are not told"))
 
-var errDeaf = errors.New("LISTEN is deaf here, as behind a pooler of transactions: give the server's own URL in listen=, or listen=off")
+var errNoListen = errors.New("LISTEN gets no notifications here, as behind a transaction pooler: give the server's own URL in listen=, or listen=off")
 
 // listener is the one connection on which a store hears of changes. It is there from the
 // first watch on.
@@ -234,8 +234,8 @@ func (l *listener) keep() {
 			return // end tells
 		}
 		rest := pause
-		if errors.Is(err, errDeaf) {
-			rest = deafPeriod
+		if errors.Is(err, errNoListen) {
+			rest = silentPeriod
 		}
 		l.fell(l.store.failed(err))
 		pause = min(2*pause, lastPause)
@@ -255,7 +255,7 @@ func (l *listener) rest(ctx context.Context, rest time.Duration, why error) {
 		case <-ctx.Done():
 			return
 		case <-l.wake:
-			if !errors.Is(why, errDeaf) {
+			if !errors.Is(why, errNoListen) {
 				return // somebody waits for an attempt
 			}
 			l.fell(l.store.failed(why))
@@ -330,7 +330,7 @@ func (l *listener) echo(ctx context.Context, conn *pgx.Conn) error {
 		heard, err := conn.WaitForNotification(hearing)
 		switch {
 		case err != nil && hearing.Err() != nil && ctx.Err() == nil:
-			return errDeaf
+			return errNoListen
 		case err != nil:
 			return err
 		case heard.Payload == payload:

@@ -33,7 +33,7 @@
 //   - Tokens after an object was lost: by a lifecycle rule, by hand, or because another
 //     bucket, a replica, took the place of this one. Stop all programs then, and raise the
 //     tokens by the client's RaiseTokens, or "tenure tokens raise".
-//   - A watch. Those that wait for a lock poll; package bell tells of releases in milliseconds.
+//   - A watch. Those that wait for a lock poll; package notify tells of releases in milliseconds.
 //
 // # Cost
 //

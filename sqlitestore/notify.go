@@ -57,8 +57,8 @@ type news struct {
 	files bool
 	// changed tells whether a key may have changed; it may be nil.
 	changed func(key string) bool
-	// deaf says that it cannot tell of keys any more.
-	deaf bool
+	// overflown says that it cannot tell of keys any more.
+	overflown bool
 }
 
 func (w *watches) init(s *Store, period time.Duration) {
@@ -209,14 +209,14 @@ func (w *watches) attend(k kernel) {
 	for {
 		news, err := k.wait()
 		if err != nil {
-			w.goDeaf(true)
+			w.overflow(true)
 			return
 		}
 		if news.files && errors.Is(w.store.check(), driver.ErrReplaced) {
 			news.changed = anyKey // whoever looks learns of it
 		}
-		if news.deaf {
-			w.goDeaf(false)
+		if news.overflown {
+			w.overflow(false)
 		}
 		if news.changed != nil {
 			w.call(news.changed)
@@ -224,8 +224,8 @@ func (w *watches) attend(k kernel) {
 	}
 }
 
-// goDeaf has polling take the kernel's place.
-func (w *watches) goDeaf(forGood bool) {
+// overflow has polling take the kernel's place.
+func (w *watches) overflow(forGood bool) {
 	w.mu.Lock()
 	if forGood {
 		w.kernel = nil

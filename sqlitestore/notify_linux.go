@@ -146,7 +146,7 @@ func (k *inotify) wait() (n news, err error) {
 		// The file is another now. What was written before the new watch is
 		// unknown, so it may be anything.
 		n.changed = anyKey
-		n.deaf = k.listenLocked() != nil
+		n.overflown = k.listenLocked() != nil
 	}
 	return n, nil
 }

@@ -32,12 +32,12 @@ func TestWakeOfAnotherProcess(t *testing.T) {
 	if _, err := s.Watch(t.Context(), "k", func() { hints <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
-	ringer := start(t, "ring", file, nil)
+	notifier := start(t, "notify", file, nil)
 	for range 10 {
-		if _, err := fmt.Fprintln(ringer.stdin, "go"); err != nil {
+		if _, err := fmt.Fprintln(notifier.stdin, "go"); err != nil {
 			t.Fatal(err)
 		}
-		<-ringer.out
+		<-notifier.out
 		select {
 		case <-hints:
 		case <-time.After(10 * time.Second):
@@ -47,17 +47,17 @@ func TestWakeOfAnotherProcess(t *testing.T) {
 	}
 }
 
-func init() { children["ring"] = childRing }
+func init() { children["notify"] = childNotify }
 
-// childRing claims and releases for each line that it reads.
-func childRing(file string) error {
+// childNotify claims and releases for each line that it reads.
+func childNotify(file string) error {
 	s, err := Open(file, nil)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
 	for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
-		rec, _, err := s.Claim(ctx, held("k", "ringer"))
+		rec, _, err := s.Claim(ctx, held("k", "notifier"))
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 	values := []sqldriver.Value{
 		rec.Key, string(rec.State), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
 		encodeText(rec.Session), int64(rec.Lease), int64(rec.Heartbeat), rec.Drift, rec.Host, rec.Label,
-		encodeText(rec.Bell), encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
+		encodeText(rec.Notify), encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
 		int64(rec.Priority), encodeRequests(rec.Requests), encodeRequest(rec.Asked),
 	}
 	prev := make([]sqldriver.Value, 8)
@@ -75,7 +75,7 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 		Drift:     r.drift(),
 		Host:      r.text(),
 		Label:     r.text(),
-		Bell:      r.optional(),
+		Notify:    r.optional(),
 		Since:     r.time(),
 		Until:     r.time(),
 		End:       driver.EndReason(r.text()),
@@ -88,7 +88,7 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 		rec.Session = ""
 	}
 	if rec.State != driver.Held && rec.State != driver.Alive {
-		rec.Bell = ""
+		rec.Notify = ""
 	}
 	if values[r.next] != nil {
 		rec.Prev = &driver.Term{

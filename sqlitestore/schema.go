@@ -46,7 +46,7 @@ CREATE TABLE tenure_records (
 	drift        REAL NOT NULL,    -- the holder's bound on the error of clock rates, 0: not said
 	host         TEXT NOT NULL,
 	label        TEXT NOT NULL,
-	bell         TEXT,             -- where the holder takes hints, and a secret
+	bell         TEXT,             -- where the holder takes notifications, and a secret
 	since        TEXT,             -- when the tenure began and ended, RFC 3339, for people only
 	until        TEXT,
 	ended        TEXT NOT NULL,    -- how it ended, in a released record

@@ -51,22 +51,22 @@ func TestRowsChangedByHand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
 	rec := under("k", "s1")
-	rec.Bell = "udp://127.0.0.1:1 secret"
+	rec.Notify = "udp://127.0.0.1:1 secret"
 	rec = enginetest.Claim(t, s, rec)
 	for _, c := range []struct {
 		change        string
 		session, bell string
 	}{
-		{"version = 'by hand'", "s1", rec.Bell},
+		{"version = 'by hand'", "s1", rec.Notify},
 		{"state = 'hibernating'", "", ""},
-		{"state = 'alive'", "", rec.Bell},
+		{"state = 'alive'", "", rec.Notify},
 		{"state = 'released'", "", ""},
-		{"state = 'held', session = NULL", "", rec.Bell},
+		{"state = 'held', session = NULL", "", rec.Notify},
 	} {
 		shell(t, file, "UPDATE tenure_records SET "+c.change)
 		got := enginetest.Get(t, s, "k")
-		if got.Session != c.session || got.Bell != c.bell {
-			t.Errorf("%s: session %q, bell %q; want %q, %q", c.change, got.Session, got.Bell, c.session, c.bell)
+		if got.Session != c.session || got.Notify != c.bell {
+			t.Errorf("%s: session %q, bell %q; want %q, %q", c.change, got.Session, got.Notify, c.session, c.bell)
 		}
 	}
 }

@@ -380,7 +380,7 @@ func (r *reader) time(member string) time.Time {
 func (r *reader) record() driver.Record {
 	rec := driver.Record{
 		Key: r.text("key"), Version: r.text("version"), Beat: r.text("beat"), Owner: r.text("owner"), Token: r.token("token"),
-		Lease: r.duration("lease"), Session: r.text("session"), Heartbeat: r.duration("heartbeat"), Bell: r.text("bell"),
+		Lease: r.duration("lease"), Session: r.text("session"), Heartbeat: r.duration("heartbeat"), Notify: r.text("bell"),
 		State: driver.State(r.text("state")), Host: r.text("host"), Label: r.text("label"),
 		Since: r.time("since"), Until: r.time("until"), End: driver.EndReason(r.text("end")), Asked: r.asked(),
 	}

@@ -27,7 +27,7 @@ func full() driver.Record {
 	asked := driver.Request{ID: "q-1", Kind: driver.HandOver, Lock: "nightly", Token: driver.MaxToken, By: "ops", Reason: "deploy\n\"1.4\"", To: "web-8", At: at}
 	return driver.Record{
 		Key: "nightly/Grüße", Version: "T-n", Beat: "T-m", Owner: "web-7 <a&b>", Token: driver.MaxToken, Lease: 15*time.Second + 1, Session: "S-1",
-		Heartbeat: 1500 * time.Microsecond, Drift: 0.1 + 0.2, Bell: "udp://[2001:db8::1]:4711 secret", State: driver.Held, Priority: math.MinInt32,
+		Heartbeat: 1500 * time.Microsecond, Drift: 0.1 + 0.2, Notify: "udp://[2001:db8::1]:4711 secret", State: driver.Held, Priority: math.MinInt32,
 		Requests: []driver.Request{asked, {}, {ToLabel: "v2"}}, Data: []byte{0, 1, 0xff}, Host: "host", Label: "v1\u2028", Since: at, Until: at.Add(1),
 		End: driver.EndCrashed, Asked: &driver.Request{}, Unknown: `{"colour":{"a":[1,null]},"x":"y"}`,
 		Prev: &driver.Term{Owner: "web-6", Token: 1<<53 + 1, Host: "h", Label: "l", Since: at, Until: at, End: driver.EndFailed, Asked: &asked},
@@ -79,7 +79,7 @@ func TestEveryFieldComesBack(t *testing.T) {
 func TestReleasedTextIsATenure(t *testing.T) {
 	for _, end := range []driver.EndReason{"", driver.EndSteppedDown} {
 		rec := full()
-		rec.State, rec.Session, rec.Bell, rec.Requests, rec.End = driver.Released, "", "", nil, end
+		rec.State, rec.Session, rec.Notify, rec.Requests, rec.End = driver.Released, "", "", nil, end
 		got, err := recordcodec.DecodeTerm(recordcodec.Encode(rec))
 		if want := rec.Term(driver.EndReleased); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("with end %q: %+v, %v; want %+v", end, got, err, want)

@@ -98,7 +98,7 @@ func (w *writer) record(rec *driver.Record) {
 		w.name("drift")
 		w.text = appendNumber(w.text, rec.Drift)
 	}
-	w.string("bell", rec.Bell)
+	w.string("bell", rec.Notify)
 	w.string("state", string(state))
 	if rec.Priority != 0 {
 		w.name("priority")

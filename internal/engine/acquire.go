@@ -41,7 +41,7 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 		return nil, err
 	}
 	w := &o.Want
-	w.Owner, w.Host, w.Label, w.Bell = c.options.Owner, c.options.Host, c.options.Label, c.notifier.own()
+	w.Owner, w.Host, w.Label, w.Notify = c.options.Owner, c.options.Host, c.options.Label, c.notifier.own()
 	w.ReadFirst, w.Holds = c.charges, w.Try && c.holds(w.Key)
 	a := k.newAcquire(o)
 	a.join()
@@ -503,6 +503,6 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 	case call.Kind == protocol.ForceRelease && call.OfSession():
 		c.reapLater(driver.SessionID(call.Key))
 	case call.Kind == protocol.Request:
-		c.notifier.asks(call.Key, res.Record.Bell)
+		c.notifier.asks(call.Key, res.Record.Notify)
 	}
 }

@@ -75,10 +75,10 @@ type storeCall struct {
 
 func (q storeCall) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) }
 
-// deafFactor is after how many timeouts a call that has not returned counts as
+// hungFactor is after how many timeouts a call that has not returned counts as
 // one of unknown outcome. Its place stays taken until it returns, so that a
 // store that never does cannot pile up calls.
-const deafFactor = 2
+const hungFactor = 2
 
 // timeoutError is the error of a call that the store has not answered in time.
 type timeoutError struct {
@@ -170,7 +170,7 @@ func (r *calls) Send(urgency time.Duration, q storeCall) {
 	r.serial++
 	w := &waitingCall{urgency: urgency, serial: r.serial, call: q}
 	heap.Push(&r.waiting, w)
-	w.late = time.AfterFunc(deafFactor*r.timeoutOf(q), func() { r.giveUp(w) })
+	w.late = time.AfterFunc(hungFactor*r.timeoutOf(q), func() { r.giveUp(w) })
 }
 
 // idle returns a worker that has nothing to do. The caller holds mu.
@@ -214,7 +214,7 @@ func (r *calls) giveUp(w *waitingCall) {
 	}
 	r.mu.Unlock()
 	if waits {
-		w.call.fail(driver.NotApplied(&crowdedError{r.most, deafFactor * r.timeoutOf(w.call)}))
+		w.call.fail(driver.NotApplied(&crowdedError{r.most, hungFactor * r.timeoutOf(w.call)}))
 		r.wg.Done()
 	}
 }
@@ -238,12 +238,12 @@ func (r *calls) timeoutOf(q storeCall) time.Duration { return cmp.Or(q.Timeout, 
 type worker struct {
 	r    *calls
 	next chan storeCall // has room for one
-	deaf *time.Timer    // answers a call whose Make does not return; nil before the first
+	hung *time.Timer    // answers a call whose Make does not return; nil before the first
 
 	mu     sync.Mutex
 	call   storeCall
 	awaits bool      // the call was not answered yet
-	due    time.Time // when the deaf are given up
+	due    time.Time // when the calls that hang are given up
 }
 
 // mostResting is how many workers are kept.
@@ -254,7 +254,7 @@ func (w *worker) run() {
 		w.make(q)
 		w.rest()
 	}
-	w.deaf.Stop() // not after each call: the next one sets it anew, and without a call it does nothing
+	w.hung.Stop() // not after each call: the next one sets it anew, and without a call it does nothing
 }
 
 // rest has the worker make the call that waits for a place, or wait for one, or end.
@@ -276,13 +276,13 @@ func (w *worker) rest() {
 	r.resting = append(r.resting, w)
 }
 
-var errDeaf = errors.New("the store did not return after its context had ended")
+var errHung = errors.New("the store did not return after its context had ended")
 
 func (w *worker) make(q storeCall) {
 	timeout, begun := w.r.timeoutOf(q), time.Now()
 	ctx, cancel := context.WithDeadline(w.r.ctx, begun.Add(timeout))
 	defer cancel()
-	w.begin(q, begun, deafFactor*timeout)
+	w.begin(q, begun, hungFactor*timeout)
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = &timeoutError{timeout, w.r.quiet(), err}
@@ -299,10 +299,10 @@ func (w *worker) begin(q storeCall, begun time.Time, patience time.Duration) {
 	w.mu.Lock()
 	w.call, w.awaits, w.due = q, true, begun.Add(patience)
 	w.mu.Unlock()
-	if w.deaf == nil {
-		w.deaf = time.AfterFunc(patience, w.giveUp)
+	if w.hung == nil {
+		w.hung = time.AfterFunc(patience, w.giveUp)
 	} else {
-		w.deaf.Reset(patience)
+		w.hung.Reset(patience)
 	}
 }
 
@@ -333,7 +333,7 @@ func (w *worker) giveUp() {
 	q, first := w.take()
 	w.mu.Unlock()
 	if first {
-		q.fail(errDeaf)
+		q.fail(errHung)
 	}
 }
 

@@ -52,19 +52,19 @@ func inBubble(t *testing.T, test func(t *testing.T, calls *calls)) {
 	})
 }
 
-// TestDeafCallIsAnsweredOnce: a call that does not return is answered after twice its
+// TestHungCallIsAnsweredOnce: a call that does not return is answered after twice its
 // timeout, and not again when it returns. What is sent meanwhile has a worker of its own,
 // and what is sent then gets its own answer.
-func TestDeafCallIsAnsweredOnce(t *testing.T) {
+func TestHungCallIsAnsweredOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, calls *calls) {
 		begun := time.Now()
-		deaf, beside := &errand{takes: 5 * time.Second}, &errand{key: "beside"}
-		calls.Send(0, storeCall{request: deaf})
+		hung, beside := &errand{takes: 5 * time.Second}, &errand{key: "beside"}
+		calls.Send(0, storeCall{request: hung})
 		calls.Send(0, storeCall{request: beside})
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if deaf.err == nil || deaf.answered.Sub(begun) != 2*requestTimeout {
-			t.Errorf("the deaf call: %v, after %v", deaf.err, deaf.answered.Sub(begun))
+		if hung.err == nil || hung.answered.Sub(begun) != 2*requestTimeout {
+			t.Errorf("the hung call: %v, after %v", hung.err, hung.answered.Sub(begun))
 		}
 		time.Sleep(2 * time.Second) // it has returned, and its worker rests
 		next := &errand{key: "next"}
@@ -75,7 +75,7 @@ func TestDeafCallIsAnsweredOnce(t *testing.T) {
 				t.Errorf("%s: %q, %v", e.key, e.got, e.err)
 			}
 		}
-		for _, e := range []*errand{deaf, beside, next} {
+		for _, e := range []*errand{hung, beside, next} {
 			if n := e.answers.Load(); n != 1 {
 				t.Errorf("%q was answered %d times", e.key, n)
 			}

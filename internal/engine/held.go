@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/notification"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/ringing"
 )
 
 // heldRecord is what a lease and a session have in common: a record that a machine
@@ -30,10 +30,10 @@ type heldRecord struct {
 	cancel   context.CancelCauseFunc
 
 	loop          run
-	h             *protocol.Holder // of the record
-	deadlineTimer timer            // takes no mutex of ours
-	lock          *ringing.Lock    // of the client's bell; nil without one
-	early         timer            // sends a heartbeat that a message or a hint has asked for
+	h             *protocol.Holder   // of the record
+	deadlineTimer timer              // takes no mutex of ours
+	lock          *notification.Lock // for the client's notifier; nil without one
+	early         timer              // sends a heartbeat that a message or a hint has asked for
 
 	mu       *sync.Mutex   // guards the machine and the fields below; one for a session and all under it; never held across I/O
 	hurried  time.Duration // when the last heartbeat was sent that one had asked for

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenurelock/tenure/internal/ringing"
+	"github.com/tenurelock/tenure/internal/notification"
 )
 
 // Transport carries messages between processes, as the API's does.
@@ -20,8 +20,8 @@ type Transport interface {
 }
 
 // notifier sends and takes the messages of one client: what it holds and waits for, and the messages that
-// come and go. What they mean is decided in package ringing. A nil notifier is that of a
-// client without a bell; its methods do nothing.
+// come and go. What they mean is decided in package notification. A nil notifier is that of a
+// client that neither sends nor takes notifications; its methods do nothing.
 type notifier struct {
 	transport Transport
 	text      string // what is written into records: address and secret
@@ -29,19 +29,19 @@ type notifier struct {
 	timers    *timers
 	ctx       context.Context // ends with the client
 	cancel    context.CancelFunc
-	out       chan ringing.Letter
+	out       chan notification.Packet
 
 	mu    sync.Mutex // guards the fields below; taken last of all
-	held  *ringing.Held
-	waits *ringing.Waits
+	held  *notification.Held
+	waits *notification.Waits
 }
 
 const (
-	// maxLetters is how many messages wait to be sent. Further ones are dropped, as a
+	// maxPackets is how many messages wait to be sent. Further ones are dropped, as a
 	// network would. A release has one for each waiter.
-	maxLetters = 4 * ringing.MaxWaiters
-	// maxDeaf is the longest pause after a transport could not receive.
-	maxDeaf = time.Second
+	maxPackets = 4 * notification.MaxWaiters
+	// maxReceivePause is the longest pause after a transport could not receive.
+	maxReceivePause = time.Second
 )
 
 // newNotifier returns that of a client, nil if it has no transport. Now is the clock of the
@@ -52,9 +52,9 @@ func newNotifier(transport Transport, lease time.Duration, now func() time.Durat
 	}
 	address, secret := transport.Address(), rand.Text()
 	r := &notifier{
-		transport: transport, text: ringing.Bell(address, secret), now: now, timers: timers,
-		out: make(chan ringing.Letter, maxLetters), held: ringing.NewHeld(secret, rand.Text()),
-		waits: ringing.NewWaits(address, lease, ringing.Env{Word: word, Random: random}),
+		transport: transport, text: notification.Target(address, secret), now: now, timers: timers,
+		out: make(chan notification.Packet, maxPackets), held: notification.NewHeld(secret, rand.Text()),
+		waits: notification.NewWaits(address, lease, notification.Env{Word: word, Random: random}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	run(r.send)
@@ -69,7 +69,7 @@ func (r *notifier) close() {
 	}
 }
 
-func word() (id ringing.ID) {
+func word() (id notification.ID) {
 	_, _ = rand.Read(id[:]) // it never fails
 	return id
 }
@@ -83,12 +83,12 @@ func (r *notifier) own() string {
 }
 
 // holds notes that the client holds a record. A message may say that a request is in it.
-func (r *notifier) holds(k *heldRecord) *ringing.Lock {
+func (r *notifier) holds(k *heldRecord) *notification.Lock {
 	if r == nil {
 		return nil
 	}
 	rec := k.h.Record()
-	if rec.Bell != r.text {
+	if rec.Notify != r.text {
 		return nil
 	}
 	r.mu.Lock()
@@ -97,20 +97,20 @@ func (r *notifier) holds(k *heldRecord) *ringing.Lock {
 }
 
 // notifies tells those who wait for the lock to look. The lock may be nil.
-func (r *notifier) notifies(l *ringing.Lock) {
+func (r *notifier) notifies(l *notification.Lock) {
 	if l == nil {
 		return
 	}
 	r.mu.Lock()
-	letters := r.held.Ring(r.now(), l)
+	packets := r.held.Notify(r.now(), l)
 	r.mu.Unlock()
-	for _, letter := range letters {
-		r.post(letter)
+	for _, packet := range packets {
+		r.post(packet)
 	}
 }
 
 // leaves forgets a lock, which may be nil.
-func (r *notifier) leaves(l *ringing.Lock) {
+func (r *notifier) leaves(l *notification.Lock) {
 	if l == nil {
 		return
 	}
@@ -119,13 +119,13 @@ func (r *notifier) leaves(l *ringing.Lock) {
 	r.held.End(l)
 }
 
-// asks tells the holder, whose record has the bell, that a request is in it.
-func (r *notifier) asks(key, bell string) {
-	if r == nil || bell == "" {
+// asks tells the holder, whose record has the address, that a request is in it.
+func (r *notifier) asks(key, address string) {
+	if r == nil || address == "" {
 		return
 	}
-	if letter := ringing.AskedOf(key, bell, word()); letter != nil {
-		r.post(*letter)
+	if packet := notification.AskedOf(key, address, word()); packet != nil {
+		r.post(*packet)
 	}
 }
 
@@ -134,24 +134,24 @@ type awaitedTerm struct {
 	r        *notifier
 	is       term
 	observes bool
-	w        *ringing.Waiting // nil if there is nobody to tell
+	w        *notification.Waiting // nil if there is nobody to tell
 	timer    timer
 	look     func()
 	ended    bool
 }
 
-// term is that of a holder that has a bell.
+// term is that of a holder that sends notifications.
 type term struct {
-	key, bell string
-	token     uint64
-	lease     time.Duration
+	key, address string
+	token        uint64
+	lease        time.Duration
 }
 
 // awaits has the holder told that the client waits, or only observes, for as long as the
 // same term is shown, and look called when that says so. It ends the wait for another term,
-// was, which may be nil. A term without a bell ends it for good.
+// was, which may be nil. A term without an address ends it for good.
 func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time.Duration, look func()) *awaitedTerm {
-	bell := is.bell
+	address := is.address
 	switch {
 	case r == nil:
 		return nil
@@ -164,24 +164,24 @@ func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time
 			was.set()
 		}
 		return was
-	case was == nil && bell == "", was == nil && bell == r.text:
+	case was == nil && address == "", was == nil && address == r.text:
 		return was // nobody to tell; or it holds the lock itself
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var before *ringing.Waiting
+	var before *notification.Waiting
 	if was != nil && was.w != nil {
 		before, was.ended = was.w, true
 		r.timers.Drop(&was.timer)
 		r.waits.End(before)
 	}
-	if bell == "" {
+	if address == "" {
 		return nil
 	}
 	a := &awaitedTerm{r: r, is: is, observes: observes, look: look}
 	a.timer.Run = a.due
-	if bell != r.text {
-		a.w = r.waits.Begin(r.now(), is.key, bell, is.lease, refresh, a.set)
+	if address != r.text {
+		a.w = r.waits.Begin(r.now(), is.key, address, is.lease, refresh, a.set)
 	}
 	if a.w != nil {
 		a.w.Observes(r.now(), observes)
@@ -202,38 +202,38 @@ func (a *awaitedTerm) due(now time.Duration) {
 		r.mu.Unlock()
 		return
 	}
-	letter, look := a.w.Step(now)
+	packet, look := a.w.Step(now)
 	a.set()
 	r.mu.Unlock()
-	if letter != nil {
-		r.post(*letter)
+	if packet != nil {
+		r.post(*packet)
 	}
 	if look {
 		a.look()
 	}
 }
 
-// post sends a letter soon. It never blocks.
-func (r *notifier) post(letter ringing.Letter) {
+// post sends a packet soon. It never blocks.
+func (r *notifier) post(packet notification.Packet) {
 	select {
-	case r.out <- letter:
+	case r.out <- packet:
 	default: // lost
 	}
 }
 
 // send sends what is posted, until the client ends, and then the rest: the last release
-// rings, too.
+// notifies, too.
 func (r *notifier) send() {
 	for {
 		select {
-		case letter := <-r.out:
-			_ = r.transport.Send(letter.To, letter.Message) // lost, if it fails
+		case packet := <-r.out:
+			_ = r.transport.Send(packet.To, packet.Message) // lost, if it fails
 			continue
 		default:
 		}
 		select {
-		case letter := <-r.out:
-			_ = r.transport.Send(letter.To, letter.Message)
+		case packet := <-r.out:
+			_ = r.transport.Send(packet.To, packet.Message)
 		case <-r.ctx.Done():
 			if len(r.out) == 0 {
 				return
@@ -254,7 +254,7 @@ func (r *notifier) receive() {
 			r.heard(b)
 		default:
 			failures = min(failures+1, 10)
-			pause := time.NewTimer(min(time.Millisecond<<failures, maxDeaf))
+			pause := time.NewTimer(min(time.Millisecond<<failures, maxReceivePause))
 			select {
 			case <-pause.C:
 			case <-r.ctx.Done():
@@ -266,14 +266,14 @@ func (r *notifier) receive() {
 
 // heard takes one message.
 func (r *notifier) heard(b []byte) {
-	m, ok := ringing.Parse(b)
+	m, ok := notification.Parse(b)
 	if !ok {
 		return
 	}
 	r.mu.Lock()
-	var answer *ringing.Letter
+	var answer *notification.Packet
 	var call func()
-	if m.Kind == ringing.Wait || m.Kind == ringing.Asked {
+	if m.Kind == notification.Wait || m.Kind == notification.Asked {
 		answer, call = r.held.Heard(r.now(), b, m)
 	} else {
 		r.waits.Heard(r.now(), b, m)

@@ -69,7 +69,7 @@ func (a *asking) stepped(time.Duration, protocol.Action) {
 
 func (a *asking) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
 	if call.Kind == protocol.Request && r.Outcome == protocol.Applied {
-		a.c.notifier.asks(call.Key, r.Record.Bell)
+		a.c.notifier.asks(call.Key, r.Record.Notify)
 	}
 	a.c.events.storeFailed(a.m.Key(), 0, r.Err)
 	if r.Err == nil {

@@ -214,7 +214,7 @@ func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHol
 	p := &opening{
 		c: c, t: new(o.Timing), begun: c.contender(), ended: make(chan struct{}),
 		m: protocol.NewSessionOpener(o.Timing, c.env, driver.Record{
-			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Bell: c.notifier.own(),
+			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Notify: c.notifier.own(),
 		}, o.Patience),
 	}
 	p.run = c.run(p.m, p, &p.mu)

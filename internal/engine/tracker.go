@@ -36,7 +36,7 @@ type tracker struct {
 	poller    *poller              // looks for them, when nobody waits; nil before the first one
 	watching  bool                 // asked the store to watch
 	unwatch   func()               // ends that
-	awaits    *awaitedTerm         // the holder, to be told when it rings; nil without a bell
+	awaits    *awaitedTerm         // the holder, which notifies this process; nil if it does not
 
 	trouble  error         // the last one of the store to an acquire
 	troubled time.Duration // on the contender's clock: when that came
@@ -201,8 +201,8 @@ func (k *tracker) read() {
 	}
 }
 
-// listen tells the holder to ring this process when the lock is free, if the record that
-// was seen last has a bell, and somebody wants to know. The caller holds viewMu.
+// listen asks the holder to notify this process when the lock is free, if the record that
+// was seen last has an address, and somebody wants to know. The caller holds viewMu.
 func (k *tracker) listen() {
 	c := k.c
 	if c.notifier == nil {
@@ -210,8 +210,8 @@ func (k *tracker) listen() {
 	}
 	is := term{key: k.key}
 	rec, _ := k.view.Record()
-	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
-		is = term{k.key, rec.Bell, rec.Token, rec.Lease}
+	if rec.State == driver.Held && rec.Notify != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
+		is = term{k.key, rec.Notify, rec.Token, rec.Lease}
 	}
 	k.awaits = c.notifier.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.notified)
 }

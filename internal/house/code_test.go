@@ -21,7 +21,7 @@ const rootModule = "github.com/tenurelock/tenure"
 type zone struct{ dirs, may string }
 
 const (
-	public = " . bell driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence " +
+	public = " . notify driver driver/objectmap driver/recordcodec driver/versioned drivertest faultstore fence " +
 		"admin memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
 		"internal/enginetest internal/enginetest/buckets internal/testutil "
 	// closed directories are imported by nobody from outside of them.
@@ -54,7 +54,7 @@ var zones = []zone{
 	{"etcdstore k8sstore pgstore zkstore", "driver driver/recordcodec driver/versioned"},
 
 	// What any user could have written shows that the public API is enough.
-	{"bell", ""}, // any transport can be written without us
+	{"notify", ""}, // any transport can be written without us
 	{"fence ready adapters/certmagic adapters/clientgo", "."},
 	{"once internal/slots shard", ". internal/text"},
 	{"rwlock semaphore", ". admin internal/slots internal/text"},
@@ -75,7 +75,7 @@ var zones = []zone{
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
 	{"test/bed", "dynamostore internal/enginetest"},
-	{"test/peers", ". bell driver dynamostore test/bed internal/enginetest"},
+	{"test/peers", ". notify driver dynamostore test/bed internal/enginetest"},
 	{"cmd test internal/itest", "*"},
 }
 

@@ -39,8 +39,8 @@ type Want struct {
 	Of *driver.Record
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
-	// Bell is the holder's in the record, empty if it has none.
-	Bell string
+	// Notify is the holder's address for notifications, empty if it takes none.
+	Notify string
 	// Under is the session that is to keep the lock alive, nil if the lock is to
 	// be its own lease. It is open when the acquire begins. When the lock is granted,
 	// the caller checks that it is still open: see [SessionHolder.Open].
@@ -471,7 +471,7 @@ func (c *Acquirer) held(token uint64) driver.Record {
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
 		Lease: c.pace.t.Lease, Drift: c.pace.t.Drift, State: driver.Held, Priority: c.want.Priority,
-		Host: c.want.Host, Label: c.want.Label, Data: c.want.Data, Bell: c.want.Bell,
+		Host: c.want.Host, Label: c.want.Label, Data: c.want.Data, Notify: c.want.Notify,
 	}
 	switch {
 	case c.want.Under != nil:

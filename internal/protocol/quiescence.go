@@ -78,7 +78,7 @@ func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Rai
 	next := rec.Clone()
 	next.Version, next.Beat, next.Owner, next.Host, next.Label = r.Version, r.Version, r.Owner, r.Host, ""
 	next.State, next.End, next.Since, next.Until = driver.Released, driver.EndRaised, r.At, r.At
-	next.Session, next.Bell, next.Requests, next.Priority = "", "", nil, 0
+	next.Session, next.Notify, next.Requests, next.Priority = "", "", nil, 0
 	next.Lease = max(cmp.Or(rec.Lease, s.t.Lease), time.Millisecond)
 	next.Token += r.By
 	asked := driver.Request{

@@ -82,7 +82,7 @@ func leftFor(
 // the two terms that it shows.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec
-	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
+	next.Version, next.State, next.Requests, next.Session, next.Notify = version, driver.Released, nil, "", ""
 	next.Heartbeat, next.Drift, next.Priority = 0, 0, 0
 	if rec.State != driver.Reserved {
 		next.End, next.Asked = end, asked
@@ -143,7 +143,7 @@ func reserved(
 	ended.Requests, ended.End, ended.Asked = nil, end, asked
 	next.Prev = ended.Term(end)
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
-	next.Owner, next.Host, next.Label, next.Bell, next.Priority = to.owner, "", to.label, "", 0
+	next.Owner, next.Host, next.Label, next.Notify, next.Priority = to.owner, "", to.label, "", 0
 	if next.Lease, next.Heartbeat = wait, 0; !to.forNobody() {
 		next.Drift = 0 // otherwise the lease is the former holder's, and counts with its bound
 	}
@@ -155,7 +155,7 @@ func reserved(
 // closed returns the record of a session when nobody holds anything under it.
 func closed(rec driver.Record, version string, end driver.EndReason) driver.Record {
 	next := rec.Clone()
-	next.Version, next.State, next.Requests, next.Bell = version, driver.Closed, nil, ""
+	next.Version, next.State, next.Requests, next.Notify = version, driver.Closed, nil, ""
 	next.End = end
 	return next
 }

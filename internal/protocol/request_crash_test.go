@@ -75,7 +75,7 @@ func (b *burial) run(t *testing.T, timing Timing, of ProvenCrash) *Requester {
 func dead(t Timing) driver.Record {
 	return driver.Record{
 		Key: "k", Version: "t-1", Beat: "t-1", Owner: "us", Token: 7, Lease: t.Lease, Heartbeat: t.Heartbeat,
-		Drift: t.Drift, State: driver.Held, Data: []byte("data"), Bell: "ring",
+		Drift: t.Drift, State: driver.Held, Data: []byte("data"), Notify: "address",
 	}
 }
 
@@ -143,7 +143,7 @@ func TestReleaseCrashed(t *testing.T) {
 			}
 			rec := b.rec
 			if rec.State != want || rec.End != tt.end || rec.Version == tt.rec.Version || rec.Token != tt.rec.Token ||
-				rec.Session != "" || rec.Bell != "" || len(rec.Requests) > 0 || !slices.Equal(rec.Data, tt.rec.Data) {
+				rec.Session != "" || rec.Notify != "" || len(rec.Requests) > 0 || !slices.Equal(rec.Data, tt.rec.Data) {
 				t.Errorf("it leaves %+v", rec)
 			}
 			if asked := len(tt.rec.Requests) > 0; asked != (rec.Asked != nil) || asked && rec.Asked.ID != "q" {

@@ -33,7 +33,7 @@ func TestFeatures(t *testing.T) {
 		// reservation has lapsed, and the lock is held again.
 		{"labels", 1000, func(_ uint64, c *Config) { labelled(c) }, map[Happening]int{Lapsed: 25, Inherited: 25}},
 		// Whatever messages come, and whenever.
-		{"notifications", 1000, func(_ uint64, c *Config) { rung(c) }, map[Happening]int{Rung: 10_000, Hurried: 10_000}},
+		{"notifications", 1000, func(_ uint64, c *Config) { notified(c) }, map[Happening]int{Notified: 10_000, Hurried: 10_000}},
 		// A guardian never frees the lock of anybody but its own dead, with all of the
 		// family; the successor never works beside the last requests of the dead; and the
 		// lock is soon free where nothing else fails.

@@ -93,10 +93,10 @@ func (l *lock) checkObservers() {
 	}
 }
 
-// rings has notifications come, at random and without a reason, as those do that are
+// notifies has notifications come, at random and without a reason, as those do that are
 // late, doubled or forged. They tell contenders that the lock is free, and its holder, or the
 // session of it, that a request is in the record.
-func (l *lock) rings() bool {
+func (l *lock) notifies() bool {
 	for _, p := range l.procs {
 		if !p.up || l.now < p.paused {
 			continue
@@ -106,8 +106,8 @@ func (l *lock) rings() bool {
 			case m.epoch != p.epoch || !l.one(2):
 			case m.h != nil && m.done, m.h == nil && (m.c == nil || m.c.Over()):
 			case m.h == nil:
-				l.tally.Of[Rung]++
-				l.note("%s is rung", m)
+				l.tally.Of[Notified]++
+				l.note("%s is notified", m)
 				m.took(m.c.Hint(p.cont.at(l.now)))
 			case m.under != nil:
 				if s := m.under; s.s != nil && !s.s.Over() {

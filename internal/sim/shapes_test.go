@@ -31,7 +31,7 @@ func unasked(c *Config)   { c.Requests = false }
 func doubled(c *Config)   { c.Doubled = true }
 func watchers(c *Config)  { c.Observers = true }
 func failing(c *Config)   { c.Fails = true }    // has the work fail now and then
-func rung(c *Config)      { c.Notified = true } // has notifications come
+func notified(c *Config)  { c.Notified = true } // has notifications come
 
 // busy has heartbeats by themselves, and many reads.
 func busy(c *Config) {
@@ -120,7 +120,7 @@ var shapes = map[string]func(*Config){
 	"watched":      and(watchers, unasked, long),
 	"labels":       labelled,
 	"failing":      failing,
-	"notified":     rung,
+	"notified":     notified,
 	"served":       served,
 	"served-long":  servedLong,
 	"served-twice": servedTwice,

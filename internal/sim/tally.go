@@ -52,7 +52,7 @@ const (
 	Failed         Happening = "failed work"
 	Lapsed         Happening = "reservation for a label that lapses"
 	Inherited      Happening = "reservation taken by its label"
-	Rung           Happening = "message to one that waits"
+	Notified       Happening = "message to one that waits"
 	Hurried        Happening = "message to a holder"
 )
 

@@ -120,7 +120,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			w.often(cfg.Observers, 2*lease, lease/2, 4*lease, p.observes)
 			w.often(cfg.Requests, 2*lease, lease/8, 4*lease, p.meddle)
 		}
-		w.often(cfg.Notified, lease, 0, 2*w.t.Refresh, l.rings)
+		w.often(cfg.Notified, lease, 0, 2*w.t.Refresh, l.notifies)
 		if cfg.Deletions {
 			w.after(w.upTo(4*lease), l.clear)
 		}

@@ -23,16 +23,16 @@ import (
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
 
 // handover measures the time from a release to the grant of who waits for it: in another
-// process, in the same one, and in another process with a bell, which Tenure alone has.
+// process, in the same one, and in another process with notifications, which Tenure alone has.
 func handover(ctx context.Context, r *rig) {
 	const (
-		between = "clean hand-over to a process that waits"
-		within  = "clean hand-over within a process"
-		bell    = "clean hand-over with a bell"
+		between  = "clean hand-over to a process that waits"
+		within   = "clean hand-over within a process"
+		notified = "clean hand-over with notifications"
 	)
 	setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; "+
-		"released at a random moment of its waiting; the bell is on the loopback", r.everyday())
-	r.add(timed, setting, between, within, bell)
+		"released at a random moment of its waiting; they are on the loopback", r.everyday())
+	r.add(timed, setting, between, within, notified)
 	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *stage) {
 		two := s.several(ctx, s.request(), s.request())
 		n := sized(r.part, 20, 2)
@@ -40,8 +40,8 @@ func handover(ctx context.Context, r *rig) {
 		pairs := [][]*peers.Member{two, {two[0], two[0]}}
 		if s.name == tenureName {
 			o := s.request()
-			o.Bell = true
-			what, times, pairs = append(what, bell), append(times, sized(r.part, 50, 2)), append(pairs, s.several(ctx, o, o))
+			o.Notify = true
+			what, times, pairs = append(what, notified), append(times, sized(r.part, 50, 2)), append(pairs, s.several(ctx, o, o))
 		}
 		must.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) {
 			r.found(what[i], s.name, s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], times[i])...)

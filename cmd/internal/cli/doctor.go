@@ -14,19 +14,19 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/cmd/internal/tokenfile"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/notify"
 )
 
 type doctorCmd struct {
 	readerFlags
 	timingFlags
-	bellFlags
+	notifyFlags
 	serverFlags
 }
 
@@ -36,8 +36,8 @@ const statusBad = 1
 // Run examines the store and the machine, or a lock service.
 func (f *doctorCmd) Run(c *console) error {
 	switch {
-	case f.Server != nil && (f.Store != nil || f.Given() || f.Bell != nil):
-		return usage("--server excludes --store, --bell and the durations of a lease: the service has its own")
+	case f.Server != nil && (f.Store != nil || f.Given() || f.Notify != nil):
+		return usage("--server excludes --store, --notify and the durations of a lease: the service has its own")
 	case f.Server != nil:
 		return f.examineServer(c)
 	case f.TokenFile != nil:
@@ -69,7 +69,7 @@ func (f *doctorCmd) Run(c *console) error {
 	bad, err := doctor.Examine(ctx, doctor.Patient{
 		Diagnose: at.Diagnose, Open: at.Open, Store: at.Shown, Options: options, Tell: r.tell,
 	})
-	bad = r.examineBell(ctx, plan, at) || bad
+	bad = r.examineNotifier(ctx, plan, at) || bad
 	return r.end(ctx, bad, err)
 }
 
@@ -115,30 +115,30 @@ func (r *report) end(ctx context.Context, bad bool, err error) error {
 	return nil
 }
 
-// examineBell tells where others would ring, and whether that address answers here. It
+// examineNotifier reports the address that others notify, and whether that address answers here. It
 // returns whether it does not do at all.
-func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Location) (bad bool) {
+func (r *report) examineNotifier(ctx context.Context, p *notifyPlan, at storeurl.Location) (bad bool) {
 	if p == nil {
 		return false
 	}
-	const check = "bell"
+	const check = "notify"
 	udp, err := p.listenAt(ctx, at)
 	if err != nil {
-		r.tell(driver.Bad(check, "%v", err).Advise("see --bell in tenure help tuning"))
+		r.tell(driver.Bad(check, "%v", err).Advise("see --notify in tenure help tuning"))
 		return true
 	}
 	defer func() { _ = udp.Close() }()
 	if err := echo(ctx, udp); err != nil {
-		r.tell(driver.Warn(check, "others are told to ring at %s, and a datagram that was sent there did not come back (%v)",
+		r.tell(driver.Warn(check, "others notify %s, and a datagram that was sent there did not come back (%v)",
 			udp.Address(), err).Advise("if that is the address of another machine in front of this one, it may do; " +
 			"else open the port, or advertise another address"))
 		return false
 	}
-	r.tell(driver.OK(check, "others are told to ring at %s; a datagram that was sent there came back", udp.Address()))
+	r.tell(driver.OK(check, "others notify %s; a datagram that was sent there came back", udp.Address()))
 	return false
 }
 
-func echo(ctx context.Context, udp *bell.UDP) error {
+func echo(ctx context.Context, udp *notify.UDP) error {
 	ctx, cancel := context.WithTimeout(ctx, routePatience)
 	defer cancel()
 	arrived := make(chan error, 1)

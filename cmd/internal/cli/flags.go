@@ -17,11 +17,11 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/notify"
 )
 
 type storeFlags struct {
@@ -33,7 +33,7 @@ type timingFlags = flags.Timing
 // leaseFlags are those of a holder.
 type leaseFlags struct {
 	timingFlags
-	bellFlags
+	notifyFlags
 
 	Owner   *string `empty:"name this holder, or leave the flag out"`
 	Label   string
@@ -163,9 +163,9 @@ type storeClient struct {
 	close  func()
 }
 
-// client opens the store, which must be there. Options, and the plan for a bell, may be nil;
+// client opens the store, which must be there. Options, and the plan for notifications, may be nil;
 // with a plan there must be options.
-func (f *storeFlags) client(c *console, options *tenure.Options, plan *bellPlan) (*storeClient, error) {
+func (f *storeFlags) client(c *console, options *tenure.Options, plan *notifyPlan) (*storeClient, error) {
 	at, err := f.location(c)
 	if err == nil {
 		err = mustExist(at)
@@ -192,7 +192,7 @@ func (f *storeFlags) reader(c *console, watches bool) (*storeClient, error) {
 	return clientAt(c, at, nil, nil)
 }
 
-func clientAt(c *console, at storeurl.Location, options *tenure.Options, plan *bellPlan) (*storeClient, error) {
+func clientAt(c *console, at storeurl.Location, options *tenure.Options, plan *notifyPlan) (*storeClient, error) {
 	store, client, shut, err := openStore(c, at, options, plan)
 	if err != nil {
 		return nil, err
@@ -206,16 +206,16 @@ func clientAt(c *console, at storeurl.Location, options *tenure.Options, plan *b
 }
 
 // openStore opens a store, with a client on it, which is closed before the store is. The
-// console and the options are needed for a bell alone.
-func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *bellPlan) (
+// console and the options are needed for notifications alone.
+func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *notifyPlan) (
 	store driver.Store, client *tenure.Client, shut func(), err error,
 ) {
 	if store, err = at.Open(); err != nil {
 		return nil, nil, nil, storeFailed(err)
 	}
-	closeBell := plan.open(c, at, options)
+	closeNotifier := plan.open(c, at, options)
 	shut = func() {
-		closeBell()
+		closeNotifier()
 		_ = store.Close() // every write was confirmed, or told of
 	}
 	if client, err = tenure.New(store, options); err != nil {
@@ -225,31 +225,31 @@ func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *
 	return store, client, shut, nil
 }
 
-// bellFlags say where this process takes hints of others.
-type bellFlags struct {
-	Bell *string `placeholder:"[ADVERTISED=]HOST:PORT"`
+// notifyFlags say where this process takes hints of others.
+type notifyFlags struct {
+	Notify *string `placeholder:"[ADVERTISED=]HOST:PORT"`
 }
 
-// bellPlan is what the flag says.
-type bellPlan struct {
+// notifyPlan is what the flag says.
+type notifyPlan struct {
 	listen     string         // without a host: at all addresses
 	port       string         // of listen
 	advertised netip.AddrPort // not valid: the address on the route to the store; port 0: that which is listened at
 }
 
-// bellVariable has the value of --bell, if that is not given.
-const bellVariable = "TENURE_BELL"
+// notifyVariable has the value of --notify, if that is not given.
+const notifyVariable = "TENURE_NOTIFY"
 
-// asked returns what the flag or the environment asks for, nil for no bell.
-func (f bellFlags) asked() (*bellPlan, error) {
-	text, name := os.Getenv(bellVariable), bellVariable
-	if f.Bell != nil {
-		text, name = *f.Bell, "--bell"
+// asked returns what the flag or the environment asks for, nil for no notifications.
+func (f notifyFlags) asked() (*notifyPlan, error) {
+	text, name := os.Getenv(notifyVariable), notifyVariable
+	if f.Notify != nil {
+		text, name = *f.Notify, "--notify"
 	}
-	if text == "" && f.Bell == nil {
+	if text == "" && f.Notify == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	wrong := func(why string) (*bellPlan, error) {
+	wrong := func(why string) (*notifyPlan, error) {
 		return nil, usage("%s %.100q: %s: write IP:PORT, such as 192.0.2.7:4711; :PORT or :0 for the address "+
 			"on the route to the store; or ADVERTISED_IP=:PORT", name, text, why)
 	}
@@ -261,13 +261,13 @@ func (f bellFlags) asked() (*bellPlan, error) {
 	if err != nil {
 		return wrong("it has no port")
 	}
-	p := &bellPlan{port: port}
+	p := &notifyPlan{port: port}
 	number, err := netip.ParseAddrPort("0.0.0.0:" + port)
 	switch {
 	case err != nil:
 		return wrong("the port is no number from 1024 to 65535, or 0")
-	case number.Port() != 0 && number.Port() < bell.MinPort:
-		return wrong(fmt.Sprintf("port %s is below %d", port, bell.MinPort))
+	case number.Port() != 0 && number.Port() < notify.MinPort:
+		return wrong(fmt.Sprintf("port %s is below %d", port, notify.MinPort))
 	}
 	if host != "" {
 		ip, err := netip.ParseAddr(host)
@@ -293,14 +293,14 @@ func (f bellFlags) asked() (*bellPlan, error) {
 }
 
 // listenAt listens. The store was opened before, so that it is known where it is.
-func (p *bellPlan) listenAt(ctx context.Context, at storeurl.Location) (*bell.UDP, error) {
+func (p *notifyPlan) listenAt(ctx context.Context, at storeurl.Location) (*notify.UDP, error) {
 	shown := p.advertised
 	if !shown.IsValid() {
 		host := at.Host()
 		if host == "" {
 			return nil, errors.New("it is not known on which host the store is: say what to advertise")
 		}
-		ip, err := bell.RouteTo(ctx, host)
+		ip, err := notify.RouteTo(ctx, host)
 		if err != nil {
 			return nil, fmt.Errorf("%w: say what to advertise", err)
 		}
@@ -316,13 +316,13 @@ func (p *bellPlan) listenAt(ctx context.Context, at storeurl.Location) (*bell.UD
 			listen = net.JoinHostPort(shown.Addr().String(), p.port) // nobody else reaches it there
 		}
 	}
-	return bell.Listen(listen, &bell.Options{Advertise: shown.String()})
+	return notify.Listen(listen, &notify.Options{Advertise: shown.String()})
 }
 
-// open gives the options a bell, if one is asked for. Close is called after the client is
-// closed. What is in the way of a bell is in the way of nothing else: it is told, and the
+// open gives the options a notifier, if one is asked for. Close is called after the client is
+// closed. What is in the way of notifications is in the way of nothing else: it is told, and the
 // command goes on without one.
-func (p *bellPlan) open(c *console, at storeurl.Location, o *tenure.Options) (closeBell func()) {
+func (p *notifyPlan) open(c *console, at storeurl.Location, o *tenure.Options) (closeNotifier func()) {
 	if p == nil {
 		return func() {}
 	}
@@ -330,10 +330,10 @@ func (p *bellPlan) open(c *console, at storeurl.Location, o *tenure.Options) (cl
 	defer cancel()
 	udp, err := p.listenAt(ctx, at)
 	if err != nil {
-		c.warn("no bell, so that others are found by polling: %s", err)
+		c.warn("no notifications (others are found by polling): %s", err)
 		return func() {}
 	}
-	o.Bell = udp
+	o.Notify = udp
 	return func() { _ = udp.Close() } // nothing was kept in it
 }
 

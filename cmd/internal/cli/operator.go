@@ -38,7 +38,7 @@ type operator struct {
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, to successor, bell bellFlags) (*operator, error) {
+func (f *operatorFlags) open(c *console, lock string, to successor, notify notifyFlags) (*operator, error) {
 	if f.Reason == nil || *f.Reason == "" {
 		return nil, usage("no --reason given: say why; the history shows it")
 	}
@@ -51,7 +51,7 @@ func (f *operatorFlags) open(c *console, lock string, to successor, bell bellFla
 	if err := refused(options, o.ask); err != nil {
 		return nil, err
 	}
-	plan, err := bell.asked()
+	plan, err := notify.asked()
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ type releaseCmd struct {
 
 // Run releases the lock of a dead holder, or takes it from a living one.
 func (f *releaseCmd) Run(c *console) error {
-	o, err := f.open(c, f.Name, successor{}, bellFlags{})
+	o, err := f.open(c, f.Name, successor{}, notifyFlags{})
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ type stepDownCmd struct {
 	ToLabel *string        `placeholder:"LABEL" empty:"name the label of the next owner of the lock, or leave it out"`
 	Wait    *time.Duration `must:"be positive"`
 	operatorFlags
-	bellFlags
+	notifyFlags
 }
 
 // nextPatience is how long the successor is waited for, for telling of it.
@@ -235,7 +235,7 @@ func (s *stepDownCmd) Run(c *console) error {
 		return usage("--to and --to-label: name one of the two")
 	}
 	to := successor{valueOf(s.To), valueOf(s.ToLabel)}
-	o, err := s.open(c, s.Name, to, s.bellFlags)
+	o, err := s.open(c, s.Name, to, s.notifyFlags)
 	if err != nil {
 		return err
 	}

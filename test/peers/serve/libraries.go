@@ -17,9 +17,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/notify"
 	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
@@ -45,8 +45,8 @@ func TenureOn(store driver.Store, r *wire.Request) Client {
 		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs),
 		RefreshPeriod: Milliseconds(r.RefreshMs), RequestTimeout: Milliseconds(r.CallTimeoutMs),
 	}
-	if r.Bell {
-		options.Bell = must.Have(bell.Listen("127.0.0.1:0", nil)) // it is closed with the process
+	if r.Notify {
+		options.Notify = must.Have(notify.Listen("127.0.0.1:0", nil)) // it is closed with the process
 	}
 	if r.Session {
 		options.StopTimeout = time.Minute // for the releases of many locks

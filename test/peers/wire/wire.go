@@ -55,7 +55,7 @@ type Request struct {
 	LeaseMs     *int64 `json:"leaseMs,omitempty"`
 	HeartbeatMs *int64 `json:"heartbeatMs,omitempty"` // 0: no heartbeats in the background
 	Session     bool   `json:"session,omitempty"`     // Tenure only: one session for all locks
-	Bell        bool   `json:"bell,omitempty"`        // Tenure only: on the loopback
+	Notify      bool   `json:"notify,omitempty"`      // Tenure only: on the loopback
 	Wide        bool   `json:"wide,omitempty"`        // Go only: no connection to DynamoDB is closed when it is idle
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import "syscall"
+
+// control takes the right to broadcast from the socket, which package net gives to all.
+// The broadcast address of a network looks like any other.
+func control(_, _ string, c syscall.RawConn) error {
+	var err error
+	if e := c.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(syscall.Handle(fd), syscall.SOL_SOCKET, syscall.SO_BROADCAST, 0)
+	}); e != nil {
+		return e
+	}
+	return err
+}
