@@ -11,16 +11,16 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Want is what a contender is after.
+// Want says what a contender wants.
 type Want struct {
 	Key, Owner, Host, Label string
 	// Data replaces the data in the record; nil keeps it.
 	Data []byte
 	// Try gives up instead of waiting.
 	Try bool
-	// LookFirst says that the store charges a claim that it refuses. Then a try that
-	// knows nothing of the lock looks before it claims. It is for tries of locks that are
-	// their own lease: those under a session are mostly known to be free.
+	// ReadFirst says that the store charges for a claim that it refuses. A try that knows
+	// nothing of the lock then reads before it claims. It is for locks with a lease of
+	// their own: a lock under a session is mostly known to be free.
 	ReadFirst bool
 	// Holds says that this process has the lock itself. Without it, a record that
 	// shows Owner is likely to be of a term that has ended.
@@ -28,14 +28,14 @@ type Want struct {
 	// Priority goes into the record. A holder with a lower one is asked to hand
 	// over to Owner.
 	Priority int
-	// UnlessAlive gives up at the first sign of life of whoever was seen to
-	// hold the lock, a release included.
+	// UnlessAlive gives up at the first sign of life of the holder that was observed, a
+	// release included.
 	UnlessAlive bool
 	// Behind says that other contenders of this process already wait for the key, so
 	// that the view is fresh and the first move need not be a claim.
 	Behind bool
-	// Of is what a try was decided upon: it gives up where the record shows another term,
-	// or another state of this one. Nil: it does not mind.
+	// Of is the record on which a try was decided: the try gives up if the record shows
+	// another term, or another state of that term. Nil: the try accepts any.
 	Of *driver.Record
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
@@ -49,13 +49,12 @@ type Want struct {
 
 // Refusal says why a contender ended without the lock.
 type Refusal struct {
-	// Held is true if the record shows a holder, and the contender was not to wait.
-	// Record is that record, and FreeIn how long it can stay held at most without a
-	// sign of life.
+	// Held is true if the record shows a holder, and the contender must not wait. Record
+	// is that record, and FreeIn the longest that it can stay held without a sign of life.
 	Held   bool
 	Record driver.Record
 	FreeIn time.Duration
-	// Err is the error of the store, where that was the reason.
+	// Err is the store's error, if that was the reason.
 	Err error
 	// Ended is true if the session that was to keep the lock alive has ended.
 	Ended bool
@@ -74,19 +73,19 @@ type Acquirer struct {
 	view *View
 
 	begun bool          // the first move is made
-	since time.Duration // when it began; never: it has not
+	since time.Duration // when it began; never: not yet
 
-	// A reply to a call of its own has counted: about the lock, about its session.
+	// A reply to one of its own calls has counted: about the lock, about its session.
 	lockRead, sessionRead bool
 
-	// Of one that gives up at a sign of life: the first holder that a strong reply has shown
-	// since it began, and the first sign of life of its session.
+	// For UnlessAlive: the first holder that a strong reply has shown since the acquire
+	// began, and the first sign of life of its session.
 	first, firstOfSession life
 
 	id      string   // the beginning of all of its beats: see Env.beatOf
 	attempt attempt  // the latest claim or takeover
-	unknown attempts // those that may have been applied, or may still be
-	resolve bool     // a look must tell what became of them first
+	unknown attempts // attempts that may have been applied, or may yet be
+	resolve bool     // a read must find out their outcome first
 	late    *late    // a grant of its own that nobody can use
 	inquiry inquiry  // whether the session of the lock holds it
 
@@ -95,26 +94,27 @@ type Acquirer struct {
 	cleanup *cleanup // nil: it was not given up
 }
 
-// late is a grant that a contender found too late: its lease was over, or the acquire was given
-// up. The record is to be replaced, or released.
+// late is a grant that a contender found too late: the lease was over, or the acquire was given
+// up. The contender must replace or release the record.
 type late struct {
 	rec    driver.Record
 	before []*driver.Term
 }
 
-// inquiry is when the session of a lock may be asked again whether it holds the lock in the term
-// that was first seen at an instant.
+// inquiry says when to ask the session of a lock again whether it holds the lock. term is when
+// the lock's term was first observed.
 type inquiry struct{ term, again time.Duration }
 
-// cleanup is what a contender does that was given up while writes of unknown outcome are left.
+// cleanup is the state of a contender that was given up while it had writes of unknown
+// outcome.
 type cleanup struct {
-	until time.Duration // what may be applied after that runs out by itself
-	next  time.Duration // the next look
+	until time.Duration // a write applied after that expires by itself
+	next  time.Duration // the next read
 	looks int
 }
 
-// NewAcquirer returns the machine of one acquire. The view is shared with
-// the other contenders of the process for the key.
+// NewAcquirer returns the machine of one acquire. All contenders of the process for the
+// key share the view.
 func NewAcquirer(t Timing, env Env, want Want, view *View) *Acquirer {
 	c := &Acquirer{
 		pace: retrier{t: t, env: env, patience: want.Patience}, want: want, view: view,
@@ -134,8 +134,8 @@ func (c *Acquirer) Granted() (Grant, bool) {
 	return *c.grant, true
 }
 
-// Left returns a grant that the contender found while it cleaned up, and that nobody
-// uses. It may be the only one that knows of the terms before it.
+// Left returns an unused grant that the contender found while it cleaned up. No other
+// grant may show the terms before it.
 func (c *Acquirer) Left() (Grant, bool) {
 	if c.grant == nil || c.cleanup == nil {
 		return Grant{}, false
@@ -152,7 +152,7 @@ func (c *Acquirer) Over() bool { return c.pace.Over() }
 // Err returns the last error of the store, nil after an answer.
 func (c *Acquirer) Err() error { return c.pace.failed }
 
-// Silence returns for how long the store has given no answer.
+// Silence returns how long the store has given no answer.
 func (c *Acquirer) Silence(now time.Duration) time.Duration {
 	if !c.pace.mute {
 		return 0
@@ -174,7 +174,7 @@ func (c *Acquirer) Next() (time.Duration, bool) {
 func (c *Acquirer) Step(now time.Duration) Action {
 	u := c.want.Under
 	if u != nil && c.grant == nil && (u.Cause() != None || u.Holder.Over()) {
-		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
+		c.refuse(now, Refusal{Ended: true}) // the session cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}
 	if _, granted := c.Granted(); u != nil && !granted && c.Over() {
@@ -183,9 +183,9 @@ func (c *Acquirer) Step(now time.Duration) Action {
 	return a
 }
 
-// Hint says that the record may have changed in a way that matters. The next look
-// is due at once. Whoever can read the store can forge a message that leads to it, so it says
-// nothing of the record.
+// Hint says that the record may have changed. The next read is due at once. A hint proves
+// nothing about the record, because anyone who can read the store can forge the message
+// behind it.
 func (c *Acquirer) Hint(now time.Duration) Action {
 	c.view.Hint()
 	return c.Step(now)
@@ -233,23 +233,24 @@ func (c *Acquirer) act(now time.Duration) *Call {
 	return c.pace.send(now, m.at, r)
 }
 
-// begin decides how the acquire begins: with a claim, unless that would most likely be refused. A
-// look costs a fifth of it. It is strong, because a cheap one may show a holder that has gone.
+// begin decides how the acquire begins: with a claim, unless the store would most likely refuse
+// it. A read costs a fifth of a claim. It is strong, because a cheap read may show a holder that
+// has gone.
 func (c *Acquirer) begin(now time.Duration) {
 	if c.since == never {
 		c.since = now
 	}
 	switch dead, _ := c.view.DeadAt(); {
 	case c.begun:
-	case c.view.Tied() && now >= dead:
+	case c.view.UnderSession() && now >= dead:
 		c.begun = true // each of a dead session's locks costs one write
 	case c.want.Try && c.cleanup == nil && (c.livesFor(now) || c.blind()):
 		c.begun, c.resolve = true, true
 	}
 }
 
-// blind says that a look goes first, because this process knows nothing of the lock and
-// the store charges a claim that it refuses.
+// blind says that a read goes first, because this process knows nothing of the lock and
+// the store charges for a claim that it refuses.
 func (c *Acquirer) blind() bool {
 	_, known := c.view.Known()
 	return c.want.ReadFirst && c.want.Under == nil && !known
@@ -293,8 +294,8 @@ func (c *Acquirer) plan() move {
 	return c.planHeld(rec, c.view.under())
 }
 
-// planHeld returns the next move if another one holds the lock, under the session of u unless
-// that is nil.
+// planHeld returns the next move if another holder has the lock, under the session of u
+// unless u is nil.
 func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	switch {
 	case c.view.over():
@@ -322,17 +323,17 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	return next
 }
 
-// mustSee says that the record has to be read before the acquire may be refused for what it shows:
-// no strong reply to a call since the acquire began has shown it. Own says that a reply to a call
-// of its own has.
+// mustSee says that the acquire must read the record before it may be refused for it: no strong
+// reply to a call sent since the acquire began has shown the record. own says that a reply to one
+// of its own calls has.
 func (c *Acquirer) mustSee(s *View, own bool) bool {
 	seen := s.sent > c.since || s.sent == c.since && own
 	return (c.want.Try || c.want.UnlessAlive) && !seen
 }
 
-// shown says that another machine that shares the view has seen what this acquire
-// wrote. The acquire recognises it by a look of its own. Under a session nothing else
-// would end the wait, because the session keeps alive what its acquires have written.
+// shown says that another machine that shares the view has read what this acquire
+// wrote. The acquire finds that out by its own read. Under a session nothing else would
+// end the wait, because the session keeps alive what its acquires have written.
 func (c *Acquirer) shown(rec driver.Record) bool {
 	_, own := c.unknown.wrote(rec)
 	return own && c.late == nil && rec.State == driver.Held
@@ -341,20 +342,20 @@ func (c *Acquirer) shown(rec driver.Record) bool {
 // orphan says that the lock is held in the name of the contender's own session, and
 // nothing under the session knows of it: a late duplicate of a claim was applied, or
 // a release was not. The session's heartbeats would keep it held for as long as the
-// session lives, and those who only try never ask about it. So the contender releases
-// it, as an [OrphanReleaser] does, and then claims it.
+// session lives, and a caller that only tries never asks about it. So the contender
+// releases it, as an [OrphanReleaser] does, and then claims it.
 //
-// It is never a lock that is held. What the session does not know of at this instant
-// no machine of it can come to hold: a version counts only for the acquire that wrote
-// it, and that is known to the session until its lock is. The release replaces just
-// the version that was seen.
+// A held lock is never released this way. No machine of the session can come to hold a
+// lock that the session does not know of now: a version counts only for the acquire
+// that wrote it, and the session knows that acquire until it knows the lock. The
+// release replaces only the version that was read.
 func (c *Acquirer) orphan(rec driver.Record) bool {
 	u := c.want.Under
 	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.knows(rec)
 }
 
-// wrote says whether a write of this acquire has made the record what it is: one of
-// unknown outcome, or the one that has granted it the lock.
+// wrote says whether this acquire wrote the record: by an attempt of unknown outcome,
+// or by the write that granted the lock.
 func (c *Acquirer) wrote(rec driver.Record) bool {
 	if g, granted := c.Granted(); granted {
 		return g.Record.Token == rec.Token
@@ -375,8 +376,8 @@ func (c *Acquirer) reservedForMe(rec driver.Record) bool {
 // a lock.
 const inquiries = 4
 
-// inquires returns when the session may be asked whether it holds the lock, and false if it has no
-// room for the question, or has it already, or dies before.
+// inquires returns when the contender may ask the session whether it holds the lock, and false if
+// the record has no room for the question or has it already, or if the session's lease ends first.
 func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 	for _, q := range u.rec.Requests {
 		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {
@@ -391,8 +392,8 @@ func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 	return at, at < dead && len(u.rec.Requests) < driver.MaxRequests
 }
 
-// wishes returns when to ask the holder to hand over to this contender, which is preferred to it,
-// and false if it is not to be asked.
+// wishes returns when to ask the holder to hand over to this contender, which has a higher
+// priority, and false if the contender must not ask.
 func (c *Acquirer) wishes(rec driver.Record, u *View) (time.Duration, bool) {
 	if c.want.Try || c.want.UnlessAlive || rec.Priority >= c.want.Priority {
 		return 0, false
@@ -500,8 +501,8 @@ func (c *Acquirer) request(now time.Duration, m move, rec driver.Record) driver.
 	return q
 }
 
-// Preferring returns the request to hand over: of an owner with that priority, to the holder that
-// a record shows.
+// Preferring returns the request by which an owner with that priority asks the holder in rec to
+// hand over.
 func Preferring(owner string, priority int, rec driver.Record) driver.Request {
 	return driver.Request{
 		Kind: driver.HandOver, Token: rec.Token, By: owner, To: owner,
@@ -509,7 +510,7 @@ func Preferring(owner string, priority int, rec driver.Record) driver.Request {
 	}
 }
 
-// judge ends the acquire if what it sees leaves nothing to wait for.
+// judge ends the acquire if the view leaves nothing to wait for.
 func (c *Acquirer) judge(now time.Duration) {
 	rec, found := c.view.Record()
 	u := c.view.under()
@@ -529,22 +530,21 @@ func (c *Acquirer) judge(now time.Duration) {
 	}
 }
 
-// changed says that a try was decided upon another state of the lock.
+// changed says that the try was decided on another state of the lock.
 func (c *Acquirer) changed(rec driver.Record) bool {
 	of := c.want.Of
 	return of != nil && (rec.Token != of.Token || rec.State != of.State)
 }
 
-// sees says that strong replies to calls since the acquire began have shown the lock, and its
-// session.
+// sees says that strong replies to calls sent since the acquire began have shown the lock and
+// its session.
 func (c *Acquirer) sees(u *View) bool {
 	return !c.mustSee(c.view, c.lockRead) && (u == nil || u.holds() && !c.mustSee(u, c.sessionRead))
 }
 
-// sawLife says whether the holder that was seen first has shown life since then, a release
-// included. It compares two states that strong replies to calls since the acquire began have
-// shown: the first one, to whichever machine of the process, and the present one. They are those
-// of the lock, and of its session.
+// sawLife says whether the first holder has shown life since it was observed, a release
+// included. It compares the first and the present state of the lock and of its session, both as
+// shown by strong replies to calls sent since the acquire began, by any machine of the process.
 func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
 	if c.mustSee(c.view, c.lockRead) {
 		return false
@@ -572,8 +572,9 @@ func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
 }
 
 // remember notes the first holder that a strong reply to a call since the acquire began has shown.
-// Others share the view: they may have seen the holder, and its end, while a call of this acquire
-// was under way. What they asked in the instant in which it began may be from before that.
+// Other machines share the view: they may have observed the holder, and its end, while a call of
+// this acquire was under way. A call that they sent at the very instant at which it began may
+// show an earlier state.
 func (c *Acquirer) remember() {
 	if c.view.shown.sent > c.since {
 		c.notesHolder(c.view.shown.life)
@@ -587,9 +588,9 @@ func (c *Acquirer) notesHolder(holder life) {
 	}
 }
 
-// released says that the holder which was seen first has released the lock since then, as a record
-// of this acquire shows it: a claim took effect only after that. It is as much a sign of life as if
-// the release had been read.
+// released says that the first holder has released the lock since it was observed. The claim of
+// this acquire proves that, because it took effect only after the release; it counts as a sign of
+// life, as a read of the release would.
 func (c *Acquirer) released(claimed driver.Record) bool {
 	if !c.want.UnlessAlive || c.first == (life{}) {
 		return false
@@ -604,8 +605,8 @@ func closedInOrder(rec driver.Record) bool {
 	return rec.State == driver.Closed && rec.End != driver.EndExpired && !withoutWork(rec.End)
 }
 
-// withoutWork says whether the end of a term is no sign of life: another process, which knew
-// that the holder was dead, released the lock, or no work was done under it.
+// withoutWork says whether the end of a term is no sign of life: another process that knew
+// the holder to be dead released the lock, or no work was done under it.
 func withoutWork(end driver.EndReason) bool {
 	return end == driver.EndReleasedDead || end == driver.EndCrashed || end == driver.EndAbandoned
 }
@@ -630,8 +631,8 @@ func (c *Acquirer) Reply(now time.Duration, r Result) Action {
 	return c.Step(now)
 }
 
-// notAsked brings the next request forward if this one lost the race to a heartbeat or to another
-// request, or the store did not answer it. If it was written all the same, the record shows it,
+// notAsked brings the next request forward if this one lost the race against a heartbeat or
+// another request, or got no answer. If the request was written after all, the record shows it,
 // and it is not repeated.
 func (c *Acquirer) notAsked(now time.Duration, out *Call, o Outcome) {
 	asked := out.Next.Requests[len(out.Next.Requests)-1]
@@ -660,9 +661,9 @@ func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 	case r.Outcome == Unknown && (c.writes(out) || out.Kind == Release):
 		c.resolve = true
 	case c.writes(out) && c.late == nil && errors.Is(r.Err, driver.ErrThrottled):
-		// The store has too much to do. Reads have room of their own, and mostly show that
-		// another one has the lock. The same write again would only add to what keeps the
-		// holder's heartbeats out.
+		// The store is overloaded. Reads have their own capacity, and mostly show that
+		// another holder has the lock. Repeating the write would only add to the load that
+		// delays the holder's heartbeats.
 		c.resolve = true
 	}
 	if c.pace.spent(now) {
@@ -670,7 +671,7 @@ func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 	}
 }
 
-// answer takes what the store said of the record.
+// answer handles what the store returned about the record.
 func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 	if out.Kind == Read && out.Consistency == driver.Strong {
 		c.resolve = false
@@ -705,7 +706,8 @@ func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 	}
 }
 
-// won takes the grant that an attempt has led to. Last is the record as it was seen before.
+// won handles the grant that an attempt has led to. last is the record as it was known
+// before.
 func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Record) {
 	if a.kind == Claim && c.released(r.Record) {
 		c.refuse(now, Refusal{Held: true, Record: last})
@@ -715,8 +717,8 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 	case c.cleanup != nil:
 		c.grant, c.late = g, &late{rec: r.Record}
 	case c.want.Under == nil && now >= a.sent+c.pace.t.Usable():
-		// Ours, but from so long ago that its lease is already over. No work began
-		// under it: it is replaced like a dead holder's.
+		// Our own write, but so old that its lease is over. No work began under it: it is
+		// replaced like a dead holder's record.
 		c.late = &late{r.Record, g.Before}
 	default:
 		if a.late {
@@ -741,12 +743,12 @@ func (c *Acquirer) givenBack(now time.Duration, out *Call, r Result) {
 	c.late = nil
 }
 
-// looksAgain says when to look whether an attempt of unknown outcome was applied after all: at
-// growing intervals, and once more at the end.
+// looksAgain schedules the reads that find out whether an attempt of unknown outcome was
+// applied after all: at growing intervals, and once more at the end.
 func (c *Acquirer) looksAgain(now time.Duration) {
 	k := c.cleanup
 	if now >= k.until && !c.bound() {
-		c.unknown = nil // what may still be applied runs out by itself
+		c.unknown = nil // a write that is applied later expires by itself
 		return
 	}
 	k.next = now + min(c.pace.t.Refresh, c.pace.t.Lease/16)<<min(k.looks, 5)
@@ -756,15 +758,15 @@ func (c *Acquirer) looksAgain(now time.Duration) {
 	k.looks++
 }
 
-// bound says that a session would keep alive what this acquire has written. Then the
-// acquire must go on until the outcome is known.
+// bound says that a session would keep alive what this acquire has written. The acquire
+// must then go on until the outcome is known.
 func (c *Acquirer) bound() bool {
 	u := c.want.Under
 	return u != nil && !u.Holder.Over() && !u.Quiet()
 }
 
-// before returns the terms before the one that a grant names as Prev, as the
-// attempt knew them, or as its reply has shown them: those that the history may lack.
+// before returns the terms that precede Prev in a grant and that the history may lack,
+// as the attempt knew them or as its reply has shown them.
 func before(a attempt, former driver.Record) []*driver.Term {
 	if a.before == nil && former.Prev != nil && former.State != driver.Reserved && !inOrder(former.End) {
 		return []*driver.Term{former.Prev}

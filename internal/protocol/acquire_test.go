@@ -25,14 +25,14 @@ func waiting(t Timing, want Want) *Acquirer {
 	return c
 }
 
-// TestUnknownLookIsNoWrite: a look without an answer leaves nothing to clean up.
+// TestUnknownLookIsNoWrite: a read without an answer leaves nothing to clean up.
 func TestUnknownLookIsNoWrite(t *testing.T) {
 	c := waiting(timing, Want{})
 	rec := driver.Record{Key: "k", Version: "w", Beat: "w", Token: 3, Lease: timing.Lease, State: driver.Held}
 	c.Reply(0, Result{Outcome: Conflicted, Record: rec, Found: true})
 	at, _ := c.Next()
 	if a := c.Step(at); a.Call == nil || a.Call.Kind != Read {
-		t.Fatalf("want a look, got %+v", a.Call)
+		t.Fatalf("want a read, got %+v", a.Call)
 	}
 	c.Reply(at, Result{Outcome: Unknown, Err: errStore})
 	c.GiveUp(at)
@@ -104,7 +104,8 @@ type mover interface {
 	Reply(now time.Duration, r Result) Action
 }
 
-// drive has a machine send requests until then, each of which takes a millisecond.
+// drive runs a machine until the given instant. Each of its requests takes a
+// millisecond.
 func drive(m mover, until time.Duration, answer func(now time.Duration, r *Call) Result) {
 	now := time.Duration(0)
 	for r := m.Step(now).Call; now < until; {
@@ -198,13 +199,13 @@ func TestSessionOfAFormerLife(t *testing.T) {
 		call = c.Reply(now, r).Call
 	}
 	if r := c.Refused(); r != nil || !looked {
-		t.Errorf("refused %+v; cheap look made: %v", r, looked)
+		t.Errorf("refused %+v; cheap read made: %v", r, looked)
 	}
 }
 
 // TestStrongLookGoesBeforeTheTakeover: an acquire does not take over from a holder whose latest
 // sign of life cheap replies show, however long that has stood: it counts from the strong reply
-// that shows it, and one that gives up at a sign of life then does.
+// that shows it, and an acquire with UnlessAlive then gives up.
 func TestStrongLookGoesBeforeTheTakeover(t *testing.T) {
 	for _, unless := range []bool{true, false} {
 		env, _ := seeing(timing)
@@ -245,15 +246,15 @@ func sends(c *Acquirer, until time.Duration, answer func(now time.Duration, r *C
 	return kinds, at
 }
 
-// TestTryLooksFirst: where a refused claim is charged, a try that knows nothing looks, and
-// claims only what that shows to be free. One that waits, one that has seen the record and
-// one under a session claim at once.
+// TestTryLooksFirst: where the store charges for a refused claim, a try that knows nothing
+// reads first, and claims only a lock that the read shows free. An acquire that waits,
+// that has read the record before, or that is under a session claims at once.
 func TestTryLooksFirst(t *testing.T) {
 	env, _ := seeing(timing)
 	held := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "other", Token: 7, Lease: timing.Lease, State: driver.Held}
 	free := held
 	free.State, free.Owner = driver.Released, ""
-	keeper := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	session := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "b")})
 	for name, c := range map[string]struct {
 		want Want
 		is   driver.Record
@@ -267,7 +268,7 @@ func TestTryLooksFirst(t *testing.T) {
 		"seen free":       {Want{Try: true, ReadFirst: true}, free, true, []Kind{Claim}, false},
 		"waits":           {Want{ReadFirst: true}, free, false, []Kind{Claim}, false},
 		"not charged":     {Want{Try: true}, held, false, []Kind{Claim}, true},
-		"under a session": {Want{Try: true, ReadFirst: true, Under: keeper}, free, false, []Kind{Claim}, false},
+		"under a session": {Want{Try: true, ReadFirst: true, Under: session}, free, false, []Kind{Claim}, false},
 	} {
 		view, found := NewView(timing, env), c.is.State != ""
 		if c.seen {
@@ -293,9 +294,9 @@ func TestTryLooksFirst(t *testing.T) {
 	}
 }
 
-// TestThrottledClaimIsFollowedByALook: reads have room where writes have none. So a contender
-// whose claim, or whose takeover, was throttled learns who has the lock, and waits for that one
-// instead of writing again.
+// TestThrottledClaimIsFollowedByALook: reads have their own capacity. So a contender whose
+// claim or takeover was throttled reads who has the lock, and waits for that holder instead of
+// writing again.
 func TestThrottledClaimIsFollowedByALook(t *testing.T) {
 	env, _ := seeing(timing)
 	throttled := Result{Outcome: NotApplied, Err: driver.NotApplied(driver.Throttled(errStore))}
@@ -335,8 +336,8 @@ func TestThrottledClaimIsFollowedByALook(t *testing.T) {
 	}
 }
 
-// TestThrottledClaimsOfAFreeLockRest: looks that show the lock free do not have the claims
-// come sooner than the throttling bids, nor the patience last for ever.
+// TestThrottledClaimsOfAFreeLockRest: reads that show the lock free neither bring a
+// throttled claim forward nor extend the patience.
 func TestThrottledClaimsOfAFreeLockRest(t *testing.T) {
 	env, _ := seeing(timing)
 	con := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Patience: timing.Lease}, NewView(timing, env))
@@ -362,7 +363,7 @@ func TestThrottledClaimsOfAFreeLockRest(t *testing.T) {
 }
 
 // TestThrottledReplacementIsTriedAgain: a contender whose grant came too late replaces it. It
-// knows that record by its own write alone, and a look would have it wait for itself.
+// knows that record by its own write alone; after a read it would wait for itself.
 func TestThrottledReplacementIsTriedAgain(t *testing.T) {
 	env, _ := seeing(timing)
 	con := NewAcquirer(timing, env, Want{Key: "k", Owner: "us"}, NewView(timing, env))
@@ -379,8 +380,8 @@ func TestThrottledReplacementIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestTryOfATerm: a try that was decided upon one term gives up where the conflict shows
-// another one, although that lock is free.
+// TestTryOfATerm: a try that was decided on one term gives up if the conflict shows
+// another one, even if the lock is free.
 func TestTryOfATerm(t *testing.T) {
 	dead := theirs(timing, "v1", 1)
 	free := freed(theirs(timing, "v2", 2), "v3", driver.EndReleased, nil)
@@ -411,8 +412,8 @@ func TestTryOfATerm(t *testing.T) {
 	}
 }
 
-// TestHeirs: whom a record is reserved for.
-func TestHeirs(t *testing.T) {
+// TestReservedFor: which owner or label a record is reserved for.
+func TestReservedFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		owner, label string // of the record
 		want         string // who may take it: by name, of the label, without a label
@@ -422,7 +423,7 @@ func TestHeirs(t *testing.T) {
 		"an owner, and a label":      {"us", "v2", "us", false},
 		"a label":                    {"", "v2", "of it", false},
 		"nobody":                     {"", "", "", true},
-		"somebody else":              {"x", "", "", false},
+		"another owner":              {"x", "", "", false},
 		"a label that nobody has":    {"", "v3", "", false},
 		"an owner with another case": {"Us", "", "", false},
 	} {
@@ -455,7 +456,7 @@ func TestReservationsCount(t *testing.T) {
 	}
 }
 
-// TestUnlessAliveComparesWithWhatItSaw: a holder that was seen before the acquire began, and that
+// TestUnlessAliveComparesWithWhatItSaw: a holder that was observed before the acquire began, and
 // had handed the lock over by then, is no sign of life.
 func TestUnlessAliveComparesWithWhatItSaw(t *testing.T) {
 	env, _ := seeing(timing)
@@ -470,8 +471,8 @@ func TestUnlessAliveComparesWithWhatItSaw(t *testing.T) {
 }
 
 // TestLateClaimAfterTheHolder: a claim whose answer was lost, and which is applied when the holder
-// that was seen meanwhile has released the lock, takes no lock unless nobody lived: the work would
-// be done twice. One that follows a holder of whom others knew that it was dead does.
+// that was seen meanwhile has released the lock, takes no lock unless no holder lived: the work
+// would be done twice. A claim after a holder that others knew to be dead takes it.
 func TestLateClaimAfterTheHolder(t *testing.T) {
 	for _, tt := range []struct {
 		end     driver.EndReason
@@ -493,7 +494,7 @@ func TestLateClaimAfterTheHolder(t *testing.T) {
 				return found(r.Next)
 			}
 			defer func() {
-				shown = claim.Next // the next look shows it
+				shown = claim.Next // the following read shows it
 				shown.Token, shown.Prev = held.Token+1, held.Term(tt.end)
 			}()
 			return found(shown)
@@ -510,8 +511,8 @@ func TestLateClaimAfterTheHolder(t *testing.T) {
 	}
 }
 
-// TestLostClaimsDoNotSlowTheNext: one that learns of each release from a hint, and loses the claim
-// to another one each time, claims at once when it learns of the next.
+// TestLostClaimsDoNotSlowTheNext: an acquire that learns of each release from a hint, and loses
+// each claim to another process, claims at once after the following release.
 func TestLostClaimsDoNotSlowTheNext(t *testing.T) {
 	c := waiting(timing, Want{})
 	for n := range uint64(12) {
@@ -519,7 +520,7 @@ func TestLostClaimsDoNotSlowTheNext(t *testing.T) {
 		held := theirs(timing, string(rune('a'+n)), n+1)
 		if n > 0 {
 			if r := c.Hint(now).Call; r == nil || r.Kind != Read {
-				t.Fatalf("release %d: want a look, got %+v", n, r)
+				t.Fatalf("release %d: want a read, got %+v", n, r)
 			}
 			free := freed(theirs(timing, string(rune('a'+n-1)), n), "free"+string(rune('a'+n)), driver.EndReleased, nil)
 			if r := c.Reply(now, found(free)).Call; r == nil || r.Kind != Claim {

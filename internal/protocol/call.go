@@ -15,19 +15,19 @@ import (
 // Kind says what a call does.
 type Kind int
 
-// The calls that the machines make. Whether one is about a lock, a session or the history says
-// its key.
+// The calls that the machines make. The key says whether a call is about a lock, a session or
+// the history.
 const (
 	Read         Kind = iota + 1 // read the record
 	Claim                        // take it if it is absent or released
 	Takeover                     // swap it from a dead holder's
-	Heartbeat                    // swap it to show life, with the data of the day
+	Heartbeat                    // swap it to show life, with the current data
 	Release                      // swap it to released, or to reserved for the next owner
-	Abdicate                     // swap it to say why no more heartbeats come, with the beat as it is
-	Request                      // swap it with a request for its holder, with the beat as it is
+	Abdicate                     // swap it to say why heartbeats stop, with the same beat
+	Request                      // swap it to add a request for its holder, with the same beat
 	ForceRelease                 // swap another process's to released, closed, or reserved for nobody
-	Delete                       // delete a session that has been closed for long, or an entry of the history
-	HistoryPut                   // put an ended term into the history, if nothing stands there
+	Delete                       // delete a session that was closed long ago, or a history entry
+	HistoryPut                   // write an ended term into the history, if it has no entry yet
 )
 
 func (k Kind) String() string {
@@ -40,16 +40,16 @@ func (k Kind) String() string {
 // Reads says that the call changes nothing.
 func (k Kind) Reads() bool { return k == Read }
 
-// Call is one call of the store that a machine asks for. The machine waits
-// for its Result, or for the engine to say that the outcome is unknown. (A [driver.Request]
-// is something else: a message to a holder.)
+// Call is one store call that a machine asks for. The machine waits for its Result, or for
+// the engine to say that the outcome is unknown. (A [driver.Request] is something else: a
+// message to a holder.)
 //
 // The engine calls Stamp when it sends the call.
 type Call struct {
 	Kind        Kind
 	Key         string
 	Consistency driver.Consistency // of a Read
-	// Both for a swap; Next alone for a Claim or a HistoryPut, Prev alone for a Delete.
+	// A swap has both; a Claim or HistoryPut has Next only, a Delete has Prev only.
 	Prev, Next driver.Record
 
 	sent time.Duration // of a Holder: when, by its clock
@@ -61,7 +61,7 @@ type Call struct {
 // OfSession says that the call is about a session's record.
 func (r *Call) OfSession() bool { return strings.HasPrefix(r.Key, driver.SessionPrefix) }
 
-// fresh says how fresh the reply is. The answer to a write is strong.
+// fresh returns the consistency of the reply. The reply to a write is strong.
 func (r *Call) fresh() driver.Consistency {
 	if r.Kind.Reads() {
 		return r.Consistency
@@ -69,8 +69,8 @@ func (r *Call) fresh() driver.Consistency {
 	return driver.Strong
 }
 
-// Stamp writes the wall clock's time into the records that show it to people.
-// No decision reads it.
+// Stamp writes the wall clock's time into the record, for people. No decision depends
+// on it.
 func (r *Call) Stamp(now time.Time) {
 	next := &r.Next
 	switch r.Kind {
@@ -98,13 +98,13 @@ func (r *Call) Stamp(now time.Time) {
 	}
 }
 
-// Outcome says what became of a call.
+// Outcome is the outcome of a call.
 type Outcome int
 
 // The outcomes of a call.
 const (
 	Applied    Outcome = iota + 1 // written, or read
-	Conflicted                    // not written: the record is another one
+	Conflicted                    // not written: the record was different
 	NotApplied                    // not written, now or later
 	Unknown                       // perhaps written, now or later
 )
@@ -112,7 +112,7 @@ const (
 // Result is the answer to a Call.
 type Result struct {
 	Outcome Outcome
-	// Record is the record as written or read, or the one in the way.
+	// Record is the record as written or read, or the conflicting one.
 	Record driver.Record
 	// Found is false if there is no record.
 	Found bool
@@ -122,7 +122,7 @@ type Result struct {
 	Err error
 }
 
-// ResultOf sorts what a call of a store returned.
+// ResultOf returns the result for what a store call returned.
 func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	switch {
 	case err == nil && kind == Delete:
@@ -144,18 +144,18 @@ func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	}
 }
 
-// attempt remembers a write whose outcome may come to light later.
+// attempt is a write whose outcome may become known later.
 type attempt struct {
 	kind    Kind
 	version string
 	token   uint64 // 0: counted by the store
 	sent    time.Duration
-	counts  time.Duration // from when a lease counts by it: see Env.Lease
+	counts  time.Duration // the instant from which its lease counts: see Env.Lease
 	data    uint64        // the serial number of the data that it carries
-	// before are the terms before the one that it names as Prev, as far as a
-	// takeover knows them, the newest first.
+	// before are the terms that precede its Prev, as far as a takeover knows them, newest
+	// first.
 	before []*driver.Term
-	late   bool // it replaces a grant of its own acquire
+	late   bool // it replaces a grant of the same acquire
 }
 
 // maxAttempts bounds the attempts that a machine remembers. Beyond it the
@@ -172,7 +172,8 @@ func (as attempts) add(a attempt) attempts {
 	return append(as, a)
 }
 
-// wrote returns the attempt that wrote rec, or the beat in it. Latest are further attempts.
+// wrote returns the attempt that wrote rec, or the beat in it. latest are further
+// candidates.
 func (as attempts) wrote(rec driver.Record, latest ...attempt) (attempt, bool) {
 	for _, all := range []attempts{as, latest} {
 		for _, a := range all {
@@ -192,12 +193,13 @@ func (a attempt) wrote(rec driver.Record) bool {
 	return ours && (a.token == 0 || a.token == rec.Token)
 }
 
-// released says whether one of them releases the record.
+// released says whether one of the attempts releases the record.
 func (as attempts) released() bool {
 	return slices.ContainsFunc(as, func(a attempt) bool { return a.kind == Release })
 }
 
-// carry says whether one of them carries data of that serial number, or newer ones.
+// carry says whether one of the attempts carries data with that serial number, or newer
+// data.
 func (as attempts) carry(serial uint64) bool {
 	return slices.ContainsFunc(as, func(a attempt) bool { return a.data >= serial })
 }

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package protocol holds the rules of Tenure as pure state machines. They have no
-// clock, no I/O, no goroutine and no randomness of their own: each step takes the
-// local instant and what happened, and answers with what to do. The same machines
-// run under the engine, in tests of virtual time, and under a simulator, so
-// that a rule stands in one place.
+// clock, no I/O, no goroutine and no randomness of their own: each step takes the local
+// time and an event, and returns what to do. The same machines run under the engine, in
+// tests of virtual time, and under a simulator, so that each rule is written once.
 //
 // # One loop
 //
@@ -17,37 +16,36 @@
 //			act = m.Reply(now, result of act.Call)
 //			continue
 //		}
-//		wait until m.Next()     // or until somebody tells the machine something
+//		wait until m.Next()     // or until another event for the machine
 //		act = m.Step(now)
 //	}
 //
-// An [Action] has besides: notes for people; machines that have something to do
-// now, which are stepped (Wake); and new ones, which are driven from then on
-// (Begin). Package engine has the loop on real time, package sim in a simulated
-// world.
+// An [Action] also has notes for people, machines to step now (Wake), and new machines
+// to drive from now on (Begin). Package engine has the loop on real time, package sim
+// in a simulated world.
 //
 // # Who drives whom
 //
-//	SessionOpener ──grant──▶ SessionHolder ──wakes──▶ Holder (tied), one for each lock
+//	SessionAcquirer ──grant──▶ SessionHolder ──wakes──▶ Holder, one for each lock
 //	                           │  ▲                     │
 //	                           │  └────last returned────┘
 //	                           └──begins──▶ OrphanReleaser
-//	Acquirer ──grant──▶ Holder, on its own or tied to a SessionHolder
+//	Acquirer ──grant──▶ Holder, on its own or under a SessionHolder
 //	    │                  └─grant shows the past─▶ HistoryWriter, one for each term
 //	    └──────────┐
 //	Requester ─────┼──share──▶ View of a lock ──▶ View of its session ◀── Reaper
 //	Observer ──────┘
 //	Acquirer ──grant──▶ UnconfirmedGrant, for a remote holder; RemoteWrite writes for it
 //
-// An [Acquirer] wants a lock, a [Holder] has one, a [SessionOpener] wants a session and a
-// [SessionHolder] has one. A [Requester] wants something of a holder, an [Observer] wants to
-// know who the holder is. An [OrphanReleaser] releases a lock that its session does not
-// know of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into
-// the history. For a holder in another process that has no store, an [UnconfirmedGrant] keeps
-// the grant until that shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] of it.
-// When a call without an answer is tried again, and when a machine gives up, is one rule for all
-// but the Holder: see retrier. What a process has seen of a record is a [View]; all machines of
-// the process that read the record share it.
+// An [Acquirer] wants a lock, a [Holder] has one; a [SessionAcquirer] opens a session, a
+// [SessionHolder] keeps it alive. A [Requester] wants something of a holder, an [Observer] wants
+// to know who the holder is. An [OrphanReleaser] releases a lock that its session does not know
+// of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into the history.
+// For a holder in another process without a store, an [UnconfirmedGrant] keeps the grant until
+// that holder shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it sends.
+// One rule says when a machine retries a call without an answer, and when it gives up: see
+// retrier. Only the Holder has its own. What a process has seen of a record is a [View]; all
+// machines of the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and
 // an Acquirer may run on different clocks (package clock says why); neither
@@ -67,11 +65,10 @@
 //
 // # What a write's outcome may be
 //
-// Applied, not applied (with the record that stood in the way, or without),
-// or unknown. A write of unknown outcome may still be applied later. So every
-// attempt writes a new version, and the machine remembers it with the instant at
-// which it was sent. If that version turns up, the attempt was applied, and the
-// lease counts from that instant.
+// Applied, not applied (with or without the conflicting record), or unknown. A write of
+// unknown outcome may still be applied later. So every attempt writes a new version,
+// and the machine remembers that version and when it sent the write. If that version
+// turns up, the attempt was applied, and the lease counts from that instant.
 //
 // None of the machines may be used concurrently.
 package protocol

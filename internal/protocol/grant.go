@@ -9,11 +9,11 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Grant is a lease as a contender hands it over: what stands in the record,
-// and since when it counts.
+// Grant is a lease as a contender hands it over: what the record says, and the instant
+// from which the lease counts.
 type Grant struct {
 	Record driver.Record
-	// ID is the beginning of all beats of this lease, and of no other: a string that
+	// ID is the prefix of all beats of this lease, and of no other lease: a string that
 	// its acquire has made, or the id of the session.
 	ID string
 	// Sent is the instant before the granting write was sent, on the clock by
@@ -22,22 +22,22 @@ type Grant struct {
 	// Former is the record before the grant, zero where there was none or
 	// where the reply that carried it was lost.
 	Former driver.Record
-	// Before are the terms before the one that the record names as Prev, the
-	// newest first: those that may be missing in the history.
+	// Before are the terms that precede the record's Prev and that the history may lack,
+	// newest first.
 	Before []*driver.Term
 
 	by *Acquirer // the session keeps it until it has the holder
 }
 
-// Past returns the terms that the history may lack when this one is granted.
+// Past returns the terms that the history may lack when this lease is granted.
 func (g Grant) Past() []driver.Term {
 	prev := g.Record.Prev
 	if prev == nil {
 		return nil
 	}
 	past := []driver.Term{*prev}
-	// The record keeps the beginning of a long reason, the history all of it. If the
-	// reply that carried the whole reason was lost, the rest is lost too.
+	// The record keeps only the beginning of a long reason, the history keeps all of it.
+	// If the reply with the whole reason was lost, the rest is lost too.
 	if prev.Asked != nil {
 		t := g.Former.Term(prev.End)
 		if t != nil && t.Asked != nil && t.Asked.ID == prev.Asked.ID && t.Token == prev.Token {
@@ -52,8 +52,8 @@ func (g Grant) Past() []driver.Term {
 	return past
 }
 
-// inOrder says that a term that ended so has written the entry of its predecessor: its
-// holder has released the lock itself, after its work.
+// inOrder says that a holder whose term ended this way has written the history entry of
+// its predecessor: it released the lock itself, after its work.
 func inOrder(end driver.EndReason) bool {
 	switch end {
 	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:

@@ -34,20 +34,19 @@ func HistoryOf(key string) (lock string, ok bool) {
 // HistoryWriter is the machine that writes one ended term into the history of its
 // lock.
 //
-// The history is kept in records of their own, one for each term that has ended,
-// under a key made of lock and token. A process that crashes cannot write how its
-// tenure ended. So the successor does: before it begins its work, it writes the entry
-// of the term before its own, from what its grant showed. A successor that crashes
-// before that leaves the end of its predecessor in its own record, from which the next
-// holder completes the history: see [Grant.Past]. Two such crashes in a row leave a
-// hole.
+// The history has one record for each term that has ended, under a key made of lock and
+// token. A process that crashes cannot write how its term ended. So its successor does:
+// before it begins its work, it writes the entry of the term before its own, from what
+// its grant showed. A successor that crashes before that leaves the end of its
+// predecessor in its own record, from which the next holder completes the history: see
+// [Grant.Past]. Two such crashes in a row leave a hole.
 //
-// The work waits for the entry for one request timeout. After that, the write is
-// repeated beside the work, until the store has given no answer for [entryLeases]. An entry that is there already was
-// written by another process, from the same record. But if it is of another term,
-// the lock's record was deleted since, and the tokens have begun again: then the
-// entry is replaced. When the entry is written, the oldest one beyond the limit is
-// removed. If that fails, it stays, and is not shown.
+// The work waits for the entry for one request timeout. After that, the write is repeated in the
+// background, until the store has given no answer for [entryLeases]. If the entry exists already,
+// another process has written it from the same record. But if it shows another term, the lock's
+// record was deleted since, and the tokens have restarted: the entry is then replaced. When the
+// entry is written, the oldest one beyond the limit is removed. If that fails, the old entry
+// stays, and is not shown.
 type HistoryWriter struct {
 	retrier
 	lock  string
@@ -58,23 +57,23 @@ type HistoryWriter struct {
 	begun  bool
 	waited bool          // for, by the work
 	until  time.Duration // at most
-	move   Kind          // what comes next: HistoryPut, Read of what is too old, or Delete
+	move   Kind          // the next call: HistoryPut, Read of the entry that is too old, or Delete
 	old    driver.Record // to be erased
-	erased int           // how often another entry was to make way
+	erased int           // how many other entries were deleted
 
 	written bool
 }
 
-// entryLeases is for how many leases the store may give no answer to an entry.
+// entryLeases is how many leases the store may leave the write of an entry unanswered.
 const entryLeases = 4
 
-// maxErased bounds how often an entry is to make way that others write again.
+// maxErased bounds how often an entry is deleted that others write again.
 const maxErased = 20
 
 // NewHistoryWriter returns the machine of one term of a lock. Limit is how many
 // terms the history keeps.
 func NewHistoryWriter(t Timing, env Env, lock string, past driver.Term, limit uint64) *HistoryWriter {
-	version := env.Fresh() // a late delete removes only this term
+	version := env.Fresh() // a late delete removes only this entry
 	return &HistoryWriter{
 		retrier: retrier{t: t, env: env, patience: entryLeases * t.Lease},
 		lock:    lock, token: past.Token, limit: limit, move: HistoryPut,
@@ -89,16 +88,16 @@ func NewHistoryWriter(t Timing, env Env, lock string, past driver.Term, limit ui
 // Token returns the token of the term.
 func (c *HistoryWriter) Token() uint64 { return c.token }
 
-// Awaited says that the work may not begin yet, because of this term.
+// Awaited says that the work must still wait for this entry.
 func (c *HistoryWriter) Awaited() bool { return c.waited }
 
-// Written says that the term stands in the history.
+// Written says that the history has the term.
 func (c *HistoryWriter) Written() bool { return c.written }
 
 // Err returns why the term will never be written, nil if it is or still may be.
 func (c *HistoryWriter) Err() error { return c.err }
 
-// Over says that the history writer sends nothing more, and that the work need not wait.
+// Over says that the machine sends nothing more, and that the work need not wait.
 func (c *HistoryWriter) Over() bool { return c.retrier.Over() && !c.waited }
 
 // Next returns the instant at which Step has something to do.
@@ -113,8 +112,8 @@ func (c *HistoryWriter) Next() (at time.Duration, due bool) {
 // Step lets time pass.
 func (c *HistoryWriter) Step(now time.Duration) Action { return Action{Call: c.act(now)} }
 
-// GiveUp says that nobody waits for the entry any more. It is written all the same,
-// beside whatever comes next.
+// GiveUp says that no caller waits for the entry any more. The machine writes it all
+// the same, in the background.
 func (c *HistoryWriter) GiveUp(now time.Duration) Action {
 	r := c.act(now)
 	c.waited = false
@@ -154,14 +153,14 @@ func (c *HistoryWriter) Reply(now time.Duration, r Result) Action {
 	case out.Kind == Read && r.Found && r.Record.State == driver.Past:
 		c.old, c.move = r.Record, Delete
 	case out.Kind == Delete && !c.written:
-		c.move = HistoryPut // whatever became of the delete: HistoryPut tells
+		c.move = HistoryPut // whether the delete was applied or not, HistoryPut finds out
 	default:
 		c.settle(Done, c.entry, nil)
 	}
 	return Action{Call: c.act(now)}
 }
 
-// tookEntry takes the answer to the write of the term.
+// tookEntry handles the answer to the write of the entry.
 func (c *HistoryWriter) tookEntry(r Result) {
 	if r.Outcome == Conflicted && c.another(r) && c.erased < maxErased {
 		c.erased++
@@ -174,7 +173,7 @@ func (c *HistoryWriter) tookEntry(r Result) {
 	}
 }
 
-// another says that the entry in the way is of another term with the same token.
+// another says that the conflicting entry is of another term with the same token.
 func (c *HistoryWriter) another(r Result) bool {
 	old := r.Record
 	return r.Found && old.State == driver.Past && (old.Owner != c.entry.Owner || !old.Since.Equal(c.entry.Since))
@@ -183,13 +182,12 @@ func (c *HistoryWriter) another(r Result) bool {
 // Entry is one term as a history shows it.
 type Entry struct {
 	driver.Term
-	// Unknown says that there was a term under this token, of which nothing else
-	// is known.
+	// Unknown says that there was a term with this token, and that nothing else is known
+	// about it.
 	Unknown bool
 }
 
-// Present returns what the record of a lock itself tells of its terms, the newest
-// first.
+// Present returns the terms that the record of a lock itself shows, newest first.
 func Present(rec driver.Record) []Entry {
 	var list []Entry
 	if rec.State != driver.Reserved {
@@ -212,15 +210,15 @@ func unknown(token uint64) Entry {
 	return Entry{Term: driver.Term{Token: token}, Unknown: true}
 }
 
-// Shortened says that a record keeps less of the term before its own than the
-// history does: the beginning of a long reason.
+// Shortened says that a record keeps less of the previous term than the history does:
+// only the beginning of a long reason.
 func Shortened(prev *driver.Term) bool {
 	return prev != nil && prev.Token != 0 && prev.Asked != nil &&
 		len(prev.Asked.Reason) >= driver.MaxPrevReasonLen-utf8.UTFMax
 }
 
-// Lengthen puts the whole of a term in the place of what the record of its
-// successor kept of it, the last of the list.
+// Lengthen replaces the last entry of the list, as shortened by its successor's record,
+// with the whole one.
 func Lengthen(list []Entry, whole Entry) {
 	last := &list[len(list)-1]
 	if !whole.Unknown && whole.Owner == last.Owner && whole.Since.Equal(last.Since) {
@@ -228,16 +226,16 @@ func Lengthen(list []Entry, whole Entry) {
 	}
 }
 
-// Older returns which tokens of a history to read after the list that is known: from,
-// from-1, ... down to to+1, so that there are limit terms in all.
+// Older returns which tokens of a history to read after the known list: from, from-1,
+// ... down to to+1, so that there are limit terms in all.
 func Older(list []Entry, limit uint64) (from, to uint64) {
 	from = list[len(list)-1].Below()
 	return from, from - min(from, limit-min(limit, uint64(len(list))))
 }
 
-// Dense returns the entries of past that stand for tokens which were given, and
-// whether that is not all of them: what follows upon a token that was raised is read
-// from the token below it, and nothing was ever held under those between the two.
+// Dense returns the entries of past up to the first raised token, and whether it cut
+// any off: no term was ever held with a token that was skipped, so the next entries
+// must be read from below the gap.
 func Dense(past []Entry) (dense []Entry, cut bool) {
 	for i, e := range past {
 		if e.Below()+1 < e.Token {
@@ -247,19 +245,19 @@ func Dense(past []Entry) (dense []Entry, cut bool) {
 	return past, false
 }
 
-// EntryOf returns what the history's record says of a token. A term without such a
-// record is returned as unknown, never left out.
+// EntryOf returns the entry for a token from its history record. Without such a record
+// the term is returned as unknown, never left out.
 func EntryOf(token uint64, rec driver.Record, found bool) Entry {
 	if !found || rec.State != driver.Past {
 		return unknown(token)
 	}
 	t := *rec.Term(rec.End)
-	t.Token = token // the record's own token does not count
+	t.Token = token // the token in the record does not count
 	return Entry{Term: t}
 }
 
-// Whole returns a history: what the record of a lock tells, and what was read of
-// those before. A lock that keeps no history has none of these.
+// Whole returns a history: the terms that the lock's record shows, and the earlier ones
+// that were read. A lock without a history has none of the latter.
 func Whole(list, past []Entry) []Entry {
 	if slices.ContainsFunc(past, func(e Entry) bool { return !e.Unknown }) {
 		list = append(list, past...)

@@ -24,8 +24,8 @@ func past(token uint64) driver.Term {
 	}
 }
 
-// chronicling returns a history writer that has sent its entry at 0.
-func chronicling(t *testing.T, token, limit uint64) (*HistoryWriter, *Call) {
+// writingHistory returns a history writer that has sent its entry at 0.
+func writingHistory(t *testing.T, token, limit uint64) (*HistoryWriter, *Call) {
 	t.Helper()
 	c := NewHistoryWriter(Timing{}.WithDefaults(), counting(), "x", past(token), limit)
 	r := c.Step(0).Call
@@ -53,7 +53,7 @@ func ended(t *testing.T, c *HistoryWriter, written bool) {
 // TestEntry: what a history entry is like. It has a version of its own, so that a
 // delete that comes late removes it alone.
 func TestEntry(t *testing.T) {
-	c, r := chronicling(t, 3, 100)
+	c, r := writingHistory(t, 3, 100)
 	want := past(3)
 	switch got := r.Next; {
 	case got.Term(got.End).Owner != want.Owner, got.Host != want.Host, got.Label != want.Label, got.End != want.End,
@@ -74,7 +74,7 @@ func TestEntry(t *testing.T) {
 // pause and as the same entry, for a few leases and no longer.
 func TestEntryIsTriedAgain(t *testing.T) {
 	for _, res := range []Result{unanswered(), {Outcome: NotApplied, Err: errStore}} {
-		c, first := chronicling(t, 1, 100)
+		c, first := writingHistory(t, 1, 100)
 		now, tries := time.Duration(0), 0
 		for ; now < entryLeases*c.t.Lease; tries++ {
 			if a := c.Reply(now, res); a.Call != nil || c.Over() || c.Written() {
@@ -102,18 +102,18 @@ func TestEntryIsTriedAgain(t *testing.T) {
 
 // TestEntryIsFoundWritten: a try whose answer was lost had been applied.
 func TestEntryIsFoundWritten(t *testing.T) {
-	c, r := chronicling(t, 1, 100)
+	c, r := writingHistory(t, 1, 100)
 	c.Reply(0, unanswered())
 	c.Step(c.t.Lease / 10)
 	c.Reply(c.t.Lease/10, Result{Outcome: Conflicted, Record: r.Next, Found: true})
 	ended(t, c, true)
 }
 
-// TestEntryIsRefusedForGood: nothing is tried that cannot come to anything. The work
-// waits for its time all the same.
+// TestEntryIsRefusedForGood: a permanent refusal is not retried. The work waits for its
+// time all the same.
 func TestEntryIsRefusedForGood(t *testing.T) {
 	for _, err := range []error{driver.Permanent(errStore), driver.ErrClosed} {
-		c, _ := chronicling(t, 1, 100)
+		c, _ := writingHistory(t, 1, 100)
 		if a := c.Reply(1, Result{Outcome: NotApplied, Err: err}); a.Call != nil || !errors.Is(c.Err(), err) {
 			t.Errorf("sends %+v, error %v", a.Call, c.Err())
 		}
@@ -127,7 +127,7 @@ func TestEntryIsRefusedForGood(t *testing.T) {
 
 // TestWorkWaitsForOneTimeout, and not longer; the entry is written beside it.
 func TestWorkWaitsForOneTimeout(t *testing.T) {
-	c, r := chronicling(t, 1, 100)
+	c, r := writingHistory(t, 1, 100)
 	most := c.t.RequestTimeout
 	if at, due := c.Next(); !due || at != most {
 		t.Errorf("next at %v, %v, with a request under way", at, due)
@@ -149,7 +149,7 @@ func TestWorkWaitsForOneTimeout(t *testing.T) {
 	ended(t, c, true)
 }
 
-// TestEntryIsWrittenThoughNobodyWaits: to give it up ends the waiting alone.
+// TestEntryIsWrittenThoughNobodyWaits: giving up ends the waiting only.
 func TestEntryIsWrittenThoughNobodyWaits(t *testing.T) {
 	c := NewHistoryWriter(Timing{}.WithDefaults(), counting(), "x", past(1), 100)
 	r := c.GiveUp(0).Call
@@ -169,14 +169,14 @@ func TestEntryIsWrittenThoughNobodyWaits(t *testing.T) {
 }
 
 // TestEntryOfAnotherTenureIsReplaced: the lock's record was deleted, and its tokens
-// have begun again.
+// have restarted.
 func TestEntryOfAnotherTenureIsReplaced(t *testing.T) {
 	for what, change := range map[string]func(*driver.Record){
 		"owner": func(rec *driver.Record) { rec.Owner = "b" },
 		"since": func(rec *driver.Record) { rec.Since = sunday.Add(-time.Hour) },
 	} {
 		for _, erased := range []Result{{Outcome: Applied}, {Outcome: Conflicted}, unanswered(), {Outcome: NotApplied, Err: errStore}} {
-			c, r := chronicling(t, 1, 100)
+			c, r := writingHistory(t, 1, 100)
 			old := r.Next
 			old.Version = "old"
 			change(&old)
@@ -197,9 +197,9 @@ func TestEntryOfAnotherTenureIsReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacingIsBounded: what comes back again and again stays, in the end.
+// TestReplacingIsBounded: an entry that keeps coming back stays in the end.
 func TestReplacingIsBounded(t *testing.T) {
-	c, r := chronicling(t, 1, 100)
+	c, r := writingHistory(t, 1, 100)
 	old := r.Next
 	old.Owner = "b"
 	sent := 1
@@ -216,10 +216,10 @@ func TestReplacingIsBounded(t *testing.T) {
 	ended(t, c, true)
 }
 
-// TestHistoryIsTrimmed: each entry that is written removes the one that is one too
-// many now, by a cheap look, if it stands there.
+// TestHistoryIsTrimmed: each new entry removes the oldest one beyond the limit, after a
+// cheap read, if there is one.
 func TestHistoryIsTrimmed(t *testing.T) {
-	c, r := chronicling(t, 5, 5)
+	c, r := writingHistory(t, 5, 5)
 	c.Reply(0, entered(r))
 	ended(t, c, true)
 
@@ -239,7 +239,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 		"it is closed": {Result{Outcome: NotApplied, Err: driver.ErrClosed}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, r := chronicling(t, 7, 5)
+			c, r := writingHistory(t, 7, 5)
 			a := c.Reply(0, entered(r))
 			if a.Call == nil || a.Call.Kind != Read || a.Call.Key != stands.Key || a.Call.Consistency != driver.Eventual {
 				t.Fatalf("sends %+v", a.Call)
@@ -367,7 +367,7 @@ func TestHistoryWriters(t *testing.T) {
 	}
 }
 
-// shown shows entries in a few words.
+// shown returns entries in short form.
 func shown(list []Entry) string {
 	var words []string
 	for _, e := range list {
@@ -380,7 +380,7 @@ func shown(list []Entry) string {
 	return strings.Join(words, " ")
 }
 
-// TestPresent: what the record of a lock tells by itself.
+// TestPresent: which terms the record of a lock shows by itself.
 func TestPresent(t *testing.T) {
 	held := driver.Record{State: driver.Held, Owner: "b", Token: 4}
 	after := held
@@ -424,7 +424,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestWhole: a hole is shown, never left out, where there is a history at all.
+// TestWhole: a hole in an existing history is shown, never left out.
 func TestWhole(t *testing.T) {
 	rec := driver.Record{State: driver.Past, Owner: "a", Token: 1} // counts for nothing
 	other := rec
@@ -442,8 +442,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestLengthen: the history keeps all of a long reason, and is not believed of another
-// tenure.
+// TestLengthen: the history has all of a long reason; its entry is ignored if it is of
+// another term.
 func TestLengthen(t *testing.T) {
 	long := strings.Repeat("x", driver.MaxReasonLen)
 	prev := driver.Term{Owner: "a", Token: 3, Since: sunday, Asked: &driver.Request{Reason: long[:driver.MaxPrevReasonLen]}}

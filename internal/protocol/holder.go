@@ -20,9 +20,8 @@ import (
 // has passed, so that no other holder starts beside work that is still stopping.
 // When the work is done, the holder releases the record.
 //
-// Two sums tell where a holder stands: how far its work has come, and what it does about
-// its record. These pairs of states occur, and any but running with over or superseded,
-// which end the machine:
+// A holder has two states: that of its work, and that of its record. These pairs occur;
+// over and superseded, which end the machine, occur with any work state but running:
 //
 //	work      record
 //	running   beating
@@ -56,50 +55,49 @@ type Holder struct {
 	retry    time.Duration
 	failures int           // in a row
 	adopted  int           // conflicts in a row with records of our own term
-	alarm    time.Duration // when failures become a jeopardy; never, once that was noted
+	alarm    time.Duration // when failures become jeopardy; never: already noted
 	lastErr  error
 
-	// The newest data have the serial number data, and the store is known to have
-	// those of dataKept. Want are the newest, if dataKept is less.
+	// data is the serial number of the newest data, dataKept that of the newest data that
+	// the store is known to have. want is the newest data, if dataKept is less.
 	want           []byte
 	data, dataKept uint64
 
-	// What the record tells of the end: the first request that was found, or the holder's
-	// own, or why the work has failed if there was none. cancelled says that later requests
-	// to hand over do not reserve the lock.
+	// Why the term ends, as the record will say: the first request found, the holder's own
+	// hand-over, or otherwise why the work failed. cancelled says that later requests to
+	// hand over do not reserve the lock.
 	reason    *driver.Request
 	cancelled bool
 }
 
-// workState is how far the right to act, and the work under it, have come. It goes from
-// one of these states to a later one, and never back.
+// workState is the state of the right to act and of the work under it. It only moves to
+// a later state.
 type workState interface{ ended() ending }
 
 type (
-	// running is the state of a holder that may act.
+	// running: the holder may act.
 	running struct {
-		begun    bool          // it was stepped: the work may have begun
+		begun    bool          // the machine was stepped: the work may have begun
 		progress time.Duration // of the work, the latest
 	}
-	// draining is that of one whose right to act has ended, and whose work has not
-	// returned yet.
+	// draining: the right to act has ended, and the work has not returned yet.
 	draining struct {
 		ending
-		quietAt time.Duration // until then heartbeats go on for it
+		quietAt time.Duration // heartbeats go on until then
 	}
-	// overdue is that of one whose work has not returned in its time.
+	// overdue: the work has not returned within the stop timeout.
 	overdue struct{ ending }
-	// returned is that of one whose work has returned.
+	// returned: the work has returned.
 	returned struct {
 		ending
 		quiet bool // it was overdue
 	}
-	// unused is returned, and no work was ever done.
+	// unused is returned, without any work done.
 	unused returned
 )
 
-// ending is why the right to act has ended: for the first cause. Expired says besides
-// that the deadline passed before the work had returned.
+// ending says why the right to act has ended: the first cause. expired says that the
+// deadline passed before the work had returned.
 type ending struct {
 	cause   Cause
 	expired bool
@@ -108,33 +106,34 @@ type ending struct {
 func (*running) ended() ending { return ending{} }
 func (e ending) ended() ending { return e }
 
-// recordState is what a holder does about its record. The method returns the instant at
-// which a release is given up, 0 if there is none.
+// recordState is what a holder does about its record. giveUp returns the instant at
+// which it gives a release up, 0 without a release.
 type recordState interface{ giveUp() time.Duration }
 
 type (
 	// beating: heartbeats show that the lease lives.
 	beating struct {
 		due     time.Duration // of the next one
-		renewed time.Duration // one is wanted that was sent no earlier; never: none is wanted
+		renewed time.Duration // a caller wants a heartbeat sent no earlier; never: none does
 	}
-	// silent: heartbeats have stopped, because the work has not. The record is to say why.
+	// silent: heartbeats have stopped, because the work has not. The record should say
+	// why.
 	silent struct {
 		saidWhy bool          // the record says why, or it is too late to say so
-		until   time.Duration // a lease later: for a lock under a session, it lapses then
+		until   time.Duration // one lease later; a lock under a session lapses then
 	}
 	// releasing: the record is to be released.
 	releasing struct {
-		until time.Duration // then it is given up, if the work has returned
+		until time.Duration // when the release is given up, if the work has returned
 	}
-	// withSession: the session's record says it. The closing of the session frees the lock
-	// of work that has returned.
+	// withSession: the session's record decides. Closing the session frees the lock, if
+	// its work has returned.
 	withSession struct {
 		until time.Duration // as it was when the work returned
 	}
 	// over: nothing is sent any more.
 	over struct{ how Freed }
-	// superseded is over, and the record is gone: it is another's, or deleted.
+	// superseded is over, because the record is another holder's, or deleted.
 	superseded struct {
 		by *driver.Record // nil if the store was replaced
 	}
@@ -147,7 +146,7 @@ func (s withSession) giveUp() time.Duration { return s.until }
 func (over) giveUp() time.Duration          { return 0 }
 func (superseded) giveUp() time.Duration    { return 0 }
 
-// All instants lie between these two, which are none.
+// All instants lie between these two, which are not instants themselves.
 const never, endless = time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
 
 // NewHolder returns the machine of a lease that was just granted. It keeps t and env.
@@ -165,9 +164,10 @@ func NewHolder(t *Timing, env *Env, g Grant) *Holder {
 	return &all.Holder
 }
 
-// NewTied returns the machine of a lock that was just granted under a session. It
-// learns of the session's end, and of a new deadline, only when it is stepped.
-func NewTied(t *Timing, env *Env, g Grant, session *SessionHolder) *Holder {
+// NewUnderSession returns the machine of a lock that was just granted under a session.
+// The machine learns of the session's end, and of a new deadline, only when it is
+// stepped.
+func NewUnderSession(t *Timing, env *Env, g Grant, session *SessionHolder) *Holder {
 	h := NewHolder(t, env, g)
 	h.under = session
 	session.enter(h, g.by)
@@ -183,7 +183,7 @@ func (h *Holder) Deadline() time.Duration {
 	return h.sent + h.t.Usable()
 }
 
-// Sent returns when the last confirmed sign of life was sent.
+// Sent returns when the last confirmed heartbeat was sent.
 func (h *Holder) Sent() time.Duration {
 	if h.under != nil {
 		return h.under.Sent()
@@ -202,8 +202,9 @@ func (h *Holder) Cause() Cause { return h.work.ended().cause }
 // whatever ended the right to act first.
 func (h *Holder) Expired() bool { return h.work.ended().expired }
 
-// By returns the record that superseded this lease, and false if there was none. One
-// that is gone, or whose cause is Superseded, has none if the store was replaced.
+// By returns the record that superseded this lease, and false without one. A holder
+// that is Gone, or whose cause is Superseded, has no such record if the store was
+// replaced.
 func (h *Holder) By() (driver.Record, bool) {
 	s, gone := h.state.(superseded)
 	switch {
@@ -215,7 +216,7 @@ func (h *Holder) By() (driver.Record, bool) {
 	return driver.Record{}, false
 }
 
-// Asked returns the request that was found in the record, or that of HandOver;
+// Asked returns the request that was found in the record, or the one given to HandOver;
 // nil if there was none.
 func (h *Holder) Asked() *driver.Request {
 	if h.reason == nil || h.reason.Kind == driver.Fail {
@@ -272,15 +273,15 @@ func (h *Holder) DataMissing() (serial uint64, missing bool) { return h.data, h.
 // known to have; see SetData.
 func (h *Holder) DataKept() uint64 { return h.dataKept }
 
-// DataRisked reports whether a write that carries this data, or newer data, is under
-// way or of unknown outcome.
+// DataRisked reports whether a write with this data, or newer data, is under way or has
+// an unknown outcome.
 func (h *Holder) DataRisked(serial uint64) bool {
 	return h.out != nil && h.out.data >= serial || h.unknown.carry(serial)
 }
 
-// Withdraw takes back data that no write has carried yet, so that the heartbeats that
-// go on while the work drains do not carry them either. It returns false if a write
-// has carried them, or still may.
+// Withdraw takes back data that no write has carried yet, so that heartbeats during the
+// draining do not carry them. It returns false if a write has carried them, or still
+// may.
 func (h *Holder) Withdraw(serial uint64) bool {
 	if h.DataRisked(serial) || h.done() && !h.Over() {
 		return false
@@ -304,11 +305,10 @@ func (h *Holder) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// turn returns when the passing of time alone has something happen to the holder.
+// turn returns when the passing of time alone changes the holder.
 func (h *Holder) turn() time.Duration {
 	at := endless
-	// The locks under a session are told when the session's deadline passes, so that
-	// each needs no timer.
+	// The session steps its locks when its deadline passes, so that they need no timers.
 	if h.under == nil && !h.Expired() && !h.done() {
 		at = h.Deadline()
 	}
@@ -328,8 +328,8 @@ func (h *Holder) turn() time.Duration {
 	return at
 }
 
-// quietedBySession says that the session of the lock has ended too, and that its
-// heartbeats stop no later than this lock's would, at quietAt.
+// quietedBySession says that the session of the lock has ended too, and that the
+// session's heartbeats stop no later than quietAt, when this lock's would.
 func (h *Holder) quietedBySession(quietAt time.Duration) bool {
 	if h.under == nil || h.under.Cause() == None {
 		return false
@@ -366,7 +366,7 @@ func (h *Holder) SetData(now time.Duration, data []byte) (uint64, Action) {
 	return h.data, a
 }
 
-// Renew makes a heartbeat due at once. It is done when Sent has reached now.
+// Renew makes a heartbeat due at once. The renewal is done when Sent has reached now.
 func (h *Holder) Renew(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
@@ -390,8 +390,9 @@ func (h *Holder) Stop(now time.Duration) Action {
 // HandOver ends the right to act as a request in the record would. When the work has
 // returned, the lock is reserved for q.To, or free if that is empty. The request's ID
 // and kind are filled in. If the right to act has ended before, that first cause
-// stays. Even then an empty q.To, before the work is done, cancels a reservation: of
-// a request that was found, and of one that is found later.
+// stays. Even then, an empty q.To cancels the reservation that a request asks for,
+// whether the request was found before or is found later, as long as the work is not
+// done.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -411,8 +412,8 @@ func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	return a
 }
 
-// Expire ends the lease as expired, because the engine saw the deadline pass and
-// has told its user so. (A machine that is stepped late finds an expiry by itself.)
+// Expire ends the lease as expired, because the engine saw the deadline pass and has
+// reported it to its user. (A machine that is stepped late finds an expiry by itself.)
 func (h *Holder) Expire(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
@@ -421,9 +422,9 @@ func (h *Holder) Expire(now time.Duration) Action {
 	return a
 }
 
-// Replace ends the lease as superseded at once, and for good: other processes find
-// another store under this one's name, so that a record in this one no longer keeps
-// them away. The machine sends nothing more. Err says how the store knows.
+// Replace ends the lease as superseded, at once and for good: the store was replaced,
+// so other processes do not read the records in this one any more. The machine sends
+// nothing more. err says how the store knows.
 func (h *Holder) Replace(now time.Duration, err error) Action {
 	var a Action
 	if h.Over() {
@@ -469,8 +470,7 @@ func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (
 	return first, a
 }
 
-// GiveUp releases a lease that nobody waits for any more, and under which no work
-// was done.
+// GiveUp releases a lease without work, because no caller waits for it any more.
 func (h *Holder) GiveUp(now time.Duration) Action {
 	var a Action
 	if w, back := h.work.(returned); back {
@@ -484,8 +484,8 @@ func (h *Holder) GiveUp(now time.Duration) Action {
 	return a
 }
 
-// beginRelease has the record released, because the work has returned. It returns why the
-// right to act has ended, which it does now at the latest.
+// beginRelease begins the release of the record, because the work has returned. It ends
+// the right to act, if that has not ended before, and returns the cause.
 func (h *Holder) beginRelease(now time.Duration, a *Action) ending {
 	why := h.work.ended()
 	if why.cause == None {
@@ -502,7 +502,7 @@ func (h *Holder) beginRelease(now time.Duration, a *Action) ending {
 	return why
 }
 
-// pass does what the passing of time alone decides.
+// pass applies what the passing of time alone decides.
 func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.Over() || h.under != nil && h.follow(now, a) {
 		return
@@ -529,18 +529,19 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 	}
 }
 
-// passOverdue has the heartbeats stop for work that has not returned in time.
+// passOverdue stops the heartbeats of work that has not returned in time.
 //
-// An ordinary record then runs out: contenders take the lock when they have seen its
-// beat unchanged for the lease. A session keeps the record of a lock under it alive for
-// them. So the holder waits for the lease in their stead, and then releases the lock:
-// it lapses. That is no earlier: contenders would count from the last heartbeat, which
-// was sent before the right to act ended, and the holder counts from that end. Work that
-// asks Check has stopped by then, because Check has failed ever since; neither wait
-// protects from work that does not ask. (The holder's clock may step ahead where a
-// contender's does not. That shortens only this wait, and nothing else depends on it.)
-// The release replaces the version that the holder wrote last, so that it overwrites
-// nothing of another holder, and none of its own late writes can be applied.
+// An ordinary record then expires: contenders take the lock when they have seen its beat
+// unchanged for the lease. But a session keeps the records of its locks alive. So the
+// holder of such a lock waits for the lease itself, and then releases the lock: the lock
+// lapses. That is never earlier than a takeover: contenders would count from the last
+// heartbeat, which was sent before the right to act ended, and the holder counts from
+// that end. Work that calls Check has stopped by then, because Check has failed ever
+// since; neither wait protects against work that does not call it. (The holder's clock
+// may step ahead where a contender's does not. That shortens only this wait, and nothing
+// else depends on it.) The release replaces the version that the holder wrote last, so
+// that it cannot overwrite another holder's record, and no late write of this holder
+// can be applied.
 func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	if s, is := h.state.(*silent); is && now >= s.until {
 		s.saidWhy = true // too late to matter
@@ -555,8 +556,8 @@ func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	}
 }
 
-// passReturned has the release of work that has returned left to the session if that can
-// be, and given up in the end.
+// passReturned leaves the release to the session where possible, and gives it up in the
+// end, once the work has returned.
 func (h *Holder) passReturned(now time.Duration, a *Action) {
 	if h.out != nil {
 		return
@@ -564,7 +565,7 @@ func (h *Holder) passReturned(now time.Duration, a *Action) {
 	leaves := h.leaves()
 	switch s := h.state.(type) {
 	case withSession:
-		if !leaves { // the session does not close in time, or would tell it wrongly
+		if !leaves { // the session does not close in time, or its record would say something else
 			h.state, h.retry = releasing{until: now + h.t.Lease}, now
 		}
 	case releasing:
@@ -614,14 +615,14 @@ func (h *Holder) end(now time.Duration, c Cause, a *Action) {
 // takeRequest ends the right to act if the record carries a request. If the right has ended
 // already, the request counts for the release alone.
 func (h *Holder) takeRequest(now time.Duration, a *Action) {
-	// Those in a session's record are for the locks under it.
+	// Requests in a session's record are for the locks under it.
 	if len(h.rec.Requests) > 0 && h.rec.State != driver.Alive {
 		h.stopFor(now, h.rec.Requests[0], a)
 	}
 }
 
-// takeSessionRequests does the same for requests that came through the session's record. One for
-// another term of the lock changes nothing.
+// takeSessionRequests does the same for requests in the session's record. A request for another
+// term of the lock changes nothing.
 func (h *Holder) takeSessionRequests(now time.Duration, a *Action) {
 	if h.under == nil {
 		return
@@ -634,8 +635,8 @@ func (h *Holder) takeSessionRequests(now time.Duration, a *Action) {
 	delete(h.under.lockRequests, h)
 }
 
-// stopFor ends the right to act for the first request. One of a kind that no holder
-// honours, perhaps of a later version of Tenure, stays in the record.
+// stopFor ends the right to act for the first request. A request of a kind that no
+// holder honours, perhaps of a later version of Tenure, stays in the record.
 func (h *Holder) stopFor(now time.Duration, q driver.Request, a *Action) {
 	if h.Asked() != nil || !honoured(q.Kind) || h.cancelled && q.Kind == driver.HandOver {
 		return
@@ -661,24 +662,23 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 	case !s.Holder.Over():
 		return false
 	case h.out != nil:
-		return false // the answer to the call under way tells how the record is left
+		return false // the answer to the call under way decides what the record says
 	case h.done() && h.tells() && now < h.state.giveUp():
-		return false // only this holder can write that; its swap overwrites no successor
+		return false // only this holder can write it; its swap overwrites no successor
 	}
 	h.finish(s.state, a)
 	return true
 }
 
-// leaves says that the closing of the session frees the lock and tells how its
-// tenure ended, so that the lock needs no write of its own: one write closes a session
-// with very many locks. A lock does not wait for that when the work of another lock
-// outlasts its time.
+// leaves says that closing the session frees the lock and says how its term ended, so
+// that the lock needs no write of its own: one write closes a session with very many
+// locks. A lock does not wait for that when the work of another lock is overdue.
 func (h *Holder) leaves() bool {
 	s := h.under
 	return s != nil && s.Cause() != None && !h.tells() && h.why() == s.why()
 }
 
-// tells says that the lock's own record has to show more than its release.
+// tells says that the lock's own record must show more than its release.
 func (h *Holder) tells() bool { return h.data > h.dataKept || h.reason != nil }
 
 // finish ends the machine in one of the last states.
@@ -690,7 +690,7 @@ func (h *Holder) finish(s recordState, a *Action) {
 	a.note(NoteOver)
 }
 
-// plan returns what is to be written next, and when, 0 and endless for nothing.
+// plan returns the next write and when it is due, or 0 and endless.
 func (h *Holder) plan() (Kind, time.Duration) {
 	if h.out != nil {
 		return 0, endless
@@ -719,7 +719,7 @@ func (h *Holder) plan() (Kind, time.Duration) {
 	return 0, endless
 }
 
-// beats says whether the record shows life by heartbeats of this machine.
+// beats says whether this machine sends heartbeats of its own accord.
 func (h *Holder) beats() bool { return !h.t.Manual && h.under == nil }
 
 // call returns what to send now, nil for nothing.
@@ -732,8 +732,8 @@ func (h *Holder) call(now time.Duration) *Call {
 	return h.out
 }
 
-// write returns a call that is sent now. Every write has a new version, and so has a
-// release: a heartbeat that is still under way somewhere cannot revive the record then.
+// write returns a call that is sent now. Every write, a release too, has a new version,
+// so that a heartbeat still in flight cannot revive the record.
 func (h *Holder) write(kind Kind, now time.Duration) *Call {
 	next := h.rec
 	switch {
@@ -780,13 +780,13 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 		h.fail(now, r.Err, &a)
 	}
 	if h.under != nil && !h.Over() {
-		h.follow(now, &a) // the call under way held that up, and nothing else will step h
+		h.follow(now, &a) // the call under way delayed this, and nothing else will step h
 	}
 	a.Call = h.call(now)
 	return a
 }
 
-// confirm takes a write that was applied.
+// confirm handles a write that was applied.
 func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
 	h.failures, h.retry, h.lastErr, h.adopted = 0, now, nil, 0
@@ -817,7 +817,7 @@ func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Act
 	}
 }
 
-// conflict takes the record that stood in the way of a write.
+// conflict handles the record that a write conflicted with.
 func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 	own, ours := h.unknown.wrote(r.Record, w)
 	switch {
@@ -826,9 +826,9 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 	case r.Found && h.term(r.Record):
 		h.adopt(now, r.Record, a)
 	case h.unknown.released():
-		// Either our release was applied and let the next holder in, or the lease had
-		// run out. We cannot tell which, nor whether the release's data were kept. The
-		// work is done in either case, or has outlasted its time.
+		// Either our release was applied and another holder followed, or the lease had
+		// expired. We cannot tell which, nor whether the release's data were stored. In
+		// either case the work is done, or overdue.
 		h.lastErr = nil
 		h.finish(over{Released}, a)
 	default:
@@ -839,24 +839,24 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 }
 
 // term says whether rec shows this holder's term, with the beat that was confirmed
-// last. Then no other holder has written the record: another process has written a
-// request into it. Only the beat tells for certain, because owners may share a name,
-// and tokens begin again when a record was deleted.
+// last. Then another process has only written a request into the record. Only the beat
+// proves that, because owners may share a name, and tokens restart when a record was
+// deleted.
 func (h *Holder) term(rec driver.Record) bool {
 	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 
 // adopt goes on from a record of this term that another process has written. That
 // write is no sign of life of this holder: the lease still counts from the last
-// confirmed write, not from now. All attempts until now replace another version, so
-// none of them can be applied any more.
+// confirmed write, not from now. All earlier attempts name another version, so none of
+// them can be applied any more.
 func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
 	h.retry = now
-	if n := h.adopted; n > 0 { // one is a request; several in a row are a process that writes again and again
+	if n := h.adopted; n > 0 { // one conflict is a request; several in a row are a process that writes repeatedly
 		if rec.State == driver.Alive {
-			// Or many processes ask for locks of one session. They back off further and
-			// further; the heartbeat must get through between them.
+			// Or many processes ask for locks of one session. They back off more and more; the
+			// heartbeat must get through between them.
 			n = min(n, maxYield)
 		}
 		h.retry += h.t.backoff(*h.env, n)
@@ -869,8 +869,8 @@ func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 // record: to a 250th of the lease.
 const maxYield = 2
 
-// fail takes a write that was not applied, or whose outcome is unknown. It is ordinary
-// that a busy engine refuses a write now and then. It becomes a danger when that lasts.
+// fail handles a write that was not applied, or whose outcome is unknown. A busy store
+// may refuse a write now and then; that is a danger only when it lasts.
 func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	if h.failures == 0 && h.alarm != never {
 		h.alarm = now + h.t.RequestTimeout
@@ -885,9 +885,8 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	}
 }
 
-// time returns how much time is left for a write that has to be applied: until the
-// deadline, or a whole lease once that has passed; and for a release, until it is given
-// up.
+// time returns how much time is left for the next write: until the deadline, or a whole
+// lease once the deadline has passed; for a release, until it is given up.
 func (h *Holder) time(now time.Duration) time.Duration {
 	switch {
 	case h.done():

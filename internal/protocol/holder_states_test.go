@@ -14,8 +14,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// walk is a session with two locks under it, and a lease of its own, to all of which
-// random things happen. After each step it checks all four.
+// walk applies random events to a session, two locks under it, and an independent
+// lease. It checks all four after each step.
 type walk struct {
 	t       *testing.T
 	r       *rand.Rand
@@ -34,7 +34,7 @@ func newWalk(t *testing.T, seed uint64, seen map[string]int) *walk {
 	w.session = NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "v")})
 	w.all = []*Holder{w.session.Holder, NewHolder(&timing, &env, Grant{Record: theirs(timing, "v", 7)})}
 	for range 2 {
-		w.all = append(w.all, NewTied(&timing, &env, Grant{Record: under(timing, "s", "v", 7)}, w.session))
+		w.all = append(w.all, NewUnderSession(&timing, &env, Grant{Record: under(timing, "s", "v", 7)}, w.session))
 	}
 	return w
 }
@@ -66,11 +66,11 @@ func (w *walk) took(h *Holder, a Action) {
 			w.t.Fatalf("holder %d: not so: %v\nwas %+v\nis  %+v", i, err, w.was[h], is)
 		}
 		w.was[h] = is
-		w.seen[fmt.Sprintf("tied %v, %s and %s", h.under != nil, is.work, is.state)]++
+		w.seen[fmt.Sprintf("under a session %v, %s and %s", h.under != nil, is.work, is.state)]++
 	}
 }
 
-// stand is where a holder stands.
+// stand is the state of a holder.
 type stand struct {
 	work, state    string
 	cause          Cause
@@ -94,8 +94,8 @@ func standOf(h *Holder) stand {
 	}
 }
 
-// follows returns an error that says in words what does not hold of a step from the state
-// that a holder was in before, and that the types do not say.
+// follows returns an error that names the rule that a step from the state was to is
+// breaks, beyond what the types enforce.
 func (is stand) follows(was stand) error {
 	for _, rule := range []struct {
 		words string
@@ -147,7 +147,7 @@ func (w *walk) request() driver.Request {
 	return q
 }
 
-// step has something happen to one of them.
+// step applies an event to one of them.
 func (w *walk) step() {
 	h := w.all[w.r.IntN(len(w.all))]
 	w.now += time.Duration(w.r.IntN(1000)) * time.Millisecond
@@ -197,8 +197,8 @@ func (w *walk) stop(h *Holder) Action {
 	return h.Stop(w.now)
 }
 
-// TestHolderStates: whatever happens, and in whatever order, a holder only goes forward,
-// and comes into those pairs of states that its comment lists.
+// TestHolderStates: whatever happens, in any order, a holder only moves forward, and
+// reaches exactly the pairs of states that its comment lists.
 func TestHolderStates(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(700) {
@@ -211,20 +211,20 @@ func TestHolderStates(t *testing.T) {
 		"running and beating", "draining and beating", "overdue and silent", "returned and releasing", "unused and releasing",
 		"draining and over", "overdue and over", "returned and over", "unused and over",
 	} {
-		for _, tied := range []bool{false, true} {
-			if name := fmt.Sprintf("tied %v, %s", tied, pair); seen[name] < 5 {
+		for _, under := range []bool{false, true} {
+			if name := fmt.Sprintf("under a session %v, %s", under, pair); seen[name] < 5 {
 				t.Errorf("the walks hardly reach %s: %v", name, seen)
 			}
-			delete(seen, fmt.Sprintf("tied %v, %s", tied, pair))
+			delete(seen, fmt.Sprintf("under a session %v, %s", under, pair))
 		}
 	}
 	for _, pair := range []string{
 		"overdue and releasing", "overdue and withSession", "returned and withSession",
 	} {
-		if name := "tied true, " + pair; seen[name] < 1 {
+		if name := "under a session true, " + pair; seen[name] < 1 {
 			t.Errorf("the walks do not reach %s: %v", name, seen)
 		}
-		delete(seen, "tied true, "+pair)
+		delete(seen, "under a session true, "+pair)
 	}
 	if len(seen) > 0 {
 		t.Errorf("the walks reach what the comment does not list: %v", seen)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// A lease that nobody waited for any more says so in the record: its holder has
-// written nothing of the term before it.
+// A lease that no caller waited for any more says so in the record: its holder has
+// written no entry for the previous term.
 func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 	env := Env{Fresh: func() string { return "fresh" }, Random: func() float64 { return 0.5 }}
 	for _, wanted := range []bool{true, false} {
@@ -31,8 +31,8 @@ func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 	}
 }
 
-// A release that was applied may be an earlier one than the latest: data that were
-// laid in between are not known to be kept.
+// The applied release may be an earlier one than the latest: data set in between are
+// not known to be stored.
 func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 	n := 0
 	env := Env{Fresh: func() string { n++; return fmt.Sprint("fresh", n) }, Random: func() float64 { return 0.5 }}
@@ -71,7 +71,7 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 		t.Fatalf("over %t, %v", h.Over(), freed)
 	}
 	if h.DataKept() >= serial {
-		t.Error("data are told as kept that the release which was applied did not carry")
+		t.Error("data count as stored that the applied release did not carry")
 	}
 }
 
@@ -98,8 +98,8 @@ func TestLateGrantDoesNotStall(t *testing.T) {
 	}
 }
 
-// TestIdleStepDrawsNoVersion: versions are random strings, and the record's data
-// may be large; neither is made for nothing.
+// TestIdleStepDrawsNoVersion: an idle step makes no random version, and does not copy
+// the record's data, which may be large.
 func TestIdleStepDrawsNoVersion(t *testing.T) {
 	drawn := 0
 	env := middle()
@@ -112,8 +112,7 @@ func TestIdleStepDrawsNoVersion(t *testing.T) {
 	}
 }
 
-// TestRenewIsAnswered: a heartbeat under way since before the call does not
-// answer it.
+// TestRenewIsAnswered: a heartbeat sent before the call does not answer it.
 func TestRenewIsAnswered(t *testing.T) {
 	h := holding(Timing{Manual: true}.WithDefaults())
 	h.Step(0)

@@ -10,14 +10,14 @@ import (
 // Machine is the shape that all machines have. The package comment shows the loop
 // that drives one.
 type Machine interface {
-	// Step lets time pass until now, and returns what is to be done.
+	// Step advances the machine to now, and returns what to do.
 	Step(now time.Duration) Action
 	// Reply takes the result of the call that the latest Action asked for.
 	Reply(now time.Duration, r Result) Action
 	// Next returns the instant at which Step has something to do, and false if
 	// it has nothing to do until another event.
 	Next() (at time.Duration, due bool)
-	// GiveUp ends the machine from outside: nobody needs its result any more. It
+	// GiveUp ends the machine from outside: its result is not needed any more. The machine
 	// goes on while it has something to clean up.
 	GiveUp(now time.Duration) Action
 	// Over reports whether the machine has sent its last call.
@@ -28,7 +28,7 @@ var (
 	_ Machine = (*Holder)(nil)
 	_ Machine = (*Acquirer)(nil)
 	_ Machine = (*Requester)(nil)
-	_ Machine = (*SessionOpener)(nil)
+	_ Machine = (*SessionAcquirer)(nil)
 	_ Machine = (*SessionHolder)(nil)
 	_ Machine = (*OrphanReleaser)(nil)
 	_ Machine = (*Reaper)(nil)
@@ -41,7 +41,7 @@ var (
 // Cause says why the right to act ended.
 type Cause int
 
-// The causes that the machine itself finds; Stopped is given from outside.
+// The machine finds these causes by itself, except Stopped, which comes from outside.
 const (
 	None       Cause = iota
 	Stopped          // asked to stop: released, closed, the caller's context
@@ -55,14 +55,13 @@ func (c Cause) String() string {
 	return [...]string{"none", "stopped", "expired", "superseded", "stalled", "asked"}[c]
 }
 
-// Note is something that people want to know. The protocol does not depend on
-// anybody reading it.
+// Note reports a change to people. The protocol does not depend on it.
 type Note int
 
 // The notes of a holder.
 const (
 	NoteRenewed  Note = iota + 1 // a write was confirmed
-	NoteJeopardy                 // the last heartbeat failed and the deadline comes closer
+	NoteJeopardy                 // the last heartbeat failed and the deadline is approaching
 	NoteSafe                     // a write was confirmed after jeopardy
 	NoteEnded                    // the right to act ended: see Cause
 	NoteQuiet                    // the work outlasted the stop timeout; no more heartbeats
@@ -73,18 +72,18 @@ func (n Note) String() string {
 	return [...]string{"none", "renewed", "jeopardy", "safe", "ended", "quiet", "over"}[n]
 }
 
-// Action is what a machine wants done.
+// Action is what a machine asks its driver to do.
 type Action struct {
-	// Call is the call to send, nil for none. A machine has at most one under way.
+	// Call is the call to send, or nil. A machine has at most one call under way.
 	Call  *Call
 	Notes []Note
-	// Wake are other machines that have something to do now: step each.
+	// Wake lists other machines to step now.
 	Wake []Machine
-	// Begin are new machines, to be driven from now on.
+	// Begin lists new machines to drive from now on.
 	Begin []Machine
 }
 
-// note adds a note. Most actions have one at most, which is not allocated.
+// note adds a note. Most actions have at most one, which needs no allocation.
 func (a *Action) note(n Note) {
 	if a.Notes == nil {
 		a.Notes = single[n : n+1 : n+1]

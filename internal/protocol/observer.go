@@ -11,11 +11,11 @@ import (
 
 // Observer is the machine of a process that wants to know who holds a lock, without
 // waiting for it. While it is wanted, it reads the record, and the record of the
-// session under which the lock is. What it finds is in the [View].
+// session under which the lock is held. What it finds is in the [View].
 //
-// It looks when the view says so: cheaply where that will do, strongly after a hint.
-// It rests after each look, whatever that has shown. All Observers of a process share
-// the looks at one session.
+// It reads when the view says so: cheaply where that is enough, strongly after a hint.
+// It pauses after each read, whatever that has shown. All Observers of a process share
+// the reads of one session.
 type Observer struct {
 	t    Timing
 	env  Env
@@ -25,8 +25,8 @@ type Observer struct {
 	wanted   bool
 	out      *Call
 	sent     time.Duration
-	answered time.Duration // when the latest look had ended
-	looks    int           // that have ended
+	answered time.Duration // when the latest read had ended
+	looks    int           // reads that have ended
 	err      error         // of the latest one
 }
 
@@ -35,21 +35,21 @@ func NewObserver(t Timing, env Env, key string, view *View) *Observer {
 	return &Observer{t: t, env: env, key: key, view: view}
 }
 
-// Want says whether this machine has to look: somebody wants to know, and no other
-// machine of the process looks. A look that is under way goes on.
+// Want says whether this machine has to read: an observer needs it, and no other
+// machine of the process reads the record. A read that is under way goes on.
 func (o *Observer) Want(yes bool) { o.wanted = yes }
 
-// Hint says that the record may have changed in a way that matters. A look that is
-// under way may have been too early: there will be another one.
+// Hint says that the record may have changed. A read that is under way may have been
+// too early, so another one follows.
 func (o *Observer) Hint(now time.Duration) Action {
 	o.view.Hint()
 	return o.Step(now)
 }
 
-// Looks returns how many looks have ended, and the error of the latest one.
+// Looks returns how many reads have ended, and the error of the latest one.
 func (o *Observer) Looks() (n int, err error) { return o.looks, o.err }
 
-// GiveUp says that nobody wants to know any more.
+// GiveUp says that no observer is left.
 func (o *Observer) GiveUp(time.Duration) Action {
 	o.wanted = false
 	return Action{}
@@ -66,13 +66,13 @@ func (o *Observer) Next() (time.Duration, bool) {
 	return o.plan().at, true
 }
 
-// plan returns the next look: at the record, or at that of the session if that says more. After a
-// failure it rests.
+// plan returns the next read: of the lock's record, or of the session's if that is due first.
+// After a failure it pauses.
 func (o *Observer) plan() move {
 	refresh := o.t.Refresh
 	if _, holds := o.view.DeadAt(); !holds || o.view.Dead() {
-		// A watch does not report the claim of a free lock. So looks must find it,
-		// however long the refresh period is.
+		// A watch does not report the claim of a free lock. So reads must find it, however
+		// long the refresh period is.
 		refresh = min(refresh, o.t.Lease/5)
 	}
 	m := move{kind: Read, at: o.view.NextPoll(refresh, o.t.Lease)}
@@ -100,7 +100,7 @@ func (o *Observer) Step(now time.Duration) Action {
 	if m.session {
 		r.Key, view = driver.SessionKey(o.view.rec.Session), o.view.under()
 	}
-	if !m.session || view.found { // else it was not there before the lock was held under it
+	if !m.session || view.found { // otherwise the session's record was absent before the lock was held under it
 		r.Consistency = view.How(now)
 	}
 	view.sends(now, r)

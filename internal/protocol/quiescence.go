@@ -10,49 +10,47 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// QuiescenceCheck is what one process has seen of the records of a store that is to be at
-// rest: all programs that use it are stopped. It is for the procedure after a loss of
-// the store, which raises tokens, and which no living program may meet.
+// QuiescenceCheck checks that no program uses a store. It holds what one process has read
+// of all records. The procedure after a loss of the store needs it: that procedure raises
+// tokens, and no program may run meanwhile.
 //
-// Two looks show all records, by strong reads. The second one, which begins at Until at
-// the earliest, must show each record as the first one did. By then a contender would have
-// waited long enough for any of them: one that is held, reserved, or a session that is
-// alive, because its process may live; and one that is free, because the store may have
-// lost that it was taken since, by a holder whose lease was as long. So the right to act of
-// every process that had it in the lost time is over, by its own clock. A write that names
-// the version which was seen is the last proof: a heartbeat on its way has come before it,
-// or is in vain.
+// Two scans read all records, strongly. The second scan, which begins at Until at the
+// earliest, must show each record as the first one did. By then a contender would have
+// waited long enough for any record: if it is held or reserved, or a session that is alive,
+// because its process may live; if it is free, because the store may have lost a later
+// claim, by a holder with the same lease. So every process that had the right to act in the
+// lost time has lost it, by its own clock. A write that names the version read is the last
+// proof: a heartbeat in flight either comes before that write, or is refused.
 type QuiescenceCheck struct {
 	t     Timing
-	seen  map[string]driver.Record // by key, without data: what the second look has not shown yet
+	seen  map[string]driver.Record // by key, without data: records that the second scan has not shown yet
 	until time.Duration
 }
 
-// NewQuiescenceCheck returns one that has seen nothing yet.
+// NewQuiescenceCheck returns a check without any records.
 func NewQuiescenceCheck(t Timing) *QuiescenceCheck {
 	return &QuiescenceCheck{t: t, seen: map[string]driver.Record{}}
 }
 
-// Watch notes a record that the first look has shown; now is the instant after the reply.
-// A token that is kept without a record has no version.
+// Watch notes a record that the first scan has shown; now is the instant after the reply.
+// A token kept without a record has no version.
 func (s *QuiescenceCheck) Watch(now time.Duration, rec driver.Record) {
 	s.until = max(s.until, now+max(s.t.wait(rec), s.t.Lease))
 	rec.Data = nil
 	s.seen[rec.Key] = rec
 }
 
-// Until returns the instant at which the second look must begin, at the earliest.
+// Until returns the earliest instant at which the second scan may begin.
 func (s *QuiescenceCheck) Until() time.Duration { return s.until }
 
-// Stands reports whether a record that the second look has shown is as the first one has
-// shown it.
+// Stands reports whether the second scan shows a record as the first one did.
 func (s *QuiescenceCheck) Stands(rec driver.Record) bool {
 	was, ok := s.seen[rec.Key]
 	delete(s.seen, rec.Key)
 	return ok && was.Version == rec.Version && was.Token == rec.Token
 }
 
-// Gone returns a record that the second look has not shown, and false if it has shown all
+// Gone returns a record that the second scan has not shown, and false if it has shown all
 // of them.
 func (s *QuiescenceCheck) Gone() (driver.Record, bool) {
 	for _, rec := range s.seen {
@@ -64,16 +62,16 @@ func (s *QuiescenceCheck) Gone() (driver.Record, bool) {
 // Raise says how tokens are raised.
 type Raise struct {
 	By              uint64 // by how many
-	Owner, Host     string // of who does it
+	Owner, Host     string // of the process that raises
 	Reason, Version string
 	At              time.Time
 }
 
-// Raised returns the record of a lock whose token is raised. What stood there becomes
-// the term before it. It ended with its session if that was closed in order; nobody
-// knows how else, if it was held. Raising again counts from the same term, so that
-// one that was interrupted may be repeated. A token that is kept without a record has
-// no version.
+// Raised returns the record of a lock whose token is raised. The lock's term becomes
+// the previous one. It ended with its session if that was closed in order; if it was
+// held otherwise, its end is unknown. Raising again counts from the same term, so that
+// an interrupted procedure may be repeated. A token kept without a record has no
+// version.
 func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Raise) driver.Record {
 	next := rec.Clone()
 	next.Version, next.Beat, next.Owner, next.Host, next.Label = r.Version, r.Version, r.Owner, r.Host, ""
@@ -99,7 +97,7 @@ func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Rai
 	return next
 }
 
-// Ended returns the record of a session that the looks have shown to be dead.
+// Ended returns the record of a session that the scans have shown to be dead.
 func Ended(rec driver.Record, version string) driver.Record {
 	return closed(rec, version, driver.EndExpired)
 }

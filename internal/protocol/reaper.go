@@ -10,25 +10,25 @@ import (
 )
 
 // Linger returns how long a session's record stays closed before it is deleted: far
-// longer than any write of it can be late.
+// longer than any write to it can be delayed.
 func (t Timing) Linger(rec driver.Record) time.Duration {
 	return 4 * max(t.Lease, min(rec.Lease, forever))
 }
 
 // Reaper is the machine that clears the record of a dead session. It closes the
 // session when its beat has been unchanged for its lease, and deletes the record when
-// it has seen it closed for [Timing.Linger].
+// the record has stayed closed for [Timing.Linger].
 //
-// No process needs that record any more. The holders of locks in the session's name
-// had lost the right to act when it was closed. None of its heartbeats can be applied
-// since: a swap names the version that it replaces, and that version is gone. Acquirers
-// take the locks that still name the session when they find no record of it, as they
-// would if it were closed. Only the claim that opened the session can be applied without
-// a record. A late duplicate of it brings back a record that no process renews or uses:
-// its opener counts from before it sent the claim, so that lease ended long ago, and a
-// lease that has ended does not begin again. Such a record only delays contenders by a
-// lease, until they or a reaper close it. Linger, which is longer than writes are late,
-// makes that rare.
+// No process needs that record any more. The holders of the session's locks had lost the
+// right to act when it was closed. None of its heartbeats can be applied any more: a
+// swap names the version that it replaces, and that version is gone. Acquirers take the
+// locks that still name the session when they find no record of it, as they would if it
+// were closed. Only the claim that opened the session can be applied without a record. A
+// late duplicate of it brings back a record that no process renews or uses: the process
+// that sent the claim counts the lease from before that, so the lease ended long ago,
+// and an ended lease does not begin again. Such a record only delays contenders by one
+// lease, until they or a reaper close it. Linger, which is longer than writes are
+// delayed, makes that rare.
 type Reaper struct {
 	retrier
 	key  string
@@ -40,8 +40,8 @@ type Reaper struct {
 	swept  bool
 }
 
-// NewReaper returns the machine for one session. The view is that of its record;
-// see [Env].
+// NewReaper returns the machine for one session. view is the view of its record; see
+// [Env].
 func NewReaper(t Timing, env Env, id string, view *View) *Reaper {
 	return &Reaper{retrier: retrier{t: t, env: env, patience: t.Lease}, key: driver.SessionKey(id), view: view}
 }
@@ -71,7 +71,7 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 }
 
 func (g *Reaper) act(now time.Duration) *Call {
-	if g.idle() && g.looked { // other machines share the view, and may have seen more
+	if g.idle() && g.looked { // other machines share the view, and may have read more
 		g.judge()
 	}
 	kind, at := g.plan()
@@ -111,7 +111,7 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	return Action{Call: g.act(now)}
 }
 
-// readableSession says whether the record is that of a session, and makes sense.
+// readableSession says whether rec is a valid record of a session.
 func readableSession(rec driver.Record) bool { return rec.State.OfSession() && rec.Lease > 0 }
 
 // judge settles the answer if the record decides it.

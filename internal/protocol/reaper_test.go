@@ -12,7 +12,7 @@ import (
 )
 
 // reap runs a reaper against a store of one record until it is over, and notes the
-// writes. Change is called before each request.
+// writes. change is called before each request.
 func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.Duration)) (g *Reaper, sent map[Kind]time.Duration) {
 	t.Helper()
 	env, sent := counting(), map[Kind]time.Duration{}
@@ -41,7 +41,7 @@ func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.
 			switch {
 			case looksAt(r):
 				if r.Consistency != driver.Strong {
-					t.Error("a cheap look")
+					t.Error("a cheap read")
 				}
 			case rec.Version != r.Prev.Version:
 				res.Outcome = Conflicted
@@ -105,7 +105,8 @@ func TestReaperLeavesTheLiving(t *testing.T) {
 	}
 }
 
-// TestReaperOfUnknownFate: a look tells what became of a write without an answer.
+// TestReaperOfUnknownFate: a read finds out whether a write without an answer was
+// applied.
 func TestReaperOfUnknownFate(t *testing.T) {
 	over := closed(alive(timing, "s", "b"), "c", driver.EndReleased)
 	begin := func() (*Reaper, time.Duration) {
@@ -119,7 +120,7 @@ func TestReaperOfUnknownFate(t *testing.T) {
 		g.Reply(now, Result{Outcome: Unknown, Err: errStore})
 		now, _ = g.Next()
 		if r := g.Step(now).Call; r == nil || !looksAt(r) {
-			t.Fatalf("want a look, got %+v", r)
+			t.Fatalf("want a read, got %+v", r)
 		}
 		return g, now
 	}
@@ -144,7 +145,8 @@ func TestReaperOfUnknownFate(t *testing.T) {
 	}
 }
 
-// TestReaperMeetsAnother: who comes late finds nothing, or what it has not seen.
+// TestReaperMeetsAnother: the later of two reapers finds no record, or a record that it
+// has not read before.
 func TestReaperMeetsAnother(t *testing.T) {
 	for name, now := range map[string]driver.Record{"deleted": {}, "brought back": alive(timing, "s", "b")} {
 		rec := closed(alive(timing, "s", "b"), "c", driver.EndReleased)

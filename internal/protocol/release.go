@@ -9,13 +9,13 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// What a record shows when a term has ended.
+// What a record shows after the end of a term.
 
-// Left says that the work has returned, and that only the closing of the session is
-// left to do, which frees the lock.
+// Left says that the work has returned, and that only the session must still be closed,
+// which frees the lock.
 func (h *Holder) Left() bool { return h.done() && h.out == nil && h.leaves() }
 
-// End returns how the term of a lock ends, as its record shows it, and why if
+// End returns how the term of a lock ends, as its record shows it, and the reason if
 // the work has failed.
 func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {
 	switch end = h.why(); {
@@ -46,8 +46,8 @@ func (h *Holder) why() driver.EndReason {
 // honoured says whether holders end their term for a request of that kind.
 func honoured(k driver.RequestKind) bool { return k == driver.StepDown || k == driver.HandOver }
 
-// endFor returns how a term ends whose work has returned in time, for a request or a
-// failure, or for no reason.
+// endFor returns how a term ends if its work has returned in time: for a request, a
+// failure, or no reason.
 func endFor(reason *driver.Request) driver.EndReason {
 	switch {
 	case reason == nil:
@@ -55,13 +55,14 @@ func endFor(reason *driver.Request) driver.EndReason {
 	case reason.Kind == driver.Fail:
 		return driver.EndFailed
 	}
-	// Also if the work has failed: the requester looks for its own request, and the
-	// new owner of a hand-over waits for the lock.
+	// Also if the work has failed: the requester looks for its own request, and the next
+	// owner waits for the lock.
 	return driver.EndSteppedDown
 }
 
 // leftFor returns rec as its holder leaves it: free, or reserved for the given time for
-// whom a request names. A failure for which the term did not end is not shown.
+// the owner or label that a request names. It shows a failure only if the failure ended
+// the term.
 func leftFor(
 	rec driver.Record, version string, end driver.EndReason, reason *driver.Request, wait time.Duration,
 ) driver.Record {
@@ -76,10 +77,9 @@ func leftFor(
 	return freed(rec, version, end, reason)
 }
 
-// freed returns rec as it is left when nobody holds the lock any more: without
-// requests, with how the term ended, and by whose request. The heartbeat period and
-// the drift go, because nobody waits for this record, and it must stay small beside
-// the two terms that it shows.
+// freed returns rec as the record of a free lock: without requests, with how the term
+// ended, and at whose request. It drops the heartbeat period and the drift, because no
+// contender waits for this record's lease, and two terms must fit.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec
 	next.Version, next.State, next.Requests, next.Session, next.Notify = version, driver.Released, nil, "", ""
@@ -88,7 +88,7 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 		next.End, next.Asked = end, asked
 		return next
 	}
-	// A reservation that nobody took: the record shows the term before it.
+	// A reservation that was not used: the record shows the term before it.
 	if t := rec.Term(end); t != nil {
 		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
 		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
@@ -97,11 +97,11 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 	return next
 }
 
-// reservation is whom a lock is kept for: an owner; if owner is empty, whoever has the label;
-// if both are empty, nobody.
+// reservation says for which process a lock is reserved: for an owner; if that is empty, for
+// every process with the label; if both are empty, for none.
 type reservation struct{ owner, label string }
 
-// reservationOf returns whom a record that is reserved is kept for.
+// reservationOf returns the reservation that a reserved record shows.
 func reservationOf(rec driver.Record) reservation {
 	if rec.Owner != "" {
 		return reservation{owner: rec.Owner}
@@ -109,10 +109,10 @@ func reservationOf(rec driver.Record) reservation {
 	return reservation{label: rec.Label}
 }
 
-// forNobody says that the lock is kept until a former holder has stopped.
+// forNobody says that the lock is blocked until a former holder has stopped.
 func (e reservation) forNobody() bool { return e.owner == "" && e.label == "" }
 
-// isFor says whether the lock is reserved for a process of that name and label.
+// isFor says whether the lock is reserved for a process with that owner name and label.
 func (e reservation) isFor(owner, label string) bool {
 	if e.owner != "" {
 		return owner == e.owner
@@ -120,21 +120,21 @@ func (e reservation) isFor(owner, label string) bool {
 	return e.label != "" && label == e.label
 }
 
-// ReservedFor says whether the record is reserved for an owner of that name or label, who
-// may take the lock at once.
+// ReservedFor says whether the record is reserved for that owner name or label, so that
+// the process may take the lock at once.
 func ReservedFor(rec driver.Record, owner, label string) bool {
 	return rec.State == driver.Reserved && reservationOf(rec).isFor(owner, label)
 }
 
-// ReservedForNobody says that the record is reserved until a former holder has stopped for
-// certain. Nobody may take the lock before.
+// ReservedForNobody says that the record is reserved until a former holder has certainly
+// stopped. No process may take the lock before.
 func ReservedForNobody(rec driver.Record) bool {
 	return rec.State == driver.Reserved && reservationOf(rec).forNobody()
 }
 
-// reserved returns rec as it is left when its holder's term has ended and the
-// lock is reserved for the given time. Older processes know of no label, and
-// read that it is kept for nobody: they wait until the time has passed.
+// reserved returns rec after its holder's term, with the lock reserved for the given
+// time. Older versions know no label and read a reservation for nobody: they wait until
+// the time has passed.
 func reserved(
 	rec driver.Record, version string, to reservation, wait time.Duration, end driver.EndReason, asked *driver.Request,
 ) driver.Record {
@@ -152,7 +152,7 @@ func reserved(
 	return next
 }
 
-// closed returns the record of a session when nobody holds anything under it.
+// closed returns the record of a closed session, with no lock held under it.
 func closed(rec driver.Record, version string, end driver.EndReason) driver.Record {
 	next := rec.Clone()
 	next.Version, next.State, next.Requests, next.Notify = version, driver.Closed, nil, ""

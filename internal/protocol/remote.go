@@ -11,17 +11,17 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// UnconfirmedGrant is the machine of a lock that was granted for a holder elsewhere. That holds it
-// from its first confirmed [RemoteHeartbeat] on; until then nobody does. If none has come within a
-// third of the lease, the offer releases the lock, so that a program that went away while
-// it waited does not cost the others a whole lease. It replaces just the beat that was
-// granted: a remote heartbeat that another process carries out has changed that.
+// UnconfirmedGrant is the machine of a lock that was granted to a remote holder. That holder has
+// the lock from its first confirmed [RemoteHeartbeat] on; until then no process acts under it. If
+// none has come within a third of the lease, the machine releases the lock, so that a program that
+// went away while it waited does not cost the others a whole lease. It replaces only the granted
+// beat: a remote heartbeat that another process carries out has changed it.
 type UnconfirmedGrant struct {
 	retrier
 	rec      driver.Record
 	begun    bool
 	freeAt   time.Duration
-	until    time.Duration // when the record has run out by itself
+	until    time.Duration // when the record has expired by itself
 	unwanted bool
 }
 
@@ -30,7 +30,7 @@ func NewUnconfirmedGrant(t Timing, env Env, g Grant) *UnconfirmedGrant {
 	return &UnconfirmedGrant{retrier: retrier{t: t, env: env}, rec: g.Record}
 }
 
-// FreeAfter returns for how long a lock is offered.
+// FreeAfter returns how long a grant stays unconfirmed before it is released.
 func (t Timing) FreeAfter() time.Duration { return t.Lease / 3 }
 
 // Taken says that the holder has shown life through this process.
@@ -39,7 +39,7 @@ func (o *UnconfirmedGrant) Taken() { o.settle(HolderChanged, driver.Record{}, ni
 // Next returns the instant at which Step has something to do.
 func (o *UnconfirmedGrant) Next() (time.Duration, bool) { return o.next(Release, o.freeAt) }
 
-// GiveUp releases the lock at once: nobody learns of the grant.
+// GiveUp releases the lock at once: no holder learns of the grant.
 func (o *UnconfirmedGrant) GiveUp(now time.Duration) Action {
 	if !o.unwanted {
 		o.begin(now)
@@ -76,7 +76,7 @@ func (o *UnconfirmedGrant) act(now time.Duration) *Call {
 func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 	_, answered := o.replied(now, r)
 	switch rec := r.Record; {
-	case !answered: // it is tried again until the record has run out
+	case !answered: // the release is retried until the record has expired
 	case r.Outcome == Conflicted && r.Found && lifeOf(rec) == lifeOf(o.rec):
 		o.rec = rec // a request was written into it
 	default:
@@ -85,21 +85,21 @@ func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 	return Action{Call: o.act(now)}
 }
 
-// RemoteHeartbeat is what a holder elsewhere sends: a program behind a lock service, say, that
-// has no store and shows life by beats that it makes.
+// RemoteHeartbeat is what a remote holder sends: for example, a program behind a lock service
+// that has no store and makes its own beats.
 //
-// It is named by key, token and the beat that was confirmed last. A proxy may carry it
-// out late, twice, or never: a remote heartbeat of an earlier beat then finds another beat in the
-// record, and has no effect. So whoever carries it out needs no memory.
+// Key, token and the last confirmed beat identify it. A proxy may deliver it late, twice, or
+// never: a heartbeat after an earlier beat then finds another beat in the record, and has no
+// effect. So the process that carries it out needs no state.
 type RemoteHeartbeat struct {
 	Key   string
 	Token uint64
-	After string // the beat that was confirmed last, at first that of the grant
-	// Next is the beat that is to follow it. If empty, the holder has done its work, and
-	// the lock is released.
+	After string // the beat that was confirmed last; at first, the granted one
+	// Next is the beat that follows it. If empty, the holder has done its work, and the
+	// lock is released.
 	Next string
-	// Data replaces the data in a record that is released; nil keeps them. Failed is why
-	// the work has failed, nil if it has not.
+	// Data replaces the data in a released record; nil keeps them. Failed says why the
+	// work has failed, nil if it has not.
 	Data   []byte
 	Failed *driver.Request
 }
@@ -107,8 +107,8 @@ type RemoteHeartbeat struct {
 // Releases says that the holder has done its work.
 func (d RemoteHeartbeat) Releases() bool { return d.Next == "" }
 
-// FollowsBeat says whether next may be the beat after another one of the same term: it
-// begins with what the acquire has made, and ends with 13 new letters or digits.
+// FollowsBeat says whether next may follow a beat of the same term: it begins with the
+// same ID of the lease, and ends with 13 new letters or digits.
 func FollowsBeat(after, next string) bool {
 	term, _, found := strings.Cut(after, "-")
 	n, follows := strings.CutPrefix(next, term+"-")
@@ -123,13 +123,13 @@ func FollowsBeat(after, next string) bool {
 	return true
 }
 
-// RemoteWrite is the machine that carries out one [RemoteHeartbeat]: it swaps the record that has the
-// remote heartbeat's beat, and answers Done, Changed if the term is over, or Unusable if the store
-// gives no answer. Only an answer of the store confirms a remote heartbeat. The holder counts its
-// lease from before it first sent it.
+// RemoteWrite is the machine that carries out one [RemoteHeartbeat]: it swaps the record that has
+// the heartbeat's beat, and answers Done, HolderChanged if the term is over, or Unusable if the
+// store gives no answer. Only the store's answer confirms a remote heartbeat. The holder counts its
+// lease from before it first sent the heartbeat.
 //
-// The same remote heartbeat may be carried out at once, or later, by another process. At most one of
-// their writes is applied, because each replaces a version, and none comes back.
+// Another process may carry out the same heartbeat, at once or later. At most one of the writes is
+// applied, because each replaces a version, and no version comes back.
 type RemoteWrite struct {
 	retrier
 	of RemoteHeartbeat
@@ -139,9 +139,9 @@ type RemoteWrite struct {
 	known bool
 }
 
-// NewRemoteWrite returns the machine of one remote heartbeat. Known is the record as somebody saw it last,
-// zero if nobody has: it saves the look if the record has not changed since. Patience is
-// how long the store may give no answer.
+// NewRemoteWrite returns the machine of one remote heartbeat. known is the record as it was last
+// read, or zero: it saves a read if the record has not changed since. patience is how long the
+// store may give no answer.
 func NewRemoteWrite(t Timing, env Env, of RemoteHeartbeat, known driver.Record, patience time.Duration) *RemoteWrite {
 	r := &RemoteWrite{retrier: retrier{t: t, env: env, patience: patience}, of: of}
 	if of.Failed != nil {
@@ -191,7 +191,7 @@ func (r *RemoteWrite) plan() Kind {
 // following returns the record that the remote heartbeat leads to.
 func (r *RemoteWrite) following() driver.Record {
 	if r.of.Releases() {
-		// As a holder leaves it that knows of the request in the record.
+		// The record as a holder would leave it that knows of the request in it.
 		reason := cmp.Or(AskedOf(r.seen), r.of.Failed)
 		next := leftFor(r.seen, r.env.Fresh(), endFor(reason), reason, r.t.Reservation())
 		if r.of.Data != nil {
@@ -200,15 +200,14 @@ func (r *RemoteWrite) following() driver.Record {
 		return next
 	}
 	// The lease and the drift stay those of the grant, whatever this process has: the
-	// holder counts by them until it learns of others, and a shorter lease would let
-	// another one in before that.
+	// holder counts by them until it learns of others, and a shorter lease would admit
+	// another holder before that.
 	next := r.seen.Clone()
 	next.Version, next.Beat = r.of.Next, r.of.Next
 	return next
 }
 
-// AskedOf returns the request in the record of a lock that its holder has to honour, nil
-// if there is none.
+// AskedOf returns the request in a lock's record that its holder must honour, or nil.
 func AskedOf(rec driver.Record) *driver.Request {
 	if len(rec.Requests) == 0 || !honoured(rec.Requests[0].Kind) {
 		return nil
@@ -230,7 +229,7 @@ func (r *RemoteWrite) Reply(now time.Duration, res Result) Action {
 	return Action{Call: r.act(now)}
 }
 
-// judge takes what the store said of the record.
+// judge handles what the store returned about the record.
 func (r *RemoteWrite) judge(out *Call, res Result) {
 	rec := res.Record
 	switch {
@@ -239,20 +238,20 @@ func (r *RemoteWrite) judge(out *Call, res Result) {
 	case !res.Found:
 		r.settle(HolderChanged, driver.Record{}, nil)
 	case r.of.Releases() && left(rec, r.of.Token):
-		r.settle(Done, rec, nil) // by an earlier try, or by another process that was sent it
+		r.settle(Done, rec, nil) // by an earlier attempt, or by another process that got the heartbeat
 	case !r.holds(rec):
 		r.settle(HolderChanged, rec, nil)
 	case rec.Beat == r.of.Next:
 		r.settle(Done, rec, nil) // likewise
 	case rec.Beat == r.of.After:
-		r.seen, r.known = rec, true // perhaps with a request that came between
+		r.seen, r.known = rec, true // perhaps with a request written in between
 	default:
 		r.settle(HolderChanged, rec, nil)
 	}
 }
 
-// left says whether rec shows that the term of that token was ended by its holder, and
-// nobody else: by a release.
+// left says whether rec shows that the holder itself ended the term of that token, by a
+// release.
 func left(rec driver.Record, token uint64) bool {
 	end := driver.EndReason("")
 	switch prev := rec.Prev; {
@@ -268,9 +267,9 @@ func left(rec driver.Record, token uint64) bool {
 	return false
 }
 
-// UsableOf returns for how long a holder may act after it first sent the beat in rec, as
-// that was written: by the lease and the drift that others wait by, less this process's
-// grace. It may be less than 0, where the lease is another process's, and short.
+// UsableOf returns how long a holder may act after it first sent the beat in rec: by the
+// lease and the drift in the record, which contenders wait by, less this process's
+// grace. It may be negative if another process wrote a short lease.
 func (t Timing) UsableOf(rec driver.Record) time.Duration {
 	of := t
 	if of.Lease = min(rec.Lease, MaxLease); rec.Drift > 0 && rec.Drift < 1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// offered returns an offer of a grant at an instant.
+// offered returns a grant that was unconfirmed from the given instant on.
 func offered(timing Timing, at time.Duration) (*UnconfirmedGrant, driver.Record) {
 	rec := theirs(timing, beat0, 7)
 	o := NewUnconfirmedGrant(timing, counting(), Grant{Record: rec})
@@ -20,7 +20,7 @@ func offered(timing Timing, at time.Duration) (*UnconfirmedGrant, driver.Record)
 	return o, rec
 }
 
-// frees fails unless the offer releases rec at an instant.
+// frees fails unless the unconfirmed grant releases rec at the given instant.
 func frees(t *testing.T, o *UnconfirmedGrant, at time.Duration, rec driver.Record) *Call {
 	t.Helper()
 	c := o.Step(at).Call
@@ -115,7 +115,8 @@ func TestUnconfirmedGrantMeets(t *testing.T) {
 	}
 }
 
-// TestUnconfirmedGrantWithoutAnswer: it is tried again until the record has run out by itself.
+// TestUnconfirmedGrantWithoutAnswer: the release is retried until the record has expired by
+// itself.
 func TestUnconfirmedGrantWithoutAnswer(t *testing.T) {
 	o, rec := offered(timing, 0)
 	now, tries := timing.FreeAfter(), 0
@@ -139,31 +140,32 @@ func TestUnconfirmedGrantWithoutAnswer(t *testing.T) {
 	}
 }
 
-// The beats of a holder elsewhere, in their order.
+// The beats of a remote holder, in order.
 const (
 	beat0 = "TTTTTTTTTTTTT-0000000000000"
 	beat1 = "TTTTTTTTTTTTT-0000000000001"
 	beat2 = "TTTTTTTTTTTTT-0000000000002"
 )
 
-// sent is the heartbeat that is to follow beat1, and released the release then.
+// sent is the heartbeat that follows beat1, and released the release after it.
 var (
 	sent     = RemoteHeartbeat{Key: "k", Token: 7, After: beat1, Next: beat2}
 	released = RemoteHeartbeat{Key: "k", Token: 7, After: beat1}
 )
 
-// relayed has a relay that knows nothing look, and returns what it sends then.
+// relayed has a remote write without a known record read first, and returns its call
+// after that.
 func relayed(t *testing.T, timing Timing, of RemoteHeartbeat, shown Result) (*RemoteWrite, *Call) {
 	t.Helper()
 	r := NewRemoteWrite(timing, counting(), of, driver.Record{}, 5*time.Second)
 	c := r.Step(0).Call
 	if c == nil || c.Kind != Read || c.Consistency != driver.Strong || c.Key != "k" {
-		t.Fatalf("begins with %+v, want a strong look", c)
+		t.Fatalf("begins with %+v, want a strong read", c)
 	}
 	return r, r.Reply(0, shown).Call
 }
 
-// TestFollowsBeat: a beat begins with what the acquire has made, and is new.
+// TestFollowsBeat: a beat begins with the ID of its acquire, and is new.
 func TestFollowsBeat(t *testing.T) {
 	for _, tt := range []struct {
 		after, next string
@@ -191,7 +193,8 @@ func TestFollowsBeat(t *testing.T) {
 	}
 }
 
-// TestRemoteWriteJudges: what a remote heartbeat means for a record as a look shows it.
+// TestRemoteWriteJudges: how a remote heartbeat is answered for the record that a read
+// shows.
 func TestRemoteWriteJudges(t *testing.T) {
 	at := func(beat string) driver.Record { return theirs(timing, beat, 7) }
 	asked := asking(at(beat1), "v", driver.Request{ID: "q", Kind: driver.StepDown})
@@ -281,8 +284,8 @@ func TestRemoteWriteKeepsTheLease(t *testing.T) {
 	}
 }
 
-// TestRemoteWriteKnowing: a record that the process has seen saves the look, if it shows the beat
-// that the remote heartbeat follows. It answers nothing.
+// TestRemoteWriteKnowing: a known record saves the read, if it shows the beat that the remote
+// heartbeat follows. It never answers the heartbeat.
 func TestRemoteWriteKnowing(t *testing.T) {
 	for beat, want := range map[string]Kind{beat0: Read, beat1: Heartbeat, beat2: Read} {
 		r := NewRemoteWrite(timing, counting(), sent, theirs(timing, beat, 7), time.Second)
@@ -295,7 +298,7 @@ func TestRemoteWriteKnowing(t *testing.T) {
 		t.Errorf("knowing another token it sends %+v", c)
 	}
 
-	// What it knew was old: the conflict tells.
+	// The known record was old, as the conflict shows.
 	r := NewRemoteWrite(timing, counting(), sent, theirs(timing, beat1, 7), time.Second)
 	r.Step(0)
 	r.Reply(1, conflict(theirs(timing, beat2, 7)))
@@ -304,8 +307,8 @@ func TestRemoteWriteKnowing(t *testing.T) {
 	}
 }
 
-// TestRemoteWriteRaces: a request that comes between is kept, and a process that writes again and
-// again is waited for, longer and longer.
+// TestRemoteWriteRaces: a request written in between is kept, and the machine backs off more and
+// more from a process that writes repeatedly.
 func TestRemoteWriteRaces(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
 	r, _ := relayed(t, timing, sent, found(rec))
@@ -330,11 +333,11 @@ func TestRemoteWriteRaces(t *testing.T) {
 	}
 }
 
-// TestRemoteWriteWithoutAnswer: a write that was not answered is looked for. A store that gives
-// no answer for the patience is unusable, and so is one that answers looks alone.
+// TestRemoteWriteWithoutAnswer: after a write without an answer the machine reads. A store that
+// gives no answer for the patience is unusable, and so is a store that answers only reads.
 func TestRemoteWriteWithoutAnswer(t *testing.T) {
 	rec := theirs(timing, beat1, 7)
-	for name, reads := range map[string]bool{"mute": false, "answers looks": true} {
+	for name, reads := range map[string]bool{"mute": false, "answers only reads": true} {
 		r, c := relayed(t, timing, sent, found(rec))
 		now := time.Duration(0)
 		for !r.Over() && now < time.Minute {

@@ -28,7 +28,7 @@ type Answer int
 const (
 	NoAnswer      Answer = iota
 	Delivered            // the request is in the record, or has been honoured already
-	Done                 // an operator's release, or that of a crashed holder: nobody holds the lock any more
+	Done                 // an operator's release, or a crashed holder's lock: the lock has no holder any more
 	NoHolder             // there is no holder to ask
 	HolderChanged        // the term ended before the request was written
 	OtherPending         // another request came first
@@ -37,84 +37,84 @@ const (
 	Self                 // the holder would hand over to itself
 	Unusable             // the store failed: see Err
 	Abandoned            // given up from outside
-	Sessioned            // the lock is under a session that lives, and cannot be cut off alone
+	Sessioned            // the lock is under a live session, and cannot be revoked alone
 )
 
-// ProvenCrash is what a process knows of a holder that has certainly ended, with all that it
-// had started: somebody has seen it, such as the parent of all of these processes.
+// ProvenCrash describes a holder that has certainly ended, with every process that it had
+// started: their parent, for example, has observed it.
 type ProvenCrash struct {
-	// Key is that of the lock, or of the record of a session.
+	// Key is the key of the lock, or of the session's record.
 	Key string
-	// ID is that of the lease (see [Grant]), or of the session.
+	// ID is the ID of the lease (see [Grant]), or of the session.
 	ID string
-	// From is when the record may be written. By then the last requests of the dead to
-	// the resource have ended too. A lease that runs out leaves them the grace; so does
-	// a crash. Looks may come earlier.
+	// From is when the record may be written. By then the dead holder's last requests to
+	// the resource have ended too. An expiring lease leaves them the grace, and so does a
+	// crash. Reads may come earlier.
 	From time.Duration
-	// Until is when the machine gives up. What it has not freed runs out by itself.
+	// Until is when the machine gives up. A lock that it has not freed expires by itself.
 	Until time.Duration
 }
 
-// ErrNotProved is what a [Requester] for a crashed holder ends with when its time is up before
-// the store has told it enough.
-var ErrNotProved = errors.New("not settled in time: the lock runs out by itself")
+// ErrNotProved is the error of a [Requester] for a crashed holder whose time is up before the
+// store has proved what the record is.
+var ErrNotProved = errors.New("the store did not show in time that the lock is free: the lock expires by itself")
 
 var errFull = errors.New("the session's record has no room for another request")
 
-// Requester is the machine of a process that wants something from a holder: to step
-// down or to hand over, to have a dead holder's lock released, to revoke the lock
-// of a living one, or to release that of a crashed one.
+// Requester is the machine of a process that wants something from a holder: that it
+// steps down or hands over. It also releases a dead holder's lock, revokes a living
+// holder's, or releases a crashed holder's.
 //
 // It writes a request into the record, where the holder's next heartbeat finds it. A
 // dead holder's lock is released when its beat has been unchanged for its lease, just
-// as it would be taken over. To revoke is to reserve the lock for nobody: the holder
-// cannot renew from then on, and the lock is released when its lease has certainly
-// run out. So no other holder begins while it may still be at work.
+// as it would be taken over. Revoking reserves the lock for nobody: the holder cannot
+// renew from then on, and the lock is released when its lease has certainly expired. So
+// no other holder begins while it may still be at work.
 //
 // A request to the holder of a lock under a session is written into the session's
 // record. That holder is dead when its session is, and the session is closed first.
 //
-// The record of a holder that has certainly crashed is known by its beat alone: all beats of
-// a lease begin with its ID, and no others do. Owner and token are no proof: owners may share
-// a name, and tokens begin again when a record was deleted. A version is none either: a
-// request changes it. The beat of an older process has no ID; it proves nothing. So does any
-// other state than that of a holder: what is released or reserved is not the dead one's any
-// more. The write replaces the version that a look has shown, and has a version of its own.
-// So no late heartbeat of the dead can revive the record. If such a heartbeat, or a request,
-// comes first, the machine looks again. It also looks again for a while where nobody holds
-// the lock: a late claim of the dead may be on its way.
+// The beat alone identifies the record of a crashed holder: all beats of a lease begin with
+// its ID, and no others do. Owner and token prove nothing: owners may share a name, and
+// tokens restart when a record was deleted. Neither does a version: a request changes it. Nor
+// does the beat of an older version of Tenure, which has no ID, nor a record in any state but
+// a holder's: a released or reserved record is not the dead holder's any more. The write
+// replaces the version that was read, and has a new version. So no late heartbeat of the dead
+// holder can revive the record. If such a heartbeat, or a request, comes first, the machine
+// reads again. It also reads again for a while if the lock has no holder: a late claim of the
+// dead holder may be in flight.
 type Requester struct {
 	retrier
 	key   string
 	want  driver.Request
-	crash *ProvenCrash // in the place of a request
+	crash *ProvenCrash // instead of a request
 	view  *View
 
-	before   *driver.Term  // the one before a term that was revoked
-	lockRead bool          // the record was read, and since the last write of unknown outcome
-	again    time.Duration // when to read again what did not settle it
-	first    life          // what was seen at first
-	token    uint64        // of the term that is asked
-	tried    bool          // it has made a write of unknown outcome
-	wrote    attempts      // upon the record of a crashed holder
+	before   *driver.Term  // the term before the revoked one
+	lockRead bool          // the record was read since the last write of unknown outcome
+	again    time.Duration // when to read again, if the last read decided nothing
+	first    life          // the sign of life that was read first
+	token    uint64        // of the term in question
+	tried    bool          // it has sent a write of unknown outcome
+	wrote    attempts      // to the record of a crashed holder
 	revoked  bool          // reserved for nobody, by this requester or another one
 
-	// Of a lock under a session:
-	sessionRead bool   // the session was read, and since the last write of unknown outcome
+	// For a lock under a session:
+	sessionRead bool   // the session was read since the last write of unknown outcome
 	sign        string // the session's sign of life when it was read first
 	full        bool   // there was no room for the request
 	fullFrom    time.Duration
 }
 
-// NewRequester returns the machine of one request. Its ID is filled in. Patience is
-// how long the store may fail to give any answer, 0 for ever.
+// NewRequester returns the machine of one request. The request's ID is filled in.
+// patience is how long the store may fail to give any answer, 0 for ever.
 func NewRequester(t Timing, env Env, key string, want driver.Request, patience time.Duration, view *View) *Requester {
 	want.ID = env.Fresh()
 	return &Requester{retrier: retrier{t: t, env: env, patience: patience}, key: key, want: want, view: view}
 }
 
-// NewCrashReleaser returns the machine that releases what a crashed holder has left. It
-// goes by what it reads itself, and by the record of the lock alone.
+// NewCrashReleaser returns the machine that releases a crashed holder's lock. It relies
+// only on its own reads of the lock's record.
 func NewCrashReleaser(t Timing, env Env, crash ProvenCrash) *Requester {
 	env.Session, env.Differs = nil, nil
 	return &Requester{retrier: retrier{t: t, env: env}, key: crash.Key, crash: &crash, view: NewView(t, env)}
@@ -129,8 +129,8 @@ func (k *Requester) Asked() driver.Request { return k.want }
 // Token returns the token of the term that was asked.
 func (k *Requester) Token() uint64 { return k.token }
 
-// Before returns the term before the one that was revoked, nil if there was
-// none. The record does not show it any more.
+// Before returns the term before the revoked one, or nil. The record does not show it
+// any more.
 func (k *Requester) Before() *driver.Term { return k.before }
 
 // Revoked says that the holder cannot renew any more, and that the requester waits for
@@ -163,11 +163,11 @@ func (k *Requester) plan() move {
 	case !k.lockRead:
 		return move{kind: Read, at: k.again}
 	case !k.fits(rec, found):
-		return move{kind: Read} // other machines share the view, and have seen more, or an old state
+		return move{kind: Read} // other machines share the view, and have read more, or an old state
 	case k.crash != nil:
 		return move{kind: ForceRelease, at: k.crash.From}
 	case u != nil:
-		return k.planTied(u)
+		return k.planUnderSession(u)
 	case k.waits(rec) && !k.view.Dead():
 		return move{kind: Read, at: k.view.NextPoll(k.t.Refresh, k.t.Lease)}
 	case k.waits(rec), k.want.Kind == driver.Revoke:
@@ -176,8 +176,8 @@ func (k *Requester) plan() move {
 	return move{kind: Request}
 }
 
-// planTied returns the next move if the lock is under a session.
-func (k *Requester) planTied(u *View) move {
+// planUnderSession returns the next move if the lock is under a session.
+func (k *Requester) planUnderSession(u *View) move {
 	switch {
 	case k.sessionRead && u.ended(k.view.term):
 		return move{kind: ForceRelease}
@@ -241,7 +241,7 @@ func (k *Requester) call(now time.Duration, m move) *Call {
 	return r
 }
 
-// forced returns the record as an operator leaves it.
+// forced returns the record as an operator's release leaves it.
 func (k *Requester) forced(rec driver.Record, version string) driver.Record {
 	asked := k.want
 	if k.waits(rec) {
@@ -251,14 +251,14 @@ func (k *Requester) forced(rec driver.Record, version string) driver.Record {
 	return reserved(rec, version, reservation{}, rec.Lease, driver.EndRevoked, &asked)
 }
 
-// crashed returns the record as a crash leaves it. An end that the dead has written
+// crashed returns the record after a crash. An end that the dead holder has written
 // itself stays.
 func crashed(rec driver.Record, version string) driver.Record {
 	end := cmp.Or(rec.End, driver.EndCrashed)
 	if rec.State == driver.Alive {
 		return closed(rec, version, end)
 	}
-	var asked *driver.Request // in vain
+	var asked *driver.Request // a request that the dead holder did not honour
 	if len(rec.Requests) > 0 {
 		q := rec.Requests[0]
 		asked = &q
@@ -266,14 +266,14 @@ func crashed(rec driver.Record, version string) driver.Record {
 	return freed(rec, version, end, asked)
 }
 
-// IsBeatOf says whether a beat is one of the lease, or of the session, with an id.
+// IsBeatOf says whether a beat belongs to the lease, or the session, with that id.
 func IsBeatOf(beat, id string) bool {
 	term, _, found := strings.Cut(beat, "-")
 	return found && term == id && id != ""
 }
 
-// fits says whether the requester may write upon rec. If not, a look tells what has
-// become of the term.
+// fits says whether the requester may write to rec. If not, a read finds out the state
+// of the term.
 func (k *Requester) fits(rec driver.Record, found bool) bool {
 	switch {
 	case k.crash != nil:
@@ -299,7 +299,7 @@ func (k *Requester) Reply(now time.Duration, r Result) Action {
 	switch {
 	case !answered:
 		k.view.of(out, k.key).missed(out)
-		if r.Outcome == Unknown && !out.Kind.Reads() { // the records tell
+		if r.Outcome == Unknown && !out.Kind.Reads() { // the records decide
 			k.tried, k.lockRead, k.sessionRead = true, false, false
 		}
 		if k.spent(now) {
@@ -320,7 +320,7 @@ func (k *Requester) Reply(now time.Duration, r Result) Action {
 	return Action{Call: k.act(now)}
 }
 
-// judge settles the answer if the record decides it. Wrote says that this requester's own
+// judge settles the answer if the record decides it. wrote says that this requester's own
 // release has just written the record.
 func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 	if k.token == 0 {
@@ -343,7 +343,8 @@ func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 	}
 }
 
-// judgeOver settles the answer when the term that is asked has ended: by this requester, or not.
+// judgeOver settles the answer when the term in question has ended, by this requester or
+// otherwise.
 func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 	switch {
 	case ours:
@@ -355,7 +356,7 @@ func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 	}
 }
 
-// judgeHolder settles the answer if the record of the term that is asked decides it.
+// judgeHolder settles the answer if the record of the term in question decides it.
 func (k *Requester) judgeHolder(rec driver.Record) {
 	foreign, changed := rec.State == driver.Held && rec.Beat == "", lifeOf(rec) != k.first
 	switch {
@@ -364,7 +365,7 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 			k.settle(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
-		k.revoked = k.revoked || ReservedForNobody(rec) // a reservation for somebody is no revocation
+		k.revoked = k.revoked || ReservedForNobody(rec) // a reservation for an owner or label is no revocation
 		if foreign {
 			k.settle(Foreign, rec, nil)
 		}
@@ -373,8 +374,8 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 	case foreign:
 		k.settle(Foreign, rec, nil)
 	case rec.Session != "":
-		if changed { // otherwise the session's record will tell
-			k.settle(HolderChanged, rec, nil) // the key was deleted, and its tokens began again
+		if changed { // otherwise the session's record decides
+			k.settle(HolderChanged, rec, nil) // the key was deleted, and its tokens restarted
 		}
 	case len(rec.Requests) > 0:
 		k.judgeAsked(rec, &rec.Requests[0])
@@ -383,8 +384,8 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 	}
 }
 
-// judgeAsked settles the answer if a request waits for the holder already, nil for none, or
-// if the holder would hand over to itself.
+// judgeAsked settles the answer if another request waits for the holder already (waits, or
+// nil), or if the holder would hand over to itself.
 func (k *Requester) judgeAsked(lock driver.Record, waits *driver.Request) {
 	switch {
 	case waits != nil && waits.ID == k.want.ID:
@@ -405,7 +406,7 @@ func (k *Requester) ended(rec driver.Record) bool {
 }
 
 // judgeSession settles the answer if the session's record decides it. Other machines
-// share both views, and may have seen more.
+// share both views, and may have read more.
 func (k *Requester) judgeSession(now time.Duration) {
 	u := k.view.under()
 	lock, found := k.view.Record()
@@ -434,8 +435,8 @@ func (k *Requester) judgeSession(now time.Duration) {
 	}
 }
 
-// judgeLife settles the answer if the session of the lock has shown life since it was read
-// first.
+// judgeLife settles the answer if the session of the lock has shown life since its first
+// read.
 func (k *Requester) judgeLife(lock driver.Record, u *View) {
 	if k.sign == "" {
 		k.sign = u.rec.Sign()
@@ -476,7 +477,7 @@ func (k *Requester) judgeCrash(now time.Duration, rec driver.Record, found bool)
 		k.settle(HolderChanged, rec, nil)
 	case found && rec.State == driver.Closed, k.sent >= k.crash.From+2*k.t.RequestTimeout:
 		k.settle(NoHolder, rec, nil)
-	default: // a claim of the dead may be under way
+	default: // a claim of the dead holder may be in flight
 		k.lockRead, k.again = false, now+k.t.Pause()
 	}
 }

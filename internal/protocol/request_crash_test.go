@@ -14,8 +14,8 @@ import (
 )
 
 // burial runs a requester for the crash of lease "t" against a store of one record until it is over.
-// Fate is asked before each call; it may change the record, and says what becomes of the
-// call.
+// fate is called before each call; it may change the record, and returns the outcome of
+// the call.
 type burial struct {
 	rec  driver.Record
 	fate func(b *burial, now time.Duration, r *Call) Outcome // Applied: as the store has it
@@ -79,7 +79,7 @@ func dead(t Timing) driver.Record {
 	}
 }
 
-// TestReleaseCrashed: what it frees, and what it leaves alone.
+// TestReleaseCrashed: which records it frees, and which it leaves alone.
 func TestReleaseCrashed(t *testing.T) {
 	with := func(edit func(*driver.Record)) driver.Record {
 		rec := dead(timing)
@@ -135,7 +135,7 @@ func TestReleaseCrashed(t *testing.T) {
 				return
 			}
 			if !slices.Equal(b.sent, []Kind{Read, ForceRelease}) || b.when[0] != 0 || b.when[1] != from {
-				t.Errorf("sent %v at %v, want a look at once, and a write at %v", b.sent, b.when, from)
+				t.Errorf("sent %v at %v, want a read at once, and a write at %v", b.sent, b.when, from)
 			}
 			want := driver.Released
 			if tt.rec.State == driver.Alive {
@@ -153,7 +153,7 @@ func TestReleaseCrashed(t *testing.T) {
 	}
 }
 
-// appliedLate has the first write be applied just before the second one.
+// appliedLate applies the first write just before the second one.
 func appliedLate() func(*burial, time.Duration, *Call) Outcome {
 	var first *Call
 	return func(b *burial, _ time.Duration, r *Call) Outcome {
@@ -169,8 +169,8 @@ func appliedLate() func(*burial, time.Duration, *Call) Outcome {
 	}
 }
 
-// TestReleaseCrashedLooksAgain: a late heartbeat, a request, a lost answer or a claim that is
-// still under way do not end its duty. It looks before it may write.
+// TestReleaseCrashedLooksAgain: a late heartbeat, a request, a lost answer or a claim still
+// in flight do not stop it. It reads before it may write.
 func TestReleaseCrashedLooksAgain(t *testing.T) {
 	of := ProvenCrash{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	late := func(n int) func(*burial, time.Duration, *Call) Outcome {
@@ -245,8 +245,8 @@ func TestReleaseCrashedLooksAgain(t *testing.T) {
 	}
 }
 
-// TestReleaseCrashedGivesUp: it does not outlive the lease for long, and looks for a claim that
-// may be under way no longer than that can be.
+// TestReleaseCrashedGivesUp: it does not outlive the lease for long, and waits for a claim in
+// flight no longer than a claim can take.
 func TestReleaseCrashedGivesUp(t *testing.T) {
 	of := ProvenCrash{Key: "k", ID: "t", From: timing.Grace, Until: 2 * timing.Lease}
 	b := &burial{rec: dead(timing), fate: func(*burial, time.Duration, *Call) Outcome { return NotApplied }}
@@ -262,7 +262,7 @@ func TestReleaseCrashedGivesUp(t *testing.T) {
 	u = b.run(t, timing, of)
 	last, end := b.when[len(b.when)-1], of.From+2*timing.RequestTimeout
 	if a, _, _ := u.Answer(); a != NoHolder || last < end || last > end+timing.Lease/10 || len(b.sent) > 10 {
-		t.Errorf("answer %v after %d looks, the last at %v, want one at %v", a, len(b.sent), last, end)
+		t.Errorf("answer %v after %d reads, the last at %v, want one at %v", a, len(b.sent), last, end)
 	}
 
 	b = &burial{rec: dead(timing)}

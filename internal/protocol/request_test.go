@@ -22,8 +22,8 @@ func conflict(rec driver.Record) Result {
 	return Result{Outcome: Conflicted, Record: rec, Found: true}
 }
 
-// looked returns a requester that has seen rec and has its first write under way,
-// if it writes at once.
+// looked returns a requester that has read rec and has its first write under way, if it
+// writes at once.
 func looked(t Timing, want driver.Request, rec driver.Record) (*Requester, *View, *Call) {
 	view := NewView(t, middle())
 	k := NewRequester(t, middle(), "k", want, 0, view)
@@ -31,8 +31,8 @@ func looked(t Timing, want driver.Request, rec driver.Record) (*Requester, *View
 	return k, view, k.Reply(0, found(rec)).Call
 }
 
-// TestRequestForOneTerm: it was decided upon one term, and another one is not asked, untied
-// or tied.
+// TestRequestForOneTerm: a request that was decided on one term is not sent to another one,
+// with or without a session.
 func TestRequestForOneTerm(t *testing.T) {
 	for _, session := range []string{"", "s"} {
 		held := theirs(timing, "v1", 2)
@@ -48,9 +48,9 @@ func TestRequestForOneTerm(t *testing.T) {
 	}
 }
 
-// TestRequesterJudgesWhatItActsOn: the view is shared, so that others of the
-// process may have seen more since the requester's last reply. It must not write on
-// top of a record that it would not have asked had it seen it itself.
+// TestRequesterJudgesWhatItActsOn: the view is shared, so that other machines of the
+// process may have read more since the requester's last reply. It must not replace a
+// record that it would not have acted on after its own read.
 func TestRequesterJudgesWhatItActsOn(t *testing.T) {
 	held := theirs(timing, "v1", 1)
 	released := freed(held, "v2", driver.EndReleased, nil)
@@ -101,9 +101,9 @@ func TestRequesterJudgesWhatItActsOn(t *testing.T) {
 	})
 }
 
-// TestUnknownFreeIsKnownByItsTrace: an operator's write of unknown outcome was
-// applied, and somebody has claimed the lock since. Its own request is what the
-// record remembers of the term before.
+// TestUnknownFreeIsKnownByItsTrace: an operator's write of unknown outcome was applied,
+// and another process has claimed the lock since. The record shows the request as the
+// end of the previous term.
 func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 	for _, want := range []driver.RequestKind{driver.ReleaseDead, driver.Revoke} {
 		t.Run(string(want), func(t *testing.T) {
@@ -125,14 +125,14 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 			claimed.Prev = applied.Term(driver.EndExpired)
 			k.Reply(now, found(claimed))
 			if a, _, _ := k.Answer(); a != Done {
-				t.Errorf("answer %d, want Done: the record says that this request ended the tenure", a)
+				t.Errorf("answer %d, want Done: the record says that this request ended the term", a)
 			}
 		})
 	}
 }
 
-// abandoned returns a contender that was given up with its claim v under way,
-// whose reply is lost, and that has seen now in the record.
+// abandoned returns a contender that was given up with its claim v under way, whose
+// reply is lost, and that has read now since.
 func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driver.Record) (*Acquirer, *Call) {
 	c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us"}, NewView(timing, middle()))
 	claim := c.Step(0).Call
@@ -141,7 +141,7 @@ func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driv
 	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
 	at, _ := c.Next()
 	if r := c.Step(at).Call; r == nil || r.Kind != Read {
-		t.Fatalf("want a look, got %+v", r)
+		t.Fatalf("want a read, got %+v", r)
 	}
 	r := c.Reply(at, found(now(claimed))).Call
 	if r == nil || r.Kind != Release {
@@ -150,18 +150,18 @@ func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driv
 	return c, r
 }
 
-// TestAbandonedUnderARequest: a request that is laid into the record while an
-// acquire cleans up behind itself must not leave the lock held by nobody.
+// TestAbandonedUnderARequest: a request that is written into the record while an
+// acquire cleans up must not leave the lock held by nobody.
 func TestAbandonedUnderARequest(t *testing.T) {
 	q := driver.Request{ID: "q", Kind: driver.StepDown, By: "op"}
-	t.Run("laid before the look", func(t *testing.T) {
+	t.Run("written before the read", func(t *testing.T) {
 		c, r := abandoned(t, timing, func(claimed driver.Record) driver.Record { return asking(claimed, "q1", q) })
 		c.Reply(2*time.Second, found(r.Next))
 		if !c.Over() {
 			t.Error("not over although what it wrote is released")
 		}
 	})
-	t.Run("laid before the release", func(t *testing.T) {
+	t.Run("written before the release", func(t *testing.T) {
 		c, r := abandoned(t, timing, func(claimed driver.Record) driver.Record { return claimed })
 		a := c.Reply(2*time.Second, conflict(asking(r.Prev, "q1", q)))
 		for now := 2 * time.Second; a.Call == nil && !c.Over() && now < timing.Lease; now += time.Second {
@@ -171,7 +171,7 @@ func TestAbandonedUnderARequest(t *testing.T) {
 			t.Errorf("the record stays held by nobody: next %+v, over %v", a.Call, c.Over())
 		}
 	})
-	t.Run("applied, laid before the release", func(t *testing.T) {
+	t.Run("applied, written before the release", func(t *testing.T) {
 		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us"}, NewView(timing, middle()))
 		claim := c.Step(0).Call
 		c.GiveUp(0)
@@ -187,7 +187,7 @@ func TestAbandonedUnderARequest(t *testing.T) {
 }
 
 // TestWishIsNotSpentOnAConflict: a preferred contender whose request lost to a
-// heartbeat has asked nobody, so that it need not wait for a lease.
+// heartbeat has not asked, so that it need not wait for a lease.
 func TestWishIsNotSpentOnAConflict(t *testing.T) {
 	c := waiting(timing, Want{Priority: 1})
 	beat := theirs(timing, "v1", 1)
@@ -230,7 +230,7 @@ func TestRevokeIsNoReservationForALabel(t *testing.T) {
 			t.Errorf("reserved for %+v: revoked is %v", to, k.Revoked())
 		}
 		if r == nil || r.Kind != Read {
-			t.Fatalf("want a look, got %+v", r)
+			t.Fatalf("want a read, got %+v", r)
 		}
 		k.Reply(2*time.Second, found(theirs(timing, "v3", 2)))
 		if answer, _, _ := k.Answer(); answer != want {
@@ -239,8 +239,8 @@ func TestRevokeIsNoReservationForALabel(t *testing.T) {
 	}
 }
 
-// TestRequesterAnswers: what a requester is told at its first look, where it is never to
-// write.
+// TestRequesterAnswers: what a requester answers after its first read, where it must
+// never write.
 func TestRequesterAnswers(t *testing.T) {
 	held := theirs(timing, "v1", 3)
 	foreign, unreadable, self := held, held, held
@@ -303,8 +303,8 @@ func TestRequesterAnswers(t *testing.T) {
 	})
 }
 
-// TestRequestOfALaterVersion: one that this version does not know stays in the
-// record, and ends nothing.
+// TestRequestOfALaterVersion: a request kind that this version does not know stays in
+// the record, and ends nothing.
 func TestRequestOfALaterVersion(t *testing.T) {
 	h := holding(Timing{}.WithDefaults())
 	h.Step(0)
@@ -319,8 +319,9 @@ func TestRequestOfALaterVersion(t *testing.T) {
 	}
 }
 
-// TestSomebodyWhoDoesNotStop: who writes the record of a living holder again and
-// again makes it slow down, and in the end costs it the lease; never prolongs it.
+// TestSomebodyWhoDoesNotStop: a process that writes the record of a living holder again
+// and again slows the holder down, and in the end costs it the lease; it never prolongs
+// the lease.
 func TestSomebodyWhoDoesNotStop(t *testing.T) {
 	h := holding(timing)
 	h.Step(0)
@@ -389,22 +390,22 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// asked returns a requester that has seen the lock under a session, and then what a
-// strong read has shown of the session: its record, or that there is none.
-func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.Record) (*Requester, Env, *Call) {
+// askedUnderSession returns a requester that has read the lock under a session, and
+// then the session by a strong read: its record, or its absence.
+func askedUnderSession(t *testing.T, timing Timing, want driver.Request, session driver.Record) (*Requester, Env, *Call) {
 	t.Helper()
 	env, _ := seeing(timing)
 	k := NewRequester(timing, env, "k", want, 5*time.Second, NewView(timing, env))
 	k.Step(0)
 	r := k.Reply(0, found(under(timing, "s", "v", 7))).Call
 	if r == nil || !looksAt(r) || r.Consistency != driver.Strong || r.Key != driver.SessionKey("s") {
-		t.Fatalf("want a strong look at the session, got %+v", r)
+		t.Fatalf("want a strong read of the session, got %+v", r)
 	}
 	return k, env, k.Reply(0, Result{Outcome: Applied, Record: session, Found: session.Key != ""}).Call
 }
 
-// TestRequesterOfTiedAnswers: what a requester is told when it has seen the session.
-func TestRequesterOfTiedAnswers(t *testing.T) {
+// TestRequesterUnderSessionAnswers: what a requester answers when it has read the session.
+func TestRequesterUnderSessionAnswers(t *testing.T) {
 	lives := alive(timing, "s", "b")
 	over := closed(lives, "c", driver.EndReleased)
 	expired := closed(lives, "c", driver.EndExpired)
@@ -446,7 +447,7 @@ func TestRequesterOfTiedAnswers(t *testing.T) {
 		{"free of a living session's", driver.ReleaseDead, lives, NoAnswer, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k, _, r := askedTied(t, timing, driver.Request{Kind: tt.kind, By: "op", To: "x"}, tt.session)
+			k, _, r := askedUnderSession(t, timing, driver.Request{Kind: tt.kind, By: "op", To: "x"}, tt.session)
 			a, rec, _ := k.Answer()
 			if a != tt.want || k.Over() != (a != NoAnswer) || k.Token() != 7 {
 				t.Errorf("answer %d, over %v, token %d; want %d", a, k.Over(), k.Token(), tt.want)
@@ -470,72 +471,72 @@ func TestRequesterOfTiedAnswers(t *testing.T) {
 				}
 				return
 			}
-			laid := r.Next.Requests[len(r.Next.Requests)-1]
-			if r.Key != lives.Key || r.Next.Beat != lives.Beat || laid.Lock != "k" || laid.Token != 7 || laid.By != "op" {
+			asked := r.Next.Requests[len(r.Next.Requests)-1]
+			if r.Key != lives.Key || r.Next.Beat != lives.Beat || asked.Lock != "k" || asked.Token != 7 || asked.By != "op" {
 				t.Errorf("asks with %+v", r.Next)
 			}
 			k.Reply(0, found(r.Next))
 			if a, _, _ := k.Answer(); a != Delivered {
-				t.Errorf("laid, and answered %d", a)
+				t.Errorf("asked, and answered %d", a)
 			}
 		})
 	}
 }
 
-// TestAskedTheHolderItself: to hand over to who holds it is no request.
+// TestAskedTheHolderItself: a request to hand over to the holder itself is refused.
 func TestAskedTheHolderItself(t *testing.T) {
-	k, _, r := askedTied(t, timing, driver.Request{Kind: driver.HandOver, By: "op", To: "us"}, alive(timing, "s", "b"))
+	k, _, r := askedUnderSession(t, timing, driver.Request{Kind: driver.HandOver, By: "op", To: "us"}, alive(timing, "s", "b"))
 	if a, _, _ := k.Answer(); a != Self || r != nil {
 		t.Errorf("answer %d, sends %+v", a, r)
 	}
 }
 
-// TestAskingASessionThatChanges: a conflict shows what is there now, and that
-// decides.
+// TestAskingASessionThatChanges: a conflict shows the current record, and that decides.
 func TestAskingASessionThatChanges(t *testing.T) {
 	lives := alive(timing, "s", "b")
 	later := alive(timing, "s", "b2")
 	q := driver.Request{Kind: driver.StepDown, By: "op"}
 
-	k, _, _ := askedTied(t, timing, q, lives)
+	k, _, _ := askedUnderSession(t, timing, q, lives)
 	r := k.Reply(0, conflict(later)).Call
 	if r == nil || r.Kind != Request || r.Prev.Version != "b2" {
 		t.Errorf("after a heartbeat: %+v", r)
 	}
-	k, _, r = askedTied(t, timing, q, lives)
+	k, _, r = askedUnderSession(t, timing, q, lives)
 	if k.Reply(0, conflict(closed(later, "c", driver.EndReleased))); r.Kind != Request || k.answer != NoHolder {
 		t.Errorf("after it was closed: answer %d", k.answer)
 	}
-	// Another one of this process has seen more.
-	k, env, r := askedTied(t, timing, q, lives)
+	// Another machine of this process has read more.
+	k, env, r := askedUnderSession(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 	env.Session("s").Observe(1, 1, driver.Strong, closed(later, "c", driver.EndReleased), true)
 	if a := k.Step(time.Second); a.Call != nil || k.answer != NoHolder || r.Kind != Request {
 		t.Errorf("sends %+v, answer %d", a.Call, k.answer)
 	}
-	k, _, _ = askedTied(t, timing, q, lives)
+	k, _, _ = askedUnderSession(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 	k.view.Observe(1, 1, driver.Strong, theirs(timing, "v9", 8), true)
 	if r := k.Step(time.Second).Call; r == nil || r.Kind != Read {
-		t.Errorf("asks for a tenure that is over: %+v", r)
+		t.Errorf("asks for a term that is over: %+v", r)
 	}
 }
 
-// TestAskingForAKeyThatWasDeleted: its tokens begin again, so that the same one is
+// TestAskingForAKeyThatWasDeleted: its tokens restart, so that the same token is of
 // another term.
 func TestAskingForAKeyThatWasDeleted(t *testing.T) {
-	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
+	k, _, _ := askedUnderSession(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 	k.view.Observe(1, 1, driver.Strong, under(timing, "s", "v2", 7), true)
 	if r := k.Step(time.Second).Call; r == nil || r.Kind != Read {
-		t.Fatalf("want a look, got %+v", r)
+		t.Fatalf("want a read, got %+v", r)
 	}
 	if k.Reply(time.Second, found(under(timing, "s", "v2", 7))); k.answer != HolderChanged {
 		t.Errorf("answer %d", k.answer)
 	}
 }
 
-// TestUnknownAskOfASession: the records of both tell what became of it.
+// TestUnknownAskOfASession: both records decide what a request of unknown outcome led
+// to.
 func TestUnknownAskOfASession(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -557,13 +558,13 @@ func TestUnknownAskOfASession(t *testing.T) {
 		{"another has it", func(driver.Request) driver.Record { return theirs(timing, "v9", 8) }, nil, HolderChanged, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k, _, r := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
+			k, _, r := askedUnderSession(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 			q := r.Next.Requests[0]
 			k.Reply(0, Result{Outcome: Unknown, Err: errStore})
 			now, _ := k.Next()
 			r = k.Step(now).Call
 			if r == nil || r.Kind != Read || r.Consistency != driver.Strong {
-				t.Fatalf("want a look, got %+v", r)
+				t.Fatalf("want a read, got %+v", r)
 			}
 			lock := under(timing, "s", "v", 7)
 			if tt.lock != nil {
@@ -572,7 +573,7 @@ func TestUnknownAskOfASession(t *testing.T) {
 			r = k.Reply(now, found(lock)).Call
 			if tt.session != nil {
 				if r == nil || !looksAt(r) {
-					t.Fatalf("want a look at the session, got %+v", r)
+					t.Fatalf("want a read of the session, got %+v", r)
 				}
 				r = k.Reply(now, found(tt.session(q))).Call
 			}
@@ -586,23 +587,23 @@ func TestUnknownAskOfASession(t *testing.T) {
 	}
 }
 
-// TestAskingASessionThatIsFull: the requester waits for room, and for so long as it
-// has patience.
+// TestAskingASessionThatIsFull: the requester waits for room, as long as its patience
+// lasts.
 func TestAskingASessionThatIsFull(t *testing.T) {
 	full := alive(timing, "s", "b")
 	full.Requests = make([]driver.Request, driver.MaxRequests)
-	k, _, r := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, full)
+	k, _, r := askedUnderSession(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, full)
 	if at, _ := k.Next(); r != nil || k.Over() || at <= 0 || at > timing.Refresh {
 		t.Fatalf("sends %+v, over %v, next at %v", r, k.Over(), at)
 	}
 	now, _ := k.Next()
 	if r = k.Step(now).Call; r == nil || !looksAt(r) || r.Consistency != driver.Strong {
-		t.Fatalf("want a look at the session, got %+v", r)
+		t.Fatalf("want a read of the session, got %+v", r)
 	}
 	if r = k.Reply(now, found(alive(timing, "s", "b2"))).Call; r == nil || r.Kind != Request {
 		t.Fatalf("there is room: %+v", r)
 	}
-	k, _, _ = askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, full)
+	k, _, _ = askedUnderSession(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, full)
 	looks := 0
 	for now = 0; !k.Over() && now < timing.Lease; looks++ {
 		now, _ = k.Next()
@@ -610,7 +611,7 @@ func TestAskingASessionThatIsFull(t *testing.T) {
 		k.Reply(now, found(full))
 	}
 	if a, _, err := k.Answer(); a != Unusable || !errors.Is(err, errFull) || now < 5*time.Second || looks > 100 {
-		t.Errorf("answer %d, %v at %v after %d looks", a, err, now, looks)
+		t.Errorf("answer %d, %v at %v after %d reads", a, err, now, looks)
 	}
 }
 
@@ -619,7 +620,7 @@ func TestAskingASessionThatIsFull(t *testing.T) {
 func TestFreeUnderASession(t *testing.T) {
 	lives := alive(timing, "s", "b")
 	run := func(kind driver.RequestKind, session func(now time.Duration) driver.Record) (k *Requester, closing time.Duration) {
-		k, env, r := askedTied(t, timing, driver.Request{Kind: kind, By: "op"}, lives)
+		k, env, r := askedUnderSession(t, timing, driver.Request{Kind: kind, By: "op"}, lives)
 		_ = env
 		for now := time.Duration(0); !k.Over() && now < 3*timing.Lease; {
 			if r == nil {
@@ -661,7 +662,7 @@ func TestFreeUnderASession(t *testing.T) {
 	if a, _, _ := k.Answer(); a != Alive || at != 0 {
 		t.Errorf("it beats: answer %d, closed at %v", a, at)
 	}
-	// Who revokes a lock whose session is seen dead already need not wait.
+	// A revocation need not wait if the session is known to be dead.
 	env, _ := seeing(timing)
 	env.Session("s").Observe(0, 0, driver.Strong, lives, true)
 	k = NewRequester(timing, env, "k", driver.Request{Kind: driver.Revoke, By: "op"}, 0, NewView(timing, env))

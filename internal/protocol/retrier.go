@@ -12,18 +12,17 @@ import (
 
 // retrier paces the calls of a machine, one at a time, until the machine has its answer.
 //
-// A call without an answer is tried again after a pause that grows with each failure, longer
-// if the store was throttled. A write that loses a race is tried again at once; if it loses
-// again and again, the others get through in between. Patience counts from the sending of
-// the first call that was not answered. A store that answers only reads is no better than a
-// mute one: after two writes without an answer the next one waits, whatever reads show, and
-// only the answer of a write ends the silence, or a time in which the machine has nothing to
-// send.
+// A call without an answer is retried after a pause that grows with each failure, longer if
+// the store throttled the call. A write that loses a race is retried at once; if it loses
+// repeatedly, a pause lets the others through. Patience counts from the sending of the first
+// call that was not answered. A store that answers only reads counts as silent: after two
+// writes without an answer the next one waits, whatever reads show, and only the answer to
+// a write ends the silence, or a time in which the machine has nothing to send.
 //
-// Reads have room of their own: a store that has refused a write because it has too much to do
-// is asked again by reads at once, and by a write only after that pause.
+// Reads have their own capacity: after an overloaded store has refused a write, the machine
+// may read at once, but writes only after that pause.
 //
-// A [Holder] has none: how it retries depends on the time that it has left.
+// A [Holder] has no retrier: how it retries depends on the time that it has left.
 type retrier struct {
 	t        Timing
 	env      Env
@@ -32,31 +31,31 @@ type retrier struct {
 	out  *Call         // under way
 	sent time.Duration // when it was made
 
-	retry    time.Duration // nothing is sent before,
+	retry    time.Duration // no call is sent before this,
 	writeAt  time.Duration // and no write before this
 	failures int           // calls in a row without an answer
 	unheard  int           // writes in a row without an answer
 	races    int           // writes in a row that lost to another one
 	mute     bool          // the store gives no answer,
-	silent   time.Duration // since then
-	failed   error         // why it gave none
+	silent   time.Duration // since when
+	failed   error         // the store's error
 
 	answer  Answer
-	because driver.Record // led to the answer
+	because driver.Record // the record that led to the answer
 	err     error
 }
 
-// Answer returns the answer, NoAnswer as long as there is none, the record that led to it,
-// and the error of the store. That of a [Reaper] is Done or Nobody if there is no record any
-// more, Alive if the session has shown life, Unusable if the store has given no answer for
-// a lease, or an unreadable record, or Abandoned if it was given up.
+// Answer returns the answer (NoAnswer until the machine has one), the record that led to it,
+// and the error of the store. A [Reaper] answers Done or NoHolder if the record is gone,
+// Alive if the session has shown life, Unusable if the store has given no answer for a
+// lease, or an unreadable record, or Abandoned if it was given up.
 func (q *retrier) Answer() (Answer, driver.Record, error) { return q.answer, q.because, q.err }
 
 // Over says that the machine sends nothing more.
 func (q *retrier) Over() bool { return q.answer != NoAnswer && q.out == nil }
 
-// GiveUp ends the machine from outside. A request that is written stays, and so does a
-// session that is open, or closed: nobody uses the open one, it holds nothing and runs out.
+// GiveUp ends the machine from outside. A written request stays, and so does the record of
+// a session: an open one has no user and no locks, and expires.
 func (q *retrier) GiveUp(time.Duration) Action {
 	q.settle(Abandoned, driver.Record{}, nil)
 	return Action{}
@@ -71,7 +70,8 @@ func (q *retrier) settle(a Answer, rec driver.Record, err error) {
 // idle says that the machine has no call under way, and no answer.
 func (q *retrier) idle() bool { return q.out == nil && q.answer == NoAnswer }
 
-// next returns when the machine may make the call that it wants to make at an instant.
+// next returns when the machine may make the call that it wants to make at the given
+// instant.
 func (q *retrier) next(kind Kind, at time.Duration) (time.Duration, bool) {
 	if at = max(at, q.retry); !kind.Reads() {
 		at = max(at, q.writeAt)
@@ -85,7 +85,7 @@ func (q *retrier) due(now time.Duration, kind Kind, at time.Duration) bool {
 	return idle && now >= at
 }
 
-// send makes a call now that the machine wanted to make at an instant.
+// send makes a call now that the machine wanted to make at the given instant.
 func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 	if q.failures == 0 && at > q.retry { // it had nothing to send before
 		q.rests(now)
@@ -95,7 +95,7 @@ func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 }
 
 // rests says that the store has answered, and that the machine has nothing to write for a while:
-// what was lost or without an answer before then does not count for the next write.
+// lost races and unanswered calls before then do not count for the next write.
 func (q *retrier) rests(now time.Duration) {
 	q.unheard, q.races, q.writeAt, q.mute, q.failed = 0, 0, now, false, nil
 }
@@ -140,7 +140,7 @@ func (q *retrier) replied(now time.Duration, r Result) (out *Call, answered bool
 	return out, true
 }
 
-// spent says, when the store has not answered, that it is in vain to try again.
+// spent says, after a call without an answer, that the machine should not try again.
 func (q *retrier) spent(now time.Duration) bool {
 	for _, in := range []error{driver.ErrPermanent, driver.ErrUnreadable, driver.ErrClosed} {
 		if errors.Is(q.failed, in) {
@@ -150,11 +150,11 @@ func (q *retrier) spent(now time.Duration) bool {
 	return q.patience > 0 && now-q.silent >= q.patience
 }
 
-// move is a call that a machine wants to make: what, and when. An instant that is over is now.
+// move is a call that a machine wants to make: what, and when. A past instant means now.
 type move struct {
 	kind    Kind
 	session bool               // about the session of the lock
-	poll    bool               // a look that is as fresh as the view says, and else strong
+	poll    bool               // a read with the consistency that the view asks for; otherwise strong
 	ask     driver.RequestKind // of a Request
 	at      time.Duration
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// retrying is a machine that has nothing but a retrier. It sends a call of a kind when it may,
-// and returns for how long it could not.
+// retrying is a machine with only a retrier. It sends a call of a kind as soon as it may, and
+// returns how long it had to wait.
 type retrying struct {
 	retrier
 	now time.Duration
@@ -61,7 +61,7 @@ func TestRetrierPauses(t *testing.T) {
 			{Request, lost, 0},
 			{Request, lost, 0},
 		},
-		"a look after races": {
+		"a read after races": {
 			{Request, lost, 0}, {Request, lost, 0}, {Read, answered, 0}, {Request, lost, step(1) - time.Millisecond},
 		},
 		"only reads are answered": {

@@ -14,22 +14,23 @@ import (
 // SessionHolder is the machine of a session in the process that opened it. It holds the
 // session's record as any [Holder] does: its heartbeat renews the record, and it
 // ends at the deadline. Beyond that it knows which locks are held and acquired under
-// the session, and decides what the session's state means for them, and theirs for it:
+// the session, and decides what the session's state means for them, and what theirs
+// means for the session:
 //
 //   - the locks follow the session, a few at a time: they end with it, and go quiet
 //     with it;
 //   - the session is closed when it has ended and all work under it has returned,
 //     which frees all its locks in one write;
-//   - a request in its record goes to the lock that it is for. A request for a lock
-//     that is being acquired is kept for a lease: the lock may have been granted to
-//     an acquire that does not know it yet;
-//   - a lock that is held in the session's name, and of which the session does not
-//     know, is released when somebody asks about it, or asks for it: a claim of
-//     unknown outcome was applied. See [OrphanReleaser]. An acquire under the session
-//     that meets such a lock releases it itself.
+//   - a request in its record goes to the lock that it names. A request for a lock that
+//     is being acquired is kept for a lease: the lock may have been granted to an
+//     acquire that does not know it yet;
+//   - a lock that is held in the session's name without the session's knowledge (a
+//     claim of unknown outcome was applied) is released when a request about it comes.
+//     See [OrphanReleaser]. An acquire under the session that meets such a lock
+//     releases it itself.
 //
-// The Holders of the locks ([NewTied]) and the Acquirers for them
-// ([Want.Under]) enter themselves and leave by themselves. All of them, and the
+// The Holders of the locks ([NewUnderSession]) and the Acquirers for them
+// ([Want.Under]) register and unregister themselves. All of them, and the
 // OrphanReleasers, read and change the SessionHolder: they are stepped under its mutex.
 type SessionHolder struct {
 	*Holder // of the session's own record
@@ -37,18 +38,18 @@ type SessionHolder struct {
 	id       string
 	locks    map[*Holder]struct{}         // not over
 	named    map[string]*Holder           // the latest of each lock
-	acquires map[*Acquirer]struct{}       // not over, or granted and not handed to a Holder yet
+	acquires map[*Acquirer]struct{}       // not over, or granted but not handed to a Holder yet
 	deferred map[string]time.Duration     // requests for locks that are being acquired: since when
 	orphans  map[orphanID]*OrphanReleaser // under way
 	working  int                          // locks whose work has not returned
 	closing  bool
 
-	// Of the requests in the session's record: those that the next step of a lock will
-	// handle, and the ids of those that were answered, which the next heartbeat takes out.
+	// Requests in the session's record: those that the next step of a lock will handle,
+	// and the ids of the answered ones, which the next heartbeat removes.
 	lockRequests map[*Holder][]driver.Request
 	answered     []string
 
-	behind []*Holder     // locks that have to follow yet
+	behind []*Holder     // locks that have not followed yet
 	moved  time.Duration // when some of them were last stepped
 }
 
@@ -59,7 +60,7 @@ type orphanID struct {
 }
 
 // ofSession returns the timing of a session's own record. Its heartbeats are always
-// sent in the background, and progress is a matter of the work under each lock.
+// sent in the background, and progress counts for the work under each lock.
 func (t Timing) ofSession() Timing {
 	t.Manual, t.Progress = false, 0
 	return t
@@ -87,14 +88,14 @@ func (k *SessionHolder) Locks() int {
 	return len(k.locks)
 }
 
-// Open says that locks may be taken under the session now: nothing has ended it,
-// and its deadline has not passed. The caller asks again when the lock is granted.
+// Open says that locks may be taken under the session now: it has not ended, and its
+// deadline has not passed. The caller checks again when the lock is granted.
 func (k *SessionHolder) Open(now time.Duration) bool {
 	return k.Cause() == None && now < k.Deadline()
 }
 
-// Over says that there is nothing left to do: the session's own record is left as it
-// stays, and all locks have followed.
+// Over says that there is nothing left to do: the session's own record is final, and
+// all locks have followed.
 func (k *SessionHolder) Over() bool {
 	return k.Holder.Over() && len(k.behind) == 0
 }
@@ -119,7 +120,7 @@ func (k *SessionHolder) Reply(now time.Duration, r Result) Action {
 // returned.
 func (k *SessionHolder) Stop(now time.Duration) Action { return k.lead(now, k.Holder.Stop(now)) }
 
-// GiveUp ends a session that nobody waits for.
+// GiveUp ends a session that no caller waits for.
 func (k *SessionHolder) GiveUp(now time.Duration) Action {
 	if k.working > 0 || k.closing {
 		return k.Stop(now)
@@ -145,11 +146,11 @@ func (k *SessionHolder) SetData(now time.Duration, data []byte) (uint64, Action)
 	return serial, k.lead(now, a)
 }
 
-// followAtOnce is how many locks follow their session in one step, before other
-// things have their turn: a heartbeat, or the release of a lock. See [Env.Follow].
+// followAtOnce is how many locks follow their session in one step, so that heartbeats
+// and releases can run in between. See [Env.Follow].
 const followAtOnce = 64
 
-// lead adds what follows for the locks to the action of the session's own record.
+// lead adds the consequences for the locks to the action of the session's own record.
 func (k *SessionHolder) lead(now time.Duration, a Action) Action {
 	k.forget()
 	if a.Call != nil && a.Call.Kind == Heartbeat {
@@ -187,7 +188,7 @@ func (k *SessionHolder) lead(now time.Duration, a Action) Action {
 	return a
 }
 
-// deliver goes through the requests in the session's record.
+// deliver hands the requests in the session's record to their locks.
 func (k *SessionHolder) deliver(now time.Duration, a *Action) {
 	kept := k.deferred
 	k.deferred = map[string]time.Duration{}
@@ -209,10 +210,10 @@ func (k *SessionHolder) deliver(now time.Duration, a *Action) {
 			k.lockRequests[h] = append(k.lockRequests[h], q)
 			a.Wake = append(a.Wake, h)
 		case k.acquiring(q.Lock) && now < since+k.t.Lease:
-			k.deferred[q.ID] = since // the lock may be granted already, unknown to its acquire
+			k.deferred[q.ID] = since // the lock may have been granted without its acquire knowing it yet
 			continue
 		default:
-			k.releaseOrphan(q, a) // the requester has seen the lock held in the session's name
+			k.releaseOrphan(q, a) // the requester has read that the session holds the lock
 		}
 		k.answer(q.ID)
 	}
@@ -228,7 +229,7 @@ func (k *SessionHolder) acquiring(key string) bool {
 	return false
 }
 
-// releaseOrphan begins to release a lock that is held in the session's name, unless a
+// releaseOrphan begins to release a lock that is held in the session's name, unless an
 // OrphanReleaser does so already.
 func (k *SessionHolder) releaseOrphan(q driver.Request, a *Action) {
 	g := orphanID{q.Lock, q.Token}
@@ -260,8 +261,7 @@ func (k *SessionHolder) enter(h *Holder, by *Acquirer) {
 	delete(k.acquires, by)
 }
 
-// leave forgets a lock that is over. Its work may still run, if the lock lapsed under
-// it.
+// leave forgets a lock that is over. Its work may still run, if the lock has lapsed.
 func (k *SessionHolder) leave(h *Holder) {
 	delete(k.locks, h)
 	delete(k.lockRequests, h)
@@ -270,7 +270,7 @@ func (k *SessionHolder) leave(h *Holder) {
 	}
 }
 
-// returned notes that the work under a lock has returned. If it was the last, the
+// returned notes that the work under a lock has returned. After the last one, the
 // session can be closed.
 func (k *SessionHolder) returned(a *Action) {
 	if k.working--; k.working == 0 && k.Cause() != None {
@@ -279,7 +279,7 @@ func (k *SessionHolder) returned(a *Action) {
 }
 
 // answer marks a request in the session's record as answered. The next heartbeat
-// takes it out.
+// removes it.
 func (k *SessionHolder) answer(id string) { k.answered = append(k.answered, id) }
 
 // SessionRequests returns the requests from the session's record that the next step will
@@ -309,53 +309,52 @@ func (k *SessionHolder) forget() {
 	})
 }
 
-// SessionOpener is the machine that opens a session: it claims a record under a new id, and
-// is done when it knows that the claim was applied. If it cannot learn that, it
-// abandons the id for good: a late duplicate of the claim may still open that session,
-// and no lock may name a session that others may have seen dead.
-type SessionOpener struct {
+// SessionAcquirer is the machine that opens a session: it claims a record under a new id, and
+// is done when it knows that the claim was applied. If it cannot learn that, it abandons the
+// id for good: a late duplicate of the claim may still open that session, and no lock may
+// name a session that other processes may have found dead.
+type SessionAcquirer struct {
 	retrier
 	rec  driver.Record // the record of a session of this process
-	try  attempt       // the claim of the present id
+	try  attempt       // the claim of the current id
 	lost bool          // its outcome is unknown
 
 	grant *Grant
 }
 
-// NewSessionOpener returns the machine of one session. Rec says who opens it: owner,
-// host, label, data. Patience is how long the store may fail to give any answer,
-// 0 for ever.
-func NewSessionOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *SessionOpener {
+// NewSessionAcquirer returns the machine of one session. rec has its owner, host, label
+// and data. patience is how long the store may fail to give any answer, 0 for ever.
+func NewSessionAcquirer(t Timing, env Env, rec driver.Record, patience time.Duration) *SessionAcquirer {
 	t = t.ofSession()
 	rec.State, rec.Token, rec.Lease, rec.Heartbeat, rec.Drift = driver.Alive, 1, t.Lease, t.Heartbeat, t.Drift
-	return &SessionOpener{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
+	return &SessionAcquirer{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
 }
 
 // Granted returns the session, once it is open.
-func (o *SessionOpener) Granted() (Grant, bool) {
+func (o *SessionAcquirer) Granted() (Grant, bool) {
 	if o.grant == nil {
 		return Grant{}, false
 	}
 	return *o.grant, true
 }
 
-// Err returns why the opener ended without a session.
-func (o *SessionOpener) Err() error { return o.err }
+// Err returns why the machine ended without a session.
+func (o *SessionAcquirer) Err() error { return o.err }
 
 // Next returns the instant at which Step has something to do.
-func (o *SessionOpener) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
+func (o *SessionAcquirer) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
 
 // Step lets time pass.
-func (o *SessionOpener) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
+func (o *SessionAcquirer) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
 
-func (o *SessionOpener) plan() Kind {
+func (o *SessionAcquirer) plan() Kind {
 	if o.lost {
 		return Read
 	}
 	return Claim
 }
 
-func (o *SessionOpener) act(now time.Duration) *Call {
+func (o *SessionAcquirer) act(now time.Duration) *Call {
 	kind := o.plan()
 	if !o.due(now, kind, 0) {
 		return nil
@@ -372,7 +371,7 @@ func (o *SessionOpener) act(now time.Duration) *Call {
 }
 
 // Reply takes the result of the call under way.
-func (o *SessionOpener) Reply(now time.Duration, r Result) Action {
+func (o *SessionAcquirer) Reply(now time.Duration, r Result) Action {
 	_, answered := o.replied(now, r)
 	switch {
 	case answered:
@@ -389,9 +388,10 @@ func (o *SessionOpener) Reply(now time.Duration, r Result) Action {
 	return Action{Call: o.act(now)}
 }
 
-// OrphanReleaser is the machine of a session that releases a lock which is held in its
-// name although it does not know of it: a claim of unknown outcome, or a late duplicate
-// of a claim, was applied. The session's heartbeats would keep that lock for ever.
+// OrphanReleaser is the machine that releases an orphan: a lock that is held in the
+// session's name without the session's knowledge, because a claim of unknown outcome,
+// or a late duplicate of a claim, was applied. The session's heartbeats would keep that
+// lock for ever.
 type OrphanReleaser struct {
 	retrier
 	of    *SessionHolder
@@ -402,10 +402,10 @@ type OrphanReleaser struct {
 	seen bool
 }
 
-// NewOrphanReleaser returns the machine for one lock under one token. After each look it
-// asks the session whether one of its leases holds the lock as the record shows it, or
-// one of its acquires has written that record. An acquire that begins later cannot
-// claim it: a version counts only for the acquire that wrote it.
+// NewOrphanReleaser returns the machine for one lock under one token. After each read it
+// checks whether a lease of the session holds the lock as the record shows it, or an
+// acquire of the session has written that record. An acquire that begins later cannot
+// own it: a version counts only for the acquire that wrote it.
 func NewOrphanReleaser(t Timing, env Env, of *SessionHolder, key string, token uint64) *OrphanReleaser {
 	return &OrphanReleaser{retrier: retrier{t: t, env: env}, of: of, key: key, token: token}
 }
@@ -413,13 +413,13 @@ func NewOrphanReleaser(t Timing, env Env, of *SessionHolder, key string, token u
 // Key returns the name of the lock.
 func (d *OrphanReleaser) Key() string { return d.key }
 
-// Over says that nothing is left to release: the lock is not held in the session's name
-// under the token, or it is held rightly, or the session itself is over.
+// Over says that nothing is left to release: the session does not hold the lock under
+// the token, or knows of it, or the session itself is over.
 func (d *OrphanReleaser) Over() bool { return d.out == nil && d.ended() }
 
 func (d *OrphanReleaser) ended() bool { return d.answer != NoAnswer || d.of.Holder.Over() }
 
-// GiveUp ends it from outside.
+// GiveUp ends the machine from outside.
 func (d *OrphanReleaser) GiveUp(time.Duration) Action {
 	d.ends(Abandoned)
 	return Action{}
@@ -459,13 +459,13 @@ func (d *OrphanReleaser) act(now time.Duration) *Call {
 }
 
 // Reply takes the result of the call under way. However long the store fails, the machine
-// goes on: as long as the session lives, nobody else may release the lock.
+// goes on: while the session lives, no other process may release the lock.
 func (d *OrphanReleaser) Reply(now time.Duration, r Result) Action {
 	_, answered := d.replied(now, r)
 	d.rec = r.Record
 	d.seen = answered && r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id &&
 		d.rec.Token == d.token && !d.of.knows(d.rec)
-	if answered && !d.seen { // without an answer, a look tells what became of the release
+	if answered && !d.seen { // without an answer, a read finds out whether the release was applied
 		d.ends(Done)
 	}
 	return Action{Call: d.act(now)}

@@ -21,7 +21,7 @@ func TestAllFollow(t *testing.T) {
 	for i := range 5*followAtOnce + 1 {
 		rec := under(timing, "s", fmt.Sprint("v", i), 7)
 		rec.Key = fmt.Sprint("k", i)
-		locks[NewTied(&timing, &env, Grant{Record: rec}, k)] = true
+		locks[NewUnderSession(&timing, &env, Grant{Record: rec}, k)] = true
 	}
 	if k.Locks() != len(locks) {
 		t.Errorf("%d locks, want %d", k.Locks(), len(locks))
@@ -50,8 +50,8 @@ func TestAllFollow(t *testing.T) {
 	}
 }
 
-// TestGrantedUnderASession: what an acquire has written is the session's own from
-// before it has sent that until the holder has it, whenever the session is asked.
+// TestGrantedUnderASession: the session knows a record that its acquire writes, from
+// before the write is sent until the holder has the lock.
 func TestGrantedUnderASession(t *testing.T) {
 	env, _ := seeing(timing)
 	k := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "v")})
@@ -77,7 +77,7 @@ func TestGrantedUnderASession(t *testing.T) {
 		t.Fatal("not granted")
 	}
 	mine("granted", true)
-	h := NewTied(&timing, &env, g, k)
+	h := NewUnderSession(&timing, &env, g, k)
 	mine("held", true)
 	if len(k.acquires) > 0 {
 		t.Error("the acquire is kept for ever")
@@ -90,8 +90,8 @@ func TestGrantedUnderASession(t *testing.T) {
 	}
 }
 
-// TestSessionBeatsByItself: the heartbeats of a session are sent in the background, and
-// nobody asks it for progress, whatever counts for leases.
+// TestSessionBeatsByItself: the heartbeats of a session are sent in the background,
+// without regard to progress, whatever the timing of leases says.
 func TestSessionBeatsByItself(t *testing.T) {
 	timing := Timing{Manual: true, Progress: time.Second}.WithDefaults()
 	if timing.ofSession().Manual || timing.ofSession().Progress != 0 {
@@ -111,14 +111,14 @@ func TestSessionBeatsByItself(t *testing.T) {
 	if k.Step(at + 2*timing.Progress); k.Cause() != None {
 		t.Errorf("ended as %v", k.Cause())
 	}
-	o := NewSessionOpener(timing, counting(), driver.Record{Owner: "us"}, 0)
+	o := NewSessionAcquirer(timing, counting(), driver.Record{Owner: "us"}, 0)
 	if next := o.Step(0).Call.Next; next.Heartbeat != timing.Heartbeat {
 		t.Errorf("opened with a heartbeat period of %v", next.Heartbeat)
 	}
 }
 
 // TestOpenByTheClock: no lock may be taken under a session whose deadline has passed,
-// also before its machine was told of that; nor when it has been told to stop.
+// even before its machine was stepped; nor after it was stopped.
 func TestOpenByTheClock(t *testing.T) {
 	k := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
@@ -128,7 +128,7 @@ func TestOpenByTheClock(t *testing.T) {
 	}
 	k.Stop(time.Second)
 	if k.Open(time.Second) {
-		t.Error("open when it has been told to stop")
+		t.Error("open after it was stopped")
 	}
 }
 
@@ -139,18 +139,18 @@ func counting() Env {
 	return env
 }
 
-// tied returns a session that was opened at 0, and the holder of a lock that was
+// sessionWithLock returns a session that was opened at 0, and the holder of a lock that was
 // granted under it at 0.
-func tied(t Timing) (session *SessionHolder, lock *Holder) {
+func sessionWithLock(t Timing) (session *SessionHolder, lock *Holder) {
 	env := counting()
 	session = NewSessionHolder(t, env, Grant{Record: alive(t, "s", "v")})
 	session.Step(0)
-	lock = NewTied(&t, &env, Grant{Record: under(t, "s", "v", 7)}, session)
+	lock = NewUnderSession(&t, &env, Grant{Record: under(t, "s", "v", 7)}, session)
 	lock.Step(0)
 	return session, lock
 }
 
-// ask has a request reach the holder through its session.
+// ask hands a request to the holder through its session.
 func (h *Holder) ask(now time.Duration, q driver.Request) Action {
 	h.under.lockRequests[h] = append(h.under.lockRequests[h], q)
 	return h.Step(now)
@@ -174,10 +174,10 @@ func under(t Timing, id, version string, token uint64) driver.Record {
 // notes returns those of an action that matter here.
 func (a Action) has(n Note) bool { return slices.Contains(a.Notes, n) }
 
-// TestNothingWakesForEach: a lock under a session that lives has nothing to do, and
-// is told of its deadline by the session's.
+// TestNothingWakesForEach: a lock under a live session has nothing to do, and learns of
+// its deadline from the session.
 func TestNothingWakesForEach(t *testing.T) {
-	session, lock := tied(timing)
+	session, lock := sessionWithLock(timing)
 	if at, ok := lock.Next(); ok {
 		t.Errorf("to be stepped at %v", at)
 	}
@@ -196,7 +196,7 @@ func TestNothingWakesForEach(t *testing.T) {
 
 // TestQuietWithItsSession: the lock says so once, and writes nothing.
 func TestQuietWithItsSession(t *testing.T) {
-	session, lock := tied(timing)
+	session, lock := sessionWithLock(timing)
 	session.Stop(time.Second)
 	lock.Step(time.Second)
 	quiet := time.Second + timing.StopTimeout
@@ -228,8 +228,8 @@ func TestQuietWithItsSession(t *testing.T) {
 	}
 }
 
-// TestClosingFreesAll: work that returns when the session has ended writes nothing
-// of its lock; but what only the lock's own record can show is written.
+// TestClosingFreesAll: work that returns after the end of the session writes nothing to
+// its lock, unless only the lock's own record can show something.
 func TestClosingFreesAll(t *testing.T) {
 	handOver := driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7}
 	for _, tt := range []struct {
@@ -251,7 +251,7 @@ func TestClosingFreesAll(t *testing.T) {
 		}, driver.EndReleased},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			session, lock := tied(timing)
+			session, lock := sessionWithLock(timing)
 			tt.before(session, lock)
 			now := max(2*time.Second, session.Deadline())
 			if session.Cause() == None || session.Cause() == Stopped {
@@ -294,12 +294,12 @@ func TestClosingFreesAll(t *testing.T) {
 	}
 }
 
-// TestOneThatDoesNotStopHoldsUpNoOther: when the work of another lock outlasts the
-// session's time, a lock whose work has returned is released alone; and what it has
-// to tell is written also when the session is closed.
-func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
+// TestStuckWorkDelaysNoOtherLock: when the work of another lock outlasts the
+// session's time, a lock whose work has returned is released by itself; and what its
+// record must show is written even after the session is closed.
+func TestStuckWorkDelaysNoOtherLock(t *testing.T) {
 	timing := Timing{StopTimeout: time.Minute}.WithDefaults()
-	session, lock := tied(timing)
+	session, lock := sessionWithLock(timing)
 	session.Stop(time.Second)
 	session.sent = time.Hour // it does not expire
 	if a := lock.Done(2 * time.Second); a.Call != nil {
@@ -322,7 +322,7 @@ func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
 		t.Errorf("not tried again after the first failure: %+v", r)
 	}
 
-	session, lock = tied(timing)
+	session, lock = sessionWithLock(timing)
 	session.Stop(time.Second)
 	lock.ask(time.Second, driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7})
 	lock.Done(time.Second)
@@ -334,8 +334,8 @@ func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestStoppedLockLapses: a lock whose work outlasts its time, or stalls, is free a
-// lease later although its session lives on.
+// TestStoppedLockLapses: a lock whose work is overdue, or stalls, is free a lease later
+// although its session lives on.
 func TestStoppedLockLapses(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -347,7 +347,7 @@ func TestStoppedLockLapses(t *testing.T) {
 		{"stop timeout", Timing{}.WithDefaults(), time.Second + Timing{}.WithDefaults().StopTimeout, driver.EndStopTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			session, lock := tied(tt.timing)
+			session, lock := sessionWithLock(tt.timing)
 			if tt.timing.Progress == 0 {
 				lock.Stop(time.Second)
 			}
@@ -391,8 +391,7 @@ func TestStoppedLockLapses(t *testing.T) {
 	}
 }
 
-// TestAskedThroughTheSession: a request ends the term that it is meant for, and
-// no other.
+// TestAskedThroughTheSession: a request ends the term that it names, and no other.
 func TestAskedThroughTheSession(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -405,7 +404,7 @@ func TestAskedThroughTheSession(t *testing.T) {
 		{"a kind that is not known", driver.Request{Kind: "dance", Token: 7}, None},
 		{"a question", driver.Request{Kind: driver.Confirm, Token: 7}, None},
 	} {
-		_, lock := tied(timing)
+		_, lock := sessionWithLock(timing)
 		tt.q.Lock = "k"
 		if lock.ask(time.Second, tt.q); lock.Cause() != tt.want || (lock.Asked() != nil) != (tt.want == Asked) {
 			t.Errorf("%s: ended as %v, asked %+v", tt.name, lock.Cause(), lock.Asked())
@@ -413,19 +412,19 @@ func TestAskedThroughTheSession(t *testing.T) {
 	}
 }
 
-// TestInbox: a request that was laid into the session's record is found by the next
-// heartbeat, and taken out by the one after it was answered; the others stay.
+// TestInbox: a request that was written into the session's record is found by the next
+// heartbeat, and removed by the first heartbeat after it was answered; the others stay.
 func TestInbox(t *testing.T) {
-	session, lock := tied(timing)
+	session, lock := sessionWithLock(timing)
 	NewAcquirer(timing, counting(), Want{Key: "k2", Under: session}, NewView(timing, counting()))
 	at, _ := session.Next()
 	r := session.Step(at).Call
-	laid := r.Prev.Clone()
-	laid = asking(laid, "q1", driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7})
-	laid = asking(laid, "q2", driver.Request{ID: "other", Kind: driver.StepDown, Lock: "k2"})
-	laid = asking(laid, "q3", driver.Request{ID: "dance", Kind: "dance", Lock: "k2"})
+	written := r.Prev.Clone()
+	written = asking(written, "q1", driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7})
+	written = asking(written, "q2", driver.Request{ID: "other", Kind: driver.StepDown, Lock: "k2"})
+	written = asking(written, "q3", driver.Request{ID: "dance", Kind: "dance", Lock: "k2"})
 	sent := session.Sent()
-	a := session.Reply(at, conflict(laid))
+	a := session.Reply(at, conflict(written))
 	if r = a.Call; session.Cause() != None || session.Sent() != sent {
 		t.Fatalf("cause %v, sent %v", session.Cause(), session.Sent())
 	}
@@ -454,11 +453,11 @@ func TestInbox(t *testing.T) {
 }
 
 // TestLateAnswerUnderAnEndedSession: a release was under way when the session came
-// to its end. When it is answered, or given up, the lock is over as well: nobody
-// steps it again.
+// to its end. When it is answered, or given up, the lock is over as well: it is not
+// stepped again.
 func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 	for _, outcome := range []Outcome{Unknown, NotApplied} {
-		session, lock := tied(timing)
+		session, lock := sessionWithLock(timing)
 		now := time.Second
 		if a := lock.Done(now); a.Call == nil || a.Call.Kind != Release {
 			t.Fatalf("no release: %+v", a)
@@ -479,10 +478,10 @@ func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 	}
 }
 
-// TestSupersededWhileItDrains: a lock whose session is another one's, or gone, when its
-// right to act had ended before, says what superseded it; and that the store was replaced.
+// TestSupersededWhileItDrains: a lock whose session was superseded or is gone after its
+// own right to act had ended says what superseded it, or that the store was replaced.
 func TestSupersededWhileItDrains(t *testing.T) {
-	session, lock := tied(timing)
+	session, lock := sessionWithLock(timing)
 	session.Stop(time.Second)
 	lock.Step(time.Second)
 	session.Renew(time.Second)
@@ -494,7 +493,7 @@ func TestSupersededWhileItDrains(t *testing.T) {
 		t.Errorf("over %v, %v, by %+v, %v", lock.Over(), lock.Freed(), by, found)
 	}
 
-	session, lock = tied(timing)
+	session, lock = sessionWithLock(timing)
 	session.Stop(time.Second)
 	session.Replace(time.Second, errStore)
 	lock.Step(time.Second)
@@ -503,8 +502,8 @@ func TestSupersededWhileItDrains(t *testing.T) {
 	}
 }
 
-// TestUnwantedSession: a session that nobody waits for is closed at once, as abandoned; one
-// under which work goes on is closed when that has returned.
+// TestUnwantedSession: a session that no caller waits for is closed at once, as abandoned;
+// a session with work under it is closed when the work has returned.
 func TestUnwantedSession(t *testing.T) {
 	k := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "v")})
 	k.Step(0)
@@ -517,7 +516,7 @@ func TestUnwantedSession(t *testing.T) {
 		t.Errorf("over %v, %v", k.Over(), k.Freed())
 	}
 
-	session, lock := tied(timing)
+	session, lock := sessionWithLock(timing)
 	if a := session.GiveUp(1); a.Call != nil || session.Cause() != Stopped {
 		t.Fatalf("sends %+v while work goes on, ended as %v", a.Call, session.Cause())
 	}
@@ -528,10 +527,10 @@ func TestUnwantedSession(t *testing.T) {
 	}
 }
 
-// TestManyWhoAsk: whoever writes into a session's record, its holder tries again
-// soon, and who asks and is forestalled again and again waits for longer and longer.
+// TestManyWhoAsk: when others write into a session's record, its holder retries soon,
+// and a requester that keeps losing the race backs off more and more.
 func TestManyWhoAsk(t *testing.T) {
-	session, _ := tied(timing)
+	session, _ := sessionWithLock(timing)
 	r := session.Renew(0).Call
 	for n := range 30 {
 		other := r.Prev.Clone()
@@ -549,7 +548,7 @@ func TestManyWhoAsk(t *testing.T) {
 			t.Fatal("no heartbeat")
 		}
 	}
-	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
+	k, _, _ := askedUnderSession(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	now, waited := time.Duration(0), time.Duration(0)
 	for n := range 12 {
 		a := k.Reply(now, conflict(alive(timing, "s", fmt.Sprintf("b%d", n))))
@@ -569,7 +568,7 @@ func TestManyWhoAsk(t *testing.T) {
 		}
 	}
 	if waited < timing.Lease/20 {
-		t.Errorf("forestalled 12 times, it waits for %v", waited)
+		t.Errorf("after 12 lost races, it waits for %v", waited)
 	}
 }
 
@@ -579,7 +578,7 @@ type shelf struct {
 	calls         map[Kind]int
 }
 
-// do carries a call out.
+// do carries out a call.
 func (s *shelf) do(_ time.Duration, r *Call) Result {
 	if s.calls == nil {
 		s.calls = map[Kind]int{}
@@ -603,10 +602,10 @@ func (s *shelf) do(_ time.Duration, r *Call) Result {
 	return found(r.Next)
 }
 
-// TestOrphanOfItsOwnSession: a claim that was not answered is applied when the lock was
-// claimed anew and has been released again. Nothing under the session knows of it, and
-// the session lives. An acquire under the session, one that only tries too, releases
-// what nobody holds, and has the lock.
+// TestOrphanOfItsOwnSession: a claim that was not answered is applied after the lock
+// was claimed again and released. No machine under the session knows of it, and the
+// session lives. An acquire under the session, even a try, releases the orphan and has
+// the lock.
 func TestOrphanOfItsOwnSession(t *testing.T) {
 	for name, want := range map[string]Want{"waits": {}, "tries": {Try: true}, "unless alive": {UnlessAlive: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -624,7 +623,7 @@ func TestOrphanOfItsOwnSession(t *testing.T) {
 			if !ok || g.Record.Version == late.Next.Version {
 				t.Fatalf("granted %v: %+v", ok, g.Record)
 			}
-			lock := NewTied(&timing, &env, g, session)
+			lock := NewUnderSession(&timing, &env, g, session)
 			if a := lock.Done(1); a.Call == nil || store.do(0, a.Call).Outcome != Applied {
 				t.Fatalf("not released: %+v", a.Call)
 			} else {
@@ -654,14 +653,14 @@ func TestOrphanOfItsOwnSession(t *testing.T) {
 	}
 }
 
-// TestNoOrphan: what a machine of the session knows of is no orphan, however little it
-// knows of it yet. Nobody under the session releases it.
+// TestNoOrphan: a lock that a machine of the session may come to hold is no orphan,
+// even before the machine knows. No machine under the session releases it.
 func TestNoOrphan(t *testing.T) {
 	for name, hold := range map[string]func(s *SessionHolder, c *Acquirer, rec driver.Record){
 		"held": func(s *SessionHolder, c *Acquirer, rec driver.Record) {
 			c.Reply(1, found(rec))
 			g, _ := c.Granted()
-			NewTied(&timing, new(counting()), g, s)
+			NewUnderSession(&timing, new(counting()), g, s)
 		},
 		"granted, and not handed over yet": func(_ *SessionHolder, c *Acquirer, rec driver.Record) { c.Reply(1, found(rec)) },
 		"claimed, and not answered yet":    func(*SessionHolder, *Acquirer, driver.Record) {},
@@ -676,7 +675,7 @@ func TestNoOrphan(t *testing.T) {
 		"being released": func(s *SessionHolder, c *Acquirer, rec driver.Record) {
 			c.Reply(1, found(rec))
 			g, _ := c.Granted()
-			NewTied(&timing, new(counting()), g, s).Done(1)
+			NewUnderSession(&timing, new(counting()), g, s).Done(1)
 		},
 	} {
 		for _, try := range []bool{true, false} {
@@ -700,8 +699,9 @@ func TestNoOrphan(t *testing.T) {
 	}
 }
 
-// TestOrphanThatIsNotReleased: a store that shows the orphan, and never says what became
-// of its release, is not asked again and again; and an acquire with bounded patience ends.
+// TestOrphanThatIsNotReleased: if the store shows the orphan and never answers its
+// release, the machine does not repeat it at once; and an acquire with bounded patience
+// ends.
 func TestOrphanThatIsNotReleased(t *testing.T) {
 	env, _ := seeing(timing)
 	session := NewSessionHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
@@ -728,23 +728,23 @@ func TestOrphanThatIsNotReleased(t *testing.T) {
 	}
 }
 
-// TestOrphanThatIsAskedFor: a request to make way for a lock that nothing under the
-// session knows of is answered by giving the lock up. One for a lock that is held goes to its lease.
+// TestOrphanThatIsAskedFor: a request about a lock that no machine under the session knows of is
+// answered by releasing the lock. A request about a held lock goes to its lease.
 func TestOrphanThatIsAskedFor(t *testing.T) {
 	for _, kind := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Confirm} {
-		session, lock := tied(timing)
+		session, lock := sessionWithLock(timing)
 		at, _ := session.Next()
 		r := session.Step(at).Call
-		laid := asking(r.Prev, "q1", driver.Request{ID: "q", Kind: kind, Lock: "orphan", Token: 3, To: "x"})
-		laid = asking(laid, "q2", driver.Request{ID: "r", Kind: kind, Lock: "k", Token: 7, To: "x"})
-		a := session.Reply(at, conflict(laid))
+		written := asking(r.Prev, "q1", driver.Request{ID: "q", Kind: kind, Lock: "orphan", Token: 3, To: "x"})
+		written = asking(written, "q2", driver.Request{ID: "r", Kind: kind, Lock: "k", Token: 7, To: "x"})
+		a := session.Reply(at, conflict(written))
 		if len(a.Begin) != 1 || a.Begin[0].(*OrphanReleaser).Key() != "orphan" {
 			t.Fatalf("%s: begins %v", kind, a.Begin)
 		}
 		if asked := len(a.Wake) == 1 && a.Wake[0] == Machine(lock); asked != honoured(kind) {
 			t.Errorf("%s: wakes %v", kind, a.Wake)
 		}
-		store := &shelf{lock: under(timing, "s", "v", 3), session: laid}
+		store := &shelf{lock: under(timing, "s", "v", 3), session: written}
 		store.lock.Key = "orphan"
 		d := a.Begin[0].(*OrphanReleaser)
 		drive(d, timing.Lease, store.do)
@@ -754,9 +754,9 @@ func TestOrphanThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestOrphanGivenUp: nothing more is sent for it, and the next question begins anew.
+// TestOrphanGivenUp: nothing more is sent for it, and the next request starts over.
 func TestOrphanGivenUp(t *testing.T) {
-	session, _ := tied(timing)
+	session, _ := sessionWithLock(timing)
 	for _, id := range []string{"q", "r"} {
 		q := driver.Request{ID: id, Kind: driver.Confirm, Lock: "orphan", Token: 3}
 		at, _ := session.Next()
@@ -788,7 +788,7 @@ func TestOrphanThatMadeWay(t *testing.T) {
 	c.Reply(1, Result{Outcome: Unknown, Err: errStore})
 	at, _ := c.Next()
 	if r := c.Step(at).Call; r == nil || r.Kind != Read {
-		t.Fatalf("want a look, got %+v", r)
+		t.Fatalf("want a read, got %+v", r)
 	}
 	orphan := under(timing, "s", "v", 7)
 	if r := c.Reply(at, found(orphan)).Call; r == nil || r.Kind != Release || r.Prev.Version != "v" {
@@ -800,8 +800,8 @@ func TestOrphanThatMadeWay(t *testing.T) {
 	}
 }
 
-// TestOrphanReleaserAsks: what an acquire of the session has written, and does not
-// know of yet, is not released.
+// TestOrphanReleaserAsks: a record that an acquire of the session has written without
+// knowing it yet is not released.
 func TestOrphanReleaserAsks(t *testing.T) {
 	for _, mine := range []bool{true, false} {
 		session := NewSessionHolder(timing, counting(), Grant{Record: alive(timing, "s", "b")})
@@ -820,8 +820,8 @@ func TestOrphanReleaserAsks(t *testing.T) {
 	}
 }
 
-// TestOrphanReleaserRests: a store that shows the lock, and never says what became of its
-// release, is not asked again and again.
+// TestOrphanReleaserRests: if the store shows the lock and never answers its release, the
+// machine does not repeat it at once.
 func TestOrphanReleaserRests(t *testing.T) {
 	timing, writes := Timing{}.WithDefaults(), 0
 	lock := under(timing, "s", "v", 7)
@@ -839,8 +839,8 @@ func TestOrphanReleaserRests(t *testing.T) {
 	}
 }
 
-// TestQuestionIsAskedAgain: whether a session holds the lock is asked again after a
-// lease where the store has not answered, and after four where it has.
+// TestQuestionIsAskedAgain: the contender asks the session again whether it holds the
+// lock: after one lease if the store has not answered, after four if it has.
 func TestQuestionIsAskedAgain(t *testing.T) {
 	for name, outcome := range map[string]Outcome{"answered": Applied, "unknown": Unknown, "not applied": NotApplied} {
 		timing, asked := Timing{}.WithDefaults(), 0
@@ -869,7 +869,7 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestEachTermIsAskedFor: that the session was asked about one term of the lock puts off no
+// TestEachTermIsAskedFor: asking the session about one term of the lock does not delay the
 // question about the next.
 func TestEachTermIsAskedFor(t *testing.T) {
 	timing := Timing{}.WithDefaults()

@@ -20,26 +20,26 @@ const (
 	// MaxDrift is the largest bound that makes sense; above it hardly any of
 	// a lease is left for its holder.
 	MaxDrift = 0.5
-	// MinLease is the shortest lease that stores with records in milliseconds
-	// keep with some precision.
+	// MinLease is the shortest lease that stores with millisecond records keep with some
+	// precision.
 	MinLease = 10 * time.Millisecond
-	// MinPeriod is the shortest heartbeat and refresh period: a slip of the unit, such as 3000
-	// for 3 s, would be a load test of the store.
+	// MinPeriod is the shortest heartbeat and refresh period: a wrong unit, such as 3000 for 3
+	// s, would flood the store.
 	MinPeriod = time.Millisecond
-	// MaxLease keeps sums of a few leases far from the end of time.Duration.
+	// MaxLease keeps sums of a few leases far below the largest time.Duration.
 	MaxLease = 365 * 24 * time.Hour
 )
 
 // Timing holds every duration of the protocol.
 type Timing struct {
-	Lease          time.Duration // L: for how long an unchanged beat keeps others away
+	Lease          time.Duration // L: how long an unchanged beat keeps contenders away
 	Heartbeat      time.Duration // H: how often a holder renews
-	Refresh        time.Duration // R: how often a contender looks
+	Refresh        time.Duration // R: how often a contender polls
 	Grace          time.Duration // G: kept before the expiry for stopping work
 	RequestTimeout time.Duration // how long one call may take
 	StopTimeout    time.Duration // how long work may drain under heartbeats
 	Progress       time.Duration // how long work may show no progress; 0: for ever
-	Manual         bool          // heartbeats only when asked
+	Manual         bool          // heartbeats only when the caller asks for them
 	Drift          float64       // ρ
 }
 
@@ -73,7 +73,7 @@ func (t Timing) Validate() error {
 	case t.Lease < MinLease || t.Lease > MaxLease:
 		bad("lease duration %v must be from %v to %v", t.Lease, MinLease, MaxLease)
 	case t.Lease%time.Millisecond != 0:
-		bad("lease duration %v must be a whole number of milliseconds: stores keep it so", t.Lease)
+		bad("lease duration %v must be a whole number of milliseconds, because stores keep milliseconds", t.Lease)
 	}
 	positive := func(name string, d time.Duration) {
 		if d <= 0 || d > MaxLease {
@@ -82,7 +82,7 @@ func (t Timing) Validate() error {
 	}
 	period := func(name string, d time.Duration) {
 		if positive(name, d); d > 0 && d < MinPeriod {
-			bad("%s %v must be at least %v, since each is a request to the store: is its unit right?",
+			bad("%s %v must be at least %v, because each period costs a request to the store: check the unit",
 				name, d, MinPeriod)
 		}
 	}
@@ -115,63 +115,63 @@ func (t Timing) Window() time.Duration {
 	return time.Duration(float64(t.Lease) * (1 - t.Drift) / (1 + t.Drift))
 }
 
-// Usable returns the part of the window before the grace: the deadline lies
-// that long after the instant at which the confirmed write was sent.
+// Usable returns the window without the grace: the deadline comes that long after the
+// confirmed write was sent.
 func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
 
-// Reservation returns for how long a lock is reserved for the owner, or the label, that
-// it is handed over to. There is time for two looks and two writes before others come.
-// It is a whole number of milliseconds, as stores keep it.
+// Reservation returns how long a lock is reserved for the owner or label that it is
+// handed over to: long enough for two polls and two writes. It is a whole number of
+// milliseconds, because stores keep milliseconds.
 func (t Timing) Reservation() time.Duration {
 	d := 2 * (min(t.Refresh, t.Lease/5) + t.RequestTimeout)
 	return max(d.Truncate(time.Millisecond), time.Millisecond)
 }
 
 // wait returns how long a contender must have seen the same beat in rec
-// before the holder's lease has certainly expired. A foreign client's holder keeps
-// no margin for drift, so the contender keeps both margins. A holder whose record
-// gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its
-// clock. The contender waits for the longest that this can be, by clocks that are
-// wrong by ρ; that is more than L. It never waits for less than L.
+// before the holder's lease has certainly expired. A holder of another client kind
+// keeps no margin for drift, so the contender keeps both margins. A holder whose record
+// gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
+// The contender waits for the longest time that this can take by clocks that are wrong
+// by ρ, which is more than L. It never waits for less than L.
 func (t Timing) wait(rec driver.Record) time.Duration {
 	lease := min(rec.Lease, forever)
 	kept := rec.Drift
 	switch {
 	case rec.Beat == "":
 		kept = 0
-	case !(kept > 0 && kept < t.Drift): // not said, nonsense, or enough
+	case !(kept > 0 && kept < t.Drift): // absent, invalid, or sufficient
 		return lease
 	}
 	return time.Duration(float64(lease) * (1 - kept) / (1 + kept) * (1 + t.Drift) / (1 - t.Drift))
 }
 
-// Pause returns the least time between two looks that no hint has asked for.
+// Pause returns the shortest time between two reads without a hint.
 func (t Timing) Pause() time.Duration { return min(t.Refresh, t.Lease/20) }
 
-// forever stands for every longer lease that a record may show: instants that
-// lie so far ahead must not wrap around into the past.
+// forever replaces every longer lease that a record may show, so that instants far in
+// the future do not wrap around into the past.
 const forever = 30 * MaxLease
 
-// Env gives the machines what would make them impure.
+// Env has the inputs of the machines that are not deterministic.
 type Env struct {
-	// Fresh returns a string that is unique everywhere and for ever, even by its
-	// first 13 letters.
+	// Fresh returns a string that is globally unique for ever, even by its first 13
+	// letters.
 	Fresh func() string
 	// Random returns a number in [0, 1).
 	Random func() float64
-	// Lease reads the clock by which leases count, if that is not the contenders'
-	// clock. A write counts from the reading at the time when the machine makes it,
-	// which is before it is sent. If Lease is nil, both are one clock.
+	// Lease reads the clock by which leases count, if that is not the contenders' clock. A
+	// write counts from the reading when the machine makes it, before it is sent. If Lease
+	// is nil, one clock serves both.
 	Lease func() time.Duration
-	// Session returns what this process has seen of a session, by its id; all
-	// machines get the same View. If it is nil, locks under sessions are never taken.
+	// Session returns the view of a session by its id; all machines get the same View. If
+	// Session is nil, locks under sessions are never taken over.
 	Session func(id string) *View
-	// Recall returns the instant after the reply that first showed a record's sign
-	// of life, if the view that had seen it was forgotten since; never an earlier
-	// instant. The view that asks keeps the answer. It may be nil.
+	// Recall returns the instant after the reply that first showed a record's sign of
+	// life, if the view that had noted it was dropped since; never an earlier instant. The
+	// calling view keeps the answer. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
-	// Differs is told of a holder whose bound of the drift is not this process's, at
-	// least once for each of its terms that a view is shown. It may be nil.
+	// Differs is called for a holder with another drift bound than this process's, at
+	// least once for each of its terms that a view notes. It may be nil.
 	Differs func(rec driver.Record)
 	// Follow is how many locks follow their session in one step: 64 if zero.
 	Follow int
@@ -186,7 +186,8 @@ func (e Env) lease(now time.Duration) time.Duration {
 	return e.Lease()
 }
 
-// part returns a random string for a part of a beat: half as long as one of Fresh.
+// part returns a random string for a part of a beat: half as long as what Fresh
+// returns.
 func (e Env) part() string {
 	s := e.Fresh()
 	return s[:min(len(s), partLen)]
@@ -195,10 +196,9 @@ func (e Env) part() string {
 // partLen is the length of each part of a beat. 13 letters of base 32 are 65 bits.
 const partLen = 13
 
-// beatOf returns a new beat of the term t. Every beat of a lock is of the form
-// T-n: T is made by the acquire, and never again, so that a beat proves whose
-// term a record shows; n is new with every beat. A session's T is its id. Nothing
-// parses one, but to see whose it is: see IsBeatOf.
+// beatOf returns a new beat of the term t. Every beat of a lock has the form T-n: each
+// acquire makes its own T, so that a beat proves whose term a record shows; n is new in
+// every beat. A session's T is its id. Only IsBeatOf parses a beat.
 func (e Env) beatOf(t string) string { return t + "-" + e.part() }
 
 // between returns a random duration in [lo, hi).
@@ -207,9 +207,9 @@ func (e Env) between(lo, hi time.Duration) time.Duration {
 }
 
 // retry returns how long to wait after the nth failure in a row, counted from 0.
-// A throttled call is repeated later than after another failure: after an eighth of
-// the heartbeat period at first. Left is how much time there is; with less of it the
-// tries come closer.
+// A throttled call is repeated later than a call with another failure: at first after
+// an eighth of the heartbeat period. left is the time that remains; the less it is, the
+// shorter the pauses.
 func (t Timing) retry(e Env, n int, err error, left time.Duration) time.Duration {
 	d := t.backoff(e, n)
 	if !errors.Is(err, driver.ErrThrottled) {

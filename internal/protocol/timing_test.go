@@ -31,8 +31,8 @@ func TestValidate(t *testing.T) {
 		{"lease of part of a millisecond", Timing{Lease: time.Second + 1}.WithDefaults(), []string{"whole number of milliseconds"}},
 		{"heartbeat", with(func(t *Timing) { t.Heartbeat = -1 }), []string{"heartbeat period -1ns must be positive"}},
 		{"refresh", with(func(t *Timing) { t.Refresh = -1 }), []string{"refresh period -1ns must be positive"}},
-		{"frequent heartbeats", with(func(t *Timing) { t.Heartbeat = MinPeriod - 1 }), []string{"heartbeat period 999.999µs must be at least 1ms, since each is a request to the store"}},
-		{"frequent looks", with(func(t *Timing) { t.Refresh = 3000 }), []string{"refresh period 3µs must be at least 1ms, since each is a request to the store"}},
+		{"frequent heartbeats", with(func(t *Timing) { t.Heartbeat = MinPeriod - 1 }), []string{"heartbeat period 999.999µs must be at least 1ms, because each period costs a request to the store"}},
+		{"frequent looks", with(func(t *Timing) { t.Refresh = 3000 }), []string{"refresh period 3µs must be at least 1ms, because each period costs a request to the store"}},
 		{"shortest periods", with(func(t *Timing) { t.Heartbeat, t.Refresh = MinPeriod, MinPeriod }), nil},
 		{"grace", with(func(t *Timing) { t.Grace = -1 }), []string{"grace -1ns must be positive"}},
 		{"request timeout", with(func(t *Timing) { t.RequestTimeout = -1 }), []string{"request timeout -1ns must be positive"}},
@@ -60,8 +60,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestWindow checks the inequality on which two processes rely: what a slow
-// clock counts as the window is over when a fast clock has counted the lease.
+// TestWindow checks the inequality on which two processes rely: the window on a slow
+// clock is over before a fast clock has counted the lease.
 func TestWindow(t *testing.T) {
 	for _, drift := range []float64{1e-6, 0.01, 0.09, 0.5} {
 		timing := Timing{Drift: drift}.WithDefaults()
@@ -107,7 +107,7 @@ func FuzzValidate(f *testing.F) {
 		if timing.Validate() != nil {
 			return
 		}
-		// Whoever passes can lose one heartbeat and still renew in time.
+		// A holder with a valid timing can lose one heartbeat and still renew in time.
 		if usable := timing.Usable(); usable <= 0 || usable >= timing.Lease || timing.Heartbeat+2*timing.RequestTimeout > usable {
 			t.Errorf("%+v is valid, but only %v of the lease is usable", timing, usable)
 		}

@@ -19,14 +19,14 @@ func middle() Env {
 	}
 }
 
-// TestViewCountsFromTheReply checks what starts the count anew, and what does
+// TestViewCountsFromTheReply checks what restarts the count, and what does
 // not.
 func TestViewCountsFromTheReply(t *testing.T) {
 	rec := driver.Record{Key: "k", Version: "v1", Beat: "b1", Token: 3, Lease: 15 * time.Second, State: driver.Held}
 	for _, tt := range []struct {
-		name   string
-		change func(*driver.Record)
-		anew   bool
+		name     string
+		change   func(*driver.Record)
+		restarts bool
 	}{
 		{"nothing", func(*driver.Record) {}, false},
 		{"a request from outside", func(r *driver.Record) { r.Version = "v2" }, false},
@@ -45,7 +45,7 @@ func TestViewCountsFromTheReply(t *testing.T) {
 			tt.change(&next)
 			s.Observe(3*time.Second, 5*time.Second, driver.Strong, next, true)
 			want := 2 * time.Second
-			if tt.anew {
+			if tt.restarts {
 				want = 5 * time.Second
 			}
 			if s.Since() != want {
@@ -58,8 +58,8 @@ func TestViewCountsFromTheReply(t *testing.T) {
 	}
 }
 
-// TestViewOfNonsense checks that no record can make looks come without pause,
-// or a living holder look dead.
+// TestViewOfNonsense checks that no record can cause reads without a pause, or make a
+// living holder look dead.
 func TestViewOfNonsense(t *testing.T) {
 	for _, lease := range []time.Duration{1, time.Second, 15 * time.Second, math.MaxInt64} {
 		for _, heartbeat := range []time.Duration{math.MinInt64, -1, 0, 1, time.Second, math.MaxInt64} {
@@ -80,7 +80,7 @@ func TestViewOfNonsense(t *testing.T) {
 						t.Fatalf("lease %v, heartbeat %v: dead at %v, now %v", lease, heartbeat, dead, now)
 					}
 					if next := s.NextPoll(s.t.Refresh, s.t.Lease); next <= sent {
-						t.Fatalf("lease %v, heartbeat %v: next look %v after now", lease, heartbeat, next-now)
+						t.Fatalf("lease %v, heartbeat %v: next poll %v after now", lease, heartbeat, next-now)
 					}
 					if i%3 == 0 {
 						now = s.NextPoll(s.t.Refresh, s.t.Lease)
@@ -100,8 +100,8 @@ func beats(beat string) driver.Record {
 	}
 }
 
-// TestCheapRepliesAreHints: what a cheap reply shows is not known by that. If it shows another
-// version, or no record, a strong read is due; if not, nothing has happened.
+// TestCheapRepliesAreHints: a cheap reply changes nothing in the view. If it shows another
+// version, or no record, a strong read is due; otherwise nothing has happened.
 func TestCheapRepliesAreHints(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rec    driver.Record
@@ -131,8 +131,8 @@ func TestCheapRepliesAreHints(t *testing.T) {
 	}
 }
 
-// TestHintIsConsumedByTheSending: what comes while a read is under way may be newer than
-// what that shows; and a read without an answer has told nothing.
+// TestHintIsConsumedByTheSending: a hint that comes while a read is under way may be
+// newer than its reply; and a read without an answer shows nothing.
 func TestHintIsConsumedByTheSending(t *testing.T) {
 	s := NewView(timing, middle())
 	s.Observe(1, 2, driver.Strong, beats("b1"), true)
@@ -169,7 +169,7 @@ func TestPolls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change       func(*driver.Record)
 		young, grown driver.Consistency // before 7/8 of the heartbeat period, and then
-		refresh      time.Duration      // how often one looks that would do it each hour
+		refresh      time.Duration      // how often a machine polls whose refresh period is an hour
 	}{
 		"held":            {func(*driver.Record) {}, driver.Eventual, driver.Strong, 20 * s},
 		"under a session": {func(r *driver.Record) { r.Session = "s" }, driver.Eventual, driver.Eventual, time.Hour},
@@ -183,10 +183,10 @@ func TestPolls(t *testing.T) {
 			t.Errorf("%s: polls are %v, then %v; want %v, %v", name, young, grown, tt.young, tt.grown)
 		}
 		if next := v.NextPoll(time.Hour, 20*s); next != tt.refresh {
-			t.Errorf("%s: one that looks each hour looks in %v, want %v", name, next, tt.refresh)
+			t.Errorf("%s: with a refresh period of an hour it polls in %v, want %v", name, next, tt.refresh)
 		}
 		if next := v.NextPoll(s, 20*s); next > s {
-			t.Errorf("%s: one that looks each second looks in %v", name, next)
+			t.Errorf("%s: with a refresh period of a second it polls in %v", name, next)
 		}
 	}
 	v := saw(func(r *driver.Record) { r.Heartbeat = 0 })
@@ -230,8 +230,8 @@ func TestDeadIsWhatAStrongReplyProves(t *testing.T) {
 	}
 }
 
-// TestTermOfALifeAfterADeletion: when a key is deleted its tokens begin again. A record with the
-// token of before is of another term if its session or the id of its beat is another one.
+// TestTermOfALifeAfterADeletion: when a key is deleted its tokens restart. A record with the
+// same token is of another term if its session or the id of its beat differs.
 func TestTermOfALifeAfterADeletion(t *testing.T) {
 	first := under(timing, "s1", "t1-1", 7)
 	for name, change := range map[string]func(*driver.Record){
@@ -255,8 +255,8 @@ func TestTermOfALifeAfterADeletion(t *testing.T) {
 	}
 }
 
-// TestOvertakenAnswersAreLeftAside: a slow reply does not bring an older
-// tenure back, nor an older state or sign of life of the same one.
+// TestOvertakenAnswersAreLeftAside: a slow reply does not bring back an older term, nor
+// an older state or sign of life of the same term.
 func TestOvertakenAnswersAreLeftAside(t *testing.T) {
 	before := theirs(timing, "v1", 3)
 	for name, now := range map[string]driver.Record{
@@ -273,14 +273,14 @@ func TestOvertakenAnswersAreLeftAside(t *testing.T) {
 				t.Errorf("back to %s", rec.Version)
 			}
 			if !s.Hinted() {
-				t.Error("nothing tells whether it was the older one: a strong read is due")
+				t.Error("it may have been the newer one: a strong read is due")
 			}
 		})
 	}
 }
 
-// TestAbsentBeforeTheLockProvesNothing: that there is no session tells
-// something only of locks that were seen under it before that was asked.
+// TestAbsentBeforeTheLockProvesNothing: the absence of a session proves something only
+// about locks that were read under it before the absence was read.
 func TestAbsentBeforeTheLockProvesNothing(t *testing.T) {
 	env := counting()
 	u := NewView(timing, env)
@@ -298,13 +298,13 @@ func TestAbsentBeforeTheLockProvesNothing(t *testing.T) {
 	}
 	u.Observe(5, 6, driver.Strong, driver.Record{}, false)
 	if !s.Ended() {
-		t.Error("one from after it does not")
+		t.Error("a read from after it does not count")
 	}
 }
 
-// TestOvertakenReplyProvesWhatItShows: a reply that another one has overtaken shows that the record
-// was so when its call had been sent. If that is what is known, it may prove the holder dead; if it
-// is something else, it proves nothing.
+// TestOvertakenReplyProvesWhatItShows: a reply that another one has overtaken shows the record as
+// it was after its call had been sent. If that is the known version, it may prove the holder dead;
+// otherwise it proves nothing.
 func TestOvertakenReplyProvesWhatItShows(t *testing.T) {
 	const s = time.Second
 	asked := beats("b1")
@@ -322,8 +322,9 @@ func TestOvertakenReplyProvesWhatItShows(t *testing.T) {
 	}
 }
 
-// TestEachReadsAtTheEndOfALease: whoever waits reads when the sign of life has stood for the lease,
-// though another machine of the process has just asked: nobody tells it the answer.
+// TestEachReadsAtTheEndOfALease: each waiting machine reads when the sign of life has been
+// unchanged for the lease, even if another machine of the process has just sent a read, because
+// that reply may not reach it.
 func TestEachReadsAtTheEndOfALease(t *testing.T) {
 	const s = time.Second
 	v := NewView(timing, middle())
@@ -339,8 +340,8 @@ func TestEachReadsAtTheEndOfALease(t *testing.T) {
 	}
 }
 
-// TestObserversShareTheFirstLookAtASession: while one observer reads a session that nobody has read
-// before, the others of the process do not. If that look fails, another one follows.
+// TestObserversShareTheFirstLookAtASession: while one observer reads a session for the first time,
+// the others of the process do not. If that read fails, another one follows.
 func TestObserversShareTheFirstLookAtASession(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		env, _ := seeing(timing)
@@ -363,7 +364,7 @@ func TestObserversShareTheFirstLookAtASession(t *testing.T) {
 		}
 		all[0].Reply(1, r)
 		if r := all[1].Step(1).Call; (r != nil && looksAt(r)) != fails {
-			t.Errorf("the first look fails: %v; the other observer sends %+v", fails, r)
+			t.Errorf("the first read fails: %v; the other observer sends %+v", fails, r)
 		}
 	}
 }

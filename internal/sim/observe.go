@@ -84,7 +84,7 @@ func (l *lock) checkObservers() {
 		rec, _ := p.view.Record()
 		is := l.store.rec.Token
 		most := 3 * l.most.Lease
-		if p.view.Tied() {
+		if p.view.UnderSession() {
 			most += l.most.Refresh // its session lives, and nothing else says when to look
 		}
 		if t := l.tenures[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-max(l.healed, m.begun) > most {

@@ -107,7 +107,7 @@ func (m *machine) hold(g protocol.Grant) {
 	env := l.env(m.on)
 	t := m.timing
 	if m.under != nil {
-		m.h = protocol.NewTied(&t, &env, g, m.under.s)
+		m.h = protocol.NewUnderSession(&t, &env, g, m.under.s)
 	} else {
 		m.h = protocol.NewHolder(&t, &env, g)
 	}

@@ -23,8 +23,8 @@ func seeing(t Timing) (Env, map[string]*View) {
 	return env, views
 }
 
-// TestDeadSessionCostsAWriteEach: the first move of who wants a lock that was seen
-// under a session is what the session's end calls for.
+// TestDeadSessionCostsAWriteEach: the first move of an acquire for a lock that was read
+// under a session depends on how the session ended.
 func TestDeadSessionCostsAWriteEach(t *testing.T) {
 	over := alive(timing, "s", "b")
 	over.State, over.End, over.Until = driver.Closed, driver.EndReleased, time.Unix(99, 0)
@@ -63,12 +63,12 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 				}
 				first := tt.want
 				if try && tt.name == "silent for less" {
-					first = Read // a look is cheaper than a claim that is refused
+					first = Read // a read is cheaper than a refused claim
 				}
 				r := c.Step(tt.at).Call
 				if tt.want == ForceRelease {
 					if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
-						t.Fatalf("first move %+v, want a read that tells whether the session is dead", r)
+						t.Fatalf("first move %+v, want a read that shows whether the session is dead", r)
 					}
 					r = c.Reply(tt.at, found(alive(timing, "s", "b"))).Call
 				}
@@ -124,9 +124,9 @@ func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 	}
 }
 
-// TestWishThroughTheSession: who is preferred to the holder of a lock under a
-// session asks in the session's record, once in a lease, and never when the holder was
-// asked already.
+// TestWishThroughTheSession: a contender with a higher priority than the holder of a
+// lock under a session asks in the session's record, once in a lease, and never if the
+// holder was asked already.
 func TestWishThroughTheSession(t *testing.T) {
 	mine := driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7}
 	former, other := mine, mine
@@ -201,9 +201,9 @@ func TestWishThroughTheSession(t *testing.T) {
 	}
 }
 
-// TestShownByAnother: what an acquire wrote, and does not know of, was seen by
-// another one of the process. It looks itself, and has the lock, whatever its
-// period of looking.
+// TestShownByAnother: another machine of the process has read what an acquire wrote
+// without knowing it. The acquire reads for itself, and has the lock, whatever its
+// refresh period.
 func TestShownByAnother(t *testing.T) {
 	timing := Timing{Refresh: time.Hour}.WithDefaults()
 	env, _ := seeing(timing)
@@ -214,7 +214,7 @@ func TestShownByAnother(t *testing.T) {
 	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
 	now, _ := c.Next()
 	if r := c.Step(now).Call; r == nil || r.Kind != Read {
-		t.Fatalf("want a look, got %+v", r)
+		t.Fatalf("want a read, got %+v", r)
 	}
 	c.Reply(now, found(theirs(timing, "v", 3))) // it is not there
 	view.Observe(now+1, now+1, driver.Strong, driver.Claimed(claim.Next, freed(theirs(timing, "v", 3), "w", driver.EndReleased, nil), true), true)
@@ -225,7 +225,7 @@ func TestShownByAnother(t *testing.T) {
 	}
 	r := c.Step(max(at, now+1)).Call
 	if r == nil || r.Kind != Read || r.Consistency != driver.Strong {
-		t.Fatalf("want a strong look, got %+v", r)
+		t.Fatalf("want a strong read, got %+v", r)
 	}
 	rec, _ := view.Record()
 	c.Reply(max(at, now+1), found(rec))
@@ -234,9 +234,9 @@ func TestShownByAnother(t *testing.T) {
 	}
 }
 
-// TestTiedLooks: a lock under a session is looked at each refresh period, however long its record
-// has stood, and so is the session: a release is seen in one, a death in the other.
-func TestTiedLooks(t *testing.T) {
+// TestLockUnderSessionIsPolled: a lock under a session is polled each refresh period, however old
+// its record is, and so is the session: the lock's record shows a release, the session's a crash.
+func TestLockUnderSessionIsPolled(t *testing.T) {
 	env, _ := seeing(timing)
 	u, s := env.Session("s"), NewView(timing, env)
 	lock, lives := under(timing, "s", "v", 7), alive(timing, "s", "v")
@@ -248,7 +248,7 @@ func TestTiedLooks(t *testing.T) {
 			v.Polls(now, driver.Strong)
 			v.Observe(now, now, driver.Strong, rec, true)
 			if next := v.NextPoll(timing.Refresh, timing.Lease) - now; next < timing.Refresh*7/8 || next > timing.Refresh*9/8 {
-				t.Fatalf("after %v the next look is due in %v, not in %v", now, next, timing.Refresh)
+				t.Fatalf("after %v the following read is due in %v, not in %v", now, next, timing.Refresh)
 			}
 		}
 		if how := s.How(now + timing.Lease); how != driver.Eventual {
@@ -258,9 +258,9 @@ func TestTiedLooks(t *testing.T) {
 }
 
 // TestClosedAfterAnOvertakenReply: the strong reply that shows the session of a lock
-// alive is overtaken by a reply to another machine of the process. It shows all the
-// same that the holder lived when the acquire had begun. So a session that is closed
-// then, in order, is a sign of life.
+// alive is overtaken by a reply to another machine of the process. It still shows that
+// the holder lived when the acquire had begun. So an orderly closing of the session
+// after that is a sign of life.
 func TestClosedAfterAnOvertakenReply(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		env, _ := seeing(timing)
@@ -271,7 +271,7 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 		c.Step(now)
 		r := c.Reply(now, conflict(under(timing, "s", "v", 7))).Call
 		if r == nil || !looksAt(r) || r.Consistency != driver.Strong {
-			t.Fatalf("want a strong look at the session, got %+v", r)
+			t.Fatalf("want a strong read of the session, got %+v", r)
 		}
 		if !alone {
 			u.Observe(now-1, now+1, driver.Strong, asking(lives, "q", driver.Request{ID: "q"}), true)
@@ -293,9 +293,9 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 }
 
 // TestClosedAfterAnothersReply: only another machine of the process has been shown the
-// session alive since the acquire began. If that was a strong reply to a later call, a
-// session that is closed then, in order, is a sign of life; if not, it says nothing of
-// whether the holder still lived when the acquire began.
+// session alive since the acquire began. If that was a strong reply to a later call, an
+// orderly closing after that is a sign of life; if not, it does not show whether the
+// holder still lived when the acquire began.
 func TestClosedAfterAnothersReply(t *testing.T) {
 	const begun = time.Second
 	for _, tt := range []struct {
@@ -327,8 +327,8 @@ func TestClosedAfterAnothersReply(t *testing.T) {
 	}
 }
 
-// TestReleasedBeforeItsSessionIsRead: a lock that an acquire has seen held, and that is
-// released before the acquire has read the session, has shown life.
+// TestReleasedBeforeItsSessionIsRead: a lock that an acquire has read as held, and that
+// is released before the acquire has read the session, has shown life.
 func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
 	for _, tt := range []struct {
 		end   driver.EndReason
@@ -340,7 +340,7 @@ func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
 		const now = time.Second
 		c.Step(now)
 		if r := c.Reply(now, conflict(held)).Call; r == nil || !looksAt(r) {
-			t.Fatalf("want a look at the session, got %+v", r)
+			t.Fatalf("want a read of the session, got %+v", r)
 		}
 		view.Observe(now+1, now+2, driver.Strong, freed(held, "w", tt.end, nil), true)
 		r := c.Reply(now+3, found(alive(timing, "s", "b"))).Call
