@@ -663,7 +663,7 @@ func TestReleaseWakesItsOwnProcess(t *testing.T) {
 
 // A waiter takes a lock when it is told of the release, however far behind cheap reads
 // are.
-func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
+func TestWaiterTakesWhatANotificationFrees(t *testing.T) {
 	for ago := range 4 {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.Client("a"), w.Client("b")

@@ -146,7 +146,7 @@ func TestSetDataWithLostReplyIsDone(t *testing.T) {
 	})
 }
 
-func TestErrorBeforeApplyIsMendedByARetry(t *testing.T) {
+func TestErrorBeforeApplyIsRetried(t *testing.T) {
 	each(t, noWrites, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
 		m := w.Client("a")

@@ -222,8 +222,8 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 	}
 }
 
-// TestObserverIsToldOfAnIncident: once, and observing goes on.
-func TestObserverIsToldOfAnIncident(t *testing.T) {
+// TestObserverGetsAnIncidentOnce: once, and observing goes on.
+func TestObserverGetsAnIncidentOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
 		l := a.MustAcquire("x", nil)

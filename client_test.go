@@ -108,7 +108,7 @@ func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
 		})
 		time.Sleep(lease)
 		err := testutil.Within(t, stopTimeout, stopTimeout, func() error { return a.Close(t.Context()) })
-		if err == nil || err.Error() != `tenure: close: leases not released: 1; their records run out within 15s` {
+		if err == nil || err.Error() != `tenure: close: leases not released: 1; their records expire within 15s` {
 			t.Errorf("close: %v", err)
 		}
 		if rec := w.MustRecord("x"); rec.State != driver.Held || rec.Owner != "a" {

@@ -85,7 +85,7 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 }
 
 // A slow observer skips terms and holds up nobody.
-func TestSlowObserverSkipsTenures(t *testing.T) {
+func TestSlowObserverSkipsTerms(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, o := w.Client("a"), w.Client("observer")
 		var tokens []uint64
@@ -233,7 +233,7 @@ func TestObserverOutlivesAFailedLook(t *testing.T) {
 }
 
 // No watch tells that somebody takes a free lock.
-func TestObserverSeesANewLeaderWithinALease(t *testing.T) {
+func TestObserverSeesNewLeaderWithinALease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.Client("a"), w.Client("b", hourly), w.Client("c")
 		l := a.MustAcquire("x", nil)
@@ -285,7 +285,7 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 	})
 }
 
-func TestEachObserverIsToldOfAnError(t *testing.T) {
+func TestEachObserverGetsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newWorld(t).Client("b")
 		b.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})

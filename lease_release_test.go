@@ -274,7 +274,7 @@ func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 		want   error
 		wanted string
 	}{
-		"refused": {faultstore.Refuse(), tenure.ErrNotReleased, "it runs out by itself within 15s"},
+		"refused": {faultstore.Refuse(), tenure.ErrNotReleased, "its record expires by itself within 15s"},
 		"unknown": {faultstore.LoseRequest(), tenure.ErrUncertain, ""},
 		"hangs":   {faultstore.BlackHole(), tenure.ErrUncertain, ""},
 	} {
@@ -355,7 +355,7 @@ func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
 // What a store has refused until the lease was over, and SetData has said that it was
 // not written, is not laid down by a heartbeat of the work that drains, nor by the
 // release.
-func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
+func TestSetDataThatWasRefusedIsNeverWritten(t *testing.T) {
 	for name, releases := range map[string]bool{"heartbeat": false, "release": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			a := w.Client("a")

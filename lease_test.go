@@ -518,7 +518,7 @@ func TestBusyShare(t *testing.T) {
 }
 
 // A holder that was busy and is not any more is seen to be so.
-func TestBusyShareIsOfLately(t *testing.T) {
+func TestBusyShareIsRecent(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")

@@ -384,7 +384,7 @@ func TestHandOverRefuses(t *testing.T) {
 }
 
 // Ten ask at once: one request is laid, nine are told of it.
-func TestTenAskers(t *testing.T) {
+func TestTenRequesters(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
 		l := a.MustAcquire("x", nil)
@@ -719,7 +719,7 @@ func TestTransferToLabelIsChecked(t *testing.T) {
 		a, b := w.Client("a", labelled("v2")), w.Client("b", labelled("v1"))
 		l := obeys(a, "x")
 		for label, text := range map[string]string{
-			"v2":                      `"a" holds it already, under token 1, and has label "v2"`,
+			"v2":                      `"a" already holds the lock, under token 1, and has label "v2"`,
 			"a\nb":                    "label to hand over to",
 			strings.Repeat("v", 2000): "label to hand over to",
 		} {

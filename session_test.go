@@ -332,7 +332,7 @@ func TestSessionLosesAReply(t *testing.T) {
 
 // A claim that comes when nobody waits for it any more is held in the name of a
 // session that lives. Who waits for the lock asks, and has it.
-func TestSessionGhostIsReleased(t *testing.T) {
+func TestSessionOrphanIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
 		s := mustOpen(a, nil)
@@ -645,7 +645,7 @@ func TestSessionUnderManyRequests(t *testing.T) {
 
 // Who waits for its turn behind another part of the program, under a session that ends, is told at
 // once: it asks the store for nothing.
-func TestWaiterBehindAnotherIsToldOfTheEndOfItsSession(t *testing.T) {
+func TestWaiterBehindAnotherLearnsOfTheEndOfItsSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Client("b").MustAcquire("x", nil)
 		a := w.Client("a")

@@ -13,28 +13,28 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// AcquireOptions say what one acquire wants.
+// AcquireOptions are the options of one acquire.
 type AcquireOptions struct {
-	// Want is what is wanted of the lock. What is of the client in it is filled in.
+	// Want says what the caller wants. The client fills in its own fields.
 	Want protocol.Want
-	// Timing is that of the lease. It stays as it is.
+	// Timing has the durations of the lease. It must not change.
 	Timing *protocol.Timing
 	// Under is the session that is to keep the lock alive; nil: it is its own lease.
 	Under *SessionHolder
-	// Wait bounds the waiting, and AdditionalWait that from when the lease of a holder is
-	// seen. They are for those that wait; 0 is no bound.
+	// Wait bounds the waiting; AdditionalWait bounds it from when a holder's lease is
+	// known. Both are for an acquire that waits; 0 means no bound.
 	Wait, AdditionalWait time.Duration
 	// Capacity is how many pieces of work the holder does at once.
 	Capacity int
-	// History has what the history may lack written before the work begins.
+	// History writes the entries that the history may lack before the work begins.
 	History bool
-	// WatchRequests has the store hint when a request is written into the record.
+	// WatchRequests asks the store to hint when a request is written into the record.
 	WatchRequests bool
-	// Waited is for how long the caller had waited for the lock before.
+	// Waited is how long the caller had waited for the lock before.
 	Waited time.Duration
 }
 
-// Acquire takes the lock. ctx bounds the waiting alone.
+// Acquire takes the lock. ctx bounds the waiting only.
 func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, error) {
 	k, err := c.tracker(o.Want.Key)
 	if err != nil {
@@ -69,26 +69,26 @@ type acquire struct {
 	k       *tracker
 	run     run
 	begun   time.Duration
-	con     *protocol.Acquirer // nil while it waits for its turn
+	con     *protocol.Acquirer // nil while the acquire waits for its turn
 	got     acquired           // the answer
 	answer  chan struct{}      // closed when it is there
-	shown   chan time.Duration // has room for the lease that was first seen; nil: nobody asks
-	remote  *remoteAcquire     // who gets the lock, if that is not this process; otherwise nil
+	shown   chan time.Duration // has room for the first lease that was read; nil: no caller needs it
+	remote  *remoteAcquire     // the remote holder that gets the lock; nil: this process does
 	settled bool               // answered, or abandoned
 	shownTo bool
-	news    uint64 // the token of the holder that was told in an event
+	news    uint64 // the token of the last holder that an event has reported
 	ended   bool
 	over    chan struct{} // closed when it has ended; made by Settle
 }
 
 type acquired struct {
 	l    *LeaseHolder
-	past []driver.Term     // what the history may lack yet, if that is asked for
-	o    *unconfirmedGrant // instead, for a holder elsewhere
+	past []driver.Term     // terms that the history may lack, if the caller wants a history
+	o    *unconfirmedGrant // instead, for a remote holder
 	err  error
 }
 
-// discard releases what was granted, because nobody wants it any more.
+// discard releases a granted lock, because no caller wants it any more.
 func (r acquired) discard() {
 	if r.l != nil {
 		r.l.discard()
@@ -107,8 +107,8 @@ func (k *tracker) newAcquire(o AcquireOptions) *acquire {
 	return a
 }
 
-// join adds the acquire to the others of its lock. One that waits for nobody acts at
-// once; others queue.
+// join adds the acquire to the others of its lock. A try acts at once; the others
+// queue.
 func (a *acquire) join() {
 	k, under, want := a.k, a.Under, &a.Want
 	a.run = k.c.run(nil, a, &k.c.viewMu)
@@ -133,12 +133,12 @@ func (a *acquire) join() {
 		want.Under = under.machine
 	}
 	if want.Try || want.UnlessAlive {
-		a.start() // it needs no turn: it waits for a read of the record
+		a.start() // it needs no turn: it only waits for a read of the record
 	} else {
 		k.queue = append(k.queue, a)
 		k.awaited.Store(true)
 		want.Behind = len(k.queue) > 1
-		if !want.Behind || *a.Timing != k.c.timing { // one that looks more often does so itself
+		if !want.Behind || *a.Timing != k.c.timing { // an acquire with another refresh period polls by itself
 			a.start()
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)
@@ -192,16 +192,16 @@ func (a *acquire) abandon(err error) error {
 	return err
 }
 
-// why returns what the acquire has waited for: an answer of the store, or a holder. It is nil
-// if neither is known. The caller holds viewMu.
+// why returns what the acquire has waited for: an answer of the store, or a holder; nil if
+// neither is known. The caller holds viewMu.
 func (a *acquire) why(s Snapshot) error {
 	k := a.k
 	held := s.FreeIn > 0 && (s.looked >= a.begun || a.con == nil)
-	lately := k.trouble != nil && k.troubled >= a.begun && k.c.contender()-k.troubled <= a.Timing.Lease
+	recent := k.trouble != nil && k.troubled >= a.begun && k.c.contender()-k.troubled <= a.Timing.Lease
 	switch {
-	case a.Want.Try: // it waits for nobody
+	case a.Want.Try: // a try waits for no holder
 		return nil
-	case lately && (!held || k.troubled > s.looked):
+	case recent && (!held || k.troubled > s.looked):
 		return k.trouble
 	case held:
 		return k.c.heldBy(s.Record, s.FreeIn)
@@ -232,8 +232,8 @@ func (a *acquire) giveUp() {
 	a.run.act(a.con.GiveUp)
 }
 
-// unqueue gives the turn to the next one if it was this one's. The next one
-// knows what was seen until now, and begins with waiting.
+// unqueue passes the turn on if this acquire had it. The next acquire knows what the
+// view shows, and begins with waiting.
 func (a *acquire) unqueue() {
 	k := a.k
 	i := slices.Index(k.queue, a)
@@ -246,7 +246,7 @@ func (a *acquire) unqueue() {
 	k.rest()
 }
 
-// stepped says what a step of the machine means for those who wait.
+// stepped handles what a step of the machine means for the waiting callers.
 func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 	k := a.k
 	if a.ended {
@@ -275,8 +275,8 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 	}
 }
 
-// impatient fails it if it has waited for its turn for as long as the store may give no
-// answer. The caller of this and of what follows holds viewMu.
+// impatient fails the acquire if it has waited for its turn as long as the store may
+// give no answer. The caller of this and of the following methods holds viewMu.
 func (a *acquire) impatient(now time.Duration, err error) {
 	if a.con == nil && a.Want.Patience > 0 && now-a.begun >= a.Want.Patience {
 		a.fails(err)
@@ -288,8 +288,8 @@ func (a *acquire) fails(err error) {
 	a.giveUp()
 }
 
-// orphaned fails it if it waits for its turn under a session that has ended, and else has
-// it find that out.
+// orphaned fails the acquire if its session has ended while it waits for its turn; an
+// acquire that acts finds that out by itself.
 func (a *acquire) orphaned() {
 	if a.con == nil {
 		a.fails(a.Under.why())
@@ -298,8 +298,8 @@ func (a *acquire) orphaned() {
 	}
 }
 
-// act is called when it has become the first of the queue, behind another one of this
-// process.
+// act is called when the acquire has become the first of the queue, after another one
+// of this process.
 func (a *acquire) act() {
 	if a.con == nil {
 		a.start()
@@ -307,13 +307,13 @@ func (a *acquire) act() {
 	a.noticed()
 }
 
-// reservedBy says that the record reserves the lock for it.
+// reservedBy says that the record reserves the lock for this acquire.
 func (a *acquire) reservedBy(rec driver.Record) bool {
 	return protocol.ReservedFor(rec, a.Want.Owner, a.Want.Label)
 }
 
-// look has it read the record soon, and noticed tells it that something new may have been
-// seen.
+// look makes the acquire read the record soon; noticed steps it because the view may have
+// changed.
 func (a *acquire) look() { a.run.act(a.con.Hint) }
 
 func (a *acquire) noticed() {
@@ -322,14 +322,14 @@ func (a *acquire) noticed() {
 	}
 }
 
-// meets is told who the holder is.
+// meets takes the holder that the acquire waits for.
 func (a *acquire) meets(s Snapshot) {
 	if a.remote != nil {
 		a.remote.meets(a.k.c.heldBy(s.Record, s.FreeIn))
 	}
 }
 
-// shows is told the lease of the holder, from which an AdditionalWait counts.
+// shows takes the lease of the holder, from which an AdditionalWait counts.
 func (a *acquire) shows(lease time.Duration) {
 	if a.shown != nil && !a.shownTo {
 		a.shownTo = true
@@ -337,7 +337,7 @@ func (a *acquire) shows(lease time.Duration) {
 	}
 }
 
-// won hands the lease over, or releases it if nobody waits for it any more.
+// won hands the lease over, or releases it if no caller waits for it any more.
 func (a *acquire) won(now time.Duration, g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
@@ -360,8 +360,8 @@ func (a *acquire) won(now time.Duration, g protocol.Grant) {
 		l.discard()
 		a.note(g)
 	case l.Check() != nil:
-		// Paused between the request and now, until the lease was over; or the
-		// session has ended meanwhile.
+		// The process was paused between the request and now, until the lease was over; or
+		// the session has ended meanwhile.
 		err := ErrExpired
 		if a.Under != nil {
 			err = a.Under.why()
@@ -380,7 +380,7 @@ func (a *acquire) won(now time.Duration, g protocol.Grant) {
 	a.end()
 }
 
-// offer hands a grant to a holder elsewhere, or releases it if nobody waits for it any
+// offer hands a grant to a remote holder, or releases it if no caller waits for it any
 // more.
 func (a *acquire) offer(g protocol.Grant) {
 	err := a.k.c.Usable()
@@ -397,8 +397,8 @@ func (a *acquire) offer(g protocol.Grant) {
 	a.end()
 }
 
-// lease makes the lease of a grant. It returns false if the client or the session
-// has ended, so that no caller may have the lease.
+// lease makes the lease of a grant. It returns false if the client or the session has
+// ended, so that no caller may have it.
 func (a *acquire) lease(g protocol.Grant) (l *LeaseHolder, open bool) {
 	if a.Under != nil {
 		return a.Under.newLease(g, a.AcquireOptions)
@@ -419,14 +419,14 @@ func (a *acquire) refusal(r *protocol.Refusal) error {
 		return a.Under.why()
 	case r.Held:
 		return a.k.c.heldBy(r.Record, r.FreeIn)
-	case r.Record.Key != "": // what the machine itself saw of it
+	case r.Record.Key != "": // the machine has read the record itself
 		return Unreadable(r.Record)
 	default:
 		return r.Err
 	}
 }
 
-// end is the last thing that happens to an acquire.
+// end ends the acquire for good.
 func (a *acquire) end() {
 	if a.ended {
 		return
@@ -450,8 +450,7 @@ func (a *acquire) end() {
 	a.k.leave()
 }
 
-// note writes the terms before a grant into the history, when no caller gets its
-// lease.
+// note writes the terms before a grant into the history, if no caller gets its lease.
 func (a *acquire) note(g protocol.Grant) {
 	if c := a.k.c; a.History && c.options.HistoryLimit > 0 {
 		c.note(a.k.key, g.Past())
@@ -464,7 +463,7 @@ func (a *acquire) tell() {
 	k := a.k
 	s := k.snapshot()
 	if !s.known || s.looked < a.begun || !s.Found || s.Record.State != driver.Held || a.Want.Try {
-		return // nothing was seen since it began
+		return // nothing was read since the acquire began
 	}
 	for _, q := range k.queue {
 		q.shows(s.Record.Lease)
@@ -491,7 +490,8 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 	} else {
 		c.events.answered()
 	}
-	// A store that was busy for a moment is no news; one that stays so is.
+	// A store that was busy for a moment is not worth an event; a store that stays busy
+	// is.
 	if res.Err == nil || newsworthy(res.Err) || a.con.Silence(now) >= a.Timing.RequestTimeout {
 		a.k.fail(res.Err)
 		if res.Err != nil {

@@ -20,15 +20,15 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// calls makes calls of the store, a bounded number at once. Each has a goroutine for
-// itself and its own timeout, so that a slow answer delays no other call. Calls that wait
-// for a place go in the order of their urgency.
+// calls sends calls to the store, a bounded number at once. Each has its own goroutine
+// and timeout, so that a slow answer delays no other call. Waiting calls are sent in the
+// order of their urgency.
 type calls struct {
 	most    int
 	timeout time.Duration
 	ctx     context.Context // ends with the client
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // of calls, and of workers that rest
+	wg      sync.WaitGroup // of calls, and of idle workers
 
 	begun    time.Time
 	answered atomic.Int64 // when the last answer came, after begun; 0: never
@@ -38,24 +38,24 @@ type calls struct {
 	running int
 	waiting waitingCalls
 	serial  uint64
-	resting []*worker // the one that came last is taken first
+	resting []*worker // idle; the last to become idle is used first
 }
 
-// last is the urgency of calls on which no lease depends. Heartbeats go before
-// them, however long they have waited.
+// last is the urgency of calls on which no lease depends. Heartbeats precede them,
+// however long these calls have waited.
 const last = time.Duration(math.MaxInt64)
 
 // request is what a call does.
 type request interface {
-	// Make makes the call, under a context that ends with the timeout. It returns what
-	// the store does, as far as the call has that.
+	// Make makes the call, under a context that ends with the timeout. It returns the
+	// store's results, as far as the call has any.
 	Make(context.Context) (rec, former driver.Record, err error)
-	// Answer takes that. It is called once. If the store ignores its context, Answer
-	// gets an error of unknown outcome, and Make may still be running.
+	// Answer takes those results. It is called once. If the store ignores its context,
+	// Answer gets an error of unknown outcome, and Make may still be running.
 	Answer(rec, former driver.Record, err error)
 }
 
-// alone is a request whose answer nobody takes.
+// alone is a request without a receiver for its answer.
 type alone func(context.Context) error
 
 // Make calls it.
@@ -69,15 +69,15 @@ func (f alone) Answer(driver.Record, driver.Record, error) {}
 // storeCall is one call of the store.
 type storeCall struct {
 	request
-	// Timeout bounds it, if it is not 0 and not that of all calls.
+	// Timeout bounds this call; 0 means the timeout of all calls.
 	Timeout time.Duration
 }
 
 func (q storeCall) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) }
 
-// hungFactor is after how many timeouts a call that has not returned counts as
-// one of unknown outcome. Its place stays taken until it returns, so that a
-// store that never does cannot pile up calls.
+// hungFactor is the number of timeouts after which a call that has not returned gets an
+// unknown outcome. It counts as in flight until it returns, so that a store that never
+// returns cannot pile up calls.
 const hungFactor = 2
 
 // timeoutError is the error of a call that the store has not answered in time.
@@ -87,9 +87,9 @@ type timeoutError struct {
 	err   error         // the driver's own
 }
 
-// lately is within how many timeouts an answer shows that the store is slow, and not away. A
-// lease has about ten.
-const lately = 10
+// recentTimeouts is the number of timeouts within which an answer to any call shows that the store
+// is slow, and not unreachable. A lease has about ten.
+const recentTimeouts = 10
 
 func (e *timeoutError) Error() string {
 	text := fmt.Sprintf("no answer within %v (RequestTimeout)", e.after)
@@ -97,17 +97,17 @@ func (e *timeoutError) Error() string {
 	case more != "":
 		return text + ": " + more
 	case e.quiet == 0:
-		return text + ", nor to any call before: see that the store runs, and that this machine reaches it"
-	case e.quiet > lately*e.after:
-		return fmt.Sprintf("%s, nor to any call for %v: see that the store runs, and that this machine reaches it", text, e.quiet.Round(time.Second))
+		return text + ", nor to any earlier call: check that the store runs and that this machine can reach it"
+	case e.quiet > recentTimeouts*e.after:
+		return fmt.Sprintf("%s, nor to any call for %v: check that the store runs and that this machine can reach it", text, e.quiet.Round(time.Second))
 	}
 	return text + "; if the store is that slow, use a longer LeaseDuration"
 }
 
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// known returns what the driver knows of the cause. A driver that knows nothing else has the
-// text of the context's error, or one that says as much.
+// known returns the cause that the driver reports, if it is more than the text of the
+// context's error or an equivalent one.
 func (e *timeoutError) known() string {
 	text := e.err.Error()
 	if strings.Contains(text, context.DeadlineExceeded.Error()) || strings.HasSuffix(text, "no answer in time") {
@@ -118,19 +118,19 @@ func (e *timeoutError) known() string {
 
 type waitingCall struct {
 	urgency time.Duration
-	serial  uint64 // first come, first served among equals
+	serial  uint64 // first come, first served at equal urgency
 	call    storeCall
-	late    *time.Timer // gives it up
-	index   int         // in the heap; -1: not in it any more
+	late    *time.Timer // gives the call up
+	index   int         // in the heap; -1: removed
 }
 
-// newCalls returns the calls of one client: at most so many at once.
+// newCalls returns the calls of one client. At most the given number are in flight.
 func newCalls(most int, timeout time.Duration) *calls {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel, begun: time.Now()}
 }
 
-// quiet returns for how long no call was answered, 0 if none ever was.
+// quiet returns how long no call has been answered, 0 if none ever was.
 func (r *calls) quiet() time.Duration {
 	at := time.Duration(r.answered.Load())
 	if at == 0 {
@@ -139,7 +139,7 @@ func (r *calls) quiet() time.Duration {
 	return max(1, time.Since(r.begun)-at)
 }
 
-// Close cancels the calls under way, and ends the workers that rest.
+// Close cancels the calls under way, and ends the idle workers.
 func (r *calls) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -203,14 +203,14 @@ func (r *calls) Beside(f func()) {
 	}()
 }
 
-// giveUp answers a call that has found no place in time, and was not sent. A caller
-// that repeats it does so with a new instant, from which a lease counts.
+// giveUp answers a call that was not sent, because too many were in flight. A caller
+// that repeats it counts the lease from a new instant.
 func (r *calls) giveUp(w *waitingCall) {
 	r.mu.Lock()
 	waits := w.index >= 0
 	if waits {
 		heap.Remove(&r.waiting, w.index)
-		r.wg.Add(1) // as long as a call waits, workers run
+		r.wg.Add(1) // while a call waits, workers run
 	}
 	r.mu.Unlock()
 	if waits {
@@ -219,34 +219,35 @@ func (r *calls) giveUp(w *waitingCall) {
 	}
 }
 
-// crowdedError is the error of a call that was not made, for want of a place.
+// crowdedError is the error of a call that was not made, because too many were in
+// flight.
 type crowdedError struct {
 	most  int
 	after time.Duration
 }
 
 func (e *crowdedError) Error() string {
-	return fmt.Sprintf("not sent: %d requests to the store are under way (MaxInFlight), and no place was free within %v; "+
+	return fmt.Sprintf("not sent: %d requests to the store are under way (MaxInFlight), and none ended within %v; "+
 		"the store or this machine cannot keep up: hold the locks under a session, or use a longer LeaseDuration", e.most, e.after)
 }
 
 func (r *calls) timeoutOf(q storeCall) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
 
-// worker makes calls one after the other. A few are kept when there is nothing to do: their
-// stacks have grown to what the store needs, which for some is more work than the rest of a
-// call.
+// worker makes calls one after the other. A few idle workers are kept: their stacks have
+// grown to what the store needs, and for some stores growing a stack costs more than the
+// rest of a call.
 type worker struct {
 	r    *calls
-	next chan storeCall // has room for one
+	next chan storeCall // buffer of one
 	hung *time.Timer    // answers a call whose Make does not return; nil before the first
 
 	mu     sync.Mutex
 	call   storeCall
-	awaits bool      // the call was not answered yet
-	due    time.Time // when the calls that hang are given up
+	awaits bool      // the call has not been answered yet
+	due    time.Time // when a call that hangs is given up
 }
 
-// mostResting is how many workers are kept.
+// mostResting is how many idle workers are kept.
 const mostResting = 8
 
 func (w *worker) run() {
@@ -254,10 +255,10 @@ func (w *worker) run() {
 		w.make(q)
 		w.rest()
 	}
-	w.hung.Stop() // not after each call: the next one sets it anew, and without a call it does nothing
+	w.hung.Stop() // not after each call: the next call resets it, and without a call it does nothing
 }
 
-// rest has the worker make the call that waits for a place, or wait for one, or end.
+// rest lets the worker make the next waiting call, or wait for one, or end.
 func (w *worker) rest() {
 	r := w.r
 	r.mu.Lock()
@@ -294,7 +295,7 @@ func (w *worker) make(q storeCall) {
 	}
 }
 
-// begin has the call answered if it does not return in time.
+// begin arranges that the call is answered if it does not return in time.
 func (w *worker) begin(q storeCall, begun time.Time, patience time.Duration) {
 	w.mu.Lock()
 	w.call, w.awaits, w.due = q, true, begun.Add(patience)
@@ -306,8 +307,8 @@ func (w *worker) begin(q storeCall, begun time.Time, patience time.Duration) {
 	}
 }
 
-// first reports whether nobody has answered the call that is under way. If so, the caller
-// is to answer it.
+// first reports whether the call under way has not been answered yet. If so, the caller
+// must answer it.
 func (w *worker) first() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -315,15 +316,15 @@ func (w *worker) first() bool {
 	return first
 }
 
-// take is first under the mutex. It returns the call as well.
+// take is first with the mutex held. It also returns the call.
 func (w *worker) take() (q storeCall, first bool) {
 	q, first = w.call, w.awaits
 	w.call, w.awaits = storeCall{}, false
 	return q, first
 }
 
-// giveUp answers a call whose Make has not returned. It may be late itself, and meet the
-// next call, whose time has not come.
+// giveUp answers a call whose Make has not returned. It may itself be late, and find the
+// next call, which is not due yet.
 func (w *worker) giveUp() {
 	w.mu.Lock()
 	if w.awaits && time.Now().Before(w.due) {
@@ -343,7 +344,7 @@ func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to calle
 	c.calls.Send(urgency, storeCall{Timeout: timeout, request: c.Store.Call(r, to)})
 }
 
-// alone makes a call whose answer nobody takes.
+// alone makes a call whose answer is dropped.
 func (c *Client) alone(call alone) {
 	c.calls.Send(last, storeCall{request: call})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// errand is a request that takes its time, whatever its context says, and counts its
+// errand is a request that takes its time regardless of its context, and counts its
 // answers.
 type errand struct {
 	takes    time.Duration
@@ -53,8 +53,8 @@ func inBubble(t *testing.T, test func(t *testing.T, calls *calls)) {
 }
 
 // TestHungCallIsAnsweredOnce: a call that does not return is answered after twice its
-// timeout, and not again when it returns. What is sent meanwhile has a worker of its own,
-// and what is sent then gets its own answer.
+// timeout, and not again when it returns. A call that is sent meanwhile has its own
+// worker, and a call that is sent afterwards gets its own answer.
 func TestHungCallIsAnsweredOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, calls *calls) {
 		begun := time.Now()
@@ -107,8 +107,8 @@ func TestPatienceIsOfEachCall(t *testing.T) {
 	})
 }
 
-// TestTimeoutSaysSo: a store that goes by its context is answered by an error that names
-// the timeout.
+// TestTimeoutSaysSo: a call to a store that obeys its context fails with an error that
+// names the timeout.
 func TestTimeoutSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T, calls *calls) {
 		calls.Send(0, storeCall{request: alone(func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func TestTimeoutSaysSo(t *testing.T) {
 	})
 }
 
-// TestWorkersRest: few of many workers are kept, and those until the end.
+// TestWorkersRest: only a few of many workers are kept, and they live until the end.
 func TestWorkersRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, calls *calls) {
 		more := func() int {
@@ -152,8 +152,8 @@ func TestWorkersRest(t *testing.T) {
 	})
 }
 
-// TestCallMeetsTheEnd: a call that was handed to a worker which rests is made, although all
-// ends before the worker has it.
+// TestCallMeetsTheEnd: a call that was handed to an idle worker is made, although Close
+// comes before the worker has it.
 func TestCallMeetsTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, calls *calls) {
 		e := &errand{key: "one"}

@@ -12,23 +12,23 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Candidate follows a lock that its caller means to take, without standing in an acquire:
-// it reads the lock, observes it while the caller waits, and tries to take it when the caller
-// says so. It tells in events what an acquire tells. It is for one goroutine.
+// Candidate follows a lock that its caller wants to take, without a waiting acquire: it reads
+// the lock, observes it while the caller waits, and tries to take it when the caller says so.
+// It emits the same events as an acquire. It is for one goroutine.
 type Candidate struct {
 	k        *tracker
 	timing   protocol.Timing
 	patience time.Duration
 	observer *Observer // nil before the first wait
 	seen     Snapshot
-	looks    int           // of the observers' that were noted
-	failed   error         // of the latest one
-	silent   time.Duration // since when the store gives no answer, if failed is not nil
-	reported uint64        // the token of the holder that was told in an event
-	asking   *asking       // the latest request for a hand-over; nil: there is none
+	looks    int           // reads of the observer that were noted
+	failed   error         // the error of the latest read
+	silent   time.Duration // since when the store has given no answer, if failed is not nil
+	reported uint64        // the token of the last holder that an event has reported
+	asking   *asking       // the latest request for a hand-over, or nil
 }
 
-// Candidate begins to follow a lock. Patience is how long the store may give no answer, 0
+// Candidate begins to follow a lock. patience is how long the store may give no answer, 0
 // for ever.
 func (c *Client) Candidate(key string, t protocol.Timing, patience time.Duration) (*Candidate, error) {
 	k, err := c.tracker(key)
@@ -38,7 +38,7 @@ func (c *Client) Candidate(key string, t protocol.Timing, patience time.Duration
 	return &Candidate{k: k, timing: t, patience: patience}, nil
 }
 
-// Close ends it. A request that is written already stays.
+// Close ends the candidate. A request that is already written stays.
 func (n *Candidate) Close() {
 	if n.asking != nil {
 		n.asking.run.do(n.asking.m.GiveUp)
@@ -49,12 +49,12 @@ func (n *Candidate) Close() {
 	n.k.leave()
 }
 
-// Latest returns the latest state. Fresh says that it was read since the candidate began. An
-// error says that waiting is of no use.
+// Latest returns the latest state. fresh says that it was read since the candidate began. An
+// error says that waiting is useless.
 func (n *Candidate) Latest(ctx context.Context) (s Snapshot, fresh bool, err error) {
 	if n.observer == nil {
 		s, err := n.k.c.Status(ctx, n.k.key)
-		n.seen, fresh = s, err == nil // what has failed, the observer tells
+		n.seen, fresh = s, err == nil // the observer reports the error
 	} else {
 		n.seen, fresh, _ = n.observer.Latest()
 		if err := n.answered(); err != nil {
@@ -75,7 +75,7 @@ func (n *Candidate) Latest(ctx context.Context) (s Snapshot, fresh bool, err err
 	return n.seen, fresh, nil
 }
 
-// answered notes what the polls of the lock were answered.
+// answered notes the results of the polls of the lock.
 func (n *Candidate) answered() error {
 	k, c := n.k, n.k.c
 	k.c.viewMu.Lock()
@@ -103,20 +103,20 @@ func (n *Candidate) answered() error {
 	return nil
 }
 
-// Failed tells in an event of a read of the history that has failed.
+// Failed emits an event for a failed read of the history.
 func (n *Candidate) Failed(err error) { n.k.c.events.storeFailed(n.k.key, 0, err) }
 
 var errDue = errors.New("something is due")
 
-// Wait waits until the state may have changed, or the time has come, if it is not zero. The
-// error is as of an acquire that ctx has ended.
+// Wait waits until the state may have changed, or until the given time, if that is not
+// zero. If ctx ends, the error is that of an acquire.
 func (n *Candidate) Wait(ctx context.Context, until time.Time) error {
 	if n.observer == nil {
 		o, err := n.k.c.Observe(n.k.key)
 		n.observer = o
 		return err
 	}
-	polls := false // more often than the observers of the client do
+	polls := false // more often than the client's observers
 	if refresh := n.timing.Refresh; refresh < n.k.c.timing.Refresh {
 		if poll := time.Now().Add(refresh); until.IsZero() || poll.Before(until) {
 			until, polls = poll, true
@@ -131,7 +131,7 @@ func (n *Candidate) Wait(ctx context.Context, until time.Time) error {
 	switch {
 	case errors.Is(err, errDue):
 		if polls {
-			_, _ = n.k.c.Status(ctx, n.k.key) // what has failed, the observer tells
+			_, _ = n.k.c.Status(ctx, n.k.key) // the observer reports the error
 		}
 		return nil
 	case !errors.Is(err, context.DeadlineExceeded):
@@ -144,19 +144,19 @@ func (n *Candidate) Wait(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// Held returns the error of a lock that is held as Latest has shown it.
+// Held returns the error for a lock that is held as Latest has shown it.
 func (n *Candidate) Held() error { return n.k.c.heldBy(n.seen.Record, n.seen.FreeIn) }
 
-// Try tries to take the lock as Latest has shown it. Where another term has come meanwhile, the
-// error is that of a lock that is held. Waited is for how long the caller has waited for it.
+// Try tries to take the lock as Latest has shown it. If another term has begun meanwhile, the
+// error says that the lock is held. waited is how long the caller has waited for the lock.
 func (n *Candidate) Try(ctx context.Context, o AcquireOptions, waited time.Duration) (*LeaseHolder, error) {
 	of := n.seen.Record
 	o.Want.Try, o.Want.Behind, o.Want.Of, o.Waited = true, true, &of, waited
 	return n.k.c.Acquire(ctx, o)
 }
 
-// Wish returns after how long the holder may be asked to hand over to this client, which is
-// preferred to it, and false if it is not to be asked.
+// Wish returns how long to wait before asking the holder to hand over to this client, and
+// false if the client has no higher priority or must not ask.
 func (n *Candidate) Wish(priority int) (time.Duration, bool) {
 	k := n.k
 	k.c.viewMu.Lock()
@@ -165,7 +165,7 @@ func (n *Candidate) Wish(priority int) (time.Duration, bool) {
 	return at - k.c.contender(), ok
 }
 
-// Prefer asks the holder for that, and does not wait for the answer.
+// Prefer asks the holder to hand over, and does not wait for the answer.
 func (n *Candidate) Prefer(priority int) {
 	k := n.k
 	k.c.viewMu.Lock()

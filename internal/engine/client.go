@@ -1,26 +1,25 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine drives the machines of package protocol on real time. Timers say when one
-// has something to do, calls carry out what it asks of the store, and run is the loop that
-// ties them together. It decides nothing. A [Client] is all of one process and one store; what
-// its callers see of it is the package above.
+// Package engine drives the machines of package protocol in real time. Timers say when a
+// machine is due, calls carry out its store calls, and run is the loop that connects them. The
+// engine decides nothing. A [Client] is the state of one process and one store; package tenure
+// is its API.
 //
 // # Mutexes
 //
 // A goroutine takes them in this order:
 //
-//  1. Client.viewMu, of what was seen of locks and sessions: trackers, observers, and the
-//     machines of those that wait, ask or reap.
-//  2. SessionHolder.turn, of those that release a lock under the session; opening.mu; and the
-//     mutex of a machine that shares nothing: of a write into the history, or for a holder
-//     elsewhere.
+//  1. Client.viewMu, of the views of locks and sessions: trackers, observers, and the
+//     machines that acquire, request or reap.
+//  2. SessionHolder.turn, for releases of locks under the session; opening.mu; and the mutex
+//     of a machine that shares nothing: a history write, or a write for a remote holder.
 //  3. heldRecord.mu, of the machine of a lease; a session and all leases under it have one.
-//  4. Client.mu, of the account of what Close waits for.
-//  5. Those of the notifier, the calls, the timers and the caches.
+//  4. Client.mu, of what Close waits for.
+//  5. The mutexes of the notifier, the calls, the timers and the caches.
 //
-// None is held across a call of the store. The timer of a deadline takes those of 5 alone, and
-// the deadline, which Check reads, none.
+// None is held across a store call. The timer of a deadline takes only mutexes of group 5, and
+// the deadline itself, which Check reads, takes none.
 package engine
 
 import (
@@ -36,11 +35,11 @@ import (
 )
 
 // Client is what all locks of one process share: the store, the clocks and their timers,
-// what was seen, and the account of what is under way.
+// the views, and what is under way.
 type Client struct {
 	Store   *CheckedStore
 	watcher driver.Watcher // nil if the store cannot watch
-	charges bool           // it charges a claim that it refuses
+	charges bool           // the store charges for a claim that it refuses
 	options Options
 	timing  protocol.Timing
 	env     protocol.Env
@@ -48,7 +47,7 @@ type Client struct {
 	events    *events
 	calls     *calls
 	holder    func() time.Duration // the clock by which leases count
-	contender func() time.Duration // and that of all others
+	contender func() time.Duration // the clock of everything else
 	deadlines *timers              // of leases, on the holder's clock: cancels contexts
 	beats     *timers              // of leases, on the holder's clock: steps their machines
 	looks     *timers              // of trackers, on the contender's clock
@@ -56,56 +55,56 @@ type Client struct {
 
 	closing chan struct{} // closed when Close begins
 	voided  chan struct{} // closed when the store was replaced
-	gone    chan struct{} // closed when nothing is sent any more
+	gone    chan struct{} // closed when no call is sent any more
 
-	viewMu   sync.Mutex // guards the trackers, and what was seen
+	viewMu   sync.Mutex // guards the trackers and the views
 	sessions *sessionViews
-	liveness *livenessCache // of what was seen, and forgotten
+	liveness *livenessCache // of views that were dropped
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	trackers map[string]*tracker // by key
-	idle     *list.List          // the trackers that nobody waits in, those that were left first in front; others may be among them
+	idle     *list.List          // the trackers without a waiter, least recently used first; others may be among them
 	held     map[*heldRecord]struct{}
 	own      map[string]*LeaseHolder // the latest lease of each lock
 	active   int                     // leases and acquires that Close waits for
 	drained  chan struct{}
-	writing  int // terms that are not in the history yet, for which Close waits a while
+	writing  int // terms that are not in the history yet; Close waits for them for a while
 	written  chan struct{}
 
-	grants  unconfirmedGrants // to holders elsewhere
-	records recordCache       // what was seen last of the locks of holders elsewhere
+	grants  unconfirmedGrants // to remote holders
+	records recordCache       // the records of remote holders' locks, as last read
 }
 
-// Options are what a client is made with. They are valid, and complete but for what is said
-// to be optional.
+// Options are the options of a client. They are valid and, except for optional fields,
+// complete.
 type Options struct {
 	Owner, Host, Label string
 	Timing             protocol.Timing
 	HistoryLimit       int
 	MaxInFlight        int
-	// Holder is the clock by which leases count, Contender that of all others.
+	// Holder is the clock by which leases count, Contender the clock of everything else.
 	Holder, Contender func() time.Duration
 	Transport         Transport // nil: none
-	// OnEvent takes each event, from one goroutine. It is optional.
+	// OnEvent takes each event, in one goroutine. It is optional.
 	OnEvent func(Event)
 	API     API
 }
 
-// API makes what the API declares and the engine hands out.
+// API makes the values that the API declares and the engine returns.
 type API struct {
-	// Held returns the error of those who wait for the holder that a record shows, or for
-	// whom it is reserved. Own says that the holder is this client.
+	// Held returns the error of a caller that waits for the holder, or the reservation,
+	// that a record shows. own says that the holder is this client.
 	Held func(rec driver.Record, freeIn time.Duration, own bool) error
-	// Superseded returns the error of a term under a token that by has ended.
+	// Superseded returns the error of the term with a token that the record by has ended.
 	Superseded func(token uint64, by driver.Record) error
 	// Replaced returns the error of a term whose store was replaced.
 	Replaced func(err error) error
-	// SteppedDown returns the cause of a term that ends as somebody has asked.
+	// SteppedDown returns the cause of a term that ends because of a request.
 	SteppedDown func(q *driver.Request) error
-	// Requested returns the error of those who ask a holder that was asked before.
+	// Requested returns the error of a request to a holder that has one already.
 	Requested func(q *driver.Request) error
-	// NewLease returns a lease that stands in one of the API's.
+	// NewLease returns a lease that is embedded in a lease of the API.
 	NewLease func() *LeaseHolder
 }
 
@@ -126,8 +125,8 @@ func New(store driver.Store, o Options) *Client {
 	c.sessions = newSessionViews(c.timing, c.env, c.liveness)
 	c.env.Session = c.sessions.Of
 
-	// A suspend, or a step of the wall clock, is noticed within a fraction of
-	// the grace.
+	// A suspend, or a step of the wall clock, must be noticed within a fraction of the
+	// grace.
 	nap := napOf(c.timing)
 	c.deadlines = newTimers(c.holder, nap)
 	c.beats = newTimers(c.holder, nap)
@@ -143,21 +142,21 @@ func New(store driver.Store, o Options) *Client {
 	return c
 }
 
-// random returns a number in [0, 1), for jitter. It comes from where the versions
-// come from, so that a test which seeds that (testing/cryptotest) seeds all.
+// random returns a number in [0, 1), for jitter. It has the same source as the
+// versions, so that a test that seeds that source (testing/cryptotest) seeds both.
 func random() float64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
 }
 
-// napOf is for how long the timers of a lease may sleep: a suspend, or a step of the wall
-// clock, is noticed within a fraction of the grace.
+// napOf returns how long the timers of a lease may sleep, so that they notice a suspend,
+// or a step of the wall clock, within a fraction of the grace.
 func napOf(t protocol.Timing) time.Duration {
 	return max(min(time.Second, t.Grace/4), time.Millisecond)
 }
 
-// usable returns why nothing can be acquired any more, nil if it can. The caller
+// usable returns why the client cannot acquire any more, nil if it can. The caller
 // holds the client.
 func (c *Client) usable() error {
 	if c.closed {
@@ -166,16 +165,16 @@ func (c *Client) usable() error {
 	return c.Store.Gone()
 }
 
-// Usable returns why nothing can be done any more: the client was closed, or the store was
-// replaced. It is nil otherwise.
+// Usable returns why the client is unusable: it was closed, or the store was replaced. It
+// is nil otherwise.
 func (c *Client) Usable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.usable()
 }
 
-// began counts something that Close must wait for. It returns an error if nothing may be
-// begun any more.
+// began counts an operation that Close must wait for. It returns an error if none may
+// begin any more.
 func (c *Client) began() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +194,7 @@ func (c *Client) beganRecord(k *heldRecord) error {
 	return c.usable()
 }
 
-// finished is the end of what began.
+// finished ends what began has counted.
 func (c *Client) finished() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +221,8 @@ func (c *Client) holds(key string) bool {
 	return c.own[key] != nil
 }
 
-// heldBy returns the error of those who wait for what a record shows.
+// heldBy returns the error of a caller that waits for the holder or reservation in a
+// record.
 func (c *Client) heldBy(rec driver.Record, freeIn time.Duration) error {
 	return c.options.API.Held(rec, freeIn, c.owns(rec))
 }
@@ -235,7 +235,7 @@ func (c *Client) owns(rec driver.Record) bool {
 	return l != nil && rec.State == driver.Held && l.token == rec.Token && rec.Owner == c.options.Owner
 }
 
-// writes counts terms that are being written into the history, and those that are.
+// writes adds n to the number of history entries that are being written.
 func (c *Client) writes(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +252,8 @@ func (c *Client) checkDrained() {
 	}
 }
 
-// closeOnce closes a channel that may be closed. The caller holds what guards it.
+// closeOnce closes a channel unless it is closed. The caller holds the mutex that
+// guards it.
 func closeOnce(c chan struct{}) {
 	select {
 	case <-c:
@@ -273,8 +274,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// wait waits until ended is closed. The error is that of ctx, of a client that is closed, or
-// of a store that was replaced, if that comes first.
+// wait waits until ended is closed. The error says what came first: the end of ctx, the
+// closing of the client, or the replacement of the store.
 func (c *Client) wait(ctx context.Context, ended <-chan struct{}) error {
 	select {
 	case <-ended:
@@ -296,5 +297,5 @@ func (c *Client) Rest(ctx context.Context, pause time.Duration) error {
 	return c.wait(ctx, ended)
 }
 
-// Timing returns the durations that the client keeps.
+// Timing returns the client's durations.
 func (c *Client) Timing() protocol.Timing { return c.timing }

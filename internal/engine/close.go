@@ -14,17 +14,17 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// A store is replaced when others find another one under its name: its file was
-// deleted, or another one was put in its place. What this client reads and writes
-// then excludes nobody any more, and a successor may have begun already. So all that
-// rests on the store ends at once: leases and sessions as superseded, waits with the
-// store's error. Nothing more is sent to the store, a release included: no other
-// process would see it.
+// A store is replaced when other processes find another store under its name: its file
+// was deleted, or exchanged. Then this client's records exclude no other process any
+// more, and a successor may have begun already. So everything that depends on the store
+// ends at once: leases and sessions as superseded, waits with the store's error. The
+// client sends nothing more to the store, not even a release: no other process would
+// read it.
 
-var errNotified = errors.New("others find another store under the name of this one: restart every program that uses it")
+var errNotified = errors.New("the store was replaced (its file was deleted or exchanged): restart every program that uses it")
 
-// notice ends the client's leases when the store says without a call that it was
-// replaced. It is one goroutine of the client, which ends with it.
+// notice ends the client's leases when the store reports, without a call, that it was
+// replaced. It runs in a goroutine that ends with the client.
 func (c *Client) notice(store driver.Store) {
 	n, ok := store.(driver.ReplacedNotifier)
 	if !ok {
@@ -43,7 +43,7 @@ func (c *Client) notice(store driver.Store) {
 	})
 }
 
-// endAll ends all that rests on the store.
+// endAll ends everything that depends on the store.
 func (c *Client) endAll(err error) {
 	c.mu.Lock()
 	held, trackers := c.everything()
@@ -51,7 +51,7 @@ func (c *Client) endAll(err error) {
 
 	close(c.voided)
 	for _, k := range held {
-		k.void() // Check fails from here on, whatever else is to be done
+		k.void() // Check fails from here on, before anything else is done
 	}
 	for _, k := range trackers {
 		k.fails(err)
@@ -61,8 +61,8 @@ func (c *Client) endAll(err error) {
 	}
 }
 
-// everything returns what is held, sessions in front of leases, and the trackers: the locks
-// under a session follow it. The caller holds the client.
+// everything returns the held records, sessions before leases because locks follow their
+// session, and the trackers. The caller holds the client.
 func (c *Client) everything() ([]*heldRecord, []*tracker) {
 	var sessions, leases []*heldRecord
 	for k := range c.held {
@@ -75,9 +75,9 @@ func (c *Client) everything() ([]*heldRecord, []*tracker) {
 	return append(sessions, leases...), slices.Collect(maps.Values(c.trackers))
 }
 
-// Close ends the client: waiting acquires and contexts at once, all else when it is over, or
-// when ctx ends. It returns an error if leases were left behind, and ErrClosed if the client
-// was closed before.
+// Close ends the client: waiting acquires and contexts at once, everything else when it is
+// done, or when ctx ends. It returns an error if leases were left behind, and ErrClosed if
+// the client was closed before.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
@@ -93,14 +93,14 @@ func (c *Client) Close(ctx context.Context) error {
 	for _, k := range trackers {
 		k.fails(ErrClosed)
 	}
-	for _, k := range held { // with a session its locks are freed by one write
+	for _, k := range held { // one write closes a session and frees its locks
 		k.Stop(ErrClosed)
 	}
 
 	w := c.closeWait(ctx, held)
 	defer func() { w.stop() }()
 	drained := w.until(c.drained)
-	w.within(c.timing.Lease/2, c.written) // what was not written at once is tried again each tenth of a lease
+	w.within(c.timing.Lease/2, c.written) // a failed history write is retried every tenth of a lease
 	c.end()
 	ended := make(chan struct{})
 	go func() {
@@ -125,20 +125,19 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	switch {
 	case left > 0:
-		return errors.Join(fmt.Errorf("tenure: close: leases not released: %d; their records run out within %v", left, within), err)
+		return errors.Join(fmt.Errorf("tenure: close: leases not released: %d; their records expire within %v", left, within), err)
 	case err != nil:
 		return fmt.Errorf("tenure: close: %w", err)
 	}
 	return nil
 }
 
-var errCloseTimeout = errors.New("the stop timeout and a lease duration have passed")
+var errCloseTimeout = errors.New("not done within the stop timeout and a lease duration")
 
-var errEventTimeout = errors.New("OnEvent or the logger has not returned, although the stop timeout and a lease duration have passed")
+var errEventTimeout = errors.New("OnEvent or the logger did not return within the stop timeout and a lease duration")
 
-// closeWait bounds the waiting of a Close by the context of its caller. A context
-// that was done before, or that belongs to a lease that the closing has ended, does
-// not count.
+// closeWait bounds the waiting of a Close by its caller's context. A context that was
+// done before, or that belongs to a lease that Close has ended, does not count.
 type closeWait struct {
 	ctx  context.Context
 	stop context.CancelFunc
@@ -157,19 +156,20 @@ func (c *Client) closeWait(ctx context.Context, all []*heldRecord) *closeWait {
 	return w
 }
 
-// ignore has the waiting end by itself instead of with the context.
+// ignore bounds the waiting by a time of its own instead of the context.
 func (w *closeWait) ignore() {
 	w.ctx, w.stop = context.WithTimeoutCause(context.WithoutCancel(w.ctx), w.most, errCloseTimeout)
 }
 
-// bound has the waiting end by itself too, even under a context that never ends.
+// bound bounds the waiting by a time of its own too, in case the context never ends.
 func (w *closeWait) bound() {
 	ctx, stop := context.WithTimeoutCause(w.ctx, w.most, errEventTimeout)
 	outer := w.stop
 	w.ctx, w.stop = ctx, func() { stop(); outer() }
 }
 
-// within waits for what a store that gives no answer must not hold up for longer.
+// within waits for ended, for at most that long: a store without an answer must not
+// delay Close further.
 func (w *closeWait) within(most time.Duration, ended <-chan struct{}) {
 	if errors.Is(context.Cause(w.ctx), ErrClosed) {
 		w.ignore()
@@ -203,7 +203,7 @@ func (w *closeWait) until(ended <-chan struct{}) bool {
 	}
 }
 
-// end ends all that runs by itself. Nothing is sent any more.
+// end stops the client's timers and goroutines. No call is sent any more.
 func (c *Client) end() {
 	close(c.gone)
 	c.notifier.close()

@@ -9,37 +9,39 @@ import (
 	"time"
 )
 
-// leaseDeadline is until when a holder may act under a lease or a session, and why that has
-// ended. It is what Check reads. The holder's work, the timer of the deadline, and
-// the heartbeats share it without a mutex, and share nothing else that way.
+// leaseDeadline is the instant until which a holder may act under a lease or a session, or
+// why its right to act has ended. Check reads it. The holder's work, the timer of the
+// deadline, and the heartbeats share it without a mutex, and share nothing else that way.
 //
-// What holds, whoever calls what at the same time:
+// These rules hold for all concurrent calls:
 //
-//   - Ended is final: no call makes it good again, and the first ending stays.
+//   - An ending is final: no call makes the deadline good again, and the first ending
+//     stays.
 //   - It never moves backwards.
-//   - Once a caller of Check was told that it has expired, it has expired for all:
-//     a heartbeat that is confirmed at the same moment comes too late.
-//   - If it passes first, it is expired, whatever else is to end it.
-//   - A deadline under a parent is good while the parent's is, and has no instant of
-//     its own. The parent's ending becomes its own when a caller asks.
+//   - Once Check has reported to any caller that the deadline has expired, it has
+//     expired for all: a heartbeat that is confirmed at the same moment comes too late.
+//   - If the deadline passes first, the ending is expired, whatever else tries to end
+//     it.
+//   - A deadline with a parent is good while the parent is, and has no instant of its
+//     own. It takes over the parent's ending when a caller checks it.
 //
 // No method blocks or allocates.
 type leaseDeadline struct {
-	timers *timers        // of deadlines, by the holder's clock
-	Parent *leaseDeadline // that of the session; nil for a lock that is its own lease, and for a session
+	timers *timers        // for deadlines, on the holder's clock
+	Parent *leaseDeadline // the session's deadline; nil for a lock with its own lease, and for a session
 
-	// until is the deadline on the holder's clock; or an ending; or inherited, if
-	// only the parent's counts.
+	// until is the deadline on the holder's clock, or an ending, or inherited, if only the
+	// parent counts.
 	until atomic.Int64
 }
 
-// inherited stands for no deadline of its own.
+// inherited means that there is only the parent's deadline.
 const inherited = math.MaxInt64
 
 // ending is why the right to act has ended.
 type ending int64
 
-// The endings. They stand in place of a deadline, which is positive.
+// The endings. They replace the deadline, which is positive.
 const (
 	notEnded         ending = 0
 	endedExpired     ending = -1
@@ -50,7 +52,7 @@ const (
 	endedReplaced    ending = -6
 )
 
-// Begin begins it: until the deadline, or for as long as the parent's is good.
+// Begin starts the right to act, until the deadline, or as long as the parent is good.
 func (d *leaseDeadline) Begin(deadline time.Duration) {
 	if d.Parent != nil {
 		d.until.Store(inherited)
@@ -59,11 +61,11 @@ func (d *leaseDeadline) Begin(deadline time.Duration) {
 	d.until.Store(int64(deadline))
 }
 
-// Check returns why the right has ended, by the clock's reading now.
+// Check returns why the right has ended, by the current reading of the clock.
 func (d *leaseDeadline) Check() ending {
 	until := d.until.Load()
 	if until == inherited && d.Parent != nil {
-		// One level, and open-coded: it is asked before every side effect.
+		// One level, and inlined by hand, because callers check before every side effect.
 		if until = d.Parent.until.Load(); until <= 0 || int64(d.timers.now()) >= until {
 			return d.inherit()
 		}
@@ -75,7 +77,7 @@ func (d *leaseDeadline) Check() ending {
 	return d.expire(until)
 }
 
-// inherit is check where the parent's has ended, or its deadline has passed.
+// inherit is Check if the parent has ended, or its deadline has passed.
 func (d *leaseDeadline) inherit() ending {
 	e := d.Parent.Check()
 	if e == notEnded {
@@ -85,7 +87,7 @@ func (d *leaseDeadline) inherit() ending {
 	return d.Ended()
 }
 
-// expire ends a right whose deadline was until, if it still is.
+// expire ends the right as expired, if the deadline is still until.
 func (d *leaseDeadline) expire(until int64) ending {
 	for until > 0 {
 		if d.until.CompareAndSwap(until, int64(endedExpired)) {
@@ -97,12 +99,12 @@ func (d *leaseDeadline) expire(until int64) ending {
 		}
 	}
 	if until == 0 {
-		return endedExpired // it has not begun
+		return endedExpired // Begin was not called
 	}
 	return ending(until)
 }
 
-// bound returns the deadline that counts, or the ending.
+// bound returns the effective deadline, or the ending.
 func (d *leaseDeadline) bound() int64 {
 	until := d.until.Load()
 	if until == inherited && d.Parent != nil {
@@ -111,10 +113,10 @@ func (d *leaseDeadline) bound() int64 {
 	return until
 }
 
-// Ended returns why the right has ended, as far as any caller has found out.
+// Ended returns why the right has ended, as far as any call has found out.
 func (d *leaseDeadline) Ended() ending { return ending(min(d.bound(), int64(notEnded))) }
 
-// Own is ended, without what the parent's says.
+// Own is Ended without the parent.
 func (d *leaseDeadline) Own() ending { return ending(min(d.until.Load(), int64(notEnded))) }
 
 // Remaining returns the time until the deadline, 0 if the right has ended.
@@ -126,7 +128,7 @@ func (d *leaseDeadline) Remaining() time.Duration {
 	return max(0, time.Duration(until)-d.timers.now())
 }
 
-// End ends it, unless it has ended.
+// End ends the right, unless it has ended.
 func (d *leaseDeadline) End(why ending) {
 	for {
 		until := d.until.Load()
@@ -142,7 +144,8 @@ func (d *leaseDeadline) End(why ending) {
 	}
 }
 
-// Extend moves the deadline, unless the right has ended, or has none of its own.
+// Extend moves the deadline, unless the right has ended, or the deadline is the
+// parent's.
 func (d *leaseDeadline) Extend(deadline time.Duration) {
 	if d.Parent != nil {
 		return
@@ -155,8 +158,8 @@ func (d *leaseDeadline) Extend(deadline time.Duration) {
 	}
 }
 
-// Reach is for the timer of the deadline: it returns when to come again, or that
-// the right has expired. Else it has ended otherwise.
+// Reach is for the timer of the deadline: it returns when to call again, or that the
+// right has expired. If neither, the right has ended otherwise.
 func (d *leaseDeadline) Reach(now time.Duration) (again time.Duration, expired bool) {
 	for {
 		until := d.until.Load()

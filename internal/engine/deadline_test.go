@@ -22,7 +22,7 @@ func newDeadline(c *handClock, parent *leaseDeadline, deadline time.Duration) *l
 	return r
 }
 
-// TestDeadline goes through the life of one step by step.
+// TestDeadline goes through the life of a deadline step by step.
 func TestDeadline(t *testing.T) {
 	c := &handClock{}
 	c.now.Store(1)
@@ -78,8 +78,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineUnderAParent: it is good while the parent's is, and ends as that does,
-// unless it has ended before.
+// TestDeadlineUnderAParent: the deadline is good while its parent is, and ends as the
+// parent does, unless it has ended before.
 func TestDeadlineUnderAParent(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -12,12 +12,12 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// DeleteReleased deletes a released lock and its history, the oldest record of which comes
-// first, if the lock stands as rec. It returns how many records of the history it has
-// deleted. The error is a [*driver.ConflictError] if somebody has taken the lock.
+// DeleteReleased deletes a released lock and its history, oldest record first, if rec is
+// still the lock's record. It returns how many history records it has deleted. The error
+// is a [*driver.ConflictError] if another process has taken the lock.
 //
-// This client holds a lock that has a history while it deletes that history. So a process
-// that takes the lock meanwhile does not lose its terms.
+// The client holds the lock while it deletes its history. So a process that takes the
+// lock afterwards does not lose its terms.
 func (c *Client) DeleteReleased(ctx context.Context, rec driver.Record, past []driver.Record) (history int, err error) {
 	if len(past) == 0 {
 		return 0, c.delete(ctx, rec)
@@ -35,11 +35,11 @@ func (c *Client) DeleteReleased(ctx context.Context, rec driver.Record, past []d
 	}); err != nil {
 		return 0, err
 	}
-	// Half of a lease is enough for a hundred records, and leaves the other half
-	// for what the clocks of others make of it.
+	// Half of a lease is enough for a hundred records. The other half allows for the
+	// clocks of other processes.
 	within, cancel := context.WithTimeout(ctx, c.timing.Lease/2)
 	defer cancel()
-	for i := 0; i < len(past) && err == nil; i++ { // if it fails, what is left has no hole
+	for i := 0; i < len(past) && err == nil; i++ { // after a failure, the rest of the history has no hole
 		if err = c.delete(within, past[i]); err == nil {
 			history++
 		}
@@ -47,7 +47,7 @@ func (c *Client) DeleteReleased(ctx context.Context, rec driver.Record, past []d
 	if err == nil {
 		err = c.delete(within, held)
 	}
-	if err != nil { // it is given back; if that fails it is free when the lease has run out
+	if err != nil { // release the lock; if that fails, its lease expires
 		free := held
 		free.Version, free.State, free.End, free.Until = rand.Text(), driver.Released, driver.EndReleased, rec.Until
 		_ = c.insist(context.WithoutCancel(ctx), func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func (c *Client) delete(ctx context.Context, rec driver.Record) error {
 	return c.insist(ctx, func(ctx context.Context) error { return c.Store.Delete(ctx, rec) })
 }
 
-// insist makes a write, again if others keep it out of the store.
+// insist makes a write, and repeats it while others lock it out of the store.
 func (c *Client) insist(ctx context.Context, write func(context.Context) error) error {
 	return c.Persist(ctx, c.timing.RequestTimeout, func(err error) bool {
 		var conflict *driver.ConflictError
@@ -74,7 +74,7 @@ func (c *Client) insist(ctx context.Context, write func(context.Context) error) 
 	})
 }
 
-// Persist makes a call again for as long as its error may pass, up to a bound.
+// Persist repeats a call while its error may be temporary, up to a bound.
 func (c *Client) Persist(
 	ctx context.Context, bound time.Duration, passes func(error) bool, call func(context.Context) error,
 ) error {

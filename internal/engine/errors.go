@@ -30,15 +30,15 @@ var (
 	ErrAlive         = errors.New("the holder is alive")
 )
 
-// lossError is an end of a lease that its holder did not ask for.
+// lossError is the end of a lease that its holder did not ask for.
 type lossError struct{ text string }
 
 func lost(text string) error              { return &lossError{text} }
 func (e *lossError) Error() string        { return e.text }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
 
-// waitError is the end of a context, by which a wait has ended, and what was waited for. It
-// wraps the end alone, so that work which returns it has ended in order.
+// waitError is the end of a context that ended a wait, and the reason for the wait. It
+// wraps the former only, so that work that returns it has ended in order.
 type waitError struct{ ended, why error }
 
 func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }
@@ -46,8 +46,8 @@ func (e *waitError) Unwrap() error        { return e.ended }
 func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
 func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }
 
-// Within bounds a wait. Over turns the error of a wait that this bound has ended into what
-// was waited for.
+// Within bounds a wait. over replaces the error of a wait that this bound has ended by the
+// reason for the wait.
 func Within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
 	if wait <= 0 {
 		return ctx, func() {}, func(err error) error { return err }
@@ -72,8 +72,8 @@ func Done(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Unreadable is the error of a record that a store could read, but that this client
-// does not understand.
+// Unreadable is the error for a record that the store could read, but this client does
+// not understand.
 func Unreadable(rec driver.Record) error {
 	return fmt.Errorf("%w: lease %v, state %q, written by %q", driver.ErrUnreadable, rec.Lease, rec.State, rec.Owner)
 }

@@ -33,7 +33,7 @@ const (
 	EventDrift        = "clock_drift"
 )
 
-// Event is something that happened. The API has an event with the same fields, and documents
+// Event is an event of the client. The API has an event with the same fields, and documents
 // them.
 type Event struct {
 	Kind, Lock, Session, Owner  string
@@ -52,14 +52,14 @@ type Event struct {
 // dropped and counted: a heartbeat never waits for a callback.
 const eventBuffer = 4096
 
-// events hands events on, from one goroutine.
+// events delivers events, in one goroutine.
 type events struct {
 	on     func(Event)
 	queue  chan Event
 	missed atomic.Uint64
 	quit   chan struct{}
 	done   chan struct{}
-	away   atomic.Pointer[time.Time] // since when the store gives no answer; nil: it does
+	away   atomic.Pointer[time.Time] // since when the store has given no answer; nil: it answers
 }
 
 func newEvents(on func(Event)) *events {
@@ -102,8 +102,8 @@ func (e *events) answered() {
 	}
 }
 
-// close ends the goroutine after the events that wait; done is closed then.
-// Later events are not handed on.
+// close ends the goroutine after the queued events, and then closes done. Later events
+// are dropped.
 func (e *events) close() { close(e.quit) }
 
 func (e *events) run() {
@@ -126,14 +126,14 @@ func (e *events) hand(ev Event) {
 	e.on(ev)
 }
 
-// storeFailed emits the error of a call, if it is worth an event at once.
+// storeFailed emits the error of a call, if that is worth an event at once.
 func (e *events) storeFailed(lock string, token uint64, err error) {
 	if newsworthy(err) {
 		e.emit(Event{Kind: EventStoreError, Lock: lock, Token: token, Err: err})
 	}
 }
 
-// drifts reports holders that count with another bound of the drift of clocks.
+// drifts reports holders with another bound for clock drift.
 type drifts struct {
 	own  float64
 	emit func(Event)
@@ -142,8 +142,8 @@ type drifts struct {
 	reported map[string]struct{} // the owners
 }
 
-// maxDriftsTold bounds the owners that are reported. The wrong setting is known
-// long before.
+// maxDriftsTold bounds the owners that are reported. A wrong setting is obvious long
+// before.
 const maxDriftsTold = 1000
 
 // differs reports the holder that a record shows, once for each owner.
@@ -156,7 +156,7 @@ func (d *drifts) differs(rec driver.Record) {
 	d.reported[rec.Owner] = struct{}{}
 	ev := Event{
 		Kind: EventDrift, Lock: rec.Key, Session: rec.Session, Owner: rec.Owner, Token: rec.Token,
-		Err: fmt.Errorf("the holder counts with a MaxClockDrift of %v, this client with %v", rec.Drift, d.own),
+		Err: fmt.Errorf("the holder has a MaxClockDrift of %v, this client of %v: use the same in all processes", rec.Drift, d.own),
 	}
 	if id, ok := strings.CutPrefix(rec.Key, driver.SessionPrefix); ok {
 		ev.Lock, ev.Session, ev.Token = "", id, 0

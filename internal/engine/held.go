@@ -15,15 +15,14 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// heldRecord is what a lease and a session have in common: a record that a machine
-// keeps alive, the right to act that rests on it, and the callers that wait for a
-// write.
+// heldRecord is the common part of a lease and a session: a record that a machine keeps
+// alive, the right to act that depends on it, and the callers that wait for a write.
 type heldRecord struct {
 	c        *Client
 	t        *protocol.Timing
 	key      string
-	lease    *LeaseHolder   // whose record it is; nil for that of a session
-	session  *SessionHolder // whose record it is; nil for that of a lease
+	lease    *LeaseHolder   // the owner of the record; nil for a session's record
+	session  *SessionHolder // the owner of the record; nil for a lease's record
 	since    time.Duration  // on the holder's clock: when it was granted
 	deadline leaseDeadline
 	ctx      context.Context
@@ -31,18 +30,18 @@ type heldRecord struct {
 
 	loop          run
 	h             *protocol.Holder   // of the record
-	deadlineTimer timer              // takes no mutex of ours
+	deadlineTimer timer              // takes none of our mutexes
 	lock          *notification.Lock // for the client's notifier; nil without one
-	early         timer              // sends a heartbeat that a message or a hint has asked for
+	early         timer              // sends a heartbeat because of a message or a hint
 
 	mu       *sync.Mutex   // guards the machine and the fields below; one for a session and all under it; never held across I/O
-	hurried  time.Duration // when the last heartbeat was sent that one had asked for
+	hurried  time.Duration // when the last such heartbeat was sent
 	cause    error         // why the context was cancelled
 	waits    []writeWait
-	finished bool // over, or quiet: the client need not wait
+	finished bool // over, or quiet: Close need not wait for it
 }
 
-// machine is what a holder's machine and a session's can be told.
+// machine has the methods that the machines of a holder and of a session share.
 type machine interface {
 	protocol.Machine
 	Stop(now time.Duration) protocol.Action
@@ -52,14 +51,14 @@ type machine interface {
 	SetData(now time.Duration, data []byte) (uint64, protocol.Action)
 }
 
-// writeWait is a caller who waits for a write of the holder.
+// writeWait is a caller that waits for a write of the holder.
 type writeWait struct {
 	data uint64        // serial number of the data that must be confirmed
 	sent time.Duration // the confirmed write must not be older
 	done chan error
 }
 
-// prepare makes all that is needed before the machine is stepped. It ends with ctx.
+// prepare sets up the record before the machine is stepped. Its context ends with ctx.
 func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseDeadline) {
 	c := k.c
 	k.mu = mu
@@ -70,8 +69,8 @@ func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseD
 	c.beats.Nap(napOf(*k.t))
 }
 
-// begin begins to run the machine. The caller holds the mutex: from the moment that the
-// timer of the deadline is set, which may have passed already, timers step the machine.
+// begin begins to run the machine. The caller holds the mutex: once the timer of the
+// deadline is set, timers step the machine, and the deadline may have passed already.
 func (k *heldRecord) begin(h *protocol.Holder) {
 	k.h = h
 	k.loop.machine = k.m()
@@ -84,7 +83,7 @@ func (k *heldRecord) begin(h *protocol.Holder) {
 	k.lock = k.c.notifier.holds(k)
 }
 
-// m returns what is run: the machine of the record, or of the session, which is built on that.
+// m returns the machine to run: the record's, or the session's, which embeds that.
 func (k *heldRecord) m() machine {
 	if k.session != nil {
 		return k.session.machine
@@ -92,7 +91,7 @@ func (k *heldRecord) m() machine {
 	return k.h
 }
 
-// Owner returns the name under which it is held.
+// Owner returns the owner name of the record.
 func (k *heldRecord) Owner() string { return k.c.options.Owner }
 
 // Label returns the label of the client.
@@ -101,10 +100,10 @@ func (k *heldRecord) Label() string { return k.c.options.Label }
 // Timing returns its durations.
 func (k *heldRecord) Timing() *protocol.Timing { return k.t }
 
-// Context returns a context that lives as long as the right to act.
+// Context returns a context that ends with the right to act.
 func (k *heldRecord) Context() context.Context { return k.ctx }
 
-// Check returns nil while the holder may act, and then why it may not.
+// Check returns nil while the holder may act, and afterwards why it may not.
 func (k *heldRecord) Check() error {
 	if why := k.deadline.Check(); why != notEnded {
 		return k.endedError(why)
@@ -115,7 +114,7 @@ func (k *heldRecord) Check() error {
 // Remaining returns the time until the deadline, 0 when the right has ended.
 func (k *heldRecord) Remaining() time.Duration { return k.deadline.Remaining() }
 
-// Ended reports whether it has ended by itself: not by its session.
+// Ended reports whether the right has ended by itself, and not with its session.
 func (k *heldRecord) Ended() bool { return k.deadline.Own() != notEnded }
 
 // do makes one step of the machine and carries out what it wants.
@@ -123,17 +122,17 @@ func (k *heldRecord) do(step func(now time.Duration) protocol.Action) {
 	k.loop.do(step)
 }
 
-// urgency is that of a call on which the lease depends.
+// urgency is the urgency of a call on which the lease depends.
 func (k *heldRecord) urgency() time.Duration { return k.h.Deadline() }
 
-// before tells the machine what Check or a timer has found already. The caller
+// before reports to the machine what Check or a timer has already found. The caller
 // holds the mutex.
 func (k *heldRecord) before(now time.Duration) {
 	if k.lease != nil {
 		k.lease.moves()
 	}
 	if k.deadline.Own() == endedExpired && !k.h.Expired() {
-		k.loop.carry(now, k.m().Expire(now)) // Check, or a timer, was quicker
+		k.loop.carry(now, k.m().Expire(now)) // Check, or a timer, has found the expiry first
 	}
 }
 
@@ -158,7 +157,7 @@ func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
 	}
 }
 
-// Stop tells the holder to stop, and has the heartbeats go on meanwhile.
+// Stop tells the holder to stop. Heartbeats go on meanwhile.
 func (k *heldRecord) Stop(cause error) {
 	k.do(func(now time.Duration) protocol.Action {
 		k.stopFor(cause)
@@ -166,22 +165,22 @@ func (k *heldRecord) Stop(cause error) {
 	})
 }
 
-// stopFor notes the cause of a stop, if nothing else has ended it.
+// stopFor notes the cause of a stop, if nothing else has ended the right.
 func (k *heldRecord) stopFor(cause error) {
 	if k.h.Cause() == protocol.None {
 		k.cause = cause
 	}
 }
 
-// replied tells those who wait when a release may have been applied. What is done when
-// it certainly was, the note of its end does.
+// replied notifies waiters if a release may have been applied. NoteOver handles the
+// certain case.
 func (k *heldRecord) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
 	if call.Kind == protocol.Release && r.Outcome == protocol.Unknown {
 		k.c.notifier.notifies(k.lock)
 	}
 }
 
-// notifies tells those who wait when nothing is sent any more, if others may take the lock
+// notifies notifies waiters once no call is sent any more, if others may take the lock
 // now.
 func (k *heldRecord) notifies() {
 	by, _ := k.h.By()
@@ -189,22 +188,23 @@ func (k *heldRecord) notifies() {
 	case freed == protocol.Released, freed == protocol.Uncertain:
 		k.c.notifier.notifies(k.lock)
 	case freed == protocol.Gone && by.State != driver.Held && by.State != "":
-		k.c.notifier.notifies(k.lock) // an operator has freed it
+		k.c.notifier.notifies(k.lock) // an operator has released it
 	}
 	k.c.notifier.leaves(k.lock)
 	k.lock = nil
 }
 
 // earlyPerHeartbeat bounds how many heartbeats messages and hints can cause in one period:
-// whoever can read the store can forge messages, and a store may hint without a reason.
+// anyone who can read the store can forge messages, and a store may hint without a reason.
 const earlyPerHeartbeat = 4
 
-// hurries has a heartbeat sent soon: a message or a hint says that a request is in the record.
+// hurries makes a heartbeat due soon: a message or a hint says that a request is in the
+// record.
 func (k *heldRecord) hurries() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.finished || k.t.Manual && k.lease != nil {
-		return // nobody else sends heartbeats for the work
+		return // the work sends its own heartbeats
 	}
 	at := k.c.holder()
 	if k.hurried > 0 {
@@ -216,7 +216,7 @@ func (k *heldRecord) hurries() {
 	k.c.beats.Set(&k.early, at)
 }
 
-// hurry sends it.
+// hurry sends that heartbeat.
 func (k *heldRecord) hurry(time.Duration) {
 	k.do(func(now time.Duration) protocol.Action {
 		if k.h.Cause() != protocol.None {
@@ -227,20 +227,20 @@ func (k *heldRecord) hurry(time.Duration) {
 	})
 }
 
-// reachDeadline is run when the deadline, as it was when it was last looked at, has
-// come. It takes no mutex of ours.
+// reachDeadline runs when the deadline, as it was last read, has come. It takes none of
+// our mutexes.
 func (k *heldRecord) reachDeadline(now time.Duration) {
 	again, expired := k.deadline.Reach(now)
 	switch {
 	case expired:
 		k.cancelFor(ErrExpired)
-		k.loop.setAt(0) // the machine learns it there
+		k.loop.setAt(0) // the machine learns of it there
 	case again > 0:
 		k.c.deadlines.Set(&k.deadlineTimer, again)
 	}
 }
 
-// event returns an event that names it.
+// event returns an event with the fields of this record.
 func (k *heldRecord) event() Event {
 	e := Event{Owner: k.c.options.Owner}
 	if k.lease == nil {
@@ -257,13 +257,13 @@ func (k *heldRecord) event() Event {
 func (k *heldRecord) note(n protocol.Note, now time.Duration) {
 	e := k.event()
 	if (n == protocol.NoteRenewed || n == protocol.NoteSafe) && k.h.Expired() {
-		return // it only keeps others away while the work drains
+		return // this heartbeat only keeps others away while the work drains
 	}
 	switch n {
 	case protocol.NoteRenewed:
 		e.Kind, e.Took, e.Remaining = EventRenewed, now-k.h.Sent(), k.h.Deadline()-now
 		if k.deadline.Parent != nil {
-			e.Took = 0 // a write of the lock alone: the session's heartbeats are its own
+			e.Took = 0 // a write of the lock's record: the session reports its own heartbeats
 		}
 	case protocol.NoteJeopardy:
 		e.Kind, e.Err, e.Remaining = EventJeopardy, k.h.Err(), max(0, k.h.Deadline()-now)
@@ -300,7 +300,7 @@ func (k *heldRecord) note(n protocol.Note, now time.Duration) {
 	}
 }
 
-// noteEnded cancels the context, for the first cause that the machine knows.
+// noteEnded cancels the context with the first cause that the machine knows.
 func (k *heldRecord) noteEnded() (string, error) {
 	kind := EventLost
 	switch k.h.Cause() {
@@ -326,7 +326,7 @@ func (k *heldRecord) noteEnded() (string, error) {
 	return kind, k.cause
 }
 
-// finish tells the client that it need not wait any longer.
+// finish says that Close need not wait for the record any longer.
 func (k *heldRecord) finish() {
 	if !k.finished {
 		k.finished = true
@@ -342,8 +342,8 @@ func (k *heldRecord) finish() {
 	}
 }
 
-// standing reports whether the store was not replaced yet. If it was, standing ends
-// what has begun.
+// standing reports whether the store is still in place. If it was replaced, standing
+// ends what has begun.
 func (k *heldRecord) standing() bool {
 	if err := k.c.Store.Gone(); err != nil {
 		k.replaced(err)
@@ -352,7 +352,7 @@ func (k *heldRecord) standing() bool {
 	return true
 }
 
-// void ends the right to act because the store was replaced, and replaced all the rest.
+// void ends the right to act because the store was replaced; replaced ends the rest.
 func (k *heldRecord) void() { k.deadline.End(endedReplaced) }
 
 func (k *heldRecord) replaced(err error) {
@@ -360,7 +360,7 @@ func (k *heldRecord) replaced(err error) {
 	k.do(func(now time.Duration) protocol.Action { return k.m().Replace(now, err) })
 }
 
-// Renew sends a heartbeat now, and waits for it.
+// Renew sends a heartbeat now, and waits for its confirmation.
 func (k *heldRecord) Renew(ctx context.Context) error {
 	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
 		return writeWait{sent: now}, k.m().Renew(now)
@@ -400,7 +400,7 @@ func (k *heldRecord) await(ctx context.Context, ask func(time.Duration) (writeWa
 	}
 }
 
-// settle answers the callers whose write is confirmed, or cannot be any more.
+// settle answers the callers whose write is confirmed, or can no longer be.
 func (k *heldRecord) settle() {
 	if len(k.waits) == 0 {
 		return
@@ -410,18 +410,19 @@ func (k *heldRecord) settle() {
 	for _, w := range k.waits {
 		switch {
 		case w.data == 0 && k.deadline.Own() == endedExpired:
-			// Somebody was told so while the heartbeat was being confirmed: nothing is renewed.
+			// Check reported the expiry while the heartbeat was being confirmed: nothing is
+			// renewed.
 			w.done <- k.endedError(endedExpired)
 		case k.h.DataKept() >= w.data && (w.sent == 0 || k.h.Sent() >= w.sent):
 			w.done <- nil
 		case ended:
 			err := k.endedError(k.deadline.Own())
 			if w.data > 0 && !k.h.Withdraw(w.data) {
-				err = uncertain(err) // an attempt may have been applied, or may be yet
+				err = uncertain(err) // an attempt may have been applied, or may yet be
 			}
 			w.done <- err
 		case w.data > 0 && errors.Is(k.h.Err(), errors.ErrUnsupported) && k.h.Withdraw(w.data):
-			w.done <- k.h.Err() // the store never writes them: the lease goes on without
+			w.done <- k.h.Err() // the store will never write this data: the lease goes on without it
 		default:
 			kept = append(kept, w)
 		}
@@ -448,7 +449,7 @@ func (k *heldRecord) endedError(why ending) error {
 	}
 }
 
-// result says how it ended, once it is over.
+// result returns how the record ended, once it is over.
 func (k *heldRecord) result() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -468,9 +469,9 @@ func (k *heldRecord) result() error {
 	case freed == protocol.Uncertain:
 		return uncertain(k.h.Err())
 	case freed == protocol.Kept && k.deadline.Parent != nil:
-		return fmt.Errorf("%w; it is free when its session has ended, or soon after somebody waits for it: %w", ErrNotReleased, k.h.Err())
+		return fmt.Errorf("%w; the lock becomes free when its session ends, or soon after another caller waits for it: %w", ErrNotReleased, k.h.Err())
 	case freed == protocol.Kept:
-		return fmt.Errorf("%w; it runs out by itself within %v: %w", ErrNotReleased, k.t.Lease, k.h.Err())
+		return fmt.Errorf("%w; its record expires by itself within %v: %w", ErrNotReleased, k.t.Lease, k.h.Err())
 	}
 	return nil
 }
@@ -491,8 +492,8 @@ func (k *heldRecord) superseded() error {
 	return k.c.options.API.Superseded(k.h.Record().Token, by)
 }
 
-// cancelFor cancels the context. That of a session ends those of all locks under it, one by
-// one: not under the mutex of its heartbeats, and not while others wait for a timer.
+// cancelFor cancels the context. For a session it does so in a goroutine: cancelling
+// thousands of child contexts must not block heartbeats or timers.
 func (k *heldRecord) cancelFor(cause error) {
 	if k.lease != nil {
 		k.cancel(cause)
@@ -501,8 +502,9 @@ func (k *heldRecord) cancelFor(cause error) {
 	}
 }
 
-// followed reports whether it has ended with its session, and why. The session's context
-// ends this one's: to end it here would be to wait for all the others, under the mutex.
+// followed reports whether the lock has ended with its session, and why. The session's
+// context ends this one's: cancelling it here would wait for all the other contexts,
+// under the mutex.
 func (k *heldRecord) followed() (yes bool, cause error) {
 	if k.lease != nil && k.lease.under != nil && k.lease.under.h.Cause() != protocol.None {
 		return true, k.lease.under.cause
@@ -512,7 +514,7 @@ func (k *heldRecord) followed() (yes bool, cause error) {
 
 // asked is called when a message says that a request is in the record.
 func (k *heldRecord) asked() {
-	if k.lease == nil || k.lease.under == nil { // else the requests are in the session's record, and it is notified of that
+	if k.lease == nil || k.lease.under == nil { // otherwise the request is in the session's record, and the session is notified
 		k.hurries()
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// putHistory writes terms into the history of a lock. It waits for as long as the
-// work has to, or until ctx ends; the writing goes on in the background.
+// putHistory writes terms into the history of a lock. It waits as long as the work must
+// wait, or until ctx ends; the writing goes on in the background.
 func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Term) {
 	all := c.writeHistory(lock, past, (*protocol.HistoryWriter).Step)
 	for _, w := range all {
@@ -36,7 +36,8 @@ func (c *Client) note(lock string, past []driver.Term) {
 	c.writeHistory(lock, past, (*protocol.HistoryWriter).GiveUp)
 }
 
-// writeHistory begins to write terms into the history of a lock, each by itself.
+// writeHistory begins to write terms into the history of a lock, each with its own
+// machine.
 func (c *Client) writeHistory(lock string, past []driver.Term, begin func(*protocol.HistoryWriter, time.Duration) protocol.Action) []*historyWrite {
 	all := make([]*historyWrite, len(past))
 	for i, t := range past {
@@ -50,16 +51,16 @@ func (c *Client) writeHistory(lock string, past []driver.Term, begin func(*proto
 	return all
 }
 
-// historyWrite is one term on its way into the history.
+// historyWrite is the write of one term into the history.
 type historyWrite struct {
 	nobody
 	c        *Client
 	lock     string
 	run      run
 	m        *protocol.HistoryWriter
-	ready    chan struct{} // closed when the work need not wait for it any more
-	written  bool          // Close need not wait for it any more
-	reported bool          // of an error
+	ready    chan struct{} // closed when the work need not wait any more
+	written  bool          // Close need not wait any more
+	reported bool          // an error was reported
 }
 
 func (w *historyWrite) stepped(time.Duration, protocol.Action) {
@@ -72,7 +73,7 @@ func (w *historyWrite) stepped(time.Duration, protocol.Action) {
 	}
 	if err := w.m.Err(); err != nil && !w.reported {
 		w.reported = true
-		err = fmt.Errorf("history of token %d is not written: %w", w.m.Token(), err)
+		err = fmt.Errorf("history entry of token %d not written: %w", w.m.Token(), err)
 		w.c.events.emit(Event{Kind: EventStoreError, Lock: w.lock, Token: w.m.Token(), Err: err})
 	}
 }

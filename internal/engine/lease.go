@@ -18,27 +18,27 @@ import (
 // LeaseHolder is a lock that this client holds.
 type LeaseHolder struct {
 	heldRecord
-	// Of is the API's lease in which it stands.
+	// Of is the API's lease that embeds this one.
 	Of any
 
 	id       string
 	token    uint64
-	former   *driver.Term   // the term before
-	data     []byte         // what that has left
-	under    *SessionHolder // keeps the lock alive; nil if the lock is its own lease
+	former   *driver.Term   // the previous term
+	data     []byte         // the data that the previous term left
+	under    *SessionHolder // keeps the lock alive; nil if the lock has its own lease
 	capacity int            // how many pieces of work the holder does at once
 
-	progress atomic.Int64  // on the holder's clock: when Progress was called last
+	progress atomic.Int64  // on the holder's clock: the last call of Progress
 	freeing  time.Duration // on the contender's clock: before the latest release was sent
-	ownMu    sync.Mutex    // mu of a lock that is its own lease
+	ownMu    sync.Mutex    // mu of a lock with its own lease
 
 	meter   *busyMeter    // nil before the first work; guarded by mu
 	unwatch func()        // ends the watch for requests; guarded by mu
-	left    chan struct{} // made by a release: closed when nothing is sent any more, or the rest is the session's
+	left    chan struct{} // made by a release: closed when no call is sent any more, or only the session's closing remains
 }
 
-// newLease returns the lease that was granted, and false if the client is
-// closed, so that it must be released again.
+// newLease returns the granted lease, and false if the client is closed, so that the
+// lease must be released again.
 func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
 	l := c.leaseOf(g, o)
 	l.prepare(context.Background(), &l.ownMu, nil)
@@ -53,18 +53,18 @@ func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, o
 	return l, l.standing() && open
 }
 
-// newLease returns the lease that was granted under the session, and false if the
-// session has ended meanwhile, so that no caller may have the lease.
+// newLease returns the lease granted under the session, and false if the session has
+// ended meanwhile, so that no caller may have the lease.
 func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, open bool) {
 	l := s.c.leaseOf(g, o)
 	l.under = s
 	ctx := s.ctx
 	if !s.isOpen() {
-		ctx = context.Background() // that of the session may be busy with ending all others
+		ctx = context.Background() // the session's context may be busy cancelling all others
 	}
 	l.prepare(ctx, s.mu, &s.deadline)
 	s.mu.Lock()
-	h := protocol.NewTied(s.t, &s.c.env, g, s.machine)
+	h := protocol.NewUnderSession(s.t, &s.c.env, g, s.machine)
 	began := l.begin(h)
 	s.leases[h] = l
 	open = s.machine.Open(s.c.holder())
@@ -89,7 +89,7 @@ func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 
 type leaseKey struct{}
 
-// prepare makes all that the lease needs before its machine is stepped.
+// prepare sets the lease up before its machine is stepped.
 func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseDeadline) {
 	l.heldRecord.prepare(context.WithValue(ctx, leaseKey{}, l), mu, parent)
 	if l.under != nil {
@@ -97,31 +97,32 @@ func (l *LeaseHolder) prepare(ctx context.Context, mu *sync.Mutex, parent *lease
 	}
 }
 
-// begin begins to run the machine, and makes the lease known to the client, which may
-// stop it from then on. It returns false if the client is closed. The caller holds
-// the mutex.
+// begin begins to run the machine, and registers the lease with the client, which may
+// stop it from then on. It returns false if the client is closed. The caller holds the
+// mutex.
 func (l *LeaseHolder) begin(h *protocol.Holder) (open bool) {
 	l.heldRecord.begin(h)
 	return l.c.beganRecord(&l.heldRecord) == nil
 }
 
-// moves tells the machine of the progress of the work. The caller of this and of what
-// follows holds the mutex.
+// moves reports the progress of the work to the machine. The caller of this and of the
+// following methods holds the mutex.
 func (l *LeaseHolder) moves() {
 	if p := l.progress.Load(); p > 0 {
 		l.h.Progress(time.Duration(p))
 	}
 }
 
-// returned notes that the work has returned, and the rest is the session's.
+// returned notes that the work has returned, and that only the session's closing
+// remains.
 func (l *LeaseHolder) returned() {
 	if l.left != nil && (l.h.Over() || l.h.Left()) {
 		closeOnce(l.left)
 	}
 }
 
-// ended is called when nothing is sent any more, with the event that tells so. It returns the
-// one that is emitted.
+// ended is called when no call is sent any more, with the event that reports it. It returns
+// the event to emit.
 func (l *LeaseHolder) ended(e Event) Event {
 	e.Busy = l.meter.until(l.c.contender())
 	if e.Kind == EventReleased {
@@ -137,14 +138,14 @@ func (l *LeaseHolder) ended(e Event) Event {
 		delete(l.under.leases, l.h)
 	}
 	if rec := l.h.Record(); rec.State != driver.Held {
-		l.c.left(rec, l.freeing) // as the reply to the release has shown it
+		l.c.left(rec, l.freeing) // the record in the reply to the release
 	} else {
 		l.c.Released(l.key)
 	}
 	return e
 }
 
-// LeaseOf returns the API's lease that ctx lives under, nil if there is none.
+// LeaseOf returns the API's lease that ctx belongs to, or nil.
 func LeaseOf(ctx context.Context) any {
 	if l, ok := ctx.Value(leaseKey{}).(*LeaseHolder); ok {
 		return l.Of
@@ -158,7 +159,7 @@ func (l *LeaseHolder) Bind(ctx context.Context) (bound context.Context, stop con
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
 	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	if l.ctx.Err() != nil {
-		cancel(context.Cause(l.ctx)) // not a moment later
+		cancel(context.Cause(l.ctx)) // at once
 	}
 	return bound, func() {
 		unhook()
@@ -172,20 +173,20 @@ func (l *LeaseHolder) Key() string { return l.key }
 // Token returns the fencing token.
 func (l *LeaseHolder) Token() uint64 { return l.token }
 
-// ID returns what tells the lease from all others.
+// ID returns the unique ID of the lease.
 func (l *LeaseHolder) ID() string { return l.id }
 
-// Under returns the session that keeps the lock alive, nil if the lock is its own lease.
+// Under returns the session that keeps the lock alive, nil if the lock has its own
+// lease.
 func (l *LeaseHolder) Under() *SessionHolder { return l.under }
 
-// Former returns the term before this one, and the data that it has left; nil if there was
-// none.
+// Former returns the previous term and the data that it left, or nil.
 func (l *LeaseHolder) Former() (*driver.Term, []byte) { return l.former, l.data }
 
-// Progress says that the work moves.
+// Progress reports progress of the work.
 func (l *LeaseHolder) Progress() { l.progress.Store(int64(l.c.holder())) }
 
-// MakeWay ends the lease as if somebody had asked for it.
+// MakeWay ends the lease as a request would.
 func (l *LeaseHolder) MakeWay(q driver.Request) error {
 	if why := l.deadline.Ended(); why != notEnded {
 		return l.endedError(why)
@@ -195,22 +196,23 @@ func (l *LeaseHolder) MakeWay(q driver.Request) error {
 	return nil
 }
 
-// Busy returns for how long the holder was at work, of how long it has held the lease.
+// Busy returns how long the holder was at work, and how long it has held the lease.
 func (l *LeaseHolder) Busy() (busy, held time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.meter.until(l.c.contender()), l.c.holder() - l.since
 }
 
-// BusyShare returns which share of its capacity the holder was at work lately.
+// BusyShare returns the share of its capacity that the holder has recently been at
+// work.
 func (l *LeaseHolder) BusyShare() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.meter.share(l.c.contender())
 }
 
-// busyPeriods is how many lease durations a period of the meter has: a minute
-// by default.
+// busyPeriods is the length of a period of the meter in lease durations: a minute by
+// default.
 const busyPeriods = 4
 
 // Work counts n more pieces of work, or fewer.
@@ -218,7 +220,7 @@ func (l *LeaseHolder) Work(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.c.contender()
-	if l.meter == nil { // a holder that never uses Do is told nothing
+	if l.meter == nil { // a holder that never uses Do gets no events
 		granted := now - (l.c.holder() - l.since)
 		l.meter = &busyMeter{capacity: max(1, l.capacity), at: now, from: window{at: granted}, to: window{at: now}}
 		l.meter.report.Run = l.reportBusy
@@ -228,7 +230,7 @@ func (l *LeaseHolder) Work(n int) {
 	l.meter.running += n
 }
 
-// reportBusy is run at the end of a period.
+// reportBusy runs at the end of a period.
 func (l *LeaseHolder) reportBusy(now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,9 +242,9 @@ func (l *LeaseHolder) reportBusy(now time.Duration) {
 	l.c.looks.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
 }
 
-// watchRequests has the store hint when a request is written into the record, if it
-// can watch. A hint makes a heartbeat due at once. Without a hint the holder finds
-// the request with its next heartbeat.
+// watchRequests asks the store to hint when a request is written into the record, if
+// the store can watch. A hint makes a heartbeat due at once. Without a hint the holder
+// finds the request with its next heartbeat.
 func (l *LeaseHolder) watchRequests() {
 	c := l.c
 	if c.watcher == nil {
@@ -271,8 +273,8 @@ func (l *LeaseHolder) unwatchRequests() {
 	l.unwatch = nil
 }
 
-// Release ends the lease, with data unless they are nil, and with the failure of the work if
-// there is one, and waits until the release has ended, or ctx does.
+// Release ends the lease and waits until the release has ended, or ctx ends. It stores data
+// unless nil, and failed as the failure of the work unless nil.
 func (l *LeaseHolder) Release(ctx context.Context, data []byte, failed *driver.Request) error {
 	first := l.leave(data, failed)
 	err := l.AwaitEnd(ctx)
@@ -280,7 +282,7 @@ func (l *LeaseHolder) Release(ctx context.Context, data []byte, failed *driver.R
 	case err != nil || data == nil:
 		return err
 	case !first:
-		return fmt.Errorf("%w before, without these data", ErrReleased)
+		return fmt.Errorf("%w before, without this data", ErrReleased)
 	}
 	return l.lacksData()
 }
@@ -295,7 +297,7 @@ func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
 	case <-l.left:
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrReleased) {
-			// A context of the lease's own, which this release has ended.
+			// ctx is the lease's own, which this release has ended.
 			return l.AwaitEnd(context.WithoutCancel(ctx))
 		}
 		return uncertain(Done(ctx))
@@ -312,7 +314,7 @@ func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
 	return l.result()
 }
 
-// lacksData returns an error unless the data of a release are known to be kept.
+// lacksData returns an error unless the data of a release are known to be stored.
 func (l *LeaseHolder) lacksData() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,12 +322,12 @@ func (l *LeaseHolder) lacksData() error {
 	case !missing:
 		return nil
 	case l.h.DataRisked(serial):
-		return uncertain(errDataUnknown) // a write of them stayed without an answer
+		return uncertain(errDataUnknown) // a write with the data got no answer
 	}
-	return fmt.Errorf("the lock is free by the end of its session, without these data")
+	return fmt.Errorf("the end of the session released the lock, without storing this data")
 }
 
-var errDataUnknown = errors.New("the lock is free; whether the data were written is not known")
+var errDataUnknown = errors.New("the lock is released, but the data may not have been stored")
 
 // Free begins the release.
 func (l *LeaseHolder) Free() { l.leave(nil, nil) }
@@ -340,12 +342,12 @@ func (l *LeaseHolder) leave(data []byte, failed *driver.Request) (first bool) {
 	return first
 }
 
-// discard releases a lease that nobody waits for any more.
+// discard releases a lease that no caller waits for any more.
 func (l *LeaseHolder) discard() {
 	l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) })
 }
 
-// back tells the machine that the work has returned.
+// back reports to the machine that the work has returned.
 func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
 	if p := l.under; p != nil {
 		p.turn.Lock()
@@ -368,34 +370,34 @@ func (l *LeaseHolder) record(ctx context.Context, past []driver.Term) error {
 	}
 	l.c.putHistory(ctx, l.key, past)
 	if errors.Is(l.Check(), ErrLost) {
-		// Paused meanwhile. The work has not begun.
+		// The process was paused meanwhile. The work has not begun.
 		l.Free()
 		return ErrExpired
 	}
 	return nil
 }
 
-// busyMeter adds up the time at work. One that is nil has added up nothing.
+// busyMeter adds up the time at work. A nil busyMeter shows zero.
 type busyMeter struct {
 	capacity int
 	running  int
-	at       time.Duration // until when busy is counted
+	at       time.Duration // busy is counted until then
 	busy     time.Duration
-	from     window // where the last whole period began
-	to       window // and ended
+	from     window // the beginning of the last whole period
+	to       window // and its end
 	report   timer  // of how busy the holder is, on the contender's clock
 }
 
-// window is what the meter showed at a time.
+// window is the state of the meter at an instant.
 type window struct{ at, busy time.Duration }
 
-// count adds what has passed since it was called last.
+// count adds the time since its last call.
 func (m *busyMeter) count(now time.Duration) {
 	m.busy += time.Duration(m.running) * max(0, now-m.at)
 	m.at = max(m.at, now)
 }
 
-// until returns the time at work of all until now.
+// until returns the total time at work until now.
 func (m *busyMeter) until(now time.Duration) time.Duration {
 	if m == nil {
 		return 0
@@ -404,7 +406,7 @@ func (m *busyMeter) until(now time.Duration) time.Duration {
 	return m.busy
 }
 
-// share returns the part of the capacity at work in this period and the one before.
+// share returns the share of the capacity at work in this period and the previous one.
 func (m *busyMeter) share(now time.Duration) float64 {
 	if m == nil {
 		return 0
@@ -413,7 +415,7 @@ func (m *busyMeter) share(now time.Duration) float64 {
 	return m.of(m.busy-m.from.busy, m.at-m.from.at)
 }
 
-// period ends a period, and returns what it was.
+// period ends a period, and returns its figures.
 func (m *busyMeter) period(now time.Duration) (busy, whole time.Duration, share float64) {
 	m.count(now)
 	m.from, m.to = m.to, window{m.at, m.busy}

@@ -19,33 +19,33 @@ type Transport interface {
 	Receive(ctx context.Context) (message []byte, err error)
 }
 
-// notifier sends and takes the messages of one client: what it holds and waits for, and the messages that
-// come and go. What they mean is decided in package notification. A nil notifier is that of a
-// client that neither sends nor takes notifications; its methods do nothing.
+// notifier sends and receives the messages of one client. It knows which locks the client holds and
+// waits for; package notification decides what the messages mean. A nil notifier belongs to a
+// client without notifications; its methods do nothing.
 type notifier struct {
 	transport Transport
-	text      string // what is written into records: address and secret
+	text      string // written into records: address and secret
 	now       func() time.Duration
 	timers    *timers
 	ctx       context.Context // ends with the client
 	cancel    context.CancelFunc
 	out       chan notification.Packet
 
-	mu    sync.Mutex // guards the fields below; taken last of all
+	mu    sync.Mutex // guards the fields below; taken after all other mutexes
 	held  *notification.Held
 	waits *notification.Waits
 }
 
 const (
-	// maxPackets is how many messages wait to be sent. Further ones are dropped, as a
-	// network would. A release has one for each waiter.
+	// maxPackets is how many messages may wait to be sent. Further messages are dropped,
+	// as a network would do. A release sends one for each waiter.
 	maxPackets = 4 * notification.MaxWaiters
-	// maxReceivePause is the longest pause after a transport could not receive.
+	// maxReceivePause is the longest pause after a receive error.
 	maxReceivePause = time.Second
 )
 
-// newNotifier returns that of a client, nil if it has no transport. Now is the clock of the
-// timers, lease the client's own, and run runs a function beside the client.
+// newNotifier returns the notifier of a client, nil without a transport. now is the clock
+// of the timers, lease the client's lease, and run runs a function in the background.
 func newNotifier(transport Transport, lease time.Duration, now func() time.Duration, timers *timers, run func(func())) *notifier {
 	if transport == nil {
 		return nil
@@ -62,7 +62,7 @@ func newNotifier(transport Transport, lease time.Duration, now func() time.Durat
 	return r
 }
 
-// close ends it, when what is posted is sent.
+// close ends the notifier after all posted messages are sent.
 func (r *notifier) close() {
 	if r != nil {
 		r.cancel()
@@ -74,7 +74,7 @@ func word() (id notification.ID) {
 	return id
 }
 
-// own returns what the records of the client carry.
+// own returns the target that the client's records carry.
 func (r *notifier) own() string {
 	if r == nil {
 		return ""
@@ -82,7 +82,7 @@ func (r *notifier) own() string {
 	return r.text
 }
 
-// holds notes that the client holds a record. A message may say that a request is in it.
+// holds notes that the client holds a record. A message may then report a request in it.
 func (r *notifier) holds(k *heldRecord) *notification.Lock {
 	if r == nil {
 		return nil
@@ -96,7 +96,7 @@ func (r *notifier) holds(k *heldRecord) *notification.Lock {
 	return r.held.Begin(k.key, rec.Lease, k.asked)
 }
 
-// notifies tells those who wait for the lock to look. The lock may be nil.
+// notifies asks the waiters of the lock to read its record. The lock may be nil.
 func (r *notifier) notifies(l *notification.Lock) {
 	if l == nil {
 		return
@@ -119,7 +119,8 @@ func (r *notifier) leaves(l *notification.Lock) {
 	r.held.End(l)
 }
 
-// asks tells the holder, whose record has the address, that a request is in it.
+// asks notifies the holder at the address in its record that a request is in that
+// record.
 func (r *notifier) asks(key, address string) {
 	if r == nil || address == "" {
 		return
@@ -134,22 +135,22 @@ type awaitedTerm struct {
 	r        *notifier
 	is       term
 	observes bool
-	w        *notification.Waiting // nil if there is nobody to tell
+	w        *notification.Waiting // nil without a holder to notify
 	timer    timer
 	look     func()
 	ended    bool
 }
 
-// term is that of a holder that sends notifications.
+// term is the term of a holder that sends notifications.
 type term struct {
 	key, address string
 	token        uint64
 	lease        time.Duration
 }
 
-// awaits has the holder told that the client waits, or only observes, for as long as the
-// same term is shown, and look called when that says so. It ends the wait for another term,
-// was, which may be nil. A term without an address ends it for good.
+// awaits notifies the holder that the client waits, or only observes, as long as the view
+// shows the same term, and calls look when the holder notifies back. It ends the wait for
+// another term, was, which may be nil. A term without an address ends it for good.
 func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time.Duration, look func()) *awaitedTerm {
 	address := is.address
 	switch {
@@ -165,7 +166,7 @@ func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time
 		}
 		return was
 	case was == nil && address == "", was == nil && address == r.text:
-		return was // nobody to tell; or it holds the lock itself
+		return was // no holder to notify; or the client itself holds the lock
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,10 +192,10 @@ func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time
 	return a
 }
 
-// set has due called when that is due. The caller holds the notifier.
+// set sets the timer for due. The caller holds the notifier.
 func (a *awaitedTerm) set() { a.r.timers.Set(&a.timer, a.w.Next()) }
 
-// due sends what is to be sent, and has the record looked at.
+// due sends the messages that are due, and has the record read.
 func (a *awaitedTerm) due(now time.Duration) {
 	r := a.r
 	r.mu.Lock()
@@ -221,8 +222,8 @@ func (r *notifier) post(packet notification.Packet) {
 	}
 }
 
-// send sends what is posted, until the client ends, and then the rest: the last release
-// notifies, too.
+// send sends posted messages until the client ends, and then the remaining ones: the
+// last release notifies, too.
 func (r *notifier) send() {
 	for {
 		select {
@@ -242,7 +243,7 @@ func (r *notifier) send() {
 	}
 }
 
-// receive takes what comes, until the client ends.
+// receive takes messages until the client ends.
 func (r *notifier) receive() {
 	for failures := 0; ; {
 		b, err := r.transport.Receive(r.ctx)
@@ -264,7 +265,7 @@ func (r *notifier) receive() {
 	}
 }
 
-// heard takes one message.
+// heard handles one message.
 func (r *notifier) heard(b []byte) {
 	m, ok := notification.Parse(b)
 	if !ok {

@@ -15,17 +15,17 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// SessionSnapshot is what a client has seen of a session.
+// SessionSnapshot is what a client knows of a session.
 type SessionSnapshot struct {
 	Record driver.Record
 	Found  bool
-	Alive  bool // its locks cannot be taken
-	// Since is for how long it has shown no sign of life, FreeIn after how long at the latest
-	// its locks can be taken if none comes. Both are 0 if it is not alive.
+	Alive  bool // the session's locks cannot be taken
+	// Since is how long it has shown no sign of life; FreeIn is how long its locks stay held
+	// at most if none comes. Both are 0 if it is not alive.
 	Since, FreeIn time.Duration
 }
 
-// Session returns what was seen of a session last.
+// Session returns what the client knows of a session.
 func (c *Client) Session(id string) SessionSnapshot {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
@@ -42,8 +42,8 @@ func sessionSnapshotOf(u *protocol.View, now time.Duration) SessionSnapshot {
 	return s
 }
 
-// ListSessions reads a page of the records of sessions. What it shows of each stands in seen. Of
-// one that has shown no sign of life for its lease a strong read tells.
+// ListSessions reads a page of session records. seen has a snapshot of each. A session without a
+// sign of life for its lease is read strongly.
 func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.Page, seen []SessionSnapshot, err error) {
 	sent := c.contender()
 	page, err = c.Store.List(ctx, driver.SessionPrefix, cursor)
@@ -67,13 +67,13 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 		}
 		seen[i] = sessionSnapshotOf(u, now)
 		if until, alive := u.DeadAt(); alive && now >= until && !proved {
-			seen[i].Alive = true // the list alone does not prove the contrary
+			seen[i].Alive = true // the list alone does not prove the opposite
 			dead, at = append(dead, id), append(at, i)
 		}
 	}
 	c.viewMu.Unlock()
 	if err := c.ReadSessions(ctx, dead, false); err != nil {
-		return page, seen, nil // the list's own answer stands
+		return page, seen, nil // the list's own result stays
 	}
 	for j, i := range at {
 		seen[i] = c.Session(dead[j])
@@ -89,13 +89,13 @@ func (c *Client) Read(ctx context.Context, key string, how driver.Consistency) (
 	return c.answered(ctx, answer)
 }
 
-// answer takes the result of a read; it has room for the one.
+// answer takes the result of a read; its buffer has room for it.
 type answer chan protocol.Result
 
 func (a answer) result(_ *protocol.Call, res protocol.Result) { a <- res }
 
-// ReadAll reads many records, in few requests where the store can do that. How says how
-// fresh the answer for each key must be; nil: strong.
+// ReadAll reads many records, in few requests if the store can do that. how has the
+// consistency for each key; nil: strong.
 func (c *Client) ReadAll(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
 	if how == nil {
 		how = make([]driver.Consistency, len(keys))
@@ -128,7 +128,7 @@ func (c *Client) read(ctx context.Context, key string, how driver.Consistency) (
 	return res.Record, err
 }
 
-// answered waits for the result of a read: until ctx ends, or the client does.
+// answered waits for the result of a read until ctx or the client ends.
 func (c *Client) answered(ctx context.Context, answer answer) (protocol.Result, error) {
 	select {
 	case res := <-answer:
@@ -140,9 +140,9 @@ func (c *Client) answered(ctx context.Context, answer answer) (protocol.Result, 
 	}
 }
 
-// ReadSessions reads sessions, so that it can be told whether the locks under
-// them are held. If it is to be cheap, each is read as freshly as what is known of it asks
-// for, and again where a cheap read has shown that this was not enough.
+// ReadSessions reads sessions, to find out whether the locks under them are held. If cheap
+// is set, each is read with the consistency that its view needs, and read again if a cheap
+// read was not enough.
 func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) error {
 	if len(ids) == 0 {
 		return nil
@@ -167,8 +167,8 @@ func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) err
 	return err
 }
 
-// sawSessions notes the answers to such reads, or that there were none. It returns the sessions of
-// which a cheap one has shown something new.
+// sawSessions notes the answers to such reads, or their absence. It returns the sessions for which
+// a cheap read has shown something new.
 func (c *Client) sawSessions(
 	sent time.Duration, ids []string, how []driver.Consistency, found []driver.Lookup, all error,
 ) (again []string, err error) {
@@ -197,8 +197,8 @@ func (c *Client) sawSessions(
 	return again, cmp.Or(all, err)
 }
 
-// readBatches is ReadAll where the store can read many records in a request: the strong
-// reads in one, the others in another.
+// readBatches is ReadAll for a store that can read many records in a request: the
+// strong reads in one request, the others in another.
 func (c *Client) readBatches(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
 	found := make([]driver.Lookup, len(keys))
 	for _, fresh := range []driver.Consistency{driver.Strong, driver.Eventual} {
@@ -255,8 +255,7 @@ func (q *batchRead) Answer(rec, former driver.Record, err error) {
 	q.answer <- protocol.ResultOf(protocol.Read, rec, former, err)
 }
 
-// AtOnce has do called for all items, for n of them at once at most, and waits for the
-// calls.
+// AtOnce calls do for all items, at most n at once, and waits for the calls.
 func AtOnce[T any](n int, items []T, do func(i int, item T)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, n)

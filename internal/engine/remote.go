@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// RemoteAcquire takes a lock for a holder elsewhere, which Want names, and returns the record
-// of the grant. Waiting, unless it is nil, is called for each holder that it waits for.
+// RemoteAcquire takes a lock for the remote holder that want names, and returns the granted
+// record. waiting, unless nil, is called for each holder that the call waits for.
 func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting func(held error)) (driver.Record, error) {
 	k, err := c.tracker(want.Key)
 	if err != nil {
@@ -31,17 +31,16 @@ func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting 
 	return got.o.rec, nil
 }
 
-// RemoteDiscard releases a lock at once that was granted to a holder elsewhere, if that has
-// shown no life through this process.
+// RemoteDiscard releases at once a lock that was granted to a remote holder, if that holder
+// has shown no life through this process.
 func (c *Client) RemoteDiscard(key string, token uint64) {
 	if o := c.grants.take(key, token); o != nil {
 		o.giveUp()
 	}
 }
 
-// RemoteWrite carries out what a holder elsewhere has sent, and returns the record that it led
-// to. The error is that of a lease which another record has ended, or matches ErrUncertain if
-// there is no answer.
+// RemoteWrite carries out what a remote holder has sent, and returns the resulting record. The
+// error says which record has ended the lease, or matches ErrUncertain without an answer.
 func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (driver.Record, error) {
 	if err := c.Usable(); err != nil {
 		return driver.Record{}, err
@@ -82,14 +81,14 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (d
 	return driver.Record{}, uncertain(ErrClosed)
 }
 
-// remoteAcquire is a holder elsewhere, as its acquire sees it.
+// remoteAcquire is a remote holder, for its acquire.
 type remoteAcquire struct {
 	c       *Client
 	waiting func(error)
-	held    chan error // has room for the latest
+	held    chan error // buffer of one: the latest
 }
 
-// meets notes a holder that is waited for. The caller holds viewMu.
+// meets notes the holder that the acquire waits for. The caller holds viewMu.
 func (w *remoteAcquire) meets(held error) {
 	if w.waiting == nil {
 		return
@@ -101,7 +100,7 @@ func (w *remoteAcquire) meets(held error) {
 	w.held <- held
 }
 
-// offer takes the grant, and releases the lock if nobody waits for it any more.
+// offer takes the grant, and releases the lock if no caller waits for it any more.
 func (w *remoteAcquire) offer(g protocol.Grant, wanted bool) *unconfirmedGrant {
 	c := w.c
 	o := c.newGrant(g)
@@ -115,7 +114,8 @@ func (w *remoteAcquire) offer(g protocol.Grant, wanted bool) *unconfirmedGrant {
 	return o
 }
 
-// unconfirmedGrant is a lock that was granted for a holder elsewhere, until that shows life.
+// unconfirmedGrant is a lock that was granted to a remote holder, until that holder shows
+// life.
 type unconfirmedGrant struct {
 	nobody
 	c       *Client
@@ -149,19 +149,19 @@ func (o *unconfirmedGrant) stepped(time.Duration, protocol.Action) {
 	}
 }
 
-// giveUp releases the lock at once. The client waits for that when it is closed, as it
-// does not for an offer that its holder may take elsewhere.
+// giveUp releases the lock at once. Close waits for that release; it does not wait for
+// a grant that the holder may confirm through another process.
 func (o *unconfirmedGrant) giveUp() {
 	o.run.do(func(now time.Duration) protocol.Action {
 		if !o.ended && !o.awaited {
 			o.awaited = true
-			_ = o.c.began() // closed or not: it is released, or runs out
+			_ = o.c.began() // closed or not: the lock is released, or expires
 		}
 		return o.m.GiveUp(now)
 	})
 }
 
-// taken ends the offer: its holder has shown life.
+// taken ends the unconfirmed grant: its holder has shown life.
 func (o *unconfirmedGrant) taken() {
 	o.run.do(func(now time.Duration) protocol.Action {
 		o.m.Taken()
@@ -169,7 +169,7 @@ func (o *unconfirmedGrant) taken() {
 	})
 }
 
-// unconfirmedGrants are those of one client.
+// unconfirmedGrants are the unconfirmed grants of one client.
 type unconfirmedGrants struct {
 	mu  sync.Mutex
 	all map[grantKey]*unconfirmedGrant
@@ -186,7 +186,7 @@ func (s *unconfirmedGrants) put(o *unconfirmedGrant) {
 	s.all[grantKey{o.rec.Key, o.rec.Token}] = o
 }
 
-// take returns the offer of a lock, nil if there is none any more, and forgets it.
+// take removes and returns the unconfirmed grant of a lock, or nil.
 func (s *unconfirmedGrants) take(key string, token uint64) *unconfirmedGrant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *unconfirmedGrants) drop(o *unconfirmedGrant) {
 	}
 }
 
-// remoteWrite is one call that carries out what a holder elsewhere has sent.
+// remoteWrite is one call that carries out what a remote holder has sent.
 type remoteWrite struct {
 	nobody
 	c     *Client
@@ -220,7 +220,7 @@ func newRemoteWrite(c *Client, d protocol.RemoteHeartbeat) *remoteWrite {
 	return w
 }
 
-// urgency is that of the heartbeat of a lease that is renewed in time.
+// urgency is the urgency of a heartbeat that renews a lease in time.
 func (w *remoteWrite) urgency() time.Duration {
 	return w.c.holder() + w.c.timing.Usable() - w.c.timing.Heartbeat
 }
@@ -235,17 +235,16 @@ func (w *remoteWrite) replied(_ time.Duration, call *protocol.Call, res protocol
 	w.c.events.storeFailed(call.Key, w.of.Token, res.Err)
 }
 
-// recordCache is what a client has seen last of the records of holders elsewhere. It saves the
-// read before a heartbeat, and decides nothing: each write names the version that it
-// replaces.
+// recordCache has the records of remote holders as last read. It saves the read before a
+// heartbeat, and decides nothing: each write names the version that it replaces.
 type recordCache struct {
 	mu     sync.Mutex
 	all    map[string]*list.Element
-	recent list.List // the latest in front
+	recent list.List // the latest first
 }
 
-// maxCached bounds how many records are kept, and maxCachedData how many data each may
-// have: less than 100 MB in all.
+// maxCached bounds the number of records, and maxCachedData the size of the data of
+// each: less than 100 MB in all.
 const (
 	maxCached     = 20_000
 	maxCachedData = 4 << 10

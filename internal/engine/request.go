@@ -13,10 +13,10 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Ask asks something of the holder of a lock, and waits until that is done.
+// Ask sends a request to the holder of a lock, and waits until it is honoured.
 func (c *Client) Ask(ctx context.Context, key string, q driver.Request) error {
 	q.By = cmp.Or(q.By, c.options.Owner)
-	o, err := c.Observe(key) // so that polls go on, and a watch tells of the end
+	o, err := c.Observe(key) // so that polls go on, and a watch reports the end
 	if err != nil {
 		return err
 	}
@@ -24,11 +24,11 @@ func (c *Client) Ask(ctx context.Context, key string, q driver.Request) error {
 	return o.k.ask(q).wait(ctx, o)
 }
 
-// asking is one call that asks something of a holder, or releases the lock of a crashed one.
+// asking is one call that sends a request to a holder, or releases a crashed holder's lock.
 type asking struct {
 	nobody
 	c     *Client
-	k     *tracker // of the lock, nil for a crashed holder's: nobody waits for its end
+	k     *tracker // of the lock; nil for a crashed holder's, whose end no caller waits for
 	run   run
 	m     *protocol.Requester
 	ended chan struct{} // closed when the machine has its answer
@@ -77,8 +77,8 @@ func (a *asking) replied(_ time.Duration, call *protocol.Call, r protocol.Result
 	}
 }
 
-// wait waits for the answer, and then for what was asked. The observer is nil if there is no
-// holder that could be asked.
+// wait waits for the answer, and then until the request is honoured. The observer is nil if
+// there is no holder to ask.
 func (a *asking) wait(ctx context.Context, o *Observer) error {
 	c := a.c
 	if err := c.wait(ctx, a.ended); err != nil {
@@ -94,7 +94,7 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 		return a.honoured(ctx, o, token)
 	case protocol.Done:
 		if before != nil && c.options.HistoryLimit > 0 {
-			// The revoked holder may have crashed before it had written that.
+			// The revoked holder may have crashed before it wrote that entry.
 			c.putHistory(ctx, a.m.Key(), []driver.Term{*before})
 		}
 		c.Released(a.m.Key())
@@ -106,20 +106,20 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 		}
 		return ErrNotHeld
 	case protocol.HolderChanged:
-		return fmt.Errorf("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
+		return fmt.Errorf("%w: %q has the lock now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
 	case protocol.OtherPending:
 		return c.options.API.Requested(&rec.Requests[0])
 	case protocol.Foreign:
 		return fmt.Errorf("%w: %q", ErrForeign, rec.Owner)
 	case protocol.Sessioned:
-		return fmt.Errorf("%w: %q holds it under a session, and to end that would free all locks under it: ask it to step down", ErrAlive, rec.Owner)
+		return fmt.Errorf("%w: %q holds the lock under a session, and ending the session would free all its locks: ask the holder to step down", ErrAlive, rec.Owner)
 	case protocol.Alive:
 		return fmt.Errorf("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
 	case protocol.Self:
 		if a.m.Asked().ToLabel != "" {
-			return fmt.Errorf("%q holds it already, under token %d, and has label %q", rec.Owner, rec.Token, rec.Label)
+			return fmt.Errorf("%q already holds the lock, under token %d, and has label %q", rec.Owner, rec.Token, rec.Label)
 		}
-		return fmt.Errorf("%q holds it already, under token %d", rec.Owner, rec.Token)
+		return fmt.Errorf("%q already holds the lock, under token %d", rec.Owner, rec.Token)
 	case protocol.Unusable:
 		if rec.Key != "" {
 			return Unreadable(rec)
@@ -130,12 +130,13 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 	}
 }
 
-// honoured waits until the term that was asked has ended.
+// honoured waits until the term that was asked to end has ended.
 func (a *asking) honoured(ctx context.Context, o *Observer, token uint64) error {
 	for {
-		s, _, _ := o.Latest() // a store that fails is asked again
+		s, _, _ := o.Latest() // after a store error, the observer reads again
 		same := s.Found && s.Record.Token == token
-		// One that was revoked meanwhile is at work until its lease is over for certain.
+		// A holder that was revoked meanwhile may be at work until its lease has certainly
+		// expired.
 		revoked := same && protocol.ReservedForNobody(s.Record) && s.FreeIn > 0
 		switch {
 		case revoked:
@@ -151,7 +152,7 @@ func (a *asking) honoured(ctx context.Context, o *Observer, token uint64) error 
 }
 
 // ReleaseCrashed releases the lock of a lease whose holder has certainly ended. The lock stays
-// held for after, and the store is asked for within.
+// held for the duration after; within bounds the calls to the store.
 func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, within time.Duration) error {
 	if err := c.Usable(); err != nil {
 		return err

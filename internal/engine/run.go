@@ -10,43 +10,43 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// run drives one machine: it steps the machine when that is due, sends the calls that
-// it asks for, and hands back their results. Its fields are set before use, and do not
-// change.
+// run drives one machine: it steps the machine when due, sends the calls that the
+// machine asks for, and hands back their results. Its fields are set before use, and do
+// not change.
 type run struct {
 	c       *Client
 	machine protocol.Machine
-	// owner is told what comes of it.
+	// owner takes the outcome of the steps.
 	owner owner
-	// mutex is held while the machine is stepped, and while the owner is told.
+	// mutex is held while the machine is stepped, and while the owner's methods run.
 	mutex *sync.Mutex
-	// shared, unless nil, is held around the machine's own steps as well, and taken
-	// after mutex. It guards what machines with other mutexes read.
+	// shared, unless nil, is also held around the machine's own steps, and taken after
+	// mutex. It guards what machines with other mutexes read.
 	shared *sync.Mutex
-	// timers are those of the clock that the machine counts by.
+	// timers belong to the clock that the machine counts by.
 	timers *timers
-	// timeout bounds each call; 0: that of the client does.
+	// timeout bounds each call; 0 means the client's timeout.
 	timeout time.Duration
-	// wake has another machine stepped, and begin has a new one driven. They may be
-	// nil where the machine knows of no other.
+	// wake steps another machine, and begin drives a new one. They may be nil if the
+	// machine knows no other.
 	wake, begin func(protocol.Machine)
 
 	timer timer
 }
 
-// owner is what a machine is driven for.
+// owner is the object that a machine works for.
 type owner interface {
 	// before is called before each step of the machine.
 	before(now time.Duration)
-	// stepped is told the action of each step before it is carried out.
+	// stepped takes the action of each step before it is carried out.
 	stepped(now time.Duration, a protocol.Action)
-	// replied is told of each result, after the machine and before stepped.
+	// replied takes each result, after the machine and before stepped.
 	replied(now time.Duration, c *protocol.Call, r protocol.Result)
-	// urgency is that of the next call.
+	// urgency is the urgency of the next call.
 	urgency() time.Duration
 }
 
-// nobody is an owner to whom nothing matters, and on whose calls no lease depends.
+// nobody is an owner that ignores everything. No lease depends on its calls.
 type nobody struct{}
 
 func (nobody) before(time.Duration)                                   {}
@@ -54,12 +54,12 @@ func (nobody) stepped(time.Duration, protocol.Action)                 {}
 func (nobody) replied(time.Duration, *protocol.Call, protocol.Result) {}
 func (nobody) urgency() time.Duration                                 { return last }
 
-// run returns what drives a machine by the contender's clock.
+// run returns the driver of a machine by the contender's clock.
 func (c *Client) run(m protocol.Machine, of owner, mutex *sync.Mutex) run {
 	return run{c: c, machine: m, owner: of, mutex: mutex, timers: c.looks}
 }
 
-// step lets the machine see that time has passed.
+// step steps the machine.
 func (r *run) step() { r.do(r.machine.Step) }
 
 // do makes one step of the machine.
@@ -108,8 +108,8 @@ func (r *run) sharedly(now time.Duration, step func(time.Duration) protocol.Acti
 	return step(now)
 }
 
-// set has the machine stepped when that is due. act does so by itself. A caller does it
-// after it has changed what the machine shares with others. It holds the mutex.
+// set sets the timer for the next step. act does so by itself. Other callers do it
+// after they have changed what the machine shares, with the mutex held.
 func (r *run) set() {
 	if at, due := r.next(); due {
 		r.prepare()
@@ -130,21 +130,21 @@ func (r *run) next() (at time.Duration, due bool) {
 	return r.machine.Next()
 }
 
-// prepare makes setAt callable without the mutex from then on.
+// prepare allows setAt to be called without the mutex from then on.
 func (r *run) prepare() {
 	if r.timer.Run == nil {
 		r.timer.Run = func(time.Duration) { r.step() }
 	}
 }
 
-// setAt has the machine stepped at an instant of the caller's choice. The caller holds
-// the mutex, unless the run was prepared.
+// setAt sets the timer for the next step to the given instant. The caller holds the
+// mutex, unless the run was prepared.
 func (r *run) setAt(at time.Duration) {
 	r.prepare()
 	r.timers.Set(&r.timer, at)
 }
 
-// caller is what waits for the result of a call.
+// caller waits for the result of a call.
 type caller interface {
 	// result hands over the result of c.
 	result(c *protocol.Call, res protocol.Result)

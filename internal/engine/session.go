@@ -14,10 +14,10 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// SessionHolder is a session of this client, and the acquires that wait for one more lock
-// under it. Everything under a session is stepped under one mutex, that of the session: its
-// machine and those of its locks read each other. What to do when is decided there:
-// see [protocol.SessionHolder].
+// SessionHolder is a session of this client, and the acquires that wait for a lock under
+// it. Everything under a session is stepped under one mutex, the session's, because its
+// machine and those of its locks read each other. The machine decides what happens: see
+// [protocol.SessionHolder].
 type SessionHolder struct {
 	heldRecord // of the session's own record: the heartbeat, and the deadline of all locks
 	// Of is the API's session.
@@ -25,11 +25,11 @@ type SessionHolder struct {
 
 	id      string
 	machine *protocol.SessionHolder
-	closed  chan struct{} // when it is over, or its heartbeats have stopped
+	closed  chan struct{} // closed when it is over, or its heartbeats have stopped
 	ending  timer         // on the contender's clock: fails the acquires that wait under it
 
-	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
-	// a burst of releases delays a heartbeat by one of them at most.
+	// turn admits one release at a time, and is taken before mu, but never by a timer: a
+	// burst of releases delays a heartbeat by at most one of them.
 	turn sync.Mutex
 
 	waiters map[*acquire]struct{}             // not ended; guarded by the client's viewMu
@@ -58,7 +58,7 @@ func (s *SessionHolder) Close(ctx context.Context) error {
 	case <-s.closed:
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrSessionClosed) {
-			// A context of a lease under it, which this call has ended.
+			// ctx belongs to a lease under the session, which this call has ended.
 			return s.Close(context.WithoutCancel(ctx))
 		}
 		return uncertain(Done(ctx))
@@ -72,9 +72,9 @@ func (s *SessionHolder) Close(ctx context.Context) error {
 	return s.result()
 }
 
-// Settle waits until the acquires of a lock under the session that were given up have ended:
-// until what they wrote is taken back. A write without an answer may be applied as long as the
-// session lives. So Settle waits for a lease at most, as a release does.
+// Settle waits until the abandoned acquires of a lock under the session have ended, and what
+// they wrote is released. A write without an answer may be applied as long as the session
+// lives, so Settle waits for at most a lease, as a release does.
 func (s *SessionHolder) Settle(ctx context.Context, key string) {
 	ctx, stop := context.WithTimeout(ctx, s.t.Lease)
 	defer stop()
@@ -99,8 +99,8 @@ func (s *SessionHolder) Settle(ctx context.Context, key string) {
 	}
 }
 
-// fail fails the acquires that wait for a lock under the session when it has ended,
-// and tells this process that it is closed.
+// fail fails the acquires that wait for a lock under the session when it has ended, and
+// reports to this process that the session is closed.
 func (s *SessionHolder) fail() {
 	c := s.c
 	c.viewMu.Lock()
@@ -128,8 +128,8 @@ func (s *SessionHolder) discard() {
 	})
 }
 
-// noted has the acquires that wait under it fail when it has ended. The caller of this and
-// of what follows holds the mutex.
+// noted fails the acquires that wait under the session when it has ended. The caller of
+// this and of the following methods holds the mutex.
 func (s *SessionHolder) noted(notes []protocol.Note) {
 	for _, n := range notes {
 		if n == protocol.NoteEnded || n == protocol.NoteQuiet || n == protocol.NoteOver {
@@ -138,8 +138,8 @@ func (s *SessionHolder) noted(notes []protocol.Note) {
 	}
 }
 
-// ended is called when nothing is sent any more, with the event that tells so. It returns the
-// one that is emitted.
+// ended is called when no call is sent any more, with the event that reports it. It returns
+// the event to emit.
 func (s *SessionHolder) ended(e Event) Event {
 	s.deadline.End(endedReleased)
 	if e.Kind == EventReleased {
@@ -148,16 +148,16 @@ func (s *SessionHolder) ended(e Event) Event {
 	return e
 }
 
-// why says why no lock can be had under the session.
+// why returns why no lock can be taken under the session.
 func (s *SessionHolder) why() error {
 	s.mu.Lock()
-	cause := s.cause // not the context's: that may be busy with ending all others
+	cause := s.cause // not the context's cause: the context may be busy cancelling all others
 	s.mu.Unlock()
 	switch {
 	case cause == nil && s.c.Closed():
 		cause = ErrClosed
 	case cause == nil:
-		cause = ErrExpired // nobody has been told yet
+		cause = ErrExpired // the expiry has not been reported yet
 	}
 	if errors.Is(cause, ErrSessionClosed) {
 		return cause
@@ -182,8 +182,8 @@ func (s *SessionHolder) isOpen() bool {
 	return s.machine.Open(s.c.holder())
 }
 
-// wake steps the machine of a lease, as the session's asks, or the session's, as one of a lease
-// asks.
+// wake steps the machine of a lease at the request of the session's, or the session's at the
+// request of a lease's.
 func (s *SessionHolder) wake(m protocol.Machine) {
 	if h, ok := m.(*protocol.Holder); ok {
 		if l := s.leases[h]; l != nil {
@@ -194,8 +194,8 @@ func (s *SessionHolder) wake(m protocol.Machine) {
 	s.loop.act(m.Step)
 }
 
-// drive drives a machine that the session's has begun: it releases a lock that is
-// held in the session's name without the session knowing of it.
+// drive drives a machine that the session's has begun, which releases an orphan: a lock
+// held in the session's name without the session's knowledge.
 func (s *SessionHolder) drive(m protocol.Machine) {
 	run := s.c.run(m, nobody{}, s.mu)
 	run.act(m.Step)
@@ -209,11 +209,11 @@ type SessionOptions struct {
 	Patience time.Duration
 }
 
-// OpenSession opens a session. ctx bounds the opening alone.
+// OpenSession opens a session. ctx bounds the opening only.
 func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHolder, error) {
 	p := &opening{
 		c: c, t: new(o.Timing), begun: c.contender(), ended: make(chan struct{}),
-		m: protocol.NewSessionOpener(o.Timing, c.env, driver.Record{
+		m: protocol.NewSessionAcquirer(o.Timing, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Notify: c.notifier.own(),
 		}, o.Patience),
 	}
@@ -240,8 +240,8 @@ type opening struct {
 
 	mu   sync.Mutex // guards the fields below
 	run  run
-	m    *protocol.SessionOpener
-	left bool // nobody waits for it
+	m    *protocol.SessionAcquirer
+	left bool // no caller waits for it
 	over bool
 	s    *SessionHolder
 	err  error
@@ -253,7 +253,7 @@ func (p *opening) giveUp() {
 	s := p.s
 	p.mu.Unlock()
 	if s != nil {
-		s.discard() // it came at the same moment
+		s.discard() // the session was opened at the same moment
 		return
 	}
 	p.run.do(p.m.GiveUp)
@@ -307,7 +307,7 @@ func (p *opening) opened(g protocol.Grant) {
 	case p.left || !open:
 		s.discard()
 		if p.err = c.Usable(); p.err == nil {
-			p.err = ErrClosed // given up
+			p.err = ErrClosed // the opening was given up
 		}
 	case s.Check() != nil:
 		s.discard()
@@ -318,8 +318,8 @@ func (p *opening) opened(g protocol.Grant) {
 	close(p.ended)
 }
 
-// SessionReaper watches one session that may have ended, and deletes its record when it
-// may.
+// SessionReaper watches one session that may have ended, and deletes its record once
+// that is allowed.
 type SessionReaper struct {
 	nobody
 	c     *Client
@@ -337,7 +337,7 @@ func (c *Client) ReapSession(id string) *SessionReaper {
 	return r
 }
 
-// reapLater deletes a session that was closed just now, when it may be. The caller
+// reapLater deletes a session that was just closed, once that is allowed. The caller
 // holds viewMu.
 func (c *Client) reapLater(id string) {
 	rec, _ := c.sessions.Of(id).Record()
@@ -356,7 +356,7 @@ func (r *SessionReaper) stepped(time.Duration, protocol.Action) {
 	}
 }
 
-// Ended returns what is closed when it is known what Wait returns.
+// Ended returns a channel that is closed when the result of Wait is known.
 func (r *SessionReaper) Ended() <-chan struct{} { return r.ended }
 
 // Wait returns whether the session's record was deleted, or why not.

@@ -15,21 +15,21 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Snapshot is what a client has seen of a record.
+// Snapshot is what a client knows of a record.
 type Snapshot struct {
 	Record driver.Record
 	Found  bool
-	Alive  bool          // it shows a holder that may be alive
-	Since  time.Duration // for so long it has shown the same sign of life
-	FreeIn time.Duration // after so long at the latest it can be taken if none comes
+	Alive  bool          // the record shows a holder that may be alive
+	Since  time.Duration // how long it has shown the same sign of life
+	FreeIn time.Duration // how long it stays held at most without another sign of life
 
-	known  bool          // a reply has come
-	looked time.Duration // on the contender's clock: when the latest one came
-	closed bool          // it shows a holder whose session has been closed by itself
+	known  bool          // the record has been read
+	looked time.Duration // on the contender's clock: when the latest reply came
+	closed bool          // it shows a holder whose session was closed by its own process
 }
 
-// Status reads the record of a lock, and the session under which it is held, and remembers
-// what it saw. It waits as [Client.Read] does.
+// Status reads the record of a lock, and the session under which it is held, and notes
+// both in the views. It waits as [Client.Read] does.
 func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return Snapshot{}, err
@@ -59,12 +59,12 @@ func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 	return s, nil
 }
 
-// StatusOptions are for [Client.Statuses], as those of the API.
+// StatusOptions are the options of [Client.Statuses], as in the API.
 type StatusOptions struct{ Eventual, WithoutSessions bool }
 
 // Statuses reads the records of many locks, and the sessions under which they are held, each
-// once. The answers are in the order of the keys. What a cheap read cannot tell is read again: it
-// has shown another version than the one that is known.
+// once. The answers are in the order of the keys. If a cheap read has shown another version than
+// the known one, the record is read again.
 func (c *Client) Statuses(ctx context.Context, keys []string, o StatusOptions) ([]Snapshot, []error) {
 	errs := make([]error, len(keys))
 	seen, hinted, err := c.statuses(ctx, keys, o, errs)
@@ -91,7 +91,7 @@ func (c *Client) Statuses(ctx context.Context, keys []string, o StatusOptions) (
 }
 
 // statuses is Statuses without the second read. It sets the errors of single keys, and returns
-// one that concerns all, and the places of those of which a strong read is due.
+// an error that concerns all, and the indexes of keys that need a strong read.
 func (c *Client) statuses(
 	ctx context.Context, keys []string, o StatusOptions, errs []error,
 ) (seen []Snapshot, hinted []int, err error) {
@@ -154,8 +154,8 @@ func (c *Client) statuses(
 	return seen, hinted, nil
 }
 
-// List reads a page of the records of locks, and the sessions under which they are held. What
-// it shows of each stands in seen, and what could not be understood in the page.
+// List reads a page of lock records, and the sessions under which the locks are held. seen
+// has a snapshot of each; the page has the records that could not be read.
 func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.Page, seen []Snapshot, err error) {
 	sent := c.contender()
 	page, err = c.Store.List(ctx, prefix, cursor)
@@ -180,9 +180,9 @@ func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.P
 	return page, seen, err
 }
 
-// listed returns what a list has shown of locks. A list is a cheap read: it changes nothing that
-// is known, and shows since when this client has been shown the same sign of life. Of one that
-// has shown none for its lease a strong read tells, and one of the sessions of locks.
+// listed returns snapshots of listed locks. A list is a cheap read: it does not change the
+// views, and its snapshots say how long this client has been shown the same sign of life. A lock
+// without a sign of life for its lease is read strongly, and so are the sessions of locks.
 func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.Record) ([]Snapshot, error) {
 	views := make([]*protocol.View, len(recs))
 	trackers := make([]*tracker, len(recs))
@@ -207,7 +207,7 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 			k.notify()
 		}
 		proved := k != nil && view == k.view && view.Dead()
-		if until, holds := view.DeadAt(); holds && now >= until && !view.Tied() && !proved {
+		if until, holds := view.DeadAt(); holds && now >= until && !view.UnderSession() && !proved {
 			seen[i].Alive = recs[i].State == driver.Held // the list alone does not prove the contrary
 			dead, at = append(dead, recs[i].Key), append(at, i)
 		}
@@ -218,15 +218,15 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 	}
 	strong, bad := c.Statuses(ctx, dead, StatusOptions{})
 	for j, i := range at {
-		if bad[j] == nil { // otherwise the list's own answer stands
+		if bad[j] == nil { // otherwise the list's own result stays
 			seen[i] = strong[j]
 		}
 	}
 	return seen, nil
 }
 
-// glance returns what is known of a lock if a list has shown just that, and else what the list
-// has shown, as if the record were so; and the tracker of the lock, if there is one.
+// glance returns the view of a lock if a list has shown the same record, or else a view of the
+// listed record; and the tracker of the lock, if there is one.
 func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.View, *tracker) {
 	c.mu.Lock()
 	k := c.trackers[rec.Key]

@@ -12,19 +12,18 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// CheckedStore is the store as a client sees it. It remembers whether the store has
+// CheckedStore is the store as the client uses it. It remembers whether the store has
 // ever given this client a good answer.
 //
-// "Permanent" needs a witness. A table that is not there, or a key that is wrong,
-// is found when a process begins: nothing has ever worked. What fails after that is
-// an incident: a policy that somebody edits, a key that is rotated, one answer
-// among millions that is simply wrong. A candidate that gives up then does not come
-// back when the incident has passed, and nobody leads. So after the first good
-// answer a permanent error is shown to everything above as an ordinary failure,
-// which is reported, and the store is asked again for as long as patience lasts.
+// An error counts as permanent only while the store has never worked. A missing table,
+// or a wrong key, shows when a process begins. A failure after that is an incident: an
+// edited policy, a rotated key, one wrong answer among millions. A candidate that gave
+// up then would not come back after the incident, and there would be no leader. So
+// after the first good answer, callers see a permanent error as an ordinary failure: it
+// is reported, and the call is retried as long as patience lasts.
 //
-// A store that others do not find under its name any more is no incident, whatever
-// it has answered before. From then on nothing is sent to it.
+// A replaced store is no incident, whatever it has answered before. The client sends
+// nothing more to it.
 type CheckedStore struct {
 	Store       driver.Store
 	Batch       driver.BatchGetter // nil if the store cannot read many at once
@@ -32,14 +31,14 @@ type CheckedStore struct {
 	TokenKeeper driver.TokenKeeper // nil if it keeps no tokens of deleted locks
 	answered    atomic.Bool
 	replaced    atomic.Pointer[replacement]
-	end         func(error) // ends all that rests on the store
+	end         func(error) // ends everything that depends on the store
 }
 
-// replacement is how it is known that the store was replaced.
+// replacement says how the client knows that the store was replaced.
 type replacement struct{ err error }
 
-// newCheckedStore wraps a store that the client has not called yet. A reply that shows that
-// the store was replaced calls end, once.
+// newCheckedStore wraps a store that the client has not called yet. The first reply that
+// shows that the store was replaced calls end.
 func newCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	s := &CheckedStore{Store: store, end: end}
 	s.Batch, _ = store.(driver.BatchGetter)
@@ -48,7 +47,7 @@ func newCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	return s
 }
 
-// Gone returns how it is known that the store was replaced, nil if it was not.
+// Gone returns the error that shows that the store was replaced, or nil.
 func (s *CheckedStore) Gone() error {
 	if r := s.replaced.Load(); r != nil {
 		return r.err
@@ -56,10 +55,10 @@ func (s *CheckedStore) Gone() error {
 	return nil
 }
 
-// Before returns an error if nothing may be sent any more.
+// Before returns an error if no call may be sent any more.
 func (s *CheckedStore) Before() error { return driver.NotApplied(s.Gone()) }
 
-// Judge says what the error of a call means for this client.
+// Judge returns what the error of a call means for this client.
 func (s *CheckedStore) Judge(err error) error {
 	switch {
 	case showsAnswer(err):
@@ -92,7 +91,7 @@ func (s *CheckedStore) Replace(err error) {
 	}
 }
 
-// Get is that of the store.
+// Get calls the store's Get.
 func (s *CheckedStore) Get(ctx context.Context, key string, how driver.Consistency) (rec driver.Record, err error) {
 	if err = s.Before(); err == nil {
 		rec, err = s.Store.Get(ctx, key, how)
@@ -101,7 +100,7 @@ func (s *CheckedStore) Get(ctx context.Context, key string, how driver.Consisten
 	return rec, err
 }
 
-// GetBatch is that of the store.
+// GetBatch calls the store's GetBatch.
 func (s *CheckedStore) GetBatch(ctx context.Context, keys []string, how driver.Consistency) (found []driver.Lookup, err error) {
 	if err = s.Before(); err != nil {
 		return nil, err
@@ -116,7 +115,7 @@ func (s *CheckedStore) GetBatch(ctx context.Context, keys []string, how driver.C
 	return found, err
 }
 
-// Claim is that of the store.
+// Claim calls the store's Claim.
 func (s *CheckedStore) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err = s.Before(); err == nil {
 		now, prev, err = s.Store.Claim(ctx, next)
@@ -125,7 +124,7 @@ func (s *CheckedStore) Claim(ctx context.Context, next driver.Record) (now, prev
 	return now, prev, err
 }
 
-// Swap is that of the store.
+// Swap calls the store's Swap.
 func (s *CheckedStore) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
 	if err = s.Before(); err == nil {
 		now, err = s.Store.Swap(ctx, prev, next)
@@ -134,7 +133,7 @@ func (s *CheckedStore) Swap(ctx context.Context, prev, next driver.Record) (now 
 	return now, err
 }
 
-// Raise is that of the store.
+// Raise calls the store's Raise.
 func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
 	if err = s.Before(); err == nil {
 		now, err = s.Raiser.Raise(ctx, prev, next)
@@ -143,7 +142,7 @@ func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now
 	return now, err
 }
 
-// ListTokens is that of the store.
+// ListTokens calls the store's ListTokens.
 func (s *CheckedStore) ListTokens(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
 	if err = s.Before(); err == nil {
 		page, err = s.TokenKeeper.ListTokens(ctx, prefix, cursor)
@@ -152,7 +151,7 @@ func (s *CheckedStore) ListTokens(ctx context.Context, prefix, cursor string) (p
 	return page, err
 }
 
-// Delete is that of the store.
+// Delete calls the store's Delete.
 func (s *CheckedStore) Delete(ctx context.Context, prev driver.Record) (err error) {
 	if err = s.Before(); err == nil {
 		err = s.Judge(s.Store.Delete(ctx, prev))
@@ -160,7 +159,7 @@ func (s *CheckedStore) Delete(ctx context.Context, prev driver.Record) (err erro
 	return err
 }
 
-// List is that of the store.
+// // List calls the store's List.
 func (s *CheckedStore) List(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
 	if err = s.Before(); err == nil {
 		page, err = s.Store.List(ctx, prefix, cursor)
@@ -169,7 +168,7 @@ func (s *CheckedStore) List(ctx context.Context, prefix, cursor string) (page dr
 	return page, err
 }
 
-// watch asks the store to hint. The context bounds the set-up alone.
+// watch asks the store to hint. The context bounds the set-up only.
 func (c *Client) watch(ctx context.Context, key string, hint func()) (unwatch func(), err error) {
 	if err := c.Store.Before(); err != nil {
 		return nil, err
@@ -189,8 +188,8 @@ func (c *Client) unwatch(unwatch func()) {
 	})
 }
 
-// transientError is an error that the store calls permanent, for a client to which it has
-// given good answers before. It is all that the store's error is, but permanent.
+// transientError wraps an error that the store calls permanent, after it has given the
+// client good answers. It matches all that the store's error matches, except permanent.
 type transientError struct{ err error }
 
 func (e *transientError) Error() string { return e.err.Error() }
@@ -201,19 +200,19 @@ func (e *transientError) Is(target error) bool {
 
 func (e *transientError) As(target any) bool { return errors.As(e.err, target) }
 
-// newsworthy says whether an error of the store is worth an event at once. A store that
-// was busy for a moment is not; one that stays so is.
+// newsworthy says whether a store error is worth an event at once. A store that was
+// busy for a moment is not; a store that stays busy is.
 func newsworthy(err error) bool {
 	var passing *transientError
 	return err != nil && (!errors.Is(err, driver.ErrNotApplied) || errors.As(err, &passing))
 }
 
-// Call returns what a machine asks of the store, as a request whose answer goes to its caller.
+// Call returns a machine's store call as a request whose answer goes to its caller.
 func (s *CheckedStore) Call(call *protocol.Call, to caller) request {
 	return &machineCall{s, call, to}
 }
 
-// machineCall is what a machine asks of the store.
+// machineCall is the store call of a machine.
 type machineCall struct {
 	store *CheckedStore
 	*protocol.Call

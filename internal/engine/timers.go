@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// timers run functions at instants of one clock, from one goroutine. The functions
-// must not block: no call of a store is ever made from there.
+// timers run functions at instants of one clock, from one goroutine. The functions must
+// not block, and never call a store.
 type timers struct {
 	now func() time.Duration
-	// nap is the longest time that they sleep while any is set. Go's timers stand
-	// still while the machine is suspended, and know nothing of steps of the wall
-	// clock; the clock that is read here does.
+	// nap is the longest sleep while any timer is set. Go's timers stop while the machine
+	// is suspended, and ignore steps of the wall clock; the clock that is read here does
+	// not.
 	nap time.Duration
 
 	mu  sync.Mutex
 	set timerHeap
-	// naps are shorter ones that were asked for, with how often, and short the shortest.
+	// naps counts the shorter naps that were requested; short is the shortest.
 	naps  map[time.Duration]int
 	short time.Duration
-	// looks is when the goroutine looks again by itself: awake while it is about to, and
-	// asleep until it is woken if nothing is set.
+	// looks is when the goroutine reads the clock again by itself: awake if it is about
+	// to, asleep if it sleeps until woken because no timer is set.
 	looks time.Duration
 	wake  chan struct{}
 	quit  chan struct{}
@@ -40,16 +40,16 @@ const (
 // timer is one function to run. It is embedded in its owner, and set in at most one
 // timers.
 type timer struct {
-	// Run is called with the instant that was read last. The field is filled before
-	// the timer is set.
+	// Run is called with the latest reading of the clock. The field is set before the
+	// timer is.
 	Run func(now time.Duration)
 
 	at    time.Duration
 	index int // in the heap, counted from 1; 0: not set
 }
 
-// newTimers returns timers that go by the clock now, which they read at least each
-// nap while any of them is set.
+// newTimers returns timers on the clock now, which they read at least every nap while
+// any timer is set.
 func newTimers(now func() time.Duration, nap time.Duration) *timers {
 	a := &timers{
 		now: now, nap: nap, short: nap, looks: awake,
@@ -60,8 +60,8 @@ func newTimers(now func() time.Duration, nap time.Duration) *timers {
 }
 
 // Set sets a timer to the given instant, or moves it there. It wakes the goroutine only
-// for an instant before the one at which that looks by itself: most timers are dropped
-// long before they are due.
+// for an instant before its next own reading: most timers are dropped long before they
+// are due.
 func (a *timers) Set(e *timer, at time.Duration) {
 	a.mu.Lock()
 	e.at = at
@@ -86,8 +86,8 @@ func (a *timers) Drop(e *timer) {
 	a.mu.Unlock()
 }
 
-// Nap has the timers sleep for no longer than nap from now on. Each Nap is ended by one
-// Rest with the same nap.
+// Nap limits each sleep of the timers to nap from now on. Each Nap is ended by one Rest
+// with the same nap.
 func (a *timers) Nap(nap time.Duration) {
 	if nap >= a.nap {
 		return
@@ -122,7 +122,7 @@ func (a *timers) Rest(nap time.Duration) {
 	}
 }
 
-// Poke has the clock read now. It never blocks.
+// Poke makes the goroutine read the clock now. It never blocks.
 func (a *timers) Poke() {
 	select {
 	case a.wake <- struct{}{}:
@@ -156,8 +156,8 @@ func (a *timers) loop() {
 	}
 }
 
-// runDue runs what is due, and returns for how long to sleep then, and false if nothing
-// is set.
+// runDue runs the timers that are due. It returns how long to sleep afterwards, and
+// false if no timer is set.
 func (a *timers) runDue() (sleep time.Duration, any bool) {
 	now := a.now()
 	for {

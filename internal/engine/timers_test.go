@@ -60,8 +60,8 @@ func TestTimersAreOnTime(t *testing.T) {
 	})
 }
 
-// TestTimersSleep: a timer that is set for later than the next look wakes nobody, and runs
-// on time.
+// TestTimersSleep: a timer that is set for later than the next reading of the clock does
+// not wake the goroutine, and runs on time.
 func TestTimersSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -91,7 +91,8 @@ func TestTimersSleep(t *testing.T) {
 	})
 }
 
-// TestTimersAwake: a timer that another one sets runs, though nobody is woken for it.
+// TestTimersAwake: a timer that another timer sets runs, although the goroutine is not
+// woken for it.
 func TestTimersAwake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -106,8 +107,8 @@ func TestTimersAwake(t *testing.T) {
 	})
 }
 
-// TestNaps: they sleep for no longer than the shortest nap that anybody has asked for, and
-// for long again when that has ended.
+// TestNaps: the timers sleep no longer than the shortest requested nap, and long again
+// when that has ended.
 func TestNaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -14,45 +14,44 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// tracker is what one client does about one lock that it does not hold: the
-// acquires that wait for it, the loops that observe it, and what was seen of it.
-// All waiters share its polls: only the first of the queue acts, the others wait
-// for their turn. A tracker outlives them for a while, so that what was seen is not
-// lost.
+// tracker has the work of one client on one lock that it does not hold: the acquires
+// that wait for it, the loops that observe it, and the view of it. All waiters share
+// its polls: only the first of the queue acts, the others wait for their turn. A
+// tracker outlives them for a while, so that the view is not lost.
 type tracker struct {
 	c       *Client
 	key     string
 	hinting timer
 	hinted  atomic.Bool
-	freed   atomic.Pointer[remembered] // how this client has left it; nil: that was seen
-	awaited atomic.Bool                // by somebody in the queue, or an observer; changed under viewMu
+	freed   atomic.Pointer[remembered] // the record that this client's release left; nil: already noted
+	awaited atomic.Bool                // by an acquire in the queue, or an observer; changed under viewMu
 
 	// The client's viewMu guards the fields below.
 	view      *protocol.View
-	queue     []*acquire // the first one acts
-	waiters   []*acquire // all that have not ended
+	queue     []*acquire // the first acquire acts
+	waiters   []*acquire // all acquires that have not ended
 	observers map[*Observer]struct{}
-	askings   map[*asking]struct{} // those that have no answer yet
-	poller    *poller              // looks for them, when nobody waits; nil before the first one
-	watching  bool                 // asked the store to watch
-	unwatch   func()               // ends that
-	awaits    *awaitedTerm         // the holder, which notifies this process; nil if it does not
+	askings   map[*asking]struct{} // the requests without an answer yet
+	poller    *poller              // polls for the observers, when no acquire waits; nil before the first observer
+	watching  bool                 // the store was asked to watch
+	unwatch   func()               // ends the watch
+	awaits    *awaitedTerm         // the term whose holder notifies this process; nil if it does not
 
-	trouble  error         // the last one of the store to an acquire
-	troubled time.Duration // on the contender's clock: when that came
+	trouble  error         // the store's last error to an acquire
+	troubled time.Duration // on the contender's clock: when it came
 
 	refs int           // guarded by the client's mu
 	idle *list.Element // guarded by the client's mu; nil if it is not in the list of the idle
 }
 
-// Observer is one caller that follows the lock without acquiring it: a loop over
-// Observe, say.
+// Observer is one caller that follows the lock without acquiring it, for example a loop
+// over Observe.
 type Observer struct {
 	k        *tracker
-	changed  chan struct{} // has room for one
-	begun    time.Duration // on the contender's clock: older reads tell it nothing
+	changed  chan struct{} // buffer of one
+	begun    time.Duration // on the contender's clock: older reads do not count for it
 	err      error         // guarded by viewMu; not yielded yet
-	reported bool          // guarded by viewMu; of an error since the last answer
+	reported bool          // guarded by viewMu; an error was reported since the last answer
 }
 
 // poller polls for the observers of a lock.
@@ -61,10 +60,10 @@ type poller struct {
 	k *tracker
 	*protocol.Observer
 	run   run
-	looks int // that were noticed
+	looks int // reads that were noticed
 }
 
-// tracker returns the tracker of the lock; the caller leaves it again.
+// tracker returns the tracker of the lock; the caller must call leave.
 func (c *Client) tracker(key string) (*tracker, error) {
 	c.thin()
 	c.mu.Lock()
@@ -91,7 +90,7 @@ func (k *tracker) leave() {
 	switch {
 	case k.refs > 0:
 	case len(c.own) > maxHeldObserved && c.own[k.key] != nil:
-		delete(c.trackers, k.key) // its lease knows more
+		delete(c.trackers, k.key) // its lease has newer knowledge
 		if k.idle != nil {
 			c.idle.Remove(k.idle)
 		}
@@ -102,8 +101,8 @@ func (k *tracker) leave() {
 	}
 }
 
-// thin forgets the locks that nobody has waited for or observed for the longest
-// time. Of those that were held it keeps since when.
+// thin drops the trackers that have been idle for the longest time. For a held lock it
+// keeps when its sign of life was first shown.
 func (c *Client) thin() {
 	var old []*tracker
 	c.mu.Lock()
@@ -125,7 +124,7 @@ func (c *Client) thin() {
 	}
 }
 
-// fails fails all acquires that wait.
+// fails fails all waiting acquires.
 func (k *tracker) fails(err error) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
@@ -136,7 +135,7 @@ func (k *tracker) fails(err error) {
 	k.notify()
 }
 
-// Released tells the acquires of this process that wait for a lock that it is free.
+// Released notifies the waiting acquires of this process that a lock is free.
 func (c *Client) Released(key string) {
 	if k := c.awaited(key); k != nil {
 		k.hint()
@@ -149,8 +148,8 @@ type remembered struct {
 	sent time.Duration // on the contender's clock: before the call
 }
 
-// left is Released of a lock that a lease of this client has left as the record shows. Those
-// who wait need not read it.
+// left is Released for a lock that a lease of this client has just released, with the
+// resulting record. Waiters need not read it.
 func (c *Client) left(rec driver.Record, sent time.Duration) {
 	if k := c.awaited(rec.Key); k != nil {
 		k.freed.Store(&remembered{rec, sent})
@@ -158,8 +157,8 @@ func (c *Client) left(rec driver.Record, sent time.Duration) {
 	}
 }
 
-// awaited returns the tracker of a lock that somebody waits for, or observes; nil if nobody
-// does. A contender that comes later looks by itself.
+// awaited returns the tracker of a lock with a waiter or an observer, or nil. A later
+// contender reads by itself.
 func (c *Client) awaited(key string) *tracker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,14 +168,14 @@ func (c *Client) awaited(key string) *tracker {
 	return nil
 }
 
-// hint has the record looked at soon. It never blocks.
+// hint makes a read of the record due soon. It never blocks.
 func (k *tracker) hint() {
 	if k.hinted.CompareAndSwap(false, true) {
 		k.c.looks.Set(&k.hinting, 0)
 	}
 }
 
-// hintDue hands a hint to the machine that looks, unless what it would see is known.
+// hintDue hands a hint to the machine that polls, unless the release is known already.
 func (k *tracker) hintDue(time.Duration) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
@@ -191,7 +190,7 @@ func (k *tracker) hintDue(time.Duration) {
 	k.read()
 }
 
-// read has the machine that looks read the record now. The caller holds viewMu.
+// read makes the polling machine read the record now. The caller holds viewMu.
 func (k *tracker) read() {
 	switch {
 	case len(k.queue) > 0:
@@ -201,8 +200,8 @@ func (k *tracker) read() {
 	}
 }
 
-// listen asks the holder to notify this process when the lock is free, if the record that
-// was seen last has an address, and somebody wants to know. The caller holds viewMu.
+// listen asks the holder to notify this process when the lock is free, if the known
+// record has an address, and an acquire or observer needs it. The caller holds viewMu.
 func (k *tracker) listen() {
 	c := k.c
 	if c.notifier == nil {
@@ -216,14 +215,14 @@ func (k *tracker) listen() {
 	k.awaits = c.notifier.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.notified)
 }
 
-// notified hands a hint of the holder to the machine that looks.
+// notified hands a hint of the holder to the machine that polls.
 func (k *tracker) notified() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.read()
 }
 
-// stepped carries out what a step of the observer has led to.
+// stepped handles the outcome of a step of the observer.
 func (p *poller) stepped(time.Duration, protocol.Action) {
 	n, err := p.Looks()
 	if n != p.looks {
@@ -236,7 +235,7 @@ func (p *poller) stepped(time.Duration, protocol.Action) {
 	p.k.notify()
 }
 
-// look has the observer poll when an observer wants to know, and no acquire waits.
+// look lets the observer's machine poll if there is an observer and no acquire waits.
 func (k *tracker) look() {
 	if k.poller == nil {
 		return
@@ -263,12 +262,12 @@ func (k *tracker) watched(unwatch func(), err error) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	if err != nil {
-		k.watching = false // looks go on without it
+		k.watching = false // polls go on without it
 		return
 	}
 	k.unwatch = unwatch
 	k.rest()
-	switch { // for what changed before the watch
+	switch { // something may have changed before the watch
 	case k.unwatch == nil:
 	case len(k.queue) > 0:
 		k.queue[0].look()
@@ -277,7 +276,7 @@ func (k *tracker) watched(unwatch func(), err error) {
 	}
 }
 
-// rest ends the watch when nobody waits or observes.
+// rest ends the watch when no acquire waits and no observer is left.
 func (k *tracker) rest() {
 	k.listen()
 	if len(k.queue) > 0 || len(k.observers) > 0 {
@@ -291,7 +290,7 @@ func (k *tracker) rest() {
 	}
 }
 
-// observed notes a reply to a read that others made.
+// observed notes the reply to a read by another caller.
 func (k *tracker) observed(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
@@ -299,8 +298,8 @@ func (k *tracker) observed(sent time.Duration, how driver.Consistency, rec drive
 	k.notify()
 }
 
-// polls notes that others are about to read the record, and returns how fresh the read must be:
-// strong, or cheap if that will do.
+// polls notes that another caller is about to read the record, and returns the consistency that
+// the read needs: strong, or cheap if that is enough.
 func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
@@ -312,7 +311,7 @@ func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 	return how
 }
 
-// missed says that such a read has shown nothing.
+// missed says that such a read got no answer.
 func (k *tracker) missed() {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
@@ -320,7 +319,7 @@ func (k *tracker) missed() {
 	k.notify()
 }
 
-// snapshot returns what was seen last. The caller holds viewMu.
+// snapshot returns the current state of the view. The caller holds viewMu.
 func (k *tracker) snapshot() Snapshot { return snapshotOf(k.view, k.c.contender()) }
 
 func snapshotOf(view *protocol.View, now time.Duration) Snapshot {
@@ -335,24 +334,24 @@ func snapshotOf(view *protocol.View, now time.Duration) Snapshot {
 		if u := view.Under(); u != nil {
 			s.Since = now - u.Since()
 			if _, looked := u.Known(); !looked {
-				s.FreeIn, s.Since = 0, 0 // nobody can tell
+				s.FreeIn, s.Since = 0, 0 // unknown
 			}
 		}
 	}
 	return s
 }
 
-// openSession returns the id of the session of a lock that was seen under it, and
-// is not known to have ended.
+// openSession returns the id of the session under which the lock is held, if the
+// session is not known to have ended.
 func (k *tracker) openSession() (string, bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	rec, _ := k.view.Record()
-	return rec.Session, k.view.Tied() && !k.view.Ended()
+	return rec.Session, k.view.UnderSession() && !k.view.Ended()
 }
 
-// seen returns what was seen last, after a read of the session by others was noted, and whether
-// a strong read of the lock is due.
+// seen returns the current state of the view, after another caller's read of the session was
+// noted, and whether a strong read of the lock is due.
 func (k *tracker) seen() (s Snapshot, hinted bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
@@ -360,9 +359,9 @@ func (k *tracker) seen() (s Snapshot, hinted bool) {
 	return k.snapshot(), k.view.Hinted()
 }
 
-// notify is called when something new may have been seen. It wakes the observers,
-// moves the next poll of those that act to its new time, and keeps polling
-// for observers when no acquire waits any more. The caller holds viewMu.
+// notify is called when the view may have changed. It wakes the observers, reschedules
+// the next polls, and keeps polling for observers when no acquire waits any more. The
+// caller holds viewMu.
 func (k *tracker) notify() {
 	k.listen()
 	for _, w := range k.waiters {
@@ -383,9 +382,9 @@ func (k *tracker) notify() {
 	k.look()
 }
 
-// letReserved lets the one act for whom the lock is reserved, although others of this
-// process came before it: each may be of another owner, if they are elsewhere. The caller
-// holds viewMu.
+// letReserved lets the acquire act for which the lock is reserved, although others of
+// this process came before it: acquires for remote holders have different owners. The
+// caller holds viewMu.
 func (k *tracker) letReserved() {
 	rec, found := k.view.Record()
 	if !found || rec.State != driver.Reserved || k.queue[0].reservedBy(rec) {
@@ -422,11 +421,11 @@ func (c *Client) Observe(key string) (*Observer, error) {
 	k.observers[o] = struct{}{}
 	k.awaited.Store(true)
 	k.poller.Want(len(k.queue) == 0)
-	k.hint() // the first read is a strong one
+	k.hint() // the first read is strong
 	return o, nil
 }
 
-// follow makes what looks for observers. Most locks never have one.
+// follow makes the machine that polls for observers. Most locks never have one.
 func (k *tracker) follow() {
 	if k.poller != nil {
 		return
@@ -450,8 +449,8 @@ func (o *Observer) Close() {
 	k.rest()
 }
 
-// Latest returns the latest state, and an error that was not taken yet. Fresh says that the
-// state was read since the observing began.
+// Latest returns the latest state, and an error that was not returned yet. fresh says that
+// the state was read since the observing began.
 func (o *Observer) Latest() (s Snapshot, fresh bool, err error) {
 	k := o.k
 	k.c.viewMu.Lock()
@@ -461,11 +460,11 @@ func (o *Observer) Latest() (s Snapshot, fresh bool, err error) {
 	return s, s.known && s.looked >= o.begun, err
 }
 
-// Wait waits until the state s may have changed: by a read, or because no sign of
-// life came for a lease.
+// Wait waits until the state s may have changed: by a read, or because no sign of life
+// came for a lease.
 func (o *Observer) Wait(ctx context.Context, s Snapshot) error {
-	// If the session of a lock was not read yet, nobody can tell when the lock is
-	// free. The read that is under way will.
+	// If the session of a lock has not been read yet, it is unknown when the lock is free.
+	// The read under way will show it.
 	var dead <-chan time.Time
 	if (s.Alive || s.Record.State == driver.Reserved) && s.FreeIn > 0 {
 		timer := time.NewTimer(s.FreeIn)

@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// countedStore counts reads. It tells nobody of a release.
+// countedStore counts reads. It has no watch.
 type countedStore struct {
 	driver.Store
 	reads atomic.Int64
@@ -27,7 +27,8 @@ func (s *countedStore) Get(ctx context.Context, key string, how driver.Consisten
 	return s.Store.Get(ctx, key, how)
 }
 
-// queued returns a lease, and a channel that has the lease of the one that waits for it.
+// queued returns a lease, and a channel for the lease of the next acquire, which waits
+// for it.
 func queued(t *testing.T, c *Client) (held *LeaseHolder, next <-chan *LeaseHolder) {
 	t.Helper()
 	o := AcquireOptions{Want: protocol.Want{Key: "job"}, Timing: &timing}
@@ -47,7 +48,7 @@ func queued(t *testing.T, c *Client) (held *LeaseHolder, next <-chan *LeaseHolde
 	return held, waits
 }
 
-// The reply to a release shows those of the process who wait that the lock is free: none of
+// The reply to a release shows the waiters of the process that the lock is free: none of
 // them reads the record.
 func TestNextInAProcessReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -69,8 +70,8 @@ func TestNextInAProcessReadsNothing(t *testing.T) {
 	})
 }
 
-// The reply to the release of a former holder of the process may come late, when the lock has
-// had another holder, and hide that this one has left it. Those who wait look then.
+// The reply to the release of a former holder of the process may come late, after the lock
+// has had another holder, and hide that holder's release. The waiters then read the record.
 func TestLateReplyToAReleaseHidesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countedStore{Store: memstore.New()}
@@ -95,8 +96,7 @@ func TestLateReplyToAReleaseHidesNone(t *testing.T) {
 	})
 }
 
-// A client that holds many locks forgets what it saw of them before, but not of those that
-// somebody waits for.
+// A client that holds many locks drops their trackers, except those with a waiter.
 func TestManyHeldAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := aheadClient(memstore.New())

@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// sessionViews is what a client has seen of sessions, those of other processes
-// and its own, by their ids. It is guarded by the mutex of what the client has seen.
+// sessionViews has the views of sessions, those of other processes and the client's
+// own, by id. viewMu guards it.
 type sessionViews struct {
 	t        protocol.Timing
 	env      protocol.Env
@@ -25,17 +25,17 @@ type sessionViews struct {
 	known    map[string]*protocol.View
 }
 
-// maxObserved bounds the sessions, and the locks, of which a client remembers all that it
-// saw when nobody waits for them. Of up to maxMarks more it remembers since when they have
-// shown no life.
+// maxObserved bounds how many sessions, and how many locks, a client keeps a full view of
+// without a waiter. For up to maxMarks more it only remembers since when they have shown
+// no life.
 const maxObserved = 10_000
 
-// maxHeldObserved is up to how many locks a client holds and remembers what it saw of them
-// before. The next acquire of a lock is quicker for that, and on some stores cheaper; of many
-// locks it would be much memory.
+// maxHeldObserved is up to how many held locks a client also keeps their trackers. That makes
+// the next acquire of a lock faster, and on some stores cheaper, but for many locks it would
+// need much memory.
 const maxHeldObserved = 1000
 
-// newSessionViews returns those of a client that has seen nothing yet.
+// newSessionViews returns the empty views of a client.
 func newSessionViews(t protocol.Timing, env protocol.Env, liveness *livenessCache) *sessionViews {
 	return &sessionViews{t: t, env: env, liveness: liveness, known: map[string]*protocol.View{}}
 }
@@ -53,9 +53,9 @@ func (s *sessionViews) Of(id string) *protocol.View {
 	return u
 }
 
-// thin forgets the sessions that nobody has asked about for the longest time. The
-// next caller that asks about one has it read anew. If the session shows the same
-// sign of life then, it has shown it since it was first seen.
+// thin drops the views of the least recently used sessions. The next caller that needs
+// one has the session read again. If it still shows the same sign of life, the count
+// goes on from when that was first shown.
 func (s *sessionViews) thin() {
 	looked := func(id string) time.Duration {
 		at, _ := s.known[id].Known()
@@ -68,40 +68,38 @@ func (s *sessionViews) thin() {
 	}
 }
 
-// livenessCache is what is left of locks and sessions of which a client knew more than it
-// can keep: since when each has shown its latest sign of life. A process that tries
-// the locks of many dead holders in turn comes back to each of them with the count
-// going on.
+// livenessCache keeps, for locks and sessions whose views were dropped, since when each
+// has shown its latest sign of life. So a process that tries the locks of many dead
+// holders in turn goes on counting when it comes back to each.
 type livenessCache struct {
 	now   func() time.Duration
 	lease time.Duration
 
 	mu     sync.Mutex
 	marks  map[lifeSum]mark
-	listed map[string]lifeSum // by key, those of them that lists have shown last
-	tidied time.Duration      // nothing more can be dropped until then
+	listed map[string]lifeSum // by key: the marks that lists have shown last
+	tidied time.Duration      // no mark can be dropped before then
 }
 
-// newLivenessCache returns one for a client of that lease, which counts by now.
+// newLivenessCache returns the cache of a client with that lease and clock.
 func newLivenessCache(now func() time.Duration, lease time.Duration) *livenessCache {
 	return &livenessCache{now: now, lease: lease, marks: map[lifeSum]mark{}, listed: map[string]lifeSum{}}
 }
 
-// lifeSum stands for what a record shows of its holder. Two that differ have
+// lifeSum is a hash of the sign of life in a record. Different signs must have
 // different sums: an instant that belongs to another sign could be too early.
 type lifeSum [16]byte
 
 type mark struct {
-	since time.Duration // after the reply that first showed it
-	until time.Duration // it is kept at least
+	since time.Duration // after the reply that first showed the sign of life
+	until time.Duration // the mark is kept at least until then
 }
 
 const (
-	// maxMarks bounds them: 32 bytes each, a few megabytes in all.
+	// maxMarks bounds the marks: 32 bytes each, a few megabytes in all.
 	maxMarks = 50_000
-	// maxMarkAge is how many leases a mark is kept at least. The mark of a living
-	// holder is worth nothing after its next heartbeat, but no client can tell
-	// which marks those are.
+	// maxMarkAge is how many leases a mark is kept at least. The mark of a living holder
+	// is useless after its next heartbeat, but a client cannot know which marks those are.
 	maxMarkAge = 16
 )
 
@@ -117,12 +115,11 @@ func sumOf(rec driver.Record) lifeSum {
 	return lifeSum(sum[:16])
 }
 
-// Note keeps what matters of a view that is forgotten: if it shows a holder, since
-// when. When there is no room, Note keeps the marks that it has, so that they come
-// to their end and make room.
+// Note keeps a mark for a view that is dropped, if it shows a holder. When the cache is
+// full, Note keeps the old marks, so that they can age and make room.
 func (r *livenessCache) Note(s *protocol.View) {
 	rec, found := s.Record()
-	if !found || s.Tied() { // a lock under a session shows no life
+	if !found || s.UnderSession() { // a lock under a session shows no life
 		return
 	}
 	if _, holds := s.DeadAt(); !holds {
@@ -145,8 +142,9 @@ func (r *livenessCache) Note(s *protocol.View) {
 	}
 }
 
-// glance returns a view of one cheap reply alone, which counts since the sign of life was shown
-// first. That is a true count if a strong reply shows the sign later: it was there all the time.
+// glance returns a view of a single cheap reply, which counts from when the sign of life was
+// first shown. That count is valid once a strong reply shows the same sign: it was there all the
+// time.
 func (r *livenessCache) glance(
 	t protocol.Timing, env protocol.Env, sent, now time.Duration, rec driver.Record,
 ) *protocol.View {
@@ -158,8 +156,8 @@ func (r *livenessCache) glance(
 	return s
 }
 
-// replaces drops the mark of the sign of life that lists had shown of a record before. A client
-// that lists again and again would else keep one of each heartbeat.
+// replaces drops the mark of the sign of life that the previous list had shown for a record.
+// Otherwise a client that lists repeatedly would keep a mark of each heartbeat.
 func (r *livenessCache) replaces(rec driver.Record) {
 	sum := sumOf(rec)
 	r.mu.Lock()
@@ -175,7 +173,7 @@ func (r *livenessCache) replaces(rec driver.Record) {
 	}
 }
 
-// tidy drops what was kept for long enough.
+// tidy drops the marks that have been kept long enough.
 func (r *livenessCache) tidy(now time.Duration) {
 	r.tidied = now + maxMarkAge*r.lease
 	for sum, m := range r.marks {
@@ -187,8 +185,8 @@ func (r *livenessCache) tidy(now time.Duration) {
 	}
 }
 
-// Of returns since when a record's sign of life has been shown, if that was noted.
-// The mark is dropped: from then on the caller keeps it.
+// Of returns since when a record's sign of life has been shown, if that was noted. It
+// drops the mark: the caller keeps the instant.
 func (r *livenessCache) Of(rec driver.Record) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

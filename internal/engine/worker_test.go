@@ -23,7 +23,7 @@ func (a *answers) Make(context.Context) (rec, former driver.Record, err error) {
 func (a *answers) Answer(driver.Record, driver.Record, error) { a.Add(1) }
 
 // TestLateGivingUpMeetsTheNextCall: the timer of a call that has returned meanwhile does
-// not give up the one that came after it, before the time of that has come.
+// not give up the following call before that call's time has come.
 func TestLateGivingUpMeetsTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 2 * time.Second
