@@ -11,27 +11,27 @@ import (
 	"github.com/tenurelock/tenure/internal/text"
 )
 
-// Acquire takes the lock, waiting until it is free. ctx bounds the waiting alone:
-// the lease goes on until it is released. Acquire returns at once when ctx ends; a
-// write that is under way then is cleaned up in the background.
+// Acquire takes the lock, waiting until it is free. ctx bounds only the waiting: the
+// lease lives until it is released. Acquire returns at once when ctx ends; a write that
+// is under way then is cleaned up in the background.
 //
-// A name has 1 to 1024 bytes of printable UTF-8, has no space at its ends, and does not begin
-// with "tenure/".
+// A name has 1 to 1024 bytes of printable UTF-8, no leading or trailing space, and does not
+// begin with "tenure/".
 //
-// A name that packages once, semaphore, rwlock and shard make of another one, such as
-// "nightly:once", is that of their lock: whoever takes it keeps them out.
+// Packages once, semaphore, rwlock and shard derive names such as "nightly:once" for
+// their own locks. A program that takes such a lock blocks these packages.
 //
 // The error matches the context's, if ctx ended. If that was a deadline, it carries what the
 // caller waited for: a [*HeldError] with the holder, so that it matches [ErrHeld] too, or the
-// store's own error if the store gave no answer lately. Otherwise the error matches one of
-// these:
+// store's own error if the store has recently given no answer. Otherwise the error matches
+// one of these:
 //
 //   - [ErrHeld] if Wait or AdditionalWait passed
 //   - [ErrUnreadable] if the record cannot be understood
 //   - [ErrClosed] if the client was closed
 //   - [ErrExpired] if the process was paused while the lock was granted, until that
 //     lease was over
-//   - the store's own error, if the store cannot be used, or gave no answer for
+//   - the store's own error, if the store is unusable, or gave no answer for
 //     StoreTimeout
 func (c *Client) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return c.acquire(ctx, "acquire", name, options, nil, false)
@@ -99,7 +99,7 @@ func (c *Client) acquired(ctx context.Context, name string, options *AcquireOpti
 	return held.Of.(*Lease), nil
 }
 
-// timingOf returns the timing of a lock that is taken with the given one.
+// timingOf returns the timing of a lock that is taken with the given timing.
 func (c *Client) timingOf(t Timing, under *engine.SessionHolder) (*protocol.Timing, error) {
 	switch {
 	case under == nil && t == (Timing{}):
@@ -108,7 +108,7 @@ func (c *Client) timingOf(t Timing, under *engine.SessionHolder) (*protocol.Timi
 		own, err := t.of(c.timing)
 		return &own, err
 	case t != (Timing{}):
-		return under.Timing(), text.Invalid("a lock under a session has the timing of the session, and none of its own: set it in SessionOptions")
+		return under.Timing(), text.Invalid("a lock under a session has the session's timing: set it in SessionOptions instead")
 	}
 	return under.Timing(), nil
 }

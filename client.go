@@ -23,9 +23,9 @@ type Client struct {
 	timing  protocol.Timing
 }
 
-// New returns a client that keeps its locks in the store. The store stays the
-// caller's to close, after [Client.Close]. Options may be nil; an error names
-// each rule that they break, with its numbers.
+// New returns a client that keeps its locks in the store. The caller closes the store,
+// after [Client.Close]. Options may be nil; an error names each rule that they break,
+// with the values.
 func New(store driver.Store, options *Options) (*Client, error) {
 	o := options.withDefaults()
 	err := o.validate()
@@ -55,26 +55,26 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	return c, nil
 }
 
-// Engine returns what carries out the calls of the client. It is for packages of this module
-// alone, and changes without notice.
+// Engine returns the implementation of the client. It is only for packages of this module,
+// and changes without notice.
 func (c *Client) Engine() *engine.Client { return c.engine }
 
-// Options returns the options of the client, with the defaults filled in for what
-// was left zero, except for the callbacks. The clock is the one that the client goes by.
+// Options returns the options of the client. Defaults replace zero values, except for
+// the callbacks. Clock is the clock that the client uses.
 func (c *Client) Options() Options { return c.options }
 
 // Close ends the client. Waiting acquires fail at once with [ErrClosed], and the
 // contexts of all leases are cancelled with it. The heartbeats of a lease that is
 // not released yet go on until it is, for [Options.StopTimeout] at most. Close
 // returns when that is done and everything of the client has ended, or when ctx
-// ends. A term that the history lacks yet is written for half a lease more. Close
-// returns an error if leases were left behind: their records run out by themselves.
-// Closing again returns [ErrClosed]. Do not call it from OnEvent: Close waits for
-// OnEvent, and for the logger, to return. When all else has ended it waits for them
-// no longer than StopTimeout and a lease duration, and returns an error if they have
-// not returned by then.
+// ends. Close waits up to half a lease more for history entries that are not written
+// yet. Close returns an error if leases were left behind: their records expire by
+// themselves. Closing again returns [ErrClosed]. Do not call it from OnEvent: Close
+// waits for OnEvent, and for the logger, to return. When everything else has ended it
+// waits for them for at most StopTimeout and a lease duration, and returns an error if
+// they have not returned by then.
 //
 // A context that is already done at the call, or that Close itself ends, is
-// ignored, so that a deferred Close works under the context of a signal. Close then
-// takes no longer than StopTimeout and a lease duration.
+// ignored, so that a deferred Close works with the context of a signal. Close then
+// takes at most StopTimeout and a lease duration.
 func (c *Client) Close(ctx context.Context) error { return c.engine.Close(ctx) }

@@ -16,18 +16,17 @@ import (
 )
 
 // Election is a lock that candidates campaign for again and again; its holder
-// is the leader. All methods may be called concurrently. It holds nothing that
-// needs closing.
+// is the leader. All methods may be called concurrently. It needs no closing.
 type Election struct {
 	c       *Client
-	under   *engine.SessionHolder // nil: the leader's lock is its own lease
+	under   *engine.SessionHolder // nil: the leader's lock has its own lease
 	name    string
 	options ElectionOptions
 }
 
-// ElectionOptions are for one election. Nil means the defaults.
+// ElectionOptions are the options of one election. Nil means the defaults.
 type ElectionOptions struct {
-	// Data is written into the record by each new leader: its address, say. If nil,
+	// Data is written into the record by each new leader, for example its address. If nil,
 	// the data of the former leader stays.
 	Data []byte
 
@@ -38,50 +37,51 @@ type ElectionOptions struct {
 	// Priority makes this candidate preferred to those with a lower one: it asks a
 	// leader with a lower priority to hand over to it, as by [Client.StepDown]. A
 	// newly seen leader is left alone for one lease duration first, and is asked again
-	// after one lease duration at the earliest. If all are equal, such as 0, nobody asks.
+	// after one lease duration at the earliest. If all priorities are equal, no candidate
+	// asks.
 	Priority int
 
-	// CoolDown slows a version down whose own work has failed, so that it loses to
-	// any other version that is there, and leads again where there is none. The
-	// version is [Options.Label], which must not be empty. If zero, nobody waits.
+	// CoolDown delays a version whose own work has failed, so that any other running
+	// version wins, and this one leads again only without competition. The version is
+	// [Options.Label], which must not be empty. If zero, candidates do not wait.
 	//
 	// The candidate counts the latest terms of its own label in a row that ended
-	// badly: [EndFailed], [EndStalled], [EndStopTimeout], [EndCrashed]. It ignores
-	// those of other labels, and ends that say nothing of a version, such as
-	// EndExpired: one outage of the store would blame every version. One that was
-	// released, or was asked to make way, ends the count. After k failures the
-	// candidate puts its move off by CoolDown·2^(k−1), and CoolDownMax at most, from
-	// the instant at which it could have taken the lock. It does not ask a leader to
-	// hand over for its Priority then. A hand-over to it is never put off.
+	// badly: [EndFailed], [EndStalled], [EndStopTimeout], [EndCrashed]. It ignores terms
+	// of other labels, and ends that do not depend on the version, such as EndExpired: one
+	// outage of the store would blame every version. A term that was released, or ended at
+	// a request, ends the count. After k failures the candidate waits for
+	// CoolDown·2^(k−1), at most CoolDownMax, from the instant at which it could have taken
+	// the lock. Meanwhile it does not ask a leader to hand over for its Priority. A
+	// hand-over to the candidate is never delayed.
 	//
 	// Such a candidate observes the lock until it may take it. That costs one more read
-	// before the lock is taken, and one batch read of the last 16 terms where the record
-	// itself does not settle the count. A negative [Options.HistoryLimit] leaves the record
-	// alone, which knows two terms.
+	// before the lock is taken, and one batch read of the last 16 terms if the record
+	// itself does not settle the count. With a negative [Options.HistoryLimit] only the
+	// record counts, which shows two terms.
 	CoolDown time.Duration
 
-	// CoolDownMax is the longest that CoolDown puts a move off. If zero, it is two
-	// lease durations. It must not be less than CoolDown.
+	// CoolDownMax is the longest delay by CoolDown. If zero, it is two lease durations. It
+	// must not be less than CoolDown.
 	CoolDownMax time.Duration
 
-	// Health is asked beside the work whether the leader is in good health, each
-	// HealthPeriod, never twice at once. After HealthFailures errors in a row the
-	// context of the work ends with an error that matches [ErrUnhealthy]. When the work
-	// has returned, the term ends as [EndFailed], and Run returns that error. The
-	// context of a check ends with that of the work, and after a HealthPeriod. One that
-	// ignores its context holds up further checks, and Run. If nil, nothing is asked. A
-	// panic of Health is not recovered.
+	// Health checks the health of the leader while the work runs: once each HealthPeriod,
+	// never twice at once. After HealthFailures errors in a row the context of the work
+	// ends with an error that matches [ErrUnhealthy]. When the work has returned, the term
+	// ends as [EndFailed], and Run returns that error. The context of a check ends with
+	// the context of the work, and after a HealthPeriod. A check that ignores its context
+	// delays further checks, and Run. If nil, the leader is not checked. A panic of Health
+	// is not recovered.
 	Health func(context.Context, *Lease) error
 
 	// HealthPeriod is the time between two checks; the first one comes after it. If
-	// zero, it is the lease duration. HealthFailures is how many in a row end the
-	// tenure. If zero, it is 3.
+	// zero, it is the lease duration. HealthFailures is how many failures in a row end the
+	// term. If zero, it is 3.
 	HealthPeriod   time.Duration
 	HealthFailures int
 }
 
-// Election returns the election of the given name. The name and the options
-// are checked when it is used.
+// Election returns the election of the given name. The name and the options are checked
+// when the election is used.
 func (c *Client) Election(name string, options *ElectionOptions) *Election {
 	return c.election(name, options, nil)
 }
@@ -97,29 +97,29 @@ func (c *Client) election(name string, options *ElectionOptions, under *engine.S
 	return e
 }
 
-// Client returns the client whose election it is.
+// Client returns the client of the election.
 func (e *Election) Client() *Client { return e.c }
 
-// Name returns the name of the election, which is that of its lock.
+// Name returns the name of the election, which is also the name of its lock.
 func (e *Election) Name() string { return e.name }
 
 // Run campaigns, and runs work at every election won, as [Client.Run] does. When
 // work returns, with nil or an error, Run releases the lock and returns what work
 // returned. When the lease is lost, Run waits for work to return, drops its error,
 // and campaigns again. It does the same when the leader is asked to step down or to
-// hand over (see [StepDownError]), but lets the other candidates go first, for a
-// moment. If the store gives no answer, Run asks it again for as long as ctx lasts;
-// a store that cannot be used at all is an error: see [ErrPermanent].
+// hand over (see [StepDownError]), but first lets the other candidates try for a
+// moment. If the store gives no answer, Run retries as long as ctx lasts; an unusable
+// store is an error: see [ErrPermanent].
 //
-// To end a campaign in order, end ctx. Run then returns nil, whether this client
-// led or not, also if work returned the error of its context, or the cause, wrapped
-// or not, and if the client was closed meanwhile. Where the client is closed and ctx
-// goes on, Run returns an error that matches [ErrClosed], whether this client led or
-// not. Run returns any other error of work, and reports a lease that was lost before
-// work had returned by an error that matches [ErrLost].
+// To end a campaign in order, end ctx. Run then returns nil, whether this client led or
+// not, also if work returned the error of its context, or the cause, wrapped or not,
+// and if the client was closed meanwhile. If the client is closed and ctx goes on, Run
+// returns an error that matches [ErrClosed], whether this client led or not. Run
+// returns any other error of work. If a lease was lost before work had returned, the
+// error also matches [ErrLost].
 //
-// If work returns an error, or panics, while nothing has asked it to stop, the
-// tenure ends as [EndFailed], with the error's text as the reason.
+// If work returns an error, or panics, without having been asked to stop, the term ends
+// as [EndFailed], with the error's text as the reason.
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	if err := checkWork("lead", e.name, work == nil); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 			Priority: e.options.Priority, CoolDown: e.options.CoolDown, CoolDownMax: e.options.CoolDownMax,
 		}, e.under, false)
 		if errors.Is(err, ErrExpired) && !errors.Is(err, ErrSessionClosed) {
-			continue // paused while it was won
+			continue // the process was paused while it won
 		}
 		if err != nil {
 			return endOf(ctx, err, ErrClosed)
@@ -147,7 +147,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		stepped := errors.Is(lost, ErrSteppedDown)
 		ended := lost == nil && errors.Is(context.Cause(l.Context()), ErrClosed) || stepped && e.c.engine.Closed()
 		switch {
-		case ended && ctx.Err() == nil: // what work has returned may not say so
+		case ended && ctx.Err() == nil: // the error of work may not say so
 			return lostWith(&Error{"lead", e.name, ErrClosed}, endOf(l.Context(), err))
 		case lost == nil, stepped && ctx.Err() != nil: // released
 			return endOf(ctx, err, ErrClosed, ErrSteppedDown)
@@ -161,9 +161,9 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 	}
 }
 
-// Leader describes the leader of an election, as far as one process can know.
+// Leader is the leader of an election, as far as one process can know.
 type Leader struct {
-	// Owner and Token are the leader's; both are zero if nobody leads.
+	// Owner and Token are the leader's; both are zero without a leader.
 	Owner string
 	Token uint64
 	Host  string
@@ -172,12 +172,13 @@ type Leader struct {
 	Data  []byte
 }
 
-// None reports whether nobody leads.
+// None reports whether there is no leader.
 func (l Leader) None() bool { return l.Token == 0 }
 
-// Leader reads who leads. It returns [ErrNoLeader] if nobody does: the record
-// is absent or released, or shows the sign of life that this client has seen in it for a
-// lease already. A leader that it sees for the first time counts as alive.
+// Leader reads who leads. It returns [ErrNoLeader] without a leader: the record is
+// absent or released, or its sign of life has not changed for a lease, as far as this
+// client has observed it. A leader that the client reads for the first time counts as
+// alive.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := checkKey(e.name); err != nil {
 		return Leader{}, wrap("leader", e.name, err)
@@ -201,12 +202,11 @@ func leaderOf(s engine.Snapshot) Leader {
 }
 
 // Observe yields the leader, now and after every change, until ctx ends or the loop
-// is left. If nobody leads, it yields a Leader for which None is true. It yields
-// the latest state: a slow loop skips terms, which shows in the tokens, and
-// delays nobody. An error of the store is yielded once, and observing goes on: the
-// leader stays who it was until the store answers. When ctx
-// ends, so does the loop, without an error. When the client is closed, the last error is
-// [ErrClosed].
+// is left. Without a leader, it yields a Leader for which None is true. It yields the
+// latest state: a slow loop skips terms, which shows in the tokens, and delays no
+// process. An error of the store is yielded once, and observing goes on: the leader
+// stays the same until the store answers. When ctx ends, so does the loop, without an
+// error. When the client is closed, the last error is [ErrClosed].
 //
 // All observers and contenders of a process share the polls of a record.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
@@ -231,16 +231,16 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				if !yield(Leader{}, wrap("observe", e.name, err)) {
 					return
 				}
-				continue // something may have been seen besides
+				continue // the state may have changed as well
 			case fresh && (first || !l.same(last)):
-				first, last = false, leaderOf(s) // l is the caller's
+				first, last = false, leaderOf(s) // the caller may have changed l
 				if !yield(l, nil) {
 					return
 				}
 				continue // the state may have changed meanwhile
 			}
 			if err := o.Wait(ctx, s); err != nil {
-				if ctx.Err() == nil { // the caller knows that it has ended ctx
+				if ctx.Err() == nil { // without an error if ctx has ended
 					yield(Leader{}, wrap("observe", e.name, err))
 				}
 				return
@@ -253,10 +253,10 @@ func (l Leader) same(m Leader) bool {
 	return l.Token == m.Token && l.Owner == m.Owner && string(l.Data) == string(m.Data)
 }
 
-// standBack lets others take the lock first, after a step-down. A contender on
-// another machine polls only now and then, and needs the time to see that the lock
-// is free. standBack returns when another owner has the lock, or when the lock is
-// reserved for this client; otherwise after twice the time of a poll and a write.
+// standBack lets others take the lock first, after a step-down. A contender on another
+// machine polls only now and then, and needs time to find the lock free. standBack
+// returns when another owner has the lock, or when the lock is reserved for this
+// client; otherwise after twice the time of a poll and a write.
 func (c *Client) standBack(ctx context.Context, name string, t *protocol.Timing) error {
 	o, err := c.engine.Observe(name)
 	if err != nil {
@@ -266,7 +266,7 @@ func (c *Client) standBack(ctx context.Context, name string, t *protocol.Timing)
 	bound, stop := context.WithTimeoutCause(ctx, t.Reservation(), errWaited)
 	defer stop()
 	for {
-		s, fresh, _ := o.Latest() // a store that fails is asked again
+		s, fresh, _ := o.Latest() // after a store error, the observer reads again
 		if mine := s.Record.Owner == c.options.Owner; fresh && s.Found &&
 			(s.Record.State == driver.Held && !mine || protocol.ReservedFor(s.Record, c.options.Owner, c.options.Label)) {
 			return nil
@@ -282,30 +282,31 @@ func (c *Client) standBack(ctx context.Context, name string, t *protocol.Timing)
 
 var errWaited = errors.New("waited long enough")
 
-// A candidate with a cool-down lets others go first when its own label has failed lately.
-// It does not stand in an acquire, which would take the lock as soon as it can. It observes
-// the lock, and when that is free, or its holder is dead, it counts the terms of its own
-// label that ended badly, the newest first, until one that ended well. For k of them it
-// waits for CoolDown·2^(k−1), and CoolDownMax at most, from the instant at which it could
-// have taken the lock, and takes it then. A new term in between begins all of this anew. So
-// a version that fails loses to any other one that is there, and leads again where there is
-// none. Nothing is written, no wall clock is compared, and nobody is shut out.
+// A candidate with a cool-down lets others go first when its own label has recently failed.
+// It does not use a waiting acquire, which would take the lock as soon as possible. It
+// observes the lock. When the lock is free, or its holder is dead, the candidate counts the
+// terms of its own label that ended badly, newest first, until the first that ended well.
+// After k bad terms it waits for CoolDown·2^(k−1), at most CoolDownMax, from the instant at
+// which it could have taken the lock, and then takes it. A new term in between starts all
+// of this again. So a failing version loses to any other running version, and leads again
+// only without competition. The candidate writes nothing, compares no wall clocks, and
+// excludes no other candidate.
 //
-// What the end of a term says of its label:
+// How the end of a term counts for its label:
 //
 //   - badly: the work failed, stalled, or did not stop in time, or its process is
 //     known to have crashed
 //   - well: the work returned, or was asked to make way
-//   - nothing: all else. One outage of the store lets the leases of good versions
-//     expire.
+//   - not at all: everything else. One outage of the store lets the leases of good
+//     versions expire.
 //
-// The record of a lock shows its latest two terms. What was before them is read from the
-// history: in one batch, once for each term, and only where those two do not settle the
+// The record of a lock shows its latest two terms. Earlier terms are read from the
+// history: in one batch, once for each term, and only if those two do not settle the
 // count.
 //
-// A lock that is reserved for the candidate was handed over to it on purpose: it does not
-// wait. Nor does a candidate whose label has failed ask a leader to make way for its
-// priority: the leader may be what its failures were rolled back to.
+// A lock that is reserved for the candidate was handed over to it on purpose, so it does
+// not wait. A candidate whose label has failed does not ask a leader to hand over for its
+// priority: the leader may be the version to which its failures were rolled back.
 
 // countedTerms is how many of the newest terms count.
 const countedTerms = 16
@@ -318,16 +319,16 @@ type candidate struct {
 	lock           *engine.Candidate
 	begun          time.Time
 
-	free  termState // which it could take, since then
-	since time.Time // zero: it could not
+	free  termState // the state that it could take, since the time below
+	since time.Time // zero: it could not take the lock
 	past  []protocol.Entry
-	below termState // of the record below whose terms past was read, without its sign
+	below termState // of the record for which past was read, without its sign of life
 	mute  uint64    // the token of a leader below which the history could not be read
 	retry time.Time // when to try again, after a refusal
-	late  time.Time // when AdditionalWait is over; zero: it has not begun
+	late  time.Time // when AdditionalWait is over; zero: not begun
 }
 
-// termState is the part of a record that changes with each term, and with each sign of life.
+// termState is the part of a record that changes with each term and each sign of life.
 type termState struct {
 	token uint64
 	state driver.State
@@ -353,7 +354,7 @@ func (c *Client) coolDown(ctx context.Context, o engine.AcquireOptions, coolDown
 	}
 	held, err := k.acquire(waiting)
 	if err != nil && bounded.Err() == nil && waiting.Err() != nil {
-		return k.try(ctx) // which says why there is no session any more
+		return k.try(ctx) // its error says why the session has ended
 	}
 	return held, over(err)
 }
@@ -392,7 +393,7 @@ func (k *candidate) try(ctx context.Context) (*engine.LeaseHolder, error) {
 	return k.lock.Try(ctx, k.options, time.Since(k.begun))
 }
 
-// next returns when there is something to do, zero for never, and whether that is to take
+// next returns when the candidate acts next, zero for never, and whether it then takes
 // the lock.
 func (k *candidate) next(ctx context.Context, s engine.Snapshot) (at time.Time, takes bool) {
 	rec := s.Record
@@ -403,8 +404,8 @@ func (k *candidate) next(ctx context.Context, s engine.Snapshot) (at time.Time, 
 	case protocol.ReservedFor(rec, k.c.options.Owner, k.c.options.Label):
 		return k.retry, true
 	case s.Alive && under != nil && rec.Session == under.ID():
-		// Another part of the program has it; or nobody, and what has left it so is
-		// released by an acquire alone.
+		// Another part of the program has the lock; or the record is an orphan, which only an
+		// acquire releases.
 		return k.retry.Add(k.options.Timing.Lease), true
 	case s.Alive:
 		k.since = time.Time{}
@@ -423,7 +424,8 @@ func (k *candidate) next(ctx context.Context, s engine.Snapshot) (at time.Time, 
 	if known {
 		return later(k.since.Add(k.delay(failures)), k.retry), true
 	}
-	// The history must not keep the lock free for longer than it could say.
+	// A failing read of the history must not keep the lock free for longer than the
+	// cool-down could.
 	if again := time.Now().Add(k.options.Timing.Pause()); again.Before(end) {
 		return again, false
 	}
@@ -437,8 +439,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// wish asks the leader to hand over if that is due and the candidate is preferred to it. It
-// returns when to ask, zero if not at all.
+// wish asks the leader to hand over if that is due and the candidate has a higher priority.
+// It returns when to ask, zero for never.
 func (k *candidate) wish(ctx context.Context, s engine.Snapshot) time.Time {
 	in, ok := k.lock.Wish(k.options.Want.Priority)
 	switch {
@@ -457,7 +459,7 @@ func (k *candidate) wish(ctx context.Context, s engine.Snapshot) time.Time {
 	return time.Time{}
 }
 
-// delay returns for how long a candidate waits after k failures.
+// delay returns how long a candidate waits after that many failures.
 func (k *candidate) delay(failures int) time.Duration {
 	if failures == 0 {
 		return 0
@@ -469,8 +471,8 @@ func (k *candidate) delay(failures int) time.Duration {
 	return min(d, k.most)
 }
 
-// failures returns how many terms of its own label in a row have ended badly, and false if
-// the history could not be read that tells.
+// failures returns how many terms of the candidate's label in a row have ended badly, and
+// false if the history that shows them could not be read.
 func (k *candidate) failures(ctx context.Context, rec driver.Record) (n int, known bool) {
 	list := protocol.Present(rec)
 	if rec.State == driver.Held {
@@ -494,7 +496,7 @@ func (k *candidate) failures(ctx context.Context, rec driver.Record) (n int, kno
 	return n, true
 }
 
-// endOf returns how a term ends whose record still shows it held.
+// endOf returns how a term ends that its record still shows as held.
 func (k *candidate) endOf(rec driver.Record) driver.EndReason {
 	if rec.Session != "" {
 		if u := k.c.engine.Session(rec.Session); u.Found && u.Record.State == driver.Closed && u.Record.End != "" {
@@ -504,8 +506,8 @@ func (k *candidate) endOf(rec driver.Record) driver.EndReason {
 	return driver.EndExpired
 }
 
-// failuresOf counts the terms of a label that ended badly, the newest first, until one of it
-// that ended well. It returns settled if there was such a one.
+// failuresOf counts the terms of a label that ended badly, newest first, until the first
+// that ended well. It returns settled if there was one.
 func failuresOf(label string, list []protocol.Entry) (n int, settled bool) {
 	for _, e := range list {
 		if e.Unknown || e.Label != label {

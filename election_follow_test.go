@@ -662,10 +662,10 @@ func TestCoolDownIsChecked(t *testing.T) {
 			o     tenure.ElectionOptions
 			want  string
 		}{
-			{"", tenure.ElectionOptions{CoolDown: coolDown}, "cool-down 2s without a label: name the version of the software in Options.Label"},
-			{"v", tenure.ElectionOptions{CoolDown: -1}, "cool-down -1ns, at most 30s: both must be from 0 to"},
-			{"v", tenure.ElectionOptions{CoolDown: time.Minute}, "cool-down 1m0s exceeds its most, 30s: lower the one, or raise the other"},
-			{"v", tenure.ElectionOptions{CoolDownMax: time.Minute}, "the most of a cool-down is 1m0s, and there is no cool-down: set both, or none"},
+			{"", tenure.ElectionOptions{CoolDown: coolDown}, "cool-down 2s without a label: set Options.Label to the version of the software"},
+			{"v", tenure.ElectionOptions{CoolDown: -1}, "cool-down -1ns and maximum 30s must both be from 0 to"},
+			{"v", tenure.ElectionOptions{CoolDown: time.Minute}, "cool-down 1m0s exceeds its maximum 30s: lower the one or raise the other"},
+			{"v", tenure.ElectionOptions{CoolDownMax: time.Minute}, "cool-down maximum 1m0s without a cool-down: set both or neither"},
 		} {
 			err := w.Client(fmt.Sprint("a", i), labelled(tt.label)).Election("x", &tt.o).Run(t.Context(), noWork)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -15,53 +15,51 @@ import (
 
 // Errors of acquiring.
 var (
-	// ErrHeld is matched by the error that is returned when another holder has the
-	// lock and the caller does not want to wait, or to wait any longer. It is
-	// ordinary: try again later, or do something else. See [HeldError].
+	// ErrHeld is matched by the error that is returned when another holder has the lock
+	// and the caller does not want to wait, or not any longer. That is ordinary: try again
+	// later, or do something else. See [HeldError].
 	ErrHeld = errors.New("held")
 
 	// ErrUnreadable is returned when the record of the lock is there, but its lease
-	// or its state cannot be understood. Such a record is never taken over, because
-	// its holder may be alive. Look at the record, and at which program wrote it.
+	// or its state cannot be understood. Such a record is never taken over, because its
+	// holder may be alive. Check the record, and which program wrote it.
 	ErrUnreadable = driver.ErrUnreadable
 
-	// ErrNoLeader is returned by [Election.Leader] when nobody leads.
+	// ErrNoLeader is returned by [Election.Leader] when there is no leader.
 	ErrNoLeader = errors.New("no leader")
 )
 
 // Errors that say why a lease ended. They are the causes of the contexts of a lease;
-// [Lease.Check] returns those by which the right to act has ended.
+// [Lease.Check] returns them once the right to act has ended.
 var (
-	// ErrLost is matched by every end that the holder did not ask for. The work
-	// must stop, and must not count on having been alone.
+	// ErrLost is matched by every end that the holder did not ask for. The work must stop,
+	// and must not assume that it was the only holder.
 	ErrLost = engine.ErrLost
 
 	// ErrExpired says that the deadline passed without a confirmed heartbeat: the
 	// store could not be reached, or the process was paused. It matches ErrLost.
 	ErrExpired = engine.ErrExpired
 
-	// ErrSuperseded says that the record turned out to be another holder's, or
-	// gone. It matches ErrLost.
+	// ErrSuperseded says that the record is another holder's, or gone. It matches ErrLost.
 	ErrSuperseded = engine.ErrSuperseded
 
 	// ErrStalled says that the work showed no progress for
 	// [Options.ProgressTimeout]. It matches ErrLost.
 	ErrStalled = engine.ErrStalled
 
-	// ErrStopTimeout says that the work had not returned [Options.StopTimeout]
-	// after it was told to stop. Heartbeats have ended, nothing was released, and
-	// the record runs out by itself: from then on another holder may begin beside
-	// the work.
+	// ErrStopTimeout says that the work had not returned [Options.StopTimeout] after it
+	// was told to stop. Heartbeats have ended, the lock was not released, and the record
+	// expires by itself: another holder may then begin while the work still runs.
 	ErrStopTimeout = engine.ErrStopTimeout
 
 	// ErrSteppedDown is matched by the cause of a lease's context when its holder was
-	// asked to make way: see [StepDownError]. The work stops, and the lock is released;
-	// nothing was lost.
+	// asked to step down or to hand over: see [StepDownError]. The work stops, and the
+	// lock is released; nothing was lost.
 	ErrSteppedDown = errors.New("asked to step down")
 
-	// ErrUnhealthy says that [ElectionOptions.Health] has failed too often in a row. It
-	// is the cause of the context of the work, and returned by [Election.Run]. The lease
-	// itself is good until the work has returned.
+	// ErrUnhealthy says that [ElectionOptions.Health] has failed too often in a row. It is
+	// the cause of the context of the work, and [Election.Run] returns it. The lease
+	// itself stays valid until the work has returned.
 	ErrUnhealthy = errors.New("unhealthy")
 
 	// ErrReleased says that [Lease.Release] was called.
@@ -78,13 +76,13 @@ var (
 
 // Errors of calls on a lease.
 var (
-	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
-	// the work was said to need. Nothing was done.
+	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than the work
+	// needs. The work was not run.
 	ErrTooLate = errors.New("not enough of the lease remains")
 
 	// ErrNotReleased is matched when the store has refused every attempt to release
-	// the lock, for a lease duration, so that certainly none was applied. The
-	// record runs out by itself.
+	// the lock, for a lease duration, so that certainly none was applied. The record
+	// expires by itself.
 	ErrNotReleased = engine.ErrNotReleased
 
 	// ErrUncertain is matched when the store did not answer a write. The write may
@@ -94,19 +92,18 @@ var (
 
 // Errors of asking a holder.
 var (
-	// ErrNotHeld is returned when there is no holder to ask: the lock is free,
-	// or reserved, or another holder came meanwhile.
+	// ErrNotHeld is returned when there is no holder to ask: the lock is free or reserved,
+	// or another holder has taken it meanwhile.
 	ErrNotHeld = engine.ErrNotHeld
 
-	// ErrRequested is matched by the error that is returned when the holder has
-	// been asked already. A lock carries one request at a time. See
-	// [RequestedError].
+	// ErrRequested is matched by the error that is returned when the holder has a request
+	// already. A lock carries one request at a time. See [RequestedError].
 	ErrRequested = errors.New("already asked")
 
-	// ErrUnanswered is returned when the request is in the record, but the holder
-	// has not done it: the context of the call ended before, or the holder shows no
-	// sign of life. The request stays. A contender takes over a dead holder's lock,
-	// as always; or see admin.ReleaseDead.
+	// ErrUnanswered is returned when the request is in the record, but the holder has not
+	// honoured it: the context of the call ended before that, or the holder shows no sign
+	// of life. The request stays. A contender takes over a dead holder's lock, as always;
+	// or see admin.ReleaseDead.
 	ErrUnanswered = engine.ErrUnanswered
 
 	// ErrForeign is returned when the record was written by a client that does
@@ -114,39 +111,38 @@ var (
 	ErrForeign = engine.ErrForeign
 
 	// ErrAlive is returned by admin.ReleaseDead when the holder shows life.
-	// Ask it to step down, or see admin.Revoke. It is returned by
-	// admin.RaiseTokens when any program does: stop them all.
+	// Ask it to step down, or see admin.Revoke. admin.RaiseTokens returns it when any
+	// program shows life: stop all of them.
 	ErrAlive = engine.ErrAlive
 
 	// ErrTokenLimit is matched by the error of admin.RaiseTokens if a token would
-	// be higher than the highest. Nothing was written: raise by less.
+	// be higher than the highest. Nothing was written: raise by a smaller number.
 	ErrTokenLimit = errors.New("no token is so high")
 )
 
 // Errors of all calls.
 var (
 	// ErrInvalid is matched by the errors of arguments that break a rule, such as the
-	// name of a lock that is too long. They say which, and nothing was done.
+	// name of a lock that is too long. They say which rule, and nothing was done.
 	ErrInvalid = text.ErrInvalid
 
-	// ErrPermanent is matched by errors of the store that trying again does not
-	// fix: a missing table, say, or a missing permission. They end a call at once
-	// while the store has never given this client a good answer: a read or a write
-	// that succeeded, or a write that lost the race against another process. After
-	// a good answer they are incidents, and do not match ErrPermanent: they are
-	// reported, and the store is asked again, as after any other error.
+	// ErrPermanent is matched by errors of the store that a retry does not fix, such as a
+	// missing table or permission. They end a call at once as long as the store has never
+	// given this client a good answer: a read or a write that succeeded, or a write that
+	// lost the race against another process. After a good answer they count as incidents,
+	// and do not match ErrPermanent: they are reported, and the call is retried, as after
+	// any other error.
 	ErrPermanent = driver.ErrPermanent
 
-	// ErrReplaced is matched by the errors of all calls once others find another
-	// store under the name of this client's: its file was deleted, or another one
-	// was put in its place. All leases and sessions have ended by then, as
-	// superseded, and so has all waiting. Open the store anew, and a client on it.
+	// ErrReplaced is matched by the errors of all calls once the store was replaced: its
+	// file was deleted or exchanged, so that other processes find another store under its
+	// name. All leases and sessions have then ended, as superseded, and so has all
+	// waiting. Open the store again, and make a new client.
 	ErrReplaced = driver.ErrReplaced
 )
 
-// Error says what was done to which lock when an error occurred. Every error of
-// this package that concerns one lock is of this type, except for context errors
-// that need no more words.
+// Error is an error of an operation on a lock. Every error of this package that
+// concerns one lock is of this type, except for bare context errors.
 type Error struct {
 	// Op is the operation, such as "acquire" or "release".
 	Op string
@@ -158,11 +154,11 @@ type Error struct {
 
 func (e *Error) Error() string {
 	key := e.Key
-	if key == "" && (e.Op == "list" || e.Op == "raise tokens") { // of all there are
+	if key == "" && (e.Op == "list" || e.Op == "raise tokens") { // for all locks
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
 	}
 	if len(key) > maxShown {
-		key = key[:maxShown] + "..." // it can be of any length where it is what is wrong
+		key = key[:maxShown] + "..." // an invalid name can be of any length
 	}
 	return fmt.Sprintf("%s %q: %v", e.Op, key, e.Err)
 }
@@ -173,23 +169,23 @@ const maxShown = 200
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// HeldError tells who has the lock. It matches [ErrHeld].
+// HeldError says who has the lock. It matches [ErrHeld].
 type HeldError struct {
 	// Owner and Token are those of the holder.
 	Owner string
 	Token uint64
-	// FreeIn is how long this holder can keep the lock at most if it is dead.
-	// A living holder keeps it longer.
+	// FreeIn is how long the lock stays held at most if this holder is dead. A living
+	// holder keeps it longer.
 	FreeIn time.Duration
-	// Own says that this very client holds the lock: another part of the program
-	// has it, and the caller waits for that part.
+	// Own says that this client itself holds the lock: another part of the program has it,
+	// and the caller waits for that part.
 	Own bool
-	// Reserved says that the lock is kept for Owner after a hand-over; if Owner is
-	// empty, for whoever has Label. If both are empty, the lock is kept until a holder
-	// that an operator has cut off has stopped for certain.
+	// Reserved says that the lock is reserved for Owner after a hand-over or, if Owner is
+	// empty, for every process with Label. If both are empty, an operator has revoked the
+	// lock, and it stays blocked until its holder has certainly stopped.
 	Reserved bool
-	// Label is that of those for whom the lock is reserved, where it is not for Owner;
-	// otherwise empty.
+	// Label is the label that the lock is reserved for, if it is not reserved for an
+	// Owner; otherwise empty.
 	Label string
 }
 
@@ -204,13 +200,13 @@ func heldError(rec driver.Record, freeIn time.Duration, own bool) error {
 func (e *HeldError) Error() string {
 	switch free := e.FreeIn.Round(time.Millisecond); {
 	case e.Reserved && e.Label != "":
-		return fmt.Sprintf("reserved for label %q after token %d; free in %v at the latest if nobody of it comes", e.Label, e.Token, free)
+		return fmt.Sprintf("reserved for label %q after token %d; free in %v at the latest if no process with that label takes it", e.Label, e.Token, free)
 	case e.Reserved && e.Owner == "":
-		return fmt.Sprintf("revoked from its holder under token %d; free in %v, when that has stopped for certain", e.Token, free)
+		return fmt.Sprintf("revoked from its holder under token %d; free in %v, when that holder has certainly stopped", e.Token, free)
 	case e.Reserved:
-		return fmt.Sprintf("reserved for %q after token %d; free in %v at the latest if that does not come", e.Owner, e.Token, free)
+		return fmt.Sprintf("reserved for %q after token %d; free in %v at the latest if that owner does not take it", e.Owner, e.Token, free)
 	case e.Own:
-		return fmt.Sprintf("held by this client itself, %q, under token %d; free when it releases that lease", e.Owner, e.Token)
+		return fmt.Sprintf("held by this client itself, %q, under token %d; free when its lease is released", e.Owner, e.Token)
 	}
 	return fmt.Sprintf("held by %q under token %d; free in %v at the latest if it is dead", e.Owner, e.Token, e.FreeIn.Round(time.Millisecond))
 }
@@ -218,36 +214,34 @@ func (e *HeldError) Error() string {
 // Is reports whether target is [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// SupersededError tells who has the lock now. It matches [ErrSuperseded] and
-// [ErrLost].
+// SupersededError says who has the lock now. It matches [ErrSuperseded] and [ErrLost].
 type SupersededError struct {
-	// Owner and Token are those of the record that was found, empty and zero
-	// if there was no record at all.
+	// Owner and Token are those of the record that was found, empty and zero without a
+	// record.
 	Owner string
 	Token uint64
-	// Released says that the record was found released, by another client.
+	// Released says that another client has released the record.
 	Released bool
-	// Request is the operator's act that took the lock away, if there was one: see
+	// Request is the operator's request that took the lock away, if there was one: see
 	// admin.Revoke.
 	Request *Request
-	// Session is the id of the session, if the session is gone, or was closed by
-	// another client: a contender for one of its locks had seen no sign of its life
-	// for the lease.
+	// Session is the id of the session, if the session is gone, or was closed by another
+	// client: a contender for one of its locks had observed no sign of life for the lease.
 	Session string
-	// Replaced is the store's error, which matches [ErrReplaced], if others do not
-	// find the store any more.
+	// Replaced is the store's error, which matches [ErrReplaced], if the store was
+	// replaced.
 	Replaced error
 }
 
 func replaced(err error) error { return &SupersededError{Replaced: err} }
 
-// superseded returns the error of a term under a token that the record by has ended.
+// superseded returns the error of the term with a token that the record by has ended.
 func superseded(token uint64, by driver.Record) error {
 	if by.State.OfSession() {
 		return &SupersededError{Session: driver.SessionID(by.Key), Released: by.State == driver.Closed}
 	}
 	err := &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
-	// How the record says that this term ended: itself, or what came after.
+	// How the term ended: as the record says, or the record of the next term.
 	ended := by.Prev
 	if by.State == driver.Released && by.Token == token {
 		ended = by.Term(by.End)
@@ -263,7 +257,7 @@ func (e *SupersededError) Error() string {
 	case e.Replaced != nil:
 		return fmt.Sprintf("lease superseded: the store was replaced: %v", e.Replaced)
 	case e.Session != "":
-		return fmt.Sprintf("lease superseded: somebody who had seen no life of session %s has closed it", e.Session)
+		return fmt.Sprintf("lease superseded: another process saw no sign of life of session %s for its lease, and closed it", e.Session)
 	case e.Request != nil:
 		return fmt.Sprintf("lease revoked by %q: %s", e.Request.By, e.Request.Reason)
 	case e.Token == 0:
@@ -283,12 +277,12 @@ func (e *SupersededError) Unwrap() error { return e.Replaced }
 // StepDownError is the cause of a lease's context when its holder was asked to
 // make way. It matches [ErrSteppedDown].
 type StepDownError struct {
-	// By is the owner name of the requester, and Reason why it asked.
+	// By is the owner name of the requester, and Reason says why it asked.
 	By, Reason string
-	// To is the owner that is to have the lock next, and ToLabel the label of those
-	// who are. Both are empty if any contender may take it.
+	// To is the owner that gets the lock next, and ToLabel the label of the processes that
+	// may. Both are empty if any contender may take it.
 	To, ToLabel string
-	// At is when it was asked, by the requester's clock.
+	// At is when the requester asked, by its own clock.
 	At time.Time
 }
 
@@ -300,7 +294,8 @@ func (e *StepDownError) Error() string {
 	return fmt.Sprintf("asked by %q to %s: %s", e.By, wayFor(e.To, e.ToLabel), e.Reason)
 }
 
-// wayFor says what a holder is asked, by whom it is to make way for.
+// wayFor says what a holder is asked to do, by the owner or label that gets the lock
+// next.
 func wayFor(to, label string) string {
 	switch {
 	case to != "":
@@ -314,8 +309,7 @@ func wayFor(to, label string) string {
 // Is reports whether target is [ErrSteppedDown].
 func (e *StepDownError) Is(target error) bool { return target == ErrSteppedDown }
 
-// RequestedError tells what the holder was asked before. It matches
-// [ErrRequested].
+// RequestedError has the earlier request to the holder. It matches [ErrRequested].
 type RequestedError struct{ Request Request }
 
 func requested(q *driver.Request) error { return &RequestedError{Request: *requestOf(q)} }

@@ -14,26 +14,25 @@ import (
 // EventKind says what happened.
 type EventKind string
 
-// What can happen to a lease, in the order in which a lease meets it.
+// The events of a lease, in the order in which they occur.
 const (
 	// EventWaiting: the lock is held, and an acquire waits for it. Owner and Token
-	// are the holder's; Remaining is how long the holder can keep the lock without
-	// another sign of life. Own says that this very client is the holder.
+	// are the holder's; Remaining is how long the holder can keep the lock without another
+	// sign of life. Own says that this client itself is the holder.
 	EventWaiting EventKind = "waiting"
-	// EventAcquired: the lock was taken. Took is how long that took. The event also
-	// comes if no caller waits for the lock any more; the lock is released at once
-	// then.
+	// EventAcquired: the lock was taken. Took is how long that took. The event also comes
+	// if no caller waits for the lock any more; the lock is then released at once.
 	EventAcquired EventKind = "acquired"
 	// EventRenewed: a heartbeat was confirmed. Took is how long the request
 	// took, Remaining what is left until the deadline.
 	EventRenewed EventKind = "renewed"
-	// EventJeopardy: the last heartbeat failed, and the deadline comes closer.
-	// Err is the store's error, Remaining what is left.
+	// EventJeopardy: the last heartbeat failed, and the deadline is approaching. Err is
+	// the store's error, Remaining what is left.
 	EventJeopardy EventKind = "jeopardy"
 	// EventSafe: a heartbeat was confirmed after jeopardy.
 	EventSafe EventKind = "safe"
-	// EventStopping: the holder was told to stop, by a release, a close, or its
-	// caller's context, or a request asked it to. Err is the cause.
+	// EventStopping: the holder must stop, because of a release, a close, its caller's
+	// context, or a request. Err is the cause.
 	EventStopping EventKind = "stopping"
 	// EventLost: the lease ended without the holder asking for it. Err is the
 	// cause.
@@ -42,32 +41,32 @@ const (
 	EventStopTimeout EventKind = "stop_timeout"
 	// EventOpened: a session is open. Took is how long that took.
 	EventOpened EventKind = "opened"
-	// EventClosed: a session is closed, and with it all locks under it are free.
-	// Held is how long it was open.
+	// EventClosed: a session is closed, and all locks under it are free. Held is how long
+	// it was open.
 	EventClosed EventKind = "closed"
-	// EventBusy: a period of four lease durations has ended, and the holder used
-	// [Lease.Do] in it or before it. Busy is how long the holder was at work, of
-	// Held; Share is that as a share of its capacity: see [Lease.BusyShare].
+	// EventBusy: a period of four lease durations has ended, and the holder has used
+	// [Lease.Do] in or before it. Held is the length of the period, Busy how long the
+	// holder was at work, and Share that as a share of its capacity: see
+	// [Lease.BusyShare].
 	EventBusy EventKind = "busy"
-	// EventReleased: the record is released. Held and Busy tell how long the
-	// lease was held, and for how much of that work ran in [Lease.Do]. End tells how the
-	// tenure ended; if that is [EndFailed], Err has the text of why the work failed.
+	// EventReleased: the record is released. Held and Busy are how long the lease was
+	// held, and how long work ran in [Lease.Do]. End says how the term ended; if that is
+	// [EndFailed], Err has the text of why the work failed.
 	EventReleased EventKind = "released"
 	// EventEnded: the lease ended without a release of the record. It was another
 	// holder's already, or the store gave no answer (Err).
 	EventEnded EventKind = "ended"
-	// EventStoreError: a request failed that was sent for an acquire, for a session
-	// that is to be opened, or for a call that asks something of a holder. The
-	// request is repeated, unless the call ends with that error. A store that is
-	// busy for less than a request timeout is not reported.
+	// EventStoreError: a store request of an acquire, of the opening of a session, or of a
+	// call that asks a holder for something has failed. The request is repeated, unless
+	// the call ends with that error. A store that is busy for less than a request timeout
+	// is not reported.
 	EventStoreError EventKind = "store_error"
-	// EventStoreAnswers: a request was answered, the first one after EventStoreError. Took is
-	// how long that was after the first error.
+	// EventStoreAnswers: a request was answered, for the first time after EventStoreError.
+	// Took is the time since the first error.
 	EventStoreAnswers EventKind = "store_answers"
-	// EventDrift: a holder counts with another [Options.MaxClockDrift] than this
-	// client. Owner and Token are the holder's; Lock is empty if the holder is a
-	// session. Err has both bounds. The event comes once for each owner, and for
-	// the first 1000 owners alone.
+	// EventDrift: a holder has another [Options.MaxClockDrift] than this client. Owner and
+	// Token are the holder's; Lock is empty if the holder is a session. Err has both
+	// bounds. The event comes once for each owner, and only for the first 1000 owners.
 	EventDrift EventKind = "clock_drift"
 )
 
@@ -75,10 +74,10 @@ const (
 type Event struct {
 	Kind EventKind
 	Lock string // empty if the event is a session's own
-	// Session is the id of the session that keeps the lock alive, or whose event
-	// it is; empty if the lock is its own lease.
+	// Session is the id of the session that keeps the lock alive, or that the event is
+	// about; empty if the lock has its own lease.
 	Session string
-	Owner   string // who holds the lock, by this event
+	Owner   string // the holder of the lock, according to this event
 	Token   uint64
 	Own     bool      // see EventWaiting
 	Time    time.Time // wall clock, for people
@@ -88,22 +87,23 @@ type Event struct {
 	Held, Busy time.Duration
 	Share      float64
 	Grace      time.Duration // of EventAcquired and EventOpened: see [Timing]
-	End        string        // of EventReleased, as the history has it, such as [EndFailed]
+	End        string        // of EventReleased, as in the history, such as [EndFailed]
 	Err        error
 
-	// Missed counts the events before this one that were dropped because
-	// OnEvent or the logger was too slow.
+	// Missed counts the earlier events that were dropped because OnEvent or the logger was
+	// too slow.
 	Missed uint64
 }
 
-// eventHandler hands events to the user's callback and logger, from one goroutine.
+// eventHandler passes events to the user's callback and logger, in one goroutine.
 type eventHandler struct {
 	on     func(Event)
 	log    *slog.Logger
 	outage outage
 }
 
-// handlerOf returns what takes the events, nil if nobody wants any.
+// handlerOf returns the function that takes the events, nil without a callback or
+// logger.
 func handlerOf(on func(Event), log *slog.Logger) func(engine.Event) {
 	if on == nil && log == nil {
 		return nil
@@ -126,24 +126,24 @@ func (h *eventHandler) handle(e engine.Event) {
 	}
 }
 
-// outage is what the log says of a store that gives no answer, or answers now and then: its
-// first error, and another one after each pause, twice as long as that before.
+// outage decides what is logged while a store gives no answer, or answers now and then: its
+// first error, and another one after each pause, which doubles each time.
 type outage struct {
-	seen   time.Time     // when the last error was; zero if there was none
-	last   time.Time     // when one was logged last
-	pause  time.Duration // for so long no other one is
-	more   int           // that were not logged since
-	silent bool          // an error was logged, and since then not that the store answers
+	seen   time.Time     // the time of the last error; zero: none yet
+	last   time.Time     // the last time that an error was logged
+	pause  time.Duration // how long no other error is logged
+	more   int           // errors that were not logged since
+	silent bool          // an error was logged, but not yet that the store answers again
 }
 
 const (
 	firstPause = time.Second
 	lastPause  = 10 * time.Minute
-	// asOne is for how long there must be no error before the next one is another outage.
+	// asOne is the time without an error after which the next error begins another outage.
 	asOne = time.Minute
 )
 
-// fails says whether an error is to be logged, and how many were not since the last one.
+// fails says whether to log an error, and how many were not logged since the last one.
 func (o *outage) fails(at time.Time) (log bool, more int) {
 	quiet := at.Sub(o.seen)
 	o.seen = at
@@ -161,7 +161,7 @@ func (o *outage) fails(at time.Time) (log bool, more int) {
 	return true, more
 }
 
-// answers says whether it is to be logged that the store answers.
+// answers says whether to log that the store answers again.
 func (o *outage) answers() bool {
 	defer func() { o.silent = false }()
 	return o.silent

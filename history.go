@@ -13,14 +13,14 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// History returns the terms of the lock, the newest first, the present one
-// included: who held it, from when to when, and how it ended. It returns
-// [Options.HistoryLimit] of them at most, and none if the lock was never taken.
+// History returns the terms of the lock, newest first, including the current one: who
+// held it, from when to when, and how it ended. It returns at most
+// [Options.HistoryLimit] terms, and none if the lock was never taken.
 //
-// Terms are in the order of their tokens, whatever the wall clocks of their
-// holders say. Without a history, only the latest two are known. A term that is
-// missing between others is Unknown. Where a token was raised after a loss of the
-// store ([EndRaised]), the next one is that of the term which the store knew last.
+// Terms are in the order of their tokens, whatever the wall clocks of their holders
+// say. Without a history, only the latest two are known. A term that is missing between
+// others is Unknown. After an entry for a token that was raised after a loss of the
+// store ([EndRaised]), the next entry is the last term that the store still knew.
 func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	if err := checkKey(name); err != nil {
 		return nil, wrap("history", name, err)
@@ -63,10 +63,10 @@ func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	return history, nil
 }
 
-// HolderAt returns the term of a history that was under way at a time, by the
-// wall clocks of the holders; ok is false if nobody held the lock. Certain is false
-// if the answer is not sure: the holder crashed, and may have been dead already; or
-// what was then is unknown, or older than the history.
+// HolderAt returns the term of a history that was under way at a time, by the wall
+// clocks of the holders; ok is false if the lock had no holder. certain is false if the
+// answer is uncertain: the holder crashed, and may have been dead already; or the term
+// at that time is unknown, or older than the history.
 func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
 	hole := false // between this term and the one after it
 	for _, t := range history {
@@ -75,7 +75,7 @@ func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
 			continue
 		}
 		if t.Since.After(at) {
-			hole = t.End == EndRaised // what was lost with the store, and was before that, nobody knows
+			hole = t.End == EndRaised // the terms lost with the store, and those before them, are unknown
 			continue
 		}
 		switch {
@@ -90,7 +90,7 @@ func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
 	return Term{}, false, first && !hole
 }
 
-// past reads the terms with the tokens from, from-1, ... down to above to.
+// past reads the terms with the tokens from, from-1, ... down to to+1.
 func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]protocol.Entry, error) {
 	list := make([]protocol.Entry, from-to)
 	keys := make([]string, len(list))
@@ -119,33 +119,32 @@ type Term struct {
 	Owner       string
 	Token       uint64
 	Host, Label string
-	// Since and Until are by the wall clock of the holder. Until is zero while the
-	// tenure goes on, and where its end cannot be known: a holder that crashed had
-	// stopped when the next term began, and no more is known of it.
+	// Since and Until are by the wall clock of the holder. Until is zero while the term
+	// goes on, and if its end is unknown: a crashed holder had stopped when the next term
+	// began, and nothing more is known about it.
 	Since, Until time.Time
-	// End says how it ended, empty while it goes on.
+	// End says how the term ended; it is empty while the term goes on.
 	End string
-	// Request is what the holder was asked, by whom and why, if it was asked: the
-	// request that ended the term or, if the holder crashed, one that it did not
-	// answer.
+	// Request is what the holder was asked, by whom and why: the request that ended the
+	// term or, if the holder crashed, a request that it did not answer.
 	Request *Request
-	// Unknown says that there was a term under this token, and that nothing else
-	// is known of it. Its holder and the next one crashed before they had written
-	// it down; or, at the end of the list, the lock had no history yet, or the
-	// tenure is not kept any more.
+	// Unknown says that there was a term with this token, and that nothing else is known
+	// about it. Its holder and the next one crashed before they wrote the entry; or, at
+	// the end of the list, the lock had no history yet, or the entry was removed.
 	Unknown bool
-	// Data is what the holder left in the record. Only [Lease.Previous] has it, and not if
-	// the new holder wrote data of its own and the reply that showed the old data was lost.
+	// Data is the data that the holder left in the record. Only [Lease.Previous] has it,
+	// and not if the new holder wrote its own data and the reply with the old data was
+	// lost.
 	Data []byte `json:",omitempty"`
 }
 
-// Ended says in words for people how the term ended, as the command and the dashboard
-// show it; it is empty while it goes on. A program compares End.
+// Ended says in words how the term ended, as the command and the dashboard show it; it
+// is empty while the term goes on. Programs should compare End.
 func (t Term) Ended() string {
 	switch t.End {
 	case EndHandedOver:
 		switch q := t.Request; {
-		case q == nil: // to whom is not known, nor where an older version has written it without the label
+		case q == nil: // the receiver is unknown; older versions did not write the label
 		case q.ToLabel != "":
 			return "handed over to label " + q.ToLabel
 		case q.To != "":
@@ -153,10 +152,10 @@ func (t Term) Ended() string {
 		}
 	case EndExpired:
 		if t.Request != nil {
-			return "expired, asked in vain"
+			return "expired, request unanswered"
 		}
 	case EndAbandoned:
-		return "given up before any work"
+		return "abandoned before any work"
 	case EndStalled:
 		return "stalled: no progress"
 	case EndStopTimeout:
@@ -164,7 +163,7 @@ func (t Term) Ended() string {
 	case EndReleasedDead:
 		return "released as dead"
 	case EndRaised:
-		return "token raised, held by nobody"
+		return "token raised, no holder"
 	}
 	return strings.ReplaceAll(t.End, "_", " ")
 }

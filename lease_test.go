@@ -239,7 +239,7 @@ func TestDoNeedsEnoughOfTheLease(t *testing.T) {
 		testutil.Want(t, l.Do(ctx, usable, work), errWork)
 		err := l.Do(ctx, usable, work)
 		testutil.Want(t, err, tenure.ErrTooLate)
-		if got := err.Error(); got != `do "x": not enough of the lease remains: 9.648s is left, 10.647935779s is needed` {
+		if got := err.Error(); got != `do "x": not enough of the lease remains: 9.648s left, 10.647935779s needed` {
 			t.Errorf("error %q", got)
 		}
 		if ran != 1 {

@@ -22,34 +22,33 @@ import (
 	"github.com/tenurelock/tenure/internal/text"
 )
 
-// Options are what all locks of a client share. The zero value, and nil, mean the
-// defaults. LeaseDuration is enough: the other durations follow from it.
+// Options are the options of a client, for all its locks. The zero value, and nil, mean
+// the defaults. Setting LeaseDuration is enough: the other durations follow from it.
 type Options struct {
-	// LeaseDuration is how long an unchanged record proves that its holder may
-	// still be at work: the time after which the lock of a crashed holder is
-	// taken over. Shorter means faster failover, more writes, and less
-	// patience with a slow store: an outage of the store costs the lease if it takes
-	// longer than about three tenths of LeaseDuration, 4.6 s of 15 s. It is a whole
-	// number of milliseconds. If zero, it is 15 s.
+	// LeaseDuration is how long the holder of an unchanged record may still be at work:
+	// the time after which the lock of a crashed holder is taken over. Shorter means
+	// faster failover, more writes, and less tolerance for a slow store: an outage of the
+	// store costs the lease if it takes longer than about three tenths of LeaseDuration,
+	// 4.6 s of 15 s. It must be a whole number of milliseconds. If zero, it is 15 s.
 	LeaseDuration time.Duration
 
-	// HeartbeatPeriod is how often a holder renews: a millisecond at least. If zero, it is a
+	// HeartbeatPeriod is how often a holder renews, at least a millisecond. If zero, it is a
 	// fifth of LeaseDuration.
 	HeartbeatPeriod time.Duration
 
 	// RefreshPeriod is how often a waiting contender polls the record, give or take an
-	// eighth: a millisecond at least. A poll comes sooner when the lease may have run out,
-	// when the lock is about to change hands, and when the contender has reason to believe
-	// that it has; so a store that cannot answer as often returns [driver.ErrThrottled].
-	// It bounds how late a release is seen where the store has no watch, and a crash: a
-	// dead holder's lock is taken within LeaseDuration, 9/8 of RefreshPeriod and three
-	// calls of its last heartbeat. Where the store has a watch, it may be far above
-	// LeaseDuration. If zero, it is 1 s, and a fifth of LeaseDuration at most.
+	// eighth, at least a millisecond. A poll comes sooner when the lease may have expired,
+	// when the lock is about to change hands, and when a hint says that it may have; a
+	// store that cannot answer as often returns [driver.ErrThrottled]. It bounds how late
+	// a contender finds a release if the store has no watch, and a crash: a dead holder's
+	// lock is taken within LeaseDuration, 9/8 of RefreshPeriod and three calls of its last
+	// heartbeat. If the store has a watch, it may be far above LeaseDuration. If zero, it
+	// is 1 s, and a fifth of LeaseDuration at most.
 	RefreshPeriod time.Duration
 
-	// Grace is the end of the lease that is kept for stopping: the context of the
-	// work is cancelled that long before another holder can begin. One lock, election
-	// or session may have its own, and other durations: see [Timing]. If zero, it is an
+	// Grace is the part of the lease, at its end, that is reserved for stopping: the
+	// context of the work is cancelled that long before another holder can begin. A lock,
+	// election or session may have its own durations: see [Timing]. If zero, it is an
 	// eighth of LeaseDuration.
 	Grace time.Duration
 
@@ -57,9 +56,8 @@ type Options struct {
 	// of LeaseDuration.
 	RequestTimeout time.Duration
 
-	// StopTimeout bounds how long heartbeats still cover work that was told to
-	// stop. With ManualHeartbeat, the work is covered by those that it makes
-	// itself. If zero, it is LeaseDuration.
+	// StopTimeout bounds how long heartbeats go on for work that was told to stop. With
+	// ManualHeartbeat, the work must send them itself. If zero, it is LeaseDuration.
 	StopTimeout time.Duration
 
 	// ProgressTimeout ties the heartbeats to the work: if [Lease.Progress] is
@@ -67,69 +65,64 @@ type Options struct {
 	// heartbeats go on for as long as the process lives.
 	ProgressTimeout time.Duration
 
-	// ManualHeartbeat leaves it to the work to call [Lease.Renew] before the deadline. If
-	// false, the client renews in the background, for as long as the process lives, or as
-	// the work shows progress.
+	// ManualHeartbeat requires the work to call [Lease.Renew] before the deadline. If
+	// false, the client renews in the background, as long as the process lives, or as long
+	// as the work shows progress.
 	ManualHeartbeat bool
 
-	// MaxClockDrift bounds how wrong the rate of any machine's clock may be, as a
-	// fraction of its rate; a holder gives up that much earlier. If zero, it is
-	// 0.09: chrony slews by up to 8.3 % by default. If you bound the slew, it may
-	// be lower, 0.001 say.
+	// MaxClockDrift bounds the rate error of any machine's clock, as a fraction of its
+	// rate; a holder gives up that much earlier. If zero, it is 0.09: chrony slews by up
+	// to 8.3 % by default. If you bound the slew, it may be lower, 0.001 say.
 	//
-	// Give all processes the same. A holder's record says with which bound it
-	// counts. A contender with a higher bound waits longer than the lease for a
-	// holder with a lower one: as long as that holder may be at work by clocks that
-	// are as wrong as the higher bound allows. No contender waits for less than the
-	// lease. So no clock may be wrong by more than the higher of the two bounds.
-	// [EventDrift] reports a difference.
+	// Use the same bound in all processes. A holder's record says which bound it uses. A
+	// contender with a higher bound waits longer than the lease for a holder with a lower
+	// one: as long as that holder may be at work by clocks that are as wrong as the higher
+	// bound allows. No contender waits for less than the lease. So no clock may be wrong
+	// by more than the higher of the two bounds. [EventDrift] reports a difference.
 	MaxClockDrift float64
 
-	// TrustBootClock says that this machine is never paused from outside without
-	// its boot clock running on. If false, a step forward of the wall clock that
-	// the boot clock does not explain ends leases, because it may be the only sign
-	// of such a pause.
+	// TrustBootClock says that this machine's boot clock runs on during every pause from
+	// outside. If false, a step forward of the wall clock that the boot clock does not
+	// explain ends leases, because it may be the only sign of such a pause.
 	TrustBootClock bool
 
-	// Owner is the name by which people know this process as a holder. No
-	// decision rests on it. If empty, it is made of host name, process id and
-	// a random part.
+	// Owner is the name of this process as a holder, for people. No decision depends on
+	// it. If empty, it consists of host name, process id and a random part.
 	Owner string
 
-	// Host and Label are shown beside the owner: where it runs, which version
-	// of the software it is. If Host is empty, it is the host name.
+	// Host and Label are shown with the owner: where it runs, and which version of the
+	// software it is. If Host is empty, it is the host name.
 	Host, Label string
 
 	// MaxInFlight bounds how many requests to the store are under way at once.
-	// Further ones wait, and those of the lease that ends first go first. If zero,
+	// Further requests wait; those of the lease that ends first are sent first. If zero,
 	// it is 256.
 	MaxInFlight int
 
-	// HistoryLimit is how many terms of a lock are kept. If zero, it is 100;
-	// negative means that none is written.
+	// HistoryLimit is how many terms of a lock its history keeps. If zero, it is 100; if
+	// negative, no history is written.
 	HistoryLimit int
 
-	// OnEvent is called with everything that happens to the leases of this
-	// client, one event at a time. It may take its time: the protocol does not
-	// wait for it, and drops events when it falls far behind.
+	// OnEvent is called with every event of this client's leases, one at a time. It may be
+	// slow: the protocol does not wait for it, and drops events when it falls far behind.
 	OnEvent func(Event)
 
 	// Logger gets the same events as log records. If nil, nothing is logged.
 	Logger *slog.Logger
 
-	// Notify is how this process and others give each other hints, where the store has no
-	// watch. If nil, there is none. It has no part in the locks of the clients of
-	// a lock service.
+	// Notify lets this process and others send each other hints, if the store has no
+	// watch. If nil, the client sends and receives no hints. Notify does not serve the
+	// locks of a lock service's clients.
 	Notify Notifier
 
-	// Clock tells elapsed time. If nil, it is the clocks of the machine.
-	// Inside a synctest bubble hand in [MonotonicClock].
+	// Clock measures elapsed time. If nil, the client uses the machine's clocks. Inside a
+	// synctest bubble use [MonotonicClock].
 	Clock Clock
 }
 
-// Clock tells elapsed time, in durations since an origin of its own. All
-// methods may be called concurrently, never go back, and never return a negative
-// duration: [New] refuses a clock that does.
+// Clock measures elapsed time, as durations since its own origin. All methods may be
+// called concurrently, never go back, and never return a negative duration: [New]
+// refuses a clock that does.
 type Clock interface {
 	// Holder counts all time that may have passed; a holder's deadline is
 	// compared with it.
@@ -138,38 +131,38 @@ type Clock interface {
 	Contender() time.Duration
 }
 
-// MonotonicClock returns a clock that goes by the monotonic reading of package
-// time alone. It does not count suspends, which real programs must; it is for
-// tests inside a testing/synctest bubble. It may be made anywhere, once for all
-// tests, and be used in many bubbles: it gives each of them its own time.
+// MonotonicClock returns a clock that only uses the monotonic reading of package time.
+// It does not count suspends, which real programs must; it is for tests inside a
+// testing/synctest bubble. It may be made anywhere, once for all tests, and used in
+// many bubbles: each bubble has its own time.
 func MonotonicClock() Clock { return clock.Go() }
 
-// Notifier is how the processes that use one store give each other hints. A holder notifies
-// those who wait for its lock when it is free. A process that asks a holder for something
-// notifies that holder when the request is in the record. They look, or send a heartbeat, at
-// once, where they would have done so some time later.
+// Notifier lets the processes that use one store send each other hints. A holder notifies
+// the waiters for its lock when the lock is free. A process that asks a holder for something
+// notifies that holder when the request is in the record. The notified process polls, or
+// sends a heartbeat, at once instead of some time later.
 //
-// A hint changes no right. Messages may be late, lost, doubled or forged: they cost a
-// bounded number of requests to the store. Where none arrive everything is as it is
-// without notifications.
+// A hint changes no right to act. Messages may be late, lost, duplicated or forged:
+// they cost a bounded number of requests to the store. If none arrive, everything works
+// as without notifications.
 //
 // The address is written into the records of all leases and sessions of the client,
-// beside a secret that [New] makes. Whoever can read the store can read both. See
+// with a secret that [New] makes. Anyone who can read the store can read both. See
 // docs/guides/notifications.md.
 //
-// Package notify has one on UDP. One client alone receives from a notifier, which stays the
-// caller's to close, after [Client.Close]. No message has more than 512 bytes. All methods
-// may be called concurrently.
+// Package notify has a notifier on UDP. Only one client may receive from a notifier. The
+// caller closes the notifier, after [Client.Close]. No message has more than 512 bytes. All
+// methods may be called concurrently.
 type Notifier interface {
-	// Address returns where other processes reach this one, in the form that Send has for
-	// it: 1 to 200 printable ASCII characters without a space. [New] calls it.
+	// Address returns where other processes reach this one, in the form that Send expects:
+	// 1 to 200 printable ASCII characters without a space. [New] calls it.
 	Address() string
-	// Send sends a message to an address that stood in a record. It does not wait for
-	// the network. An address that it does not understand, or at which no process of
-	// the fleet can be, is an error: whoever writes a record chooses it. Send must not
-	// keep the message.
+	// Send sends a message to an address from a record. It does not wait for the network.
+	// It returns an error for an address that it does not understand, or that cannot
+	// belong to the fleet, because any process that can write a record chooses its
+	// address. Send must not keep the message.
 	Send(address string, message []byte) error
-	// Receive returns the next message, or an error: when ctx ends, at the latest. After
+	// Receive returns the next message, or an error, at the latest when ctx ends. After
 	// another error it is called again, a little later.
 	Receive(ctx context.Context) (message []byte, err error)
 }
@@ -217,21 +210,21 @@ func (o *Options) validate() error {
 		errs = append(errs, refused("max in flight %d must be positive", o.MaxInFlight))
 	}
 	if o.HistoryLimit > maxHistoryLimit {
-		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
+		errs = append(errs, refused("history limit %d must be at most %d: each term is read separately", o.HistoryLimit, maxHistoryLimit))
 	}
 	errs = append(errs, checkNotifier(o.Notify), checkClock(o.Clock), checkText("owner", o.Owner),
 		checkText("host", o.Host), checkText("label", o.Label))
 	return errors.Join(errs...)
 }
 
-// checkClock returns an error if the clock stands before its origin: a deadline is
-// positive, and what is not stands for the end of a lease (see [right]).
+// checkClock returns an error if the clock reads less than its origin: a deadline is
+// positive, and other values stand for the end of a lease.
 func checkClock(c Clock) error {
 	if c == nil {
 		return nil
 	}
 	if now := min(c.Holder(), c.Contender()); now < 0 {
-		return text.Invalid("clock shows %v: it must not be negative; take an origin that lies before all readings", now)
+		return text.Invalid("clock reads %v: it must not be negative; use an origin before all readings", now)
 	}
 	return nil
 }
@@ -241,28 +234,26 @@ func checkNotifier(n Notifier) error {
 	if n == nil || notification.IsAddress(n.Address()) {
 		return nil
 	}
-	return text.Invalid("address %.200q for notifications must have 1 to %d printable ASCII characters and no space",
+	return text.Invalid("notification address %.200q must have 1 to %d printable ASCII characters and no space",
 		n.Address(), notification.MaxAddress)
 }
 
-// checkName returns an error if name cannot be the name of a lock that is taken,
-// on whatever store.
+// checkName returns an error if no store can take a lock of that name.
 func checkName(name string) error { return text.CheckName("lock name", name, driver.MaxNameLen) }
 
-// checkKey returns an error if name cannot be the name of a lock that is read, or
-// whose holder is asked for something.
+// checkKey returns an error if name cannot be the name of a lock to read, or to send a
+// request for.
 func checkKey(name string) error { return text.CheckKey("lock name", name, driver.MaxNameLen) }
 
-// checkText returns an error if s is no text that may be written into a record
-// for people to read. All such text has the same limit.
+// checkText returns an error if s must not be written into a record as text for people.
+// All such text has the same limit.
 func checkText(what, s string) error { return text.Check(what, s, driver.MaxOwnerLen) }
 
-// hostName is the name of this machine, without the characters that a record may
-// not hold.
+// hostName is the name of this machine, without characters that a record must not have.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
-		return "" // an unknown host is shown as none
+		return "" // an unknown host is not shown
 	}
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -279,23 +270,22 @@ func checkData(data []byte) error {
 	return nil
 }
 
-// AcquireOptions are for one acquire. Nil means the defaults.
+// AcquireOptions are the options of one acquire. Nil means the defaults.
 type AcquireOptions struct {
 	// Data is written into the record with the grant, for others to read. If nil,
 	// the data of the former holder stays.
 	Data []byte
 
-	// Wait bounds the waiting, and not the work: Acquire gives up after it with the
-	// [*HeldError] of the holder that was seen last, which matches [ErrHeld], or with the
-	// error of the store if that gave no answer lately, or with one that matches
-	// [context.DeadlineExceeded] if nothing was heard at all. If zero, only the context
-	// bounds it. TryAcquire ignores it.
+	// Wait bounds the waiting, not the work. After it, Acquire gives up with the
+	// [*HeldError] of the last known holder, which matches [ErrHeld]; or with the error of
+	// the store if that has recently given no answer; or with an error that matches
+	// [context.DeadlineExceeded] if neither is known. If zero, only the context bounds the
+	// waiting. TryAcquire ignores it.
 	Wait time.Duration
 
-	// AdditionalWait is a bound by the holder's lease: Acquire gives up with
-	// [ErrHeld] once it has waited for the lease duration that the record showed at
-	// first, plus this time. If zero, only the context bounds it. TryAcquire
-	// ignores it.
+	// AdditionalWait bounds the waiting by the holder's lease: Acquire gives up with
+	// [ErrHeld] once it has waited for the lease duration that the record first showed,
+	// plus this time. If zero, only the context bounds it. TryAcquire ignores it.
 	AdditionalWait time.Duration
 
 	// StoreTimeout is how long the store may fail to give any answer before Acquire
@@ -303,31 +293,31 @@ type AcquireOptions struct {
 	// request timeouts. Negative means for ever.
 	StoreTimeout time.Duration
 
-	// UnlessAlive gives up with [ErrHeld] as soon as the holder shows a sign of
-	// life, a release included, and takes the lock over if it shows none for its
-	// lease. Use it for work that must run if no other process does it, and need
-	// not if one does, such as a job that several machines start at once. A living
-	// holder is recognised after about one of its heartbeat periods. A lock that is
-	// handed over to this very owner is taken all the same. TryAcquire ignores it.
+	// UnlessAlive gives up with [ErrHeld] as soon as the holder shows a sign of life, a
+	// release included, and takes the lock over if it shows none for its lease. Use it for
+	// work that must run only if no other process does it, such as a job that several
+	// machines start at once. A living holder is recognised after about one of its
+	// heartbeat periods. A lock that is handed over to this owner is taken all the same.
+	// TryAcquire ignores it.
 	UnlessAlive bool
 
-	// Timing has durations of this lock, if they are not to be the client's. A lock under
-	// a session has those of the session, and takes none.
+	// Timing has the durations of this lock, if they differ from the client's. It must be
+	// zero for a lock under a session, which has the session's durations.
 	Timing Timing
 
-	// History keeps the terms of the lock: see [Client.History]. It costs one
-	// more write before the work begins, which is waited for as long as one request
-	// may take. Elections always have it.
+	// History keeps the terms of the lock: see [Client.History]. It costs one more write
+	// before the work begins, for which the work waits at most one request timeout.
+	// Elections always have it.
 	History bool
 
-	// WatchRequests has the holder learn of a request at once, where the store can
-	// watch, instead of with its next heartbeat. It costs a watch for as long as
-	// the lock is held. Elections always do it. With [Options.ManualHeartbeat] it has no
-	// effect: only a heartbeat reads the record.
+	// WatchRequests lets the holder learn of a request at once, if the store can watch,
+	// instead of with its next heartbeat. It costs a watch as long as the lock is held.
+	// Elections always do it. With [Options.ManualHeartbeat] it has no effect: only a
+	// heartbeat reads the record.
 	WatchRequests bool
 
-	// Capacity is how many pieces of work in [Lease.Do] the holder can do at
-	// once: what [Lease.BusyShare] is measured against. If zero, it is 1.
+	// Capacity is how many pieces of work in [Lease.Do] the holder can do at once.
+	// [Lease.BusyShare] is relative to it. If zero, it is 1.
 	Capacity int
 
 	// Priority is as in [ElectionOptions].
@@ -350,7 +340,7 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 		c.Data = append([]byte{}, c.Data...)
 	}
 	if c.Wait < 0 {
-		return c, text.Invalid("wait %v must not be negative: leave it zero to wait for as long as the context, or use TryAcquire to wait for nobody", c.Wait)
+		return c, text.Invalid("wait %v must not be negative: use 0 to wait as long as the context allows, or TryAcquire to not wait at all", c.Wait)
 	}
 	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
 		return c, text.Invalid("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
@@ -364,22 +354,21 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 func checkCoolDown(first, most time.Duration, label string) error {
 	switch {
 	case first < 0 || most < 0 || most > protocol.MaxLease:
-		return text.Invalid("cool-down %v, at most %v: both must be from 0 to %v", first, most, protocol.MaxLease)
+		return text.Invalid("cool-down %v and maximum %v must both be from 0 to %v", first, most, protocol.MaxLease)
 	case first == 0 && most != 0:
-		return text.Invalid("the most of a cool-down is %v, and there is no cool-down: set both, or none", most)
+		return text.Invalid("cool-down maximum %v without a cool-down: set both or neither", most)
 	case first > most:
-		return text.Invalid("cool-down %v exceeds its most, %v: lower the one, or raise the other", first, most)
+		return text.Invalid("cool-down %v exceeds its maximum %v: lower the one or raise the other", first, most)
 	case first > 0 && label == "":
-		return text.Invalid("cool-down %v without a label: name the version of the software in Options.Label, by which its failures are counted", first)
+		return text.Invalid("cool-down %v without a label: set Options.Label to the version of the software, because failures are counted by label", first)
 	}
 	return nil
 }
 
-// Timing has the durations of one lock, or of one session, where they are not to be those
-// of the client. The fields are as in [Options]. If LeaseDuration is zero, each field that
-// is zero is the client's. If LeaseDuration is set, the others follow from it, as in
-// Options, so that the lease duration alone is enough; but a ProgressTimeout of zero is
-// always the client's.
+// Timing has the durations of one lock or session, if they differ from the client's. The
+// fields are as in [Options]. If LeaseDuration is zero, each zero field means the client's
+// value. If LeaseDuration is set, the others follow from it, as in Options, so that
+// setting it is enough; but a ProgressTimeout of zero always means the client's.
 //
 // [Options.MaxClockDrift] and [Options.ManualHeartbeat] are always the client's.
 type Timing struct {
@@ -392,7 +381,7 @@ type Timing struct {
 	ProgressTimeout time.Duration
 }
 
-// of returns the timing of a lock of a client that has the other one.
+// of returns the timing of a lock, given its client's timing.
 func (t Timing) of(client protocol.Timing) (protocol.Timing, error) {
 	from := client
 	if t.LeaseDuration != 0 {

@@ -73,7 +73,7 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 		"owner":         {tenure.Options{Owner: "a\nb"}, `owner "a\nb" has U+000A at byte 1`},
 		"long owner":    {tenure.Options{Owner: strings.Repeat("o", 1025)}, "has 1025 bytes: at most 1024 are allowed"},
 		"host":          {tenure.Options{Host: "\xff"}, `host "\xff" is not valid UTF-8`},
-		"clock":         {tenure.Options{Clock: earlyClock{}}, "clock shows -1ns: it must not be negative; take an origin that lies before all readings"},
+		"clock":         {tenure.Options{Clock: earlyClock{}}, "clock reads -1ns: it must not be negative; use an origin before all readings"},
 		"label":         {tenure.Options{Label: "\x00"}, `label "\x00" has U+0000 at byte 0`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,26 +18,25 @@ import (
 	"github.com/tenurelock/tenure/internal/text"
 )
 
-// Session is one heartbeat that keeps any number of locks of a process alive. A
-// lock under a session is written only when it changes hands. When the session
-// ends, all of them end. The session's record in the store is no lock's: see
-// [Session.ID].
+// Session is one heartbeat that keeps any number of locks of a process alive. A lock
+// under a session is written only when it changes hands. When the session ends, all its
+// locks end. The session has a record of its own in the store: see [Session.ID].
 //
-// All methods may be called concurrently. A session that was lost does not come
-// back: open another one.
+// All methods may be called concurrently. A lost session does not come back: open
+// another one.
 type Session struct {
 	held   *engine.SessionHolder
 	client *Client
 }
 
-// SessionOptions are for one session. Nil means the defaults.
+// SessionOptions are the options of one session. Nil means the defaults.
 type SessionOptions struct {
-	// Data is written into the session's record, for others to read: the address of
-	// the process, say. It has at most 64 KiB.
+	// Data is written into the session's record, for others to read, for example the
+	// address of the process. It has at most 64 KiB.
 	Data []byte
 
-	// Timing has the durations of the session and of all locks under it, if they are not
-	// to be the client's. ProgressTimeout counts for each lock.
+	// Timing has the durations of the session and of all locks under it, if they differ
+	// from the client's. ProgressTimeout counts for each lock.
 	Timing Timing
 
 	// StoreTimeout is how long the store may fail to give any answer before
@@ -48,14 +47,14 @@ type SessionOptions struct {
 
 // OpenSession opens a session: one heartbeat that keeps any number of locks of
 // this process alive. It is open until it is closed or lost. It costs one write,
-// and one each heartbeat period. ctx bounds the opening alone.
+// and one each heartbeat period. ctx bounds only the opening.
 //
 // Its heartbeats are sent in the background, whatever [Options.ManualHeartbeat] says;
 // [Options.ProgressTimeout] counts for each lock under it.
 //
-// The error matches the context's, [ErrClosed], [ErrExpired] if the process was
-// paused until the session was over again, or the store's own error if the store
-// cannot be used, cannot keep sessions, or gave no answer for StoreTimeout.
+// The error matches the context's, [ErrClosed], [ErrExpired] if the process was paused
+// until the session was already over, or the store's own error if the store is
+// unusable, cannot keep sessions, or gave no answer for StoreTimeout.
 func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Session, error) {
 	const op, what = "open", "session"
 	var o SessionOptions
@@ -102,13 +101,13 @@ func (s *Session) Context() context.Context { return s.held.Context() }
 // nothing else has ended their leases, as [Lease.Check] does.
 func (s *Session) Check() error {
 	err := s.held.Check()
-	if err == ErrReleased { //nolint:errorlint // this one: it was closed
+	if err == ErrReleased { //nolint:errorlint // this value: the session was closed
 		err = ErrSessionClosed
 	}
 	return s.wrapped("check", err)
 }
 
-// wrapped returns err as that of an operation on the session, nil for nil.
+// wrapped returns err as the error of an operation on the session, nil for nil.
 func (s *Session) wrapped(op string, err error) error {
 	if err == nil {
 		return nil
@@ -122,8 +121,8 @@ func (s *Session) Remaining() time.Duration { return s.held.Remaining() }
 // Renew sends a heartbeat now, as [Lease.Renew] does.
 func (s *Session) Renew(ctx context.Context) error { return s.wrapped("renew", s.held.Renew(ctx)) }
 
-// SetData writes data into the session's record, as [Lease.SetData] does into that
-// of a lock. It has at most 64 KiB.
+// SetData writes data into the session's record, as [Lease.SetData] does for a lock.
+// The data have at most 64 KiB.
 func (s *Session) SetData(ctx context.Context, data []byte) error {
 	err := checkSessionData(data)
 	if err == nil {
@@ -136,21 +135,20 @@ func (s *Session) SetData(ctx context.Context, data []byte) error {
 // work is still stopping.
 func (s *Session) Leases() int { return s.held.Locks() }
 
-// Acquire takes a lock under the session, as [Client.Acquire] does for one that is
-// its own lease. If the session ends meanwhile, or has ended, the error matches
-// [ErrSessionClosed] and the reason for the end.
+// Acquire takes a lock under the session, as [Client.Acquire] does without one. If the
+// session ends meanwhile, or has ended, the error matches [ErrSessionClosed] and the
+// reason for the end.
 func (s *Session) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return s.client.acquire(ctx, "acquire", name, options, s.held, false)
 }
 
-// TryAcquire takes a lock under the session, as [Client.TryAcquire] does for one
-// that is its own lease.
+// TryAcquire takes a lock under the session, as [Client.TryAcquire] does without one.
 func (s *Session) TryAcquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return s.client.acquire(ctx, "try acquire", name, options, s.held, true)
 }
 
-// Run runs work while it holds a lock under the session, as [Client.Run] does
-// under one that is its own lease.
+// Run runs work while it holds a lock under the session, as [Client.Run] does without
+// one.
 func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
 	if err := checkWork("run", name, work == nil); err != nil {
 		return err
@@ -167,22 +165,22 @@ func (s *Session) Election(name string, options *ElectionOptions) *Election {
 }
 
 // Close ends the session. It cancels the contexts of all leases under it with
-// [ErrSessionClosed], and fails the acquires that wait for a lock under it. When
-// every lease has been released by its holder, one write frees all their locks;
-// until then heartbeats go on, for [Options.StopTimeout] at most.
+// [ErrSessionClosed], and fails the acquires that wait for a lock under it. When all
+// leases have been released, one write frees all their locks; until then heartbeats go
+// on, for [Options.StopTimeout] at most.
 //
 // Close waits for that, or until ctx ends, and returns nil or an error as
-// [Lease.Release] does: [ErrStopTimeout] if a lease was not released by then, so
-// that the session's record runs out by itself. Closing again returns the same.
+// [Lease.Release] does: [ErrStopTimeout] if a lease was not released by then, so that
+// the session's record expires by itself. Closing again returns the same.
 //
 // A context that is already done at the call, or that Close itself ends, is
-// ignored, so that a deferred Close works under the context of a signal. Close then
-// takes no longer than [Options.StopTimeout], a lease duration, and the request
-// that is under way then.
+// ignored, so that a deferred Close works with the context of a signal. Close then
+// takes at most [Options.StopTimeout], a lease duration, and the request that is under
+// way then.
 func (s *Session) Close(ctx context.Context) error { return s.wrapped("close", s.held.Close(ctx)) }
 
-// Session returns the session that keeps the lock alive, nil if the lock is its
-// own lease.
+// Session returns the session that keeps the lock alive, nil if the lock has its own
+// lease.
 func (l *Lease) Session() *Session {
 	if s := l.held.Under(); s != nil {
 		return s.Of.(*Session)
@@ -200,8 +198,7 @@ func checkSessionData(data []byte) error {
 // SessionStatus is what the record of a session shows.
 type SessionStatus struct {
 	ID string
-	// State is what the record says: StateAlive or StateClosed; empty if there is
-	// none.
+	// State is the state in the record: StateAlive or StateClosed; empty without a record.
 	State string
 	// Alive says that the session may be alive, as far as this client can know.
 	Alive              bool
@@ -209,20 +206,20 @@ type SessionStatus struct {
 	Data               []byte
 	Since              time.Time // when it was opened, by its owner's wall clock
 	Until              time.Time // when it was closed by its owner, zero before
-	// Lease and Heartbeat are the durations that its owner keeps.
+	// Lease and Heartbeat are its owner's durations.
 	Lease, Heartbeat time.Duration
-	// End says how it was closed, as in [Term.End]: EndReleased by its owner,
-	// EndExpired by another client that had seen no sign of its life.
+	// End says how it was closed, as in [Term.End]: EndReleased by its owner, EndExpired
+	// by another client that had observed no sign of life.
 	End string
-	// Requests is how many requests to its locks lie in the record.
+	// Requests is how many requests for its locks are in the record.
 	Requests int
-	// Unchanged is how long this client has seen no sign of life. FreeIn is after
-	// how long at the latest its locks can be taken if none comes.
+	// Unchanged is how long this client has observed no sign of life. FreeIn is how long
+	// its locks stay held at most if none comes.
 	Unchanged, FreeIn time.Duration
 }
 
 // SessionStatus reads the record of a session. It waits as [Client.Status] does.
-// A session that is not there, because it was closed long ago, has an empty State.
+// A session without a record, because it was closed long ago, has an empty State.
 func (c *Client) SessionStatus(ctx context.Context, id string, options *ReadOptions) (SessionStatus, error) {
 	if err := checkSessionID(id); err != nil {
 		return SessionStatus{}, wrap("status", "session", err)
@@ -241,7 +238,7 @@ func (c *Client) SessionStatus(ctx context.Context, id string, options *ReadOpti
 }
 
 // Sessions reads the records of all sessions, in the order of their ids. It may be
-// slow. A record that cannot be read comes as an error, and the others follow.
+// slow. An unreadable record is yielded as an error, and the others follow.
 func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 	return func(yield func(SessionStatus, error) bool) {
 		const op, what = "list", "sessions"
@@ -288,12 +285,12 @@ func sessionStatusOf(id string, s engine.SessionSnapshot) SessionStatus {
 
 func checkSessionID(id string) error {
 	if id == "" {
-		return text.Invalid("the id of the session is empty")
+		return text.Invalid("session id is empty")
 	}
 	return text.CheckForm("session id", id, driver.MaxSessionLen)
 }
 
-// LeaseSet is several locks that are held at once, all of them under one session: see
+// LeaseSet is a set of locks that are held together, under one session: see
 // [Session.AcquireAll]. All methods may be called concurrently.
 type LeaseSet struct {
 	session *Session
@@ -303,34 +300,34 @@ type LeaseSet struct {
 }
 
 // AcquireAll takes several locks under the session, all of them or none, and waits until
-// it has them. Names may come in any order. At least one must be given, and none twice.
+// it has them. names may be in any order. At least one must be given, and none twice.
 //
 // The locks are taken one after the other in the order of their names, the same in every
-// process, so that those who call AcquireAll never wait for each other in a circle. That
-// holds for one call at a time: a program that has some locks and then waits for others
-// must keep to that order itself.
+// process, so that callers of AcquireAll never deadlock. That holds for one call at a
+// time: a program that has some locks and then waits for others must keep to that order
+// itself.
 //
-// If one of the locks cannot be had, or ctx ends, those that were taken are released, and
-// the error is that of [Session.Acquire] for the lock that was waited for. One that was
-// taken may end while another is waited for: its holder is asked to step down, say. Then
-// all are released, and AcquireAll begins again.
+// If one of the locks cannot be taken, or ctx ends, AcquireAll releases the others and
+// returns the error of [Session.Acquire] for that lock. A lock that was taken may end
+// while AcquireAll waits for another, for example by a request to step down. Then all are
+// released, and AcquireAll begins again.
 //
-// The options count for each lock by itself, but Wait for all of them together. It costs one
-// write for each lock to take it, one to release it, and no heartbeat but that of the session.
+// The options apply to each lock, but Wait to all of them together. AcquireAll costs two
+// writes for each lock, to take and to release it, and no heartbeat but the session's.
 func (s *Session) AcquireAll(ctx context.Context, names []string, options *AcquireOptions) (*LeaseSet, error) {
 	return s.acquireAll(ctx, "acquire all", names, options, false)
 }
 
-// TryAcquireAll is like AcquireAll, and does not wait for holders. If somebody holds one
-// of the locks, the error is a [*HeldError], which matches [ErrHeld].
+// TryAcquireAll is like AcquireAll, but does not wait for holders. If one of the locks
+// is held, the error is a [*HeldError], which matches [ErrHeld].
 func (s *Session) TryAcquireAll(ctx context.Context, names []string, options *AcquireOptions) (*LeaseSet, error) {
 	return s.acquireAll(ctx, "try acquire all", names, options, true)
 }
 
 // RunAll takes several locks as AcquireAll does, runs work while all of them are held,
 // waits for it to return, and releases them. The context of work carries ctx's values,
-// and ends with ctx and with the first of the leases. What RunAll returns is as
-// [Client.Run] has it.
+// and ends with ctx and with the first of the leases. RunAll returns what [Client.Run]
+// would.
 func (s *Session) RunAll(ctx context.Context, names []string, options *AcquireOptions, work func(context.Context, *LeaseSet) error) error {
 	if work == nil && checkNames(names) == nil {
 		return wrap("run all", names[0], errNoWork)
@@ -345,7 +342,7 @@ func (s *Session) RunAll(ctx context.Context, names []string, options *AcquireOp
 // Leases returns the leases, in the order of the names of their locks.
 func (t *LeaseSet) Leases() []*Lease { return slices.Clone(t.leases) }
 
-// Lease returns the lease of a lock, nil if the set does not have that lock.
+// Lease returns the lease of a lock, nil if the set does not contain it.
 func (t *LeaseSet) Lease(name string) *Lease {
 	i, found := slices.BinarySearchFunc(t.leases, name, func(l *Lease, name string) int { return cmp.Compare(l.Name(), name) })
 	if !found {
@@ -357,12 +354,13 @@ func (t *LeaseSet) Lease(name string) *Lease {
 // Session returns the session that keeps all of the locks alive.
 func (t *LeaseSet) Session() *Session { return t.session }
 
-// Context returns a context that ends when the first of the leases ends, or is told to
-// stop: see [Lease.Context]. context.Cause says which, and why.
+// Context returns a context that ends when the first of the leases ends, or must stop:
+// see [Lease.Context]. context.Cause says which, and why.
 func (t *LeaseSet) Context() context.Context { return t.ctx }
 
-// Check returns nil while the holder may act under all of the locks, else what
-// [Lease.Check] returns of the first that has ended. Call it before every side effect.
+// Check returns nil while the holder may act under all of the locks, otherwise the
+// error of [Lease.Check] of the first lease that has ended. Call it before every side
+// effect.
 func (t *LeaseSet) Check() error {
 	for _, l := range t.leases {
 		if err := l.Check(); err != nil {
@@ -372,8 +370,8 @@ func (t *LeaseSet) Check() error {
 	return nil
 }
 
-// Remaining returns the time until the first deadline of a lease, 0 when the right to act
-// under one of them has ended.
+// Remaining returns the time until the first deadline of the leases, 0 when the right to
+// act under one of them has ended.
 func (t *LeaseSet) Remaining() time.Duration {
 	least := t.leases[0].Remaining()
 	for _, l := range t.leases[1:] {
@@ -382,9 +380,9 @@ func (t *LeaseSet) Remaining() time.Duration {
 	return least
 }
 
-// Release releases all of the locks at the same time, as [Lease.Release] does each, and
-// returns their errors joined. Call it when the work has returned. Releasing again returns
-// the same.
+// Release releases all of the locks in parallel, each as [Lease.Release] does, and returns
+// their errors joined. Call it when the work has returned. Releasing again returns the
+// same.
 func (t *LeaseSet) Release(ctx context.Context) error {
 	return errors.Join(t.release(ctx, nil)...)
 }
@@ -411,7 +409,7 @@ func (s *Session) acquireAll(
 		o = *options
 	}
 	over := func(err error) error { return err }
-	if !try && o.Wait > 0 { // for all of them together
+	if !try && o.Wait > 0 { // for all locks together
 		var stop context.CancelFunc
 		ctx, stop, over = engine.Within(ctx, o.Wait)
 		defer stop()
@@ -439,14 +437,14 @@ func (s *Session) acquireAll(
 	}
 }
 
-// errSetEnded is why a set is given back: one of its locks has ended while others were taken.
+// errSetEnded is why a set is released: one of its locks has ended while others were taken.
 var errSetEnded = errors.New("another lock of the set has ended")
 
 // take takes the locks one after the other. All processes do so in the same order: each waits
-// for a lock while it holds lesser ones only, so that no circle of them waits for each other. To
-// wait for a lock that has ended again, beside those that are still held, would break that
-// order. So take gives up with errSetEnded when one of them ends. Missing is the lock that it
-// could not take, empty if it has all.
+// for a lock while it holds only lesser ones, so that they never deadlock. Waiting again for a
+// lock that has ended, while others are still held, would break that order. So take gives up
+// with errSetEnded when one of them ends. missing is the lock that it could not take, empty if
+// it has all.
 func (t *LeaseSet) take(
 	ctx context.Context, sorted []string, acquire func(ctx context.Context, name string) (*Lease, error),
 ) (missing string, err error) {
@@ -458,7 +456,7 @@ func (t *LeaseSet) take(
 		switch {
 		case err == nil:
 			t.leases = append(t.leases, l)
-			context.AfterFunc(l.Context(), func() { // it is over with the lease
+			context.AfterFunc(l.Context(), func() { // the set ends with the lease
 				t.cancel(wrap("hold", name, context.Cause(l.Context())))
 			})
 		case ctx.Err() == nil && t.ctx.Err() != nil:
@@ -467,7 +465,7 @@ func (t *LeaseSet) take(
 			return name, err
 		}
 	}
-	// A lease that has ended stays so: if all of them pass, all were good when the first was asked.
+	// An ended lease stays ended: if all pass, all were good when the first was checked.
 	for _, l := range t.leases {
 		if l.Context().Err() != nil || l.Check() != nil {
 			return "", errSetEnded
@@ -476,7 +474,7 @@ func (t *LeaseSet) take(
 	return "", nil
 }
 
-// free begins to release what was taken.
+// free begins to release the leases of the set.
 func (t *LeaseSet) free() {
 	t.cancel(ErrReleased)
 	for _, l := range t.leases {
@@ -484,11 +482,11 @@ func (t *LeaseSet) free() {
 	}
 }
 
-// giveBack releases what was taken, and returns when that has ended: until then to wait for a
-// lesser lock would break the order. That counts for the missing lock as well, whose claim may
-// have been applied. A release that stays without an answer ends after a lease. If it was not
-// applied, the session holds a lock that it does not know of. It releases that when somebody
-// waits for the lock, within two leases.
+// giveBack releases the locks that were taken, and returns when the releases have ended:
+// waiting for a lesser lock before that would break the order. That includes the missing lock,
+// whose claim may have been applied. A release without an answer ends after a lease. If it was
+// not applied, the session holds an orphan. It releases the orphan when another process waits
+// for the lock, within two leases.
 func (t *LeaseSet) giveBack(ctx context.Context, missing string) {
 	t.free()
 	for _, l := range t.leases {
@@ -530,7 +528,7 @@ func (t *LeaseSet) run(ctx context.Context, work func(context.Context, *LeaseSet
 	return err
 }
 
-// failure returns what the releases say of the error of work: see that of a lease.
+// failure returns the release options for the error of work: see [Lease.failure].
 func (t *LeaseSet) failure(ctx context.Context, err error) *ReleaseOptions {
 	if err == nil || ctx.Err() != nil || t.ctx.Err() != nil || t.Check() != nil {
 		return nil
@@ -538,10 +536,10 @@ func (t *LeaseSet) failure(ctx context.Context, err error) *ReleaseOptions {
 	return &ReleaseOptions{Failed: err}
 }
 
-// checkNames returns an error if names are not those of a set.
+// checkNames returns an error if names are not valid for a set.
 func checkNames(names []string) error {
 	if len(names) == 0 {
-		return text.Invalid("no lock is named: name one at least")
+		return text.Invalid("no lock name given: name at least one")
 	}
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -549,7 +547,7 @@ func checkNames(names []string) error {
 			return err
 		}
 		if seen[name] {
-			return text.Invalid("lock name %q is there twice: a set has each lock once", name)
+			return text.Invalid("lock name %q is given twice: a set has each lock only once", name)
 		}
 		seen[name] = true
 	}

@@ -72,8 +72,8 @@ func TestAcquireAllOfNoSet(t *testing.T) {
 			names []string
 			text  string
 		}{
-			{nil, "no lock is named"},
-			{[]string{"x", "y", "x"}, `"x" is there twice`},
+			{nil, "no lock name given"},
+			{[]string{"x", "y", "x"}, `"x" is given twice`},
 			{[]string{"x", ""}, "lock name is empty"},
 			{[]string{"x", "tenure/y"}, "begins with"},
 		} {

@@ -20,14 +20,14 @@ import (
 // Status is what the record of a lock shows.
 type Status struct {
 	Name string
-	// State is what the record says: StateHeld, StateReserved or StateReleased;
-	// empty if there is none.
+	// State is the state in the record: StateHeld, StateReserved or StateReleased; empty
+	// without a record.
 	State string
-	// Held says that the record shows a holder that may be alive. If it is false and State
-	// is held, the lease is over: a strong read that was sent when the sign of life had stood
-	// for the lease has shown it still. The holder may have renewed it since. An acquire finds
-	// out by its write. A program that acts without one reads again, by
-	// [Client.Statuses], and goes by that.
+	// Held says that the record shows a holder that may be alive. If it is false and State is
+	// held, the lease is over: a strong read, sent after the sign of life had been unchanged
+	// for the lease, still showed it. The holder may have renewed it since. An acquire finds
+	// that out by its write. A program that acts without an acquire must read again, by
+	// [Client.Statuses].
 	Held  bool
 	Owner string // the holder, or the last one
 	Token uint64 // 0: the lock was never taken
@@ -36,58 +36,57 @@ type Status struct {
 	Since time.Time // when the holder took it, by its wall clock
 	Until time.Time // when it was released, zero while it is held
 	Data  []byte
-	// Lease and Heartbeat are the durations that the holder keeps.
+	// Lease and Heartbeat are the holder's durations.
 	Lease, Heartbeat time.Duration
 	// Priority is the holder's; see [ElectionOptions.Priority].
 	Priority int
-	// ReservedFor is the owner that the lock is kept for after a hand-over. It may
-	// take the lock at once, while others wait for FreeIn. Owner is the last holder
-	// then.
+	// ReservedFor is the owner that the lock is reserved for after a hand-over. That owner
+	// may take the lock at once, while others wait for FreeIn. Owner is then the last
+	// holder.
 	ReservedFor string
-	// ReservedForLabel is, where ReservedFor is empty, the label that the lock is kept
-	// for: whoever has it may take the lock at once.
+	// ReservedForLabel is the label that the lock is reserved for, if ReservedFor is
+	// empty: any process with that label may take the lock at once.
 	ReservedForLabel string
-	// Request is what the holder was asked and has not done yet.
+	// Request is the request that the holder has not honoured yet.
 	Request *Request
-	// End says how the last term ended, as in [Term.End]; in a record that
-	// shows a holder, why it has stopped its heartbeats. EndedBy is the request
-	// that caused it, if there was one.
+	// End says how the last term ended, as in [Term.End]; if the record shows a holder,
+	// why the holder has stopped its heartbeats. EndedBy is the request that caused it, if
+	// there was one.
 	End     string
 	EndedBy *Request
-	// Unchanged is how long this client has seen no sign of life. FreeIn is after
-	// how long at the latest the lock can be taken if none comes: 0 when only a read is
-	// left to tell.
+	// Unchanged is how long this client has observed no sign of life. FreeIn is how long
+	// the lock stays held at most if none comes: 0 if only a read must still confirm that.
 	Unchanged, FreeIn time.Duration
-	// Previous is the term before, nil if there was none.
+	// Previous is the previous term, or nil.
 	Previous *Term
-	// Session is the id of the session under which the lock is held, empty if it
-	// is its own lease. Unchanged and FreeIn are those of the session then.
+	// Session is the id of the session under which the lock is held, empty if it has its
+	// own lease. Unchanged and FreeIn are then the session's.
 	Session string
 }
 
-// What a record says, in [Status.State] and [SessionStatus.State].
+// States of a record, in [Status.State] and [SessionStatus.State].
 const (
 	StateHeld     = string(driver.Held)     // the lock has a holder, alive or not
-	StateReserved = string(driver.Reserved) // the lock is kept for ReservedFor, ReservedForLabel, or nobody
+	StateReserved = string(driver.Reserved) // the lock is reserved for ReservedFor, for ReservedForLabel, or for nobody
 	StateReleased = string(driver.Released) // the lock is free
 	StateAlive    = string(driver.Alive)    // the session keeps locks alive, if its owner lives
-	StateClosed   = string(driver.Closed)   // the session has ended, and nobody holds a lock under it
+	StateClosed   = string(driver.Closed)   // the session has ended, and no lock is held under it
 )
 
 // How a term ended, in [Term.End] and [Status.End].
 const (
 	EndReleased     = string(driver.EndReleased)     // its holder released the lock
-	EndExpired      = string(driver.EndExpired)      // it showed no life for its lease; another one took over
+	EndExpired      = string(driver.EndExpired)      // it showed no life for its lease, and another holder took over
 	EndSteppedDown  = string(driver.EndSteppedDown)  // it was asked to stop
-	EndHandedOver   = string(driver.EndHandedOver)   // it was asked to make way for another one
+	EndHandedOver   = string(driver.EndHandedOver)   // it was asked to hand over to another holder
 	EndStalled      = string(driver.EndStalled)      // its work showed no progress
 	EndStopTimeout  = string(driver.EndStopTimeout)  // its work did not stop in time
-	EndAbandoned    = string(driver.EndAbandoned)    // its acquire was given up; nothing was done under it
-	EndReleasedDead = string(driver.EndReleasedDead) // dead, and released by an operator
-	EndRevoked      = string(driver.EndRevoked)      // taken from it by an operator
-	EndFailed       = string(driver.EndFailed)       // released by its holder, whose work had failed by itself
-	EndCrashed      = string(driver.EndCrashed)      // its process had ended for certain
-	EndRaised       = string(driver.EndRaised)       // no holder's: an operator raised the token, after a loss of the store
+	EndAbandoned    = string(driver.EndAbandoned)    // its acquire was given up, and no work was done under it
+	EndReleasedDead = string(driver.EndReleasedDead) // it was dead, and an operator released the lock
+	EndRevoked      = string(driver.EndRevoked)      // an operator took the lock from it
+	EndFailed       = string(driver.EndFailed)       // its holder released the lock because the work failed
+	EndCrashed      = string(driver.EndCrashed)      // its process had certainly ended
+	EndRaised       = string(driver.EndRaised)       // no holder: an operator raised the token after a loss of the store
 )
 
 // Status reads the record of the lock. It waits for the store's answer for
@@ -135,20 +134,19 @@ func statusOf(name string, s engine.Snapshot) Status {
 	return st
 }
 
-// ReadOptions say how fresh an answer must be. Nil asks for the freshest.
+// ReadOptions say how fresh an answer must be. Nil means strong reads.
 type ReadOptions struct {
-	// Eventual is for programs that look again and again: it allows for reads that may be
-	// behind, and cost half as much on DynamoDB, of records that are known and of which no
-	// heartbeat is due. What such a read shows to have changed is read again. So answers may
-	// be behind by as long as such a read is. They are never older than what this client has seen
-	// before. An acquire of this client that acts on what they show reads anew, or writes on
-	// conditions that say whether it is still so.
+	// Eventual is for programs that poll: it allows reads that may be stale, and cost half as
+	// much on DynamoDB, for records that are known and have no heartbeat due. If such a read
+	// shows a change, the record is read again. So an answer may be as stale as such a read, but
+	// never older than what this client has read before. An acquire of this client that acts on
+	// such an answer reads again, or writes on the condition that the record is unchanged.
 	Eventual bool
 
 	// WithoutSessions leaves out the sessions under which locks are held. It is for programs
-	// that know the sessions, or that look at a lock seldom. Held, Unchanged and FreeIn of a
-	// lock under a session say what this client had seen of that session before: until it
-	// has seen it, Held is true and FreeIn is 0.
+	// that know the sessions, or that read a lock rarely. Held, Unchanged and FreeIn of a
+	// lock under a session then show what this client already knows of that session: until
+	// it has read the session, Held is true and FreeIn is 0.
 	WithoutSessions bool
 }
 
@@ -161,8 +159,8 @@ func (o *ReadOptions) orDefault() ReadOptions {
 
 // Statuses reads the records of many locks, in few requests where the store can
 // do that, and the sessions under which they are held, each once. The answers are
-// in the order of the names: what [Client.Status] returns for each. What was seen
-// is remembered, for [Client.TryAcquire] say.
+// in the order of the names: what [Client.Status] returns for each. The client
+// remembers what it has read, for example for [Client.TryAcquire].
 func (c *Client) Statuses(ctx context.Context, names []string, options *ReadOptions) ([]Status, []error) {
 	o := options.orDefault()
 	list, errs := make([]Status, len(names)), make([]error, len(names))
@@ -191,15 +189,15 @@ func (c *Client) Statuses(ctx context.Context, names []string, options *ReadOpti
 type ListOptions struct {
 	// Prefix begins the names of the locks.
 	Prefix string
-	// After is a name, which need not be that of a lock. The locks up to it are left out:
-	// a program that has read a part of the list goes on where that ended. On most engines
-	// that costs no more than what is read; on those that list the names of all records for
-	// each page (DynamoDB, Kubernetes, ZooKeeper, buckets) it costs that as well.
+	// After is a name, which need not be the name of a lock. The list leaves out the locks
+	// up to it, so that a program can continue after a part that it has read. On most
+	// engines that costs only what is read; engines that list the names of all records for
+	// each page (DynamoDB, Kubernetes, ZooKeeper, buckets) still do so.
 	After string
 }
 
-// Locks reads the records of locks, in the order of their names. It may be slow. A record
-// that cannot be read comes as an error, and the others follow.
+// Locks reads the records of locks, in the order of their names. It may be slow. An
+// unreadable record is yielded as an error, and the others follow.
 func (c *Client) Locks(ctx context.Context, options *ListOptions) iter.Seq2[Status, error] {
 	var prefix, after string
 	if options != nil {
@@ -216,7 +214,7 @@ func (c *Client) Locks(ctx context.Context, options *ListOptions) iter.Seq2[Stat
 		}
 		cursor := after
 		for {
-			page, seen, err := c.engine.List(ctx, prefix, cursor) // all of it is noted before the caller takes its time
+			page, seen, err := c.engine.List(ctx, prefix, cursor) // note all of it before a slow caller continues
 			if err != nil {
 				yield(Status{}, wrap("list", prefix, err))
 				return
@@ -239,16 +237,16 @@ func (c *Client) Locks(ctx context.Context, options *ListOptions) iter.Seq2[Stat
 	}
 }
 
-// checkAfter returns an error if no name can come before or after it on some store.
+// checkAfter returns an error if some store cannot compare the name with others.
 func checkAfter(name string) error {
 	if strings.ContainsRune(name, 0) {
-		return text.Invalid("name to list after %.200q has U+0000, which no name has", name)
+		return text.Invalid("name to list after %.200q contains U+0000, which no lock name contains", name)
 	}
 	return text.CheckForm("name to list after", name, len(name))
 }
 
-// inOrder returns the keys of a page in their order, each with the place of its record,
-// or -1 if it is unreadable.
+// inOrder returns the keys of a page in order, each with the index of its record, or -1
+// if it is unreadable.
 func inOrder(page driver.Page) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		bad := slices.Sorted(maps.Keys(page.Unreadable))
