@@ -20,8 +20,8 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// stale has the next cheap reads of the machine show the state of some writes ago;
-// count 0: all of them.
+// stale makes the machine's next cheap reads show the state of some writes ago; count
+// 0: all of them.
 func stale(m *machine, skip, count, ago int) (remove func()) {
 	notOnEngines(m.World().T(), noStaleReads)
 	return m.Faults().Inject(faultstore.Rule{
@@ -29,7 +29,8 @@ func stale(m *machine, skip, count, ago int) (remove func()) {
 	})
 }
 
-// died has a hold x, under a session or not, beat for a while and crash.
+// died has client a hold x, under a session or not, send heartbeats for a while and
+// crash.
 func died(w *world, session bool) {
 	a := w.Client("a")
 	takes(a, "x", session)
@@ -45,8 +46,8 @@ func forBoth(t *testing.T, test func(t *testing.T, w *world, session bool)) {
 	}
 }
 
-// Who runs unless somebody else does takes a dead holder's lock, whatever cheap
-// reads show of the time when it was alive.
+// An acquire with UnlessAlive takes a dead holder's lock, even if cheap reads still
+// show the time when it was alive.
 func TestUnlessAliveTakesADeadHoldersLockOverStaleReads(t *testing.T) {
 	for ago := 1; ago <= 3; ago++ {
 		for skip := range 3 {
@@ -65,7 +66,7 @@ func TestUnlessAliveTakesADeadHoldersLockOverStaleReads(t *testing.T) {
 	}
 }
 
-// A living one's it leaves to it, and says so soon.
+// It leaves a living holder's lock alone, and returns soon.
 func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
 		a, b := w.Client("a"), w.Client("b")
@@ -78,8 +79,8 @@ func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
 	})
 }
 
-// A session that was closed in order has freed its locks: who runs unless somebody
-// does, and has seen that somebody did, does not run.
+// A session that was closed in order has freed its locks: an acquire with UnlessAlive
+// that has observed its holder gives up.
 func TestUnlessAliveSessionClosed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -93,13 +94,13 @@ func TestUnlessAliveSessionClosed(t *testing.T) {
 		go func() { _ = l.Release(t.Context()) }()
 		testutil.Want(t, s.Close(t.Context()), nil)
 		testutil.Want(t, <-done, tenure.ErrHeld)
-		// Who comes only now has seen nobody.
+		// An acquire that begins now has observed no holder.
 		_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 		testutil.Want(t, err, nil)
 	})
 }
 
-// What an operator has released of a dead holder is no sign of life of it.
+// An operator's release of a dead holder's lock is no sign of life of that holder.
 func TestUnlessAliveTakesWhatWasFreed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		died(w, false)
@@ -112,8 +113,8 @@ func TestUnlessAliveTakesWhatWasFreed(t *testing.T) {
 	})
 }
 
-// A dead holder's lock is released, whatever cheap reads show, the operator's own
-// and those of others in its process.
+// A dead holder's lock is released, whatever the cheap reads of the operator and of
+// others in its process show.
 func TestReleaseDeadOverStaleReads(t *testing.T) {
 	for skip := range 4 {
 		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestReleaseDeadOverStaleReads(t *testing.T) {
 	}
 }
 
-// Nor does a sweep take a session for alive by them.
+// A sweep does not take a session for alive because of them either.
 func TestSweepOverStaleReads(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		died(w, true)
@@ -145,8 +146,8 @@ func TestSweepOverStaleReads(t *testing.T) {
 	})
 }
 
-// A dead holder's lock is taken over when its lease has passed since it was seen
-// first, whatever cheap reads show in between.
+// A dead holder's lock is taken over when its lease has passed since its sign of life
+// was first read, whatever cheap reads show in between.
 func TestStaleReadsDelayNoTakeover(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
 		for looks := range 16 {
@@ -174,8 +175,8 @@ func TestStaleReadsDelayNoTakeover(t *testing.T) {
 	})
 }
 
-// Nobody takes a living holder's lock by cheap reads, those of an observer beside
-// included.
+// No process takes a living holder's lock because of cheap reads, including those of an
+// observer.
 func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
 		a, b := w.Client("a"), w.Client("b")
@@ -196,8 +197,8 @@ func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 	})
 }
 
-// What a client has seen of a session long ago says nothing of whether its holder
-// lives now: it died before anybody asked.
+// An old view of a session does not show whether its holder lives now: the holder died
+// before the acquire began.
 func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -214,8 +215,8 @@ func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 	})
 }
 
-// The holder is shown, and has gone, while the first request of the acquire is under
-// way: others of its process look as well.
+// The holder appears, and is gone, while the first request of the acquire is under way:
+// other machines of its process read as well.
 func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -237,7 +238,7 @@ func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
 	})
 }
 
-// What is handed over to this very owner is taken.
+// A lock that is handed over to this owner is taken.
 func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -256,8 +257,8 @@ func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
 // ofSessions says whether a call is about the record of a session.
 func ofSessions(call faultstore.Call) bool { return strings.HasPrefix(call.Key, driver.SessionPrefix) }
 
-// sessionsUnborn has the cheap reads of the machine show of each session what was
-// there before it was opened, as long as it is young.
+// sessionsUnborn makes the machine's cheap reads show a young session as not opened
+// yet.
 func sessionsUnborn(m *machine) {
 	notOnEngines(m.World().T(), noStaleReads)
 	m.Faults().Inject(faultstore.Rule{Match: ofSessions, Fault: faultstore.Stale(faultstore.MaxStale)})
@@ -278,7 +279,7 @@ func (s batching) GetBatch(ctx context.Context, keys []string, how driver.Consis
 	return found, nil
 }
 
-// staysHeld fails the test if somebody takes x within half of a lease while its
+// staysHeld fails the test if another process takes x within half a lease while its
 // holder lives.
 func staysHeld(t *testing.T, b *tenure.Client, l *tenure.Lease, beside func()) {
 	t.Helper()
@@ -298,9 +299,8 @@ func staysHeld(t *testing.T, b *tenure.Client, l *tenure.Lease, beside func()) {
 	}
 }
 
-// Who asks for the state of many locks reads their sessions by strong reads: a
-// session that a cheap one does not show yet is alive, and who waits beside takes
-// nothing from it.
+// Statuses of many locks read the sessions strongly: a session that a cheap read does
+// not show yet is alive, and a waiter takes no lock from it.
 func TestReadsOfManyTakeNothingFromTheLiving(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -360,8 +360,8 @@ func oneHeld(ctx context.Context, c *tenure.Client, _ string) (bool, error) {
 	return st.Held, err
 }
 
-// An observer's cheap look that does not show a session yet proves nothing to who
-// wants another lock under it.
+// An observer's cheap read that does not show a session yet proves nothing to an
+// acquire for another lock under it.
 func TestAbsentToAnObserverIsNotGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -392,8 +392,8 @@ func TestAbsentToAnObserverIsNotGone(t *testing.T) {
 	})
 }
 
-// That there is no session tells of the time before the read was sent. One that was
-// opened while the reply was on its way is alive.
+// The absence of a session only counts for the time before the read was sent. A session
+// that was opened while the reply was on its way is alive.
 func TestAbsentBeforeItWasOpened(t *testing.T) {
 	opensLate := func(t *testing.T, look func(t *testing.T, w *world, b *machine, id string)) {
 		t.Helper()
@@ -430,7 +430,7 @@ func TestAbsentBeforeItWasOpened(t *testing.T) {
 	t.Run("observed", func(t *testing.T) {
 		opensLate(t, func(t *testing.T, w *world, b *machine, id string) {
 			t.Helper()
-			// What names a session before it was opened is nobody's of ours.
+			// No client of this test writes the name of a session before it is open.
 			if _, _, err := w.Records().Claim(t.Context(), driver.Record{
 				Key: "y", Version: "v", Beat: "v", Owner: "z", Token: 1, Lease: lease, State: driver.Held, Session: id,
 			}); err != nil {

@@ -69,8 +69,8 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// A waiter takes the lock of a crashed holder when it has seen no sign of life
-// for a lease, and not before; a refresh period and three calls later at most.
+// A waiter takes the lock of a crashed holder when it has observed no sign of life for
+// a lease, not before, and at most a refresh period and three calls later.
 func TestCrashedHolderIsReplacedAfterALease(t *testing.T) {
 	for i := range 10 {
 		inWorldRun(t, fmt.Sprint(i), func(t *testing.T, w *world) {
@@ -94,8 +94,8 @@ func TestCrashedHolderIsReplacedAfterALease(t *testing.T) {
 	}
 }
 
-// A release is seen at once where the store has a watch, and after a refresh
-// period where it has none.
+// A waiter finds a release at once if the store has a watch, and after a refresh period
+// otherwise.
 func TestReleaseWakesTheWaiter(t *testing.T) {
 	for name, test := range map[string]struct {
 		driver func(*machine) driver.Store
@@ -143,7 +143,7 @@ func TestStoreTimeoutBoundsTheSilence(t *testing.T) {
 	})
 }
 
-// Silence in a row counts, not all of it together.
+// Only consecutive silence counts, not the sum.
 func TestAnswersNowAndThenAreEnough(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Client("a").MustAcquire("x", nil)
@@ -159,7 +159,7 @@ func TestAnswersNowAndThenAreEnough(t *testing.T) {
 	})
 }
 
-// A record that cannot be understood is never taken, however long it stands.
+// An unreadable record is never taken, however long it stands.
 func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -261,7 +261,7 @@ func TestDataIsKeptOrReplaced(t *testing.T) {
 	})
 }
 
-// A process that looks once cannot tell a dead holder from a living one. With
+// A process that reads once cannot tell a dead holder from a living one. With
 // UnlessAlive it watches until it can.
 func TestUnlessAlive(t *testing.T) {
 	unless := &tenure.AcquireOptions{UnlessAlive: true}
@@ -353,8 +353,8 @@ func TestTryAcquireDoesNotWait(t *testing.T) {
 	})
 }
 
-// What TryAcquire sees is remembered: repeated after the lease of a dead
-// holder, it takes that one's lock. And never that of a living one.
+// The client remembers what TryAcquire has read: repeated after the lease of a dead
+// holder, it takes the lock. It never takes a living holder's lock.
 func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -402,8 +402,8 @@ func tried(m *machine, name string) (l *tenure.Lease, claims, looks, strong int,
 	return l, claims, looks, strong, err
 }
 
-// TestTryLooksWhereItHasSeenAHolder: a try of a lock that this client has seen held
-// costs a look, and a claim only where that shows it free, or its holder is dead.
+// TestTryLooksWhereItHasSeenAHolder: a try of a lock that this client has read as held
+// costs a read, and a claim only if the read shows it free, or its holder is dead.
 func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -439,8 +439,8 @@ func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
 	})
 }
 
-// TestTryBehindASession: the lock of a session that was closed is free, however
-// lately that was seen alive.
+// TestTryBehindASession: the lock of a closed session is free, however recently the
+// session was read as alive.
 func TestTryBehindASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -469,8 +469,7 @@ func TestTryBehindASession(t *testing.T) {
 	})
 }
 
-// TestTryAfterAStaleLook: what cheap looks of others in the process show is no reason
-// to refuse.
+// TestTryAfterAStaleLook: cheap reads of others in the process are no reason to refuse.
 func TestTryAfterAStaleLook(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -488,8 +487,8 @@ func TestTryAfterAStaleLook(t *testing.T) {
 	})
 }
 
-// TestTryWithoutAnAnswer: a look that fails says nothing of who has the lock. The
-// try asks again for its patience, and ends with the store's error.
+// TestTryWithoutAnAnswer: a failed read does not show who has the lock. The try repeats
+// it as long as its patience lasts, and ends with the store's error.
 func TestTryWithoutAnAnswer(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "hangs": faultstore.BlackHole()} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -513,7 +512,7 @@ func TestTryWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestHeldByThisClientItself: who waits for itself is told.
+// TestHeldByThisClientItself: a client that waits for itself learns so.
 func TestHeldByThisClientItself(t *testing.T) {
 	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
 		check := func(m *machine, own bool) {
@@ -558,8 +557,8 @@ func TestWaitingForItselfIsLogged(t *testing.T) {
 	})
 }
 
-// TestTextOfATimeout: a longer lease is advice for a store that is slow, and not for one that
-// is away; and what the driver knows goes before both.
+// TestTextOfATimeout: a longer lease helps with a slow store, not with an unreachable one; a
+// cause that the driver knows precedes both.
 func TestTextOfATimeout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers time.Duration // before the silence
@@ -594,7 +593,7 @@ func TestTextOfATimeout(t *testing.T) {
 	}
 }
 
-// sayingStore is a store whose reads that run out of time say something.
+// sayingStore is a store whose reads fail with a text of their own at a timeout.
 type sayingStore struct {
 	driver.Store
 	says string
@@ -616,8 +615,8 @@ type saysError struct {
 func (e *saysError) Error() string { return e.text }
 func (e *saysError) Unwrap() error { return e.err }
 
-// What an acquire has written comes late, and is seen first by another part of the
-// process: it is no other holder.
+// A late write of an acquire that another part of the process reads first is no other
+// holder's.
 func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 	for name, try := range map[string]bool{"try": true, "unless alive": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -654,7 +653,7 @@ func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 	}
 }
 
-// charging is a store that charges a claim that it refuses, and counts what is sent.
+// charging is a store that charges for a claim that it refuses, and counts the calls.
 type charging struct {
 	driver.Store
 	charges       bool
@@ -673,8 +672,8 @@ func (s *charging) Get(ctx context.Context, key string, how driver.Consistency) 
 	return s.Store.Get(ctx, key, how)
 }
 
-// TestTryLooksFirstWhereRefusalsAreCharged: a client that has never seen the lock reads a held
-// one, and leaves it alone. Who waits claims at once, and so does everybody elsewhere.
+// TestTryLooksFirstWhereRefusalsAreCharged: a client that has never read a held lock reads it,
+// and does not claim it. A waiter claims at once, and so does every try on other stores.
 func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 	work := func(context.Context, *tenure.Lease) error { return nil }
 	for name, c := range map[string]struct {
@@ -717,11 +716,11 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 	}
 }
 
-// manyDead is more locks, and more sessions, than a client remembers whole.
+// manyDead is more locks, and more sessions, than a client keeps views of.
 const manyDead = 10_100
 
-// bury lays down the record of a lock, or of a session, whose holder is dead.
-func bury(w *world, rec driver.Record) {
+// writeDead writes the record of a lock, or of a session, whose holder is dead.
+func writeDead(w *world, rec driver.Record) {
 	w.T().Helper()
 	rec.Version = rand.Text() + "-" + rand.Text()
 	rec.Beat, rec.Token = rec.Version, 1
@@ -731,8 +730,8 @@ func bury(w *world, rec driver.Record) {
 	}
 }
 
-// What is remembered of locks that nobody waits for is bounded: one that is too
-// many costs a lease of waiting, no more.
+// The number of remembered locks without a waiter is bounded: a lock beyond it only
+// costs another lease of waiting.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
@@ -751,7 +750,7 @@ func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
 	const whole, marked, tooMany = 10_000, 50_000, 700
 	locks := names(whole + marked + tooMany)
 	for _, name := range locks {
-		bury(w, driver.Record{Key: name, State: driver.Held, Lease: lease})
+		writeDead(w, driver.Record{Key: name, State: driver.Held, Lease: lease})
 	}
 	b := w.Client("b")
 	counted := func() (n int) {
@@ -773,8 +772,7 @@ func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
 	}
 }
 
-// tries has b try all locks in turn, and returns how many it has taken. It releases
-// those.
+// tries has b try all locks in turn, and returns how many it took. It releases those.
 func tries(t *testing.T, b *machine, locks []string) (taken int) {
 	t.Helper()
 	for _, name := range locks {
@@ -790,8 +788,8 @@ func tries(t *testing.T, b *machine, locks []string) (taken int) {
 	return taken
 }
 
-// Each of more dead holders' locks than a client remembers is taken by who tries
-// them in turn.
+// A client that tries more dead holders' locks in turn than it remembers takes each of
+// them.
 func TestTryAcquireManyDeadLocks(t *testing.T) {
 	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
@@ -802,9 +800,9 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 				rec := driver.Record{Key: name, State: driver.Held}
 				if session {
 					rec.Session = rand.Text()
-					bury(w, driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
+					writeDead(w, driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
 				}
-				bury(w, rec)
+				writeDead(w, rec)
 			}
 			b := w.Client("b")
 			if n := tries(t, b, locks); n > 0 {
@@ -814,7 +812,7 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 			if n := tries(t, b, locks); n > 0 {
 				t.Fatalf("took %d locks of holders that may live, when it has tried twice", n)
 			}
-			// One is not dead after all.
+			// One holder is not dead after all.
 			sign := locks[7]
 			if session {
 				sign = driver.SessionKey(w.MustRecord(sign).Session)
@@ -831,7 +829,7 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 				t.Errorf("took %d of %d, in the first round after a lease", n, manyDead-1)
 			}
 			if owner := w.MustRecord(locks[7]).Owner; owner != "dead" {
-				t.Errorf("%s has taken the lock of one that lives", owner)
+				t.Errorf("%s has taken the lock of a living holder", owner)
 			}
 			time.Sleep(lease + time.Second)
 			if n := tries(t, b, locks); n != manyDead {
@@ -841,7 +839,7 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 	}
 }
 
-// What is seen counts from after the reply that showed it, whoever looked.
+// A sign of life counts from after the reply that first showed it, by whatever call.
 func TestStatusCountsFromTheReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")

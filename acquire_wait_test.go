@@ -45,7 +45,7 @@ func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
 	})
 }
 
-// Fifty waiters cost the looks of one, and get the lock in their order.
+// Fifty waiters cost the polls of one, and get the lock in their order.
 func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
 	looks := func(t *testing.T, waiters int) (n int, order string) {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -92,9 +92,9 @@ func upTo(n int) []int {
 	return s
 }
 
-// TestDeadlineOfAWaitTellsWhoHolds: to bound a wait by the context is what a program tries
-// first. One that was canceled gave up for a reason of its own, and one whose store gives no
-// answer cannot say who holds the lock now.
+// TestDeadlineOfAWaitTellsWhoHolds: a program bounds a wait by the context first. A canceled
+// wait has a reason of its own, and a wait without an answer of the store cannot say who
+// holds the lock now.
 func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 	errOwn := errors.New("the caller's")
 	acquire := func(ctx context.Context, m *machine) error {
@@ -169,8 +169,8 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 	}
 }
 
-// TestWaitBoundsTheWaitAlone: Wait says for how long to wait, and the error is what was waited
-// for. The context goes on, and with it the work.
+// TestWaitBoundsTheWaitAlone: Wait bounds the waiting, and the error says what was waited for.
+// The context goes on, and so does the work.
 func TestWaitBoundsTheWaitAlone(t *testing.T) {
 	options := &tenure.AcquireOptions{Wait: 2 * lease}
 	for name, tt := range map[string]struct {
@@ -268,11 +268,11 @@ func TestAdditionalWaitCountsBehindAnother(t *testing.T) {
 	})
 }
 
-// seldom has a client look rarely.
+// seldom makes a client poll rarely.
 func seldom(o *tenure.Options) { o.RefreshPeriod = 20 * lease }
 
-// Who waits has what others of its process see: it takes the lock when one of them
-// sees that it is free, however rarely it looks itself.
+// A waiter uses what others of its process read: it takes the lock when one of them
+// reads it as free, however rarely it polls itself.
 func TestWhoWaitsActsOnWhatOthersSee(t *testing.T) {
 	looks := map[string]func(ctx context.Context, b *machine) error{
 		"status": func(ctx context.Context, b *machine) error {
@@ -329,8 +329,8 @@ func holding(m *machine, session bool) (free func()) {
 	return func() { mustRelease(m, l) }
 }
 
-// Who waits takes a dead holder's lock when it can be taken, whoever looks at it
-// besides in the same process.
+// A waiter takes a dead holder's lock as soon as it can be taken, whatever else in the
+// same process reads it.
 func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 	for name, beside := range map[string]func(ctx context.Context, b *machine){
 		"an observer": func(ctx context.Context, b *machine) {
@@ -371,7 +371,7 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 					synctest.Wait()
 					var others sync.WaitGroup
 					others.Go(func() { beside(ctx, b) })
-					time.Sleep(8*heartbeat + after) // until b knows when a beats: each look halves what it knows
+					time.Sleep(8*heartbeat + after) // until b knows when a sends heartbeats: each read halves the interval
 					a.Partition()
 					// Its last sign of life was at most a heartbeat before.
 					testutil.Want(t, testutil.Within(t, lease-heartbeat-heartbeat/100, lease+refresh*9/8+lease/75, func() error {
@@ -406,8 +406,8 @@ func (s *watchCounter) Watch(ctx context.Context, key string, hint func()) (func
 	}, nil
 }
 
-// A watch is on for as long as somebody waits, observes or leads, and no
-// longer: a program that takes many locks in turn does not gather watches.
+// A watch exists as long as a caller waits, observes or leads, and no longer: a program
+// that takes many locks in turn does not accumulate watches.
 func TestWatchesAreEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchCounter{Store: memstore.New()}
@@ -428,7 +428,7 @@ func TestWatchesAreEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		on(1, "a attentive holder")
+		on(1, "a holder with WatchRequests")
 		ctx, stop := context.WithCancel(t.Context())
 		waits := testutil.Go(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
 		time.Sleep(time.Second)
@@ -455,7 +455,7 @@ func TestWatchesAreEnded(t *testing.T) {
 	})
 }
 
-// A store that hints all the time does not make a holder write all the time.
+// A store that hints continuously does not make a holder write continuously.
 func TestStormOfHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -491,15 +491,15 @@ func (s *stormy) Watch(_ context.Context, _ string, hint func()) (func(), error)
 	return stop, nil
 }
 
-// What changes between the first look and the watch is seen, because the watch
-// is followed by a look of its own.
+// A change between the first read and the watch is found, because another read follows
+// the watch.
 func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
 		b := w.Client("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
 		l := a.MustAcquire("x", nil)
-		// The watch takes a second to set up, and the release comes within it: the
-		// hint that follows from the watch is all there is.
+		// The watch takes a second to set up, and the release comes within it: the read that
+		// follows the watch is the only chance.
 		slow := &slowWatch{Store: b.Faults().Driver(), delay: time.Second}
 		c := testutil.Must(tenure.New(slow, &tenure.Options{
 			Owner: "b", RefreshPeriod: time.Hour, Clock: tenure.MonotonicClock(),
@@ -522,7 +522,7 @@ func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
 	})
 }
 
-// slowWatch takes its time to set up a watch, and sees nothing before.
+// slowWatch takes its time to set up a watch, and reports nothing before.
 type slowWatch struct {
 	driver.Store
 	delay time.Duration
@@ -533,8 +533,8 @@ func (s *slowWatch) Watch(ctx context.Context, key string, hint func()) (func(),
 	return s.Store.(driver.Watcher).Watch(ctx, key, hint)
 }
 
-// Who comes next in the queue of a process knows what the one before it saw: it
-// makes no claim of its own on a lock that is held.
+// The next acquire in the queue of a process knows what the previous one has read: it
+// makes no claim on a held lock.
 func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -561,8 +561,8 @@ func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 	})
 }
 
-// A watch that the engine does not set up ends with its timeout, and gives its place
-// among the calls to the next one.
+// A watch that the engine does not set up ends with its timeout, so that the next call
+// can be sent.
 func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -597,8 +597,8 @@ func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
 
 func hourly(o *tenure.Options) { o.RefreshPeriod = time.Hour }
 
-// A hint that comes while a look is under way, or before a look that fails, is
-// not lost, however long the refresh period is.
+// A hint that comes while a read is under way, or before a read that fails, is not
+// lost, however long the refresh period is.
 func TestHintBeforeALookThatFails(t *testing.T) {
 	each(t, map[string]faultstore.Fault{"busy": faultstore.Refuse(), "lost": faultstore.LoseRequest()}, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
@@ -627,7 +627,7 @@ func TestWatchThatFailedIsTriedAgain(t *testing.T) {
 // blind is a store that cannot watch.
 type blind struct{ driver.Store }
 
-// A release wakes those of its own process, although the store has no watch.
+// A release wakes the waiters of its own process, although the store has no watch.
 func TestReleaseWakesItsOwnProcess(t *testing.T) {
 	for name, wait := range map[string]func(context.Context, *tenure.Client) error{
 		"waiter": func(ctx context.Context, c *tenure.Client) error {
@@ -661,7 +661,7 @@ func TestReleaseWakesItsOwnProcess(t *testing.T) {
 	}
 }
 
-// A waiter takes a lock when it is told of the release, however far behind cheap reads
+// A waiter takes a lock when it is notified of the release, however stale cheap reads
 // are.
 func TestWaiterTakesWhatANotificationFrees(t *testing.T) {
 	for ago := range 4 {
@@ -677,7 +677,7 @@ func TestWaiterTakesWhatANotificationFrees(t *testing.T) {
 	}
 }
 
-// What was seen in an earlier acquire is no news: the lock is free now.
+// What an earlier acquire has read causes no event: the lock is free now.
 func TestFreeLockIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -691,7 +691,7 @@ func TestFreeLockIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// What fifty processes cost on DynamoDB that wait for one lock, in a month.
+// The monthly cost on DynamoDB of fifty processes that wait for one lock.
 func TestCostOfWaiting(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {

@@ -138,7 +138,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 }
 
 // BenchmarkTenThousandLocks holds 10,000 locks for two lease durations of 15 s
-// in real time, over a store of which each call takes 10 ms.
+// in real time, over a store whose calls take 10 ms each.
 func BenchmarkTenThousandLocks(b *testing.B) {
 	const locks = 10_000
 	for b.Loop() {
@@ -179,8 +179,8 @@ func BenchmarkTenThousandLocks(b *testing.B) {
 	}
 }
 
-// BenchmarkHeapOfALock holds 10,000 locks, each as its own lease or all under one session. What
-// the store keeps of them is not counted.
+// BenchmarkHeapOfALock holds 10,000 locks, each with its own lease or all under one session. It
+// does not count the memory of the store.
 func BenchmarkHeapOfALock(b *testing.B) {
 	const locks = 10_000
 	for _, session := range []bool{false, true} {

@@ -31,7 +31,7 @@ func each(t *testing.T, faults map[string]faultstore.Fault, test func(*testing.T
 	}
 }
 
-// lostReplies are writes that are applied, and whose caller does not know.
+// lostReplies are writes that are applied without the caller's knowledge.
 var lostReplies = map[string]faultstore.Fault{
 	"error": faultstore.LoseReply(),
 	"hangs": faultstore.LoseReplyHang(),
@@ -46,7 +46,7 @@ var noWrites = map[string]faultstore.Fault{
 	"slower than that": faultstore.Slow(10*requestTimeout, 0),
 }
 
-func TestClaimWithLostReplyCostsOneLook(t *testing.T) {
+func TestClaimWithLostReplyCostsOneRead(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
 		m := w.Client("a")
@@ -259,8 +259,8 @@ func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
 	})
 }
 
-// Every other heartbeat comes late by more than its caller waits: it is applied
-// all the same, and the next attempt finds it in its way. Nothing is lost.
+// Every other heartbeat arrives after its caller gave up: it is applied all the same,
+// and the next attempt conflicts with it. The lease is not lost.
 func TestHeartbeatsThatComeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -298,7 +298,7 @@ func TestClaimAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
 			if rec := w.MustRecord("x"); rec.State != driver.Released {
 				t.Errorf("the record shows a holder that nobody believes in: %+v", rec)
 			}
-			// After a lease nothing is left to do.
+			// After a lease there is nothing left to clean up.
 			time.Sleep(lease)
 			n := m.Faults().Count()
 			time.Sleep(10 * lease)
@@ -309,8 +309,8 @@ func TestClaimAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
 	}
 }
 
-// A later acquire of the same client does not adopt the claim of an earlier
-// one: what counts from an earlier instant would end too late.
+// A later acquire of the same client does not adopt the claim of an earlier one,
+// because a lease must not count from the wrong instant.
 func TestLateClaimIsNotAdoptedByALaterAcquire(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -330,7 +330,7 @@ func TestLateClaimIsNotAdoptedByALaterAcquire(t *testing.T) {
 	})
 }
 
-// A store that answers reads, and no claim, is not asked without pause.
+// A client pauses between claims to a store that answers reads, but no claims.
 func TestClaimsWithoutAnAnswerComeSlower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newWorld(t).Client("b")
@@ -345,8 +345,8 @@ func TestClaimsWithoutAnAnswerComeSlower(t *testing.T) {
 	})
 }
 
-// A release whose reply is lost is what lets a waiter in. That the record is
-// the waiter's then does not make it a loss.
+// A release whose reply is lost lets a waiter in. That the record is then the waiter's
+// does not make it a loss.
 func TestReleaseWithLostReplyAndAWaiterIsDone(t *testing.T) {
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
@@ -384,8 +384,8 @@ func TestGrantAtTheLastMomentIsReleased(t *testing.T) {
 	}
 }
 
-// freeInTheWay is a store whose conflicts show a free record, as one may that
-// reads it after the condition has failed.
+// freeInTheWay is a store whose conflicts show a free record, as a store may that reads
+// it after the condition has failed.
 type freeInTheWay struct {
 	driver.Store
 	claims atomic.Int64
@@ -413,8 +413,8 @@ func TestLostRacesAreNotRunHot(t *testing.T) {
 	})
 }
 
-// A store that answers reads and no write is no better than a mute one: what was not
-// written is not written again and again, and calls end with its error.
+// A store that answers reads and no write counts as silent: writes are not repeated
+// without a pause, and calls end with its error.
 func TestStoreThatOnlyReads(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *machine) error{
 		"try": func(ctx context.Context, m *machine) error {
@@ -485,15 +485,14 @@ func TestSweepInTheBackgroundRests(t *testing.T) {
 	})
 }
 
-// deaf is a call that nothing comes of and that hears no context for d, as in
-// a bad driver.
+// deaf is a call without an effect that ignores its context for d, as in a bad driver.
 func deaf(d time.Duration) faultstore.Fault {
 	f := faultstore.BlackHole()
 	f.Deaf = d
 	return f
 }
 
-// hangs are the ways of a store to give no answer.
+// hangs are the ways in which a store can give no answer.
 var hangs = map[string]faultstore.Fault{
 	"hears its context": faultstore.BlackHole(),
 	"deaf":              deaf(10 * lease),
@@ -546,8 +545,8 @@ func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 	})
 }
 
-// hanging returns a machine that holds "held", of whose store nothing comes
-// back any more.
+// hanging returns a machine that holds "held", and whose store gives no answer any
+// more.
 func hanging(t *testing.T, f faultstore.Fault) (*machine, *tenure.Lease) {
 	t.Helper()
 	w := newWorld(t)
@@ -559,8 +558,8 @@ func hanging(t *testing.T, f faultstore.Fault) (*machine, *tenure.Lease) {
 	return m, l
 }
 
-// Every wait honours its context at once, even when the store hangs, and even
-// when the store takes no notice of its own context.
+// Every wait honours its context at once, even if the store hangs, and even if the
+// store ignores its own context.
 func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 	acquire := func(ctx context.Context, m *machine, _ *tenure.Lease) error {
 		_, err := m.Acquire(ctx, "free", nil)
@@ -625,8 +624,8 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 	}
 }
 
-// A store that takes no notice of the context that it is given holds up nobody
-// for longer than the limits that the calls have of their own.
+// A store that ignores its context delays no caller beyond the limits that the calls
+// have of their own.
 func TestDeafStoreHoldsUpNobody(t *testing.T) {
 	const (
 		deafness = 100 * lease
@@ -675,7 +674,7 @@ func TestDeafStoreHoldsUpNobody(t *testing.T) {
 // errOfStore stands for the error of a store, whatever it is.
 var errOfStore = errors.New("the store's error")
 
-// A context that is done already sends nothing.
+// A call with a context that is done sends nothing.
 func TestDoneContextSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := hanging(t, faultstore.BlackHole())
@@ -713,7 +712,7 @@ func TestReleaseGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// One lock of whose requests nothing comes back delays no other lock.
+// A lock whose requests get no answer delays no other lock.
 func TestSlowKeyDelaysNoOtherLock(t *testing.T) {
 	each(t, hangs, func(t *testing.T, f faultstore.Fault) {
 		m := newWorld(t).Client("a")
@@ -755,8 +754,8 @@ func TestRequestsOfUrgentLeasesGoFirst(t *testing.T) {
 	})
 }
 
-// Calls that hang may take all places: whoever waits for one is answered in
-// time, and leases are not lost without a warning.
+// Hanging calls may use up MaxInFlight: waiting calls fail in time, and leases are not
+// lost without a warning.
 func TestRequestsWithoutAPlaceAreGivenUp(t *testing.T) {
 	few := func(o *tenure.Options) { o.MaxInFlight = 4 }
 	inWorldRun(t, "waits", func(t *testing.T, w *world) {

@@ -21,22 +21,22 @@ import (
 
 var errDenied = errors.New("the security token included in the request is invalid")
 
-// badAnswers are those that a store calls permanent.
+// badAnswers are errors that a store calls permanent.
 var badAnswers = map[string]faultstore.Fault{
 	"not applied":      {Effect: faultstore.Refused, Err: driver.Permanent(errDenied)},
 	"perhaps applied":  {Effect: faultstore.ReplyLost, Err: driver.Permanent(errDenied)},
 	"perhaps to apply": {Effect: faultstore.LateAfterError(time.Second).Effect, Err: driver.Permanent(errDenied), Again: []time.Duration{time.Second}},
 }
 
-// incident has the machine's next calls fail as a store's do that will not have
-// it any more; count 0: all of them.
+// incident makes the machine's next calls fail with a permanent error; count 0: all of
+// them.
 func incident(m *machine, count int, f faultstore.Fault) (remove func()) {
 	return m.Faults().Inject(faultstore.Rule{Count: count, Fault: f})
 }
 
-// leadsAfter has a candidate wait for a leader that leaves, with bad answers to
-// the candidate in between, and returns what its Run has returned by the time at
-// which somebody should lead, nil if it leads.
+// leadsAfter has a candidate wait for a leader that leaves, with bad answers to the
+// candidate in between. It returns what the candidate's Run has returned by the time at
+// which it should lead, nil if it leads.
 func leadsAfter(t *testing.T, w *world, count int, lasting time.Duration, f faultstore.Fault) (b *machine, err error) {
 	t.Helper()
 	a := w.Client("a")
@@ -72,7 +72,7 @@ func TestOneBadAnswerEndsNoCandidate(t *testing.T) {
 		b, err := leadsAfter(t, newWorld(t), 1, 5*time.Second, f)
 		testutil.Want(t, err, nil)
 		if got := b.Events(tenure.EventStoreError); len(got) != 1 || !errors.Is(got[0].Err, errDenied) {
-			t.Errorf("told of it by %v, want one store_error", got)
+			t.Errorf("reported by %v, want one store_error", got)
 		}
 	})
 }
@@ -82,12 +82,13 @@ func TestCandidateOutlastsAnIncident(t *testing.T) {
 		b, err := leadsAfter(t, newWorld(t), 0, 10*lease, f)
 		testutil.Want(t, err, nil)
 		if got := b.Events(tenure.EventStoreError); len(got) < 10 {
-			t.Errorf("told of it %d times in 10 leases", len(got))
+			t.Errorf("reported %d times in 10 leases", len(got))
 		}
 	})
 }
 
-// TestPermanentFromTheStart: who has never had a good answer is told at once.
+// TestPermanentFromTheStart: a client that has never had a good answer returns the
+// error at once.
 func TestPermanentFromTheStart(t *testing.T) {
 	work := func(context.Context, *tenure.Lease) error { return nil }
 	for name, call := range map[string]func(context.Context, *machine) error{
@@ -111,7 +112,7 @@ func TestPermanentFromTheStart(t *testing.T) {
 	}
 }
 
-// TestWhatCountsAsAGoodAnswer: any of these makes a witness, and none of those.
+// TestWhatCountsAsAGoodAnswer: which answers show that the store has worked.
 func TestWhatCountsAsAGoodAnswer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(*world, *machine)
@@ -162,8 +163,8 @@ func listAll(m *machine) {
 	}
 }
 
-// TestIncidentOutlastsPatience: what is bounded ends when its patience does, with
-// the store's error.
+// TestIncidentOutlastsPatience: a bounded call ends with its patience, with the store's
+// error.
 func TestIncidentOutlastsPatience(t *testing.T) {
 	for name, tt := range map[string]struct {
 		least, most time.Duration
@@ -190,7 +191,8 @@ func TestIncidentOutlastsPatience(t *testing.T) {
 	}
 }
 
-// TestShortIncidentEndsNoCall: what is bounded lives through one that is shorter.
+// TestShortIncidentEndsNoCall: a bounded call outlasts an incident that is shorter than
+// its patience.
 func TestShortIncidentEndsNoCall(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *machine) error{
 		"acquire": func(ctx context.Context, m *machine) error { _, err := m.Acquire(ctx, "y", nil); return err },
@@ -222,7 +224,7 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 	}
 }
 
-// TestObserverGetsAnIncidentOnce: once, and observing goes on.
+// TestObserverGetsAnIncidentOnce: the error comes once, and observing goes on.
 func TestObserverGetsAnIncidentOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -246,13 +248,13 @@ func TestObserverGetsAnIncidentOnce(t *testing.T) {
 			}
 		}
 		if failed != 1 || !free {
-			t.Errorf("told of %d errors, want 1; saw that nobody leads: %v", failed, free)
+			t.Errorf("%d errors, want 1; found no leader: %v", failed, free)
 		}
 	})
 }
 
-// TestRefusalOfTheStoreItselfStays: a write that the store never makes is told at
-// once, whatever it has answered before.
+// TestRefusalOfTheStoreItselfStays: a write that the store never makes fails at once,
+// whatever it has answered before.
 func TestRefusalOfTheStoreItselfStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -311,10 +313,10 @@ func (s *replaceable) Swap(ctx context.Context, prev, next driver.Record) (drive
 	return s.Store.Swap(ctx, prev, next)
 }
 
-// replacing is how a store comes to be known as replaced.
+// replacing are the ways in which a client learns that a store was replaced.
 var replacing = map[string]struct {
 	within time.Duration // from then on until everything has ended
-	says   string        // what people are told of it
+	says   string        // the text of the error
 	do     func(*replaceable)
 }{
 	"notified": {0, "restart every program that uses it", func(s *replaceable) { close(s.notify) }},
@@ -404,7 +406,7 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 			}
 			testutil.Want(t, <-released, tenure.ErrReplaced)
 
-			// Nothing is released, and nothing begins: at once, without a call.
+			// No lock is released, and calls fail at once, without a call of the store.
 			writes, calls := store.writes.Load(), store.calls.Load()
 			for what, call := range map[string]func() error{
 				"release":         func() error { return alone.Release(t.Context()) },
@@ -441,14 +443,14 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 				testutil.Want(t, e.Err, tenure.ErrReplaced)
 			}
 			if len(lost) < 6 {
-				t.Errorf("told of %d losses: %v", len(lost), lost)
+				t.Errorf("%d losses: %v", len(lost), lost)
 			}
 		})
 	}
 }
 
-// TestReplacedStoreWhileWorkDrains: work that was told to stop already loses the
-// cover of its heartbeats all the same.
+// TestReplacedStoreWhileWorkDrains: work that is already stopping loses its heartbeats
+// all the same.
 func TestReplacedStoreWhileWorkDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, store := replaceableMachine(newWorld(t), "a")
@@ -477,7 +479,7 @@ func TestReplacedStoreWhileWorkDrains(t *testing.T) {
 	})
 }
 
-// TestOtherErrorsEndNothing: nothing else that a store says ends a lease before its
+// TestOtherErrorsEndNothing: no other error of a store ends a lease before its
 // deadline.
 func TestOtherErrorsEndNothing(t *testing.T) {
 	for name, err := range map[string]error{
@@ -503,7 +505,7 @@ func TestOtherErrorsEndNothing(t *testing.T) {
 }
 
 // TestGrantUnderWayWhenReplaced: a claim whose answer comes after the store was
-// replaced gives nobody the lock.
+// replaced grants no lock.
 func TestGrantUnderWayWhenReplaced(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *machine) error{
 		"acquire": func(ctx context.Context, m *machine) error { _, err := m.Acquire(ctx, "x", nil); return err },

@@ -23,8 +23,8 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// Close with an acquire pending returns the waiter at once, and disturbs no
-// lease: that of another client, and its own until it is released.
+// Close with an acquire pending returns the waiter at once, and disturbs no lease:
+// neither another client's, nor its own until that is released.
 func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -65,8 +65,8 @@ func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 	})
 }
 
-// Work that is running when the client is closed is covered by heartbeats
-// until it has returned, and nobody starts beside it.
+// If work is running when the client is closed, heartbeats go on until it has returned,
+// and no other holder starts before.
 func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -97,8 +97,8 @@ func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
 	})
 }
 
-// Work that never returns is covered for StopTimeout and no longer. Then Close
-// returns and says so, and the record runs out by itself.
+// For work that never returns, heartbeats go on for StopTimeout and no longer. Then
+// Close returns an error, and the record expires by itself.
 func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -127,7 +127,7 @@ func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
 	})
 }
 
-// Without an end of its context, Close ends all the same.
+// Close ends even if its context does not.
 func TestCloseWithoutAnswerEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := hanging(t, faultstore.BlackHole())
@@ -177,7 +177,7 @@ func TestClosedClientRefusesEverything(t *testing.T) {
 	})
 }
 
-// A lease of which Close did not wait for the release is not released later.
+// A lease that Close has left behind is not released later.
 func TestLeaseAfterCloseSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -212,7 +212,7 @@ func TestCloseWhileAClaimIsUnderWay(t *testing.T) {
 	})
 }
 
-// One release that fails keeps Close from none of the others.
+// A failed release does not keep Close from the others.
 func TestCloseReleasesWhatItCan(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -278,7 +278,7 @@ func TestCloseUnderAContextThatIsDone(t *testing.T) {
 	}
 }
 
-// Work that does not return holds such a Close up for StopTimeout, and no longer.
+// Work that does not return delays such a Close for StopTimeout, and no longer.
 func TestCloseUnderADoneContextEnds(t *testing.T) {
 	for name, closes := range map[string]func(context.Context, *machine, *tenure.Session) error{
 		"client":  func(ctx context.Context, m *machine, _ *tenure.Session) error { return m.Close(ctx) },
@@ -297,8 +297,8 @@ func TestCloseUnderADoneContextEnds(t *testing.T) {
 	}
 }
 
-// An OnEvent that never returns holds it up for the stop timeout and a lease, even under a
-// context that never ends.
+// An OnEvent that never returns delays Close for the stop timeout and a lease, even if its
+// context never ends.
 func TestCloseUnderAnEventThatNeverReturns(t *testing.T) {
 	inWorldRun(t, "client", func(t *testing.T, w *world) {
 		never := make(chan struct{})
@@ -317,8 +317,8 @@ func TestCloseUnderAnEventThatNeverReturns(t *testing.T) {
 	})
 }
 
-// A store that answers nothing, and takes no notice of contexts, holds it up for the
-// stop timeout and a lease.
+// A store that never answers and ignores contexts delays Close for the stop timeout and
+// a lease.
 func TestCloseUnderADoneContextWithoutAnswer(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"hangs": faultstore.BlackHole(), "deaf": {Effect: faultstore.RequestLost, Hang: true, Deaf: time.Hour}} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -337,7 +337,7 @@ func TestCloseUnderADoneContextWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Where nothing is left to release there is nothing to complain of.
+// If no lease is left to release, Close returns no error.
 func TestCloseWithNothingLeft(t *testing.T) {
 	for name, before := range map[string]func(context.Context, *machine){
 		"nothing":  func(context.Context, *machine) {},
@@ -362,7 +362,7 @@ func TestCloseWithNothingLeft(t *testing.T) {
 	}
 }
 
-// A context of a lease, which the closing itself ends, ends no waiting.
+// A lease's context, which Close itself ends, does not end the waiting.
 func TestCloseUnderAContextOfALease(t *testing.T) {
 	for name, under := range map[string]bool{"client": false, "session": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -385,8 +385,7 @@ func TestCloseUnderAContextOfALease(t *testing.T) {
 	}
 }
 
-// far is a store of which each call takes a while. It counts the calls under
-// way.
+// far is a store whose calls take a while. It counts the calls under way.
 type far struct {
 	driver.Store
 	away     time.Duration
@@ -488,8 +487,8 @@ func releaseAll(tb testing.TB, leases []*tenure.Lease) {
 	})
 }
 
-// One client keeps 10,000 locks alive over a store of which each call takes
-// 10 ms, with the default lease, and with a handful of goroutines.
+// One client keeps 10,000 locks alive over a store whose calls take 10 ms each, with
+// the default lease, and with a handful of goroutines.
 func TestTenThousandLocksOfOneClient(t *testing.T) {
 	enginetest.MakeVerify(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -535,7 +534,7 @@ func TestTenThousandLocksOfOneClient(t *testing.T) {
 	})
 }
 
-// Requests at once never exceed MaxInFlight.
+// Concurrent requests never exceed MaxInFlight.
 func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &far{Store: memstore.New(), away: 10 * time.Millisecond}
@@ -550,8 +549,8 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	})
 }
 
-// A request that finds no place is not sent, which is no unknown outcome, and the error
-// says what to do.
+// A request beyond MaxInFlight is not sent, so its outcome is known, and the error says
+// what to do.
 func TestNoPlaceForARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.New(memstore.New(), nil)
@@ -568,13 +567,13 @@ func TestNoPlaceForARequest(t *testing.T) {
 	})
 }
 
-// twoClocks are as after a step of the wall clock, which counts for a holder alone.
+// twoClocks reads as after a step of the wall clock, which counts for a holder only.
 type twoClocks struct{}
 
 func (twoClocks) Holder() time.Duration    { return time.Hour }
 func (twoClocks) Contender() time.Duration { return time.Minute }
 
-// The options of a client have the clock that it goes by, for those who measure beside it.
+// The options of a client have the clock that it uses, for callers that measure time too.
 func TestOptionsHaveTheClock(t *testing.T) {
 	c := testutil.Must(tenure.New(memstore.New(), &tenure.Options{Clock: twoClocks{}}))(t)
 	if got := c.Options().Clock.Contender(); got != time.Minute {
@@ -589,8 +588,8 @@ func drift(rho float64) func(*tenure.Options) {
 	return func(o *tenure.Options) { o.MaxClockDrift = rho }
 }
 
-// A holder that counts with another bound of the drift of clocks is told of, once,
-// by whatever waits, observes or asks, whether its lock is its own lease or a session's.
+// A holder with another bound for clock drift is reported once by each client that
+// waits, observes or requests, for a lock with its own lease or under a session.
 func TestDriftsThatDiffer(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
 		a, same := w.Client("a", drift(0.01)), w.Client("same", drift(0.01))
@@ -603,12 +602,12 @@ func TestDriftsThatDiffer(t *testing.T) {
 				a.MustAcquire(name, nil)
 			}
 		}
-		waiter, observer, asker := w.Client("waiter"), w.Client("observer", drift(0.001)), w.Client("asker")
+		waiter, observer, requester := w.Client("waiter"), w.Client("observer", drift(0.001)), w.Client("requester")
 		ctx, stop := context.WithTimeout(t.Context(), 2*lease)
 		defer stop()
 		go observes(observer, ctx, locks[0])
 		for _, name := range locks {
-			_, err := asker.Status(ctx, name)
+			_, err := requester.Status(ctx, name)
 			testutil.Want(t, err, nil)
 			for _, m := range []*machine{waiter, same} {
 				go func() {
@@ -620,7 +619,7 @@ func TestDriftsThatDiffer(t *testing.T) {
 		}
 		<-ctx.Done()
 		synctest.Wait()
-		for m, bound := range map[*machine]string{waiter: "0.09", observer: "0.001", asker: "0.09"} {
+		for m, bound := range map[*machine]string{waiter: "0.09", observer: "0.001", requester: "0.09"} {
 			got := m.Events(tenure.EventDrift)
 			if len(got) != 1 || got[0].Owner != "a" || !strings.Contains(got[0].Err.Error(), "0.01,") || !strings.HasSuffix(got[0].Err.Error(), bound) {
 				t.Errorf("%s was told %+v", m.Options().Owner, got)
@@ -636,7 +635,7 @@ func TestDriftsThatDiffer(t *testing.T) {
 
 // engine returns how a test opens its records on another store than package memstore. The root
 // module cannot import one: internal/itest/testdata/engine_test.go does, and scripts/nightly
-// adds that file to these. Tests that bring a store of their own do without it.
+// adds that file to these. Tests with a store of their own do not use it.
 var engine func(t *testing.T) (open func() driver.Store)
 
 // notOnEngines skips a test that only package memstore can pass.

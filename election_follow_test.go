@@ -22,7 +22,7 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// observes watches an election until its context ends, whatever comes.
+// observes observes an election until its context ends, despite errors.
 func observes(m *machine, ctx context.Context, name string) {
 	for _, err := range m.Election(name, nil).Observe(ctx) {
 		_ = err // it goes on
@@ -84,7 +84,7 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 	})
 }
 
-// A slow observer skips terms and holds up nobody.
+// A slow observer skips terms and delays no process.
 func TestSlowObserverSkipsTerms(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, o := w.Client("a"), w.Client("observer")
@@ -109,7 +109,7 @@ func TestSlowObserverSkipsTerms(t *testing.T) {
 			mustRelease(a, l)
 		}
 		if took := time.Since(start); took != 450*time.Second {
-			t.Errorf("the tenures took %v", took)
+			t.Errorf("the terms took %v", took)
 		}
 		l := a.MustAcquire("x", nil)
 		testutil.Want(t, <-observer, nil)
@@ -120,8 +120,7 @@ func TestSlowObserverSkipsTerms(t *testing.T) {
 	})
 }
 
-// An observer that comes back does not take what it saw long ago for the state
-// of now.
+// An observer that comes back does not yield a state from long ago.
 func TestObserveWaitsForALookOfItsOwnTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Client("a").MustAcquire("x", nil)
@@ -169,7 +168,7 @@ func TestObserveYieldsAnErrorOnce(t *testing.T) {
 	}
 }
 
-// Observers of one process share the looks.
+// Observers of one process share the polls.
 func TestObserversShareLooks(t *testing.T) {
 	looks := func(observers int) (n int) {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -179,7 +178,7 @@ func TestObserversShareLooks(t *testing.T) {
 			for range observers {
 				_, _ = watch(t.Context(), o.Election("x", nil))
 			}
-			time.Sleep(time.Second) // each asks for a look of its own at first
+			time.Sleep(time.Second) // each begins with a read of its own
 			before := o.Faults().Count(faultstore.OpGet)
 			time.Sleep(20 * lease)
 			n = o.Faults().Count(faultstore.OpGet) - before
@@ -216,7 +215,7 @@ func (o *observed) owners() (all []string) {
 	return all
 }
 
-// One failed look does not make a living leader nobody.
+// One failed poll does not hide a living leader.
 func TestObserverOutlivesAFailedLook(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b", hourly)
@@ -232,7 +231,7 @@ func TestObserverOutlivesAFailedLook(t *testing.T) {
 	})
 }
 
-// No watch tells that somebody takes a free lock.
+// No watch reports that a free lock is taken.
 func TestObserverSeesNewLeaderWithinALease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.Client("a"), w.Client("b", hourly), w.Client("c")
@@ -250,8 +249,7 @@ func TestObserverSeesNewLeaderWithinALease(t *testing.T) {
 	})
 }
 
-// A slow reply that a quicker look has overtaken does not bring an old leader
-// back.
+// A slow reply that a faster read has overtaken does not bring back an old leader.
 func TestObserverDoesNotGoBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
@@ -316,8 +314,8 @@ func (c *readings) Contender() time.Duration {
 	return c.Clock.Contender()
 }
 
-// An observer that cannot know yet whether the session of a lock is alive
-// waits for the look at it, and does not ask itself again and again meanwhile.
+// An observer that does not know yet whether the session of a lock is alive waits for
+// the read of the session, without a busy loop.
 func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -350,8 +348,7 @@ func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 	})
 }
 
-// After a hint an observer asks for what the record is, however far behind cheap
-// reads are.
+// After a hint an observer reads strongly, however stale cheap reads are.
 func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 	for ago := 1; ago <= 3; ago++ {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -381,9 +378,8 @@ func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 	}
 }
 
-// swept returns an observer that has seen a session alive whose process died, and
-// whose record another client has swept since. Its lock stands in the store as if
-// it were held.
+// swept returns an observer that has read a session as alive whose process then died,
+// and whose record another client has swept. The store still shows its lock as held.
 func swept(t *testing.T) (w *world, c *machine) {
 	t.Helper()
 	w = newWorld(t)
@@ -401,8 +397,8 @@ func swept(t *testing.T) (w *world, c *machine) {
 	return w, c
 }
 
-// A session that an observer knows was swept by somebody else. It learns so by a
-// strong read, and does not ask without pause.
+// Another client has swept a session that an observer knows. The observer finds that
+// out by a strong read, and does not poll without a pause.
 func TestObserverOfASweptSession(t *testing.T) {
 	for name, observe := range map[string]func(*testing.T, context.Context, *machine){
 		"observe": func(_ *testing.T, ctx context.Context, c *machine) {
@@ -422,7 +418,7 @@ func TestObserverOfASweptSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, c := swept(t)
-				// A request takes a while; without one virtual time would stand still.
+				// A request takes a while; otherwise virtual time would not pass.
 				c.Inject(faultstore.OpGet, 0, 0, faultstore.Slow(0, time.Millisecond))
 				ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 				defer stop()
@@ -442,7 +438,8 @@ func labelled(label string) func(*tenure.Options) {
 	return func(o *tenure.Options) { o.Label = label }
 }
 
-// fails has the machine lead once, and its work fail; it returns how long that waited.
+// fails has the machine lead once, with work that fails; it returns how long the
+// machine waited.
 func fails(m *machine, o *tenure.ElectionOptions) time.Duration {
 	m.World().T().Helper()
 	return leads(m, o, errWork)
@@ -464,8 +461,7 @@ func leads(m *machine, o *tenure.ElectionOptions, result error) (waited time.Dur
 	return waited
 }
 
-// near fails the test unless a candidate waited for about that long: from it, and no
-// longer than a poll beyond it.
+// near fails the test unless a candidate waited for want, or up to a poll longer.
 func near(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if got < want || got > want+100*time.Millisecond {
@@ -486,7 +482,7 @@ func TestCoolDownDoublesUpToItsMost(t *testing.T) {
 	})
 }
 
-// TestCoolDownIsForFailuresOfTheOwnLabel: and for nothing else.
+// TestCoolDownIsForFailuresOfTheOwnLabel: and for no other end of a term.
 func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 	o := &tenure.ElectionOptions{CoolDown: coolDown}
 	for name, tt := range map[string]struct {
@@ -561,8 +557,8 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 	}
 }
 
-// TestCoolDownWithoutAHistory: what cannot be read puts nothing off for longer than
-// what could be read there.
+// TestCoolDownWithoutAHistory: an unreadable history delays a candidate no longer than
+// a readable one could.
 func TestCoolDownWithoutAHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a", labelled("v2"))
@@ -582,8 +578,8 @@ func TestCoolDownWithoutAHistory(t *testing.T) {
 	})
 }
 
-// TestCoolDownCosts: one read before the claim, and the history only where the record
-// does not settle the count.
+// TestCoolDownCosts: one read before the claim, and the history only if the record does
+// not settle the count.
 func TestCoolDownCosts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a", labelled("v2"))
@@ -610,9 +606,8 @@ func TestCoolDownCosts(t *testing.T) {
 	})
 }
 
-// TestCoolDownAsksNobodyToMakeWay: a version that has failed does not ask the one
-// that leads now to hand over, however preferred it is. A hand-over to it is its own
-// at once.
+// TestCoolDownAsksNobodyToMakeWay: a version that has failed does not ask the current
+// leader to hand over, whatever its priority. It takes a hand-over to it at once.
 func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -675,12 +670,13 @@ func TestCoolDownIsChecked(t *testing.T) {
 	})
 }
 
-// TestStandbysOfABadVersionStepAside: they stand when the bad leader fails, and each counts
-// that failure before it takes the lock, so that the good version leads next.
+// TestStandbysOfABadVersionStepAside: standbys of the bad version wait when its leader
+// fails, and each counts that failure before it takes the lock, so that the good version
+// leads next.
 func TestStandbysOfABadVersionStepAside(t *testing.T) {
 	for _, watched := range []bool{true, false} {
-		for _, tied := range []bool{false, true} {
-			inWorldRun(t, fmt.Sprintf("watched %v, tied %v", watched, tied), func(t *testing.T, w *world) {
+		for _, under := range []bool{false, true} {
+			inWorldRun(t, fmt.Sprintf("watched %v, under a session %v", watched, under), func(t *testing.T, w *world) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				leads := make(chan string, 100)
@@ -692,7 +688,7 @@ func TestStandbysOfABadVersionStepAside(t *testing.T) {
 					}
 					o := &tenure.ElectionOptions{CoolDown: 2 * coolDown}
 					election := m.Election("x", o)
-					if tied {
+					if under {
 						election = mustOpen(m, nil).Election("x", o)
 					}
 					all.Go(func() {
@@ -832,8 +828,8 @@ func failsSoon(context.Context, *tenure.Lease) error {
 	return errWork
 }
 
-// TestCoolDownOfWhatNobodyHas: a late copy of a claim under its own session holds the lock.
-// A candidate with a cool-down frees it, as one in an acquire does.
+// TestCoolDownOfWhatNobodyHas: a late copy of a claim under the candidate's own session
+// holds the lock. A candidate with a cool-down releases that orphan, as an acquire does.
 func TestCoolDownOfWhatNobodyHas(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a", labelled("v2"))

@@ -28,7 +28,7 @@ import (
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
-// noWork is for a campaign that is not won.
+// noWork is work for a campaign that must not win.
 func noWork(context.Context, *tenure.Lease) error { panic("work without a lease") }
 
 // When the work returns, the election ends for this candidate, with what it
@@ -58,17 +58,17 @@ func TestElectionReturnsWhatWorkReturns(t *testing.T) {
 func TestElectionCampaignsAgainAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
-		tenures, working := 0, 0
+		terms, working := 0, 0
 		err := m.Election("x", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
 			if working++; working != 1 {
 				t.Error("work runs twice at once")
 			}
 			defer func() { working-- }()
-			if tenures++; tenures == 4 {
+			if terms++; terms == 4 {
 				return errWork
 			}
-			if l.Token() != uint64(tenures) {
-				t.Errorf("token %d in tenure %d", l.Token(), tenures)
+			if l.Token() != uint64(terms) {
+				t.Errorf("token %d in term %d", l.Token(), terms)
 			}
 			m.Faults().SetBlackHole(true)
 			<-ctx.Done()
@@ -198,7 +198,7 @@ func TestCleanEndOfACampaignIsNil(t *testing.T) {
 	}
 }
 
-// Anything else that the work says is returned, also beside the context's error.
+// Any other error of the work is returned, also if joined with the context's error.
 func TestOtherErrorsOfTheWorkAreReturned(t *testing.T) {
 	for end, with := range ends {
 		for name, returns := range map[string]func(context.Context, *tenure.Lease) error{
@@ -223,7 +223,7 @@ func TestOtherErrorsOfTheWorkAreReturned(t *testing.T) {
 	})
 }
 
-// A lease that is lost while a campaign ends is no clean end.
+// A campaign whose lease is lost while it ends does not end cleanly.
 func TestLossAtTheEndOfACampaignIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -271,8 +271,8 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 	}
 }
 
-// Who leads, and who campaigns, when the client is closed and the context ends, has
-// ended cleanly; where the context goes on, the client was closed under the campaign.
+// If the client is closed and the context ends, a leader and a candidate end cleanly;
+// if the context goes on, the client was closed during the campaign, which is an error.
 func TestCampaignOfAClosedClient(t *testing.T) {
 	for _, ended := range []bool{true, false} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -299,7 +299,7 @@ func TestCampaignOfAClosedClient(t *testing.T) {
 	}
 }
 
-// So it is whatever the work returns when its context has ended. An error of its own is not
+// That holds whatever the work returns when its context has ended. Its own error is not
 // dropped.
 func TestLeaderOfAClosedClient(t *testing.T) {
 	for name, returns := range map[string]func(context.Context) error{
@@ -334,7 +334,7 @@ func TestLeaderOfAClosedClient(t *testing.T) {
 	}
 }
 
-// A loss is said once, however the work tells of it.
+// The error mentions a loss once, however the work returns it.
 func TestRunSaysALossOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		returns func(context.Context, *tenure.Lease) error
@@ -419,7 +419,7 @@ func TestCampaignWonDuringAPause(t *testing.T) {
 }
 
 // The preferred candidate comes to lead, in whatever order the candidates come,
-// and leadership does not go to and fro.
+// and leadership does not flap.
 func TestPriority(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	for i, order := range [][]int{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}, {1, 2, 3}, {2, 1, 3}, {3, 2, 1}} {
@@ -455,7 +455,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// asks returns the requests for a hand-over that a machine has written, but for those that
+// asks returns the requests for a hand-over that a machine has written, except those that
 // lost to another write.
 func asks(m *machine) []faultstore.Logged {
 	return slices.DeleteFunc(m.Faults().Log(), func(c faultstore.Logged) bool {
@@ -465,8 +465,9 @@ func asks(m *machine) []faultstore.Logged {
 	})
 }
 
-// A preferred candidate that loses its lease again and again asks each leader once, when that
-// has led for a lease. Where the leader does not answer, it asks again after a lease.
+// A preferred candidate that loses its lease again and again asks each leader once, after
+// that leader has led for a lease. If the leader does not answer, it asks again after a
+// lease.
 func TestPriorityAsksOncePerTermAndLease(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -520,15 +521,15 @@ func TestPriorityAsksOncePerTermAndLease(t *testing.T) {
 	})
 }
 
-// A preferred candidate that looks once an hour, without a watch, does not miss the
-// reservation that it has asked for: in the record of the lock, and in that of the leader's
-// session, which has the request no longer than until the next heartbeat. One with a cool-down
-// observes, and asks as well.
+// A preferred candidate that polls once an hour, without a watch, does not miss the
+// reservation that it has asked for, whether the request is in the lock's record or in the
+// record of the leader's session, which keeps it only until the next heartbeat. A candidate
+// with a cool-down observes, and asks as well.
 func TestPriorityWithRareLooks(t *testing.T) {
 	enginetest.MakeVerify(t)
 	notOnEngines(t, tooManyCalls)
 	for _, tt := range []struct {
-		tied  bool
+		under bool
 		drain time.Duration
 		cools bool
 	}{
@@ -539,7 +540,7 @@ func TestPriorityWithRareLooks(t *testing.T) {
 		{true, time.Second, true},
 		{true, 5 * lease, true},
 	} {
-		inWorldRun(t, fmt.Sprintf("session %v, drains for %v, cools %v", tt.tied, tt.drain, tt.cools), func(t *testing.T, w *world) {
+		inWorldRun(t, fmt.Sprintf("session %v, drains for %v, cools %v", tt.under, tt.drain, tt.cools), func(t *testing.T, w *world) {
 			c, ctx := newCampaign(t)
 			good := w.Client("good", func(o *tenure.Options) { o.StopTimeout = 2 * tt.drain })
 			rare := w.Client("rare", labelled("v2"), func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
@@ -549,7 +550,7 @@ func TestPriorityWithRareLooks(t *testing.T) {
 			}
 			rare.Inject(faultstore.OpWatch, 0, 0, faultstore.Fault{Effect: faultstore.Refused})
 			election := good.Election("x", nil)
-			if tt.tied {
+			if tt.under {
 				election = mustOpen(good, nil).Election("x", nil)
 			}
 			c.run(ctx, election, tt.drain)
@@ -567,9 +568,9 @@ func TestPriorityWithRareLooks(t *testing.T) {
 	}
 }
 
-// coolJudge judges each move of the candidates of a world: whoever takes the lock has waited
-// for as long as the failures of its label demand, which the judge counts in its own way, from
-// when the candidate was shown that it could take the lock.
+// coolJudge checks each takeover by the candidates of a world: a candidate that takes the lock
+// must have waited as long as the failures of its label demand, since it was shown that it
+// could take the lock. The judge counts the failures in its own way.
 type coolJudge struct {
 	w           *tenuretest.World
 	first, most time.Duration
@@ -592,7 +593,7 @@ type coolSeat struct {
 	replied   time.Time // when the latest reply that counts came
 }
 
-// coolView is what a candidate was shown.
+// coolView is what a candidate has read.
 type coolView struct {
 	at   time.Time
 	rec  driver.Record
@@ -640,7 +641,7 @@ func (j *coolSeat) answered(sent time.Time, now driver.Record, err error) {
 	j.shown(sent, now)
 }
 
-// shown notes what the candidate was shown of the lock. A reply that another one has overtaken is a
+// shown notes what the candidate has read of the lock. A reply that another one has overtaken is a
 // hint.
 func (j *coolSeat) shown(sent time.Time, is driver.Record) {
 	j.mu.Lock()
@@ -678,8 +679,8 @@ func (j *coolJudge) terms(rec driver.Record) (list []protocol.Entry) {
 	return list
 }
 
-// moves judges that the candidate takes the lock. What it was shown at this very instant may
-// be on its way to it still.
+// moves checks that the candidate may take the lock. A reply of this very instant may still
+// be on its way to it.
 func (j *coolSeat) moves(next driver.Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -86,7 +86,7 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 	})
 }
 
-// A waiter is told once of each holder, not at each look.
+// A waiter reports each holder once, not at each poll.
 func TestWaitingIsToldOncePerHolder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
@@ -126,8 +126,8 @@ func TestStoreErrorIsToldOncePerRequest(t *testing.T) {
 	})
 }
 
-// A callback that takes for ever holds up nothing, and learns how many events
-// it has missed.
+// A callback that takes for ever delays nothing, and learns how many events it has
+// missed.
 func TestSlowCallbackHoldsUpNothing(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestEventsAreLogged(t *testing.T) {
 	})
 }
 
-// TestOutageIsLoggedOnce: and then after pauses that double, with how many errors there were
-// meanwhile, and when it is over. An observer of events is told of each.
+// TestOutageIsLoggedOnce: an outage is logged once, then after pauses that double, with the
+// number of errors meanwhile, and when it is over. OnEvent gets each error.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		away        time.Duration

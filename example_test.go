@@ -99,9 +99,9 @@ func ExampleElection() {
 	// ended: <nil>
 }
 
-// The token travels with each write, and the resource refuses a lower one than
-// it has seen. So a holder that was paused between its check and its write
-// changes nothing.
+// Each write carries the token, and the resource rejects a token lower than the highest
+// that it has seen. So a holder that was paused between its check and its write changes
+// nothing.
 func ExampleLease_Token() {
 	ctx := context.Background()
 	client, err := tenure.New(open(), nil)
@@ -135,8 +135,8 @@ func ExampleLease_Token() {
 	// the first one, late: token 1 is stale, 2 was seen
 }
 
-// With ProgressTimeout, heartbeats go on only while the work moves: work that
-// is stuck loses the lock although its process lives.
+// With ProgressTimeout, heartbeats go on only while the work makes progress: stuck work
+// loses the lock although its process lives.
 func ExampleLease_Progress() {
 	ctx := context.Background()
 	client, err := tenure.New(open(), &tenure.Options{ProgressTimeout: 50 * time.Millisecond})
@@ -161,8 +161,8 @@ func ExampleLease_Progress() {
 	// run "import": work made no progress true
 }
 
-// A checkpoint in the record lets the next holder go on where this one ended,
-// however that was.
+// A checkpoint in the record lets the next holder go on where this one ended, however
+// it ended.
 func ExampleLease_SetData() {
 	ctx := context.Background()
 	client, err := tenure.New(open(), &tenure.Options{Owner: "web-7"})
@@ -278,8 +278,8 @@ func ExampleTiming() {
 	// one of the leader each 1s
 }
 
-// An operator asks a holder to stop. The holder learns why from the cause of
-// its context, and both stand in the history.
+// An operator asks a holder to stop. The holder learns why from the cause of its
+// context, and the history shows both.
 func ExampleClient_StepDown() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -328,8 +328,8 @@ func ExampleClient_StepDown() {
 	// 1 web-7 stepped_down
 }
 
-// Events are what monitoring is made of. One event comes at a time, and the
-// protocol does not wait for it.
+// Events are the basis of monitoring. They come one at a time, and the protocol does
+// not wait for the callback.
 func ExampleOptions_onEvent() {
 	observe := func(metric string, seconds float64) {}   // a histogram or gauge of your metrics
 	count := func(metric string) { fmt.Println(metric) } // a counter
@@ -403,16 +403,16 @@ func ExampleLease_Do() {
 	// too late: true
 }
 
-// A worker notes in the record of its lock how far it came. When it dies, its
-// successor reads that there, and goes on. What was done after the last note is
-// done twice, so each step must stand that: here shipping an order.
+// A worker notes its progress in the record of its lock. When it dies, its successor
+// reads the note, and goes on. Work after the last note is done twice, so each step
+// must tolerate that: here shipping an order.
 func ExampleLease_Previous() {
 	ctx := context.Background()
 	store := memstore.New()
 	errKilled := errors.New("killed")
 
-	// work ships the orders up to 4. It is killed right after the one that is
-	// named, before it can say so.
+	// work ships the orders up to 4. It is killed right after the order killedAt, before
+	// it can record it.
 	work := func(owner string, killedAt int) error {
 		client, err := tenure.New(store, &tenure.Options{Owner: owner, LeaseDuration: 2 * time.Second})
 		if err != nil {
@@ -423,7 +423,7 @@ func ExampleLease_Previous() {
 			done := 0
 			if previous, ok := lease.Previous(); ok {
 				done, _ = strconv.Atoi(string(previous.Data))
-				fmt.Printf("%s: the tenure of %s has %s, with %d orders shipped\n", owner, previous.Owner, previous.End, done)
+				fmt.Printf("%s: the term of %s has %s, with %d orders shipped\n", owner, previous.Owner, previous.End, done)
 			}
 			for order := done + 1; order <= 4; order++ {
 				if err := lease.Check(); err != nil {
@@ -431,7 +431,7 @@ func ExampleLease_Previous() {
 				}
 				fmt.Println(owner, "ships order", order)
 				if order == killedAt {
-					// As the death of a process does, this releases nothing.
+					// Like the crash of a process, this releases nothing.
 					soon, stop := context.WithTimeout(context.Background(), time.Millisecond)
 					defer stop()
 					_ = client.Close(soon)
@@ -455,13 +455,13 @@ func ExampleLease_Previous() {
 	// web-7 ships order 1
 	// web-7 ships order 2
 	// web-7 ships order 3
-	// web-8: the tenure of web-7 has expired, with 2 orders shipped
+	// web-8: the term of web-7 has expired, with 2 orders shipped
 	// web-8 ships order 3
 	// web-8 ships order 4
 }
 
-// A new version fails as soon as it leads. The old one, which waits beside it, leads
-// instead, although the new one is started again at once.
+// A new version fails as soon as it leads. The old version, which also waits, leads
+// instead, although the new one is restarted at once.
 func ExampleElectionOptions_coolDown() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -510,8 +510,8 @@ func ExampleElectionOptions_coolDown() {
 	// v2 failed cannot read the new schema
 }
 
-// One box of a new version leads first. It is handed the lead by name, watched, and
-// hands it back in the same way.
+// One box of a new version leads first. An operator hands it the lead by name, watches
+// it, and hands the lead back in the same way.
 func ExampleElection_StepDown_oneBox() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -556,8 +556,8 @@ func ExampleElection_StepDown_oneBox() {
 	// web-1 leads with v1
 }
 
-// A new version is handed the lead by its label, on whichever host it runs, and hands it
-// back by the name of a host.
+// An operator hands the lead to a new version by its label, on whichever host it runs,
+// and back by the name of a host.
 func ExampleElection_StepDown_label() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -603,7 +603,8 @@ func ExampleElection_StepDown_label() {
 }
 
 // Blue and green: the new version has the higher priority, and asks for the lead by
-// itself. It fails, and its cool-down has it ask no more: the old version leads on.
+// itself. It fails, and because of its cool-down it asks no more: the old version leads
+// on.
 func ExampleElectionOptions_blueGreen() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

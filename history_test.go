@@ -32,7 +32,7 @@ func history(m *machine, name string) []tenure.Term {
 	return list
 }
 
-// brief shows a term in a few words.
+// brief returns a term in short form.
 func brief(t tenure.Term) string {
 	if t.Unknown {
 		return fmt.Sprintf("%d unknown", t.Token)
@@ -53,7 +53,7 @@ func expectHistory(t *testing.T, got []tenure.Term, want ...string) {
 	if same {
 		return
 	}
-	t.Errorf("history of %d tenures, want %d:", len(got), len(want))
+	t.Errorf("history of %d terms, want %d:", len(got), len(want))
 	for _, g := range got {
 		t.Logf("  got  %s", brief(g))
 	}
@@ -91,7 +91,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("the first: %+v", first)
 		}
 		if crashed := got[1]; !crashed.Until.IsZero() || !crashed.Since.Before(got[0].Since) {
-			t.Errorf("the one that crashed: %+v", crashed)
+			t.Errorf("the crashed one: %+v", crashed)
 		}
 		mustRelease(a, l)
 		for s, err := range boss.Locks(t.Context(), nil) {
@@ -102,7 +102,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Who held it then, across a release, a crash, a takeover and a hole.
+// HolderAt across a release, a crash, a takeover and a hole.
 func TestHolderAt(t *testing.T) {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minute int) time.Time { return day.Add(time.Duration(minute) * time.Minute) }
@@ -232,7 +232,7 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 	mustRelease(z, l)
 }
 
-// A store that is away for a moment: the history is written beside the work.
+// If the store is away for a moment, the history is written while the work runs.
 func TestHistoryIsWrittenLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -279,7 +279,7 @@ func TestHistoryLimit(t *testing.T) {
 		}
 		got := history(a, "x")
 		if len(got) != 5 || got[0].Token != 20 || got[4].Token != 16 {
-			t.Errorf("%d tenures: %v", len(got), got)
+			t.Errorf("%d terms: %v", len(got), got)
 		}
 		page, err := w.Records().List(t.Context(), driver.OwnPrefix, "")
 		if err != nil || len(page.Records) > 6 {
@@ -294,8 +294,8 @@ func TestHistoryLimit(t *testing.T) {
 	})
 }
 
-// Work that shows no progress loses the lock while its process lives, and the
-// successor learns it.
+// Work that shows no progress loses the lock while its process lives, and the successor
+// learns why.
 func TestStalledWorkTellsItsSuccessor(t *testing.T) {
 	const progress = 20 * time.Second
 	inWorld(t, func(t *testing.T, w *world) {
@@ -305,7 +305,7 @@ func TestStalledWorkTellsItsSuccessor(t *testing.T) {
 		done := testutil.Go(func() error {
 			return a.Run(t.Context(), "x", recorded, func(_ context.Context, l *tenure.Lease) error {
 				l.Progress()
-				<-release // stuck: it takes no notice of its context
+				<-release // stuck: it ignores its context
 				return nil
 			})
 		})
@@ -353,8 +353,8 @@ func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
 	})
 }
 
-// A delete in the history that comes late, or twice, removes nothing but what it was
-// meant for: not the term under the same token of a lock that has begun again.
+// A late or repeated delete of a history entry removes only that entry: not the entry
+// with the same token of a lock whose tokens have restarted.
 func TestLateDeletesInTheHistory(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{
 		"twice": faultstore.Duplicate(lease),
@@ -362,16 +362,16 @@ func TestLateDeletesInTheHistory(t *testing.T) {
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			a := w.Client("a", func(o *tenure.Options) { o.HistoryLimit = 2 })
-			tenures := func(n int) {
+			terms := func(n int) {
 				for range n {
 					mustRelease(a, a.MustAcquire("x", recorded))
 				}
 			}
 			a.Inject(faultstore.OpDelete, 0, 1, f)
-			tenures(4) // the fourth has the first one's record deleted
+			terms(4) // the fourth has the first one's record deleted
 			time.Sleep(time.Second)
 			testutil.Want(t, w.Records().Delete(t.Context(), w.MustRecord("x")), nil)
-			tenures(3)
+			terms(3)
 			time.Sleep(2 * lease)
 			list, err := w.Client("b").History(t.Context(), "x")
 			testutil.Want(t, err, nil)
@@ -440,7 +440,7 @@ func TestOneCrashLeavesNoHole(t *testing.T) {
 	}
 }
 
-// complete lets three more hold the lock, and wants a history without holes.
+// complete lets three more clients hold the lock, and expects a history without holes.
 func complete(t *testing.T, w *world, second string) {
 	t.Helper()
 	z := w.Client("z")
@@ -461,9 +461,9 @@ func complete(t *testing.T, w *world, second string) {
 	}
 }
 
-// An acquire that is given up while the lock is granted to it is no clean tenure: it has
-// written nothing of the one before. Nor does a hole come if the reply to the next claim is
-// lost, which alone shows what came before that grant.
+// A term whose acquire was given up is not clean: its holder has written no entry for the
+// previous term. There is no hole either if the reply to the next claim is lost, which
+// alone shows what came before that grant.
 func TestGivenUpGrantLeavesNoHole(t *testing.T) {
 	for name, lost := range map[string]bool{"alone": false, "lost": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -499,8 +499,8 @@ func TestOldestHoleIsShown(t *testing.T) {
 	})
 }
 
-// When a lock's record was deleted, the tokens begin again. What is written of
-// the new terms replaces what stands there of the old ones.
+// When a lock's record was deleted, its tokens restart. The entries of the new terms
+// replace those of the old ones.
 func TestHistoryAfterADeletion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -518,7 +518,7 @@ func TestHistoryAfterADeletion(t *testing.T) {
 	})
 }
 
-// A store that loses writes for a moment is no crash: a client that is closed meanwhile
+// If the store loses writes for a moment, a client that is closed meanwhile still
 // writes the history first.
 func TestCloseWritesTheHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -533,7 +533,7 @@ func TestCloseWritesTheHistory(t *testing.T) {
 	})
 }
 
-// A store that loses all of it holds Close up for half a lease, and no more.
+// A store that loses all writes delays Close for half a lease, and no more.
 func TestCloseWaitsHalfALeaseForTheHistory(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -548,8 +548,8 @@ func TestCloseWaitsHalfALeaseForTheHistory(t *testing.T) {
 	})
 }
 
-// TestHistoryKeepsALongReason: the record of the next holder has its beginning
-// alone, since each heartbeat carries it.
+// TestHistoryKeepsALongReason: the next holder's record has only the beginning of the
+// reason, because each heartbeat carries it.
 func TestHistoryKeepsALongReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")

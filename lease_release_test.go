@@ -25,7 +25,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// takers are the ways in which a lock is taken: as its own lease, and under a
+// takers are the ways in which a lock is taken: with its own lease, and under a
 // session.
 var takers = map[string]func(*machine, string) *tenure.Lease{
 	"alone": func(m *machine, name string) *tenure.Lease {
@@ -130,8 +130,8 @@ func TestReleaseWithBesideAHeartbeat(t *testing.T) {
 	})
 }
 
-// TestReleaseWithAfterARequest: the request is what ended the term, and the heir
-// gets the lock; the data are laid down all the same.
+// TestReleaseWithAfterARequest: the request ended the term, and the owner that it names
+// gets the lock; the data are stored all the same.
 func TestReleaseWithAfterARequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask   func(context.Context, *machine) error
@@ -166,8 +166,8 @@ func TestReleaseWithAfterARequest(t *testing.T) {
 	}
 }
 
-// A request that the holder has not seen yet when it releases goes before as well:
-// who has asked is answered.
+// A request that the holder has not read yet when it releases also takes precedence:
+// the requester is answered.
 func TestReleaseWithBesideARequest(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -219,7 +219,7 @@ func TestReleaseWithTooMuch(t *testing.T) {
 	})
 }
 
-// A lease that was lost ends as it was lost, whatever its work says.
+// A lost lease ends with its loss, whatever its work returns.
 func TestReleaseWithAfterALoss(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -237,8 +237,8 @@ func TestReleaseWithAfterALoss(t *testing.T) {
 	})
 }
 
-// Under a session that closes, what a release tells is written by itself, and the
-// others are free by the one write of the session.
+// Under a closing session, a release that records something is a write of its own; the
+// session's single write frees the others.
 func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -267,7 +267,7 @@ func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
 	})
 }
 
-// A release that the store refuses all the time is no uncertainty.
+// A release that the store refuses every time is not uncertain.
 func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault  faultstore.Fault
@@ -298,7 +298,7 @@ func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 	})
 }
 
-// Data of which no attempt was applied are not there, and it is said so.
+// If no attempt to write data was applied, the error says so.
 func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "unknown": faultstore.LoseRequest()} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -314,8 +314,7 @@ func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 	}
 }
 
-// Data that a store never writes, whatever its engine does, are refused at once. The lease
-// goes on without them.
+// Data that a store never writes are refused at once. The lease goes on without them.
 func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -352,9 +351,9 @@ func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
 	})
 }
 
-// What a store has refused until the lease was over, and SetData has said that it was
-// not written, is not laid down by a heartbeat of the work that drains, nor by the
-// release.
+// Data that the store has refused until the lease was over, so that SetData has
+// returned an error, are written neither by a heartbeat while the work drains, nor by
+// the release.
 func TestSetDataThatWasRefusedIsNeverWritten(t *testing.T) {
 	for name, releases := range map[string]bool{"heartbeat": false, "release": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -378,8 +377,8 @@ func TestSetDataThatWasRefusedIsNeverWritten(t *testing.T) {
 	}
 }
 
-// A release whose reply is lost may have laid its data down: what is said of them is
-// true, or that nobody knows.
+// A release whose reply is lost may have stored its data: the error is right about
+// them, or says that the outcome is unknown.
 func TestReleaseWithLostReplySaysWhatIsTrue(t *testing.T) {
 	for name, under := range map[string]bool{"its own lease": false, "under a session that closes": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -478,8 +477,8 @@ func TestHealthEndsTheTenureAsFailed(t *testing.T) {
 	}
 }
 
-// TestHealthThatIgnoresItsContext: it is never asked twice at once, and does not end the
-// tenure; Run waits for it.
+// TestHealthThatIgnoresItsContext: the check never runs twice at once, and does not end
+// the term; Run waits for it.
 func TestHealthThatIgnoresItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -503,8 +502,8 @@ func TestHealthThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// TestHealthThatPanics: a panic of the check is not recovered. It ends the program, which
-// is a program of its own here.
+// TestHealthThatPanics: a panic of the check is not recovered. It ends the program, here
+// a child process.
 func TestHealthThatPanics(t *testing.T) {
 	if os.Getenv("TENURE_TEST_HEALTH_PANICS") != "" {
 		client, err := tenure.New(memstore.New(), &tenure.Options{Owner: "a"})
@@ -544,7 +543,7 @@ func TestHealthIsChecked(t *testing.T) {
 	})
 }
 
-// TestWorkThatFailsByItselfEndsAsFailed: and none that was asked to stop does.
+// TestWorkThatFailsByItselfEndsAsFailed: work that was asked to stop does not.
 func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		work   func(ctx context.Context, stop func(), a, b *machine, l *tenure.Lease) error

@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// ownedBy has a client give that name, although there may be another one of it.
+// ownedBy gives a client that owner name, which another client may have too.
 func ownedBy(owner string) func(*tenure.Options) {
 	return func(o *tenure.Options) { o.Owner, o.Host = owner, "host-of-"+owner }
 }
@@ -50,7 +50,7 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 			tenure.SupersededError{Owner: "operator", Token: 2},
 			`release "x": lease superseded by "operator" under token 2`,
 		},
-		"another holder, after one that was revoked": {
+		"another holder, after a revoked one": {
 			func(t *testing.T, w *world) {
 				seize(t, w, "x", func(r *driver.Record) { r.Owner, r.Token = "b", 2 })
 				seize(t, w, "x", func(r *driver.Record) {
@@ -104,7 +104,7 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 	}
 }
 
-// While work drains, the lease can still be lost, and Check says so at once.
+// The lease can still be lost while work drains, and Check then fails at once.
 func TestSupersededWhileDraining(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -175,7 +175,7 @@ func TestRenewIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		m.Inject(faultstore.OpHeartbeat, 0, 3, faultstore.LoseRequest())
 		testutil.Want(t, l.Renew(t.Context()), nil)
-		// For ever it is not: the lease ends.
+		// Renew does not retry for ever: the lease ends.
 		m.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		time.Sleep(time.Nanosecond)
 		testutil.Want(t, testutil.Within(t, usable-1, usable-1, func() error {
@@ -297,7 +297,7 @@ func TestBindEndsWithEither(t *testing.T) {
 	})
 }
 
-// Release with a context of the lease's own is a release like any other.
+// Release with the lease's own context is a release like any other.
 func TestReleaseUnderItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -335,7 +335,7 @@ func TestStalledWorkLosesTheLock(t *testing.T) {
 			testutil.Want(t, l.Check(), tenure.ErrLost)
 			l.Progress() // too late
 			testutil.Want(t, l.Check(), tenure.ErrStalled)
-			// Nothing vouches for the work: no more heartbeats.
+			// The work shows no progress: no more heartbeats.
 			if took := (<-next).Sub(stalled); took < 0 || took > lease+time.Second {
 				t.Errorf("the next holder began after %v", took)
 			}
@@ -346,8 +346,8 @@ func TestStalledWorkLosesTheLock(t *testing.T) {
 	})
 }
 
-// Expired is final: nobody took the lock, the store is back, and still the
-// lease has ended.
+// Expired is final: although no process took the lock, and the store is back, the lease
+// has ended.
 func TestExpiredIsFinal(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -376,8 +376,8 @@ func TestExpiredIsFinal(t *testing.T) {
 	})
 }
 
-// A beat has the form T-n. T is made by the acquire and never again, n with each
-// beat; and what a grant or a heartbeat writes has its beat for its version.
+// A beat has the form T-n. Each acquire makes its own T, each beat its own n; and the
+// version that a grant or a heartbeat writes is the beat.
 func TestBeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -405,13 +405,13 @@ func TestBeats(t *testing.T) {
 			}
 		}
 		if len(terms) != 5 {
-			t.Errorf("%d terms in 5 tenures", len(terms))
+			t.Errorf("%d terms in the beats of 5 leases", len(terms))
 		}
 	})
 }
 
-// A heartbeat that the store throttles is tried again later than after another
-// failure: after an eighth of the period at first, then twice that.
+// The client repeats a throttled heartbeat later than after another failure: after an
+// eighth of the period at first, then twice that.
 func TestThrottledHeartbeatWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -517,7 +517,7 @@ func TestBusyShare(t *testing.T) {
 	}
 }
 
-// A holder that was busy and is not any more is seen to be so.
+// The share of a holder that was busy and is idle now goes down.
 func TestBusyShareIsRecent(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
@@ -550,8 +550,8 @@ func TestBusyShareIsRecent(t *testing.T) {
 	})
 }
 
-// A record that was deleted begins with token 1 again. A holder from before that
-// does not take the new one for its own, though owner and token are the same.
+// A deleted record restarts with token 1. A holder from before the deletion does not
+// take the new record for its own, although owner and token are the same.
 func TestDeletedRecordIsNotAdopted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("same name"), w.Client("another", ownedBy("same name"))
@@ -641,15 +641,15 @@ func TestRunSaysThatTheLeaseWasLost(t *testing.T) {
 		if got := err.Error(); got != "run \"x\": lease expired\nwork failed" {
 			t.Errorf("error %q", got)
 		}
-		// A release after a loss spares others the rest of the lease.
+		// A release after a loss saves others the rest of the lease.
 		if rec := w.MustRecord("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
 	})
 }
 
-// When the caller's context ends, the work is told so, and covered until it
-// has returned.
+// When the caller's context ends, so does the work's, and heartbeats go on until the
+// work has returned.
 func TestRunCoversWorkThatDrains(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -692,9 +692,8 @@ func TestRunCoversWorkThatDrains(t *testing.T) {
 	})
 }
 
-// Work that outlasts StopTimeout: heartbeats end, Check fails, nothing is
-// released before the work returns, and nobody begins beside it until the
-// record has run out.
+// Work that outlasts StopTimeout: heartbeats end, Check fails, the lock is not released
+// before the work returns, and no other holder begins until the record has expired.
 func TestWorkThatOutlastsStopTimeout(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"a little": stopTimeout + 3*time.Second, "long": 4 * lease} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -775,7 +774,8 @@ var runners = map[string]func(context.Context, *machine, func(context.Context, *
 	},
 }
 
-// The id of a lease begins all of its beats and no others, and is that of its acquire.
+// The id of a lease is the prefix of all its beats and of no others, and comes from its
+// acquire.
 func TestLeaseID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")

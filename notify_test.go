@@ -51,14 +51,14 @@ func handOver(t *testing.T, holder, waiter *machine, after time.Duration) time.D
 	return at.Sub(begun)
 }
 
-// A release is found in the time of a datagram, a look and a claim. Without notifications it is
-// found by the next look.
+// A waiter finds a release within a datagram, a read and a claim. Without notifications it
+// finds it by its next poll.
 func TestNotifiesAtTheRelease(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))
 		for i := range 20 {
 			// A heartbeat that the release waits for may take 2 ms, the release takes 2,
-			// the notification 1, a look and a claim 4.
+			// the notification 1, a read and a claim 4.
 			if took := handOver(t, a, b, 5*time.Second+time.Duration(i)*37*time.Millisecond); took > 9*time.Millisecond {
 				t.Errorf("hand-over %d took %v with notifications", i, took)
 			}
@@ -75,7 +75,7 @@ func TestNotifiesAtTheRelease(t *testing.T) {
 	})
 }
 
-// An address is in the record of a lock while that is held, and in no other.
+// The record of a lock has an address while the lock is held, and only then.
 func TestAddressIsInHeldRecordsAlone(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b, c := w.Client("a", n.notified("A")), w.Client("b", n.notified("B")), w.Client("c")
@@ -107,7 +107,7 @@ func TestAddressIsInHeldRecordsAlone(t *testing.T) {
 		mustTake(a, s, "y")
 		carries("y", a, true)
 
-		// Taken from the dead.
+		// Taken over from a dead holder.
 		l = b.MustAcquire("z", nil)
 		carries("z", b, true)
 		b.Partition()
@@ -123,7 +123,7 @@ func TestAddressIsInHeldRecordsAlone(t *testing.T) {
 	})
 }
 
-// The secret is in nothing that the library shows.
+// The library never shows the secret.
 func TestNotificationSecretIsShownToNobody(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))
@@ -190,15 +190,15 @@ func TestRequestIsNotified(t *testing.T) {
 				mustRelease(a, l)
 				testutil.Want(t, <-asked, nil)
 				if took := time.Since(begun); tt.notified && took > 20*time.Millisecond {
-					t.Errorf("the asker knew %v after the release", took)
+					t.Errorf("the requester knew %v after the release", took)
 				}
 			})
 		})
 	}
 }
 
-// When a session is closed those are notified who wait for a lock under it, although no
-// record of a lock has changed.
+// When a session is closed, the waiters for its locks are notified, although no record
+// of a lock has changed.
 func TestNotifiesAtTheEndOfASession(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))
@@ -226,7 +226,7 @@ func TestNotifiesAtTheEndOfASession(t *testing.T) {
 	})
 }
 
-// A release whose outcome is not known notifies as well: it may have been applied.
+// A release of unknown outcome notifies as well: it may have been applied.
 func TestNotifiesAtAReleaseOfUnknownOutcome(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a := w.Client("a", n.notified("A"))
@@ -246,7 +246,7 @@ func TestNotifiesAtAReleaseOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// Those who wait are notified in the order in which they came, and look one after the other.
+// Waiters are notified in order of arrival, and read one after the other.
 func TestNotifiedInTheOrderOfArrival(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		const waiters = 10
@@ -300,8 +300,8 @@ func (s slowly) Send(to string, message []byte) error {
 	return s.Notifier.Send(to, message)
 }
 
-// The last release notifies, too: a client that is closed sends what it has to say first.
-// After that its locks are forgotten.
+// The last release notifies, too: a client that is closed sends its messages first. After
+// that it forgets its locks.
 func TestNotifiesBeforeTheClientIsClosed(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		const waiters = 5
@@ -328,7 +328,7 @@ func TestNotifiesBeforeTheClientIsClosed(t *testing.T) {
 	})
 }
 
-// A lock that was released is forgotten: nobody is answered any more.
+// A released lock is forgotten: its waiters get no answer any more.
 func TestReleasedLockHasNoAddress(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a := w.Client("a", n.notified("A"))
@@ -349,7 +349,7 @@ func TestReleasedLockHasNoAddress(t *testing.T) {
 	})
 }
 
-// A transport that fails, or brings rubbish, does no harm.
+// A transport that fails, or delivers garbage, does no harm.
 func TestTransportThatFails(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("nowhere"))
@@ -499,7 +499,7 @@ func (n *wires) sent(k notification.Kind) int {
 	return n.count[k]
 }
 
-// unwatched is a store without a watch, as DynamoDB is one.
+// unwatched is a store without a watch, such as DynamoDB.
 type unwatched struct {
 	driver.Store
 	delay time.Duration // of each call that a lock needs
@@ -545,17 +545,17 @@ func notifyOf(t *testing.T, rec driver.Record) (address, secret string) {
 	return address, secret
 }
 
-// forge returns a message as whoever can read the store can make it.
+// forge returns a message that anyone who can read the store can make.
 func forge(m notification.Message, to, secret string) *notification.Packet {
 	return &notification.Packet{To: to, Message: m.Append(nil, secret)}
 }
 
-// byLooks is the longest that a hand-over takes without notifications. A look comes up to an eighth of
-// the refresh period late, and another quarter where it then falls soon after a heartbeat; and
-// the calls are short.
+// byLooks is the longest that a hand-over takes without notifications. A poll comes up to an eighth
+// of the refresh period late, and another quarter if it then falls soon after a heartbeat; and the
+// calls are short.
 const byLooks = refresh + refresh/8 + refresh/4 + 50*time.Millisecond
 
-// Where messages do not arrive a hand-over is as quick as without notifications.
+// If messages do not arrive, a hand-over is as fast as without notifications.
 func TestBlockedPortMakesNothingSlower(t *testing.T) {
 	for name, blocked := range map[string]func(from, to string) bool{
 		"both ways":   func(string, string) bool { return true },
@@ -576,8 +576,8 @@ func TestBlockedPortMakesNothingSlower(t *testing.T) {
 	}
 }
 
-// A port that is blocked after the holder has answered changes nothing either, and one
-// that is opened is used.
+// A port that is blocked after the holder has answered changes nothing either, and a
+// port that is opened is used.
 func TestPortBlockedLater(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))
@@ -616,9 +616,9 @@ func TestPortBlockedLater(t *testing.T) {
 	})
 }
 
-// Over a network that loses, doubles, delays and replays messages, while somebody forges
-// them, no two processes hold the lock, no hand-over is slower than without notifications, and
-// nobody asks the store without a pause.
+// Over a network that loses, duplicates, delays and replays messages, with forged ones in
+// between, no two processes hold the lock, no hand-over is slower than without notifications,
+// and no process polls without a pause.
 func TestNotificationsOverABadNetwork(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for seed := range uint64(3) {
@@ -673,8 +673,8 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 		}))
 		time.Sleep(time.Second)
 	}
-	// Somebody who reads the table has everybody notified all the time, with what came before
-	// and with what it makes itself.
+	// A reader of the table notifies all processes all the time, with replayed and forged
+	// messages.
 	forgers := testutil.Go(func() error {
 		for ctx.Err() == nil {
 			time.Sleep(50 * time.Millisecond)
@@ -702,8 +702,8 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 		t.Errorf("%d hand-overs took %v in the mean", grants, mean)
 	}
 	for _, m := range all {
-		// Ordinary looks are a refresh period apart, hints a quarter of one, each of them
-		// two looks at most; a heartbeat is H apart, early ones a quarter.
+		// Ordinary polls are a refresh period apart, hints a quarter of one, each of them two
+		// reads at most; a heartbeat is H apart, early ones a quarter.
 		reads, most := m.Faults().Count(faultstore.OpGet), int(elapsed/refresh)*(2+2*4)
 		writes, mostWrites := m.Faults().Count(faultstore.OpHeartbeat), int(elapsed/heartbeat)*5
 		if reads > most || writes > mostWrites {
@@ -714,7 +714,8 @@ func badNetwork(t *testing.T, w *world, seed uint64) {
 	}
 }
 
-// roll returns a number in [0, 1), index one below n; replayOne brings an old message again.
+// roll returns a number in [0, 1), index a number below n; replayOne delivers an old message
+// again.
 func (n *wires) roll() float64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -732,9 +733,8 @@ func (n *wires) replayOne() {
 	}
 }
 
-// flooded has a waiter notified, and a holder asked, each millisecond for a while, by somebody
-// who can read the store and what is sent. It returns how many reads and heartbeats in a
-// period follow.
+// flooded sends forged messages to a waiter and a holder each millisecond for a while. It
+// returns how many reads and heartbeats in a period follow.
 func flooded(t *testing.T, w *world, n *wires) (reads, heartbeats float64) {
 	a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))
 	b.BoundReads(0) // they are counted here
@@ -762,7 +762,7 @@ func flooded(t *testing.T, w *world, n *wires) (reads, heartbeats float64) {
 		float64(a.Faults().Count(faultstore.OpHeartbeat)-beat) / float64(long/heartbeat)
 }
 
-// Hints have a limit: four in a refresh period, each of them two looks, and four early
+// Hints have a limit: four in a refresh period, each of them two reads, and four early
 // heartbeats in a period.
 func TestFloodOfNotificationsCostsLittle(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
@@ -777,9 +777,9 @@ func TestFloodOfNotificationsCostsLittle(t *testing.T) {
 	})
 }
 
-// rungWhileDead returns how long it takes to take over from a holder that has crashed,
-// while somebody forges notifications of it.
-func rungWhileDead(t *testing.T, w *world, n *wires) time.Duration {
+// takeoverWhileNotified returns how long it takes to take over from a holder that has crashed,
+// while an attacker forges its notifications.
+func takeoverWhileNotified(t *testing.T, w *world, n *wires) time.Duration {
 	a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))
 	a.MustAcquire("x", nil)
 	got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
@@ -807,10 +807,10 @@ func rungWhileDead(t *testing.T, w *world, n *wires) time.Duration {
 	return time.Since(crashed)
 }
 
-// A notification is no look: it shows no sign of life, and prolongs no dead holder's lease.
+// A notification is no read: it shows no sign of life, and prolongs no dead holder's lease.
 func TestRingsDelayNoTakeover(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
-		if took := rungWhileDead(t, w, n); took > lease+refresh {
+		if took := takeoverWhileNotified(t, w, n); took > lease+refresh {
 			t.Errorf("taken over %v after the crash", took)
 		}
 	})
@@ -823,7 +823,7 @@ func slowRelease(t *testing.T, w *world, n *wires) time.Duration {
 	l := a.MustAcquire("x", nil)
 	got := testutil.Go(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
 	time.Sleep(lease)
-	// Begin soon after an ordinary look, so that the next one does not find it by chance.
+	// Begin soon after an ordinary poll, so that the next one does not find it by chance.
 	for looks := b.Faults().Count(faultstore.OpGet); b.Faults().Count(faultstore.OpGet) == looks; {
 		time.Sleep(time.Millisecond)
 	}
@@ -834,8 +834,8 @@ func slowRelease(t *testing.T, w *world, n *wires) time.Duration {
 	return time.Since(released)
 }
 
-// Nobody is notified before the release is applied: a waiter that looks then finds the lock held,
-// and is not notified again.
+// No waiter is notified before the release is applied: a waiter that reads then finds the lock
+// held, and is not notified again.
 func TestRingComesAfterTheRelease(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		if took := slowRelease(t, w, n); took > 10*time.Millisecond {
@@ -844,8 +844,8 @@ func TestRingComesAfterTheRelease(t *testing.T) {
 	})
 }
 
-// A process is notified only after it has repeated what was sent to its address, so that one which
-// reads the table cannot have a third one notified.
+// A process is notified only after it has repeated what was sent to its address, so that a reader
+// of the table cannot have a third party notified.
 func TestNoThirdPartyIsNotified(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a := w.Client("a", n.notified("A"))
@@ -869,8 +869,8 @@ func TestNoThirdPartyIsNotified(t *testing.T) {
 	})
 }
 
-// That somebody waits confirms no write: the lease of a holder whom the store does not answer
-// ends at its deadline, though another process tells it all the while that it waits.
+// A waiter's message confirms no write: the lease of a holder without an answer of the store
+// ends at its deadline, although another process keeps sending it that it waits.
 func TestWaitConfirmsNothing(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.Client("a", n.notified("A")), w.Client("b", n.notified("B"))

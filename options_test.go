@@ -95,7 +95,7 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 	}
 }
 
-// earlyClock is a clock of which one answer lies before its origin.
+// earlyClock is a clock with one reading before its origin.
 type earlyClock struct{}
 
 func (earlyClock) Holder() time.Duration    { return 0 }
@@ -209,7 +209,7 @@ func TestErrorsMatchTheirSentinels(t *testing.T) {
 	}
 }
 
-// A name that is too long is what is wrong, and not shown in full.
+// The error for a name that is too long does not show it in full.
 func TestErrorOfALongNameIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -229,8 +229,8 @@ func TestNewNamesAllThatIsWrongInOneLine(t *testing.T) {
 	}
 }
 
-// unprintable are texts that look like others, or steer what shows them, and what
-// is said of each.
+// unprintable are texts that look like others, or control a terminal, with the error
+// for each.
 var unprintable = map[string]string{
 	"a\nb":        "U+000A at byte 1",
 	"\x1b[31mred": "U+001B at byte 0",
@@ -245,7 +245,7 @@ var unprintable = map[string]string{
 	"web\ue007":   "U+E007 at byte 3", // for private use
 }
 
-// What is written for people to read is printable, rune by rune.
+// Text for people must be printable, rune by rune.
 func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")
@@ -273,7 +273,7 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 			refused("reason", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: "b", Reason: text}))
 			refused("reason", admin.ReleaseDead(ctx, m.Client, "x", text))
 			refused("reason", admin.Revoke(ctx, m.Client, "x", text))
-			refused("heir", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: text, Reason: "why"}))
+			refused("next owner", m.StepDown(ctx, "x", &tenure.StepDownOptions{To: text, Reason: "why"}))
 		}
 		if n := m.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
@@ -284,7 +284,7 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestSpacesAtTheEndsOfNames: a name that people read as another one is no lock. Text that is
+// TestSpacesAtTheEndsOfNames: a name that people read as another one is refused. Text that is
 // no name may have such spaces.
 func TestSpacesAtTheEndsOfNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +310,8 @@ func TestSpacesAtTheEndsOfNames(t *testing.T) {
 	})
 }
 
-// What another client has written under a name that nobody can print can be looked
-// at, and released.
+// A lock that another client has written under an unprintable name can be read and
+// released.
 func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
@@ -489,8 +489,8 @@ func TestTimingInherits(t *testing.T) {
 	})
 }
 
-// TestTimingOfWaiters: those who wait for one lock share its looks, as often as the most
-// impatient of them wants them.
+// TestTimingOfWaiters: the waiters for one lock share its polls, at the shortest of
+// their refresh periods.
 func TestTimingOfWaiters(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -511,7 +511,7 @@ func TestTimingOfWaiters(t *testing.T) {
 		}
 		looks := func(want int) {
 			t.Helper()
-			// Besides, one falls soon after each heartbeat, of which there are five.
+			// Another read follows soon after each of the five heartbeats.
 			if n := during(b, time.Minute, faultstore.OpGet, "x"); n < want-want/3 || n > want+want/3+7 {
 				t.Errorf("%d looks in a minute, want about %d", n, want)
 			}
@@ -528,7 +528,7 @@ func TestTimingOfWaiters(t *testing.T) {
 		looks(6)
 		slow()
 
-		// One that gives up at a sign of life waits for no turn, and looks as well.
+		// An acquire with UnlessAlive waits for no turn, and polls as well.
 		var lived atomic.Int64
 		ended := testutil.Go(func() error {
 			defer func() { lived.Store(time.Now().UnixNano()) }()
@@ -566,7 +566,7 @@ func TestTimingOfCalls(t *testing.T) {
 	})
 }
 
-// TestTimingUnderASession: a lock under a session has that of the session.
+// TestTimingUnderASession: a lock under a session has the session's timing.
 func TestTimingUnderASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -633,7 +633,8 @@ func TestSuspendUnderAShortLease(t *testing.T) {
 	})
 }
 
-// TestTimingOfAnElection: a leader of 5 s, where the client's own call timeout would not do.
+// TestTimingOfAnElection: a leader with a lease of 5 s, for which the client's own call
+// timeout is too long.
 func TestTimingOfAnElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")

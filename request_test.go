@@ -20,10 +20,10 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// because asks a holder to step down for a reason, and for nobody.
+// because returns options to step down for a reason, without a next owner.
 func because(why string) *tenure.StepDownOptions { return &tenure.StepDownOptions{Reason: why} }
 
-// reign is one term as a candidate lived it.
+// reign is one term as a candidate experienced it.
 type reign struct {
 	owner      string
 	token      uint64
@@ -31,7 +31,7 @@ type reign struct {
 	cause      error
 }
 
-// campaign has candidates lead an election, each until it is told to stop.
+// campaign runs candidates of an election. Each leader works until it must stop.
 type campaign struct {
 	mu     sync.Mutex
 	reigns []reign
@@ -110,7 +110,7 @@ func TestStepDown(t *testing.T) {
 		testutil.Want(t, boss.Election("x", nil).StepDown(t.Context(), because("deploy")), nil)
 		took := time.Since(asked)
 		if most := heartbeat + 2*time.Second + refresh; took > most {
-			t.Errorf("took %v: more than a heartbeat, the work's time, and a look: %v", took, most)
+			t.Errorf("took %v: more than a heartbeat, the work's time, and a poll: %v", took, most)
 		}
 		time.Sleep(time.Minute)
 		if got := leader(t, boss); got != "b" {
@@ -161,7 +161,7 @@ func TestStepDownWithOneStandby(t *testing.T) {
 	}
 }
 
-// With nobody else there, who stepped down leads again after a while.
+// Without another candidate, the former leader leads again after a while.
 func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, boss := w.Client("a"), w.Client("boss")
@@ -179,7 +179,7 @@ func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 	})
 }
 
-// The one that is named leads next, whoever else waits.
+// The named owner leads next, whatever other candidates wait.
 func TestTransfer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
@@ -202,8 +202,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// A lock that is kept for somebody who does not come is taken by others when
-// the reservation has stood its time.
+// A lock that is reserved for an owner that does not come is taken by others when the
+// reservation has expired.
 func TestTransferToNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -234,8 +234,8 @@ func TestTransferToNobody(t *testing.T) {
 	})
 }
 
-// A holder hands over of its own accord: to whom it says, whoever else waits,
-// when its work has returned, and with the one write of its release.
+// A holder hands over of its own accord: to the owner that it names, whatever others
+// wait, when its work has returned, and with the single write of its release.
 func TestHandOver(t *testing.T) {
 	for how, options := range map[string]*tenure.StepDownOptions{
 		"under its own lease": {To: "b", Reason: "a leaves"},
@@ -295,8 +295,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// A holder steps down of its own accord: the lock is free when its work has
-// returned, for whoever waits, and the record says why.
+// A holder steps down of its own accord: the lock is free for any waiter when its work
+// has returned, and the record says why.
 func TestHolderStepsDown(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
@@ -324,8 +324,8 @@ func TestHolderStepsDown(t *testing.T) {
 	}
 }
 
-// A holder that was asked to hand over, and knows that nobody comes, leaves the lock
-// free.
+// A holder that was asked to hand over, and knows that the next owner is gone, leaves
+// the lock free.
 func TestHolderStepsDownWhenAsked(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session", "a session that is closed"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
@@ -359,7 +359,7 @@ func TestHolderStepsDownWhenAsked(t *testing.T) {
 	}
 }
 
-// What is not handed over: to nobody, to oneself, without a reason, or when the
+// A hand-over is refused without a receiver, to oneself, without a reason, or when the
 // lease is over.
 func TestHandOverRefuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -383,7 +383,7 @@ func TestHandOverRefuses(t *testing.T) {
 	})
 }
 
-// Ten ask at once: one request is laid, nine are told of it.
+// Of ten concurrent requests one is written, and nine fail with that one.
 func TestTenRequesters(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -396,32 +396,32 @@ func TestTenRequesters(t *testing.T) {
 		var all sync.WaitGroup
 		errs := make([]error, 10)
 		for i := range errs {
-			m := w.Client(fmt.Sprint("asker-", i))
+			m := w.Client(fmt.Sprint("requester-", i))
 			all.Go(func() {
 				errs[i] = m.StepDown(t.Context(), "x", because(fmt.Sprint("reason ", i)))
 			})
 		}
 		all.Wait()
-		laid, told := 0, 0
+		written, refused := 0, 0
 		for _, err := range errs {
 			var first *tenure.RequestedError
 			switch {
 			case err == nil:
-				laid++
+				written++
 			case errors.As(err, &first) && first.Request.By != "" && first.Request.Reason != "":
-				told++
+				refused++
 				testutil.Want(t, err, tenure.ErrRequested)
 			default:
 				t.Error(err)
 			}
 		}
-		if laid != 1 || told != 9 {
-			t.Errorf("%d laid, %d told", laid, told)
+		if written != 1 || refused != 9 {
+			t.Errorf("%d written, %d refused", written, refused)
 		}
 	})
 }
 
-// A request laid on a dead holder does not delay its takeover.
+// A request to a dead holder does not delay its takeover.
 func TestAskingTheDeadDelaysNothing(t *testing.T) {
 	takeover := func(asks int) (took time.Duration) {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -433,7 +433,7 @@ func TestAskingTheDeadDelaysNothing(t *testing.T) {
 			go func() { got <- b.MustAcquire("x", nil) }()
 			for i := range asks {
 				time.Sleep(time.Second)
-				m := w.Client(fmt.Sprint("asker-", i))
+				m := w.Client(fmt.Sprint("requester-", i))
 				go func() {
 					if err := m.StepDown(t.Context(), "x", because("hurry")); err != nil && i > 0 {
 						testutil.Want(t, err, tenure.ErrRequested)
@@ -519,12 +519,12 @@ func TestUnanswered(t *testing.T) {
 	})
 }
 
-// Where the store can watch, a leader learns of a request at once.
+// If the store can watch, a leader learns of a request at once.
 func TestStepDownWithAWatch(t *testing.T) {
-	for _, attentive := range []bool{true, false} {
-		inWorldRun(t, fmt.Sprint("attentive=", attentive), func(t *testing.T, w *world) {
+	for _, watches := range []bool{true, false} {
+		inWorldRun(t, fmt.Sprint("watches=", watches), func(t *testing.T, w *world) {
 			a, boss := w.Client("a"), w.Client("boss")
-			l := a.MustAcquire("x", &tenure.AcquireOptions{WatchRequests: attentive})
+			l := a.MustAcquire("x", &tenure.AcquireOptions{WatchRequests: watches})
 			go func() {
 				<-l.Context().Done()
 				time.Sleep(200 * time.Millisecond)
@@ -536,18 +536,18 @@ func TestStepDownWithAWatch(t *testing.T) {
 			begun := time.Now()
 			testutil.Want(t, boss.StepDown(t.Context(), "x", because("now")), nil)
 			took = time.Since(begun)
-			if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
+			if quick := took < 210*time.Millisecond; quick != watches || took > heartbeat+2*refresh {
 				t.Errorf("took %v", took)
 			}
-			if n := a.Faults().Count() - before; attentive && n > 3 {
+			if n := a.Faults().Count() - before; watches && n > 3 {
 				t.Errorf("the holder made %d requests: a conflict, a heartbeat, and the release", n)
 			}
 		})
 	}
 }
 
-// A lease whose claim has lost its reply, and on which somebody has laid a
-// request since, counts from its claim: it is granted, and asked back.
+// A lease whose claim has lost its reply, and whose record has got a request since,
+// counts from its claim: it is granted, and the request ends it.
 func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, boss := w.Client("a"), w.Client("boss")
@@ -568,10 +568,10 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 	})
 }
 
-// reservation is for how long a lock is kept for whom it was handed over to.
+// reservation is how long a lock is reserved after a hand-over.
 const reservation = 2 * (refresh + requestTimeout)
 
-// obeys takes the lock, and releases it when it is asked to make way.
+// obeys takes the lock, and releases it when it is asked to.
 func obeys(m *machine, name string) *tenure.Lease {
 	t := m.World().T()
 	t.Helper()
@@ -603,7 +603,7 @@ func waits(m *machine, name string) <-chan time.Time {
 	return got
 }
 
-// soon returns what comes, and fails the test if nothing does.
+// soon returns the next value, and fails the test if none comes.
 func soon(t *testing.T, got <-chan time.Time) time.Time {
 	t.Helper()
 	select {
@@ -615,8 +615,8 @@ func soon(t *testing.T, got <-chan time.Time) time.Time {
 	}
 }
 
-// TestTransferToLabel: the first of that label takes the lock at once, and nobody else,
-// though others have waited for longer.
+// TestTransferToLabel: the first candidate of that label takes the lock at once, and no
+// other, although others have waited longer.
 func TestTransferToLabel(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
@@ -636,11 +636,11 @@ func TestTransferToLabel(t *testing.T) {
 			}
 			time.Sleep(lease)
 			e := w.Client("e", labelled("v2"))
-			heir := waits(e, "x")
+			successor := waits(e, "x")
 			time.Sleep(lease)
 			begun := time.Now()
 			testutil.Want(t, a.StepDown(t.Context(), "x", &tenure.StepDownOptions{ToLabel: "v2", Reason: "deploy"}), nil)
-			if took := soon(t, heir).Sub(begun); took > heartbeat+2*refresh {
+			if took := soon(t, successor).Sub(begun); took > heartbeat+2*refresh {
 				t.Errorf("it took %v", took)
 			}
 			for name, got := range others {
@@ -659,8 +659,8 @@ func TestTransferToLabel(t *testing.T) {
 	}
 }
 
-// TestTransferToLabelThatNobodyHas: the lock is kept for its time, says so, and is free
-// for others then.
+// TestTransferToLabelThatNobodyHas: the lock is reserved for its time, says so, and is
+// then free for others.
 func TestTransferToLabelThatNobodyHas(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a", labelled("v1")), w.Client("b", labelled("v1"))
@@ -690,8 +690,8 @@ func TestTransferToLabelThatNobodyHas(t *testing.T) {
 	})
 }
 
-// TestTransferToLabelIsForOneOfIt: several have the label, one of them gets the lock, and
-// one who only tries does as well as one who waits.
+// TestTransferToLabelIsForOneOfIt: several candidates have the label, one of them gets
+// the lock, and a try succeeds as well as a wait.
 func TestTransferToLabelIsForOneOfIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a", labelled("v1"))
@@ -712,8 +712,8 @@ func TestTransferToLabelIsForOneOfIt(t *testing.T) {
 	})
 }
 
-// TestTransferToLabelIsChecked: nothing is asked of a holder with that label, and
-// nothing that names none.
+// TestTransferToLabelIsChecked: a request is refused if the holder has that label, or
+// if the label is invalid.
 func TestTransferToLabelIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a", labelled("v2")), w.Client("b", labelled("v1"))

@@ -31,8 +31,8 @@ const setSeeds = "TENURE_SET_SEEDS"
 
 // Four processes take several of four locks at once, named in any order, under random schedules
 // of lost, late and repeated requests, pauses, partitions and requests to step down. They never
-// wait for each other in a circle, no two of them work under one lock, and each of them has all
-// locks at once when the faults are over.
+// deadlock, no two of them work under one lock, and each of them has all locks at once when the
+// faults are over.
 func TestSetSchedules(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	seeds := 200
@@ -65,7 +65,7 @@ func TestSetSchedules(t *testing.T) {
 	}
 }
 
-// setTally counts what happens in a schedule.
+// setTally counts the events of a schedule.
 type setTally struct{ worked, stopped, refused, again int }
 
 // setSchedule is one schedule, and what was found wrong in it.
@@ -96,7 +96,7 @@ type setProcess struct {
 	paused bool
 }
 
-// playSets plays the schedule of a seed. Call it in a bubble.
+// playSets runs the schedule of a seed. Call it in a bubble.
 func playSets(t *testing.T, seed uint64) *setSchedule {
 	t.Helper()
 	s := &setSchedule{
@@ -124,7 +124,7 @@ func playSets(t *testing.T, seed uint64) *setSchedule {
 	going.Go(func() {
 		for sleepFor(ctx, s.upTo(lease/2)) {
 			asking, end := context.WithTimeout(ctx, lease)
-			_ = operator.StepDown(asking, s.names[s.intN(len(s.names))], because("a test")) // whoever has it
+			_ = operator.StepDown(asking, s.names[s.intN(len(s.names))], because("a test")) // any holder
 			end()
 		}
 	})
@@ -226,7 +226,7 @@ func (p *setProcess) faults() func(faultstore.Call) faultstore.Fault {
 	}
 }
 
-// suffers has it stopped, or cut off from the store, now and then.
+// suffers pauses the process, or cuts it off from the store, now and then.
 func (p *setProcess) suffers(ctx context.Context) {
 	for sleepFor(ctx, p.upTo(6*lease)) {
 		d := p.upTo(2 * lease)
@@ -244,7 +244,7 @@ func (p *setProcess) suffers(ctx context.Context) {
 	}
 }
 
-// opened sees to it that it has a session.
+// opened makes sure that the process has a session.
 func (p *setProcess) opened(ctx context.Context) (err error) {
 	if p.session != nil && p.session.Context().Err() == nil {
 		return nil
@@ -311,7 +311,7 @@ func (p *setProcess) work(ctx context.Context, set *tenure.LeaseSet) error {
 	return nil
 }
 
-// hears notes which lock it waits for.
+// hears notes which lock the process waits for.
 func (p *setProcess) hears(e tenure.Event) {
 	p.locked(func() {
 		switch {
@@ -327,11 +327,11 @@ func (p *setProcess) hears(e tenure.Event) {
 }
 
 // longestCircle is how long processes may wait for each other: until one has given up the release
-// of a lock, a lease, and one that waits for that lock has had it freed by the session that
-// does not know of it any more.
+// of a lock, which takes a lease, and the session has released that orphan at the request of a
+// waiter.
 const longestCircle = 3 * lease
 
-// judgeCircles judges that no processes wait for each other.
+// judgeCircles checks that no processes wait for each other.
 func (s *setSchedule) judgeCircles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,8 +360,7 @@ func (s *setSchedule) judgeCircles() {
 	s.circles = circles
 }
 
-// holderOf returns the process in whose name a lock is held while it takes a set, nil if there
-// is none.
+// holderOf returns the process in whose name a lock is held while it takes a set, or nil.
 func (s *setSchedule) holderOf(name string) *setProcess {
 	if name == "" {
 		return nil

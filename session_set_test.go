@@ -64,7 +64,7 @@ func TestAcquireAll(t *testing.T) {
 	})
 }
 
-// Names that are no set are refused before anything is done.
+// Invalid names are refused before anything is done.
 func TestAcquireAllOfNoSet(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := mustOpen(w.Client("a"), nil)
@@ -96,7 +96,7 @@ func TestAcquireAllOfNoSet(t *testing.T) {
 	})
 }
 
-// A caller that cannot have all of the locks has none of them.
+// A caller that cannot take all of the locks takes none of them.
 func TestAllOrNone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
@@ -143,7 +143,7 @@ func TestAllOrNone(t *testing.T) {
 	})
 }
 
-// Processes that name the locks in different orders do not wait for each other in a circle.
+// Processes that name the locks in different orders do not deadlock.
 func TestAcquireAllInAnyOrder(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -220,7 +220,7 @@ func TestAskedWhileItWaits(t *testing.T) {
 	})
 }
 
-// A lock that ends when the last one is had already, and before the work begins, is noticed too.
+// A lock that ends after the last one was taken, and before the work begins, is noticed too.
 func TestAskedBeforeTheWorkBegins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, gone := w.Client("a"), w.Client("b"), w.Client("gone")
@@ -258,8 +258,8 @@ func TestAskedBeforeTheWorkBegins(t *testing.T) {
 
 // Two processes that name the locks in opposite orders, whose claims come late and whose
 // releases are never answered, have all of them in the end. Each is asked for its first lock
-// while it waits for the last one: it does not wait for the first again while the release of
-// another one is under way.
+// while it waits for the last one: it does not wait for the first again while another
+// release is under way.
 func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		names := []string{"x", "y", "z"}
@@ -296,7 +296,7 @@ func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 			rec, err := w.Records().Get(t.Context(), "y", driver.Strong)
 			return err == nil && rec.State == driver.Held
 		}
-		for range 2 { // whoever has x and y, and waits for z
+		for range 2 { // the process that has x and y, and waits for z
 			for !holds() {
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -312,8 +312,8 @@ func TestGiveBackEndsBeforeALesserLockIsAwaited(t *testing.T) {
 	})
 }
 
-// The work under a set is told to stop when one of its locks ends, and all are released
-// when it has returned.
+// The context of the work under a set ends when one of its locks ends, and all locks
+// are released when the work has returned.
 func TestOneOfASetEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -347,7 +347,7 @@ func TestOneOfASetEnds(t *testing.T) {
 			mustRelease(b, b.MustAcquire(name, nil))
 		}
 
-		// Lost, which nobody can ask for.
+		// Lost, not by a request.
 		ran = testutil.Go(func() error {
 			return s.RunAll(t.Context(), []string{"x", "y"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
 				begun <- set
@@ -367,7 +367,7 @@ func TestOneOfASetEnds(t *testing.T) {
 	})
 }
 
-// What RunAll says of work that fails, panics, or is cancelled.
+// The error of RunAll for work that fails, panics, or is cancelled.
 func TestRunAllTellsTheEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -495,8 +495,8 @@ func TestAskedWhileItTriesASet(t *testing.T) {
 }
 
 // A claim that was given up, because another lock of the set had ended, may have been applied. It
-// is taken back before the set begins again: a caller that does not wait does not take it for a
-// holder, and one that waits does not keep the lock while it waits for a lesser one.
+// is released before the set begins again: a caller that does not wait does not take it for
+// another holder, and a waiting caller does not keep the lock while it waits for a lesser one.
 func TestClaimOfASetThatIsGivenUp(t *testing.T) {
 	for name, try := range map[string]bool{"it waits": false, "it does not wait": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -538,8 +538,8 @@ func TestClaimOfASetThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// Work that goes on when its context has ended keeps its locks for the time to stop, and no
-// longer.
+// Work that goes on after its context has ended keeps its locks for the stop timeout, and
+// no longer.
 func TestRunAllThatDoesNotStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a", func(o *tenure.Options) { o.StopTimeout = 2 * time.Second }), w.Client("b")
@@ -558,7 +558,7 @@ func TestRunAllThatDoesNotStop(t *testing.T) {
 	})
 }
 
-// leapingClock is one whose holder's side can leap, as after a pause that no timer
+// leapingClock is a clock whose holder reading can leap, as after a pause that no timer
 // has noticed.
 type leapingClock struct {
 	tenure.Clock
@@ -636,10 +636,10 @@ func TestSessionOpenedDuringAPause(t *testing.T) {
 	})
 }
 
-// Nor is a lock that was granted when its session had ended, or was closing:
-// whether those who wait under it have been told by then, or the reply comes
-// before. Nobody is told while a reply is dealt with, so that a close which comes
-// when that has asked the clock finds the acquire in the second state.
+// Nor is a lock that was granted when its session had ended, or was closing, whether
+// the waiters under it have failed by then, or the reply comes before. Waiters do not
+// fail while a reply is handled, so a close during that finds the acquire in the second
+// state.
 func TestSessionGrantComesTooLate(t *testing.T) {
 	for name, duringReply := range map[string]bool{"told first": false, "answered first": true} {
 		t.Run(name, func(t *testing.T) {
@@ -667,7 +667,7 @@ func TestSessionGrantComesTooLate(t *testing.T) {
 				if s, err = c.OpenSession(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
-				// Work that goes on under it: the session is closing for a while.
+				// Work under it goes on, so that the session is closing for a while.
 				if works, err = s.Acquire(t.Context(), "other", nil); err != nil {
 					t.Fatal(err)
 				}
@@ -720,7 +720,8 @@ func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
 }
 
 // A request for a lock under a session that is closing is found when it closes. The
-// lock is kept for the one that is meant, unless its holder has said that nobody comes.
+// lock is reserved for the named owner, unless its holder has said that the owner is
+// gone.
 func TestAskedWhileTheSessionCloses(t *testing.T) {
 	for name, comes := range map[string]bool{"somebody comes": true, "nobody comes": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
@@ -750,12 +751,12 @@ func TestAskedWhileTheSessionCloses(t *testing.T) {
 	}
 }
 
-// A request for a lock that is being acquired under the session lies there until
-// the acquire knows whether the lock is its own. Meanwhile the session reads its
-// requests after each heartbeat, and not again and again.
+// A request for a lock that is being acquired under the session stays until the acquire
+// knows whether it has the lock. Meanwhile the session handles its requests once after
+// each heartbeat.
 func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		clock := &hasty{Clock: tenure.MonotonicClock()}
+		clock := &jumpyClock{Clock: tenure.MonotonicClock()}
 		a := w.Client("a", func(o *tenure.Options) { o.Clock = clock })
 		s := mustOpen(a, nil)
 		a.Inject(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
@@ -782,22 +783,22 @@ func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
 	})
 }
 
-// hasty is a clock that jumps when it was read too often, so that who does that
-// comes to an end.
-type hasty struct {
+// jumpyClock is a clock that jumps when it was read too often, so that a busy loop
+// ends.
+type jumpyClock struct {
 	tenure.Clock
 	n atomic.Int64
 }
 
-func (c *hasty) Holder() time.Duration {
+func (c *jumpyClock) Holder() time.Duration {
 	if c.n.Add(1) > 20_000 {
 		return c.Clock.Holder() + time.Hour
 	}
 	return c.Clock.Holder()
 }
 
-// A campaign under a session that has expired ends, and does not go on for ever
-// with what fails at once.
+// A campaign under an expired session ends, and does not repeat for ever what fails at
+// once.
 func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
 	for name, begun := range map[string]bool{"begun before": true, "begun after": false} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {

@@ -104,7 +104,7 @@ func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
 	})
 }
 
-// A crashed process's locks are free when its session's lease has run out.
+// A crashed process's locks are free when its session's lease has expired.
 func TestSessionThatCrashed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -153,7 +153,7 @@ func TestSessionThatCrashed(t *testing.T) {
 	})
 }
 
-// A lock of its own lease and one under a session wait for each other.
+// An acquire with its own lease and one under a session wait for each other.
 func TestSessionAndOwnLeaseContend(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -192,7 +192,7 @@ func TestSessionAndOwnLeaseContend(t *testing.T) {
 	})
 }
 
-// The work under a session is awaited before its locks are free.
+// A session's locks become free only after the work under it has returned.
 func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -234,7 +234,7 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 	})
 }
 
-// Work that does not stop is covered for the stop timeout, and no longer.
+// For work that does not stop, heartbeats go on for the stop timeout, and no longer.
 func TestSessionStopTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -314,8 +314,8 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// The reply to the opening is lost: the session is open under another id, and the
-// first one keeps nobody waiting.
+// The reply to the opening is lost: the session is open under another id, and the first
+// one makes no process wait.
 func TestSessionLosesAReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -330,8 +330,8 @@ func TestSessionLosesAReply(t *testing.T) {
 	})
 }
 
-// A claim that comes when nobody waits for it any more is held in the name of a
-// session that lives. Who waits for the lock asks, and has it.
+// A claim that is applied after its acquire was given up holds the lock in the name of
+// a live session. A waiter for the lock asks the session, and gets the lock.
 func TestSessionOrphanIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -347,12 +347,12 @@ func TestSessionOrphanIsReleased(t *testing.T) {
 			}
 		}
 		if rec := w.MustRecord("job"); rec.State != driver.Held || rec.Session != s.ID() {
-			t.Fatalf("no ghost: %+v", rec)
+			t.Fatalf("no orphan: %+v", rec)
 		}
 		begun := time.Now()
 		got := b.MustAcquire("job", nil)
 		if took := time.Since(begun); took > 2*lease {
-			t.Errorf("the ghost's lock is free after %v", took)
+			t.Errorf("the orphan is free after %v", took)
 		}
 		testutil.Want(t, s.Check(), nil)
 		mustRelease(b, got)
@@ -360,7 +360,7 @@ func TestSessionOrphanIsReleased(t *testing.T) {
 	})
 }
 
-// Who observes an election is told when the leader's session ends.
+// An observer of an election learns when the leader's session ends.
 func TestSessionObserved(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -423,8 +423,8 @@ func TestSessionStatuses(t *testing.T) {
 		}
 		a.Partition()
 		time.Sleep(lease)
-		// What was seen of the session tells that it is dead: one write closes it, and
-		// then each lock costs one.
+		// The view of the session shows that it is dead: one write closes it, and then each
+		// lock costs one.
 		list, errs = b.Statuses(t.Context(), names[2:22], nil)
 		for i, st := range list {
 			if errs[i] != nil || st.Held {
@@ -455,7 +455,7 @@ func TestSessionChecksItsInput(t *testing.T) {
 		}
 		s := mustOpen(a, nil)
 		if err := s.SetData(t.Context(), make([]byte, driver.MaxSessionDataLen+1)); err == nil {
-			t.Error("too much data is laid down")
+			t.Error("too much data is written")
 		}
 		testutil.Want(t, s.SetData(t.Context(), []byte("new")), nil)
 		if rec := w.MustRecord(driver.SessionKey(s.ID())); string(rec.Data) != "new" {
@@ -519,8 +519,8 @@ func TestSessionRequests(t *testing.T) {
 		}
 		mustRelease(b, mine)
 
-		// One that comes too late finds nobody, and one for a lock that is not held
-		// leaves the session alone.
+		// A request that comes too late finds no holder, and a request for a lock that is not
+		// held does not touch the session.
 		testutil.Want(t, b.StepDown(t.Context(), "job", because("again")), tenure.ErrNotHeld)
 		testutil.Want(t, admin.Revoke(t.Context(), b.Client, "other", "by force"), tenure.ErrAlive)
 		testutil.Want(t, other.Check(), nil)
@@ -530,7 +530,7 @@ func TestSessionRequests(t *testing.T) {
 			t.Errorf("requests stay in the record: %+v", rec.Requests)
 		}
 
-		// Of a dead session's lock it can be released.
+		// The lock of a dead session can be released.
 		a.Partition()
 		testutil.Want(t, admin.ReleaseDead(t.Context(), b.Client, "other", "it is dead"), nil)
 		if st, err := b.Status(t.Context(), "other"); err != nil || st.Held || st.State != tenure.StateReleased {
@@ -566,14 +566,15 @@ func TestSessionStalledLock(t *testing.T) {
 	})
 }
 
-// What ended sessions leave behind is cleared, and nothing that is alive.
+// A sweep clears the records of ended sessions, and none that is alive.
 func TestSessionSweep(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
 		alive := mustOpen(b, nil)
 		l := mustTake(b, alive, "job")
 
-		// Who closes a session clears it by itself, if it lives for so long.
+		// A client that closes a session deletes its record by itself, if it lives long
+		// enough.
 		mine := mustOpen(b, nil)
 		mustClose(b, mine)
 		gone := func(s *tenure.Session) bool {
@@ -607,12 +608,12 @@ func TestSessionSweep(t *testing.T) {
 	})
 }
 
-// Very many who ask for locks of one session do not keep its heartbeat from the
+// Very many requests for locks of one session do not keep its heartbeat out of the
 // record.
 func TestSessionUnderManyRequests(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
-		const askers, each = 20, 3
+		const requesters, each = 20, 3
 		w := newWorld(t)
 		slow := faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {
 			return faultstore.Slow(rand.N(40*time.Millisecond), rand.N(40*time.Millisecond))
@@ -620,13 +621,13 @@ func TestSessionUnderManyRequests(t *testing.T) {
 		short := func(o *tenure.Options) { o.LeaseDuration = 2 * time.Second }
 		a := w.Client("a", short)
 		s := mustOpen(a, nil)
-		for i := range askers * each {
+		for i := range requesters * each {
 			l := mustTake(a, s, fmt.Sprintf("lock-%d", i))
 			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(t.Context())) })
 		}
 		a.Faults().Inject(slow)
 		var all sync.WaitGroup
-		for i := range askers {
+		for i := range requesters {
 			b := w.Client(fmt.Sprintf("b%d", i), short)
 			b.Faults().Inject(slow)
 			for j := range each {
@@ -643,8 +644,8 @@ func TestSessionUnderManyRequests(t *testing.T) {
 	})
 }
 
-// Who waits for its turn behind another part of the program, under a session that ends, is told at
-// once: it asks the store for nothing.
+// An acquire that waits for its turn behind another part of the program fails at once when its
+// session ends, without a call of the store.
 func TestWaiterBehindAnotherLearnsOfTheEndOfItsSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Client("b").MustAcquire("x", nil)

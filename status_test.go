@@ -70,7 +70,7 @@ func TestStatusShowsTheRecord(t *testing.T) {
 	})
 }
 
-// newPagedWorld is newWorld where lists in memory have pages of that size.
+// newPagedWorld is newWorld with pages of that size in lists of the memory store.
 func newPagedWorld(t *testing.T, pageSize int) *world {
 	if engine != nil {
 		return newWorld(t)
@@ -152,7 +152,7 @@ func TestReadsReturnTheStoresError(t *testing.T) {
 	})
 }
 
-// unreadable is a store with a record that cannot be understood.
+// unreadable is a store with an unreadable record.
 type unreadable struct{ driver.Store }
 
 func (s unreadable) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
@@ -210,8 +210,8 @@ func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 	})
 }
 
-// TestEventualStatusesCost: a client that looks each refresh period reads locks cheaply, and
-// a session when its next heartbeat is near; it sees a death as soon as by strong reads.
+// TestEventualStatusesCost: a client that polls each refresh period reads locks cheaply, and
+// a session when its next heartbeat is near; it finds a crash as soon as with strong reads.
 func TestEventualStatusesCost(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -304,8 +304,8 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 	})
 }
 
-// TestStatusesWithoutSessions: they read no session, and never say by a read that may be behind
-// that there is no lock.
+// TestStatusesWithoutSessions: they read no session, and never report a lock as absent because
+// of a stale read.
 func TestStatusesWithoutSessions(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -346,8 +346,8 @@ func TestStatusesWithoutSessions(t *testing.T) {
 	})
 }
 
-// TestEventualSessionStatus: one that looks each refresh period reads each session when a
-// heartbeat is due, and sees its death as soon as by strong reads.
+// TestEventualSessionStatus: a client that polls each refresh period reads each session
+// when a heartbeat is due, and finds its death as soon as with strong reads.
 func TestEventualSessionStatus(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -391,8 +391,8 @@ func TestEventualSessionStatus(t *testing.T) {
 	})
 }
 
-// Whoever looks seldom, by reads that may be behind, takes no living holder for dead: what
-// seems to be dead is read again, strongly.
+// A client that polls rarely, with reads that may be stale, takes no living holder for
+// dead: a holder that seems dead is read again, strongly.
 func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -410,7 +410,7 @@ func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 		}
 		for i := range 20 {
 			look()
-			// Until the reply is as far behind as one before, and the lease of that is over.
+			// Until the reply is as stale as an earlier one, whose lease is over.
 			time.Sleep(lease + time.Duration(i)*refresh/2)
 			if st := look(); !st.Held {
 				t.Fatalf("%d: counts as dead, and is held: %+v", i, st)
@@ -419,8 +419,8 @@ func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 	})
 }
 
-// Whoever looks seldom, by reads that may be behind, learns that a lock was deleted by the
-// second look: when a cheap read shows no lock, the next one is strong.
+// A client that polls rarely, with reads that may be stale, finds a deleted lock by its
+// second read: when a cheap read shows no lock, the next one is strong.
 func TestSeldomEventualStatusesOfTheDeleted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -442,7 +442,7 @@ func TestSeldomEventualStatusesOfTheDeleted(t *testing.T) {
 	})
 }
 
-// What a caller does to data that it was given changes nothing that is written.
+// A caller that changes data that it got does not change the record.
 func TestDataAreTheCallersOwn(t *testing.T) {
 	spoil := func(data []byte) {
 		for i := range data {
@@ -476,8 +476,9 @@ func TestDataAreTheCallersOwn(t *testing.T) {
 	})
 }
 
-// A list counts how long a holder has shown no life, and a strong read tells whether it is dead.
-// Without an answer to that, the list's own stands: it proves nothing, and is no failure of the list.
+// A list counts how long a holder has shown no life, and a strong read shows whether it is dead.
+// Without an answer to that read, the list's own result stays: it proves nothing, and is no failure
+// of the list.
 func TestListsTellTheDeadByAStrongRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")

@@ -20,8 +20,8 @@ type (
 	machine = tenuretest.Client
 )
 
-// The timing of a client with the defaults, and for how long after it sent a write that was
-// confirmed its holder may act: less than the lease by a drift of 9 %, and by the grace.
+// The default timing of a client, and how long after sending a confirmed write its holder
+// may act: the lease less a drift of 9 % and the grace.
 const (
 	lease, heartbeat, refresh   = 15 * time.Second, lease / 5, time.Second
 	requestTimeout, stopTimeout = lease / 10, lease
@@ -29,7 +29,7 @@ const (
 	usable = lease*(100-9)/(100+9) - lease/8
 )
 
-// newWorld returns a world on the engine, or else in memory.
+// newWorld returns a world on the engine, or in memory.
 func newWorld(t *testing.T) *world {
 	if engine != nil {
 		return worldOn(t, engine(t))
