@@ -5,10 +5,10 @@ package clock
 
 import "time"
 
-// Clock tells elapsed time. Its instants are durations since an origin that
-// belongs to the clock and to the method: an instant of one clock means nothing
-// to another, and one of Holder means nothing to Contender. Only the difference
-// of two instants from the same method of the same clock is a length of time.
+// Clock measures elapsed time. Its instants are durations since an origin that belongs
+// to the clock and to the method: an instant of one clock means nothing to another, and
+// one of Holder means nothing to Contender. Only the difference of two instants from
+// the same method of the same clock is a length of time.
 //
 // All methods may be called concurrently, and never block for longer than it
 // takes to read the machine's clocks.
@@ -20,13 +20,12 @@ type Clock interface {
 	Holder() time.Duration
 
 	// Contender is for a process that waits until a lease has run out: it counts
-	// only time that has certainly passed. A step of the wall clock may be somebody
-	// setting the time, so it never counts. If that is wrong, the wait is longer.
+	// only time that has certainly passed. A step of the wall clock may only mean that the
+	// time was set, so it never counts. If that is wrong, the wait is longer.
 	Contender() time.Duration
 }
 
-// Options are the choices of the caller that makes a clock. The zero value is the
-// safe one.
+// Options are the options of a clock. The zero value is safe.
 type Options struct {
 	// TrustBootClock leaves forward steps of the wall clock out of Holder too.
 	// If false, a step counts as elapsed for the holder, so that setting the

@@ -1,17 +1,16 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clock tells how much time has passed, and counts the time in which
-// the machine slept.
+// Package clock measures elapsed time, including the time in which the machine slept.
 //
 // A lease is a promise about elapsed time, and the monotonic clock that Go uses
 // for that breaks it: on Linux and macOS it stands still while the machine is
 // suspended (golang/go#24595). A process that sleeps for an hour in the middle
-// of a lease of 15 s would wake up and find 10 s of its lease left, long after
-// somebody else took the lock. The wall clock goes on in a suspend, but people
-// and time services set it, forwards and back.
+// of a lease of 15 s would wake up and find 10 s of its lease left, long after another
+// process took the lock. The wall clock goes on in a suspend, but people and time
+// services set it, forwards and back.
 //
-// So three clocks are read together. They differ in what they do when:
+// So the package reads three clocks together. They differ as follows:
 //
 //	                            monotonic   boot      wall
 //	a suspend                   stands      counts    counts

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Elapsed is a [Clock] that counts suspends. [New] makes one of the machine's
-// clocks, [From] one of any readings.
+// Elapsed is a [Clock] that counts suspends. [New] makes it from the machine's clocks,
+// [From] from any readings.
 //
 // All methods may be called concurrently. Ordinarily they take no lock and
 // allocate nothing. When the clocks disagree, one caller at a time reads all of
@@ -26,9 +26,9 @@ import (
 // never fall from one to the next. So the later call has the later reading and
 // the same or a later reference.
 //
-// Calls that overlap may be answered in either order. One that loaded its
-// reference just before another replaced it returns less by what the
-// replacement added: its answer was true when it loaded the reference.
+// Calls that overlap may be answered in either order. A call that loaded its reference
+// just before another call replaced it returns less, by what the replacement added: its
+// answer was true when it loaded the reference.
 type Elapsed struct {
 	ref atomic.Pointer[reference]
 
@@ -45,19 +45,17 @@ type Elapsed struct {
 
 var _ Clock = (*Elapsed)(nil)
 
-// New returns a clock of this machine's clocks. Both its methods start at zero.
+// New returns a clock that reads this machine's clocks. Both its methods start at zero.
 //
-// In a testing/synctest bubble, hand in [Go] instead: this one reads the real
-// boot clock.
+// In a testing/synctest bubble, use [Go] instead: this clock reads the real boot clock.
 func New(o Options) *Elapsed {
 	e := &Elapsed{system: makeSystem(), trust: o.TrustBootClock}
 	e.start(e.system.Read())
 	return e
 }
 
-// From returns a clock of the readings of s, which it may ask for concurrently.
-// It is the hook for tests: simulated clocks, or those of [System] with steps
-// and suspends laid over them.
+// From returns a clock that uses the readings of s, concurrently. It is the hook for
+// tests: simulated clocks, or the clocks of [System] with added steps and suspends.
 func From(s Source, o Options) *Elapsed {
 	e := &Elapsed{source: s, trust: o.TrustBootClock}
 	e.start(s.Read())
@@ -113,9 +111,9 @@ func (e *Elapsed) settle() (time.Duration, *reference) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	// After a suspend all callers come here at once, and the first one settles it.
-	// And a caller that was preempted within a reading finds with the next one that
-	// nothing happened.
+	// After a suspend all callers come here at once, and the first one settles it. A
+	// caller that was preempted within a reading finds by its next reading that nothing
+	// happened.
 	ref := e.ref.Load()
 	if now := e.now(); ref.agrees(now) {
 		return now.Mono, ref

@@ -18,7 +18,7 @@ const (
 	s  = time.Second
 )
 
-// unseen lets events happen without a look at the clock in between.
+// unseen lets events happen without a reading of the clock in between.
 func unseen(events ...event) event {
 	return func(m *machine) {
 		for _, happen := range events {
@@ -27,12 +27,11 @@ func unseen(events ...event) event {
 	}
 }
 
-// repeat lets events happen n times, with a look at the clock after each.
+// repeat lets events happen n times, with a reading of the clock after each.
 func repeat(n int, events ...event) []event { return slices.Repeat(events, n) }
 
-// TestElapsed tells the same story to five clocks: with a boot clock and
-// without one, TrustBootClock set and not, and to one that nobody asks before
-// the end.
+// TestElapsed applies the same events to five clocks: with and without a boot clock,
+// with TrustBootClock set and unset, and a clock that is not read before the end.
 func TestElapsed(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -146,7 +145,7 @@ func TestElapsed(t *testing.T) {
 	}, {
 		name:   "preempted between the two readings of time.Now",
 		events: repeat(50, pass(s), preempt(1, 20*ms)),
-		// The gap itself passes; it is seen by whoever reads next.
+		// The gap itself passes; the next reading finds it.
 		holder: 51 * s, contender: 51 * s, trusting: 51 * s,
 		bootless: 51 * s, bare: 51 * s, rushed: 50*s + 20*ms,
 	}, {
@@ -338,7 +337,8 @@ func (m *troubled) trouble() {
 }
 
 // TestConcurrent asks one clock from many goroutines while its source is in
-// trouble. No call may return less than one that had returned before it began.
+// trouble. No call may return less than an earlier call that had returned before it
+// began.
 func TestConcurrent(t *testing.T) {
 	m := &troubled{machine: newMachine(), random: rand.New(rand.NewPCG(3, 4))}
 	clock := From(m, Options{})

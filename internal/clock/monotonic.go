@@ -5,17 +5,17 @@ package clock
 
 import "time"
 
-// Monotonic is a [Clock] by Go's reading alone: both methods give the
-// monotonic part of time.Now, which stands still in a suspend.
+// Monotonic is a [Clock] that only uses Go's reading: both methods return the monotonic
+// part of time.Now, which stops in a suspend.
 //
 // It is the clock for a testing/synctest bubble, where it gives the bubble's
 // time: [Elapsed] would ask the real boot clock, which knows nothing of bubbles.
 //
-// It holds nothing, and each reading says for itself where it was made: outside
-// of bubbles it is the time since the process began, inside one the time since
-// the bubble began. So one may be made anywhere, and used in many bubbles. An
-// origin that it took with it would lie decades ahead of a bubble's time, or an
-// hour ahead of the next bubble's, and its instants would be negative there.
+// It has no state, and each reading depends on where it is made: outside of bubbles it
+// is the time since the process began, inside a bubble the time since the bubble began.
+// So one value may be made anywhere, and used in many bubbles. A stored origin would be
+// decades ahead of a bubble's time, or an hour ahead of the next bubble's, and instants
+// would be negative there.
 type Monotonic struct{}
 
 var _ Clock = Monotonic{}

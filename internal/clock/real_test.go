@@ -104,8 +104,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestBubble reads the time of bubbles by one clock that was made outside of them
-// all, and by one that was made in a bubble before.
+// TestBubble reads the time of bubbles by a clock that was made outside of them all,
+// and by another that was made in an earlier bubble.
 func TestBubble(t *testing.T) {
 	outside := Go()
 	former := outside

@@ -28,8 +28,8 @@ type Source interface {
 	Read() Reading
 }
 
-// System returns the source of this machine's clocks, for a test to lay steps
-// and suspends over. [New] needs none.
+// System returns the source of this machine's clocks, to which a test can add steps and
+// suspends. [New] does not need it.
 func System() Source {
 	s := makeSystem()
 	return &s

@@ -1,25 +1,24 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notification has the rules by which processes give each other hints: a waiter
-// for a lock tells its holder so, and the holder notifies it when the lock is free. It has no
-// clock, no I/O and no goroutine: the caller hands in the instant and what has come,
-// and sends what is returned.
+// Package notification has the rules by which processes send each other hints: a waiter for a
+// lock registers with the holder, and the holder notifies it when the lock is free. It has no
+// clock, no I/O and no goroutine: the caller passes the instant and received messages,
+// and sends the returned ones.
 //
-// A message is a hint. It may be late, lost, doubled, or forged by whoever can read the
-// store. It has a record looked at, or a heartbeat sent, a bounded number of times, and
-// it changes nothing else: no message is an observation of a record, and none confirms a
-// write.
+// A message is a hint. It may be late, lost, duplicated, or forged by anyone who can
+// read the store. It causes a bounded number of reads or heartbeats, and changes nothing
+// else: no message is an observation of a record, and none confirms a write.
 //
 // # The messages
 //
-//	waiter ──Wait──▶ holder    after a poll that shows an address, and again each L/3
-//	waiter ◀──Ack─── holder    with the word that the next Wait has to repeat
-//	waiter ◀─Notify─ holder    when the lock is free, to those who have repeated it
-//	asker  ──Asked─▶ holder    when a request is in the record
+//	waiter    ──Wait──▶ holder    after a poll that shows an address, and again each L/3
+//	waiter    ◀──Ack─── holder    with the word that the next Wait must repeat
+//	waiter    ◀─Notify─ holder    when the lock is free, to the waiters that have repeated it
+//	requester ──Asked─▶ holder    when a request is in the record
 //
-// A holder notifies no address that has not repeated a word which was sent there. So
-// nobody can have a third party notified.
+// A holder only notifies an address that has repeated a word sent to it. So a process
+// cannot have a third party notified.
 //
 // None of the types may be used concurrently.
 package notification

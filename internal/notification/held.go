@@ -11,20 +11,20 @@ import (
 
 // Limits of what a holder remembers.
 const (
-	// MaxWaiters is how many processes a holder notifies for one lock. Further ones get
-	// no answer, and look as if there were no notifications.
+	// MaxWaiters is how many processes a holder notifies for one lock. Further waiters get
+	// no answer, and poll as if there were no notifications.
 	MaxWaiters = 256
-	// maxAllWaiters is how many it remembers for all of its locks.
+	// maxAllWaiters is how many waiters a holder remembers for all of its locks.
 	maxAllWaiters = 1 << 14
 )
 
-// Packet is a message, and where it goes.
+// Packet is a message and its destination.
 type Packet struct {
 	To      string
 	Message []byte
 }
 
-// Held is what a process holds, and who waits for it.
+// Held has the locks that a process holds, and their waiters.
 type Held struct {
 	secret  string // in the records
 	private string // in nothing
@@ -32,7 +32,7 @@ type Held struct {
 	waiters int // of all locks
 }
 
-// Lock is one lock that is held, or a session.
+// Lock is one held lock, or a session.
 type Lock struct {
 	id      ID
 	lease   time.Duration
@@ -44,18 +44,18 @@ type Lock struct {
 type waiter struct {
 	address  string
 	nonce    ID
-	heard    time.Duration // last
-	observes bool          // and does not want the lock
+	heard    time.Duration // when the last message came
+	observes bool          // only observes, and does not want the lock
 }
 
-// NewHeld returns what a process with that secret holds: nothing yet. The private one
-// is known to nobody else.
+// NewHeld returns the empty Held of a process with that secret. No other process knows
+// private.
 func NewHeld(secret, private string) *Held {
 	return &Held{secret: secret, private: private, locks: map[ID]*Lock{}}
 }
 
-// Begin notes that the process holds the lock. Asked is what a message says that a
-// request is in the record.
+// Begin notes that the process holds the lock. asked is called when a message says that
+// a request is in the record.
 func (h *Held) Begin(key string, lease time.Duration, asked func()) *Lock {
 	l := &Lock{id: NameOf(h.secret, key), lease: lease, asked: asked}
 	if was := h.locks[l.id]; was != nil { // lost, and granted again
@@ -73,7 +73,7 @@ func (h *Held) End(l *Lock) {
 	}
 }
 
-// Heard takes a message for a holder. It returns the answer, and what is to be called;
+// Heard takes a message for a holder. It returns the answer, and a function to call;
 // both may be nil. An answer is shorter than the message.
 func (h *Held) Heard(now time.Duration, b []byte, m Message) (answer *Packet, asked func()) {
 	l := h.locks[m.Lock]
@@ -91,15 +91,15 @@ func (h *Held) Heard(now time.Duration, b []byte, m Message) (answer *Packet, as
 	return &Packet{m.Address, ack.Append(nil, h.secret)}, asked
 }
 
-// word returns what whoever gets mail at the address of a Wait has to repeat. It is
-// made anew each time: what has not been repeated takes no room.
+// word returns the word that the receiver at a Wait's address must repeat. It is
+// computed each time, so that unrepeated words take no memory.
 func (h *Held) word(m Message) (word ID) {
 	copy(word[:], sum(h.private, "word", string(m.Lock[:])+string(m.Nonce[:])+m.Address))
 	return word
 }
 
-// enter notes a waiter, and returns false if there is no room. One that has come again
-// keeps its place. One that wants the lock has the place of one that only observes.
+// enter notes a waiter, and returns false if there is no room. A waiter that is noted
+// already keeps its place. A waiter that wants the lock replaces an observer.
 func (h *Held) enter(now time.Duration, l *Lock, m Message) bool {
 	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.address == m.Address })
 	is := waiter{m.Address, m.Nonce, now, m.Place > 0}
@@ -123,12 +123,11 @@ func (h *Held) enter(now time.Duration, l *Lock, m Message) bool {
 	return true
 }
 
-// current says whether the waiter has been heard within the lease.
+// current says whether a message of the waiter has come within the lease.
 func (l *Lock) current(now time.Duration, w waiter) bool { return now-w.heard <= l.lease }
 
-// Notify returns what tells those who wait to look at the record. The first is to look at
-// once, and the others each a little later than the one before; those who only observe come
-// last.
+// Notify returns the messages that ask the waiters to read the record. The first waiter
+// reads at once, the others each a little later than the one before; observers come last.
 func (h *Held) Notify(now time.Duration, l *Lock) []Packet {
 	var packets []Packet
 	for _, observes := range []bool{false, true} {

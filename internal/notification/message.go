@@ -14,8 +14,8 @@ import (
 
 // Limits of what is sent and written.
 const (
-	// MaxMessage is the longest message in bytes. The longest that is sent is a Wait
-	// with an address of MaxAddress.
+	// MaxMessage is the longest message in bytes. The longest one sent is a Wait with an
+	// address of MaxAddress bytes.
 	MaxMessage = 512
 	// MaxAddress is the longest address in bytes: a record has room for it and a secret.
 	MaxAddress = 200
@@ -27,32 +27,33 @@ type Kind byte
 // The kinds of messages.
 const (
 	Wait   Kind = 1 + iota // I wait for the lock, at this address
-	Ack                    // heard
+	Ack                    // the Wait was received
 	Notify                 // look at the record
 	Asked                  // a request is in the record
 )
 
-// ID is a lock's name in messages, or a word that nobody can guess.
+// ID is a lock's name in messages, or an unguessable word.
 type ID [16]byte
 
 // Message is one message.
 type Message struct {
 	Kind Kind
-	// Lock names the lock to those who know the secret of its holder.
+	// Lock names the lock for processes that know the secret of its holder.
 	Lock ID
 	// Nonce is the waiter's own word. Ack and Notify repeat it.
 	Nonce ID
-	// Echo is the holder's word, in an Ack. A Wait repeats the last one, or has zeros.
+	// Echo is the holder's word, in an Ack. A Wait repeats the last word, or has zeros.
 	Echo ID
-	// Place is the waiter's in the order of arrival, from 0, in a Notify. In a Wait it is 1
-	// if the process wants to know who the holder is, and not to be it.
+	// Place is the waiter's place in the order of arrival, from 0, in a Notify. In a Wait
+	// it is 1 if the process only observes.
 	Place uint16
-	// Address is where the waiter is notified, in a Wait alone.
+	// Address is where the waiter is notified, only in a Wait.
 	Address string
 }
 
 // A message is magic, kind, lock, nonce, echo, place, the length of the address, the
-// address, and a MAC over all of that. Whoever gets one by mistake sees the magic first.
+// address, and a MAC over all of that. The magic identifies a message that another
+// program receives by mistake.
 const (
 	magic   = "TENUREB1"
 	head    = len(magic) + 1 + 3*16 + 2 + 1
@@ -97,7 +98,7 @@ func Parse(b []byte) (m Message, ok bool) {
 	return m, true
 }
 
-// Genuine says whether the parsed message b was made by somebody who knows the secret.
+// Genuine says whether the sender of the parsed message b knew the secret.
 func Genuine(b []byte, secret string) bool {
 	end := len(b) - macLen
 	return hmac.Equal(b[end:], sum(secret, "message", string(b[:end])))
@@ -109,8 +110,7 @@ func NameOf(secret, key string) (id ID) {
 	return id
 }
 
-// sum returns a MAC of the text. What it is for keeps one use of the secret from
-// passing for another.
+// sum returns a MAC of the text. what separates the uses of the secret.
 func sum(secret, what, text string) []byte {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte(what))
@@ -126,12 +126,12 @@ func IsAddress(a string) bool {
 	return a != "" && len(a) <= MaxAddress && !strings.ContainsFunc(a, other)
 }
 
-// Target returns what a process writes into its records: where to notify it, and by which
-// secret.
+// Target returns what a process writes into its records: its address, and the secret for
+// messages to it.
 func Target(address, secret string) string { return address + " " + secret }
 
-// parts returns address and secret of a target in a record, and false if it has another
-// form.
+// parts returns address and secret of a target in a record, and false if the target has
+// another form.
 func parts(target string) (address, secret string, ok bool) {
 	address, secret, ok = strings.Cut(target, " ")
 	return address, secret, ok && len(target) <= driver.MaxNotifyLen && IsAddress(address) && IsAddress(secret)

@@ -272,7 +272,7 @@ func TestWordIsOfOneWaiter(t *testing.T) {
 		}
 	}
 	if h.word(m) == NewHeld(secret, "ANOTHER").word(m) {
-		t.Error("whoever knows the secret knows the word")
+		t.Error("a process that knows the secret knows the word")
 	}
 }
 
@@ -463,7 +463,7 @@ func TestRingsOfOthers(t *testing.T) {
 	}
 }
 
-// A target in a record may be anything: what is not ours is none.
+// A target in a record may be anything: a target in another form is invalid.
 func TestMalformedTargets(t *testing.T) {
 	w := NewWaits("B", lease, env())
 	for _, target := range []string{"", "A", "A ", " S", "A S T", "A\x00 S", "Ä S", strings.Repeat("a", MaxAddress+1) + " S", strings.Repeat("a", 300)} {
@@ -494,7 +494,7 @@ func TestAsked(t *testing.T) {
 			asked()
 		}
 	}
-	// Whoever has seen the name of the lock on its way, and does not know the secret.
+	// The sender has seen the name of the lock in a message, and does not know the secret.
 	for _, m := range []Message{
 		{Kind: Asked, Lock: NameOf(secret, "x")},
 		{Kind: Wait, Lock: NameOf(secret, "x"), Address: "B"},

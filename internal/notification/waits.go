@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// apart is how much later the next in the line looks.
+// apart is the delay from one waiter's read to the next one's.
 const apart = 20 * time.Millisecond
 
-// Waits are what a process waits for.
+// Waits has the locks that a process waits for.
 type Waits struct {
 	address string        // its own
 	least   time.Duration // between two messages of one wait
@@ -18,9 +18,9 @@ type Waits struct {
 	all     map[ID]*Waiting
 }
 
-// Env gives what a process has of randomness.
+// Env provides randomness.
 type Env struct {
-	Word   func() ID      // one that nobody can guess, never the same
+	Word   func() ID      // an unguessable word, different each time
 	Random func() float64 // in [0, 1)
 }
 
@@ -31,36 +31,36 @@ type Waiting struct {
 	secret  string // of the holder
 	to      string
 	nonce   ID
-	echo    ID // what the holder has to hear
+	echo    ID // the word that the holder expects
 	lease   time.Duration
 	refresh time.Duration
 
 	next    time.Duration // when to send a Wait
 	sent    time.Duration // when the last one was
-	unheard int           // that were not answered
-	again   time.Duration // an answer may bring the next one forward from then on
+	unheard int           // Waits without an answer
+	again   time.Duration // an answer may bring the next Wait forward from then on
 
 	hinted  time.Duration // when the last hint was given
-	any     bool          // one was
-	due     time.Duration // when the next one is
-	pending bool          // there is one
+	any     bool          // a hint was given
+	due     time.Duration // when the next hint is due
+	pending bool          // a hint is due
 
 	observes bool
 	changed  func() // called when Next may be sooner
 }
 
-// NewWaits returns what a process waits for, which is notified at the address: nothing yet. The
-// lease is its own: in that time it sends at most perLease messages for each wait.
+// NewWaits returns the empty Waits of a process that is notified at the address. lease is its
+// own lease: in that time it sends at most perLease messages for each wait.
 func NewWaits(address string, lease time.Duration, env Env) *Waits {
 	return &Waits{address: address, least: lease / perLease, env: env, all: map[ID]*Waiting{}}
 }
 
-// perLease is how many messages there are in a lease at most, but for the first exchange.
+// perLease is the most messages in a lease, without the first exchange.
 const perLease = 20
 
-// Begin notes that the process waits for a lock, whose record has shown the target. It
-// returns nil if that is none. The lease is that of the record, and refresh how often
-// the process looks. Changed is called by Heard when Step may be due sooner.
+// Begin notes that the process waits for a lock whose record has shown the target. It
+// returns nil if the target is invalid. lease is the record's lease, and refresh is how
+// often the process polls. Heard calls changed when Step may be due sooner.
 func (w *Waits) Begin(now time.Duration, key, target string, lease, refresh time.Duration, changed func()) *Waiting {
 	to, secret, ok := parts(target)
 	if !ok || lease <= 0 {
@@ -77,19 +77,19 @@ func (w *Waits) Begin(now time.Duration, key, target string, lease, refresh time
 	return v
 }
 
-// Follows has the hints of this wait count for the one before it: a lock gives no more
-// of them because it changes hands.
+// Follows continues the hint limit of the wait before this one: a lock gives no more
+// hints because it changes hands.
 func (v *Waiting) Follows(was *Waiting) {
 	if was != nil && was.any {
 		v.hinted, v.any = was.hinted, true
 	}
 }
 
-// Observes says whether the process only wants to know who the holder is. The holder is
-// told with the next message, which is due at once if the process wants the lock now.
+// Observes says whether the process only observes. The next message reports that to the
+// holder; it is due at once if the process wants the lock now.
 func (v *Waiting) Observes(now time.Duration, yes bool) {
 	if v.observes && !yes {
-		v.next = max(min(v.next, now), v.sent+v.of.least) // it may want and not want it many times
+		v.next = max(min(v.next, now), v.sent+v.of.least) // the process may change its mind many times
 	}
 	v.observes = yes
 }
@@ -109,8 +109,7 @@ func (v *Waiting) Next() time.Duration {
 	return v.next
 }
 
-// Step returns what is to be sent now, nil for nothing, and whether the record is to be
-// looked at.
+// Step returns the packet to send now, or nil, and whether to read the record.
 func (v *Waiting) Step(now time.Duration) (packet *Packet, look bool) {
 	if v.pending && now >= v.due {
 		v.pending, v.any, v.hinted, look = false, true, now, true
@@ -118,8 +117,8 @@ func (v *Waiting) Step(now time.Duration) (packet *Packet, look bool) {
 	if now < v.next {
 		return nil, look
 	}
-	// Until it is answered it is sent as often as the record is looked at, and less
-	// and less often: three in a lease once the holder knows.
+	// Until it is answered, the Wait is sent as often as the record is polled, and then
+	// less and less often: three times in a lease once the holder knows.
 	most := v.rest()
 	pace := min(max(v.refresh, v.of.least), most)
 	for n := v.unheard; n > 0 && pace < most; n-- {
@@ -134,7 +133,7 @@ func (v *Waiting) Step(now time.Duration) (packet *Packet, look bool) {
 	return &Packet{v.to, m.Append(nil, v.secret)}, look
 }
 
-// rest is how long there is no message once the holder has answered. Whoever writes the
+// rest is the pause between messages once the holder has answered. The writer of the
 // record chooses its lease, but not how often this process sends.
 func (v *Waiting) rest() time.Duration { return max(v.lease/3, v.of.least) }
 
@@ -149,15 +148,15 @@ func (w *Waits) Heard(now time.Duration, b []byte, m Message) {
 		v.hint(now, m.Place)
 	case m.Echo == v.echo: // the holder will notify
 		v.unheard = 0
-		v.next = max(v.next, v.sent+v.rest()-v.rest()/8) // a forged answer puts off none for long
+		v.next = max(v.next, v.sent+v.rest()-v.rest()/8) // a forged answer delays no Wait for long
 	case now >= v.again:
 		v.echo, v.next, v.again = m.Echo, now, now+v.of.least
 	}
 	v.changed()
 }
 
-// hint makes a look due. A lock gives at most one hint in a quarter of the refresh
-// period: whoever can read the store can forge any number of them.
+// hint makes a read due. A lock gives at most one hint in a quarter of the refresh
+// period, because anyone who can read the store can forge any number of them.
 func (v *Waiting) hint(now time.Duration, place uint16) {
 	due := now + time.Duration(place)*apart
 	if v.any {
@@ -168,8 +167,8 @@ func (v *Waiting) hint(now time.Duration, place uint16) {
 	}
 }
 
-// AskedOf returns the message that a request is in a record with that target, and nil if
-// it has none.
+// AskedOf returns the message that a request is in a record with that target, or nil if
+// the target is invalid.
 func AskedOf(key, target string, word ID) *Packet {
 	to, secret, ok := parts(target)
 	if !ok {

@@ -13,23 +13,23 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// A Line is a lock that only processes which wait take: its holder comes next. It is
-// there for fairness only: safety does not depend on it, and no waiter depends on it
-// alone. The lock is a lease of its own, also where there is a session.
+// A Line is a lock that only waiting processes take: its holder comes next. It serves
+// fairness only: safety does not depend on it, and no waiter depends on it alone. The
+// lock has its own lease, even with a session.
 type Line struct {
 	Base
 	Name string // of the lock
 
 	mu sync.Mutex
-	at time.Time // when this process was at the front last
+	at time.Time // when this process was last at the front
 }
 
 // Place is where a waiter stands in the line.
 type Place struct {
 	line   *Line
 	cancel context.CancelFunc
-	lease  atomic.Pointer[tenure.Lease] // of the line, while it is at the front
-	front  chan struct{}                // has room for one: it has come to the front
+	lease  atomic.Pointer[tenure.Lease] // of the line, while the place is at the front
+	front  chan struct{}                // buffer of one: the place has come to the front
 	ended  chan struct{}
 }
 
@@ -46,10 +46,10 @@ func (p *Place) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l, err := p.line.Client.Acquire(ctx, p.line.Name, &tenure.AcquireOptions{StoreTimeout: -1})
 		if errors.Is(err, tenure.ErrExpired) {
-			continue // paused while it came to the front
+			continue // the process was paused while it came to the front
 		}
 		if err != nil {
-			return // it waits without a place
+			return // the process waits without a place
 		}
 		p.lease.Store(l)
 		p.line.note()
@@ -67,8 +67,7 @@ func (p *Place) run(ctx context.Context) {
 	}
 }
 
-// Arrived is told when the place has come to the front. A waiter without a place is
-// told nothing.
+// Arrived gets a value when the place has come to the front, never without a place.
 func (p *Place) Arrived() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -76,12 +75,12 @@ func (p *Place) Arrived() <-chan struct{} {
 	return p.front
 }
 
-// Ended is closed when the waiter has no place any more. Unless it has left, no line
-// can be had.
+// Ended is closed when the waiter has no place any more. Unless it has left, the line
+// is unusable.
 func (p *Place) Ended() <-chan struct{} { return p.ended }
 
-// Stands says that the place is in the line, at its front or behind others. One that could
-// not have a lease of the line, or has left, does not.
+// Stands says that the place is in the line, at its front or behind others. It is false
+// for a place that could not get a lease of the line, or has left.
 func (p *Place) Stands() bool {
 	if p == nil {
 		return false
@@ -94,7 +93,7 @@ func (p *Place) Stands() bool {
 	}
 }
 
-// AtFront says that nobody stands before this place.
+// AtFront says that the place is at the front of the line.
 func (p *Place) AtFront() bool {
 	if p == nil {
 		return false
@@ -103,8 +102,8 @@ func (p *Place) AtFront() bool {
 	return l != nil && l.Check() == nil
 }
 
-// Leave leaves the line. It waits until the next one can come to the front, unless ctx
-// has ended.
+// Leave leaves the line. It waits until the next place can come to the front, unless
+// ctx has ended.
 func (p *Place) Leave(ctx context.Context) {
 	p.cancel()
 	select {
@@ -120,7 +119,7 @@ func (n *Line) note() {
 }
 
 // StandsBack says that this process has just been at the front, and lets the others go
-// first: each of them looks once a refresh period.
+// first: each of them polls once a refresh period.
 func (n *Line) StandsBack() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

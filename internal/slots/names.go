@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// MaxDataLen is package tenure's limit, too. It is checked here first, so that a mistake is
-// not taken for an error of the store.
+// MaxDataLen is also package tenure's limit. It is checked here first, so that an invalid
+// argument does not look like a store error.
 const MaxDataLen = 256 << 10
 
-// ParseSlot is the reverse of a name, an infix and the number of a slot below most. It
-// returns false if lock is no such name.
+// ParseSlot splits a lock's name into a name, an infix and the number of a slot below
+// most. It returns false for any other name.
 func ParseSlot(lock, infix string, most int) (name string, slot int, ok bool) {
 	i := strings.LastIndex(lock, infix)
 	if i <= 0 {

@@ -13,16 +13,16 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Patience is how long a store that gives no answer is asked again. Package tenure has
-// it for what it acquires. A look at a record is one request there: it may fail because
-// others have the store's file, and is no reason to give up.
+// Patience is how long calls to a store without an answer are retried. Package tenure
+// has its own for acquires. But a status read there is one request: it may fail because
+// other processes lock the store's file, which is no reason to give up.
 type Patience struct {
 	limit time.Duration // negative: without end
-	since time.Time     // of the last answer, or when the first question was asked
+	since time.Time     // the last answer, or the first call
 }
 
-// Patient returns the patience of a call that begins now: the given one, unless options
-// say another one. A negative one has no end.
+// Patient returns the patience of a call that begins now: the given limit, unless the
+// options have another. A negative limit means for ever.
 func Patient(limit time.Duration, o tenure.AcquireOptions) *Patience {
 	if o.StoreTimeout != 0 {
 		limit = o.StoreTimeout
@@ -30,14 +30,14 @@ func Patient(limit time.Duration, o tenure.AcquireOptions) *Patience {
 	return &Patience{limit: limit, since: time.Now()}
 }
 
-// Brief is the patience of a caller that does not wait for a slot, as
-// [tenure.Client.TryAcquire] has it.
+// Brief is the patience of a caller that does not wait for a slot, as for
+// [tenure.Client.TryAcquire].
 func (b Base) Brief() time.Duration { return 3 * b.Client.Options().RequestTimeout }
 
 // Answered notes that the store has given an answer.
 func (p *Patience) Answered() { p.since = time.Now() }
 
-// Ends says that the store need not be asked again after such an error.
+// Ends says whether to give up after that error.
 func (p *Patience) Ends(err error) bool {
 	if errors.Is(err, tenure.ErrClosed) || errors.Is(err, tenure.ErrSessionClosed) ||
 		errors.Is(err, tenure.ErrUnreadable) || errors.Is(err, tenure.ErrPermanent) {
@@ -46,8 +46,8 @@ func (p *Patience) Ends(err error) bool {
 	return p.limit >= 0 && time.Since(p.since) >= p.limit
 }
 
-// Patiently asks until there is an answer, for as long as the patience lasts. The error
-// is ctx's if that has ended, or else the last question's.
+// Patiently repeats the question until it has an answer, as long as the patience lasts.
+// The error is ctx's if that has ended, otherwise the last one.
 func (b Base) Patiently(ctx context.Context, p *Patience, question func() error) error {
 	for {
 		err := question()
@@ -64,7 +64,7 @@ func (b Base) Patiently(ctx context.Context, p *Patience, question func() error)
 }
 
 // Pause waits for about that long, or until ctx ends. A part of it is random, so that
-// processes do not keep in step.
+// processes do not synchronize.
 func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(About(d))
 	defer timer.Stop()
@@ -87,8 +87,8 @@ func Done(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// DoneWaiting is [Done] for a wait in whose way why was; nil means that nobody knows. Only a
-// deadline says so: who cancels has a reason of its own.
+// DoneWaiting is [Done] for a wait, with why it had to wait; nil means unknown. Only the
+// error of a deadline has why: a cancellation has a reason of its own.
 func DoneWaiting(ctx context.Context, why error) error {
 	err := Done(ctx)
 	if why == nil || !errors.Is(err, context.DeadlineExceeded) {
@@ -97,8 +97,8 @@ func DoneWaiting(ctx context.Context, why error) error {
 	return &waitError{err, why}
 }
 
-// Within bounds a wait by [tenure.AcquireOptions.Wait]. Over turns the error of a wait that
-// this bound has ended into what was waited for.
+// Within bounds a wait by [tenure.AcquireOptions.Wait]. over replaces the error of a wait
+// that this bound has ended by the reason for the wait.
 func Within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
 	if wait <= 0 {
 		return ctx, func() {}, func(err error) error { return err }
@@ -113,7 +113,7 @@ func Within(ctx context.Context, wait time.Duration) (bounded context.Context, s
 	}
 }
 
-// waitError wraps the end of the context alone, so that work which returns it has ended in
+// waitError wraps the end of the context only, so that work that returns it has ended in
 // order.
 type waitError struct{ ended, why error }
 

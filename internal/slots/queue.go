@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// Queue is the order in which the callers of one process wait: the first one acts, the
+// Queue is the order in which the callers of one process wait: the first acts, the
 // others wait for their turn. The zero value is empty.
 type Queue struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // closed when it is its turn; the first one has it
 }
 
-// Enter waits for the caller's turn. leave hands it on.
+// Enter waits for the caller's turn. leave passes the turn on.
 func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 	turn := make(chan struct{})
 	q.mu.Lock()

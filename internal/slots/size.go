@@ -16,13 +16,13 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Size is what the store keeps of how many slots there are: the data of a lock that
-// nobody holds but to change it. T is how a package writes it. All methods may be
-// called concurrently.
+// Size is the number of slots in the store: the data of a lock that a process holds
+// only to change it. T is the package's form of it. All methods may be called
+// concurrently.
 type Size[T comparable] struct {
 	Base
 	Name string // of the lock
-	// Good says that a size can be. Text is how it is written, as JSON.
+	// Good says whether a size is valid. Text returns it as JSON, as stored.
 	Good func(T) bool
 	Text func(T) []byte
 
@@ -31,11 +31,11 @@ type Size[T comparable] struct {
 	at    time.Time // before it was read; zero: never
 }
 
-// Parse reads the data of the record. It returns false if nothing was laid down yet.
+// Parse reads the data of the record. It returns false if no size is stored yet.
 func (s *Size[T]) Parse(data []byte) (T, bool, error) { return parse(data, s.Good) }
 
-// SizeOf returns the name, and the size, by the status of the record of a size, which has the
-// suffix behind the name. It returns false if it is no such record.
+// SizeOf returns the name and the size from the status of a size's record, whose key is the
+// name with the suffix. It returns false for any other record.
 func SizeOf[T any](st tenure.Status, suffix string, good func(T) bool) (name string, z T, ok bool) {
 	name, ok = strings.CutSuffix(st.Name, suffix)
 	if !ok || name == "" {
@@ -47,8 +47,8 @@ func SizeOf[T any](st tenure.Status, suffix string, good func(T) bool) (name str
 	return name, z, true
 }
 
-// parse returns false if nothing was laid down yet, and an error that matches
-// [tenure.ErrUnreadable] if it is no size.
+// parse returns false if no size is stored yet, and an error that matches
+// [tenure.ErrUnreadable] if the data are no size.
 func parse[T any](data []byte, good func(T) bool) (z T, ok bool, err error) {
 	if len(data) == 0 {
 		return z, false, nil
@@ -61,8 +61,8 @@ func parse[T any](data []byte, good func(T) bool) (z T, ok bool, err error) {
 	return z, true, nil
 }
 
-// Known returns the size that was read last, and when: before it was read. The time is
-// zero if it was never read.
+// Known returns the size that was read last, and the time before that read, zero if it
+// was never read.
 func (s *Size[T]) Known() (T, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Size[T]) note(z T, at time.Time) {
 	}
 }
 
-// Read reads the size, past every cache. It returns false if none is stored.
+// Read reads the size, without a cache. It returns false if none is stored.
 func (s *Size[T]) Read(ctx context.Context) (T, bool, error) {
 	at := time.Now()
 	st, err := s.Client.Status(ctx, s.Name)
@@ -88,8 +88,8 @@ func (s *Size[T]) Read(ctx context.Context) (T, bool, error) {
 	return s.Saw(st, at)
 }
 
-// Glance is Read by a read that may be behind, for waiters, which only want to know where the
-// slots are. What it does not find is read strongly.
+// Glance is Read with a read that may be stale, for waiters, which only need to find the
+// slots. If it finds no size, it reads strongly.
 func (s *Size[T]) Glance(ctx context.Context) (T, bool, error) {
 	at := time.Now()
 	list, errs := s.Client.Statuses(ctx, []string{s.Name}, &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
@@ -110,9 +110,9 @@ func (s *Size[T]) Saw(st tenure.Status, at time.Time) (T, bool, error) {
 	return z, ok, err
 }
 
-// Current returns the size that is stored, which is the given one if there was none
-// before. Whoever holds the lock to lay it down does so at once. One that is alive for a
-// lease and more, and does not, has a lock of its own under that name.
+// Current returns the stored size, after storing first if there was none. A process that
+// holds the lock to store the size does so at once. A live holder that has not done so
+// for more than a lease uses that name for an unrelated lock.
 func (s *Size[T]) Current(ctx context.Context, first T) (T, error) {
 	z, ok, err := s.Read(ctx)
 	if ok || err != nil {
@@ -121,7 +121,7 @@ func (s *Size[T]) Current(ctx context.Context, first T) (T, error) {
 	o := &tenure.AcquireOptions{AdditionalWait: s.Client.Options().LeaseDuration}
 	z, err = s.change(ctx, o, func(z T, stored bool) (T, error) {
 		if stored {
-			return z, nil // somebody was quicker
+			return z, nil // another process was faster
 		}
 		return first, nil
 	})
@@ -129,17 +129,17 @@ func (s *Size[T]) Current(ctx context.Context, first T) (T, error) {
 	if !errors.As(err, &held) {
 		return z, err
 	}
-	if z, ok, err = s.Read(ctx); ok || err != nil { // many were quicker
+	if z, ok, err = s.Read(ctx); ok || err != nil { // several others were faster
 		return z, err
 	}
 	var none T
-	return none, fmt.Errorf("%w: the number of slots is not stored, and %q (token %d) holds the lock %q, whose data it is to be, and stores none: "+
-		"that is another lock of this name; end what holds it, or choose another name for one of the two", tenure.ErrUnreadable, held.Owner, held.Token, s.Name)
+	return none, fmt.Errorf("%w: the number of slots is not stored: %q (token %d) holds lock %q, which should store it, but stores none; "+
+		"that is an unrelated lock of this name: end its holder, or choose another name for one of the two", tenure.ErrUnreadable, held.Owner, held.Token, s.Name)
 }
 
-// Change changes the size, one at a time: under the lease of its record, so that what
-// it was before is known, and a write that is late does no harm. Nothing is changed if
-// to returns an error.
+// Change changes the size, one change at a time: under the lease of its record, so that
+// the old size is known, and a late write does no harm. The size stays if to returns an
+// error.
 func (s *Size[T]) Change(ctx context.Context, to func(z T, stored bool) (T, error)) (T, error) {
 	return s.change(ctx, nil, to)
 }

@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slots has what packages semaphore and rwlock share: locks that belong to one
-// name, of which some are slots. That is the record of how many slots there are, the
-// line of the processes that wait, the order of the waiters of one process, patience
-// with a store that gives no answer, and the bounds that a session sets. It stands on
-// the public API alone.
+// Package slots has the common parts of packages semaphore and rwlock, whose names each
+// have several locks, some of them slots: the record with the number of slots, the line
+// of waiting processes, the queue of waiters in one process, patience with a store that
+// gives no answer, and the bounds of a session. It only uses the public API.
 package slots
 
 import (
@@ -17,23 +16,23 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Base is what all locks of one name in one process stand on. All methods may be
+// Base is the common base of all locks of one name in one process. All methods may be
 // called concurrently.
 type Base struct {
 	Client *tenure.Client
 	// Session keeps the slots alive, if it is not nil. The locks of the size and of the
-	// line are leases of their own: a process whose session has ended can still change
-	// the number of slots.
+	// line have their own leases: a process whose session has ended can still change the
+	// number of slots.
 	Session *tenure.Session
 }
 
-// Check returns what is wrong with the base of a kind of thing, such as "semaphore".
+// Check returns what is wrong with the base of a kind, such as "semaphore".
 func (b Base) Check(kind string) error {
 	switch {
 	case b.Client == nil:
 		return errors.New("client is nil: make one with tenure.New")
 	case b.Session != nil && b.Session.Client() != b.Client:
-		return fmt.Errorf("session is of another client: its locks are in another store, perhaps; open one with the %s's client", kind)
+		return fmt.Errorf("session belongs to another client, whose store may be another one: open a session with the %s's client", kind)
 	}
 	return nil
 }
@@ -46,8 +45,8 @@ func (b Base) TryLock(ctx context.Context, name string, o *tenure.AcquireOptions
 	return b.Client.TryAcquire(ctx, name, o)
 }
 
-// Bound returns a context that also ends with the session: a waiter polls slots, and
-// would not learn of it before one is free.
+// Bound returns a context that also ends with the session: a waiter only polls slots,
+// and would not learn of that end before a slot is free.
 func (b Base) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
 	if b.Session == nil {
 		return ctx, func() {}
@@ -75,11 +74,11 @@ func (b Base) OrEnded(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", tenure.ErrSessionClosed, cause)
 }
 
-// GiveBack releases a lease that nobody works under. It waits for a moment, so that
-// the next one need not; a caller that has no time goes on at once.
+// GiveBack releases a lease without work under it. It waits for a moment, so that the
+// next holder need not; a caller whose context has ended goes on at once.
 func (b Base) GiveBack(ctx context.Context, l *tenure.Lease) { b.GiveBackWith(ctx, l, nil) }
 
-// GiveBackWith is GiveBack with what the release records besides.
+// GiveBackWith is GiveBack with the options of the release.
 func (b Base) GiveBackWith(ctx context.Context, l *tenure.Lease, o *tenure.ReleaseOptions) {
 	patience := b.Client.Options().RequestTimeout
 	if ctx.Err() != nil {
@@ -87,19 +86,19 @@ func (b Base) GiveBackWith(ctx context.Context, l *tenure.Lease, o *tenure.Relea
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	_ = l.ReleaseWith(ctx, o) // it goes on without us, or the record runs out by itself
+	_ = l.ReleaseWith(ctx, o) // the release goes on in the background, or the record expires by itself
 }
 
 // ErrBroken is the failure of work that has not returned.
 var ErrBroken = errors.New("the work panicked, or ended its goroutine")
 
-// Lease is what Failure and Outcome need to know of one.
+// Lease has the methods of a lease that Failure and Outcome need.
 type Lease interface {
 	Context() context.Context
 	Check() error
 }
 
-// Failure returns what a release says of the error of work: that the work has failed,
+// Failure returns the release options for the error of work: that the work has failed,
 // unless it was asked to stop before.
 func Failure(ctx context.Context, l Lease, err error) *tenure.ReleaseOptions {
 	if err == nil || ctx.Err() != nil || l.Context().Err() != nil || l.Check() != nil {
@@ -108,9 +107,8 @@ func Failure(ctx context.Context, l Lease, err error) *tenure.ReleaseOptions {
 	return &tenure.ReleaseOptions{Failed: err}
 }
 
-// Outcome returns what a Run returns: the error of the release if it says that the
-// lease was lost, and the one of the work. Wrap says what was done when its error
-// occurred.
+// Outcome returns what a Run returns: the error of the release, if that says that the
+// lease was lost, and the error of the work. wrap adds the operation to an error.
 func Outcome(l Lease, lost, err error, wrap func(error) error) error {
 	if errors.Is(lost, tenure.ErrLost) || errors.Is(lost, tenure.ErrStopTimeout) {
 		return errors.Join(lost, err)
@@ -121,20 +119,20 @@ func Outcome(l Lease, lost, err error, wrap func(error) error) error {
 	return err
 }
 
-// AtWork says that a slot shows a holder that may be at work. One whose slot was
-// revoked may be until the slot is free.
+// AtWork says that a slot shows a holder that may be at work. A holder whose slot was
+// revoked may be at work until the slot is free.
 func AtWork(st tenure.Status) bool {
 	return st.Held || st.State == tenure.StateReserved && st.ReservedFor == "" && st.FreeIn > 0
 }
 
-// Expired says that a look shows a holder whose lease is over. It may have renewed since
-// the store answered that look, or the look may have been behind. Whoever takes the lock need
-// not care: its write is refused then. Whoever acts without a write looks again, strongly: a
-// look that begins when the lease is over, and shows the same, is certain.
+// Expired says that a read shows a holder whose lease is over. The holder may have renewed it
+// since, or the read may have been stale. A takeover is safe, because a stale write is
+// rejected. A caller that does not write must confirm with a strong read: a read that begins
+// after the lease is over, and shows the same, is certain.
 func Expired(st tenure.Status) bool { return st.State == tenure.StateHeld && !st.Held }
 
-// Options returns a copy of the options of an acquire, and refuses those that are for
-// one lock alone.
+// Options returns a copy of the options of an acquire, and refuses those that only
+// apply to one lock.
 func Options(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 	var o tenure.AcquireOptions
 	if options != nil {
@@ -145,7 +143,7 @@ func Options(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 	}
 	switch {
 	case o.UnlessAlive, o.AdditionalWait != 0, o.Priority != 0:
-		return o, errors.New("UnlessAlive, AdditionalWait and Priority are for one lock: they mean nothing to several slots")
+		return o, errors.New("UnlessAlive, AdditionalWait and Priority apply to one lock, not to slots: leave them unset")
 	case o.Wait < 0:
 		return o, fmt.Errorf("wait %v must not be negative", o.Wait)
 	case o.Capacity < 0:

@@ -12,22 +12,22 @@ import (
 )
 
 // EndUnreleased says that a term ended without a release that its holder knows of: the
-// store gave no answer, and the record runs out by itself. The other ends are those of
+// store gave no answer, and the record expires by itself. The other ends are those of
 // [tenure.Term.End].
 const EndUnreleased = "unreleased"
 
-// Ends are the ends of a term that its holder can tell of.
+// Ends are the ends of a term that its holder can report.
 var Ends = []string{
 	tenure.EndReleased, tenure.EndSteppedDown, tenure.EndHandedOver, tenure.EndExpired, tenure.EndRevoked,
 	EndSuperseded, tenure.EndStalled, tenure.EndStopTimeout, EndUnreleased,
 }
 
-// EndSuperseded says that another holder's record, or none, was found although the holder
+// EndSuperseded says that the holder found another holder's record, or none, although it
 // counted on its lease.
 const EndSuperseded = "superseded"
 
-// Account is what the events of one client tell of the leases that it holds. Its methods
-// may be called concurrently.
+// Account is the state of a client's leases, according to its events. Its methods may be
+// called concurrently.
 type Account struct {
 	mu       sync.Mutex
 	leases   map[string]*lease // by lock: the one with the highest token
@@ -37,13 +37,13 @@ type Account struct {
 
 // lease is a lease, or a session, that has begun.
 type lease struct {
-	session  string // that keeps it alive, "" if it is its own lease
+	session  string // the session that keeps it alive, "" if it has its own lease
 	token    uint64
 	since    time.Time
 	deadline time.Time
 	grace    time.Duration
-	stop     string // why it is to end, "" while nobody has said so
-	lost     bool   // it has ended, and its end is counted, although its work may go on
+	stop     string // why it must end, "" until an event says so
+	lost     bool   // it has ended, and its end was counted, although its work may go on
 	share    float64
 	busy     bool // share is known
 }
@@ -55,7 +55,7 @@ func NewAccount() *Account {
 
 // Change is what an event adds to the counters.
 type Change struct {
-	// End is how a term ended, or a session; empty if none did. Each ends once.
+	// End is how a term or a session ended; empty if none did. Each ends once.
 	End string
 	// Late says that a heartbeat was confirmed when less than the grace of its lease
 	// was left before the deadline that counted until then.
@@ -74,7 +74,7 @@ func (a *Account) Take(e tenure.Event) Change {
 	switch e.Kind {
 	case tenure.EventAcquired:
 		if l := a.leases[e.Lock]; l != nil && l.token >= e.Token {
-			return Change{} // told late
+			return Change{} // a late event
 		}
 		a.leases[e.Lock] = &lease{session: e.Session, token: e.Token, since: e.Time, deadline: deadline, grace: e.Grace}
 		return Change{}
@@ -89,7 +89,7 @@ func (a *Account) Take(e tenure.Event) Change {
 	switch e.Kind {
 	case tenure.EventRenewed:
 		if e.Lock != "" && e.Session != "" {
-			break // a write of the lock alone: the session's heartbeats are its own
+			break // a write of the lock's record: the session reports its own heartbeats
 		}
 		late := l.deadline.Sub(e.Time) < l.grace && l.stop == ""
 		l.deadline = deadline
@@ -146,7 +146,7 @@ func (a *Account) drop(e tenure.Event, l *lease) {
 	}
 }
 
-// endOf names the end that an error tells of, or other if it tells of none.
+// endOf names the end that an error shows, or returns other.
 func endOf(err error, other string) string {
 	var request *tenure.StepDownError
 	var taken *tenure.SupersededError
@@ -183,12 +183,12 @@ type Held struct {
 	Busy  bool
 }
 
-// forgotten is how long after its deadline a lease is dropped of which no end was told: the
+// forgotten is how long after its deadline a lease without an end event is dropped: the
 // event was dropped, or the lease belongs to a client of the lock service.
 const forgotten = 24 * time.Hour
 
-// Held returns the leases whose deadline has not passed at the instant, and that were not
-// lost, in no order.
+// Held returns the leases whose deadline has not passed at the given time, and that were
+// not lost, in no order.
 func (a *Account) Held(now time.Time) []Held {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -59,7 +59,7 @@ func TestAccount(t *testing.T) {
 			{s, of(tenure.EventStopping, 1, nil), telemetry.Change{}, 1},
 			{2 * s, tenure.Event{Kind: tenure.EventReleased, Lock: "x", Token: 1, End: tenure.EndFailed, Err: errors.New("boom")}, telemetry.Change{End: "failed"}, 0},
 		},
-		"two tenures of one lock": {
+		"two terms of one lock": {
 			{0, acquired(1), telemetry.Change{}, 1},
 			{s, acquired(2), telemetry.Change{}, 1},
 			{2 * s, of(tenure.EventLost, 1, tenure.ErrExpired), telemetry.Change{}, 1},
@@ -91,7 +91,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestForgotten drops leases of which nobody tells an end.
+// TestForgotten drops leases without an end event.
 func TestForgotten(t *testing.T) {
 	for hours, end := range map[int]string{1: "released", 48: ""} {
 		a := telemetry.NewAccount()

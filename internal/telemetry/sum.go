@@ -5,7 +5,7 @@ package telemetry
 
 import "time"
 
-// Sum is what is held under one label.
+// Sum summarizes the leases held under one label.
 type Sum struct {
 	Leases    int
 	Token     uint64        // the highest
@@ -15,7 +15,7 @@ type Sum struct {
 	Busy      bool          // Share is known
 }
 
-// Summary returns what is held by label, also of known labels under which nothing is.
+// Summary returns a Sum for each label, including known labels without a lease.
 func Summary(held []Held, label func(lock string) string, known map[string]bool) map[string]Sum {
 	all := map[string]Sum{}
 	for name := range known {

@@ -10,14 +10,14 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Timing are durations of a client that its numbers are compared with.
+// Timing has the durations of a client to which its metrics are compared.
 type Timing struct {
 	Lease, Grace time.Duration
 	// Deadline is how long after a heartbeat was sent its holder may act.
 	Deadline time.Duration
 }
 
-// TimingOf returns what a client with the options counts with. Options may be nil.
+// TimingOf returns the timing of a client with the options, which may be nil.
 func TimingOf(o *tenure.Options) Timing {
 	if o == nil {
 		o = new(tenure.Options)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testutil has what the tests of several packages say again and again.
+// Package testutil has helpers for the tests of several packages.
 package testutil
 
 import (
@@ -31,7 +31,7 @@ func Want(t testing.TB, err, target error) {
 		t.Errorf("got error %q, want none", err)
 	}
 	if target != nil && !errors.Is(err, target) {
-		t.Errorf("got error %v, want one that matches %q", err, target)
+		t.Errorf("got error %v, want an error that matches %q", err, target)
 	}
 }
 

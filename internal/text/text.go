@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package text has the rules for text in records that people read: names of locks and of
-// what is made of them, owners, reasons, errors.
+// the kinds built on them, owners, reasons, errors.
 package text
 
 import (
@@ -27,14 +27,14 @@ func Invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(
 func (e *invalidError) Error() string        { return e.text }
 func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
-// CheckName returns what is wrong with a name that becomes that of a lock, or its beginning.
-// What it is a name of is said by what, such as "semaphore name".
+// CheckName returns what is wrong with a name that becomes the name of a lock, or the
+// beginning of one. what says what it names, such as "semaphore name".
 func CheckName(what, name string, most int) error {
 	return cmp.Or(CheckKey(what, name, most), Check(what, name, most), CheckEnds(what, name))
 }
 
-// CheckEnds returns an error if a space is at an end of the name: it would be another lock
-// than the one that people read.
+// CheckEnds returns an error if the name has a leading or trailing space: people would
+// read it as the name of another lock.
 func CheckEnds(what, name string) error {
 	trimmed := strings.TrimSpace(name)
 	if trimmed == name {
@@ -44,12 +44,12 @@ func CheckEnds(what, name string) error {
 	if strings.HasPrefix(name, trimmed) {
 		at = len(trimmed)
 	}
-	return Invalid("%s %.200q has a space at byte %d, one of its ends: remove it, for it makes the name that of another lock", what, name, at)
+	return Invalid("%s %.200q has a space at byte %d, at one of its ends: remove it, because it would make another name", what, name, at)
 }
 
-// CheckKey is laxer: a lock that another client has written may have a name that cannot be
-// printed, and is seen and released all the same. A name that is not UTF-8 is refused: a
-// store may read another key in its place.
+// CheckKey is less strict: a lock that another client has written may have an unprintable
+// name, and must still be readable and releasable. A name that is not UTF-8 is refused,
+// because a store may read another key instead.
 func CheckKey(what, name string, most int) error {
 	if strings.HasPrefix(name, driver.OwnPrefix) {
 		return Invalid("%s %.40q begins with %q: such names are for records of Tenure itself", what, name, driver.OwnPrefix)
@@ -65,9 +65,9 @@ func CheckNotEmpty(what, s string, most int) error {
 	return nil
 }
 
-// Check returns what is wrong with text that may be empty: each rune must be printable, by
-// itself. What cannot be seen makes two names look like one, and what steers a terminal
-// makes a line say something else.
+// Check returns what is wrong with text that may be empty: each rune must be printable by
+// itself. Invisible characters make two names look alike, and control characters can
+// change what a terminal shows.
 func Check(what, s string, most int) error {
 	if err := CheckForm(what, s, most); err != nil {
 		return err
@@ -99,8 +99,8 @@ func CheckForm(what, s string, most int) error {
 	return nil
 }
 
-// Line returns s as one line that passes [Check], but for its length: white space is a space,
-// and what cannot be printed is left out.
+// Line returns s as one line that passes [Check], except for its length: white space becomes
+// a space, and unprintable characters are left out.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

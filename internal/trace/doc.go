@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace writes down what processes and their store did, so that it can
-// be checked against the model in spec/. The simulator and the recorder of the
-// shell's tests write traces; nothing reads one while it is made.
+// Package trace records what processes and their store did, to check it against the
+// model in spec/. The simulator and the recorder of the engine's tests write traces; no
+// program reads a trace while it is made.
 //
 // A trace is a sequence of [Event] in the order in which they happened, by the
 // time of a reference clock that no process of the protocol reads. Events of one

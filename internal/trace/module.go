@@ -187,7 +187,7 @@ SPECIFICATION TraceSpec
 	return b.Bytes()
 }
 
-// fields is a record of the model. A field that the event does not have is None.
+// fields is a record of the model. Fields that the event does not have get None.
 type fields map[string]string
 
 func (f fields) String() string {

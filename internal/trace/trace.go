@@ -25,7 +25,7 @@ const (
 	Send Kind = "send"
 	// Apply says that the store carries out a request: Request, Outcome (Applied
 	// or Conflicted), Found and Record as they stand afterwards. A late or
-	// duplicated one is one more Apply. It may be left out for a look.
+	// duplicated one is one more Apply. It may be left out for a read.
 	Apply Kind = "apply"
 	// Reply says that the sender learns, or gives up learning, what became of its
 	// request: Proc, Who, Request, Outcome; Found and Record as they are shown to
@@ -35,10 +35,10 @@ const (
 	// Grant says that an acquire has become a lease: Proc, Who, Record as granted.
 	Grant Kind = "grant"
 	// Check says that the check of a lease passes at this instant, so that its
-	// holder may act: Proc, Who. As many as there are instants to be judged.
+	// holder may act: Proc, Who. One for each instant to be judged.
 	Check Kind = "check"
 	// End says that the right to act under a lease has ended: Proc, Who, Cause.
-	// A process that was paused says it late.
+	// A process that was paused reports it late.
 	End Kind = "end"
 	// Quiet says that a lease sends no more heartbeats: Proc, Who.
 	Quiet Kind = "quiet"
@@ -77,10 +77,10 @@ type Event struct {
 	At   time.Duration `json:"at"`
 	Do   Kind          `json:"do"`
 	Lock string        `json:"lock,omitempty"`
-	// Proc names the process. One that was restarted may keep its name.
+	// Proc names the process. A restarted process may keep its name.
 	Proc string `json:"proc,omitempty"`
 	// Who, unique in the trace, names the machine that acts in the process: an
-	// acquire and the lease that it becomes, or an asker.
+	// acquire and the lease that it becomes, or a requester.
 	Who string `json:"who,omitempty"`
 	// Request numbers a request from 1 on, unlike any other in the trace.
 	Request int     `json:"request,omitempty"`
@@ -130,7 +130,7 @@ type Timing struct {
 	Drift float64 `json:"drift"`
 }
 
-// Of returns what the model knows of rec.
+// Of returns the part of rec that the model knows.
 func Of(rec driver.Record) *Record {
 	r := &Record{
 		Version: rec.Version, Beat: rec.Beat, Owner: rec.Owner, Token: rec.Token,
