@@ -241,7 +241,7 @@ func TestDataIsKeptOrReplaced(t *testing.T) {
 		l := a.MustAcquire("x", &tenure.AcquireOptions{Data: data})
 		copy(data, "xxx") // it was copied
 		if _, ok := l.Previous(); ok {
-			t.Error("a new lock has a previous tenure")
+			t.Error("a new lock has a previous term")
 		}
 		mustRelease(a, l)
 		l = b.MustAcquire("x", nil)

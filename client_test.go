@@ -67,7 +67,7 @@ func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 
 // If work is running when the client is closed, heartbeats go on until it has returned,
 // and no other holder starts before.
-func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
+func TestCloseSendsHeartbeatsUntilTheWorkIsDone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
 		const drain = lease - time.Second

@@ -474,7 +474,7 @@ func TestCoolDownDoublesUpToItsMost(t *testing.T) {
 		m := newWorld(t).Client("a", labelled("v2"))
 		o := &tenure.ElectionOptions{CoolDown: coolDown}
 		for i, want := range []time.Duration{0, 2, 4, 8, 16, 30, 30} {
-			near(t, "tenure "+string(rune('1'+i)), fails(m, o), want*time.Second)
+			near(t, "term "+string(rune('1'+i)), fails(m, o), want*time.Second)
 		}
 		o.CoolDownMax = 3 * time.Second
 		near(t, "one with a lower most", fails(m, o), 3*time.Second)
@@ -595,7 +595,7 @@ func TestCoolDownCosts(t *testing.T) {
 		n := m.Faults().Count(faultstore.OpGet)
 		leads(m, o, nil)
 		if more := m.Faults().Count(faultstore.OpGet) - n; more != 1 {
-			t.Errorf("%d reads before the first tenure, want 1", more)
+			t.Errorf("%d reads before the first term, want 1", more)
 		}
 		for range 3 {
 			leads(m, o, nil)

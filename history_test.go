@@ -142,7 +142,7 @@ func TestHolderAt(t *testing.T) {
 	}
 	history[5].Token = 1
 	if _, ok, certain := tenure.HolderAt(history, at(10)); ok || !certain {
-		t.Error("before the first tenure there was nobody, for certain")
+		t.Error("before the first term there was certainly no holder")
 	}
 	if _, ok, certain := tenure.HolderAt(nil, at(10)); ok || !certain {
 		t.Error("a lock that was never taken")

@@ -54,7 +54,7 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 			func(t *testing.T, w *world) {
 				seize(t, w, "x", func(r *driver.Record) { r.Owner, r.Token = "b", 2 })
 				seize(t, w, "x", func(r *driver.Record) {
-					asked := &driver.Request{ID: "r", Kind: driver.Revoke, By: "somebody", Reason: "not of this tenure"}
+					asked := &driver.Request{ID: "r", Kind: driver.Revoke, By: "somebody", Reason: "not of this term"}
 					r.Owner, r.Token = "operator", 3
 					r.Prev = &driver.Term{Token: 2, Owner: "b", End: driver.EndRevoked, Asked: asked}
 				})
