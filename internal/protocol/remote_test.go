@@ -226,7 +226,7 @@ func TestRemoteWriteJudges(t *testing.T) {
 		{"released with a failure", freed(at(beat1), "v", driver.EndFailed, nil), HolderChanged, Done},
 		{"freed by an offer", freed(at(beat1), "v", driver.EndAbandoned, nil), HolderChanged, HolderChanged},
 		{"freed by an operator", freed(at(beat1), "v", driver.EndReleasedDead, nil), HolderChanged, HolderChanged},
-		{"the next tenure, released", with(freed(at(beat1), "v", driver.EndReleased, nil), func(r *driver.Record) { r.Token = 8 }), HolderChanged, HolderChanged},
+		{"the next term, released", with(freed(at(beat1), "v", driver.EndReleased, nil), func(r *driver.Record) { r.Token = 8 }), HolderChanged, HolderChanged},
 		{"revoked", revoked, HolderChanged, HolderChanged},
 		{"handed over", handed, HolderChanged, Done},
 		{"held by the next one, after a release", after(driver.EndReleased), HolderChanged, Done},

@@ -57,7 +57,7 @@ func TestRequesterJudgesWhatItActsOn(t *testing.T) {
 	kept := reserved(held, "v2", reservation{owner: "x"}, time.Second, driver.EndHandedOver, nil)
 	next := theirs(timing, "v3", 2)
 	for _, want := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Revoke} {
-		for name, now := range map[string]driver.Record{"released": released, "reserved": kept, "another tenure": next} {
+		for name, now := range map[string]driver.Record{"released": released, "reserved": kept, "another term": next} {
 			if want == driver.Revoke && name == "reserved" {
 				continue // what it waits for is the same
 			}
@@ -81,7 +81,7 @@ func TestRequesterJudgesWhatItActsOn(t *testing.T) {
 			t.Errorf("%v from %+v", a.Call.Kind, a.Call.Prev)
 		}
 	})
-	t.Run("free of another tenure", func(t *testing.T) {
+	t.Run("free of another term", func(t *testing.T) {
 		k, view, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
 		view.Observe(time.Second, time.Second, driver.Strong, next, true)
 		now := time.Second
@@ -433,7 +433,7 @@ func TestRequesterUnderSessionAnswers(t *testing.T) {
 		{"step-down where there is no session", driver.StepDown, driver.Record{}, NoHolder, 0},
 		{"hand-over", driver.HandOver, lives, NoAnswer, Request},
 		{"second request", driver.StepDown, with(other, q), OtherPending, 0},
-		{"the former tenure was asked", driver.StepDown, with(former), NoAnswer, Request},
+		{"the former term was asked", driver.StepDown, with(former), NoAnswer, Request},
 		{"another lock was asked for", driver.StepDown, with(other), NoAnswer, Request},
 		{"the session was asked whether it holds it", driver.StepDown, with(question), NoAnswer, Request},
 		{"what makes no sense", driver.StepDown, nonsense, Unusable, 0},

@@ -141,7 +141,7 @@ func TestWishThroughTheSession(t *testing.T) {
 		{"preferred", 1, nil, true},
 		{"not preferred", 0, nil, false},
 		{"asked already", 1, []driver.Request{mine}, false},
-		{"the former tenure was asked", 1, []driver.Request{former}, true},
+		{"the former term was asked", 1, []driver.Request{former}, true},
 		{"another lock was asked for", 1, []driver.Request{other}, true},
 		{"no room", 1, full, false},
 	} {

@@ -400,7 +400,7 @@ func TestAskedThroughTheSession(t *testing.T) {
 	}{
 		{"step-down", driver.Request{Kind: driver.StepDown, Token: 7}, Asked},
 		{"any token", driver.Request{Kind: driver.HandOver, To: "x"}, Asked},
-		{"a former tenure", driver.Request{Kind: driver.StepDown, Token: 6}, None},
+		{"a former term", driver.Request{Kind: driver.StepDown, Token: 6}, None},
 		{"a kind that is not known", driver.Request{Kind: "dance", Token: 7}, None},
 		{"a question", driver.Request{Kind: driver.Confirm, Token: 7}, None},
 	} {

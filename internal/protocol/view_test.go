@@ -260,7 +260,7 @@ func TestTermOfALifeAfterADeletion(t *testing.T) {
 func TestOvertakenAnswersAreLeftAside(t *testing.T) {
 	before := theirs(timing, "v1", 3)
 	for name, now := range map[string]driver.Record{
-		"tenure":       theirs(timing, "v2", 4),
+		"term":         theirs(timing, "v2", 4),
 		"state":        freed(before, "v2", driver.EndReleased, nil),
 		"sign of life": theirs(timing, "v2", 3),
 	} {
