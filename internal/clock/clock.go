@@ -19,9 +19,9 @@ type Clock interface {
 	// If that is wrong, a lease ends early.
 	Holder() time.Duration
 
-	// Contender is for a process that waits until a lease has run out: it counts
-	// only time that has certainly passed. A step of the wall clock may only mean that the
-	// time was set, so it never counts. If that is wrong, the wait is longer.
+	// Contender is for a process that waits until a lease has expired: it counts only time
+	// that has certainly passed. A step of the wall clock may only mean that the time was
+	// set, so it never counts. If that is wrong, the wait is longer.
 	Contender() time.Duration
 }
 

@@ -15,14 +15,14 @@
 //	                            monotonic   boot      wall
 //	a suspend                   stands      counts    counts
 //	a paused virtual machine    stands      stands    stands, is set forward later
-//	somebody sets the time      unmoved     unmoved   steps
+//	the time is set             unmoved     unmoved   steps
 //	the time is slewed (NTP)    follows     follows   follows
 //
 // The boot clock (CLOCK_BOOTTIME, Linux only) decides. What it cannot see is a
 // pause of a whole virtual machine: the only sign of one is a later step of the
-// wall clock, which looks exactly like somebody setting the time. A holder has to
-// assume the pause, and a contender has to assume that the time was set. That is
-// why a [Clock] has two answers.
+// wall clock, which looks exactly like a setting of the time. A holder has to assume
+// the pause, and a contender has to assume that the time was set. That is why a [Clock]
+// has two answers.
 //
 // The last line of the table is why comparing works: on Linux the wall clock is
 // the monotonic clock plus an offset, and both tick at the slewed rate, so they
@@ -54,9 +54,9 @@
 //     that stood unseen at that time.
 //   - An answer is true at some instant between the call and its return. The
 //     machine can stop right after it.
-//   - Off Linux there is no boot clock, so a suspend cannot be told from
-//     somebody setting the time. Holder counts both, Contender neither: a
-//     contender that slept waits longer than it would have to.
+//   - Off Linux there is no boot clock, so a suspend cannot be told from a setting of
+//     the time. Holder counts both, Contender neither: a contender that slept waits
+//     longer than it would have to.
 //   - The wall clock must stand between the years 1885 and 2157 when a clock is
 //     made: beyond that, time.Now has no monotonic part. Later it may show
 //     anything.

@@ -16,8 +16,8 @@ import (
 
 // SessionHolder is a session of this client, and the acquires that wait for a lock under
 // it. Everything under a session is stepped under one mutex, the session's, because its
-// machine and those of its locks read each other. The machine decides what happens: see
-// [protocol.SessionHolder].
+// machine and its locks' machines read each other. The machine decides what happens:
+// see [protocol.SessionHolder].
 type SessionHolder struct {
 	heldRecord // of the session's own record: the heartbeat, and the deadline of all locks
 	// Of is the API's session.

@@ -86,10 +86,10 @@ type Acquirer struct {
 	attempt attempt  // the latest claim or takeover
 	unknown attempts // attempts that may have been applied, or may yet be
 	resolve bool     // a read must find out their outcome first
-	late    *late    // a grant of its own that nobody can use
+	late    *late    // an unusable grant of this acquire
 	inquiry inquiry  // whether the session of the lock holds it
 
-	grant   *Grant // nobody uses it if the acquire was given up before
+	grant   *Grant // unused if the acquire was given up before
 	refusal *Refusal
 	cleanup *cleanup // nil: it was not given up
 }
@@ -522,7 +522,7 @@ func (c *Acquirer) judge(now time.Duration) {
 	case c.shown(rec): // written by it, as its own look will tell
 	case c.changed(rec):
 		c.refuse(now, refusal)
-	case c.reservedForMe(rec), c.orphan(rec): // reserved for it, or nobody's
+	case c.reservedForMe(rec), c.orphan(rec): // reserved for it, or an orphan
 	case u != nil && u.found && u.rec.Lease <= 0:
 		c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
 	case c.want.UnlessAlive && c.sawLife(rec, u), c.want.Try && held && now < dead && c.sees(u):

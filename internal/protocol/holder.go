@@ -20,7 +20,7 @@ import (
 // has passed, so that no other holder starts beside work that is still stopping.
 // When the work is done, the holder releases the record.
 //
-// A holder has two states: that of its work, and that of its record. These pairs occur;
+// A holder has two states: one of its work, and one of its record. These pairs occur;
 // over and superseded, which end the machine, occur with any work state but running:
 //
 //	work      record
@@ -226,7 +226,7 @@ func (h *Holder) Asked() *driver.Request {
 }
 
 // Quiet says that the heartbeats have stopped although the work had not
-// returned: the record runs out by itself.
+// returned: the record expires by itself.
 func (h *Holder) Quiet() bool {
 	switch w := h.work.(type) {
 	case *overdue:

@@ -104,7 +104,7 @@ const (
 	Released               // released by this holder
 	Gone                   // another holder's, or deleted
 	Uncertain              // the store did not answer the release in time
-	Kept                   // certainly no release was applied: the record runs out by itself
+	Kept                   // certainly no release was applied: the record expires by itself
 )
 
 func (f Freed) String() string {

@@ -10,11 +10,11 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// View is what one process knows of one record. It changes by strong replies only:
-// those of strong reads, and the answers of writes. It keeps the record's sign of life,
-// and the instant after the reply that first showed it. All machines of the process that
-// read the record share it, and it outlives them, so that a caller that only tries now
-// and then can also take a dead holder's lock.
+// View is what one process knows of one record. Only strong replies change it: replies
+// to strong reads, and answers to writes. It keeps the record's sign of life, and the
+// instant after the reply that first showed it. All machines of the process that read
+// the record share it, and it outlives them, so that a caller that only tries now and
+// then can also take a dead holder's lock.
 //
 // A strong reply counts if its call was sent after the latest reply that counted had come.
 // Overlapping calls have no order, so the later reply may show the older record. Such a reply
