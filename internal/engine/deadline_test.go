@@ -116,9 +116,9 @@ func TestDeadlineUnderAParent(t *testing.T) {
 	}
 }
 
-// TestDeadlineIsFinal: whatever runs at the same time, who was told that the right has
-// Ended is told nothing else afterwards, and nor is anybody; and nobody finds it good
-// at an instant at which no deadline that was ever set had not passed.
+// TestDeadlineIsFinal: whatever runs concurrently, once a caller has read an ending,
+// all callers read the same one; and no caller finds the deadline good after the latest
+// instant that was ever set.
 func TestDeadlineIsFinal(t *testing.T) {
 	for range 300 {
 		c := &handClock{}

@@ -331,7 +331,7 @@ func TestWaitersAreBounded(t *testing.T) {
 	}
 }
 
-// Those who only observe are notified after those who want the lock, and make room for them.
+// Observers are notified after the waiters that want the lock, and make room for them.
 func TestObserversComeLast(t *testing.T) {
 	h := NewHeld(secret, "PRIVATE")
 	l := h.Begin("x", lease, nil)

@@ -444,8 +444,9 @@ func TestReservedFor(t *testing.T) {
 	}
 }
 
-// TestReservationsCount: one for somebody counts by the time that it names alone.
-// One for nobody is the former holder's lease, and counts with the bound of its clocks.
+// TestReservationsCount: a reservation for an owner or label only lasts for the time
+// that it names. A reservation for nobody is the former holder's lease, and counts with
+// its drift bound.
 func TestReservationsCount(t *testing.T) {
 	held := theirs(Timing{}.WithDefaults(), "v1", 1)
 	held.Drift = 0.01
