@@ -370,7 +370,7 @@ func TestAddressOfTheNotifierIsChecked(t *testing.T) {
 	n := newWires(1)
 	for _, address := range []string{"", "a b", "ä", "a\n", strings.Repeat("a", 201)} {
 		_, err := tenure.New(memstore.New(), &tenure.Options{Notify: &wire{n, address}})
-		if err == nil || !strings.Contains(err.Error(), "for notifications") {
+		if err == nil || !strings.Contains(err.Error(), "notification address") {
 			t.Errorf("notifier at %.20q: %v", address, err)
 		}
 	}

@@ -156,7 +156,7 @@ func (d *drifts) differs(rec driver.Record) {
 	d.reported[rec.Owner] = struct{}{}
 	ev := Event{
 		Kind: EventDrift, Lock: rec.Key, Session: rec.Session, Owner: rec.Owner, Token: rec.Token,
-		Err: fmt.Errorf("the holder has a MaxClockDrift of %v, this client of %v: use the same in all processes", rec.Drift, d.own),
+		Err: fmt.Errorf("all processes must have the same MaxClockDrift: the holder has %v, this client %v", rec.Drift, d.own),
 	}
 	if id, ok := strings.CutPrefix(rec.Key, driver.SessionPrefix); ok {
 		ev.Lock, ev.Session, ev.Token = "", id, 0
