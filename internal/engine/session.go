@@ -213,7 +213,7 @@ type SessionOptions struct {
 func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHolder, error) {
 	p := &opening{
 		c: c, t: new(o.Timing), begun: c.contender(), ended: make(chan struct{}),
-		m: protocol.NewSessionAcquirer(o.Timing, c.env, driver.Record{
+		m: protocol.NewSessionOpener(o.Timing, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Notify: c.notifier.own(),
 		}, o.Patience),
 	}
@@ -240,7 +240,7 @@ type opening struct {
 
 	mu   sync.Mutex // guards the fields below
 	run  run
-	m    *protocol.SessionAcquirer
+	m    *protocol.SessionOpener
 	left bool // no caller waits for it
 	over bool
 	s    *SessionHolder

@@ -26,7 +26,7 @@
 //
 // # Who drives whom
 //
-//	SessionAcquirer ──grant──▶ SessionHolder ──wakes──▶ Holder, one for each lock
+//	SessionOpener ──grant──▶ SessionHolder ──wakes──▶ Holder, one for each lock
 //	                           │  ▲                     │
 //	                           │  └────last returned────┘
 //	                           └──begins──▶ OrphanReleaser
@@ -37,7 +37,7 @@
 //	Observer ──────┘
 //	Acquirer ──grant──▶ UnconfirmedGrant, for a remote holder; RemoteWrite writes for it
 //
-// An [Acquirer] wants a lock, a [Holder] has one; a [SessionAcquirer] opens a session, a
+// An [Acquirer] wants a lock, a [Holder] has one; a [SessionOpener] opens a session, a
 // [SessionHolder] keeps it alive. A [Requester] wants something of a holder, an [Observer] wants
 // to know who the holder is. An [OrphanReleaser] releases a lock that its session does not know
 // of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into the history.

@@ -28,7 +28,7 @@ var (
 	_ Machine = (*Holder)(nil)
 	_ Machine = (*Acquirer)(nil)
 	_ Machine = (*Requester)(nil)
-	_ Machine = (*SessionAcquirer)(nil)
+	_ Machine = (*SessionOpener)(nil)
 	_ Machine = (*SessionHolder)(nil)
 	_ Machine = (*OrphanReleaser)(nil)
 	_ Machine = (*Reaper)(nil)

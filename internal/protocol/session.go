@@ -309,11 +309,11 @@ func (k *SessionHolder) forget() {
 	})
 }
 
-// SessionAcquirer is the machine that opens a session: it claims a record under a new id, and
+// SessionOpener is the machine that opens a session: it claims a record under a new id, and
 // is done when it knows that the claim was applied. If it cannot learn that, it abandons the
 // id for good: a late duplicate of the claim may still open that session, and no lock may
 // name a session that other processes may have found dead.
-type SessionAcquirer struct {
+type SessionOpener struct {
 	retrier
 	rec  driver.Record // the record of a session of this process
 	try  attempt       // the claim of the current id
@@ -322,16 +322,16 @@ type SessionAcquirer struct {
 	grant *Grant
 }
 
-// NewSessionAcquirer returns the machine of one session. rec has its owner, host, label
+// NewSessionOpener returns the machine of one session. rec has its owner, host, label
 // and data. patience is how long the store may fail to give any answer, 0 for ever.
-func NewSessionAcquirer(t Timing, env Env, rec driver.Record, patience time.Duration) *SessionAcquirer {
+func NewSessionOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *SessionOpener {
 	t = t.ofSession()
 	rec.State, rec.Token, rec.Lease, rec.Heartbeat, rec.Drift = driver.Alive, 1, t.Lease, t.Heartbeat, t.Drift
-	return &SessionAcquirer{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
+	return &SessionOpener{retrier: retrier{t: t, env: env, patience: patience}, rec: rec}
 }
 
 // Granted returns the session, once it is open.
-func (o *SessionAcquirer) Granted() (Grant, bool) {
+func (o *SessionOpener) Granted() (Grant, bool) {
 	if o.grant == nil {
 		return Grant{}, false
 	}
@@ -339,22 +339,22 @@ func (o *SessionAcquirer) Granted() (Grant, bool) {
 }
 
 // Err returns why the machine ended without a session.
-func (o *SessionAcquirer) Err() error { return o.err }
+func (o *SessionOpener) Err() error { return o.err }
 
 // Next returns the instant at which Step has something to do.
-func (o *SessionAcquirer) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
+func (o *SessionOpener) Next() (time.Duration, bool) { return o.next(o.plan(), 0) }
 
 // Step lets time pass.
-func (o *SessionAcquirer) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
+func (o *SessionOpener) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
 
-func (o *SessionAcquirer) plan() Kind {
+func (o *SessionOpener) plan() Kind {
 	if o.lost {
 		return Read
 	}
 	return Claim
 }
 
-func (o *SessionAcquirer) act(now time.Duration) *Call {
+func (o *SessionOpener) act(now time.Duration) *Call {
 	kind := o.plan()
 	if !o.due(now, kind, 0) {
 		return nil
@@ -371,7 +371,7 @@ func (o *SessionAcquirer) act(now time.Duration) *Call {
 }
 
 // Reply takes the result of the call under way.
-func (o *SessionAcquirer) Reply(now time.Duration, r Result) Action {
+func (o *SessionOpener) Reply(now time.Duration, r Result) Action {
 	_, answered := o.replied(now, r)
 	switch {
 	case answered:

@@ -111,7 +111,7 @@ func TestSessionBeatsByItself(t *testing.T) {
 	if k.Step(at + 2*timing.Progress); k.Cause() != None {
 		t.Errorf("ended as %v", k.Cause())
 	}
-	o := NewSessionAcquirer(timing, counting(), driver.Record{Owner: "us"}, 0)
+	o := NewSessionOpener(timing, counting(), driver.Record{Owner: "us"}, 0)
 	if next := o.Step(0).Call.Next; next.Heartbeat != timing.Heartbeat {
 		t.Errorf("opened with a heartbeat period of %v", next.Heartbeat)
 	}

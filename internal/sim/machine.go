@@ -171,7 +171,7 @@ func (m *machine) became() bool {
 		m.relayed(is)
 	case *protocol.Observer:
 		m.saw()
-	case *protocol.SessionAcquirer:
+	case *protocol.SessionOpener:
 		g, open := is.Granted()
 		if open {
 			m.opened(g)

@@ -17,7 +17,7 @@ func (h *host) keep() bool {
 	w, p := h.w, h.procs[0]
 	if h.up && w.now >= h.paused && h.session == nil {
 		own := h.ofOwn()
-		m := p.newMachine(opening, h.name+"/session", protocol.NewSessionAcquirer(own, w.env(h), driver.Record{Owner: h.name}, 0))
+		m := p.newMachine(opening, h.name+"/session", protocol.NewSessionOpener(own, w.env(h), driver.Record{Owner: h.name}, 0))
 		m.timing, h.session = own, m
 		w.note("%s opens", m)
 		m.step()
