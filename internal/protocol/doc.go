@@ -27,9 +27,9 @@
 // # Who drives whom
 //
 //	SessionOpener ──grant──▶ SessionHolder ──wakes──▶ Holder, one for each lock
-//	                           │  ▲                     │
-//	                           │  └────last returned────┘
-//	                           └──begins──▶ OrphanReleaser
+//	                         │  ▲                     │
+//	                         │  └────last returned────┘
+//	                         └──begins──▶ OrphanReleaser
 //	Acquirer ──grant──▶ Holder, on its own or under a SessionHolder
 //	    │                  └─grant shows the past─▶ HistoryWriter, one for each term
 //	    └──────────┐
