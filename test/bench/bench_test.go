@@ -201,7 +201,7 @@ func TestWrongIsSeen(t *testing.T) {
 				return len(all)
 			},
 		}
-		l := &load{rig: &rig{part: &part{}}, beaten: 1, length: time.Millisecond}
+		l := &load{harness: &harness{part: &part{}}, beaten: 1, length: time.Millisecond}
 		p := &peer{open: func(context.Context) caller { return c }}
 		err := must.Try(func() {
 			l.pairs(t.Context(), "", p, 4, 1, 200*time.Millisecond)

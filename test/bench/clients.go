@@ -36,7 +36,7 @@ var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock
 // step is a part of a run.
 type step struct {
 	name string
-	run  func(context.Context, *rig)
+	run  func(context.Context, *harness)
 }
 
 // steps are those that there are, in their order.
@@ -55,7 +55,7 @@ var steps = []step{
 
 // measureClients makes the steps, one after the other. The clients run as processes, each kind
 // behind a gate of its own that counts its requests; from these follow units and prices.
-func measureClients(ctx context.Context, r *rig) {
+func measureClients(ctx context.Context, r *harness) {
 	kind := must.Have(launcher.Find("dynoxide"))
 	if r.engine = os.Getenv(kind.Variable); r.engine == "" {
 		must.Do(fmt.Errorf("there is no engine: scripts/engines run %s -- go run ./test/bench bench starts one", kind.Name))
@@ -84,10 +84,10 @@ func measureClients(ctx context.Context, r *rig) {
 	}
 }
 
-// stage is a table of one client, with the processes that use it, whose requests
+// fixture is a table of one client, with the processes that use it, whose requests
 // are counted together. Its methods are for [must.Try].
-type stage struct {
-	*rig
+type fixture struct {
+	*harness
 	peers.Timing
 	*peers.Scope
 	client *peers.Program
@@ -96,25 +96,25 @@ type stage struct {
 	wire   *gate.HTTP
 }
 
-// onStage runs a part of a step with a client.
-func (r *rig) onStage(ctx context.Context, c *peers.Program, t peers.Timing, f func(s *stage)) {
-	r.onStages(ctx, []*peers.Program{c}, t, func(all []*stage) { f(all[0]) })
+// withFixture runs a part of a step with a client.
+func (r *harness) withFixture(ctx context.Context, c *peers.Program, t peers.Timing, f func(s *fixture)) {
+	r.withFixtures(ctx, []*peers.Program{c}, t, func(all []*fixture) { f(all[0]) })
 }
 
 // eachClient runs a part of a step with all clients at once.
-func (r *rig) eachClient(ctx context.Context, t peers.Timing, f func(ctx context.Context, s *stage)) {
+func (r *harness) eachClient(ctx context.Context, t peers.Timing, f func(ctx context.Context, s *fixture)) {
 	must.AtOnce(ctx, len(r.clients), len(r.clients), func(ctx context.Context, i int) {
-		r.onStage(ctx, r.clients[i], t, func(s *stage) { f(ctx, s) })
+		r.withFixture(ctx, r.clients[i], t, func(s *fixture) { f(ctx, s) })
 	})
 }
 
-// onStages runs a part of a step with clients on a table each.
-func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Timing, f func(all []*stage)) {
+// withFixtures runs a part of a step with clients on a table each.
+func (r *harness) withFixtures(ctx context.Context, clients []*peers.Program, t peers.Timing, f func(all []*fixture)) {
 	scope := &peers.Scope{}
 	scope.Run(func() {
-		all := make([]*stage, len(clients))
+		all := make([]*fixture, len(clients))
 		for i, c := range clients {
-			s := &stage{rig: r, Timing: t, Scope: scope, client: c, name: string(c.Kind)}
+			s := &fixture{harness: r, Timing: t, Scope: scope, client: c, name: string(c.Kind)}
 			s.wire = gate.NewDynamoDB(r.engine, true)
 			s.After(s.wire.Close)
 			s.table = must.Have(dynamo.NewTable(ctx, r.db, "tenure-bench"))
@@ -125,21 +125,21 @@ func (r *rig) onStages(ctx context.Context, clients []*peers.Program, t peers.Ti
 	})
 }
 
-// member starts a process of the stage's client, whose requests are counted.
-func (s *stage) member(ctx context.Context) *peers.Member { return s.open(ctx, s.request()) }
+// member starts a process of the fixture's client, whose requests are counted.
+func (s *fixture) member(ctx context.Context) *peers.Member { return s.open(ctx, s.request()) }
 
 // request is the one to open a client whose requests are counted.
-func (s *stage) request() wire.Request { return s.Open(s.wire.Address(), s.table.Name) }
+func (s *fixture) request() wire.Request { return s.Open(s.wire.Address(), s.table.Name) }
 
 // open starts a process whose client is opened with a request.
-func (s *stage) open(ctx context.Context, request wire.Request) *peers.Member {
+func (s *fixture) open(ctx context.Context, request wire.Request) *peers.Member {
 	m := s.client.Open(ctx, request)
 	s.After(m.Kill)
 	return m
 }
 
 // several starts members as several requests say.
-func (s *stage) several(ctx context.Context, requests ...wire.Request) []*peers.Member {
+func (s *fixture) several(ctx context.Context, requests ...wire.Request) []*peers.Member {
 	all := make([]*peers.Member, len(requests))
 	must.AtOnce(ctx, len(all), 2, func(ctx context.Context, i int) { all[i] = s.open(ctx, requests[i]) })
 	return all
@@ -147,7 +147,7 @@ func (s *stage) several(ctx context.Context, requests ...wire.Request) []*peers.
 
 // begin has a member wait for a lock, and returns when its first request is on
 // the wire.
-func (s *stage) begin(ctx context.Context, m *peers.Member, name string) *peers.Call {
+func (s *fixture) begin(ctx context.Context, m *peers.Member, name string) *peers.Call {
 	before := s.wire.Count()
 	granted := m.Begin(m.Asking(wire.Acquire, name))
 	must.Do(wait.Until(ctx, "a waiter sends a request", func() bool { return s.wire.Count() > before }))
@@ -155,12 +155,12 @@ func (s *stage) begin(ctx context.Context, m *peers.Member, name string) *peers.
 }
 
 // during counts what is sent while some steps are taken.
-func (s *stage) during(steps func()) gate.Usage {
+func (s *fixture) during(steps func()) gate.Usage {
 	return must.Have(s.wire.During(func() error { return must.Try(steps) }))
 }
 
 // countFor counts what is sent in a window.
-func (s *stage) countFor(ctx context.Context, window time.Duration) gate.Usage {
+func (s *fixture) countFor(ctx context.Context, window time.Duration) gate.Usage {
 	return s.during(func() { must.Do(wait.For(ctx, window)) })
 }
 

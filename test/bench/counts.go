@@ -35,11 +35,11 @@ const (
 )
 
 // single counts the requests of what is done one at a time.
-func single(ctx context.Context, r *rig) {
+func single(ctx context.Context, r *harness) {
 	setting := fmt.Sprintf("%v; each client's own default at release: "+
 		"the Java client deletes the item, the others keep it", longTimes)
 	r.add(counted, setting, takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne)
-	r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) {
+	r.eachClient(ctx, longTimes, func(ctx context.Context, s *fixture) {
 		two := s.several(ctx, s.request(), s.request())
 		names := r.locks()
 		for _, step := range []struct{ what, command string }{
@@ -64,7 +64,7 @@ func single(ctx context.Context, r *rig) {
 }
 
 // locks are those that are counted one at a time.
-func (r *rig) locks() []string { return lockNames(sized(r.part, 10, 3)) }
+func (r *harness) locks() []string { return lockNames(sized(r.part, 10, 3)) }
 
 // once is what one of n uses.
 func once(u gate.Usage, n int) value {
@@ -87,10 +87,10 @@ func refused(ctx context.Context, m *peers.Member, name string) {
 }
 
 // variants counts what Tenure does for more, which the others have not.
-func variants(ctx context.Context, r *rig) {
+func variants(ctx context.Context, r *harness) {
 	setting := fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)
 	r.add(counted, setting, takeHistory, takeShared)
-	r.onStage(ctx, peers.Own(peers.Tenure), longTimes, func(s *stage) {
+	r.withFixture(ctx, peers.Own(peers.Tenure), longTimes, func(s *fixture) {
 		rounds := func(what string, release bool, options *dynamostore.Options, acquire *tenure.AcquireOptions) {
 			client := must.Have(s.Tenure(dynamo.Connect(s.wire.Address()), s.table.Name, options))
 			s.After(func() { _ = client.Close(context.WithoutCancel(ctx)) }) // it has released all
@@ -117,11 +117,11 @@ func variants(ctx context.Context, r *rig) {
 
 // takeover counts what it takes to get the lock of a holder that was killed, from
 // the first request of a process that comes afterwards.
-func takeover(ctx context.Context, r *rig) {
+func takeover(ctx context.Context, r *harness) {
 	setting := fmt.Sprintf("%v; the holder was killed before; "+
 		"the requests of the successor, who comes afterwards and waits", r.everyday())
 	r.add(counted, setting, takeDead)
-	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *stage) {
+	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *fixture) {
 		names := r.locks()
 		dead := s.open(ctx, s.Open(s.engine, s.table.Name)) // not counted
 		acquireAll(ctx, dead, names)
@@ -134,7 +134,7 @@ func takeover(ctx context.Context, r *rig) {
 }
 
 // hold counts what keeps locks alive, for so many of a process.
-func hold(ctx context.Context, r *rig) {
+func hold(ctx context.Context, r *harness) {
 	const periods = 3
 	t, window, held := r.everyday(), periods*r.everyday().Heartbeat, sized(r.part, []int{1, 100, 1000}, []int{1, 20})
 	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
@@ -145,7 +145,7 @@ func hold(ctx context.Context, r *rig) {
 	// All numbers at once, but in a full run one client after the other: a thousand
 	// heartbeats in a burst are a load, and none is to suffer from another's.
 	must.AtOnce(ctx, len(held)*len(r.clients), len(held)*r.clientsAtOnce(), func(ctx context.Context, i int) {
-		r.onStage(ctx, r.clients[i/len(held)], t, func(s *stage) {
+		r.withFixture(ctx, r.clients[i/len(held)], t, func(s *fixture) {
 			holder, names := s.member(ctx), lockNames(held[i%len(held)])
 			acquireAll(ctx, holder, names)
 			// From the middle between two bursts of heartbeats to another such
@@ -165,11 +165,11 @@ func hold(ctx context.Context, r *rig) {
 }
 
 // clientsAtOnce is how many clients may be measured at once where each of them is a load.
-func (r *rig) clientsAtOnce() int { return sized(r.part, 1, 3) }
+func (r *harness) clientsAtOnce() int { return sized(r.part, 1, 3) }
 
 // waiters counts what many send who wait for a lock, in one process, and in a process each. In
 // a full run one client comes after the other where there are many processes, which are a load.
-func waiters(ctx context.Context, r *rig) {
+func waiters(ctx context.Context, r *harness) {
 	n, t := sized(r.part, 50, 2), r.everyday()
 	window := 3 * t.Heartbeat
 	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; "+
@@ -188,7 +188,7 @@ func waiters(ctx context.Context, r *rig) {
 				// They start sooner when they do not compile for speed, and send the same.
 				c.Command.Env = []string{"JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1"}
 			}
-			r.onStage(ctx, &c, t, func(s *stage) {
+			r.withFixture(ctx, &c, t, func(s *fixture) {
 				u := s.wait(ctx, way.processes, way.each, window)
 				r.put(way.what, s.name, each(u, time.Second, window))
 			})
@@ -197,7 +197,7 @@ func waiters(ctx context.Context, r *rig) {
 }
 
 // wait counts what waiters send once all of them wait.
-func (s *stage) wait(ctx context.Context, processes, each int, window time.Duration) gate.Usage {
+func (s *fixture) wait(ctx context.Context, processes, each int, window time.Duration) gate.Usage {
 	request := s.request()
 	uncounted := request
 	uncounted.Endpoint = s.engine

@@ -40,14 +40,14 @@ import (
 // way is a way to lock, which is measured beside others.
 type way struct {
 	name  string
-	waits bool        // whoever takes a lock of this way waits for it
-	open  func() take // makes a client, of which are the callers
+	waits bool        // an acquire waits for the lock
+	open  func() take // makes a client for callers
 }
 
 // take takes a lock, and returns what releases it. It may be called concurrently.
 type take func(ctx context.Context, name string) (release func(context.Context) error)
 
-// caller returns one that takes locks this way.
+// caller returns a caller that takes locks this way.
 func (t take) caller(context.Context) caller {
 	return caller{acquire: func(ctx context.Context, name string) *heldLock {
 		release := t(ctx, name)
@@ -60,7 +60,7 @@ var engines = []struct {
 	engine string // as scripts/engines calls it
 	title  string
 	own    [][2]string // names of ways, and what the page calls them
-	ways   func(ctx context.Context, r *rig, address string) []way
+	ways   func(ctx context.Context, r *harness, address string) []way
 }{
 	{"etcd", "etcd", [][2]string{{"mutex", "`concurrency.Mutex`"}}, etcdWays},
 	{"zookeeper", "ZooKeeper", [][2]string{{"native", "`zk.Lock` of go-zookeeper"}}, zooKeeperWays},
@@ -71,7 +71,7 @@ var engines = []struct {
 }
 
 // measureEngines measures pairs of a take and a release, and hand-overs, several times over.
-func measureEngines(ctx context.Context, r *rig) {
+func measureEngines(ctx context.Context, r *harness) {
 	times := sized(r.part, 5, 1)
 	r.Setting = fmt.Sprintf("Medians of %d runs", times)
 	for _, e := range engines {
@@ -94,7 +94,7 @@ func measureEngines(ctx context.Context, r *rig) {
 }
 
 // round measures each way, one after the other.
-func (r *rig) round(ctx context.Context, title string, ways []way) {
+func (r *harness) round(ctx context.Context, title string, ways []way) {
 	for _, goroutines := range []int{1, 32} {
 		for _, w := range ways {
 			r.Run(func() { r.found(title, fmt.Sprint(w.name, "/", goroutines), r.paceOf(ctx, w, goroutines)) })
@@ -113,7 +113,7 @@ func (r *rig) round(ctx context.Context, title string, ways []way) {
 
 // pace is how many pairs goroutines make a second, by one client, each of a lock of its own. Each
 // makes one before, which is not counted: the first may make something that stays.
-func (r *rig) paceOf(ctx context.Context, w way, goroutines int) float64 {
+func (r *harness) paceOf(ctx context.Context, w way, goroutines int) float64 {
 	all, names := openAll(ctx, w.open().caller, goroutines), lockNames(goroutines)
 	must.AtOnce(ctx, goroutines, goroutines, func(ctx context.Context, i int) {
 		all[i].acquire(ctx, names[i]).release(ctx)
@@ -128,7 +128,7 @@ const settled = 150 * time.Millisecond
 // tenure is the way of this library, on two stores that its clients have in turn, for those of a
 // hand-over have one each. What [replica.OpenStore] connects ends with the process, so that a store
 // for each client would be too many connections.
-func (r *rig) tenure(waits bool, url, place string) way {
+func (r *harness) tenure(waits bool, url, place string) way {
 	var stores []driver.Store
 	for range 2 {
 		store := replica.OpenStore(url, place)
@@ -146,7 +146,7 @@ func (r *rig) tenure(waits bool, url, place string) way {
 	}}
 }
 
-func etcdWays(ctx context.Context, r *rig, address string) []way {
+func etcdWays(ctx context.Context, r *harness, address string) []way {
 	prefix := "bench/" + rand.Text() + "/"
 	config := clientv3.Config{Endpoints: []string{address}, DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
 	return []way{r.tenure(true, "etcd:"+address, prefix), {"mutex", true, func() take {
@@ -162,7 +162,7 @@ func etcdWays(ctx context.Context, r *rig, address string) []way {
 	}}}
 }
 
-func zooKeeperWays(ctx context.Context, r *rig, address string) []way {
+func zooKeeperWays(ctx context.Context, r *harness, address string) []way {
 	root := "/bench-" + rand.Text()
 	return []way{r.tenure(true, "zookeeper:"+address, root), {"native", true, func() take {
 		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))
@@ -185,7 +185,7 @@ func (silent) Printf(string, ...any) {}
 // postgresWays are Tenure, two plain updates that are as durable, and PostgreSQL's advisory locks,
 // which are not: they have no token, and end with their connection. All are on a server that
 // flushes, as one in use does.
-func postgresWays(ctx context.Context, r *rig, _ string) []way {
+func postgresWays(ctx context.Context, r *harness, _ string) []way {
 	dir := r.folder()
 	data, port := filepath.Join(dir, "data"), must.Have(launcher.Port())
 	must.Do(errors.Join(os.Chmod(dir, 0o711), os.Mkdir(data, 0o700), launcher.Own(data), launcher.InitPostgreSQL(data)))
@@ -239,8 +239,8 @@ func postgresWays(ctx context.Context, r *rig, _ string) []way {
 }
 
 // kubernetesWays are Tenure, and the calls of client-go's lock that its elector makes for it,
-// without the pauses of the elector: a look and an update to take it, and the same to release it.
-func kubernetesWays(ctx context.Context, r *rig, file string) []way {
+// without the pauses of the elector: a read and an update to take it, and the same to release it.
+func kubernetesWays(ctx context.Context, r *harness, file string) []way {
 	config, _, err := k8sstore.Config(file, "")
 	must.Do(err)
 	namespace := "bench-" + strings.ToLower(rand.Text())

@@ -60,7 +60,7 @@ func (p *part) Peers() []string {
 
 // load is a run on all peers of the service.
 type load struct {
-	*rig
+	*harness
 	rounds int
 	length time.Duration // of a run of pairs, and of heartbeats
 	held   int           // locks that are held at once
@@ -73,9 +73,9 @@ type load struct {
 // measureService puts the same load on the lock service and its peers: pairs of acquire and
 // release, hand-overs, heartbeats, and many locks held at once. The callers are goroutines of
 // this process.
-func measureService(ctx context.Context, r *rig) {
+func measureService(ctx context.Context, r *harness) {
 	l := &load{
-		rig: r, rounds: sized(r.part, 5, 1), length: sized(r.part, 1500*time.Millisecond, 300*time.Millisecond),
+		harness: r, rounds: sized(r.part, 5, 1), length: sized(r.part, 1500*time.Millisecond, 300*time.Millisecond),
 		held: sized(r.part, 10_000, 200), hold: sized(r.part, 30*time.Second, time.Second), beaten: sized(r.part, 1000, 20),
 	}
 	r.Setting = fmt.Sprintf("Medians of %d rounds, leases of %v, %d locks held for %v",
@@ -181,7 +181,7 @@ func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (do
 
 // beating has n callers send heartbeats of locks as fast as it goes. One whose call is for all
 // of its locks has one lock: a call of it is one heartbeat, however many locks that is for.
-func (l *load) beating(ctx context.Context, row string, p *peer, open opener, n int) {
+func (l *load) beating(ctx context.Context, row string, p *peer, open openFunc, n int) {
 	all, locks := openAll(ctx, open, n), l.beaten
 	if p.forAll {
 		locks = n

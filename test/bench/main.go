@@ -37,7 +37,7 @@ import (
 )
 
 // parts are what can be measured, by the target of the Makefile.
-var parts = map[string]func(context.Context, *rig){
+var parts = map[string]func(context.Context, *harness){
 	"bench": measureClients, "native": measureEngines, "load": measureService,
 }
 
@@ -49,15 +49,15 @@ type options struct {
 	say    func(format string, args ...any)
 }
 
-// rig is what the steps of a part share.
-type rig struct {
+// harness is what the steps of a part share.
+type harness struct {
 	*part
 	*options
 	peers.Scope // of the whole part
 
 	// Of DynamoDB.
 	engine  string           // where it is
-	db      *dynamodb.Client // of the rig itself, past all gates
+	db      *dynamodb.Client // of the harness itself, past all gates
 	clients []*peers.Program
 }
 
@@ -102,7 +102,7 @@ func run(ctx context.Context) {
 func measure(ctx context.Context, name string, o *options) (*part, error) {
 	p := &part{Date: time.Now().UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Quick: o.quick}
 	err := must.Try(func() {
-		r := &rig{part: p, options: o}
+		r := &harness{part: p, options: o}
 		r.Run(func() { parts[name](ctx, r) })
 	})
 	p.Machine.LoadAfter = machine.Load()
@@ -110,7 +110,7 @@ func measure(ctx context.Context, name string, o *options) (*part, error) {
 }
 
 // folder makes a folder that is removed at the end.
-func (r *rig) folder() string {
+func (r *harness) folder() string {
 	dir := must.Have(os.MkdirTemp("", "tenure-bench-"))
 	r.After(func() { _ = os.RemoveAll(dir) }) // else it is the system's to clean
 	return dir

@@ -32,8 +32,7 @@ type standing struct {
 	begin func(ctx context.Context, client func() *tenure.Client)
 }
 
-// standings are what is priced by the month. One that is added here has its row in
-// the table.
+// standings are what is priced by the month. Each has a row in the table.
 var standings = []standing{
 	{"one lock", 1, func(ctx context.Context, client func() *tenure.Client) {
 		must.Have(client().Acquire(ctx, "one", nil))
@@ -85,7 +84,7 @@ func countedFor(p *part) time.Duration { return sized(p, 30*time.Second, 2*time.
 
 // months counts what Tenure sends for what goes on, all at once, each on a table of
 // its own, and prices it by the month.
-func months(ctx context.Context, r *rig) {
+func months(ctx context.Context, r *harness) {
 	t, d := r.everyday(), countedFor(r.part)
 	setting := fmt.Sprintf("Tenure in the process of the benchmark, with %v; requests counted for %v, "+
 		"after a first lease; units by the size of each item", t, d)
@@ -93,7 +92,7 @@ func months(ctx context.Context, r *rig) {
 		r.add(monthly, setting, s.what)
 	}
 	must.AtOnce(ctx, len(standings), len(standings), func(ctx context.Context, i int) {
-		r.onStage(ctx, peers.Own(peers.Tenure), t, func(s *stage) {
+		r.withFixture(ctx, peers.Own(peers.Tenure), t, func(s *fixture) {
 			r.put(standings[i].what, tenureName, each(s.stand(ctx, standings[i], d), time.Second, d))
 			if n := standings[i].leases; n > 0 {
 				r.put(standings[i].what, kclName, each(peers.KCL(n, t.Lease), time.Second, time.Second))
@@ -103,7 +102,7 @@ func months(ctx context.Context, r *rig) {
 }
 
 // stand counts what something sends that goes on.
-func (s *stage) stand(ctx context.Context, what standing, d time.Duration) gate.Usage {
+func (s *fixture) stand(ctx context.Context, what standing, d time.Duration) gate.Usage {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients []*tenure.Client
 	defer func() {
@@ -148,7 +147,7 @@ type holding struct {
 
 // sessions holds many locks in one process: with one heartbeat in all, and with
 // one for each. One process at a time: none is to suffer from another's load.
-func sessions(ctx context.Context, r *rig) {
+func sessions(ctx context.Context, r *harness) {
 	// A lease at which a heartbeat for each lock is a load.
 	t := sized(r.part, timing(2*time.Second, 400*time.Millisecond, 400*time.Millisecond),
 		timing(10*time.Second, 500*time.Millisecond, 200*time.Millisecond))
@@ -165,7 +164,7 @@ func sessions(ctx context.Context, r *rig) {
 		for _, n := range crowds[string(c.Kind)] {
 			what := fmt.Sprintf("%s, %d locks", titles[string(c.Kind)], n)
 			r.add(crowded, setting, what)
-			r.onStage(ctx, c, t, func(s *stage) {
+			r.withFixture(ctx, c, t, func(s *fixture) {
 				s.wire.Slow(delay)
 				h := s.crowd(ctx, n, held)
 				r.put(what, s.name, value{Held: h})
@@ -179,7 +178,7 @@ func sessions(ctx context.Context, r *rig) {
 }
 
 // crowd has a process take locks, and hold them for a time.
-func (s *stage) crowd(ctx context.Context, locks int, d time.Duration) *holding {
+func (s *fixture) crowd(ctx context.Context, locks int, d time.Duration) *holding {
 	r := s.request()
 	r.Session = s.name == tenureName
 	m := s.open(ctx, r)

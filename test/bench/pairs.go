@@ -34,11 +34,11 @@ type heldLock struct {
 	release func(context.Context)
 }
 
-// opener opens a caller.
-type opener = func(context.Context) caller
+// openFunc opens a caller.
+type openFunc = func(context.Context) caller
 
 // openAll opens n callers.
-func openAll(ctx context.Context, open opener, n int) []caller {
+func openAll(ctx context.Context, open openFunc, n int) []caller {
 	all := make([]caller, n)
 	must.AtOnce(ctx, n, 8, func(ctx context.Context, i int) { all[i] = open(ctx) })
 	return all

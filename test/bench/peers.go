@@ -43,9 +43,9 @@ const (
 type peer struct {
 	name   string
 	pids   []int // of its processes, those of the engine too
-	open   opener
-	batch  opener // nil: a call is for one lock, or for all
-	forAll bool   // a heartbeat is for all locks of a caller
+	open   openFunc
+	batch  openFunc // nil: a call is for one lock, or for all
+	forAll bool     // a heartbeat is for all locks of a caller
 }
 
 // start starts all peers, each in a folder of its own.
@@ -116,7 +116,7 @@ func serverVersions(ctx context.Context, consul string) string {
 	return versions
 }
 
-func consulServer(ctx context.Context, program, dir, port string, open opener) launcher.Server {
+func consulServer(ctx context.Context, program, dir, port string, open openFunc) launcher.Server {
 	return launcher.Server{
 		Args: []string{
 			program, "agent", "-server", "-bootstrap-expect=1", "-data-dir=" + filepath.Join(dir, "data"),
@@ -152,8 +152,8 @@ func newWeb(base, token string) *web {
 	}}
 }
 
-// call makes a call, and reads the answer into out unless that is nil. It fails with a status that
-// is none of 2xx, but for those that are an answer, too.
+// call makes a call, and reads the answer into out unless that is nil. It fails with a status other
+// than 2xx and the answers.
 func (w *web) call(ctx context.Context, method, path string, in, out any, answers ...int) *http.Response {
 	body := []byte(nil)
 	if in != nil {

@@ -24,7 +24,7 @@ func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
 
 // handover measures the time from a release to the grant of who waits for it: in another
 // process, in the same one, and in another process with notifications, which Tenure alone has.
-func handover(ctx context.Context, r *rig) {
+func handover(ctx context.Context, r *harness) {
 	const (
 		between  = "clean hand-over to a process that waits"
 		within   = "clean hand-over within a process"
@@ -33,7 +33,7 @@ func handover(ctx context.Context, r *rig) {
 	setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; "+
 		"released at a random moment of its waiting; they are on the loopback", r.everyday())
 	r.add(timed, setting, between, within, notified)
-	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *stage) {
+	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *fixture) {
 		two := s.several(ctx, s.request(), s.request())
 		n := sized(r.part, 20, 2)
 		what, times := []string{between, within}, []int{n, n}
@@ -51,7 +51,7 @@ func handover(ctx context.Context, r *rig) {
 
 // handOver passes a lock to and fro between two members, and returns how long
 // that took each time.
-func (s *stage) handOver(ctx context.Context, name string, pair []*peers.Member, times int) (took []float64) {
+func (s *fixture) handOver(ctx context.Context, name string, pair []*peers.Member, times int) (took []float64) {
 	pair[0].Acquire(ctx, name)
 	for i := range times {
 		granted := s.begin(ctx, pair[(i+1)%2], name)
@@ -66,7 +66,7 @@ func (s *stage) handOver(ctx context.Context, name string, pair []*peers.Member,
 // chain is a holder that will be killed, and the one who waits for its lock, and
 // will be the next to be killed.
 type chain struct {
-	*stage
+	*fixture
 	holder, waiter *peers.Member
 	granted        *peers.Call
 	took           []float64
@@ -77,7 +77,7 @@ type chain struct {
 const crown = "crown"
 
 // failover kills holders at random moments between their heartbeats.
-func failover(ctx context.Context, r *rig) {
+func failover(ctx context.Context, r *harness) {
 	const took = "crash failover: from SIGKILL to the waiter's grant"
 	const cost = took + ", one waiter"
 	t := sized(r.part, timing(3*time.Second, 600*time.Millisecond, 600*time.Millisecond),
@@ -90,10 +90,10 @@ func failover(ctx context.Context, r *rig) {
 	for range sized(r.part, 3, 1) - 1 { // Tenure has more pairs than the others
 		clients = append(clients, peers.Own(peers.Tenure))
 	}
-	r.onStages(ctx, clients, t, func(all []*stage) {
+	r.withFixtures(ctx, clients, t, func(all []*fixture) {
 		chains := make([]*chain, len(all))
 		for i, s := range all {
-			chains[i] = &chain{stage: s, waiter: s.member(ctx)}
+			chains[i] = &chain{fixture: s, waiter: s.member(ctx)}
 			chains[i].waiter.Acquire(ctx, crown)
 		}
 		for range sized(r.part, 14, 1) {
@@ -132,7 +132,7 @@ func kill(ctx context.Context, chains []*chain) {
 // throughput measures pairs of an acquire and a release, in runs of one client
 // after the other. The requests do not go through a counter, which would be a
 // part of the load; but where each of them is to take longer, a proxy sees to it.
-func throughput(ctx context.Context, r *rig) {
+func throughput(ctx context.Context, r *harness) {
 	length := sized(r.part, 1500*time.Millisecond, 200*time.Millisecond)
 	setting := fmt.Sprintf("%v; runs of %v, the clients in turn, the next run beginning with another one; "+
 		"goroutines, or threads in Java, each with a lock of its own; straight to the engine, not counted; "+
@@ -142,11 +142,11 @@ func throughput(ctx context.Context, r *rig) {
 	for _, load := range sized(r.part,
 		[]workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, []workload{{4, 0}, {1, time.Millisecond}}) {
 		r.add(paced, setting, load.String())
-		r.onStages(ctx, r.clients, r.everyday(), func(all []*stage) { r.pace(ctx, all, load, length) })
+		r.withFixtures(ctx, r.clients, r.everyday(), func(all []*fixture) { r.pace(ctx, all, load, length) })
 	}
 }
 
-func (r *rig) pace(ctx context.Context, all []*stage, load workload, length time.Duration) {
+func (r *harness) pace(ctx context.Context, all []*fixture, load workload, length time.Duration) {
 	members := make([]*peers.Member, len(all))
 	for i, s := range all {
 		request := s.request()

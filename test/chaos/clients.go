@@ -42,7 +42,7 @@ type clients struct {
 	service  *lockService
 	log      string // what the clients' work writes
 	holds    []trial.Hold
-	tenures  []service.Tenure
+	terms    []service.Tenure
 	attacks  map[kind]int
 }
 
@@ -154,7 +154,7 @@ func (w *clients) written() ([]trial.Hold, error) {
 
 // calm waits until whatever was late has come, a call that is carried out again, and the grants
 // to those who have gone, and kills the holder once more. The next one has a lease, with what
-// clocks may differ by, and a look of its replica.
+// clocks may differ by, and a poll of its replica.
 func (w *clients) calm(ctx context.Context) {
 	must.Do(wait.For(ctx, 4*w.Lease))
 	w.lastBlow(ctx, w.Lease*3/2+2*time.Second)
@@ -178,7 +178,7 @@ func (w *clients) finish(ctx context.Context, p *process) {
 
 func (w *clients) collect(ctx context.Context) {
 	w.holds = must.Have(w.written())
-	w.tenures = w.service.replicas.History(ctx, 0, serviceLock)
+	w.terms = w.service.replicas.History(ctx, 0, serviceLock)
 }
 
 func (w *clients) read(v *verdict) {
@@ -197,10 +197,10 @@ func (w *clients) read(v *verdict) {
 	maps.Copy(v.Counts.Faults, w.attacks)
 }
 
-// gapBound is for how long nobody may hold the lock in a round: a dead holder's lease; one
-// more that a heartbeat which comes late can add; one that a waiter begins anew when its
-// replica is killed; two for grants of which nobody learns, a third of a lease each; and a
-// store that stands still.
+// gapBound is how long the lock may have no holder in a round: a dead holder's lease; one
+// more that a late heartbeat can add; another because a waiter starts over when its replica
+// is killed; two for grants whose answers are lost, a third of a lease each; and a store
+// that pauses.
 func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Second }
 
 // check compares the log with what the service says of the lock: each hold is a tenure of its
@@ -211,7 +211,7 @@ func (w *clients) check(v *verdict) {
 			shown(gap), before, after, shown(gapBound(w.Lease)))
 	}
 	owners := map[uint64]string{}
-	for _, t := range w.tenures {
+	for _, t := range w.terms {
 		owners[t.Token] = t.Owner
 	}
 	for _, t := range v.log.Holds {

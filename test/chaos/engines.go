@@ -101,7 +101,7 @@ func (s *sqlite) faults() []fault {
 	}
 }
 
-// exclusive is a fault of which there is one at a time.
+// exclusive makes a fault that strikes one at a time.
 func exclusive(busy *sync.Mutex, f strike) strike {
 	return func(ctx context.Context, length time.Duration, seat int) {
 		if !busy.TryLock() {
@@ -152,11 +152,11 @@ type server struct {
 	prepare func(member int)
 	// begin makes, after the first start of all, what the locks need. It may be nil.
 	begin func(ctx context.Context)
-	// leads says that a member is the one that decides. One that is alone does. It is nil
-	// where the members are not alike: then faults of a kind are for each in turn.
+	// leads reports whether a member leads. A single member does. It is nil if the members
+	// are not alike: then faults of a kind are for each in turn.
 	leads func(ctx context.Context, member int) bool
-	// replace has another member take the place of the one that leads, which was killed,
-	// and makes that one a follower. If it is nil the members see to that themselves.
+	// replace makes another member the leader in place of the one killed, which becomes a
+	// follower. If it is nil, the members do that themselves.
 	replace func(ctx context.Context, s *served, killed int)
 	// url is the store's, as a replica opens it at the addresses of gates.
 	url func(addresses []string) string
@@ -221,8 +221,8 @@ func (s *served) start(ctx context.Context, members ...*member) {
 	})
 }
 
-// chosen returns the member that the nth fault of a kind is for, counted from 0: the one that
-// leads, or the first one if none says that it does.
+// chosen returns the member that the nth fault of a kind is for, counted from 0: the leader,
+// or the first member if no member says that it leads.
 func (s *served) chosen(ctx context.Context, n int) int {
 	if s.leads == nil {
 		return n % len(s.members)
@@ -248,8 +248,8 @@ func (s *served) restart(ctx context.Context, down time.Duration, _ int) {
 }
 
 // pause stops a member for a while, with the processes that it has started; what
-// comes meanwhile waits in its sockets, and is done late. Of three pauses two are of the
-// one that leads.
+// comes meanwhile waits in its sockets, and is done late. Two of three pauses strike the
+// leader.
 func (s *served) pause(ctx context.Context, length time.Duration, _ int) {
 	paused := s.chosen(ctx, s.pauses)
 	if s.pauses++; s.leads != nil && s.pauses%3 == 0 {

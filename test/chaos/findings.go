@@ -31,9 +31,9 @@ type finding struct {
 	// start of its processes.
 	Filled  float64  `json:"firstAssignmentSeconds"`
 	Changes []change `json:"changes"`
-	// Tenures is how many times a handler's Check passed anew, OwnedTwice where
-	// two had a partition at once, and Fence what the resource saw.
-	Tenures    int      `json:"tenures"`
+	// Terms is how many terms had a Check that passed, OwnedTwice where two handlers
+	// had a partition at once, and Fence what the resource saw.
+	Terms      int      `json:"tenures"`
 	OwnedTwice []string `json:"ownedTwice"`
 	Fence      fenced   `json:"fence"`
 	Lost       []string `json:"sessionsLost"` // by living workers
@@ -59,7 +59,7 @@ type change struct {
 	Took float64 `json:"tookSeconds"`
 
 	// Of a worker that was lost: how many partitions it had; what was left of its lease since
-	// the last heartbeat that was confirmed; and that with one look.
+	// the last heartbeat that was confirmed; and that with one poll.
 	Partitions int     `json:"partitions,omitempty"`
 	Lease      float64 `json:"leaseLeftSeconds,omitempty"`
 	Expected   float64 `json:"expectedSeconds,omitempty"`
@@ -100,7 +100,7 @@ type fenced struct {
 
 // take takes what the judge says of the log of a group.
 func (f *finding) take(l *trial.Log) {
-	f.Tenures += len(l.Holds)
+	f.Terms += len(l.Holds)
 	for _, e := range l.Effects {
 		switch {
 		case e.Refused:
@@ -135,8 +135,8 @@ func (r *results) missed() (err error) {
 // place in a period, and the machine has other things to do.
 const tolerance = 1.5
 
-// judge says what is not as it must be. Of a quick run the times mean nothing, nor
-// what moves when a worker is lost for want of a processor.
+// judge says what is not as it must be. The times of a quick run mean
+// nothing, nor does what moves when a worker is lost because it got no processor.
 func (f *finding) judge(size size) {
 	miss := func(missed bool, format string, args ...any) {
 		if missed {
@@ -164,8 +164,8 @@ func (f *finding) judge(size size) {
 }
 
 // mostMoves is how often a rolling restart may move one partition: away from its
-// worker, back to it, and once more each because the one that had it meanwhile was
-// started again, too.
+// worker, back to it, and once more each because its owner meanwhile was restarted,
+// too.
 const mostMoves = 4
 
 // some returns the first ones of a list, and how many there are.
@@ -207,7 +207,7 @@ func (f *finding) lines() (all [][]string) {
 			add(c.What+": time; moves; time without an owner", "%.1f s; %d; %v", c.Took, c.Moves, c.Gaps)
 		}
 	}
-	add("partitions owned twice, by Check", "%d, of %s tenures", len(f.OwnedTwice), page.Thousands(f.Tenures))
+	add("partitions owned twice, by Check", "%d, of %s terms", len(f.OwnedTwice), page.Thousands(f.Terms))
 	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order",
 		page.Thousands(f.Fence.Accepted), page.Thousands(f.Fence.Refused), len(f.Fence.Late))
 	add("sessions that a living worker lost, but for the paused one", "%d", len(f.Lost))

@@ -185,9 +185,9 @@ func TestJudgeClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name    string
-		tenures []service.Tenure
-		want    trial.Sin
+		name  string
+		terms []service.Tenure
+		want  trial.Sin
 	}{
 		{"as it is", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1, Owner: "java-1.1"}}, ""},
 		{"a crash hides the owner", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1}}, ""},
@@ -209,7 +209,7 @@ func TestJudgeClients(t *testing.T) {
 			r.calmed += int64(9 * time.Second)
 		}
 		r.work = &clients{
-			round: r, holds: holds, tenures: c.tenures, service: &lockService{}, programs: []*peers.Program{java, java},
+			round: r, holds: holds, terms: c.terms, service: &lockService{}, programs: []*peers.Program{java, java},
 		}
 		v := r.judge(1)
 		if c.want == "" && len(v.violations) > 0 || c.want != "" && (len(v.violations) != 1 || !v.has(c.want)) ||
@@ -218,7 +218,7 @@ func TestJudgeClients(t *testing.T) {
 		}
 		killed.killed = false
 		if !r.judge(1).has(unexpected) {
-			t.Errorf("%s: one that lives has not said that its hold is over", c.name)
+			t.Errorf("%s: a live process did not report the end of its hold", c.name)
 		}
 	}
 }

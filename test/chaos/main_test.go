@@ -197,7 +197,7 @@ func playShort(t *testing.T, engine string, length time.Duration) {
 	t.Helper()
 	p := newPlan(t, engine, length)
 	x := p.playWell(t, func(c counts) bool {
-		return c.Kills > 0 && c.Tenures >= 3 && c.Operations >= 100 && c.Checks >= 100 && len(c.Proved) > 0 &&
+		return c.Kills > 0 && c.Terms >= 3 && c.Operations >= 100 && c.Checks >= 100 && len(c.Proved) > 0 &&
 			(c.Namespaces > 0 || !p.namespaces)
 	})
 	rep := &report{Rounds: []*verdict{x}}
@@ -230,7 +230,7 @@ func TestReaders(t *testing.T) {
 				t.Parallel()
 				p := newPlan(t, engine, 8*time.Second)
 				p.Seats, p.Lease, p.workload = 5, 2*time.Second, workload
-				p.playWell(t, func(c counts) bool { return c.Tenures > 0 }) // and all that must come of it
+				p.playWell(t, func(c counts) bool { return c.Terms > 0 }) // and all that must come of it
 			})
 		}
 	}
@@ -249,7 +249,7 @@ func TestServiceChaos(t *testing.T) {
 	}
 	p.Seats, p.workload = clientsEach*len(service.Kinds), made
 	p.playWell(t, func(c counts) bool {
-		return c.Tenures >= 4 && len(c.Of) == len(service.Kinds) && c.Operations >= 200 && len(c.Faults) >= 8 &&
+		return c.Terms >= 4 && len(c.Of) == len(service.Kinds) && c.Operations >= 200 && len(c.Faults) >= 8 &&
 			len(c.Weather) >= 5
 	})
 }

@@ -31,7 +31,7 @@ import (
 // was told that the last writer had not ended well.
 //
 // Or it is that of jobs, each run once for each occasion of a schedule. The schedule is by the wall
-// clock of whoever asks.
+// clock of the process that asks.
 type replicas struct {
 	*round
 	writers   int

@@ -150,7 +150,7 @@ func (r *round) play(ctx context.Context) {
 	r.calmed = r.now()
 	wait.Rest(ctx, r.Lease/2)
 	r.each(ctx, func(s *seat) {
-		if p := s.now(); p.Alive() { // one that does not end is killed at the end
+		if p := s.now(); p.Alive() { // a process that does not end is killed at the end
 			soon, cancel := context.WithTimeout(ctx, 10*time.Second+5*r.Lease)
 			defer cancel()
 			r.work.finish(soon, p)
@@ -189,8 +189,8 @@ func (r *round) fill(ctx context.Context, s *seat, where *timespace) {
 }
 
 // lastBlow waits for a holder, kills it, and measures how long it takes until another one holds
-// the lock: the one that was killed is not replaced. What is allowed for that is a time, and
-// ten times what the machine is late with a timer.
+// the lock: the killed process is not replaced. It may take the
+// time allowed, and ten times the delay of the machine's timers.
 func (r *round) lastBlow(ctx context.Context, allowed time.Duration) {
 	r.bound, r.recovery = allowed+10*r.late, -1
 	var last holder
@@ -291,7 +291,7 @@ type process struct {
 	mu     sync.Mutex // guards the fields below
 	lines  []replica.Line
 	killed bool  // by this program
-	seen   int64 // the last change of the clocks that it has told of; -1 before it has looked
+	seen   int64 // the last change of the clocks that it has reported; -1 before it has looked
 	end    int64 // when it had ended
 }
 

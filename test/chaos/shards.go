@@ -195,7 +195,7 @@ func (f *finding) killings(ctx context.Context, g *group) {
 			must.Do(errors.New("nobody coordinates"))
 		}
 		victim := living[at]
-		if i < g.size.Kills { // not the coordinator, not the one that was started last
+		if i < g.size.Kills { // not the coordinator, not the worker that was started last
 			what, victim = fmt.Sprintf("%s (%d)", killOfWorker, i+1), living[(at+1+i)%len(living)]
 		}
 		f.during(ctx, g, what, victim, func() { g.kill(victim) }, g.whole)
@@ -253,7 +253,7 @@ func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) {
 		g.start(ctx, weight, 64) // so many claims a worker of a group has under way by default
 		g.until(ctx, "one worker has all partitions", g.settled)
 	}
-	f.during(ctx, g, "SIGKILL of one that has all", g.all[0], func() { g.kill(g.all[0]) }, g.whole)
+	f.during(ctx, g, "SIGKILL of the worker that has all", g.all[0], func() { g.kill(g.all[0]) }, g.whole)
 }
 
 // group is a group of worker processes, and what they have told.
@@ -294,7 +294,7 @@ type worker struct {
 
 // start starts a worker, and does not wait until it has joined. The weight 0 is the usual one.
 func (g *group) start(ctx context.Context, weight float64, claims int) *worker {
-	// Nothing is taken down of one that is not known yet.
+	// Nothing is noted about a worker that is not known yet.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := &worker{process: process{name: fmt.Sprintf("worker-%d", len(g.all)+1)}}

@@ -24,7 +24,7 @@ func TestShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range all.Stores {
-		if f.Tenures < quick.Partitions ||
+		if f.Terms < quick.Partitions ||
 			len(f.Changes) != quick.Kills+6 || f.Fence.Refused == 0 {
 			t.Errorf("%s: %+v", f.Store, f)
 		}

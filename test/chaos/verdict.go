@@ -35,17 +35,17 @@ type counts struct {
 	Proved  map[kind]int   `json:"proved,omitempty"`
 	Came    map[string]int `json:"came,omitempty"`    // what work came to
 	Weather map[string]int `json:"weather,omitempty"` // what gates did to calls
-	Of      map[string]int `json:"of"`                // tenures, by the kind of process
+	Of      map[string]int `json:"of"`                // terms, by the kind of process
 
 	Kills      int `json:"kills"`      // SIGKILL of a process
 	Stops      int `json:"stops"`      // SIGSTOP of a process for longer than a moment
 	Lives      int `json:"lives"`      // processes
 	Namespaces int `json:"namespaces"` // of these, in a time namespace of their own
 
-	Tenures int `json:"tenures"`
+	Terms int `json:"tenures"`
 
 	Operations int `json:"operations"` // all that were begun
-	Checks     int `json:"checks"`     // checks that passed, and were told of
+	Checks     int `json:"checks"`     // checks that passed, and were reported
 
 	Refused  int `json:"refused"` // by the fence
 	LatePast int `json:"late"`    // late operations: a resource without a fence lets them in
@@ -79,10 +79,10 @@ func (c *counts) add(d *counts) {
 
 func (c counts) String() string {
 	return fmt.Sprintf("%d faults%s; %d kills and %d stops of processes; %d processes, %d in time namespaces\n"+
-		"  %d tenures%s; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
+		"  %d terms%s; %d operations, %d overlaps; late: %d refused by the fence, %d unfenced, "+
 		"%d that no clock could stop\n  longest without a holder %s%s",
 		sum(c.Faults)-c.Faults[stepDown], counted(", gates: ", c.Weather), c.Kills, c.Stops, c.Lives, c.Namespaces,
-		c.Tenures, counted(": ", c.Of), c.Operations, c.Overlaps, c.Refused, c.LatePast, c.Blind,
+		c.Terms, counted(": ", c.Of), c.Operations, c.Overlaps, c.Refused, c.LatePast, c.Blind,
 		shown(c.Leaderless), counted("; ", c.Came))
 }
 
@@ -151,7 +151,7 @@ func (r *round) judge(number int) *verdict {
 			v.Counts.Overlaps++
 		}
 	}
-	v.Counts.LatePast, v.Counts.Tenures = len(v.log.Late()), len(v.log.Holds)
+	v.Counts.LatePast, v.Counts.Terms = len(v.log.Late()), len(v.log.Holds)
 	v.Counts.Leaderless, _, _ = v.log.Gap(r.filled, r.calmed)
 	r.work.check(v)
 	if r.recovery < 0 || r.recovery > r.bound {
@@ -255,9 +255,8 @@ func (r *report) violations() int {
 	return n
 }
 
-// unproved are the kinds of faults that struck, and of which nothing shows that
-// they did: of a clock, that no replica saw them; of the way to an engine, that
-// nothing was lost on it. In a run of several rounds it is each that never came.
+// unproved are the kinds of faults that struck without a trace: for a clock, no replica saw
+// them; for the way to an engine, nothing was lost on it. In a run of several rounds it is each that never came.
 func (r *report) unproved() (missing []string) {
 	total, engines, possible := r.total(), map[string]bool{}, map[kind]bool{}
 	for _, x := range r.Rounds {
@@ -294,9 +293,9 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
 		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, serviceReplicas,
 		first.Lease)
-	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Tenures), counted(" (", t.Of))
+	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Terms), counted(" (", t.Of))
 	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
-		"Late, after a stop between check and effect: %d, of which the fence refused %d.\n",
+		"Late, after a stop between check and effect: %d; the fence refused %d.\n",
 		page.Thousands(t.Operations), t.LatePast, t.Refused)
 	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; "+
 		"to the next holder after the last kill: %v.\n", t.Leaderless.Round(10*time.Millisecond), gapBound(first.Lease),

@@ -22,7 +22,7 @@ type column struct {
 	engine *engine // what it keeps its locks in; nil: something of this process
 	ours   bool    // it is Tenure's, and must pass every row
 	group  int     // columns of one group are looked at at the same time
-	open   opener
+	open   openFunc
 
 	lease    time.Duration // where the row does not say
 	beats    time.Duration // how many heartbeats there are in a lease

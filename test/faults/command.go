@@ -33,14 +33,14 @@ while [ $n -lt 6000 ]; do n=$((n+1)); sleep 0.01; touch "$0"; done`
 // command's own come behind them.
 type lockCommand struct {
 	name string
-	args func(s *scene, endpoint, lock string) []string
+	args func(s *fixture, endpoint, lock string) []string
 }
 
 var (
-	tenureRun = &lockCommand{"tenure run", func(s *scene, endpoint, lock string) []string {
+	tenureRun = &lockCommand{"tenure run", func(s *fixture, endpoint, lock string) []string {
 		return []string{s.tenure, "run", "--quiet", "--store", s.url(endpoint), "--lease", s.lease.String(), lock, "--"}
 	}}
-	etcdctlLock = &lockCommand{"etcdctl lock", func(s *scene, endpoint, lock string) []string {
+	etcdctlLock = &lockCommand{"etcdctl lock", func(s *fixture, endpoint, lock string) []string {
 		program := must.Have(launcher.Program("etcd", "etcdctl"))
 		ttl := strconv.Itoa(int(s.lease / time.Second))
 		return []string{program, "--endpoints", endpoint, "lock", "--ttl", ttl, lock, "--"}
@@ -53,7 +53,7 @@ type running struct {
 	ticks string
 }
 
-func (s *scene) run(address, lock string) *running {
+func (s *fixture) run(address, lock string) *running {
 	file := filepath.Join(s.dir, "ticks-"+rand.Text())
 	args := append(s.command.args(s, s.endpoint(address), lock), "sh", "-c", ticks, file)
 	return &running{must.Have(proc.Start(proc.Command{Args: args})), file}
@@ -84,9 +84,9 @@ func (r *running) end(ctx context.Context) {
 }
 
 // childAfterLoss cuts off a program that runs a command under a lock.
-func childAfterLoss(ctx context.Context, s *scene) cell {
-	// For how long a command may go on beside its successor before it is taken for one that
-	// goes on for ever.
+func childAfterLoss(ctx context.Context, s *fixture) cell {
+	// How long a command may run alongside its successor before it counts as running for
+	// ever.
 	const beside = 3 * time.Second
 	if s.command == nil {
 		return lacking("has no program that runs a command")

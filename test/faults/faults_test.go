@@ -25,13 +25,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proc.Play(roles) // this binary is the program that the rig starts
+	proc.Play(roles) // this binary is the program that the harness starts
 	os.Exit(m.Run())
 }
 
-// throw throws some faults at one client, on the engine that the environment names. The rig may
+// throw throws some faults at one client, on the engine that the environment names. The harness may
 // be changed before.
-func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*rig)) {
+func throw(t *testing.T, in table, id string, want map[string]verdict, change func(*harness)) {
 	t.Helper()
 	chosen := pick(in.columns, id)
 	if c := chosen[0]; c.engine != nil {
@@ -39,11 +39,11 @@ func throw(t *testing.T, in table, id string, want map[string]verdict, change fu
 		enginetest.Shared(t, kind.Variable, kind.Name)
 	}
 	thrown := pick(in.rows, strings.Join(slices.Collect(maps.Keys(want)), ","))
-	r := &rig{say: t.Logf}
+	r := &harness{say: t.Logf}
 	r.Run(func() { r.throw(t, thrown, chosen, want, change) })
 }
 
-func (r *rig) throw(t *testing.T, thrown []row, chosen []column, want map[string]verdict, change func(*rig)) {
+func (r *harness) throw(t *testing.T, thrown []row, chosen []column, want map[string]verdict, change func(*harness)) {
 	t.Helper()
 	err := must.Try(func() { r.build(t.Context(), thrown, chosen) })
 	if errors.Is(err, peers.ErrNoToolchain) {
@@ -122,7 +122,7 @@ func TestServiceRows(t *testing.T) {
 // TestBrokenClient: a client that breaks a rule, here by counting its lease by a clock that stands
 // still in a suspend, does not pass the row that is about it.
 func TestBrokenClient(t *testing.T) {
-	throw(t, serviceTable, "python-1", map[string]verdict{suspendRow: failed}, func(r *rig) {
+	throw(t, serviceTable, "python-1", map[string]verdict{suspendRow: failed}, func(r *harness) {
 		args := r.programs["python-1"].Command.Args
 		r.programs["python-1"].Command.Args = append([]string{args[0], "-c", `import runpy, sys, time
 from tenurelock import client
@@ -179,7 +179,7 @@ func TestPage(t *testing.T) {
 				t.Errorf("the page says %d times how %q is made", n, row.title)
 			}
 		}
-		// A run that lacks something, or that a client of Tenure has not passed, is none to be shown.
+		// A run that lacks something, or that a client of Tenure has not passed, must not be shown.
 		row, last := in.rows[0].id, in.columns[len(in.columns)-1]
 		delete(r.Cells[row], in.columns[0].id)
 		r.Cells[row][last.id] = cell{Verdict: failed, Seen: "believed"}

@@ -390,6 +390,6 @@ func (l *riverLeader) Token() (uint64, bool) {
 	return uint64(elected), err == nil
 }
 
-// Release stops the clients, by which the leader resigns. There is a call that asks the
-// leader to, whoever that is, but this client would bid again.
+// Release stops the clients, by which the leader resigns. Another call asks the current
+// leader to resign, but this client would bid again.
 func (l *riverLeader) Release(*wire.Request) error { return l.clients.stop() }

@@ -62,7 +62,7 @@ func run(ctx context.Context) {
 		return
 	}
 	thrown, chosen := pick(t.rows, *list), pick(t.columns, *libraries)
-	r := &rig{say: proc.Logf}
+	r := &harness{say: proc.Logf}
 	found := &report{
 		Date: time.Now().UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(),
 		Engines: map[string]string{}, Cells: map[string]map[string]cell{},
@@ -100,7 +100,7 @@ type named struct{ id, title string }
 
 func (n named) name() string { return n.id }
 
-// pick returns the elements of a list of names, all of them if there is none.
+// pick returns the elements of a list of names, all of them if it is empty.
 func pick[T interface{ name() string }](all []T, list string) (chosen []T) {
 	if list == "" {
 		return all
@@ -125,7 +125,7 @@ func names[T interface{ name() string }](all []T) string {
 }
 
 // build makes what rows and columns need. It takes minutes when nothing is built yet.
-func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
+func (r *harness) build(ctx context.Context, thrown []row, chosen []column) {
 	r.programs, r.versions = map[string]*peers.Program{}, map[string]string{}
 	for _, c := range chosen {
 		if c.engine != nil {
@@ -156,7 +156,7 @@ func (r *rig) build(ctx context.Context, thrown []row, chosen []column) {
 
 // row looks at one row: at the columns of a group at the same time, as they wait for
 // most of it.
-func (r *rig) row(ctx context.Context, row row, chosen []column) map[string]cell {
+func (r *harness) row(ctx context.Context, row row, chosen []column) map[string]cell {
 	var mu sync.Mutex
 	cells := map[string]cell{}
 	for group := range groups {

@@ -51,8 +51,8 @@ type engine struct {
 	title string // as the page calls it
 	name  string // as scripts/engines does
 
-	// Of Tenure's store there, where it is looked at in a column of its own. A scene has a place for
-	// itself, in which WORD stands for the scene's word.
+	// Of Tenure's store there, where it is looked at in a column of its own. A fixture has a place for
+	// itself, in which WORD stands for the fixture's word.
 	place  string
 	url    string // as Tenure's command has it, at AT and in PLACE
 	scheme string // of [replica.OpenStore]; AT is behind it
@@ -100,13 +100,13 @@ type place struct {
 	secret  string // the same
 	direct  string // the address of the engine
 	gate    func(owner string) gate.Gate
-	reached func(address string) string // how a client is told of the address of a gate; nil: as it is
+	reached func(address string) string // how a client names the address of a gate; nil: as it is
 	prepare func(ctx context.Context, lock string)
 	url     func(endpoint string) string // how Tenure's command names the store
 	forget  func(ctx context.Context, lock string) error
 }
 
-// endpoint is how a client is told of an address, that of a gate or of the engine.
+// endpoint is how a client names the address of a gate or of the engine.
 func (p *place) endpoint(address string) string {
 	if p.reached == nil {
 		return address
@@ -114,10 +114,10 @@ func (p *place) endpoint(address string) string {
 	return p.reached(address)
 }
 
-// opener makes a place. It is for [must.Try].
-type opener func(context.Context, *scene) *place
+// openFunc makes a place. It is for [must.Try].
+type openFunc func(context.Context, *fixture) *place
 
-func onDynamoDB(ctx context.Context, s *scene) *place {
+func onDynamoDB(ctx context.Context, s *fixture) *place {
 	at := dynamoDB.at()
 	table := must.Have(dynamo.NewTable(ctx, dynamo.Connect(at), "tenure-faults"))
 	s.After(func() { _ = table.Drop(ctx) }) // the engine is in memory, and ended soon
@@ -136,12 +136,12 @@ func onDynamoDB(ctx context.Context, s *scene) *place {
 }
 
 // onEtcd is the place of etcd's concurrency package, whose release deletes the record.
-func onEtcd(context.Context, *scene) *place {
+func onEtcd(context.Context, *fixture) *place {
 	at := etcd.host()
 	return &place{direct: at, gate: func(string) gate.Gate { return must.Have(relay.New(at)) }}
 }
 
-// reachedBy is how a client is told of an address: by the URL of the engine, with a query besides.
+// reachedBy names an address by the URL of the engine, with a query.
 func (e *engine) reachedBy(query string) func(address string) string {
 	return func(address string) string {
 		u := must.Have(url.Parse(e.at()))
@@ -151,14 +151,14 @@ func (e *engine) reachedBy(query string) func(address string) string {
 }
 
 // database is a pool of connections to PostgreSQL.
-func (s *scene) database(ctx context.Context) *pgxpool.Pool {
+func (s *fixture) database(ctx context.Context) *pgxpool.Pool {
 	pool := must.Have(pgxpool.New(ctx, postgreSQL.at()))
 	s.After(pool.Close)
 	return pool
 }
 
 // onRiver is the place of River: a schema for each lock, since a schema has one election.
-func onRiver(ctx context.Context, s *scene) *place {
+func onRiver(ctx context.Context, s *fixture) *place {
 	pool, at := s.database(ctx), postgreSQL.host()
 	return &place{
 		direct:  at,
@@ -197,12 +197,12 @@ func riverWrites() func([]byte) bool {
 }
 
 // openStore makes a place of Tenure on another store.
-func openStore(ctx context.Context, s *scene) *place {
+func openStore(ctx context.Context, s *fixture) *place {
 	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: s.engine.host()}
 	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(s.engine.url) }
 	p.gate = func(owner string) gate.Gate {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
-		// is a write of a record; a read, a watch or a sign of life of a connection is none.
+		// is a write of a record; a read, a watch or a keep-alive of a connection is not.
 		return must.Have(relay.NewWrites(p.direct, func() func([]byte) bool {
 			return func(piece []byte) bool { return bytes.Contains(piece, []byte(owner)) }
 		}))
@@ -292,7 +292,7 @@ type leaseAPI struct {
 }
 
 // onLeaseAPI is the place of client-go.
-func onLeaseAPI(context.Context, *scene) *place {
+func onLeaseAPI(context.Context, *fixture) *place {
 	api := &leaseAPI{leases: map[string]coordination.Lease{}}
 	return &place{
 		gate: func(string) gate.Gate {

@@ -34,7 +34,7 @@ type row struct {
 }
 
 // tried is how a row is tried. It is for [must.Try].
-type tried = func(context.Context, *scene) cell
+type tried = func(context.Context, *fixture) cell
 
 // Rows that more than the table below speaks of: that need something built, or that not every
 // library can be tried in.
@@ -82,7 +82,7 @@ var rows = []row{
 }
 
 // lostOnAcquire loses the reply to the write that takes a free lock.
-func lostOnAcquire(ctx context.Context, s *scene) cell {
+func lostOnAcquire(ctx context.Context, s *fixture) cell {
 	figures := s.runs(ctx, 3, func(ctx context.Context, _ int) float64 {
 		m := s.member(ctx, manner{})
 		defer m.Kill()
@@ -111,7 +111,7 @@ func cutOff(n int, variant manner, said string, cut func(context.Context, *pair,
 		cut(ctx, p, i)
 		return p.margin(ctx)
 	}
-	return func(ctx context.Context, s *scene) cell {
+	return func(ctx context.Context, s *fixture) cell {
 		c := margins(s.pairs(ctx, n, manner{}, run))
 		if s.id == kubeID && said != "" {
 			c.Seen += "; " + said + ": " + margins(s.pairs(ctx, n, variant, run)).Seen
@@ -122,7 +122,7 @@ func cutOff(n int, variant manner, said string, cut func(context.Context, *pair,
 
 // keptUnder is a row of a fault under which a holder must keep its lock.
 func keptUnder(fault func(context.Context, *pair)) tried {
-	return func(ctx context.Context, s *scene) cell {
+	return func(ctx context.Context, s *fixture) cell {
 		p := s.pair(ctx, manner{})
 		fault(ctx, p)
 		return p.keeps(ctx)
@@ -171,17 +171,17 @@ func stopped(n int, suspend bool) tried {
 		}
 		continued := proc.Monotonic()
 		p.holder.Continue()
-		// A check that was passed before the instant is none of these.
+		// A check that passed before the instant does not count.
 		return max(0, milliseconds(p.over(ctx, 2*p.lease).until()+behind-continued))
 	}
-	return func(ctx context.Context, s *scene) cell {
+	return func(ctx context.Context, s *fixture) cell {
 		return beliefs(s.pairs(ctx, n, manner{suspendable: suspend}, run))
 	}
 }
 
 // closeWaiting closes a client whose caller waits for a lock that another process
 // holds.
-func closeWaiting(ctx context.Context, s *scene) cell {
+func closeWaiting(ctx context.Context, s *fixture) cell {
 	// For how long the waiter is ready to wait beyond a lease, where the library takes that
 	// for an argument; and how soon Close and the waiter have to return.
 	const patience, promptly = 5 * time.Second, 500 * time.Millisecond
@@ -203,7 +203,7 @@ func closeWaiting(ctx context.Context, s *scene) cell {
 }
 
 // holdMany holds many locks in one process, with a store that is not near.
-func holdMany(ctx context.Context, s *scene) cell {
+func holdMany(ctx context.Context, s *fixture) cell {
 	const (
 		locks   = 1000
 		atOnce  = 32
@@ -237,7 +237,7 @@ func holdMany(ctx context.Context, s *scene) cell {
 
 // tryDead kills a holder, and has another process ask for the lock now and then
 // without waiting.
-func tryDead(ctx context.Context, s *scene) cell {
+func tryDead(ctx context.Context, s *fixture) cell {
 	holder, caller, name := s.held(ctx)
 	ask := caller.Asking(wire.Acquire, name)
 	ask.TryOnly = true
@@ -264,7 +264,7 @@ func tryDead(ctx context.Context, s *scene) cell {
 }
 
 // gotAfterDeath is the cell of how long after a holder's death another one had the lock.
-func (s *scene) gotAfterDeath(ns int64) cell {
+func (s *fixture) gotAfterDeath(ns int64) cell {
 	took := milliseconds(ns)
 	return judged(ns < (2*s.lease).Nanoseconds(), []float64{took}, "got it %s after the holder's death", length(took))
 }
@@ -280,7 +280,7 @@ func (p *pair) handsOver(ctx context.Context, drain time.Duration) (gap float64)
 }
 
 // endAtWork closes the client of a holder whose work needs a moment to stop.
-func endAtWork(ctx context.Context, s *scene) cell {
+func endAtWork(ctx context.Context, s *fixture) cell {
 	gap := s.pair(ctx, manner{releasing: true}).handsOver(ctx, 1500*time.Millisecond)
 	return judged(gap >= 0, []float64{gap}, "the successor began %s", sinceEnd(gap))
 }
@@ -295,7 +295,7 @@ func sinceEnd(gap float64) string {
 
 // tokens looks at the fencing token over releases, a takeover, and after the record
 // was deleted by hand.
-func tokens(ctx context.Context, s *scene) cell {
+func tokens(ctx context.Context, s *fixture) cell {
 	one, other := s.member(ctx, manner{releasing: true}), s.member(ctx, manner{releasing: true})
 	name := s.lock(ctx)
 	var seen []uint64

@@ -20,7 +20,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers/service"
 )
 
-// servedBy is the service of a scene: its replicas, each with a gate before the store.
+// servedBy is the service of a fixture: its replicas, each with a gate before the store.
 type servedBy struct {
 	*service.Replicas
 	stores []*gate.HTTP
@@ -34,7 +34,7 @@ func (by *servedBy) each(do func(gate.Gate)) {
 }
 
 // onService is the place of a client of the service, whose replicas are on DynamoDB.
-func onService(ctx context.Context, s *scene) *place {
+func onService(ctx context.Context, s *fixture) *place {
 	p := onDynamoDB(ctx, s)
 	s.service = &servedBy{}
 	var urls []string
@@ -51,7 +51,7 @@ func onService(ctx context.Context, s *scene) *place {
 	return p
 }
 
-// proxy is the one that stands before a client of the service.
+// proxy is the gate before a client of the service.
 func (m *member) proxy() *gate.HTTP { return m.gate.(*gate.HTTP) }
 
 // clientRows are the rows of the clients of the service: those of the other libraries, but
@@ -106,7 +106,7 @@ func (p *pair) successorKeeps(ctx context.Context, meanwhile func(context.Contex
 }
 
 // carriedOutAgain has calls of both clients be carried out again.
-func carriedOutAgain(ctx context.Context, s *scene) cell {
+func carriedOutAgain(ctx context.Context, s *fixture) cell {
 	p := s.pair(ctx, manner{})
 	w := gate.Weather{Chance: map[gate.Fault]float64{gate.Double: 0.5, gate.Again: 0.5}, Again: 2 * s.lease}
 	p.holder.proxy().Change(w)
@@ -118,7 +118,7 @@ func carriedOutAgain(ctx context.Context, s *scene) cell {
 }
 
 // formerReplayed has an attacker send the calls of a former holder again.
-func formerReplayed(ctx context.Context, s *scene) cell {
+func formerReplayed(ctx context.Context, s *fixture) cell {
 	const seen = 20
 	p := s.pair(ctx, manner{})
 	must.Do(wait.For(ctx, s.lease))
@@ -128,7 +128,7 @@ func formerReplayed(ctx context.Context, s *scene) cell {
 }
 
 // badGateways has every second call of the holder be answered in the place of the service.
-func badGateways(ctx context.Context, s *scene) cell {
+func badGateways(ctx context.Context, s *fixture) cell {
 	p := s.pair(ctx, manner{})
 	n := 0
 	p.holder.proxy().Strike(func(gate.Call) (gate.Fault, time.Duration) {
@@ -145,7 +145,7 @@ func badGateways(ctx context.Context, s *scene) cell {
 }
 
 // restarts kills replicas, one at a time, and starts them again.
-func restarts(ctx context.Context, s *scene) cell {
+func restarts(ctx context.Context, s *fixture) cell {
 	p := s.pair(ctx, manner{})
 	n := 0
 	for began := time.Now(); time.Since(began) < 3*s.lease; n++ {
@@ -160,9 +160,9 @@ func restarts(ctx context.Context, s *scene) cell {
 }
 
 // keptOrTold is a row of an outage of one and a half leases: a holder whose work goes on
-// has kept the lock; one that was told must have been told before the other one had it.
+// has kept the lock; a holder that stopped did so before the other one had it.
 func keptOrTold(begin func(context.Context, *servedBy), end func(*servedBy)) tried {
-	return func(ctx context.Context, s *scene) cell {
+	return func(ctx context.Context, s *fixture) cell {
 		p := s.pair(ctx, manner{})
 		begin(ctx, s.service)
 		err := wait.For(ctx, 3*s.lease/2)
@@ -176,7 +176,7 @@ func keptOrTold(begin func(context.Context, *servedBy), end func(*servedBy)) tri
 }
 
 // askedToStepDown has a person ask the holder to step down.
-func askedToStepDown(ctx context.Context, s *scene) cell {
+func askedToStepDown(ctx context.Context, s *fixture) cell {
 	p := s.pair(ctx, manner{})
 	asked := proc.Monotonic()
 	var asking sync.WaitGroup
@@ -190,7 +190,7 @@ func askedToStepDown(ctx context.Context, s *scene) cell {
 }
 
 // crashed kills a holder while another one waits.
-func crashed(ctx context.Context, s *scene) cell {
+func crashed(ctx context.Context, s *fixture) cell {
 	p := s.pair(ctx, manner{})
 	killed := proc.Monotonic()
 	p.holder.Kill()

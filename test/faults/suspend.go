@@ -25,7 +25,7 @@ import (
 // A suspend of the machine cannot be made for one process from outside: Go does
 // not ask libc for the time. So this program is built once more, with a runtime
 // whose monotonic clock stands still for as long as it is told. The process is
-// stopped, the time that it was stopped for is laid down where its runtime reads
+// stopped, the time that it was stopped for is written where its runtime reads
 // it, and it is continued: it then finds its clocks as after a suspend. The wall
 // clock and the boot clock have gone on, the monotonic clock has not.
 
@@ -64,7 +64,7 @@ func time_now() (sec int64, nsec int32, mono int64) {
 
 // buildSuspendable builds this program with such a runtime. The first time takes minutes: all of it
 // is compiled, the standard library included.
-func (r *rig) buildSuspendable(ctx context.Context) {
+func (r *harness) buildSuspendable(ctx context.Context) {
 	r.say("building with a runtime that can sleep")
 	root := strings.TrimSpace(must.Have(proc.Run(ctx, "", "go", "env", "GOROOT")))
 	replaced := map[string]string{}
@@ -114,7 +114,7 @@ int clock_gettime(clockid_t id, struct timespec *ts) {
 }
 `
 
-func (r *rig) buildPreload(ctx context.Context) {
+func (r *harness) buildPreload(ctx context.Context) {
 	source := r.file("*.c", preload)
 	must.Have(proc.Run(ctx, "", "cc", "-O2", "-shared", "-fPIC", "-o", filepath.Join(r.dir, preloaded), source))
 }
@@ -123,7 +123,7 @@ func (r *rig) buildPreload(ctx context.Context) {
 const preloaded = "slept.so"
 
 // prepareSleep builds what columns need so that they can be suspended.
-func (r *rig) prepareSleep(ctx context.Context, chosen []column) {
+func (r *harness) prepareSleep(ctx context.Context, chosen []column) {
 	if slices.ContainsFunc(chosen, column.onLibc) {
 		r.buildPreload(ctx)
 	}
@@ -132,9 +132,9 @@ func (r *rig) prepareSleep(ctx context.Context, chosen []column) {
 	}
 }
 
-// sleeper returns a program like this one that can be suspended, and the memory
-// where it finds for how long it was.
-func (s *scene) sleeper(program *peers.Program) (*peers.Program, []byte) {
+// sleeper returns a program like this, but suspendable, and the memory where it
+// finds how long it was suspended.
+func (s *fixture) sleeper(program *peers.Program) (*peers.Program, []byte) {
 	file := filepath.Join(s.dir, "slept-"+rand.Text())
 	slept := must.Have(proc.Map(file, 8))
 	sleeps := *program

@@ -44,7 +44,7 @@ type actor struct {
 }
 
 // act has an actor carry out a command; with & in the background, once it is under way.
-func (s *scene) act(c command) outcome {
+func (s *fixture) act(c command) outcome {
 	a := s.actors[c.actor]
 	switch ours := strings.HasPrefix(c.actor, "us"); {
 	case c.actor == "table":
@@ -91,8 +91,8 @@ func (s *scene) act(c command) outcome {
 	return outcome{}
 }
 
-// start starts a process: of Tenure, of the other client, or of the one that the scene is not of.
-func (s *scene) start(name string) *peers.Process {
+// start starts a process: of Tenure, of the other client, or of a third one.
+func (s *fixture) start(name string) *peers.Process {
 	kind := s.kind
 	switch {
 	case strings.HasPrefix(name, "tenure"):
@@ -123,7 +123,7 @@ func (s *scene) start(name string) *peers.Process {
 }
 
 // opening is the request by which a process opens its client.
-func (s *scene) opening(c command) wire.Request {
+func (s *fixture) opening(c command) wire.Request {
 	lease := c.duration("lease", leaseTime)
 	r := wire.Request{
 		Command: wire.Open, Endpoint: s.url, Table: s.table.Name, Owner: c.actor,
@@ -136,7 +136,7 @@ func (s *scene) opening(c command) wire.Request {
 }
 
 // theyAct sends a command to a process. Its verbs are the commands of package wire, and try.
-func (s *scene) theyAct(a *actor, c command) outcome {
+func (s *fixture) theyAct(a *actor, c command) outcome {
 	r := wire.Request{Command: c.verb, Name: c.lock}
 	switch c.verb {
 	case "kill":
@@ -201,7 +201,7 @@ func (s *scene) theyAct(a *actor, c command) outcome {
 }
 
 // granted holds a token of Tenure to the one before.
-func (s *scene) granted(lock string, token uint64) {
+func (s *fixture) granted(lock string, token uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if token <= s.tokens[lock] {
@@ -211,7 +211,7 @@ func (s *scene) granted(lock string, token uint64) {
 }
 
 // weAct has a client of Tenure in this process carry out a command.
-func (s *scene) weAct(a *actor, c command) outcome {
+func (s *fixture) weAct(a *actor, c command) outcome {
 	ctx, cancel := context.WithTimeout(s.Context(), c.duration("wait", patience))
 	defer cancel()
 	o := outcome{fields: map[string]string{}}
@@ -303,7 +303,7 @@ func (s *scene) weAct(a *actor, c command) outcome {
 
 // openOurs opens a client of Tenure. Parts of its lease that requests take are long enough for a
 // busy machine.
-func (s *scene) openOurs(a *actor, c command) {
+func (s *fixture) openOurs(a *actor, c command) {
 	lease := c.duration("lease", leaseTime)
 	var err error
 	a.Client, err = tenure.New(s.store(), &tenure.Options{
@@ -325,7 +325,7 @@ func (s *scene) openOurs(a *actor, c command) {
 	})
 }
 
-func (s *scene) store() *dynamostore.Store {
+func (s *fixture) store() *dynamostore.Store {
 	options := s.options
 	store, err := dynamostore.Open(s.Context(), s.table.DB, s.table.Name, &options)
 	if err != nil {
@@ -335,7 +335,7 @@ func (s *scene) store() *dynamostore.Store {
 }
 
 // tableActs looks at the table, or says what it is.
-func (s *scene) tableActs(c command) (o outcome) {
+func (s *fixture) tableActs(c command) (o outcome) {
 	switch c.verb {
 	case "other-dialect": // Tenure writes the one of the other client
 		s.options.Dialect = map[dynamostore.Dialect]dynamostore.Dialect{
@@ -363,7 +363,7 @@ func (s *scene) tableActs(c command) (o outcome) {
 }
 
 // unread is what the other client says of the lease of a row that it cannot read.
-func (s *scene) unread(lease string) string {
+func (s *fixture) unread(lease string) string {
 	if s.kind == peers.Java {
 		return fmt.Sprintf("java.lang.NumberFormatException: For input string: %q", lease)
 	}
@@ -373,8 +373,8 @@ func (s *scene) unread(lease string) string {
 // item is an item of the table as it stands.
 type item map[string]types.AttributeValue
 
-// row returns an item, nil if there is none.
-func (s *scene) row(name string) item {
+// row returns an item, nil if it is missing.
+func (s *fixture) row(name string) item {
 	out, err := s.table.DB.GetItem(s.Context(), s.get(name))
 	if err != nil {
 		s.Error(err)
@@ -383,14 +383,14 @@ func (s *scene) row(name string) item {
 	return out.Item
 }
 
-func (s *scene) get(name string) *dynamodb.GetItemInput {
+func (s *fixture) get(name string) *dynamodb.GetItemInput {
 	return &dynamodb.GetItemInput{
 		TableName: &s.table.Name, ConsistentRead: aws.Bool(true),
 		Key: map[string]types.AttributeValue{dynamostore.DefaultPartitionKey: &types.AttributeValueMemberS{Value: name}},
 	}
 }
 
-// text returns what is in an attribute, empty if there is none or it is something else.
+// text returns what is in an attribute, empty if it is missing or has another type.
 func (i item) text(attribute string) string {
 	switch v := i[attribute].(type) {
 	case *types.AttributeValueMemberS:

@@ -57,7 +57,7 @@ func (m *member) ours() bool { return strings.HasPrefix(m.name, "tenure") }
 
 // contention is one table on which members contend.
 type contention struct {
-	*scene
+	*fixture
 	log     string
 	end     time.Time
 	members []*member
@@ -77,8 +77,8 @@ func TestContention(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%s: %v", contentionEnv, err)
 	}
-	eachPeer(t, func(s *scene) {
-		c := &contention{scene: s, log: filepath.Join(s.TempDir(), "holds"), deaths: map[string]death{}}
+	eachPeer(t, func(s *fixture) {
+		c := &contention{fixture: s, log: filepath.Join(s.TempDir(), "holds"), deaths: map[string]death{}}
 		for _, name := range []string{"them-a", "them-b", "tenure-a", "tenure-b", "tenure-c"} {
 			c.members = append(c.members, &member{name: name})
 		}
@@ -157,7 +157,7 @@ func (c *contention) contend() {
 	}
 }
 
-// victim chooses whom to kill: now anybody, now whoever of one side holds the lock, now of the
+// victim chooses whom to kill: any process, the holder if it is of one side, or if it is of the
 // other.
 func (c *contention) victim(kills int) *member {
 	last := time.Now().Add(time.Second)

@@ -23,7 +23,7 @@ import (
 // session that is closed and its locks. The other client, for which that is the sign of a dead
 // holder, takes none of them: it fails, with an error of its own, and at once.
 func TestRestingLockIsNotTaken(t *testing.T) {
-	eachPeer(t, func(s *scene) {
+	eachPeer(t, func(s *fixture) {
 		s.play("table own")
 		store := s.store()
 		record := func(key string, state driver.State, session string) driver.Record {
@@ -83,11 +83,11 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 	})
 }
 
-// TestJavaListsTheTable: the Java client lists all items of a table, and fails at one that does
-// not look like a lock. None of ours may be such a one.
+// TestJavaListsTheTable: the Java client lists all items of a table, and fails at an item
+// that does not look like a lock. Tenure's items must all look like one.
 func TestJavaListsTheTable(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, peers.Java)
+	s := newFixture(t, peers.Java)
 	s.play(`
 		them open lease=20s heartbeat=0s
 		us open lease=20s
@@ -97,7 +97,7 @@ func TestJavaListsTheTable(t *testing.T) {
 		us release ours-free
 		us acquire ours-past history
 		us release ours-past
-		us acquire ours-past history                # two tenures are in the history
+		us acquire ours-past history                # two terms are in the history
 		us release ours-past`)
 	if past, err := s.actors["us"].History(t.Context(), "ours-past"); err != nil || len(past) == 0 {
 		t.Fatalf("history: %v, %v", past, err)

@@ -34,7 +34,7 @@ const (
 	// at least: shorter ones could be the seconds of another client, and are refused.
 	leaseTime = 2 * time.Second
 	refresh   = 100 * time.Millisecond
-	// promptly is far less than the long lease of scripts, 20 seconds, and far more than a look.
+	// promptly is far less than the long lease of scripts, 20 seconds, and far more than a poll.
 	promptly = 20 * time.Second / 3
 	// patience bounds the wait for what must come, on a busy machine.
 	patience = 30 * time.Second
@@ -58,14 +58,14 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			eachPeer(t, func(s *scene) { s.play(string(text)) })
+			eachPeer(t, func(s *fixture) { s.play(string(text)) })
 		})
 	}
 }
 
 // TestScriptsFail: what is not as a script says is seen.
 func TestScriptsFail(t *testing.T) {
-	s := newScene(t, peers.Dynamolock)
+	s := newFixture(t, peers.Dynamolock)
 	s.play("us acquire x\n table keep x\n us heartbeat x")
 	for line, want := range map[string]string{
 		"them try x":                          "held",
@@ -88,8 +88,8 @@ func TestScriptsFail(t *testing.T) {
 	}
 }
 
-// scene is one table that Tenure shares with another client, and those who act on it.
-type scene struct {
+// fixture is one table that Tenure shares with another client, and those who act on it.
+type fixture struct {
 	*testing.T
 	kind     peers.Kind // of the other client
 	options  dynamostore.Options
@@ -105,13 +105,13 @@ type scene struct {
 }
 
 // eachPeer runs a test with each client, on a table of its own.
-func eachPeer(t *testing.T, test func(*scene)) {
+func eachPeer(t *testing.T, test func(*fixture)) {
 	t.Helper()
 	t.Parallel()
 	for _, kind := range []peers.Kind{peers.Dynamolock, peers.Java} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			test(newScene(t, kind))
+			test(newFixture(t, kind))
 		})
 	}
 }
@@ -120,9 +120,9 @@ var dialects = map[peers.Kind]dynamostore.Dialect{
 	peers.Java: dynamostore.Java, peers.Dynamolock: dynamostore.Dynamolock,
 }
 
-func newScene(t *testing.T, kind peers.Kind) *scene {
+func newFixture(t *testing.T, kind peers.Kind) *fixture {
 	t.Helper()
-	s := &scene{
+	s := &fixture{
 		T: t, kind: kind, options: dynamostore.Options{SharedTable: true, Dialect: dialects[kind]},
 		url: enginetest.FullDynamoDB(t).URL, actors: map[string]*actor{}, kept: map[string]item{},
 		watches: map[string]*watch{}, tokens: map[string]uint64{}, released: map[string]int64{},
@@ -140,7 +140,7 @@ func newScene(t *testing.T, kind peers.Kind) *scene {
 }
 
 // play takes the steps of a script, one a line, as doc.go describes them.
-func (s *scene) play(script string) {
+func (s *fixture) play(script string) {
 	s.Helper()
 	for line := range strings.Lines(script) {
 		if err := s.step(strings.TrimSpace(line)); err != nil {
@@ -186,7 +186,7 @@ var word = regexp.MustCompile(`(?:[^\s"]|"[^"]*")+`)
 func words(text string) []string { return word.FindAllString(text, -1) }
 
 // step takes one step, and returns an error if it is not as the line wants.
-func (s *scene) step(line string) error {
+func (s *fixture) step(line string) error {
 	line, _, _ = strings.Cut(line, "#")
 	text, want, _ := strings.Cut(line, "->")
 	all, wants := words(text), words(want)
@@ -234,7 +234,7 @@ var hows = regexp.MustCompile(
 	`^((ok|none|held|timeout|deadline|lost|foreign|stepped-down|unsupported|exited|other)(\||$))+`)
 
 // check compares what came of a step with what is wanted. The first want may be how it went.
-func (s *scene) check(c command, o outcome, wants []string) error {
+func (s *fixture) check(c command, o outcome, wants []string) error {
 	how := "ok"
 	if len(wants) > 0 && hows.MatchString(wants[0]) {
 		how, wants = wants[0], wants[1:]

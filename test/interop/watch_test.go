@@ -36,7 +36,7 @@ type watch struct {
 	changes []change
 }
 
-func (s *scene) watch(name string) *watch {
+func (s *fixture) watch(name string) *watch {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	w, ended := &watch{}, make(chan struct{})
 	db, connections := dynamo.ConnectWide(s.url)
@@ -78,7 +78,7 @@ func (w *watch) all() []change {
 }
 
 // beats waits until the holder has shown life n times more.
-func (w *watch) beats(s *scene, n int) {
+func (w *watch) beats(s *fixture, n int) {
 	want := len(w.all()) + n
 	if !wait.Within(s.Context(), patience, func() bool { return len(w.all()) >= want }) {
 		s.Errorf("%d heartbeats do not come within %v", n, patience)
@@ -88,7 +88,7 @@ func (w *watch) beats(s *scene, n int) {
 // taken waits until the lock is taken by somebody, and compares how long the last sign of life of
 // its holder stood, or the change by which a holder was cut off, with how long it had to stand, and
 // may have: from the lease that the holder named to a while more, and what a busy machine may add.
-func (s *scene) taken(c command) (o outcome) {
+func (s *fixture) taken(c command) (o outcome) {
 	var last, now change
 	var lease string
 	w, by, cut := s.watches[c.lock], c.options["by"], c.options["cut"]

@@ -142,7 +142,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestBoardBites breaks the board in many ways, each of which must be found.
+// TestBoardBites breaks the board in many ways. The checks must find each one.
 func TestBoardBites(t *testing.T) {
 	good := read(t, "board.json")
 	for _, change := range [][2]string{

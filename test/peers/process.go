@@ -13,8 +13,8 @@
 // It answers requests, several at once, and can be killed, stopped and continued as
 // an operating system does it.
 //
-// The rig runs on Linux, because only there the clocks of the processes are
-// known to be one: see [proc.Monotonic].
+// The harness runs on Linux, because only there the processes are known to share
+// one clock: see [proc.Monotonic].
 package peers
 
 import (
@@ -98,8 +98,8 @@ func (ps *Process) line(line []byte) {
 	c := ps.pending[a.ID]
 	switch {
 	case err != nil:
-		// A line that is not ours, or the half of one that a killed process left.
-		// Without an end to it nothing would be answered.
+		// A line of another program, or half a line of a killed process. If this went on,
+		// no call would get an answer.
 		ps.failed = fmt.Errorf("%w: output %.200q: %w", ErrExited, line, err)
 		go ps.Kill()
 	case c != nil:

@@ -34,7 +34,7 @@ type browser struct {
 	problems []string
 }
 
-// chromium returns the program, and skips the test if there is none.
+// chromium returns the program. It skips the test if none is installed.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

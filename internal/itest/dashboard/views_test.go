@@ -29,7 +29,7 @@ func TestViews(t *testing.T) {
 	b.click("main button")
 	b.until("document.querySelector('h1').innerText == 'scheduler'") // where it wanted to go
 	if got := value[int](b, "document.querySelectorAll('svg.piece:not(.gap)').length"); got != 6 {
-		t.Errorf("the timeline has %d tenures, not 6", got)
+		t.Errorf("the timeline has %d terms, not 6", got)
 	}
 	if got := value[float64](b, "document.querySelector('svg.piece').getBoundingClientRect().width"); got < 50 {
 		t.Errorf("the first tenure is %v pixels wide", got)
@@ -69,7 +69,7 @@ func visited(t *testing.T) (*world, *browser) {
 	return w, b
 }
 
-// signedIn is one that is signed in to it.
+// signedIn returns a world, and a browser that is signed in to it.
 func signedIn(t *testing.T) (*world, *browser) {
 	t.Helper()
 	w, b := visited(t)
@@ -138,7 +138,7 @@ func TestWithoutScripts(t *testing.T) {
 	b.scripts(false)
 	b.signIn(rootToken)
 	l := w.holder("m", tenure.Options{Owner: "web-1", LeaseDuration: 5 * time.Second})
-	// It loads itself anew.
+	// The page reloads itself.
 	b.until("document.querySelector('table.locks') && document.querySelector('table.locks').innerText.includes('web-1')")
 	b.fill("#prefix", "m")
 	b.do(chromedp.Submit(chromedp.CSS("#prefix")))

@@ -118,7 +118,7 @@ func TestContenderThatSleptTakesNoLivingHoldersLock(t *testing.T) {
 
 // A reply that was under way during a suspend does not revive the lease.
 func TestReplyFromBeforeASuspendRevivesNothing(t *testing.T) {
-	for name, look := range map[string]bool{"with a look": true, "without a look": false} {
+	for name, check := range map[string]bool{"with a check": true, "without a check": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := tenuretest.New(t).Client("a")
@@ -129,7 +129,7 @@ func TestReplyFromBeforeASuspendRevivesNothing(t *testing.T) {
 				go func() { renewed <- l.Renew(t.Context()) }()
 				time.Sleep(time.Second / 16)
 				suspend(m, lease)
-				if look {
+				if check {
 					want(t, l.Check(), tenure.ErrExpired)
 				}
 				want(t, <-renewed, tenure.ErrExpired)

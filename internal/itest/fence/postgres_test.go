@@ -53,7 +53,7 @@ func openPostgres(t *testing.T, server, isolation string) *sql.DB {
 
 // The guard locks the row of its resource, so the order of the writes is that of their
 // commits on PostgreSQL, too. Each holder writes twice: its second token is no higher than
-// the one that is there, and its row must be locked all the same. On SQLite, which locks
+// the stored token, and the guard must lock its row all the same. On SQLite, which locks
 // the database, that would not show.
 func TestInterleavingsPostgreSQL(t *testing.T) {
 	server := enginetest.PostgreSQL(t)

@@ -191,7 +191,7 @@ func interleave(t *testing.T, i interleavings) {
 			t.Parallel()
 			db := i.open(t)
 			way := c.way(newSQL(t, db, i.options))
-			ctx := context.WithoutCancel(t.Context()) // one that ends costs a goroutine for each statement
+			ctx := context.WithoutCancel(t.Context()) // a context that can end costs a goroutine for each statement
 			conns := make([]*sql.Conn, actorsOf(0))
 			for i := range conns {
 				var err error

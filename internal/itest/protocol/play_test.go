@@ -16,12 +16,12 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// play plays a story of several actors around one record: contenders that
-// become holders, and askers. A request takes effect 5 ms after it is sent, its
-// answer comes 5 ms later. Every write is shown when it takes effect; looks are
-// only counted.
+// play runs a script of several actors around one record: acquirers that become
+// holders, and requesters. A request takes effect 5 ms after it is sent, its
+// answer comes 5 ms later. The output shows every write when it takes effect, and
+// only counts polls.
 func play(t *testing.T, path string) {
-	p := &theatre{actors: map[string]*actor{}}
+	p := &world{actors: map[string]*actor{}}
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		p.out.Reset()
 		p.command(t, d)
@@ -29,7 +29,7 @@ func play(t *testing.T, path string) {
 	})
 }
 
-type theatre struct {
+type world struct {
 	t      protocol.Timing
 	now    time.Duration
 	fresh  int
@@ -42,9 +42,9 @@ type theatre struct {
 
 // actor is a process with one machine.
 type actor struct {
-	p     *theatre
+	p     *world
 	name  string
-	sight *protocol.View
+	view  *protocol.View
 	c     *protocol.Acquirer
 	h     *protocol.Holder
 	k     *protocol.Requester
@@ -59,28 +59,28 @@ type actor struct {
 	res     protocol.Result
 }
 
-func (p *theatre) env() protocol.Env {
+func (p *world) env() protocol.Env {
 	return protocol.Env{
 		Fresh:  func() string { p.fresh++; return fmt.Sprintf("v%d", p.fresh) },
 		Random: func() float64 { return 0.5 },
 	}
 }
 
-func (p *theatre) command(t *testing.T, d *datadriven.TestData) {
+func (p *world) command(t *testing.T, d *datadriven.TestData) {
 	var a *actor
 	if len(d.CmdArgs) > 0 {
 		a = p.actors[d.CmdArgs[0].Key]
 	}
 	switch d.Cmd {
 	case "timing":
-		s := stage{}
+		s := script{}
 		s.timing(t, d)
 		p.t = s.t
 	case "contend", "ask":
 		if p.t.Lease == 0 {
 			p.t = protocol.Timing{}.WithDefaults()
 		}
-		a = &actor{p: p, name: d.CmdArgs[0].Key, sight: protocol.NewView(p.t, p.env())}
+		a = &actor{p: p, name: d.CmdArgs[0].Key, view: protocol.NewView(p.t, p.env())}
 		p.actors[a.name] = a
 		p.order = append(p.order, a)
 		if d.Cmd == "ask" {
@@ -88,14 +88,14 @@ func (p *theatre) command(t *testing.T, d *datadriven.TestData) {
 			if d.HasArg("to") {
 				d.ScanArgs(t, "to", &q.To)
 			}
-			a.k = protocol.NewRequester(p.t, p.env(), "k", q, 0, a.sight)
+			a.k = protocol.NewRequester(p.t, p.env(), "k", q, 0, a.view)
 			break
 		}
 		want := protocol.Want{Key: "k", Owner: a.name}
 		if d.HasArg("priority") {
 			d.ScanArgs(t, "priority", &want.Priority)
 		}
-		a.c = protocol.NewAcquirer(p.t, p.env(), want, a.sight)
+		a.c = protocol.NewAcquirer(p.t, p.env(), want, a.view)
 	case "cut":
 		a.cut = true
 	case "lose":
@@ -117,7 +117,7 @@ func (p *theatre) command(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func (p *theatre) drop(a *actor) {
+func (p *world) drop(a *actor) {
 	delete(p.actors, a.name)
 	for i, b := range p.order {
 		if a == b {
@@ -126,12 +126,12 @@ func (p *theatre) drop(a *actor) {
 	}
 }
 
-func (p *theatre) say(format string, args ...any) {
+func (p *world) say(format string, args ...any) {
 	fmt.Fprintf(&p.out, "%8.3fs  %s\n", p.now.Seconds(), fmt.Sprintf(format, args...))
 }
 
 // run has happen what is due until end, in its order.
-func (p *theatre) run(t *testing.T, end time.Duration) {
+func (p *world) run(t *testing.T, end time.Duration) {
 	for range 10000 {
 		var first *actor
 		var when time.Duration

@@ -11,7 +11,7 @@ import (
 )
 
 // status shows how things stand.
-func (p *theatre) status() {
+func (p *world) status() {
 	var looks []string
 	for _, a := range p.order {
 		if a.looks > 0 {
@@ -35,7 +35,7 @@ func (p *theatre) status() {
 	}
 }
 
-var answers = [...]string{"", "laid", "done", "nobody to ask", "changed", "another request is pending", "foreign", "alive", "it has it already", "unusable", "abandoned"}
+var answers = [...]string{"", "delivered", "done", "nobody to ask", "changed", "another request is pending", "foreign", "alive", "it has it already", "unusable", "abandoned"}
 
 // told tells what stands in a record.
 func told(rec driver.Record) string {

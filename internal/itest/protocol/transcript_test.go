@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// TestTranscripts plays the stories of testdata. Each drives one contender, and
+// TestTranscripts runs the scripts of testdata. Each drives one acquirer, and
 // the holder that it becomes, and shows what they ask for and when. Run with
 // -rewrite to write down what they do now, and read the difference.
 func TestTranscripts(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTranscripts(t *testing.T) {
 			play(t, path)
 			return
 		}
-		s := &stage{written: map[string]driver.Record{}}
+		s := &script{written: map[string]driver.Record{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()
 			s.command(t, d)
@@ -35,36 +35,36 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// stage is where a story plays. Random choices all fall in the middle.
-type stage struct {
+// script runs the commands of a file. Random choices all fall in the middle.
+type script struct {
 	t       protocol.Timing
 	now     time.Duration
 	fresh   int
 	c       *protocol.Acquirer
 	h       *protocol.Holder
-	sight   *protocol.View
+	view    *protocol.View
 	req     *protocol.Call // under way
 	written map[string]driver.Record
 	told    bool // that the acquire ended
 	out     strings.Builder
 }
 
-func (s *stage) env() protocol.Env {
+func (s *script) env() protocol.Env {
 	return protocol.Env{
 		Fresh:  func() string { s.fresh++; return fmt.Sprintf("v%d", s.fresh) },
 		Random: func() float64 { return 0.5 },
 	}
 }
 
-func (s *stage) command(t *testing.T, d *datadriven.TestData) {
+func (s *script) command(t *testing.T, d *datadriven.TestData) {
 	switch d.Cmd {
 	case "contender":
 		s.timing(t, d)
-		if s.sight == nil {
-			s.sight = protocol.NewView(s.t, s.env())
+		if s.view == nil {
+			s.view = protocol.NewView(s.t, s.env())
 		}
 		want := protocol.Want{Key: "k", Owner: "us", Try: d.HasArg("try"), Behind: d.HasArg("behind")}
-		s.c, s.h, s.req, s.told = protocol.NewAcquirer(s.t, s.env(), want, s.sight), nil, nil, false
+		s.c, s.h, s.req, s.told = protocol.NewAcquirer(s.t, s.env(), want, s.view), nil, nil, false
 		s.contend(s.c.Step(s.now))
 	case "holder":
 		s.timing(t, d)
@@ -103,7 +103,7 @@ func (s *stage) command(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func (s *stage) timing(t *testing.T, d *datadriven.TestData) {
+func (s *script) timing(t *testing.T, d *datadriven.TestData) {
 	var given protocol.Timing
 	given.Manual = d.HasArg("manual")
 	for name, to := range map[string]*time.Duration{
@@ -127,14 +127,14 @@ func duration(t *testing.T, d *datadriven.TestData, name string, to *time.Durati
 	}
 }
 
-func (s *stage) hold(g protocol.Grant) {
+func (s *script) hold(g protocol.Grant) {
 	s.h = protocol.NewHolder(&s.t, new(s.env()), g)
 	s.act(s.h.Step(s.now))
 	s.status()
 }
 
 // step lets time pass, and steps the machine whenever it wants to be.
-func (s *stage) step(t *testing.T, d *datadriven.TestData) {
+func (s *script) step(t *testing.T, d *datadriven.TestData) {
 	by, err := time.ParseDuration(d.CmdArgs[0].Key)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
@@ -164,7 +164,7 @@ func (s *stage) step(t *testing.T, d *datadriven.TestData) {
 	s.now = end
 }
 
-func (s *stage) reply(t *testing.T, d *datadriven.TestData) {
+func (s *script) reply(t *testing.T, d *datadriven.TestData) {
 	if s.req == nil {
 		d.Fatalf(t, "no request is under way")
 	}
@@ -204,9 +204,9 @@ func (s *stage) reply(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// record returns the record of a reply: one that we wrote, by its version, or
-// another holder's.
-func (s *stage) record(t *testing.T, d *datadriven.TestData) driver.Record {
+// record returns the record of a reply: our own, by its version, or another
+// holder's.
+func (s *script) record(t *testing.T, d *datadriven.TestData) driver.Record {
 	rec := driver.Record{Key: "k", Version: "w1", Owner: "them", Token: 1, Lease: 15 * time.Second, Heartbeat: 3 * time.Second, State: driver.Held}
 	var state string
 	for name, to := range map[string]any{"version": &rec.Version, "token": &rec.Token, "state": &state} {
@@ -230,11 +230,11 @@ func (s *stage) record(t *testing.T, d *datadriven.TestData) driver.Record {
 	return rec
 }
 
-func (s *stage) say(format string, args ...any) {
+func (s *script) say(format string, args ...any) {
 	fmt.Fprintf(&s.out, "%8.3fs  %s\n", s.now.Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (s *stage) send(r *protocol.Call) {
+func (s *script) send(r *protocol.Call) {
 	if r == nil {
 		return
 	}
@@ -255,7 +255,7 @@ func (s *stage) send(r *protocol.Call) {
 	}
 }
 
-func (s *stage) act(a protocol.Action) {
+func (s *script) act(a protocol.Action) {
 	for _, n := range a.Notes {
 		switch n {
 		case protocol.NoteEnded:
@@ -270,7 +270,7 @@ func (s *stage) act(a protocol.Action) {
 	s.send(a.Call)
 }
 
-func (s *stage) contend(a protocol.Action) {
+func (s *script) contend(a protocol.Action) {
 	if g, ok := s.c.Granted(); ok && !s.told {
 		s.told = true
 		s.say("granted %s, token %d, counted from %.3fs", g.Record.Version, g.Record.Token, g.Sent.Seconds())
@@ -287,7 +287,7 @@ func (s *stage) contend(a protocol.Action) {
 }
 
 // status says until when the holder may act, or what the contender waits for.
-func (s *stage) status() {
+func (s *script) status() {
 	switch {
 	case s.h != nil:
 		over := s.h.Over()
@@ -306,7 +306,7 @@ func (s *stage) status() {
 	case s.req == nil:
 		at, _ := s.c.Next()
 		text := fmt.Sprintf("next move %.3fs", at.Seconds())
-		if dead, ok := s.sight.DeadAt(); ok {
+		if dead, ok := s.view.DeadAt(); ok {
 			text += fmt.Sprintf(", dead at %.3fs", dead.Seconds())
 		}
 		s.say("= %s", text)

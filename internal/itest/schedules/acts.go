@@ -209,7 +209,7 @@ func (a *act) one(ctx context.Context, h *holding) {
 	}
 }
 
-// underSession competes under a session of the process. It opens one if there is none.
+// underSession competes under a session of the process, which it opens if necessary.
 func underSession(how compete) func(*act) string {
 	return func(a *act) string {
 		s := a.session()
@@ -236,7 +236,7 @@ func underSession(how compete) func(*act) string {
 	}
 }
 
-// session returns an open session of the process, nil if there is none.
+// session returns an open session of the process, nil without one.
 func (a *act) session() (s *tenure.Session) {
 	a.p.set(func() {
 		if n := len(a.p.sessions); n > 0 && a.p.up == a.line {
@@ -261,7 +261,7 @@ func (a *act) closeSession() string {
 	return a.told(err)
 }
 
-// dropSession forgets a session, if it is one that has ended.
+// dropSession forgets a session that has ended.
 func (a *act) dropSession(s *tenure.Session) {
 	if s == nil || s.Context().Err() == nil {
 		return

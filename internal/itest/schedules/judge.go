@@ -64,7 +64,7 @@ func (a *act) judgeHeld(err error) {
 	a.judgeTold(held.Owner, held.Token, func(driver.Record) bool { return true })
 }
 
-// judgeTold judges that a record of the lock, of which f is true, once named an owner
+// judgeTold judges that a record of the lock for which f is true once named an owner
 // under a token.
 func (a *act) judgeTold(owner string, token uint64, f func(driver.Record) bool) {
 	was := a.w.ledger.since(a.w.begun, a.Lock, func(w written) bool {

@@ -20,7 +20,7 @@ import (
 
 // How many calls one client may make for one key in a second, reads or writes. With
 // the shortest lease here a client in trouble makes some tens. Acquires that give up at
-// a sign of life, and askers, make looks of their own besides.
+// a sign of life, and requesters, poll separately.
 const (
 	perSecond = 60
 	perAct    = 20 // more for each act under way but the first

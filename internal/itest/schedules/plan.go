@@ -58,7 +58,7 @@ type Setup struct {
 type Weather struct {
 	Kinds   []int   // of kinds
 	Chance  float64 // of one of them, for a call in a storm
-	Stale   float64 // of a stale read, for one that is not strong, always
+	Stale   float64 // of a stale answer to a cheap read, always
 	Slow    time.Duration
 	Drift   float64 // no clock is wrong by more
 	Crashes bool

@@ -21,7 +21,7 @@ type written struct {
 	tenuretest.Write
 }
 
-// first reports whether there was no record before, deleted whether there is none now.
+// first reports whether the write created the record, deleted whether it deleted it.
 func (w written) first() bool   { return w.Prev.Key == "" }
 func (w written) deleted() bool { return w.Next.Key == "" }
 
@@ -78,7 +78,7 @@ func (l *ledger) since(from time.Time, key string, f func(written) bool) bool {
 	return slices.ContainsFunc(l.of(key), func(w written) bool { return !w.at.Before(from) && f(w) })
 }
 
-// maxViolations is how many are told of.
+// maxViolations is how many violations a report lists.
 const maxViolations = 10
 
 // holding is a lease that somebody has in hand.
@@ -271,7 +271,7 @@ func (r *referee) forget(ln *line) {
 	}
 }
 
-// write is told of every write that the store makes.
+// write judges a write. The store calls it for each one.
 func (r *referee) write(w written) {
 	switch {
 	case w.deleted():

@@ -43,7 +43,7 @@ type world struct {
 	tally map[string]int    // how often what has happened, to see that it does
 }
 
-// process is one that comes back after a crash.
+// process is a process that restarts after a crash.
 type process struct {
 	w     *world
 	n     int

@@ -267,7 +267,7 @@ func (j *judge) schema(name string, text []byte) error {
 // problem checks a problem, and that it has the status of its kind.
 func (j *judge) problem(x exchange) error {
 	if x.Type != "application/problem+json" {
-		return fmt.Errorf("type %q is none of a problem", x.Type)
+		return fmt.Errorf("content type %q: want application/problem+json", x.Type)
 	}
 	if err := j.schema("Problem", x.Answer); err != nil {
 		return err

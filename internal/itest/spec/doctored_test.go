@@ -28,7 +28,7 @@ var doctored = map[string]struct {
 		return edited(events, trace.Heartbeat, trace.Send, func(e *trace.Event) { e.Prev.Version = "other" })
 	}},
 	"heartbeat applied over another version": {"lost and late", func(events []trace.Event) ([]trace.Event, bool) {
-		// The last refused heartbeat of all is told as one that was applied.
+		// The trace shows the last refused heartbeat of all as applied.
 		for i, e := range slices.Backward(events) {
 			if s := sendOf(events, e); e.Do == trace.Apply && e.Outcome == trace.Conflicted && s.Call == trace.Heartbeat {
 				events[i].Outcome, events[i].Record = trace.Applied, s.Next

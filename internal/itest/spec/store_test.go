@@ -27,8 +27,8 @@ func newTape() *tape {
 	return &tape{Recorder: trace.NewRecorder(), start: time.Now(), requests: map[string]int{}}
 }
 
-// add notes an event of a lock now. Whoever does something that must be noted
-// in its place does it while holding mu.
+// add notes an event of a lock now. A caller whose action must be noted in its
+// place acts while it holds mu.
 func (t *tape) add(e trace.Event) {
 	e.At, e.Lock = time.Since(t.start), lock
 	t.Add(e)

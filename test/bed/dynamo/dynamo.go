@@ -18,8 +18,8 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
-// Region is one that the SDK knows by name: for others it searches with regular
-// expressions, anew at each request.
+// Region is a region that the SDK knows by name: for others it searches with regular
+// expressions at each request.
 const Region = "us-east-1"
 
 // Connect returns a client of DynamoDB with connections of its own, as the SDK

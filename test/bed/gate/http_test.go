@@ -21,7 +21,7 @@ import (
 // shop is a server that counts what it was asked.
 type shop struct {
 	mu    sync.Mutex
-	asked []string // bodies, or URIs where there is none
+	asked []string // bodies, or URIs of requests without one
 }
 
 func (s *shop) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -44,8 +44,8 @@ func (s *shop) served(text string) (n int) {
 	return n
 }
 
-// scene is a gate in front of a shop.
-func scene(t *testing.T, w Weather) (*HTTP, *shop, string) {
+// newFixture returns a gate in front of a shop.
+func newFixture(t *testing.T, w Weather) (*HTTP, *shop, string) {
 	t.Helper()
 	s := &shop{}
 	server := httptest.NewServer(s)
@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(string(c.fault), func(t *testing.T) {
 			t.Parallel()
-			p, s, url := scene(t, Weather{Late: late, Again: 2 * late})
+			p, s, url := newFixture(t, Weather{Late: late, Again: 2 * late})
 			struck := false
 			p.Strike(func(call Call) (Fault, time.Duration) {
 				if struck || call.Path != "/buy" {

@@ -79,7 +79,7 @@ func (m *Meter) During(f func() error) (Usage, error) {
 }
 
 // The price list: on-demand capacity in us-east-1, in dollars for a million
-// units. Whoever relies on it looks it up first.
+// units. Look it up before you rely on it.
 const (
 	writeUnitsMillion = 0.625
 	readUnitsMillion  = 0.125

@@ -21,7 +21,7 @@ const (
 	Delay       Fault = "request delayed"       // it arrives late
 	DelayAnswer Fault = "answer delayed"        // it is carried out at once, and answered late
 	Double      Fault = "carried out twice"     // at the same time; the first answer counts
-	Again       Fault = "carried out again"     // much later, too, whoever is there then
+	Again       Fault = "carried out again"     // and again much later, when another process may hold the lock
 	BadGateway  Fault = "502 after it was done" // with a page of HTML
 	GaveUp      Fault = "504 before it is done" // it is carried out later
 	Cut         Fault = "answer cut"            // the connection ends in the middle of it
@@ -45,7 +45,7 @@ type Weather struct {
 var Fair = Weather{}
 
 // Storm has all of them, with the times that matter to a lease: a heartbeat that is late by
-// less than a lease, and one that comes again when the lease is another's.
+// less than a lease, and a duplicate that arrives when another process has the lease.
 func Storm(lease time.Duration) Weather {
 	return Weather{
 		Chance: map[Fault]float64{

@@ -27,7 +27,7 @@ func Do(err error) {
 	}
 }
 
-// Try takes the steps of f in this goroutine, and returns the error of the one that failed.
+// Try runs the steps of f in this goroutine, and returns the error of the step that failed.
 func Try(f func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -42,7 +42,7 @@ func Try(f func()) (err error) {
 	return nil
 }
 
-// AtOnce is a step of many, each of which has steps: see [wait.AtOnce].
+// AtOnce runs many steps at once, each with its own steps: see [wait.AtOnce].
 func AtOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int)) {
 	Do(wait.AtOnce(ctx, n, limit, func(ctx context.Context, i int) error {
 		return Try(func() { f(ctx, i) })

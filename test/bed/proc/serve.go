@@ -74,7 +74,7 @@ type Lines struct {
 	w  io.Writer
 }
 
-// NewLines returns one that writes to w.
+// NewLines returns Lines that write to w.
 func NewLines(w io.Writer) *Lines { return &Lines{w: w} }
 
 // Say writes a value. What was said before a kill is not lost: no buffer is
@@ -90,9 +90,8 @@ func (l *Lines) Say(v any) error {
 	return err
 }
 
-// Serve answers each line, read as a Request, until the input ends. One that
-// takes long does not hold up the others. When nobody listens any more, the process
-// ends.
+// Serve answers each line, read as a Request, until the input ends. A slow
+// answer does not hold up the others. When the reader has gone, the process ends.
 func Serve[Request any](in io.Reader, out *Lines, answer func(*Request) any) error {
 	lines := bufio.NewReader(in)
 	for {

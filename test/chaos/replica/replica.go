@@ -82,7 +82,7 @@ const LockName = "chaos"
 // Orders are the lines that a replica reads.
 const (
 	OrderEnd      = "end"       // end in peace
-	OrderStepDown = "step-down" // ask the holder, whoever it is, to step down
+	OrderStepDown = "step-down" // ask the current holder to step down
 )
 
 // Kind says what a line is about.
@@ -114,7 +114,7 @@ const (
 type Line struct {
 	Kind Kind  `json:"kind"`
 	At   int64 `json:"at"`
-	// Hold is the one that it is about, without what the reader of lines learns of it.
+	// Hold is the hold that it is about, without what the reader of lines adds.
 	trial.Hold
 	From int64 `json:"from,omitempty"`
 	To   int64 `json:"to,omitempty"`
@@ -288,7 +288,7 @@ func (r *replica) campaign(ctx context.Context) error {
 		Jobs:  r.runJobs,
 	}[r.Do]
 	for ctx.Err() == nil {
-		rest := r.Lease / 4 // one that has just resigned lets others go first
+		rest := r.Lease / 4 // a holder that has just resigned lets others go first
 		if r.Do == Read || r.Do == Write {
 			rest = rand.N(r.Lease / 20)
 		}
@@ -308,7 +308,7 @@ func (r *replica) campaign(ctx context.Context) error {
 	return nil
 }
 
-// expected reports whether an error of a campaign is one that chaos brings about.
+// expected reports whether chaos can cause an error of a campaign.
 func expected(err error) bool {
 	return errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrHeld) || errors.Is(err, tenure.ErrStopTimeout) ||
 		errors.Is(err, tenure.ErrUncertain) || errors.Is(err, context.DeadlineExceeded)

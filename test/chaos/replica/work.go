@@ -39,8 +39,8 @@ const (
 	maxPause = 8 * time.Millisecond
 )
 
-// hold is a lease of any kind, and what is told of it: readers take turns with one token, so each
-// of their holds has an owner of its own.
+// hold is a lease of any kind, and what is reported about it: readers take turns with one token,
+// so each of their holds has its own owner.
 type hold struct {
 	*replica
 	trial.Hold
@@ -96,9 +96,9 @@ func (r *replica) observe(ctx context.Context, check, say time.Duration) {
 	}
 }
 
-// work does what it is to do while it holds the lock, which is checked all the time beside it.
+// work calls do while it holds the lock, and checks the lock all the time meanwhile.
 func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
-	h.mu.Lock() // what is told of all is of those that have begun
+	h.mu.Lock() // reports are about holds that have begun
 	err := h.checkLocked()
 	if err == nil {
 		h.say(Line{Kind: Granted, From: h.last, To: h.watch()})
@@ -159,8 +159,8 @@ func dwell() { <-time.After(rand.N(maxDwell)) }
 // errEnded is the error of an operation that a check has forbidden.
 var errEnded = errors.New("the lease has ended")
 
-// perform writes a value, or reads it if there is none, after a check and a dwell, and tells of
-// it. It returns what was read.
+// perform writes a value, or reads it if value is empty, after a check and a dwell, and reports
+// that. It returns what was read.
 func (h *hold) perform(ctx context.Context, client *http.Client, value string, dwell func()) (string, error) {
 	from, err := h.check()
 	if err != nil {
@@ -235,7 +235,7 @@ func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
 			}
 			if value != first || well && value != fmt.Sprint("whole ", h.Token-1) {
 				h.say(Line{Kind: Torn, From: began, Text: fmt.Sprintf("%q, and before %q, for a reader with %d "+
-					"after one that has %s", value, first, h.Token, last.End)})
+					"after a writer that has %s", value, first, h.Token, last.End)})
 				return nil
 			}
 		}

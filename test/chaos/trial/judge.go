@@ -72,7 +72,7 @@ type Effect struct {
 	// Occasion is that of the run, 0 if it is of none.
 	Occasion int64  `json:"occasion,omitempty"`
 	Checked  int64  `json:"checked"`           // the instant before the check that allowed it
-	Blind    bool   `json:"blind,omitempty"`   // that check is one that no clock could stop
+	Blind    bool   `json:"blind,omitempty"`   // that no clock could stop that check
 	Came     int64  `json:"came"`              // to the resource
 	Entered  int64  `json:"entered,omitempty"` // behind the fence; 0 if it did not
 	Refused  bool   `json:"refused,omitempty"` // by the fence
@@ -114,9 +114,9 @@ const (
 //     token: but for readers, which hold it at once;
 //   - each effect was allowed within a hold of its owner and token;
 //   - the fence lets no effect in after one with a higher token, and refuses none but for one;
-//   - what is read behind the fence is what was written last, and callers are told the truth;
-//   - a job begins as the rule of its lock has it, acts once in a run, and who asks for an
-//     occasion is told of a run that was begun.
+//   - what is read behind the fence is what was written last, and callers get true answers;
+//   - a job begins by the rule of its lock, acts once in a run, and a caller that asks for an
+//     occasion learns of a run that was begun.
 func (l *Log) Judge() []Finding {
 	var found findings
 	l.overlaps(&found)
@@ -166,10 +166,10 @@ func (l *Log) fence(found *findings) {
 	for _, h := range l.Holds {
 		holds[h.Term()] = h
 	}
-	let := map[string]Effect{} // by the lock: the one that entered last
+	let := map[string]Effect{} // by the lock: the effect that entered last
 	written := map[string]string{}
 	all := slices.Clone(l.Effects)
-	// One that was refused is compared with all that had entered until it was.
+	// A refused effect is compared with all that had entered before its refusal.
 	at := func(e Effect) int64 { return cmp.Or(e.Entered, e.Left) }
 	slices.SortStableFunc(all, func(a, b Effect) int { return cmp.Compare(at(a), at(b)) })
 	for _, e := range all {
@@ -233,9 +233,9 @@ func (l *Log) occasions(found *findings) {
 		acted[e.term()] = true
 	}
 	for _, a := range l.Answers {
-		// One that has not finished, as far as is known here, may have ended right before a kill.
+		// A run that has not finished, as far as the log shows, may have ended right before a kill.
 		if run, began := runs[Term{a.Lock, "", a.Token, a.Occasion}]; a.Ended && !began || !a.Ended && run.Finished {
-			found.add(Once, "%s was told of occasion %d of %s, run under token %d and ended: %v; "+
+			found.add(Once, "%s learned of occasion %d of %s, run under token %d and ended: %v; "+
 				"it was begun: %v, and ended: %v", a.Owner, a.Occasion, a.Lock, a.Token, a.Ended, began, run.Finished)
 		}
 	}
@@ -269,7 +269,7 @@ type Term struct {
 func (h Hold) Term() Term   { return Term{h.Lock, h.Owner, h.Token, h.Occasion} }
 func (e Effect) term() Term { return Term{e.Lock, e.Owner, e.Token, e.Occasion} }
 
-// Effect is one that a check has allowed which began at an instant.
+// Effect returns an effect that a check allowed, which began at an instant.
 func (h Hold) Effect(checked int64) Effect {
 	return Effect{Lock: h.Lock, Owner: h.Owner, Token: h.Token, Occasion: h.Occasion, Checked: checked}
 }

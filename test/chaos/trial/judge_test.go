@@ -10,7 +10,7 @@ import (
 )
 
 // goodLog makes the log of a run in which nothing was wrong: holders of a lock, one after the
-// other, one of them killed, and their effects, of which some are late.
+// other, one of them killed, and their effects, some late.
 func goodLog() *Log {
 	l := &Log{Holds: []Hold{
 		{Lock: "l", Owner: "a", Token: 1, Begin: 100, Last: 190, Killed: true},
@@ -188,8 +188,8 @@ func TestOccasions(t *testing.T) {
 		"a check of b of in-order under token 2 passed 5ns after a": func(l *Log) {
 			l.Holds[1].Last, l.Effects[1].Checked = 95, 95
 		},
-		"c was told of occasion 7 of redo": func(l *Log) { l.Answers[0].Occasion = 7 },
-		"c was told of occasion 1 of redo": func(l *Log) { l.Answers[0].Ended = false },
+		"c learned of occasion 7 of redo": func(l *Log) { l.Answers[0].Occasion = 7 },
+		"c learned of occasion 1 of redo": func(l *Log) { l.Answers[0].Ended = false },
 	} {
 		run := func(rule Rule, owner string, token uint64, occasion, begin int64) Hold {
 			return Hold{

@@ -22,7 +22,7 @@ import (
 const effectHeader = "Effect"
 
 // Send sends the effect to the resource at a URL, and returns what was read there. The error of
-// one that the fence has refused is a [fence.StaleError].
+// an effect that the fence refuses is a [fence.StaleError].
 func (e Effect) Send(ctx context.Context, client *http.Client, url string) (string, error) {
 	text, err := json.Marshal(e)
 	if err != nil {

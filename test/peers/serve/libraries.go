@@ -60,7 +60,7 @@ func TenureOn(store driver.Store, r *wire.Request) Client {
 
 type tenureClient struct {
 	*tenure.Client
-	session *tenure.Session // that all locks are held under; nil: there is none
+	session *tenure.Session // that all locks are held under; may be nil
 }
 
 func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) Lock {
@@ -80,7 +80,7 @@ func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) Lock {
 		err = Refuse(wire.Held, err)
 	}
 	must.Do(err)
-	if c.session != nil { // whoever works under a session returns when told to, and releases
+	if c.session != nil { // work under a session returns and releases when its context ends
 		context.AfterFunc(lease.Context(), func() { _ = lease.Release(context.Background()) })
 	}
 	return tenureLock{lease}
@@ -110,7 +110,7 @@ var errReleased = errors.New("ReleaseLock said false")
 type dynamolockClient struct {
 	*dynamolock.Client
 	// safe is for how long the session monitor lets a lock be without a heartbeat;
-	// zero: there is none.
+	// zero without a monitor.
 	safe time.Duration
 }
 

@@ -49,7 +49,7 @@ type server struct {
 	locks  map[string]Lock
 }
 
-// Role serves the library to whoever has started this process. Nothing is released
+// Role serves the library to the program that started this process. It releases nothing
 // when the input ends, as in a crash.
 func (l Library) Role(in io.Reader, out io.Writer) error {
 	s := &server{library: l}

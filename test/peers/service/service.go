@@ -189,13 +189,13 @@ type Tenure struct {
 	Owner string `json:"holder"`
 }
 
-// History returns the tenures of a lock that the service knows of, the newest first. A replica whose
-// store is slow for a moment is asked again.
+// History returns the terms of a lock that the service knows, the newest first. It retries a
+// replica whose store is slow for a moment.
 func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenure) {
 	for query := (url.Values{"name": {name}, "limit": {"100"}}); ; {
 		var found struct {
-			Tenures []Tenure `json:"tenures"`
-			Next    uint64   `json:"next"`
+			Terms []Tenure `json:"tenures"`
+			Next  uint64   `json:"next"`
 		}
 		var err error
 		wait.Within(ctx, callBound, func() bool {
@@ -203,7 +203,7 @@ func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenur
 			return err == nil
 		})
 		must.Do(err)
-		all = append(all, found.Tenures...)
+		all = append(all, found.Terms...)
 		if found.Next == 0 {
 			return all
 		}

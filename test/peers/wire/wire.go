@@ -182,7 +182,7 @@ const (
 type LogLine struct {
 	What, Owner string
 	At          int64
-	Token       uint64 // 0: there is none
+	Token       uint64 // 0: no token
 }
 
 func (l LogLine) String() string {

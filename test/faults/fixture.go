@@ -26,8 +26,8 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// rig is what all cells share.
-type rig struct {
+// harness is what all cells share.
+type harness struct {
 	programs    map[string]*peers.Program // by column
 	tenured     string                    // the service's command, by its path, if its clients are looked at
 	tenure      string                    // the command that runs others, the same
@@ -40,9 +40,9 @@ type rig struct {
 	versions map[string]string // of the columns' libraries
 }
 
-// scene is one client under one fault.
-type scene struct {
-	*rig
+// fixture is one client under one fault.
+type fixture struct {
+	*harness
 	column
 	*place
 	lease   time.Duration
@@ -53,11 +53,11 @@ type scene struct {
 }
 
 // cell throws the fault of a row at the client of a column.
-func (r *rig) cell(ctx context.Context, row row, c column) (found cell) {
+func (r *harness) cell(ctx context.Context, row row, c column) (found cell) {
 	if why := c.lacksRows[row.id]; why != "" {
 		return lacking(why)
 	}
-	s := &scene{rig: r, column: c, lease: cmp.Or(row.lease, c.lease), word: strings.ToLower(rand.Text())}
+	s := &fixture{harness: r, column: c, lease: cmp.Or(row.lease, c.lease), word: strings.ToLower(rand.Text())}
 	if err := must.Try(func() {
 		s.Run(func() {
 			s.place = c.open(ctx, s)
@@ -70,10 +70,10 @@ func (r *rig) cell(ctx context.Context, row row, c column) (found cell) {
 }
 
 // beat is the time between two heartbeats.
-func (s *scene) beat() time.Duration { return s.lease / s.beats }
+func (s *fixture) beat() time.Duration { return s.lease / s.beats }
 
 // lock returns the name of a lock that nobody has used.
-func (s *scene) lock(ctx context.Context) string {
+func (s *fixture) lock(ctx context.Context) string {
 	name := s.named(int(s.names.Add(1)))
 	if s.prepare != nil {
 		s.prepare(ctx, name)
@@ -81,17 +81,17 @@ func (s *scene) lock(ctx context.Context) string {
 	return name
 }
 
-func (s *scene) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
+func (s *fixture) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
 
 // runs makes runs of a row, some of them at the same time, and returns their figures.
-func (s *scene) runs(ctx context.Context, n int, run func(ctx context.Context, i int) float64) []float64 {
+func (s *fixture) runs(ctx context.Context, n int, run func(ctx context.Context, i int) float64) []float64 {
 	figures := make([]float64, n)
 	must.AtOnce(ctx, n, s.together, func(ctx context.Context, i int) { figures[i] = run(ctx, i) })
 	return figures
 }
 
 // pairs are runs with a pair each.
-func (s *scene) pairs(
+func (s *fixture) pairs(
 	ctx context.Context, n int, how manner, run func(ctx context.Context, p *pair, i int) float64,
 ) []float64 {
 	return s.runs(ctx, n, func(ctx context.Context, i int) float64 {
@@ -107,7 +107,7 @@ func (s *scene) pairs(
 type member struct {
 	*peers.Member
 	gate  gate.Gate
-	slept []byte // of one that can be suspended
+	slept []byte // of a member that can be suspended
 }
 
 // manner is how a member differs from the ordinary.
@@ -123,7 +123,7 @@ type manner struct {
 
 const eagerRefresh = 20 * time.Millisecond
 
-func (s *scene) member(ctx context.Context, how manner) *member {
+func (s *fixture) member(ctx context.Context, how manner) *member {
 	m := &member{}
 	program := s.programs[s.id]
 	if how.suspendable {
@@ -154,8 +154,8 @@ func (s *scene) member(ctx context.Context, how manner) *member {
 	return m
 }
 
-// held are two members, of which the first one holds a lock.
-func (s *scene) held(ctx context.Context) (holder, other *member, name string) {
+// held returns two members; the first one holds a lock.
+func (s *fixture) held(ctx context.Context) (holder, other *member, name string) {
 	holder, other, name = s.member(ctx, manner{}), s.member(ctx, manner{}), s.lock(ctx)
 	holder.Acquire(ctx, name)
 	return holder, other, name
@@ -169,7 +169,7 @@ func refusedAs(err error, kind string) bool {
 
 // pair is a holder at work, and one who waits for its lock in another process.
 type pair struct {
-	*scene
+	*fixture
 	name           string
 	holder, waiter *member
 	log            string // of the work
@@ -181,8 +181,8 @@ const longHold = 10 * time.Minute
 
 // pair sets the two up, and lets them be for a while that ends at a random moment
 // between two heartbeats.
-func (s *scene) pair(ctx context.Context, how manner) *pair {
-	p := &pair{scene: s, name: s.lock(ctx), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
+func (s *fixture) pair(ctx context.Context, how manner) *pair {
+	p := &pair{fixture: s, name: s.lock(ctx), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
 	p.log = s.file(p.name+"-*.log", "")
 	o := p.holder.Asking(wire.Work, p.name)
 	o.HoldMs, o.DurationMs, o.Log = longHold.Milliseconds(), 50, p.log
@@ -277,7 +277,7 @@ func (p *pair) over(ctx context.Context, bound time.Duration) (b belief) {
 }
 
 // file writes a file of a name that nobody has, and returns its path.
-func (r *rig) file(name, text string) string {
+func (r *harness) file(name, text string) string {
 	file := must.Have(os.CreateTemp(r.dir, name))
 	_, err := file.WriteString(text)
 	must.Do(errors.Join(err, file.Close()))
