@@ -74,8 +74,8 @@ var zones = []zone{
 
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
-	{"test/bed", "dynamostore internal/enginetest"},
-	{"test/peers", ". notify driver dynamostore test/bed internal/enginetest"},
+	{"test/harness", "dynamostore internal/enginetest"},
+	{"test/peers", ". notify driver dynamostore test/harness internal/enginetest"},
 	{"cmd test internal/itest", "*"},
 }
 

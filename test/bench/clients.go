@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
-	"github.com/tenurelock/tenure/test/bed/dynamo"
-	"github.com/tenurelock/tenure/test/bed/gate"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/dynamo"
+	"github.com/tenurelock/tenure/test/harness/gate"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )

@@ -33,8 +33,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
-	"github.com/tenurelock/tenure/test/bed/must"
 	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/harness/must"
 )
 
 // way is a way to lock, which is measured beside others.

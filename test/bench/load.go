@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // The rows, as the page names them.

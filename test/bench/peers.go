@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/proc"
 	"github.com/tenurelock/tenure/test/peers/service"
 )
 

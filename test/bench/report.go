@@ -16,9 +16,9 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/gate"
-	"github.com/tenurelock/tenure/test/bed/machine"
-	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/harness/gate"
+	"github.com/tenurelock/tenure/test/harness/machine"
+	"github.com/tenurelock/tenure/test/harness/page"
 	"github.com/tenurelock/tenure/test/peers"
 )
 

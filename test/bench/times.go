@@ -12,10 +12,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/gate"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/proc"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/gate"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/proc"
+	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )

@@ -24,8 +24,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
 	"github.com/tenurelock/tenure/sqlitestore"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers"
 )
 

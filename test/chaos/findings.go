@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenurelock/tenure/test/bed/machine"
-	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/harness/machine"
+	"github.com/tenurelock/tenure/test/harness/page"
 )
 
 // results is everything that a run found. The page is made from it alone.

@@ -37,11 +37,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/machine"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/page"
-	"github.com/tenurelock/tenure/test/bed/proc"
 	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/harness/machine"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/page"
+	"github.com/tenurelock/tenure/test/harness/proc"
 	"github.com/tenurelock/tenure/test/peers/service"
 )
 

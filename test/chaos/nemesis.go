@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // kind is a kind of fault.

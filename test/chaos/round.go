@@ -20,11 +20,11 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/once"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/proc"
-	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/proc"
+	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers"
 )
 

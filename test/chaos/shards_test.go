@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/harness/must"
 )
 
 // TestShards makes a quick run of all scenes, with processes that are killed.

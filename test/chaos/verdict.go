@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/machine"
-	"github.com/tenurelock/tenure/test/bed/page"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/harness/machine"
+	"github.com/tenurelock/tenure/test/harness/page"
 )
 
 // What a round must not show, beside what the judge of its log finds.

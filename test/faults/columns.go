@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/page"
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/page"
+	"github.com/tenurelock/tenure/test/harness/proc"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/service"

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/proc"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/proc"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // ticks is a command for others to run: it writes its process id into a file, and touches that over

@@ -19,8 +19,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 
 	"github.com/tenurelock/tenure/internal/enginetest"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/proc"
 	"github.com/tenurelock/tenure/test/peers"
 )
 

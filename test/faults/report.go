@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/machine"
-	"github.com/tenurelock/tenure/test/bed/page"
+	"github.com/tenurelock/tenure/test/harness/machine"
+	"github.com/tenurelock/tenure/test/harness/page"
 )
 
 // verdict is what a rule says of what was seen.

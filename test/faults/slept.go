@@ -10,7 +10,7 @@ import (
 	"os"
 	"unsafe"
 
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/proc"
 )
 
 // suspended is the runtime's, of a program that was built to sleep.

@@ -23,8 +23,8 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
-	"github.com/tenurelock/tenure/test/bed/proc"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/proc"
+	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers"
 )
 

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/dynamo"
-	"github.com/tenurelock/tenure/test/bed/proc"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/dynamo"
+	"github.com/tenurelock/tenure/test/harness/proc"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // change is a state of a lock's item, and when it came about, on the clock of [proc.Monotonic]:

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/proc"
 )
 
 // Kind names a client library.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
-	"github.com/tenurelock/tenure/test/bed/gate"
+	"github.com/tenurelock/tenure/test/harness/gate"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 

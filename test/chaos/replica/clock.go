@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenurelock/tenure/internal/clock"
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/proc"
 )
 
 // NewWatch returns a clock that is one for all processes of the machine, in nanoseconds since that was

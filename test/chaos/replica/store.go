@@ -27,8 +27,8 @@ import (
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/sqlitestore"
-	"github.com/tenurelock/tenure/test/bed/dynamo"
-	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/harness/dynamo"
+	"github.com/tenurelock/tenure/test/harness/must"
 	"github.com/tenurelock/tenure/zkstore"
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/shard"
-	"github.com/tenurelock/tenure/test/bed/wait"
 	"github.com/tenurelock/tenure/test/chaos/trial"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/notify"
-	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/harness/must"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 

@@ -9,7 +9,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/harness/must"
 	"github.com/tenurelock/tenure/test/peers"
 )
 

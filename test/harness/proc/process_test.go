@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/proc"
+	"github.com/tenurelock/tenure/test/harness/proc"
 )
 
 type word struct{ Text string }

@@ -8,7 +8,7 @@ package must
 import (
 	"context"
 
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // failure is what a step that has failed panics with.

@@ -28,8 +28,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
-	"github.com/tenurelock/tenure/test/bed/must"
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // Gate is what both kinds of gates can do.

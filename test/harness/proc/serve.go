@@ -19,7 +19,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/tenurelock/tenure/test/bed/must"
+	"github.com/tenurelock/tenure/test/harness/must"
 )
 
 // roleEnv names the role of a process that a program of its own kind has started.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure/test/bed/wait"
+	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
 // shop is a server that counts what it was asked.
