@@ -39,7 +39,7 @@ type step struct {
 	run  func(context.Context, *harness)
 }
 
-// steps are those that there are, in their order.
+// steps are all steps, in their order.
 var steps = []step{
 	{"single", single},
 	{"variants", variants},

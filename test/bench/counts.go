@@ -63,7 +63,7 @@ func single(ctx context.Context, r *harness) {
 	})
 }
 
-// locks are those that are counted one at a time.
+// locks are the names of the locks that are counted one at a time.
 func (r *harness) locks() []string { return lockNames(sized(r.part, 10, 3)) }
 
 // once is what one of n uses.
@@ -214,7 +214,7 @@ func (s *fixture) wait(ctx context.Context, processes, each int, window time.Dur
 	must.Do(wait.For(ctx, 2*s.Refresh+s.Heartbeat))
 	u := s.countFor(ctx, window)
 	if slices.ContainsFunc(granted, (*peers.Call).Answered) {
-		must.Do(errors.New("somebody does not wait any more"))
+		must.Do(errors.New("a waiter has stopped waiting"))
 	}
 	return u
 }

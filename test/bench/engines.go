@@ -37,7 +37,7 @@ import (
 	"github.com/tenurelock/tenure/test/harness/must"
 )
 
-// way is a way to lock, which is measured beside others.
+// way is a way to lock, which is compared with others.
 type way struct {
 	name  string
 	waits bool        // an acquire waits for the lock
@@ -55,7 +55,7 @@ func (t take) caller(context.Context) caller {
 	}}
 }
 
-// engines are those that have locks of their own, or clients that have.
+// engines are the engines with their own locks, or with clients that have them.
 var engines = []struct {
 	engine string // as scripts/engines calls it
 	title  string

@@ -29,7 +29,7 @@ const (
 	processor  = "processor, s a minute"
 )
 
-// serviceLease is that of all locks.
+// serviceLease is the lease of all locks.
 const serviceLease = time.Minute
 
 // callers are how many make pairs at once, in one step after the other.
@@ -51,7 +51,7 @@ func pairsRow(callers int) string {
 	return fmt.Sprintf("pairs a second, %d callers", callers)
 }
 
-// Peers returns those that were there, in the order of the page.
+// Peers returns the measured peers, in the order of the page.
 func (p *part) Peers() []string {
 	return slices.DeleteFunc([]string{gateway, oneLease, consulName, onEtcd, onSQLite}, func(name string) bool {
 		return p.row(contended).Values[name].Spread == nil
@@ -201,7 +201,7 @@ func (l *load) beating(ctx context.Context, row string, p *peer, open openFunc, 
 }
 
 // crowd holds many locks at once, with the heartbeats that they need, and looks at what that
-// takes of the servers. The heartbeats are spread over the period, as those of clients that do
+// takes of the servers. The heartbeats are spread over the period, as with clients that do
 // not know of each other.
 func (l *load) crowd(ctx context.Context, p *peer) {
 	open, n := p.open, holdCallers

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-// Command bench measures Tenure beside its peers. Its parts are
+// Command bench compares Tenure with its peers. Its parts are
 //
 //   - bench: two other lock clients, cirello.io/dynamolock and
 //     com.amazonaws:dynamodb-lock-client, on one DynamoDB engine;

@@ -68,7 +68,7 @@ var standings = []standing{
 				})
 			}()
 		}
-		for held, surplus := 0, 0; held < partitions || surplus > 0; { // until each has what it is to have
+		for held, surplus := 0, 0; held < partitions || surplus > 0; { // until each has its share
 			must.Do(wait.For(ctx, 100*time.Millisecond))
 			held, surplus = 0, 0
 			for _, g := range groups {
@@ -101,7 +101,7 @@ func months(ctx context.Context, r *harness) {
 	})
 }
 
-// stand counts what something sends that goes on.
+// stand counts what a running process sends.
 func (s *fixture) stand(ctx context.Context, what standing, d time.Duration) gate.Usage {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients []*tenure.Client

@@ -27,7 +27,7 @@ type caller struct {
 // heldLock is what a caller knows of a lock that it holds.
 type heldLock struct {
 	name   string // or the key, as the server has it
-	number uint64 // of the tenure; zero if it is not told
+	number uint64 // of the term; zero if unknown
 	beat   string // the latest heartbeat, of the lock service
 	lease  string // of etcd
 
@@ -46,9 +46,9 @@ func openAll(ctx context.Context, open openFunc, n int) []caller {
 
 // pairs has callers acquire and release locks for a while, each one of its own, if there are so
 // many, or the next one of those that there are. It returns how often that was done a second, and
-// tells what is wrong.
+// reports what is wrong.
 func pairs(ctx context.Context, all []caller, locks []string, length time.Duration, wrong func(string)) float64 {
-	known := make([]struct { // of a lock, by those who take it
+	known := make([]struct { // of a lock, for its callers
 		held atomic.Bool
 		last atomic.Uint64 // the number of the latest tenure
 	}, len(locks))
@@ -62,7 +62,7 @@ func pairs(ctx context.Context, all []caller, locks []string, length time.Durati
 			}
 			held, lock := all[i].acquire(ctx, locks[at]), &known[at]
 			if lock.held.Swap(true) {
-				wrong("granted, and somebody else has not released it")
+				wrong("granted before another caller released it")
 			}
 			if before := lock.last.Swap(held.number); held.number != 0 && held.number <= before {
 				wrong("the number of a tenure has not risen")

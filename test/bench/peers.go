@@ -42,7 +42,7 @@ const (
 // default.
 type peer struct {
 	name   string
-	pids   []int // of its processes, those of the engine too
+	pids   []int // of its processes, with the engine's
 	open   openFunc
 	batch  openFunc // nil: a call is for one lock, or for all
 	forAll bool     // a heartbeat is for all locks of a caller
@@ -134,7 +134,7 @@ func consulServer(ctx context.Context, program, dir, port string, open openFunc)
 	}
 }
 
-// freePort returns a port that nobody listens at.
+// freePort returns a port without a listener.
 func freePort() string { return strconv.Itoa(must.Have(launcher.Port())) }
 
 // errLost says that a lock which was held is held no more.
@@ -208,7 +208,7 @@ func newTenured(w *web, most int) (t caller) {
 		}
 		ask := map[string]any{"name": name, "owner": "bench", "wait_ms": 20_000}
 		for w.post(ctx, "/v1/acquire", ask, &g, http.StatusConflict) == http.StatusConflict {
-			continue // somebody else has it still
+			continue // another caller still has it
 		}
 		l.number, l.beat = g.Token, g.Beat
 		t.beat(ctx, []*heldLock{l}) // a grant is no lease: it is held from the first heartbeat on

@@ -55,7 +55,7 @@ const (
 	served  = "service"
 )
 
-// value is what one of those that are compared did.
+// value is the result of one contestant.
 type value struct {
 	Used *gate.Usage `json:"used,omitempty"`
 	// Period says that Used comes again in each of them; zero: that it is of one time.
@@ -63,7 +63,7 @@ type value struct {
 	// Lost is how many locks ran out while they were to be held. What was sent
 	// for the others alone is no measure.
 	Lost    int       `json:"lost,omitempty"`
-	figures []float64 // those that Spread is of
+	figures []float64 // from which Spread comes
 	Spread  *spread   `json:"spread,omitempty"`
 	Held    *holding  `json:"held,omitempty"`
 }
@@ -186,7 +186,7 @@ func (r *row) Cell(as, who string) string {
 	return short(v.Spread.Median)
 }
 
-// Cells are those of several, side by side.
+// Cells are the results of several, side by side.
 func (r *row) Cells(as string, who []string) string {
 	var all []string
 	for _, one := range who {

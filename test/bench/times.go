@@ -22,7 +22,7 @@ import (
 
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
 
-// handover measures the time from a release to the grant of who waits for it: in another
+// handover measures the time from a release to the waiter's grant: in another
 // process, in the same one, and in another process with notifications, which Tenure alone has.
 func handover(ctx context.Context, r *harness) {
 	const (
@@ -63,7 +63,7 @@ func (s *fixture) handOver(ctx context.Context, name string, pair []*peers.Membe
 	return took
 }
 
-// chain is a holder that will be killed, and the one who waits for its lock, and
+// chain is a holder that will be killed, and the waiter for its lock, and
 // will be the next to be killed.
 type chain struct {
 	*fixture
@@ -112,7 +112,7 @@ func failover(ctx context.Context, r *harness) {
 
 // kill kills the holder of each chain, and measures when its successor has the lock.
 func kill(ctx context.Context, chains []*chain) {
-	// One after the other, and before anybody is killed: starting is work.
+	// One after the other, and before any kill: starting is work.
 	for _, c := range chains {
 		c.holder, c.waiter = c.waiter, c.member(ctx)
 		c.granted = c.begin(ctx, c.waiter, crown)

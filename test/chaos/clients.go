@@ -81,8 +81,8 @@ func (w *clients) start(ctx context.Context, s *seat, p *process) {
 	})
 }
 
-// beside has attackers send calls again that they have seen, of any client. A grant to an acquire
-// of theirs is nobody's.
+// beside has attackers send calls again that they have seen, of any client. No client uses a grant
+// to an attacker's acquire.
 func (w *clients) beside(ctx context.Context) {
 	all := len(w.service.fronts)
 	var attackers sync.WaitGroup
@@ -153,7 +153,7 @@ func (w *clients) written() ([]trial.Hold, error) {
 }
 
 // calm waits until whatever was late has come, a call that is carried out again, and the grants
-// to those who have gone, and kills the holder once more. The next one has a lease, with what
+// to clients that have gone, and kills the holder once more. The next one has a lease, with what
 // clocks may differ by, and a poll of its replica.
 func (w *clients) calm(ctx context.Context) {
 	must.Do(wait.For(ctx, 4*w.Lease))
@@ -207,7 +207,7 @@ func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Secon
 // history, of the same owner.
 func (w *clients) check(v *verdict) {
 	if gap, before, after := v.log.Gap(w.filled, w.calmed); gap > gapBound(w.Lease) {
-		v.sin(noLeader, "nobody held the lock for %s, from %s to %s; at most %s are allowed",
+		v.sin(noLeader, "no process held the lock for %s, from %s to %s; at most %s are allowed",
 			shown(gap), before, after, shown(gapBound(w.Lease)))
 	}
 	owners := map[uint64]string{}

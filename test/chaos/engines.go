@@ -34,7 +34,7 @@ type engine interface {
 	// store returns the URL of the store for a seat, through its gate if there
 	// are gates; past all of them if that is negative.
 	store(seat int) string
-	// faults are those that this engine can have, each with what brings it about.
+	// faults are the faults of this engine, each with its cause.
 	faults() []fault
 	// heal ends all faults of the engine.
 	heal()
@@ -272,7 +272,7 @@ func (s *served) store(replica int) string {
 	return s.url(gates)
 }
 
-// gates are those of a replica, or of all if it is negative.
+// gates returns the gates of a replica, or of all if it is negative.
 func (s *served) gates(replica int) []*relay.Relay {
 	var all []*relay.Relay
 	for _, m := range s.members {

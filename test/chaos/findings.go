@@ -154,9 +154,9 @@ func (f *finding) judge(size size) {
 	for _, c := range f.Changes {
 		miss(c.Expected > 0 && c.Took > tolerance*c.Expected,
 			"%s: all %d owned after %.2f s, where %.2f s were to be expected", c.What, c.Partitions, c.Took, c.Expected)
-		// Where the store tells of releases the next owner need not look.
+		// If the store reports releases, the next owner need not poll.
 		miss(c.What == plannedLeave && c.Gaps.Max > tolerance*(size.Refresh+size.Drain).Seconds(),
-			"%s: a partition had nobody for %.3f s", c.What, c.Gaps.Max)
+			"%s: a partition had no owner for %.3f s", c.What, c.Gaps.Max)
 		miss(c.What == rollingRestart && c.Most > mostMoves, "%s moved a partition %d times", c.What, c.Most)
 		miss(c.What == oneComes && c.Moves > int(1.1*c.Share)+1,
 			"a worker that came moved %d partitions, with a share of %.0f", c.Moves, c.Share)

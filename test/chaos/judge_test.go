@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers/service"
 )
 
-// The log of a round has the checks that clocks could stop, and what callers were told.
+// The log of a round has the checks that clocks could stop, and the answers to callers.
 func TestJudge(t *testing.T) {
 	line := func(kind replica.Kind, token uint64, from, to int64) replica.Line {
 		return replica.Line{Kind: kind, Hold: trial.Hold{Token: token}, From: from, To: to, At: to}
@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 		{"begun after", line(replica.Held, 1, 111, 112), false, 1, 0, trial.Overlap},
 		{"begun after, where no clock showed the pause", line(replica.Held, 1, 150, 151), false, 0, 1, ""},
 		{"begun when the clocks showed it", line(replica.Held, 1, 160, 161), false, 1, 0, trial.Overlap},
-		{"told what is not so", line(replica.Held, 1, 90, 91), true, 0, 0, trial.Fence},
+		{"wrong answer", line(replica.Held, 1, 90, 91), true, 0, 0, trial.Fence},
 		{"granted again", line(replica.Granted, 1, 90, 91), false, 0, 0, trial.Tokens},
 	} {
 		name := func(owner string, lines ...replica.Line) *process {

@@ -16,7 +16,7 @@
 // occasion; clients in three languages hold a lock by the lock service. They are killed, stopped,
 // suspended, cut off from the engine, started in time namespaces; their clocks are moved; the
 // engine is stopped, locked, or killed and started again. What is
-// judged is told in docs/evidence/README.md; -log keeps all that was said and done.
+// judged is in docs/evidence/README.md; -log keeps all that was said and done.
 //
 //	go run ./test/chaos -workload shards
 //

@@ -93,7 +93,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	}
 }
 
-// TestKubernetesKills shows that the crashes of Kubernetes are those of the API server and of
+// TestKubernetesKills shows that Kubernetes crashes are crashes of the API server and of
 // its etcd, in turn.
 func TestKubernetesKills(t *testing.T) {
 	t.Parallel()

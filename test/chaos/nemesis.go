@@ -33,7 +33,7 @@ const (
 	lateVM        kind = "late-pause"     // a paused machine, whose wall clock is set right only later
 	wallOn        kind = "wall-on"        // the wall clock of a process is set forward
 	wallBack      kind = "wall-back"      // the wall clock of a process is set back
-	stepDown      kind = "step-down"      // somebody asks the holder to step down (no fault)
+	stepDown      kind = "step-down"      // the nemesis asks the holder to step down (no fault)
 	lockFile      kind = "lock-file"      // the file is locked by another program's transaction
 	blackHole     kind = "black-hole"     // between a process and the engine
 	delay         kind = "delay"          // each piece of bytes to and from the engine waits
@@ -77,7 +77,7 @@ var traits = map[kind]trait{
 type role string
 
 const (
-	leader    role = "leader" // who holds the lock
+	leader    role = "leader" // the holder of the lock
 	anyone    role = "anyone"
 	everybody role = "everybody"
 	nobody    role = "nobody" // the engine
@@ -97,7 +97,7 @@ type fault struct {
 // [must.Try]; the error is errBusy if there is another.
 type strike func(ctx context.Context, length time.Duration, seat int)
 
-// commonFaults are those of any process.
+// commonFaults are the faults of any process.
 var commonFaults = []fault{
 	{kill, leader, 0.1, 1, nil},
 	{kill, anyone, 0.1, 1, nil},
@@ -108,7 +108,7 @@ var commonFaults = []fault{
 	{stopKill, leader, 0.1, 0.5, nil},
 }
 
-// replicaFaults are those of a process whose clocks can be moved, and that takes orders.
+// replicaFaults are the faults of a process whose clocks can be moved, and that takes orders.
 var replicaFaults = []fault{
 	{suspend, leader, 1.2, 2, nil},
 	{suspend, leader, 0.2, 0.8, nil},

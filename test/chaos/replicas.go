@@ -74,7 +74,7 @@ func (w *replicas) seat(index int) string { return fmt.Sprintf("r%d", index+1) }
 
 func (w *replicas) faults() []fault {
 	all := append(slices.Clone(commonFaults), replicaFaults...)
-	if w.writers > 0 { // what a death leaves is told to those who come next
+	if w.writers > 0 { // readers learn what a death leaves
 		all = append(all, slices.Repeat(commonFaults, 2)...)
 	}
 	if w.namespaces {
@@ -122,7 +122,7 @@ func (w *replicas) drawRate(life uint64) float64 {
 	return rate
 }
 
-// heard follows who holds the lock, as far as lines tell.
+// heard follows who holds the lock, as far as lines show.
 func (w *replicas) heard(p *process, l replica.Line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *replicas) finish(ctx context.Context, p *process) {
 	select {
 	case <-p.Ended:
 	case <-ctx.Done():
-		w.trouble("%s does not end when it is told to", p.name)
+		w.trouble("%s does not end when asked to", p.name)
 	}
 }
 
@@ -240,7 +240,7 @@ func (w *replicas) judgePlace(v *verdict, p *process, ready replica.Line) {
 // judgeClocks sees from what each replica said that its clocks were moved as
 // the nemesis meant it, at the rate that it has, and that the clock of its locks drew the right
 // conclusions: a suspend counts, for a holder a step forward of the wall clock
-// counts as well, and a step back counts for nobody.
+// counts as well, and a step back does not count.
 func (w *replicas) judgeClocks(v *verdict) {
 	lives := map[string]*process{}
 	for _, s := range w.seats {

@@ -53,9 +53,9 @@ type workload interface {
 	seat(index int) string
 	// start starts a process in a seat.
 	start(ctx context.Context, s *seat, p *process)
-	// faults are those of its processes.
+	// faults are the faults of its processes.
 	faults() []fault
-	// beside is what goes on beside the faults, until ctx ends.
+	// beside runs during the faults, until ctx ends.
 	beside(ctx context.Context)
 	// holder is who was granted the lock last, and has not said that it is over.
 	holder() holder
@@ -320,7 +320,7 @@ func (p *process) startReplica(c replica.Config, command proc.Command, heard fun
 	return p.Start(command)
 }
 
-// read takes into the verdict what a replica has held, and what it was told. No clock of it showed
+// read takes into the verdict what a replica has held, and the answers that it got. No clock of it showed
 // the pause that it had just been through in a span of time that is blind.
 func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool) {
 	var holds []*trial.Hold

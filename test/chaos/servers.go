@@ -94,7 +94,7 @@ func etcdLeads(ctx context.Context, address string) bool {
 	return err == nil && status.Leader == status.Header.MemberId
 }
 
-// newZooKeeper is an ensemble of so many servers. One stands alone.
+// newZooKeeper is an ensemble of so many servers. One is standalone.
 func newZooKeeper(dir string, members int) server {
 	var err error
 	s := server{name: "zookeeper", url: listed("zookeeper:")}

@@ -35,7 +35,7 @@ type size struct {
 	Partitions int
 	Kills      int           // of a worker; and one of the coordinator
 	Write      time.Duration // how often a handler writes to the resource
-	Drain      time.Duration // how long it works on when it is told to stop
+	Drain      time.Duration // how long it works on after its context ended
 	Quick      bool          // the times mean nothing
 }
 
@@ -192,7 +192,7 @@ func (f *finding) killings(ctx context.Context, g *group) {
 		what, living := "SIGKILL of the coordinator", g.workers()
 		at := slices.IndexFunc(living, func(w *worker) bool { return w.stats.Coordinator })
 		if at < 0 {
-			must.Do(errors.New("nobody coordinates"))
+			must.Do(errors.New("no worker coordinates"))
 		}
 		victim := living[at]
 		if i < g.size.Kills { // not the coordinator, not the worker that was started last
@@ -256,7 +256,7 @@ func (f *finding) alone(ctx context.Context, g *group, _ func(string, ...any)) {
 	f.during(ctx, g, "SIGKILL of the worker that has all", g.all[0], func() { g.kill(g.all[0]) }, g.whole)
 }
 
-// group is a group of worker processes, and what they have told.
+// group is a group of worker processes, and what they have reported.
 type group struct {
 	size             size
 	name, store, dir string
@@ -350,7 +350,7 @@ func (g *group) heard(w *worker, l replica.Line) {
 	}
 }
 
-// workers returns those that are there.
+// workers returns the running workers.
 func (g *group) workers() []*worker {
 	g.mu.Lock()
 	defer g.mu.Unlock()

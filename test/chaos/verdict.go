@@ -20,9 +20,9 @@ import (
 	"github.com/tenurelock/tenure/test/harness/page"
 )
 
-// What a round must not show, beside what the judge of its log finds.
+// What a round must not show, besides what the judge of its log finds.
 const (
-	noLeader   trial.Sin = "no leader"  // nobody held the lock in time after the faults
+	noLeader   trial.Sin = "no leader"  // no process held the lock in time after the faults
 	hook       trial.Sin = "clock"      // a replica's clock did not show what was done to it
 	torn       trial.Sin = "torn"       // a reader saw a write that was under way
 	history    trial.Sin = "history"    // the service's history says something else
@@ -155,7 +155,7 @@ func (r *round) judge(number int) *verdict {
 	v.Counts.Leaderless, _, _ = v.log.Gap(r.filled, r.calmed)
 	r.work.check(v)
 	if r.recovery < 0 || r.recovery > r.bound {
-		v.sin(noLeader, "time until somebody led after the last kill: %s; at most %s are allowed", shown(r.recovery),
+		v.sin(noLeader, "time until a process led after the last kill: %s; at most %s are allowed", shown(r.recovery),
 			shown(r.bound))
 	}
 	return v

@@ -110,7 +110,7 @@ func onStore(c column) column {
 	return c
 }
 
-// clients are those of the lock service, in a table of their own: each with one replica of
+// clients are the clients of the lock service, in their own table: each with one replica of
 // tenured, and with several.
 var clients = append(behind(1, 0), behind(3, 1)...)
 

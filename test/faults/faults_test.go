@@ -119,7 +119,7 @@ func TestServiceRows(t *testing.T) {
 	}
 }
 
-// TestBrokenClient: a client that breaks a rule, here by counting its lease by a clock that stands
+// TestBrokenClient: a client that breaks a rule, here by counting its lease by a clock that stops
 // still in a suspend, does not pass the row that is about it.
 func TestBrokenClient(t *testing.T) {
 	throw(t, serviceTable, "python-1", map[string]verdict{suspendRow: failed}, func(r *harness) {
@@ -131,7 +131,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")`}, args[1:]...)
 	})
 }
 
-// TestJudge: one who believes for an instant beside another holder does not pass.
+// TestJudge: a client that believes for an instant during another's term does not pass.
 func TestJudge(t *testing.T) {
 	for want, figures := range map[string][]float64{
 		"pass: told 10 ms to 2.00 s before (2 runs)":   {10, 2000},
@@ -153,7 +153,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	if c := beliefs([]float64{0, 0}); c.Verdict != passed {
-		t.Errorf("nobody believed: %+v", c)
+		t.Errorf("no client believed: %+v", c)
 	}
 	if c := beliefs([]float64{0, 0.5}); c.Verdict != failed {
 		t.Errorf("one believed: %+v", c)

@@ -31,7 +31,7 @@ type harness struct {
 	programs    map[string]*peers.Program // by column
 	tenured     string                    // the service's command, by its path, if its clients are looked at
 	tenure      string                    // the command that runs others, the same
-	suspendable string                    // this program, with a runtime that can be told to sleep
+	suspendable string                    // this program, with a runtime that can be put to sleep
 	dir         string                    // for logs and programs
 	say         func(format string, args ...any)
 	peers.Scope // of the whole run
@@ -72,7 +72,7 @@ func (r *harness) cell(ctx context.Context, row row, c column) (found cell) {
 // beat is the time between two heartbeats.
 func (s *fixture) beat() time.Duration { return s.lease / s.beats }
 
-// lock returns the name of a lock that nobody has used.
+// lock returns the name of an unused lock.
 func (s *fixture) lock(ctx context.Context) string {
 	name := s.named(int(s.names.Add(1)))
 	if s.prepare != nil {
@@ -167,7 +167,7 @@ func refusedAs(err error, kind string) bool {
 	return errors.As(err, &refused) && refused.Kind == kind
 }
 
-// pair is a holder at work, and one who waits for its lock in another process.
+// pair is a holder at work, and a waiter for its lock in another process.
 type pair struct {
 	*fixture
 	name           string
@@ -222,7 +222,7 @@ func (p *pair) margin(ctx context.Context) float64 {
 	return apart(p.over(ctx, 2*p.lease).told(), granted)
 }
 
-// apart is for how long nobody held the lock between the holder's last instant and the grant to the
+// apart is how long the lock had no holder between the holder's last instant and the grant to the
 // other one. It is negative where both held it.
 func apart(last, granted int64) float64 { return milliseconds(granted - last) }
 
@@ -276,7 +276,7 @@ func (p *pair) over(ctx context.Context, bound time.Duration) (b belief) {
 	return b
 }
 
-// file writes a file of a name that nobody has, and returns its path.
+// file writes a file under a new name, and returns its path.
 func (r *harness) file(name, text string) string {
 	file := must.Have(os.CreateTemp(r.dir, name))
 	_, err := file.WriteString(text)

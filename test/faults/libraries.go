@@ -308,7 +308,7 @@ func (c riverClients) stop() error {
 	})
 }
 
-// riverIdler works on jobs that nobody inserts: a client that works on none does not take part in
+// riverIdler works on jobs that no program inserts: a client that works on none does not take part in
 // the election.
 type riverIdler struct {
 	river.WorkerDefaults[riverIdle]

@@ -52,7 +52,7 @@ type engine struct {
 	name  string // as scripts/engines does
 
 	// Of Tenure's store there, where it is looked at in a column of its own. A fixture has a place for
-	// itself, in which WORD stands for the fixture's word.
+	// itself, in which WORD is replaced by the fixture's word.
 	place  string
 	url    string // as Tenure's command has it, at AT and in PLACE
 	scheme string // of [replica.OpenStore]; AT is behind it
@@ -72,7 +72,7 @@ var (
 	}
 )
 
-// kind is the engine's, for those who start it.
+// kind is the engine's, for scripts that start it.
 func (e *engine) kind() launcher.Kind { return must.Have(launcher.Find(e.name)) }
 
 // at is the address of the engine.

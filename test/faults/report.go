@@ -30,7 +30,7 @@ const (
 type cell struct {
 	Verdict verdict `json:"verdict"`
 	Seen    string  `json:"seen"`
-	// Figures are those of the runs, in milliseconds unless Seen says else.
+	// Figures are the runs', in milliseconds unless Seen says else.
 	Figures []float64 `json:"figures,omitempty"`
 }
 
@@ -47,7 +47,7 @@ func judged(ok bool, figures []float64, seen string, args ...any) cell {
 func lacking(why string) cell { return cell{Verdict: none, Seen: why} }
 
 // margins is the cell of how long before another one's grant each holder stopped
-// believing. Nobody may be late.
+// believing. No client may be late.
 func margins(figures []float64) cell {
 	late := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f >= 0 })
 	runs := page.Plural(len(figures), "run")

@@ -24,7 +24,7 @@ import (
 
 // A suspend of the machine cannot be made for one process from outside: Go does
 // not ask libc for the time. So this program is built once more, with a runtime
-// whose monotonic clock stands still for as long as it is told. The process is
+// whose monotonic clock stops for as long as asked. The process is
 // stopped, the time that it was stopped for is written where its runtime reads
 // it, and it is continued: it then finds its clocks as after a suspend. The wall
 // clock and the boot clock have gone on, the monotonic clock has not.
@@ -36,7 +36,7 @@ const suspendEnv = "TENURE_FAULTS_SUSPEND"
 // suspendTag is the build tag of a program with such a runtime.
 const suspendTag = "faults_suspend"
 
-// edits are those of Go's runtime. Each has to be found.
+// edits are the changes to Go's runtime. Each has to be found.
 var edits = []struct{ file, old, new string }{
 	{"time_nofake.go", "\treturn nanotime1()\n}\n", "\treturn nanotime1() - suspendedFor()\n}\n" + `
 // suspended is where it stands for how long the machine slept.
@@ -82,7 +82,7 @@ func (r *harness) buildSuspendable(ctx context.Context) {
 		"-buildvcs=false", "-overlay", overlay, "-tags", suspendTag, "-o", r.suspendable, thisModule))
 }
 
-// preload lets the Java virtual machine's monotonic clock stand in the same way:
+// preload stops the Java virtual machine's monotonic clock in the same way:
 // that one asks libc.
 const preload = `#define _GNU_SOURCE
 #include <fcntl.h>
@@ -147,7 +147,7 @@ func (s *fixture) sleeper(program *peers.Program) (*peers.Program, []byte) {
 	return &sleeps, slept
 }
 
-// sleep has the monotonic clock of a process that is stopped stand for d more.
+// sleep holds the monotonic clock of a stopped process for d more.
 func (m *member) sleep(d time.Duration) {
 	binary.NativeEndian.PutUint64(m.slept, binary.NativeEndian.Uint64(m.slept)+uint64(d))
 }

@@ -233,7 +233,7 @@ func (s *fixture) weAct(a *actor, c command) outcome {
 		}
 		if lease, err = take(ctx, c.lock, &options); err == nil {
 			o.got = proc.Monotonic()
-			o.sent = o.got // those who wait are not asked how long it took
+			o.sent = o.got // waiters are not asked how long it took
 			s.mu.Lock()
 			a.leases[c.lock] = lease
 			s.mu.Unlock()
@@ -321,7 +321,7 @@ func (s *fixture) openOurs(a *actor, c command) {
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), patience)
 		defer cancel()
-		_ = a.Close(ctx) // tells of leases that a script left behind on purpose
+		_ = a.Close(ctx) // reports leases that a script left behind on purpose
 	})
 }
 
@@ -334,16 +334,16 @@ func (s *fixture) store() *dynamostore.Store {
 	return store
 }
 
-// tableActs looks at the table, or says what it is.
+// tableActs reads the table, or describes it.
 func (s *fixture) tableActs(c command) (o outcome) {
 	switch c.verb {
 	case "other-dialect": // Tenure writes the one of the other client
 		s.options.Dialect = map[dynamostore.Dialect]dynamostore.Dialect{
 			dynamostore.Java: dynamostore.Dynamolock, dynamostore.Dynamolock: dynamostore.Java,
 		}[s.options.Dialect]
-	case "own": // nobody has said that it is shared
+	case "own": // without the marks of a shared one
 		s.options.SharedTable = false
-	case "keep": // a row, for those who want it to be the same
+	case "keep": // a row, to compare it later
 		s.kept[c.lock] = s.row(c.lock)
 	case "row":
 		o.how, o.fields = "none", map[string]string{}
@@ -370,7 +370,7 @@ func (s *fixture) unread(lease string) string {
 	return fmt.Sprintf("duration %q", lease)
 }
 
-// item is an item of the table as it stands.
+// item is an item of the table.
 type item map[string]types.AttributeValue
 
 // row returns an item, nil if it is missing.

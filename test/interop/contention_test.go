@@ -43,7 +43,7 @@ const (
 	longHold = contentionLease * 4 / 3
 )
 
-// member is a place among those who contend, and the process that fills it.
+// member is a place among the contenders, and its process.
 type member struct {
 	name    string
 	owner   string // of this process: the name with a number

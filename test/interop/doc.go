@@ -6,8 +6,8 @@
 // run the real clients, each in a process of its own (see package peers), and Tenure, in this
 // process and in others that are killed, on one table and one lock.
 //
-// Most of it is scripts in testdata, which run beside each client. A line is an actor, a verb, a
-// lock and options; what must come of it stands behind an arrow:
+// Most of it is scripts in testdata, which run with each client. A line is an actor, a verb, a
+// lock and options; the expected result follows an arrow:
 //
 //	us acquire x data=d
 //	them acquire x wait=2s &

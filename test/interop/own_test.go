@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// TestRestingLockIsNotTaken: a lock under a session has a beat that stands still, and so have a
+// TestRestingLockIsNotTaken: a lock under a session has a beat that does not change, and so have a
 // session that is closed and its locks. The other client, for which that is the sign of a dead
 // holder, takes none of them: it fails, with an error of its own, and at once.
 func TestRestingLockIsNotTaken(t *testing.T) {

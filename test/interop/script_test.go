@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// leaseTime is that of all unless they are opened with another one. Java's must be a second
+	// leaseTime is the lease of all actors that are not opened with another. Java's must be a second
 	// at least: shorter ones could be the seconds of another client, and are refused.
 	leaseTime = 2 * time.Second
 	refresh   = 100 * time.Millisecond
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestScripts plays each script of testdata beside each client, on a table of its own.
+// TestScripts plays each script of testdata with each client, on its own table.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -88,7 +88,7 @@ func TestScriptsFail(t *testing.T) {
 	}
 }
 
-// fixture is one table that Tenure shares with another client, and those who act on it.
+// fixture is one table that Tenure shares with another client, and its actors.
 type fixture struct {
 	*testing.T
 	kind     peers.Kind // of the other client
@@ -155,7 +155,7 @@ type command struct {
 	options           map[string]string // those without a value have their name
 }
 
-// duration is that of an option, or another one if it is not given.
+// duration returns the duration of an option, or a default.
 func (c command) duration(option string, otherwise time.Duration) time.Duration {
 	if text := c.options[option]; text != "" {
 		return duration(text)

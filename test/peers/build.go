@@ -40,7 +40,7 @@ type Program struct {
 // the library's name.
 func Own(kind Kind) *Program { return &Program{kind, proc.Command{Role: string(kind)}} }
 
-// Make returns the program of a client that stands beside Tenure on DynamoDB. The first build of
+// Make returns the program of a client that is compared with Tenure on DynamoDB. The first build of
 // that in Java fetches what the client needs, and can take minutes: ctx bounds it.
 func Make(ctx context.Context, kind Kind) (*Program, error) {
 	if kind != Java {
@@ -53,7 +53,7 @@ func Make(ctx context.Context, kind Kind) (*Program, error) {
 	return &Program{Java, RunJava(classpath, "LockClient")}, err
 }
 
-// Build has the Makefile beside this file build a target, unless it is empty or was built and is
+// Build has the Makefile next to this file build a target, unless it is empty or was built and is
 // newer than its sources, and returns the Makefile's folder. Builds wait for each other, those of
 // other processes too. If a tool that the client needs is missing the error matches
 // [ErrNoToolchain].

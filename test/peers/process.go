@@ -173,7 +173,7 @@ func (c *Call) Wait(ctx context.Context) (wire.Answer, error) {
 	}
 }
 
-// Member is a process with an open client, one of those who hold locks and wait for
+// Member is a process with an open client, which holds locks and waits for
 // them.
 type Member struct {
 	*Process

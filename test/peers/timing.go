@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// Timing is that of a lock client, the same for all of them where they are compared.
+// Timing is the timing of a lock client, the same for all clients that are compared.
 type Timing struct{ Lease, Heartbeat, Refresh time.Duration }
 
 func (t Timing) String() string {
@@ -33,7 +33,7 @@ func (t Timing) Tenure(db *dynamodb.Client, table string, options *dynamostore.O
 	return tenure.New(store, t.Options())
 }
 
-// Options are those of a client of Tenure.
+// Options returns the options of a client of Tenure.
 func (t Timing) Options() *tenure.Options {
 	return &tenure.Options{LeaseDuration: t.Lease, HeartbeatPeriod: t.Heartbeat, RefreshPeriod: t.Refresh}
 }

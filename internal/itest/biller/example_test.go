@@ -55,7 +55,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 		first.Kill()
 		second := w.LeaderAfter(first) // waits until the other one has taken over
 		if away := time.Since(killed); away > 20*time.Second {
-			t.Errorf("nobody led for %v", away)
+			t.Errorf("no replica led for %v", away)
 		}
 		w.Until("the second leader writes", func() bool {
 			written, _ := ledger.count(second.Token)
@@ -130,7 +130,7 @@ func TestStopHandsOver(t *testing.T) {
 		a.Stop() // as a signal does
 		w.LeaderAfter(first)
 		if away := time.Since(stopped); away > time.Second {
-			t.Errorf("nobody led for %v", away)
+			t.Errorf("no replica led for %v", away)
 		}
 	})
 }

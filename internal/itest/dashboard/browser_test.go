@@ -61,7 +61,7 @@ func newBrowser(t *testing.T, url string, width, height int) *browser {
 	t.Cleanup(end)
 	ctx, end = chromedp.NewContext(ctx)
 	t.Cleanup(end)
-	if err := chromedp.Do(ctx); err != nil { // this context is that of the browser
+	if err := chromedp.Do(ctx); err != nil { // this is the browser's context
 		t.Fatal(err)
 	}
 	b := &browser{t: t, ctx: ctx, url: url}
@@ -84,7 +84,7 @@ func (b *browser) note(event any) {
 			text += " " + x.Description
 		}
 	case *log.EventEntryAdded:
-		// Answers that are refused are tested for; the console tells of each.
+		// Tests cover refused answers; the console shows each.
 		if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
 			text = string(e.Entry.Source) + ": " + e.Entry.Text
 		}

@@ -94,7 +94,7 @@ func TestKeyboard(t *testing.T) {
 	if len(seen) != want {
 		t.Errorf("%d of %d elements were reached", len(seen), want)
 	}
-	// The first one skips what stands above.
+	// The first one skips what is above.
 	b.open("lock?name=m")
 	b.do(chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
 	b.until("document.activeElement.id == 'main'")

@@ -66,7 +66,7 @@ func (w *world) fill() {
 }
 
 // plant writes a lock and its history, the oldest term first, as others would who have long
-// been there. Nobody renews it: it is held, in doubt or expired by its periods.
+// been there. No process renews it: it is held, in doubt or expired by its periods.
 func (w *world) plant(rec driver.Record, history ...driver.Record) {
 	w.t.Helper()
 	claim := func(next driver.Record) driver.Record {
@@ -121,7 +121,7 @@ func (w *world) workers(group string, partitions int, names ...string) {
 	}
 }
 
-// settled says that those who died in a filled world show it.
+// settled reports whether a filled world shows its crashed holders.
 const settled = "document.querySelector('tr.s-in-doubt') && document.querySelector('tr.s-expired')"
 
 // shoot makes a picture of the page.

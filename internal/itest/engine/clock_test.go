@@ -16,7 +16,7 @@ import (
 )
 
 // After a suspend that outlasted the lease, Check fails with its first call,
-// the context is cancelled within a nap, and both stay so although nobody took
+// the context is cancelled within a nap, and both stay so although no process took
 // the lock and the store answers.
 func TestSuspendEndsTheLease(t *testing.T) {
 	for name, sleep := range map[string]func(*tenuretest.Client){
@@ -45,7 +45,7 @@ func TestSuspendEndsTheLease(t *testing.T) {
 				if late := time.Since(start); late > 0 {
 					t.Errorf("context cancelled %v after Check had noticed", late)
 				}
-				// Where nobody asks, the nap bounds it.
+				// If no caller asks, the nap bounds it.
 				<-untouched.Context().Done()
 				if late := time.Since(start); late > nap {
 					t.Errorf("context cancelled after %v, want %v at most", late, nap)
@@ -62,7 +62,7 @@ func TestSuspendEndsTheLease(t *testing.T) {
 }
 
 // For a contender a step of the wall clock is no time: the holder is not dead
-// because somebody set the clock.
+// because the clock was set.
 func TestStepDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tenuretest.New(t)

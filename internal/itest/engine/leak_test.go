@@ -62,7 +62,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		}()
 	}
 	for i := len(clients) - 1; i >= 0; i-- {
-		// Leases that nobody released are left behind, and said to be.
+		// Leases that no caller released are left behind, and reported.
 		if err := clients[i].Close(ctx); errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}

@@ -51,7 +51,7 @@ func openPostgres(t *testing.T, server, isolation string) *sql.DB {
 	return db
 }
 
-// The guard locks the row of its resource, so the order of the writes is that of their
+// The guard locks the row of its resource, so the writes have the order of their
 // commits on PostgreSQL, too. Each holder writes twice: its second token is no higher than
 // the stored token, and the guard must lock its row all the same. On SQLite, which locks
 // the database, that would not show.

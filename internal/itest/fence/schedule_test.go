@@ -142,7 +142,7 @@ func late(guard *fence.SQL) write {
 	}
 }
 
-// apart asks the guard in a transaction of its own, before that of the write.
+// apart asks the guard in its own transaction, before the write's.
 func apart(guard *fence.SQL) write {
 	return func(a *actor) error {
 		tx, err := a.conn.BeginTx(a.w.ctx, nil)
@@ -212,7 +212,7 @@ func interleave(t *testing.T, i interleavings) {
 			t.Logf("%d schedules: %d with a stale write; %d writes were committed, %d refused, %d found the database busy",
 				c.interleavings, stale, writes, refused, busied)
 			judge(t, c.sound, stale, refused)
-			if busied == 0 && c.sound { // on PostgreSQL writes without a guard meet nobody
+			if busied == 0 && c.sound { // on PostgreSQL writes without a guard block no other
 				t.Error("no two transactions met")
 			}
 		})

@@ -71,7 +71,7 @@ func tally(t *testing.T, db *sql.DB) (writes, stale int) {
 	return writes, stale
 }
 
-// busy reports whether another transaction has the write lock, or that of a row, or has
+// busy reports whether another transaction has the write lock, or a row's, or has
 // written since this one began to read. The whole transaction is begun again then.
 func busy(err error) bool {
 	if e := (*sqlite.Error)(nil); errors.As(err, &e) {

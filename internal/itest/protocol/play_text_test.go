@@ -10,7 +10,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// status shows how things stand.
+// status shows the state of the actors.
 func (p *world) status() {
 	var looks []string
 	for _, a := range p.order {
@@ -37,7 +37,7 @@ func (p *world) status() {
 
 var answers = [...]string{"", "delivered", "done", "nobody to ask", "changed", "another request is pending", "foreign", "alive", "it has it already", "unusable", "abandoned"}
 
-// told tells what stands in a record.
+// told describes a record.
 func told(rec driver.Record) string {
 	text := fmt.Sprintf("%s %s, beat %s: ", rec.State, rec.Version, rec.Beat)
 	switch {

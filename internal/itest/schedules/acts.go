@@ -18,7 +18,7 @@ import (
 // op is what a step does: an act, or something that happens to a process.
 type op struct {
 	name   string
-	weight int // how often it is planned, beside the others
+	weight int // how often it is planned, relative to the others
 	act    func(*act) string
 	anyway bool // also to a process that does not run
 }
@@ -156,7 +156,7 @@ func (a *act) have(ctx context.Context) func(*tenure.Lease, error) string {
 }
 
 // work is what is done under a lease: now and then something to the resource,
-// the lease, or nothing; when it is told to stop it does so at once, or late.
+// the lease, or nothing; when its context ends it stops at once, or late.
 func (a *act) work(ctx context.Context, l *tenure.Lease) error {
 	h := a.w.referee.granted(a.line, l)
 	for range a.r.IntN(8) {

@@ -71,7 +71,7 @@ func (a *act) judgeTold(owner string, token uint64, f func(driver.Record) bool) 
 		return w.Next.Token == token && w.Next.Owner == owner && f(w.Next)
 	})
 	if !was {
-		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, owner, a.Lock, token)
+		a.w.referee.wrong("#%d learns that %q has %s under token %d, which was never so", a.N, owner, a.Lock, token)
 	}
 }
 
@@ -178,12 +178,12 @@ func (a *act) ask() string {
 		a.judgeDone(began, before)
 	case errors.Is(err, tenure.ErrAlive):
 		if a.Op.name == "release dead" && !a.remembers(began) && !a.shown(began) {
-			a.w.referee.wrong("#%d is told that the holder of %s is alive, which has shown no life", a.N, a.Lock)
+			a.w.referee.wrong("#%d learns that the holder of %s is alive, which has shown no life", a.N, a.Lock)
 		}
 	case errors.Is(err, tenure.ErrNotHeld):
 		other := func(rec driver.Record) bool { return rec.State != driver.Held || rec.Token != before.Token }
 		if !a.ever(began, other) && !a.endedSession(before) {
-			a.w.referee.wrong("#%d is told that %s is not held, which it was all the time", a.N, a.Lock)
+			a.w.referee.wrong("#%d learns that %s is not held, which it was all the time", a.N, a.Lock)
 		}
 	}
 	return a.told(err)
@@ -319,7 +319,7 @@ func (a *act) judgeHistory(list []tenure.Term) {
 					prev != nil && prev.Token == t.Token && string(prev.End) == t.End
 			})
 			if !said {
-				a.w.referee.wrong("#%d reads that token %d of %s ended as %s, which nobody has written", a.N, t.Token, a.Lock, t.End)
+				a.w.referee.wrong("#%d reads that token %d of %s ended as %s, which no process has written", a.N, t.Token, a.Lock, t.End)
 			}
 		}
 	}

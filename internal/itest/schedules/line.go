@@ -99,7 +99,7 @@ func (l *line) Swap(ctx context.Context, prev, next driver.Record) (driver.Recor
 	return now, err
 }
 
-// told notes what came of a call.
+// told notes the result of a call.
 func (l *line) told(what faultstore.Op, key string, err error) {
 	said := "ok"
 	if err != nil {

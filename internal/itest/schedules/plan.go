@@ -20,7 +20,7 @@
 // schedule repeats with its seed, and so does a violation most often; if it does not,
 // several runs of the same seed find it.
 //
-// It uses the public API alone, so that it tells what users see, whatever is
+// It uses only the public API, so that it shows what users see, whatever is
 // inside.
 package schedules
 
@@ -50,7 +50,7 @@ type Plan struct {
 // Setup is one process, again after each restart.
 type Setup struct {
 	Options tenure.Options // without owner
-	Rate    float64        // of its clock, beside true time
+	Rate    float64        // of its clock, relative to true time
 }
 
 // Weather says which faults may happen to a call in a storm, and how likely they

@@ -33,7 +33,7 @@ func (w written) alive() bool {
 }
 
 // ledger knows every write that the store has made, in their order: the truth
-// beside which the answers of clients are judged.
+// which the answers of clients are compared with.
 type ledger struct {
 	mu     sync.Mutex
 	writes map[string][]written // by key
@@ -54,7 +54,7 @@ func (l *ledger) of(key string) []written {
 	return l.writes[key]
 }
 
-// record returns what stands under key. An absent record is the zero one.
+// record returns the record of key, the zero one if it is absent.
 func (l *ledger) record(key string) (rec driver.Record) {
 	if all := l.of(key); len(all) > 0 {
 		rec = all[len(all)-1].Next
@@ -81,7 +81,7 @@ func (l *ledger) since(from time.Time, key string, f func(written) bool) bool {
 // maxViolations is how many violations a report lists.
 const maxViolations = 10
 
-// holding is a lease that somebody has in hand.
+// holding is a lease that an act holds.
 type holding struct {
 	*tenure.Lease
 	p     *process
@@ -262,7 +262,7 @@ func (r *referee) act(h *holding) {
 	}
 }
 
-// forget drops the leases of a client that has crashed: nobody acts on them.
+// forget drops the leases of a crashed client: no work acts on them.
 func (r *referee) forget(ln *line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -57,7 +57,7 @@ type process struct {
 	stormy bool
 	cutOff bool
 	busy   int // acts under way
-	// sessions are those that are open, as far as is known.
+	// sessions are the open ones, as far as is known.
 	sessions []*tenure.Session
 
 	rate      float64 // of its clock
@@ -185,13 +185,13 @@ func (w *world) settle() {
 			ln.client.Faults().Wait()
 		}
 	}
-	// Sessions that are still open keep their locks; nobody holds one.
+	// Sessions that are still open keep their locks; no act holds one.
 	for i, lock := range w.plan.Locks {
 		w.take(w.processes[(int(w.plan.Seed)+i)%len(w.processes)], lock)
 	}
 }
 
-// take takes a lock that nobody holds, although its record may say so, and
+// take takes a lock that no process holds, although its record may say so, and
 // judges how long that takes.
 func (w *world) take(p *process, lock string) {
 	rec := w.ledger.record(lock)

@@ -38,7 +38,7 @@ var doctored = map[string]struct {
 		return nil, false
 	}},
 	"belief past the deadline": {"takeover of the dead", func(events []trace.Event) ([]trace.Event, bool) {
-		// The last check that passed is told to have passed later.
+		// The trace shows the last passed check later.
 		for i, e := range slices.Backward(events) {
 			if e.Do == trace.Check && e.Proc == "a" {
 				e.At += 2 * lease / 15

@@ -21,12 +21,12 @@ const longest = 300
 
 // TestSimulator: what the simulator has the core do is a behaviour of the model. Where the
 // simulator finds a mistake by itself, as with four mutants of it, the model refuses the trace
-// as well. (That a lease is too long is found at its grant, before anybody has believed for too
+// as well. (That a lease is too long is found at its grant, before any process has believed for too
 // long, so that such traces have nothing wrong in them yet.)
 func TestSimulator(t *testing.T) {
 	tlc(t)
 	for seed := range uint64(2000) {
-		// How often somebody asks for priority is nothing that the model knows of.
+		// The model does not know how often a candidate asks for priority.
 		events, err := simulated(seed)
 		if err == nil || strings.Contains(err.Error(), "asks for priority") {
 			continue

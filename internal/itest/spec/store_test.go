@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// tape records one world: what leaves a process and what it is answered, above
+// tape records one world: what leaves a process and the answers, above
 // the faults, and what the records do, below them.
 type tape struct {
 	*trace.Recorder
@@ -181,7 +181,7 @@ func (p *process) answered(who string) {
 	p.asking[who] = false
 }
 
-// writer says who of a process makes a write, and what it is.
+// writer says which part of a process makes a write, and its kind.
 func (p *process) writer(prev, next driver.Record) (string, protocol.Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -87,7 +87,7 @@ func outside(f func()) {
 }
 
 // bubbled is a store for a bubble. No context leaves that: it is looked at before the call,
-// and not again, as by memstore. A write that wakes, through one handle, wakes those who watch
+// and not again, as by memstore. A write that wakes, through one handle, wakes watchers
 // by another, at once.
 type bubbled struct {
 	store driver.Store
@@ -99,7 +99,7 @@ type hints struct {
 	watchers map[string][]*func() // in the order of their calls
 }
 
-// call returns the error of f, which runs outside, and wakes those who watch the key.
+// call returns the error of f, which runs outside, and wakes watchers of the key.
 func (s *bubbled) call(ctx context.Context, key string, f func() error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return driver.NotApplied(err)

@@ -23,7 +23,7 @@ import (
 // started: CLOCK_BOOTTIME of the first time namespace. The kernel shifts this clock for a process in a
 // time namespace of its own, by an offset that it tells; the watch takes that off again.
 //
-// It is not CLOCK_REALTIME, which no namespace shifts, because somebody may set
+// It is not CLOCK_REALTIME, which no namespace shifts, because an operator may set
 // that one while a run is under way. And it is read past the clock that the
 // replica's locks go by, so that no fault of a clock moves it.
 func NewWatch() (now func() int64, err error) {
@@ -97,7 +97,7 @@ func (p *Page) Load() (Shift, int64) {
 }
 
 // shifted is the source of clocks that a nemesis has moved, and that go at a
-// rate of their own. Nobody can move those of one Go process from outside,
+// rate of their own. No program can move the clocks of one Go process from outside,
 // because it does not ask libc for the time: so this replica hands them to its
 // locks, by the hook that package clock has for tests. No other program can
 // import either.
@@ -124,7 +124,7 @@ func (s *shifted) Read() clock.Reading {
 	return seen
 }
 
-// both reads all clocks, and says how they stand and how they are seen, and
+// both reads all clocks, and returns how they are set and how they are seen, and
 // under which change of the page.
 func (s *shifted) both() (real, seen clock.Reading, change int64) {
 	for {

@@ -36,7 +36,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// Config is what a replica is told, in its environment.
+// Config is the configuration of a replica, in its environment.
 type Config struct {
 	Name     string
 	Do       Do
@@ -57,7 +57,7 @@ type Group struct {
 	Weight     float64
 	Claims     int
 	Write      time.Duration // how often a handler writes to the resource
-	Drain      time.Duration // how long it works on when it is told to stop
+	Drain      time.Duration // how long it works on after its context ended
 }
 
 // Do is what a replica does.
@@ -88,7 +88,7 @@ const (
 // Kind says what a line is about.
 type Kind string
 
-// Kinds of lines. Instants are those of [NewWatch].
+// Kinds of lines. Instants are by the clock of [NewWatch].
 const (
 	Ready    Kind = "ready"    // the program runs
 	Granted  Kind = "granted"  // work begins, after a Check from From to To
@@ -149,7 +149,7 @@ type replica struct {
 	watch  func() int64 // see [NewWatch]
 	source *shifted
 	held   tenure.Clock // that the locks go by
-	lock   string       // that somebody may be asked to give back
+	lock   string       // that a holder may be asked to give back
 	client *tenure.Client
 	http   *http.Client // sends whatever it is to send
 	asking *http.Client // asks the lease before it sends
@@ -177,7 +177,7 @@ func Role(in io.Reader, out io.Writer) error {
 // say writes a line.
 func (r *replica) say(l Line) {
 	l.At = r.watch()
-	_ = r.out.Say(l) // nobody is there to be told
+	_ = r.out.Say(l) // no reader is left
 }
 
 func (r *replica) run(in io.Reader) {
@@ -216,7 +216,7 @@ func (r *replica) run(in io.Reader) {
 	defer stop()
 	go r.obey(in, stop)
 	go r.observe(ctx, check, say)
-	if r.Do != Work { // whose clocks nobody moves
+	if r.Do != Work { // whose clocks are not moved
 		go r.tick(ctx)
 	}
 	err := do(ctx)
@@ -236,7 +236,7 @@ func (r *replica) obey(in io.Reader, stop func()) {
 			go func() {
 				ctx, done := context.WithTimeout(context.Background(), r.Lease)
 				defer done()
-				_ = r.client.StepDown(ctx, r.lock, &tenure.StepDownOptions{Reason: "chaos"}) // nobody may hold it just now
+				_ = r.client.StepDown(ctx, r.lock, &tenure.StepDownOptions{Reason: "chaos"}) // there may be no holder just now
 			}()
 		}
 	}
@@ -323,6 +323,6 @@ func cameTo(err error) string {
 	case errors.Is(err, tenure.ErrLost), errors.Is(err, context.Canceled):
 		return "lost"
 	default:
-		return "no store" // somebody was stopped who has the database
+		return "no store" // a process was stopped while it locked the database
 	}
 }

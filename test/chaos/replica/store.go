@@ -33,7 +33,7 @@ import (
 )
 
 // OpenStore opens the store in a place of its own: a table, a prefix, a root or a namespace; in
-// that of chaos, if it is empty. It asks the store nothing, which may be
+// that of chaos, if it is empty. It sends the store no request, since it may be
 // out of reach just now. It is for [must.Try].
 func OpenStore(url, place string) driver.Store {
 	scheme, rest, _ := strings.Cut(url, ":")
@@ -57,7 +57,7 @@ func OpenStore(url, place string) driver.Store {
 		pgstore.Configure(config)
 		pool := must.Have(pgxpool.NewWithConfig(context.Background(), config))
 		return must.Have(pgstore.New(pool, &pgstore.Options{Table: place}))
-	case "kubernetes": // credentials are those of the file, the address may be that of a gate
+	case "kubernetes": // credentials are those of the file, the address may be a gate's
 		file, address, other := strings.Cut(rest, ",")
 		config, _, err := k8sstore.Config(file, "")
 		must.Do(err)

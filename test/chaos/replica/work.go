@@ -28,8 +28,8 @@ import (
 const (
 	// opTimeout bounds one operation.
 	opTimeout = 2 * time.Second
-	// checkPeriod is how often leases are asked beside the operations, and sayPeriod how often
-	// that is told; a worker has many.
+	// checkPeriod is how often leases are checked besides the operations, and sayPeriod how often
+	// that is reported; a worker has many.
 	checkPeriod, workerChecks = 2 * time.Millisecond, 20 * time.Millisecond
 	sayPeriod, workerSays     = 50 * time.Millisecond, 100 * time.Millisecond
 	// maxDwell is how long the program is busy between its check and its write,
@@ -57,7 +57,7 @@ func (h *hold) say(l Line) {
 	h.replica.say(l)
 }
 
-// check calls Check, and says whether it passes. If it does not pass any more, that is told.
+// check calls Check, and returns whether it passes. It reports the first failure.
 func (h *hold) check() (from int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -211,7 +211,7 @@ func (r *replica) rewrite(ctx context.Context, l *rwlock.Lease) error {
 }
 
 // compare reads the register a few times. As long as its lease is good it must not change, nor
-// be a half, unless the reader was told that the last writer had not ended well.
+// be a half, unless LastWriter showed the reader that the last writer had not ended well.
 func (r *replica) compare(ctx context.Context, l *rwlock.Lease) error {
 	last, ok := l.LastWriter()
 	if !ok {
@@ -324,7 +324,7 @@ type worker struct {
 	late sync.WaitGroup // writes that come late
 }
 
-// beat tells of a heartbeat of the worker's session.
+// beat reports a heartbeat of the worker's session.
 func (w *worker) beat(e tenure.Event) {
 	if e.Kind == tenure.EventRenewed && e.Lock == "" {
 		w.say(Line{Kind: Beat, From: w.watch() - e.Took.Nanoseconds()})
@@ -358,7 +358,7 @@ func (w *worker) join(ctx context.Context) error {
 	return err
 }
 
-// observeGroup tells what the group says of this worker, when it changes.
+// observeGroup reports what the group says about this worker, when it changes.
 func (w *worker) observeGroup(ctx context.Context, group *shard.Group) {
 	var last shard.Stats
 	for wait.For(ctx, workerSays) == nil {

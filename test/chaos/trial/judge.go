@@ -32,7 +32,7 @@ type Hold struct {
 	// one: a process may be stopped between a check and its look at the clock.
 	Begin  int64 `json:"begin,omitempty"`
 	Last   int64 `json:"last,omitempty"`
-	Killed bool  `json:"killed,omitempty"` // its last check may not have been told
+	Killed bool  `json:"killed,omitempty"` // its last check may be missing
 
 	// Of a run for an occasion, by the rule of its lock: Finished says that the store has how it
 	// ended.
@@ -44,14 +44,14 @@ type Hold struct {
 // Rule says when a job may begin.
 type Rule string
 
-// The rules, beside that of a lock, which is empty. The numbers of occasions rise.
+// The rules, besides a lock's, which is empty. The numbers of occasions rise.
 const (
 	InOrder Rule = "in-order" // at most once for each occasion, and for none after a later one
 	Redo    Rule = "redo"     // once for each, and again if it has not finished
 	Every   Rule = "every"    // as InOrder, and never too soon after the run before
 )
 
-// Answer is what somebody was told who asked for an occasion that was begun: by which run, and
+// Answer is what a caller learned that asked for an occasion that was begun: by which run, and
 // whether that has ended.
 type Answer struct {
 	Lock     string `json:"lock"`
@@ -63,13 +63,13 @@ type Answer struct {
 }
 
 // Effect is what a holder has done to the resource. Each one reaches the resource that has no
-// fence; those that the fence lets in reach the one behind it.
+// fence; accepted effects reach the resource behind it.
 type Effect struct {
 	ID    string `json:"id,omitempty"` // of those whose caller says what came of it
 	Lock  string `json:"lock"`
 	Owner string `json:"owner"`
 	Token uint64 `json:"token"`
-	// Occasion is that of the run, 0 if it is of none.
+	// Occasion is the run's, 0 without a run.
 	Occasion int64  `json:"occasion,omitempty"`
 	Checked  int64  `json:"checked"`           // the instant before the check that allowed it
 	Blind    bool   `json:"blind,omitempty"`   // that no clock could stop that check
@@ -83,7 +83,7 @@ type Effect struct {
 	Told *Told `json:"told,omitempty"`
 }
 
-// Told is what the caller of an effect was told.
+// Told is the answer to the caller of an effect.
 type Told struct {
 	Refused bool   `json:"refused,omitempty"`
 	Highest uint64 `json:"highest,omitempty"` // that a refusal names
@@ -160,7 +160,7 @@ func (l *Log) overlaps(found *findings) {
 	}
 }
 
-// fence looks at the effects, in the order in which they were let in.
+// fence judges the effects, in the order in which the fence accepted them.
 func (l *Log) fence(found *findings) {
 	holds := map[Term]Hold{}
 	for _, h := range l.Holds {
@@ -183,14 +183,14 @@ func (l *Log) fence(found *findings) {
 		case e.Refused && before.Token <= e.Token:
 			found.add(Fence, "the fence refused %s, and no later token had come", effect)
 		case e.Refused && told != nil && (!told.Refused || told.Highest <= e.Token || told.Highest > before.Token):
-			found.add(Fence, "the fence refused %s after token %d, and it was told %+v", effect, before.Token, *told)
+			found.add(Fence, "the fence refused %s after token %d, and answered %+v", effect, before.Token, *told)
 		case e.Entered == 0: // refused, or its caller was gone before
 		case e.Token < before.Token:
 			found.add(Fence, "the fence let %s in after token %d", effect, before.Token)
 		case e.Read && e.Value != written[e.Lock]:
 			found.add(Fence, "%q was read by %s, where %q was written", e.Value, effect, written[e.Lock])
 		case told != nil && (told.Refused || e.Read && told.Value != e.Value):
-			found.add(Fence, "the fence let %s in, and it was told %+v", effect, *told)
+			found.add(Fence, "the fence accepted %s, and answered %+v", effect, *told)
 		}
 		if e.Entered > 0 && e.Token >= before.Token {
 			let[e.Lock] = e
@@ -265,7 +265,7 @@ type Term struct {
 	occasion    int64
 }
 
-// Term is that of the hold.
+// Term returns the term of the hold.
 func (h Hold) Term() Term   { return Term{h.Lock, h.Owner, h.Token, h.Occasion} }
 func (e Effect) term() Term { return Term{e.Lock, e.Owner, e.Token, e.Occasion} }
 
@@ -282,7 +282,7 @@ func (l *Log) Late() []Effect {
 	})
 }
 
-// Gap is the longest time in which nobody held the lock, from one instant to another, with what
+// Gap is the longest time in which no process held the lock, from one instant to another, with what
 // was before and after it.
 func (l *Log) Gap(from, to int64) (longest time.Duration, before, after string) {
 	holds := slices.Clone(l.Holds)

@@ -15,7 +15,7 @@ func goodLog() *Log {
 	l := &Log{Holds: []Hold{
 		{Lock: "l", Owner: "a", Token: 1, Begin: 100, Last: 190, Killed: true},
 		{Lock: "l", Owner: "b", Token: 2, Begin: 200, Last: 290},
-		{Lock: "l", Owner: "a", Token: 4, Begin: 300, Last: 390}, // nobody learnt of token 3
+		{Lock: "l", Owner: "a", Token: 4, Begin: 300, Last: 390}, // no process learnt of token 3
 		{Lock: "m", Owner: "c", Token: 1, Begin: 100, Last: 990},
 	}}
 	for _, e := range []Effect{
@@ -63,8 +63,8 @@ var doctored = []struct {
 	{"a refusal for a token that was never there", Fence, nil, refused, func(e *Effect) {
 		e.Told = &Told{Refused: true, Highest: 1000}
 	}},
-	{"a caller is told that a refused one is done", Fence, nil, refused, func(e *Effect) { e.Told = &Told{Highest: 2} }},
-	{"a caller is told that a good one is refused", Fence, nil, entered, func(e *Effect) {
+	{"a refused effect is answered as done", Fence, nil, refused, func(e *Effect) { e.Told = &Told{Highest: 2} }},
+	{"a good effect is answered as refused", Fence, nil, entered, func(e *Effect) {
 		e.Told = &Told{Refused: true, Highest: e.Token + 1}
 	}},
 	{"a write is lost", Fence, nil, reads, func(e *Effect) { e.Value += "old" }},
@@ -133,18 +133,18 @@ func TestBounds(t *testing.T) {
 			[]Hold{hold("a", 1, 10, 90), hold("b", 2, 11, 12), hold("c", 3, 80, 95)},
 			"a check of a of l under token 1",
 		},
-		{"a grant that is told late", []Hold{hold("a", 2, 20, 30), hold("b", 1, 21, 19)}, ""},
+		{"a grant that is reported late", []Hold{hold("a", 2, 20, 30), hold("b", 1, 21, 19)}, ""},
 		{"another lock", []Hold{hold("a", 1, 10, 90), {Lock: "m", Owner: "b", Token: 2, Begin: 20, Last: 30}}, ""},
 		{
 			"readers at once",
 			[]Hold{reader(hold("a", 2, 10, 90)), reader(hold("b", 2, 20, 30)), hold("c", 3, 91, 92)},
 			"",
 		},
-		{"a writer beside a reader", []Hold{
+		{"a writer during a reader", []Hold{
 			reader(hold("a", 2, 10, 90)), reader(hold("b", 2, 20, 30)),
 			hold("c", 3, 50, 92),
 		}, "a check of a of l under token 2"},
-		{"a reader beside a writer", []Hold{
+		{"a reader during a writer", []Hold{
 			hold("a", 1, 10, 21), reader(hold("b", 2, 20, 30)),
 			reader(hold("c", 2, 22, 30)),
 		}, "a check of a of l under token 1"},

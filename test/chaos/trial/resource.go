@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/fence"
 )
 
-// effectHeader has an effect in JSON, beside the headers of package fence, which have its lock and token.
+// effectHeader has an effect in JSON; the headers of package fence have its lock and token.
 const effectHeader = "Effect"
 
 // Send sends the effect to the resource at a URL, and returns what was read there. The error of
@@ -74,7 +74,7 @@ func OpenResource(now func() int64, open bool) *Resource {
 	return r
 }
 
-// ajar is a guard that refuses nobody.
+// ajar is a guard that refuses no token.
 type ajar struct{}
 
 func (ajar) Do(ctx context.Context, _ string, _ uint64, write func(context.Context) error) error {
@@ -124,7 +124,7 @@ func read(q *http.Request) (*Effect, error) {
 	return e, err
 }
 
-// enter is reached by what the fence lets in.
+// enter serves what the fence accepts.
 func (r *Resource) enter(e *Effect, rw http.ResponseWriter) {
 	r.mu.Lock()
 	e.Entered = r.now()

@@ -61,7 +61,7 @@ var _, _ Gate = (*HTTP)(nil), (*relay.Relay)(nil)
 const (
 	// kept is how many calls a gate with weather remembers.
 	kept = 512
-	// resendBound is how long a call that nobody waits for may take.
+	// resendBound is how long a call without a waiting client may take.
 	resendBound = 10 * time.Second
 )
 
@@ -75,7 +75,7 @@ type HTTP struct {
 	isWrite func(*http.Request) bool
 	server  *httptest.Server
 	onward  http.Transport  // to the servers
-	running sync.WaitGroup  // calls that nobody waits for
+	running sync.WaitGroup  // calls without a waiting client
 	over    context.Context // ends with the gate
 	end     context.CancelFunc
 
@@ -146,7 +146,7 @@ func operation(r *http.Request) string {
 // Address is the URL of the gate.
 func (g *HTTP) Address() string { return g.server.URL }
 
-// Close ends the gate: what is under way is nobody's any more. It may be called again.
+// Close ends the gate, and all calls under way. It may be called again.
 func (g *HTTP) Close() {
 	g.end()
 	g.server.CloseClientConnections()
@@ -249,7 +249,7 @@ func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate)
 	case LoseRequest:
 		hangUp()
 	case LoseAnswer:
-		g.do(ctx, c, f.server) // carried out or not: nobody is told
+		g.do(ctx, c, f.server) // carried out or not: no client learns
 		hangUp()
 	case DelayAnswer:
 		a := g.do(ctx, c, f.server)
@@ -276,7 +276,7 @@ func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate)
 	}
 }
 
-// later carries a call out after a while, for nobody.
+// later carries a call out after a while, for no client.
 func (g *HTTP) later(after time.Duration, c Call, server int) {
 	g.running.Go(func() {
 		if !wait.Unless(after, g.over.Done(), nil) {
@@ -337,7 +337,7 @@ func hangUp() {
 // is; None: no other. It is asked about one call after the other.
 type Strike func(Call) (Fault, time.Duration)
 
-// Strike has calls have faults, from now on, in the place of those of a strike before.
+// Strike gives calls faults from now on, in place of an earlier strike's.
 func (g *HTTP) Strike(s Strike) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -367,7 +367,7 @@ func (g *HTTP) BlackHole() { g.Strike(func(Call) (Fault, time.Duration) { return
 // SlowThenBlackHole holds back the reply to the next write.
 func (g *HTTP) SlowThenBlackHole(d time.Duration) { g.strikeWrite(DelayAnswer, d, Hole) }
 
-// Heal ends the faults but those of the weather, and all connections.
+// Heal ends the faults, except the weather's, and all connections.
 func (g *HTTP) Heal() {
 	g.Strike(nil)
 	g.server.CloseClientConnections()

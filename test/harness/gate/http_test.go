@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
-// shop is a server that counts what it was asked.
+// shop is a server that counts its requests.
 type shop struct {
 	mu    sync.Mutex
 	asked []string // bodies, or URIs of requests without one

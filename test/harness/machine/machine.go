@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine says where a measurement was made, for those who read it
-// later. What cannot be told is "unknown".
+// Package machine describes where a measurement was made, for later readers.
+// What it cannot find out is "unknown".
 package machine
 
 import (

@@ -93,7 +93,7 @@ func (p Part) cut() (before, part, after, file string, err error) {
 	return before + begin, part, endMark + after, file, err
 }
 
-// Table writes a table. A head that ends in a colon is that of a column of figures.
+// Table writes a table. A head that ends in a colon makes a column of figures.
 func Table(w io.Writer, head []string, rows [][]string) {
 	names, aligned := make([]string, len(head)), make([]string, len(head))
 	for i, name := range head {

@@ -40,7 +40,7 @@ const Self = "/proc/self/exe"
 type Command struct {
 	Args []string // empty: this program once more
 	Role string   // what the program is to be: see [Play]; empty: it is not asked
-	Env  []string // beside that of this process
+	Env  []string // added to this process's
 
 	// Line is called with each line of the standard output, without its end, one
 	// line after the other. A kill can cut the last one off.
@@ -53,7 +53,7 @@ type Command struct {
 // stderrTail is how much of a process's standard error is kept.
 const stderrTail = 16 << 10
 
-// leftPatience is how long the lines of those that outlive a process are waited for.
+// leftPatience is how long to wait for lines of children that outlive a process.
 const leftPatience = 5 * time.Second
 
 // Process is a child process once it was started, and may be used concurrently then.

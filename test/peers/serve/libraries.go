@@ -186,8 +186,8 @@ func acquireOptions(r *wire.Request) []dynamolock.AcquireLockOption {
 	return opts
 }
 
-// dynamolockRefusal tells what kind an error is of; notGranted is that of a lock
-// that somebody else has.
+// dynamolockRefusal returns the kind of an error; notGranted is the kind for a lock
+// that another process has.
 func dynamolockRefusal(err error, notGranted string) error {
 	var (
 		timeout *dynamolock.TimeoutError

@@ -30,11 +30,11 @@ import (
 // Library is a lock library that can be served.
 type Library struct {
 	Name   string
-	Module string // whose version is told; empty: this checkout
+	Module string // whose version is reported; empty: this checkout
 	Open   func(*wire.Request) Client
 }
 
-// Roles are those of a program that serves the libraries of this package.
+// Roles are the roles of a program that serves the libraries of this package.
 var Roles = map[string]proc.Role{Tenure.Name: Tenure.Role, Dynamolock.Name: Dynamolock.Role}
 
 // server is a library behind a pipe. It may be used concurrently.
@@ -64,7 +64,7 @@ func (l Library) Role(in io.Reader, out io.Writer) error {
 	return proc.Serve(in, lines, func(r *wire.Request) any { return s.answer(r) })
 }
 
-// version is that of a module as it was linked.
+// version returns the linked version of a module.
 func version(module string) string {
 	if module == "" {
 		return "this checkout"
@@ -263,7 +263,7 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// Refuse returns the error as one of a kind, of those of package wire.
+// Refuse returns the error as an error of a kind of package wire.
 func Refuse(kind string, err error) error { return &refusal{err, kind} }
 
 // kindOf is the kind of an error, Other if it has none, and the library's own error.

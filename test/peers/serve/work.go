@@ -33,7 +33,7 @@ const (
 	hurryAfter = 20 * time.Millisecond
 )
 
-// orders are what a process is told while its work runs.
+// orders are the orders to a process while its work runs.
 type orders struct {
 	hurry atomic.Int64    // up to this instant of the wall clock
 	work  context.Context // over when the work is to end, after drain

@@ -49,12 +49,12 @@ func BuildCommand(ctx context.Context, dir, name string) string {
 // Config says what the replicas are.
 type Config struct {
 	Program string   // the path of tenured
-	Args    []string // more of them, after those that the fields here make
+	Args    []string // more of them, after those made from the fields
 	Dir     string   // of the file of principals
 	// Stores are the URL of the store as each replica has it: one replica for each.
 	Stores []string
 	Lease  time.Duration
-	// Drain is for how long a replica that is told to end answers heartbeats.
+	// Drain is how long a replica that is asked to end answers heartbeats.
 	Drain time.Duration
 }
 
@@ -122,7 +122,7 @@ func (r *Replicas) Restart(ctx context.Context, i int) {
 	}
 }
 
-// Process is that of a replica.
+// Process returns the process of a replica.
 func (r *Replicas) Process(i int) *proc.Process { return r.all[i].process.Load() }
 
 // Terminate tells a replica to end, as an operating system does before it ends itself, and
@@ -211,7 +211,7 @@ func (r *Replicas) History(ctx context.Context, i int, name string) (all []Tenur
 	}
 }
 
-// NewFront returns what stands between one client and the replicas: a gate that can cut the
+// NewFront returns the proxy between one client and the replicas: a gate that can cut the
 // client off, that has weather, and that takes each call to a replica that it draws.
 func NewFront(replicas []string, w gate.Weather, seed uint64) *gate.HTTP {
 	return gate.NewWeathered(replicas, w, seed, decides)

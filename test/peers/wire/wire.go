@@ -27,7 +27,7 @@ const (
 	Measure   = "measure"   // what the process itself uses (in Go only); sends nothing
 )
 
-// What a process is told while it works.
+// Orders to a process while it works.
 const (
 	End   = "end"   // closes the client while its work needs DrainMs more
 	Hurry = "hurry" // has work check without a pause, and answers: the process is about to be stopped
@@ -35,7 +35,7 @@ const (
 
 // The kinds of a refusal, in [Answer.Kind].
 const (
-	Held        = "held"        // somebody has the lock and the request was not to wait
+	Held        = "held"        // another process has the lock, and the request does not wait
 	Timeout     = "timeout"     // waited as long as the client waits
 	Lost        = "lost"        // the row is not this handle's any more
 	Unsupported = "unsupported" // this peer has no such thing
