@@ -18,7 +18,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 # What is installed and built for the tests.
 BIN := .bin
 
-# What `make test` builds and tests: what needs Go and nothing else. What takes longest comes first.
+# What `make test` builds and tests: what needs Go and nothing else. The slowest comes first.
 QUICK := . ./cmd/... ./sqlitestore/... ./examples/failover ./...
 
 # Flags of the simulator: see `go doc ./internal/sim/run`.
@@ -29,22 +29,22 @@ DURATION ?= 2m
 TESTFLAGS ?=
 # For one package. The longest ones cut networks and kill processes.
 TEST_TIMEOUT ?= 40m
-# With it a test that finds a tool or an engine missing fails; without it (`make
-# test`, or a plain `go test`) that test is skipped with a reason.
+# With it a test fails if its tool or engine is missing; without it (`make test`, or a
+# plain `go test`) that test is skipped with a reason.
 TENURE_REQUIRE_ENGINES ?= 1
 export GO DURATION TESTFLAGS TEST_TIMEOUT TENURE_REQUIRE_ENGINES
 
-# No stamp of the revision: nothing reads it from a test's binary, and git
-# refuses to give it in a checkout that belongs to another user, as in containers.
+# No stamp of the revision: nothing reads it from a test's binary, and git refuses it
+# in a checkout that belongs to another user, as in containers.
 GOFLAGS ?=
 GOFLAGS += -buildvcs=false
-# And nothing for debuggers: a quarter of what the compiler and the linker do. Stack traces
-# need none of it.
+# And no debug information, a quarter of the work of the compiler and the linker. Stack
+# traces do not need it.
 GOFLAGS += -gcflags=all=-dwarf=false -ldflags=-w
 export GOFLAGS
 
 # Builds and tests collect garbage a quarter as often, for a sixth to a third less of the
-# processor's time, unless it grows large. Nothing that measures does: see scripts/nightly.
+# processor's time, unless it grows large. Measurements do not: see scripts/nightly.
 test lint model simulator: export GOGC ?= 400
 test lint model simulator: export GOMEMLIMIT ?= 4GiB
 
@@ -52,28 +52,28 @@ test lint model simulator: export GOMEMLIMIT ?= 4GiB
 # alone. golangci-lint knows directories only, so it gets what go.work uses.
 MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
 
-# One thing after another, in the order that is written here: tests of real time
-# must not feel each other.
+# Targets run one after another, in the order written here: tests in real time must
+# not disturb each other.
 .NOTPARALLEL:
 .PHONY: help test verify nightly setup lint fmt tidy sim clean
 
-# part NAME begins a part of a target, so that the output tells what each costs.
+# part NAME begins a part of a target, so that the output shows what each costs.
 part = @echo "==> $(1), at $$(date +%T)"
 
 help: ## Describe the targets (default)
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-15s %s\n", $$1, $$2}'
 
-# A test that takes long is left to verify: see enginetest.MakeVerify. Those of processes and files
-# wait for nine tenths of their time: six packages, and eight tests of each, at a time. Vetting
+# Slow tests are left to verify: see enginetest.MakeVerify. Tests of processes and files wait for
+# nine tenths of their time: six packages, and eight tests of each, at a time. Vetting
 # the command's modules takes 40 s of a processor, most of it for what they import, and the race
 # detector needs a C compiler: verify has both.
-test: ## Before each commit: test what needs Go and nothing else, and vet the root module
+test: ## Before each commit: run the tests that need only Go, and vet the root module
 	$(call part,test)
 	$(GO) vet ./...
 	TENURE_REQUIRE_ENGINES= $(GO) test -vet=off -timeout $(TEST_TIMEOUT) -short -p 6 -parallel 8 $(TESTFLAGS) $(QUICK)
 
-# What computes alone takes the processor time that the tests leave, in a group of its own, so
-# that all of it ends if this is stopped. What it prints comes at the end.
+# Steps that only compute take the processor time that the tests leave, in their own process
+# group, so that all of it ends if this is stopped. Their output comes at the end.
 verify: test setup ## Before a change lands: test, lint, race detector, four engines, simulator, model, a minute of chaos
 	@mkdir -p $(BIN)
 	@set -m; TENURE_SPEC_SECONDS=5400 nice -n 19 $(MAKE) TEST_TIMEOUT=90m model simulator >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
@@ -84,7 +84,7 @@ verify: test setup ## Before a change lands: test, lint, race detector, four eng
 	wait $$computing || failed=1; cat $(BIN)/computed.log; [ -z "$$failed" ]
 	$(call part,verified)
 
-nightly: ## Each night and before a release: all else, in parts of at most 90 minutes; make nightly-model is one
+nightly: ## Each night and before a release: everything else, in parts of at most 90 minutes, such as make nightly-model
 	@scripts/nightly
 
 nightly-%:
@@ -118,7 +118,7 @@ sim: ## Simulate schedules with faults until stopped: make sim SIM='-hours 8 -fa
 
 spec: ## Check the model, its wrong variants, and traces of the code against it (TLC; needs Java)
 chaos: ## Kill, stop and cut off real processes that contend for a lock (Linux)
-bench: ## Measure beside other lock clients, on one engine in one run
+bench: ## Compare with other lock clients, on one engine in one run
 
 clean: ## Delete the installed tools and the cached test results
 	rm -rf $(BIN)
