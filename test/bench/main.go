@@ -7,15 +7,15 @@
 //
 //   - bench: two other lock clients, cirello.io/dynamolock and
 //     com.amazonaws:dynamodb-lock-client, on one DynamoDB engine;
-//   - native: the locks that etcd, ZooKeeper, PostgreSQL and Kubernetes bring, or their clients;
-//   - load: the lock service beside the JSON interfaces of etcd and Consul.
+//   - native: the locks of etcd, ZooKeeper, PostgreSQL and Kubernetes, or of their clients;
+//   - load: the lock service, and the JSON interfaces of etcd and Consul.
 //
 // With -write a run writes its part of results.json and of docs/evidence/performance.md, and leaves
-// the others:
+// the others unchanged:
 //
 //	scripts/engines run dynoxide -- go run ./test/bench -write bench
 //
-// What is compared takes turns, so that a ratio is of two measurements within seconds.
+// The contestants take turns, so that a ratio compares two measurements within seconds.
 package main
 
 import (
@@ -36,7 +36,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers/serve"
 )
 
-// parts are what can be measured, by the target of the Makefile.
+// parts are the measurements, by the target of the Makefile.
 var parts = map[string]func(context.Context, *harness){
 	"bench": measureClients, "native": measureEngines, "load": measureService,
 }
@@ -49,7 +49,7 @@ type options struct {
 	say    func(format string, args ...any)
 }
 
-// harness is what the steps of a part share.
+// harness is shared by the steps of a part.
 type harness struct {
 	*part
 	*options
@@ -73,13 +73,13 @@ func run(ctx context.Context) {
 		write = flag.Bool("write", false, "write test/bench/results.json and docs/evidence/performance.md")
 		page  = flag.Bool("page", false, "write docs/evidence/performance.md from the last results; run nothing")
 	)
-	flag.BoolVar(&o.quick, "quick", false, "check that everything works; the times mean nothing")
-	flag.StringVar(&o.steps, "steps", "", "take only these `steps` on DynamoDB, separated by commas")
-	flag.StringVar(&o.consul, "consul", "", "the `program` consul, to measure Consul beside the lock service")
+	flag.BoolVar(&o.quick, "quick", false, "only check that everything works; the times mean nothing")
+	flag.StringVar(&o.steps, "steps", "", "run only these `steps` on DynamoDB, separated by commas")
+	flag.StringVar(&o.consul, "consul", "", "the `program` consul, to compare Consul with the lock service")
 	flag.Parse()
 	name := flag.Arg(0)
 	if parts[name] == nil || flag.NArg() > 1 {
-		must.Do(fmt.Errorf("want one part: bench, native or load, after the flags; got %q", flag.Args()))
+		must.Do(fmt.Errorf("got %q after the flags: want one of bench, native and load", flag.Args()))
 	}
 	p := &part{}
 	if *page {
@@ -94,7 +94,7 @@ func run(ctx context.Context) {
 		fmt.Fprint(os.Stdout, text)
 	}
 	if len(p.Wrong) > 0 {
-		must.Do(errors.New("what must not be: " + strings.Join(p.Wrong, "; ")))
+		must.Do(errors.New("wrong results: " + strings.Join(p.Wrong, "; ")))
 	}
 }
 
@@ -109,14 +109,14 @@ func measure(ctx context.Context, name string, o *options) (*part, error) {
 	return p, err
 }
 
-// folder makes a folder that is removed at the end.
+// folder creates a folder that is removed at the end.
 func (r *harness) folder() string {
 	dir := must.Have(os.MkdirTemp("", "tenure-bench-"))
 	r.After(func() { _ = os.RemoveAll(dir) }) // else it is the system's to clean
 	return dir
 }
 
-// sized is how much of something a run does. A quick one looks whether all of it works.
+// sized returns the full or the quick size of a run. A quick run only checks that all of it works.
 func sized[T any](p *part, full, quick T) T {
 	if p.Quick {
 		return quick

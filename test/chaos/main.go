@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Command chaos has real processes work under locks on real engines, and a nemesis do to
-// them what happens to programs, and judges what they did. It needs Linux, and the engines
-// that it runs on: scripts/engines install NAME. What the processes do is the workload:
+// Command chaos runs real processes under locks on real engines while a nemesis injects
+// the faults that happen to programs, and judges the results. It needs Linux, and its
+// engines: scripts/engines install NAME. The workload is what the processes do:
 //
 //	go run ./test/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1
 //	go run ./test/chaos -workload readers -duration 10m
@@ -13,15 +13,15 @@
 //	go run ./test/chaos -workload service -duration 10m
 //
 // Replicas contend for one lock, read and write one register, or run jobs once for each
-// occasion; clients in three languages hold a lock by the lock service. They are killed, stopped,
+// occasion; clients in three languages hold a lock through the lock service. They are killed, stopped,
 // suspended, cut off from the engine, started in time namespaces; their clocks are moved; the
-// engine is stopped, locked, or killed and started again. What is
-// judged is in docs/evidence/README.md; -log keeps all that was said and done.
+// engine is stopped, locked, or killed and restarted. docs/evidence/README.md lists
+// what is judged; -log keeps the logs of all processes.
 //
 //	go run ./test/chaos -workload shards
 //
-// measures a group of package shard under faults. Package trial has the judge of them all, and
-// package replica the process of all but the service: this program starts itself.
+// measures a group of package shard under faults. Package trial has the judge of all workloads,
+// and package replica the process of all but the service: this program starts itself.
 package main
 
 import (

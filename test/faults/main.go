@@ -3,18 +3,18 @@
 
 //go:build linux
 
-// Command faults throws the same faults at Tenure and at other lock libraries,
-// all in one run: a fault is a row of a table, a client is a column, and one judge says
-// of each cell whether the client passes. The libraries are cirello.io/dynamolock and
+// Command faults injects the same faults into Tenure and other lock libraries, all in
+// one run: a fault is a row of a table, a client is a column, and one judge decides for
+// each cell whether the client passes. The libraries are cirello.io/dynamolock and
 // com.amazonaws:dynamodb-lock-client on DynamoDB, etcd's concurrency package, client-go's
-// leaderelection on leases of an API server of its own, and the election among the clients
-// of River on PostgreSQL. Tenure is tried on DynamoDB, PostgreSQL, etcd, ZooKeeper, an API
+// leaderelection on leases of its own API server, and the election among the clients
+// of River on PostgreSQL. Tenure runs on DynamoDB, PostgreSQL, etcd, ZooKeeper, an API
 // server of Kubernetes, and in a bucket.
 //
 //	scripts/engines run dynoxide etcd postgres zookeeper kubernetes versitygw -- go run ./test/faults -write
 //
-// The libraries run as processes, each behind a gate that makes the faults. What
-// was seen goes to results.json, and from there to docs/evidence/faults.md. With -service the
+// The libraries run as processes, each behind a gate that injects the faults. The
+// results go to results.json, and from there to docs/evidence/faults.md. With -service the
 // columns are the clients of the lock service, behind replicas of tenured.
 package main
 
@@ -42,11 +42,11 @@ func main() {
 
 func run(ctx context.Context) {
 	var (
-		list = flag.String("rows", "", "throw only these `faults`, separated by commas: "+names(rows)+
+		list = flag.String("rows", "", "inject only these `faults`, separated by commas: "+names(rows)+
 			"; with -service also "+names(serviceRows))
-		libraries = flag.String("libraries", "", "throw them only at these `libraries`, separated by commas: "+
+		libraries = flag.String("libraries", "", "inject them only into these `libraries`, separated by commas: "+
 			names(columns)+"; with -service "+names(clients))
-		served = flag.Bool("service", false, "throw them at the clients of the lock service")
+		served = flag.Bool("service", false, "inject them into the clients of the lock service")
 		write  = flag.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
 		page   = flag.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
 	)

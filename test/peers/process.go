@@ -4,12 +4,12 @@
 //go:build linux
 
 // Package peers builds and drives the real clients of other lock libraries, each
-// a process of its own that speaks the language of package wire:
+// a separate process that speaks the protocol of package wire:
 // cirello.io/dynamolock/v2 in Go and com.amazonaws:dynamodb-lock-client in Java.
 //
-// The clients in Go are roles of the program that starts them: see [Own]. The one
-// in Java is built once: [Build] works under a file lock, so that test binaries
-// that run at the same time share one build. A [Process] is one run of a [Program].
+// The clients in Go are roles of the program that starts them: see [Own]. The Java
+// client is built once: [Build] takes a file lock, so that concurrent test binaries
+// share one build. A [Process] is one run of a [Program].
 // It answers requests, several at once, and can be killed, stopped and continued as
 // an operating system does it.
 //

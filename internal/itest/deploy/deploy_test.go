@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy_test reads the deployment files of the guides as the programs do that
-// they are for.
+// Package deploy_test reads the deployment files of the guides as their programs do.
 package deploy_test
 
 import (

@@ -4,19 +4,19 @@
 // Package schedules runs the library itself under random schedules: several
 // clients do anything that the public API can do, in a [tenuretest.World] in a
 // bubble of virtual time, while calls are lost, late, doubled or stale,
-// processes crash, stop for a while and come again, and clocks run wrong
-// within their bound. A referee says what must never be.
+// processes crash, stop for a while and restart, and clocks drift within
+// their bound. A referee reports what must never happen.
 //
-// A [Plan] is made from a seed alone: the processes, their options, the
-// faults that may happen, and the steps. What a step does further is decided by
-// a stream of its own, and the fault of a call by the call: by its process,
-// its kind, its key, and how many of these came before. So a step that is left out
-// changes the others little, and a failing plan can be shortened.
+// A [Plan] comes from a seed alone: the processes, their options, the
+// possible faults, and the steps. Each step has its own random stream; the
+// fault of a call depends on its process, its kind, its key, and the number of
+// such calls before. So omitting a step changes the others little, and a failing
+// plan can be shortened.
 //
-// A seed gives the same plan always, and the same schedule for as long as the Go
+// A seed always gives the same plan, and the same schedule as far as the Go
 // runtime does: the tests have one processor (GOMAXPROCS=1) and seed crypto/rand.
-// What is left to chance is the order of goroutines and timers that become ready
-// at the same instant, of what a select finds ready, and of maps. Most of a
+// Chance decides only the order of goroutines and timers that become ready at the
+// same instant, of ready cases of a select, and of maps. Most of a
 // schedule repeats with its seed, and so does a violation most often; if it does not,
 // several runs of the same seed find it.
 //

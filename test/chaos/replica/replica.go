@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Package replica is the program that a chaos run starts several times over. It takes one lock
-// again and again, by itself, in an election, or as a reader or a writer, and works while it
-// holds it; what it does and sees it tells in lines of JSON on its standard output.
+// Package replica is the program that a chaos run starts several times. It repeatedly takes one
+// lock, directly, in an election, or as a reader or a writer, and works while it holds the lock.
+// It reports what it does and sees in lines of JSON on its standard output.
 package replica
 
 import (

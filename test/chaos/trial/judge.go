@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial is what the workloads of chaos are judged by: the resource that holders write
-// to, and the judge of the log that a run leaves.
+// Package trial judges the workloads of chaos: it has the resource that holders write to, and
+// the judge of a run's log.
 package trial
 
 import (

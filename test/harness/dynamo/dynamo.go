@@ -3,7 +3,7 @@
 
 //go:build linux
 
-// Package dynamo gets at the DynamoDB engine that measurements are made on.
+// Package dynamo connects to the DynamoDB engine of the measurements.
 package dynamo
 
 import (

@@ -3,12 +3,12 @@
 
 //go:build linux
 
-// Package gate stands between processes and what they talk to, a store or a service: it
-// makes the faults of networks, middleboxes and attackers, and counts what goes over the
-// wire and what that would cost on DynamoDB.
+// Package gate is a proxy between processes and their store or service: it injects the
+// faults of networks, middleboxes and attackers, and counts the traffic and its cost on
+// DynamoDB.
 //
-// [relay.Relay] knows bytes alone. [HTTP] knows requests: it loses, delays, doubles and repeats
-// them, by chance as its [Weather] has it, or one as a [Strike] asks for.
+// [relay.Relay] knows only bytes. [HTTP] knows requests: it loses, delays, doubles and repeats
+// them, at random by its [Weather], or single ones by a [Strike].
 package gate
 
 import (

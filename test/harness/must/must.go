@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package must lets a measurement be written as its steps, one after the other: the first step
-// that fails ends it, and [Try] returns the step's error.
+// Package must lets a program write a measurement as a list of steps: the first step that fails
+// ends it, and [Try] returns the step's error.
 package must
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes what a run has found: as JSON, and from that alone as a part
-// of a page of docs/.
+// Package page writes the results of a run: as JSON, and from only that as a part of a
+// page of docs/.
 package page
 
 import (

@@ -3,15 +3,15 @@
 
 //go:build linux
 
-// Package proc starts processes and speaks with them in lines, JSON as a rule.
+// Package proc starts processes and exchanges lines with them, usually of JSON.
 //
-// One side is a [Process]: it gets lines, and what it says is handed to a
-// function. It is a [launcher.Process] without a folder of its own, which can be killed, stopped and
-// continued as an operating system does it. The other side is [Play], with which a program becomes one of those that it
-// starts itself, and [Lines] and [Serve], with which it answers.
+// One side is a [Process]: it receives lines, and passes its output to a function. It is a
+// [launcher.Process] without its own folder, and can be killed, stopped and continued as an
+// operating system does it. On the other side a program calls [Play] to act as a process that it
+// started itself, and [Lines] and [Serve] to answer.
 //
-// The package is for Linux, because only there the clocks of the processes are
-// known to be one: see [Monotonic].
+// The package is for Linux, because only there the processes are known to share one clock: see
+// [Monotonic].
 package proc
 
 import (

@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package serve puts a lock library behind the language of package wire: what a
-// peer's process does.
+// Package serve serves a lock library over the protocol of package wire: it is the
+// program of a peer's process.
 package serve
 
 import (

@@ -4,11 +4,11 @@
 //go:build linux
 
 // Package service starts the lock service, as the processes of tenured that share a store,
-// and programs in Python, TypeScript and Java that hold locks by it.
+// and programs in Python, TypeScript and Java that hold locks through it.
 //
-// The programs are made of the clients in clients/, and speak the language of package
-// wire, so that all that is thrown at other lock clients can be thrown at them. Where they
-// find the service is the Endpoint of their first request: addresses, with commas between.
+// The programs use the clients in clients/, and speak the protocol of package wire, so
+// that all faults for other lock clients apply to them. They find the service by the
+// Endpoint of their first request: addresses, separated by commas.
 package service
 
 import (

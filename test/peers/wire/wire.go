@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is the language that the processes of lock clients are spoken to in: one
-// JSON object per line, requests on the peer's standard input, answers
-// on its standard output. The peers in other languages mirror these types by hand.
+// Package wire is the protocol of the processes of lock clients: one JSON object per
+// line, requests on the peer's standard input, answers on its standard output. The
+// peers in other languages mirror these types by hand.
 //
 // Each request carries an id that its answer repeats. Requests overlap: an
 // acquire that waits does not hold up a release or a get. A peer whose input
