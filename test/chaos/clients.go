@@ -59,9 +59,9 @@ func (w *clients) seat(index int) string {
 
 func (w *clients) faults() []fault { return commonFaults }
 
-// start starts a client, and has it work: it takes the lock and holds it for a while, over and
-// over; most holds live by their heartbeats. Half of that is between a check and the effect that
-// it allows: a process that is stopped there is late, as nothing but a fence can tell.
+// start starts a client, which repeatedly takes the lock and holds it for a while; most holds
+// need heartbeats. Half of that time is between a check and the effect that it allows: a process
+// that is stopped there is late, and only a fence can detect that.
 func (w *clients) start(ctx context.Context, s *seat, p *process) {
 	p.member = w.programs[s.index].Open(ctx, wire.Request{
 		Command: wire.Open, Endpoint: w.service.store(s.index), Owner: p.name, Secret: w.service.replicas.Worker,
@@ -152,15 +152,15 @@ func (w *clients) written() ([]trial.Hold, error) {
 	return all, nil
 }
 
-// calm waits until whatever was late has come, a call that is carried out again, and the grants
-// to clients that have gone, and kills the holder once more. The next one has a lease, with what
+// calm waits until late calls, repeated calls, and grants to clients that have gone are
+// over, and kills the holder once more. The next one has a lease, with what
 // clocks may differ by, and a poll of its replica.
 func (w *clients) calm(ctx context.Context) {
 	must.Do(wait.For(ctx, 4*w.Lease))
 	w.lastBlow(ctx, w.Lease*3/2+2*time.Second)
 }
 
-// finish tells the client to end its work, and takes down what it came to.
+// finish asks the client to end its work, and notes the result.
 func (w *clients) finish(ctx context.Context, p *process) {
 	must.Have(p.member.Do(ctx, p.member.Asking(wire.End, serviceLock)))
 	a, err := p.works.Wait(ctx)
@@ -168,7 +168,7 @@ func (w *clients) finish(ctx context.Context, p *process) {
 		must.Do(fmt.Errorf("%s does not end: %w", p.name, err))
 	}
 	if n := a.Counts; n != nil && n.Errors > 0 {
-		// Without an answer for long an acquire ends so, and so may a release.
+		// An acquire without an answer ends so after a long time, and so may a release.
 		kind, _, _ := strings.Cut(n.LastError, ":")
 		if !strings.Contains(kind, "Unavailable") && !strings.Contains(kind, "Uncertain") {
 			w.trouble("a client's work came to an error: %s", n.LastError)
@@ -203,8 +203,8 @@ func (w *clients) read(v *verdict) {
 // that pauses.
 func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Second }
 
-// check compares the log with what the service says of the lock: each hold is a tenure of its
-// history, of the same owner.
+// check compares the log with the service's history of the lock: each hold is a term of it,
+// with the same owner.
 func (w *clients) check(v *verdict) {
 	if gap, before, after := v.log.Gap(w.filled, w.calmed); gap > gapBound(w.Lease) {
 		v.sin(noLeader, "no process held the lock for %s, from %s to %s; at most %s are allowed",
@@ -280,8 +280,8 @@ func (s *lockService) faults() []fault {
 	}
 }
 
-// replica is a fault of one replica after the other. One is under a fault at a time: the others
-// have to see for a lease that a holder is dead.
+// replica is a fault of one replica after the other, one at a time: the others must observe
+// for a lease that a holder is dead.
 func (s *lockService) replica(f strike) strike {
 	return exclusive(&s.under, func(ctx context.Context, length time.Duration, _ int) {
 		i := s.next()
@@ -325,7 +325,7 @@ func (s *lockService) weather() map[string]int {
 	return all
 }
 
-// lost is how many calls a black hole has swallowed.
+// lost is how many calls a black hole has dropped.
 func (s *lockService) lost() (n int) {
 	for _, front := range s.fronts {
 		n += front.Counts()[gate.Hole]

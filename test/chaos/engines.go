@@ -29,16 +29,16 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// engine is what the locks of a round are kept in.
+// engine stores the locks of a round.
 type engine interface {
 	// store returns the URL of the store for a seat, through its gate if there
-	// are gates; past all of them if that is negative.
+	// are gates; past all gates if the seat is negative.
 	store(seat int) string
 	// faults are the faults of this engine, each with its cause.
 	faults() []fault
 	// heal ends all faults of the engine.
 	heal()
-	// lost is how many pieces of bytes have vanished on the way.
+	// lost is how many pieces of bytes the gates have dropped.
 	lost() int
 }
 
@@ -50,7 +50,7 @@ func engineNames() []string {
 	return append([]string{fileEngine}, slices.Sorted(maps.Keys(servers))...)
 }
 
-// checkEngine returns an error unless there is the engine, and its program.
+// checkEngine returns an error if the engine or its program is missing.
 func checkEngine(name string) (err error) {
 	kind, _, _ := strings.Cut(name, "-")
 	switch {
@@ -112,7 +112,7 @@ func exclusive(busy *sync.Mutex, f strike) strike {
 	}
 }
 
-// lock keeps all others from writing the file for d.
+// lock prevents all other writes to the file for d.
 func (s *sqlite) lock(ctx context.Context, d time.Duration, _ int) {
 	conn := must.Have(s.db.Conn(ctx))
 	defer conn.Close() //nolint:errcheck // given back
@@ -123,8 +123,8 @@ func (s *sqlite) lock(ctx context.Context, d time.Duration, _ int) {
 	must.Have(conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"))
 }
 
-// served is an engine that is a server, or several that act as one, whose data outlive
-// them. Each replica reaches each server through a gate of its own.
+// served is an engine of one server, or of several that act as one, whose data outlive
+// them. Each replica reaches each server through its own gate.
 type served struct {
 	server
 	members []*member
@@ -140,7 +140,7 @@ type member struct {
 	gates   []*relay.Relay // of each replica
 }
 
-// server is what differs from one engine to another. Its steps are for [must.Try].
+// server is the part that differs between engines. Its steps are for [must.Try].
 type server struct {
 	name string
 	// servers start the members, and addresses are theirs, in their order: ports of the loopback
@@ -162,7 +162,7 @@ type server struct {
 	url func(addresses []string) string
 }
 
-// startPatience bounds how often the start of a server is tried again.
+// startPatience bounds how long the start of a server is retried.
 const startPatience = 30 * time.Second
 
 func openServed(ctx context.Context, kind server, dir string, replicas int, scope *peers.Scope) *served {
@@ -305,7 +305,7 @@ func (s *served) faults() []fault {
 	}, n)...)
 }
 
-// cut has a fault of the way to the engine, of a replica or of all.
+// cut causes a fault of the network between the engine and one replica, or all.
 func (s *served) cut(fault func(*relay.Relay)) strike {
 	return func(ctx context.Context, length time.Duration, replica int) {
 		for _, p := range s.gates(replica) {
@@ -318,7 +318,7 @@ func (s *served) cut(fault func(*relay.Relay)) strike {
 	}
 }
 
-// delay has each piece of bytes wait for a tenth of the fault on each way.
+// delay delays each piece of bytes by a tenth of the fault in each direction.
 func (s *served) delay(ctx context.Context, length time.Duration, replica int) {
 	s.cut(func(p *relay.Relay) { p.Slow(length / 5) })(ctx, length, replica)
 }

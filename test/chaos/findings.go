@@ -23,7 +23,7 @@ type results struct {
 	Stores  []*finding      `json:"stores"`
 }
 
-// finding is what was found on one store. Times are in seconds.
+// finding is the result on one store. Times are in seconds.
 type finding struct {
 	Store string `json:"store"`
 	Date  string `json:"date"`
@@ -52,7 +52,7 @@ const (
 	rollingRestart = "a rolling restart of all"
 )
 
-// change is what something that happened to the group has led to.
+// change is the effect of an event on the group.
 type change struct {
 	What string `json:"what"`
 	// Took is how long it took until all was owned again; or, of what was planned, was done.
@@ -65,7 +65,7 @@ type change struct {
 	Expected   float64 `json:"expectedSeconds,omitempty"`
 
 	// Of what was planned: Share is the partitions of one worker, and Gaps are the times in
-	// which a partition had nobody: from the return of one handler to the begin of the next.
+	// which a partition had no owner: from the return of one handler to the start of the next.
 	Moves int     `json:"moves,omitempty"`
 	Most  int     `json:"mostMovesOfOne,omitempty"`
 	Share float64 `json:"share,omitempty"`
@@ -90,7 +90,7 @@ func stretchOf(times []float64) stretch {
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// fenced is what came of the writes to the resource.
+// fenced is the result of the writes to the resource.
 type fenced struct {
 	Accepted int `json:"accepted"`
 	// Refused is how many had a token that was no more the highest.
@@ -98,7 +98,7 @@ type fenced struct {
 	Late    []string `json:"acceptedLate"`
 }
 
-// take takes what the judge says of the log of a group.
+// take adds the judgement of a group's log.
 func (f *finding) take(l *trial.Log) {
 	f.Terms += len(l.Holds)
 	for _, e := range l.Effects {
@@ -121,7 +121,7 @@ func (f *finding) take(l *trial.Log) {
 	}
 }
 
-// missed returns an error if something was not as it must be.
+// missed returns an error if a result is wrong.
 func (r *results) missed() (err error) {
 	for _, f := range r.Stores {
 		for _, m := range f.Missed {
@@ -131,11 +131,11 @@ func (r *results) missed() (err error) {
 	return err
 }
 
-// tolerance is how far above what was computed a time may be: a kill comes at any
-// place in a period, and the machine has other things to do.
+// tolerance is how far a time may exceed the computed one: a kill comes anywhere
+// in a period, and the machine is busy.
 const tolerance = 1.5
 
-// judge says what is not as it must be. The times of a quick run mean
+// judge reports what is wrong. The times of a quick run mean
 // nothing, nor does what moves when a worker is lost because it got no processor.
 func (f *finding) judge(size size) {
 	miss := func(missed bool, format string, args ...any) {

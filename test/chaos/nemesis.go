@@ -45,13 +45,13 @@ const (
 	replayCalls   kind = "replay"         // attackers send heartbeats and releases again, all the time
 )
 
-// trait says what a kind of fault is. Something has to show one of a clock, or of the way to the
+// trait describes a kind of fault. The log must show a fault of a clock, or of the network to the
 // engine.
 type trait struct {
 	stops, kills bool // a process: for longer than a moment, for good
 	wire         bool // it is of the way to the engine
-	// moves says how clocks of a process are moved: 1 is as long as it stands or, if it is not
-	// stopped, as the fault is long.
+	// moves says how far the clocks of a process are moved: 1 is the length of its stop or, if it is
+	// not stopped, of the fault.
 	moves shift
 }
 
@@ -73,7 +73,7 @@ var traits = map[kind]trait{
 	loseReplies: {wire: true},
 }
 
-// role says whom a fault is for.
+// role is the target of a fault.
 type role string
 
 const (
@@ -87,13 +87,13 @@ const (
 type fault struct {
 	kind kind
 	on   role
-	// least and most bound how long it takes, in leases.
+	// least and most bound its length, in leases.
 	least, most float64
-	// strike brings it about, if it is not of a process.
+	// strike causes the fault, if it is not of a process.
 	strike strike
 }
 
-// strike brings a fault of an engine about: for one seat, or for all if that is negative. It is for
+// strike causes a fault of an engine: for one seat, or for all if that is negative. It is for
 // [must.Try]; the error is errBusy if there is another.
 type strike func(ctx context.Context, length time.Duration, seat int)
 
@@ -133,12 +133,12 @@ type event struct {
 	// Shift by how much these were moved.
 	Change int64 `json:"change,omitempty"`
 	Shift  shift `json:"shift"`
-	// Blind is the time in which no clock of the replica shows the pause.
+	// Blind is how long no clock of the replica shows the pause.
 	Blind [2]int64 `json:"blind"`
 }
 
-// nemesis deals faults until ctx ends, each a while after the one before: the more seats, the
-// shorter. It returns when they are over.
+// nemesis causes faults until ctx ends, one after another: the more seats, the shorter the
+// pauses. It returns when all faults are over.
 func (r *round) nemesis(ctx context.Context, random *rand.Rand) {
 	deck := append(r.work.faults(), r.engine.faults()...)
 	for _, f := range deck {
@@ -171,10 +171,10 @@ func (r *round) nemesis(ctx context.Context, random *rand.Rand) {
 // leases is a time of so many leases.
 func (r *round) leases(n float64) time.Duration { return time.Duration(n * float64(r.Lease)) }
 
-// errBusy is the error of a fault for what is under another one.
+// errBusy is the error of a fault whose target is under another fault.
 var errBusy = errors.New("under another fault")
 
-// strike brings about one fault.
+// strike causes one fault.
 func (r *round) strike(ctx context.Context, f fault, length time.Duration, random *rand.Rand) {
 	e := event{Kind: f.kind, On: "engine", From: r.now()}
 	err := must.Try(func() {
@@ -249,7 +249,7 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, f fault, length time.Du
 	r.fill(ctx, s, where)
 }
 
-// moveClocks moves the clocks of a replica, and sets its wall clock right later if that was late.
+// moveClocks moves the clocks of a replica, and later corrects its wall clock if that was late.
 func (r *round) moveClocks(
 	ctx context.Context, p *process, t trait, length time.Duration, random *rand.Rand, e *event,
 ) {
@@ -269,7 +269,7 @@ func (r *round) moveClocks(
 }
 
 // move stops a replica for a while, moves its clocks meanwhile, and gives it the
-// time to say what it sees then. E.To is right before it runs again. If it is not to stand, the
+// time to report what it then sees. E.To is right before it runs again. Without a stop, the
 // clocks are moved by a length.
 func (r *round) move(ctx context.Context, p *process, e *event, stands, length time.Duration, by shift) {
 	if !p.sees(ctx, 0, 10*time.Second) {

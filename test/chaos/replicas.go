@@ -111,8 +111,8 @@ func (w *replicas) start(_ context.Context, s *seat, p *process) {
 	}, func(l replica.Line) { w.heard(p, l) }))
 }
 
-// drawRate returns by what part of it the rate of a process's clocks differs:
-// nearly as much as it may, as a rule.
+// drawRate returns the rate error of a process's clocks: usually nearly as much
+// as it may be.
 func (w *replicas) drawRate(life uint64) float64 {
 	random := rand.New(rand.NewPCG(w.Seed, life))
 	rate := w.Drift * (0.6 + 0.4*random.Float64())
@@ -212,12 +212,12 @@ func (w *replicas) check(v *verdict) {
 	}
 }
 
-// noise is by how much readings of clocks that were moved may differ from what
-// the move explains. The least move is many times that.
+// noise is how much readings of moved clocks may differ from what the move
+// explains. The smallest move is many times that.
 const noise = 25 * time.Millisecond
 
-// judgePlace sees that a process was started in the time namespace that it was
-// to be, and that its time stamps are good there.
+// judgePlace checks that a process was started in its time namespace, and that
+// its time stamps are good there.
 func (w *replicas) judgePlace(v *verdict, p *process, ready replica.Line) {
 	var want timespace
 	if p.where != nil {
@@ -237,8 +237,8 @@ func (w *replicas) judgePlace(v *verdict, p *process, ready replica.Line) {
 	}
 }
 
-// judgeClocks sees from what each replica said that its clocks were moved as
-// the nemesis meant it, at the rate that it has, and that the clock of its locks drew the right
+// judgeClocks checks by each replica's lines that its clocks were moved as the
+// nemesis meant, at its rate, and that the clock of its locks drew the right
 // conclusions: a suspend counts, for a holder a step forward of the wall clock
 // counts as well, and a step back does not count.
 func (w *replicas) judgeClocks(v *verdict) {

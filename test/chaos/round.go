@@ -28,7 +28,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// plan is what a round is to be.
+// plan describes a round.
 type plan struct {
 	Engine string
 	Seed   uint64
@@ -36,9 +36,9 @@ type plan struct {
 	Lease  time.Duration
 	Length time.Duration // of the nemesis
 	Drift  float64       // by what part of it the rate of a replica's clocks may differ
-	// Open is a mistake made on purpose: the fence lets everybody in.
+	// Open is a deliberate mistake: the fence accepts every token.
 	Open bool `json:",omitempty"`
-	// Only has the nemesis deal no other faults, if it is not empty.
+	// Only limits the nemesis to these faults, if it is not empty.
 	Only []kind `json:",omitempty"`
 
 	workload   func(*round) workload
@@ -57,21 +57,21 @@ type workload interface {
 	faults() []fault
 	// beside runs during the faults, until ctx ends.
 	beside(ctx context.Context)
-	// holder is who was granted the lock last, and has not said that it is over.
+	// holder returns the last process granted the lock, unless it reported the end.
 	holder() holder
-	// calm is what comes when the faults are over.
+	// calm runs when the faults are over.
 	calm(ctx context.Context)
-	// finish has a process end in peace, within a time.
+	// finish asks a process to end, within a time.
 	finish(ctx context.Context, p *process)
-	// collect gets what is asked for at the end, of the engine.
+	// collect reads the final state of the engine.
 	collect(ctx context.Context)
-	// read takes into the verdict what all processes have held and were told.
+	// read adds to the verdict all holds and answers of the processes.
 	read(v *verdict)
 	// check judges what only this workload knows.
 	check(v *verdict)
 }
 
-// holder is a process that holds the lock, since an instant; nil if nobody does.
+// holder is the process that holds the lock, since an instant; nil without a holder.
 type holder struct {
 	*process
 	since int64
@@ -102,8 +102,8 @@ type round struct {
 	effects  []trial.Effect
 }
 
-// play plays a round. The error is one of this program, or of the machine; what
-// the round has shown is in the round.
+// play runs a round. The error is of this program, or of the machine; the
+// results are in the round.
 func (p plan) play(ctx context.Context) (*round, error) {
 	r := &round{plan: p, possible: map[kind]bool{}}
 	return r, must.Try(func() { r.Run(func() { r.play(ctx) }) })
@@ -173,7 +173,7 @@ func (r *round) play(ctx context.Context) {
 	r.work.collect(ctx)
 }
 
-// each does something to all seats at once.
+// each calls a function for all seats at once.
 func (r *round) each(ctx context.Context, do func(*seat)) {
 	must.AtOnce(ctx, len(r.seats), len(r.seats), func(_ context.Context, i int) { do(r.seats[i]) })
 }
@@ -233,16 +233,15 @@ func (r *round) note(e event) {
 	r.events = append(r.events, e)
 }
 
-// trouble notes what should not happen, whatever the nemesis does.
+// trouble notes an event that no fault explains.
 func (r *round) trouble(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// save writes down all that was seen in a round, for anyone who looks into a
-// violation: a seed does not bring the same round again, because the machine
-// has its part in it.
+// save writes all logs of a round, to analyse a violation: a seed does not
+// replay the same round, because the machine's timing differs.
 func (r *round) save(path string) error {
 	lines := map[string][]replica.Line{}
 	for _, s := range r.seats {
@@ -254,7 +253,7 @@ func (r *round) save(path string) error {
 	return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644))
 }
 
-// seat is where one process after another lives.
+// seat is a place that one process after another takes.
 type seat struct {
 	index int
 	name  string
@@ -276,7 +275,7 @@ type process struct {
 	*proc.Process
 	name  string // of its seat, and which life it is
 	began int64
-	// settle gives it the time to see that it was stopped. It may be nil.
+	// settle gives the process time to see that it was stopped. It may be nil.
 	settle func(context.Context) error
 
 	// Of a replica: its time namespace, the rate of its clocks, and what moves them.
@@ -296,7 +295,7 @@ type process struct {
 }
 
 // startReplica starts a replica as a process, by a command that may have arguments. Its lines are
-// kept until it ends, and each is handed on.
+// kept until it ends, and each is passed on.
 func (p *process) startReplica(c replica.Config, command proc.Command, heard func(replica.Line)) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -320,8 +319,8 @@ func (p *process) startReplica(c replica.Config, command proc.Command, heard fun
 	return p.Start(command)
 }
 
-// read takes into the verdict what a replica has held, and the answers that it got. No clock of it showed
-// the pause that it had just been through in a span of time that is blind.
+// read adds to the verdict the holds of a replica, and the answers that it got. In a blind span
+// of time no clock of the replica showed the pause that it had just been through.
 func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool) {
 	var holds []*trial.Hold
 	of, good := map[trial.Term]*trial.Hold{}, map[trial.Term]*trial.Hold{} // all; those whose Check passes
@@ -389,7 +388,7 @@ func (p *process) read(v *verdict, blind func(owner string, from, to int64) bool
 	}
 }
 
-// sees waits until the process has said what its clocks show since a change.
+// sees waits until the process has reported what its clocks show since a change.
 func (p *process) sees(ctx context.Context, change int64, patience time.Duration) bool {
 	seen := false
 	wait.Within(ctx, patience, func() bool {
@@ -419,7 +418,7 @@ func (p *process) ended(now func() int64) {
 	}
 }
 
-// outcome returns what is wrong with how it ended, "" if nothing is.
+// outcome returns what is wrong with its end, "" if nothing is.
 func (p *process) outcome() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

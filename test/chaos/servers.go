@@ -28,9 +28,9 @@ import (
 )
 
 // servers are the engines that are servers, by the names that -engines takes. Their data are below
-// dir. The program of each is that of the first word of
-// its name. A further one is a line here, a case of replica.OpenStore, an engine of
-// `make chaos`, and a word in docs/evidence/README.md.
+// dir. The first word of a name is the program's. A new engine needs a line
+// here, a case of replica.OpenStore, an engine of `make chaos`, and a word in
+// docs/evidence/README.md.
 var servers = map[string]func(dir string) server{
 	"dynoxide":          newDynoxide,
 	"etcd":              func(dir string) server { return newEtcd(dir, 1) },
@@ -68,7 +68,7 @@ func listed(scheme string) func(addresses []string) string {
 	return func(addresses []string) string { return scheme + strings.Join(addresses, ",") }
 }
 
-// newEtcd is a cluster of so many members.
+// newEtcd returns a cluster of so many members.
 func newEtcd(dir string, members int) server {
 	var err error
 	s := server{name: "etcd", url: listed("etcd:")}
@@ -81,7 +81,7 @@ func newEtcd(dir string, members int) server {
 	return s
 }
 
-// etcdLeads says that the member at an address leads.
+// etcdLeads reports whether the member at an address leads.
 func etcdLeads(ctx context.Context, address string) bool {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
 	if err != nil {
@@ -94,7 +94,7 @@ func etcdLeads(ctx context.Context, address string) bool {
 	return err == nil && status.Leader == status.Header.MemberId
 }
 
-// newZooKeeper is an ensemble of so many servers. One is standalone.
+// newZooKeeper returns an ensemble of so many servers. One is standalone.
 func newZooKeeper(dir string, members int) server {
 	var err error
 	s := server{name: "zookeeper", url: listed("zookeeper:")}
@@ -110,8 +110,8 @@ func newZooKeeper(dir string, members int) server {
 // versitygwEngine has tests of its own: its program takes long to build.
 const versitygwEngine = "versitygw"
 
-// newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
-// The faults of the engine are for the two of them in turn.
+// newVersitygw returns a bucket behind two gateways over one folder: half of the replicas use each.
+// The faults of the engine strike the two in turn.
 func newVersitygw(dir string) server {
 	s := server{name: versitygwEngine, url: listed("s3:")}
 	for range 2 {
@@ -125,8 +125,8 @@ func newVersitygw(dir string) server {
 // kubernetesEngine has tests of its own: its program takes more than 5 minutes to build.
 const kubernetesEngine = "kubernetes"
 
-// newKubernetes is an API server, which replicas ask, and an etcd that it asks. The faults of the
-// engine are for the two of them in turn.
+// newKubernetes returns an API server for the replicas, and an etcd for the API server. The faults
+// of the engine strike the two in turn.
 func newKubernetes(dir string) server {
 	s, folder := server{name: kubernetesEngine}, filepath.Join(dir, "apiserver")
 	must.Do(os.Mkdir(folder, 0o700)) // without it the server says so, and ends
@@ -149,8 +149,8 @@ type postgres struct {
 	primary int
 }
 
-// newPostgres is a server, or a server and a synchronous standby: when that server is killed the
-// standby is promoted, and a new standby of it takes the place of the other.
+// newPostgres returns a server, or a server and a synchronous standby: when that server is killed
+// the standby is promoted, and a new standby takes its place.
 func newPostgres(dir string, members int) server {
 	p := &postgres{server: server{name: "postgres", url: postgresURL}}
 	must.Do(os.Chmod(dir, 0o711)) // their user must be able to come there
@@ -204,7 +204,7 @@ func (p *postgres) initialize(member int) {
 	must.Do(os.WriteFile(file, text, 0o600))
 }
 
-// waitFor has every write of the primary wait for a standby, and returns when it does.
+// waitFor makes every write of the primary wait for a standby, and returns when it does.
 func (p *postgres) waitFor(ctx context.Context, standby int) {
 	must.Have(p.ask(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+memberName(standby)+"'"))
 	must.Have(p.ask(ctx, "SELECT pg_reload_conf()"))

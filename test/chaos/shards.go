@@ -28,7 +28,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// size is how much the scenes of shards do.
+// size is how much the steps of a shards run do.
 type size struct {
 	peers.Timing
 	Workers    int
@@ -57,7 +57,7 @@ var (
 
 // measureShards measures package shard on each engine: workers of a group, a process each, are
 // killed, stopped and started again. It fails if a partition is ever owned twice, or is without an
-// owner for too long. Like the scenes it is for [must.Try].
+// owner for too long. Like its steps it is for [must.Try].
 func measureShards(ctx context.Context, engines []string, size size, say func(string, ...any)) *results {
 	all := &results{Machine: machine.Here(), Setting: size}
 	for _, engine := range engines {
@@ -77,7 +77,7 @@ func measureShards(ctx context.Context, engines []string, size size, say func(st
 	return all
 }
 
-// measure makes all scenes on one store.
+// measure runs all steps on one store.
 func (f *finding) measure(ctx context.Context, on engine, dir string, size size, say func(string, ...any)) {
 	watch := must.Have(replica.NewWatch())
 	f.Date = time.Now().UTC().Format(time.DateTime) + " UTC"
@@ -101,7 +101,7 @@ func (f *finding) measure(ctx context.Context, on engine, dir string, size size,
 	must.Do(context.Cause(ctx))
 }
 
-// many has a group of workers be killed, paused, left, joined and started again.
+// many runs a group whose workers are killed, paused and restarted, and leave and join.
 func (f *finding) many(ctx context.Context, g *group, say func(string, ...any)) {
 	for _, s := range []struct {
 		name string
@@ -132,9 +132,8 @@ func (f *finding) fill(ctx context.Context, g *group) {
 	f.Filled = seconds(g.now() - began)
 }
 
-// during has something happen, by which a worker may be lost, and notes what it has led to: when
-// others had all that the lost one had; or, if none is lost, what has moved until all is as
-// planned.
+// during calls f, which may end a worker, and notes the effect: when others had all partitions of
+// the lost worker; or, without a loss, what moved until all was as planned.
 func (f *finding) during(ctx context.Context, g *group, what string, lost *worker, do func(), so func() bool) {
 	g.mu.Lock()
 	had := g.of(lost)
@@ -170,7 +169,7 @@ func (c *change) lost(g *group, lost *worker, had map[string]begun, began int64)
 	}
 }
 
-// moved tells of what has begun, which handlers that ended in order have made way for. The caller
+// moved reports what began after the orderly end of another handler. The caller
 // holds mu.
 func (c *change) moved(g *group) {
 	c.Share = float64(g.size.Partitions) / float64(g.size.Workers)
@@ -236,7 +235,7 @@ func (g *group) leave(ctx context.Context, w *worker) {
 	}
 }
 
-// rolling starts each worker again, one after the other, each when the one before has joined.
+// rolling restarts the workers one after the other, each when the one before has joined.
 func (f *finding) rolling(ctx context.Context, g *group) {
 	f.during(ctx, g, rollingRestart, nil, func() {
 		for _, w := range g.workers() {
@@ -319,7 +318,7 @@ func (g *group) start(ctx context.Context, weight float64, claims int) *worker {
 	return w
 }
 
-// heard takes a line down.
+// heard notes a line.
 func (g *group) heard(w *worker, l replica.Line) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -377,8 +376,8 @@ func (g *group) owned() (n int) {
 	return n
 }
 
-// settled says that all is as planned: every worker is in the membership, has what it is
-// to have, and nothing else. The caller holds mu.
+// settled reports whether all is as planned: every worker is in the membership, and has exactly
+// its planned partitions. The caller holds mu.
 func (g *group) settled() bool {
 	living := g.living()
 	for _, p := range living {
@@ -398,13 +397,13 @@ func (g *group) of(w *worker) map[string]begun {
 	return has
 }
 
-// whole says that all partitions have an owner. The caller holds mu.
+// whole reports whether all partitions have an owner. The caller holds mu.
 func (g *group) whole() bool { return g.owned() == g.size.Partitions }
 
 // patience bounds every wait for the group.
 const patience = 90 * time.Second
 
-// until waits until something is so. The condition is called with mu held.
+// until waits for a condition. It is called with mu held.
 func (g *group) until(ctx context.Context, what string, holds func() bool) {
 	so := wait.Within(ctx, patience, func() bool {
 		g.mu.Lock()

@@ -86,7 +86,7 @@ func (c counts) String() string {
 		shown(c.Leaderless), counted("; ", c.Came))
 }
 
-// verdict is what a round has shown.
+// verdict is the result of a round.
 type verdict struct {
 	Number   int
 	Plan     plan
@@ -114,7 +114,7 @@ func (v *verdict) has(s trial.Sin) bool {
 	return slices.ContainsFunc(v.violations, func(x trial.Finding) bool { return x.Sin == s })
 }
 
-// judge reads what the processes of the round of a number have said, and the resource has seen.
+// judge reads the logs of the processes of a round, and of the resource.
 func (r *round) judge(number int) *verdict {
 	v := newVerdict(r.effects)
 	v.Number, v.Plan, v.Recovery, v.Bound, v.possible = number, r.plan, r.recovery, r.bound, r.possible
@@ -161,15 +161,15 @@ func (r *round) judge(number int) *verdict {
 	return v
 }
 
-// apart is how far two periods of a job begin apart, with clocks as fast as may be. A run may begin
-// late by what a stop can take that no lease is lost by.
+// apart is how far apart two periods of a job begin, with the fastest allowed clocks. A run may
+// begin late by the longest stop that loses no lease.
 func (r *round) apart() time.Duration {
 	const allowed = 0.09 // by which the rates of clocks may differ
 	return r.leases(replica.EveryLeases/(1+allowed) - 1)
 }
 
-// blind says that in a span of time nothing that the process could ask showed the pause that it
-// had just been through.
+// blind reports whether in a span of time no clock of the process showed the pause that it had
+// just been through.
 func (r *round) blind(owner string, from, to int64) bool {
 	return slices.ContainsFunc(r.events, func(e event) bool {
 		return (owner == e.On || strings.HasPrefix(owner, e.On+".")) && e.Blind[0] <= to && from < e.Blind[1]
@@ -182,7 +182,7 @@ func (r *round) seatIndex(owner string) int {
 	return slices.IndexFunc(r.seats, func(s *seat) bool { return s.name == name })
 }
 
-// shown writes a length of time as people do.
+// shown formats a length of time for people.
 func shown(d time.Duration) string {
 	if d < 0 {
 		return "never"
@@ -206,12 +206,12 @@ type report struct {
 	Began   time.Time
 	Took    time.Duration
 	Machine machine.Machine
-	// Whole says that all faults are dealt.
+	// Whole reports whether all faults were used.
 	Whole  bool
 	Rounds []*verdict
 }
 
-// String says what was counted, and each violation.
+// String returns the counts, and each violation.
 func (v *verdict) String() string {
 	again := ""
 	if v.Bound > 0 {
@@ -256,7 +256,8 @@ func (r *report) violations() int {
 }
 
 // unproved are the kinds of faults that struck without a trace: for a clock, no replica saw
-// them; for the way to an engine, nothing was lost on it. In a run of several rounds it is each that never came.
+// them; for the way to an engine, nothing was lost on it. In a run of several rounds
+// they are the kinds that never came.
 func (r *report) unproved() (missing []string) {
 	total, engines, possible := r.total(), map[string]bool{}, map[kind]bool{}
 	for _, x := range r.Rounds {

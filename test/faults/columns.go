@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers/service"
 )
 
-// column is a client that faults are thrown at. In its process it is a [serve.Library].
+// column is a client under faults. In its process it is a [serve.Library].
 type column struct {
 	named
 	engine *engine // what it keeps its locks in; nil: something of this process
@@ -39,7 +39,7 @@ type column struct {
 	lacksRows map[string]string // why rows cannot be tried, by their ids
 }
 
-// onLibc says that the process gets its time from libc; its log is by that time then.
+// onLibc says that the process gets its time from libc; its log uses that time then.
 func (c column) onLibc() bool { return c.kind != "" }
 
 // otherStore says that it is Tenure on another store than in the table of the libraries.
@@ -51,9 +51,9 @@ const kubeID = "client-go"
 const (
 	// usualLease is long enough for a busy machine, and as short as etcd allows it.
 	usualLease = 3 * time.Second
-	// kubeLease is client-go's default. It cannot be scaled down in fairness: who
-	// waits sees of a renewal the second alone, and so may count up to a second
-	// less than the lease.
+	// kubeLease is client-go's default. Scaling it down would be unfair: a waiter
+	// sees only the second of a renewal, and so may count up to a second less than
+	// the lease.
 	kubeLease = 15 * time.Second
 	// riverLease cannot be set.
 	riverLease = 15 * time.Second

@@ -22,8 +22,8 @@ import (
 	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
-// ticks is a command for others to run: it writes its process id into a file, and touches that over
-// and over. SIGTERM ends it, or the end of a minute.
+// ticks is a command to run under a lock: it writes its process id into a file, and touches the
+// file repeatedly. SIGTERM ends it, or the end of a minute.
 const ticks = `trap 'exit 0' TERM
 echo $$ >"$0"
 n=0

@@ -52,7 +52,7 @@ type fixture struct {
 	peers.Scope
 }
 
-// cell throws the fault of a row at the client of a column.
+// cell injects the fault of a row into the client of a column.
 func (r *harness) cell(ctx context.Context, row row, c column) (found cell) {
 	if why := c.lacksRows[row.id]; why != "" {
 		return lacking(why)
@@ -96,7 +96,7 @@ func (s *fixture) pairs(
 ) []float64 {
 	return s.runs(ctx, n, func(ctx context.Context, i int) float64 {
 		p := s.pair(ctx, how)
-		// What comes later wants the machine for itself.
+		// The next runs need an idle machine.
 		defer p.waiter.Kill()
 		defer p.holder.Kill()
 		return run(ctx, p, i)
@@ -110,10 +110,10 @@ type member struct {
 	slept []byte // of a member that can be suspended
 }
 
-// manner is how a member differs from the ordinary.
+// manner is how a member differs from the default.
 type manner struct {
-	// eager looks at a held lock each 20 ms where looking is all it can do, so
-	// that it takes over when the lock can be taken, and not when it looks next.
+	// eager polls a held lock each 20 ms if it can only poll, so that it takes over
+	// when the lock becomes free, not at its next poll.
 	eager       bool
 	unbounded   bool // without the time-out of requests that a library leaves to its user
 	releasing   bool // with the option that client-go needs to release a lock at all
@@ -161,7 +161,7 @@ func (s *fixture) held(ctx context.Context) (holder, other *member, name string)
 	return holder, other, name
 }
 
-// refusedAs says that an error is a refusal of a kind.
+// refusedAs reports whether an error is a refusal of a kind.
 func refusedAs(err error, kind string) bool {
 	var refused *peers.Refused
 	return errors.As(err, &refused) && refused.Kind == kind
@@ -179,7 +179,7 @@ type pair struct {
 // longHold is longer than any row.
 const longHold = 10 * time.Minute
 
-// pair sets the two up, and lets them be for a while that ends at a random moment
+// pair sets the two up, and lets them run for a while that ends at a random moment
 // between two heartbeats.
 func (s *fixture) pair(ctx context.Context, how manner) *pair {
 	p := &pair{fixture: s, name: s.lock(ctx), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
@@ -234,8 +234,8 @@ type belief struct{ begin, end, no, notice int64 }
 // fails or at a notice, whichever comes first.
 func (b belief) until() int64 { return earlier(b.end, b.notice) }
 
-// told is the instant at which the holder knew. It is later than until where a check hangs before
-// it says no.
+// told is the instant at which the holder knew. It is later than until if a check hangs before
+// it fails.
 func (b belief) told() int64 { return earlier(cmp.Or(b.no, b.end), b.notice) }
 
 // earlier is the earlier of two instants. The second one may not have come.
@@ -246,7 +246,7 @@ func earlier(at, other int64) int64 {
 	return at
 }
 
-// goesOn says that nothing has ended.
+// goesOn reports that nothing has ended.
 func (b belief) goesOn() bool { return b.end == 0 && b.notice == 0 }
 
 // belief reads the log of the holder's work.

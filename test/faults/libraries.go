@@ -186,7 +186,7 @@ func (l *kubeClient) Acquire(_ context.Context, r *wire.Request) serve.Lock {
 	l.running.Go(func() { elector.Run(ctx) })
 	select {
 	case ctx := <-leads:
-		// The end of its context, or OnStoppedLeading: the first of the two is what it says.
+		// The end of its context, or OnStoppedLeading: the first of the two counts.
 		leading, stop := context.WithCancel(ctx)
 		context.AfterFunc(over, stop)
 		return &kubeLeader{l, r.Name, cancel, leading, over}
@@ -320,10 +320,10 @@ func (riverIdle) Kind() string { return "idle" }
 
 func (riverIdler) Work(context.Context, *river.Job[riverIdle]) error { return nil }
 
-// riverLeader is the leadership in a schema. River tells nobody by a call of its API that
-// a client leads. What it does do: it logs that it has gained leadership; and about a
-// second later it calls a hook, in the context of the service that enqueues periodic
-// jobs, which is a leader's work, and ends when that is to stop.
+// riverLeader is the leadership in a schema. River has no API call that reports that a
+// client leads. But it logs that it has gained leadership; and about a second later it
+// calls a hook, in the context of the service that enqueues periodic jobs, which is a
+// leader's work, and ends when that must stop.
 type riverLeader struct {
 	process *riverProcess
 	schema  string

@@ -124,7 +124,7 @@ func names[T interface{ name() string }](all []T) string {
 	return strings.Join(names, ",")
 }
 
-// build makes what rows and columns need. It takes minutes when nothing is built yet.
+// build builds what rows and columns need. It takes minutes when nothing is built yet.
 func (r *harness) build(ctx context.Context, thrown []row, chosen []column) {
 	r.programs, r.versions = map[string]*peers.Program{}, map[string]string{}
 	for _, c := range chosen {
@@ -154,8 +154,8 @@ func (r *harness) build(ctx context.Context, thrown []row, chosen []column) {
 	}
 }
 
-// row looks at one row: at the columns of a group at the same time, as they wait for
-// most of it.
+// row runs one row: the columns of a group at the same time, since they mostly
+// wait.
 func (r *harness) row(ctx context.Context, row row, chosen []column) map[string]cell {
 	var mu sync.Mutex
 	cells := map[string]cell{}

@@ -46,12 +46,12 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// engine is what clients keep their locks in.
+// engine is where clients keep their locks.
 type engine struct {
 	title string // as the page calls it
 	name  string // as scripts/engines does
 
-	// Of Tenure's store there, where it is looked at in a column of its own. A fixture has a place for
+	// Of Tenure's store there, if it has its own column. A fixture has a place for
 	// itself, in which WORD is replaced by the fixture's word.
 	place  string
 	url    string // as Tenure's command has it, at AT and in PLACE
@@ -180,7 +180,7 @@ func onRiver(ctx context.Context, s *fixture) *place {
 // riverSchema is where River has the tables of a lock.
 func riverSchema(lock string) string { return strings.ReplaceAll(lock, "-", "_") }
 
-// riverWrites tells a gate what River's writes of its election are: the commit of a bid,
+// riverWrites lets a gate recognize the writes of River's election: the commit of a bid,
 // and a renewal. Each of River's statements has its name in a comment.
 func riverWrites() func([]byte) bool {
 	bidding := false
@@ -279,7 +279,7 @@ func (p *place) prepareKubernetes(ctx context.Context) {
 	p.gate = func(string) gate.Gate { return gate.NewHTTP(server, isWrite) }
 }
 
-// isWrite says that a request to an API server changes something.
+// isWrite reports whether a request to an API server changes something.
 func isWrite(r *http.Request) bool { return r.Method != http.MethodGet }
 
 // leaseAPI is the part of a Kubernetes API server that client-go's lease lock

@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/test/harness/page"
 )
 
-// verdict is what a rule says of what was seen.
+// verdict is a rule's judgement.
 type verdict string
 
 const (
@@ -26,7 +26,7 @@ const (
 	none   verdict = "-" // the library has no such thing
 )
 
-// cell is what one client did under one fault.
+// cell is the behaviour of one client under one fault.
 type cell struct {
 	Verdict verdict `json:"verdict"`
 	Seen    string  `json:"seen"`
@@ -34,7 +34,7 @@ type cell struct {
 	Figures []float64 `json:"figures,omitempty"`
 }
 
-// judged is a cell that has passed if ok.
+// judged returns a cell that has passed if ok.
 func judged(ok bool, figures []float64, seen string, args ...any) cell {
 	c := cell{Verdict: failed, Seen: fmt.Sprintf(seen, args...), Figures: figures}
 	if ok {
@@ -43,7 +43,7 @@ func judged(ok bool, figures []float64, seen string, args ...any) cell {
 	return c
 }
 
-// lacking is the cell of a client that has no such thing.
+// lacking returns the cell of a client without the feature.
 func lacking(why string) cell { return cell{Verdict: none, Seen: why} }
 
 // margins is the cell of how long before another one's grant each holder stopped
@@ -60,7 +60,7 @@ func margins(figures []float64) cell {
 	return judged(false, figures, "told up to %s late, in %d of %s", length(slices.Min(late)), len(late), runs)
 }
 
-// beliefs is the cell of for how long holders believed that should not have for an instant.
+// beliefs returns the cell for how long holders believed that should not have for an instant.
 func beliefs(figures []float64) cell {
 	runs := page.Plural(len(figures), "run")
 	more := slices.DeleteFunc(slices.Clone(figures), func(f float64) bool { return f <= 0 })
@@ -97,7 +97,7 @@ func length(ms float64) string {
 
 func lengthOf(d time.Duration) string { return length(milliseconds(d.Nanoseconds())) }
 
-// table is a table of faults, each thrown at each client.
+// table is a table of faults, each injected into each client.
 type table struct {
 	page.Part
 	rows    []row
@@ -125,7 +125,7 @@ type report struct {
 }
 
 // complete returns an error if something is missing, or a row is not passed by a client of
-// Tenure: such a page is not for others to read.
+// Tenure: such a page must not be published.
 func (t table) complete(r *report) (err error) {
 	wrong := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
 	for _, row := range t.rows {

@@ -24,8 +24,8 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// row is a fault, thrown at each client. docs/evidence/faults.md says by its title how the fault is
-// made, and what a pass is.
+// row is a fault, injected into each client. docs/evidence/faults.md explains under its title how
+// the fault is made, and what a pass is.
 type row struct {
 	named
 	try   tried
@@ -33,7 +33,7 @@ type row struct {
 	alone bool          // columns are looked at one after the other
 }
 
-// tried is how a row is tried. It is for [must.Try].
+// tried runs a row. It is for [must.Try].
 type tried = func(context.Context, *fixture) cell
 
 // Rows that more than the table below speaks of: that need something built, or that not every
@@ -105,7 +105,7 @@ func lostOnAcquire(ctx context.Context, s *fixture) cell {
 }
 
 // cutOff is a row of a fault that cuts the holder off: it must know before another has the
-// lock. Of client-go a variant is looked at beside: the verdict is on its defaults.
+// lock. A variant of client-go runs as well: the verdict is on its defaults.
 func cutOff(n int, variant manner, said string, cut func(context.Context, *pair, int)) tried {
 	run := func(ctx context.Context, p *pair, i int) float64 {
 		cut(ctx, p, i)
@@ -151,11 +151,11 @@ func (p *pair) keeps(ctx context.Context) cell {
 }
 
 // stopped is a row in which a holder is stopped until another one has had its lock for a
-// heartbeat, and with suspend finds its clocks as after a suspend of the machine. It must not
-// believe for an instant that it has the lock still.
+// heartbeat; with suspend it finds its clocks as after a suspend of the machine. It must not
+// believe for an instant that it still has the lock.
 func stopped(n int, suspend bool) tried {
 	run := func(ctx context.Context, p *pair, _ int) float64 {
-		// A check must be the first thing that the holder does when it goes on.
+		// A check must be the first thing that the holder does when it continues.
 		must.Have(p.holder.Do(ctx, p.holder.Asking(wire.Hurry, p.name)))
 		must.Do(p.holder.Hang())
 		at := proc.Monotonic()
@@ -202,7 +202,7 @@ func closeWaiting(ctx context.Context, s *fixture) cell {
 	return judged(ok, figures, "Close returned after %s, the waiter after %s", length(figures[0]), length(figures[1]))
 }
 
-// holdMany holds many locks in one process, with a store that is not near.
+// holdMany holds many locks in one process, with a distant store.
 func holdMany(ctx context.Context, s *fixture) cell {
 	const (
 		locks   = 1000
@@ -269,8 +269,8 @@ func (s *fixture) gotAfterDeath(ns int64) cell {
 	return judged(ns < (2*s.lease).Nanoseconds(), []float64{took}, "got it %s after the holder's death", length(took))
 }
 
-// handsOver closes the client of the holder, and has its work end a while later, as a program
-// does that is told to end. It returns how long after that the other one has the lock.
+// handsOver closes the client of the holder, and ends its work a while later, as a program does
+// at its shutdown. It returns how long after that the other one has the lock.
 func (p *pair) handsOver(ctx context.Context, drain time.Duration) (gap float64) {
 	o := p.holder.Asking(wire.End, p.name)
 	o.DrainMs = drain.Milliseconds()
@@ -293,7 +293,7 @@ func sinceEnd(gap float64) string {
 	return length(gap) + " after the work's end"
 }
 
-// tokens looks at the fencing token over releases, a takeover, and after the record
+// tokens checks the fencing token over releases, a takeover, and after the record
 // was deleted by hand.
 func tokens(ctx context.Context, s *fixture) cell {
 	one, other := s.member(ctx, manner{releasing: true}), s.member(ctx, manner{releasing: true})

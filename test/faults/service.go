@@ -26,7 +26,7 @@ type servedBy struct {
 	stores []*gate.HTTP
 }
 
-// each does something to the gates before the store.
+// each calls a function for the gates before the store.
 func (by *servedBy) each(do func(gate.Gate)) {
 	for _, g := range by.stores {
 		do(g)
@@ -54,9 +54,9 @@ func onService(ctx context.Context, s *fixture) *place {
 // proxy is the gate before a client of the service.
 func (m *member) proxy() *gate.HTTP { return m.gate.(*gate.HTTP) }
 
-// clientRows are the rows of the clients of the service: those of the other libraries, but
-// two, and those of what a service has besides. A client of the service keeps each lock by
-// itself, which is right for few; and it is no program that runs commands.
+// clientRows are the rows of the clients of the service: all but two rows of the other
+// libraries, and rows for the service itself. A client of the service holds each lock
+// separately, which suits few locks; and it does not run commands.
 func clientRows() []row {
 	applicable := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.id == manyRow || r.id == childRow })
 	return append(applicable, serviceRows...)
@@ -88,8 +88,8 @@ var serviceRows = []row{
 	{named: named{"crash", "Crash of a holder"}, try: crashed},
 }
 
-// successorKeeps has the holder hand over. It is the cell of whether the other one still has
-// the lock after a while, in which something is done to the holder's calls.
+// successorKeeps makes the holder hand over. Its cell is whether the other one still has the
+// lock after a while, in which the holder's calls meet a fault.
 func (p *pair) successorKeeps(ctx context.Context, meanwhile func(context.Context)) cell {
 	p.handsOver(ctx, 0)
 	during, stop := context.WithCancel(ctx)
@@ -175,7 +175,7 @@ func keptOrTold(begin func(context.Context, *servedBy), end func(*servedBy)) tri
 	}
 }
 
-// askedToStepDown has a person ask the holder to step down.
+// askedToStepDown is an operator's request to step down.
 func askedToStepDown(ctx context.Context, s *fixture) cell {
 	p := s.pair(ctx, manner{})
 	asked := proc.Monotonic()

@@ -32,18 +32,18 @@ import (
 	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
-// Gate is what both kinds of gates can do.
+// Gate is implemented by both kinds of gates.
 type Gate interface {
 	// Address is where a process finds its store.
 	Address() string
-	// LoseReply lets the next write through, and loses its reply: the connection
-	// ends in its place.
+	// LoseReply passes the next write on, and loses its reply: the connection
+	// ends instead.
 	LoseReply()
-	// BlackHole lets nothing through any more, in either direction, and ends no
+	// BlackHole drops everything, in both directions, and ends no
 	// connection.
 	BlackHole()
-	// SlowThenBlackHole lets the next write through, holds its reply back for d,
-	// and lets nothing else through.
+	// SlowThenBlackHole passes the next write on, holds its reply back for d,
+	// and drops everything else.
 	SlowThenBlackHole(d time.Duration)
 	// Slow has each request take d longer.
 	Slow(d time.Duration)
@@ -65,10 +65,10 @@ const (
 	resendBound = 10 * time.Second
 )
 
-// HTTP is a gate of what is spoken to in HTTP, one request for each thing that is asked for:
-// retries, and what a client sends in the background, too.
+// HTTP is a gate in front of an HTTP server. It counts every request, with retries and those
+// that a client sends in the background.
 type HTTP struct {
-	// Meter takes down what requests cost, in a gate of [NewDynamoDB] that is metered.
+	// Meter adds up what requests cost, in a metered gate of [NewDynamoDB].
 	Meter
 
 	servers []http.Handler
@@ -123,8 +123,8 @@ func NewWeathered(servers []string, w Weather, seed uint64, isWrite func(*http.R
 	return g
 }
 
-// NewDynamoDB returns a gate in front of a DynamoDB engine. What it takes to have the meter kept is
-// small, and not wanted where the time of many requests is looked at.
+// NewDynamoDB returns a gate in front of a DynamoDB engine. Metering costs little time, but is
+// unwanted where the time of many requests is measured.
 func NewDynamoDB(engine string, metered bool) *HTTP {
 	g := NewWeathered([]string{engine}, Fair, 0, func(r *http.Request) bool {
 		switch operation(r) {
@@ -176,7 +176,7 @@ func (g *HTTP) Slow(d time.Duration) {
 	g.delay = d
 }
 
-// Counts says how often each fault has happened.
+// Counts returns how often each fault has happened.
 func (g *HTTP) Counts() map[Fault]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,7 +237,7 @@ func (g *HTTP) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// meet has a call meet its fate.
+// meet applies a call's fate to it.
 func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate) {
 	another := (f.server + 1) % len(g.servers)
 	switch f.fault {
@@ -288,14 +288,14 @@ func (g *HTTP) later(after time.Duration, c Call, server int) {
 	})
 }
 
-// do carries a call out, and takes the whole answer down.
+// do carries a call out, and reads the whole answer.
 func (g *HTTP) do(ctx context.Context, c Call, server int) answer {
 	rw := httptest.NewRecorder()
 	g.servers[server].ServeHTTP(rw, c.request(ctx))
 	return answer{rw.Code, rw.Header(), rw.Body.Bytes()}
 }
 
-// answer is one of a server.
+// answer is a server's answer.
 type answer struct {
 	status int
 	header http.Header
@@ -308,7 +308,7 @@ func (a answer) write(rw http.ResponseWriter) {
 	_, _ = rw.Write(a.body) // the caller may be gone
 }
 
-// cut hands on the half of an answer, and ends the connection.
+// cut passes half of an answer on, and ends the connection.
 func (a answer) cut(rw http.ResponseWriter) {
 	if len(a.body) < 2 {
 		hangUp()
@@ -321,7 +321,7 @@ func (a answer) cut(rw http.ResponseWriter) {
 	hangUp()
 }
 
-// badGateway is what a proxy says of a server that it has no answer from.
+// badGateway answers as a proxy does when a server has not answered.
 func badGateway(rw http.ResponseWriter) {
 	rw.Header().Set("Content-Type", "text/html")
 	rw.WriteHeader(http.StatusBadGateway)
@@ -333,8 +333,8 @@ func hangUp() {
 	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
 }
 
-// Strike says of a call which fault it is to have in the place of what is drawn, and how late that
-// is; None: no other. It is asked about one call after the other.
+// Strike returns the fault of a call in place of the drawn one, and how late that is; None: no
+// other. It is called for one call after the other.
 type Strike func(Call) (Fault, time.Duration)
 
 // Strike gives calls faults from now on, in place of an earlier strike's.
@@ -344,7 +344,7 @@ func (g *HTTP) Strike(s Strike) {
 	g.strike, g.hit = s, time.Time{}
 }
 
-// strikeWrite has the next write have a fault, and all calls after it another one.
+// strikeWrite gives the next write a fault, and all calls after it another one.
 func (g *HTTP) strikeWrite(fault Fault, late time.Duration, then Fault) {
 	g.Strike(func(c Call) (Fault, time.Duration) {
 		switch {
@@ -361,7 +361,7 @@ func (g *HTTP) strikeWrite(fault Fault, late time.Duration, then Fault) {
 // LoseReply loses the reply to the next write: see [Gate].
 func (g *HTTP) LoseReply() { g.strikeWrite(LoseAnswer, 0, None) }
 
-// BlackHole lets nothing through any more.
+// BlackHole drops everything.
 func (g *HTTP) BlackHole() { g.Strike(func(Call) (Fault, time.Duration) { return Hole, 0 }) }
 
 // SlowThenBlackHole holds back the reply to the next write.
@@ -373,16 +373,16 @@ func (g *HTTP) Heal() {
 	g.server.CloseClientConnections()
 }
 
-// Change has other weather from now on.
+// Change replaces the weather.
 func (g *HTTP) Change(w Weather) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.weather = w
 }
 
-// Attack sends one of the calls of a kind that it has seen again, each period, until ctx ends: of
-// the last few of them one after the other, to a server that is drawn. Whatever it gets: others
-// see what it does. It returns how many it has sent.
+// Attack replays a call of a kind that it has seen, each period, until ctx ends: the last few
+// calls one after the other, to a random server. It ignores the answers, and returns how many
+// calls it has sent.
 func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) (sent int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		g.mu.Lock()

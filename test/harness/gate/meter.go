@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Meter adds up what requests use, as the engine itself counts it.
+// Meter adds up what requests use, as the engine counts it.
 type Meter struct {
 	metered bool
 
@@ -40,7 +40,7 @@ func (m *Meter) asking(body []byte) []byte {
 	return text
 }
 
-// note takes down what a request has used, as its answer says.
+// note adds what a request has used, according to its answer.
 func (m *Meter) note(r *http.Response) error {
 	if !m.metered {
 		return nil
@@ -94,7 +94,7 @@ const month = 30 * 24 * time.Hour
 const UnitRule = "a write of an item up to 1 kB is 1 unit, refused or not; a strongly consistent read is 1 unit, " +
 	"an eventually consistent one half; in a transaction each item is double"
 
-// Usage is what was sent: requests, and the units that DynamoDB would bill.
+// Usage is a number of requests, and the units that DynamoDB would bill.
 type Usage struct {
 	Requests    float64            `json:"requests"`
 	ByOperation map[string]float64 `json:"byOperation"`
@@ -102,7 +102,7 @@ type Usage struct {
 	ReadUnits   float64            `json:"readUnits"`
 }
 
-// Add adds what else was sent.
+// Add adds another usage.
 func (u *Usage) Add(v Usage) {
 	u.Requests += v.Requests
 	u.WriteUnits += v.WriteUnits

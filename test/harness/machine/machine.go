@@ -33,12 +33,12 @@ func Here() Machine {
 	}
 }
 
-// String says where, and how busy it was at the start and the end.
+// String describes the machine, and how busy it was at the start and the end.
 func (m Machine) String() string {
 	return fmt.Sprintf("%s, load %s and %s", m.CPU, m.LoadBefore, m.LoadAfter)
 }
 
-// Load is how many wanted to run in the last minute.
+// Load is how many tasks wanted to run in the last minute.
 func Load() string {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := fs.LoadAvg(); err == nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/tenurelock/tenure/test/harness/wait"
 )
 
-// failure is what a step that has failed panics with.
+// failure is the panic value of a failed step.
 type failure struct{ error }
 
-// Have returns what a step has found. Like the other steps it is for what [Try] runs.
+// Have returns the result of a step. Like the other steps it is for functions that [Try] runs.
 func Have[T any](found T, err error) T {
 	Do(err)
 	return found
 }
 
-// Do ends the measurement if a step of it has failed.
+// Do ends the measurement if a step has failed.
 func Do(err error) {
 	if err != nil {
 		panic(failure{err}) //nolint:forbidigo // Try recovers it

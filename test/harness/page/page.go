@@ -21,11 +21,11 @@ import (
 // endMark ends the part of a page that is made from a run.
 const endMark = "<!-- to here -->\n"
 
-// Part is the part of a page that a program makes, and the part of a file of results, in JSON, that
-// it makes it of. Both files are named by their paths in the checkout.
+// Part is the part of a page that a program writes, and the part of a file of results, in JSON,
+// that it comes from. Both files are named by their paths in the checkout.
 type Part struct{ Name, Command, Results, Page string }
 
-// Read reads what was found last.
+// Read reads the last results.
 func (p Part) Read(found any) error {
 	parts, _, err := p.results()
 	if err != nil {
@@ -34,7 +34,7 @@ func (p Part) Read(found any) error {
 	return json.Unmarshal(parts[p.Name], found)
 }
 
-// Write writes what was found, and the tables that are made of it. The other parts of the files stay
+// Write writes the results, and the tables made from them. The other parts of the files stay
 // as they are.
 func (p Part) Write(found any, tables string) error {
 	parts, file, err := p.results()

@@ -36,7 +36,7 @@ import (
 // Self is the path of this program, to start it once more.
 const Self = "/proc/self/exe"
 
-// Command says what is started, and who hears what it says.
+// Command describes a process, and who receives its output.
 type Command struct {
 	Args []string // empty: this program once more
 	Role string   // what the program is to be: see [Play]; empty: it is not asked
@@ -45,7 +45,7 @@ type Command struct {
 	// Line is called with each line of the standard output, without its end, one
 	// line after the other. A kill can cut the last one off.
 	Line func(line []byte)
-	// Ended is called when the process has ended and all its lines were handed on.
+	// Ended is called when the process has ended and all its lines were passed on.
 	// It may be nil.
 	Ended func(*os.ProcessState)
 }
@@ -72,8 +72,8 @@ func Start(c Command) (*Process, error) {
 	return p, p.Start(c)
 }
 
-// Start starts the process. It is for a process that is a part of what its lines are
-// told to: from the first one on it can be used there.
+// Start starts the process. It is for a process that the receiver of its lines contains:
+// the receiver can use it from the first line on.
 func (p *Process) Start(c Command) error {
 	of := launcher.Server{Args: c.Args, Env: c.Env}
 	if len(of.Args) == 0 {
@@ -97,7 +97,7 @@ func (p *Process) Start(c Command) error {
 	})
 }
 
-// lines hands on what is written to it line by line.
+// lines passes on what is written to it, line by line.
 type lines struct {
 	each func([]byte) // may be nil
 	rest []byte       // of a line that has not ended
@@ -115,7 +115,7 @@ func (l *lines) Write(text []byte) (int, error) {
 	}
 }
 
-// end hands on a last line without an end.
+// end passes on a last line without an end.
 func (l *lines) end() { l.hand(l.rest) }
 
 func (l *lines) hand(line []byte) {
@@ -142,7 +142,7 @@ func (p *Process) SendLine(text string) error {
 	return err
 }
 
-// Alive says that the process has not ended, or that not all its lines were handed on.
+// Alive reports whether the process has not ended, or not all its lines were passed on.
 func (p *Process) Alive() bool { return !p.HasEnded() }
 
 // Stderr is the end of what the process wrote to its standard error.

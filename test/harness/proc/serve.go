@@ -25,12 +25,12 @@ import (
 // roleEnv names the role of a process that a program of its own kind has started.
 const roleEnv = "TENURE_EVIDENCE_ROLE"
 
-// Role is what a process does in place of the program's own work, until its input
-// ends or it is told to end.
+// Role is what a process does instead of the program's own work, until its input
+// ends or it is asked to end.
 type Role func(in io.Reader, out io.Writer) error
 
-// Play plays the role that this process was started in, and exits. Without a role
-// it returns. It is the first thing in main, and in TestMain: a test binary is the
+// Play plays the role of this process, and exits. Without a role it returns.
+// Call it first in main, and in TestMain: a test binary is the
 // program that its tests start.
 func Play(roles map[string]Role) {
 	name := os.Getenv(roleEnv)
@@ -52,7 +52,7 @@ func Play(roles map[string]Role) {
 }
 
 // Main is what is left of a program's main after [Play]: the steps of a run, for [must.Try], until
-// they end or are told to.
+// they end or are asked to.
 func Main(run func(ctx context.Context)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := must.Try(func() { run(ctx) })
@@ -63,7 +63,7 @@ func Main(run func(ctx context.Context)) {
 	}
 }
 
-// Logf tells who watches the program how far it is.
+// Logf logs the program's progress.
 func Logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, filepath.Base(os.Args[0])+": "+format+"\n", args...)
 }

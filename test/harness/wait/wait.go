@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bound bounds what takes no time but on a busy machine.
+// Bound bounds what takes no time except on a busy machine.
 const Bound = time.Minute
 
 // For waits for a time that belongs to a measurement.
@@ -25,7 +25,7 @@ func For(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// Unless waits for a time. It returns false if something is over before.
+// Unless waits for a time. It returns false if done comes before.
 func Unless(d time.Duration, over, other <-chan struct{}) bool {
 	if d <= 0 {
 		return true
@@ -41,10 +41,10 @@ func Unless(d time.Duration, over, other <-chan struct{}) bool {
 	return false
 }
 
-// Rest is For where the end of ctx is asked elsewhere.
+// Rest is For where the caller checks the end of ctx elsewhere.
 func Rest(ctx context.Context, d time.Duration) { _ = For(ctx, d) }
 
-// Within waits for a condition, for a time at most, and says whether it came about.
+// Within waits for a condition, for a time at most, and reports whether it came true.
 func Within(ctx context.Context, d time.Duration, holds func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -78,8 +78,8 @@ func AtOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int
 	return cmp.Or(all.Wait(), context.Cause(ctx))
 }
 
-// Lateness measures by how much a timer of this process is late: how busy the machine is. It
-// returns a function that ends the measurement, and tells by how much at most.
+// Lateness measures how late a timer of this process is, and so how busy the machine is. It
+// returns a function that ends the measurement, and returns the maximum.
 func Lateness() (most func() time.Duration) {
 	const nap = 20 * time.Millisecond
 	end, told := make(chan struct{}), make(chan time.Duration)
