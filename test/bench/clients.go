@@ -53,8 +53,8 @@ var steps = []step{
 	{"session", sessions},
 }
 
-// measureClients makes the steps, one after the other. The clients run as processes, each kind
-// behind a gate of its own that counts its requests; from these follow units and prices.
+// measureClients runs the steps, one after the other. The clients run as processes, each kind
+// behind its own gate, which counts requests; units and prices follow from these.
 func measureClients(ctx context.Context, r *harness) {
 	kind := must.Have(launcher.Find("dynoxide"))
 	if r.engine = os.Getenv(kind.Variable); r.engine == "" {
@@ -128,7 +128,7 @@ func (r *harness) withFixtures(ctx context.Context, clients []*peers.Program, t 
 // member starts a process of the fixture's client, whose requests are counted.
 func (s *fixture) member(ctx context.Context) *peers.Member { return s.open(ctx, s.request()) }
 
-// request is the one to open a client whose requests are counted.
+// request is the request that opens a client whose requests are counted.
 func (s *fixture) request() wire.Request { return s.Open(s.wire.Address(), s.table.Name) }
 
 // open starts a process whose client is opened with a request.
@@ -145,7 +145,7 @@ func (s *fixture) several(ctx context.Context, requests ...wire.Request) []*peer
 	return all
 }
 
-// begin has a member wait for a lock, and returns when its first request is on
+// begin makes a member wait for a lock, and returns when its first request is on
 // the wire.
 func (s *fixture) begin(ctx context.Context, m *peers.Member, name string) *peers.Call {
 	before := s.wire.Count()
@@ -154,12 +154,12 @@ func (s *fixture) begin(ctx context.Context, m *peers.Member, name string) *peer
 	return granted
 }
 
-// during counts what is sent while some steps are taken.
+// during counts the requests sent while f runs.
 func (s *fixture) during(steps func()) gate.Usage {
 	return must.Have(s.wire.During(func() error { return must.Try(steps) }))
 }
 
-// countFor counts what is sent in a window.
+// countFor counts the requests sent in a window.
 func (s *fixture) countFor(ctx context.Context, window time.Duration) gate.Usage {
 	return s.during(func() { must.Do(wait.For(ctx, window)) })
 }

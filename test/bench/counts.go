@@ -22,7 +22,7 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// What is counted one at a time.
+// The operations that are counted one at a time.
 const (
 	takeFree     = "take a free lock"
 	oneHeartbeat = "one heartbeat"
@@ -34,7 +34,7 @@ const (
 	takeDead     = "take over a dead holder's lock"
 )
 
-// single counts the requests of what is done one at a time.
+// single counts the requests of single operations.
 func single(ctx context.Context, r *harness) {
 	setting := fmt.Sprintf("%v; each client's own default at release: "+
 		"the Java client deletes the item, the others keep it", longTimes)
@@ -66,7 +66,7 @@ func single(ctx context.Context, r *harness) {
 // locks are the names of the locks that are counted one at a time.
 func (r *harness) locks() []string { return lockNames(sized(r.part, 10, 3)) }
 
-// once is what one of n uses.
+// once is what each of n operations uses.
 func once(u gate.Usage, n int) value {
 	u = u.Over(float64(n))
 	return value{Used: &u}
@@ -86,7 +86,7 @@ func refused(ctx context.Context, m *peers.Member, name string) {
 	}
 }
 
-// variants counts what Tenure does for more, which the others have not.
+// variants counts the requests of features that only Tenure has.
 func variants(ctx context.Context, r *harness) {
 	setting := fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)
 	r.add(counted, setting, takeHistory, takeShared)
@@ -143,7 +143,7 @@ func hold(ctx context.Context, r *harness) {
 		r.add(counted, setting, what(n))
 	}
 	// All numbers at once, but in a full run one client after the other: a thousand
-	// heartbeats in a burst are a load, and none is to suffer from another's.
+	// heartbeats in a burst are a load, and must not slow down another client.
 	must.AtOnce(ctx, len(held)*len(r.clients), len(held)*r.clientsAtOnce(), func(ctx context.Context, i int) {
 		r.withFixture(ctx, r.clients[i/len(held)], t, func(s *fixture) {
 			holder, names := s.member(ctx), lockNames(held[i%len(held)])
@@ -164,11 +164,11 @@ func hold(ctx context.Context, r *harness) {
 	})
 }
 
-// clientsAtOnce is how many clients may be measured at once where each of them is a load.
+// clientsAtOnce is how many clients may be measured at once if each of them is a load.
 func (r *harness) clientsAtOnce() int { return sized(r.part, 1, 3) }
 
-// waiters counts what many send who wait for a lock, in one process, and in a process each. In
-// a full run one client comes after the other where there are many processes, which are a load.
+// waiters counts the requests of many waiters for a lock, in one process, and in a process each.
+// In a full run with many processes, which are a load, one client comes after the other.
 func waiters(ctx context.Context, r *harness) {
 	n, t := sized(r.part, 50, 2), r.everyday()
 	window := 3 * t.Heartbeat
@@ -196,7 +196,7 @@ func waiters(ctx context.Context, r *harness) {
 	}
 }
 
-// wait counts what waiters send once all of them wait.
+// wait counts the requests of waiters once all of them wait.
 func (s *fixture) wait(ctx context.Context, processes, each int, window time.Duration) gate.Usage {
 	request := s.request()
 	uncounted := request

@@ -121,13 +121,13 @@ func (r *harness) paceOf(ctx context.Context, w way, goroutines int) float64 {
 	return pairs(ctx, all, names, sized(r.part, time.Second, 50*time.Millisecond), r.wrongOf(w.name))
 }
 
-// settled is how long a waiter has until it waits. A watch of etcd may tell nothing in its first
+// settled is how long a waiter has until it waits. A watch of etcd may miss events in its first
 // tenth of a second.
 const settled = 150 * time.Millisecond
 
-// tenure is the way of this library, on two stores that its clients have in turn, for those of a
-// hand-over have one each. What [replica.OpenStore] connects ends with the process, so that a store
-// for each client would be too many connections.
+// tenure is the way of this library, on two stores that its clients use in turn, since the clients
+// of a hand-over have one each. The connections of [replica.OpenStore] end with the process, so that
+// a store for each client would be too many.
 func (r *harness) tenure(waits bool, url, place string) way {
 	var stores []driver.Store
 	for range 2 {
@@ -184,7 +184,7 @@ func (silent) Printf(string, ...any) {}
 
 // postgresWays are Tenure, two plain updates that are as durable, and PostgreSQL's advisory locks,
 // which are not: they have no token, and end with their connection. All are on a server that
-// flushes, as one in use does.
+// flushes, like a server in production.
 func postgresWays(ctx context.Context, r *harness, _ string) []way {
 	dir := r.folder()
 	data, port := filepath.Join(dir, "data"), must.Have(launcher.Port())

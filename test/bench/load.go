@@ -58,7 +58,7 @@ func (p *part) Peers() []string {
 	})
 }
 
-// load is a run on all peers of the service.
+// load is a run with all peers of the service.
 type load struct {
 	*harness
 	rounds int
@@ -132,7 +132,7 @@ func (l *load) measure(ctx context.Context) {
 	}
 }
 
-// fresh returns names that no step before has used.
+// fresh returns names that no earlier step has used.
 func (l *load) fresh(n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -147,13 +147,13 @@ func (l *load) pairs(ctx context.Context, row string, p *peer, n, locks int, len
 	l.found(row, p.name, rate)
 }
 
-// wrongOf takes down what is wrong with one.
+// wrongOf notes what is wrong with a peer.
 func (p *part) wrongOf(who string) func(string) {
 	return func(what string) { p.wrong(who + ": " + what) }
 }
 
-// holding has callers take locks, calls what is to be done with those that each of them has, and
-// has them released.
+// holding makes callers take locks, calls f for the locks of each caller, and releases
+// them.
 func (l *load) holding(ctx context.Context, all []caller, locks int, work func(has [][]*heldLock)) {
 	of, has := l.fresh(locks), make([][]*heldLock, len(all))
 	must.AtOnce(ctx, len(all), len(all), func(ctx context.Context, i int) {
@@ -169,7 +169,7 @@ func (l *load) holding(ctx context.Context, all []caller, locks int, work func(h
 	})
 }
 
-// beat sends a heartbeat, and takes down that a lock was lost.
+// beat sends a heartbeat, and notes a lost lock.
 func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (done int) {
 	err := must.Try(func() { done = c.beat(ctx, has) })
 	if errors.Is(err, errLost) {
@@ -179,8 +179,8 @@ func (l *load) beat(ctx context.Context, p *peer, c caller, has []*heldLock) (do
 	return done
 }
 
-// beating has n callers send heartbeats of locks as fast as it goes. One whose call is for all
-// of its locks has one lock: a call of it is one heartbeat, however many locks that is for.
+// beating makes n callers send heartbeats of locks as fast as possible. A caller whose call is for
+// all of its locks has one lock: its call is one heartbeat, for any number of locks.
 func (l *load) beating(ctx context.Context, row string, p *peer, open openFunc, n int) {
 	all, locks := openAll(ctx, open, n), l.beaten
 	if p.forAll {
@@ -200,8 +200,8 @@ func (l *load) beating(ctx context.Context, row string, p *peer, open openFunc, 
 	})
 }
 
-// crowd holds many locks at once, with the heartbeats that they need, and looks at what that
-// takes of the servers. The heartbeats are spread over the period, as with clients that do
+// crowd holds many locks at once, with the heartbeats that they need, and measures what the
+// servers use. The heartbeats are spread over the period, as with clients that do
 // not know of each other.
 func (l *load) crowd(ctx context.Context, p *peer) {
 	open, n := p.open, holdCallers
@@ -237,8 +237,8 @@ func (p *peer) uses(what func(procfs.Proc) float64) (sum float64) {
 	return sum
 }
 
-// rssAnon is how many bytes of a process are resident and no file's.
+// rssAnon is the resident anonymous memory of a process, in bytes.
 func rssAnon(p procfs.Proc) float64 { return float64(must.Have(p.NewStatus()).RssAnon) }
 
-// cpuTime is how many seconds of a processor it has used.
+// cpuTime is the processor time of a process, in seconds.
 func cpuTime(p procfs.Proc) float64 { return must.Have(p.Stat()).CPUTime() }

@@ -21,14 +21,14 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// standing is something that goes on for a month.
+// standing is an activity that lasts a month.
 type standing struct {
 	what string
-	// leases is how many the Kinesis Client Library would have in its place; 0: it
-	// has no such thing.
+	// leases is how many leases the Kinesis Client Library would have instead; 0: it
+	// does not support this.
 	leases int
-	// begin has it go on until ctx ends, and returns when it does. Each call of
-	// client makes one as another process would have it.
+	// begin starts the activity, which lasts until ctx ends, and returns. Each call of
+	// client makes a client, as for another process.
 	begin func(ctx context.Context, client func() *tenure.Client)
 }
 
@@ -79,11 +79,11 @@ var standings = []standing{
 	}},
 }
 
-// countedFor is for how long is counted what goes on.
+// countedFor is how long an activity is counted.
 func countedFor(p *part) time.Duration { return sized(p, 30*time.Second, 2*time.Second) }
 
-// months counts what Tenure sends for what goes on, all at once, each on a table of
-// its own, and prices it by the month.
+// months counts the requests of Tenure for all activities at once, each on its own table,
+// and prices them by the month.
 func months(ctx context.Context, r *harness) {
 	t, d := r.everyday(), countedFor(r.part)
 	setting := fmt.Sprintf("Tenure in the process of the benchmark, with %v; requests counted for %v, "+
@@ -119,7 +119,7 @@ func (s *fixture) stand(ctx context.Context, what standing, d time.Duration) gat
 		clients = append(clients, c)
 		return c
 	})
-	// What begins has been done: a lease later there are heartbeats alone.
+	// The start is over: a lease later there are only heartbeats.
 	must.Do(wait.For(ctx, s.Lease+s.Heartbeat/2))
 	must.Have(s.wire.Take())
 	must.Do(wait.For(ctx, d))
@@ -134,7 +134,7 @@ func (s *fixture) stand(ctx context.Context, what standing, d time.Duration) gat
 // follows from its periods.
 const kclName = "kcl"
 
-// holding is what came of a process that holds many locks for a while.
+// holding is the result of a process that holds many locks for a while.
 type holding struct {
 	Locks      int        `json:"locks"`
 	Lost       int        `json:"lost"` // of them
@@ -146,7 +146,7 @@ type holding struct {
 }
 
 // sessions holds many locks in one process: with one heartbeat in all, and with
-// one for each. One process at a time: none is to suffer from another's load.
+// one for each. One process at a time, so that none suffers from another's load.
 func sessions(ctx context.Context, r *harness) {
 	// A lease at which a heartbeat for each lock is a load.
 	t := sized(r.part, timing(2*time.Second, 400*time.Millisecond, 400*time.Millisecond),
@@ -177,12 +177,12 @@ func sessions(ctx context.Context, r *harness) {
 	}
 }
 
-// crowd has a process take locks, and hold them for a time.
+// crowd makes a process take locks, and hold them for a time.
 func (s *fixture) crowd(ctx context.Context, locks int, d time.Duration) *holding {
 	r := s.request()
 	r.Session = s.name == tenureName
 	m := s.open(ctx, r)
-	// Some locks before, to have all of the client loaded, and its connections made.
+	// Some locks first, to load all of the client, and to open its connections.
 	must.AtOnce(ctx, acquirers, acquirers, func(ctx context.Context, i int) {
 		name := fmt.Sprintf("first-%d", i)
 		m.Acquire(ctx, name)
@@ -222,7 +222,7 @@ const (
 	edges = 1
 )
 
-// missed returns what is not as it must be of a session: a write a heartbeat period at most,
+// missed returns what is wrong with a session: a write a heartbeat period at most,
 // however many locks are held, and no lock lost.
 func (h *holding) missed() (all []string) {
 	if writes := h.Used.WriteUnits * h.Periods; writes > h.Periods+edges {

@@ -19,12 +19,12 @@ import (
 type caller struct {
 	// acquire waits until the caller holds the lock.
 	acquire func(ctx context.Context, name string) *heldLock
-	// beat shows that the caller lives, for the first of these locks or for more, and returns
-	// for how many. errLost: for one it was too late.
+	// beat sends a heartbeat for the first of these locks or for more, and returns for how
+	// many. errLost: a heartbeat was too late.
 	beat func(ctx context.Context, all []*heldLock) int
 }
 
-// heldLock is what a caller knows of a lock that it holds.
+// heldLock is a lock that a caller holds.
 type heldLock struct {
 	name   string // or the key, as the server has it
 	number uint64 // of the term; zero if unknown
@@ -44,8 +44,8 @@ func openAll(ctx context.Context, open openFunc, n int) []caller {
 	return all
 }
 
-// pairs has callers acquire and release locks for a while, each one of its own, if there are so
-// many, or the next one of those that there are. It returns how often that was done a second, and
+// pairs makes callers acquire and release locks for a while, each its own lock if there are
+// enough, or the next one. It returns how often that was done a second, and
 // reports what is wrong.
 func pairs(ctx context.Context, all []caller, locks []string, length time.Duration, wrong func(string)) float64 {
 	known := make([]struct { // of a lock, for its callers

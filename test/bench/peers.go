@@ -38,8 +38,8 @@ const (
 	onSQLite   = "tenured on SQLite"
 )
 
-// peer is what callers hold locks by: servers with empty data on the disk, as durable as by
-// default.
+// peer is a lock service for callers: servers with empty data on disk, with the default
+// durability.
 type peer struct {
 	name   string
 	pids   []int // of its processes, with the engine's
@@ -66,7 +66,7 @@ func (l *load) start(ctx context.Context, dir string) {
 	tenured := func(p *peer, at, store string) {
 		r := service.Start(ctx, &l.Scope, service.Config{
 			Program: program, Dir: at, Stores: []string{store}, Lease: serviceLease, Drain: time.Second,
-			// One principal makes all calls here: what protects others from it would be measured.
+			// One principal makes all calls here: its limits would be measured.
 			Args: []string{"--max-calls", "10000000", "--max-heartbeats", "10000000"},
 		})
 		p.pids = append(p.pids, r.Process(0).PID())
@@ -106,7 +106,7 @@ func (l *load) start(ctx context.Context, dir string) {
 	}
 }
 
-// serverVersions says what the peers are.
+// serverVersions returns the versions of the peers.
 func serverVersions(ctx context.Context, consul string) string {
 	versions := "etcd " + must.Have(launcher.Find("etcd")).Version
 	if consul != "" {
@@ -137,10 +137,10 @@ func consulServer(ctx context.Context, program, dir, port string, open openFunc)
 // freePort returns a port without a listener.
 func freePort() string { return strconv.Itoa(must.Have(launcher.Port())) }
 
-// errLost says that a lock which was held is held no more.
+// errLost is the error for a held lock that was lost.
 var errLost = errors.New("a lock that was held was lost")
 
-// web calls a server over HTTP/1.1, on connections that are kept.
+// web calls a server over HTTP/1.1, on persistent connections.
 type web struct {
 	base, token string
 	http        *http.Client
@@ -194,7 +194,7 @@ type beatCall struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// newTenured returns a caller of the lock service, which does what a client of it must do. So many
+// newTenured returns a caller of the lock service, which follows the rules for clients. So many
 // heartbeats are in one call.
 func newTenured(w *web, most int) (t caller) {
 	t.acquire = func(ctx context.Context, name string) *heldLock {

@@ -22,8 +22,8 @@ import (
 	"github.com/tenurelock/tenure/test/peers"
 )
 
-// part is everything that a run found: results.json has the latest of each. The tables are
-// made from it alone. Its methods may be called concurrently.
+// part is all results of a run: results.json has the latest of each. The tables come only
+// from it. Its methods may be called concurrently.
 type part struct {
 	Date     string          `json:"date"` // of the run's start, UTC
 	Machine  machine.Machine `json:"machine"`
@@ -60,8 +60,8 @@ type value struct {
 	Used *gate.Usage `json:"used,omitempty"`
 	// Period says that Used comes again in each of them; zero: that it is of one time.
 	Period time.Duration `json:"periodNs,omitempty"`
-	// Lost is how many locks ran out while they were to be held. What was sent
-	// for the others alone is no measure.
+	// Lost is how many locks expired that should have been held. The requests for
+	// the others alone are no measure.
 	Lost    int       `json:"lost,omitempty"`
 	figures []float64 // from which Spread comes
 	Spread  *spread   `json:"spread,omitempty"`
@@ -91,14 +91,14 @@ func (p *part) add(kind, setting string, what ...string) {
 	}
 }
 
-// put puts what one did into a row that was added.
+// put adds the result of one contestant to a row.
 func (p *part) put(what, who string, v value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.row(what).Values[who] = v
 }
 
-// found adds figures to those of one, in a row that was added. Those of others are left away.
+// found adds figures to one contestant's, in an existing row. It ignores figures of others.
 func (p *part) found(what, who string, figures ...float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *part) row(what string) *row {
 	return p.Rows[i]
 }
 
-// wrong takes down what must not be.
+// wrong notes a wrong result.
 func (p *part) wrong(what ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,10 +159,10 @@ func at(name string) page.Part {
 	}
 }
 
-// none is the cell of what there is not.
+// none is the cell without a result.
 const none = "–"
 
-// Cell is how the value of one is written.
+// Cell returns the text of one value.
 func (r *row) Cell(as, who string) string {
 	v := r.Values[who]
 	switch {
@@ -195,7 +195,7 @@ func (r *row) Cells(as string, who []string) string {
 	return strings.Join(all, " | ")
 }
 
-// For says what the dollars of a row are for.
+// For returns what the dollars of a row are for.
 func (r *row) For() string {
 	for _, v := range r.Values {
 		if v.Period > 0 {
@@ -212,7 +212,7 @@ func (v value) dollars() float64 {
 	return v.Used.DollarsMillion()
 }
 
-// whole leaves out what the edges of a window do to a whole number.
+// whole rounds away the effect of a window's edges on a whole number.
 func whole(x float64) float64 {
 	if near := math.Round(x); math.Abs(x-near) <= 0.002*x {
 		return near

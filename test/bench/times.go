@@ -23,7 +23,7 @@ import (
 func milliseconds(ns int64) float64 { return float64(ns) / 1e6 }
 
 // handover measures the time from a release to the waiter's grant: in another
-// process, in the same one, and in another process with notifications, which Tenure alone has.
+// process, in the same one, and in another process with notifications, which only Tenure has.
 func handover(ctx context.Context, r *harness) {
 	const (
 		between  = "clean hand-over to a process that waits"
@@ -73,7 +73,7 @@ type chain struct {
 	used           gate.Usage
 }
 
-// crown is what holders are killed for.
+// crown is the lock whose holders are killed.
 const crown = "crown"
 
 // failover kills holders at random moments between their heartbeats.
@@ -131,7 +131,7 @@ func kill(ctx context.Context, chains []*chain) {
 
 // throughput measures pairs of an acquire and a release, in runs of one client
 // after the other. The requests do not go through a counter, which would be a
-// part of the load; but where each of them is to take longer, a proxy sees to it.
+// part of the load; but a proxy delays them if they must take longer.
 func throughput(ctx context.Context, r *harness) {
 	length := sized(r.part, 1500*time.Millisecond, 200*time.Millisecond)
 	setting := fmt.Sprintf("%v; runs of %v, the clients in turn, the next run beginning with another one; "+
@@ -174,7 +174,7 @@ func (r *harness) pace(ctx context.Context, all []*fixture, load workload, lengt
 	}
 }
 
-// workload is how the throughput is measured.
+// workload describes a measurement of throughput.
 type workload struct {
 	goroutines int
 	delay      time.Duration // added to each request
@@ -194,8 +194,8 @@ func (w workload) String() string {
 	return s
 }
 
-// work has goroutines or threads of a member acquire and release for a while, each a lock of its
-// own, and returns how many pairs they made a second.
+// work makes goroutines or threads of a member acquire and release for a while, each its own
+// lock, and returns how many pairs they made a second.
 func work(ctx context.Context, m *peers.Member, n int, d time.Duration) float64 {
 	answers := make([]wire.Answer, n)
 	must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {

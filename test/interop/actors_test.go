@@ -29,11 +29,11 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// foreign is what Tenure multiplies the lease of another client with before it takes a lock
-// over: that one keeps no margin for clocks that drift, so Tenure keeps the margin of both.
+// foreign is the factor for the lease of another client before Tenure takes over: that
+// client keeps no margin for clocks that drift, so Tenure keeps the margin of both.
 const foreign = (1 + 0.09) / (1 - 0.09) // 0.09 is tenure.Options.MaxClockDrift if zero
 
-// actor is a client on the table: of Tenure in this process, or one in a process of its own.
+// actor is a client on the table: of Tenure in this process, or of any kind in its own process.
 type actor struct {
 	*peers.Process
 	*tenure.Client
@@ -43,7 +43,7 @@ type actor struct {
 	begun   map[string]chan outcome
 }
 
-// act has an actor carry out a command; with & in the background, once it is under way.
+// act makes an actor execute a command; with & in the background, once it is under way.
 func (s *fixture) act(c command) outcome {
 	a := s.actors[c.actor]
 	switch ours := strings.HasPrefix(c.actor, "us"); {
@@ -100,7 +100,7 @@ func (s *fixture) start(name string) *peers.Process {
 	case strings.HasPrefix(name, "stranger"):
 		kind = map[peers.Kind]peers.Kind{peers.Java: peers.Dynamolock, peers.Dynamolock: peers.Java}[kind]
 	}
-	// The first build of the program in Java fetches what it needs.
+	// The first build of the Java program downloads its dependencies.
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute)
 	defer cancel()
 	program, err := peers.Make(ctx, kind)
@@ -200,7 +200,7 @@ func (s *fixture) theyAct(a *actor, c command) outcome {
 	return o
 }
 
-// granted holds a token of Tenure to the one before.
+// granted compares a token of Tenure with the one before.
 func (s *fixture) granted(lock string, token uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *fixture) granted(lock string, token uint64) {
 	s.tokens[lock] = token
 }
 
-// weAct has a client of Tenure in this process carry out a command.
+// weAct makes a client of Tenure in this process execute a command.
 func (s *fixture) weAct(a *actor, c command) outcome {
 	ctx, cancel := context.WithTimeout(s.Context(), c.duration("wait", patience))
 	defer cancel()
@@ -362,7 +362,7 @@ func (s *fixture) tableActs(c command) (o outcome) {
 	return o
 }
 
-// unread is what the other client says of the lease of a row that it cannot read.
+// unread is the other client's lease for a row that it cannot read.
 func (s *fixture) unread(lease string) string {
 	if s.kind == peers.Java {
 		return fmt.Sprintf("java.lang.NumberFormatException: For input string: %q", lease)

@@ -38,8 +38,8 @@ const (
 
 	contentionLease = 1500 * time.Millisecond
 	shortHold       = 40 * time.Millisecond
-	// A hold that only heartbeats cover. Who holds for so long lets the others have the lock for
-	// as long.
+	// A hold that needs heartbeats. A process that holds for so long then leaves the lock to the
+	// others for as long.
 	longHold = contentionLease * 4 / 3
 )
 

@@ -40,8 +40,8 @@ type Program struct {
 // the library's name.
 func Own(kind Kind) *Program { return &Program{kind, proc.Command{Role: string(kind)}} }
 
-// Make returns the program of a client that is compared with Tenure on DynamoDB. The first build of
-// that in Java fetches what the client needs, and can take minutes: ctx bounds it.
+// Make returns the program of a client that is compared with Tenure on DynamoDB. The first build
+// of the Java client downloads its dependencies, and can take minutes: ctx bounds it.
 func Make(ctx context.Context, kind Kind) (*Program, error) {
 	if kind != Java {
 		return Own(kind), nil

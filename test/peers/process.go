@@ -40,7 +40,7 @@ var ErrExited = errors.New("the peer's process has ended")
 // ended with Kill.
 type Process struct {
 	proc.Process
-	// Ready is the event with which the process began: the client's version, the runtime.
+	// Ready is the first event of the process: the client's version, the runtime.
 	Ready wire.Answer
 
 	mu      sync.Mutex
@@ -89,7 +89,7 @@ func (ps *Process) expect(command string) *Call {
 	return c
 }
 
-// line hands an answer to the call that waits for it.
+// line passes an answer to the call that waits for it.
 func (ps *Process) line(line []byte) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -132,7 +132,7 @@ func (ps *Process) Begin(req wire.Request) *Call {
 	c := ps.expect(req.Command)
 	ps.mu.Unlock()
 	req.ID = c.id
-	// A process that ends takes its calls with it: no error here needs to be told
+	// The end of a process fails its calls: an error here need not be reported
 	// twice.
 	_ = ps.Send(req)
 	return c
@@ -208,7 +208,7 @@ func (m *Member) Release(ctx context.Context, name string) wire.Answer {
 	return must.Have(m.Do(ctx, m.Asking(wire.Release, name)))
 }
 
-// Holds says whether the member's own handle says that it still has the lock.
+// Holds reports whether the member's handle says that it still has the lock.
 func (m *Member) Holds(ctx context.Context, name string) bool {
 	a := must.Have(m.Do(ctx, m.Asking(wire.Holds, name)))
 	return a.Holds != nil && *a.Holds

@@ -5,20 +5,20 @@ package peers
 
 import "sync"
 
-// Scope ends what the steps of a measurement have begun. It may be used concurrently.
+// Scope cleans up after the steps of a measurement. It may be used concurrently.
 type Scope struct {
 	mu   sync.Mutex
 	ends []func()
 }
 
-// After has something be done when the steps are over that are being taken.
+// After registers a function to call when the current steps are over.
 func (s *Scope) After(end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = append(s.ends, end)
 }
 
-// Run takes steps, and ends what they have begun, the latest first.
+// Run runs steps, and then the registered functions, the latest first.
 func (s *Scope) Run(steps func()) {
 	s.mu.Lock()
 	before := len(s.ends)

@@ -74,7 +74,7 @@ func newBrowser(t *testing.T, url string, width, height int) *browser {
 	return b
 }
 
-// note keeps what a page does wrong: errors of its script, and what its policy refuses.
+// note records faults of a page: errors of its script, and violations of its policy.
 func (b *browser) note(event any) {
 	text := ""
 	switch e := event.(type) {
@@ -111,7 +111,7 @@ func (b *browser) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.ctx, patience)
 }
 
-// do runs actions, in a time that has a limit.
+// do runs actions, within a time limit.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := b.within()
@@ -129,7 +129,7 @@ func (b *browser) size(width, height int, scale float64) {
 	})
 }
 
-// dark says whether the visitor prefers a dark page.
+// dark sets whether the visitor prefers a dark page.
 func (b *browser) dark(dark bool) {
 	b.t.Helper()
 	scheme := "light"
@@ -141,7 +141,7 @@ func (b *browser) dark(dark bool) {
 	})
 }
 
-// scripts says whether pages may run scripts.
+// scripts sets whether pages may run scripts.
 func (b *browser) scripts(on bool) {
 	b.t.Helper()
 	command(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})

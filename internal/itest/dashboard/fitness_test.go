@@ -29,7 +29,7 @@ func (b *browser) look(call string) []string {
 	return value[[]string](b, "(() => { "+fitness+"\nreturn "+call+" })()")
 }
 
-// Nothing on a page keeps people from using it.
+// Every page is accessible.
 func TestFitness(t *testing.T) {
 	w, b := visited(t)
 	w.fill()
@@ -73,7 +73,7 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// The tab key comes to all that can be used, and shows where it is.
+// The tab key reaches all controls, and shows its place.
 func TestKeyboard(t *testing.T) {
 	w, b := signedIn(t)
 	w.holder("m", tenure.Options{Owner: "web-1"})

@@ -23,12 +23,12 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// shots is where the pictures of the docs are put; without it they are thrown away:
+// shots is the folder for the pictures of the docs; without it they are discarded:
 //
 //	go test ./internal/itest/dashboard -run Screenshots -shots "$PWD/docs/evidence/dashboard"
 var shots = flag.String("shots", "", "make pictures of the pages in this folder")
 
-// fill makes a world in which there is something to see.
+// fill makes a world with something to see.
 func (w *world) fill() {
 	const hour, day = time.Hour, 24 * time.Hour
 	begun := time.Now()
@@ -65,8 +65,8 @@ func (w *world) fill() {
 	w.workers("orders", 64, "worker-a", "worker-b", "worker-c", "worker-d")
 }
 
-// plant writes a lock and its history, the oldest term first, as others would who have long
-// been there. No process renews it: it is held, in doubt or expired by its periods.
+// plant writes a lock and its history, the oldest term first, as earlier holders would
+// have. No process renews it: it is held, in doubt or expired by its periods.
 func (w *world) plant(rec driver.Record, history ...driver.Record) {
 	w.t.Helper()
 	claim := func(next driver.Record) driver.Record {

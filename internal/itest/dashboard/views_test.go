@@ -77,7 +77,7 @@ func signedIn(t *testing.T) (*world, *browser) {
 	return w, b
 }
 
-// holder takes a lock in the name of a process, which makes way as soon as it is asked, and
+// holder takes a lock in the name of a process, which steps down as soon as it is asked, and
 // when the test ends.
 func (w *world) holder(name string, o tenure.Options) *tenure.Lease {
 	w.t.Helper()
@@ -121,7 +121,7 @@ func TestLiveUpdate(t *testing.T) {
 	b.clean()
 }
 
-// TestServerAway says that a page is not up to date, and connects again.
+// TestServerAway: a page says that it is not up to date, and connects again.
 func TestServerAway(t *testing.T) {
 	w, b := signedIn(t)
 	b.until(`document.getElementById("link").innerText == "live"`)
@@ -159,7 +159,7 @@ func TestWithoutScripts(t *testing.T) {
 	b.until("document.querySelector('h1').innerText == 'Sign in'")
 }
 
-// TestStepDown asks a holder, and sees what comes of it.
+// TestStepDown asks a holder, and shows the result.
 func TestStepDown(t *testing.T) {
 	w, b := signedIn(t)
 	l := w.holder("team/it's", tenure.Options{Owner: "web-1", LeaseDuration: 5 * time.Second})

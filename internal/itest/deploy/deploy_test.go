@@ -24,7 +24,7 @@ import (
 
 const folder = "../../../docs/guides/service"
 
-// The Compose file is one by the schema of Compose, with nothing that it does not know.
+// The Compose file is valid by the schema of Compose, without unknown fields.
 func TestCompose(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{filepath.Join(folder, "compose.yaml")})
 	if err != nil {
@@ -57,11 +57,11 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// platforms has what Compose and Kubernetes take for a program with one active replica.
+// platforms has the files of Compose and Kubernetes for a program with one active replica.
 const platforms = "../../../docs/guides/platforms"
 
-// The files for Compose and Kubernetes are such as these take, have two replicas, and time
-// to stop.
+// The files for Compose and Kubernetes are valid, have two replicas, and time to
+// stop.
 func TestPlatforms(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{filepath.Join(platforms, "compose.yaml")}, cli.WithName("recipe"))
 	if err != nil {
@@ -105,7 +105,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// The manifests are objects of Kubernetes, with each field known.
+// The manifests are objects of Kubernetes, without unknown fields.
 func TestManifests(t *testing.T) {
 	kinds := map[string]func() any{
 		"ServiceAccount":      func() any { return new(corev1.ServiceAccount) },
@@ -145,8 +145,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkDeployment holds the times of a rolling update to each other, and the mounts to the
-// flags.
+// checkDeployment compares the times of a rolling update with each other, and the mounts with
+// the flags.
 func checkDeployment(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	const drain, calls, closing = 5, 5, 5 // seconds, of tenured by default

@@ -61,7 +61,7 @@ func TestSuspendEndsTheLease(t *testing.T) {
 	}
 }
 
-// For a contender a step of the wall clock is no time: the holder is not dead
+// For an acquirer a step of the wall clock is no time: the holder is not dead
 // because the clock was set.
 func TestStepDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestStepDoesNotShortenTheWait(t *testing.T) {
 	})
 }
 
-// A contender that saw nothing for more than a lease does not take a living
+// An acquirer that saw nothing for more than a lease does not take a live
 // holder's lock: its takeover is conditional on what it saw.
 func TestContenderThatSleptTakesNoLivingHoldersLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// On the clocks of this machine: whatever was going on, after Close nothing is. In a bubble
+// On the clocks of this machine: nothing runs after Close. In a bubble
 // synctest itself sees to that, in all tests of package tenure.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()

@@ -15,8 +15,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// What PostgreSQL says to a transaction that would wait for another one's row, and to
-// one whose row another one has changed since it began to read.
+// PostgreSQL's errors for a transaction that would wait for another one's row, and for
+// a transaction whose row another one has changed since it began to read.
 const (
 	lockNotAvailable     = "55P03"
 	serializationFailure = "40001"

@@ -24,9 +24,9 @@ func actorsOf(seed uint64) int {
 	return 2
 }
 
-// world is one schedule of actors that believe to hold a lock. An actor is a
-// coroutine that runs until it pauses, with a connection of its own, so that
-// each world is a function of its seed. Nothing waits: an actor that finds the
+// world is one schedule of actors that believe that they hold a lock. An actor is
+// a coroutine that runs until it pauses, with its own connection, so that each
+// world is a function of its seed. Nothing waits: an actor that finds the
 // database busy pauses and begins its transaction again.
 type world struct {
 	ctx      context.Context
@@ -98,7 +98,7 @@ func (w *world) schedule(seed uint64, conns []*sql.Conn, write write) {
 	}
 }
 
-// unguarded writes in a transaction, as who relies on the lease alone does.
+// unguarded writes in a transaction, relying only on the lease.
 func unguarded(a *actor) error {
 	return transaction(a, func(tx *sql.Tx) error { return nil })
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/tenurelock/tenure/fence"
 )
 
-// open returns a database in a file of its own with the guard's table and one
-// that notes each write in the order in which they are committed: SQLite has
-// one writer at a time. Nothing is flushed: no power fails here.
+// open returns a database in its own file with the guard's table and a table that
+// notes each write in the order of commits: SQLite has one writer at a time.
+// Nothing is flushed: no power fails here.
 func open(t *testing.T, busyTimeout string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "data.db")+

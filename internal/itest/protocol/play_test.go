@@ -130,7 +130,7 @@ func (p *world) say(format string, args ...any) {
 	fmt.Fprintf(&p.out, "%8.3fs  %s\n", p.now.Seconds(), fmt.Sprintf(format, args...))
 }
 
-// run has happen what is due until end, in its order.
+// run executes the events due until end, in their order.
 func (p *world) run(t *testing.T, end time.Duration) {
 	for range 10000 {
 		var first *actor
@@ -151,8 +151,8 @@ func (p *world) run(t *testing.T, end time.Duration) {
 	t.Fatalf("the play does not come to an end:\n%s", p.out.String())
 }
 
-// next returns when something happens to the actor: to its request, or its
-// machine wants to be stepped.
+// next returns when the actor's request has an event, or its machine wants to be
+// stepped.
 func (a *actor) next() (at time.Duration, ok bool) {
 	switch {
 	case a.h != nil:
@@ -202,7 +202,7 @@ func (a *actor) reply() {
 	}
 }
 
-// apply has the request take effect.
+// apply applies the request.
 func (a *actor) apply() {
 	p, r := a.p, a.req
 	a.applied, a.at = true, p.now+5*time.Millisecond

@@ -286,7 +286,7 @@ func (s *script) contend(a protocol.Action) {
 	s.send(a.Call)
 }
 
-// status says until when the holder may act, or what the contender waits for.
+// status prints until when the holder may act, or what the acquirer waits for.
 func (s *script) status() {
 	switch {
 	case s.h != nil:

@@ -55,7 +55,7 @@ var ops = []*op{
 	{name: "clock", weight: 4, anyway: true},
 }
 
-// act is a step under way, with a stream of its own for what it decides.
+// act is a step under way, with its own random stream for its decisions.
 type act struct {
 	Step
 	w    *world
@@ -65,7 +65,7 @@ type act struct {
 	ctx  context.Context // ends with the process
 }
 
-// errWork is what work returns that fails.
+// errWork is the error of work that fails.
 var errWork = errors.New("work failed")
 
 // within returns a random duration.

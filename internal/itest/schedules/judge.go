@@ -148,7 +148,7 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 	}
 }
 
-// releasedBy says that a term which ended so was ended by its holder, after its work.
+// releasedBy reports whether a term with this end was ended by its holder, after its work.
 func releasedBy(end driver.EndReason) bool {
 	return end == driver.EndReleased || end == driver.EndFailed || end == driver.EndSteppedDown
 }

@@ -26,8 +26,8 @@ const (
 	perAct    = 20 // more for each act under way but the first
 )
 
-// line is one life of a process: its client, and the store as that sees it. It notes
-// what the client sends and is shown, counts the calls, and decides their faults.
+// line is one life of a process: its client, and its view of the store. It notes what
+// the client sends and receives, counts the calls, and decides their faults.
 type line struct {
 	driver.Store
 	p      *process
@@ -56,7 +56,7 @@ type seen struct {
 	strong bool
 }
 
-// over returns what the client uses: a store that can do what the plan says.
+// over returns the client's store, with the features that the plan says.
 func (l *line) over(s driver.Store) driver.Store {
 	l.Store = s
 	switch plan := l.p.w.plan; {
@@ -157,8 +157,8 @@ func (l *line) since(from time.Time) []seen {
 	return slices.DeleteFunc(slices.Clone(l.seen), func(s seen) bool { return s.at.Before(from) })
 }
 
-// count counts a call. If a client makes more calls than it has reason for, that is
-// its fault; they are held up, so that the schedule ends.
+// count counts a call. A client that makes too many calls is at fault; its calls are
+// delayed, so that the schedule ends.
 func (l *line) count(call faultstore.Call) {
 	what := "reads"
 	if call.Op.IsWrite() {

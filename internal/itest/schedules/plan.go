@@ -34,7 +34,7 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 )
 
-// Plan is one schedule: all that is decided before it begins.
+// Plan is one schedule: all decisions made before it begins.
 type Plan struct {
 	Seed      uint64
 	Processes []Setup
@@ -118,7 +118,7 @@ func NewPlan(seed uint64) *Plan {
 	}
 	w.Slow = p.Longest / 2
 
-	// Each seed has its favourites, so that rare meetings are not only rare.
+	// Each seed has its favourites, so that rare combinations also occur often.
 	total := 0
 	favour := make([]int, len(ops))
 	for i, o := range ops {

@@ -25,14 +25,14 @@ type written struct {
 func (w written) first() bool   { return w.Prev.Key == "" }
 func (w written) deleted() bool { return w.Next.Key == "" }
 
-// alive says that the write shows life of a holder, or a proper end: anything but a
+// alive reports whether the write shows life of a holder, or a proper end: anything but a
 // request, or another process's write to a dead holder's record.
 func (w written) alive() bool {
 	return w.first() || w.deleted() ||
 		w.Next.Beat != w.Prev.Beat || w.Next.Token != w.Prev.Token || w.Next.State != w.Prev.State
 }
 
-// ledger knows every write that the store has made, in their order: the truth
+// ledger has every write that the store has made, in order: the truth
 // which the answers of clients are compared with.
 type ledger struct {
 	mu     sync.Mutex
@@ -62,7 +62,7 @@ func (l *ledger) record(key string) (rec driver.Record) {
 	return rec
 }
 
-// at returns what stood under key at an instant, before the writes of that one.
+// at returns the record of key at an instant, before the writes of that instant.
 func (l *ledger) at(key string, at time.Time) (rec driver.Record) {
 	for _, w := range l.of(key) {
 		if !w.at.Before(at) {
@@ -93,12 +93,12 @@ func (h *holding) String() string {
 	return fmt.Sprintf("p%d's lease of %s under token %d", h.p.n, h.Name(), h.Token())
 }
 
-// referee knows all leases, and what must never be.
+// referee knows all leases, and reports violations.
 type referee struct {
 	w  *world
 	mu sync.Mutex
-	// leases are those by lock whose Check has not failed yet, and that
-	// belong to a process that lives.
+	// leases are, by lock, the leases whose Check has not failed yet, and that
+	// belong to a live process.
 	leases map[string][]*holding
 	tokens map[string][]uint64 // granted, by lock
 	wrongs []string
@@ -109,7 +109,7 @@ func newReferee(w *world) *referee {
 	return &referee{w: w, leases: map[string][]*holding{}, tokens: map[string][]uint64{}, fence: map[string]uint64{}}
 }
 
-// wrong notes that something is as it must never be.
+// wrong notes a violation.
 func (r *referee) wrong(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	r.w.logf("WRONG: %s", text)
@@ -146,22 +146,22 @@ func (r *referee) granted(ln *line, l *tenure.Lease) *holding {
 	return h
 }
 
-// look asks all leases of a lock.
+// look checks all leases of a lock.
 func (r *referee) look(lock string) {
 	if good := r.good(lock); len(good) > 1 {
 		r.wrong("two holders: %v and %v", good[0], good[1])
 	}
 }
 
-// lookAll asks all leases.
+// lookAll checks all leases.
 func (r *referee) lookAll() {
 	for _, lock := range r.w.plan.Locks {
 		r.look(lock)
 	}
 }
 
-// check asks a lease, and reports whether its holder may act. A paused process
-// asks nothing.
+// check checks a lease, and reports whether its holder may act. A paused process
+// does not check.
 func (r *referee) check(h *holding) bool {
 	if h.p.isPaused() {
 		return false

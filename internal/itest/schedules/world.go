@@ -68,7 +68,7 @@ type process struct {
 	since     time.Time
 }
 
-// maxBusy bounds what one process does at once.
+// maxBusy bounds how many acts one process has at once.
 const maxBusy = 8
 
 func (p *process) set(f func()) {
@@ -82,7 +82,7 @@ func (p *process) set(f func()) {
 func (p *process) isPaused() (is bool) { p.set(func() { is = p.paused }); return is }
 func (p *process) isSteady() (is bool) { p.set(func() { is = p.steady }); return is }
 
-// Result is what came of a schedule.
+// Result is the result of a schedule.
 type Result struct {
 	Wrong []string       // what must never be, and was
 	Log   []string       // all that happened
@@ -166,8 +166,8 @@ func (p *process) down() *line {
 	return ln
 }
 
-// settle stops the faults and what is under way, waits until no write can come
-// late any more, and then sees to it that each lock can be taken in time.
+// settle stops the faults and the acts, waits until no late write can arrive any
+// more, and then checks that each lock can be taken in time.
 func (w *world) settle() {
 	w.over.Store(true)
 	w.still()
@@ -197,7 +197,7 @@ func (w *world) take(p *process, lock string) {
 	rec := w.ledger.record(lock)
 	o := p.up.client.Options()
 	// A dead holder's lease; before it a session's, or its answer that the lock
-	// is nobody's; and the looks that find out.
+	// is free; and the polls that show it.
 	looks := 4*o.RefreshPeriod + 8*o.RequestTimeout
 	bound := looks
 	if rec.Key != "" && rec.State != driver.Released {
@@ -242,7 +242,7 @@ func (w *world) closing(ln *line) {
 	})
 }
 
-// step does what a step says.
+// step executes a step.
 func (w *world) step(s Step) {
 	p := w.processes[s.Process]
 	p.mu.Lock()

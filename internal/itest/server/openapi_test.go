@@ -35,8 +35,8 @@ func loadFrom(t *testing.T, text []byte) *openapi3.T {
 	return doc
 }
 
-// loadNewer reads the document as one of 3.1. It says of null what this library knows: the
-// schema that both versions have for it is an enum of null alone, without a type.
+// loadNewer reads the document as OpenAPI 3.1. It rewrites null for this library: both
+// versions describe it by an enum of null alone, without a type.
 func loadNewer(t *testing.T) *openapi3.T {
 	t.Helper()
 	var doc map[string]any
@@ -73,7 +73,7 @@ func nameNull(v any) (n int) {
 	return n
 }
 
-// The document is one by the rules of OpenAPI 3.0 and 3.1, its examples and defaults included.
+// The document is valid OpenAPI 3.0 and 3.1, with its examples and defaults.
 func TestDocumentIsValid(t *testing.T) {
 	if err := load(t).Validate(t.Context(), openapi3.DisableExamplesValidation()); err != nil { // some have null
 		t.Errorf("by 3.0: %v", err)
@@ -129,8 +129,8 @@ type exchange struct {
 	Answer      []byte
 }
 
-// All calls and answers of the tests of package server are as the document says: those
-// that are good, and each problem. Each operation and each kind of problem is among them.
+// All calls and answers of the tests of package server match the document, the good ones
+// and the problems. They cover each operation and each kind of problem.
 func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	all := record(t)
 	doc := loadNewer(t)
@@ -171,7 +171,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	}
 }
 
-// record runs the tests of package server, and returns what they have had.
+// record runs the tests of package server, and returns their calls and answers.
 func record(t *testing.T) []exchange {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "answers")

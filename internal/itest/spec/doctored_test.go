@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// doctored are traces of the shell with one lie in each. doctor finds the place
+// doctored are traces of the engine with one lie in each. doctor finds the place
 // and reports whether there was one.
 var doctored = map[string]struct {
 	play   string

@@ -29,7 +29,7 @@ const (
 	requestTimeout = lease / 10
 )
 
-// world is one in which all that processes and the store do is recorded.
+// world records all that its processes and its store do.
 type world struct {
 	*tenuretest.World
 	t         *testing.T
@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// process is a client with a clock of its own. It has one acquire or lease at a time.
+// process is a client with its own clock. It has one acquire or lease at a time.
 type process struct {
 	*tenuretest.Client
 	w    *world
@@ -60,7 +60,7 @@ type process struct {
 	asking  map[string]bool   // whose requests are under way
 }
 
-// process starts one whose clock runs wrong by drift.
+// process starts a process whose clock runs wrong by drift.
 func (w *world) process(name string, drift float64) *process {
 	w.t.Helper()
 	p := &process{w: w, name: name, writers: map[string]string{}, asking: map[string]bool{}}
@@ -112,7 +112,7 @@ func (p *process) acquire() *held {
 	return h
 }
 
-// giveUp has an acquire given up after a while.
+// giveUp cancels an acquire after a while.
 func (p *process) giveUp(after time.Duration) {
 	p.w.t.Helper()
 	who := p.next()

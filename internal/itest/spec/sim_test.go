@@ -13,15 +13,14 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// The traces of so many of the simulator's schedules are checked, the first of
-// those that are not longer: TLC takes its time for each event.
+// The traces of so many of the simulator's schedules are checked, the first ones
+// that are short enough: TLC needs time for each event.
 var schedules = flag.Int("schedules", 3, "how many of the simulator's traces to check")
 
 const longest = 300
 
-// TestSimulator: what the simulator has the core do is a behaviour of the model. Where the
-// simulator finds a mistake by itself, as with four mutants of it, the model refuses the trace
-// as well. (That a lease is too long is found at its grant, before any process has believed for too
+// TestSimulator: traces of the simulator are behaviours of the model. If the simulator itself
+// finds a mistake, as with four mutants of it, the model refuses the trace as well. (That a lease is too long is found at its grant, before any process has believed for too
 // long, so that such traces have nothing wrong in them yet.)
 func TestSimulator(t *testing.T) {
 	tlc(t)
@@ -55,7 +54,7 @@ func TestSimulator(t *testing.T) {
 	}
 }
 
-// modelled leaves out what the model of traces has not: sessions, processes with different
+// modelled leaves out what the model of traces lacks: sessions, processes with different
 // leases, records that are deleted, clients, and guardians.
 func modelled(c *sim.Config) {
 	c.Sessions, c.Mixed, c.Deletions, c.Guarded = false, false, false, false

@@ -40,8 +40,8 @@ func (t *tape) note(e trace.Event) {
 	t.add(e)
 }
 
-// below is the store as it is carried out: every write is noted in the instant
-// at which it is.
+// below is the store below the faults: it notes every write in the instant at which
+// it is made.
 type below struct {
 	driver.Store
 	tape *tape
@@ -83,7 +83,7 @@ func (s *below) applied(kind protocol.Kind, next, now driver.Record, err error) 
 	s.tape.add(e)
 }
 
-// above is the store as a process knows it.
+// above is the store above the faults, as a process sees it.
 type above struct {
 	driver.Store
 	tape *tape
@@ -163,8 +163,8 @@ func (s *above) answered(n sent, kind protocol.Kind, rec driver.Record, err erro
 	s.p.answered(n.who)
 }
 
-// asks returns under which name a request goes out: who has one under way has
-// asked for something beside it, which is somebody else's in the model.
+// asks returns the name under which a request goes out: a process with a request
+// under way makes the second one as another requester of the model.
 func (p *process) asks(who string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,7 +30,7 @@ func tlc(t *testing.T) {
 	}
 }
 
-// judge has TLC judge a trace, and returns what scripts/spec says.
+// judge judges a trace by TLC, and returns the output of scripts/spec.
 func judge(t *testing.T, events []trace.Event) (said string, ok bool) {
 	t.Helper()
 	var buf bytes.Buffer

@@ -86,8 +86,8 @@ func outside(f func()) {
 	workers <- w
 }
 
-// bubbled is a store for a bubble. No context leaves that: it is looked at before the call,
-// and not again, as by memstore. A write that wakes, through one handle, wakes watchers
+// bubbled is a store for a bubble. No context leaves the bubble: it is checked before the
+// call, and not again, as by memstore. A write that wakes, through one handle, wakes watchers
 // by another, at once.
 type bubbled struct {
 	store driver.Store

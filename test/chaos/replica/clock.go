@@ -19,9 +19,9 @@ import (
 	"github.com/tenurelock/tenure/test/harness/proc"
 )
 
-// NewWatch returns a clock that is one for all processes of the machine, in nanoseconds since that was
-// started: CLOCK_BOOTTIME of the first time namespace. The kernel shifts this clock for a process in a
-// time namespace of its own, by an offset that it tells; the watch takes that off again.
+// NewWatch returns a clock that all processes of the machine share, in nanoseconds since its
+// start: CLOCK_BOOTTIME of the first time namespace. The kernel shifts this clock for a process in
+// its own time namespace, by an offset that it reports; the watch subtracts that.
 //
 // It is not CLOCK_REALTIME, which no namespace shifts, because an operator may set
 // that one while a run is under way. And it is read past the clock that the
@@ -49,10 +49,10 @@ func NewWatch() (now func() int64, err error) {
 // monotonic clock: the suspends of the machine, where no time namespace is.
 func Slept() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - proc.Clock(unix.CLOCK_MONOTONIC) }
 
-// Page is what the nemesis and one replica share: by how much the replica's
-// clocks are to differ from the machine's. It is memory that both have mapped,
-// so that a replica that was stopped reads the new values with its very first
-// look at a clock.
+// Page is shared by the nemesis and one replica: it says by how much the
+// replica's clocks differ from the machine's. It is memory that both have
+// mapped, so that a stopped replica reads the new values with its first reading
+// of a clock.
 type Page struct {
 	changed  atomic.Int64 // how often; raised after the others were written
 	monoBack atomic.Int64
@@ -68,7 +68,7 @@ type Shift struct {
 	WallOn   time.Duration `json:"wallOn"`   // the wall clock is ahead
 }
 
-// OpenPage maps the file, until the process ends, and makes it if it is not there.
+// OpenPage maps the file until the process ends, and creates it if necessary.
 func OpenPage(path string) (*Page, error) {
 	memory, err := proc.Map(path, int(unsafe.Sizeof(Page{})))
 	if err != nil {
@@ -77,8 +77,8 @@ func OpenPage(path string) (*Page, error) {
 	return (*Page)(unsafe.Pointer(&memory[0])), nil
 }
 
-// Add moves the clocks. The replica must be stopped meanwhile, and only one may
-// call it at a time.
+// Add moves the clocks. The replica must be stopped meanwhile. Add must not be
+// called concurrently.
 func (p *Page) Add(s Shift) {
 	p.monoBack.Add(int64(s.MonoBack))
 	p.bootBack.Add(int64(s.BootBack))
@@ -96,8 +96,8 @@ func (p *Page) Load() (Shift, int64) {
 	}, n
 }
 
-// shifted is the source of clocks that a nemesis has moved, and that go at a
-// rate of their own. No program can move the clocks of one Go process from outside,
+// shifted is the source of clocks that a nemesis has moved, and that have their
+// own rate. No program can move the clocks of one Go process from outside,
 // because it does not ask libc for the time: so this replica hands them to its
 // locks, by the hook that package clock has for tests. No other program can
 // import either.
@@ -142,8 +142,8 @@ func (s *shifted) both() (real, seen clock.Reading, change int64) {
 	}
 }
 
-// ownRate returns an instant as a clock of the rate shows it that was right at
-// the beginning. All clocks of a machine are slewed together.
+// ownRate returns an instant as shown by a clock of the rate that was right at the
+// beginning. All clocks of a machine are slewed together.
 func (s *shifted) ownRate(began, now time.Duration) time.Duration {
 	return now + time.Duration(s.rate*float64(now-began))
 }

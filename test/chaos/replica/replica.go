@@ -49,7 +49,7 @@ type Config struct {
 	Group    *Group // of a worker
 }
 
-// Group is a group of package shard, as one of its workers has it.
+// Group is a group of package shard, as one of its workers sees it.
 type Group struct {
 	peers.Timing
 	Name       string
@@ -60,10 +60,10 @@ type Group struct {
 	Drain      time.Duration // how long it works on after its context ended
 }
 
-// Do is what a replica does.
+// Do is the task of a replica.
 type Do string
 
-// What a replica can do.
+// The tasks.
 const (
 	Elect Do = "elect" // campaigns in an election, and does operations while it leads
 	Lock  Do = "lock"  // takes the lock by itself, and does the same
@@ -110,7 +110,7 @@ const (
 	Trouble  Kind = "trouble"  // an error that is not part of the game
 )
 
-// Line is what a replica says, as one line of JSON.
+// Line is a replica's report, as one line of JSON.
 type Line struct {
 	Kind Kind  `json:"kind"`
 	At   int64 `json:"at"`
@@ -130,7 +130,7 @@ type Line struct {
 	Clocks *Reading     `json:"clocks,omitempty"`
 }
 
-// Reading is what the clocks of the replica show, and how much time has really passed.
+// Reading is a reading of the replica's clocks, and how much time has really passed.
 type Reading struct {
 	Change    int64         `json:"change"` // how often the shift was changed
 	Mono      time.Duration `json:"mono"`
@@ -243,7 +243,7 @@ func (r *replica) obey(in io.Reader, stop func()) {
 	os.Exit(3)
 }
 
-// tick says what the clocks show, often, and when they were moved.
+// tick often reports what the clocks show, and when they were moved.
 func (r *replica) tick(ctx context.Context) {
 	said := int64(0)
 	for n := 0; wait.For(ctx, 20*time.Millisecond) == nil; n++ {
@@ -254,7 +254,7 @@ func (r *replica) tick(ctx context.Context) {
 	}
 }
 
-// look reads the clocks as the locks do, and beside them, all within a moment.
+// look reads the clocks as the locks do, and the kernel's, all within a moment.
 func (r *replica) look() *Reading {
 	const moment = 2 * time.Millisecond
 	for try := 0; ; try++ {
@@ -270,7 +270,7 @@ func (r *replica) look() *Reading {
 	}
 }
 
-// campaign takes the lock again and again until ctx ends.
+// campaign takes the lock repeatedly until ctx ends.
 func (r *replica) campaign(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(r.Seed, 1))
 	lead := func(ctx context.Context, l *tenure.Lease) error { return r.lead(ctx, l, random) }
@@ -314,7 +314,7 @@ func expected(err error) bool {
 		errors.Is(err, tenure.ErrUncertain) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// cameTo says in a word why a reader or a writer had to end.
+// cameTo returns in a word why a reader or a writer had to end.
 func cameTo(err error) string {
 	var stale *fence.StaleError
 	switch {

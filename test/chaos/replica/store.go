@@ -32,8 +32,8 @@ import (
 	"github.com/tenurelock/tenure/zkstore"
 )
 
-// OpenStore opens the store in a place of its own: a table, a prefix, a root or a namespace; in
-// that of chaos, if it is empty. It sends the store no request, since it may be
+// OpenStore opens the store in a place: a table, a prefix, a root or a namespace; in the place
+// of chaos, if it is empty. It sends the store no request, since it may be
 // out of reach just now. It is for [must.Try].
 func OpenStore(url, place string) driver.Store {
 	scheme, rest, _ := strings.Cut(url, ":")

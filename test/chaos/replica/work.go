@@ -35,7 +35,7 @@ const (
 	// maxDwell is how long the program is busy between its check and its write,
 	// at most: where a pause makes the write late.
 	maxDwell = 20 * time.Millisecond
-	// maxPause is how long lies between two operations, at most.
+	// maxPause is the longest pause between two operations.
 	maxPause = 8 * time.Millisecond
 )
 
@@ -78,9 +78,9 @@ func (h *hold) checkLocked() error {
 	return err
 }
 
-// observe has the Check of each lease called all the time, so that the last instant at which one
-// passes is known well. What it tells now and then is that those of all that have begun and have
-// not failed or ended have passed since an instant.
+// observe calls the Check of each lease all the time, so that the log has the last instant at which
+// one passes. Now and then it reports that the Checks of all leases that have begun, and have not
+// failed or ended, have passed since an instant.
 func (r *replica) observe(ctx context.Context, check, say time.Duration) {
 	for said := int64(0); wait.For(ctx, check) == nil; {
 		r.mu.Lock()
@@ -117,7 +117,7 @@ func (h *hold) work(ctx context.Context, do func(context.Context) error) error {
 	return err
 }
 
-// lead does operations while it leads, for a few leases, and resigns then.
+// lead does operations while it leads, for a few leases, and then resigns.
 func (r *replica) lead(ctx context.Context, l *tenure.Lease, random *rand.Rand) error {
 	term := r.Lease + time.Duration(random.Int64N(int64(4*r.Lease)))
 	ctx, stop := context.WithTimeoutCause(ctx, term, errors.New("resigned"))
@@ -137,9 +137,9 @@ func (r *replica) lead(ctx context.Context, l *tenure.Lease, random *rand.Rand) 
 // operate does operations until ctx ends, or the lease.
 func (h *hold) operate(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
-		// A write that is on its way cannot be called back, as a rule: it does not
-		// end with the lease. Some ask the lease again, right before they are
-		// sent, as fence.NewTransport does.
+		// A write in flight usually cannot be cancelled: it does not end with the
+		// lease. Some writes check the lease again right before they are sent, as
+		// fence.NewTransport does.
 		client, value := h.http, ""
 		if random.IntN(4) == 0 {
 			client = h.asking
@@ -265,7 +265,7 @@ func (r *replica) runJobs(ctx context.Context) error {
 	return once.Every(ctx, r.client, string(trial.Every), EveryLeases*r.Lease, nil, r.job(trial.Every))
 }
 
-// runSlots asks for each occasion of a schedule by its own wall clock, until it has an answer.
+// runSlots requests each occasion of a schedule by its own wall clock, until it has an answer.
 func (r *replica) runSlots(ctx context.Context, rule trial.Rule, options *once.Options) {
 	for answered := int64(0); ctx.Err() == nil; wait.Rest(ctx, r.Lease/20) {
 		slot := int64(r.source.Now().Wall / r.Lease)
@@ -302,7 +302,7 @@ func (r *replica) runSlots(ctx context.Context, rule trial.Rule, options *once.O
 	}
 }
 
-// job is what is done for an occasion: one effect, in a time of half a lease at most.
+// job does the work of an occasion: one effect, within half a lease.
 func (r *replica) job(rule trial.Rule) once.Work {
 	return func(ctx context.Context, turn *once.Turn) error {
 		h := r.hold(turn, turn.Name(), turn.Token())
@@ -369,9 +369,9 @@ func (w *worker) observeGroup(ctx context.Context, group *shard.Group) {
 	}
 }
 
-// handle is what a partition's owner does: it checks, writes now and then, and takes a moment to
-// stop. Some time later it writes once more, as one would that had been paused right after its
-// last Check.
+// handle is a partition's handler: it checks, writes now and then, and takes a moment to stop.
+// Some time later it writes once more, like a handler that was paused right after its last
+// Check.
 func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	h := w.hold(p, p.Name(), p.Token())
 	err := h.work(ctx, func(ctx context.Context) error {
@@ -394,7 +394,7 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	return err
 }
 
-// write writes under the token, as a check allowed. What comes of it is counted at the resource.
+// write writes under the token, as a check allowed. The resource counts the result.
 func (h *hold) write(ctx context.Context, checked int64) {
 	_, _ = h.Effect(checked).Send(ctx, h.http, h.Resource)
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Log is what a run has left: who held which lock, and what was done meanwhile. All instants
-// are of one clock, in nanoseconds.
+// Log is the log of a run: who held which lock, and the effects meanwhile. All instants are
+// of one clock, in nanoseconds.
 type Log struct {
 	Holds   []Hold   `json:"holds"`
 	Effects []Effect `json:"effects"`
@@ -28,14 +28,14 @@ type Hold struct {
 	Owner  string `json:"owner,omitempty"`
 	Token  uint64 `json:"token,omitempty"`
 	Shared bool   `json:"shared,omitempty"` // by readers at once
-	// Begin is an instant after the first check that passed, and Last one before the last
-	// one: a process may be stopped between a check and its look at the clock.
+	// Begin is an instant after the first check that passed, and Last an instant before the
+	// last one: a process may be stopped between a check and its reading of the clock.
 	Begin  int64 `json:"begin,omitempty"`
 	Last   int64 `json:"last,omitempty"`
 	Killed bool  `json:"killed,omitempty"` // its last check may be missing
 
-	// Of a run for an occasion, by the rule of its lock: Finished says that the store has how it
-	// ended.
+	// Of a run for an occasion, by the rule of its lock: Finished says that the store has its
+	// end.
 	Rule     Rule  `json:"rule,omitempty"`
 	Occasion int64 `json:"occasion,omitempty"`
 	Finished bool  `json:"finished,omitempty"`
@@ -62,7 +62,7 @@ type Answer struct {
 	At       int64  `json:"at"`
 }
 
-// Effect is what a holder has done to the resource. Each one reaches the resource that has no
+// Effect is a holder's effect on the resource. Each one reaches the resource without a
 // fence; accepted effects reach the resource behind it.
 type Effect struct {
 	ID    string `json:"id,omitempty"` // of those whose caller says what came of it
@@ -90,7 +90,7 @@ type Told struct {
 	Value   string `json:"value,omitempty"`   // that was read
 }
 
-// Finding is what must not be.
+// Finding is a violation.
 type Finding struct {
 	Sin  Sin
 	Text string
@@ -108,12 +108,12 @@ const (
 	Once    Sin = "once"    // an occasion whose run begins again, too late or too soon, or is lost
 )
 
-// Judge holds what has happened to what must be:
+// Judge compares the log with the rules:
 //
-//   - no check passes after another process has been granted the lock, and no two have one
-//     token: but for readers, which hold it at once;
+//   - no check passes after another process has been granted the lock, and no two processes
+//     have one token, except readers, which hold it at once;
 //   - each effect was allowed within a hold of its owner and token;
-//   - the fence lets no effect in after one with a higher token, and refuses none but for one;
+//   - the fence accepts no effect after one with a higher token, and refuses no other;
 //   - what is read behind the fence is what was written last, and callers get true answers;
 //   - a job begins by the rule of its lock, acts once in a run, and a caller that asks for an
 //     occasion learns of a run that was begun.
@@ -241,9 +241,9 @@ func (l *Log) occasions(found *findings) {
 	}
 }
 
-// EndKilled ends each hold of a process that was killed in it with the last of its effects, if
-// that is later: it acts all the time, and how long it had stood still when it was killed
-// nobody knows.
+// EndKilled ends each hold in which the process was killed with the last of its effects, if
+// that is later: the process acts all the time, and the log does not show how long it had been
+// stopped when it was killed.
 func (l *Log) EndKilled() {
 	last := map[Term]int64{}
 	for _, e := range l.Effects {

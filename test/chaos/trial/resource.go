@@ -50,7 +50,7 @@ func (e Effect) Send(ctx context.Context, client *http.Client, url string) (stri
 }
 
 // Resource is what the holders of locks write to and read from, in POST /effect: a register for
-// each lock, behind a fence. It takes down all that comes.
+// each lock, behind a fence. It logs all requests.
 type Resource struct {
 	server *httptest.Server
 	guard  fence.Guard
@@ -63,8 +63,8 @@ type Resource struct {
 	bad       []string
 }
 
-// OpenResource starts one. Open says that the fence lets everybody in, to show that a run
-// finds it.
+// OpenResource starts a resource. With open its fence accepts every token, to show that a run
+// finds that.
 func OpenResource(now func() int64, open bool) *Resource {
 	r := &Resource{now: now, guard: fence.NewGate(nil), byID: map[string]bool{}, registers: map[string]string{}}
 	if open {
@@ -84,13 +84,13 @@ func (ajar) Do(ctx context.Context, _ string, _ uint64, write func(context.Conte
 // URL is where the resource is.
 func (r *Resource) URL() string { return r.server.URL }
 
-// Close ends it.
+// Close ends the resource.
 func (r *Resource) Close() {
 	r.server.CloseClientConnections()
 	r.server.Close()
 }
 
-// take takes an effect down when it comes, when the fence lets it in, and when it has an answer.
+// take logs an effect when it arrives, when the fence accepts it, and when it has an answer.
 func (r *Resource) take(rw http.ResponseWriter, q *http.Request) {
 	e, err := read(q)
 	r.mu.Lock()
@@ -139,7 +139,7 @@ func (r *Resource) enter(e *Effect, rw http.ResponseWriter) {
 	}
 }
 
-// Seen returns all effects, in the order in which they came, and what came that was none.
+// Seen returns all effects, in the order in which they came, and all invalid requests.
 func (r *Resource) Seen() (effects []Effect, bad []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

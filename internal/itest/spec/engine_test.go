@@ -14,8 +14,8 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// plays are what the shell is recorded in. Clocks run wrong by nearly as much as
-// they may: a holder's slow, a contender's fast.
+// plays are the situations in which the engine is recorded. Clocks run wrong by
+// nearly as much as they may: a holder's slow, an acquirer's fast.
 var plays = map[string]func(*world){
 	"takeover of the dead": func(w *world) {
 		a, b := w.process("a", -0.08), w.process("b", 0.08)
@@ -144,8 +144,8 @@ func record(t *testing.T, play func(*world)) []trace.Event {
 	return events
 }
 
-// TestShell: what the real shell does is a behaviour of the model.
-func TestShell(t *testing.T) {
+// TestEngine: traces of the real engine are behaviours of the model.
+func TestEngine(t *testing.T) {
 	tlc(t)
 	for name, play := range plays {
 		t.Run(name, func(t *testing.T) { accepted(t, record(t, play)) })
