@@ -20,8 +20,9 @@ var schedules = flag.Int("schedules", 3, "how many of the simulator's traces to 
 const longest = 300
 
 // TestSimulator: traces of the simulator are behaviours of the model. If the simulator itself
-// finds a mistake, as with four mutants of it, the model refuses the trace as well. (That a lease is too long is found at its grant, before any process has believed for too
-// long, so that such traces have nothing wrong in them yet.)
+// finds a mistake, as with four mutants of it, the model refuses the trace as well. (That a
+// lease is too long is found at its grant, before any process has believed for too long, so
+// that such traces have nothing wrong in them yet.)
 func TestSimulator(t *testing.T) {
 	tlc(t)
 	for seed := range uint64(2000) {
