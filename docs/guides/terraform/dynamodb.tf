@@ -18,7 +18,7 @@ resource "aws_dynamodb_table" "locks" {
     type = "S"
   }
 
-  # No ttl block: an item that expires takes its fencing token with it.
+  # No ttl block: an item that expires loses its fencing token.
 
   # The tokens of all locks begin at 1 again in a new table.
   deletion_protection_enabled = true
@@ -27,8 +27,8 @@ resource "aws_dynamodb_table" "locks" {
     prevent_destroy = true
   }
 
-  # Rarely wanted: a restored table has the tokens of its time. See
-  # docs/dynamodb.md before you restore one.
+  # Rarely wanted: a restored table has its old tokens. See
+  # docs/guides/dynamodb.md before you restore one.
   point_in_time_recovery {
     enabled = false
   }
@@ -47,14 +47,14 @@ data "aws_iam_policy_document" "locks" {
     resources = [aws_dynamodb_table.locks.arn]
   }
 
-  # For who lists locks, such as "tenure status" without a name.
+  # To list locks, as with "tenure status" without a name.
   statement {
     sid       = "List"
     actions   = ["dynamodb:Scan"]
     resources = [aws_dynamodb_table.locks.arn]
   }
 
-  # For transactions with the check of a FenceItem.
+  # For transactions with FenceItem.Check.
   statement {
     sid       = "Fence"
     actions   = ["dynamodb:ConditionCheckItem"]
