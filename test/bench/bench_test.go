@@ -172,10 +172,10 @@ func TestPage(t *testing.T) {
 // or gives an old number, or forgets a lock.
 func TestWrongIsSeen(t *testing.T) {
 	for wrong, careless := range map[string]struct{ grants, repeats, forgets bool }{
-		"":                    {},
-		"has not released it": {grants: true},
-		"has not risen":       {repeats: true},
-		"was refused":         {forgets: true},
+		"":                                  {},
+		"before another caller released it": {grants: true},
+		"has not risen":                     {repeats: true},
+		"was refused":                       {forgets: true},
 	} {
 		var mu sync.Mutex
 		var number atomic.Uint64

@@ -63,7 +63,7 @@ var engines = []struct {
 	ways   func(ctx context.Context, r *harness, address string) []way
 }{
 	{"etcd", "etcd", [][2]string{{"mutex", "`concurrency.Mutex`"}}, etcdWays},
-	{"zookeeper", "ZooKeeper", [][2]string{{"native", "`zk.Lock` of go-zookeeper"}}, zooKeeperWays},
+	{"zookeeper", "ZooKeeper", [][2]string{{"native", "`zk.Lock` of go-zookeeper"}}, zookeeperWays},
 	{"postgres", "PostgreSQL", [][2]string{
 		{"updates", "two plain updates, as durable"}, {"advisory", "advisory locks, not durable"},
 	}, postgresWays},
@@ -162,7 +162,7 @@ func etcdWays(ctx context.Context, r *harness, address string) []way {
 	}}}
 }
 
-func zooKeeperWays(ctx context.Context, r *harness, address string) []way {
+func zookeeperWays(ctx context.Context, r *harness, address string) []way {
 	root := "/bench-" + rand.Text()
 	return []way{r.tenure(true, "zookeeper:"+address, root), {"native", true, func() take {
 		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))

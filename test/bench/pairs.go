@@ -65,7 +65,7 @@ func pairs(ctx context.Context, all []caller, locks []string, length time.Durati
 				wrong("granted before another caller released it")
 			}
 			if before := lock.last.Swap(held.number); held.number != 0 && held.number <= before {
-				wrong("the number of a tenure has not risen")
+				wrong("the token of a term has not risen")
 			}
 			lock.held.Store(false) // the release may be carried out from here on
 			held.release(ctx)

@@ -95,7 +95,7 @@ var columns = []column{
 	},
 	onStore(column{named: named{"tenure-postgres", "Tenure on PostgreSQL"}, engine: postgreSQL, group: 1}),
 	onStore(column{named: named{"tenure-etcd", "Tenure on etcd"}, engine: etcd, group: 1}),
-	onStore(column{named: named{"tenure-zookeeper", "Tenure on ZooKeeper"}, engine: zooKeeper, group: 1}),
+	onStore(column{named: named{"tenure-zookeeper", "Tenure on ZooKeeper"}, engine: zookeeper, group: 1}),
 	// Its API server is the largest of the engines: all at once would be too much for a
 	// machine with two cores.
 	onStore(column{

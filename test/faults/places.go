@@ -62,7 +62,7 @@ var (
 	dynamoDB   = &engine{title: "DynamoDB", name: "dynoxide"}
 	postgreSQL = &engine{"PostgreSQL", "postgres", "tenure_faults_WORD", "AT&table=PLACE", ""}
 	etcd       = &engine{"etcd", "etcd", "tenure-faults-WORD/", "etcd://AT/PLACE", "etcd:"}
-	zooKeeper  = &engine{"ZooKeeper", "zookeeper", "/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"}
+	zookeeper  = &engine{"ZooKeeper", "zookeeper", "/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"}
 	kubernetes = &engine{
 		"Kubernetes", "kubernetes", "tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT", "kubernetes:",
 	}
