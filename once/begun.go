@@ -17,13 +17,13 @@ const maxSpans = 16
 // that are no slots of the schedule count as begun, too.
 type span struct{ First, Last int64 }
 
-// begun is the set of slots that count as begun: disjoint spans in order, between two
-// of which there is a number that is in neither. If the first one begins at the
-// lowest number of all, its end is the floor, which the next one may touch: what is
-// above the floor was begun, and what is below may have been given up.
+// begun is the set of slots that count as begun: disjoint spans in order, with at least
+// one number between two neighbours. If the first span begins at the lowest number of
+// all, its end is the floor, which the next span may touch: slots above the floor were
+// begun, slots below it may have been given up.
 type begun []span
 
-// joins reports whether two spans, of which a begins first, are one.
+// joins reports whether two spans overlap or touch. Span a begins first.
 func joins(a, b span) bool {
 	return b.First <= a.Last || b.First-1 == a.Last && a.First != math.MinInt64
 }
@@ -106,7 +106,7 @@ func (b begun) without(slot int64) begun {
 
 // bounded returns the set with at most maxSpans spans above its floor. The floor rises
 // over the lowest gap: what was not begun there counts as begun from then on. The
-// gap with the slot that is to stay open is passed over.
+// gap that contains the slot *open is skipped.
 func (b begun) bounded(open *int64) begun {
 	for len(b.spans()) > maxSpans {
 		low := span{First: math.MinInt64, Last: b.spans()[0].Last}
@@ -130,7 +130,7 @@ func (b begun) givenUp(floor int64) bool {
 	return !ok || floor > up
 }
 
-// check says what is wrong with a set that was read.
+// check returns what is wrong with a set read from the store.
 func (b begun) check() error {
 	if n := len(b.spans()); n > maxSpans {
 		return fmt.Errorf("it has %d spans of slots: at most %d are kept", n, maxSpans)

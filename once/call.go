@@ -79,7 +79,7 @@ func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
 	switch {
 	case err == nil, errors.Is(err, tenure.ErrLost), errors.Is(err, tenure.ErrStopTimeout): // Client.Run reports that
 	default:
-		errs = append(errs, fmt.Errorf("slot %d has ended, and its end may not be in the ledger: %w", c.slot, err))
+		errs = append(errs, fmt.Errorf("slot %d has ended, but its end may not be in the ledger: %w", c.slot, err))
 	}
 	return errors.Join(errs...)
 }
@@ -135,8 +135,8 @@ func (c *call) open(ctx context.Context) ([]span, error) {
 	return append(slots[n:len(slots):len(slots)], this), nil
 }
 
-// missed returns the slots between the last one that was begun before this one, and
-// this one. Those that Between does not list are counted.
+// missed returns the slots between the last one begun before this slot, and this slot.
+// Slots that Between does not list are only counted.
 func (c *call) missed() ([]span, error) {
 	last, ok := c.ledger.Begun.below(c.slot)
 	if !ok || last == math.MinInt64 || c.options.Between == nil || c.ledger.Begun.has(c.slot) {
@@ -165,11 +165,11 @@ func (c *call) missed() ([]span, error) {
 // checkBetween checks what the caller says of its schedule.
 func checkBetween(between []int64, more int, last, slot int64) error {
 	if more < 0 || more > 0 && len(between) == 0 {
-		return fmt.Errorf("%d slots more of Between, of which %d are listed: list the newest ones, and count the others", more, len(between))
+		return fmt.Errorf("option Between: %d more slots after a list of %d: list the newest slots and count only the others", more, len(between))
 	}
 	for _, s := range between {
 		if s <= last || s >= slot {
-			return fmt.Errorf("slot %d of Between is out of order: the slots between %d and %d must rise, and leave these two out", s, last, slot)
+			return fmt.Errorf("option Between: slot %d is out of order: list rising slots between %d and %d, without these two", s, last, slot)
 		}
 		last = s
 	}
@@ -234,8 +234,8 @@ func mayBegin(ctx context.Context, lease *tenure.Lease) error {
 	return lease.Check()
 }
 
-// release releases the lock, and writes the ledger in the same write. Where no slot was
-// begun it leaves none: the store may be one that keeps no ledgers.
+// release releases the lock, and writes the ledger in the same write. If no slot was
+// begun, no ledger is written: the store may not support data.
 func (c *call) release(ctx context.Context, failed error) error {
 	o := &tenure.ReleaseOptions{Data: []byte{}, Failed: failed}
 	if len(c.ledger.Runs) > 0 {

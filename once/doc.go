@@ -40,9 +40,9 @@
 // In order, a slot that begins takes all below it into the set: the floor is the
 // highest one. With [Options.OutOfOrder] it takes those alone that lie between the
 // slot of the schedule before it and itself, so that slots that were begun one after
-// the other are one span, and a slot that was missed is a gap between two. In a gap
-// a slot may begin, also below one that was begun. A seventeenth span raises the
-// floor over the lowest gap; that shuts out, and never lets in.
+// the other are one span, and a slot that was missed is a gap between two. A slot in a
+// gap may begin, although a later slot was begun. A seventeenth span raises the floor
+// over the lowest gap; that shuts out, and never lets in.
 //
 // So a host whose clock is ahead costs the slots that it runs, and no others. A host
 // whose clock is behind can at worst run, once, a slot that was missed, or one from
@@ -72,8 +72,8 @@
 // That the work of two runs never overlaps: a process can be paused between its
 // last check and what it does. Fence at the resource with [Turn.Token].
 //
-// A record that is deleted takes its ledger with it: slots can run again, and a
-// period begins anew.
+// If the lock's record is deleted, its ledger is lost too: slots can run again, and a new
+// period begins.
 //
 // # What it costs
 //

@@ -16,40 +16,40 @@ import (
 var (
 	// ErrDone is matched when the slot was begun before, by this process or by
 	// another one. It is not run again, however that run ended. See [DoneError].
-	ErrDone = errors.New("begun already")
+	ErrDone = errors.New("already begun")
 
 	// ErrPassed is matched when the slot counts as begun, because a later one was
 	// begun, and the ledger does not show it: it was run longer ago than the ledger
 	// goes back, or not at all. With [Options.OutOfOrder] that is so up to the floor
 	// of the ledger alone. It is not run any more. The clock of this host is behind, or that of another host ahead, or this
 	// call came late. See [PassedError].
-	ErrPassed = errors.New("a later slot was begun already")
+	ErrPassed = errors.New("a later slot has already begun")
 
 	// ErrRunning is matched when another holder is at work under this name, and has
 	// shown life. Such an error matches [tenure.ErrHeld] as well. See
 	// [RunningError].
-	ErrRunning = errors.New("running elsewhere")
+	ErrRunning = errors.New("another holder is at work")
 
 	// ErrSlotAhead is matched when the slot is further ahead of the last one than
 	// [Options.MaxAhead]. The clock that the slot was computed from is wrong, or its
 	// unit; or nothing has run for that long. See [SlotAheadError].
 	ErrSlotAhead = errors.New("slot is too far ahead")
 
-	// ErrSchedule is matched when the slot is of another schedule than those in the
-	// ledger: of another time zone, or of one that was changed. See [ScheduleError].
-	ErrSchedule = errors.New("the schedule is not that of the ledger")
+	// ErrSchedule is matched when the slot is of another schedule than the ledger's: of
+	// another time zone, or changed since. See [ScheduleError].
+	ErrSchedule = errors.New("the schedule differs from the ledger's")
 
 	// ErrNotRun is matched when the slot was, or may have been, marked as begun, and
 	// the lease ended before the work could begin. The work was not run, and no
 	// other process will run it, unless [Options.Redo] says so. See [NotRunError].
-	ErrNotRun = errors.New("begun, and not run")
+	ErrNotRun = errors.New("begun but not run")
 )
 
 // ErrTimeout is the cause of the work's context when [Options.Timeout] has passed.
 // The error of Once matches it if the work returned an error then.
-var ErrTimeout = errors.New("the time of the work is up")
+var ErrTimeout = errors.New("the work's time is up")
 
-// DoneError tells of the run of a slot that was begun before. It matches [ErrDone].
+// DoneError describes the earlier run of a slot. It matches [ErrDone].
 type DoneError struct {
 	// Run is that run: by whom, when, and how it ended. StateUnknown says that
 	// nobody knows how it ended: [Options.Redo] would run it again. Its Token is 0
@@ -64,9 +64,9 @@ func (e *DoneError) Error() string {
 // Is reports whether target is [ErrDone].
 func (e *DoneError) Is(target error) bool { return target == ErrDone }
 
-// PassedError tells which slot was begun last. It matches [ErrPassed].
+// PassedError names the slot that was begun last. It matches [ErrPassed].
 type PassedError struct {
-	// Slot is the slot that was asked for.
+	// Slot is the requested slot.
 	Slot int64
 	// Last is the highest slot that was begun, and Run is its run. Run.Token is 0 if
 	// the ledger does not have it. If the schedule was changed after Slot, Run is of
@@ -76,38 +76,39 @@ type PassedError struct {
 }
 
 func (e *PassedError) Error() string {
-	return fmt.Sprintf("slot %d: %v: %d, %s; if clocks are wrong, set them right; if the ledger is, see Reset", e.Slot, ErrPassed, e.Last, describe(e.Run))
+	return fmt.Sprintf("slot %d: %v: %d, %s; correct the clocks, or reset the ledger if it is wrong (see Reset)", e.Slot, ErrPassed, e.Last, describe(e.Run))
 }
 
 // Is reports whether target is [ErrPassed].
 func (e *PassedError) Is(target error) bool { return target == ErrPassed }
 
-// RunningError tells who is at work. It matches [ErrRunning] and
+// RunningError describes the holder that is running a slot. It matches [ErrRunning] and
 // [tenure.ErrHeld].
 type RunningError struct {
-	// Slot is the slot that was asked for.
+	// Slot is the requested slot.
 	Slot int64
 	// Run is the run that is under way; its Slot may be an earlier one. If Run.Left is
-	// not empty, it has ended, and what it left behind is waited for. If Run.Token is 0, the holder has not begun a slot yet, or has just ended.
+	// not empty, the run has ended, and the holder waits for what it left behind. If
+	// Run.Token is 0, the holder has not begun a slot yet, or has just ended.
 	Run Run
 	// Held is who has the lock.
 	Held *tenure.HeldError
 }
 
 func (e *RunningError) Error() string {
-	what := "runs none yet"
+	what := "has not begun a slot yet"
 	switch {
 	case e.Run.Left != "":
 		what = fmt.Sprintf("waits for what slot %d left behind, %s: %s", e.Run.Slot, describe(e.Run), e.Run.Left)
 	case e.Run.Token != 0 && e.Run.Slot == e.Slot:
-		what = "runs this very slot, " + describe(e.Run)
+		what = "runs this slot, " + describe(e.Run)
 	case e.Run.Token != 0:
 		what = fmt.Sprintf("runs slot %d, %s", e.Run.Slot, describe(e.Run))
 	}
 	return fmt.Sprintf("%v: %q under token %d %s", ErrRunning, e.Held.Owner, e.Held.Token, what)
 }
 
-// Same reports whether the slot that runs is the one that was asked for.
+// Same reports whether the running slot is the requested one.
 func (e *RunningError) Same() bool { return e.Run.Token != 0 && e.Run.Slot == e.Slot }
 
 // Is reports whether target is [ErrRunning].
@@ -116,9 +117,9 @@ func (e *RunningError) Is(target error) bool { return target == ErrRunning }
 // Unwrap returns who has the lock, which matches [tenure.ErrHeld].
 func (e *RunningError) Unwrap() error { return e.Held }
 
-// SlotAheadError tells how far ahead the slot is. It matches [ErrSlotAhead].
+// SlotAheadError says how far ahead the slot is. It matches [ErrSlotAhead].
 type SlotAheadError struct {
-	// Slot is the slot that was asked for, Last the highest one that was begun.
+	// Slot is the requested slot, Last the highest one that was begun.
 	Slot, Last int64
 	// MaxAhead is the bound that Slot - Last is above.
 	MaxAhead int64
@@ -127,16 +128,16 @@ type SlotAheadError struct {
 }
 
 func (e *SlotAheadError) Error() string {
-	return fmt.Sprintf("slot %d: %v: more than %d above the last one, %d, %s; set the clock right, or allow it with MaxAhead",
+	return fmt.Sprintf("slot %d: %v: more than %d above the last one, %d, %s; correct the clock or raise MaxAhead",
 		e.Slot, ErrSlotAhead, e.MaxAhead, e.Last, describe(e.Run))
 }
 
 // Is reports whether target is [ErrSlotAhead].
 func (e *SlotAheadError) Is(target error) bool { return target == ErrSlotAhead }
 
-// ScheduleError tells of two schedules under one name. It matches [ErrSchedule].
+// ScheduleError describes two schedules that use one name. It matches [ErrSchedule].
 type ScheduleError struct {
-	// Slot is the slot that was asked for.
+	// Slot is the requested slot.
 	Slot int64
 	// Text is the schedule of this call, Ledger that of the ledger, and Run the run of
 	// it that was begun last. Run.Token is 0 if the ledger does not have it.
@@ -145,15 +146,15 @@ type ScheduleError struct {
 }
 
 func (e *ScheduleError) Error() string {
-	return fmt.Sprintf("slot %d: %v: it is %q here, and %q in the ledger, whose slot %d was %s; use one time zone, or say that the schedule was changed by Reschedule",
+	return fmt.Sprintf("slot %d: %v: this call has %q, the ledger has %q (slot %d %s); use one time zone, or call Reschedule if the schedule has changed",
 		e.Slot, ErrSchedule, e.Text, e.Ledger, e.Run.Slot, describe(e.Run))
 }
 
 // Is reports whether target is [ErrSchedule].
 func (e *ScheduleError) Is(target error) bool { return target == ErrSchedule }
 
-// NotRunError tells of a slot that was or may be marked as begun, and whose work
-// was not run. It matches [ErrNotRun].
+// NotRunError describes a slot that was or may be marked as begun, but whose work was not
+// run. It matches [ErrNotRun].
 type NotRunError struct {
 	Slot int64
 	// Err is why: an error that matches [tenure.ErrLost], say.
@@ -161,7 +162,7 @@ type NotRunError struct {
 }
 
 func (e *NotRunError) Error() string {
-	return fmt.Sprintf("slot %d: %v: its work did not begin, and it may count as begun: %v", e.Slot, ErrNotRun, e.Err)
+	return fmt.Sprintf("slot %d: %v: the work did not start, but the slot may count as begun: %v", e.Slot, ErrNotRun, e.Err)
 }
 
 // Is reports whether target is [ErrNotRun].
@@ -170,10 +171,10 @@ func (e *NotRunError) Is(target error) bool { return target == ErrNotRun }
 // Unwrap returns why.
 func (e *NotRunError) Unwrap() error { return e.Err }
 
-// describe says in words what became of a run.
+// describe returns the outcome of a run in words.
 func describe(r Run) string {
 	if r.Token == 0 {
-		return "of which no more is known"
+		return "with no run in the ledger"
 	}
 	at := r.Begun.UTC().Format(time.RFC3339)
 	by := fmt.Sprintf("by %q under token %d at %s", r.Owner, r.Token, at)
@@ -181,7 +182,7 @@ func describe(r Run) string {
 	case StateReset:
 		return fmt.Sprintf("opened again %s: %s", by, r.Error)
 	case StateChanged:
-		return fmt.Sprintf("the last one before a change of the schedule %s: %s", by, r.Error)
+		return fmt.Sprintf("the last one before the schedule was changed %s: %s", by, r.Error)
 	case StateDone:
 		return fmt.Sprintf("begun %s and done after %v", by, r.Took.Round(time.Millisecond))
 	case StateFailed:

@@ -73,7 +73,7 @@ func Every(ctx context.Context, client *tenure.Client, name string, period time.
 		err = errors.Join(checkPeriod(client, period), checkWork(o.Timeout, o.Retries, &o.RetryDelay), checkCatchUp(o.CatchUp))
 	}
 	if err == nil && work == nil {
-		err = errors.New("the work is nil: hand in a function")
+		err = errors.New("the work is nil: pass a function")
 	}
 	if err != nil {
 		return wrap(opEvery, name, err)
@@ -94,7 +94,7 @@ func checkPeriod(client *tenure.Client, period time.Duration) error {
 	case period > maxPeriod:
 		return fmt.Errorf("period %v must be at most %v", period, maxPeriod)
 	case c.ManualHeartbeat:
-		return errors.New("the client has a ManualHeartbeat, which is left to the work: nobody would renew the lease between two runs; use another client")
+		return errors.New("the client has ManualHeartbeat set, so that nothing renews the lease between two runs; use another client")
 	}
 	return nil
 }
@@ -164,8 +164,8 @@ func ShowEvery(ctx context.Context, client *tenure.Client, name string) (EverySt
 // ResetEvery begins a new ledger for [Every]: no period is counted, and none of the
 // time that has passed; the runs are forgotten. The reason is in the history of
 // the lock, and must not be empty. Like [Reset] it writes a new ledger if the
-// lock's data are none. It returns a [*RunningError] if a leader is alive: ask it to
-// step down, or stop it, and try again.
+// lock's data are not a ledger. It returns a [*RunningError] if a leader is alive: ask
+// it to step down, or stop it, and try again.
 func ResetEvery(ctx context.Context, client *tenure.Client, name, reason string) error {
 	if err := checkReset(client, name, reason); err != nil {
 		return wrap(opReset, name, err)

@@ -315,7 +315,7 @@ func TestEveryAfterADeletion(t *testing.T) {
 	})
 }
 
-// A reset begins anew.
+// A reset begins a new ledger.
 func TestResetEvery(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		stop := a.lives(hour, nil, nil)
@@ -532,14 +532,14 @@ func TestEveryRefuses(t *testing.T) {
 		if _, err := once.ShowEvery(t.Context(), a.Client.Client, name); !errors.Is(err, tenure.ErrUnreadable) {
 			t.Error(err)
 		}
-		if err := once.ResetEvery(t.Context(), a.Client.Client, name, "mended"); err != nil {
+		if err := once.ResetEvery(t.Context(), a.Client.Client, name, "fixed"); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 // Work of a period that has ended, and waits for what it has left behind, is not said to run:
-// the ledger has its end, also after the age is written anew.
+// the ledger has its end, also after the age is written again.
 func TestEveryEndedBeforeItReturns(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -608,7 +608,7 @@ func TestEveryClaimConfirmedTooLate(t *testing.T) {
 	})
 }
 
-// The lease ends before the claim: no period is begun, and nobody is told of one.
+// The lease ends before the claim: no period begins, and none is reported.
 func TestEveryWithoutALeaseBeginsNothing(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		var told []error

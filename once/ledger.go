@@ -59,8 +59,8 @@ func (e entry) valid() bool {
 	return false
 }
 
-// run returns the entry as others see it. Alive is the token of a holder that may
-// be at work, 0 if there is none.
+// run returns the entry as others see it. Alive is the token of a holder that may be at
+// work, 0 without one.
 func (e entry) run(alive uint64) Run {
 	r := Run{
 		Slot: e.Slot, State: e.State, Token: e.Token, Owner: e.Owner, Took: time.Duration(e.Took) * time.Millisecond,
@@ -92,7 +92,7 @@ type ledger struct {
 // stored is a ledger in the form in which it is stored.
 type stored struct {
 	Kind  string     `json:"ledger"`
-	Floor *int64     `json:"floor,omitempty"` // nil: there is none
+	Floor *int64     `json:"floor,omitempty"` // nil: no floor
 	Begun [][2]int64 `json:"begun,omitempty"` // above the floor: the first and the last slot of each span
 	Runs  []entry    `json:"runs,omitempty"`
 
@@ -136,7 +136,7 @@ func (s stored) check(token uint64) error {
 	switch {
 	case s.Kind == oldKind:
 		if (s.Last == nil) != (len(s.Runs) == 0) || s.Floor != nil || s.Begun != nil {
-			return fmt.Errorf("it has %d runs, and no last slot, or the other way round", len(s.Runs))
+			return fmt.Errorf("its last slot does not agree with its %d runs", len(s.Runs))
 		}
 	case s.Kind != onceKind:
 		return fmt.Errorf("its kind is %.40q: it must be %q", s.Kind, onceKind)
@@ -151,19 +151,19 @@ func (s stored) check(token uint64) error {
 		return err
 	}
 	if s.Schedule != nil && (s.Schedule.Text == "" || s.Schedule.Sum == "") {
-		return errors.New("its schedule cannot be understood")
+		return errors.New("its schedule is invalid")
 	}
 	if n := len(s.Runs); n > 0 && s.Runs[n-1].State != StateReset && !slots.has(s.Runs[n-1].Slot) {
-		return fmt.Errorf("its last run is that of slot %d, which is not begun", s.Runs[n-1].Slot)
+		return fmt.Errorf("its last run is for slot %d, which has not begun", s.Runs[n-1].Slot)
 	}
 	if len(s.Runs) == 0 && len(slots) > 0 {
-		return errors.New("it has slots that were begun, and no runs")
+		return errors.New("it has begun slots but no runs")
 	}
 	return nil
 }
 
 func unreadable(data []byte, err error) error {
-	return fmt.Errorf("%w: the data of the lock are no ledger: %w: %.60q; see which program wrote them, or begin a new ledger with a reset",
+	return fmt.Errorf("%w: the lock's data are not a ledger: %w: %.60q; find out which program wrote them, or start a new ledger with a reset",
 		tenure.ErrUnreadable, err, data)
 }
 
@@ -173,10 +173,10 @@ func checkRuns(runs []entry, token uint64) error {
 	}
 	for i, e := range runs {
 		if !e.valid() {
-			return fmt.Errorf("run %d of it cannot be understood", i+1)
+			return fmt.Errorf("run %d is invalid", i+1)
 		}
 		if e.Token > token || i > 0 && e.Token < runs[i-1].Token {
-			return fmt.Errorf("run %d of it has token %d, out of order", i+1, e.Token)
+			return fmt.Errorf("run %d has token %d, which is out of order", i+1, e.Token)
 		}
 	}
 	return nil

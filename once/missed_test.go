@@ -64,7 +64,7 @@ func TestOnceAhead(t *testing.T) {
 		if _, err := b.once(2440, nil, nil); !errors.Is(err, once.ErrDone) {
 			t.Error(err)
 		}
-		if err := once.Reset(t.Context(), b.Client.Client, name, -1<<63, "all anew"); err != nil {
+		if err := once.Reset(t.Context(), b.Client.Client, name, -1<<63, "all again"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.once(1, nil, nil); err != nil {
@@ -361,8 +361,8 @@ func TestCatchUpWithoutALease(t *testing.T) {
 	})
 }
 
-// The time of the work is that of each slot: one that has used it up takes none of the
-// time of the next one, nor its lease.
+// The timeout applies to each slot: a slot that has used it up takes no time from the
+// next one, nor its lease.
 func TestCatchUpTimeout(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		o := &once.Options{Between: lattice, CatchUp: 10, Timeout: time.Minute}

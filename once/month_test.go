@@ -37,7 +37,7 @@ type crontab struct {
 	mu      sync.Mutex
 	marked  map[int64]bool   // slots that were begun
 	refused map[int64]string // by whom, though nothing had happened to it
-	told    map[int64]bool   // slots of which somebody was told that they were left out
+	told    map[int64]bool   // slots that were reported as left out
 	kinds   map[string]int   // how often a call ended in which way
 }
 
@@ -169,8 +169,8 @@ func (h *cronhost) start(slot int64, took time.Duration) {
 	})
 }
 
-// ended notes what a host was told of a slot. Hurt says that something has happened
-// to it meanwhile.
+// ended records what Once returned to a host for a slot. Hurt says that something has
+// happened to it meanwhile.
 func (c *crontab) ended(owner string, slot int64, missed []int64, err error, hurt bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,7 +289,7 @@ func TestMonthWithinHalfAPeriod(t *testing.T) {
 
 // With wall clocks that are hours apart a host that is ahead takes none from the others but
 // those that it runs: what it leaves out they run, and so fewer are left out than by clocks that
-// are right. Where slots rise, somebody was told of each that is left out.
+// are right. Where slots rise, each slot that is left out is reported.
 func TestMonthHoursApart(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for _, outOfOrder := range []bool{true, false} {

@@ -21,9 +21,9 @@ type Result struct {
 	Recorded bool
 	// Caught are the missed slots that were run before it, in their order.
 	Caught []Run
-	// Missed are the slots between the last one before this one and this one that
-	// nobody has begun, and that this call has not begun either, the newest of them:
-	// those that [Options.Between] lists. MissedCount is how many there are in all.
+	// Missed are the slots between the last one begun before this slot, and this slot, that
+	// no process has begun, this call included: the newest ones, as [Options.Between] lists
+	// them. MissedCount is how many there are in all.
 	Missed      []int64
 	MissedCount int
 	// Closed is the slot up to which all count as begun from this call on, those that
@@ -72,7 +72,7 @@ type Result struct {
 //   - a [*SlotAheadError] if the slot is further ahead than [Options.MaxAhead]
 //   - a [*ScheduleError] if it is of another schedule than the ledger's
 //   - a [*NotRunError] if the slot is, or may be, marked as begun, and will not run
-//   - one that matches [tenure.ErrUnreadable] if the lock's data are no ledger
+//   - an error that matches [tenure.ErrUnreadable] if the lock's data are not a ledger
 //
 // The error of a missed slot that was caught up is joined with that of the slot;
 // Result.Caught says which one failed. A panic of work is written down as a
@@ -86,7 +86,7 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 		err = checkCall(client, name)
 	}
 	if err == nil && work == nil {
-		err = errors.New("the work is nil: hand in a function")
+		err = errors.New("the work is nil: pass a function")
 	}
 	if err != nil {
 		return Result{}, wrap(opOnce, name, err)
@@ -110,9 +110,9 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 			}
 			return Result{}, wrap(opOnce, name, err)
 		}
-		// Whoever held the lock has released it, and not run this slot.
+		// The holder has released the lock without running this slot.
 	}
-	return Result{}, wrap(opOnce, name, fmt.Errorf("slot %d: the lock changed hands %d times, and was never free for this process: %w", slot, maxTries, tenure.ErrHeld))
+	return Result{}, wrap(opOnce, name, fmt.Errorf("slot %d: the lock changed hands %d times and was never free for this process: %w", slot, maxTries, tenure.ErrHeld))
 }
 
 // maxTries bounds how often Once asks for a lock that is released at each look, by

@@ -23,8 +23,8 @@ import (
 
 var errWork = errors.New("the disk is full")
 
-// A slot is run once, whoever asks, and the next one is run; what became of each is
-// told.
+// A slot runs once, no matter which host asks, and the next one runs; the outcome of each
+// is reported.
 func TestOnce(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		res, err := a.once(7, nil, takes(2*time.Second))
@@ -137,8 +137,8 @@ func TestOnceWhileItRuns(t *testing.T) {
 	})
 }
 
-// The work ends while another host waits for a sign of life: that one is told of the
-// run, or runs the later slot itself.
+// The work ends while another host waits for a sign of life: that host gets the run's
+// outcome, or runs the later slot itself.
 func TestOnceWhenTheHolderReleases(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		c := s.host("c")
@@ -281,8 +281,8 @@ func TestOnceEndUnconfirmed(t *testing.T) {
 	})
 }
 
-// A caller whose context ends before it is known whether the holder lives is not told that
-// somebody is at work: it would take the slot for one that is being run.
+// A caller whose context ends before it is known whether the holder lives does not get a
+// RunningError: it would believe that the slot is running.
 func TestOnceEndsWithItsContext(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		a.dies(7)
@@ -424,7 +424,8 @@ func TestOncePanic(t *testing.T) {
 	})
 }
 
-// Data that are no ledger are an error, and never an empty ledger. See FuzzLedger for what is none.
+// Data that are not a ledger are an error, never an empty ledger. FuzzLedger has
+// examples.
 func TestUnreadableLedger(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		const data = `{"ledger":"every/1"}`
@@ -645,7 +646,7 @@ func TestHolderOfAnOpenLedger(t *testing.T) {
 			t.Errorf("%+v", running)
 		}
 		time.Sleep(time.Minute)
-		// The lost run is not one that was missed: it was begun.
+		// The lost run was not missed: it was begun.
 		res, err := b.once(9, &once.Options{Redo: true, Between: func(int64, int64) ([]int64, int) { return []int64{8}, 0 }}, nil)
 		if err != nil || res.Unfinished == nil || !slices.Equal(res.Missed, []int64{8}) {
 			t.Errorf("%+v, %v", res, err)
@@ -653,7 +654,7 @@ func TestHolderOfAnOpenLedger(t *testing.T) {
 	})
 }
 
-// What was begun before a reset is not told of a slot that came again.
+// A run from before a reset is not reported for a slot that was opened again.
 func TestPassedAfterAReset(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		s.twice = true

@@ -18,22 +18,21 @@ type Options struct {
 	// work failed is not run again.
 	Redo bool
 
-	// OutOfOrder lets a slot begin below one that was begun, if it was not begun
-	// itself. A host whose clock is ahead takes the slots that it begins, and none
-	// before them. A host whose clock is behind can at worst begin, once, a slot that
-	// was missed. If false, slots begin in rising order alone, which numbers need
-	// whose order matters: those of releases, say.
+	// OutOfOrder lets a slot begin after a later slot, if it was not begun itself. A host
+	// whose clock is ahead takes the slots that it begins, and none before them. A host
+	// whose clock is behind can at worst begin, once, a slot that was missed. If false,
+	// slots begin in rising order only, which is needed where the order matters: for the
+	// numbers of releases, say.
 	//
-	// The ledger keeps the slots that were begun as spans above a floor. A slot joins
-	// the span before it if Between says that there is none between the two. There
-	// are at most 16: with a seventeenth the floor rises over the lowest gap, whose
-	// slots count as begun from then on. See [Result.Closed].
+	// The ledger keeps the slots that were begun as spans above a floor. A slot joins the
+	// span before it if Between lists no slot between the two. There are at most 16: with
+	// a seventeenth the floor rises over the lowest gap, whose slots count as begun from
+	// then on. See [Result.Closed].
 	OutOfOrder bool
 
-	// Schedule is where the slots come from. The ledger keeps which one that was: a
-	// call whose schedule has not the same next 400 slots is refused with a
-	// [*ScheduleError], until [Reschedule] says that it was changed. If nil, that is
-	// not checked.
+	// Schedule is where the slots come from. The ledger stores a hash of it: a call whose
+	// schedule does not have the same next 400 slots gets a [*ScheduleError], until
+	// [Reschedule] records the change. If nil, schedules are not compared.
 	Schedule *Schedule
 
 	// Between tells the slots of the schedule that lie between two slots, both left
@@ -122,7 +121,7 @@ func (o *Options) copied() (Options, error) {
 		errs = append(errs, fmt.Errorf("wait ahead %v must not be negative", c.WaitAhead))
 	}
 	if c.CatchUp > 0 && c.Between == nil {
-		errs = append(errs, errors.New("catch up needs Between, which tells the slots that were missed"))
+		errs = append(errs, errors.New("catch up needs option Between, which lists the missed slots"))
 	}
 	return c, errors.Join(errs...)
 }

@@ -15,14 +15,13 @@ import (
 
 const opReset = "reset the ledger of"
 
-// Reset opens a slot again, and no other: it may be begun once more, whatever became
-// of it. It is for an operator who wants the work of a slot done again.
-// [math.MinInt64] opens all slots: the ledger begins anew. The reason must not be
-// empty.
+// Reset opens one slot again: it may be begun once more, whatever its outcome was. It
+// is for an operator who wants the work of a slot done again. [math.MinInt64] opens all
+// slots in a new ledger. The reason must not be empty.
 //
 // The reset is in the ledger, as a run of StateReset with the reason and the
 // operator's owner name, and in the history of the lock. It writes a new ledger if
-// the lock's data are none, in which all slots are open. The error is a
+// the lock's data are not a ledger; all slots are open in it. The error is a
 // [*RunningError] if somebody is at work.
 func Reset(ctx context.Context, client *tenure.Client, name string, slot int64, reason string) error {
 	if err := checkReset(client, name, reason); err != nil {
@@ -57,7 +56,7 @@ func checkReset(client *tenure.Client, name, reason string) error {
 		return err
 	}
 	if reason == "" {
-		return errors.New("the reason is empty: say why, for those who read the ledger")
+		return errors.New("the reason is empty: give one for the readers of the ledger")
 	}
 	return nil
 }

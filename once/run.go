@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// State says what became of a run.
+// State is the outcome of a run.
 type State string
 
 // The states of a run.
@@ -47,16 +47,16 @@ type Run struct {
 	// Attempts is how often the work was started: more than 1 with
 	// [Options.Retries]. 0 if the end is not known.
 	Attempts int
-	// Exit is the exit status of work that failed: what the method ExitCode() int
-	// of its error says, which an [os/exec.ExitError] has. 0 if there is none.
+	// Exit is the exit status of work that failed, if its error has a method ExitCode()
+	// int, as [os/exec.ExitError] does; otherwise 0.
 	Exit int
 	// Error is the text of the error of work that failed, cut to 200 bytes.
 	Error string
-	// Missed is how many slots lie between the run before and this one that
-	// nobody has begun, as far as [Options.Between] has told.
+	// Missed is how many slots between the previous run and this one were never begun, as
+	// far as [Options.Between] listed or counted them.
 	Missed int
-	// Left is what the work has left behind, if the ledger was told so before the work
-	// returned, and no more since: see [Turn.Ended].
+	// Left is what the work has left behind, if [Turn.Ended] wrote that before the work
+	// returned, and nothing was written since.
 	Left string
 }
 
@@ -73,8 +73,8 @@ func (r Run) Scheduled() (time.Time, bool) {
 
 // MarshalJSON writes the run with the names slot, state, token, owner, begun,
 // ended, took_seconds, attempts, exit_status, error, missed and left. Times are RFC 3339
-// in UTC. What is not known is left out; exit_status is there for a run that is
-// done, and for one that failed with an exit status.
+// in UTC. Unknown values are left out; exit_status is there for a run that is done, or
+// that failed with an exit status.
 func (r Run) MarshalJSON() ([]byte, error) {
 	out := struct {
 		Slot     int64    `json:"slot"`

@@ -65,11 +65,11 @@ func (l ledger) refuseSchedule(s *Schedule, slot int64, alive uint64) error {
 
 const opReschedule = "change the schedule of"
 
-// Reschedule writes into the ledger that the schedule was changed. All slots up to the
-// last one that is over count as begun: what the new schedule had before is neither
-// missed nor caught up. Call it when [Once] returns a [*ScheduleError], and the
-// schedule is meant. It returns false, and writes nothing, if the ledger has no run,
-// or has that schedule.
+// Reschedule writes into the ledger that the schedule was changed. All slots up to
+// over, the last one whose time has passed, count as begun: earlier slots of the new
+// schedule are neither missed nor caught up. Call it when [Once] returns a
+// [*ScheduleError], and the schedule is meant. It returns false, and writes nothing, if
+// the ledger has no run, or has that schedule.
 //
 // The change is in the ledger, as a run of StateChanged with the text of the schedule
 // and the owner name. The error is a [*RunningError] if somebody is at work.
@@ -115,15 +115,14 @@ func Reschedule(ctx context.Context, client *tenure.Client, name string, schedul
 	return true, nil
 }
 
-// changes reports whether the ledger has runs of another schedule, or of none that is
-// known.
+// changes reports whether the ledger has runs of another or an unknown schedule.
 func (l ledger) changes(s *Schedule) bool {
 	return len(l.Runs) > 0 && (l.Schedule == nil || s.sum(l.Schedule.After) != l.Schedule.Sum)
 }
 
 func (s *Schedule) check() error {
 	if s.Text == "" || s.After == nil {
-		return errors.New("the schedule has no text, or no function After")
+		return errors.New("the schedule has no Text or no function After")
 	}
 	return nil
 }

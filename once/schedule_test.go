@@ -97,7 +97,7 @@ func TestTwoSchedules(t *testing.T) {
 		if res, err := a.once(now+120, hourly, nil); err != nil || len(res.Caught) != 1 || res.Caught[0].Slot != now+60 {
 			t.Errorf("%+v, %v", res, err)
 		}
-		// A ledger that begins anew has no schedule.
+		// A new ledger has no schedule.
 		s.twice = true
 		if err := once.Reset(t.Context(), b.Client.Client, name, -1<<63, "a test"); err != nil {
 			t.Fatal(err)
@@ -108,8 +108,8 @@ func TestTwoSchedules(t *testing.T) {
 	})
 }
 
-// A ledger without runs has nothing that could be changed; one of which no schedule is known
-// takes the first one.
+// A ledger without runs has nothing to change; a ledger without a schedule takes the
+// first one.
 func TestRescheduleWithoutALedger(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		s.unordered = true

@@ -13,7 +13,7 @@ import (
 // Status is what the store has of the slots of one name.
 type Status struct {
 	Name string `json:"name"`
-	// Last is the highest slot that was begun; nil if there is none.
+	// Last is the highest slot that was begun; nil before the first one.
 	Last *int64 `json:"last_slot"`
 	// Held says that the lock shows a holder that may be alive, Owner and Token who
 	// has it or had it last.
@@ -26,7 +26,7 @@ type Status struct {
 
 // Show reads the ledger of [Once] under this name, with one strong read. A name
 // that was never used has no runs, and is no error. The error matches
-// [tenure.ErrUnreadable] if the data of the lock are no ledger.
+// [tenure.ErrUnreadable] if the lock's data are not a ledger.
 //
 // A run that was begun and not ended is StateRunning as long as its holder may be
 // alive, as far as this client can know; else it is StateUnknown.
@@ -56,7 +56,7 @@ func look(ctx context.Context, client *tenure.Client, name string) (tenure.Statu
 	return st, l, err
 }
 
-// alive returns the token of a holder that may be at work, 0 if there is none.
+// alive returns the token of a holder that may be at work, 0 without one.
 func alive(st tenure.Status) uint64 {
 	if st.Held {
 		return st.Token

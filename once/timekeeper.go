@@ -95,8 +95,8 @@ type term struct {
 	lease *tenure.Lease
 	since since // of the period under way
 
-	// unsure says that nobody knows whether the period under way was begun. What
-	// was to begin it may come yet, and so its age counts from no instant here.
+	// unsure says that it is unknown whether the current period was begun. The write that
+	// begins it may still arrive, so its age cannot be counted here.
 	unsure bool
 
 	mu      sync.Mutex // for the ledger: the age is written while the work runs
@@ -119,7 +119,7 @@ func (t *term) keep(ctx context.Context) error {
 			err = pause(ctx, t.brief(min(t.period-age, t.written+t.interval()-now)))
 		}
 		if errors.Is(err, errors.ErrUnsupported) {
-			_ = t.lease.Release(context.WithoutCancel(ctx)) // this store keeps no ledgers: none is left there
+			_ = t.lease.Release(context.WithoutCancel(ctx)) // this store does not support data: no ledger is left there
 			return err
 		}
 		if ctx.Err() != nil {
@@ -269,7 +269,7 @@ func (t *term) bound(ctx context.Context) (work context.Context, end func()) {
 	}
 }
 
-// told tells the caller of a run.
+// told reports a run to the caller.
 func (k *timekeeper) told(r Run, err error) {
 	if k.options.OnRun != nil {
 		k.options.OnRun(r, err)

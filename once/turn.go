@@ -46,11 +46,11 @@ func (t *Turn) Token() uint64 { return t.lease.Token() }
 // Owner returns the name under which the lock is held.
 func (t *Turn) Owner() string { return t.lease.Owner() }
 
-// Ended writes into the ledger that the work has ended as err says, before it returns,
-// and what it has left behind and waits for: a daemon that a command has started, say.
-// It says in words what is left, cut to 200 bytes. The lock stays held; others are
-// told by [RunningError] and [Run].Left. How the work ends when it returns is written
-// over that. After the work has returned it does nothing.
+// Ended writes into the ledger, before the work returns, that it has ended with err, and
+// what it has left behind and waits for: a daemon that a command has started, say. The
+// text left is cut to 200 bytes. The lock stays held; other processes see the text in
+// [RunningError] and [Run].Left. When the work returns, its outcome replaces what Ended
+// wrote. After that Ended does nothing.
 func (t *Turn) Ended(ctx context.Context, err error, left string) error {
 	return t.end(ctx, t.attempt, err, left)
 }

@@ -34,8 +34,8 @@ func TestReaderIsNotDeadByAReadThatIsBehind(t *testing.T) {
 
 func wait(p *process) *rwlock.Lease { return p.write(p.s.t.Context()) }
 
-// So it is by a strong read whose answer is on its way while the reader renews, of a writer that
-// waits, and of one that comes again and again.
+// So it is by a strong read whose answer is on its way while the reader renews, of a
+// writer that waits, and of a writer that tries again and again.
 func TestReaderIsNotDeadByAnAnswerThatIsLate(t *testing.T) {
 	enginetest.MakeVerify(t)
 	late := func(_ faultstore.Call, remaining time.Duration, renewed bool) faultstore.Fault {

@@ -47,9 +47,8 @@
 //
 // # What a crash leaves
 //
-// A writer that crashes may leave half of what it was to write. Whoever comes next is
-// told how the last writer ended: see [Lease.LastWriter]. Readers cannot repair it; a
-// writer can.
+// A writer that crashes may leave its data half written. The next lease says how the last
+// writer ended: see [Lease.LastWriter]. Readers cannot repair the data; a writer can.
 //
 // # Who comes next
 //
@@ -74,15 +73,15 @@
 // reads and asks to write gets [ErrReading] at once. A lease cannot be acquired again by
 // its own holder: a goroutine that writes, and asks to read, waits for itself.
 //
-// A writer that crashes while it waits for readers counts as one that has written,
-// because nobody can tell. A fence that has seen readers after it refuses those that it
+// A writer that crashes while it waits for readers counts as having written, because that
+// is not known. A fence that has seen later readers then refuses the readers that it
 // waited for, though they may act.
 //
 // Without a fence a process that was paused between its check and its write can write
 // while others read. See package tenure.
 //
-// Whoever deletes the record of [SizeName] by hand takes away the knowledge of where
-// readers are. All acquires that need it fail then, and nobody writes.
+// If the record of [SizeName] is deleted by hand, writers no longer know in which slots
+// readers may be. All acquires that need it fail then, and no process writes.
 //
 // # What it costs
 //

@@ -22,7 +22,7 @@ var (
 	// upgrade: two readers that want to write would wait for each other. Release all
 	// leases to read that the process has, and then acquire: what was read may have
 	// changed by then.
-	ErrReading = errors.New("this process reads: release its leases to read before it writes")
+	ErrReading = errors.New("this process reads: release its read leases before it writes")
 
 	// ErrNotWriting is matched by the error of a [Lease.Downgrade] of a reader.
 	ErrNotWriting = errors.New("not a writer")
@@ -56,7 +56,7 @@ func (e *BusyError) Error() string {
 		return fmt.Sprintf("held by the writer %q", e.Writer.Owner)
 	}
 	if len(e.Readers) == 0 {
-		return fmt.Sprintf("all %d slots of readers are held", MaxSlots)
+		return fmt.Sprintf("all %d reader slots are held", MaxSlots)
 	}
 	var names []string
 	for i, r := range e.Readers {

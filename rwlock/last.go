@@ -9,10 +9,10 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// note is the data of the gate. Whoever gives the gate back without having written, or
-// becomes a reader, lays down there who wrote last, and in which epoch that was: the
-// tenure of the gate does not tell. It counts for the term of its token alone, so nobody
-// needs to clear it.
+// note is the data of the gate. A writer that releases the gate without having written,
+// or becomes a reader, stores there which owner wrote last, and in which epoch: the
+// gate's own term does not show that. A note counts only for the term of its token, so it
+// need not be cleared.
 type note struct {
 	Token uint64       `json:"token"`
 	Epoch uint64       `json:"epoch"`          // 0: nobody has ever written
@@ -70,7 +70,7 @@ func lastOf(st tenure.Status) note {
 	return wrote(st.Data, t, st.Previous)
 }
 
-// lastBefore returns what is known of the last writer before the one that has the gate.
+// lastBefore returns what is known of the last writer before the gate's holder.
 func lastBefore(gate *tenure.Lease) note {
 	p, ok := gate.Previous()
 	if !ok {

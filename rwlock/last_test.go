@@ -11,7 +11,7 @@ import (
 
 // The epoch rises with terms in which somebody may have written, and with none that
 // nobody has believed in, as far as the gate tells: it keeps the two latest ones.
-func TestEpochOfAbandonedTenures(t *testing.T) {
+func TestEpochOfAbandonedTerms(t *testing.T) {
 	const released, abandoned, expired = tenure.EndReleased, tenure.EndAbandoned, tenure.EndExpired
 	given := note{Token: 4, Epoch: 3, Last: &tenure.Term{Token: 3}}
 	for _, test := range []struct {
@@ -29,7 +29,7 @@ func TestEpochOfAbandonedTenures(t *testing.T) {
 		{"given back, then a writer", given.bytes(), 5, released, released, 5},
 		{"given back, then a writer, then one abandoned", given.bytes(), 6, abandoned, released, 5},
 		{"given back, then a writer that died, then one abandoned", given.bytes(), 6, abandoned, expired, 5},
-		{"given back, then one that is not known, then one abandoned", given.bytes(), 6, abandoned, "", 5},
+		{"given back, then unknown, then abandoned", given.bytes(), 6, abandoned, "", 5},
 		{"a writer, then two abandoned", nil, 3, abandoned, abandoned, 1},
 		{"one abandoned", nil, 1, abandoned, "", 0},
 		{"two abandoned", nil, 2, abandoned, abandoned, 0},

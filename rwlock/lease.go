@@ -108,7 +108,7 @@ func (l *Lease) Slot() (int, bool) {
 // [admin.ReleaseCrashed]. Do not release it.
 func (l *Lease) Lock() *tenure.Lease { return l.grip.Load().inner }
 
-// Session returns the session that keeps the lease alive, nil if there is none.
+// Session returns the session that keeps the lease alive, nil for a lease without one.
 func (l *Lease) Session() *tenure.Session { return l.grip.Load().inner.Session() }
 
 // Remaining returns the time until the deadline, 0 when the right to act has ended.
@@ -216,7 +216,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 func (l *Lease) downgrade(ctx context.Context) error {
 	g := l.grip.Load()
 	if g.share != nil {
-		return fmt.Errorf("%w: it reads already", ErrNotWriting)
+		return fmt.Errorf("%w: this lease already reads", ErrNotWriting)
 	}
 	if err := errors.Join(l.Check(), context.Cause(l.ctx)); err != nil {
 		return err
@@ -267,9 +267,9 @@ func (l *Lease) confirm(ctx context.Context, slot *tenure.Lease, epoch uint64) e
 	gate, err := l.l.look(context.WithoutCancel(ctx), slot)
 	switch {
 	case err != nil:
-		return errors.Join(fmt.Errorf("%w: whether another writer has had the gate is not known", tenure.ErrLost), err)
+		return errors.Join(fmt.Errorf("%w: it is not known whether another writer has held the gate", tenure.ErrLost), err)
 	case gate.Token != epoch:
-		return fmt.Errorf("%w: %q has had the gate since, under epoch %d", tenure.ErrLost, gate.Owner, gate.Token)
+		return fmt.Errorf("%w: %q has held the gate since, with epoch %d", tenure.ErrLost, gate.Owner, gate.Token)
 	}
 	return slot.Check()
 }

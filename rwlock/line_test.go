@@ -16,8 +16,9 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// A semaphore of the same name is another lock. Whoever has its slot gets in to write,
-// although another process waits for that slot: the two would wait for each other.
+// A semaphore of the same name is another lock. The holder of its slot gets in to write,
+// although another process waits for that slot: otherwise the two would wait for each
+// other.
 func TestSemaphoreOfTheSameName(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		slots := func(p *process) *semaphore.Semaphore {
@@ -102,8 +103,8 @@ func TestNoWriterDependsOnTheLine(t *testing.T) {
 	}
 }
 
-// A writer that has written lately lets those in the line go first, but not when the one at the
-// front is stuck.
+// A writer that has written recently lets the writers in the line go first, unless the
+// first of them is stuck.
 func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		holder, w := s.process("holder"), s.process("w")
@@ -126,8 +127,8 @@ func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
 	})
 }
 
-// A writer behind others does not take the gate while it stands open for the readers: only
-// when nobody has had it for as long as from one look to the next.
+// A writer behind others does not take the gate while it stands open for the readers:
+// only when no process has held it from one look to the next.
 func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
 	for _, work := range []time.Duration{refresh, 7 * refresh} {
 		onWorld(t, func(t *testing.T, s *world) {
@@ -190,8 +191,8 @@ func TestStoreTimeoutInTheLine(t *testing.T) {
 	})
 }
 
-// Somebody else's lock that has the name of the number of slots is told of, and so is one
-// that has the name of the gate: nobody reads or writes then.
+// A foreign lock with the name of the number of slots, or of the gate, is reported: no
+// process reads or writes then.
 func TestForeignLocks(t *testing.T) {
 	for other, says := range map[string]string{rwlock.SizeName(name): `"other"`, rwlock.GateName(name): "a lock of yours"} {
 		onWorld(t, func(t *testing.T, s *world) {

@@ -68,10 +68,10 @@ func readerToken(epoch uint64) uint64 { return 2*epoch + 1 }
 
 func checkEpoch(epoch uint64) error {
 	if epoch > maxEpoch {
-		return fmt.Errorf("%w: the gate has token %d, and a writer's is twice that", tenure.ErrTokenLimit, epoch)
+		return fmt.Errorf("%w: the gate has token %d, and the writer's token would be twice that", tenure.ErrTokenLimit, epoch)
 	}
 	return nil
 }
 
 // errNoSize says that the number of slots is gone: nobody knows any more where readers are.
-var errNoSize = fmt.Errorf("%w: the number of slots is not stored, though the lock is in use: its record was deleted, or a lock of yours has the name of its gate or of a slot; stop all that uses the lock, and delete its other records too", tenure.ErrUnreadable)
+var errNoSize = fmt.Errorf("%w: the lock is in use, but the number of its slots is not stored: its record was deleted, or another lock has the name of its gate or of a slot; stop all users of the lock and delete its other records too", tenure.ErrUnreadable)

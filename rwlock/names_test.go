@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A number of slots that somebody has deleted is laid down again by nobody: it may have
+// No process stores the number of slots again after its record was deleted: it may have
 // been higher, with readers where no writer would look.
 func TestDeletedNumberOfSlots(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
@@ -88,7 +88,7 @@ func TestDeletedNumberOfSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		if slot == 0 && had.Token > 0 {
-			if _, err := w.AcquireWrite(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "number of slots is not stored") {
+			if _, err := w.AcquireWrite(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "number of its slots is not stored") {
 				t.Error(err)
 			}
 		}

@@ -19,9 +19,9 @@ import (
 // and the gate was seen open less than a refresh period ago
 // ([tenure.Options.RefreshPeriod]), it sends nothing.
 //
-// Options are those of the slot's lock, of which those of the first reader in the
-// process count, as long as it is held; nil means the defaults. Data, UnlessAlive,
-// AdditionalWait and Priority are refused.
+// Options are for the slot's lock; nil means the defaults. While the slot is held, the
+// options of the first reader in the process count. Data, UnlessAlive, AdditionalWait and
+// Priority are refused.
 //
 // The error matches the context's, and carries a [*BusyError] if a deadline ended the waiting
 // and somebody was seen in the way; or [tenure.ErrClosed], or [tenure.ErrUnreadable] if a
@@ -249,8 +249,8 @@ func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
 	return nil
 }
 
-// takeSlot takes a slot that is free: the one that this process had last, if it can. If
-// all are held it makes more.
+// takeSlot takes a free slot, preferably the last one of this process. If all are held it
+// adds slots.
 func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.Lease, int, error) {
 	n, err := l.number(ctx)
 	if err != nil {

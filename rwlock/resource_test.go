@@ -55,10 +55,10 @@ type wronged struct {
 	let   uint64 // the epoch of whom the fence has let in
 }
 
-// appeal judges those whom the fence has refused, when the history of the gate is known.
-// It may refuse readers if a writer has crashed that waited for them: nobody can tell then
-// that it had not written. So it may after two terms of the gate that nobody has believed
-// in, one after the other: whoever takes the gate then sees the last of them alone.
+// appeal judges the actors that the fence has refused, when the history of the gate is
+// known. The fence may refuse readers if a writer crashed while it waited for them: it is
+// not known then that the writer had not written. The same holds after two consecutive
+// abandoned terms of the gate: the next holder sees only the second of them.
 func (r *resource) appeal(history []tenure.Term) {
 	for _, w := range r.wronged {
 		abandoned := map[uint64]bool{}
@@ -110,7 +110,7 @@ func (r *resource) tick() {
 	r.look()
 }
 
-// enter is told of an actor that begins, and judges what it was told of the last writer.
+// enter records an actor that begins, and judges what its lease says of the last writer.
 func (r *resource) enter(p *player, l *rwlock.Lease) *actor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *resource) enter(p *player, l *rwlock.Lease) *actor {
 	last, ok := l.LastWriter()
 	for epoch := range r.epochs {
 		if before := epoch <= l.Epoch() && !a.writing || epoch < l.Epoch(); before && (!ok || epoch > last.Token) {
-			r.broken("last writer: the %v is told of epoch %d, and there was %d", a, last.Token, epoch)
+			r.broken("last writer: the %v got epoch %d, but it was %d", a, last.Token, epoch)
 		}
 	}
 	if a.writing {
@@ -136,7 +136,7 @@ func (r *resource) leave(a *actor) {
 	delete(r.actors, a)
 }
 
-// access is one that arrives, now or late, once or again.
+// access is an access that arrives, now or late, once or again.
 func (r *resource) access(a *actor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

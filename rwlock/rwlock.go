@@ -102,7 +102,7 @@ func (l *Lock) RunWrite(ctx context.Context, options *WriteOptions, work func(co
 func acquired(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 	o, err := slots.Options(options)
 	if err == nil && o.Data != nil {
-		err = errors.New("option Data means nothing here: the data of the locks that this one is made of are its own; keep yours beside what the lock is for")
+		err = errors.New("option Data must be empty: the lock stores its own data in its records; keep yours with the resource")
 	}
 	return o, err
 }
@@ -121,7 +121,7 @@ func (l *Lock) number(ctx context.Context) (int, error) {
 	z, ok, err := l.size.Saw(list[0], at)
 	// A process that makes more slots has found all of the first ones held.
 	if err == nil && !ok && (list[1].State != "" || list[2].State != "") {
-		// Somebody may have laid it down, and taken a lock, between the reads.
+		// Another process may have stored it, and taken a lock, between the reads.
 		if z, ok, err = l.size.Read(ctx); err == nil && !ok {
 			err = errNoSize
 		}

@@ -96,7 +96,7 @@ func TestSlotsGrow(t *testing.T) {
 func TestGoroutinesShareASlot(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		p := s.process("p")
-		p.release(p.read(t.Context())) // lays down the number of slots
+		p.release(p.read(t.Context())) // stores the number of slots
 		p.client.Faults().ResetLog()
 		p.client.Slow(100 * time.Millisecond)
 		var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func TestDowngradeOfAGateThatIsLost(t *testing.T) {
 			Ops: []faultstore.Op{faultstore.OpClaim},
 			Decide: func(c faultstore.Call) faultstore.Fault {
 				if l.Check() == nil && l.Remaining() < 2*refresh {
-					clock.by.Add(int64(3 * refresh)) // no timer has told of it yet
+					clock.by.Add(int64(3 * refresh)) // no timer has fired yet
 				}
 				if l.Check() == nil {
 					t.Errorf("before the claim of %q the lease is good for %v: the test has lost its point", c.Key, l.Remaining())

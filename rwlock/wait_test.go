@@ -148,7 +148,7 @@ func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
 
 // A writer that finds a process reading waits for that tenure, and not until the slot is
 // free: readers who come later turn back.
-func TestWriterWaitsForTenures(t *testing.T) {
+func TestWriterWaitsForTerms(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
 		l := r.read(t.Context())
@@ -261,11 +261,11 @@ func TestCrashOfAWriter(t *testing.T) {
 		}
 		another.release(read)
 		r.release(got)
-		mended := next.write(t.Context())
-		if last, ok := mended.LastWriter(); !ok || last.Owner != "w" {
-			t.Errorf("the next writer is told of %+v", last)
+		repair := next.write(t.Context())
+		if last, ok := repair.LastWriter(); !ok || last.Owner != "w" {
+			t.Errorf("the next writer gets %+v", last)
 		}
-		next.release(mended)
+		next.release(repair)
 		whole := r.read(t.Context())
 		if last, _ := whole.LastWriter(); last.Owner != "next" || last.End != tenure.EndReleased {
 			t.Errorf("last writer %+v", last)
@@ -384,7 +384,7 @@ func TestDowngrade(t *testing.T) {
 			t.Errorf("other readers have %d and %d", more.Token(), other.Token())
 		}
 		if last, ok := other.LastWriter(); !ok || last.Owner != "w" || last.End != tenure.EndReleased {
-			t.Errorf("other readers are told of %+v", last)
+			t.Errorf("other readers get %+v", last)
 		}
 		if err := l.Downgrade(t.Context()); !errors.Is(err, rwlock.ErrNotWriting) {
 			t.Error(err)
@@ -402,8 +402,9 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
-// A writer whose gate is taken while it becomes a reader is none: what it has read may have
-// changed. Nothing of it gets through but a release of its gate, until somebody else writes.
+// A writer whose gate is taken while it becomes a reader does not read: its data may have
+// changed. None of its requests gets through but a release of its gate, until another
+// process writes.
 func TestDowngradeWhoseGateIsTaken(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		w, next := s.process("w"), s.process("next")
@@ -545,7 +546,7 @@ func TestReaderWaitsForASilentWriter(t *testing.T) {
 	})
 }
 
-// A crashed reader does not live on by one that lives, as in redisson#7098.
+// A crashed reader is not kept alive by a living one, as in redisson#7098.
 func TestCrashedReaderBesideALivingOne(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		a, b, w := s.process("a"), s.process("b"), s.process("w")

@@ -138,10 +138,10 @@ func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*Lease, error)
 // errLine is why a writer that has found others waiting does not go on.
 var errLine = &BusyError{Writer: &Holder{}}
 
-// stand takes a place in the line, if the writer has none. The line is a lock, which
-// whoever waits for it may get. So a process that has written a while ago stands back,
-// until nobody is in the line, or somebody has come twice. Then each writer waits for at most two turns
-// of each of the others. If those are stuck, it learns of that by the gate.
+// stand takes a place in the line, if the writer has none. The line is a lock, which any
+// of its waiters may get. So a process that has written recently stands back until the
+// line is empty, or another process has come twice. Then each writer waits for at most
+// two turns of each of the others. If those are stuck, the gate shows it.
 func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
 	l := w.l
 	if w.place != nil || w.alone {
@@ -185,9 +185,9 @@ const mostStandBack = 60
 // then lets the gate stand open for two refresh periods: it is the readers' turn. Each
 // of them looks once a refresh period.
 //
-// No writer depends on the line alone: now and then it looks at the gate by itself. One that
-// nobody has had from one look to the next, longer than the readers' turn, is not wanted by
-// those before it: they are stuck.
+// No writer depends on the line alone: it also looks at the gate itself at times. If no
+// process has held the gate from one look to the next, for longer than the readers' turn,
+// the writers before this one are stuck.
 func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 	refresh := w.l.client.Options().RefreshPeriod
 	if w.chance {
@@ -315,7 +315,7 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, 
 	}
 	bound, stop := gate.Bind(ctx)
 	defer stop()
-	var s *sight
+	var s *view
 	err := l.base.Patiently(bound, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
 		s, err = w.look(bound, n)
 		return err
@@ -343,8 +343,8 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, 
 	return newLease(l, g), nil
 }
 
-// sight is what one look at the slots has shown.
-type sight struct {
+// view is what one look at the slots has shown.
+type view struct {
 	readers []noted // those that may be at work
 	tokens  uint64  // of all slots, added up: how often there was a reader
 	lined   bool    // another process is in the line
@@ -362,7 +362,7 @@ type noted struct {
 // after the gate was granted. Then each reader that this look does not show looks at the
 // gate later, and turns back. N is the number that was known before: usually it is the
 // number still, and one batch is enough.
-func (w *writer) look(ctx context.Context, n int) (*sight, error) {
+func (w *writer) look(ctx context.Context, n int) (*view, error) {
 	l := w.l
 	at := time.Now()
 	names := append([]string{SizeName(l.name), LineName(l.name)}, l.slotNames(0, n)...)
@@ -377,7 +377,7 @@ func (w *writer) look(ctx context.Context, n int) (*sight, error) {
 	case !ok:
 		return nil, errNoSize
 	}
-	s := &sight{lined: errs[1] == nil && list[1].Held}
+	s := &view{lined: errs[1] == nil && list[1].Held}
 	list, errs = list[2:], errs[2:]
 	if z.Slots > n {
 		more, moreErrs := l.client.Statuses(ctx, l.slotNames(n, z.Slots), nil)
@@ -409,9 +409,9 @@ func busyReaders(readers []noted) *BusyError {
 	return busy
 }
 
-// drain waits until each of those readers has left, or has shown no life for its lease.
-// Whoever has its slot after it was granted that after the gate was shut, and turns
-// back: so it is the term that is waited for, and not the slot.
+// drain waits until each of those readers has left, or has shown no life for its lease. A
+// later holder of its slot was granted it after the gate was shut, and turns back: so
+// drain waits for the term, not for the slot.
 func (w *writer) drain(ctx context.Context, readers []noted) error {
 	if len(readers) == 0 {
 		return nil

@@ -21,7 +21,7 @@ var (
 	// ErrDraining is matched by the error of a [Semaphore.Resize] that was to
 	// wait until slots that are gone are left, and was not let wait so long. The
 	// size is changed. See [DrainingError].
-	ErrDraining = errors.New("slots that are gone are still held")
+	ErrDraining = errors.New("removed slots are still held")
 )
 
 // Holder is the holder of a slot.
@@ -68,8 +68,7 @@ const maxShown = 5
 // Is reports whether target is [ErrFull] or [tenure.ErrHeld].
 func (e *FullError) Is(target error) bool { return target == ErrFull || target == tenure.ErrHeld }
 
-// DrainingError tells which slots that are gone are still held. It matches
-// [ErrDraining].
+// DrainingError tells which removed slots are still held. It matches [ErrDraining].
 type DrainingError struct {
 	Slots []int
 	// Err is why it was not waited any longer.
@@ -77,7 +76,7 @@ type DrainingError struct {
 }
 
 func (e *DrainingError) Error() string {
-	return fmt.Sprintf("slots that are gone are still held: %s: %v",
+	return fmt.Sprintf("removed slots are still held: %s: %v",
 		strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Slots), " ", ", "), "[]"), e.Err)
 }
 

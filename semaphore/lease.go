@@ -38,6 +38,6 @@ func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, n
 // ReleaseWith is as [tenure.Lease.ReleaseWith]. Waiters of this process are told.
 func (l *Lease) ReleaseWith(ctx context.Context, options *tenure.ReleaseOptions) error {
 	err := l.Lease.ReleaseWith(ctx, options)
-	l.s.sight.left(l.slot, l)
+	l.s.view.left(l.slot, l)
 	return err
 }

@@ -13,8 +13,8 @@ import (
 // The line is a lock that only waiters for a slot take. Its holder is the one
 // process that polls the slots; the others poll it.
 
-// lineSight is what a waiter has seen of the line.
-type lineSight struct {
+// lineView is what a waiter has seen of the line.
+type lineView struct {
 	at     time.Time // zero: nothing
 	behind bool
 }
@@ -37,6 +37,6 @@ func (w *waiter) behind(ctx context.Context) bool {
 	if errs[0] != nil {
 		return false
 	}
-	w.line = lineSight{at, list[0].Held}
+	w.line = lineView{at, list[0].Held}
 	return w.line.behind
 }

@@ -71,7 +71,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
 	if err != nil {
 		return err
 	}
-	s.sight.hint()
+	s.view.hint()
 	if z.Highest == n || !o.Wait && !o.StepDown {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) er
 	}
 }
 
-// ask asks the holders of the slots to step down. What becomes of it is seen by
-// looking at the slots: one that cannot be asked is waited for.
+// ask asks the holders of the slots to step down. The looks at the slots show whether
+// they do; drain also waits for a holder that cannot be asked.
 func (s *Semaphore) ask(ctx context.Context, from, to int, reason string) {
 	var wg sync.WaitGroup
 	for slot := from; slot < to; slot++ {

@@ -64,7 +64,7 @@ func grow(t *testing.T, s *world, most int) {
 	}
 }
 
-// Fewer slots: nobody gets one that is gone, and who has one keeps it.
+// Fewer slots: no process gets a removed slot, and its present holder keeps it.
 func TestShrinkingTakesNobodyIn(t *testing.T) {
 	onWorld(t, 4, func(t *testing.T, s *world) {
 		p := s.process("p", 4)
@@ -211,7 +211,7 @@ func TestResizeOverARevoke(t *testing.T) {
 func TestShrinkMeetsAnAdmission(t *testing.T) {
 	onWorld(t, 2, func(t *testing.T, s *world) {
 		p, operator := s.process("p", 2), s.process("operator", 2)
-		operator.release(operator.holdAll(2)[1]) // the one that goes is free
+		operator.release(operator.holdAll(2)[1]) // the removed slot is free
 		s.allow(1)
 		if n, stored, err := p.Slots(t.Context()); n != 2 || !stored || err != nil {
 			t.Fatal(n, err)
@@ -341,9 +341,9 @@ func TestShrinkTwiceOverAHolder(t *testing.T) {
 	})
 }
 
-// A slot that is gone and cannot be read during a further change counts as one that is held:
-// a resize that waits waits for its holder. The slots below it are free, so that this one
-// alone raises the number up to which slots are looked at.
+// A removed slot that cannot be read during a further change counts as held: a resize
+// with Wait waits for its holder. The slots below it are free, so that only this one
+// raises the number up to which slots are looked at.
 func TestResizeOverASlotThatCannotBeRead(t *testing.T) {
 	onWorld(t, 4, func(t *testing.T, s *world) {
 		p, operator := s.process("p", 4), s.process("operator", 4)
@@ -371,9 +371,9 @@ func TestResizeOverASlotThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A holder that renews at the last moment, while the answer to a look at it is on its way, has
-// not left when Resize returns: no refused write tells of it.
-func TestResizeWaitsForOneThatRenewsAtTheLastMoment(t *testing.T) {
+// A holder that renews at the last moment, while the answer to a look at it is on its
+// way, has not left when Resize returns: no refused write shows it.
+func TestResizeWaitsForHolderThatRenewsAtTheLastMoment(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const rounds = 120
 	late := func(o *tenure.Options) {

@@ -14,11 +14,11 @@ import (
 	"github.com/tenurelock/tenure/internal/text"
 )
 
-// Semaphore is a number of slots under one name, of which this process takes
-// some. All methods may be called concurrently. It holds nothing that needs
-// closing: its leases are the client's.
+// Semaphore is a number of slots under one name. A process may hold several of them. All
+// methods may be called concurrently. A Semaphore need not be closed: its leases are the
+// client's.
 //
-// Those who wait with one Semaphore come in their order, and share its looks.
+// Callers that wait with one Semaphore are served in their order, and share its looks.
 // So a process needs one for each name.
 type Semaphore struct {
 	base    slots.Base
@@ -30,15 +30,15 @@ type Semaphore struct {
 	queue slots.Queue
 	line  *slots.Line
 	size  *slots.Size[size]
-	sight *sight
+	view  *view
 }
 
 // Options are what all acquires of a semaphore share. Nil means the defaults.
 type Options struct {
 	// Looks is how many slots the waiter at the front of the line polls in one
-	// refresh period of the client ([tenure.Options.RefreshPeriod]). So of N slots
-	// one that becomes free stays empty for N / Looks of these periods. Only one process at a time pays for it. If zero,
-	// it is 4.
+	// refresh period of the client ([tenure.Options.RefreshPeriod]). So with N slots, a
+	// slot that becomes free stays empty for up to N / Looks of these periods. Only one
+	// process at a time pays for it. If zero, it is 4.
 	Looks int
 	// Session is a session of the same client, that keeps the slots of this
 	// process alive: to hold them costs its heartbeat, however many they are.
@@ -75,18 +75,18 @@ func New(client *tenure.Client, name string, n int, options *Options) (*Semaphor
 	}
 	return &Semaphore{
 		base: base, client: client, name: name, slots: n, options: o,
-		line:  &slots.Line{Base: base, Name: lineName(name)},
-		size:  &slots.Size[size]{Base: base, Name: SizeName(name), Good: size.good, Text: size.bytes},
-		sight: newSight(),
+		line: &slots.Line{Base: base, Name: lineName(name)},
+		size: &slots.Size[size]{Base: base, Name: SizeName(name), Good: size.good, Text: size.bytes},
+		view: newView(),
 	}, nil
 }
 
 // Name returns the name of the semaphore.
 func (s *Semaphore) Name() string { return s.name }
 
-// Slots returns how many slots there are: the number in the store, or, if none
-// is stored yet, the one that was given to [New]. A store that gives no answer is
-// asked again for three request timeouts.
+// Slots returns how many slots there are: the number in the store or, if none is stored
+// yet, the number given to [New]. It repeats an unanswered request for three request
+// timeouts.
 func (s *Semaphore) Slots(ctx context.Context) (n int, stored bool, err error) {
 	var z size
 	err = s.base.Patiently(ctx, slots.Patient(s.base.Brief(), tenure.AcquireOptions{}), func() (err error) {

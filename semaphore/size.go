@@ -44,8 +44,8 @@ func (s *Semaphore) recent(ctx context.Context, age time.Duration) (size, error)
 	return s.current(ctx)
 }
 
-// glanced is recent by a read that may be behind, for waiters: whoever takes a slot reads the
-// size anew.
+// glanced is recent by a read that may be behind, for waiters: a process that takes a
+// slot reads the size again.
 func (s *Semaphore) glanced(ctx context.Context, age time.Duration) (size, error) {
 	z, at := s.size.Known()
 	if at.IsZero() {

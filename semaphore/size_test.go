@@ -94,8 +94,8 @@ func TestForeignSizeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Somebody else's lock that has the name, and no data, is told of: whoever holds it lays no
-// number down. Once it is free the number is laid down.
+// A foreign lock with the name, and without data, is reported: its holder stores no
+// number. Once it is free the number is stored.
 func TestForeignLockInPlaceOfTheSize(t *testing.T) {
 	onWorld(t, 2, func(t *testing.T, s *world) {
 		p, other := s.process("p", 2), s.process("other", 2)
@@ -124,8 +124,7 @@ func TestForeignLockInPlaceOfTheSize(t *testing.T) {
 	})
 }
 
-// A number that somebody has deleted is laid down again, before anybody is
-// admitted.
+// A number that was deleted is stored again, before any process is admitted.
 func TestDeletedSize(t *testing.T) {
 	onWorld(t, 2, func(t *testing.T, s *world) {
 		p := s.process("p", 2)

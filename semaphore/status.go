@@ -95,7 +95,7 @@ func (s *Semaphore) lookBy(ctx context.Context, slots []int, how *tenure.ReadOpt
 	out := make([]looked, len(slots))
 	for i, slot := range slots {
 		if out[i] = (looked{slot, list[i], errs[i]}); errs[i] == nil {
-			s.sight.looked(slot)
+			s.view.looked(slot)
 		}
 	}
 	return out
@@ -138,7 +138,7 @@ func holderOf(slot int, st tenure.Status) Holder {
 // holders adds the slots that this process has itself, which it did not look
 // at, and puts them in order.
 func (s *Semaphore) holders(seen []Holder, n int) []Holder {
-	seen = append(seen, s.sight.own(n)...)
+	seen = append(seen, s.view.own(n)...)
 	slices.SortFunc(seen, func(a, b Holder) int { return a.Slot - b.Slot })
 	return slices.DeleteFunc(slices.CompactFunc(seen, func(a, b Holder) bool { return a.Slot == b.Slot }),
 		func(h Holder) bool { return h.Slot >= n })

@@ -18,7 +18,7 @@ type waiter struct {
 	s       *Semaphore
 	options tenure.AcquireOptions
 	place   *slots.Place // in the line of all processes; nil before it has one
-	line    lineSight
+	line    lineView
 	chance  time.Time // when it may look at a slot from behind
 	passed  int       // how many slots it has looked at once
 	failed  bool      // the store gave no answer: each round asks until it does
@@ -48,7 +48,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		timer := time.NewTimer(slots.About(refresh))
 		select {
 		case <-ctx.Done():
-		case <-w.s.sight.freed:
+		case <-w.s.view.freed:
 		case <-w.place.Arrived():
 		case <-timer.C:
 		}
@@ -89,7 +89,7 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	slots := s.sight.order(z.Slots, refresh*3/4, behind)
+	slots := s.view.order(z.Slots, refresh*3/4, behind)
 	switch {
 	case behind:
 		slots = slots[:min(1, len(slots))]
@@ -144,7 +144,7 @@ func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
 		return nil, nil, err
 	}
 	for {
-		l, holders, err := w.pass(ctx, s.sight.order(z.Slots, 0, false), false, s.look)
+		l, holders, err := w.pass(ctx, s.view.order(z.Slots, 0, false), false, s.look)
 		if l != nil || err != nil {
 			return l, nil, err
 		}
@@ -166,14 +166,14 @@ const atOnce = 8
 // lookFunc looks at slots.
 type lookFunc func(ctx context.Context, slots []int) []looked
 
-// pass looks at the slots in their order, and takes the first one that is free.
-// Without one it returns their holders.
+// pass looks at the slots in their order, and takes the first free one. If there is no
+// free slot it returns their holders.
 //
 // The write that takes a free slot is the cheapest look there is, so the first
 // slot is not looked at before, unless it is likely to be held.
 func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc) (*Lease, []Holder, error) {
 	var holders []Holder
-	if len(slots) > 0 && !held && w.s.sight.fresh(slots[0]) {
+	if len(slots) > 0 && !held && w.s.view.fresh(slots[0]) {
 		l, holder, err := w.take(ctx, slots[0])
 		if l != nil || err != nil {
 			return l, nil, err
@@ -209,7 +209,7 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc
 func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 	s := w.s
 	inner, err := s.base.TryLock(ctx, LockName(s.name, slot), &w.options)
-	s.sight.looked(slot)
+	s.view.looked(slot)
 	var held *tenure.HeldError
 	switch {
 	case errors.As(err, &held):
@@ -232,7 +232,7 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 		return nil, Holder{Slot: slot, Owner: inner.Owner(), Token: inner.Token()}, nil
 	}
 	l := &Lease{Lease: inner, s: s, slot: slot, slots: z.Slots}
-	s.sight.taken(slot, l)
+	s.view.taken(slot, l)
 	return l, Holder{}, nil
 }
 
@@ -240,7 +240,7 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 // slot was granted, and from the store. That is what makes a change safe. A
 // holder that was granted a slot before the number was changed is in the slot's
 // record by then, where the process that changes the number finds it afterwards.
-// One that is granted a slot later reads the new number.
+// A process that is granted a slot later reads the new number.
 func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
 	ctx, stop := l.Bind(ctx)
 	defer stop()

@@ -96,8 +96,8 @@ func TestAuditFindsEach(t *testing.T) {
 			return len(fails) == 0
 		})
 		t.Logf("after %v in the mean, %v at most", sum/failing, longest)
-		// Each of them looks at two in four refresh periods, and passes over its own. They are
-		// not equally far from each other, and the one that comes next may be the owner.
+		// Each of them looks at two in four refresh periods, and passes over its own. The
+		// workers are not equally spaced, and the next one may be the owner.
 		const once = partitions * 4 / (2 * workers) * refresh
 		if most := 3*lease + 2*once; longest > most {
 			t.Errorf("one was found after %v, more than %v", longest, most)

@@ -146,8 +146,9 @@ type looked struct {
 	err error
 }
 
-// statuses looks at locks by cheap reads: what follows from them is a claim, which the
-// store makes only if it is still so, or another look. One that leaves is in a hurry.
+// statuses looks at locks by cheap reads: they lead to a claim, which the store applies
+// only if the record is unchanged, or to another look. A worker that leaves makes several
+// at a time.
 func (w *worker) statuses(names []string) []looked {
 	return w.read(names, &tenure.ReadOptions{Eventual: !w.isLeaving()})
 }
@@ -185,12 +186,12 @@ func (w *worker) note(id string, st looked) bool {
 		delete(w.known, id)
 		return true
 	}
-	k := sighting{session: st.Session, owner: st.Owner, until: time.Now().Add(w.jittered())}
+	k := observation{session: st.Session, owner: st.Owner, until: time.Now().Add(w.jittered())}
 	switch {
 	case st.err != nil, st.State == tenure.StateReserved, st.Session == w.session.ID():
 		// Later: the store fails, or it is kept for another one, or it has come here
 		// since it was looked at.
-		k = sighting{until: k.until}
+		k = observation{until: k.until}
 	default:
 		k.lone = st.Session == ""
 	}
@@ -211,7 +212,7 @@ func (w *worker) disowned(id string, st looked) bool {
 func (w *worker) again(id string, after time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.known[id] = sighting{until: time.Now().Add(after)}
+	w.known[id] = observation{until: time.Now().Add(after)}
 }
 
 // claim has partitions claimed, a number of them at a time.
@@ -244,8 +245,8 @@ func (w *worker) claimMore() {
 
 // pace is how many claims a worker has under way at a time beside its heartbeat.
 // Many workers that fill a group together can ask more of a store than it bears:
-// then all heartbeats are late, sessions are lost, and all begins anew. So there are
-// few at first, more as long as they are quick, and half as many when one takes an
+// then all heartbeats are late, sessions are lost, and it all starts again. So there
+// are few at first, more as long as they are quick, and half as many when one takes an
 // eighth of a heartbeat period.
 type pace struct {
 	atOnce, most int
@@ -358,9 +359,9 @@ func (w *worker) makeRoom(missing int) {
 // auditEach is how many polls there are for each audit.
 const auditEach = 4
 
-// audit polls a few partitions that other workers should have, so that none is
-// left alone because its planned owner does not come. One that has had no owner
-// for two leases is claimed.
+// audit polls a few partitions that other workers should have, so that no partition is
+// left without an owner because its planned owner does not come. A partition that has had
+// no owner for two leases is claimed.
 func (w *worker) audit() {
 	if w.seat == nil || w.g.options.Audit < 0 {
 		return
@@ -424,7 +425,7 @@ func (w *worker) owners(ids []string) []looked {
 		list, errs := w.sessionStatuses(sessions)
 		if err := cmp.Or(errs...); err != nil {
 			w.trouble(err)
-			return nil // half a look is none
+			return nil // an incomplete look shows nothing
 		}
 		for i, id := range sessions {
 			if asked[id] = list[i]; list[i].Alive && on(id) {

@@ -15,8 +15,8 @@ import (
 )
 
 // coordinator is the one worker that writes the membership. It holds two locks under
-// its session, and writes under their leases alone: one that has been replaced
-// can write nothing. The ownership of partitions does not rest on it.
+// its session, and writes only under their leases: a coordinator that was replaced can
+// write nothing. The ownership of partitions does not rest on it.
 type coordinator struct {
 	w     *worker
 	lead  *tenure.Lease
@@ -136,7 +136,7 @@ func (c *coordinator) read() error {
 		c.told.Store(&o)
 		return nil
 	}
-	// The coordinator before has written the membership, and not told of it.
+	// The previous coordinator has written the membership, but not announced it.
 	return c.tell(coordinatorState{Epoch: r.Epoch, Places: c.state.Places})
 }
 
@@ -214,7 +214,7 @@ func (c *coordinator) look() error {
 	list, errs := c.places()
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
-			return err // half a look is none
+			return err // an incomplete look shows nothing
 		}
 	}
 	next := membership{Format: membershipFormat, Epoch: c.membership.Epoch + 1, Revision: c.spec.Revision}
@@ -323,8 +323,8 @@ const freeAtOnce = 16
 
 // free takes the places of dead workers, and gives them back: taking one closes
 // the worker's session, so that its partitions can be claimed with one write
-// each. Workers that have closed it themselves have left: their places are free,
-// and must not be taken from one that comes back just now.
+// each. Workers that have closed it themselves have left: their places are free, and
+// must not be taken from a worker that comes back just now.
 func (c *coordinator) free(list []tenure.Status, errs []error) (freed []bool) {
 	w := c.w
 	freed = make([]bool, len(list))
@@ -374,8 +374,8 @@ func (c *coordinator) left(session string) bool {
 	return err == nil && !st.Alive && st.State != tenure.StateAlive
 }
 
-// fillUp names the vacant places below the highest one that is not, with the
-// weight and the zone of the worker that was there last.
+// fillUp adds the vacant places below the highest occupied one, with the weight and the
+// zone of their last worker.
 func fillUp(members, before []member) []member {
 	if len(members) == 0 {
 		return nil
@@ -408,9 +408,9 @@ func (c *coordinator) makePlaces(next membership) error {
 	return c.tell(coordinatorState{Epoch: c.state.Epoch, Places: places})
 }
 
-// settled says that a membership is to be written now: when somebody dies or leaves, or
-// the partitions have changed, at once; when workers come, or are gone that were
-// leaving, after a look that has shown no more of them.
+// settled says that a membership is to be written now: at once when a worker dies or
+// leaves, or the partitions have changed; when workers come, or leaving ones are gone,
+// after a look that has shown no more of them.
 func (c *coordinator) settled(next membership) bool {
 	now := next.sessions()
 	urgent := next.Revision != c.membership.Revision && c.membership.Epoch > 0

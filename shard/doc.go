@@ -14,10 +14,10 @@
 //
 // A worker holds all of its partitions under one session, so it sends one write
 // per heartbeat, whatever their number. Workers find each other in the store;
-// nothing has to be configured. A worker that joins gets its share from the
-// others, one that leaves hands over what it has, and the partitions of one that
-// has crashed are claimed by the others when its lease has run out. The number of
-// partitions can be changed while all are at work: see [Group.Resize].
+// nothing has to be configured. A worker that joins gets its share from the others, a
+// worker that leaves hands its partitions over, and the partitions of a crashed worker
+// are claimed by the others when its lease has run out. The number of partitions can be
+// changed while all are at work: see [Group.Resize].
 //
 // # Guarantees
 //
@@ -47,12 +47,11 @@
 // everything free. If one was killed at the same moment, the others may wait until
 // its lease has run out.
 //
-// All workers compute the same plan from the same membership: which worker is in
-// which place, with which weight. The plan is balanced by the weights, and moves
-// little: a worker that joins gets about its share and nothing moves between the
-// others; one that leaves gives up what it has, and nothing moves between the
-// others; and one that is restarted takes its former place, and with it what it
-// had.
+// All workers compute the same plan from the same membership, which lists the workers,
+// their places and weights. The plan is balanced by the weights, and moves little: a
+// worker that joins gets about its share, a worker that leaves gives up its own, and
+// nothing moves between the others; a restarted worker takes its former place, and with
+// it its former partitions.
 //
 // No worker has more than [Options.Max] partitions. Those that no worker has room
 // for are unassigned: an event says so, and [Stats] and [Status] show it.
@@ -106,12 +105,12 @@
 // periods [Options.Audit] partitions, and now and then a session that one of them is
 // held under. The coordinator reads the record of each worker instead of its own, those
 // of two vacant places, and the sessions of the workers when these have a heartbeat due;
-// and those of all vacant places, of which there are as many as workers, ten or so at
-// least: each five periods, each twenty where the membership has not changed for as long.
-// The worker that would succeed it reads the sessions of the workers, and the one after
-// that in line reads the session of the first. While nothing changes, these reads may be
-// behind ([tenure.ReadOptions]), and cost half on DynamoDB. A change of the
-// membership costs two writes, and each worker two reads.
+// and those of all vacant places (as many as workers, and at least about ten): every
+// five periods, or every twenty if the membership has not changed for that long. The
+// worker that would succeed it reads the sessions of the workers, and the one after that
+// in line reads the session of the first. While nothing changes, these reads may be
+// behind ([tenure.ReadOptions]), and cost half on DynamoDB. A change of the membership
+// costs two writes, and each worker two reads.
 //
 // A partition costs a read and a write to be claimed. To move one costs a write to
 // ask, one to make way and one to take it, and two reads a refresh period while

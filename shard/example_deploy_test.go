@@ -16,7 +16,7 @@ import (
 
 // A new version is given a small part of the work first, by the weight of its worker,
 // and half of it when that went well.
-func ExampleOptions_weightOfANewVersion() {
+func ExampleOptions_weightOfTheNewVersion() {
 	store := memstore.New()
 	start := func(owner, version string, weight float64) (group *shard.Group, stop func()) {
 		client, err := tenure.New(store, &tenure.Options{Owner: owner, Label: version, LeaseDuration: time.Second})

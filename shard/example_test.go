@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// A worker counts in each of three partitions from where the last checkpoint was
-// laid down, and leaves when all are done.
+// A worker counts in each of three partitions from the last checkpoint, and leaves when
+// all are done.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -38,7 +38,7 @@ func Example() {
 		stop() // the worker leaves
 	}()
 	err = orders.Run(ctx, func(ctx context.Context, p *shard.Partition) error {
-		n, _ := strconv.Atoi(string(p.Last())) // 0 if there is none
+		n, _ := strconv.Atoi(string(p.Last())) // 0 without a checkpoint
 		for ; n < 5; n++ {
 			if err := p.Check(); err != nil {
 				return err

@@ -284,10 +284,10 @@ type Options struct {
 	Claims int
 
 	// Audit is how many partitions of other planned owners this worker polls in four
-	// refresh periods, one after the other. It claims one that has had no owner for two
-	// leases, and hands it to its planned owner later. If zero, it is 2; -1 saves a quarter
-	// of a worker's reads, but then nobody picks up a partition whose planned owner never
-	// claims it.
+	// refresh periods, one after the other. It claims a partition that has had no owner
+	// for two leases, and hands it to its planned owner later. If zero, it is 2; -1 saves
+	// a quarter of a worker's reads, but then no worker picks up a partition whose
+	// planned owner never claims it.
 	Audit int
 
 	// Prepare is called before another worker is asked for a partition: to load
@@ -519,8 +519,7 @@ type Event struct {
 	Took      time.Duration
 	Err       error
 
-	// Missed counts the events before this one that were dropped because
-	// OnEvent was too slow.
+	// Missed counts the events dropped before this event because OnEvent was too slow.
 	Missed uint64
 }
 

@@ -106,9 +106,10 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 }
 
 // The partitions of a worker that has crashed are owned by others within its lease as the
-// coordinator counts it, and four looks: the coordinator's that sees its last heartbeat, the
-// one that finds it dead, another worker's at the membership, and one more where it is free a
-// moment late. A look may be late by a tenth of the refresh period.
+// coordinator counts it, and four looks: the coordinator's that sees its last heartbeat,
+// the coordinator's that finds it dead, another worker's at the membership, and a further
+// look if a partition is free a moment late. A look may be late by a tenth of the refresh
+// period.
 func TestCrash(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 100}, func(t *testing.T, s *world) {
 		workers := s.come(5, func() { s.settle(len(s.workers), 100) }) // so that the first one coordinates
@@ -182,9 +183,10 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 	}
 }
 
-// A worker that leaves hands its partitions over: none has nobody for longer than
-// its hand-over takes, which is no longer than a look where no hints arrive; also where
-// the others prepare, or have a limit: they ask who leaves. The last one waits for nobody.
+// A worker that leaves hands its partitions over: no partition is without an owner for
+// longer than its hand-over takes, which is at most a look where no hints arrive; also
+// where the others prepare, or have a limit: they ask the leaving worker. The last worker
+// waits for no other.
 func TestLeave(t *testing.T) {
 	var prepared atomic.Int64
 	for _, c := range []struct {
@@ -430,7 +432,7 @@ func TestSessionLost(t *testing.T) {
 			w.client.Heal()
 			s.settle(2, 20)
 			if len(w.of(shard.EventLost)) != 1 || len(w.of(shard.EventJoined)) != 2 {
-				t.Errorf("%s was told of %d losses and %d joins", w.owner, len(w.of(shard.EventLost)), len(w.of(shard.EventJoined)))
+				t.Errorf("%s got events of %d losses and %d joins", w.owner, len(w.of(shard.EventLost)), len(w.of(shard.EventJoined)))
 			}
 		}
 	})

@@ -103,7 +103,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// A few partitions more or less keep the base of the plan; many begin it anew.
+// A few partitions more or less keep the base of the plan; many start a new one.
 func TestBase(t *testing.T) {
 	number := func(n int) spec { return spec{Count: n} }
 	s := number(110).after(number(100))
@@ -166,15 +166,15 @@ func TestOutdated(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		id          string
-		k           sighting
+		k           observation
 		before, now *view
 		want        bool
 	}{
-		{"given back", theirs, sighting{}, both, alone, true},
-		{"not given", theirs, sighting{}, alone, both, false},
-		{"mine before as well", mine, sighting{}, both, alone, false},
-		{"held by one that leaves", theirs, sighting{session: "s1"}, both, alone, false},
-		{"held by one that has left", theirs, sighting{session: "s1"}, alone, left, true},
+		{"given back", theirs, observation{}, both, alone, true},
+		{"not given", theirs, observation{}, alone, both, false},
+		{"mine before as well", mine, observation{}, both, alone, false},
+		{"held by a leaving worker", theirs, observation{session: "s1"}, both, alone, false},
+		{"held by a worker that has left", theirs, observation{session: "s1"}, alone, left, true},
 	} {
 		if got := tc.k.outdated(tc.id, "s0", tc.before, tc.now); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)

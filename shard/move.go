@@ -20,7 +20,7 @@ import (
 // would have no owner for a while.
 type move struct {
 	id     string
-	from   sighting
+	from   observation
 	begun  time.Time
 	waits  bool
 	asked  bool
@@ -297,7 +297,7 @@ func (v *view) plannedElsewhere(id string, place int) bool {
 
 // departure is how a worker leaves.
 type departure struct {
-	until  time.Time // when it goes, whoever has not come
+	until  time.Time // when it goes, even if not all next owners have come
 	marked time.Time // when its place has said so
 	hurry  time.Time // until then it looks often
 	deal   time.Time // when partitions are handed over next; zero until the membership says so
@@ -310,13 +310,13 @@ type departure struct {
 
 // former is a plan that has been replaced.
 type former struct {
-	v     *view     // nil for one that this worker has not seen
+	v     *view     // nil for a plan that this worker has not seen
 	until time.Time // by then the others have looked, and found the new one
 }
 
-// replaces notes that a plan has been replaced while the worker leaves. Where several were,
-// one after the other within a look, it has seen only the first and the last of them; others
-// may have found one in between.
+// replaces notes that a plan has been replaced while the worker leaves. If there were
+// several within a look, this worker has seen only the first and the last of them; others
+// may have found a plan in between.
 func (d *departure) replaces(before, v *view, period time.Duration) {
 	now := time.Now()
 	until := now.Add(period + period/4)
@@ -342,8 +342,8 @@ func (d *departure) knows(id string, to member) bool {
 }
 
 // Where many leave at once, each must learn soon that the others do: from the membership,
-// so from the coordinator, which may be one of them, or from one that takes its
-// place. So all of these look often, for some looks after something has changed.
+// so from the coordinator, which may be leaving itself, or from its successor. So all of
+// these look often, for some looks after something has changed.
 const (
 	hurries  = 4 // looks
 	hurrying = 4 // times as often
@@ -374,7 +374,7 @@ func (w *worker) leaveStep() bool {
 	if w.departure.marked.IsZero() {
 		w.mark()
 	}
-	if !w.heirs() {
+	if !w.hasSuccessors() {
 		return true
 	}
 	if w.departure.marked.IsZero() {
@@ -429,7 +429,7 @@ func (w *worker) deal() {
 	}
 	n := min(len(d.queue), d.portion)
 	if n > 0 && w.overtaken() {
-		d.again = time.Time{} // what is to be handed over is found anew, at once
+		d.again = time.Time{} // look for what is to be handed over again, at once
 		return
 	}
 	for _, h := range d.queue[:n] {
@@ -459,16 +459,16 @@ func (w *worker) handovers() []handover {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v := w.view
-	heirs := map[int]member{}
+	successors := map[int]member{}
 	for _, m := range v.membership.Members {
 		if m.active() && m.Awaits > 0 && m.Owner != "" && m.Owner != w.client.Options().Owner {
-			heirs[m.Place] = m
+			successors[m.Place] = m
 		}
 	}
 	var all []handover
 	for id, p := range w.held {
 		place, ok := v.owner(id)
-		if to, awaits := heirs[place]; ok && awaits && !p.stopping.Load() && w.departure.knows(id, to) {
+		if to, awaits := successors[place]; ok && awaits && !p.stopping.Load() && w.departure.knows(id, to) {
 			all = append(all, handover{p, to})
 		}
 	}
@@ -480,9 +480,9 @@ func (w *worker) handovers() []handover {
 	})
 }
 
-// staying returns those of which the next owners do not leave, as their places say. One
-// that does may have begun to before it found that it is to have the partition, so that
-// it does not wait for it; and the membership does not say so yet.
+// staying returns the hand-overs whose next owners do not leave, as their places say. A
+// next owner may have begun to leave before it found that it is to have the partition, so
+// that it does not wait for it; and the membership does not say so yet.
 func (w *worker) staying(all []handover) []handover {
 	at := map[int]int{}
 	var names []string
@@ -505,9 +505,9 @@ func (w *worker) staying(all []handover) []handover {
 
 // handOver has the handler of a partition stop, and the lock free then, for the next
 // owner, which waits for it; unless the plan has changed or something else has ended
-// its work. The lock is not kept for the next owner: that one may leave as well, by
-// the time at which the handler has returned, and whoever is to have the partition
-// then would have to wait. Nobody else takes it meanwhile.
+// its work. The lock is not kept for the next owner: that worker may have left too by
+// the time the handler returns, and then the new planned owner would have to wait. No
+// other worker takes it meanwhile.
 func (w *worker) handOver(h handover) {
 	w.mu.Lock()
 	place, ok := w.view.owner(h.p.id)
@@ -517,7 +517,7 @@ func (w *worker) handOver(h handover) {
 	if !planned || h.p.stopping.Swap(true) {
 		return
 	}
-	h.p.heir.Store(&h.to.Owner)
+	h.p.successor.Store(&h.to.Owner)
 	reason := fmt.Sprintf("%q leaves; planned for %q in epoch %d", w.client.Options().Owner, h.to.Owner, epoch)
 	if err := h.p.lease.StepDown(&tenure.StepDownOptions{Reason: reason}); err != nil {
 		w.trouble(err)

@@ -92,8 +92,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Somebody else's lock in the place of one that a coordinator needs is told of, and who holds
-// it: nobody can plan. When it is free the group goes on.
+// A foreign lock in the place of a lock that the coordinator needs is reported with its
+// holder: no worker can plan. When it is free the group goes on.
 func TestForeignLocks(t *testing.T) {
 	for _, lock := range []string{shard.CoordinatorLockName(name), shard.MembershipName(name)} {
 		onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
@@ -108,7 +108,7 @@ func TestForeignLocks(t *testing.T) {
 				}
 			}
 			if told < 1 || told > 10 {
-				t.Errorf("a worker told of %s %d times: %v", lock, told, a.of())
+				t.Errorf("a worker reported %s %d times: %v", lock, told, a.of())
 			}
 			testutil.Want(t, l.Release(t.Context()), nil)
 			s.settle(1, 2)

@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// orphan has a claim of a worker's session applied of which nothing in the worker
-// knows: one that comes late, when the worker has given the lock back.
+// orphan applies a claim of a worker's session that the worker does not know: it comes
+// late, when the worker has given the lock back.
 func (s *world) orphan(w *worker, lock string) {
 	s.t.Helper()
 	st, err := w.client.Status(s.t.Context(), shard.MemberName(name, w.Stats().Place))
@@ -70,7 +70,7 @@ func TestOrphanedClaimOfTheCoordinator(t *testing.T) {
 }
 
 // A partition that is held in the name of another worker's session, without that
-// worker knowing of it, is given up when it is asked for, as one that it has.
+// worker knowing of it, is given up when it is asked for, like a known one.
 func TestOrphanedClaimOfAnotherWorker(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")

@@ -30,9 +30,9 @@ type Partition struct {
 	mu   sync.Mutex
 	last []byte
 
-	heir     atomic.Pointer[string]  // to whom a worker that leaves hands it over; nil: nobody
-	stopping atomic.Bool             // its context has ended, or it is to be released
-	stop     context.CancelCauseFunc // of the contexts of its handlers
+	successor atomic.Pointer[string]  // the owner to whom a leaving worker hands it over, or nil
+	stopping  atomic.Bool             // its context has ended, or it is to be released
+	stop      context.CancelCauseFunc // of the contexts of its handlers
 }
 
 // ID returns the name of the partition.
@@ -57,23 +57,22 @@ func (p *Partition) Lease() *tenure.Lease { return p.lease }
 // before every side effect.
 func (p *Partition) Check() error { return p.lease.Check() }
 
-// Last returns the latest checkpoint: the one that was laid down last by this
-// owner, or else what the owner before it has left. It is nil if there is none.
-// The caller must not change it.
+// Last returns the latest checkpoint: the last one that this owner stored, or else its
+// predecessor's. It is nil without a checkpoint. The caller must not change it.
 func (p *Partition) Last() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
-// Checkpoint lays data down with the partition, where its next owner finds it,
-// and waits until that is confirmed. It has at most 256 KiB, and costs a write.
+// Checkpoint stores data with the partition, where its next owner finds it, and waits
+// until that is confirmed. It has at most 256 KiB, and costs a write.
 //
-// It is refused from an owner that is that no more, with an error that matches
-// [tenure.ErrLost]; so a checkpoint is never older than one that a later owner
-// has seen. An error that matches [tenure.ErrUncertain] says that the data may
-// be there, or come to be there yet. A handler whose context has ended because
-// another worker is to have the partition can still lay one down.
+// A former owner's checkpoint is refused with an error that matches [tenure.ErrLost]; so
+// a checkpoint never overwrites what a later owner has seen. An error that matches
+// [tenure.ErrUncertain] says that the data may be stored, or may still become so. A
+// handler whose context has ended because another worker is to have the partition can
+// still store one.
 func (p *Partition) Checkpoint(ctx context.Context, data []byte) error {
 	data = append([]byte{}, data...)
 	if err := p.lease.SetData(ctx, data); err != nil {
@@ -87,9 +86,9 @@ func (p *Partition) Checkpoint(ctx context.Context, data []byte) error {
 
 // What ends a handler beside the lease.
 var (
-	errRemoved = errors.New("the group has the partition no more")
+	errRemoved = errors.New("the partition was removed from the group")
 	errMadeWay = errors.New("released to make room")
-	errPanic   = errors.New("another handler has panicked")
+	errPanic   = errors.New("another handler panicked")
 )
 
 const (
@@ -158,7 +157,7 @@ func (w *worker) work(ctx context.Context, p *Partition) {
 	returned = true
 }
 
-var errGoexit = errors.New("the handler has ended its goroutine")
+var errGoexit = errors.New("the handler called runtime.Goexit")
 
 // call runs the handler once. A panic is kept for Run, and ends the worker.
 func (w *worker) call(ctx context.Context, p *Partition) (err error) {
@@ -192,8 +191,8 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 		why := fmt.Sprintf("%q has asked for it, and leaves as well", asked.To)
 		_ = p.lease.StepDown(&tenure.StepDownOptions{Reason: why})
 	case leaving && errors.Is(ended, tenure.ErrSessionClosed):
-		// What was asked for in the last moment is found when the session is closed. The
-		// worker that asked may have gone by then; one that stays takes what is free.
+		// A request of the last moment is found when the session is closed. The worker that
+		// asked may be gone by then; the workers that stay take free partitions.
 		_ = p.lease.StepDown(&tenure.StepDownOptions{Reason: "the worker has left"})
 	}
 	var how *tenure.ReleaseOptions
@@ -210,15 +209,15 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	if asked != nil {
 		// The worker that asked may have a newer plan: it is not asked back before
 		// that can have come here.
-		w.known[p.id] = sighting{until: now.Add(2 * w.period)}
+		w.known[p.id] = observation{until: now.Add(2 * w.period)}
 	}
 	w.mu.Unlock()
 	ev := Event{Kind: EventDropped, Partition: p.id, Token: p.Token(), Place: w.seatPlace(), Err: cause}
 	switch {
 	case asked != nil:
 		ev.Kind, ev.Peer, ev.Err = EventMovedOut, cmp.Or(asked.To, asked.By), nil
-		if heir := p.heir.Load(); heir != nil {
-			ev.Peer = *heir
+		if successor := p.successor.Load(); successor != nil {
+			ev.Peer = *successor
 		}
 	case errors.Is(ended, tenure.ErrLost) && w.session.Check() == nil:
 		ev.Kind = EventRevoked

@@ -19,8 +19,8 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// The next owner of a partition finds the checkpoint of the one before, also one
-// that was laid down while it stopped.
+// The next owner of a partition finds the checkpoint of the one before, also if it was
+// stored while that owner stopped.
 func TestCheckpointMoves(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 8}, func(t *testing.T, s *world) {
 		last := sync.Map{}
@@ -55,8 +55,7 @@ func TestCheckpointMoves(t *testing.T) {
 	})
 }
 
-// A checkpoint is refused from who is not the owner any more, and what the
-// current owner has laid down stays.
+// A former owner's checkpoint is refused, and the current owner's stays.
 func TestCheckpointOfAFormerOwner(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 1}, func(t *testing.T, s *world) {
 		a, b := s.make("a"), s.make("b")
@@ -124,7 +123,7 @@ func TestCheckpointThatIsNotConfirmed(t *testing.T) {
 	})
 }
 
-// A handler that returns before it has to is run again; one that fails again and
+// A handler that returns before it has to is run again; a handler that fails again and
 // again gives its partition up, and others find it.
 func TestHandlerEndsEarly(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 1}, func(t *testing.T, s *world) {
@@ -159,8 +158,8 @@ func TestHandlerEndsEarly(t *testing.T) {
 	})
 }
 
-// A panic of a handler comes out of Run, and frees all partitions. One that ends its goroutine
-// gives its partition up.
+// A panic of a handler comes out of Run, and frees all partitions. A handler that ends
+// its goroutine gives its partition up.
 func TestPanic(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.make("a")

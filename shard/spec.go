@@ -23,8 +23,8 @@ import (
 // spec is which partitions a group has: what the store keeps of that, as the data
 // of a lock that nobody holds but to change it. Either Count or Names is set.
 type spec struct {
-	// Revision is one higher with every change, so that one that was changed to
-	// and fro is read again.
+	// Revision grows by one with every change, so that a spec that was changed and changed
+	// back is read again.
 	Revision uint64   `json:"revision"`
 	Count    int      `json:"partitions,omitempty"`
 	Names    []string `json:"names,omitempty"`
@@ -47,8 +47,8 @@ func (s spec) base() []string {
 	return spec{Count: s.BaseCount, Names: s.BaseNames}.ids()
 }
 
-// after returns s as it follows upon a former one: with its base, unless s is so
-// different from it, or both are so long, that the plan had better begin anew.
+// after returns s as the successor of a former spec: with its base, unless s is so
+// different from it, or both are so long, that the plan should get a new base.
 func (s spec) after(former spec) spec {
 	base := former.base()
 	if base == nil {
@@ -80,8 +80,8 @@ func (s spec) after(former spec) spec {
 	return next
 }
 
-// levelled is the part of the base in which the partitions may be others before
-// the plan begins anew: then it is even, and many move.
+// levelled is the fraction of the base that may differ from the partitions before the
+// plan gets a new base: then it is even, and many move.
 const levelled = 4
 
 func newSpec(count int, names []string, zones map[string]string) (spec, error) {
@@ -152,8 +152,7 @@ func (s spec) same(t spec) bool {
 	return s.Count == t.Count && slices.Equal(s.Names, t.Names) && maps.Equal(s.Zones, t.Zones)
 }
 
-// parseSpec reads the data of a spec record. It returns false if nothing was laid
-// down yet.
+// parseSpec reads the data of a spec record. It returns false if none is stored yet.
 func parseSpec(data []byte) (s spec, ok bool, err error) {
 	if len(data) == 0 {
 		return spec{}, false, nil
@@ -209,13 +208,12 @@ func changeSpec(ctx context.Context, client *tenure.Client, group string, to fun
 }
 
 // Resize sets the number of partitions, for all workers, with the names "0", "1"
-// and so on. It is in the store when Resize returns, and comes to the workers
-// with the next plan.
+// and so on. It is in the store when Resize returns, and reaches the workers with the
+// next plan.
 //
-// A partition that is added is claimed by its planned owner. One that is taken
-// away is released by the worker that has it, when its handler has returned. Its
-// lock stays, with its token and its checkpoint: added again, it goes on from
-// there.
+// An added partition is claimed by its planned owner. A removed partition is released by
+// its owner when the handler has returned. Its lock stays, with its token and its
+// checkpoint: added again, it continues from there.
 //
 // An error that matches [tenure.ErrUncertain] says that the number may be
 // changed, or not.
@@ -227,7 +225,7 @@ func (g *Group) Resize(ctx context.Context, partitions int) error {
 // there before stay with their owners as far as the plan allows.
 func (g *Group) SetPartitions(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		return wrap("set partitions of", g.name, errors.New("no partitions are named"))
+		return wrap("set partitions of", g.name, errors.New("the list of partitions is empty"))
 	}
 	return wrap("set partitions of", g.name, setSpec(ctx, g.client, g.name, 0, names))
 }
@@ -326,7 +324,7 @@ func checkName(name string) error {
 	}
 	for _, infix := range []string{text.PartInfix, text.MemberInfix} {
 		if strings.Contains(name+infix[:len(infix)-1], infix) || strings.Contains(name, infix) {
-			return fmt.Errorf("group name %.40q has %q in it: what comes after that would be taken for a part of the group", name, infix)
+			return fmt.Errorf("group name %.40q has %q in it: the rest of it would be taken for a part of the group", name, infix)
 		}
 	}
 	return nil
@@ -458,8 +456,8 @@ func (r membership) plan(ids, base []string, zones map[string]string, former *pl
 	return former.Remake(in)
 }
 
-// coordinatorState is what the coordinator lays down beside its lock, and everybody reads
-// again and again.
+// coordinatorState is the data of the coordinator's lock, which all workers read
+// periodically.
 type coordinatorState struct {
 	Epoch  uint64 `json:"epoch"`  // of the membership
 	Places int    `json:"places"` // how many places there are to be taken

@@ -17,10 +17,10 @@ import (
 // Status is what the records of a group show.
 type Status struct {
 	Group string `json:"group"`
-	// Epoch is that of the membership, 0 if there is none yet.
+	// Epoch is that of the membership, 0 before the first one.
 	Epoch uint64 `json:"epoch"`
-	// Coordinator is the owner name of the worker that writes the membership,
-	// empty if there is none.
+	// Coordinator is the owner name of the worker that writes the membership, empty without
+	// one.
 	Coordinator string `json:"coordinator,omitempty"`
 	// Members are the workers in the membership, by their places, including those
 	// that have left or died since it was written. Workers is how many are running.
@@ -76,8 +76,8 @@ const (
 // PartitionStatus is one partition of a group.
 type PartitionStatus struct {
 	ID string `json:"id"`
-	// Owner is the owner name of the living worker that has the partition, empty
-	// if there is none, and Place its place, -1 if it has left the membership.
+	// Owner is the owner name of the living worker that has the partition, or empty, and
+	// Place its place, -1 if it has left the membership.
 	Owner string `json:"owner,omitempty"`
 	Place int    `json:"place"`
 	// Planned is the place of the worker that should have it, -1 if none has room.

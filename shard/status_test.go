@@ -60,8 +60,8 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// A worker that has left is not called dead, neither while it is on the membership yet, nor
-// when nobody writes one any more; one that has died is.
+// A worker that has left is not called dead, neither while it is still on the membership,
+// nor when no coordinator writes one any more; a worker that has died is.
 func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		workers := s.come(3, linger)
@@ -90,7 +90,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 			time.Sleep(refresh / 10)
 		}
 		if !seen[shard.MemberLeaving] || !seen[shard.MemberLeft] || !seen[""] {
-			t.Errorf("seen of one that leaves: %v", seen)
+			t.Errorf("seen of a leaving worker: %v", seen)
 		}
 
 		// One dies, the other one leaves: nobody coordinates any more, and nobody has anything.

@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// times runs f in worlds of their own, in each second of which no hint arrives.
+// times runs f in worlds of their own. In every other world no hint arrives.
 func times(t *testing.T, n int, options shard.Options, f func(s *world, run int)) {
 	t.Helper()
 	if testing.Short() {
@@ -69,10 +69,10 @@ func (s *world) free(partitions int) {
 	}
 }
 
-// All workers of a group that are stopped at once, or within a look of each other, are gone
-// a look later, and the time that the slowest handler takes: nobody waits for one that leaves,
-// and nothing is reserved for one. Their number, zones and weights do not count. Who comes
-// back finds everything free.
+// All workers of a group that are stopped at once, or within a look of each other, are
+// gone after a look and the time of the slowest handler: no worker waits for a leaving
+// one, and nothing is reserved for one. Their number, zones and weights do not matter. A
+// worker that comes back finds everything free.
 func TestAllAreStoppedAtOnce(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const partitions = 24
@@ -127,7 +127,8 @@ func TestAllAreStoppedAtOnce(t *testing.T) {
 	}
 }
 
-// While partitions move, too: what was asked for is not reserved for one that has gone.
+// While partitions move, too: a requested partition is not reserved for a worker that has
+// gone.
 func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const partitions = 48
@@ -169,9 +170,9 @@ func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 	}
 }
 
-// Where some stay they get all, each by a hand-over to one that knows of it, and nobody waits
-// for one that leaves; whoever the coordinator is, and also where one that leaves has
-// missed a plan by which another one goes.
+// If some workers stay they get all partitions, each by a hand-over to a worker that
+// expects it, and no worker waits for a leaving one; whichever worker is the coordinator,
+// and also if a leaving worker has missed a plan by which another one goes.
 func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const n, partitions = 6, 48

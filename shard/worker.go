@@ -109,7 +109,7 @@ type worker struct {
 	audited  int                  // where in the partitions the audit is
 	vouched  map[string]time.Time // sessions on the membership: when it, or a look, said that they live
 	lead     string               // the session of the coordinator
-	stranger uint64               // the token of another lock in its place, that was told of
+	stranger uint64               // the token of a foreign lock in its place, once it is reported
 
 	departure *departure // nil until it is to leave
 
@@ -120,15 +120,15 @@ type worker struct {
 	claiming    map[string]bool // queued, or under way
 	claimers    int
 	moves       map[string]*move
-	known       map[string]sighting
+	known       map[string]observation
 	cooling     map[string]time.Time
 	leaving     bool
 	coordinator *coordinator
 	standOff    time.Time // until then it does not stand for coordinator
 }
 
-// sighting is what was seen of a partition that this worker is to have.
-type sighting struct {
+// observation is what was seen of a partition that this worker is to have.
+type observation struct {
 	session string    // of its living holder, "" if it has none
 	lone    bool      // its holder has no session
 	owner   string    // of the holder
@@ -139,7 +139,7 @@ type sighting struct {
 
 // outdated says that what was seen of a partition tells nothing any more to the worker
 // with that session, which goes by the plan of now, and went by the one before.
-func (k sighting) outdated(id, session string, before, now *view) bool {
+func (k observation) outdated(id, session string, before, now *view) bool {
 	if k.session != "" {
 		_, in := now.in[k.session]
 		return !in // its holder is gone
@@ -153,7 +153,7 @@ func newWorker(r *run, session *tenure.Session) *worker {
 		run: r, client: r.g.client, session: session, place: -1, kick: make(chan struct{}, 1),
 		suspects: map[string]time.Time{}, vouched: map[string]time.Time{}, view: newView(membership{}, spec{Names: []string{}}, nil),
 		held: map[string]*Partition{}, claiming: map[string]bool{}, moves: map[string]*move{},
-		known: map[string]sighting{}, cooling: map[string]time.Time{},
+		known: map[string]observation{}, cooling: map[string]time.Time{},
 	}
 	w.ctx, w.stop = context.WithCancelCause(r.values)
 	return w
@@ -201,7 +201,7 @@ func (w *worker) finish() error {
 		return nil
 	case w.left:
 		w.events.emit(Event{Kind: EventLeft, Place: w.place, Count: early})
-		if early > 0 && w.heirs() && w.g.options.LeaveTimeout > 0 {
+		if early > 0 && w.hasSuccessors() && w.g.options.LeaveTimeout > 0 {
 			return errors.Join(&LeftEarlyError{Partitions: early}, stopError(err))
 		}
 		return stopError(err)
@@ -229,8 +229,8 @@ func (w *worker) remaining() int {
 	return len(w.held)
 }
 
-// heirs reports whether there are other workers that should have partitions.
-func (w *worker) heirs() bool {
+// hasSuccessors reports whether there are other workers that should have partitions.
+func (w *worker) hasSuccessors() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for session, m := range w.view.in {
@@ -244,7 +244,7 @@ func (w *worker) heirs() bool {
 // tick does what is due, and returns true if there is more to do at once.
 func (w *worker) tick() bool {
 	if w.seat != nil && w.seat.Context().Err() != nil && w.ctx.Err() == nil {
-		// Somebody has taken the place away, by hand perhaps. All begins anew.
+		// The place was taken away, by hand perhaps. The worker starts again.
 		w.stop(context.Cause(w.seat.Context()))
 		return false
 	}
@@ -531,7 +531,7 @@ func (w *worker) memberInfo(leaving bool) memberInfo {
 	o := w.g.options
 	p := memberInfo{Weight: o.Weight, Zone: o.Zone, Max: o.Max, Address: o.Address, Leaving: leaving}
 	if o.Prepare == nil && o.Max == 0 && len(w.client.Options().Owner) <= maxOwnerShown {
-		p.Awaits = o.Budget // whoever hands over to it needs its name as it is
+		p.Awaits = o.Budget // the worker that hands over to it needs its exact name
 	}
 	return p
 }
@@ -558,10 +558,10 @@ func (w *worker) rank(lead string) (int, bool) {
 // coordinator itself. The others give them twice as many.
 const standOffs = 2
 
-// standsOff returns how long that is. Where the coordinator is dead, the first may see it
-// later by a heartbeat period. One that came before the first would not know how long the
-// others have been silent, and would wait for another lease; nor would one that came before
-// the second, where the first is dead: see standBy.
+// standsOff returns how long that is. If the coordinator is dead, the first worker may
+// see it a heartbeat period later. A worker that stood before the first would not know
+// how long the others have been silent, and would wait for another lease; so would a
+// worker before the second, if the first is dead: see standBy.
 func (w *worker) standsOff(lead tenure.Status, rank int) time.Duration {
 	off := standOffs * w.period
 	if rank > 1 {
@@ -573,10 +573,10 @@ func (w *worker) standsOff(lead tenure.Status, rank int) time.Duration {
 	return off
 }
 
-// stand makes this worker the coordinator, if nobody else comes before it. The
-// first in the membership stands at once: it knows the others' sessions already. So does
-// one that knew of no other, and one that leaves: if the others leave as well,
-// only leaving workers can stand, and all wait for a membership that says so.
+// stand makes this worker the coordinator, unless another comes first. The first worker
+// in the membership stands at once: it knows the others' sessions already. So does a
+// worker that knew of no other, and a leaving worker: if the others leave as well, only
+// leaving workers can stand, and all wait for a membership that says so.
 func (w *worker) stand(st tenure.Status, alone bool) {
 	now := time.Now()
 	if w.silent.IsZero() {
@@ -585,7 +585,7 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 	w.mu.Lock()
 	busy, leaving := w.coordinator != nil || now.Before(w.standOff), w.leaving
 	w.mu.Unlock()
-	if busy || leaving && !w.heirs() {
+	if busy || leaving && !w.hasSuccessors() {
 		return
 	}
 	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff(st, rank) {

@@ -155,7 +155,7 @@ func (s *world) each(f func(id string, d *desk)) {
 	}
 }
 
-// at returns the owners of the partitions, as far as they have one that is alive.
+// at returns the living owners of the partitions.
 func (s *world) at() map[string]string {
 	at := map[string]string{}
 	s.each(func(id string, d *desk) {

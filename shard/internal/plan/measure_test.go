@@ -67,8 +67,8 @@ type Change struct {
 
 // Difference is what changes between two plans.
 type Difference struct {
-	// Moved is how many of the partitions that are in both plans have another
-	// owner, one that gets or loses its only owner included.
+	// Moved is how many of the partitions that are in both plans have another owner,
+	// including partitions that get or lose their only owner.
 	Moved int
 
 	// Added and Removed are how many partitions are only in the later, and only

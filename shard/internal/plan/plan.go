@@ -37,11 +37,10 @@
 // With vacancies, no member has more than its share and a sixteenth of it more,
 // rounded up; with a zone of its own preferred by partitions, and a quarter more.
 //
-// When the members of any number of places leave a group that was complete, or
-// come back to one that is then complete again, only their partitions move, as
-// long as the highest place in use stays the same and there are no zones and
-// limits. A plan depends on nothing before it: a worker that comes back to its
-// place has what it had.
+// When the members of any number of places leave a complete group, or come back and
+// make it complete again, only their partitions move, as long as the highest place in
+// use stays the same and there are no zones and limits. A plan depends on nothing
+// before it: a worker that comes back to its place has what it had.
 //
 // # What is not guaranteed
 //
@@ -51,12 +50,12 @@
 // more on average. When the member in the highest place leaves, the chain ends
 // sooner, and vacant places above the next member are forgotten.
 //
-// A roll that is levelled anew, that is without [Input.Base], is another plan whenever
-// the partitions change: of 2,000 partitions over 20 members 3 % move for one more
-// partition, 6 % for 100 more; of 100,000 over 1,000 members 16 % and 81 %. So rolls
-// should keep a base. With it none of the old partitions moves in these cases; new ones
-// come to be spread by chance, within the bound of a sixteenth, until the roll is levelled.
-// Another weight of one member is another plan, too: 73 % of 100,000 move.
+// Without [Input.Base] a membership is levelled each time, and its plan is another one
+// whenever the partitions change: of 2,000 partitions over 20 members 3 % move for one more
+// partition, 6 % for 100 more; of 100,000 over 1,000 members 16 % and 81 %. So rolls should
+// keep a base. With it none of the old partitions moves in these cases; new ones come to be
+// spread by chance, within the bound of a sixteenth, until the roll is levelled. Another
+// weight of one member is another plan, too: 73 % of 100,000 move.
 //
 // Zones are a wish. A member does not give up a partition that is the same
 // anywhere so that one of its zone may come.
@@ -89,8 +88,8 @@ type Member struct {
 	// Leaving says that the place is to have no partitions: its member is on its
 	// way out, or gone. A vacant place below the highest one in use should be
 	// given like this, with the weights and the zone that its last member had:
-	// one that is not given counts as vacant with weight 1 and no zone, and a
-	// place whose weight changes changes the plan for others.
+	// an omitted place counts as vacant with weight 1 and no zone, and a place whose
+	// weight changes changes the plan for others.
 	Leaving bool
 }
 

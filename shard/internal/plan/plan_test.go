@@ -240,8 +240,8 @@ func bounded(t *testing.T, p *plan.Plan) {
 	}
 }
 
-// A place that is given as leaving, one that is not given, and one beyond the
-// last that is taken are the same.
+// A place that is given as leaving, an omitted place, and a place beyond the last taken
+// one are the same.
 func TestGoneIsLeaving(t *testing.T) {
 	in := plan.Input{Partitions: names(1_000), Members: members(20)}
 	for gone := range 20 {

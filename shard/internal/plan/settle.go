@@ -63,8 +63,8 @@ func (s *setting) settle() []int32 {
 		m.keys[place] = placeKey(int32(place))
 	}
 
-	// A partition that is at home, or has no home, stays. One that would rather be
-	// elsewhere asks there first, then stays if it can. The rest looks for a place.
+	// A partition that is at home, or has no home, stays. A partition that prefers another
+	// place asks there first, then stays if it can. The rest looks for a place.
 	var away, stay, homeless []seeker
 	for i, place := range s.base {
 		home := inZone[s.home[i]]
@@ -228,8 +228,8 @@ func (q *spare) Less(i, j int) bool {
 		cmp.Compare(a, b)) < 0
 }
 
-// choices is how many places a partition asks for room before it is given to
-// whoever has least.
+// choices is how many places a partition asks for room before the least loaded place gets
+// it.
 const choices = 6
 
 // seeker is a partition that looks for a place.
@@ -324,7 +324,7 @@ func better(a, b wish) bool {
 	return b.place == None || a.rank > b.rank || a.rank == b.rank && a.place < b.place
 }
 
-// ask lets a seeker, and whoever is put out for it, ask place after place.
+// ask lets a seeker, and then each seeker that it displaces, ask place after place.
 func (m *matcher) ask(who int32, load, bound []int) {
 	for m.asked[who] < choices {
 		w := m.wishes[int(who)*choices+int(m.asked[who])]

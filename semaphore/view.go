@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// sight is what one process knows of the slots, from all that it does with
+// view is what one process knows of the slots, from all that it does with
 // them. It decides nothing but where to look first.
-type sight struct {
+type view struct {
 	mu    sync.Mutex
 	slots map[int]*seen
 	start int           // where a look at slots that it knows nothing of begins
@@ -26,12 +26,12 @@ type seen struct {
 	own    *Lease    // that this process has
 }
 
-func newSight() *sight {
-	return &sight{slots: map[int]*seen{}, start: rand.N(MaxSlots), freed: make(chan struct{}, 1)}
+func newView() *view {
+	return &view{slots: map[int]*seen{}, start: rand.N(MaxSlots), freed: make(chan struct{}, 1)}
 }
 
-// of returns what is known of a slot. The caller holds the sight.
-func (g *sight) of(slot int) *seen {
+// of returns what is known of a slot. The caller holds the view.
+func (g *view) of(slot int) *seen {
 	s := g.slots[slot]
 	if s == nil {
 		s = &seen{}
@@ -41,14 +41,14 @@ func (g *sight) of(slot int) *seen {
 }
 
 // looked notes that the slot was looked at.
-func (g *sight) looked(slot int) {
+func (g *view) looked(slot int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.of(slot)
 	s.looked, s.freed = time.Now(), false
 }
 
-func (g *sight) taken(slot int, l *Lease) {
+func (g *view) taken(slot int, l *Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.of(slot).own = l
@@ -56,7 +56,7 @@ func (g *sight) taken(slot int, l *Lease) {
 
 // left notes that this process has released the slot, and tells the waiters. The
 // next poll begins there.
-func (g *sight) left(slot int, l *Lease) {
+func (g *view) left(slot int, l *Lease) {
 	g.mu.Lock()
 	s := g.of(slot)
 	if s.own != l {
@@ -74,7 +74,7 @@ func (g *sight) left(slot int, l *Lease) {
 // order returns which of n slots to look at: those that were not looked at for a
 // while, the longest one first, and not those that this process has itself.
 // Those that it has just left come first, unless the process is behind others.
-func (g *sight) order(n int, age time.Duration, behind bool) []int {
+func (g *view) order(n int, age time.Duration, behind bool) []int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -103,7 +103,7 @@ func (g *sight) order(n int, age time.Duration, behind bool) []int {
 }
 
 // fresh says that nothing speaks against the slot being free.
-func (g *sight) fresh(slot int) bool {
+func (g *view) fresh(slot int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.of(slot)
@@ -111,7 +111,7 @@ func (g *sight) fresh(slot int) bool {
 }
 
 // own returns the slots of n that this process has.
-func (g *sight) own(n int) []Holder {
+func (g *view) own(n int) []Holder {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var own []Holder
@@ -124,7 +124,7 @@ func (g *sight) own(n int) []Holder {
 }
 
 // hint makes waiters poll again.
-func (g *sight) hint() {
+func (g *view) hint() {
 	select {
 	case g.freed <- struct{}{}:
 	default:
