@@ -119,7 +119,7 @@ func (e *RunningError) Unwrap() error { return e.Held }
 
 // SlotAheadError says how far ahead the slot is. It matches [ErrSlotAhead].
 type SlotAheadError struct {
-	// Slot is the requested slot, Last the highest one that was begun.
+	// Slot is the requested slot, Last the highest slot begun so far.
 	Slot, Last int64
 	// MaxAhead is the bound that Slot - Last is above.
 	MaxAhead int64

@@ -115,8 +115,8 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 	return Result{}, wrap(opOnce, name, fmt.Errorf("slot %d: the lock changed hands %d times and was never free for this process: %w", slot, maxTries, tenure.ErrHeld))
 }
 
-// maxTries bounds how often Once asks for a lock that is released at each look, by
-// holders that do not run the slot.
+// maxTries bounds how often Once asks for a lock whose holders release it each time
+// without running the slot.
 const maxTries = 100
 
 // checkCall checks what every call is given.

@@ -31,7 +31,7 @@ func lint(t *testing.T, name, text string) []*actionlint.Error {
 	return found
 }
 
-// The workflows of the repository, and the one that a guide shows, are such as GitHub takes.
+// GitHub accepts the workflows of the repository and the workflow in the guide.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob("../.github/workflows/*.yml")
 	if err != nil || len(files) == 0 {
@@ -85,7 +85,8 @@ func commit(t *testing.T, file, text string) (dir string) {
 	return dir
 }
 
-// try runs a program in the folder, and must one that succeeds. They return what it says.
+// try runs a program in the folder; must also requires it to succeed. Both return its
+// output.
 func try(t *testing.T, dir, program string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)

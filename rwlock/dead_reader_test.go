@@ -95,7 +95,7 @@ func renewsAtTheLastMoment(t *testing.T, reads func(c faultstore.Call, remaining
 	for step := range rounds {
 		onWorld(t, func(t *testing.T, s *world) {
 			r, w := s.process("r", late), s.process("w", late, func(o *tenure.Options) {
-				o.RefreshPeriod, o.RequestTimeout = lease/5, 2900*time.Millisecond // few looks
+				o.RefreshPeriod, o.RequestTimeout = lease/5, 2900*time.Millisecond // few polls
 			})
 			l := r.read(t.Context())
 			time.Sleep(2*refresh + time.Duration(step)*23*time.Millisecond) // somewhere between two heartbeats

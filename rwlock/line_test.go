@@ -128,7 +128,7 @@ func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
 }
 
 // A writer behind others does not take the gate while it stands open for the readers:
-// only when no process has held it from one look to the next.
+// only when no process has held it for the time between two polls.
 func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
 	for _, work := range []time.Duration{refresh, 7 * refresh} {
 		onWorld(t, func(t *testing.T, s *world) {

@@ -361,7 +361,7 @@ type share struct {
 	last  *tenure.Term
 
 	users    int       // guarded by the lock's mu
-	seenOpen time.Time // before the look that has shown the gate open last; guarded by the lock's mu
+	seenOpen time.Time // before the read that last showed the gate open; guarded by the lock's mu
 }
 
 // newReader returns a lease on a share. The caller holds mu.

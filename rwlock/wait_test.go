@@ -188,7 +188,7 @@ func TestStepDownOfReaders(t *testing.T) {
 }
 
 // A crash of a reader or a writer at any of its calls holds the others up for its lease
-// and a look, and not longer.
+// and one poll, and not longer.
 func TestCrashAtEachCall(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		for calls := range 14 {
@@ -236,8 +236,8 @@ func crashAt(t *testing.T, s *world, write bool, calls int) {
 	}
 }
 
-// A writer that crashes while it writes holds readers up for its lease and a look; they
-// are told that it has crashed, also if another writer was there since and gave up.
+// A writer that crashes while it writes holds readers up for its lease and one poll;
+// their leases say that it crashed, also if another writer has come since and given up.
 func TestCrashOfAWriter(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		w, r := s.process("w"), s.process("r")

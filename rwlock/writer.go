@@ -185,9 +185,9 @@ const mostStandBack = 60
 // then lets the gate stand open for two refresh periods: it is the readers' turn. Each
 // of them looks once a refresh period.
 //
-// No writer depends on the line alone: it also looks at the gate itself at times. If no
-// process has held the gate from one look to the next, for longer than the readers' turn,
-// the writers before this one are stuck.
+// No writer depends on the line alone: it also polls the gate itself at times. If no
+// process has held the gate between two polls, for longer than the readers' turn, the
+// writers before this one are stuck.
 func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 	refresh := w.l.client.Options().RefreshPeriod
 	if w.chance {
@@ -343,7 +343,7 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, 
 	return newLease(l, g), nil
 }
 
-// view is what one look at the slots has shown.
+// view is what one read of the slots has shown.
 type view struct {
 	readers []noted // those that may be at work
 	tokens  uint64  // of all slots, added up: how often there was a reader
@@ -490,9 +490,9 @@ func (l *Lock) giveGateBack(ctx context.Context, gate *tenure.Lease) {
 // that comes takes a slot and turns back, which raises the slot's token.
 type turn struct {
 	mu     sync.Mutex
-	tokens uint64    // of all slots, at the last look, and of the readers of this process since
+	tokens uint64    // of all slots, at the last read, and of the readers of this process since
 	known  bool      // there was one
-	due    bool      // somebody else has come since the look before it
+	due    bool      // another process has come since the read before it
 	wrote  time.Time // when this process has opened the gate last
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// More slots let those who wait in within a few looks, in all processes, however
-// many they are.
+// More slots let waiters in within a few polls, in all processes, however many they
+// are.
 func TestGrowingLetsWaitersIn(t *testing.T) {
 	for most, blind := range map[int]bool{4: true, 60: false} {
 		t.Run(fmt.Sprintf("%d slots, blind %v", most, blind), func(t *testing.T) {
@@ -371,14 +371,14 @@ func TestResizeOverASlotThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A holder that renews at the last moment, while the answer to a look at it is on its
-// way, has not left when Resize returns: no refused write shows it.
+// A holder that renews at the last moment, while the answer to a read of its record is on
+// its way, has not left when Resize returns: no refused write shows it.
 func TestResizeWaitsForHolderThatRenewsAtTheLastMoment(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const rounds = 120
 	late := func(o *tenure.Options) {
 		o.Grace, o.MaxClockDrift = 100*time.Millisecond, 0.0001
-		o.RefreshPeriod, o.RequestTimeout = lease/5, 2900*time.Millisecond // few looks
+		o.RefreshPeriod, o.RequestTimeout = lease/5, 2900*time.Millisecond // few polls
 	}
 	renewed := 0
 	for step := range rounds {

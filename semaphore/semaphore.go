@@ -18,7 +18,7 @@ import (
 // methods may be called concurrently. A Semaphore need not be closed: its leases are the
 // client's.
 //
-// Callers that wait with one Semaphore are served in their order, and share its looks.
+// Callers that wait with one Semaphore are served in their order, and share its polls.
 // So a process needs one for each name.
 type Semaphore struct {
 	base    slots.Base

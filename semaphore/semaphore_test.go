@@ -180,7 +180,7 @@ func TestTryAcquire(t *testing.T) {
 	})
 }
 
-// TestDeadlineOfAWaitTellsWhoHolds: who has the slots, in a first look and in the line.
+// TestDeadlineOfAWaitTellsWhoHolds: who has the slots, in a first poll and in the line.
 func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 	onWorld(t, 2, func(t *testing.T, s *world) {
 		a, b := s.process("a", 2), s.process("b", 2)

@@ -68,7 +68,7 @@ func (s *Semaphore) status(ctx context.Context) (Status, error) {
 	return out, nil
 }
 
-// looked is what a look at a slot has shown.
+// looked is what a read of a slot has shown.
 type looked struct {
 	slot   int
 	status tenure.Status

@@ -15,7 +15,7 @@ import (
 type view struct {
 	mu    sync.Mutex
 	slots map[int]*seen
-	start int           // where a look at slots that it knows nothing of begins
+	start int           // where polling begins among slots that it knows nothing of
 	freed chan struct{} // has room for one: a slot was left by this process
 }
 

@@ -166,11 +166,11 @@ const atOnce = 8
 // lookFunc looks at slots.
 type lookFunc func(ctx context.Context, slots []int) []looked
 
-// pass looks at the slots in their order, and takes the first free one. If there is no
+// pass polls the slots in their order, and takes the first free one. If there is no
 // free slot it returns their holders.
 //
-// The write that takes a free slot is the cheapest look there is, so the first
-// slot is not looked at before, unless it is likely to be held.
+// The write that takes a free slot is the cheapest poll there is, so the first slot is
+// not read before, unless it is likely to be held.
 func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc) (*Lease, []Holder, error) {
 	var holders []Holder
 	if len(slots) > 0 && !held && w.s.view.fresh(slots[0]) {

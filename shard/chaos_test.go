@@ -122,7 +122,7 @@ func (w *worker) pausing(ctx context.Context, p *shard.Partition) error {
 
 var errThrottled = errors.New("throttled")
 
-// badStore says what happens to a call of a bad store. A look of the coordinator is some
+// badStore says what happens to a call of a bad store. A poll by the coordinator is some
 // thirty calls, and counts if all succeed.
 func badStore(faultstore.Call) faultstore.Fault {
 	switch rand.N(500) {

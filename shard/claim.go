@@ -140,15 +140,15 @@ func (w *worker) look(ids []string) {
 	}
 }
 
-// looked is what a look at a lock has shown.
+// looked is what a read of a lock has shown.
 type looked struct {
 	tenure.Status
 	err error
 }
 
-// statuses looks at locks by cheap reads: they lead to a claim, which the store applies
-// only if the record is unchanged, or to another look. A worker that leaves makes several
-// at a time.
+// statuses polls locks by cheap reads: they lead to a claim, which the store applies only
+// if the record is unchanged, or to another poll. A leaving worker has no time for that,
+// and reads strongly.
 func (w *worker) statuses(names []string) []looked {
 	return w.read(names, &tenure.ReadOptions{Eventual: !w.isLeaving()})
 }
@@ -425,7 +425,7 @@ func (w *worker) owners(ids []string) []looked {
 		list, errs := w.sessionStatuses(sessions)
 		if err := cmp.Or(errs...); err != nil {
 			w.trouble(err)
-			return nil // an incomplete look shows nothing
+			return nil // an incomplete poll shows nothing
 		}
 		for i, id := range sessions {
 			if asked[id] = list[i]; list[i].Alive && on(id) {

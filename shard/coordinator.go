@@ -22,7 +22,7 @@ type coordinator struct {
 	lead  *tenure.Lease
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	looks chan chan struct{} // what is sent is closed after one more look
+	looks chan chan struct{} // what is sent is closed after one more poll
 	ended chan struct{}
 
 	// Of its goroutine.
@@ -41,8 +41,8 @@ type coordinator struct {
 	told atomic.Pointer[coordinatorState] // what the record of the coordinator says
 }
 
-// settles is how many looks a coordinator waits at most while more and more
-// workers come, so that they come into one plan.
+// settles is how many polls a coordinator waits at most while more and more workers
+// come, so that they come into one plan.
 const settles = 5
 
 // run is the term of a coordinator.
@@ -193,7 +193,7 @@ func (w *worker) resign() {
 	<-c.ended
 }
 
-// lookNow has a look made, and waits for it.
+// lookNow triggers a poll, and waits for it.
 func (c *coordinator) lookNow() {
 	looked := make(chan struct{})
 	select {
@@ -214,7 +214,7 @@ func (c *coordinator) look() error {
 	list, errs := c.places()
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
-			return err // an incomplete look shows nothing
+			return err // an incomplete poll shows nothing
 		}
 	}
 	next := membership{Format: membershipFormat, Epoch: c.membership.Epoch + 1, Revision: c.spec.Revision}
@@ -410,7 +410,7 @@ func (c *coordinator) makePlaces(next membership) error {
 
 // settled says that a membership is to be written now: at once when a worker dies or
 // leaves, or the partitions have changed; when workers come, or leaving ones are gone,
-// after a look that has shown no more of them.
+// after a poll that has shown no more of them.
 func (c *coordinator) settled(next membership) bool {
 	now := next.sessions()
 	urgent := next.Revision != c.membership.Revision && c.membership.Epoch > 0

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAPlanThatNobodySaw: a worker that leaves hands nothing over for a look after it has
-// missed a plan, by which the next owner may go.
+// TestAPlanThatNobodySaw: a worker that leaves hands nothing over for the time of one
+// poll after it has missed a plan, which the next owner may act on.
 func TestAPlanThatNobodySaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := member{Session: "b", Weight: 1}
@@ -30,7 +30,7 @@ func TestAPlanThatNobodySaw(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if d.replaces(at(7), at(8), time.Second); !d.knows("0", to) {
-			t.Error("a plan that was missed is remembered for more than a look")
+			t.Error("a plan that was missed is remembered for longer than one poll")
 		}
 	})
 }

@@ -156,7 +156,7 @@ type run struct {
 	events  *events
 	values  context.Context // of the caller, which never ends
 	leave   context.Context // ends when the worker is to leave
-	period  time.Duration   // between two looks
+	period  time.Duration   // between two polls
 	pace    pace            // of claims; guarded by the worker's mu
 	thrown  *Panic
 }

@@ -106,9 +106,9 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 }
 
 // The partitions of a worker that has crashed are owned by others within its lease as the
-// coordinator counts it, and four looks: the coordinator's that sees its last heartbeat,
+// coordinator counts it, and four polls: the coordinator's that sees its last heartbeat,
 // the coordinator's that finds it dead, another worker's at the membership, and a further
-// look if a partition is free a moment late. A look may be late by a tenth of the refresh
+// poll if a partition is free a moment late. A poll may be late by a tenth of the refresh
 // period.
 func TestCrash(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 100}, func(t *testing.T, s *world) {
@@ -184,7 +184,7 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 }
 
 // A worker that leaves hands its partitions over: no partition is without an owner for
-// longer than its hand-over takes, which is at most a look where no hints arrive; also
+// longer than its hand-over takes, which is at most one poll where no hints arrive; also
 // where the others prepare, or have a limit: they ask the leaving worker. The last worker
 // waits for no other.
 func TestLeave(t *testing.T) {
@@ -271,7 +271,7 @@ func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
 func TestLeaveWaitsForTheOthers(t *testing.T) {
 	const n, partitions = 12, 120
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
-		workers := s.come(n, linger) // they do not look all at once
+		workers := s.come(n, linger) // they do not poll all at once
 		s.settle(n, partitions)
 		for i := range 4 { // each without a drain
 			s.reset()

@@ -138,7 +138,8 @@ var (
 	errNotHandedOver = errors.New("it was not handed over")
 )
 
-// patience is for how many looks a partition is waited for before it is asked for.
+// patience is the number of polls for which a worker waits for a partition before it asks
+// for it.
 const patience = 8
 
 // await waits for a partition of a worker that leaves, and takes it.
@@ -315,8 +316,8 @@ type former struct {
 }
 
 // replaces notes that a plan has been replaced while the worker leaves. If there were
-// several within a look, this worker has seen only the first and the last of them; others
-// may have found a plan in between.
+// several between two polls, this worker has seen only the first and the last of them;
+// others may have found a plan in between.
 func (d *departure) replaces(before, v *view, period time.Duration) {
 	now := time.Now()
 	until := now.Add(period + period/4)
@@ -343,9 +344,9 @@ func (d *departure) knows(id string, to member) bool {
 
 // Where many leave at once, each must learn soon that the others do: from the membership,
 // so from the coordinator, which may be leaving itself, or from its successor. So all of
-// these look often, for some looks after something has changed.
+// these poll often, for some polls after something has changed.
 const (
-	hurries  = 4 // looks
+	hurries  = 4 // polls
 	hurrying = 4 // times as often
 )
 
@@ -405,12 +406,12 @@ type handover struct {
 	to member
 }
 
-// portions is in how many portions a worker that leaves hands over what it does in
-// the time of a look.
+// portions is the number of portions in which a leaving worker hands partitions over
+// between two polls.
 const portions = 10
 
-// deal hands over what others wait for, some at a time: in the time of a look, to
-// each as many as it waits for, in the order in which it does.
+// deal hands over partitions that others wait for, some at a time: between two polls, to
+// each worker as many as it waits for, in the order of its requests.
 func (w *worker) deal() {
 	d, now := w.departure, time.Now()
 	if d.deal.IsZero() || now.Before(d.deal) {
@@ -454,7 +455,7 @@ func (w *worker) epoch() uint64 {
 	return w.view.membership.Epoch
 }
 
-// handovers returns what is to be handed over in the time of a look.
+// handovers returns what is to be handed over between two polls.
 func (w *worker) handovers() []handover {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -546,7 +547,7 @@ func (w *worker) mark() {
 	}
 }
 
-// hurryOn has a worker that leaves look often from now on, for a while.
+// hurryOn has a leaving worker poll often for a while.
 func (w *worker) hurryOn() {
 	if d := w.departure; d != nil {
 		d.hurry = time.Now().Add(hurries * w.period)

@@ -30,8 +30,8 @@ func (s *world) orphan(w *worker, lock string) {
 }
 
 // A partition that is held in the name of the worker's own session, without the worker
-// knowing of it, is the worker's at the next look: the session lives, and nobody else
-// would ever ask about it.
+// knowing of it, is the worker's after its next poll: the session lives, and no other
+// worker would ever ask about it.
 func TestOrphanedClaim(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 3}, func(t *testing.T, s *world) {
 		a := s.worker("a")

@@ -57,8 +57,8 @@ func (p *Partition) Lease() *tenure.Lease { return p.lease }
 // before every side effect.
 func (p *Partition) Check() error { return p.lease.Check() }
 
-// Last returns the latest checkpoint: the last one that this owner stored, or else its
-// predecessor's. It is nil without a checkpoint. The caller must not change it.
+// Last returns the latest checkpoint: this owner's last one, or else its predecessor's.
+// It is nil without a checkpoint. The caller must not change it.
 func (p *Partition) Last() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,7 +63,7 @@ func TestCheckpointOfAFormerOwner(t *testing.T) {
 		release := make(chan struct{})
 		a.start(func(ctx context.Context, p *shard.Partition) error {
 			former <- p
-			<-release // it takes no notice of its end
+			<-release // it ignores its end
 			return nil
 		})
 		p := <-former
@@ -257,7 +257,7 @@ func TestPrepareIsCalledOff(t *testing.T) {
 		b := s.worker("b", func(o *shard.Options) {
 			o.Prepare = func(ctx context.Context, _ string) error {
 				<-ctx.Done()
-				return nil // it takes no notice of that
+				return nil // it ignores that
 			}
 		})
 		s.until("b prepares", time.Minute, func() bool { return b.Stats().MovingIn == 3 })

@@ -69,10 +69,10 @@ func (s *world) free(partitions int) {
 	}
 }
 
-// All workers of a group that are stopped at once, or within a look of each other, are
-// gone after a look and the time of the slowest handler: no worker waits for a leaving
-// one, and nothing is reserved for one. Their number, zones and weights do not matter. A
-// worker that comes back finds everything free.
+// All workers of a group that are stopped at once, or between two polls, are gone after
+// one poll and the time of the slowest handler: no worker waits for a leaving one, and
+// nothing is reserved for one. Their number, zones and weights do not matter. A worker
+// that comes back finds everything free.
 func TestAllAreStoppedAtOnce(t *testing.T) {
 	enginetest.MakeVerify(t)
 	const partitions = 24

@@ -82,8 +82,8 @@ func (v *view) owner(id string) (int, bool) {
 	return v.plan.Owner(i), true
 }
 
-// worker is one session's life in the group. One goroutine looks, and decides;
-// others claim, ask and run the handlers.
+// worker is one session's life in the group. One goroutine polls and decides; others
+// claim, ask and run the handlers.
 type worker struct {
 	*run
 	client  *tenure.Client
@@ -107,7 +107,7 @@ type worker struct {
 	left     bool
 	suspects map[string]time.Time
 	audited  int                  // where in the partitions the audit is
-	vouched  map[string]time.Time // sessions on the membership: when it, or a look, said that they live
+	vouched  map[string]time.Time // sessions on the membership: when it, or a poll, said that they live
 	lead     string               // the session of the coordinator
 	stranger uint64               // the token of a foreign lock in its place, once it is reported
 
@@ -275,8 +275,8 @@ func (w *worker) jittered() time.Duration {
 	return w.period - w.period/10 + rand.N(w.period/5+1)
 }
 
-// wait waits until the next look at the group is due, or partitions are to be
-// handed over, or something has happened.
+// wait waits until the next poll of the group is due, or partitions are to be handed
+// over, or something has happened.
 func (w *worker) wait() {
 	due, leave := w.due, w.run.leave.Done()
 	if w.isLeaving() {

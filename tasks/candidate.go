@@ -100,8 +100,8 @@ func (c *candidate) lead(ctx context.Context, lease *tenure.Lease) error {
 	case <-c.g.stopping.Done():
 	case <-ctx.Done():
 	}
-	// One after the other while the lease is good: it is not told of the stop
-	// yet. If it is not good any more, they were all told at once, with ctx.
+	// One after the other while the lease is good: its context has not ended yet. If the
+	// lease is lost, the end of ctx has reached them all at once.
 	cause := context.Cause(c.g.stopping)
 	if cause == nil {
 		cause = context.Cause(ctx)

@@ -32,7 +32,7 @@
 // # Each period
 //
 // [Group.Every] runs a task of the leader each period. The time is kept in the store, by
-// package once: a change of the leader neither doubles a run nor begins the period anew.
+// package once: a change of the leader neither doubles a run nor restarts the period.
 // Its ledger is in a lock of its own, so that it costs a heartbeat, and the record of
 // the group's lock stays as it is.
 //

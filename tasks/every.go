@@ -12,10 +12,10 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// Every adds a task of the leader that is run each period, whoever leads, by
-// [once.Every]: how long a period has lasted, and which one it is, is in the store, so
-// that a change of the leader neither doubles a run nor begins the period anew. Each
-// replica adds it with the same name and period. Options may be nil.
+// Every adds a task that the leader runs each period, by [once.Every]: the store has
+// the number and the age of the period, so that a change of the leader neither doubles
+// a run nor restarts the period. Each replica adds it with the same name and period.
+// Options may be nil.
 //
 // Two runs are begun at least a period apart, less what the clocks may be wrong by. The
 // first one comes a period after the first leader has begun. A change of the leader makes

@@ -133,8 +133,8 @@ func (f *Followed) set(l tenure.Leader) {
 	}
 }
 
-// disown says that terms up to this token are this replica's own.
-func (f *Followed) disown(token uint64) {
+// exclude says that terms up to this token are this replica's own.
+func (f *Followed) exclude(token uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.own = token

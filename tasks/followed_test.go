@@ -216,7 +216,7 @@ func TestChangesSkipAndEnd(t *testing.T) {
 			time.Sleep(lease)
 			testutil.Want(t, rival.SetData(t.Context(), fmt.Append(nil, i)), nil)
 		}
-		time.Sleep(8 * lease) // the loop's pause, and until what was laid down is seen
+		time.Sleep(8 * lease) // the loop's pause, and until the stored data are seen
 		r.signals <- syscall.SIGTERM
 		testutil.Want(t, <-ended, nil)
 		if len(seen) < 4 || len(seen) > 7 {

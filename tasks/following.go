@@ -17,9 +17,9 @@ import (
 // the first replica of all does not start them to stop them at once.
 const settle = time.Second
 
-// confirm is how long a new leader waits to be handed on: a look at the record
-// can show this replica's own term a moment before the replica knows that it
-// was elected, and nothing in the record says for certain whose it is.
+// confirm is the delay before a new leader is passed on: a poll can show this replica's
+// own term a moment before the replica knows that it was elected, and the record does not
+// say for certain whose term it is.
 const confirm = 100 * time.Millisecond
 
 // following is the time from one term of this replica to its next.
@@ -91,10 +91,10 @@ func (f *following) start(ctx, tasks context.Context) {
 	})
 }
 
-// stop stops the tasks in order. The token is that of this replica's new
-// tenure, or of its last one.
+// stop stops the tasks in order. The token is that of this replica's new term, or of its
+// last one.
 func (f *following) stop(cause error, token uint64) {
-	f.followed.disown(token)
+	f.followed.exclude(token)
 	f.cancel()
 	<-f.started
 	f.crew.stop(cause)

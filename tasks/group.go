@@ -143,10 +143,10 @@ func (g *Group) add(to *[]*task, t *task) {
 // A stop that was asked for is no error: Run returns nil after a signal, after
 // the end of ctx, and after [ErrStop]. It returns nil, too, when all tasks
 // have returned nil in a group without leading tasks. Otherwise it returns the
-// error that began the stop, joined with those that tasks returned while they
-// were stopped, and with one that matches [tenure.ErrLost] if the lease was
-// lost before its tasks had returned. What a task returns because its context
-// has ended does not count.
+// error that began the stop, joined with the errors that tasks returned while they were
+// stopped, and with an error that matches [tenure.ErrLost] if the lease was lost before
+// its tasks had returned. What a task returns because its context has ended does not
+// count.
 //
 // If a task panicked, Run panics with a [*PanicError] instead of returning.
 //
@@ -189,10 +189,10 @@ func (g *Group) Run(ctx context.Context) error {
 func (g *Group) check() error {
 	var errs []error
 	if g.running {
-		errs = append(errs, errors.New("the group was run before: make a new one"))
+		errs = append(errs, errors.New("the group has run before: make a new one"))
 	}
 	if g.election == nil {
-		errs = append(errs, errors.New("election is nil: hand in one, such as client.Election(name, nil)"))
+		errs = append(errs, errors.New("election is nil: pass one, such as client.Election(name, nil)"))
 	}
 	if g.options.StopTimeout < 0 {
 		errs = append(errs, fmt.Errorf("stop timeout %v must not be negative", g.options.StopTimeout))
@@ -203,7 +203,7 @@ func (g *Group) check() error {
 		case t.name == "":
 			errs = append(errs, errors.New("a task has no name"))
 		case names[t.name]:
-			errs = append(errs, fmt.Errorf("there are two tasks %q: give each a name of its own", t.name))
+			errs = append(errs, fmt.Errorf("task name %q is used twice: give each task its own name", t.name))
 		}
 		switch {
 		case t.run == nil:
@@ -271,7 +271,7 @@ func (g *Group) hookSignals() (unhook func()) {
 		defer close(done)
 		select {
 		case s := <-signals:
-			// The next one is not for us: whoever sends it wants no order.
+			// A second signal has its default effect: the sender does not want an orderly stop.
 			signal.Stop(signals)
 			g.stop(&SignalError{s})
 		case <-unhooked:

@@ -65,7 +65,7 @@ func TestReplicasThroughFaults(t *testing.T) {
 				var ended []<-chan error
 				var stops []context.CancelFunc
 				var replicas []*replica
-				tenures := 0
+				terms := 0
 				for i := range 2 + rng.IntN(2) {
 					r := s.replica(string(rune('a' + i)))
 					r.quiet = true
@@ -75,7 +75,7 @@ func TestReplicasThroughFaults(t *testing.T) {
 					r.Leading("count", func(ctx context.Context, l *tenure.Lease) error {
 						defer r.enter("leading", "count")()
 						s.mu.Lock()
-						tenures++
+						terms++
 						s.mu.Unlock()
 						<-ctx.Done()
 						return l.Check()
@@ -105,8 +105,8 @@ func TestReplicasThroughFaults(t *testing.T) {
 					stop()
 					testutil.Want(t, <-ended[i], nil)
 				}
-				if tenures < 10 || leaders < 20 || following < 50 {
-					t.Errorf("%d tenures; leaders at work in %d of 100 looks; followers %d", tenures, leaders, following)
+				if terms < 10 || leaders < 20 || following < 50 {
+					t.Errorf("%d terms; leaders at work in %d of 100 looks; followers %d", terms, leaders, following)
 				}
 			})
 		})
@@ -216,7 +216,7 @@ func TestRunRefuses(t *testing.T) {
 		r.Leading("x", nil)
 		r.Following("y", nil)
 		want := "tasks: stop timeout -1ns must not be negative\na task has no name\ntask \"x\" has no function\n" +
-			"there are two tasks \"x\": give each a name of its own\ntask \"x\" has no function\ntask \"y\" has no function"
+			"task name \"x\" is used twice: give each task its own name\ntask \"x\" has no function\ntask \"y\" has no function"
 		if err := r.Run(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
@@ -227,7 +227,7 @@ func TestRunRefuses(t *testing.T) {
 
 		r = s.replica("b")
 		testutil.Want(t, r.Run(t.Context()), nil)
-		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "was run before") {
+		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has run before") {
 			t.Errorf("second run: %v", err)
 		}
 		defer func() {

@@ -131,9 +131,9 @@ func TestErrorOfCheckIsALoss(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
 		ctx, stop := context.WithCancel(t.Context())
-		var tenures atomic.Int32
+		var terms atomic.Int32
 		r.Leading("l", func(ctx context.Context, l *tenure.Lease) error {
-			if tenures.Add(1) > 1 {
+			if terms.Add(1) > 1 {
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -150,8 +150,8 @@ func TestErrorOfCheckIsALoss(t *testing.T) {
 		ended := r.run(ctx)
 		time.Sleep(4 * lease)
 		testutil.Pending(t, "run", ended)
-		if n := tenures.Load(); n != 2 {
-			t.Errorf("%d tenures", n)
+		if n := terms.Load(); n != 2 {
+			t.Errorf("%d terms", n)
 		}
 		stop()
 		testutil.Want(t, <-ended, nil)

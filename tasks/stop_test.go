@@ -200,8 +200,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// Errors of the stop are joined after the one that began it; a panic carries
-// them.
+// Errors of the stop are joined after the error that began it; a panic carries them.
 func TestErrorsOfTheStopAreJoined(t *testing.T) {
 	first, late := errors.New("first"), errors.New("late")
 	acts := map[string]act{

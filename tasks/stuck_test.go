@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/tasks"
 )
 
-// A task that takes no notice of its context: the others are stopped all the
-// same, and Run names it, while it still runs.
+// A task that ignores its context: the others are stopped all the same, and Run names it,
+// while it still runs.
 func TestTaskThatDoesNotStop(t *testing.T) {
 	for _, test := range []struct{ name, want string }{
 		{"a1", "a1, a2, l1, l2, " + leadingStops + ", -a2, a2., -a1"},
@@ -38,7 +38,7 @@ func TestTaskThatDoesNotStop(t *testing.T) {
 				stop()
 				err := testutil.Within(t, stopTimeout, stopTimeout+5*drain, func() error { return <-ended })
 				testutil.Want(t, err, tasks.ErrStopTimeout)
-				if got := err.Error(); got != `task "`+test.name+`": did not stop in time: it was given 10s` {
+				if got := err.Error(); got != `task "`+test.name+`": did not stop in time: the stop timeout is 10s` {
 					t.Errorf("error %q", got)
 				}
 				s.expect(test.want)
@@ -91,7 +91,7 @@ func TestRecordOfALeaderThatDoesNotStop(t *testing.T) {
 	})
 }
 
-// One that returns after it was given up has the lock released then.
+// When an abandoned task returns after all, the lock is released.
 func TestLeaderThatStopsLate(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -72,7 +72,7 @@ func (c *crew) stop(cause error) (stuck []*worker) {
 	return stuck
 }
 
-// await waits for the worker. One that takes too long fails the group.
+// await waits for the worker. A worker that takes too long fails the group.
 func (g *Group) await(timeout context.Context, w *worker) bool {
 	select {
 	case <-w.done:
@@ -85,7 +85,7 @@ func (g *Group) await(timeout context.Context, w *worker) bool {
 	default:
 	}
 	g.log(slog.LevelError, "task did not stop in time", w, context.Cause(w.ctx))
-	g.fail(&Error{w.name, fmt.Errorf("%w: it was given %v", ErrStopTimeout, g.options.StopTimeout)})
+	g.fail(&Error{w.name, fmt.Errorf("%w: the stop timeout is %v", ErrStopTimeout, g.options.StopTimeout)})
 	return false
 }
 
@@ -117,7 +117,7 @@ func (g *Group) ended(w *worker, s scene, err error) {
 		g.log(slog.LevelInfo, "task returned", w, nil)
 	case s.lease != nil && (s.lease.Check() != nil || s.lease.Context().Err() != nil):
 		// The context of the task may be late; Check is not.
-		g.log(slog.LevelWarn, "task returned an error after its tenure", w, err)
+		g.log(slog.LevelWarn, "task returned an error after its term", w, err)
 	case errors.Is(err, ErrStop):
 		g.log(slog.LevelInfo, "task stops the group", w, nil)
 		g.stop(&Error{w.name, err})

@@ -43,7 +43,7 @@ func (l *Locks) noteLedger(st tenure.Status) (*once.Ledger, time.Time) {
 	return &ledger, g.success
 }
 
-func (s *sight) collectLedger(to chan<- prometheus.Metric, name string) {
+func (s *view) collectLedger(to chan<- prometheus.Metric, name string) {
 	if s.ledger == nil {
 		return
 	}

@@ -76,7 +76,7 @@ type Locks struct {
 
 	polls   *prometheus.CounterVec
 	took    prometheus.Histogram
-	tenures *prometheus.CounterVec
+	terms *prometheus.CounterVec
 	ended   *prometheus.CounterVec
 
 	polling sync.Mutex // held by a poll
@@ -86,7 +86,7 @@ type Locks struct {
 
 	mu      sync.Mutex // guards what follows
 	at      time.Time  // of the last poll that succeeded; zero if the last one failed
-	seen    []sight
+	seen    []view
 	bad     int // locks that cannot be read
 	omitted int
 }
@@ -100,8 +100,8 @@ type log struct {
 	success time.Time // of the ledger's last run that succeeded
 }
 
-// sight is one lock, as the last poll saw it.
-type sight struct {
+// view is one lock, as the last poll saw it.
+type view struct {
 	tenure.Status
 	vacant  time.Time
 	ledger  *once.Ledger // nil: it has none
@@ -120,11 +120,11 @@ func NewLocks(client *tenure.Client, o *LocksOptions) (*Locks, error) {
 	}
 	for _, d := range []time.Duration{l.o.Interval, l.o.Discover} {
 		if d > 0 && d < minInterval {
-			return nil, fmt.Errorf("tenureprom: interval %v and discover %v must be at least %v, since each reads the store: is the unit right?", l.o.Interval, l.o.Discover, minInterval)
+			return nil, fmt.Errorf("tenureprom: interval %v and discover %v must be at least %v, because each poll reads the store: check the unit", l.o.Interval, l.o.Discover, minInterval)
 		}
 	}
 	if len(l.o.Names)+len(l.o.Leaders)+len(l.o.Prefixes) == 0 {
-		return nil, errors.New("tenureprom: no locks to poll: give names, leaders or prefixes")
+		return nil, errors.New("tenureprom: no locks to poll: set Names, Leaders or Prefixes")
 	}
 	if l.o.Interval == 0 {
 		l.o.Interval = DefaultInterval
@@ -152,8 +152,8 @@ func NewLocks(client *tenure.Client, o *LocksOptions) (*Locks, error) {
 	l.took = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "tenure_poll_seconds", Help: "How long polls of all locks took, those that failed included.", Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 	})
-	l.tenures = counter("tenure_lock_tenures_total", "Tenures that have begun since this program sees the lock, by its tokens.", "name")
-	l.ended = counter("tenure_lock_tenures_ended_total", "Tenures that have ended since this program sees the lock, by how; unseen if another one had begun and ended since.", "name", "end")
+	l.terms = counter("tenure_lock_tenures_total", "Terms that have begun since this program first saw the lock, by its tokens.", "name")
+	l.ended = counter("tenure_lock_tenures_ended_total", "Terms that have ended since this program first saw the lock, by how; unseen if another term had begun and ended by the next poll.", "name", "end")
 	return l, nil
 }
 
@@ -232,7 +232,7 @@ func (l *Locks) current(now time.Time) bool {
 // up is current for a caller that holds the mutex.
 func (l *Locks) up(now time.Time) bool { return !l.at.IsZero() && now.Sub(l.at) < l.stale }
 
-func (l *Locks) poll(ctx context.Context) (seen []sight, bad, omitted int, err error) {
+func (l *Locks) poll(ctx context.Context) (seen []view, bad, omitted int, err error) {
 	if len(l.o.Prefixes) > 0 && (l.sought.IsZero() || time.Since(l.sought) >= l.o.Discover) {
 		if err := l.discover(ctx); err != nil {
 			return nil, 0, 0, err
@@ -258,14 +258,14 @@ func (l *Locks) poll(ctx context.Context) (seen []sight, bad, omitted int, err e
 			continue // it was deleted since it was found
 		}
 		shown[st.Name] = true
-		s := sight{Status: st, vacant: l.note(st, now)}
+		s := view{Status: st, vacant: l.note(st, now)}
 		s.ledger, s.success = l.noteLedger(st)
 		seen = append(seen, s)
 	}
 	for name := range l.logs {
 		if !shown[name] && !l.named[name] && !slices.Contains(found, name) {
 			delete(l.logs, name)
-			l.tenures.DeleteLabelValues(name)
+			l.terms.DeleteLabelValues(name)
 			l.ended.DeletePartialMatch(prometheus.Labels{"name": name})
 		}
 	}
@@ -299,7 +299,7 @@ func (l *Locks) note(st tenure.Status, now time.Time) (vacant time.Time) {
 	if !known {
 		g = &log{token: st.Token, ended: endedBy(st)}
 		l.logs[st.Name] = g
-		l.tenures.WithLabelValues(st.Name)
+		l.terms.WithLabelValues(st.Name)
 		if l.named[st.Name] { // those of a prefix can be many, and begin at 1
 			for _, end := range recordEnds {
 				l.ended.WithLabelValues(st.Name, end)
@@ -315,7 +315,7 @@ func (l *Locks) note(st tenure.Status, now time.Time) (vacant time.Time) {
 		}
 		g.ended = endedBy(st)
 	default:
-		l.tenures.WithLabelValues(st.Name).Add(float64(st.Token - g.token))
+		l.terms.WithLabelValues(st.Name).Add(float64(st.Token - g.token))
 		l.ends(st, g)
 	}
 	switch {
@@ -334,7 +334,7 @@ var recordEnds = []string{
 	tenure.EndAbandoned, tenure.EndReleasedDead, tenure.EndRevoked, tenure.EndFailed, tenure.EndCrashed, tenure.EndRaised, endUnseen,
 }
 
-// ends counts the ends of the terms since the last one that is counted.
+// ends counts the ends of the terms since the last counted one.
 func (l *Locks) ends(st tenure.Status, g *log) {
 	last := endedBy(st)
 	if last <= g.ended {
@@ -386,7 +386,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (l *Locks) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{l.polls, l.took, l.tenures, l.ended} {
+	for _, c := range []prometheus.Collector{l.polls, l.took, l.terms, l.ended} {
 		c.Describe(to)
 	}
 	for _, d := range []*prometheus.Desc{
@@ -414,7 +414,7 @@ func (l *Locks) Collect(to chan<- prometheus.Metric) {
 	if !up {
 		return
 	}
-	l.tenures.Collect(to)
+	l.terms.Collect(to)
 	l.ended.Collect(to)
 	gauge(to, lastDesc, float64(l.at.UnixMilli())/1000)
 	gauge(to, badDesc, float64(l.bad))
@@ -424,7 +424,7 @@ func (l *Locks) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (s *sight) collect(to chan<- prometheus.Metric, holder func(tenure.Status) string, now time.Time, age time.Duration) {
+func (s *view) collect(to chan<- prometheus.Metric, holder func(tenure.Status) string, now time.Time, age time.Duration) {
 	name := label(s.Name)
 	gauge(to, lockHeldDesc, bit(s.Held), name)
 	gauge(to, lockTokenDesc, float64(s.Token), name)
@@ -448,7 +448,7 @@ func (s *sight) collect(to chan<- prometheus.Metric, holder func(tenure.Status) 
 
 // lease is the lease duration that the record shows, or that of most clients where it shows
 // none: it is what the time without a holder is compared with.
-func (s *sight) lease() time.Duration {
+func (s *view) lease() time.Duration {
 	if s.Lease > 0 {
 		return s.Lease
 	}

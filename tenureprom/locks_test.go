@@ -189,7 +189,7 @@ func TestRaised(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		shown := scrape(t, l)
 		if shown["tenure_lock_token{name=x}"] < 1000 || shown["tenure_lock_tenures_total{name=x}"] > 1 || shown[recordEnded("x", "raised")] != 1 {
-			t.Errorf("after tokens were raised by 1000: token %v, tenures %v, raised %v", shown["tenure_lock_token{name=x}"], shown["tenure_lock_tenures_total{name=x}"], shown[recordEnded("x", "raised")])
+			t.Errorf("after tokens were raised by 1000: token %v, terms %v, raised %v", shown["tenure_lock_token{name=x}"], shown["tenure_lock_tenures_total{name=x}"], shown[recordEnded("x", "raised")])
 		}
 	})
 }

@@ -66,11 +66,11 @@ func New(o *Options) *Metrics {
 		known:     map[string]bool{},
 		account:   telemetry.NewAccount(),
 		shards:    newShards(),
-		acquired:  counter("tenure_acquired_total", "Tenures of this program that began.", "name"),
-		ended:     counter("tenure_tenures_ended_total", "Tenures of this program that ended, by how.", "name", "end"),
+		acquired:  counter("tenure_acquired_total", "Terms of this program that began.", "name"),
+		ended:     counter("tenure_tenures_ended_total", "Terms of this program that ended, by how.", "name", "end"),
 		late:      counter("tenure_heartbeats_late_total", "Heartbeats that were confirmed when less than the grace of the lease was left before the deadline. A session's have no name.", "name"),
 		jeopardy:  counter("tenure_jeopardy_total", "Times at which heartbeats began to fail. A session's have no name.", "name"),
-		timeouts:  counter("tenure_stop_timeouts_total", "Tenures whose work did not stop in time: another holder may have begun beside it.", "name"),
+		timeouts:  counter("tenure_stop_timeouts_total", "Terms whose work did not stop in time: another holder may have begun beside it.", "name"),
 		failed:    counter("tenure_store_errors_total", "Requests of acquires that failed.", "name"),
 		sessions:  counter("tenure_sessions_ended_total", "Sessions of this program that ended, by how.", "end"),
 		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -167,7 +167,7 @@ var (
 	slackDesc     = desc("tenure_slack_seconds", "What is left until the deadline of the lease, less its grace; the least of several locks.", "name")
 	shareDesc     = desc("tenure_busy_share", "The busy share of the last whole period, of holders that use Lease.Do; the highest of several locks.", "name")
 	openDesc      = desc("tenure_sessions_open", "Sessions of this program whose deadline has not passed.")
-	droppedDesc   = desc("tenure_events_dropped_total", "Events that were dropped because a callback was slow. The metrics miss what they told.")
+	droppedDesc   = desc("tenure_events_dropped_total", "Events that were dropped because a callback was slow. The metrics do not count them.")
 	leaseDesc     = desc("tenure_lease_seconds", "The lease duration of the client.")
 	graceDesc     = desc("tenure_grace_seconds", "The grace of the client: the time between a deadline and the instant at which another process can begin.")
 	deadlineDesc  = desc("tenure_deadline_seconds", "How long after a heartbeat was sent its lease reaches the deadline.")

@@ -279,7 +279,7 @@ func (c *Client) Kill() {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(c.w.t.Context()), killTimeout)
 	defer stop()
 	_ = c.Close(ctx)
-	c.process.bury()
+	c.process.end()
 	c.faults.SetPaused(false)
 	c.stop()
 }

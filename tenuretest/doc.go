@@ -24,7 +24,7 @@
 // short [tenure.Options.LeaseDuration] there.
 //
 // The clients are real ones, on the real protocol. Everything is closed with the test,
-// and a test that fails shows what each client told of its locks, and when.
+// and a test that fails shows what each client reported about its locks, and when.
 //
 // # What is simulated
 //

@@ -111,7 +111,7 @@ func TestMisuse(t *testing.T) {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Work("x"); a.Work("x") },
 			`tenuretest: "a" begins its work under "x" beside "a"`,
 		},
-		"one at work after the other, or for another one that cannot be": {
+		"at work one after the other, or beside a paused or killed client": {
 			func(t *testing.T, w *tenuretest.World, a *tenuretest.Client) {
 				a.Work("x")()
 				a.Work("x")()

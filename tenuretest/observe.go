@@ -25,11 +25,11 @@ type Write struct {
 func (w *World) Observe(f func(Write)) { w.observer = f }
 
 // Wrap has f wrap the store of each client that is made from now on. f gets the name of
-// the client and its store, and returns the store that the client uses: one that notes
-// what the client asks and is told, say, or one without Watch, as engines have it that
-// cannot watch. A call is under way there for as long as the client waits for it, through
-// pauses and faults. The store that f gets is a [driver.Watcher] and a [driver.Raiser] if
-// that of the world is, as one in memory is.
+// the client and its store, and returns the store that the client uses: a store that
+// records calls and replies, say, or a store without Watch, like engines that cannot
+// watch. A call is under way there for as long as the client waits for it, through
+// pauses and faults. The store that f gets is a [driver.Watcher] and a [driver.Raiser]
+// if the world's store is, as memstore is.
 func (w *World) Wrap(f func(name string, s driver.Store) driver.Store) { w.wrap = f }
 
 // handle returns a further handle onto the records, whose writes the observer sees.

@@ -80,7 +80,7 @@ func TestWrap(t *testing.T) {
 	})
 }
 
-// A world can be on any store, here on one that cannot watch.
+// A world can be on any store, here on a store that cannot watch.
 func TestOn(t *testing.T) {
 	var closed atomic.Int64
 	defer func() {

@@ -110,8 +110,8 @@ func (p *process) kill() bool {
 	return first
 }
 
-// bury ends a process that was killed, and with it a pause.
-func (p *process) bury() {
+// end ends a process that was killed, and its pause.
+func (p *process) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dead, p.stopped = true, false

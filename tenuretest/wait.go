@@ -36,11 +36,11 @@ type Leader struct {
 
 // Leader waits until the lock or the election of that name has a holder, and returns
 // it. It goes by the record, as all clients do: a leader that was killed, paused or
-// partitioned is in the record until another one has taken over. To wait for that one,
-// use [World.LeaderAfter].
+// partitioned is in the record until another one has taken over. To wait for the
+// successor, use [World.LeaderAfter].
 //
-// The test fails if there is none within 20 lease durations. In a bubble Leader returns
-// when everything else has come to rest: the work of the leader has begun.
+// The test fails if no client leads within 20 lease durations. In a bubble Leader
+// returns when everything else has come to rest: the work of the leader has begun.
 func (w *World) Leader(lock string) Leader {
 	w.t.Helper()
 	return w.leader(lock, 0, "there is a holder of")
@@ -116,8 +116,8 @@ func (w *World) longestLease() time.Duration {
 	return longest
 }
 
-// record returns the record of the lock, or one without a state if there is none. A
-// lock under a session that has ended is released.
+// record returns the record of the lock, or a zero record if the lock has none. A lock
+// under a session that has ended is released.
 func (w *World) record(lock string) driver.Record {
 	w.t.Helper()
 	rec := w.Record(lock)
@@ -127,8 +127,8 @@ func (w *World) record(lock string) driver.Record {
 	return rec
 }
 
-// Record returns the record of that key as the store has it, past all faults, and one
-// without a Key if there is none.
+// Record returns the record of that key as the store has it, past all faults, or a record
+// without a Key if the store has none.
 func (w *World) Record(key string) driver.Record {
 	w.t.Helper()
 	rec, err := w.store.Get(context.WithoutCancel(w.t.Context()), key, driver.Strong)
@@ -138,7 +138,7 @@ func (w *World) Record(key string) driver.Record {
 	return rec
 }
 
-// MustRecord is Record, and ends the test if there is none.
+// MustRecord is Record, and ends the test if the store has no such record.
 func (w *World) MustRecord(key string) driver.Record {
 	w.t.Helper()
 	rec := w.Record(key)

@@ -10,8 +10,8 @@ import (
 
 // Work notes that the program is at work under the lock or the election of that name, until
 // done is called; and fails the test if a client, this one or another, is at the same work
-// already. One that was killed, or is paused, does not count: its goroutines run on in a
-// test, and would not in a real process.
+// already. A client that was killed, or is paused, does not count: its goroutines run on in
+// a test, and would not in a real process.
 //
 //	defer client.Work("scheduler")()
 func (c *Client) Work(lock string) (done func()) {

@@ -30,7 +30,7 @@ type World struct {
 	begun time.Time
 
 	writing  sync.Mutex                                     // held while a write is made, and observed
-	observer func(Write)                                    // of Observe; nil if there is none
+	observer func(Write)                                    // of Observe; may be nil
 	wrap     func(name string, s driver.Store) driver.Store // of Wrap
 	maxReads int                                            // of BoundReads
 
@@ -48,10 +48,10 @@ func New(t testing.TB, edit ...func(*tenure.Options)) *World {
 	return On(t, func() driver.Store { return memory.Open() }, edit...)
 }
 
-// On is New for another store, such as the one that the program uses in production. open
+// On is New for another store, such as the production engine of the program. open
 // returns a further handle onto the same records: one for each client, and one for the
-// world. They are closed with the test. In a bubble no engine works that a program
-// reaches by a network, nor one that was opened outside.
+// world. They are closed with the test. In a bubble an engine does not work if it is
+// reached by a network, or was opened outside.
 func On(t testing.TB, open func() driver.Store, edit ...func(*tenure.Options)) *World {
 	w := &World{t: t, open: open, store: open(), edit: edit, begun: time.Now(), working: map[string][]*Client{}}
 	w.Wrap(func(_ string, s driver.Store) driver.Store { return s })

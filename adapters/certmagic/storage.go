@@ -50,9 +50,9 @@ type Storage struct {
 	places map[string]*place
 }
 
-// A place is that of whoever has, or waits for, the lock of a name in this process. There is
-// one for a name until it is unlocked, even if the lease was lost: certmagic unlocks by name,
-// so that an Unlock that comes late would be that of the next holder.
+// A place belongs to the goroutine that holds, or waits for, the lock of a name in this
+// process. It stays until the name is unlocked, even if the lease was lost: certmagic
+// unlocks by name, so that a late Unlock would release the next holder's lock.
 type place struct {
 	left  chan struct{}
 	lease *tenure.Lease // nil while it is acquired, and while it is released
@@ -179,8 +179,8 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 // RenewLockLease returns nil when the lock may be used, by the clock of this process. It
 // ignores the duration: heartbeats go on until Unlock. Certmagic calls it before each try. So
 // if the lease was lost since the try before, it takes the lock again, as Lock does: another
-// process may have had it meanwhile, and certmagic looks for its certificate next. The errors
-// are those of Lock, and one that matches [ErrNotLocked].
+// process may have had it meanwhile, and certmagic looks for its certificate next. It returns
+// the errors of Lock, or an error that matches [ErrNotLocked].
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
 	p := s.places[name]

@@ -18,9 +18,9 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 )
 
-// TestOneOrder: three hosts want a certificate. The one that orders it first is killed in the
-// middle, the storage is slow and fails, and so does the store of the locks. One order comes
-// to its end, no two are under way, and all hosts have the certificate.
+// TestOneOrder: three hosts want a certificate. The first host to order it is killed in
+// the middle, the storage is slow and fails, and so does the store of the locks. One
+// order comes to its end, no two are under way, and all hosts have the certificate.
 func TestOneOrder(t *testing.T) {
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ type Lock struct {
 	leads bool  // Leading was called: it knows when the work has returned
 	back  bool  // others go first: the last term ended because somebody asked
 	binds map[*context.CancelCauseFunc]struct{}
-	sight sight
+	last view
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -53,7 +53,7 @@ type term struct {
 	lease   *tenure.Lease
 	working int           // functions of Leading that have not returned
 	idle    chan struct{} // closed when the last of them has
-	over    bool          // the elector has ended: whoever returns last releases
+	over    bool          // the elector has ended: the last call to return releases
 }
 
 // ended returns why the lease has ended, or why the work has been told to stop.
@@ -65,8 +65,8 @@ func (t *term) ended() error {
 	return context.Cause(t.lease.Context())
 }
 
-// sight is what the last Get has seen of another holder.
-type sight struct {
+// view is what the last Get has seen of another holder.
+type view struct {
 	token uint64
 	state string
 	at    time.Duration // of the client's elapsed time
@@ -144,7 +144,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 func (l *Lock) see(status tenure.Status, before, now time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &l.sight
+	s := &l.last
 	if status.Token != s.token || status.State != s.state || status.Unchanged < before-s.at {
 		s.beats++
 	}
@@ -186,7 +186,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	case l.identity:
 		return l.hold(ctx)
 	}
-	return fmt.Errorf("update %q: the holder is %q, but this lock speaks for %q alone", l.name, record.HolderIdentity, l.identity)
+	return fmt.Errorf("update %q: the record names holder %q, but this lock acts only for %q", l.name, record.HolderIdentity, l.identity)
 }
 
 func (l *Lock) hold(ctx context.Context) error {
@@ -273,8 +273,8 @@ func (l *Lock) RecordEvent(event string) {
 	l.close(t)
 	returned := l.leads && t.working == 0
 	l.mu.Unlock()
-	// Ends its context, and lets heartbeats go on while the work stops. A lease that has
-	// ended needs no telling, and one that is asked already has its reason.
+	// Ends its context, and lets heartbeats go on while the work stops. This changes
+	// nothing for a lease that has ended, or that was asked before with another reason.
 	_ = t.lease.StepDown(&tenure.StepDownOptions{Reason: "client-go: " + event})
 	if returned {
 		l.end(t)

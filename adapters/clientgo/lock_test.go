@@ -293,7 +293,7 @@ func TestContract(t *testing.T) {
 			t.Errorf("Get of the next holder: %+v, %v", got, err)
 		}
 
-		// A dead holder is none, when it has been so for its lease.
+		// A dead holder is no longer shown when its lease has passed.
 		b.Kill()
 		for range 20 {
 			time.Sleep(time.Second)

@@ -16,10 +16,10 @@
 //
 // # What controller-runtime cannot give
 //
-// A manager starts once, so each term has a new one, which setup builds anew. A reconcile
-// that ignores its context goes on beside the next leader, and holds up the next term in
-// this process: call [tenure.Lease.Check] before each write that matters. An API server that
-// is to refuse a former leader's write needs its token: see [tenure.Lease.Token].
+// A manager starts once, so setup builds a new one for each term. A reconcile that ignores
+// its context goes on beside the next leader, and holds up the next term in this process:
+// call [tenure.Lease.Check] before each write that matters. An API server that is to refuse
+// a former leader's write needs its token: see [tenure.Lease.Token].
 //
 // A manager by itself cancels its controllers only when all other runnables have returned.
 // Here all of them are cancelled at once when the lease ends.

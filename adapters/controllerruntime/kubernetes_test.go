@@ -195,7 +195,7 @@ func newOperators(t *testing.T, kubeconfig string) *operators {
 	return p
 }
 
-// leader waits until an operator reconciles, one that is not the given one, and returns it.
+// leader waits until an operator other than the given one reconciles, and returns it.
 func (p *operators) leader(other *operator) *operator {
 	p.t.Helper()
 	for begun := time.Now(); time.Since(begun) < time.Minute; <-time.After(20 * time.Millisecond) {

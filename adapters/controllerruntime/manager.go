@@ -98,9 +98,9 @@ func standby(ctx context.Context, lock *tenureclientgo.Lock, config *rest.Config
 func check(options manager.Options) error {
 	switch {
 	case options.LeaderElection, options.LeaderElectionResourceLockInterface != nil:
-		return errors.New("the options have leader election of their own: leave LeaderElection and its lock out")
+		return errors.New("the options enable the manager's own leader election: leave out LeaderElection and its lock")
 	case options.GracefulShutdownTimeout != nil && *options.GracefulShutdownTimeout >= 0:
-		return fmt.Errorf("GracefulShutdownTimeout is %v: the manager must wait for all that it runs, because the lock is released then; leave it out", *options.GracefulShutdownTimeout)
+		return fmt.Errorf("GracefulShutdownTimeout is %v: leave it out; the manager must wait for all its runnables before the lock is released", *options.GracefulShutdownTimeout)
 	}
 	return nil
 }

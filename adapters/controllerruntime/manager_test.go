@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// noCache stands for the one that wants an API server: no test here reads objects.
+// noCache replaces the manager's cache, which needs an API server: no test here reads
+// objects.
 type noCache struct{ cache.Cache }
 
 func (noCache) Start(ctx context.Context) error       { <-ctx.Done(); return nil }
@@ -95,8 +96,8 @@ func cutOff(t *testing.T, how way, more ...manager.Runnable) {
 	leader.Heal()
 	s.Worker("operator")
 	s.Stop()
-	if tenures := s.tenures.Load(); tenures < 2 {
-		t.Errorf("%d tenures", tenures)
+	if terms := s.terms.Load(); terms < 2 {
+		t.Errorf("%d terms", terms)
 	}
 }
 
@@ -124,15 +125,15 @@ func TestLeadsAgain(t *testing.T) {
 			}
 			s.Worker("operator")
 			s.Stop()
-			if tenures := s.tenures.Load(); tenures != 4 {
-				t.Errorf("%s: %d tenures of 4", name, tenures)
+			if terms := s.terms.Load(); terms != 4 {
+				t.Errorf("%s: %d terms of 4", name, terms)
 			}
 		})
 	}
 }
 
 // TestStepDown: a leader that is asked to make way ends its reconcile, then its lease, and
-// another one leads. So does one that is shut down.
+// another one leads. So does a leader that is shut down.
 func TestStepDown(t *testing.T) {
 	for name, how := range ways {
 		synctest.Test(t, func(t *testing.T) {
@@ -238,8 +239,8 @@ func TestStandby(t *testing.T) {
 			t.Errorf("%d of 2 managers run", len(warm))
 		}
 		s.Stop()
-		if tenures := s.tenures.Load(); tenures != 1 {
-			t.Errorf("%d reconciles", tenures)
+		if terms := s.terms.Load(); terms != 1 {
+			t.Errorf("%d reconciles", terms)
 		}
 	})
 }

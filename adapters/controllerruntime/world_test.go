@@ -21,7 +21,7 @@ import (
 type world struct {
 	*tenuretest.World
 	stops   time.Duration // a reconcile, when its context ends
-	tenures atomic.Int64
+	terms atomic.Int64
 }
 
 // start returns a world with some processes that run managers in one way.
@@ -38,7 +38,7 @@ func start(t *testing.T, n int, stops time.Duration, how way, more ...manager.Ru
 func (s *world) setup(c *tenuretest.Client, mgr manager.Manager, more []manager.Runnable) error {
 	reconciler := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		defer c.Work("operator")()
-		s.tenures.Add(1)
+		s.terms.Add(1)
 		<-ctx.Done()
 		<-time.After(s.stops)
 		return reconcile.Result{}, nil

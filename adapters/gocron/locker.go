@@ -35,10 +35,10 @@ type LockerOptions struct {
 	// alone, and its own time must still be the last one.
 	Redo bool
 
-	// MaxAhead is how far an occurrence may lie after the last one that was begun. One that
-	// is further ahead is refused. If zero, it is 366 days. A clock that is ahead takes the
-	// occurrences that it runs, and shuts others out of no more. Set MaxAhead to some periods
-	// of the schedule to have such a clock run nothing; all occurrences fail then after an
+	// MaxAhead is how far an occurrence may lie after the last begun one. Later
+	// occurrences are refused. If zero, it is 366 days. A process whose clock is ahead
+	// takes the occurrences that it runs, and no others. Set MaxAhead to some periods of
+	// the schedule to have such a clock run nothing; all occurrences fail then after an
 	// outage that is longer, until once.Reset. Negative means that any time will do.
 	MaxAhead time.Duration
 
@@ -68,9 +68,9 @@ var _ gocron.Locker = (*Locker)(nil)
 func NewLocker(client *tenure.Client, schedule Schedule, options *LockerOptions) (*Locker, error) {
 	switch {
 	case schedule.err != nil:
-		return nil, fmt.Errorf("schedule of a gocron locker: %w", schedule.err)
+		return nil, fmt.Errorf("gocron locker: schedule: %w", schedule.err)
 	case schedule.due == nil:
-		return nil, errors.New("schedule of a gocron locker: it is empty; use Period, Cron or Nearest")
+		return nil, errors.New("gocron locker: the schedule is empty: use Period, Cron or Nearest")
 	}
 	l := &Locker{client: client, schedule: schedule, runs: make(map[string]*run), tasks: make(map[string]bool)}
 	if options != nil {

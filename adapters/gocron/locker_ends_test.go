@@ -75,7 +75,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestLedger: how a run ended is in the ledger, whoever says so: the task, a panic, or a
+// TestLedger: the ledger shows how a run ended, whether by the task, by a panic, or by a
 // listener that keeps the task from running.
 func TestLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

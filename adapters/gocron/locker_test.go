@@ -22,9 +22,9 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// play runs a job on three hosts, whose clocks are apart. From minute 10 to minute 17 one
-// of them is cut off: the one that is at work then, or the one in the middle. play returns the
-// errors for which an occurrence was skipped.
+// play runs a job on three hosts, whose clocks are apart. From minute 10 to minute 17
+// one of them is cut off: the host at work, or the middle one. play returns the errors
+// for which an occurrence was skipped.
 func play(t *testing.T, s *world, minutes int, takes time.Duration, crontab string) []error {
 	var mu sync.Mutex
 	var skipped []error

@@ -57,15 +57,15 @@ func Cron(crontab string) Schedule {
 	}
 }
 
-// Nearest is a schedule of any other kind. The function returns the scheduled time for which a
-// job runs that starts now, the last one or one that is very near; it must be the same in all processes, and must not be the present time.
-// What is behind the second is cut off.
+// Nearest is a schedule of any other kind. The function returns the scheduled time of a
+// job run that starts now: the last scheduled time, or a very near one. It must be the
+// same in all processes, and not the present time. It is cut to whole seconds.
 func Nearest(scheduled func(now time.Time) time.Time) Schedule {
 	return Schedule{due: func(now time.Time) (time.Time, error) { return scheduled(now), nil }}
 }
 
-// Next returns the first scheduled time after now, zero if there is none, or if the schedule
-// is one of [Nearest].
+// Next returns the first scheduled time after now. It is zero if the schedule has no
+// more, or is made by [Nearest].
 func (s Schedule) Next(now time.Time) time.Time {
 	if s.next == nil {
 		return time.Time{}

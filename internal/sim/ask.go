@@ -78,11 +78,11 @@ func (m *machine) wishes() {
 }
 
 var answers = [...]string{
-	"none", "laid", "done", "nobody", "changed", "pending",
+	"none", "delivered", "done", "no holder", "changed", "pending",
 	"foreign", "alive", "self", "unusable", "abandoned", "under a session",
 }
 
-// told notes and judges what a requester was answered, once.
+// told notes and judges the answer that a requester got, once.
 func (m *machine) told(k *protocol.Requester) {
 	a, rec, _ := k.Answer()
 	if a == protocol.NoAnswer || m.left {
@@ -103,15 +103,15 @@ func (m *machine) told(k *protocol.Requester) {
 	}
 }
 
-// isTrue says whether what a requester was answered is so. The view is shared, so that the
-// tenure need not be the first that the process saw; it must be true all the same.
+// isTrue reports whether a requester's answer is true. The view is shared, so that the
+// term need not be the first that the process saw.
 func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Record) bool {
-	t := cmp.Or(l.tenures[token], &tenure{})
+	t := cmp.Or(l.terms[token], &term{})
 	gone := token == 0 || t.end != "" || t.session != "" && l.sessionEnded(t.session)
 	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // the session of none has none
 	switch a {
 	case protocol.Delivered:
-		return l.laid[m.request]
+		return l.delivered[m.request]
 	case protocol.OtherPending:
 		return len(rec.Requests) > 0 && rec.Requests[0].ID != m.request
 	case protocol.Done, protocol.NoHolder, protocol.HolderChanged:
@@ -119,7 +119,7 @@ func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Re
 	case protocol.Alive:
 		return gone || beats > 1
 	case protocol.Self:
-		return t.owner != "" && l.heirTo(m.want.To, m.want.ToLabel, t.owner)
+		return t.owner != "" && l.isReservedFor(m.want.To, m.want.ToLabel, t.owner)
 	case protocol.Sessioned:
 		return t.session != "" && m.want.Kind == driver.Revoke
 	case protocol.Unusable, protocol.Abandoned:
@@ -128,14 +128,14 @@ func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Re
 	return false
 }
 
-// asked judges what is asked of the holder that a lock's record shows.
+// asked judges a request to the holder that a lock's record shows.
 func (l *lock) asked(m *machine, q driver.Request, was driver.Record) {
 	if q.By != m.owner() {
 		l.fail("%s asks in the name of %s", m, q.By)
 	}
-	l.laid[q.ID] = true
+	l.delivered[q.ID] = true
 	l.heeds(was.Token)
-	if t := l.tenures[was.Token]; t != nil {
+	if t := l.terms[was.Token]; t != nil {
 		t.request.id, t.request.at = q.ID, l.now
 		t.request.honoured = q.Kind == driver.StepDown || q.Kind == driver.HandOver
 	}
@@ -147,13 +147,13 @@ func (l *lock) asked(m *machine, q driver.Request, was driver.Record) {
 	}
 }
 
-// heeds sees, where nothing fails, that the holder of a token makes way in time for what it
-// is asked now: its next heartbeat, or that of its session, finds the request, and then the
-// work is left its time.
+// heeds checks, where nothing fails, that the holder of a token makes way in time for a
+// request that is written now: the next heartbeat of the holder or of its session finds
+// it, and then the work has its time to stop.
 func (l *lock) heeds(token uint64) {
 	a, life := l.actorOf(token), l.life
 	if l.cfg.Faults || a == nil {
-		return // nobody knows yet that he holds the lock: see believes
+		return // no process believes yet that it holds the lock: see believes
 	}
 	m, _ := a.(*machine)
 	v, _ := a.(*visit)
@@ -166,14 +166,14 @@ func (l *lock) heeds(token uint64) {
 		switch {
 		case !holds():
 		case m != nil && m.h.Cause() == protocol.None && !m.done:
-			l.fail("a request is laid for %v, and not honoured by %s", told, m)
+			l.fail("a request has been written for %v and is not honoured by %s", told, m)
 		case v != nil && v.stage == visitHolds && v.asked == nil:
-			l.fail("a request is laid for %v, and %s is not told", told, v)
+			l.fail("a request has been written for %v, and %s is not told", told, v)
 		}
 	})
 	l.after(released+1, func() {
-		if holds() && l.tenures[token].prompt {
-			l.fail("a request is laid for %v, and not honoured", released)
+		if holds() && l.terms[token].prompt {
+			l.fail("a request has been written for %v and is not honoured", released)
 		}
 	})
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// checks is what the world knows of a lock beyond its processes, to judge them. It begins
-// anew when the record is deleted.
+// checks is what the world knows of a lock beyond its processes, to judge them. It starts
+// afresh when the record is deleted.
 type checks struct {
 	// What the lock is for: something that its holders write to, behind a fence.
-	gate    *fence.Gate
-	grants  int                // so far
-	passed  int                // the latest grant under which a write has passed
-	last    uint64             // the token of the latest grant
-	kept    uint64             // the newest data that were confirmed
-	lain    uint64             // those that the store has
-	tenures map[uint64]*tenure // by token
-	laid    map[string]bool    // requests that were written, by id
-	again   bool               // it has been held since the faults ended
+	gate      *fence.Gate
+	grants    int              // so far
+	passed    int              // the latest grant under which a write has passed
+	last      uint64           // the token of the latest grant
+	kept      uint64           // the newest data that were confirmed
+	lain      uint64           // those that the store has
+	terms     map[uint64]*term // by token
+	delivered map[string]bool  // requests that were written, by id
+	again     bool             // it has been held since the faults ended
 	// The beat of a lock that a living session does not know of, and since when.
 	haunted      string
 	hauntedSince time.Duration
 }
 
 func newChecks() checks {
-	return checks{gate: fence.NewGate(nil), tenures: map[uint64]*tenure{}, laid: map[string]bool{}}
+	return checks{gate: fence.NewGate(nil), terms: map[uint64]*term{}, delivered: map[string]bool{}}
 }
 
 // serial numbers the data that a holder stores in the record, by its token and a number of its own.
@@ -48,7 +48,7 @@ type write struct {
 	end     driver.EndReason // of a release or quit: how the sender leaves
 	asked   *driver.Request  // and what it was asked
 	want    driver.Request   // of an operator
-	unknown bool             // its sender was told that the outcome is
+	unknown bool             // its sender was told that the outcome is unknown
 }
 
 // beat is a sign of life of a holder, or of a session.
@@ -80,7 +80,7 @@ func (w *World) beaten(id string, number int) {
 
 // sent notes a write before it is sent.
 func (l *lock) sent(m *machine, r *protocol.Call) {
-	if m.role == chronicling {
+	if m.role == recording {
 		return // an entry keeps its version, however often it is sent
 	}
 	if by, used := l.written[r.Next.Version]; used && m.repeats(by, r) {
@@ -93,7 +93,7 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	}
 	l.judgeCall(m, r)
 	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
-		l.fail("%s has said that it is quiet, and beats", m)
+		l.fail("%s has abdicated, but sends heartbeats", m)
 	}
 	if r.Kind == protocol.Request && m.role != asking && !confirms(r) {
 		m.wishes()
@@ -148,7 +148,8 @@ func (l *lock) granted(m *machine, g protocol.Grant) {
 	}
 }
 
-// believes judges the first instant at which somebody believes in a grant, and numbers that.
+// believes judges the first instant at which a process believes in a grant, and numbers
+// that.
 func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
 	if rec.Token <= l.last {
 		l.fail("%s is granted token %d after %d", who, rec.Token, l.last)
@@ -222,7 +223,7 @@ func (l *lock) actors(yield func(actor) bool) {
 	}
 }
 
-// holder returns whose check passes, nil if there is none.
+// holder returns the actor whose check passes, nil without one.
 func (l *lock) holder() actor {
 	for a := range l.actors {
 		if a.believes() {
@@ -271,7 +272,7 @@ func (l *lock) check() {
 // not stop is free in time although its session lives on, and that a lock is soon over when
 // its session is.
 func (l *lock) checkCalm(m *machine) {
-	revoked := l.tenures[m.token()].end == driver.EndRevoked
+	revoked := l.terms[m.token()].end == driver.EndRevoked
 	if c := m.h.Cause(); !l.t.Manual && !revoked && (c == protocol.Expired || c == protocol.Superseded) {
 		l.fail("%s is %v although nothing fails", m, c)
 	}
@@ -293,7 +294,7 @@ func (l *lock) checkLease(m *machine) {
 		l.checkCalm(m)
 	}
 	rec := m.h.Record()
-	latest := l.tenures[rec.Token].applied
+	latest := l.terms[rec.Token].applied
 	if m.under != nil {
 		latest = m.under.applied
 	}
@@ -301,7 +302,7 @@ func (l *lock) checkLease(m *machine) {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
 	if is := l.store.rec; m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held {
-		l.fail("%s is superseded by its own tenure", m)
+		l.fail("%s is superseded by its own term", m)
 	}
 	switch {
 	case m.deadline > 0 && (!m.h.Expired() || m.h.Deadline() != m.deadline):

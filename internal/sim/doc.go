@@ -19,11 +19,11 @@
 // After every step it checks what must always hold: no two processes whose lease check passes
 // hold one lock, tokens rise, no write of an earlier holder passes a real [fence.Gate] after
 // one of a later holder, every write changes what it may and nothing else. Of a client's
-// heartbeats, which several replicas may carry out, one write at most is applied; a client is
-// told of a request, and of its loss only when it has lost; a grant that it does not use is
-// freed. When the faults have ended it checks that each lock has a holder within a stated
-// bound, and that the history is complete but for what two crashes in a row may hide. The first
-// violation ends the run, and [Shrink] makes it small.
+// heartbeats, which several replicas may carry out, one write at most is applied; a client
+// learns of a request, and of a loss only when it has lost the lock; a grant that it does not
+// use is freed. When the faults have ended it checks that each lock has a holder within a
+// stated bound, and that the history is complete except for terms that two crashes in a row
+// may hide. The first violation ends the run, and [Shrink] makes it small.
 //
 // [Explore] runs many seeds; the program in run does it until it is stopped. Each file of
 // testdata/mutants is one mistake in the machines, or in the world around them, and names

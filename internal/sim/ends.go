@@ -15,8 +15,8 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// tenure is what the world knows of one, from what really happened.
-type tenure struct {
+// term is what really happened in one term.
+type term struct {
 	owner   string
 	session string        // that keeps it alive
 	sent    time.Duration // when the write was that began it
@@ -34,10 +34,10 @@ type tenure struct {
 	debts   []*debt       // the duties to write it down
 	beats   int           // how many the store has seen
 	applied time.Duration // when the latest applied write of it was sent, by the holder's clock
-	prompt  bool          // its work returns within a lease of being told
+	prompt  bool          // its work returns within a lease of the end of its context
 }
 
-// ending returns how the sender of a release or a quit leaves, by what it has been through.
+// ending returns how the sender of a release or an abdication must end its term.
 func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
 	switch {
@@ -45,12 +45,12 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 		asked = m.offered
 	case m.h != nil && m.under != nil:
 		asked = m.h.Asked()
-	case len(r.Prev.Requests) > 0 && !(m.unkept && r.Prev.Requests[0].Kind == driver.HandOver):
+	case len(r.Prev.Requests) > 0 && !(m.noHandOver && r.Prev.Requests[0].Kind == driver.HandOver):
 		asked = &r.Prev.Requests[0]
 	}
 	switch {
 	case m.role == parting:
-	case m.h == nil: // nobody ever believed in it
+	case m.h == nil: // no process ever believed in it
 		return driver.EndAbandoned, nil
 	case m.unwanted:
 		return driver.EndAbandoned, asked
@@ -64,7 +64,7 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	return finished(m, r, asked)
 }
 
-// finished returns how one leaves whose work has returned in time.
+// finished returns how a holder ends whose work has returned in time.
 func finished(m *machine, r *protocol.Call, asked *driver.Request) (driver.EndReason, *driver.Request) {
 	switch {
 	case asked == nil && m.failed && r.Next.Asked != nil:
@@ -93,7 +93,7 @@ func (l *lock) apply(m *machine, r *protocol.Call, behind int) protocol.Result {
 	switch {
 	case r.Key == l.key:
 		l.wrote(m, r, was.rec, was.found)
-	case m.role == chronicling:
+	case m.role == recording:
 		l.entered(m, r, was)
 	default:
 		l.wroteSession(m, r, was, s)
@@ -111,7 +111,7 @@ func (l *lock) counted(m *machine, r *protocol.Call) {
 	case releases && m.role == offering:
 		l.tally.Of[Unused]++
 	case releases && m.c != nil && m.h == nil && !m.left:
-		l.tally.Of[Disowned]++
+		l.tally.Of[OrphanFound]++
 	}
 }
 
@@ -122,20 +122,20 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	switch r.Kind {
 	case protocol.Request:
 		if len(was.Requests) > 0 {
-			l.fail("%s lays a second request on top of that of %s", m, was.Requests[0].By)
+			l.fail("%s writes a second request over that of %s", m, was.Requests[0].By)
 		}
 		l.asked(m, is.Requests[len(is.Requests)-1], was)
 	case protocol.Abdicate:
 		if how := l.written[r.Next.Version].end; is.End != how {
-			l.fail("%s says why it is quiet: %q, want %q", m, is.End, how)
+			l.fail("%s abdicates with end %q, want %q", m, is.End, how)
 		}
 	case protocol.Claim, protocol.Takeover:
 		l.began(m, r, was, found)
 	case protocol.Release:
 		l.released(m, r, was)
 	case protocol.ForceRelease:
-		if m.role == burying {
-			l.buried(m, was)
+		if m.role == afterCrash {
+			l.crashReleased(m, was)
 		} else {
 			l.freed(m, r, was)
 		}
@@ -153,7 +153,7 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 // lives notes what a write shows of the life of the holder.
 func (l *lock) lives(r *protocol.Call, was driver.Record) {
 	is := l.store.rec
-	t := l.tenures[is.Token]
+	t := l.terms[is.Token]
 	if is.Beat != was.Beat || is.Token != was.Token { // a claim that was doubled has the beat that it had the first time
 		t.beats++
 		l.beaten(is.Beat, t.beats)
@@ -167,16 +167,16 @@ func (l *lock) lives(r *protocol.Call, was driver.Record) {
 // judgeWrite judges what holds for every write.
 func (l *lock) judgeWrite(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
-	anew := is.Token != was.Token
+	newTerm := is.Token != was.Token
 	for a := range l.actors {
-		if m, ok := a.(*machine); ok && anew && m.believes() {
+		if m, ok := a.(*machine); ok && newTerm && m.believes() {
 			m.traced(trace.Check, trace.Event{}) // at an instant at which it should not
 		}
 	}
 	switch {
 	case is.Token < was.Token:
 		l.fail("the stored token falls from %d to %d", was.Token, is.Token)
-	case anew && found && !bytes.Equal(was.Data, is.Data):
+	case newTerm && found && !bytes.Equal(was.Data, is.Data):
 		l.fail("the data changed from %q to %q with the holder", was.Data, is.Data)
 	case r.Kind == protocol.Takeover && !protocol.Readable(was):
 		l.fail("%s takes over an unreadable record", m)
@@ -232,8 +232,8 @@ func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Term {
 	if m.life == l.life || reflect.DeepEqual(was.Prev, is.Prev) {
 		return was.Prev
 	}
-	if was.Prev != nil && l.tenures[was.Prev.Token] != nil {
-		l.tenures[was.Prev.Token].hidden = true
+	if was.Prev != nil && l.terms[was.Prev.Token] != nil {
+		l.terms[was.Prev.Token].hidden = true
 	}
 	return is.Prev
 }
@@ -244,9 +244,9 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 	if is.Owner != m.owner() || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{
+	l.terms[is.Token] = &term{
 		owner: m.owner(), session: is.Session, since: is.Since,
-		sent: l.written[r.Next.Version].at, kept: found && m.heirOf(was),
+		sent: l.written[r.Next.Version].at, kept: found && m.hasReservation(was),
 	}
 	switch {
 	case !found:
@@ -254,7 +254,7 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 	case was.State == driver.Held:
 		l.overtaken(m, was)
 	case was.State == driver.Reserved:
-		if !m.heirOf(was) {
+		if !m.hasReservation(was) {
 			l.stood(m, r, was, l.beat(was.Beat).first)
 		}
 		l.inherited(m, was)
@@ -267,7 +267,7 @@ func (l *lock) overtaken(m *machine, was driver.Record) {
 	if was.Session != "" && !l.sessionEnded(was.Session) {
 		l.fail("%s takes the lock from session %s, which is alive", m, was.Session)
 	}
-	before, prev := l.tenures[was.Token], l.store.rec.Prev
+	before, prev := l.terms[was.Token], l.store.rec.Prev
 	before.ends(driver.EndExpired, was)
 	s := l.storeOf(driver.SessionKey(was.Session))
 	// The end of a session whose record is gone is unknown.
@@ -277,7 +277,7 @@ func (l *lock) overtaken(m *machine, was driver.Record) {
 }
 
 // ends notes how a term ends that has not released the lock: as its record says, else so.
-func (t *tenure) ends(end driver.EndReason, was driver.Record) {
+func (t *term) ends(end driver.EndReason, was driver.Record) {
 	if t.end = end; was.End != "" {
 		t.end = was.End
 	}
@@ -287,9 +287,9 @@ func (t *tenure) ends(end driver.EndReason, was driver.Record) {
 }
 
 // stood judges that r was sent when the record had been unchanged for its lease, by the
-// clock of a correct observer. A claim that is doubled when a lock's record was deleted
-// brings a beat back that an observer has seen before. That shows no life: whoever sent it
-// counts from the sending.
+// clock of a correct observer. A duplicate of a claim, applied after a lock's record was
+// deleted, brings back a beat that an observer has seen before. That shows no life: its
+// sender counts from the sending.
 func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record, since time.Duration) {
 	least := l.fast(was.Lease) - time.Microsecond
 	if stood := l.written[r.Next.Version].at - since; stood < least {
@@ -299,7 +299,7 @@ func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record, since time
 
 // remembers compares how the record shows the end of a term with what was.
 func (l *lock) remembers(m *machine, token uint64) {
-	t, want := l.store.rec.Prev, l.tenures[token]
+	t, want := l.store.rec.Prev, l.terms[token]
 	if l.store.rec.State == driver.Released {
 		t = l.store.rec.Term("")
 	}
@@ -316,7 +316,7 @@ func (l *lock) remembers(m *machine, token uint64) {
 
 // released judges how a holder leaves its record.
 func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
-	is, t := l.store.rec, l.tenures[was.Token]
+	is, t := l.store.rec, l.terms[was.Token]
 	by := l.written[r.Next.Version]
 	t.end, t.asked = by.end, by.asked
 	kept := t.end == driver.EndHandedOver
@@ -328,16 +328,16 @@ func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
 	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel ||
 		is.Lease != m.timing.Reservation()):
-		l.fail("%s was to hand over to %q%q, and leaves %+v", m, t.asked.To, t.asked.ToLabel, is)
+		l.fail("%s was to hand over to %q%q, but leaves %+v", m, t.asked.To, t.asked.ToLabel, is)
 	case !kept && is.State != driver.Released:
-		l.fail("%s has ended: %q, and leaves %+v", m, t.end, is)
+		l.fail("%s has ended: %q, but leaves %+v", m, t.end, is)
 	}
 	l.remembers(m, was.Token)
 }
 
 // freed judges an operator's write.
 func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
-	is, t := l.store.rec, l.tenures[was.Token]
+	is, t := l.store.rec, l.terms[was.Token]
 	want := l.written[r.Next.Version].want
 	if is.Token != was.Token {
 		l.fail("%s changes the token", m)

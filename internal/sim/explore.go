@@ -63,7 +63,7 @@ func Tight() protocol.Timing {
 }
 
 // drawTiming draws what differs between programs: a grace, a bound on progress or on stopping,
-// heartbeats that the program sends, and looks that are rare.
+// heartbeats that the program sends, and rare polls.
 func drawTiming(src Source) protocol.Timing {
 	t := Tight()
 	switch src.IntN(4) {
@@ -137,7 +137,7 @@ func (s *Sum) add(t *Tally) {
 
 // Explore runs the schedules of the seeds from first on, until it has run n of them (for ever
 // if n is 0), ctx ends, or one fails: then it returns the one with the lowest seed that was
-// found. Shape changes what a seed has drawn. Each is told of every thousandth sum.
+// found. Shape changes the config that a seed has drawn. Each gets every thousandth sum.
 func Explore(
 	ctx context.Context, first, n uint64, shape func(seed uint64, c *Config), each func(Sum),
 ) (Sum, *Violation) {

@@ -29,7 +29,7 @@ func TestFeatures(t *testing.T) {
 		shape func(seed uint64, c *Config)
 		least map[Happening]int // of 1,000 schedules
 	}{
-		// Whoever has the label takes the lock at once, nobody else does before the
+		// A process with the label takes the lock at once, no other process does before the
 		// reservation has lapsed, and the lock is held again.
 		{"labels", 1000, func(_ uint64, c *Config) { labelled(c) }, map[Happening]int{Lapsed: 25, Inherited: 25}},
 		// Whatever messages come, and whenever.
@@ -38,8 +38,8 @@ func TestFeatures(t *testing.T) {
 		// family; the successor never works beside the last requests of the dead; and the
 		// lock is soon free where nothing else fails.
 		{"guardians", 600, func(seed uint64, c *Config) {
-			[...]func(*Config){guarded, guardedLong, guardedPrompt, guardedAnew}[seed%4](c)
-		}, map[Happening]int{Buried: 250}},
+			[...]func(*Config){guarded, guardedLong, guardedPrompt, guardedDeleted}[seed%4](c)
+		}, map[Happening]int{CrashReleased: 250}},
 		// A term ends as failed when its work says so.
 		{"failed work", 500, func(_ uint64, c *Config) { failing(c) }, map[Happening]int{Failed: 250}},
 		// Locks under sessions, with and without requests, and with nothing that fails.
@@ -55,7 +55,7 @@ func TestFeatures(t *testing.T) {
 		}, nil},
 		// Where all only try, what a living session holds without knowing is found by an
 		// acquire under it.
-		{"trying", 300, func(_ uint64, c *Config) { c.Sessions, c.Trying, c.Doubled = true, true, true }, map[Happening]int{Disowned: 33}},
+		{"trying", 300, func(_ uint64, c *Config) { c.Sessions, c.Trying, c.Doubled = true, true, true }, map[Happening]int{OrphanFound: 33}},
 		// Holders behind replicas of a lock service, beside processes with the store. No two
 		// hold one lock, tokens rise, what has ended has no effect, an unused grant is freed
 		// and a request is told; and somebody has each lock in the end.

@@ -62,7 +62,7 @@ func (f *family) dies() {
 		f.ended = true
 		l.note("the family of %s is dead", f.of)
 		f.lasts()
-		f.bury()
+		f.releaseCrash()
 		f.promptly()
 	})
 }
@@ -105,13 +105,14 @@ func (f *family) promptly() {
 	l.after(most, func() {
 		rec := l.store.rec
 		if by := l.written[rec.Beat]; l.life == f.of.life && l.store.found && rec.State == driver.Held && by.by == f.of {
-			l.fail("%s is dead with all its family for %v, and its lock is held", f.of, most)
+			l.fail("%s and its family have been dead for %v, but its lock is held", f.of, most)
 		}
 	})
 }
 
-// bury has a guardian free the lock. It is a process of its own, which may stand still.
-func (f *family) bury() {
+// releaseCrash has a guardian free the lock. The guardian is a separate process, which
+// may be paused.
+func (f *family) releaseCrash() {
 	l, of := f.of.l, f.of
 	g := l.newHost(of.p.name + "'s guardian")
 	g.t = of.timing
@@ -121,7 +122,7 @@ func (f *family) bury() {
 	now := g.cont.at(l.now)
 	id, _, _ := strings.Cut(of.h.Record().Beat, "-")
 	crash := protocol.ProvenCrash{Key: l.key, ID: id, From: now + g.t.Grace, Until: now + 2*g.t.Lease}
-	m := p.newMachine(burying, of.id+"'s guardian", protocol.NewCrashReleaser(g.t, l.env(g), crash))
+	m := p.newMachine(afterCrash, of.id+"'s guardian", protocol.NewCrashReleaser(g.t, l.env(g), crash))
 	m.family = f
 	p.machines = append(p.machines, m)
 	l.note("%s knows that %s is dead", m, of)
@@ -134,8 +135,8 @@ func (f *family) bury() {
 	m.after(0, m.step)
 }
 
-// buried judges what a guardian has made of a record.
-func (l *lock) buried(m *machine, was driver.Record) {
+// crashReleased judges a guardian's write to a record.
+func (l *lock) crashReleased(m *machine, was driver.Record) {
 	is, f := l.store.rec, m.family
 	by := l.written[was.Beat]
 	switch holder := l.holder(); {
@@ -150,12 +151,12 @@ func (l *lock) buried(m *machine, was driver.Record) {
 	case holder != nil:
 		l.fail("%s frees the lock while %s holds it", m, holder)
 	}
-	l.tally.Of[Buried]++
-	l.tenures[was.Token].ends(driver.EndCrashed, was)
+	l.tally.Of[CrashReleased]++
+	l.terms[was.Token].ends(driver.EndCrashed, was)
 	l.remembers(m, was.Token)
 }
 
-// checkFamilies judges that nobody holds the lock while a family is at work.
+// checkFamilies judges that no process holds the lock while a family is at work.
 func (l *lock) checkFamilies(holder actor) {
 	l.families = slices.DeleteFunc(l.families, func(f *family) bool {
 		if f.works() && holder != nil && l.life == f.of.life {

@@ -43,14 +43,14 @@ func (m *machine) writeHistory(g protocol.Grant) {
 	}
 }
 
-// write begins to write down one term.
+// write begins to write the history entry of one term.
 func (m *machine) write(t driver.Term, begin func(protocol.Machine, time.Duration) protocol.Action) *machine {
 	l, p := m.l, m.p
 	c := protocol.NewHistoryWriter(p.t, l.env(p.host), l.key, t, uint64(l.cfg.History))
-	e := p.newMachine(chronicling, m.id+"/past", c)
+	e := p.newMachine(recording, m.id+"/past", c)
 	e.under = m
 	l.writers = append(l.writers, e)
-	l.note("%s is to write that %s with token %d has ended: %s", e, t.Owner, t.Token, t.End)
+	l.note("%s writes the end of %s with token %d: %s", e, t.Owner, t.Token, t.End)
 	e.took(begin(e.is, e.now()))
 	return e
 }
@@ -62,7 +62,7 @@ func (m *machine) historyWriter() *protocol.HistoryWriter { return m.is.(*protoc
 // former one.
 func (m *machine) tried(res protocol.Result) {
 	l, token := m.l, m.historyWriter().Token()
-	t := l.tenures[token]
+	t := l.terms[token]
 	answered := res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted
 	if t != nil && (!answered || l.isFormer(token, res.Record)) {
 		for _, d := range t.debts {
@@ -83,7 +83,7 @@ func (m *machine) awaits() bool {
 func (m *machine) begins() {
 	l, now := m.l, m.on.cont.at(m.l.now)
 	before := m.h.Record().Token - 1
-	was := l.tenures[before]
+	was := l.terms[before]
 	if m.life != l.life || was == nil || was.told {
 		return
 	}
@@ -91,13 +91,13 @@ func (m *machine) begins() {
 		return // of a former life, which a late duplicate of the same claim has brought back
 	}
 	if now < m.wrote+m.p.t.RequestTimeout {
-		l.fail("%s begins its work before it has written, or waited, that token %d has ended", m, before)
+		l.fail("%s begins its work before it has written, or waited for, the end of token %d", m, before)
 	}
 }
 
 // awaited lets the work that waited for a history writer go on.
 func (m *machine) awaited() {
-	if by := m.under; m.role == chronicling && by.waits && !by.awaits() {
+	if by := m.under; m.role == recording && by.waits && !by.awaits() {
 		by.finish()
 	}
 }
@@ -116,16 +116,16 @@ func (l *lock) entered(m *machine, r *protocol.Call, was store) {
 		if r.Key != protocol.HistoryKey(l.key, token) || rec.State != driver.Past {
 			l.fail("%s writes %+v under %s", m, rec, r.Key)
 		}
-		if t := l.tenures[token]; t.is(rec) {
+		if t := l.terms[token]; t.is(rec) {
 			t.told = true
 		}
 	case !was.found || m.life != l.life:
 	case r.Key == protocol.HistoryKey(l.key, token):
 		if !l.isFormer(token, was.rec) {
-			l.fail("%s deletes token %d from the history, which is what it was", m, token)
+			l.fail("%s deletes token %d from the history, whose entry is right", m, token)
 		}
 	case token <= uint64(l.cfg.History) || r.Key != protocol.HistoryKey(l.key, token-uint64(l.cfg.History)):
-		l.fail("%s deletes %s from a history of %d, when token %d has ended", m, r.Key, l.cfg.History, token)
+		l.fail("%s deletes %s from a history of %d terms, when token %d has ended", m, r.Key, l.cfg.History, token)
 	}
 }
 
@@ -133,14 +133,14 @@ func (l *lock) entered(m *machine, r *protocol.Call, was store) {
 func (l *lock) entry(token uint64) *store { return l.storeOf(protocol.HistoryKey(l.key, token)) }
 
 // is says that a record is of the term. t may be nil.
-func (t *tenure) is(rec driver.Record) bool {
+func (t *term) is(rec driver.Record) bool {
 	return t != nil && t.owner == rec.Owner && t.since.Equal(rec.Since)
 }
 
 // isFormer says that an entry is of a term from before the lock's record was deleted.
 func (l *lock) isFormer(token uint64, rec driver.Record) bool {
-	return slices.ContainsFunc(l.former, func(tenures map[uint64]*tenure) bool {
-		return tenures[token].is(rec)
+	return slices.ContainsFunc(l.former, func(terms map[uint64]*term) bool {
+		return terms[token].is(rec)
 	})
 }
 
@@ -150,11 +150,11 @@ func (l *lock) isFormer(token uint64, rec driver.Record) bool {
 func (l *lock) owes(m *machine, g protocol.Grant) {
 	token := g.Record.Token
 	l.owe(m, token-1)
-	if token < 3 || l.tenures[token-1] == nil {
+	if token < 3 || l.terms[token-1] == nil {
 		return
 	}
 	blind := g.Former.Key == "" && g.Before == nil // the reply to the claim was lost
-	switch l.tenures[token-1].end {
+	switch l.terms[token-1].end {
 	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver, driver.EndRevoked:
 	default:
 		if !blind {
@@ -164,14 +164,14 @@ func (l *lock) owes(m *machine, g protocol.Grant) {
 }
 
 func (l *lock) owe(m *machine, token uint64) {
-	if t := l.tenures[token]; t != nil {
+	if t := l.terms[token]; t != nil {
 		t.debts = append(t.debts, &debt{by: m.on, epoch: m.epoch})
 	}
 }
 
 // owed says that a process that lives was to write down how a term has ended, and
 // had the time to do so.
-func (t *tenure) owed() bool {
+func (t *term) owed() bool {
 	return slices.ContainsFunc(t.debts, func(d *debt) bool { return d.epoch == d.by.epoch && d.tries < leastTries })
 }
 
@@ -186,16 +186,16 @@ func (l *lock) checkShown(now uint64) {
 	}
 	list = protocol.Whole(list, past)
 	if n := uint64(len(list)); n > max(2, uint64(l.cfg.History)) || n < min(2, now) {
-		l.fail("the history shows %d tenures of %d, of which it keeps %d", n, now, l.cfg.History)
+		l.fail("the history shows %d terms of %d, and its limit is %d", n, now, l.cfg.History)
 	}
 	for i, e := range list {
-		was, ok := l.tenures[e.Token]
+		was, ok := l.terms[e.Token]
 		switch {
 		case e.Token != now-uint64(i):
 			l.fail("the history shows token %d in place %d, after %d", e.Token, i, now)
 		case e.Unknown:
 			if s := l.entry(e.Token); s.found {
-				l.fail("the history shows token %d as unknown, of which is written: %+v", e.Token, s.rec)
+				l.fail("the history shows token %d as unknown, but its entry is %+v", e.Token, s.rec)
 			}
 		case !ok, l.isFormer(e.Token, driver.Record{Owner: e.Owner, Since: e.Since}):
 		case e.Owner != was.owner || e.End != was.end || !e.Since.Equal(was.since):
@@ -214,12 +214,12 @@ func (l *lock) checkHistory() {
 	}
 	now := holder.token()
 	for token := range now {
-		was, ok := l.tenures[token]
+		was, ok := l.terms[token]
 		if !ok || token+uint64(l.cfg.History) < now {
 			continue // 0, and what is older than the world, or than the history
 		}
 		if l.isFormer(token, driver.Record{Owner: was.owner, Since: was.since}) {
-			continue // a late duplicate of a claim: nobody can tell the two apart
+			continue // a late duplicate of a claim: the two cannot be told apart
 		}
 		s := l.entry(token)
 		if !s.found || l.isFormer(token, s.rec) {

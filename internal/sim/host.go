@@ -193,7 +193,8 @@ func (c *clock) when(local, now time.Duration) time.Duration {
 	return real
 }
 
-// Labels of processes, where a lock is handed over to a label. The last one is that of nobody.
+// Labels of processes, where a lock is handed over to a label. No process has the last
+// one.
 var versions = [...]string{"", "v1", "v2", "v3"}
 
 // labelOf returns the label of a process or a client: where there are labels, one of
@@ -213,15 +214,15 @@ func (m *machine) owner() string {
 	return m.p.name
 }
 
-// heirOf says whether a record is reserved for whom a machine acts: by the name or, if the
-// record has no name, by a label that is one.
-func (m *machine) heirOf(rec driver.Record) bool {
-	return rec.State == driver.Reserved && rec.Owner+rec.Label != "" && m.l.heirTo(rec.Owner, rec.Label, m.owner())
+// hasReservation reports whether a record is reserved for the owner of m: by the name or,
+// if the record has no name, by one of its labels.
+func (m *machine) hasReservation(rec driver.Record) bool {
+	return rec.State == driver.Reserved && rec.Owner+rec.Label != "" && m.l.isReservedFor(rec.Owner, rec.Label, m.owner())
 }
 
-// heirTo says whether an owner is who a lock is handed over to: by the name or, if that is
-// empty, by a label that is none.
-func (w *World) heirTo(to, label, owner string) bool {
+// isReservedFor reports whether a lock is handed over to an owner: by the name or, if
+// that is empty, by the label.
+func (w *World) isReservedFor(to, label, owner string) bool {
 	if to != "" || label == "" {
 		return owner == to
 	}
@@ -233,7 +234,7 @@ func (l *lock) inherited(m *machine, was driver.Record) {
 	if was.Owner != "" || was.Label == "" {
 		return
 	}
-	if m.heirOf(was) && l.now-l.beat(was.Beat).first < was.Lease {
+	if m.hasReservation(was) && l.now-l.beat(was.Beat).first < was.Lease {
 		l.tally.Of[Inherited]++
 	} else {
 		l.tally.Of[Lapsed]++

@@ -30,8 +30,8 @@ func (w *World) heal() {
 	}
 }
 
-// heal ends what fails in a process. One that has a lock, or a client with a grant, crashes;
-// what waits goes on, and what nobody waits for any more is given up.
+// heal ends the faults of a process. A process that has a lock, or a client with a grant,
+// crashes; waiting acquires go on, and abandoned ones are given up.
 func (h *host) heal() {
 	h.paused = min(h.paused, h.w.now)
 	if h.up && h.holds() {
@@ -63,13 +63,13 @@ func (h *host) holds() bool {
 	})
 }
 
-// patience is how long after the end of the faults, or after a holder has made way, a lock
-// must have been granted again: a lease, a look, a retry, the requests themselves, and a user
-// who comes by.
+// patience is how long after the end of the faults, or after a holder has made way, a
+// lock must have been granted again: a lease, a poll, a retry, the requests themselves,
+// and the time until a user acts.
 func (w *World) patience() time.Duration {
 	most := 2*w.most.Lease + 3*w.most.Refresh + 4*w.most.RequestTimeout
 	if w.cfg.Clients > 0 {
-		most += w.most.Lease // a heartbeat of a dead client that came late, and a grant that nobody uses
+		most += w.most.Lease // a late heartbeat of a dead client, and an unused grant
 	}
 	return w.slow(most)
 }
@@ -83,7 +83,7 @@ func (w *World) watchLiveness() {
 	})
 	for _, l := range w.locks {
 		if !l.again {
-			l.fail("nobody holds %s although the faults ended long ago", l.key)
+			l.fail("no process holds %s although the faults ended long ago", l.key)
 		}
 	}
 	for _, l := range w.locks {
@@ -97,7 +97,7 @@ func (l *lock) watchHolder() {
 		l.run(func() bool { return l.now > end || l.holder() != nil })
 		holder := l.holder()
 		if holder == nil {
-			l.fail("nobody holds %s although nothing fails", l.key)
+			l.fail("no process holds %s although nothing fails", l.key)
 			return
 		}
 		end = l.now + l.cfg.Kept
@@ -112,8 +112,8 @@ func (l *lock) watchHolder() {
 	l.fail("the lock changes hands without an end")
 }
 
-// lost says why a lease has ended that nobody has asked for, and that had time left when
-// the faults ended.
+// lost says why a lease has ended without a request, and that had time left when the
+// faults ended.
 func (m *machine) lost() (string, bool) {
 	beat := m.h.Record().Beat
 	if m.under != nil {

@@ -23,10 +23,10 @@ type process struct {
 	machines []*machine
 	acquires int
 
-	observer *machine // of the lock, nil if nobody observes it
+	observer *machine // of the lock, nil without one
 
-	offers map[uint64]*machine // what is offered to clients, by token
-	lately driver.Record       // of a client, as this process has seen it last
+	offers      map[uint64]*machine // what is offered to clients, by token
+	recordCache driver.Record       // of a client, as this process has seen it last
 
 	rests    time.Duration // its user does not want the lock until then
 	priority int
@@ -48,24 +48,24 @@ type machine struct {
 	timing protocol.Timing         // that it counts with: an acquire and a session may have one of their own
 	wake   int                     // number of the latest wake-up; older ones are void
 
-	sentCont time.Duration   // the contender's clock when its call was sent
-	sentAt   time.Duration   // the same in real time
-	begun    time.Duration   // real time
-	unsure   bool            // the outcome of a write was unknown
-	left     bool            // the user gave the acquire up
-	writes   []*machine      // what came before its lease
-	wrote    time.Duration   // since when, by the contender's clock
-	waits    bool            // for that, and then its work returns
-	offered  *driver.Request // of its own, by which it hands over, or steps down
-	unkept   bool            // it hands over to nobody any more
-	unwanted bool            // nothing is done under its lease, which was over before it began
-	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
-	unless   bool            // the acquire gives up at the first sign of life
-	first    driver.Record   // that it has seen, by a strong answer; no key before that
-	done     bool            // the work has returned, or a client was offered the lock
-	failed   bool            // by itself
+	sentCont   time.Duration   // the contender's clock when its call was sent
+	sentAt     time.Duration   // the same in real time
+	begun      time.Duration   // real time
+	unsure     bool            // the outcome of a write was unknown
+	left       bool            // the user gave the acquire up
+	writes     []*machine      // what came before its lease
+	wrote      time.Duration   // since when, by the contender's clock
+	waits      bool            // for that, and then its work returns
+	offered    *driver.Request // of its own, by which it hands over, or steps down
+	noHandOver bool            // it no longer hands over
+	unwanted   bool            // nothing is done under its lease, which was over before it began
+	unheard    time.Duration   // until then nothing is heard of what the acquire has sent
+	unless     bool            // the acquire gives up at the first sign of life
+	first      driver.Record   // that it has seen, by a strong answer; no key before that
+	done       bool            // the work has returned, or a client was offered the lock
+	failed     bool            // by itself
 
-	looked                time.Duration // of an observer: when it has sent its latest look, by its clock
+	looked                time.Duration // of an observer: when it sent its latest poll, by its clock
 	seen                  uint64        // and the latest token that it has seen
 	request               string        // of a requester, that it has written
 	applied               time.Duration // of a session: when the latest applied write was sent
@@ -93,7 +93,7 @@ func (p *process) newMachine(role phase, name string, is protocol.Machine) *mach
 func (p *process) look() {
 	p.hinted = false
 	p.view, p.wish = protocol.NewView(p.t, p.w.env(p.host)), 0
-	p.offers, p.lately = map[uint64]*machine{}, driver.Record{}
+	p.offers, p.recordCache = map[uint64]*machine{}, driver.Record{}
 }
 
 var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"}
@@ -277,7 +277,7 @@ func (m *machine) step() {
 	a := m.is.Step(now)
 	if a.Call == nil && len(a.Notes)+len(a.Wake)+len(a.Begin) == 0 && !m.is.Over() {
 		if at, due := m.is.Next(); due && at <= now {
-			m.l.fail("%s does nothing, and is due again in the same instant", m)
+			m.l.fail("%s does nothing and is due again in the same instant", m)
 		}
 	}
 	m.took(a)

@@ -23,7 +23,7 @@ const (
 	CutOffs  Fault = 1 << iota // a process does not reach the store, or its answers do not reach the process
 	Pauses                     // a process stands still, and its clocks go on; or its whole machine
 	Crashes                    // a process is gone, and starts again
-	Outages                    // nobody reaches the store
+	Outages                    // no process reaches the store
 	Steps                      // wall clocks are set, forwards and backwards
 	Messages                   // single requests are lost, late, or applied twice
 	Stale                      // cheap reads are behind
@@ -137,7 +137,7 @@ func (m *machine) fate() fate {
 	switch {
 	case m.h == nil && w.now < m.unheard && !w.final:
 		return unanswered
-	case p.flaky && m.h == nil && m.role != chronicling:
+	case p.flaky && m.h == nil && m.role != recording:
 		return [...]fate{answered, answered, lost, unanswered}[w.src.IntN(4)]
 	}
 	return w.fate(w.now < w.down || w.now < p.cutOff, &ofStore)
@@ -166,7 +166,7 @@ func (m *machine) send(r *protocol.Call) {
 	l.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
 	if r.Key == l.key {
 		if p.hinted && r.Consistency != driver.Strong {
-			l.fail("%s answers a hint by a cheap look", m)
+			l.fail("%s answers a hint with an eventual read", m)
 		}
 		p.hinted = false
 	}

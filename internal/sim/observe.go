@@ -35,7 +35,7 @@ func (p *process) observes() bool {
 	return true
 }
 
-// hint has an observer look now, as a store with a watch does.
+// hint has an observer poll now, as a store with a watch does.
 func (m *machine) hint() {
 	if m.p.observer != m {
 		return
@@ -47,15 +47,15 @@ func (m *machine) hint() {
 	}
 }
 
-// looks judges that an observer rests after each look, unless a hint or a cheap look of this
-// process has a strong one follow.
+// looks judges that an observer pauses after each poll, unless a hint or an eventual read
+// of this process is followed by a strong one.
 func (m *machine) looks(call *protocol.Call) {
 	now := m.now()
 	if m.role != observing || call.OfSession() {
 		return
 	}
 	if m.looked > 0 && call.Consistency != driver.Strong && now < m.looked+m.p.t.Pause() {
-		m.l.fail("%s looks %v after its look before", m, now-m.looked)
+		m.l.fail("%s polls %v after its previous poll", m, now-m.looked)
 	}
 	m.looked = now
 }
@@ -85,9 +85,9 @@ func (l *lock) checkObservers() {
 		is := l.store.rec.Token
 		most := 3 * l.most.Lease
 		if p.view.UnderSession() {
-			most += l.most.Refresh // its session lives, and nothing else says when to look
+			most += l.most.Refresh // its session lives, and nothing else says when to poll
 		}
-		if t := l.tenures[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-max(l.healed, m.begun) > most {
+		if t := l.terms[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-max(l.healed, m.begun) > most {
 			l.fail("%s sees token %d, %v after token %d was claimed", m, rec.Token, l.now-t.sent, is)
 		}
 	}
@@ -116,7 +116,7 @@ func (l *lock) notifies() bool {
 				}
 			default:
 				l.tally.Of[Hurried]++
-				l.note("%s is told of a request", m)
+				l.note("%s sees a request", m)
 				m.took(m.h.Renew(m.clock()))
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// traces notes an event of the world, if somebody wants what the model knows of the run.
+// traces records an event of the world, if the run is compared with the model.
 func (w *World) traces(e trace.Event) {
 	if w.model != nil {
 		e.At = w.now
@@ -25,7 +25,7 @@ func (w *World) started(h *host) {
 
 // traced notes an event of a machine. The model has no history.
 func (m *machine) traced(do trace.Kind, e trace.Event) {
-	if m.role != chronicling {
+	if m.role != recording {
 		e.Do, e.Lock, e.Proc, e.Who = do, m.l.key, m.p.name, m.id
 		m.l.traces(e)
 	}
@@ -33,7 +33,7 @@ func (m *machine) traced(do trace.Kind, e trace.Event) {
 
 // traceSend notes that a request leaves, and returns its number.
 func (m *machine) traceSend(r *protocol.Call) int {
-	if m.l.model == nil || m.role == chronicling {
+	if m.l.model == nil || m.role == recording {
 		return 0
 	}
 	e := trace.Event{Request: m.l.model.Request(), Call: r.Kind.String()}
@@ -47,7 +47,7 @@ func (m *machine) traceSend(r *protocol.Call) int {
 	return e.Request
 }
 
-// traceResult notes what has become of a request: in the store, or as its sender is told.
+// traceResult records the outcome of a request: in the store, or as its sender learns it.
 func (m *machine) traceResult(do trace.Kind, request int, res protocol.Result, rec driver.Record, found bool) {
 	if m.l.model == nil {
 		return

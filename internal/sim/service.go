@@ -38,7 +38,7 @@ const (
 // reply is the answer to a call of a client.
 type reply struct {
 	status status
-	rec    driver.Record   // of a grant, and of nothing else: a beat is told to its client alone
+	rec    driver.Record   // of a grant only: only the client learns a beat
 	usable time.Duration   // for how long a client may act
 	period time.Duration   // in which to renew
 	asked  *driver.Request // what the holder is asked
@@ -55,12 +55,12 @@ type conn struct {
 
 	open  bool   // the client waits for the answer
 	mute  bool   // the answer does not reach it
-	ended bool   // the replica knows that nobody waits any more
+	ended bool   // the replica knows that the client no longer waits
 	gone  func() // what it does then, if that is not nil
 }
 
 // calls sends a call to a replica. The client waits for the answer for as long as limit,
-// and then learns that there is none.
+// and then gives it up.
 func (v *visit) calls(what string, limit time.Duration, do func(*conn), then func(reply)) {
 	w, op := v.l.World, v.op
 	cn := &conn{v: v, p: v.replica(), what: what, do: do, open: true}
@@ -104,8 +104,8 @@ func (v *visit) calls(what string, limit time.Duration, do func(*conn), then fun
 	})
 }
 
-// again has a copy of the call carried out for nobody, by any replica, after from and
-// before from + to.
+// again has a duplicate of the call carried out, by any replica, after from and before
+// from + to.
 func (cn *conn) again(from, to time.Duration) {
 	w := cn.v.l.World
 	by := cn.v.l.replicas()[w.src.IntN(w.cfg.Replicas)]
@@ -116,8 +116,8 @@ func (cn *conn) again(from, to time.Duration) {
 	})
 }
 
-// arrives has the replica carry the call out. One that has crashed refuses it, and one
-// that is paused reads it when it wakes up.
+// arrives has the replica carry the call out. A crashed replica refuses it, and a paused
+// replica reads it when it wakes up.
 func (cn *conn) arrives() {
 	if !cn.p.up {
 		cn.answer(reply{status: unheardOf})
@@ -162,7 +162,7 @@ func (cn *conn) hangUp() {
 	cn.p.later(cn.p.epoch, w.upTo(w.cfg.Latency), cn.end)
 }
 
-// end tells the replica that nobody waits for the answer any more.
+// end tells the replica that the client no longer waits for the answer.
 func (cn *conn) end() {
 	if cn.ended = true; cn.gone != nil {
 		cn.gone()
@@ -217,7 +217,7 @@ func (m *machine) offers(g protocol.Grant) {
 	m.writeHistory(g)
 	o := p.serving(cn, offering, "offer", protocol.NewUnconfirmedGrant(p.t, l.env(p.host), g))
 	p.machines = append(p.machines, o)
-	p.lately, p.offers[g.Record.Token] = g.Record, o
+	p.recordCache, p.offers[g.Record.Token] = g.Record, o
 	l.offered(o, g.Record)
 	cn.gone = nil
 	if !cn.open && !cn.mute && (cn.ended || l.one(2)) { // the answer cannot be written
@@ -240,7 +240,7 @@ func (p *process) relays(cn *conn, d protocol.RemoteHeartbeat) {
 	case !protocol.FollowsBeat(d.After, d.Next):
 		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
 	}
-	m := p.serving(cn, role, "relay", protocol.NewRemoteWrite(p.t, l.env(p.host), d, p.lately, 3*p.t.RequestTimeout))
+	m := p.serving(cn, role, "relay", protocol.NewRemoteWrite(p.t, l.env(p.host), d, p.recordCache, 3*p.t.RequestTimeout))
 	p.machines = append(p.machines, m)
 	m.of, m.failed = d, d.Failed != nil
 	cn.gone = m.forget
@@ -258,10 +258,10 @@ func (m *machine) relayed(r *protocol.RemoteWrite) {
 	is := reply{status: unknown}
 	switch answer {
 	case protocol.Done:
-		is.status, p.lately = okay, driver.Record{}
+		is.status, p.recordCache = okay, driver.Record{}
 		if !m.of.Releases() {
 			is.usable, is.period = max(0, p.t.UsableOf(rec)), min(p.t.Heartbeat, rec.Lease/5)
-			is.asked, p.lately = protocol.AskedOf(rec), rec
+			is.asked, p.recordCache = protocol.AskedOf(rec), rec
 		}
 		if o := p.offers[m.of.Token]; o != nil {
 			delete(p.offers, m.of.Token)
@@ -269,7 +269,7 @@ func (m *machine) relayed(r *protocol.RemoteWrite) {
 			o.sleep()
 		}
 	case protocol.HolderChanged:
-		p.lately = driver.Record{}
+		p.recordCache = driver.Record{}
 		is.status = isLost
 		l.judgeLost(m.conn, m.of)
 	}

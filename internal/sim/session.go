@@ -35,7 +35,7 @@ func (m *machine) opened(g protocol.Grant) {
 	m.step()
 	if !w.final && w.one(2) {
 		m.after(w.upTo(4*w.t.Lease), func() {
-			if h.session == m && !w.final { // no more locks, work told to stop, and closed when all of it has returned
+			if h.session == m && !w.final { // no more locks; closed when all work has been told to stop and has returned
 				w.note("%s is closed by its user", m)
 				m.took(m.s.Stop(m.clock()))
 			}
@@ -166,7 +166,7 @@ func (l *lock) askedSession(m *machine, q driver.Request, was driver.Record) {
 	if rec := l.store.rec; rec.Token == q.Token && rec.Session == driver.SessionID(was.Key) && m.life == l.life {
 		l.asked(m, q, rec)
 	} else {
-		l.laid[q.ID] = true // it came too late, or was for a deleted record
+		l.delivered[q.ID] = true // it came too late, or was for a deleted record
 	}
 	l.tally.Of[Carried]++
 }
@@ -207,18 +207,18 @@ func (l *lock) known(session *machine, rec driver.Record) bool {
 }
 
 // judgeOrphan judges that no acquire is refused for what its own session holds without
-// knowing: nobody else would ever ask about that.
+// knowing: no other process would ever ask about that.
 func (l *lock) judgeOrphan(m *machine, r *protocol.Refusal) {
 	rec := r.Record
 	own := r.Held && m.under != nil && rec.State == driver.Held && rec.Session == m.under.s.ID()
 	if own && !l.known(m.under, rec) {
-		l.fail("%s is refused for a lock that its own session has, and nothing under it knows of: %s", m, shown(rec))
+		l.fail("%s is refused for a lock that its own session has, though nothing under it knows of: %s", m, shown(rec))
 	}
 }
 
-// checkOrphan sees that what a living session holds without knowing is free in time
-// when the faults are over. Those who wait ask the session; those who only try do not,
-// and one that tries under the same session finds it at its first try.
+// checkOrphan checks that a lock which a living session holds without knowing is free in
+// time when the faults are over. Acquires that wait ask the session; acquires that only
+// try do not, and a try under the same session finds it at once.
 func (l *lock) checkOrphan() {
 	rec := l.store.rec
 	if !l.final || !l.cfg.Trying {
@@ -235,7 +235,7 @@ func (l *lock) checkOrphan() {
 		l.haunted, l.hauntedSince = rec.Beat, l.now
 	}
 	// A user comes by in less than that: see act. And four calls: a claim, a release, a
-	// claim, or a look before them.
+	// claim, or a read before them.
 	t := l.most
 	most := l.slow(t.Lease + 4*t.RequestTimeout)
 	if stood := l.now - l.hauntedSince; stood > most {

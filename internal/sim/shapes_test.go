@@ -23,7 +23,7 @@ func and(shapes ...func(*Config)) func(*Config) {
 
 // Parts of shapes.
 func rough(c *Config)     { c.Rough = true }
-func tied(c *Config)      { c.Sessions = true }
+func sessioned(c *Config) { c.Sessions = true }
 func long(c *Config)      { c.Length = 12 * c.Timing.Lease }
 func mixed(c *Config)     { c.Mixed = true }
 func requested(c *Config) { c.Requests = true }
@@ -54,7 +54,7 @@ func labelled(c *Config) { c.Labels, c.Requests = true, true }
 func unheard(c *Config) {
 	c.Sessions, c.Unheard, c.Faults, c.Locks, c.Length = true, true, false, 1, 12*c.Timing.Lease
 	c.Deletions = false
-	c.Timing.RequestTimeout = c.Timing.Lease / 4 // what a look shows is old when it comes
+	c.Timing.RequestTimeout = c.Timing.Lease / 4 // a reply is old when it comes
 	c.Clients, c.Replicas = 0, 0                 // two such calls take longer than an unused grant is kept
 }
 
@@ -101,14 +101,14 @@ var (
 		guardedLong(c)
 		c.Without, c.Requests, c.Mixed = Crashes.Except(), true, false
 	}
-	// guardedAnew has records that are deleted, so that tokens begin again.
-	guardedAnew = func(c *Config) {
+	// guardedDeleted deletes records, so that tokens begin again.
+	guardedDeleted = func(c *Config) {
 		guardedLong(c)
 		c.Processes, c.Deletions, c.Requests = minProcesses, true, true
 	}
 )
 
-// shapes are kinds of schedules, each of which shows some mistakes soon.
+// shapes are kinds of schedules. Each shows some mistakes soon.
 var shapes = map[string]func(*Config){
 	"any":          func(*Config) {},
 	"requested":    requested,
@@ -130,11 +130,11 @@ var shapes = map[string]func(*Config){
 	"mixed-leases": func(c *Config) {
 		c.Mixed, c.Sessions, c.Requests = true, false, false
 	},
-	"mixed-tied":     and(mixed, tied, requested),
-	"guarded":        guarded,
-	"guarded-long":   guardedLong,
-	"guarded-prompt": guardedPrompt,
-	"guarded-anew":   guardedAnew,
+	"mixed-sessions":  and(mixed, sessioned, requested),
+	"guarded":         guarded,
+	"guarded-long":    guardedLong,
+	"guarded-prompt":  guardedPrompt,
+	"guarded-deleted": guardedDeleted,
 
 	// Clocks that need no margin leave none that could hide a late count.
 	"slow": func(c *Config) {
@@ -149,14 +149,14 @@ var shapes = map[string]func(*Config){
 		c.Without = (Pauses | Steps).Except()
 	},
 
-	"sessions":           tied,
-	"sessions-long":      and(tied, long),
-	"sessions-rough":     and(tied, rough),
-	"sessions-swept":     and(tied, rough, long),
-	"sessions-requested": and(tied, requested, long),
+	"sessions":           sessioned,
+	"sessions-long":      and(sessioned, long),
+	"sessions-rough":     and(sessioned, rough),
+	"sessions-swept":     and(sessioned, rough, long),
+	"sessions-requested": and(sessioned, requested, long),
 	"sessions-calm":      calm,
 	"sessions-many":      func(c *Config) { calm(c); c.Locks = 2 },
-	"sessions-waited":    and(tied, doubled),
+	"sessions-waited":    and(sessioned, doubled),
 	"sessions-tried":     func(c *Config) { c.Sessions, c.Doubled, c.Trying = true, true, true },
 	"sessions-unheard":   unheard,
 }

@@ -41,8 +41,8 @@ func TestSeedsReplay(t *testing.T) {
 }
 
 // TestDuplicatesAfterADeletion: an operator deletes a record, and then a claim and a heartbeat
-// of its former holder come once more. They exclude nobody, and the judge is not to say that
-// the heartbeat has changed what was before the claim.
+// of its former holder come once more. They exclude no process, and the judge is not to say
+// that the heartbeat has changed what was before the claim.
 func TestDuplicatesAfterADeletion(t *testing.T) {
 	if _, err := Run(Seed(544393), nil, nil); err != nil {
 		t.Error(err)
@@ -133,7 +133,7 @@ func TestFaultsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestHistoryIsJudged: a term that is missing, or told wrongly, is found.
+// TestHistoryIsJudged: a missing or wrong term in the history is found.
 func TestHistoryIsJudged(t *testing.T) {
 	first := protocol.HistoryKey("k", 1)
 	for _, tt := range []struct {

@@ -91,7 +91,7 @@ func (s *store) conflict() error {
 	return &driver.ConflictError{Key: s.key, Current: s.rec.Clone(), Absent: !s.found}
 }
 
-// do carries out a call; a look may be back writes behind.
+// do carries out a call; a read may be back writes behind.
 func (s *store) do(r *protocol.Call, back int) (rec, former driver.Record, err error) {
 	switch r.Kind {
 	case protocol.Read:

@@ -26,7 +26,7 @@ const (
 	Grant          Happening = "grant"
 	Takeover       Happening = "takeover"   // a grant from a holder that was dead, or cut off
 	Request        Happening = "request"    // or an operator's write
-	LateWrite      Happening = "late write" // or one that was applied twice
+	LateWrite      Happening = "late write" // or a write applied twice
 	WrongClock     Happening = "wrong clock"
 	Step           Happening = "step of a wall clock"
 	Pause          Happening = "pause" // of a process, or its machine
@@ -34,25 +34,25 @@ const (
 	Refusal        Happening = "stale write refused" // by the fence
 	Hole           Happening = "hole in the history" // a term that two crashes in a row have hidden
 	ClosedByOthers Happening = "session closed by others"
-	Orphan         Happening = "orphan"                     // a lock that a session, asked, did not know of
-	Disowned       Happening = "orphan found by an acquire" // the same, by an acquire under the session
+	Orphan         Happening = "orphan"                     // a lock that a session did not know of when asked
+	OrphanFound    Happening = "orphan found by an acquire" // the same, by an acquire under the session
 	Swept          Happening = "session deleted"
 	Carried        Happening = "request in a session"
 	Delivered      Happening = "request delivered by a session"
-	GrantedUnless  Happening = "grant unless somebody lives"
+	GrantedUnless  Happening = "grant with UnlessAlive"
 	RefusedAlive   Happening = "refusal for a sign of life"
 	Cleared        Happening = "record deleted"
 	Beside         Happening = "acquire beside a lease"
-	OtherLease     Happening = "takeover with another lease" // than its own, by what has a timing of its own
+	OtherLease     Happening = "takeover with another lease" // than its own, by an acquire with its own timing
 	Taken          Happening = "grant confirmed by a client"
 	Unused         Happening = "grant freed unused"
 	Replayed       Happening = "call carried out again"
 	Heeded         Happening = "client asked to stop"
-	Buried         Happening = "lock freed by a guardian"
+	CrashReleased  Happening = "lock freed by a guardian"
 	Failed         Happening = "failed work"
 	Lapsed         Happening = "reservation for a label that lapses"
 	Inherited      Happening = "reservation taken by its label"
-	Notified       Happening = "message to one that waits"
+	Notified       Happening = "message to a waiter"
 	Hurried        Happening = "message to a holder"
 )
 
@@ -70,27 +70,27 @@ type transition struct {
 type phase string
 
 const (
-	waiting     phase = "waiting"     // an acquire
-	resolving   phase = "resolving"   // with a write of unknown outcome
-	leaving     phase = "leaving"     // given up, and cleaning up
-	working     phase = "working"     // a holder
-	jeopardy    phase = "in jeopardy" // after a failure
-	draining    phase = "draining"    // the right to act has ended, and the work has not
-	drained     phase = "expired"     // after the deadline
-	quiet       phase = "quiet"       // no more heartbeats
-	freeing     phase = "releasing"   // the work has returned
-	asking      phase = "asking"      // a requester of a request
-	afterwards  phase = "asking on"   // with a write of unknown outcome
-	releasing   phase = "operating"   // an operator
-	opening     phase = "opening"     // a session
-	denying     phase = "denying"     // that a session holds a lock
-	clearing    phase = "clearing"    // what is left of a session
-	chronicling phase = "chronicling" // a term that has ended
-	observing   phase = "observing"
-	offering    phase = "offering" // what was granted for a client
-	relaying    phase = "relaying" // a heartbeat of a client
-	parting     phase = "parting"  // a release of a client
-	burying     phase = "burying"  // what a process that crashed has left
+	waiting    phase = "waiting"     // an acquire
+	resolving  phase = "resolving"   // with a write of unknown outcome
+	leaving    phase = "leaving"     // given up and cleaning up
+	working    phase = "working"     // a holder
+	jeopardy   phase = "in jeopardy" // after a failure
+	draining   phase = "draining"    // the right to act has ended but the work has not
+	drained    phase = "expired"     // after the deadline
+	quiet      phase = "quiet"       // no more heartbeats
+	freeing    phase = "releasing"   // the work has returned
+	asking     phase = "asking"      // a requester of a request
+	afterwards phase = "asking on"   // with a write of unknown outcome
+	releasing  phase = "operating"   // an operator
+	opening    phase = "opening"     // a session
+	denying    phase = "denying"     // that a session holds a lock
+	clearing   phase = "clearing"    // what is left of a session
+	recording  phase = "recording"   // a term that has ended
+	observing  phase = "observing"
+	offering   phase = "offering" // what was granted for a client
+	relaying   phase = "relaying" // a heartbeat of a client
+	parting    phase = "parting"  // a release of a client
+	afterCrash phase = "releasing after a crash"
 )
 
 // phase returns what m is doing.
@@ -135,34 +135,34 @@ const ofSession = protocol.HistoryPut + 1
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
 var kindsOf = map[phase][]protocol.Kind{
-	waiting:     {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Request + ofSession},
-	resolving:   {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Request + ofSession},
-	leaving:     {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession},
-	working:     {protocol.Heartbeat},
-	jeopardy:    {protocol.Heartbeat},
-	draining:    {protocol.Heartbeat},
-	drained:     {protocol.Heartbeat},
-	quiet:       {protocol.Heartbeat, protocol.Abdicate},
-	freeing:     {protocol.Heartbeat, protocol.Abdicate, protocol.Release},
-	asking:      {protocol.Read, protocol.Request, protocol.Read + ofSession, protocol.Request + ofSession},
-	afterwards:  {protocol.Read, protocol.Request, protocol.ForceRelease, protocol.Read + ofSession, protocol.Request + ofSession},
-	releasing:   {protocol.Read, protocol.ForceRelease, protocol.Read + ofSession, protocol.ForceRelease + ofSession},
-	opening:     {protocol.Read, protocol.Claim},
-	denying:     {protocol.Read, protocol.Release},
-	clearing:    {protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Delete + ofSession},
-	chronicling: {protocol.HistoryPut, protocol.Read, protocol.Delete},
-	observing:   {protocol.Read, protocol.Read + ofSession},
-	offering:    {protocol.Release},
-	relaying:    {protocol.Read, protocol.Heartbeat},
-	parting:     {protocol.Read, protocol.Release},
-	burying:     {protocol.Read, protocol.ForceRelease},
+	waiting:    {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Request + ofSession},
+	resolving:  {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Request + ofSession},
+	leaving:    {protocol.Read, protocol.Claim, protocol.Takeover, protocol.Request, protocol.Release, protocol.Read + ofSession},
+	working:    {protocol.Heartbeat},
+	jeopardy:   {protocol.Heartbeat},
+	draining:   {protocol.Heartbeat},
+	drained:    {protocol.Heartbeat},
+	quiet:      {protocol.Heartbeat, protocol.Abdicate},
+	freeing:    {protocol.Heartbeat, protocol.Abdicate, protocol.Release},
+	asking:     {protocol.Read, protocol.Request, protocol.Read + ofSession, protocol.Request + ofSession},
+	afterwards: {protocol.Read, protocol.Request, protocol.ForceRelease, protocol.Read + ofSession, protocol.Request + ofSession},
+	releasing:  {protocol.Read, protocol.ForceRelease, protocol.Read + ofSession, protocol.ForceRelease + ofSession},
+	opening:    {protocol.Read, protocol.Claim},
+	denying:    {protocol.Read, protocol.Release},
+	clearing:   {protocol.Read + ofSession, protocol.ForceRelease + ofSession, protocol.Delete + ofSession},
+	recording:  {protocol.HistoryPut, protocol.Read, protocol.Delete},
+	observing:  {protocol.Read, protocol.Read + ofSession},
+	offering:   {protocol.Release},
+	relaying:   {protocol.Read, protocol.Heartbeat},
+	parting:    {protocol.Read, protocol.Release},
+	afterCrash: {protocol.Read, protocol.ForceRelease},
 }
 
-// possible says whether a transition exists, and tens of thousands of schedules show it. A
-// look never has an outcome that is unknown, and never conflicts; a session that has been
-// closed for long does not become another record before it is deleted. It is rare that an
-// acquire is given up in the instant in which its call is refused, and that what a session
-// does not hold changes in the instant in which it is released.
+// possible says whether a transition exists and tens of thousands of schedules show it. A
+// read never has an unknown outcome, and never conflicts; a session that has long been
+// closed does not become another record before it is deleted. An acquire is rarely given
+// up in the instant in which its call is refused, and an orphan rarely changes in the
+// instant in which it is released.
 func possible(p phase, k protocol.Kind, o protocol.Outcome) bool {
 	switch {
 	case k == protocol.Read, k == protocol.Read+ofSession:

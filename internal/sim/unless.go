@@ -52,7 +52,7 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 	if l.ownBetween(m, g) {
 		return
 	}
-	was := l.tenures[first.Token]
+	was := l.terms[first.Token]
 	session := driver.SessionKey(first.Session)
 	closed := l.storeOf(session)
 	switch {
@@ -72,16 +72,16 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 // come too late to believe in it, and replaced itself.
 func (l *lock) ownBetween(m *machine, g protocol.Grant) bool {
 	first := m.first.Token
-	for token := g.Record.Token; token > first && l.tenures[token].owner == m.p.name; token-- {
-		if l.tenures[token].kept {
+	for token := g.Record.Token; token > first && l.terms[token].owner == m.p.name; token-- {
+		if l.terms[token].kept {
 			return true
 		}
 	}
 	return false
 }
 
-// judgeRefused judges that the holder, if it is the one that is refused for, has shown
-// life since the acquire began.
+// judgeRefused judges that the holder that the acquire is refused for has shown life
+// since the acquire began.
 func (l *lock) judgeRefused(m *machine, r *protocol.Refusal) {
 	if !m.unless || !r.Held {
 		return
@@ -100,7 +100,7 @@ func (l *lock) judgeRefused(m *machine, r *protocol.Refusal) {
 		life = max(life, l.beat(s.rec.Beat).stored)
 	}
 	if life <= m.begun {
-		l.fail("%s gives up as if somebody lived: token %d has shown no sign of it since it began", m, is.Token)
+		l.fail("%s gives up as if the holder lived: token %d has shown no sign of life since it began", m, is.Token)
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *lock) clear() {
 		}
 		l.life++
 		l.tally.Of[Cleared]++
-		l.former = append(l.former, l.tenures)
+		l.former = append(l.former, l.terms)
 		l.checks = newChecks()
 		again = l.t.Lease/2 + l.upTo(4*l.t.Lease)
 	}

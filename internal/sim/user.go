@@ -172,10 +172,10 @@ func (m *machine) offer() {
 // be reserved: neither for the owner that it is to hand over to, nor for a later one.
 func (m *machine) unkeep() {
 	q := driver.Request{By: m.p.name, Reason: "nobody comes"}
-	m.l.note("%s keeps the lock for nobody", m)
-	m.unkept = m.h.Asked() == nil
+	m.l.note("%s cancels its hand-over", m)
+	m.noHandOver = m.h.Asked() == nil
 	act := m.h.HandOver(m.clock(), q)
-	if !m.unkept {
+	if !m.noHandOver {
 		q.ID, q.Kind = m.h.Asked().ID, driver.StepDown
 		m.offered = &q
 	}
@@ -190,7 +190,7 @@ func (l *lock) drain(token uint64) time.Duration {
 	case l.cfg.Requests && l.one(6):
 		return l.upTo(6 * l.t.Lease) // longer than any timeout
 	}
-	if t := l.tenures[token]; t != nil {
+	if t := l.terms[token]; t != nil {
 		t.prompt = true
 	}
 	return l.upTo(l.t.Lease)
@@ -235,7 +235,7 @@ func (m *machine) lay() {
 	n := m.lays + 1
 	serial, a := m.h.SetData(m.clock(), fmt.Appendf(nil, "%d.%d", m.h.Record().Token, n))
 	m.lays = serial
-	m.l.note("%s lays data %d", m, serial)
+	m.l.note("%s writes data %d", m, serial)
 	m.took(a)
 }
 
@@ -289,7 +289,7 @@ func (l *lock) arrives(m actor, grant int, token uint64) {
 	err := l.gate.Do(context.Background(), l.key, token, func(context.Context) error { return nil })
 	switch {
 	case err == nil && grant < l.passed:
-		l.fail("a write of grant %d passes the fence after one of grant %d, of %s with token %d", grant, l.passed, m, token)
+		l.fail("a write of grant %d passes the fence after a write of grant %d, of %s with token %d", grant, l.passed, m, token)
 	case err == nil:
 		l.passed = grant
 	case m.stands().grant == grant && m.believes():

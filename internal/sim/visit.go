@@ -35,14 +35,14 @@ type visit struct {
 
 	rec       driver.Record            // as it was granted
 	confirmed string                   // the beat that was confirmed last, at first that of the grant
-	next      string                   // of the heartbeat under way, empty if there is none
+	next      string                   // of the heartbeat under way, or empty
 	of        protocol.RemoteHeartbeat // that is sent
 	first     time.Duration            // by its clock: before the first sending of that
 	firstAt   time.Duration            // the same in real time
 	deadline  time.Duration
 	tries     int
 
-	asked *driver.Request // what it was told to do
+	asked *driver.Request // the request that it got
 	quiet bool            // its work has outlasted the time to stop: no more heartbeats
 
 	// Of its release:
@@ -280,7 +280,7 @@ func (v *visit) finish() {
 	}
 }
 
-// part sends the release with the newest beat, and then with the one that was confirmed last.
+// part sends the release with the newest beat, and then with the last confirmed one.
 func (v *visit) part() {
 	v.tries = 0
 	v.op++
@@ -288,8 +288,8 @@ func (v *visit) part() {
 	v.try()
 }
 
-// partsHeard takes an answer to a release. One that is unknown is repeated: perhaps it has
-// released the lock.
+// partsHeard takes an answer to a release. A release with an unknown outcome is repeated:
+// perhaps it was applied.
 func (v *visit) partsHeard(r reply) {
 	switch {
 	case r.status == okay:
@@ -323,9 +323,9 @@ func (v *visit) over(why string) {
 	v.judgeEnd()
 }
 
-// repeats says that a write is one that was sent before, because a call of a client was
-// carried out once more: the only writes that have a version in common. It writes the same
-// beat over the same one; at most one of them is applied: see carried.
+// repeats says that a write was sent before, because a call of a client was carried out
+// twice: only such writes share a version. Both write the same beat over the same one; at
+// most one of them is applied: see carried.
 func (m *machine) repeats(by write, r *protocol.Call) bool {
 	if m.role != relaying || by.by.role != relaying || r.Kind != protocol.Heartbeat || r.Next.Version != r.Next.Beat {
 		return false
@@ -345,37 +345,38 @@ func (l *lock) carried(m *machine, r *protocol.Call, was driver.Record) {
 	}
 	b.by, b.life = m, l.life
 	if was.Token != m.of.Token {
-		l.fail("%s renews token %d, and its client has token %d", m, was.Token, m.of.Token)
+		l.fail("%s renews token %d, but its client has token %d", m, was.Token, m.of.Token)
 	}
 	window := protocol.Timing{Lease: is.Lease, Drift: is.Drift}.Window()
 	b.of.most = max(b.of.most, b.sent+window)
 }
 
-// judgeConfirmed judges what a client is told of its heartbeat.
+// judgeConfirmed judges the answer to a client's heartbeat.
 func (v *visit) judgeConfirmed(r reply) {
 	if v.l.cfg.Harm || v.l.life != v.life {
 		return
 	}
 	if b := v.l.beat(v.next); b.by == nil || b.life != v.l.life {
-		v.l.fail("%s is told that %s is confirmed, and nobody has written that", v, v.next)
+		v.l.fail("%s is told that %s is confirmed, but nobody has written that", v, v.next)
 	}
-	q := v.l.tenures[v.token()].request
+	q := v.l.terms[v.token()].request
 	if q.honoured && q.at < v.firstAt && (r.asked == nil || r.asked.ID != q.id) {
-		v.l.fail("%s was asked before it made its heartbeat, and is not told: %+v", v, r.asked)
+		v.l.fail("%s was asked before its heartbeat, but is not told: %+v", v, r.asked)
 	}
 }
 
-// judgeLost judges that no client is told of the end of a term that goes on. What a claim
-// writes that comes once more when an operator has deleted the record is not that tenure.
+// judgeLost judges that no client is told that its term has ended while it goes on. A
+// duplicate of its claim, applied after an operator has deleted the record, is not that
+// term.
 func (l *lock) judgeLost(cn *conn, d protocol.RemoteHeartbeat) {
 	rec := l.store.rec
 	goes := rec.State == driver.Held && rec.Token == d.Token && (rec.Beat == d.After || rec.Beat == d.Next)
 	if goes && cn.v.life == l.life && !d.Releases() {
-		l.fail("%s says to %s that token %d is lost, and it is not", cn.p.name, cn.v, d.Token)
+		l.fail("%s tells %s that token %d is lost, but it is not", cn.p.name, cn.v, d.Token)
 	}
 }
 
-// judgeCall judges that a replica acquires for nobody that it knows to have gone.
+// judgeCall judges that a replica does not acquire for a client that it knows has gone.
 func (l *lock) judgeCall(m *machine, r *protocol.Call) {
 	if m.conn != nil && m.conn.ended && (r.Kind == protocol.Claim || r.Kind == protocol.Takeover) && !l.cfg.Harm {
 		l.fail("%s takes the lock for a call that has ended", m)
@@ -390,7 +391,7 @@ func (v *visit) lost() (string, bool) { return v.why, v.asked == nil && !v.l.cfg
 
 // judgeEnd judges that, where nothing fails, a client has not lost its lock.
 func (v *visit) judgeEnd() {
-	l, t := v.l, v.l.tenures[v.token()]
+	l, t := v.l, v.l.terms[v.token()]
 	excused := v.slow || v.quiet || l.cfg.Mixed || v.life != l.life || t != nil && t.end == driver.EndRevoked
 	if (v.why == "expired" || v.why == "lost") && !l.cfg.Faults && !excused {
 		l.fail("%s is %s although nothing fails", v, v.why)

@@ -41,7 +41,7 @@ type Config struct {
 	// gets no answer to it for a lease or two, although the session's heartbeats are answered.
 	Unheard bool
 	Doubled bool // claims under sessions are applied again when their locks have been released
-	Trying  bool // nobody waits any more when the faults are over: all try again and again
+	Trying  bool // no acquire waits any more when the faults are over: all try again and again
 	// Mixed gives each process a timing of its own, with other leases, other looks, and wider
 	// bounds of the clocks' errors; and some of its acquires and sessions another one.
 	Mixed     bool
@@ -88,7 +88,7 @@ type World struct {
 	final     bool          // the faults are over
 	healed    time.Duration // since then
 	guardians []*host
-	model     *trace.Recorder // of what the model knows, nil if nobody wants it
+	model     *trace.Recorder // of what the model knows, or nil
 
 	violation, rule string // the first, and what all of its kind share
 	tally           Tally
@@ -103,14 +103,14 @@ type lock struct {
 	procs []*process
 	life  int // how often the record was deleted, late writes apart
 	checks
-	writers  []*machine           // of the history, that may not be over
-	former   []map[uint64]*tenure // from before the record was deleted, once for each time
-	visits   []*visit             // that are not over
-	families []*family            // at work without the process that holds the lease
+	writers  []*machine         // of the history, that may not be over
+	former   []map[uint64]*term // from before the record was deleted, once for each time
+	visits   []*visit           // that are not over
+	families []*family          // at work without the process that holds the lease
 }
 
-// Tell runs a world to its end, and tells what happened in it. It returns the first
-// violation, nil if there is none, which is a *Violation.
+// Tell runs a world to its end, and returns a tally and the first violation, a
+// *Violation, or nil.
 func Tell(src Source, cfg Config) (*Tally, error) {
 	w := newWorld(src, cfg)
 	lease := w.t.Lease

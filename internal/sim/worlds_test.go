@@ -136,8 +136,8 @@ func unreadable(src Source, rec driver.Record) (untouched bool, refused int) {
 	return l.store.rec.Version == first && l.violation == "", refused
 }
 
-// TestUnreadableIsLeftAlone checks that nobody writes a record whose lease or
-// state makes no sense, however long it stands.
+// TestUnreadableIsLeftAlone checks that no process writes a record whose lease or state
+// makes no sense, however long it stands.
 func TestUnreadableIsLeftAlone(t *testing.T) {
 	for _, change := range []func(*driver.Record){
 		func(r *driver.Record) { r.Lease = 0 },

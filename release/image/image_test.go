@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The image that is made here is the one that the Containerfile describes.
+// The image that is made here matches the Containerfile.
 func TestContainerfile(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guides/service/Containerfile")
 	if err != nil {

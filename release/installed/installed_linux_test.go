@@ -283,8 +283,8 @@ func contained(root, store string, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// The image has what the Containerfile says, and tenure works in its empty root. A registry gives
-// it to whoever asks for the version.
+// The image has what the Containerfile says, and tenure works in its empty root. A
+// registry serves it under its version.
 func TestImage(t *testing.T) {
 	root := pulled(t)
 	want := "./etc/passwd ./etc/ssl/certs/ca-certificates.crt ./usr/local/bin/tenure ./usr/local/bin/tenured 1777"

@@ -28,17 +28,17 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	// It ends with its input, which is with this process.
-	keeper := exec.CommandContext(context.Background(), "unshare", "--net",
+	owner := exec.CommandContext(context.Background(), "unshare", "--net",
 		"sh", "-euc", "ip link set lo up; echo; exec cat")
-	open, in := keeper.StdinPipe()
-	ready, out := keeper.StdoutPipe()
-	if err := keeper.Start(); in != nil || out != nil || err != nil {
+	open, in := owner.StdinPipe()
+	ready, out := owner.StdoutPipe()
+	if err := owner.Start(); in != nil || out != nil || err != nil {
 		panic(fmt.Sprint("needs root: ", in, out, err))
 	}
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		panic(err)
 	}
-	network = strconv.Itoa(keeper.Process.Pid)
+	network = strconv.Itoa(owner.Process.Pid)
 	status := m.Run()
 	_ = open.Close()
 	os.Exit(status)
@@ -156,8 +156,8 @@ func boot(t *testing.T, name string, env ...string) *machine {
 	return m
 }
 
-// try runs a script of the shell on the machine, as root, and returns all that it says; must runs
-// one that succeeds.
+// try runs a shell script on the machine, as root, and returns its whole output; must
+// runs a script that has to succeed.
 func (m *machine) try(script string) (string, error) {
 	cmd := exec.CommandContext(context.Background(), "nsenter", "--target", strconv.Itoa(m.pid), "--all", "--",
 		"bash", "-euo", "pipefail", "-c", "cd; "+script)

@@ -42,7 +42,8 @@ func two(t *testing.T) (both []*machine, store string) {
 	return both, store
 }
 
-// ran returns the slots that were begun on the machines, of which none was begun twice.
+// ran returns the slots that were begun on the machines, and fails if one was begun
+// twice.
 func ran(t *testing.T, both []*machine) (slots []string) {
 	t.Helper()
 	for _, m := range both {
@@ -56,8 +57,8 @@ func ran(t *testing.T, both []*machine) (slots []string) {
 }
 
 // Two machines with cron and the guide's crontab, but for the minute and the store: each minute is
-// begun on one of them, and once. Then the command is killed in the middle, with everything of it:
-// the next minutes go on, and the one that was lost is told.
+// begun on one of them, and once. Then the command is killed in the middle, with all its
+// processes: the next minutes go on, and the lost one is reported.
 func TestCrontab(t *testing.T) {
 	both, store := two(t)
 	table := shown(t, jobs, "## A cron job on several hosts", "")[0]
@@ -96,8 +97,9 @@ func TestCrontab(t *testing.T) {
 	}
 }
 
-// The guide's unit and timer, likewise. And the service of which one instance is active: it moves
-// when it is asked to, and when its process is killed; what the unit does after that, it has done.
+// The guide's unit and timer, likewise. And the service with one active instance: it
+// moves when it is asked to, and when its process is killed; the unit's later actions
+// have happened too.
 func TestSystemd(t *testing.T) {
 	both, store := two(t)
 	unit := shown(t, jobs, "## A service with one active instance", "ini")[0]
@@ -282,7 +284,7 @@ func TestContainers(t *testing.T) {
 }
 
 // Two runs at once of what a guide shows take turns: migrations behind a pooler of transactions, a
-// job of CI, Terraform. In the place of the guarded program is one that says when it runs.
+// job of CI, Terraform. The guarded program is replaced by one which says when it runs.
 func TestTurns(t *testing.T) {
 	store := postgres(t)
 	tenure := command(t)

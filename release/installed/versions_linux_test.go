@@ -73,7 +73,7 @@ func (b *beside) wait(program, owner string) (*exec.Cmd, func(token int)) {
 	}
 }
 
-// history returns the tokens of the lock's tenures, as the program reads them.
+// history returns the tokens of the lock's terms, as the program reads them.
 func (b *beside) history(program string) (tokens []int) {
 	b.t.Helper()
 	out := b.must(0, program, "history", b.lock, "--json")

@@ -37,7 +37,7 @@ type options struct {
 	hours        float64
 	without      sim.Fault
 	all          bool
-	src          sim.Source // to replay, nil if there is none
+	src          sim.Source // to replay, or nil
 	trace        string
 	lines        int
 }

@@ -206,7 +206,7 @@ func top(hashes []uint64, from []int32, key uint64) int {
 // What is in this file, and the order in which the other files use it, decides
 // which partition goes where. A worker that computes it otherwise has another
 // plan than its fellows, so none of it may ever change without a version in the
-// roll that tells workers which rules to follow.
+// membership that tells workers which rules to follow.
 
 // golden spreads small numbers over 64 bits: 2^64 over the golden ratio.
 const golden = 0x9e3779b97f4a7c15

@@ -161,7 +161,7 @@ func TestRemake(t *testing.T) {
 }
 
 // The hashes, and the order in which they are used, are part of what
-// workers agree on: this plan must never change without a version in the roll.
+// workers agree on: this plan must never change without a version in the membership.
 func TestFrozen(t *testing.T) {
 	in := plan.Input{Partitions: names(24), Members: leaving(members(7), 2, 5)}
 	in.Members[3].Weight = 2.5

@@ -35,20 +35,20 @@ type Balance struct {
 
 // Balance returns how the partitions are spread.
 func (p *Plan) Balance() Balance {
-	b := Balance{Unassigned: len(p.Unassigned()), Abroad: p.roll.abroad(p.owners)}
+	b := Balance{Unassigned: len(p.Unassigned()), Abroad: p.membership.abroad(p.owners)}
 	var all uint64
 	places := p.Places()
 	for _, place := range places {
-		all += p.roll.weights[place]
+		all += p.membership.weights[place]
 	}
 	for _, place := range places {
 		l := Load{
 			Place:   place,
 			Planned: len(p.of[place]),
-			Target:  float64(len(p.owners)) * float64(p.roll.weights[place]) / float64(all),
+			Target:  float64(len(p.owners)) * float64(p.membership.weights[place]) / float64(all),
 		}
-		if p.roll.most[place] != math.MaxInt {
-			l.Max = p.roll.most[place]
+		if p.membership.most[place] != math.MaxInt {
+			l.Max = p.membership.most[place]
 		}
 		if l.Target > 0 {
 			b.Worst = max(b.Worst, float64(l.Planned)/l.Target)
@@ -84,7 +84,7 @@ type Difference struct {
 // their names.
 func Moves(from, to *Plan) Difference {
 	var d Difference
-	places := max(len(from.roll.live), len(to.roll.live))
+	places := max(len(from.membership.live), len(to.membership.live))
 	in, out := make([]int, places+1), make([]int, places+1) // the last: nobody
 	moved := func(was, is int32) {
 		if was == is {
@@ -94,16 +94,16 @@ func Moves(from, to *Plan) Difference {
 		out[(int(was)+places+1)%(places+1)]++
 		in[(int(is)+places+1)%(places+1)]++
 	}
-	if slices.Equal(from.roll.names, to.roll.names) {
+	if slices.Equal(from.membership.names, to.membership.names) {
 		for i := range from.owners {
 			moved(from.owners[i], to.owners[i])
 		}
 	} else {
 		is := make(map[string]int32, len(to.owners))
-		for i, name := range to.roll.names {
+		for i, name := range to.membership.names {
 			is[name] = to.owners[i]
 		}
-		for i, name := range from.roll.names {
+		for i, name := range from.membership.names {
 			place, ok := is[name]
 			if !ok {
 				d.Removed++
@@ -126,7 +126,7 @@ func Moves(from, to *Plan) Difference {
 // members that are not leaving.
 func (p *Plan) Places() []int {
 	var places []int
-	for place, live := range p.roll.live {
+	for place, live := range p.membership.live {
 		if live {
 			places = append(places, place)
 		}
@@ -136,7 +136,7 @@ func (p *Plan) Places() []int {
 
 // abroad counts the partitions that are not where they would rather be, though
 // there are members.
-func (r *roll) abroad(owners []int32) int {
+func (r *membership) abroad(owners []int32) int {
 	there := map[int32]bool{}
 	for place, live := range r.live {
 		if live && r.zones[place] != None {

@@ -3,9 +3,9 @@
 
 // Package plan says which member of a group works on which partition.
 //
-// A plan is a function of the roll alone: the names of the partitions and the
+// A plan is a function of the membership alone: the names of the partitions and the
 // members with their places. It remembers nothing and asks no clock and no dice,
-// so all workers that read the same roll compute the same plan, in whole numbers,
+// so all workers that read the same membership compute the same plan, in whole numbers,
 // on every machine.
 //
 // Members have numbered places. A newcomer takes the lowest vacant one, so a
@@ -52,9 +52,9 @@
 //
 // Without [Input.Base] a membership is levelled each time, and its plan is another one
 // whenever the partitions change: of 2,000 partitions over 20 members 3 % move for one more
-// partition, 6 % for 100 more; of 100,000 over 1,000 members 16 % and 81 %. So rolls should
+// partition, 6 % for 100 more; of 100,000 over 1,000 members 16 % and 81 %. So memberships should
 // keep a base. With it none of the old partitions moves in these cases; new ones come to be
-// spread by chance, within the bound of a sixteenth, until the roll is levelled. Another
+// spread by chance, within the bound of a sixteenth, until the membership is levelled. Another
 // weight of one member is another plan, too: 73 % of 100,000 move.
 //
 // Zones are a wish. A member does not give up a partition that is the same
@@ -93,13 +93,13 @@ type Member struct {
 	Leaving bool
 }
 
-// Input is the roll that a plan is made from. The order of the partitions and of
+// Input is the membership that a plan is made from. The order of the partitions and of
 // the members does not matter.
 type Input struct {
 	// Partitions are the names of the partitions, each once.
 	Partitions []string
 
-	// Base are the names that the roll had when it was last levelled. If nil,
+	// Base are the names that the membership had when it was last levelled. If nil,
 	// the plan is made from Partitions. With a base, partitions that are added
 	// or removed leave the others where they are, or nearly: those that are not
 	// in the base are spread like those of vacant places. Without, one partition
@@ -120,22 +120,22 @@ type Input struct {
 // goroutines may use it. Partitions are named by their index in
 // [Input.Partitions], members by their place.
 type Plan struct {
-	roll   *roll
-	owners []int32
-	of     map[int][]int
+	membership *membership
+	owners     []int32
+	of         map[int][]int
 }
 
-// Make returns the plan for a roll. It keeps the slices of the input, which must
+// Make returns the plan for a membership. It keeps the slices of the input, which must
 // not be changed afterwards.
-func Make(in Input) *Plan { return of(newRoll(in, nil)) }
+func Make(in Input) *Plan { return of(newMembership(in, nil)) }
 
 // Remake returns what [Make] returns. It is much faster if only the members have
 // changed since the plan was made, and not the partitions, the base, the highest
 // place or a weight.
-func (p *Plan) Remake(in Input) *Plan { return of(newRoll(in, p.roll)) }
+func (p *Plan) Remake(in Input) *Plan { return of(newMembership(in, p.membership)) }
 
-func of(r *roll) *Plan {
-	p := &Plan{roll: r}
+func of(r *membership) *Plan {
+	p := &Plan{membership: r}
 	p.owners = r.spread(r.settle())
 	p.of = make(map[int][]int, len(r.live)+1)
 	for i, place := range p.owners {

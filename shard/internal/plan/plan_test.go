@@ -85,7 +85,7 @@ func sound(t *testing.T, in plan.Input, p *plan.Plan) {
 	}
 }
 
-// random returns a roll with all that a roll can have.
+// random returns a membership with all that a membership can have.
 func random(r *rand.Rand) plan.Input {
 	in := plan.Input{Partitions: names(r.IntN(600)), Zones: map[string]string{}}
 	zones := []string{"", "a", "b", "c"}

@@ -18,7 +18,7 @@ const (
 	zoneOver   = 4  // 1/4 more, for partitions of its zone that find no room within 1/16
 )
 
-// setting is a roll in numbers. Partitions are in the order of their hashes;
+// setting is a membership in numbers. Partitions are in the order of their hashes;
 // all slices about members are by place.
 type setting struct {
 	hashes  []uint64
@@ -249,7 +249,7 @@ type wish struct {
 // a place with too little room prefers partitions, by one and the same rank for
 // the two. So there is exactly one outcome in which no partition and place would
 // both rather have each other than what they have, and the order in which
-// partitions are taken up does not matter. That is what keeps plans for rolls
+// partitions are taken up does not matter. That is what keeps plans for memberships
 // that differ little alike.
 type matcher struct {
 	s       *setting

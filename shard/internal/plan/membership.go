@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// roll is an [Input] in numbers, with its partitions in the order of their
+// membership is an [Input] in numbers, with its partitions in the order of their
 // hashes, so that nothing depends on the order in which they were given.
-type roll struct {
+type membership struct {
 	setting
 	names []string // as in the input
 	root  []string // its base
@@ -22,10 +22,10 @@ type roll struct {
 	link  []int32  // index in links of each partition, or None
 }
 
-// newRoll takes in an input, and from a former roll, if there is one, what is the
+// newMembership takes in an input, and from a former membership, if there is one, what is the
 // same in both.
-func newRoll(in Input, former *roll) *roll {
-	r := &roll{}
+func newMembership(in Input, former *membership) *membership {
+	r := &membership{}
 	members := r.members(in.Members)
 	if former != nil && slices.Equal(former.names, in.Partitions) &&
 		(former.root == nil) == (in.Base == nil) && slices.Equal(former.root, in.Base) {
@@ -44,7 +44,7 @@ func newRoll(in Input, former *roll) *roll {
 	return r
 }
 
-func (r *roll) partitions(in Input) {
+func (r *membership) partitions(in Input) {
 	r.names, r.root = in.Partitions, in.Base
 	r.order, r.hashes = sorted(in.Partitions)
 	r.link = make([]int32, len(r.order))
@@ -91,7 +91,7 @@ func sorted(names []string) ([]int32, []uint64) {
 
 // members takes in which worker is where. Of several in one place one counts, and
 // everybody takes the same.
-func (r *roll) members(members []Member) []Member {
+func (r *membership) members(members []Member) []Member {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(weigh(a.Weight), weigh(b.Weight)),
@@ -134,7 +134,7 @@ func compareBool(a, b bool) int {
 
 // zone takes in where members are, and where partitions would rather be. Zones
 // are numbered; nothing depends on which number one has.
-func (r *roll) zone(in Input, members []Member) {
+func (r *membership) zone(in Input, members []Member) {
 	numbers := map[string]int32{}
 	for _, m := range members {
 		if m.Zone == "" || m.Place >= len(r.zones) {
@@ -158,7 +158,7 @@ func (r *roll) zone(in Input, members []Member) {
 }
 
 // chain computes the owners if all places were taken.
-func (r *roll) chain() {
+func (r *membership) chain() {
 	links := chain(r.links, r.weights)
 	r.base = make([]int32, len(r.link))
 	for n, l := range r.link {
@@ -170,7 +170,7 @@ func (r *roll) chain() {
 }
 
 // spread returns owners by index in the input.
-func (r *roll) spread(owners []int32) []int32 {
+func (r *membership) spread(owners []int32) []int32 {
 	out := make([]int32, len(owners))
 	for n, i := range r.order {
 		out[i] = owners[n]
