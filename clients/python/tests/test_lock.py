@@ -258,7 +258,7 @@ class Releasing(OneLock):
             return dropped(service, path, body)
 
         self.service.always["/v1/release"] = slow
-        with self.assertRaisesRegex(UncertainError, "runs out by itself"):
+        with self.assertRaisesRegex(UncertainError, "expires by itself"):
             lock.release()
         self.assertEqual(len(self.service.bodies("/v1/release")), 2)
         with self.assertRaises(UncertainError):

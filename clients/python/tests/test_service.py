@@ -201,7 +201,7 @@ class RealService(unittest.TestCase):
         with self.assertRaisesRegex(UnavailableError, f"{server}: .*certificate"):
             Client(server, token_file=TOKEN_FILE).acquire(self.name)
         plain = server.replace("https:", "http:")
-        with self.assertRaisesRegex(UnavailableError, f"{plain}: write https"):
+        with self.assertRaisesRegex(UnavailableError, f"{plain}: use https"):
             Client(plain, token_file=TOKEN_FILE).acquire(self.name)
         # One good server of several is enough.
         servers = [server, *SERVERS.split(",")]

@@ -108,7 +108,7 @@ class Transport(unittest.TestCase):
     def test_a_port_that_wants_tls(self) -> None:
         says = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
         server = Script(sends(says), sends(says))
-        with self.assertRaisesRegex(UnavailableError, f"{server.url}: write https; .*HTTPS server"):
+        with self.assertRaisesRegex(UnavailableError, f"{server.url}: use https; .*HTTPS server"):
             Client(server.url).acquire("x")
 
     def test_a_port_without_tls(self) -> None:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-/** What an answer means. Whatever is not certainly the service's own answer is unknown. @module */
+/** What an answer means. An answer that is not certainly the service's own is unknown. @module */
 
 import { AskedError, HeldError, TokenError } from "./errors.js";
 import type { Grant } from "./lease.js";
@@ -36,7 +36,7 @@ export interface Problem {
 export interface Unknown {
   readonly is: "unknown";
   readonly why: string;
-  /** This server answers no call until somebody mends its address or a certificate. */
+  /** This server answers no call until its address or a certificate is fixed. */
   readonly permanent?: boolean;
   /** No other call brings a better answer: the acquire ends with it. */
   readonly error?: TokenError;
@@ -59,7 +59,7 @@ export function readAcquire(reply: Reply, name: string): Answer {
   return read(reply, (body) => {
     const { beat, data } = body;
     if (body["name"] !== name || typeof beat !== "string" || beat.split("-").length !== 2) {
-      throw new NotOurs("no grant of this lock");
+      throw new NotOurs("not a grant of this lock");
     }
     if (typeof body["token"] === "number" && body["token"] > Number.MAX_SAFE_INTEGER) {
       // JSON.parse has rounded it.
@@ -79,7 +79,7 @@ export function readAcquire(reply: Reply, name: string): Answer {
       return { is: "granted", grant };
     }
     if (typeof data !== "string" || !BASE64.test(data)) {
-      throw new NotOurs("data is no base64");
+      throw new NotOurs("data is not base64");
     }
     return { is: "granted", grant: { ...grant, data: new Uint8Array(Buffer.from(data, "base64")) } };
   });
@@ -150,7 +150,7 @@ function read(reply: Reply, ok: (body: Fields) => Answer): Answer {
     }
     return { is: "unknown", why: `status ${reply.status}: ${error.message}` };
   }
-  const why = `status ${reply.status} of type ${JSON.stringify(media)}, which is no answer of the service`;
+  const why = `status ${reply.status} of type ${JSON.stringify(media)}, which is not an answer of the service`;
   return { is: "unknown", why };
 }
 
@@ -158,7 +158,7 @@ function problem(reply: Reply): Problem {
   const body = object(reply.body);
   const type = text(body["type"]);
   if (!type.startsWith(PREFIX) || body["status"] !== reply.status) {
-    throw new NotOurs("a problem that is not the service's");
+    throw new NotOurs("a problem of a type that the service does not have");
   }
   const wait = /^\d+$/.test(reply.retryAfter ?? "") ? Number(reply.retryAfter) * 1000 : 0;
   const kind = type.slice(PREFIX.length);
@@ -171,10 +171,10 @@ export function object(body: string): Fields {
   try {
     value = JSON.parse(body);
   } catch {
-    throw new NotOurs("no JSON");
+    throw new NotOurs("not JSON");
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new NotOurs("no JSON object");
+    throw new NotOurs("not a JSON object");
   }
   return value as Fields;
 }
@@ -193,7 +193,7 @@ function request(asked: unknown): AskedError | undefined {
   }
   const { kind, by, reason, to, to_label: label } = asked as Fields;
   if (typeof asked !== "object" || typeof kind !== "string") {
-    throw new NotOurs("asked is no request");
+    throw new NotOurs("asked is not a request");
   }
   return new AskedError(kind, text(by), text(reason), text(to), text(label));
 }

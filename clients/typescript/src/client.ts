@@ -17,7 +17,7 @@ import { addresses, Backoff, Caller, Credentials, defaultTransport, type TlsOpti
 export interface ClientOptions {
   /** The bearer token. */
   readonly token?: string;
-  /** A file that has the bearer token. It is read anew for each call. */
+  /** A file that has the bearer token. It is read again for each call. */
   readonly tokenFile?: string;
   /** Certificates for https. */
   readonly tls?: TlsOptions;
@@ -37,7 +37,7 @@ export interface AcquireOptions {
   readonly label?: string;
   /** Is put into the record. */
   readonly data?: Uint8Array;
-  /** For how long the lock is held on after somebody asked; by default the lease duration. */
+  /** How long the work may go on after a request to stop; by default the lease duration. */
   readonly stopTimeoutMs?: number;
   /**
    * Is called with each new holder that the acquire waits for, as soon as the service sees it. While it
@@ -53,7 +53,7 @@ const MARGIN = 10_000; // how long an answer may take beyond the wait
 const SILENCE = 15_000; // without an answer, before a warning says so
 const STREAMS = 2; // that may fail in a row, before the acquire asks for none any more
 
-// The service has not done what it was asked, and may do it when it is asked again.
+// The service has not done what was asked, but a retry may succeed.
 const AGAIN = new Set(["unknown", "unavailable", "limited", "unanswered", "lost"]);
 
 /**
@@ -79,10 +79,10 @@ export class Client {
    * Acquires the lock and returns it held: its first heartbeat is confirmed.
    *
    * Rejects with HeldError if another holder has it until the wait is over, UnavailableError if no
-   * server answered, ProblemError if the call was refused (for example for want of rights), TokenError if
-   * a number cannot hold the token, and with the reason of the signal. A server whose certificate is refused, or that speaks another protocol,
-   * answers no later call either: if all are such, it rejects with UnavailableError at once. After 15 s
-   * without an answer console.warn says so, once.
+   * server answered, ProblemError if the call was refused (for example for lack of rights), TokenError if
+   * a number cannot hold the token, and with the reason of the signal. A server whose certificate is refused,
+   * or that speaks another protocol, answers no later call either: if all are such, it rejects with
+   * UnavailableError at once. After 15 s without an answer console.warn says so, once.
    *
    * The lock does not keep the process running: one that has nothing else to do ends, and the lock runs
    * out. {@link run} keeps it running.
@@ -145,7 +145,7 @@ export function checkText(what: string, text: string): void {
   }
 }
 
-/** An acquire under way. Whatever is granted after abort is given back. */
+/** An acquire under way. A grant that comes after abort is given back. */
 class Acquiring {
   readonly #caller: Caller;
   readonly #aborted = new AbortController();
@@ -181,7 +181,7 @@ class Acquiring {
 
   async run(): Promise<Lock> {
     const body = this.#body();
-    // Without a first try the waiting call would tell of the holder after it.
+    // Without a first try the waiting call would report only the next holder.
     let wait = this.options.waiting ? 0 : LONGEST_WAIT;
     for (;;) {
       const began = performance.now();
@@ -222,8 +222,8 @@ class Acquiring {
   }
 
   /**
-   * Makes one call. It is a stream if somebody wants to know who is waited for; where one is not answered
-   * the next call is none, and after some that failed no call is.
+   * Makes one call. It is a stream if the caller wants to know the holders; the call after an unanswered one
+   * is not, and after several failed streams no call is.
    */
   async #ask(body: object, wait: number): Promise<Answer> {
     const began = performance.now();
@@ -251,7 +251,7 @@ class Acquiring {
     return answer;
   }
 
-  /** Counts a call that was not answered; throws the error if none will be. */
+  /** Counts an unanswered call; throws the error if no call will be answered. */
   #fails(answer: Answer, error: UnavailableError): void {
     this.#failures++;
     this.#wrong = answer.is === "unknown" && answer.permanent ? this.#wrong + 1 : 0;
@@ -289,7 +289,7 @@ class Acquiring {
     this.#met(held);
   }
 
-  /** Tells of a holder, once. */
+  /** Reports a holder, once. */
   #met(held: HeldError): void {
     const fresh = this.#held?.holder !== held.holder || this.#held.token !== held.token;
     this.#held = held;
@@ -307,7 +307,7 @@ class Acquiring {
         return; // another server may know better
       }
       if (error && this.#failures >= this.#caller.servers.length) {
-        throw error; // nobody knows who holds the lock now
+        throw error; // the present holder is not known
       }
       throw this.#held ?? error ?? new UnavailableError("no answer");
     }
@@ -345,7 +345,7 @@ class Acquiring {
   }
 }
 
-/** Releases a lock that was acquired for nobody. */
+/** Releases a lock that no caller waits for any more. */
 async function giveBack(lock: Lock): Promise<void> {
-  await lock.release().catch(() => undefined); // it is freed, or runs out
+  await lock.release().catch(() => undefined); // it is freed, or expires
 }

@@ -18,7 +18,7 @@ const TOLERANCE = 2;
  *
  * The wall clock's lead over the monotonic clock is compared with the smallest lead seen since the
  * last step: what it grew by counts, so a suspend after a step back counts in full. A wall clock
- * that is set forward counts too, and ends a lease early: nothing tells it from a suspend.
+ * that is set forward counts too, and ends a lease early: it looks like a suspend.
  */
 export function greaterClock(read: () => Reading = readBoth): Clock {
   const [origin, wall] = read();

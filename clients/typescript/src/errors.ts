@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-/** What a lock can end in, and what a call can fail with. @module */
+/** The errors in which a lock can end, and with which a call can fail. @module */
 
 /** The base of all errors of this package. */
 export class TenureError extends Error {
@@ -17,7 +17,7 @@ export class HeldError extends TenureError {
     readonly holder: string,
     /** 0 if it is above 2^53 - 1, and so would be rounded. */
     readonly token: number,
-    /** In how many milliseconds the lock can be free at the soonest if its holder shows no life. */
+    /** Milliseconds until the lock can be free at the earliest if its holder shows no life. */
     readonly freeInMs: number,
     /** The lock is kept for the holder, to whom it was handed over. */
     readonly reserved: boolean,
@@ -27,19 +27,19 @@ export class HeldError extends TenureError {
   }
 }
 
-/** The lock is not held any more: stop at once. It never comes back; acquire it anew. */
+/** The lock is not held any more: stop at once. It never comes back; acquire it again. */
 export class LostError extends TenureError {}
 
 /** The deadline passed before a heartbeat was confirmed. */
 export class ExpiredError extends LostError {}
 
-/** The lock is granted, and no heartbeat of it is confirmed yet: nobody may act on it. */
+/** The lock is granted, and no heartbeat of it is confirmed yet: do not act on it. */
 export class NotConfirmedError extends TenureError {}
 
 /** The lock was released, or its release has begun. */
 export class ReleasedError extends TenureError {}
 
-/** Somebody asked the holder to stop. The lock is held until the work has returned. */
+/** The holder was asked to stop. The lock is held until the work has returned. */
 export class AskedError extends TenureError {
   constructor(
     /** `step-down` or `hand-over`. */
@@ -49,9 +49,9 @@ export class AskedError extends TenureError {
     readonly to = "",
     readonly toLabel = "",
   ) {
-    const heir = to || toLabel;
+    const next = to || toLabel;
     super(
-      `asked to ${kind.replace("-", " ")}${heir && ` to ${JSON.stringify(heir)}`} by ${JSON.stringify(by)}${why && `: ${why}`}`,
+      `asked to ${kind.replace("-", " ")}${next && ` to ${JSON.stringify(next)}`} by ${JSON.stringify(by)}${why && `: ${why}`}`,
     );
   }
 }
@@ -76,5 +76,5 @@ export class TokenError extends TenureError {}
 /** No server gave an answer to an acquire before the wait was over. Nothing is held. */
 export class UnavailableError extends TenureError {}
 
-/** No answer to the release came: the lock is released, or runs out by itself. */
+/** No answer to the release came: the lock is released, or expires by itself. */
 export class UncertainError extends TenureError {}

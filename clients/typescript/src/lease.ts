@@ -13,18 +13,18 @@ import { randomInt } from "node:crypto";
 import type { AskedError } from "./errors.js";
 
 /**
- * What a lease is at an instant: granted, and no heartbeat confirmed yet, so that nobody may act;
+ * What a lease is at an instant: granted, and no heartbeat confirmed yet, so that the holder must not act;
  * held; or one of three ends. Released also says that the release has begun.
  */
 export type State = "unconfirmed" | "held" | "expired" | "lost" | "released";
 
 /**
- * What came of a release. Lost: the lock was another's, or nobody's, before. Unknown: it is
- * released, or runs out by itself.
+ * What came of a release. Lost: the lock was free, or another holder's, before. Unknown: it is
+ * released, or expires by itself.
  */
 export type Outcome = "released" | "lost" | "unknown";
 
-/** What an acquire was answered. */
+/** The answer to an acquire. */
 export interface Grant {
   readonly name: string;
   readonly token: number;
@@ -60,7 +60,7 @@ export function randomPart(): string {
  * - The deadline never moves back. Expired, lost and released are final.
  */
 export class Lease {
-  /** What somebody asked the holder for. */
+  /** The request to the holder. */
   asked: AskedError | undefined;
   /** The holder that a refusal named. */
   refusedBy = "";
@@ -86,22 +86,22 @@ export class Lease {
     if (this.#state === "held" && now >= this.#deadline) {
       this.#state = "expired";
     }
-    // Whatever was confirmed then would be past its deadline.
+    // A confirmation then would be past its deadline.
     if (this.#state === "unconfirmed" && this.#open && now >= this.#open.firstSent + this.grant.leaseMs) {
       this.#state = "expired";
     }
     return this.#state;
   }
 
-  /** Returns how long the holder may still act if nothing is confirmed any more. */
+  /** Returns how long the holder may still act if no more heartbeat is confirmed. */
   remaining(now: number): number {
     return this.state(now) === "held" ? this.#deadline - now : 0;
   }
 
-  /** Returns in what time the next heartbeat is due; undefined: there will be none. */
+  /** Returns the time until the next heartbeat is due; undefined after the last one. */
   due(now: number): number | undefined {
     if (!this.#lives(now) || now >= this.#stopBy) {
-      return undefined; // if the work did not stop in time the lock runs out
+      return undefined; // if the work did not stop in time the lock expires
     }
     return this.#open ? 0 : Math.max(0, this.#nextAt - now);
   }
@@ -121,7 +121,7 @@ export class Lease {
     return this.#open;
   }
 
-  /** Says that the server has confirmed the heartbeat; now is an instant after that answer. */
+  /** Records that the server has confirmed the heartbeat; now is an instant after that answer. */
   confirm(heartbeat: Heartbeat, usable: number, period: number, asked: AskedError | undefined, now: number): void {
     if (heartbeat !== this.#open || !this.#lives(now)) {
       return;
@@ -139,7 +139,7 @@ export class Lease {
     this.state(now);
   }
 
-  /** Says that the server has answered 410 to the heartbeat: the lock is lost. */
+  /** Records that the server has answered 410 to the heartbeat: the lock is lost. */
   refuse(heartbeat: Heartbeat, holder: string, now: number): void {
     if (heartbeat === this.#open && this.#lives(now)) {
       this.#state = "lost";
@@ -147,7 +147,7 @@ export class Lease {
     }
   }
 
-  /** Begins the release: from here on nobody acts on the lock, whatever is answered. */
+  /** Begins the release: from now on the holder must not act, whatever the answer. */
   release(now: number): Release {
     const lease = this.grant.leaseMs;
     // An open heartbeat may be applied already, or between two calls.
@@ -159,7 +159,7 @@ export class Lease {
     if (before !== "expired") {
       this.#state = "released";
     }
-    // One that is not held is freed anyway: its user must not wait for that.
+    // A lock that is not held yet is freed anyway: its user must not wait for that.
     return new Release(beats, now + (before === "held" ? lease : lease / IDLE_PART));
   }
 
@@ -170,8 +170,8 @@ export class Lease {
 }
 
 /**
- * The calls of a release: the newest beat sent, then the confirmed one. An answer that is none has
- * the same call made again, for a lease at most; then the record runs out by itself.
+ * The calls of a release: the newest beat sent, then the confirmed one. Without an answer the same call is
+ * made again, for a lease at most; then the record expires by itself.
  */
 export class Release {
   outcome: Outcome | undefined;
@@ -186,7 +186,7 @@ export class Release {
     }
   }
 
-  /** Returns the beat that the next call names, undefined if there is no call any more. */
+  /** Returns the beat that the next call names, undefined after the last call. */
   call(now: number): string | undefined {
     if (!this.outcome && now >= this.until) {
       this.outcome = "unknown";
@@ -194,21 +194,21 @@ export class Release {
     return this.outcome ? undefined : this.beats[0];
   }
 
-  /** Says that the server has answered 200. */
+  /** Records that the server has answered 200. */
   applied(): void {
     this.outcome = "released";
   }
 
-  /** Says that the server has answered 410. */
+  /** Records that the server has answered 410. */
   refused(): void {
     this.beats.shift();
     if (this.beats.length === 0) {
-      // After an unknown answer that is our own release, and what came after it.
+      // After an unknown answer it is our own release, or a later write.
       this.outcome = this.#doubt ? "released" : "lost";
     }
   }
 
-  /** Says that no answer came, or none of the service's. */
+  /** Records that no answer came, or not the service's. */
   unknown(): void {
     this.#doubt = true;
   }

@@ -75,7 +75,7 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * Is aborted when the work must stop: somebody asked (the reason is an AskedError), or the lock is
+   * Is aborted when the work must stop: by a request (the reason is an AskedError), or the lock is
    * over. Between the two `check` passes, so that work which was asked can end in order.
    */
   get signal(): AbortSignal {
@@ -87,7 +87,7 @@ export class Lock implements AsyncDisposable {
     return this.#over.signal;
   }
 
-  /** What somebody asked the holder for. */
+  /** The request to the holder. */
   get asked(): AskedError | undefined {
     return this.#lease.asked;
   }
@@ -99,7 +99,7 @@ export class Lock implements AsyncDisposable {
     }
   }
 
-  /** Returns in how many milliseconds the right ends if no heartbeat is confirmed any more. */
+  /** Returns the milliseconds until the right ends if no more heartbeat is confirmed. */
   remaining(): number {
     return this.#lease.remaining(this.#clock());
   }
@@ -181,7 +181,7 @@ export class Lock implements AsyncDisposable {
     return true;
   }
 
-  /** Sends heartbeats as they are due, until there are none any more. */
+  /** Sends heartbeats as they are due, until the last one. */
   async #keep(): Promise<void> {
     const ending = this.#ending.signal;
     let backoff = new Backoff();
@@ -242,7 +242,7 @@ export class Lock implements AsyncDisposable {
         return new LostError(`${lock} is lost${by && `: ${JSON.stringify(by)} is there now`}`);
       }
       case "expired": {
-        const last = this.#last && `; the last answer: ${this.#last}`;
+        const last = this.#last && `; last answer: ${this.#last}`;
         return new ExpiredError(`${lock} has expired: no heartbeat was confirmed in time${last}`);
       }
       case "unconfirmed":
@@ -252,7 +252,7 @@ export class Lock implements AsyncDisposable {
     }
   }
 
-  /** Ends the heartbeats, and carries the release out. */
+  /** Ends the heartbeats and releases the lock. */
   async #end(options: ReleaseOptions): Promise<void> {
     const ended = ["expired", "lost"].includes(this.#state()) ? this.#error() : undefined;
     const release = this.#lease.release(this.#clock());
@@ -291,7 +291,7 @@ export class Lock implements AsyncDisposable {
     switch (release.outcome) {
       case "unknown":
         return new UncertainError(
-          `the release of ${lock} stayed without an answer: it is released, or runs out by itself; the last answer: ${last}`,
+          `the release of ${lock} got no answer: the lock is released, or expires by itself; last answer: ${last}`,
         );
       case "lost":
         return new LostError(`${lock} was lost before it was released`);
@@ -301,7 +301,7 @@ export class Lock implements AsyncDisposable {
   }
 }
 
-/** Sends a call once and reads its answer; one that is none moves to the next server. */
+/** Sends a call once and reads its answer; without one the next call goes to the next server. */
 export async function exchange(
   caller: Caller,
   path: string,

@@ -48,7 +48,7 @@ export function defaultTransport(tls?: TlsOptions): Transport {
 export function addresses(servers: string | readonly string[]): string[] {
   const listed = typeof servers === "string" ? [servers] : [...servers];
   if (listed.length === 0) {
-    throw new TypeError("no server: give at least one address, as http://127.0.0.1:8368");
+    throw new TypeError("no server: give at least one address, such as http://127.0.0.1:8368");
   }
   return listed.map((server) => {
     const url = URL.canParse(server) ? new URL(server) : undefined;
@@ -60,7 +60,7 @@ export function addresses(servers: string | readonly string[]): string[] {
   });
 }
 
-/** The bearer token: a text, or a file that is read anew for each call. */
+/** The bearer token: a text, or a file that is read again for each call. */
 export class Credentials {
   #token = "";
   readonly #file: string | undefined;
@@ -94,7 +94,7 @@ export class Credentials {
 export class CallError extends Error {
   constructor(
     message: string,
-    /** It answers none until somebody mends its address or a certificate. */
+    /** It answers no call until its address or a certificate is fixed. */
     readonly permanent: boolean,
   ) {
     super(message);
@@ -151,7 +151,7 @@ export class Caller {
         ...(events && { onText: (text) => events.feed(text) }),
       });
       if (reply.status === 400 && mediaType(reply.contentType) !== "application/problem+json" && /HTTPS/.test(reply.body)) {
-        throw new CallError(`write https; it says: ${reply.body.slice(0, 100).trim()}`, true);
+        throw new CallError(`use https; the server says: ${reply.body.slice(0, 100).trim()}`, true);
       }
       if (events && !events.answer && isStream(reply.contentType)) {
         events.feed(reply.body);

@@ -164,7 +164,7 @@ test("TLS", { skip: process.env["TENURE_TEST_TLS"] ? false : "no service with TL
   const told = (server: string, what: RegExp) => (e: unknown) => e instanceof UnavailableError && e.message.includes(`${server}: `) && what.test(e.message);
   await assert.rejects(stranger.acquire(freshName()), told(server, /certificate/));
   const plain = server.replace("https:", "http:");
-  await assert.rejects(new Client(plain, { tokenFile }).acquire(freshName()), told(plain, /write https/));
+  await assert.rejects(new Client(plain, { tokenFile }).acquire(freshName()), told(plain, /use https/));
 });
 
 test("README", { skip: process.env["TENURE_TEST_README"] ? false : "no service at the README's address" }, async () => {

@@ -35,7 +35,7 @@ sees it; what it returns is awaited. See :data:`Waiting` for what holds while it
 class AsyncClient:
     """:class:`Client` for asyncio: ``async with client.acquire(NAME) as lock``.
 
-    The task that entered the block is cancelled when its work must stop: because somebody asked
+    The task that entered the block is cancelled when its work must stop: because of a request
     (then :class:`AskedError` comes out of the block), and when the lock is lost or expired
     (:class:`LostError`). The arguments are those of :class:`Client`.
     """
@@ -97,12 +97,12 @@ class AsyncLock:
         self._lock.check()
 
     def remaining(self) -> float:
-        """Returns in how many seconds the right ends if no heartbeat is confirmed any more."""
+        """Returns the seconds until the right ends if no more heartbeat is confirmed."""
         return self._lock.remaining()
 
     @property
     def asked(self) -> AskedError | None:
-        """What somebody asked the holder for, None if nobody did."""
+        """The request to the holder, None without one."""
         return self._lock.asked
 
     @property
@@ -282,7 +282,7 @@ def _in_loop(waiting: AsyncWaiting) -> Callable[[HeldError], None]:
             told = asyncio.run_coroutine_threadsafe(telling, loop)
         except RuntimeError:
             telling.close()
-            raise  # the loop is closed, and nobody waits for the lock
+            raise  # the loop is closed, so no caller waits for the lock
         told.result()
 
     return call

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Tenure Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an answer means. Whatever is not certainly the service's own answer is unknown."""
+"""What an answer means. An answer that is not certainly the service's own is unknown."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Unknown:
-    """The outcome of the call is not known. ``why`` is for people. ``permanent``: this server answers
-    no call until somebody mends its address or a certificate."""
+    """The outcome of the call is not known. ``why`` is for people. ``permanent``: this server
+    answers no call until its address or a certificate is fixed."""
 
     why: str
     permanent: bool = False
@@ -115,7 +115,7 @@ def read_acquire(reply: Reply, name: str) -> Answer:
     def grant(body: dict[str, Any]) -> Answer:
         beat = body.get("beat")
         if body.get("name") != name or not isinstance(beat, str) or beat.count("-") != 1:
-            raise NotOurs("no grant of this lock")
+            raise NotOurs("not a grant of this lock")
         _number(body, "heartbeat_ms", 1)
         _number(body, "free_after_ms", 0)
         return Grant(
@@ -156,14 +156,14 @@ def _read(reply: Reply, ok: Callable[[dict[str, Any]], Answer]) -> Answer:
             return _problem(reply)
     except NotOurs as error:
         return Unknown(f"status {reply.status}: {error}")
-    return Unknown(f"status {reply.status} of type {media!r}, which is no answer of the service")
+    return Unknown(f"status {reply.status} of type {media!r}, which is not an answer of the service")
 
 
 def _problem(reply: Reply) -> Problem:
     body = json_object(reply.body)
     kind = body.get("type")
     if not isinstance(kind, str) or not kind.startswith(_PREFIX) or body.get("status") != reply.status:
-        raise NotOurs("a problem that is not the service's")
+        raise NotOurs("a problem of a type that the service does not have")
     wait = float(reply.retry_after) if reply.retry_after.isascii() and reply.retry_after.isdigit() else 0.0
     return Problem(kind[len(_PREFIX) :], reply.status, str(body.get("detail") or ""), body, wait)
 
@@ -173,9 +173,9 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise NotOurs("no JSON") from error
+        raise NotOurs("not JSON") from error
     if not isinstance(value, dict):
-        raise NotOurs("no JSON object")
+        raise NotOurs("not a JSON object")
     return value
 
 
@@ -195,14 +195,14 @@ def _data(body: dict[str, Any]) -> bytes | None:
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:
-        raise NotOurs("data is no base64") from error
+        raise NotOurs("data is not base64") from error
 
 
 def _request(asked: Any) -> AskedError | None:
-    """Returns what the holder is asked for."""
+    """Returns the request to the holder."""
     if asked is None:
         return None
     if not isinstance(asked, dict) or not isinstance(asked.get("kind"), str):
-        raise NotOurs("asked is no request")
+        raise NotOurs("asked is not a request")
     words = [str(asked.get(key) or "") for key in ("kind", "by", "reason", "to", "to_label")]
     return AskedError(*words)

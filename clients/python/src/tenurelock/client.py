@@ -33,7 +33,7 @@ Waiting = Callable[[HeldError], None]
 """Is called with each new holder that an acquire waits for, as soon as the service sees it.
 
 While it runs nothing of the acquire goes on: a grant that comes meanwhile is freed after a third of
-a lease, and the acquire waits anew. What it raises ends the acquire."""
+a lease, and the acquire waits again. What it raises ends the acquire."""
 
 _LONGEST_WAIT = 20.0  # of one call, in seconds: the server's limit
 _MARGIN = 10.0  # how long an answer may take beyond the wait, in seconds
@@ -43,7 +43,7 @@ _SILENCE = 15.0  # without an answer, in seconds, before the log says so
 
 _log = logging.getLogger("tenurelock")
 
-# The service has not done what it was asked, and may do it when it is asked again.
+# The service has not done what was asked, but a retry may succeed.
 _AGAIN = {"unknown", "unavailable", "limited", "unanswered", "lost"}
 
 
@@ -52,7 +52,7 @@ class Client:
 
     ``servers`` is an address or a list of them: ``http://HOST:PORT``, ``https://HOST:PORT`` or
     ``unix:/PATH``. Any of them serves; a call that has no answer goes to the next one. ``token`` is
-    the bearer token, ``token_file`` a file that has it and is read anew for each call. ``tls`` is
+    the bearer token, ``token_file`` a file that has it and is read again for each call. ``tls`` is
     the context for https; by default that of the system. ``clock`` counts suspends, in nanoseconds.
 
     It keeps no connection and no thread of its own. May be used concurrently, and in processes that
@@ -96,13 +96,13 @@ class Client:
         ``wait`` is for how many seconds to wait for it: None without an end, 0 only tries.
         ``owner`` is the name that people see; by default host, process id and a random part.
         ``label`` is shown beside it. ``data`` is put into the record. ``stop_timeout`` is for how
-        many seconds the lock is held on after somebody asked; by default the lease duration.
+        many seconds the work may go on after a request to stop; by default the lease duration.
         ``on_stop`` is called when the work must stop; ``waiting`` with each holder waited for, as
         soon as the service sees it: see :data:`Waiting`.
 
         Raises :class:`HeldError` if another holder has it until the wait is over,
         :class:`UnavailableError` if no server answered, :class:`ProblemError` if the call was
-        refused, for example for want of rights. A server whose certificate is refused, or that speaks
+        refused, for example for lack of rights. A server whose certificate is refused, or that speaks
         another protocol, answers no later call either: if all are such, :class:`UnavailableError` is
         raised at once. After 15 s without an answer the logger ``tenurelock`` warns, once.
         """
@@ -186,8 +186,8 @@ class Terms:
 
 
 class Acquiring:
-    """An acquire under way. ``abort`` may be called from another thread; whatever is granted then is
-    given back."""
+    """An acquire under way. ``abort`` may be called from another thread; a grant that comes later
+    is given back."""
 
     def __init__(self, client: Client, terms: Terms) -> None:
         self._client = client
@@ -208,7 +208,7 @@ class Acquiring:
         self._starting: Lock | None = None  # its first heartbeat is under way
 
     def abort(self) -> None:
-        """Ends the acquire. That of the process which this one was forked from goes on."""
+        """Ends the acquire. In the process that this one was forked from it goes on."""
         if process() != self._process:
             return
         self._aborted.set()
@@ -220,7 +220,7 @@ class Acquiring:
     def run(self) -> Lock:
         """Returns the lock, or raises what :meth:`Client.acquire` does."""
         body = self._terms.body()
-        # Without a first try the waiting call would tell of the holder after it.
+        # Without a first try the waiting call would report only the next holder.
         wait = 0.0 if self._terms.waiting is not None else self._left()
         try:
             while True:
@@ -260,8 +260,8 @@ class Acquiring:
             self._caller.close()
 
     def _ask(self, body: dict[str, Any], wait: float) -> Answer:
-        """Makes one call. It is a stream if somebody wants to know who is waited for; where one is
-        not answered the next call is none, and after some that failed no call is."""
+        """Makes one call. It is a stream if the caller wants to know the holders; the call after an
+        unanswered one is not, and after several failed streams no call is."""
         began = time.monotonic()
         wants = self._terms.waiting is not None and wait > 0
         streams = wants and self._answered and self._failed_streams < _STREAMS
@@ -277,7 +277,7 @@ class Acquiring:
         return answer
 
     def _fails(self, answer: Answer, error: UnavailableError) -> None:
-        """Counts a call that was not answered; raises the error if none will be."""
+        """Counts an unanswered call; raises the error if no call will be answered."""
         self._failures += 1
         lasts = isinstance(answer, Unknown) and answer.permanent
         self._wrong = self._wrong + 1 if lasts else 0
@@ -324,7 +324,7 @@ class Acquiring:
         self._met(held)
 
     def _met(self, held: HeldError) -> None:
-        """Tells of a holder, once."""
+        """Reports a holder, once."""
         new = self._held is None or (self._held.holder, self._held.token) != (held.holder, held.token)
         self._held = held
         if new and self._terms.waiting is not None:
@@ -337,7 +337,7 @@ class Acquiring:
             if self._tries > 0 and error is not None:
                 return  # another server may know better
             if error is not None and self._failures >= self._client.tries():
-                raise error  # nobody knows who holds the lock now
+                raise error  # the present holder is not known
             raise self._held or error or UnavailableError("no answer")
         pause = max(self._backoff.next(), min(least, _LONGEST_WAIT) * random.uniform(1.0, 1.2))
         self._aborted.wait(min(pause, self._left()))
@@ -373,8 +373,8 @@ class Acquiring:
 
 
 def give_back(lock: Lock) -> None:
-    """Releases a lock that was acquired for nobody."""
+    """Releases a lock that no caller waits for any more."""
     try:
         lock.release()
     except TenureError:
-        pass  # it is freed, or runs out
+        pass  # it is freed, or expires

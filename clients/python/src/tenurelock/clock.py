@@ -31,7 +31,7 @@ class Greater:
     For systems that have no monotonic clock that counts suspends. The wall clock's lead over the
     monotonic clock is compared with the smallest lead seen since the last step: what it grew by
     counts, so a suspend after a step back counts in full. A wall clock that is set forward counts
-    too, and ends a lease early: nothing tells it from a suspend.
+    too, and ends a lease early: it looks like a suspend.
 
     ``read`` returns both clocks, in nanoseconds. May be called concurrently, by signal handlers, and
     in a process that was forked.

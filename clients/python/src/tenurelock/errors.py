@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Tenure Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a lock can end in, and what a call can fail with."""
+"""The errors in which a lock can end, and with which a call can fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TenureError(Exception):
 class HeldError(TenureError):
     """Another holder has the lock, and the wait is over. Not an accident: try again later.
 
-    ``free_in`` is in how many seconds the lock can be free at the soonest if its holder shows no
+    ``free_in`` is the seconds until the lock can be free at the earliest if its holder shows no
     sign of life, as the server saw it. ``reserved``: the lock is kept for ``holder``, to whom it was
     handed over.
     """
@@ -44,7 +44,7 @@ class HeldError(TenureError):
 
 
 class LostError(TenureError):
-    """The lock is not held any more: stop at once. It never comes back; acquire it anew."""
+    """The lock is not held any more: stop at once. It never comes back; acquire it again."""
 
 
 class ExpiredError(LostError):
@@ -52,7 +52,7 @@ class ExpiredError(LostError):
 
 
 class NotConfirmedError(TenureError):
-    """The lock is granted, and no heartbeat of it is confirmed yet: nobody may act on it."""
+    """The lock is granted, and no heartbeat of it is confirmed yet: do not act on it."""
 
 
 class ReleasedError(TenureError):
@@ -60,7 +60,7 @@ class ReleasedError(TenureError):
 
 
 class AskedError(TenureError):
-    """Somebody asked the holder to stop. The lock is held until the work has returned.
+    """The holder was asked to stop. The lock is held until the work has returned.
 
     ``kind`` is ``step-down`` or ``hand-over``; ``to`` and ``to_label`` say for whom.
     """
@@ -93,4 +93,4 @@ class UnavailableError(TenureError):
 
 
 class UncertainError(TenureError):
-    """No answer to the release came: the lock is released, or runs out by itself."""
+    """No answer to the release came: the lock is released, or expires by itself."""

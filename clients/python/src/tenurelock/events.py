@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The Tenure Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An answer that comes as a stream of events: who is waited for, and at last what came of it."""
+"""An answer that comes as a stream of events: the holders that are waited for, and at last the
+result."""
 
 from __future__ import annotations
 

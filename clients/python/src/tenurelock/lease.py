@@ -33,7 +33,7 @@ def random_part() -> str:
 class State(Enum):
     """What a lease is at an instant."""
 
-    UNCONFIRMED = "unconfirmed"  # granted; no heartbeat is confirmed yet, so nobody may act
+    UNCONFIRMED = "unconfirmed"  # granted; no heartbeat is confirmed yet, so the holder must not act
     HELD = "held"
     EXPIRED = "expired"
     LOST = "lost"
@@ -44,13 +44,13 @@ class Outcome(Enum):
     """What came of a release."""
 
     RELEASED = "released"
-    LOST = "lost"  # the lock was another's, or nobody's, before it was released
-    UNKNOWN = "unknown"  # released, or it runs out by itself
+    LOST = "lost"  # the lock was free, or another holder's, before
+    UNKNOWN = "unknown"  # released, or it expires by itself
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What an acquire was answered."""
+    """The answer to an acquire."""
 
     name: str
     token: int
@@ -101,7 +101,7 @@ class Lease:
         """Returns what the lease is. Once it has said that it has ended it says so for ever."""
         if self._state is State.HELD and now >= self._deadline:
             self._state = State.EXPIRED
-        # Whatever was confirmed now would be past its deadline.
+        # A confirmation now would be past its deadline.
         elif (
             self._state is State.UNCONFIRMED
             and (sent := self._open) is not None
@@ -111,15 +111,15 @@ class Lease:
         return self._state
 
     def remaining(self, now: int) -> int:
-        """Returns how long the holder may still act if nothing is confirmed any more."""
+        """Returns how long the holder may still act if no more heartbeat is confirmed."""
         return self._deadline - now if self.state(now) is State.HELD else 0
 
     def due(self, now: int) -> int | None:
-        """Returns in what time the next heartbeat is due; None: there will be none."""
+        """Returns the time until the next heartbeat is due; None after the last one."""
         if self.state(now) not in (State.UNCONFIRMED, State.HELD):
             return None
         if self._stop_by is not None and now >= self._stop_by:
-            return None  # the work did not stop in time: the lock runs out
+            return None  # the work did not stop in time: the lock expires
         if self._open is not None or self._next_at is None:
             return 0
         return max(0, self._next_at - now)
@@ -140,7 +140,8 @@ class Lease:
     def confirm(
         self, heartbeat: Heartbeat, usable: int, period: int, asked: AskedError | None, now: int
     ) -> None:
-        """Says that the server has confirmed the heartbeat; now is an instant after that answer."""
+        """Records that the server has confirmed the heartbeat; now is an instant after that
+        answer."""
         if heartbeat != self._open or self.state(now) not in (State.UNCONFIRMED, State.HELD):
             return
         self._confirmed = heartbeat.next  # first: a release that finds none open names this one
@@ -156,13 +157,13 @@ class Lease:
         self.state(now)
 
     def refuse(self, heartbeat: Heartbeat, holder: str, now: int) -> None:
-        """Says that the server has answered 410 to the heartbeat: the lock is lost."""
+        """Records that the server has answered 410 to the heartbeat: the lock is lost."""
         if heartbeat == self._open and self.state(now) in (State.UNCONFIRMED, State.HELD):
             self._state = State.LOST
             self.refused_by = holder
 
     def release(self, now: int) -> Release:
-        """Begins the release: from here on nobody acts on the lock, whatever is answered."""
+        """Begins the release: from now on the holder must not act, whatever the answer."""
         before = self.state(now)
         if before is State.LOST:
             return Release([], now)
@@ -174,14 +175,14 @@ class Lease:
         if sent is not None:
             # It may be applied already, or between two calls.
             beats = [sent.next, self._confirmed, sent.next]
-        # One that is not held is freed anyway: its user must not wait for that.
+        # A lock that is not held yet is freed anyway: its user must not wait for that.
         lease = self.grant.lease
         return Release(beats, now + (lease if before is State.HELD else lease // _IDLE_PART))
 
 
 class Release:
-    """The calls of a release: the newest beat sent, then the confirmed one. An answer that is none
-    has the same call made again, for a lease at most; then the record runs out by itself."""
+    """The calls of a release: the newest beat sent, then the confirmed one. Without an answer the
+    same call is made again, for a lease at most; then the record expires by itself."""
 
     def __init__(self, beats: list[str], until: int) -> None:
         self._beats = beats
@@ -190,22 +191,22 @@ class Release:
         self.outcome: Outcome | None = None if beats else Outcome.LOST
 
     def call(self, now: int) -> str | None:
-        """Returns the beat that the next call names, None if there is no call any more."""
+        """Returns the beat that the next call names, None after the last call."""
         if self.outcome is None and now >= self._until:
             self.outcome = Outcome.UNKNOWN
         return None if self.outcome is not None else self._beats[0]
 
     def applied(self) -> None:
-        """Says that the server has answered 200."""
+        """Records that the server has answered 200."""
         self.outcome = Outcome.RELEASED
 
     def refused(self) -> None:
-        """Says that the server has answered 410."""
+        """Records that the server has answered 410."""
         del self._beats[0]
         if not self._beats:
-            # After an unknown answer that is our own release, and what came after it.
+            # After an unknown answer it is our own release, or a later write.
             self.outcome = Outcome.RELEASED if self._doubt else Outcome.LOST
 
     def unknown(self) -> None:
-        """Says that no answer came, or none of the service's."""
+        """Records that no answer came, or not the service's."""
         self._doubt = True

@@ -45,7 +45,7 @@ class Lock:
     A process that is forked from this one has no lock: there ``stopping`` and ``over`` are set,
     :meth:`check` and :meth:`release` raise :class:`LostError`, and nothing is sent.
 
-    ``stopping`` is set when the work must stop: somebody asked, or the lock is over. ``over`` is set
+    ``stopping`` is set when the work must stop: by a request, or the lock is over. ``over`` is set
     when the lock is not held any more. Between the two :meth:`check` passes, so that work which was
     asked can end in order. ``reason`` says why ``stopping`` is set.
     """
@@ -80,8 +80,8 @@ class Lock:
         self._ending = Latch()  # the release has begun
         self._released = Latch()
         self._ended_with: TenureError | None = UncertainError(
-            f'the release of "{self.name}" (token {self.token}) has not ended: it is released, or runs '
-            "out by itself"
+            f'the release of "{self.name}" (token {self.token}) has not ended: the lock is '
+            "released, or expires by itself"
         )
         self._threads: list[threading.Thread] = []
 
@@ -93,7 +93,7 @@ class Lock:
             raise self._error(state)
 
     def remaining(self) -> float:
-        """Returns in how many seconds the right ends if no heartbeat is confirmed any more."""
+        """Returns the seconds until the right ends if no more heartbeat is confirmed."""
         left = self._lease.remaining(self._clock())
         return left / SECOND if self.elsewhere() is None else 0.0
 
@@ -104,7 +104,7 @@ class Lock:
 
     @property
     def asked(self) -> AskedError | None:
-        """What somebody asked the holder for, None if nobody did."""
+        """The request to the holder, None without one."""
         return self._lease.asked
 
     def release(self, data: bytes | None = None, failed: str | None = None) -> None:
@@ -155,14 +155,15 @@ class Lock:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f'the lock "{self.name}" can be neither copied nor pickled: a copy would be no second '
+            f'the lock "{self.name}" can be neither copied nor pickled: a copy would not be a second '
             "lock. Pass the lock itself; another process acquires its own"
         )
 
     # What follows is for this package.
 
     def elsewhere(self) -> LostError | None:
-        """Returns why this process has no lock if it was forked from the one that has, else None."""
+        """Returns why this process has no lock if it was forked from the one that has, else
+        None."""
         if process() == self._process:
             return None
         return LostError(
@@ -231,7 +232,7 @@ class Lock:
         return True
 
     def _keep(self) -> None:
-        """Sends heartbeats as they are due, until there are none any more."""
+        """Sends heartbeats as they are due, until the last one."""
         backoff = Backoff()
         while not self._ending.is_set():
             wait = self._lease.due(self._clock())
@@ -293,7 +294,7 @@ class Lock:
             by = f": {self._lease.refused_by!r} is there now" if self._lease.refused_by else ""
             return LostError(f"{lock} is lost{by}")
         if state is State.EXPIRED:
-            why = f"; the last answer: {self._last}" if self._last else ""
+            why = f"; last answer: {self._last}" if self._last else ""
             return ExpiredError(f"{lock} has expired: no heartbeat was confirmed in time{why}")
         if state is State.UNCONFIRMED:
             return NotConfirmedError(f"{lock}: no heartbeat is confirmed yet")
@@ -308,7 +309,7 @@ class Lock:
         return body
 
     def _end_with(self, before: State, release: Release, body: dict[str, Any]) -> None:
-        """Ends the heartbeats, and carries the release out."""
+        """Ends the heartbeats and releases the lock."""
         self.abandon()
         for thread in self._threads:
             # One that cannot be ended, in a look-up of a name, sends nothing any more.
@@ -341,8 +342,8 @@ class Lock:
                 threading.Event().wait(backoff.next())
         if release.outcome is Outcome.UNKNOWN:
             return UncertainError(
-                f'the release of "{self.name}" (token {self.token}) stayed without an answer: '
-                f"it is released, or runs out by itself; the last answer: {refused}"
+                f'the release of "{self.name}" (token {self.token}) got no answer: '
+                f"the lock is released, or expires by itself; last answer: {refused}"
             )
         if release.outcome is Outcome.LOST:
             return LostError(f'"{self.name}" (token {self.token}) was lost before it was released')
@@ -356,7 +357,7 @@ def exchange(
     limit: float,
     read: Callable[[Reply], Answer],
 ) -> Answer:
-    """Sends a call once and reads its answer; one that is none moves to the next server."""
+    """Sends a call once and reads its answer; without one the next call goes to the next server."""
     try:
         answer = read(caller.call(path, body, limit))
     except OSError as error:
@@ -365,12 +366,12 @@ def exchange(
 
 
 def no_answer(error: OSError) -> Unknown:
-    """Returns what it means that a call failed."""
+    """Returns the answer that a failed call stands for."""
     return Unknown(str(error) or type(error).__name__, isinstance(error, CallError) and error.permanent)
 
 
 def settle(caller: Caller, answer: Answer) -> Answer:
-    """Returns the answer; one that is none moves to the next server."""
+    """Returns the answer; without one the next call goes to the next server."""
     if isinstance(answer, Unknown) or isinstance(answer, Problem) and answer.status >= 500:
         caller.move()
     return answer

@@ -64,7 +64,7 @@ class Latch(threading.Event):
 
     def clear(self) -> None:
         """Raises: what must stop never need not stop again."""
-        raise RuntimeError("a lock that has told its holder to stop cannot be made to take that back")
+        raise RuntimeError("a lock cannot take back that its holder must stop")
 
     def wait(self, timeout: float | None = None) -> bool:
         until = None if timeout is None else time.monotonic() + timeout

@@ -33,8 +33,8 @@ _OURS = "application/json, application/problem+json"
 
 
 class CallError(OSError):
-    """A call that a server did not answer. ``permanent``: it answers none until somebody mends its
-    address or a certificate."""
+    """A call that a server did not answer. ``permanent``: it answers no call until its address or a
+    certificate is fixed."""
 
     def __init__(self, text: str, permanent: bool) -> None:
         super().__init__(text)
@@ -81,7 +81,7 @@ def addresses(servers: str | Sequence[str]) -> list[Address]:
     """Reads the addresses: ``http://HOST:PORT``, ``https://HOST`` or ``unix:/PATH``."""
     listed = [servers] if isinstance(servers, str) else list(servers)
     if not listed:
-        raise ValueError("no server: give at least one address, as http://127.0.0.1:8368")
+        raise ValueError("no server: give at least one address, such as http://127.0.0.1:8368")
     return [_address(text) for text in listed]
 
 
@@ -97,7 +97,7 @@ def _address(text: str) -> Address:
 
 
 class Credentials:
-    """The bearer token: a text, or a file that is read anew for each call.
+    """The bearer token: a text, or a file that is read again for each call.
 
     A file that cannot be read leaves the token as it was. May be called concurrently.
     """
@@ -274,11 +274,11 @@ class HTTPCaller:
     def _whole(self, response: http.client.HTTPResponse) -> Reply:
         cut = response.length is None and not response.chunked
         if cut and response.status != 400:
-            raise OSError("an answer that does not say how long it is may be cut off")
+            raise OSError("the answer has no length, so it may be cut off")
         content = response.read(_LONGEST_ANSWER)
         if response.status == 400 and b"HTTPS" in content[:1000]:
             said = content[:100].decode(errors="replace").strip()
-            raise CallError(f"{self._servers[self._at]}: write https; it says: {said}", True)
+            raise CallError(f"{self._servers[self._at]}: use https; the server says: {said}", True)
         if cut:
             raise OSError(f"status 400 in plain text: {content[:100].decode(errors='replace').strip()}")
         if not response.isclosed() or response.will_close:

@@ -82,8 +82,7 @@ public final class AcquireOptions {
     }
 
     /**
-     * Sets for how long the lock is held on after somebody asked the holder to stop. By default for
-     * the lease duration.
+     * Sets how long the work may go on after the holder was asked to stop. By default the lease duration.
      */
     public AcquireOptions stopTimeout(final Duration stopTimeout) {
         if (stopTimeout.isNegative() || stopTimeout.isZero()) {
@@ -93,17 +92,17 @@ public final class AcquireOptions {
     }
 
     /**
-     * Sets what is called with the reason when the work must stop: at an {@link AskedException}, at a
-     * {@link LostException}, or both, one after the other. It runs in a thread of its own.
+     * Sets a function that is called with the reason when the work must stop: at an {@link AskedException},
+     * at a {@link LostException}, or both, one after the other. It runs in a thread of its own.
      */
     public AcquireOptions onStop(final Consumer<TenureException> onStop) {
         return with(v -> v.onStop = onStop);
     }
 
     /**
-     * Sets what is called with each new holder that the acquire waits for, as soon as the service sees it.
-     * It is called in the thread that acquires: while it runs nothing of the acquire goes on, and what it
-     * throws ends the acquire.
+     * Sets a function that is called with each new holder that the acquire waits for, as soon as the service
+     * sees it. It is called in the thread that acquires: while it runs nothing of the acquire goes on, and
+     * what it throws ends the acquire.
      */
     public AcquireOptions waiting(final Consumer<HeldException> waiting) {
         return with(v -> v.waiting = waiting);

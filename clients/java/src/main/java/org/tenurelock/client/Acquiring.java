@@ -26,7 +26,7 @@ final class Acquiring {
     private static final System.Logger LOG = System.getLogger("org.tenurelock.client");
     private static final int STREAMS = 2; // that may fail in a row, before it asks for none any more
 
-    /** The service has not done what it was asked, and may do it when it is asked again. */
+    /** The service has not done what was asked, but a retry may succeed. */
     private static final Set<String> AGAIN = Set.of("unknown", "unavailable", "limited", "unanswered", "lost");
 
     private final String name;
@@ -62,7 +62,7 @@ final class Acquiring {
 
     Lock run() throws InterruptedException {
         final Map<String, Object> body = body();
-        // Without a first try the waiting call would tell of the holder after it.
+        // Without a first try the waiting call would report only the next holder.
         Duration wait = options.waiting().isPresent() ? Duration.ZERO : left();
         while (true) {
             final long sent = System.nanoTime();
@@ -96,8 +96,8 @@ final class Acquiring {
     }
 
     /**
-     * Makes one call. It is a stream if somebody wants to know who is waited for; where one is not answered
-     * the next call is none, and after some that failed no call is.
+     * Makes one call. It is a stream if the caller wants to know the holders; the call after an unanswered
+     * one is not, and after several failed streams no call is.
      */
     private Answer ask(final Map<String, Object> body, final Duration wait) throws InterruptedException {
         final boolean wanted = options.waiting().isPresent() && !wait.isZero();
@@ -116,7 +116,7 @@ final class Acquiring {
         return answer;
     }
 
-    /** Counts a call that was not answered; throws the error if none will be. */
+    /** Counts an unanswered call; throws the error if no call will be answered. */
     private void fails(final Answer answer, final UnavailableException error) {
         failures++;
         wrong = answer instanceof Answer.Unknown unknown && unknown.permanent() ? wrong + 1 : 0;
@@ -170,7 +170,7 @@ final class Acquiring {
         met(by);
     }
 
-    /** Tells of a holder, once. */
+    /** Reports a holder, once. */
     private void met(final HeldException by) {
         final boolean fresh = held == null || !held.holder().equals(by.holder()) || held.token() != by.token();
         held = by;
@@ -188,7 +188,7 @@ final class Acquiring {
                 return; // another server may know better
             }
             if (failures >= caller.servers()) {
-                throw error; // nobody knows who holds the lock now
+                throw error; // the present holder is not known
             }
             throw held != null ? held : error;
         }
@@ -211,12 +211,12 @@ final class Acquiring {
         return held ? lock : null;
     }
 
-    /** Releases a lock that was acquired for nobody. */
+    /** Releases a lock that no caller waits for any more. */
     private static void giveBack(final Lock lock) {
         try {
             lock.release();
         } catch (final TenureException error) {
-            // It is freed, or runs out.
+            // It is freed, or expires.
         }
     }
 

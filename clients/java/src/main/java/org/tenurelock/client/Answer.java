@@ -23,8 +23,8 @@ sealed interface Answer {
             implements Answer {}
 
     /**
-     * The outcome of the call is not known. Permanent: this server answers no call until somebody mends its
-     * address or a certificate.
+     * The outcome of the call is not known. Permanent: this server answers no call until its address or a
+     * certificate is fixed.
      */
     record Unknown(String why, boolean permanent) implements Answer {
         Unknown(final String why) {

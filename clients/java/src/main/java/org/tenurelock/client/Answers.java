@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.Function;
 
-/** Reads answers. Whatever is not certainly the service's own answer is unknown. */
+/** Reads answers. An answer that is not certainly the service's own is unknown. */
 final class Answers {
     private static final String PREFIX = "urn:tenure:problem:";
     private static final long MILLISECOND = 1_000_000;
@@ -33,7 +33,7 @@ final class Answers {
             final String beat = text(body, "beat");
             final boolean fits = beat.indexOf('-') >= 0 && beat.indexOf('-') == beat.lastIndexOf('-');
             if (!name.equals(body.get("name")) || !fits) {
-                throw new NotOurs("no grant of this lock");
+                throw new NotOurs("not a grant of this lock");
             }
             whole(body, "heartbeat_ms", 1, LONGEST);
             whole(body, "free_after_ms", 0, LONGEST);
@@ -90,14 +90,14 @@ final class Answers {
             return new Answer.Unknown("status " + reply.status() + ": " + error.getMessage());
         }
         return new Answer.Unknown(
-                "status " + reply.status() + " of type \"" + media + "\", which is no answer of the service");
+                "status " + reply.status() + " of type \"" + media + "\", which is not an answer of the service");
     }
 
     private static Answer.Problem problem(final Reply reply) {
         final Map<String, Object> body = object(reply.body());
         final String type = text(body, "type");
         if (!type.startsWith(PREFIX) || !Long.valueOf(reply.status()).equals(body.get("status"))) {
-            throw new NotOurs("a problem that is not the service's");
+            throw new NotOurs("a problem of a type that the service does not have");
         }
         final boolean waits = reply.retryAfter().matches("[0-9]{1,9}");
         final Duration wait = waits ? Duration.ofSeconds(Long.parseLong(reply.retryAfter())) : Duration.ZERO;
@@ -115,7 +115,7 @@ final class Answers {
         } catch (final IllegalArgumentException error) {
             throw new NotOurs(error.getMessage());
         }
-        throw new NotOurs("no JSON object");
+        throw new NotOurs("not a JSON object");
     }
 
     private static long whole(final Map<String, Object> body, final String key, final long least, final long most) {
@@ -133,7 +133,7 @@ final class Answers {
         try {
             return Optional.of(Base64.getDecoder().decode((String) value));
         } catch (final IllegalArgumentException | ClassCastException error) {
-            throw new NotOurs("data is no base64");
+            throw new NotOurs("data is not base64");
         }
     }
 
@@ -142,7 +142,7 @@ final class Answers {
             return Optional.empty();
         }
         if (!(value instanceof Map<?, ?> request) || !(request.get("kind") instanceof String kind)) {
-            throw new NotOurs("asked is no request");
+            throw new NotOurs("asked is not a request");
         }
         return Optional.of(new AskedException(
                 kind,

@@ -3,7 +3,7 @@
 
 package org.tenurelock.client;
 
-/** Somebody asked the holder to stop. The lock is held until the work has returned. */
+/** The holder was asked to stop. The lock is held until the work has returned. */
 public final class AskedException extends TenureException {
     private static final long serialVersionUID = 1L;
 
@@ -23,10 +23,10 @@ public final class AskedException extends TenureException {
         this.toLabel = toLabel;
     }
 
-    private static String text(final String kind, final String by, final String reason, final String heir) {
+    private static String text(final String kind, final String by, final String reason, final String successor) {
         return "asked to "
                 + kind.replace('-', ' ')
-                + (heir.isEmpty() ? "" : " to \"" + heir + "\"")
+                + (successor.isEmpty() ? "" : " to \"" + successor + "\"")
                 + " by \""
                 + by
                 + "\""
@@ -38,22 +38,22 @@ public final class AskedException extends TenureException {
         return kind;
     }
 
-    /** The name of the one that asked. */
+    /** The name of the requester. */
     public String by() {
         return by;
     }
 
-    /** Why, in the words of the one that asked. */
+    /** The requester's reason. */
     public String reason() {
         return reason;
     }
 
-    /** The owner that is to have the lock next, empty if none was named. */
+    /** The owner that is to hold the lock next, empty if none was named. */
     public String to() {
         return to;
     }
 
-    /** The label of those that are to have the lock next, empty if none was named. */
+    /** The label that the next holder must have, empty if none was named. */
     public String toLabel() {
         return toLabel;
     }

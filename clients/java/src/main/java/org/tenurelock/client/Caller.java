@@ -40,7 +40,7 @@ final class Caller {
     /** Checks the addresses, and returns them without a slash at their end. */
     static List<String> addresses(final List<String> servers) {
         if (servers.isEmpty()) {
-            throw new IllegalArgumentException("no server: give at least one address, as http://127.0.0.1:8368");
+            throw new IllegalArgumentException("no server: give at least one address, such as http://127.0.0.1:8368");
         }
         return servers.stream().map(Caller::address).toList();
     }
@@ -64,7 +64,7 @@ final class Caller {
         return server.replaceAll("/+$", "");
     }
 
-    /** Sends a call once and reads its answer; one that is none moves to the next server. */
+    /** Sends a call once and reads its answer; without one the next call goes to the next server. */
     Answer exchange(
             final String path, final Map<String, Object> body, final Duration limit, final Function<Reply, Answer> read)
             throws InterruptedException {
@@ -107,25 +107,25 @@ final class Caller {
     }
 
     /**
-     * Says what is wrong on the way to the server, and whether it stays: a certificate is refused, here or there,
-     * or the port speaks another protocol. The JDK often says least where it knows most.
+     * Says what is wrong on the way to the server, and whether it stays: a certificate is refused, here or
+     * there, or the port speaks another protocol. The JDK often says least where it knows most.
      */
     private Answer noAnswer(final Throwable error) {
         boolean stays = error instanceof WrongProtocolException;
         String text = stays ? error.getMessage() : error.toString();
         if (error instanceof ConnectException && error.getMessage() == null) {
-            text = "nothing listens there, or it cannot be reached";
+            text = "no server listens there, or it cannot be reached";
         }
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             final String said = String.valueOf(cause.getMessage()).toLowerCase(Locale.ROOT);
             if (cause instanceof UnresolvedAddressException) {
-                text = "the name of the host has no address";
+                text = "the host name has no address";
             } else if (cause instanceof InvalidAlgorithmParameterException) {
                 stays = true;
                 text = "the trust store is empty, or has a password: " + cause.getMessage();
             } else if (cause instanceof SSLException && said.contains("unrecognized ssl message")) {
                 stays = true;
-                text = "write http; it speaks no TLS";
+                text = "use http; the server does not speak TLS";
             } else if (cause instanceof CertificateException || cause instanceof SSLException && said.contains("certificate")) {
                 stays = true;
             }
@@ -138,7 +138,7 @@ final class Caller {
         private static final long serialVersionUID = 1L;
 
         WrongProtocolException(final String said) {
-            super("write https; it says: " + said);
+            super("use https; the server says: " + said);
         }
     }
 
@@ -156,7 +156,7 @@ final class Caller {
         return Duration.ofNanos((long) (now.toNanos() * ThreadLocalRandom.current().nextDouble(0.5, 1)));
     }
 
-    /** Has the pauses begin anew. */
+    /** Starts again with the shortest pause. */
     void hurry() {
         pause = Duration.ofMillis(50);
     }

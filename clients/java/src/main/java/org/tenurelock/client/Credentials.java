@@ -8,7 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Optional;
 
-/** The bearer token: a text, or a file that is read anew for each call. May be used concurrently. */
+/** The bearer token: a text, or a file that is read again for each call. May be used concurrently. */
 final class Credentials {
     private final Path file; // null if there is none
     private volatile String token; // empty if there is none

@@ -14,7 +14,7 @@ import java.util.function.Consumer;
 import java.util.function.Predicate;
 
 /**
- * An answer that comes as a stream of events: holders that are waited for, and at last what came of it.
+ * An answer that comes as a stream of events: the holders that are waited for, and at last the result.
  * What is cut off before the end of its event does not count. For one use, by one thread.
  */
 final class Events implements Predicate<byte[]> {

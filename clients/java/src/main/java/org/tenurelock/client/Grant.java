@@ -5,5 +5,5 @@ package org.tenurelock.client;
 
 import java.util.Optional;
 
-/** What an acquire was answered. The lease is in nanoseconds. */
+/** The answer to an acquire. The lease is in nanoseconds. */
 record Grant(String name, long token, String beat, long lease, Optional<byte[]> data) {}

@@ -13,7 +13,7 @@ import java.util.function.Supplier;
  *
  * <p>The wall clock's lead over the monotonic clock is compared with the smallest lead seen since the
  * last step: what it grew by counts, so a suspend after a step back counts in full. A wall clock that
- * is set forward counts too, and ends a lease early: nothing tells it from a suspend.
+ * is set forward counts too, and ends a lease early: it looks like a suspend.
  *
  * <p>May be used concurrently.
  */

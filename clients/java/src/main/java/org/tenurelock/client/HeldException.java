@@ -40,7 +40,7 @@ public final class HeldException extends TenureException {
         return token;
     }
 
-    /** In what time the lock can be free at the soonest if its holder shows no sign of life. */
+    /** The time until the lock can be free at the earliest if its holder shows no sign of life. */
     public Duration freeIn() {
         return freeIn;
     }

@@ -51,7 +51,7 @@ final class HttpTransport implements Transport {
             final Map<String, String> headers,
             final String body,
             final Duration limit,
-            final Predicate<byte[]> events) // null: nobody wants them
+            final Predicate<byte[]> events) // null: not wanted
             throws IOException, InterruptedException {
         final HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url))
                 .POST(HttpRequest.BodyPublishers.ofString(body));

@@ -207,6 +207,6 @@ final class Json {
     }
 
     private IllegalArgumentException wrong(final String wanted) {
-        return new IllegalArgumentException("no JSON: want " + wanted + " at character " + at);
+        return new IllegalArgumentException("not JSON: want " + wanted + " at character " + at);
     }
 }

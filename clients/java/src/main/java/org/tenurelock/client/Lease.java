@@ -19,7 +19,7 @@ import java.util.function.Supplier;
  *   <li>The deadline never moves back. Expired, lost and released are final.
  * </ul>
  *
- * <p>Nothing here may be called concurrently.
+ * <p>The methods must not be called concurrently.
  */
 final class Lease {
     /** The part of a lease for which the release of a lock that is not held is tried. */
@@ -27,7 +27,7 @@ final class Lease {
 
     /** What a lease is at an instant. */
     enum State {
-        /** Granted; no heartbeat is confirmed yet, so nobody may act. */
+        /** Granted; no heartbeat is confirmed yet, so the holder must not act. */
         UNCONFIRMED,
         HELD,
         EXPIRED,
@@ -46,8 +46,8 @@ final class Lease {
     private Heartbeat open; // sent, not answered; null if there is none
     private long deadline; // counts while held
     private OptionalLong nextAt = OptionalLong.empty(); // when the next heartbeat is due; empty: at once
-    private AskedException asked; // null if nobody asked
-    private long stopBy; // no heartbeats from then on, if somebody asked
+    private AskedException asked; // null without a request
+    private long stopBy; // no heartbeats from then on, after a request
     private String refusedBy = "";
 
     Lease(final Grant grant, final long stopTimeout, final Supplier<String> random) {
@@ -63,22 +63,22 @@ final class Lease {
         if (state == State.HELD && now >= deadline) {
             state = State.EXPIRED;
         }
-        // Whatever was confirmed then would be past its deadline.
+        // A confirmation then would be past its deadline.
         if (state == State.UNCONFIRMED && open != null && now >= open.firstSent() + grant.lease()) {
             state = State.EXPIRED;
         }
         return state;
     }
 
-    /** Returns how long the holder may still act if nothing is confirmed any more. */
+    /** Returns how long the holder may still act if no more heartbeat is confirmed. */
     long remaining(final long now) {
         return state(now) == State.HELD ? deadline - now : 0;
     }
 
-    /** Returns in what time the next heartbeat is due; empty: there will be none. */
+    /** Returns the time until the next heartbeat is due; empty after the last one. */
     OptionalLong due(final long now) {
         if (!lives(now) || asked != null && now >= stopBy) {
-            return OptionalLong.empty(); // if the work did not stop in time the lock runs out
+            return OptionalLong.empty(); // if the work did not stop in time the lock expires
         }
         if (open != null || nextAt.isEmpty()) {
             return OptionalLong.of(0);
@@ -101,7 +101,7 @@ final class Lease {
         return Optional.of(open);
     }
 
-    /** Says that the server has confirmed the heartbeat; now is an instant after that answer. */
+    /** Records that the server has confirmed the heartbeat; now is an instant after that answer. */
     void confirm(final Heartbeat heartbeat, final Answer.Confirmed answer, final long now) {
         if (!heartbeat.equals(open) || !lives(now)) {
             return;
@@ -119,7 +119,7 @@ final class Lease {
         state(now);
     }
 
-    /** Says that the server has answered 410 to the heartbeat: the lock is lost. */
+    /** Records that the server has answered 410 to the heartbeat: the lock is lost. */
     void refuse(final Heartbeat heartbeat, final String holder, final long now) {
         if (heartbeat.equals(open) && lives(now)) {
             state = State.LOST;
@@ -127,7 +127,7 @@ final class Lease {
         }
     }
 
-    /** Begins the release: from here on nobody acts on the lock, whatever is answered. */
+    /** Begins the release: from now on the holder must not act, whatever the answer. */
     Release release(final long now) {
         // An open heartbeat may be applied already, or between two calls.
         final List<String> beats =
@@ -139,11 +139,11 @@ final class Lease {
         if (before != State.EXPIRED) {
             state = State.RELEASED;
         }
-        // One that is not held is freed anyway: its user must not wait for that.
+        // A lock that is not held yet is freed anyway: its user must not wait for that.
         return new Release(beats, now + (before == State.HELD ? grant.lease() : grant.lease() / IDLE_PART));
     }
 
-    /** Returns what somebody asked the holder for. */
+    /** Returns the request to the holder. */
     Optional<AskedException> asked() {
         return Optional.ofNullable(asked);
     }

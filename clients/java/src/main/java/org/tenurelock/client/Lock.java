@@ -98,14 +98,14 @@ public final class Lock implements AutoCloseable {
         }
     }
 
-    /** Returns in what time the right ends if no heartbeat is confirmed any more. */
+    /** Returns the time until the right ends if no more heartbeat is confirmed. */
     public Duration remaining() {
         synchronized (mutex) {
             return Duration.ofNanos(lease.remaining(clock.getAsLong()));
         }
     }
 
-    /** Returns what somebody asked the holder for. */
+    /** Returns the request to the holder. */
     public Optional<AskedException> asked() {
         synchronized (mutex) {
             return lease.asked();
@@ -113,7 +113,7 @@ public final class Lock implements AutoCloseable {
     }
 
     /**
-     * Returns a future that is completed with the reason when the work must stop: somebody asked, or
+     * Returns a future that is completed with the reason when the work must stop: by a request, or
      * the lock is over. Between the two {@link #check} passes, so that work which was asked can end in
      * order.
      */
@@ -183,7 +183,7 @@ public final class Lock implements AutoCloseable {
                 throw ended;
             }
         } catch (final UncertainException ended) {
-            // It is released, or runs out: see the comment of close.
+            // It is released, or expires: see the comment of close.
         }
     }
 
@@ -267,7 +267,7 @@ public final class Lock implements AutoCloseable {
         return true;
     }
 
-    /** Sends heartbeats as they are due, until there are none any more. */
+    /** Sends heartbeats as they are due, until the last one. */
     private void keep() throws InterruptedException {
         while (ending.getCount() > 0) {
             final OptionalLong due;
@@ -372,7 +372,7 @@ public final class Lock implements AutoCloseable {
                 final String by = lease.refusedBy();
                 return new LostException(lock + " is lost" + (by.isEmpty() ? "" : ": \"" + by + "\" is there now"));
             case EXPIRED:
-                final String answer = last.isEmpty() ? "" : "; the last answer: " + last;
+                final String answer = last.isEmpty() ? "" : "; last answer: " + last;
                 return new ExpiredException(lock + " has expired: no heartbeat was confirmed in time" + answer);
             case UNCONFIRMED:
                 return new NotConfirmedException(lock + ": no heartbeat is confirmed yet");
@@ -381,7 +381,7 @@ public final class Lock implements AutoCloseable {
         }
     }
 
-    /** Ends the heartbeats, and carries the release out. */
+    /** Ends the heartbeats and releases the lock. */
     private void end(final Lease.State before, final Release release, final byte[] data, final String failed) {
         ending.countDown();
         TenureException ended = null;
@@ -459,7 +459,7 @@ public final class Lock implements AutoCloseable {
             case UNKNOWN:
                 return new UncertainException("the release of "
                         + lock
-                        + " stayed without an answer: it is released, or runs out by itself; the last answer: "
+                        + " got no answer: the lock is released, or expires by itself; last answer: "
                         + unknown);
             case LOST:
                 return new LostException(lock + " was lost before it was released");

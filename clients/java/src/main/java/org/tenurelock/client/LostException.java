@@ -3,7 +3,7 @@
 
 package org.tenurelock.client;
 
-/** The lock is not held any more: stop at once. It never comes back; acquire it anew. */
+/** The lock is not held any more: stop at once. It never comes back; acquire it again. */
 public class LostException extends TenureException {
     private static final long serialVersionUID = 1L;
 

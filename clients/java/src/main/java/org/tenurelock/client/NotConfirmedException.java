@@ -3,7 +3,7 @@
 
 package org.tenurelock.client;
 
-/** The lock is granted, and no heartbeat of it is confirmed yet: nobody may act on it. */
+/** The lock is granted, and no heartbeat of it is confirmed yet: do not act on it. */
 public final class NotConfirmedException extends TenureException {
     private static final long serialVersionUID = 1L;
 

@@ -14,7 +14,7 @@ final class Patience {
     }
 
     /**
-     * Runs the task, anew if it is interrupted: whatever it does it may do twice. The thread is
+     * Runs the task, and again if it is interrupted: everything in it may happen twice. The thread is
      * interrupted afterwards, if it was before or meanwhile.
      */
     static void uninterrupted(final Task task) {

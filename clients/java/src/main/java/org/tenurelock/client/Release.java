@@ -9,16 +9,16 @@ import java.util.Deque;
 import java.util.Optional;
 
 /**
- * The calls of a release: the newest beat sent, then the confirmed one. An answer that is none has
- * the same call made again, for a lease at most; then the record runs out by itself.
+ * The calls of a release: the newest beat sent, then the confirmed one. Without an answer the same call is
+ * made again, for a lease at most; then the record expires by itself.
  */
 final class Release {
     /** What came of it. */
     enum Outcome {
         RELEASED,
-        /** The lock was another's, or nobody's, before it was released. */
+        /** The lock was free, or another holder's, before it was released. */
         LOST,
-        /** Released, or it runs out by itself. */
+        /** Released, or it expires by itself. */
         UNKNOWN
     }
 
@@ -33,7 +33,7 @@ final class Release {
         outcome = beats.isEmpty() ? Outcome.LOST : null;
     }
 
-    /** Returns the beat that the next call names, empty if there is no call any more. */
+    /** Returns the beat that the next call names, empty after the last call. */
     Optional<String> call(final long now) {
         if (outcome == null && now >= until) {
             outcome = Outcome.UNKNOWN;
@@ -41,21 +41,21 @@ final class Release {
         return outcome == null ? Optional.of(beats.getFirst()) : Optional.empty();
     }
 
-    /** Says that the server has answered 200. */
+    /** Records that the server has answered 200. */
     void applied() {
         outcome = Outcome.RELEASED;
     }
 
-    /** Says that the server has answered 410. */
+    /** Records that the server has answered 410. */
     void refused() {
         beats.removeFirst();
         if (beats.isEmpty()) {
-            // After an unknown answer that is our own release, and what came after it.
+            // After an unknown answer it is our own release, or a later write.
             outcome = doubt ? Outcome.RELEASED : Outcome.LOST;
         }
     }
 
-    /** Says that no answer came, or none of the service's. */
+    /** Records that no answer came, or not the service's. */
     void unknown() {
         doubt = true;
     }

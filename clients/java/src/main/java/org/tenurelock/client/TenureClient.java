@@ -60,7 +60,7 @@ public final class TenureClient {
             return this;
         }
 
-        /** Sets a file that has the bearer token. It is read anew for each call. */
+        /** Sets a file that has the bearer token. It is read again for each call. */
         public Builder tokenFile(final Path given) {
             tokenFile = given;
             return this;
@@ -110,7 +110,7 @@ public final class TenureClient {
      *
      * @throws HeldException if another holder has it until the wait is over
      * @throws UnavailableException if no server answered
-     * @throws ProblemException if the call was refused, for example for want of rights
+     * @throws ProblemException if the call was refused, for example for lack of rights
      * @throws InterruptedException if the thread is interrupted; nothing is held then
      */
     public Lock acquire(final String name, final AcquireOptions options) throws InterruptedException {

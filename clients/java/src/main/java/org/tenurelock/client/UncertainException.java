@@ -3,7 +3,7 @@
 
 package org.tenurelock.client;
 
-/** No answer to the release came: the lock is released, or runs out by itself. */
+/** No answer to the release came: the lock is released, or expires by itself. */
 public final class UncertainException extends TenureException {
     private static final long serialVersionUID = 1L;
 

@@ -584,10 +584,11 @@ final class LockTest {
         noAddress.initCause(new UnresolvedAddressException());
         final Map<IOException, String> texts = Map.of(
                 noTrust, "the trust store is empty, or has a password: the trustAnchors parameter must be non-empty",
-                new SSLException("Unrecognized SSL message, plaintext connection?"), "write http; it speaks no TLS",
-                new Caller.WrongProtocolException("said"), "write https; it says: said",
-                new ConnectException(), "nothing listens there, or it cannot be reached",
-                noAddress, "the name of the host has no address",
+                new SSLException("Unrecognized SSL message, plaintext connection?"),
+                "use http; the server does not speak TLS",
+                new Caller.WrongProtocolException("said"), "use https; the server says: said",
+                new ConnectException(), "no server listens there, or it cannot be reached",
+                noAddress, "the host name has no address",
                 new IOException("reset"), "java.io.IOException: reset");
         texts.forEach((error, text) -> {
             service.always(ACQUIRE, (service, path, body) -> {

@@ -249,7 +249,7 @@ final class ServiceTest {
         final UnavailableException unencrypted = assertThrows(
                 UnavailableException.class,
                 () -> TenureClient.of(plain).tokenFile(tokenFile).build().acquire(name, AcquireOptions.defaults()));
-        assertTrue(unencrypted.getMessage().contains("write https"), unencrypted.getMessage());
+        assertTrue(unencrypted.getMessage().contains("use https"), unencrypted.getMessage());
         try (Lock lock = builder.tls(context).build().acquire(name, SOON)) {
             lock.check();
         }
