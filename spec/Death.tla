@@ -167,7 +167,7 @@ Enough(i) ==
     /\ Guards(i, [Watch EXCEPT !.at = "done"])
     /\ UNCHANGED <<store, net, lease, count>>
 
-Bury(i) ==
+ReleaseCrashed(i) ==
     /\ guard[i].at = "seen" /\ Room
     /\ lease[i].late => ("no grace" \in Wrong \/ "early" \in Wrong)
     /\ LET v == IF Kept THEN guard[i].ver ELSE Fresh IN
@@ -179,7 +179,7 @@ Answer(i) ==
     /\ guard[i].at = "sent"
     /\ store.ver # guard[i].ver \/ (Kept /\ store.st # "held")
     /\ Guards(i, IF store.ver = guard[i].new THEN [Watch EXCEPT !.at = "freed"]
-                 ELSE IF "one look" \in Wrong THEN [Watch EXCEPT !.at = "done"] ELSE Watch)
+                 ELSE IF "one read" \in Wrong THEN [Watch EXCEPT !.at = "done"] ELSE Watch)
     /\ UNCHANGED <<store, net, lease, count>>
 
 -----------------------------------------------------------------------------
@@ -196,7 +196,7 @@ Next ==
     \/ \E i \in Leases :
         \/ Acquire(i) \/ Again(i) \/ Grant(i) \/ Tell(i) \/ Start(i) \/ Beat(i) \/ Beaten(i)
         \/ Leave(i) \/ Kill(i) \/ Dies(i) \/ Lands(i)
-        \/ Look(i) \/ Enough(i) \/ Bury(i) \/ Answer(i)
+        \/ Look(i) \/ Enough(i) \/ ReleaseCrashed(i) \/ Answer(i)
 
 Spec == Init /\ [][Next]_vars
 
@@ -224,6 +224,6 @@ Freed ==
 NeverFreed ==
     ~(\E i, j \in Leases : guard[i].at = "freed" /\ lease[i].ver # lease[i].first /\ Holds(j))
 
-NeverAnew ==
+NeverAgain ==
     ~(\E i, j \in Leases : i # j /\ Knows(i) /\ guard[i].at = "watch" /\ Holds(j) /\ lease[i].tok = lease[j].tok)
 =============================================================================

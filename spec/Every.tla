@@ -285,7 +285,7 @@ NeverTight ==
 
 NeverCaught == past.fill <= Least
 
-NeverAnew == \A b \in past.begun : b[1] = 1
+NeverAgain == \A b \in past.begun : b[1] = 1
 
 Symmetry == Permutations(Machines)
 =============================================================================

@@ -185,7 +185,7 @@ Saw(p) ==
         v == [w EXCEPT !.shown = Version(store), !.looked = 0, !.since = IF Sign(store) = Sign(w.shown) THEN @ ELSE 0]
     IN IF to = w.to THEN v
        ELSE [v EXCEPT !.to = to, !.echo = FALSE, !.sent = 0, !.fresh = to # None, !.known = FALSE, !.notified = FALSE,
-                       !.hinted = @ /\ "anew" \notin Wrong]
+                       !.hinted = @ /\ "hinted again" \notin Wrong]
 
 Pace(p) ==
     IF \/ "unanswered" \in Wrong /\ wait[p].to # None
@@ -213,7 +213,7 @@ HearsNotify(p) ==
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
     ELSE wait' = [wait EXCEPT ![p] = [w EXCEPT
         !.notified = @ \/ "dropped" \notin Wrong \/ ~w.hinted,
-        !.since = IF "a look" \in Wrong THEN 0 ELSE @,
+        !.since = IF "a read" \in Wrong THEN 0 ELSE @,
         !.free = "free" \in Wrong]]
 
 \* The answer to the repeated word promises a notification.

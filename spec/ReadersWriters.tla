@@ -96,7 +96,7 @@ Look(p, seen) ==
     /\ UNCHANGED <<gate, old, number, net, res>>
 LookAtGate(p) ==
     CASE "gate first" \in Wrong -> Look(p, [gate EXCEPT !.by = 0])
-      [] "cheap look" \in Wrong -> Look(p, gate) \/ Look(p, old)
+      [] "stale read" \in Wrong -> Look(p, gate) \/ Look(p, old)
       [] OTHER -> Look(p, gate)
 
 StopReading(p) ==
@@ -207,7 +207,7 @@ Lose(p) ==
     /\ UNCHANGED <<gate, old, slot, number, net>>
 
 \* A late claim, which nobody relies on.
-Ghost(p, k) ==
+LateClaim(p, k) ==
     /\ Ends /\ proc[p].at = "idle" /\ p \in Readers
     /\ slot[k].by = 0 /\ slot[k].tok > 0 /\ Room(k)
     /\ slot' = [slot EXCEPT ![k] = [by |-> p, tok |-> Next1(@.tok)]]
@@ -256,7 +256,7 @@ Writer(p) ==
 Next ==
     \/ \E p \in Readers : Reader(p)
     \/ \E p \in Writers : Writer(p) \/ StopWriting(p) \/ GiveBack(p) \/ DownGranted(p) \/ Open(p) \/ \E k \in 1..Slots : Down(p, k)
-    \/ \E p \in Procs : Both(p) \/ Lose(p) \/ \E k \in 1..Slots : Ghost(p, k)
+    \/ \E p \in Procs : Both(p) \/ Lose(p) \/ \E k \in 1..Slots : LateClaim(p, k)
     \/ FreeGate
     \/ \E a \in net : Arrive(a)
 

@@ -120,7 +120,7 @@ Lands(w) ==
     /\ acq' = [t \in Acquires |-> Known(t, acq[t], store')]
     /\ net' = IF store'.tok = MaxToken THEN {} ELSE Left(Claims, acq', store')
     /\ cli' = IF w.k = "beat" THEN Answered(w.of[1], w.of, w.n, Reply(store')) ELSE cli
-    /\ past' = IF w.k = "beat" /\ past.laid = store.tok /\ past.due = 0 THEN [past EXCEPT !.due = w.n + 1] ELSE past
+    /\ past' = IF w.k = "beat" /\ past.written = store.tok /\ past.due = 0 THEN [past EXCEPT !.due = w.n + 1] ELSE past
     /\ UNCHANGED mem
 
 Sends(w) == net' = net \cup {w} /\ UNCHANGED <<store, acq, cli, mem, past>>
@@ -220,7 +220,7 @@ Release(t, n) ==
 Ask ==
     /\ "ask" \in Uses /\ store.st = "held" /\ ~store.req
     /\ store' = [store EXCEPT !.req = TRUE] /\ net' = Claims
-    /\ past' = [past EXCEPT !.laid = store.tok, !.due = 0]
+    /\ past' = [past EXCEPT !.written = store.tok, !.due = 0]
     /\ UNCHANGED <<acq, cli, mem>>
 
 \* Reserved for nobody until the lease is over.
@@ -373,7 +373,7 @@ Init ==
     /\ acq = [t \in Acquires |-> Unsent]
     /\ cli = [c \in Clients |-> Idle]
     /\ mem = [rec |-> Absent, tok |-> 0]
-    /\ past = [last |-> 0, laid |-> 0, due |-> 0, idle |-> FALSE]
+    /\ past = [last |-> 0, written |-> 0, due |-> 0, idle |-> FALSE]
 
 Next ==
     \/ Pass(Tick)
@@ -414,7 +414,7 @@ RequestStays == [][store.req /\ store'.st = "held" /\ store'.tok = store.tok => 
 
 Told ==
     \A c \in Clients :
-        cli[c].at = "hold" /\ Token(c) = past.laid /\ past.due # 0 /\ cli[c].n >= past.due => cli[c].told
+        cli[c].at = "hold" /\ Token(c) = past.written /\ past.due # 0 /\ cli[c].n >= past.due => cli[c].told
 
 (* If replicas are prompt:                                                   *)
 

@@ -10,7 +10,7 @@ CONSTANTS
     Procs,
     Keys,       \* the names of the locks
     None,       \* no session: the lock is a lease of its own
-    Tied,       \* processes that take locks under sessions
+    Sessioned,  \* processes that take locks under sessions
     Alone,      \* processes that take locks as leases of their own
     Lease, DriftNum, DriftDen, Tick, MaxToken,
     MaxOpens,   \* sessions that a process opens
@@ -95,7 +95,7 @@ Works(p, k) ==
     /\ l.at = "hold"
     /\ IF Own(l.under) THEN ~Over(l.age) ELSE m.id = l.under /\ ~Over(m.since)
 
-\* Contender.Wrote.
+\* Acquirer.Wrote.
 Mine(m, k) == LET l == m.on[k] IN l.got = lock[k].tok \/ (l.at \in {"hold", "done"} /\ l.tok = lock[k].tok)
 
 -----------------------------------------------------------------------------
@@ -113,7 +113,7 @@ Fits(w) ==
 Grows(w) == w.k \in {"claim", "take"}
 
 Knows(m) == IF "peek" \in Uses THEN m.knows ELSE [s \in Ids |-> Unseen]
-Anew(m, k) == [m EXCEPT !.on[k].saw = Unseen, !.knows = Knows(m)]
+Afresh(m, k) == [m EXCEPT !.on[k].saw = Unseen, !.knows = Knows(m)]
 
 ApplyLock(w) ==
     LET k == w.key  r == lock[k] IN
@@ -126,8 +126,8 @@ ApplyLock(w) ==
     /\ net' = {u \in net : ~(OfLock(u) /\ u.key = k /\ (Conditional(u) \/ lock'[k].tok = MaxToken))}
     /\ proc' = [q \in Procs |->
             IF Grows(w) /\ w.me /\ w.by = q
-            THEN [Anew(proc[q], k) EXCEPT !.on[k].got = r.tok + 1, !.on[k].age = w.age]
-            ELSE Anew(proc[q], k)]
+            THEN [Afresh(proc[q], k) EXCEPT !.on[k].got = r.tok + 1, !.on[k].age = w.age]
+            ELSE Afresh(proc[q], k)]
     /\ UNCHANGED <<ses, last>>
 
 \* A request leaves the beat, so views stay; after any other write a swap on an
@@ -179,7 +179,7 @@ Begin(p) ==
     LET m == proc[p]
         n == IF "an id again" \in Wrong THEN 1 ELSE m.n + 1
         s == <<p, n>> IN
-    /\ p \in Tied /\ m.up = "none" /\ n <= MaxOpens
+    /\ p \in Sessioned /\ m.up = "none" /\ n <= MaxOpens
     /\ Turns(p, [m EXCEPT !.id = s, !.n = n,
                           !.up = IF "unconfirmed" \in Wrong THEN "open" ELSE "opening",
                           !.since = IF "unconfirmed" \in Wrong THEN 0 ELSE Old])
@@ -244,9 +244,9 @@ Close(p) ==
 Disclaim(p) ==
     LET m == proc[p]
         k == m.no.key
-        ghost == lock[k].st = "held" /\ lock[k].ses = m.id /\ lock[k].tok = m.no.tok /\ ("disclaims unasked" \in Wrong \/ ~Mine(m, k)) IN
+        orphan == lock[k].st = "held" /\ lock[k].ses = m.id /\ lock[k].tok = m.no.tok /\ ("orphan unasked" \in Wrong \/ ~Mine(m, k)) IN
     /\ m.no # Nothing
-    /\ IF ghost THEN net' = net \cup {Write("free", k, p, None, Old)} /\ UNCHANGED proc
+    /\ IF orphan THEN net' = net \cup {Write("free", k, p, None, Old)} /\ UNCHANGED proc
        ELSE Turns(p, [m EXCEPT !.no = Nothing]) /\ UNCHANGED net
     /\ Still
 
@@ -255,15 +255,15 @@ Disclaim(p) ==
 Acquire(p, k) ==
     LET m == proc[p] IN
     /\ m.on[k].at = "idle"
-    /\ \/ p \in Tied /\ m.up = "open" /\ Turns(p, [m EXCEPT !.on[k].at = "wait", !.on[k].under = m.id])
+    /\ \/ p \in Sessioned /\ m.up = "open" /\ Turns(p, [m EXCEPT !.on[k].at = "wait", !.on[k].under = m.id])
        \/ p \in Alone /\ Turns(p, [m EXCEPT !.on[k].at = "wait"])
     /\ UNCHANGED net /\ Still
 
-\* An acquire releases an orphan of its own session: Contender.ghost.
-Disown(p, k) ==
+\* An acquire releases an orphan of its own session: Acquirer.orphan.
+ReleaseOrphan(p, k) ==
     LET m == proc[p]  l == m.on[k] IN
     /\ l.at = "wait" /\ l.under # None /\ l.under = m.id /\ m.up = "open"
-    /\ lock[k].st = "held" /\ lock[k].ses = m.id /\ ("disowns its own" \in Wrong \/ ~Mine(m, k))
+    /\ lock[k].st = "held" /\ lock[k].ses = m.id /\ ("orphan of its own" \in Wrong \/ ~Mine(m, k))
     /\ net' = net \cup {Write("free", k, p, None, Old)}
     /\ UNCHANGED proc /\ Still
 
@@ -316,7 +316,7 @@ CloseDead(p, s) ==
     /\ UNCHANGED proc /\ Still
 
 Inquire(p, k, s) ==
-    /\ "ask" \in Uses /\ "ghosts never asked after" \notin Wrong
+    /\ "ask" \in Uses /\ "orphans never asked after" \notin Wrong
     /\ Asks(p, k, s) /\ proc[p].knows[s] >= 0
     /\ ses[s].st = "alive" /\ ses[s].req = Nothing
     /\ net' = net \cup {[Write("ask", k, s[1], s, Old) EXCEPT !.tok = lock[k].tok]}
@@ -417,7 +417,7 @@ Acts(p) ==
     \/ Begin(p) \/ Confirm(p) \/ Leave(p) \/ Renew(p) \/ Renewed(p) \/ Expire(p)
     \/ Stop(p) \/ Done(p) \/ Close(p) \/ Disclaim(p)
     \/ \E k \in Keys :
-        \/ Acquire(p, k) \/ Claim(p, k) \/ Disown(p, k) \/ Look(p, k) \/ Takeover(p, k) \/ Grant(p, k) \/ GiveUp(p, k)
+        \/ Acquire(p, k) \/ Claim(p, k) \/ ReleaseOrphan(p, k) \/ Look(p, k) \/ Takeover(p, k) \/ Grant(p, k) \/ GiveUp(p, k)
         \/ Heartbeat(p, k) \/ Beaten(p, k) \/ ExpireLock(p, k) \/ Return(p, k) \/ Release(p, k) \/ Rest(p, k)
         \/ \E s \in Ids : Inquire(p, k, s)
     \/ \E s \in Ids : Peek(p, s) \/ Stale(p, s) \/ CloseDead(p, s)
@@ -458,7 +458,7 @@ TakenFromDead ==
 -----------------------------------------------------------------------------
 (* Reached: reached-*.cfg.                                                   *)
 
-NeverGhost ==
+NeverOrphan ==
     ~\E k \in Keys, p \in Procs :
         LET m == proc[p] IN
         m.up = "open" /\ ~Over(m.since) /\ lock[k].st = "held" /\ lock[k].ses = m.id /\ ~Mine(m, k)
@@ -479,7 +479,7 @@ NeverNext ==
     ~\E k \in Keys, p \in Procs :
         Believes(p, k) /\ proc[p].on[k].under # None /\ \E s \in Ids \ {proc[p].on[k].under} : ses[s].st = "closed"
 
-NeverTwo == ~\E k, l \in Keys, p \in Tied : k # l /\ Believes(p, k) /\ Believes(p, l)
+NeverTwo == ~\E k, l \in Keys, p \in Sessioned : k # l /\ Believes(p, k) /\ Believes(p, l)
 
 Symmetry == Permutations(Procs)
 SameKeys == Permutations(Keys)

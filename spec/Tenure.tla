@@ -61,7 +61,7 @@ Nothing == [Absent EXCEPT !.st = "unknown"]
 
 OwnerOf(p) == p       \* the owner name
 OneName(p) == "owner"  \* one-name.cfg: owner names prove nothing
-Heirs == {OwnerOf(p) : p \in Machines}
+Successors == {OwnerOf(p) : p \in Machines}
 
 History == "history" \in Uses
 Why(how) == IF History THEN how ELSE None
@@ -132,7 +132,7 @@ Seen(m, o, r) ==
 \* A version counts only for the acquire that wrote it.
 Known(p, m) == IF "adopts" \in Wrong /\ p \in Mates THEN m.unknown \cup UNION {mach[q].unknown : q \in {r \in Mates : mach[r].phase = "leave"}} ELSE m.unknown
 
-Contender(p, m, o, r) ==
+Acquirer(p, m, o, r) ==
     LET as == Known(p, m) \cup (IF Takes(o.k) THEN {Attempt(o)} ELSE {})
         own == IF r.st = "held" THEN Wrote(as, r) ELSE {}
         granted == {[phase |-> "hold", rec |-> r, out |-> None, unknown |-> {},
@@ -169,7 +169,7 @@ Holder(m, o, r) ==
 
 Told(p, o, r) ==
     LET m == [mach[p] EXCEPT !.out = None] IN
-    IF m.phase \in {"wait", "leave"} THEN Contender(p, m, o, r) ELSE Holder(m, o, r)
+    IF m.phase \in {"wait", "leave"} THEN Acquirer(p, m, o, r) ELSE Holder(m, o, r)
 
 \* A new holder first writes the history of earlier terms.
 Latest(p, m) ==
@@ -349,7 +349,7 @@ Release(p, fresh) ==
        \/ /\ m.phase = "done" /\ m.rec.req \notin {None, Step}
           /\ Send(p, "release", m.rec, Kept(m.rec, v, m.rec.req, "handed over"))
        \/ /\ m.phase = "done" /\ "offer" \in Uses  \* unasked
-          /\ \E to \in Heirs : Send(p, "release", m.rec, Kept(m.rec, v, to, "handed over"))
+          /\ \E to \in Successors : Send(p, "release", m.rec, Kept(m.rec, v, to, "handed over"))
 
 \* A request is no sign of life: the beat stays.
 Ask(p, v, q) ==
@@ -433,7 +433,7 @@ Next ==
         \/ Look(p) \/ Collide(p)
         \/ mach[p].out = None /\ LET v == Fresh(p) IN
             \/ Claim(p, v) \/ Takeover(p, v) \/ Heartbeat(p, v) \/ Quit(p, v) \/ Release(p, v)
-            \/ \E q \in Heirs \cup {Step} : Ask(p, v, q)
+            \/ \E q \in Successors \cup {Step} : Ask(p, v, q)
             \/ Free(p, v) \/ Revoke(p, v)
         \/ Refuse(p) \/ Reply(p) \/ Timeout(p)
         \/ GiveUp(p) \/ Leave(p) \/ Quiet(p) \/ Done(p) \/ Uncertain(p)

@@ -177,7 +177,7 @@ func (m *moduleWriter) config() []byte {
     Shortest <- AtLeast
     Longest <- AtMost
     OwnerOf <- KnownAs
-    Heirs <- Named
+    Successors <- Named
     Lingers <- Forever
     Hosts <- TheHosts
     Owners <- TheOwners
