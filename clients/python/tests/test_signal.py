@@ -190,7 +190,7 @@ class Signals(unittest.TestCase):
         for lock, raised in self.interrupted(Lock.release, exits):
             self.assertIsInstance(raised, SystemExit)
             lock.abandon()  # its threads
-            lock._limit = 0.01  # four of which a second call waits
+            lock._limit = 0.01  # a second call waits for four of them
             try:
                 lock.release()
             except UncertainError:

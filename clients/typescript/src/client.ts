@@ -84,8 +84,8 @@ export class Client {
    * or that speaks another protocol, answers no later call either: if all are such, it rejects with
    * UnavailableError at once. After 15 s without an answer console.warn says so, once.
    *
-   * The lock does not keep the process running: one that has nothing else to do ends, and the lock runs
-   * out. {@link run} keeps it running.
+   * The lock does not keep the process running: a process with nothing else to do ends, and the lock
+   * expires. {@link run} keeps it running.
    */
   acquire(name: string, options: AcquireOptions = {}): Promise<Lock> {
     return this.#acquire(name, options, false);

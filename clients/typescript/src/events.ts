@@ -24,7 +24,7 @@ export class Events {
   /** The function is called with what the service says of each holder that is waited for. */
   constructor(readonly waiting: (said: Fields) => void) {}
 
-  /** Takes a piece, and returns whether the answer is there. Throws if it is none of the service's. */
+  /** Takes a piece, and returns whether the answer is there. Throws if it is not the service's. */
   feed(piece: string): boolean {
     const lines = (this.#rest + piece).split("\n");
     this.#rest = lines.pop() ?? "";

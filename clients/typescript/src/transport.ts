@@ -27,7 +27,7 @@ export interface Call {
   readonly onText?: (text: string) => boolean;
 }
 
-/** Sends a call once and returns its answer. It rejects if there is none. */
+/** Sends a call once and returns its answer. It rejects without an answer. */
 export type Transport = (call: Call) => Promise<Reply>;
 
 /** Certificates for https: see node:tls. With `cert` and `key` the client shows a certificate. */

@@ -30,7 +30,7 @@ class Events:
 
     def feed(self, piece: bytes) -> Iterator[Waited | Reply]:
         """Yields what the events that end in this piece say: each holder that is waited for, and at
-        last the answer. Raises OSError if they are none of the service's."""
+        last the answer. Raises OSError if they are not the service's."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > _LONGEST_EVENT:
             raise OSError(f"a line of more than {_LONGEST_EVENT} bytes")

@@ -78,7 +78,7 @@ class Lease:
 
     One thread sends, confirms and refuses. All else may be called by other threads at any time, and
     by a signal handler in the midst of a call: nothing here waits. ``HELD`` is written once, before
-    others have the lease, so that whoever sees an end writes it and none is taken back.
+    others have the lease, so that any thread that sees an end writes it, for good.
     """
 
     def __init__(

@@ -162,7 +162,7 @@ class Lock:
     # What follows is for this package.
 
     def elsewhere(self) -> LostError | None:
-        """Returns why this process has no lock if it was forked from the one that has, else
+        """Returns why this process has no lock if it was forked from the holder, else
         None."""
         if process() == self._process:
             return None
@@ -312,7 +312,7 @@ class Lock:
         """Ends the heartbeats and releases the lock."""
         self.abandon()
         for thread in self._threads:
-            # One that cannot be ended, in a look-up of a name, sends nothing any more.
+            # A call that cannot be ended, in a name look-up, sends nothing any more.
             thread.join(self._limit)
         if not any(thread.is_alive() for thread in self._threads):
             self._beats.close()

@@ -10,8 +10,8 @@ import java.util.Optional;
 
 /** The bearer token: a text, or a file that is read again for each call. May be used concurrently. */
 final class Credentials {
-    private final Path file; // null if there is none
-    private volatile String token; // empty if there is none
+    private final Path file; // may be null
+    private volatile String token; // may be empty
 
     Credentials(final String token, final Path file) {
         if (token != null && file != null) {

@@ -45,7 +45,7 @@ final class Events implements Predicate<byte[]> {
     /**
      * Takes a part of the stream, and returns whether the answer is there.
      *
-     * @throws Answers.NotOurs if it is none of the service's
+     * @throws Answers.NotOurs if it is not the service's
      */
     @Override
     public boolean test(final byte[] part) {

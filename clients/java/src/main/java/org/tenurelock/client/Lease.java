@@ -43,7 +43,7 @@ final class Lease {
 
     private State state = State.UNCONFIRMED;
     private String confirmed;
-    private Heartbeat open; // sent, not answered; null if there is none
+    private Heartbeat open; // sent, not answered; may be null
     private long deadline; // counts while held
     private OptionalLong nextAt = OptionalLong.empty(); // when the next heartbeat is due; empty: at once
     private AskedException asked; // null without a request

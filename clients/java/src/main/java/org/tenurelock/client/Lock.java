@@ -46,7 +46,7 @@ public final class Lock implements AutoCloseable {
     private boolean toldOver;
     private boolean releasing;
     private TenureException endedWith; // null after a release that is as it should be
-    private volatile Thread keeper; // null before the start
+    private volatile Thread heart; // null before the start
     private volatile Consumer<TenureException> interrupter = reason -> {};
 
     Lock(
@@ -212,7 +212,7 @@ public final class Lock implements AutoCloseable {
             return false;
         }
         tellAsked();
-        keeper = thread(this::keep, "heartbeats");
+        heart = thread(this::keep, "heartbeats");
         thread(this::watch, "deadline");
         return true;
     }
@@ -399,7 +399,7 @@ public final class Lock implements AutoCloseable {
                     stopping.complete(said);
                 },
                 "end");
-        final Thread kept = keeper;
+        final Thread kept = heart;
         if (kept != null) {
             kept.interrupt();
             Patience.uninterrupted(() -> kept.join(limit.toMillis()));

@@ -7,8 +7,8 @@ package org.tenurelock.client;
  * An HTTP answer, whole.
  *
  * @param status the status
- * @param contentType the header Content-Type, empty if there is none
+ * @param contentType the header Content-Type, may be empty
  * @param body the body
- * @param retryAfter the header Retry-After, empty if there is none
+ * @param retryAfter the header Retry-After, may be empty
  */
 public record Reply(int status, String contentType, String body, String retryAfter) {}

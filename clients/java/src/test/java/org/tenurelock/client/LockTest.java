@@ -600,7 +600,7 @@ final class LockTest {
             assertEquals("no answer: http://a: " + text, told.getMessage());
         });
         service.always(ACQUIRE, (service, path, body) -> {
-            throw noTrust; // which nobody mends while it waits
+            throw noTrust; // which is not fixed while it waits
         });
         assertThrows(UnavailableException.class, () -> client("http://a").acquire("n", AcquireOptions.defaults()));
     }
