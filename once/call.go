@@ -244,7 +244,7 @@ func (c *call) release(ctx context.Context, failed error) error {
 	return c.lease.ReleaseWith(context.WithoutCancel(ctx), o)
 }
 
-// earlyEnd keeps the end that work tells of before it returns from the one after it.
+// earlyEnd keeps the end that work reports before it returns apart from its outcome.
 type earlyEnd struct {
 	mu       sync.Mutex // held while the end is written
 	returned bool
@@ -303,7 +303,7 @@ func (c *call) bound(ctx context.Context, last bool) (context.Context, func()) {
 	}
 }
 
-// refusal is called when somebody else has the lock. It returns why the slot is not
+// refusal is called when another holder has the lock. It returns why the slot is not
 // run, or nil if the lock is free, and the slot not begun.
 func (c *call) refusal(ctx context.Context, err error) error {
 	held := &tenure.HeldError{}

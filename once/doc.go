@@ -24,10 +24,10 @@
 // What was begun, and how it ended, is in the data of a lock of its own:
 // [LockName] for Once, [EveryLockName] for Every. It keeps the last 20 runs, which
 // [Show] and [ShowEvery] read. Only the holder of the lock writes it, by a write
-// that fails if anybody else has written since. Data that are no ledger are an
-// error, [tenure.ErrUnreadable], and never an empty ledger. Nobody but this package
-// may write the data of these locks: a table that is shared with other lock clients
-// is refused by its store.
+// that fails if anybody else has written since. Data that are not a ledger are an
+// error, [tenure.ErrUnreadable], and never an empty ledger. Nobody but this package may
+// write the data of these locks: a table that is shared with other lock clients is
+// refused by its store.
 //
 // # The rule of Once
 //

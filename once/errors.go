@@ -51,9 +51,9 @@ var ErrTimeout = errors.New("the work's time is up")
 
 // DoneError describes the earlier run of a slot. It matches [ErrDone].
 type DoneError struct {
-	// Run is that run: by whom, when, and how it ended. StateUnknown says that
-	// nobody knows how it ended: [Options.Redo] would run it again. Its Token is 0
-	// if it is longer ago than the ledger goes back.
+	// Run is that run: by whom, when, and how it ended. StateUnknown says that its end is
+	// not known: [Options.Redo] would run it again. Its Token is 0 if it is longer ago
+	// than the ledger goes back.
 	Run Run
 }
 

@@ -51,8 +51,8 @@ type EveryOptions struct {
 // time in which no process was alive; never shorter.
 //
 // The first run comes a period after the first call, and so it is when the record
-// was deleted: nothing runs at once, because nobody can tell a new ledger from a
-// lost one.
+// was deleted: nothing runs at once, because a new ledger cannot be told from a lost
+// one.
 //
 // Every runs one work at a time. If the work takes longer than the period, the next
 // one begins when it returns. An error of the work ends nothing: it is in the

@@ -219,8 +219,7 @@ func (l ledger) of(slot int64) (entry, bool) {
 }
 
 // refuse returns why a slot must not be begun, nil if it may be: it was not begun, or
-// it is to be redone, and nobody knows how its run has ended. Alive is as for
-// entry.run.
+// it is to be redone, and the end of its run is not known. Alive is as for entry.run.
 func (l ledger) refuse(slot int64, o *Options, alive uint64) error {
 	highest, any := l.Begun.highest()
 	if !l.Begun.has(slot) {

@@ -44,7 +44,7 @@ type Result struct {
 // of it. Slot is a name for
 // the occurrence, which the caller takes from the schedule: [Minute] of the
 // scheduled instant, say, or any number that rises. No clocks are compared: a wrong
-// clock decides when somebody tries, and never whether a slot may run twice.
+// clock decides when a host tries, never whether a slot may run twice.
 //
 // Once takes the lock [LockName], has the store confirm that the slot is begun,
 // checks its lease, runs work, and writes how it ended with the release of the
@@ -57,7 +57,7 @@ type Result struct {
 //
 //   - [tenure.ErrLost] or [tenure.ErrStopTimeout] if the lease was lost before the
 //     work returned, or ended without it
-//   - [tenure.ErrSteppedDown] if somebody asked the holder to step down, and work
+//   - [tenure.ErrSteppedDown] if the holder was asked to step down, and work
 //     returned an error
 //   - [ErrTimeout] if the time was up, and work returned an error
 //   - [tenure.ErrUncertain] if the work was run, and whether its end is in the
@@ -68,7 +68,7 @@ type Result struct {
 //
 //   - a [*DoneError] if the slot was begun before, with its run
 //   - a [*PassedError] if it counts as begun, and the ledger has no run of it
-//   - a [*RunningError] if somebody is at work under this name, and alive
+//   - a [*RunningError] if a living holder is at work under this name
 //   - a [*SlotAheadError] if the slot is further ahead than [Options.MaxAhead]
 //   - a [*ScheduleError] if it is of another schedule than the ledger's
 //   - a [*NotRunError] if the slot is, or may be, marked as begun, and will not run

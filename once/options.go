@@ -37,9 +37,9 @@ type Options struct {
 
 	// Between tells the slots of the schedule that lie between two slots, both left
 	// out: the newest of them in their order, and how many more there are before
-	// those. It is asked after the grant, while nobody else can begin a slot, and
-	// tells Once which slots nobody has begun: see [Result.Missed]. It must not
-	// block. If nil, no slot counts as missed.
+	// those. It is called after the grant, while no other process can begin a slot, and
+	// tells Once which slots were not begun: see [Result.Missed]. It must not block. If
+	// nil, no slot counts as missed.
 	Between func(last, slot int64) (newest []int64, more int)
 
 	// CatchUp runs missed slots before the slot itself, in their order, under the

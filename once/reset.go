@@ -22,7 +22,7 @@ const opReset = "reset the ledger of"
 // The reset is in the ledger, as a run of StateReset with the reason and the
 // operator's owner name, and in the history of the lock. It writes a new ledger if
 // the lock's data are not a ledger; all slots are open in it. The error is a
-// [*RunningError] if somebody is at work.
+// [*RunningError] if a holder is at work.
 func Reset(ctx context.Context, client *tenure.Client, name string, slot int64, reason string) error {
 	if err := checkReset(client, name, reason); err != nil {
 		return wrap(opReset, name, err)
@@ -61,7 +61,7 @@ func checkReset(client *tenure.Client, name, reason string) error {
 	return nil
 }
 
-// reserve takes a lock that nobody alive holds, with its history.
+// reserve takes a lock without a living holder, with its history.
 func reserve(ctx context.Context, client *tenure.Client, lock string) (*tenure.Lease, error) {
 	for range maxTries {
 		lease, err := client.Acquire(ctx, lock, &tenure.AcquireOptions{UnlessAlive: true, History: true})

@@ -19,9 +19,9 @@ const (
 	StateDone State = "done"
 	// StateFailed: the work returned an error or panicked, or its time was up.
 	StateFailed State = "failed"
-	// StateUnknown: it was begun, and nobody has written down how it ended: the
-	// holder crashed, lost its lease, or could not reach the store. The work may
-	// have been done, in part or not at all.
+	// StateUnknown: it was begun, and its end was not written: the holder crashed, lost
+	// its lease, or could not reach the store. The work may have been done, in part or
+	// not at all.
 	StateUnknown State = "unknown"
 	// StateReset: no run. An operator has opened this slot again, or all of them if
 	// it is the lowest number; Error has the reason.

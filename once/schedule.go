@@ -72,7 +72,7 @@ const opReschedule = "change the schedule of"
 // the ledger has no run, or has that schedule.
 //
 // The change is in the ledger, as a run of StateChanged with the text of the schedule
-// and the owner name. The error is a [*RunningError] if somebody is at work.
+// and the owner name. The error is a [*RunningError] if a holder is at work.
 func Reschedule(ctx context.Context, client *tenure.Client, name string, schedule Schedule, over int64) (bool, error) {
 	err := checkCall(client, name)
 	if err == nil {

@@ -6,11 +6,11 @@
 //	catalog, err := rwlock.New(client, "catalog", nil)
 //	...
 //	err = catalog.RunRead(ctx, nil, func(ctx context.Context, lease *rwlock.Lease) error {
-//		// Others read as well. Nobody writes. ctx ends when this one must stop.
+//		// Others may read too. No process writes. ctx ends when this reader must stop.
 //		return report(ctx, lease.Token())
 //	})
 //	err = catalog.RunWrite(ctx, nil, func(ctx context.Context, lease *rwlock.Lease) error {
-//		// Nobody else is here.
+//		// No other process is here.
 //		return rebuild(ctx, lease.Token())
 //	})
 //
@@ -57,12 +57,12 @@
 // waits for the readers that are there, and not for those who come later. So a writer
 // waits for the longest read and three refresh periods in its turn, and for at most two
 // turns of each other writer; a reader waits for a few writers' terms. No writer depends
-// on the line alone: it tries a gate that nobody has for five refresh periods and more. A
-// process that writes again and again, alone, lets readers in when it sees that some have
-// come. There is no order between processes beyond that.
+// on the line alone: it tries a gate that has been free for five refresh periods and
+// more. A process that writes again and again, alone, lets readers in when it sees that
+// some have come. There is no order between processes beyond that.
 //
 // Readers of a process join its slot as long as the gate was seen open less than a
-// refresh period ago. Once it was seen shut, nobody joins.
+// refresh period ago. Once it was seen shut, no reader joins.
 //
 // [Lock.TryAcquireRead] and [Lock.TryAcquireWrite] stand in no line: a process that calls
 // TryAcquireWrite again and again comes before those who wait.

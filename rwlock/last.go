@@ -27,14 +27,13 @@ func (n note) bytes() []byte {
 	return b
 }
 
-// wrote returns what a gate says of the last writer: the last term in which somebody
-// may have written. Readers that were there before a gate was given back read beside
-// those who come after that, so they have one epoch, or a fence would refuse the former.
+// wrote returns what a gate says of the last writer: the last term in which a holder may
+// have written. Readers that were there before a gate was given back read beside those
+// who come after that, so they have one epoch, or a fence would refuse the former.
 //
-// T is the latest term of the gate that has ended, before the one before it, nil if
-// that is not known, and data is what they have left there. What was before terms that
-// nobody has believed in, one after the other, the gate does not tell: then somebody may
-// have written in the one before those that it shows.
+// T is the latest term of the gate that has ended, before is the term before it (nil if
+// unknown), and data is what they have left there. The gate shows two terms only. If both
+// were abandoned, assume that the term before them wrote.
 func wrote(data []byte, t tenure.Term, before *tenure.Term) note {
 	t.Data = nil // a note would have all notes before it in it
 	var n note
@@ -60,8 +59,8 @@ func wrote(data []byte, t tenure.Term, before *tenure.Term) note {
 	return note{t.Token, t.Token, &t}
 }
 
-// lastOf returns what is known of the last writer, by the status of a gate that nobody
-// holds.
+// lastOf returns what is known of the last writer, by the status of a gate that no
+// process holds.
 func lastOf(st tenure.Status) note {
 	t := tenure.Term{
 		Owner: st.Owner, Token: st.Token, Host: st.Host, Label: st.Label, Since: st.Since, Until: st.Until,

@@ -83,10 +83,11 @@ func (l *Lease) Epoch() uint64 { return l.grip.Load().epoch }
 // reader shows it before it reads.
 func (l *Lease) Token() uint64 { return l.grip.Load().token }
 
-// LastWriter returns the term of the gate in which somebody wrote last, before this
-// one. Its token is an epoch. It returns false if nobody has ever written. What was
-// written is whole if its End is [tenure.EndReleased]. Otherwise it may be half: the
-// writer has crashed, or was paused for too long, or has failed, or was asked to stop.
+// LastWriter returns the last term of the gate before this one in which its holder
+// wrote. Its token is an epoch. It returns false if no process has ever written. What
+// was written is whole if its End is [tenure.EndReleased]. Otherwise it may be half:
+// the writer has crashed, or was paused for too long, or has failed, or was asked to
+// stop.
 func (l *Lease) LastWriter() (tenure.Term, bool) {
 	if last := l.grip.Load().last; last != nil {
 		return *last, true
@@ -198,11 +199,11 @@ func (l *Lease) run(ctx context.Context, op string, work func(context.Context, *
 	return slots.Outcome(l, lost, err, func(err error) error { return wrap(op, l.l.name, err) })
 }
 
-// Downgrade makes a writer a reader, with nobody writing in between: what it has written
-// is what it reads. Others may read as well from then on. The caller has stopped
-// writing before. The lease has another token afterwards: a reader that uses a fence
-// shows that one, as every reader does, or a late write of its own may change what it
-// reads.
+// Downgrade makes a writer a reader, with no other writer in between: what it has
+// written is what it reads. Others may read as well from then on. The caller has
+// stopped writing before. The lease has another token afterwards: a reader that uses a
+// fence shows that one, as every reader does, or a late write of its own may change
+// what it reads.
 //
 // An error that matches [tenure.ErrLost] says that the lease has ended. After another
 // one the writer is one still, unless Check fails; [ErrBusy] says that there was no slot.
@@ -232,8 +233,8 @@ func (l *Lease) downgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// As long as the gate is held nobody else has looked at the slots: from here on each
-	// writer that comes sees this one.
+	// As long as the gate is held no other writer has looked at the slots: from here on
+	// each writer that comes sees this one.
 	if lost := errors.Join(gate.Check(), context.Cause(l.ctx)); lost != nil {
 		lock.base.GiveBack(ctx, slot)
 		return lost
@@ -261,7 +262,7 @@ func (l *Lease) downgrade(ctx context.Context) error {
 }
 
 // confirm looks at a gate whose release was not confirmed, for the reader that its
-// holder has become. If it shows this very tenure, released or not, no other writer was
+// holder has become. If it shows this same term, released or not, no other writer was
 // there since.
 func (l *Lease) confirm(ctx context.Context, slot *tenure.Lease, epoch uint64) error {
 	gate, err := l.l.look(context.WithoutCancel(ctx), slot)

@@ -73,5 +73,6 @@ func checkEpoch(epoch uint64) error {
 	return nil
 }
 
-// errNoSize says that the number of slots is gone: nobody knows any more where readers are.
+// errNoSize says that the number of slots is gone: it is not known any more where readers
+// are.
 var errNoSize = fmt.Errorf("%w: the lock is in use, but the number of its slots is not stored: its record was deleted, or another lock has the name of its gate or of a slot; stop all users of the lock and delete its other records too", tenure.ErrUnreadable)

@@ -14,9 +14,9 @@ import (
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
-// AcquireRead acquires the lock to read, waiting until nobody writes. ctx bounds the
-// waiting alone: the lease goes on until it is released. If the process reads already,
-// and the gate was seen open less than a refresh period ago
+// AcquireRead acquires the lock to read, waiting until no process writes. ctx bounds
+// the waiting alone: the lease goes on until it is released. If the process reads
+// already, and the gate was seen open less than a refresh period ago
 // ([tenure.Options.RefreshPeriod]), it sends nothing.
 //
 // Options are for the slot's lock; nil means the defaults. While the slot is held, the
@@ -24,11 +24,10 @@ import (
 // Priority are refused.
 //
 // The error matches the context's, and carries a [*BusyError] if a deadline ended the waiting
-// and somebody was seen in the way; or [tenure.ErrClosed], or [tenure.ErrUnreadable] if a
-// record of the lock cannot be understood, or [tenure.ErrSessionClosed] if
-// [Options.Session] has ended; or it is the store's own, if the store gave no answer but
-// errors for StoreTimeout, which is the lease duration if it is zero and for ever if it
-// is negative.
+// and a holder was seen in the way; or [tenure.ErrClosed], or [tenure.ErrUnreadable] if a
+// record of the lock cannot be understood, or [tenure.ErrSessionClosed] if [Options.Session]
+// has ended; or it is the store's own, if the store gave no answer but errors for
+// StoreTimeout, which is the lease duration if it is zero and for ever if it is negative.
 func (l *Lock) AcquireRead(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
 	bound, stop := l.base.Bound(ctx)
 	defer stop()
@@ -68,8 +67,8 @@ func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) 
 	return lease, over(err)
 }
 
-// TryAcquireRead acquires the lock to read if nobody writes, or waits to write with the
-// gate in hand. Otherwise the error is a [*BusyError], which matches [ErrBusy] and
+// TryAcquireRead acquires the lock to read if no process writes, or waits to write with
+// the gate in hand. Otherwise the error is a [*BusyError], which matches [ErrBusy] and
 // [tenure.ErrHeld]. If the store gave no answer but errors for StoreTimeout, which is
 // three request timeouts if it is zero, the error is the store's.
 func (l *Lock) TryAcquireRead(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
@@ -138,7 +137,7 @@ func (l *Lock) tryRead(ctx context.Context, o tenure.AcquireOptions) (*Lease, er
 }
 
 // joinAfterLook looks at the gate, and joins the slot of this process if there is one
-// and the gate is open. Once it was seen shut, nobody joins that slot any more.
+// and the gate is open. Once it was seen shut, no reader joins that slot any more.
 func (l *Lock) joinAfterLook(ctx context.Context) (*Lease, error) {
 	l.mu.Lock()
 	s := l.joinable()
@@ -164,7 +163,7 @@ func (l *Lock) joinAfterLook(ctx context.Context) (*Lease, error) {
 	return l.newReader(s), nil
 }
 
-// isOpen says that nobody has the gate.
+// isOpen says that the gate has no holder.
 func isOpen(gate tenure.Status) bool {
 	return gate.State == "" || gate.State == tenure.StateReleased
 }
@@ -225,7 +224,7 @@ func (l *Lock) look(ctx context.Context, slot *tenure.Lease) (gate tenure.Status
 }
 
 // freeDead frees a gate whose holder has shown no life for its lease, or that was
-// reserved for somebody who has not come.
+// reserved for an owner that has not come.
 func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
 	if gate.State == tenure.StateHeld {
 		err := admin.ReleaseDead(ctx, l.client, GateName(l.name), "the writer has shown no sign of life for its lease: readers wait")
@@ -297,7 +296,7 @@ func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.L
 // maxPasses bounds how often all slots are looked at for a free one.
 const maxPasses = 8
 
-// inTheWay says that somebody may have the slot, or is let take it before others.
+// inTheWay says that another owner may have the slot, or has a reservation for it.
 func inTheWay(st tenure.Status) bool {
 	return st.Held || st.State == tenure.StateReserved && st.FreeIn > 0
 }

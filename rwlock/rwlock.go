@@ -163,8 +163,8 @@ func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 	return slots.Done(ctx)
 }
 
-// retry makes attempts until there is a lease. After one in whose way somebody was, it
-// waits until the next one is due. The store may fail to answer for as long as the
+// retry makes attempts until there is a lease. After an attempt that a holder stopped,
+// it waits until the next one is due. The store may fail to answer for as long as the
 // patience lasts.
 func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Lease, error), wait func(*BusyError) error) (*Lease, error) {
 	var met error // at the last attempt; nil if the store gave no answer

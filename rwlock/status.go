@@ -15,20 +15,20 @@ import (
 type Status struct {
 	Name string
 	// Slots is how many processes can read at the same time before more slots are
-	// made; 0 if nobody has used the lock yet.
+	// made; 0 if the lock was not used yet.
 	Slots int
 	// Epoch is that of the writer, or of those who read now: see [Lease.Epoch].
 	Epoch uint64
 	// Writer has the gate: it writes, or, if there are readers, may wait for those that
-	// were there before it. It is nil if the gate shows nobody who may be alive.
+	// were there before it. It is nil if the gate shows no holder that may be alive.
 	Writer *tenure.Status
 	// Readers are the slots that show a holder that may be alive, in their order.
 	Readers []SlotStatus
 	// Front is the owner that is at the front of the line of writers, "" if there is
 	// none.
 	Front string
-	// LastWriter is the term in which somebody wrote last, nil if nobody has, or if
-	// there is a writer now: see [Lease.LastWriter].
+	// LastWriter is the last term with a write, nil if there was none, or if there is a
+	// writer now: see [Lease.LastWriter].
 	LastWriter *tenure.Term
 }
 

@@ -146,7 +146,7 @@ func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
 	})
 }
 
-// A writer that finds a process reading waits for that tenure, and not until the slot is
+// A writer that finds a process reading waits for that term, and not until the slot is
 // free: readers who come later turn back.
 func TestWriterWaitsForTerms(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {

@@ -22,15 +22,15 @@ type WriteOptions struct {
 	// StepDown asks the readers that the writer finds to stop, as
 	// [tenure.Client.StepDown] does. They learn of it with their next heartbeat, or at
 	// once with WatchRequests. Those who do not heed it are waited for all the same.
-	// [Lock.TryAcquireWrite] asks nobody.
+	// [Lock.TryAcquireWrite] asks no one.
 	StepDown bool
 	// Reason is what the readers are told, and lands in the history of their slots. If
 	// empty, it says that a writer waits.
 	Reason string
 }
 
-// AcquireWrite acquires the lock to write, waiting until nobody else reads or writes. ctx
-// bounds the waiting alone: the lease goes on until it is released.
+// AcquireWrite acquires the lock to write, waiting until no other process reads or
+// writes. ctx bounds the waiting alone: the lease goes on until it is released.
 //
 // If this process reads the error matches [ErrReading], at once. It matches
 // [tenure.ErrSteppedDown] if the writer was asked to stop while it waited for readers.
@@ -61,11 +61,11 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 	return lease, over(err)
 }
 
-// TryAcquireWrite acquires the lock to write if nobody has it. It stands in no line: it
-// can come before those who wait, and before readers whose turn it is. If somebody reads
-// or writes, the error is a [*BusyError], which matches [ErrBusy] and [tenure.ErrHeld];
-// if this process reads, the error matches [ErrReading]. If the store gave no answer but errors for
-// StoreTimeout, which is three request timeouts if it is zero, the error is the store's.
+// TryAcquireWrite acquires the lock to write if no process holds it. It does not queue: it can
+// come before waiters, and before readers whose turn it is. If a process reads or writes, the
+// error is a [*BusyError], which matches [ErrBusy] and [tenure.ErrHeld]; if this process reads,
+// the error matches [ErrReading]. If the store gave no answer but errors for StoreTimeout, which
+// is three request timeouts if it is zero, the error is the store's.
 func (l *Lock) TryAcquireWrite(ctx context.Context, options *WriteOptions) (*Lease, error) {
 	bound, stop := l.base.Bound(ctx)
 	defer stop()
@@ -225,7 +225,7 @@ func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 // between two looks at the gate.
 const chanceEach = 5
 
-// unwanted says that nobody has had the gate from the last glance to this one.
+// unwanted says that no process has held the gate from the last glance to this one.
 func (w *writer) unwanted(ctx context.Context, p *slots.Patience) (bool, error) {
 	gate, err := w.glance(ctx, p)
 	if err != nil {
@@ -477,8 +477,8 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	return slices.Clip(left), nil
 }
 
-// giveGateBack releases a gate under which nobody has written. What is said of the last
-// writer is what was said before.
+// giveGateBack releases a gate without a write. What is said of the last writer is what
+// was said before.
 func (l *Lock) giveGateBack(ctx context.Context, gate *tenure.Lease) {
 	n := lastBefore(gate)
 	n.Token = gate.Token()

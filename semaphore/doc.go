@@ -23,12 +23,12 @@
 // Under the same conditions as for a lock, no two holders whose [Lease.Check]
 // returns nil have the same slot.
 //
-// Nobody gets a slot that is gone. A holder reads the number of slots after its
-// slot was granted, from the store itself, and counts as a holder only if its
-// slot is below that number. So after a change to fewer slots, every holder of a
-// slot that is gone was granted it before the change: its slot's record shows it
-// to any process that reads it after the change, which is how Resize waits for
-// them. It does not matter what a process believed about the number before.
+// No process gets a removed slot. A holder reads the number of slots after its slot was
+// granted, from the store itself, and counts as a holder only if its slot is below that
+// number. So after a change to fewer slots, every holder of a slot that is gone was
+// granted it before the change: its slot's record shows it to any process that reads it
+// after the change, which is how Resize waits for them. It does not matter what a
+// process believed about the number before.
 //
 // It follows that there are at most as many holders as slots, and after a change
 // to fewer, at most as many as before, until the last holder of a slot that is
@@ -57,8 +57,8 @@
 // each with about the same chance; the process that was at the front lets the
 // others go first for two refresh periods.
 //
-// So nobody starves: the chance of being passed over falls with every turn. There
-// is no bound in turns, and no order between processes.
+// So no waiter starves: the chance of being passed over falls with every turn. There is
+// no bound in turns, and no order between processes.
 //
 // # What is not guaranteed
 //

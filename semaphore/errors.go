@@ -19,8 +19,8 @@ var (
 	ErrFull = errors.New("all slots are held")
 
 	// ErrDraining is matched by the error of a [Semaphore.Resize] that was to
-	// wait until slots that are gone are left, and was not let wait so long. The
-	// size is changed. See [DrainingError].
+	// wait until the removed slots are free, and its time was too short. The size is
+	// changed. See [DrainingError].
 	ErrDraining = errors.New("removed slots are still held")
 )
 
@@ -37,7 +37,7 @@ type Holder struct {
 // FullError names the holders of the slots. It matches [ErrFull] and [tenure.ErrHeld].
 type FullError struct {
 	// Slots is how many there are, and Holders are their holders, in their order. A
-	// slot whose record cannot be understood counts as held, by nobody.
+	// slot whose record cannot be understood counts as held, without an owner.
 	Slots   int
 	Holders []Holder
 }

@@ -25,8 +25,8 @@ func lineAge(client *tenure.Client) time.Duration { return client.Options().Hear
 
 // behind says that another process is at the front of the line. A waiter that stands in the
 // line is told when it has come to the front, so it asks once; and again where the store gave
-// no answer. A line that cannot be read holds nobody up: nothing rests on it, and whether the
-// store answers is seen at the slots.
+// no answer. A line that cannot be read holds no waiter up: nothing rests on it, and whether
+// the store answers is seen at the slots.
 func (w *waiter) behind(ctx context.Context) bool {
 	client := w.s.client
 	if w.line.behind && !w.failed && (w.place.Stands() || w.place != nil && time.Since(w.line.at) < lineAge(client)) {

@@ -14,12 +14,11 @@ import (
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
-// ResizeOptions say what becomes of the holders of slots that are gone. Nil
-// means that they keep them until they release them, and that Resize does not
-// wait for that.
+// ResizeOptions say what happens to the holders of removed slots. Nil means that they
+// keep them until they release them, and that Resize does not wait for that.
 type ResizeOptions struct {
-	// Wait has Resize return when nobody holds a slot that is gone. From then on
-	// no more than the new number hold.
+	// Wait has Resize return only when the removed slots are free. From then on no more
+	// than the new number hold.
 	Wait bool
 	// StepDown asks the holders to stop, as [tenure.Client.StepDown] does, and
 	// waits as Wait does. A holder learns of it with its next heartbeat, or at
@@ -58,8 +57,8 @@ func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
 	before := 0
 	z, err := s.size.Change(ctx, func(z size, _ bool) (size, error) {
 		before = z.Slots
-		// Of those that have been gone for longer, some may still have holders.
-		// Nobody has come to those that have none since their number was stored.
+		// Slots that were removed earlier may still have holders; no process has taken one
+		// since that number was stored.
 		highest := max(n, z.Slots)
 		for _, k := range s.certain(ctx, s.lookAll(ctx, z.Slots, z.Highest)) {
 			if slots.AtWork(k.status) || k.err != nil {
@@ -81,7 +80,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
 	return s.drain(ctx, n, z.Highest, o)
 }
 
-// drain waits until nobody holds the slots from one to another.
+// drain waits until a range of slots is free.
 func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) error {
 	if o.StepDown {
 		s.ask(ctx, from, to, o.Reason)
@@ -101,7 +100,7 @@ func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) er
 		left = slices.DeleteFunc(left, func(slot int) bool { return slot < 0 })
 		z, ok, err := s.size.Read(ctx)
 		if ok {
-			// Somebody may have made more of it again.
+			// Another resize may have raised it again.
 			left = slices.DeleteFunc(left, func(slot int) bool { return slot < z.Slots })
 		}
 		if len(left) == 0 {

@@ -14,11 +14,11 @@ import (
 const MaxSlots = 1000
 
 // size is what the store keeps of a semaphore, as the data of a lock that
-// nobody holds but to change it.
+// is held only to change it.
 type size struct {
 	Slots int `json:"slots"`
 	// Highest is how many slots may have holders, because there were so many
-	// and nobody has seen since that the others are left.
+	// and no process has seen since that the others are free.
 	Highest int `json:"highest"`
 }
 

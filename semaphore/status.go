@@ -15,7 +15,7 @@ import (
 // Status is what the records of a semaphore show.
 type Status struct {
 	Name string
-	// Slots is how many there are, 0 if none are stored: nobody has used it yet.
+	// Slots is how many there are, 0 if none are stored: it was not used yet.
 	Slots int
 	// Held are the slots that show a holder that may be alive, in their order,
 	// those that are gone too, as long as their holders have not left.

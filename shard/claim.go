@@ -125,7 +125,7 @@ func (w *worker) toLook(missing []string) (look []string, more bool) {
 // looksAtOnce is how many partitions are looked at in one call.
 const looksAtOnce = 200
 
-// look looks at partitions, and claims those that nobody has.
+// look polls partitions, and claims the free ones.
 func (w *worker) look(ids []string) {
 	for len(ids) > 0 && w.ctx.Err() == nil {
 		n := min(len(ids), looksAtOnce)
@@ -163,7 +163,7 @@ func (w *worker) read(names []string, o *tenure.ReadOptions) []looked {
 	return out
 }
 
-// free says that nobody has the lock, or can have it any more.
+// free says that no owner has the lock, or can have it any more.
 func (l looked) free(owner string) bool {
 	switch {
 	case l.err != nil:
@@ -201,8 +201,8 @@ func (w *worker) note(id string, st looked) bool {
 
 // disowned says that a partition is held in the name of the worker's own session, and
 // that the worker does not have it: a claim of the session was applied late. To claim
-// it is what has the session give it up; nobody else would, because the session lives.
-// The caller holds mu.
+// it is what has the session give it up; no other process would, because the session
+// lives. The caller holds mu.
 func (w *worker) disowned(id string, st looked) bool {
 	return st.err == nil && st.State == tenure.StateHeld && st.Session == w.session.ID() &&
 		w.held[id] == nil && !w.claiming[id] && w.moves[id] == nil
@@ -451,7 +451,7 @@ const maxSuspects = 64
 const maxPassed = 16
 
 // sample returns the partitions to be audited: some more that others are to have, and
-// those that nobody had when they were looked at.
+// those that were free when they were polled.
 func (w *worker) sample(more int) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -498,7 +498,7 @@ func spread(place, n int) int {
 	return int(float64(bits.Reverse32(uint32(place))) / (1 << 32) * float64(n)) //nolint:gosec // there are few places
 }
 
-// mayHave says that the plan gives a partition to this worker, or to nobody. The
+// mayHave says that the plan gives a partition to this worker, or to no worker. The
 // caller holds mu.
 func (w *worker) mayHave(id string) bool {
 	owner, ok := w.view.owner(id)

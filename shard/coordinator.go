@@ -242,8 +242,8 @@ func (c *coordinator) look() error {
 const (
 	// Places that were vacant are looked at each so many polls, but for the lowest ones:
 	// a worker that comes takes one of these, and where one of them is taken all are looked at.
-	// A worker in a higher place alone is only there if somebody has freed the places below by
-	// hand. So that is looked for seldom when the membership has stood for a while.
+	// A worker in a higher place alone is only there if an operator has freed the places below
+	// by hand. So that is looked for seldom when the membership has stood for a while.
 	vacantEach = 5
 	restsEach  = 20
 	lowest     = 2

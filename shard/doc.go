@@ -94,7 +94,7 @@
 //
 // A group takes locks with names of its own: NAME:member/K for each worker,
 // NAME:part/ID for each partition, NAME:lead and NAME:roll for the coordinator,
-// and NAME:spec, which nobody holds. Like any lock's, their status can be shown,
+// and NAME:spec, which no process holds. Like any lock's, their status can be shown,
 // and their holders can be asked to step down.
 //
 // # What it costs
@@ -114,12 +114,12 @@
 //
 // A partition costs a read and a write to be claimed. To move one costs a write to
 // ask, one to make way and one to take it, and two reads a refresh period while
-// that goes on. From a leaving worker it costs the same, though nobody asks: a
-// process that begins to wait for a lock tries to take it. A leaving worker polls
-// four times as often, for some polls after a change, and polls the places of the
-// workers to which it hands over. A worker that must hand partitions over sends up
-// to two heartbeats a refresh period. A partition that stays where it is costs
-// nothing. Where the store has no watch, a move takes about a refresh period, plus
-// the time that the handler needs to stop: so a single worker that asks gets about
-// [Options.Budget] partitions in a refresh period.
+// that goes on. From a leaving worker it costs the same, though no worker asks: a
+// process that begins to wait for a lock tries to take it. A leaving worker polls four
+// times as often, for some polls after a change, and polls the places of the workers to
+// which it hands over. A worker that must hand partitions over sends up to two
+// heartbeats a refresh period. A partition that stays where it is costs nothing. Where
+// the store has no watch, a move takes about a refresh period, plus the time that the
+// handler needs to stop: so a single worker that asks gets about [Options.Budget]
+// partitions in a refresh period.
 package shard

@@ -54,7 +54,7 @@ func New(client *tenure.Client, name string, options *Options) (*Group, error) {
 func (g *Group) Name() string { return g.name }
 
 // Handler works on one partition, until ctx ends. It must return then: until it
-// does, nobody else gets the partition. See [Group.Run].
+// does, no other worker gets the partition. See [Group.Run].
 type Handler func(ctx context.Context, p *Partition) error
 
 // Run makes this process a worker of the group. It joins, and runs handler in a
@@ -216,7 +216,7 @@ type Stats struct {
 	// Members is how many workers the plan gives partitions to.
 	Members int
 	// Partitions is how many the group has, and Unassigned how many of them the
-	// plan gives to nobody, because all are full, or all leave.
+	// plan gives to no worker, because all are full, or all leave.
 	Partitions, Unassigned int
 	// Planned is how many partitions the worker is to have, Held how many it
 	// has, those included that stop, and Surplus how many it has that others are
@@ -298,7 +298,7 @@ type Options struct {
 	Prepare func(ctx context.Context, id string) error
 
 	// LeaveTimeout is how long a leaving worker takes to hand its partitions over.
-	// What is left then is freed at once, and so is what the plan gives to nobody,
+	// What is left then is freed at once, and so is what the plan gives to no worker,
 	// because all others leave as well, or are full. If zero, it is eight leases;
 	// negative means that it does not wait.
 	LeaveTimeout time.Duration
@@ -402,7 +402,7 @@ var (
 	ErrLeftEarly = errors.New("left before all partitions were handed over")
 )
 
-// LeftEarlyError tells how many partitions nobody had taken. It matches
+// LeftEarlyError says how many partitions no worker had taken. It matches
 // [ErrLeftEarly].
 type LeftEarlyError struct{ Partitions int }
 
@@ -479,7 +479,7 @@ const (
 	// EventMovedOut: this worker has handed a partition over, to Peer.
 	EventMovedOut EventKind = "moved_out"
 	// EventAdopted: this worker has claimed a partition that another one was to
-	// have, and that nobody had for two leases.
+	// have, and that had no owner for two leases.
 	EventAdopted EventKind = "adopted"
 	// EventDropped: this worker has released a partition that the group has no
 	// more, or that its handler has failed on too often (Err).

@@ -388,7 +388,7 @@ func (w *worker) leaveStep() bool {
 	return false
 }
 
-// stranded says that nobody has room for what this worker still has.
+// stranded says that no other worker has room for what this worker still has.
 func (w *worker) stranded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -562,8 +562,8 @@ func (w *worker) pause() time.Duration {
 	return w.jittered()
 }
 
-// rolledOff says that the membership shows that this worker leaves, or that nobody has
-// written one for so long that nobody will.
+// rolledOff says that the membership shows that this worker leaves, or that no
+// coordinator has written one for so long that none will.
 func (w *worker) rolledOff() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

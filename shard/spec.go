@@ -21,7 +21,7 @@ import (
 )
 
 // spec is which partitions a group has: what the store keeps of that, as the data
-// of a lock that nobody holds but to change it. Either Count or Names is set.
+// of a lock that is held only to change it. Either Count or Names is set.
 type spec struct {
 	// Revision grows by one with every change, so that a spec that was changed and changed
 	// back is read again.

@@ -34,8 +34,8 @@ type Status struct {
 	Owned   int `json:"owned"`
 	Moving  int `json:"moving"`
 	Unowned int `json:"unowned"`
-	// Unassigned is how many partitions the plan gives to nobody, because all
-	// are full, or all leave.
+	// Unassigned is how many partitions the plan gives to no worker, because all are
+	// full, or all leave.
 	Unassigned int `json:"unassigned"`
 	// Imbalance is the largest ratio of what a worker has to its share by
 	// weight: 1 if all have exactly that. It is 0 if there are no workers.
@@ -176,8 +176,8 @@ func (out *Status) look(ctx context.Context, client *tenure.Client) error {
 	return nil
 }
 
-// gone says how a worker has gone whose place shows nobody that is alive: it has left
-// if its session was closed, by itself, or so long ago that nothing is left of it.
+// gone says how a worker has gone whose place shows no living owner: it has left if its
+// session was closed, by itself, or so long ago that nothing is left of it.
 func gone(ctx context.Context, client *tenure.Client, session string) (string, error) {
 	st, err := client.SessionStatus(ctx, session, nil)
 	switch {

@@ -73,7 +73,7 @@ func (v *view) compare(a, b string) int {
 }
 
 // owner returns the place that a partition is planned for, [plan.None] if that
-// is nobody's, and false if there is no such partition.
+// has no owner, and false if there is no such partition.
 func (v *view) owner(id string) (int, bool) {
 	i, ok := v.find(id)
 	if !ok {

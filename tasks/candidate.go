@@ -92,7 +92,7 @@ func (c *candidate) lead(ctx context.Context, lease *tenure.Lease) error {
 	c.unfollow(ErrElected)
 
 	leading := &crew{g: c.g}
-	leading.start(ctx, c.g.leading, scene{lease: lease}, func() bool {
+	leading.start(ctx, c.g.leading, inputs{lease: lease}, func() bool {
 		// The lease may be over before its context says so.
 		return c.g.stopping.Err() == nil && ctx.Err() == nil && lease.Check() == nil
 	})

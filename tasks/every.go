@@ -19,9 +19,9 @@ import (
 //
 // Two runs are begun at least a period apart, less what the clocks may be wrong by. The
 // first one comes a period after the first leader has begun. A change of the leader makes
-// a period longer: by the time in which nobody led and, as the age is not written all the
-// time, by a heartbeat period or a hundredth of the period. After a crash the time in
-// which nobody led is two lease durations. A run that takes longer than the period is
+// a period longer: by the time without a leader and, as the age is not written all the
+// time, by a heartbeat period or a hundredth of the period. After a crash the time
+// without a leader is two lease durations. A run that takes longer than the period is
 // never beside the next one, which begins when it returns, and is not repeated for the
 // periods that it took: see [once.EveryOptions] CatchUp.
 //
@@ -71,7 +71,7 @@ func (p *periodic) check() error {
 }
 
 // run runs the task while this replica leads.
-func (p *periodic) run(ctx context.Context, s scene) error {
+func (p *periodic) run(ctx context.Context, s inputs) error {
 	o := p.options
 	o.OnRun = func(r once.Run, err error) {
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Followed tells a following task whom it follows. All methods may be called
+// Followed gives a following task the present leader. All methods may be called
 // concurrently.
 type Followed struct {
 	settle  func()        // closes settled
@@ -32,8 +32,8 @@ func newFollowed(own uint64) *Followed {
 	return f
 }
 
-// Leader returns who leads, as far as is known, and [tenure.Leader.None] if
-// nobody does or nothing is known yet. An error of the store changes nothing.
+// Leader returns the leader, as far as is known: a [tenure.Leader.None] if no process
+// leads or nothing is known yet. An error of the store changes nothing.
 func (f *Followed) Leader() tenure.Leader {
 	l, _, _ := f.state()
 	return l
@@ -47,10 +47,9 @@ func (f *Followed) state() (l tenure.Leader, version uint64, changed <-chan stru
 	return l, f.version, f.changed
 }
 
-// Changes yields who leads, as soon as that is known and after every change,
-// of the data too, nobody included. It ends with ctx, and when this replica
-// does not follow any more. It yields the latest state: a slow loop skips some,
-// and holds up nobody.
+// Changes yields the leader as soon as it is known, and after every change, of its data
+// too; a change to no leader included. It ends with ctx, and when this replica no longer
+// follows. It yields the latest state: a slow loop skips some, and delays nothing else.
 func (f *Followed) Changes(ctx context.Context) iter.Seq[tenure.Leader] {
 	return func(yield func(tenure.Leader) bool) {
 		seen := uint64(0)

@@ -86,7 +86,7 @@ func (f *following) start(ctx, tasks context.Context) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	f.crew.start(tasks, f.g.following, scene{followed: f.followed}, func() bool {
+	f.crew.start(tasks, f.g.following, inputs{followed: f.followed}, func() bool {
 		return ctx.Err() == nil && f.g.stopping.Err() == nil
 	})
 }

@@ -91,7 +91,7 @@ func New(election *tenure.Election, options *Options) *Group {
 func (g *Group) Always(name string, run func(ctx context.Context) error) {
 	t := &task{name: name, kind: "always"}
 	if run != nil {
-		t.run = func(ctx context.Context, _ scene) error { return run(ctx) }
+		t.run = func(ctx context.Context, _ inputs) error { return run(ctx) }
 	}
 	g.add(&g.always, t)
 }
@@ -109,7 +109,7 @@ func (g *Group) Always(name string, run func(ctx context.Context) error) {
 func (g *Group) Leading(name string, run func(ctx context.Context, lease *tenure.Lease) error) {
 	t := &task{name: name, kind: "leading"}
 	if run != nil {
-		t.run = func(ctx context.Context, s scene) error { return run(ctx, s.lease) }
+		t.run = func(ctx context.Context, s inputs) error { return run(ctx, s.lease) }
 	}
 	g.add(&g.leading, t)
 }
@@ -117,13 +117,12 @@ func (g *Group) Leading(name string, run func(ctx context.Context, lease *tenure
 // Following adds a task of a replica that does not lead. It is started when
 // another is seen to lead, or when a second has passed without this replica
 // being elected, and stopped when it is elected, with [ErrElected]. It runs on
-// when the leader changes, and while nobody leads: see [Followed], which tells
-// it so. If it returns nil, it is done until this replica has led and follows
-// again.
+// when the leader changes, and while no process leads: see [Followed], which tells it
+// so. If it returns nil, it is done until this replica has led and follows again.
 func (g *Group) Following(name string, run func(ctx context.Context, followed *Followed) error) {
 	t := &task{name: name, kind: "following"}
 	if run != nil {
-		t.run = func(ctx context.Context, s scene) error { return run(ctx, s.followed) }
+		t.run = func(ctx context.Context, s inputs) error { return run(ctx, s.followed) }
 	}
 	g.add(&g.following, t)
 }
@@ -172,7 +171,7 @@ func (g *Group) Run(ctx context.Context) error {
 	unhook := g.hookSignals()
 
 	always := &crew{g: g}
-	always.start(context.WithoutCancel(ctx), g.always, scene{}, func() bool { return g.stopping.Err() == nil })
+	always.start(context.WithoutCancel(ctx), g.always, inputs{}, func() bool { return g.stopping.Err() == nil })
 	c := newCandidate(g, ctx)
 	go c.run()
 	<-g.stopping.Done()

@@ -72,7 +72,7 @@ func TestLossWhileStartingToLead(t *testing.T) {
 		story := s.story()
 		first, again, _ := strings.Cut(story, "l1.")
 		if first != "a1, a2, l1, -l1, " {
-			t.Errorf("first tenure: %q", first)
+			t.Errorf("first term: %q", first)
 		}
 		if !strings.HasSuffix(again, "l1, l2, "+leadingStops+", "+alwaysStop) {
 			t.Errorf("after it: %q", again)

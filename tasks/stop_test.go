@@ -70,7 +70,7 @@ func (s *world) checkTenure(how string) {
 	s.t.Helper()
 	rec := s.Record(election)
 	if want := driver.EndReason(tenure.EndFailed); how == "stop" && rec.End != driver.EndReleased || how != "stop" && rec.End != want {
-		s.t.Errorf("after %q of a task the tenure ended as %q", how, rec.End)
+		s.t.Errorf("after %q of a task the term ended as %q", how, rec.End)
 	}
 	if how == "panic" && (rec.Asked == nil || strings.Contains(rec.Asked.Reason, "tasks_test")) {
 		s.t.Errorf("the reason has the stack in it: %+v", rec.Asked)

@@ -17,12 +17,12 @@ import (
 // task is a task as it was added.
 type task struct {
 	name, kind string
-	run        func(context.Context, scene) error
+	run        func(context.Context, inputs) error
 	check      func() error // what else is wrong with it, nil if nothing can be
 }
 
-// scene is what a task is handed besides its context, by its kind.
-type scene struct {
+// inputs is what a task gets besides its context, by its kind.
+type inputs struct {
 	lease    *tenure.Lease
 	followed *Followed
 }
@@ -43,7 +43,7 @@ type crew struct {
 }
 
 // start starts the tasks in their order, until go on says no.
-func (c *crew) start(ctx context.Context, tasks []*task, s scene, goOn func() bool) {
+func (c *crew) start(ctx context.Context, tasks []*task, s inputs, goOn func() bool) {
 	for _, t := range tasks {
 		if !goOn() {
 			return
@@ -90,7 +90,7 @@ func (g *Group) await(timeout context.Context, w *worker) bool {
 }
 
 // work runs the task in a goroutine of its own.
-func (g *Group) work(w *worker, s scene) {
+func (g *Group) work(w *worker, s inputs) {
 	defer close(w.done)
 	defer w.cancel(errEnded)
 	returned := false
@@ -110,7 +110,7 @@ func (g *Group) work(w *worker, s scene) {
 }
 
 // ended notes how a task ended, and begins the stop if it must.
-func (g *Group) ended(w *worker, s scene, err error) {
+func (g *Group) ended(w *worker, s inputs, err error) {
 	told := w.ctx.Err()
 	switch {
 	case err == nil, told != nil && (errors.Is(err, told) || errors.Is(err, context.Cause(w.ctx))):
@@ -133,7 +133,7 @@ func (g *Group) ended(w *worker, s scene, err error) {
 }
 
 // panics notes the panic of a task, for Run to hand on. If Run has returned
-// already, nobody is left to do that.
+// already, no one is left to do that.
 func (g *Group) panics(w *worker, p *PanicError) {
 	g.log(slog.LevelError, "task panicked", w, p)
 	g.mu.Lock()

@@ -74,10 +74,10 @@ type Locks struct {
 	leader map[string]bool
 	stale  time.Duration // after which what was seen says nothing any more
 
-	polls   *prometheus.CounterVec
-	took    prometheus.Histogram
+	polls *prometheus.CounterVec
+	took  prometheus.Histogram
 	terms *prometheus.CounterVec
-	ended   *prometheus.CounterVec
+	ended *prometheus.CounterVec
 
 	polling sync.Mutex // held by a poll
 	found   []string   // by prefix, sorted
@@ -215,7 +215,7 @@ func (l *Locks) Poll(ctx context.Context) error {
 	return nil
 }
 
-// unknown notes that nobody knows whether locks without a holder had one meanwhile.
+// unknown notes that locks without a holder may have had one meanwhile.
 func (l *Locks) unknown() {
 	for _, g := range l.logs {
 		g.vacant = time.Time{}

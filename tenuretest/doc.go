@@ -65,7 +65,7 @@
 // request that has no reply by then fails in the pause instead of right after it. The
 // clock of a paused client moves on by a microsecond each time that it is read.
 //
-// Clocks run right, and nobody sets them, unless the test says so: [Client.SetRate],
+// Clocks run right, and are not set, unless the test says so: [Client.SetRate],
 // [Client.Step]. A suspended machine is the same as a paused process here, because the
 // clock of Tenure counts both.
 package tenuretest

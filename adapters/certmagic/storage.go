@@ -106,7 +106,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 }
 
 // TryLock takes the lock if that is possible without waiting for its holder. It returns
-// false without an error if somebody has it.
+// false without an error if it is held.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	p := &place{left: make(chan struct{})}
 	if s.enter(name, p) != nil {

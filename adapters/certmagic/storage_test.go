@@ -24,7 +24,7 @@ import (
 func TestOneOrder(t *testing.T) {
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, "abc", 30*time.Second, ours)
+			s := newHarness(t, "abc", 30*time.Second, ours)
 			var all sync.WaitGroup
 			for i, h := range s.hosts {
 				h.Faults().Inject(
@@ -58,7 +58,7 @@ func TestOneOrder(t *testing.T) {
 // begins its own; and takes the lock again, and finds the certificate, when it is back.
 func TestLostOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "ab", 40*time.Second, ours)
+		s := newHarness(t, "ab", 40*time.Second, ours)
 		ended := make(chan error, 2)
 		go func() { ended <- s.hosts[0].obtain() }()
 		s.ordering()
@@ -78,7 +78,7 @@ func TestLostOrder(t *testing.T) {
 // failed: certmagic must not take it for the end of its own context.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "a", 40*time.Second, ours)
+		s := newHarness(t, "a", 40*time.Second, ours)
 		time.Sleep(faulty)
 		ended := make(chan error, 1)
 		go func() { ended <- s.hosts[0].config.ObtainCertAsync(t.Context(), domain) }()
@@ -97,7 +97,7 @@ func TestOutage(t *testing.T) {
 // not end all tries of the thirty days that certmagic goes on for.
 func TestRenewLockLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "ab", 0, ours)
+		s := newHarness(t, "ab", 0, ours)
 		a, b := s.hosts[0], s.hosts[1]
 		if err := a.ours.RenewLockLease(t.Context(), lock, time.Hour); !errors.Is(err, tenurecertmagic.ErrNotLocked) {
 			t.Errorf("before Lock: %v", err)
@@ -149,7 +149,7 @@ func TestRenewLockLease(t *testing.T) {
 // within one process, nobody has the lock before the one before has unlocked.
 func TestLateUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "abc", 0, ours)
+		s := newHarness(t, "abc", 0, ours)
 		a, b, c := s.hosts[0], s.hosts[1], s.hosts[2]
 		if err := a.ours.Lock(t.Context(), lock); err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestLateUnlock(t *testing.T) {
 // one; an outage of the store does not end it.
 func TestLockEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "ab", 0, ours)
+		s := newHarness(t, "ab", 0, ours)
 		a, b := s.hosts[0], s.hosts[1]
 		if err := a.ours.Lock(t.Context(), lock); err != nil {
 			t.Fatal(err)
@@ -237,7 +237,7 @@ func TestLockEnds(t *testing.T) {
 // TestSession: the locks of a session are kept by its heartbeat.
 func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "a", 0, ours)
+		s := newHarness(t, "a", 0, ours)
 		session, err := s.hosts[0].OpenSession(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -270,7 +270,7 @@ func TestSession(t *testing.T) {
 // TestIssuerWithoutLock: an order that nobody has a lock for is refused.
 func TestIssuerWithoutLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, "a", 0, func(_ *host, inner certmagic.Storage) certmagic.Storage { return unlocked{inner} })
+		s := newHarness(t, "a", 0, func(_ *host, inner certmagic.Storage) certmagic.Storage { return unlocked{inner} })
 		h := s.hosts[0]
 		h.config.Issuers = []certmagic.Issuer{tenurecertmagic.Wrap(&disk{}, h.Client.Client, nil).Issuer(authority{h})}
 		time.Sleep(faulty)

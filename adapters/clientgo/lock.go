@@ -43,7 +43,7 @@ type Lock struct {
 	leads bool  // Leading was called: it knows when the work has returned
 	back  bool  // others go first: the last term ended because somebody asked
 	binds map[*context.CancelCauseFunc]struct{}
-	last view
+	last  view
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -287,7 +287,7 @@ const becameLeader = "became leader"
 // end releases the lease of a term that is over. It waits for the store, as long as
 // Lease.Release does.
 func (l *Lock) end(t *term) {
-	// Its error is in the client's events: nobody waits for it here.
+	// Its error is in the client's events: no caller waits for it here.
 	_ = t.lease.Release(context.Background())
 }
 

@@ -20,7 +20,7 @@ import (
 // world counts the terms in which somebody reconciles.
 type world struct {
 	*tenuretest.World
-	stops   time.Duration // a reconcile, when its context ends
+	stops time.Duration // a reconcile, when its context ends
 	terms atomic.Int64
 }
 

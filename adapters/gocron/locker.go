@@ -106,7 +106,7 @@ type run struct {
 	finish sync.Once
 }
 
-// end says that the work has returned, if nobody has said so before.
+// end says that the work has returned, unless that was said before.
 func (r *run) end(err error) { r.finish.Do(func() { r.result <- err }) }
 
 // Lock begins the occurrence of the job that is scheduled for now. If it was begun before,

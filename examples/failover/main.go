@@ -29,10 +29,10 @@ import (
 )
 
 const (
-	election = "scheduler"     // the name of the lock that the leader holds
-	scene    = 3 * time.Second // how long each leader is watched
-	limit    = time.Minute     // how long the show may take, beside the leases
-	clock    = "15:04:05.000"
+	election  = "scheduler"     // the name of the lock that the leader holds
+	watchTime = 3 * time.Second // how long each leader is watched
+	limit     = time.Minute     // how long the show may take, beside the leases
+	clock     = "15:04:05.000"
 )
 
 func main() {
@@ -184,7 +184,7 @@ func leader(ctx context.Context, client *tenure.Client, token uint64) (tenure.Le
 			continue // nobody yet; after an error Observe asks again
 		}
 		select {
-		case <-time.After(scene):
+		case <-time.After(watchTime):
 		case <-ctx.Done():
 		}
 		if now, err := e.Leader(ctx); err == nil && now.Token == l.Token {

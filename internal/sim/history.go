@@ -144,9 +144,9 @@ func (l *lock) isFormer(token uint64, rec driver.Record) bool {
 	})
 }
 
-// owes notes what a process that has learnt of a grant has to write down: how the
-// tenure before it has ended, and the one before that too, if the record shows it and
-// its entry may be missing.
+// owes notes what a process with a new grant has to write: how the previous term has
+// ended, and the term before that too, if the record shows it and its entry may be
+// missing.
 func (l *lock) owes(m *machine, g protocol.Grant) {
 	token := g.Record.Token
 	l.owe(m, token-1)

@@ -76,7 +76,7 @@ func TestCrontab(t *testing.T) {
 	}
 	eventually(t, 5*time.Minute, "more minutes were run", func() bool { return len(ran(t, both)) == 4 })
 	for _, m := range both {
-		m.must("! pgrep -x sleep") // the report has ended with its tenure
+		m.must("! pgrep -x sleep") // the report has ended with its term
 	}
 	var list struct {
 		Runs []struct {

@@ -33,8 +33,8 @@ func weigh(weight float64) uint64 {
 //
 // With one place, all is its. Each further place in turn takes from those before
 // it what its coming takes from their due, and nothing else moves. The dues are
-// those of Webster's method (Sainte-Laguë), because with it nobody's grows when
-// another place comes. It gives equal places equal dues, but for one.
+// those of Webster's method (Sainte-Laguë), because with it no share grows when another
+// place comes. It gives equal places equal dues, but for one.
 func chain(hashes, weights []uint64) []int32 {
 	owners := make([]int32, len(hashes))
 	if len(weights) == 0 {

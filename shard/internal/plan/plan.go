@@ -14,9 +14,9 @@
 // # How it is made
 //
 // A chain spreads the partitions over all places up to the highest in use,
-// whether somebody is in them or not: with one place all is its; each further
-// place takes its share from those before it, and nothing else moves. What a
-// place gives is chosen by hashes of the partition and the new place.
+// whether they are occupied or not: a single place gets everything; each further place
+// takes its share from the places before it, and nothing else moves. Hashes of the
+// partition and the new place choose what moves.
 //
 // Then the partitions of places that are vacant go to members, by rendezvous
 // hashing with bounded loads. What belongs to a member stays. So do partitions
@@ -61,7 +61,7 @@
 // anywhere so that one of its zone may come.
 package plan
 
-// None is the place of nobody.
+// None is the place of a partition without an owner.
 const None = -1
 
 // MaxPlaces is how many places there may be. A member of a place beyond gets
@@ -145,7 +145,7 @@ func of(r *membership) *Plan {
 }
 
 // Owner returns the place of the member that is to have a partition, or [None]
-// if nobody has room for it.
+// if no member has room for it.
 func (p *Plan) Owner(i int) int { return int(p.owners[i]) }
 
 // Of returns the partitions that the member in a place is to have, in ascending
@@ -157,6 +157,6 @@ func (p *Plan) Of(place int) []int {
 	return p.of[place]
 }
 
-// Unassigned returns the partitions that nobody has room for, in ascending
-// order. The caller must not change the slice.
+// Unassigned returns the partitions that no member has room for, in ascending order.
+// The caller must not change the slice.
 func (p *Plan) Unassigned() []int { return p.of[None] }

@@ -54,7 +54,7 @@ func (d *disk) reach(ctx context.Context) error {
 	if d.host.ctx.Err() != nil { // killed
 		return d.host.ctx.Err()
 	}
-	if mathrand.Float64() < d.fails && time.Since(d.host.stage.begun) < faulty {
+	if mathrand.Float64() < d.fails && time.Since(d.host.harness.begun) < faulty {
 		return errDisk
 	}
 	return nil
@@ -132,7 +132,7 @@ func (authority) IssuerKey() string { return "authority" }
 // Issue takes its time, and ends early with its context or its process.
 func (a authority) Issue(ctx context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
 	defer a.host.Work("order")()
-	s := a.host.stage
+	s := a.host.harness
 	s.orders.Add(1)
 	select {
 	case <-time.After(s.takes):
@@ -163,8 +163,8 @@ var signer = func() *ecdsa.PrivateKey {
 // faulty is for how long the disk has faults.
 const faulty = 25 * time.Second
 
-// A stage is some hosts that want the same certificate.
-type stage struct {
+// A harness is some hosts that want the same certificate.
+type harness struct {
 	t     *testing.T
 	world *tenuretest.World
 	files *files
@@ -177,8 +177,8 @@ type stage struct {
 
 // A host is a process with certmagic.
 type host struct {
-	stage *stage
-	name  string
+	harness *harness
+	name    string
 	*tenuretest.Client
 	config *certmagic.Config
 	ours   *tenurecertmagic.Storage
@@ -189,10 +189,10 @@ type host struct {
 // storages make the storage of a host from its disk.
 type storages func(h *host, inner certmagic.Storage) certmagic.Storage
 
-func newStage(t *testing.T, names string, takes time.Duration, storage storages) *stage {
-	s := &stage{t: t, world: tenuretest.New(t), files: &files{values: make(map[string][]byte)}, begun: time.Now(), takes: takes}
+func newHarness(t *testing.T, names string, takes time.Duration, storage storages) *harness {
+	s := &harness{t: t, world: tenuretest.New(t), files: &files{values: make(map[string][]byte)}, begun: time.Now(), takes: takes}
 	for _, name := range strings.Split(names, "") {
-		h := &host{stage: s, name: name, Client: s.world.Client(name)}
+		h := &host{harness: s, name: name, Client: s.world.Client(name)}
 		h.ctx, h.end = context.WithCancel(t.Context())
 		cache := certmagic.NewCache(certmagic.CacheOptions{
 			GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return h.config, nil },
@@ -231,14 +231,14 @@ const (
 )
 
 // ordering waits until a host orders, and returns it.
-func (s *stage) ordering() *host {
+func (s *harness) ordering() *host {
 	var at []*tenuretest.Client
 	s.world.Until("somebody orders", func() bool { at = s.world.Working("order"); return len(at) > 0 })
 	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Client == at[0] })]
 }
 
 // expect compares how many orders there were, 0 for any number, and how many certificates.
-func (s *stage) expect(orders int64) {
+func (s *harness) expect(orders int64) {
 	s.t.Helper()
 	if s.ended.Load() != 1 || orders != 0 && s.orders.Load() != orders {
 		s.t.Errorf("%d certificates of %d orders", s.ended.Load(), s.orders.Load())
