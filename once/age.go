@@ -69,14 +69,14 @@ type since struct {
 	at  time.Duration
 }
 
-// noted is what a process knows that has read the ledger. Received is an instant
-// after the reply: all that came before it counts as nothing.
+// noted is what a process knows after it has read the ledger. Received is an instant
+// after the reply: earlier time does not count.
 func (l periods) noted(received time.Duration) since {
 	return since{id: l.ID, n: l.N, age: l.age(), at: received}
 }
 
-// older returns what says more of the two, about the period of the first one. What
-// is known of another period, or of another ledger, says nothing.
+// older returns the greater age of the two for the period of s. An age of another period
+// or ledger does not count.
 func (s since) older(other since) since {
 	if other.id != s.id || other.n != s.n || other.now(s.at) <= s.age {
 		return s
@@ -84,8 +84,7 @@ func (s since) older(other since) since {
 	return since{id: s.id, n: s.n, age: other.now(s.at), at: s.at}
 }
 
-// newer returns that of the two which is of the later period. What is known of
-// another ledger is older.
+// newer returns the one with the later period. An age of another ledger is older.
 func (s since) newer(other since) since {
 	if other.id == s.id && other.n > s.n {
 		return other
@@ -102,7 +101,7 @@ func (l periods) aged(s since, now time.Duration) periods {
 	return l
 }
 
-// claimed returns the ledger after the next period is begun, with what is carried
+// claimed returns the ledger with the next period begun, and with the age that is carried
 // over to it.
 func (l periods) claimed(age, period time.Duration, catchUp int, e entry) periods {
 	l.N++

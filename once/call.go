@@ -19,7 +19,7 @@ import (
 
 const opOnce = "run once"
 
-// call is one acquire of [Once], and what is done under it.
+// call is one acquire of [Once] with its work.
 type call struct {
 	client  *tenure.Client
 	name    string
@@ -34,7 +34,7 @@ type call struct {
 	result Result
 }
 
-// run takes the lock, and does under it what is to be done.
+// run takes the lock and runs the slots under it.
 func (c *call) run(ctx context.Context) error {
 	ctx, c.stop = context.WithCancelCause(ctx)
 	defer c.stop(nil)
@@ -47,7 +47,7 @@ func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
 	c.held, c.lease = true, lease
 	slots, err := c.open(ctx)
 	if err != nil {
-		// Released here, the term is not one whose work has failed.
+		// Released here, the term does not count as failed.
 		_ = lease.Release(context.WithoutCancel(ctx))
 		return wrap(opOnce, c.name, err)
 	}
@@ -162,7 +162,7 @@ func (c *call) missed() ([]span, error) {
 	return slots, nil
 }
 
-// checkBetween checks what the caller says of its schedule.
+// checkBetween checks the results of the caller's Between.
 func checkBetween(between []int64, more int, last, slot int64) error {
 	if more < 0 || more > 0 && len(between) == 0 {
 		return fmt.Errorf("option Between: %d more slots after a list of %d: list the newest slots and count only the others", more, len(between))
@@ -182,7 +182,7 @@ func dataOf(ctx context.Context, client *tenure.Client, lease *tenure.Lease) ([]
 		return p.Data, nil
 	}
 	if lease.Token() == 1 {
-		return nil, nil // nobody can have left any
+		return nil, nil // no holder can have left any
 	}
 	st, err := client.Status(ctx, lease.Name())
 	return st.Data, err
@@ -280,7 +280,7 @@ func (c *call) do(ctx context.Context, e entry, last bool) (entry, error) {
 }
 
 // bound returns the context of the work for a slot. When its time is up, and there
-// is nothing more to run, the lease is told to stop; otherwise when the work has not
+// is nothing more to run, the lease is asked to stop; otherwise when the work has not
 // returned for the time in which it must.
 func (c *call) bound(ctx context.Context, last bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -329,7 +329,7 @@ func (c *call) refusal(ctx context.Context, err error) error {
 	return nil
 }
 
-// runningOf returns who is at work, nil if the lock is free.
+// runningOf returns the holder at work, nil if the lock is free.
 func runningOf(st tenure.Status, runs []entry, held *tenure.HeldError) *RunningError {
 	if st.State != tenure.StateHeld && st.State != tenure.StateReserved {
 		return nil
@@ -361,7 +361,7 @@ type pace struct {
 	attempts int
 }
 
-// tells has write put an end into the ledger that work tells of before it returns.
+// tells has write put an end into the ledger that work reports before it returns.
 func (p *pace) tells(e entry, write func(ctx context.Context, ended entry) error) *earlyEnd {
 	early := &earlyEnd{}
 	p.end = func(ctx context.Context, attempt int, err error, left string) error {

@@ -51,8 +51,8 @@
 // With [Options.Schedule] the ledger keeps which schedule the slots are of. Another
 // one is refused, until [Reschedule] raises the floor to the present.
 //
-// A run that was begun and has no end in the ledger is that of a lost holder:
-// [Options.Redo] marks its slot again, and never one whose end is known.
+// A run that was begun and has no end in the ledger had a lost holder: [Options.Redo]
+// marks its slot again, and never one whose end is known.
 //
 // # Guarantees
 //
@@ -67,7 +67,7 @@
 //
 // That a slot is run. A holder that crashes leaves its slot begun; [Options.Redo]
 // runs it again. A host that is ahead begins slots early, and the others find them
-// begun, or, in order, passed. Each of these is told by an error or by the ledger.
+// begun, or, in order, passed. An error or the ledger reports each of these.
 //
 // That the work of two runs never overlaps: a process can be paused between its
 // last check and what it does. Fence at the resource with [Turn.Token].

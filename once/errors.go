@@ -21,8 +21,8 @@ var (
 	// ErrPassed is matched when the slot counts as begun, because a later one was
 	// begun, and the ledger does not show it: it was run longer ago than the ledger
 	// goes back, or not at all. With [Options.OutOfOrder] that is so up to the floor
-	// of the ledger alone. It is not run any more. The clock of this host is behind, or that of another host ahead, or this
-	// call came late. See [PassedError].
+	// of the ledger alone. It is not run any more. The clock of this host is behind,
+	// another host's clock is ahead, or this call came late. See [PassedError].
 	ErrPassed = errors.New("a later slot has already begun")
 
 	// ErrRunning is matched when another holder is at work under this name, and has
@@ -91,7 +91,7 @@ type RunningError struct {
 	// not empty, the run has ended, and the holder waits for what it left behind. If
 	// Run.Token is 0, the holder has not begun a slot yet, or has just ended.
 	Run Run
-	// Held is who has the lock.
+	// Held describes the lock's holder.
 	Held *tenure.HeldError
 }
 
@@ -114,7 +114,7 @@ func (e *RunningError) Same() bool { return e.Run.Token != 0 && e.Run.Slot == e.
 // Is reports whether target is [ErrRunning].
 func (e *RunningError) Is(target error) bool { return target == ErrRunning }
 
-// Unwrap returns who has the lock, which matches [tenure.ErrHeld].
+// Unwrap returns the lock's holder, as an error that matches [tenure.ErrHeld].
 func (e *RunningError) Unwrap() error { return e.Held }
 
 // SlotAheadError says how far ahead the slot is. It matches [ErrSlotAhead].
@@ -139,8 +139,8 @@ func (e *SlotAheadError) Is(target error) bool { return target == ErrSlotAhead }
 type ScheduleError struct {
 	// Slot is the requested slot.
 	Slot int64
-	// Text is the schedule of this call, Ledger that of the ledger, and Run the run of
-	// it that was begun last. Run.Token is 0 if the ledger does not have it.
+	// Text is the schedule of this call, Ledger the ledger's, and Run the ledger's last
+	// run. Run.Token is 0 if the ledger does not have it.
 	Text, Ledger string
 	Run          Run
 }

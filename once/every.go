@@ -33,7 +33,7 @@ type EveryOptions struct {
 	// error of its work, nil if it was done. It is also called with an error that
 	// matches [ErrNotRun] if a period was, or may have been, begun and its work was
 	// not run. It is called from the goroutine that runs the work, which goes on
-	// when it returns. If nil, [ShowEvery] tells the same.
+	// when it returns. If nil, [ShowEvery] shows the same.
 	OnRun func(run Run, err error)
 }
 
@@ -51,8 +51,7 @@ type EveryOptions struct {
 // time in which no process was alive; never shorter.
 //
 // The first run comes a period after the first call, and so it is when the record
-// was deleted: nothing runs at once, because a new ledger cannot be told from a lost
-// one.
+// was deleted: nothing runs at once, because a new ledger looks like a lost one.
 //
 // Every runs one work at a time. If the work takes longer than the period, the next
 // one begins when it returns. An error of the work ends nothing: it is in the
@@ -107,7 +106,7 @@ type EveryStatus struct {
 	Number int64
 	Kept   bool
 	// Age is a lower bound of the time since the last one was begun, when it was
-	// written; Period is that of the process that wrote it.
+	// written; Period is the writer's.
 	Age, Period time.Duration
 	// Held says that the lock shows a leader that may be alive, Owner and Token who
 	// leads or has led last.

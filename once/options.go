@@ -35,11 +35,11 @@ type Options struct {
 	// [Reschedule] records the change. If nil, schedules are not compared.
 	Schedule *Schedule
 
-	// Between tells the slots of the schedule that lie between two slots, both left
-	// out: the newest of them in their order, and how many more there are before
-	// those. It is called after the grant, while no other process can begin a slot, and
-	// tells Once which slots were not begun: see [Result.Missed]. It must not block. If
-	// nil, no slot counts as missed.
+	// Between returns the slots of the schedule that lie between two slots, both left
+	// out: the newest of them in their order, and how many more there are before those.
+	// It is called after the grant, while no other process can begin a slot, and tells
+	// Once the slots that were not begun: see [Result.Missed]. It must not block. If nil,
+	// no slot counts as missed.
 	Between func(last, slot int64) (newest []int64, more int)
 
 	// CatchUp runs missed slots before the slot itself, in their order, under the
@@ -71,10 +71,9 @@ type Options struct {
 	WaitAhead time.Duration
 
 	// Timeout bounds the work for one slot, all attempts together. Then its context
-	// ends with the cause [ErrTimeout], and the lease is told to stop: the work must
-	// return within [tenure.Options.StopTimeout], or the lease ends without it. It
-	// goes by the monotonic clock, which does not count suspends. If zero, there is
-	// no bound.
+	// ends with the cause [ErrTimeout], and the lease is asked to stop: the work must
+	// return within [tenure.Options.StopTimeout], or the lease ends without it. It goes
+	// by the monotonic clock, which does not count suspends. If zero, there is no bound.
 	Timeout time.Duration
 
 	// Retries is how often work that has failed is run again for the same slot, by

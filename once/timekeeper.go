@@ -38,7 +38,7 @@ func (k *timekeeper) run(ctx context.Context) error {
 
 // watch notes the age of each period when it is first read: a process that waits
 // measures time too, so that leaders which crash again and again do not stop it. It
-// ends with ctx, or when it is told to, and that waits for it.
+// ends with ctx, or by stop, which waits for it.
 func (k *timekeeper) watch(ctx context.Context, election *tenure.Election) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -123,7 +123,7 @@ func (t *term) keep(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // whatever has failed because of it
+			err = context.Cause(ctx) // even if another error followed from it
 		}
 		if err != nil {
 			t.leave(ctx)
@@ -138,8 +138,8 @@ func (t *term) interval() time.Duration {
 	return max(t.client.Options().HeartbeatPeriod, t.period/100)
 }
 
-// brief returns how long keep may wait: it has to say that the work moves, if that is
-// asked for.
+// brief returns how long keep may wait: it must report progress, if the client asks for
+// it.
 func (t *term) brief(wait time.Duration) time.Duration {
 	if p := t.client.Options().ProgressTimeout; p > 0 {
 		return min(wait, p/3)
@@ -148,7 +148,7 @@ func (t *term) brief(wait time.Duration) time.Duration {
 }
 
 // pause waits, by a clock that may be slower or faster than the client's: the caller
-// looks again.
+// checks again.
 func pause(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(max(wait, time.Millisecond))
 	defer timer.Stop()
@@ -242,7 +242,7 @@ func (t *term) run(ctx context.Context, e entry) error {
 }
 
 // bound returns the context of the work, and has the age written until end is
-// called. Work that has not returned when it must has its lease told to stop.
+// called. If work does not return in time, its lease is asked to stop.
 func (t *term) bound(ctx context.Context) (work context.Context, end func()) {
 	writing, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -276,6 +276,6 @@ func (k *timekeeper) told(r Run, err error) {
 	}
 }
 
-// elapsed returns how much time has passed for certain on the client's clock, since an
-// origin of its own: it counts suspends, and no step of the wall clock.
+// elapsed returns how much time has certainly passed on the client's clock, since its own
+// origin: it counts suspends, but no step of the wall clock.
 func elapsed(client *tenure.Client) time.Duration { return client.Options().Clock.Contender() }

@@ -18,8 +18,8 @@ import (
 // must not call SetData, Release or ReleaseWith on it.
 type Work func(ctx context.Context, turn *Turn) error
 
-// Turn is what the work has in hand: the slot that it runs for, and the right to do
-// so. All methods may be called concurrently.
+// Turn gives the work its slot, and its right to act. All methods may be called
+// concurrently.
 //
 // It is a [github.com/tenurelock/tenure/fence.Grant].
 type Turn struct {
@@ -29,11 +29,11 @@ type Turn struct {
 	end     func(ctx context.Context, attempt int, err error, left string) error
 }
 
-// Slot returns the slot that the work is run for: with [Options.CatchUp] perhaps an
-// earlier one than the call's. For [Every] it is the number of the period.
+// Slot returns the slot that the work runs for: with [Options.CatchUp] perhaps an earlier
+// slot than the call's. For [Every] it is the number of the period.
 func (t *Turn) Slot() int64 { return t.slot }
 
-// Attempt returns which attempt of this run it is, from 1: see [Options.Retries].
+// Attempt returns the number of this attempt, from 1: see [Options.Retries].
 func (t *Turn) Attempt() int { return t.attempt }
 
 // Name returns the name of the lock: see [LockName] and [EveryLockName].

@@ -54,18 +54,18 @@
 //
 // Writers that find the gate held stand in a line. The one at its front lets the gate
 // stand open for two refresh periods, which is the readers' turn, and shuts it then. It
-// waits for the readers that are there, and not for those who come later. So a writer
-// waits for the longest read and three refresh periods in its turn, and for at most two
-// turns of each other writer; a reader waits for a few writers' terms. No writer depends
-// on the line alone: it tries a gate that has been free for five refresh periods and
-// more. A process that writes again and again, alone, lets readers in when it sees that
-// some have come. There is no order between processes beyond that.
+// waits for the readers that are there, and not for later ones. So a writer waits for
+// the longest read and three refresh periods in its turn, and for at most two turns of
+// each other writer; a reader waits for a few writers' terms. No writer depends on the
+// line alone: it tries a gate that has been free for five refresh periods and more. A
+// process that writes again and again, alone, lets readers in when it sees that some
+// have come. There is no order between processes beyond that.
 //
 // Readers of a process join its slot as long as the gate was seen open less than a
 // refresh period ago. Once it was seen shut, no reader joins.
 //
 // [Lock.TryAcquireRead] and [Lock.TryAcquireWrite] stand in no line: a process that calls
-// TryAcquireWrite again and again comes before those who wait.
+// TryAcquireWrite again and again comes before the waiters.
 //
 // # What is not guaranteed
 //

@@ -36,7 +36,8 @@ type Holder struct {
 	FreeIn time.Duration
 }
 
-// BusyError tells who reads, or who writes. It matches [ErrBusy] and [tenure.ErrHeld].
+// BusyError describes the readers or the writer. It matches [ErrBusy] and
+// [tenure.ErrHeld].
 type BusyError struct {
 	// Writer has the gate: it writes, or waits for readers. It is nil if none does, or
 	// if it is the caller that had the gate and found readers.

@@ -101,7 +101,7 @@ func (l *Lock) once(ctx context.Context, o tenure.AcquireOptions, attempt func()
 
 // join joins the slot that this process has, without a call: it was announced to the
 // writers before. That the gate was seen open a while ago is for fairness alone, so that
-// readers who go on coming do not keep a writer out.
+// readers that keep coming do not keep a writer out.
 func (l *Lock) join() *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -369,7 +369,7 @@ func (l *Lock) newReader(s *share) *Lease {
 	return newLease(l, &grip{inner: s.slot, share: s, token: readerToken(s.epoch), epoch: s.epoch, last: s.last})
 }
 
-// leaveShare is told that a reader has left. It returns true if it was the last one,
+// leaveShare records that a reader has left. It returns true if it was the last one,
 // which releases the slot.
 func (l *Lock) leaveShare(s *share) bool {
 	l.mu.Lock()

@@ -89,7 +89,7 @@ func (l *Lock) RunRead(ctx context.Context, options *tenure.AcquireOptions, work
 
 // RunWrite is RunRead for a writer: see [Lock.AcquireWrite]. If work returns an error,
 // or panics, while nothing has asked it to stop, its term ends as [tenure.EndFailed],
-// which those who come next see in [Lease.LastWriter].
+// which later holders see in [Lease.LastWriter].
 func (l *Lock) RunWrite(ctx context.Context, options *WriteOptions, work func(context.Context, *Lease) error) error {
 	lease, err := l.AcquireWrite(ctx, options)
 	if err != nil {
@@ -108,7 +108,7 @@ func acquired(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 }
 
 // number returns how many slots there are, or were when that was read last: any number
-// that was once read will do. The first one who uses the lock lays it down.
+// that was once read will do. The first user of the lock stores it.
 func (l *Lock) number(ctx context.Context) (int, error) {
 	if z, at := l.size.Known(); !at.IsZero() {
 		return z.Slots, nil

@@ -17,7 +17,7 @@ type Status struct {
 	// Slots is how many processes can read at the same time before more slots are
 	// made; 0 if the lock was not used yet.
 	Slots int
-	// Epoch is that of the writer, or of those who read now: see [Lease.Epoch].
+	// Epoch is the epoch of the present writer or readers: see [Lease.Epoch].
 	Epoch uint64
 	// Writer has the gate: it writes, or, if there are readers, may wait for those that
 	// were there before it. It is nil if the gate shows no holder that may be alive.

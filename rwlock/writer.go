@@ -21,7 +21,7 @@ type WriteOptions struct {
 	tenure.AcquireOptions
 	// StepDown asks the readers that the writer finds to stop, as
 	// [tenure.Client.StepDown] does. They learn of it with their next heartbeat, or at
-	// once with WatchRequests. Those who do not heed it are waited for all the same.
+	// once with WatchRequests. The writer also waits for readers that ignore it.
 	// [Lock.TryAcquireWrite] asks no one.
 	StepDown bool
 	// Reason is what the readers are told, and lands in the history of their slots. If
@@ -260,7 +260,7 @@ func (w *writer) lineBusy(ctx context.Context) bool {
 	return err == nil && front.Held
 }
 
-// front returns who is at the front of the line.
+// front returns the owner at the front of the line.
 func (w *writer) front(ctx context.Context) (tenure.Status, error) {
 	list, errs := w.l.client.Statuses(ctx, []string{LineName(w.l.name)}, &tenure.ReadOptions{Eventual: true})
 	if errs[0] == nil && list[0].Held {
@@ -307,7 +307,7 @@ func (w *writer) claim(ctx context.Context) (*Lease, error) {
 	return lease, err
 }
 
-// enter waits until none of those is left that read when the gate was taken.
+// enter waits until all readers are gone that read when the gate was taken.
 func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, error) {
 	l := w.l
 	if err := checkEpoch(gate.Token()); err != nil {
@@ -423,7 +423,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 	if w.options.StepDown {
 		for _, r := range readers {
 			asked.Go(func() {
-				// What becomes of it is seen at the slot: who cannot be asked is waited for.
+				// The slot shows the result; a reader that cannot be asked is waited for.
 				_ = w.l.client.StepDown(asking, SlotName(w.l.name, r.slot), &tenure.StepDownOptions{Reason: w.options.Reason})
 			})
 		}
@@ -496,7 +496,7 @@ type turn struct {
 	wrote  time.Time // when this process has opened the gate last
 }
 
-// saw is told the tokens of all slots that a writer has seen.
+// saw records the tokens of all slots that a writer has seen.
 func (t *turn) saw(tokens uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -504,14 +504,14 @@ func (t *turn) saw(tokens uint64) {
 	t.tokens, t.known = tokens, true
 }
 
-// read is told that this process reads: it was let in.
+// read records that this process reads: it was let in.
 func (t *turn) read() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tokens++
 }
 
-// opened is told that this process has opened the gate.
+// opened records that this process has opened the gate.
 func (t *turn) opened() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

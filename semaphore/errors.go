@@ -68,7 +68,7 @@ const maxShown = 5
 // Is reports whether target is [ErrFull] or [tenure.ErrHeld].
 func (e *FullError) Is(target error) bool { return target == ErrFull || target == tenure.ErrHeld }
 
-// DrainingError tells which removed slots are still held. It matches [ErrDraining].
+// DrainingError lists the removed slots that are still held. It matches [ErrDraining].
 type DrainingError struct {
 	Slots []int
 	// Err is why it was not waited any longer.

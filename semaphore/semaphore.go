@@ -142,10 +142,10 @@ func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions)
 }
 
 // TryAcquire takes a slot if one is free. It looks at every slot, and stands in
-// no line: it can come before those who wait. Otherwise the error is a
-// [*FullError], which matches [ErrFull] and [tenure.ErrHeld]. If the store gave no
-// answer but errors for StoreTimeout, which is three request timeouts if it is
-// zero, the error is the store's.
+// no line: it can come before waiters. Otherwise the error is a [*FullError], which
+// matches [ErrFull] and [tenure.ErrHeld]. If the store gave no answer but errors for
+// StoreTimeout, which is three request timeouts if it is zero, the error is the
+// store's.
 func (s *Semaphore) TryAcquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
 	bound, stop := s.base.Bound(ctx)
 	defer stop()

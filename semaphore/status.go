@@ -80,8 +80,8 @@ func (s *Semaphore) look(ctx context.Context, slots []int) []looked {
 	return s.lookBy(ctx, slots, nil)
 }
 
-// glance is look by cheap reads, for those who wait: a slot that it shows free is taken
-// only if it still is.
+// glance is look by cheap reads, for waiters: a slot that it shows free is taken only
+// if it still is.
 func (s *Semaphore) glance(ctx context.Context, slots []int) []looked {
 	return s.lookBy(ctx, slots, &tenure.ReadOptions{Eventual: true})
 }

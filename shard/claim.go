@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// claim is a partition that is to be claimed.
+// claim is a partition to claim.
 type claim struct {
 	id      string
 	adopted bool // others were to have it
@@ -243,11 +243,11 @@ func (w *worker) claimMore() {
 	}
 }
 
-// pace is how many claims a worker has under way at a time beside its heartbeat.
-// Many workers that fill a group together can ask more of a store than it bears:
-// then all heartbeats are late, sessions are lost, and it all starts again. So there
-// are few at first, more as long as they are quick, and half as many when one takes an
-// eighth of a heartbeat period.
+// pace is the number of claims that a worker may have in flight beside its heartbeat.
+// Many workers that fill a group together can overload a store: then all heartbeats are
+// late, sessions are lost, and it all starts again. So there are few at first, more as
+// long as they are quick, and half as many when one takes an eighth of a heartbeat
+// period.
 type pace struct {
 	atOnce, most int
 	slow         time.Duration // what takes longer is slow

@@ -140,7 +140,7 @@ func (c *coordinator) read() error {
 	return c.tell(coordinatorState{Epoch: r.Epoch, Places: c.state.Places})
 }
 
-// tell writes how far the coordinator is.
+// tell writes the coordinator's state.
 func (c *coordinator) tell(o coordinatorState) error {
 	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
 		return err
@@ -427,7 +427,7 @@ func (c *coordinator) settled(next membership) bool {
 	return false
 }
 
-// publish writes a membership, and then tells of it.
+// publish writes a membership, and then announces it.
 func (c *coordinator) publish(next membership) error {
 	if err := c.lease.SetData(c.ctx, next.bytes()); err != nil {
 		return err

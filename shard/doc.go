@@ -28,11 +28,11 @@
 // checkpoint of a former owner is refused.
 //
 // A worker works on a partition until it moves. The next owner, by a new plan,
-// asks the present one: the owner's handler is told to stop, works on until it
-// returns, and the partition is reserved for the worker that asked, which takes it
-// at once. So a partition has no owner for as long as that hand-over takes,
-// whatever else happens; see [Options.Prepare] for what can be done before it. A
-// worker asks for [Options.Budget] partitions at a time.
+// asks the present one: the context of the owner's handler ends, the handler works on
+// until it returns, and the partition is reserved for the worker that asked, which
+// takes it at once. So a partition has no owner for as long as that hand-over takes,
+// whatever else happens; see [Options.Prepare] for what can be done before it. A worker
+// asks for [Options.Budget] partitions at a time.
 //
 // A leaving worker hands its partitions over by itself, in batches, for at most
 // [Options.LeaveTimeout]. Only workers with Prepare or [Options.Max] set ask it as

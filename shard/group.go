@@ -211,7 +211,7 @@ type Stats struct {
 	Joined bool
 	// Place is the worker's, -1 if it has none.
 	Place int
-	// Epoch is that of the plan that the worker goes by.
+	// Epoch is the epoch of the worker's plan.
 	Epoch uint64
 	// Members is how many workers the plan gives partitions to.
 	Members int

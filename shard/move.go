@@ -74,7 +74,7 @@ func (w *worker) move(missing []string) {
 }
 
 // ahead is how many times as many partitions are waited for as come at a time, so
-// that those who come next are waited for already.
+// that their successors are waited for already.
 const ahead = 2
 
 // awaits reports whether leaving workers hand over to this one unasked. The
@@ -219,8 +219,8 @@ func (w *worker) takeReserved() {
 }
 
 // hear has the requests found that lie in the session's record, so that what was
-// asked for by those who leave too is released before the session is closed, and is not
-// kept for them after that.
+// asked for by other leaving workers is released before the session is closed, and is
+// not kept for them after that.
 func (w *worker) hear() {
 	if w.remaining() == 0 {
 		return
@@ -525,9 +525,9 @@ func (w *worker) handOver(h handover) {
 	}
 }
 
-// mark tells the others that this worker leaves. If it is the coordinator, it
-// writes that into the membership. It stays the coordinator until it goes: others may
-// leave as well, and are to learn of each other.
+// mark announces that this worker leaves. If it is the coordinator, it writes that into
+// the membership. It stays the coordinator until it goes: others may leave as well, and
+// are to learn of each other.
 func (w *worker) mark() {
 	ctx, stop := w.bounded(w.client.Options().LeaseDuration)
 	defer stop()

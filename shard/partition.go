@@ -84,7 +84,7 @@ func (p *Partition) Checkpoint(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// What ends a handler beside the lease.
+// Why a handler ends, besides the lease.
 var (
 	errRemoved = errors.New("the partition was removed from the group")
 	errMadeWay = errors.New("released to make room")

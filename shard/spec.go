@@ -20,8 +20,8 @@ import (
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// spec is which partitions a group has: what the store keeps of that, as the data
-// of a lock that is held only to change it. Either Count or Names is set.
+// spec describes the partitions of a group. It is stored as the data of a lock that is
+// held only to change it. Either Count or Names is set.
 type spec struct {
 	// Revision grows by one with every change, so that a spec that was changed and changed
 	// back is read again.
@@ -243,7 +243,7 @@ func setSpec(ctx context.Context, client *tenure.Client, group string, count int
 }
 
 // SetZones sets the zones in which partitions are better worked on, by their
-// names, in place of those that were set before: see [Options.Zones].
+// names, and replaces former ones: see [Options.Zones].
 func (g *Group) SetZones(ctx context.Context, zones map[string]string) error {
 	_, err := newSpec(1, nil, zones)
 	if err != nil {

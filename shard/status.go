@@ -82,7 +82,7 @@ type PartitionStatus struct {
 	Place int    `json:"place"`
 	// Planned is the place of the worker that should have it, -1 if none has room.
 	Planned int `json:"planned"`
-	// Token is that of the owner, or of the last one.
+	// Token is the present or last owner's.
 	Token uint64 `json:"token"`
 	// Since is when the owner got it, by the owner's wall clock.
 	Since time.Time `json:"since,omitzero"`

@@ -137,8 +137,8 @@ type observation struct {
 	unanswered bool
 }
 
-// outdated says that what was seen of a partition tells nothing any more to the worker
-// with that session, which goes by the plan of now, and went by the one before.
+// outdated says that an observation of a partition is out of date for the worker with
+// that session, which goes by the plan of now, and went by the one before.
 func (k observation) outdated(id, session string, before, now *view) bool {
 	if k.session != "" {
 		_, in := now.in[k.session]
@@ -309,7 +309,7 @@ func (w *worker) isLeaving() bool {
 	return w.leaving
 }
 
-// trouble tells of an error that is not the end of anything.
+// trouble reports an error that ends nothing.
 func (w *worker) trouble(err error) {
 	if err != nil && w.ctx.Err() == nil {
 		w.events.emit(Event{Kind: EventError, Place: w.seatPlace(), Err: err})
@@ -363,7 +363,7 @@ func (w *worker) stats() Stats {
 	return s
 }
 
-// poll looks at who coordinates, and at the membership if there is a new one.
+// poll reads the coordinator's lock, and the membership if there is a new one.
 func (w *worker) poll() {
 	w.polls++
 	st, err := w.coordinatorState()
@@ -397,9 +397,9 @@ func (w *worker) poll() {
 // may have changed that by hand.
 const ownEach = 5
 
-// coordinatorState looks at who coordinates: by a cheap read, unless it shows that something is to be
-// done, or the worker leaves and must not miss a plan. The coordinator knows what it has
-// written.
+// coordinatorState reads the coordinator's lock: by a cheap read, unless it shows that
+// something is to be done, or the worker leaves and must not miss a plan. The
+// coordinator knows what it has written.
 func (w *worker) coordinatorState() (tenure.Status, error) {
 	name := CoordinatorLockName(w.g.name)
 	if w.isLeaving() {

@@ -26,7 +26,7 @@
 //
 // The leader passes values to the others in its data: [tenure.ElectionOptions], and
 // [tenure.Lease.SetData] in a leading task. Following tasks see it in [Followed]. An
-// Always task that wants to know who leads asks [tenure.Election.Observe].
+// Always task that needs to know the leader uses [tenure.Election.Observe].
 //
 // # Each period
 //

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// What a task returns.
+// Errors that a task may return.
 var (
 	// ErrStop is returned by a task to stop the group without an error: it has
 	// done what the group is for. Run stops the other tasks, and returns nil.
@@ -20,22 +20,22 @@ var (
 // error of the task that failed, [*PanicError], the cause of Run's context, and
 // for leading tasks those of [tenure.Lease.Context].
 var (
-	// ErrElected is when a following task is stopped because this replica was
+	// ErrElected is the cause when a following task is stopped because this replica was
 	// elected.
 	ErrElected = errors.New("elected")
 
-	// ErrLeaderChanged is when the leader that [Followed.Each] runs its work
-	// for does not lead any more.
+	// ErrLeaderChanged is the cause when the leader that [Followed.Each] runs its work for
+	// no longer leads.
 	ErrLeaderChanged = errors.New("leader changed")
 )
 
 // Errors of Run.
 var (
-	// ErrStopTimeout is when a task had not returned [Options.StopTimeout]
-	// after it was told to stop. It may run on: end the process.
+	// ErrStopTimeout is returned when a task has not returned [Options.StopTimeout] after
+	// its context ended. It may run on: end the process.
 	ErrStopTimeout = errors.New("did not stop in time")
 
-	// ErrGoexit is when a task called [runtime.Goexit] instead of returning.
+	// ErrGoexit is returned when a task called [runtime.Goexit] instead of returning.
 	ErrGoexit = errors.New("called runtime.Goexit")
 )
 

@@ -119,7 +119,7 @@ func (f *Followed) serve(ctx context.Context, l tenure.Leader, work func(context
 	return context.Cause(ctx) == ErrLeaderChanged, err //nolint:errorlint // our own cause, as it is
 }
 
-// set notes who leads, by what was seen.
+// set records an observed leader.
 func (f *Followed) set(l tenure.Leader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +142,7 @@ func (f *Followed) exclude(token uint64) {
 	}
 }
 
-// put notes a leader, and tells of it if it is news. The caller holds f.
+// put records a leader, and wakes the readers if it is new. The caller holds f.
 func (f *Followed) put(l tenure.Leader) {
 	if f.version > 0 && l.Token == f.leader.Token && l.Owner == f.leader.Owner && bytes.Equal(l.Data, f.leader.Data) {
 		return

@@ -49,7 +49,7 @@ func newFollowing(g *Group, ctx context.Context, token uint64) *following {
 	return f
 }
 
-// watch hands on who leads.
+// watch passes each leader on.
 func (f *following) watch(ctx context.Context) {
 	defer close(f.watched)
 	known := uint64(0)
@@ -62,7 +62,7 @@ func (f *following) watch(ctx context.Context) {
 			}
 			return
 		case err != nil:
-			// It is unknown who leads: what was known may still be true.
+			// The leader is unknown: the last known one may still lead.
 			f.followed.settle()
 			continue
 		case !leader.None() && leader.Token != known:

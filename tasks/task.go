@@ -56,9 +56,9 @@ func (c *crew) start(ctx context.Context, tasks []*task, s inputs, goOn func() b
 	}
 }
 
-// stop tells the workers one by one, the last one first, and waits for each
-// before it tells the next. If the context that they share has ended, all of
-// them know already. It returns those that did not return in time.
+// stop stops the workers one by one, the last one first, and waits for each before it
+// stops the next. If the context that they share has ended, all of them know already.
+// It returns those that did not return in time.
 func (c *crew) stop(cause error) (stuck []*worker) {
 	for _, w := range slices.Backward(c.workers) {
 		w.cancel(cause)

@@ -72,8 +72,8 @@ type Telemetry struct {
 	groups map[string]*shard.Group
 }
 
-// New returns telemetry that is to be attached to the options of a client: one for each
-// client of the program. Options may be nil. An error is one of the provider.
+// New returns telemetry to attach to the options of a client: one for each client of
+// the program. Options may be nil. An error is one of the provider.
 func New(o *Options) (*Telemetry, error) {
 	if o == nil {
 		o = new(Options)
@@ -129,7 +129,7 @@ func (t *Telemetry) instruments() error {
 	return nil
 }
 
-// observe has the state be told at each collection.
+// observe reports the state at each collection.
 func (t *Telemetry) observe() error {
 	var errs []error
 	gauge := func(name, unit, what string) metric.Int64ObservableGauge {

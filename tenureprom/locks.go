@@ -26,7 +26,8 @@ const (
 	DefaultMax      = 1000
 )
 
-// minInterval is the shortest time between two polls or searches, as that of two heartbeats.
+// minInterval is the shortest time between two polls or searches, as between two
+// heartbeats.
 const minInterval = time.Millisecond
 
 // pollTimeout is how long one poll may take, if that is more than the interval.
@@ -328,7 +329,7 @@ func (l *Locks) note(st tenure.Status, now time.Time) (vacant time.Time) {
 	return g.vacant
 }
 
-// recordEnds are the ends that records tell of.
+// recordEnds are the ends that records show.
 var recordEnds = []string{
 	tenure.EndReleased, tenure.EndExpired, tenure.EndSteppedDown, tenure.EndHandedOver, tenure.EndStalled, tenure.EndStopTimeout,
 	tenure.EndAbandoned, tenure.EndReleasedDead, tenure.EndRevoked, tenure.EndFailed, tenure.EndCrashed, tenure.EndRaised, endUnseen,

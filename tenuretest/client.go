@@ -248,7 +248,7 @@ func (c *Client) SetRate(rate float64) {
 	}
 }
 
-// Step has the clock of the client tell that d more may have passed, and not for certain,
+// Step has the clock of the client show that d more may have passed, but not certainly,
 // as when the wall clock alone is ahead after a suspend: a holder counts that, and who
 // waits for a lock does not. See [tenure.Clock].
 //

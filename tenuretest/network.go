@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 )
 
-// network is the way of one client to the store.
+// network is the network between one client and the store.
 type network struct {
 	faults *faultstore.Store
 
@@ -22,7 +22,7 @@ type network struct {
 	remove func()
 }
 
-// cut makes the way end, or lead to the store again.
+// cut cuts the network, or restores it.
 func (n *network) cut(isCut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,7 +52,7 @@ func (n *network) loseReplies(more int) {
 	n.rules()
 }
 
-// rules makes the rules of the store those of the network. The caller holds the mutex.
+// rules sets the faults of the store to those of the network. The caller holds the mutex.
 func (n *network) rules() {
 	if n.remove != nil {
 		n.remove()

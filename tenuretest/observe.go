@@ -18,10 +18,10 @@ type Write struct {
 	Next driver.Record
 }
 
-// Observe has f called with each write of a client, in the order of the writes, when
-// the store has made it: also one whose reply is lost, or that comes late. It is for a
-// judge of what no client may know. Give it before the first client is made. f must not
-// block; it may read [World.Store]. Only a store in memory tells of its writes.
+// Observe calls f with each write of a client, in their order, when the store has made
+// it: also for a write that is late, or whose reply is lost. A test can judge by it what
+// no client may know. Call it before the first client is made. f must not block; it may
+// read [World.Store]. Only a memstore reports its writes.
 func (w *World) Observe(f func(Write)) { w.observer = f }
 
 // Wrap has f wrap the store of each client that is made from now on. f gets the name of
@@ -77,7 +77,7 @@ func (o observed) Delete(ctx context.Context, prev driver.Record) error {
 	})
 }
 
-// write makes a write, and tells the observer of it.
+// write makes a write, and reports it to the observer.
 func (o observed) write(key string, make func() (driver.Record, error)) error {
 	o.w.writing.Lock()
 	defer o.w.writing.Unlock()

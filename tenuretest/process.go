@@ -10,15 +10,15 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// creep is by how much the clock of a stopped process moves each time that it is read.
-// Something that waits for an instant just ahead, and sleeps until then, would else
-// find the clock where it was, and sleep for as little again, without end.
+// creep is how much the clock of a stopped process moves each time that it is read.
+// Otherwise a goroutine that sleeps until an instant just ahead would find the clock
+// unchanged, and sleep as briefly again, without end.
 const creep = time.Microsecond
 
-// afterlife is by how much the clock of a dead process jumps: past every deadline.
+// afterlife is how much the clock of a dead process jumps: past every deadline.
 const afterlife = 2 * 365 * 24 * time.Hour
 
-// process is what a client runs in, as the client sees it: a clock, and whether it
+// process is the process of a client, as the client sees it: a clock, and whether it
 // runs. It is the client's [tenure.Clock].
 type process struct {
 	clock tenure.Clock // which runs right, and knows of no pause

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// pollPeriod is the time between two looks of something that waits.
+	// pollPeriod is the time between two checks of a condition.
 	pollPeriod = 10 * time.Millisecond
 
-	// patience is for how many of the longest lease durations a wait goes on. A
-	// failover takes one and a bit.
+	// patience is the limit of a wait, in longest lease durations. A failover takes
+	// slightly more than one.
 	patience = 20
 )
 
@@ -101,7 +101,7 @@ func (w *World) wait(condition func() bool, what func() string) {
 	}
 }
 
-// settle waits, in a bubble, until all others wait.
+// settle waits, in a bubble, until all other goroutines wait.
 func (w *World) settle() {
 	if clock.InBubble() {
 		synctest.Wait()
@@ -148,7 +148,7 @@ func (w *World) MustRecord(key string) driver.Record {
 	return rec
 }
 
-// describe says what a record shows.
+// describe describes a record.
 func describe(rec driver.Record) string {
 	if rec.Key == "" {
 		return "it was never held"
@@ -156,7 +156,7 @@ func describe(rec driver.Record) string {
 	return fmt.Sprintf("it is %s, token %d, of %q", rec.State, rec.Token, rec.Owner)
 }
 
-// describe says how the clients are.
+// describe describes the clients.
 func (w *World) describe() string {
 	var states []string
 	for _, c := range w.all() {

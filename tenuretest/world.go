@@ -113,16 +113,17 @@ func (w *World) owner(name string) (string, error) {
 	return owner, nil
 }
 
-// BoundReads has the test fail in its end if a client that is made from now on has read a key
-// more often than that within any second: something reads without a pause then, and a store
-// would charge for it. 0 is no bound. It goes by the log of [Client.Faults].
+// BoundReads makes the test fail at its end if a client made from now on has read a key
+// more often than that within any second: such a client reads without a pause, and a
+// store would charge for it. 0 is no bound. The count comes from the log of
+// [Client.Faults].
 func (w *World) BoundReads(perSecond int) { w.maxReads = perSecond }
 
-// T returns the test of the world, for a helper that has no more than a world or a client.
+// T returns the test of the world, for a helper that only has a world or a client.
 func (w *World) T() testing.TB { return w.t }
 
-// Records returns the store of the world, whichever it is, past all faults: to write there what
-// no client would, say. [World.Record] reads one record.
+// Records returns the store of the world, past all faults: to write a record that no
+// client would write, say. [World.Record] reads one record.
 func (w *World) Records() driver.Store { return w.store }
 
 // Store returns the records of a world of [New], past all faults: for an operator's

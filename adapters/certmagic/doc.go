@@ -13,14 +13,14 @@
 //
 // At most one process at a time has a lock whose lease is good, by its own clock, however
 // slow or faulty the storage of the certificates is. A lock is renewed for as long as its
-// process lives; that of a process that has died is free within the lease. Unlock frees the
+// process lives; the lock of a dead process is free within the lease. Unlock frees the
 // lock that this process has, and never that of a successor.
 //
 // # What certmagic cannot give
 //
-// certmagic does not tell an order that is under way that its lock was lost: it asks before
-// each try, where [Storage.RenewLockLease] takes the lock again. [Storage.Issuer] ends the
-// order at the deadline. The lock is taken
-// by name and not by what is written: a process that was paused between its order and its
-// write can write beside a successor. Both write a valid certificate then.
+// certmagic does not notify an order under way that its lock was lost: it asks before each
+// try, where [Storage.RenewLockLease] takes the lock again. [Storage.Issuer] ends the
+// order at the deadline. The lock is taken by name and not by what is written: a process
+// that was paused between its order and its write can write beside a successor. Both write
+// a valid certificate then.
 package tenurecertmagic

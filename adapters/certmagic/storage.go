@@ -119,7 +119,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// enter takes the place of a name if it is free, or else returns who has it.
+// enter takes the place of a name if it is free, or else returns its present place.
 func (s *Storage) enter(name string, p *place) (taken *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *Storage) leave(name string, p *place) {
 	close(p.left)
 }
 
-// An acquire is that of the locks, with or without waiting.
+// acquire is a lock call, with or without waiting.
 type acquire func(ctx context.Context, name string, options *tenure.AcquireOptions) (*tenure.Lease, error)
 
 func (s *Storage) acquire(ctx context.Context, name string, how acquire) (*tenure.Lease, error) {

@@ -56,7 +56,7 @@ type term struct {
 	over    bool          // the elector has ended: the last call to return releases
 }
 
-// ended returns why the lease has ended, or why the work has been told to stop.
+// ended returns why the lease has ended, or why the work must stop.
 func (t *term) ended() error {
 	// Check is exact where timers are late.
 	if err := t.lease.Check(); err != nil {
@@ -73,8 +73,8 @@ type view struct {
 	beats int
 }
 
-// NewLock returns the lock of that name. Options may be nil; what is wrong with them, or with
-// the name, is an error of each Update.
+// NewLock returns the lock of that name. Options may be nil; each Update returns an error
+// if they or the name are not valid.
 func NewLock(client *tenure.Client, name string, options *Options) *Lock {
 	var o Options
 	if options != nil {
@@ -82,15 +82,15 @@ func NewLock(client *tenure.Client, name string, options *Options) *Lock {
 	}
 	return &Lock{
 		client: client, name: name,
-		// An elector goes by the identity alone. The owner's name may be that of the host.
+		// An elector goes by the identity alone. The owner's name may be the host name.
 		identity: client.Options().Owner + "_" + strings.ToLower(rand.Text()),
 		options:  tenure.AcquireOptions{Timing: o.Timing, History: o.History, WatchRequests: true},
 		binds:    make(map[*context.CancelCauseFunc]struct{}),
 	}
 }
 
-// Identity returns what the elector knows itself by: the owner's name of the client, and a
-// random part. Other holders are shown by their owner's names.
+// Identity returns the elector's own identity: the client's owner name and a random part.
+// Other holders have their owner names.
 func (l *Lock) Identity() string { return l.identity }
 
 // Describe names the lock in the elector's log.
@@ -107,9 +107,9 @@ func (l *Lock) Lease() (*tenure.Lease, bool) {
 	return l.term.lease, true
 }
 
-// Get tells who holds the lock. Without a record the error is a NotFound. The second result
-// changes with each sign of life that the holder shows, and with nothing else. A holder that
-// has shown none for its lease is no holder.
+// Get returns the holder of the lock. Without a record the error is a NotFound. The second
+// result changes with each sign of life that the holder shows, and with nothing else. A
+// holder that has shown none for its lease is no holder.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if lease, ok := l.Lease(); ok {
 		record := &resourcelock.LeaderElectionRecord{

@@ -54,8 +54,8 @@ func (e *Elector) lead(lease *tenure.Lease) {
 	e.lease = lease
 }
 
-// IsLeader returns nil while this process leads, by its own clock, and has not been told to
-// stop. It sends nothing. Otherwise the error matches [ErrNotLeader].
+// IsLeader returns nil while this process leads, by its own clock, and has not been
+// asked to stop. It sends nothing. Otherwise the error matches [ErrNotLeader].
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

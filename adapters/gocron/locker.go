@@ -26,7 +26,7 @@ type LockerOptions struct {
 	// If nil, it is time.Now.
 	Now func() time.Time
 
-	// Location is that of the scheduler: what gocron.WithLocation was given. If nil, it is
+	// Location is the scheduler's: the argument of gocron.WithLocation. If nil, it is
 	// time.Local, as there.
 	Location *time.Location
 

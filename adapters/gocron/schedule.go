@@ -12,7 +12,7 @@ import (
 )
 
 // A Schedule says for which time an occurrence of a job is scheduled, so that all processes
-// give it the same name. Make one by [Period], [Cron] or [Nearest]; it is that of the job.
+// give it the same name. Make it by [Period], [Cron] or [Nearest], as the job's own.
 type Schedule struct {
 	due  func(now time.Time) (time.Time, error)
 	next func(now time.Time) time.Time

@@ -102,7 +102,7 @@ func claims(count uint64) uint64 {
 	return 2*count - 1
 }
 
-// join lets the next place in, and returns who gives it how many.
+// join adds the next place, and returns how many each other place gives it.
 func (d *dues) join() []gift {
 	place := int32(len(d.count))
 	weight, gets := d.weights[place], uint64(0)
@@ -204,9 +204,9 @@ func top(hashes []uint64, from []int32, key uint64) int {
 }
 
 // What is in this file, and the order in which the other files use it, decides
-// which partition goes where. A worker that computes it otherwise has another
-// plan than its fellows, so none of it may ever change without a version in the
-// membership that tells workers which rules to follow.
+// which partition goes where. A worker that computes it otherwise has another plan than
+// the others, so it must never change without a version in the membership that selects
+// the rules.
 
 // golden spreads small numbers over 64 bits: 2^64 over the golden ratio.
 const golden = 0x9e3779b97f4a7c15
