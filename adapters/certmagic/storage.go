@@ -159,9 +159,8 @@ func (s *Storage) take(ctx context.Context, name string, p *place, how acquire) 
 
 // Unlock releases the lock that Lock or TryLock has taken. It waits for the store
 // as [tenure.Lease.Release] does, which ignores a ctx that has ended. An error says that the lease had been
-// lost before, or that the store gave no answer: the record runs out by itself then. The
-// name can be locked again in any case. A name that is not locked is an error that matches
-// [ErrNotLocked].
+// lost before, or that the store gave no answer: the lease expires then. The name can be locked
+// again in any case. A name that is not locked is an error that matches [ErrNotLocked].
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
 	p := s.places[name]

@@ -41,7 +41,7 @@ type Lock struct {
 	mu    sync.Mutex
 	term  *term // nil while this process does not lead, by this lock
 	leads bool  // Leading was called: it knows when the work has returned
-	back  bool  // others go first: the last term ended because somebody asked
+	back  bool  // others go first: the last term ended by a request
 	binds map[*context.CancelCauseFunc]struct{}
 	last  view
 }
@@ -140,7 +140,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// see counts the signs of life that were seen.
+// see counts the observed signs of life.
 func (l *Lock) see(status tenure.Status, before, now time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,8 +152,8 @@ func (l *Lock) see(status tenure.Status, before, now time.Duration) int {
 	return s.beats
 }
 
-// standBack lets others take the lock first: until another one has it, but for no longer
-// than one on another machine needs to see that it is free, and to take it.
+// standBack lets others take the lock first: until another holder has it, but for no
+// longer than a process on another machine needs to see it free and take it.
 func (l *Lock) standBack(ctx context.Context) error {
 	o := l.client.Options()
 	bound, stop := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
@@ -174,8 +174,8 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 // Update returns nil if the lock is held by this process, and its right to act has not ended.
 // It takes the lock if it is free, without waiting for a holder: that is an error that is a
 // Conflict and matches [tenure.ErrHeld]. An elector whose lease has ended, or was asked to
-// make way, gets a Conflict until it has stopped: the lock is not taken again under work that
-// has been told to stop.
+// make way, gets a Conflict until it has stopped: the lock is not taken again while its work
+// has yet to stop.
 //
 // Without a holder's identity it releases the lock when the functions of [Lock.Leading] have
 // returned; if ctx ends before, the error says so, and the lock is released later.
@@ -244,7 +244,7 @@ func (l *Lock) release(ctx context.Context) error {
 	l.mu.Unlock()
 	err := t.lease.Release(ctx)
 	if errors.Is(err, tenure.ErrLost) {
-		return nil // it is nothing of ours any more
+		return nil // the lock is no longer ours
 	}
 	return err
 }
@@ -257,9 +257,8 @@ func (l *Lock) close(t *term) {
 
 // RecordEvent learns from the elector that its run has ended. A lock that it has not released
 // is released when the functions of [Lock.Leading] have returned. Without any such function
-// nobody says when the work has ended: heartbeats go on for [tenure.Options.StopTimeout],
-// and then the lease runs out by itself. No event is sent anywhere: see
-// [tenure.Options.OnEvent].
+// it is not known when the work has ended: heartbeats go on for [tenure.Options.StopTimeout],
+// and then the lease expires. No event is sent anywhere: see [tenure.Options.OnEvent].
 func (l *Lock) RecordEvent(event string) {
 	if event == becameLeader {
 		return

@@ -18,8 +18,8 @@
 //
 // A manager starts once, so setup builds a new one for each term. A reconcile that ignores
 // its context goes on beside the next leader, and holds up the next term in this process:
-// call [tenure.Lease.Check] before each write that matters. An API server that is to refuse
-// a former leader's write needs its token: see [tenure.Lease.Token].
+// call [tenure.Lease.Check] before each write that matters. An API server can refuse a
+// former leader's write only by its token: see [tenure.Lease.Token].
 //
 // A manager by itself cancels its controllers only when all other runnables have returned.
 // Here all of them are cancelled at once when the lease ends.

@@ -72,7 +72,7 @@ func RunStandby(ctx context.Context, lock *tenureclientgo.Lock, config *rest.Con
 	return nil
 }
 
-// standby runs one manager, and says whether another one is to follow.
+// standby runs one manager, and reports whether to run another one.
 func standby(ctx context.Context, lock *tenureclientgo.Lock, config *rest.Config, options manager.Options, setup func(manager.Manager) error) (again bool, err error) {
 	bound, stop := lock.Bind(ctx)
 	defer stop()
@@ -94,7 +94,7 @@ func standby(ctx context.Context, lock *tenureclientgo.Lock, config *rest.Config
 	return false, err
 }
 
-// check refuses what would take the lock from the lease.
+// check refuses options that would take the lock from the lease.
 func check(options manager.Options) error {
 	switch {
 	case options.LeaderElection, options.LeaderElectionResourceLockInterface != nil:

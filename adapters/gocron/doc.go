@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenuregocron lets several processes run the jobs of gocron v2, each occurrence in
-// one of them.
+// Package tenuregocron lets several processes share the jobs of gocron v2: one process
+// runs each occurrence.
 //
 //	locker, err := tenuregocron.NewLocker(client, tenuregocron.Cron("0 3 * * *"), nil)
 //	...
@@ -26,7 +26,7 @@
 // With a Locker the work for an occurrence begins at most once: see package
 // [github.com/tenurelock/tenure/once]. Where clocks are apart, or a process is slow, a later
 // occurrence may begin before an earlier one. A process that dies takes one occurrence with
-// it, and delays those within its lease. Nothing is skipped without a word: the error of
+// it, and delays those within its lease. No occurrence is skipped silently: the error of
 // [Locker.Lock] goes to gocron.AfterLockError.
 //
 // With an Elector no work begins in a process whose lease has ended, by its own clock. The
@@ -34,9 +34,9 @@
 //
 // # What gocron cannot give
 //
-// A function that is not wrapped in Task runs on when the lease is lost: gocron has no way to
-// tell it. gocron drops the error of Unlock: that a lease was lost while a task ran is in
-// the error of the task.
+// A function that is not wrapped in Task runs on when the lease is lost: gocron has no
+// way to stop it. gocron drops the error of Unlock: that a lease was lost while a task
+// ran is in the error of the task.
 //
 // With an Elector alone the same occurrence can run twice, or not at all, when the leader
 // changes and the clock of the next one is behind, or ahead.

@@ -23,14 +23,14 @@ type Elector struct {
 	election *tenure.Election
 
 	mu      sync.Mutex
-	lease   *tenure.Lease  // nil while this process does not lead, or has been told to stop
+	lease   *tenure.Lease  // nil while this process does not lead, or has to stop
 	working sync.WaitGroup // grows while lease is not nil, and mu is held
 }
 
 var _ gocron.Elector = (*Elector)(nil)
 
 // NewElector returns an elector for one scheduler, or for all schedulers of a process. It
-// leads no more often than [Elector.Run] is under way.
+// leads only while [Elector.Run] runs.
 func NewElector(election *tenure.Election) *Elector {
 	return &Elector{election: election}
 }
@@ -68,7 +68,7 @@ func (e *Elector) leads() (*tenure.Lease, error) {
 	if e.lease == nil {
 		return nil, ErrNotLeader
 	}
-	// What is exact where timers are late.
+	// Check is exact where timers are late.
 	if err := e.lease.Check(); err != nil {
 		return nil, errors.Join(ErrNotLeader, err)
 	}

@@ -22,7 +22,7 @@ type LockerOptions struct {
 	// its ledger. If empty, it is "gocron/".
 	Prefix string
 
-	// Now is the clock of the scheduler: the method Now of what gocron.WithClock was given.
+	// Now is the scheduler's clock: the method Now of the argument of gocron.WithClock.
 	// If nil, it is time.Now.
 	Now func() time.Time
 
@@ -42,15 +42,15 @@ type LockerOptions struct {
 	// outage that is longer, until once.Reset. Negative means that any time will do.
 	MaxAhead time.Duration
 
-	// Elector, if not nil, has this locker refuse what it would refuse: the jobs run in the
-	// leader, each occurrence once, over a change of the leader too. Do not give the elector
-	// to gocron, which would not ask this locker then.
+	// Elector, if not nil, makes this locker also refuse what the elector would: the jobs
+	// run in the leader, each occurrence once, across a change of leader too. Do not give
+	// the elector to gocron, which would not ask this locker then.
 	Elector *Elector
 }
 
-// Locker is a gocron.Locker that runs each occurrence of a job at most once. It is for jobs
-// of one schedule: give it to them by gocron.WithDistributedJobLocker. All methods may be
-// called concurrently.
+// Locker is a gocron.Locker that runs each occurrence of a job at most once. All its
+// jobs have one schedule: give it to them with gocron.WithDistributedJobLocker. All
+// methods may be called concurrently.
 type Locker struct {
 	client   *tenure.Client
 	schedule Schedule

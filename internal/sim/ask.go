@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// meddle is what the people around a process do now and then: ask the holder to make
-// way for some owner, or release the lock in its stead.
+// meddle is what operators do now and then: ask the holder to make way for some owner, or
+// release its lock.
 func (p *process) meddle() bool {
 	l := p.l
 	if l.final {
@@ -39,7 +39,7 @@ func (p *process) meddle() bool {
 	return true
 }
 
-// ask has a process ask something of the holder of the lock.
+// ask makes a process send a request to the holder of the lock.
 func (p *process) ask(q driver.Request) {
 	l := p.l
 	patience := time.Duration(0)
@@ -58,7 +58,7 @@ func (p *process) ask(q driver.Request) {
 	}
 }
 
-// forget gives the asking up. A request that is written stays.
+// forget gives the requester up. A written request stays.
 func (m *machine) forget() {
 	if !m.left { // not answered
 		m.took(m.is.GiveUp(m.now()))
@@ -108,7 +108,7 @@ func (m *machine) told(k *protocol.Requester) {
 func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Record) bool {
 	t := cmp.Or(l.terms[token], &term{})
 	gone := token == 0 || t.end != "" || t.session != "" && l.sessionEnded(t.session)
-	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // the session of none has none
+	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // without a session there are none
 	switch a {
 	case protocol.Delivered:
 		return l.delivered[m.request]
@@ -192,7 +192,7 @@ func (l *lock) heedsWithin(m *machine) (told, released time.Duration) {
 	return told, told + l.t.Lease
 }
 
-// actorOf returns what acts under a token, nil if nothing does.
+// actorOf returns the actor under a token, or nil.
 func (l *lock) actorOf(token uint64) actor {
 	for a := range l.actors {
 		if a.stands().life == l.life && a.token() == token {

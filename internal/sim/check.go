@@ -16,13 +16,13 @@ import (
 // checks is what the world knows of a lock beyond its processes, to judge them. It starts
 // afresh when the record is deleted.
 type checks struct {
-	// What the lock is for: something that its holders write to, behind a fence.
+	// The protected resource: its holders write to it, behind a fence.
 	gate      *fence.Gate
 	grants    int              // so far
 	passed    int              // the latest grant under which a write has passed
 	last      uint64           // the token of the latest grant
 	kept      uint64           // the newest data that were confirmed
-	lain      uint64           // those that the store has
+	lain      uint64           // the newest data in the store
 	terms     map[uint64]*term // by token
 	delivered map[string]bool  // requests that were written, by id
 	again     bool             // it has been held since the faults ended
@@ -38,14 +38,14 @@ func newChecks() checks {
 // serial numbers the data that a holder stores in the record, by its token and a number of its own.
 func serial(token, number uint64) uint64 { return token<<32 | number }
 
-// write is a write that was sent, whatever became of it.
+// write is a write that was sent, whatever its outcome.
 type write struct {
 	by      *machine
 	beat    string
 	hold    time.Duration    // when it was sent, by the holder's clock
-	cont    time.Duration    // and by the contender's
+	cont    time.Duration    // and by the acquirer's
 	at      time.Duration    // in real time
-	end     driver.EndReason // of a release or quit: how the sender leaves
+	end     driver.EndReason // of a release or abdication: how the sender ends its term
 	asked   *driver.Request  // and what it was asked
 	want    driver.Request   // of an operator
 	unknown bool             // its sender was told that the outcome is unknown
@@ -55,13 +55,13 @@ type write struct {
 type beat struct {
 	number        int           // among those of its token
 	first, stored time.Duration // when it was stored the first time, and the latest, in real time
-	by            *machine      // the relay that has written it, if it is of a client
+	by            *machine      // the replica's machine that has written it, for a client
 	life          int           // of the lock's record then
 	of            *visit        // that has made it
 	sent          time.Duration // before it sent it the first time, by its clock
 }
 
-// beat returns what is known of one.
+// beat returns what is known of a beat.
 func (w *World) beat(id string) *beat {
 	if w.beats[id] == nil {
 		w.beats[id] = &beat{}
@@ -101,12 +101,12 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	l.written[r.Next.Version] = l.writeOf(m, r)
 }
 
-// confirms says that a call puts the question whether a session holds a lock.
+// confirms says that a call asks a session whether it holds a lock.
 func confirms(r *protocol.Call) bool {
 	return r.Kind == protocol.Request && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
 }
 
-// writeOf returns what is to be known of a write.
+// writeOf returns what the world records of a write.
 func (l *lock) writeOf(m *machine, r *protocol.Call) write {
 	by := write{
 		by: m, beat: r.Next.Beat, want: m.want,
@@ -132,8 +132,9 @@ func (l *lock) writeOf(m *machine, r *protocol.Call) write {
 	return by
 }
 
-// granted judges a grant at the instant at which its process believes in it. It counts from
-// the sending of its write. Its beat is the version of that, whatever was written on top.
+// granted judges a grant at the instant at which its process believes in it. It counts
+// from the sending of its write. Its beat is the version of that write, whatever was
+// written since.
 func (l *lock) granted(m *machine, g protocol.Grant) {
 	by, f := l.written[g.Record.Beat], g.Former
 	switch {
@@ -171,11 +172,11 @@ type actor interface {
 	fmt.Stringer
 	believes() bool
 	token() uint64        // of the record
-	lost() (string, bool) // why it does not believe any more, if that is to be wondered at
+	lost() (string, bool) // why it no longer believes, if that is unexpected
 	stands() *standing
 }
 
-// standing is what a machine and a visit have in common.
+// standing is the part that machines and visits share.
 type standing struct {
 	id     string
 	l      *lock
@@ -191,7 +192,7 @@ func (s *standing) stands() *standing { return s }
 
 func (s *standing) String() string { return s.id }
 
-// after has do called when d has passed, unless its process has crashed.
+// after calls do when d has passed, unless its process has crashed.
 func (s *standing) after(d time.Duration, do func()) { s.on.later(s.epoch, d, do) }
 
 // clock returns the instant by which the lease is counted.
@@ -268,9 +269,9 @@ func (l *lock) check() {
 	}
 }
 
-// checkCalm sees, where nothing fails, that no lease is lost, that the lock of work which does
-// not stop is free in time although its session lives on, and that a lock is soon over when
-// its session is.
+// checkCalm checks, where nothing fails, that no lease is lost, that a lock whose work
+// does not stop is free in time although its session lives on, and that a lock ends soon
+// after its session.
 func (l *lock) checkCalm(m *machine) {
 	revoked := l.terms[m.token()].end == driver.EndRevoked
 	if c := m.h.Cause(); !l.t.Manual && !revoked && (c == protocol.Expired || c == protocol.Superseded) {
@@ -315,7 +316,8 @@ func (l *lock) checkLease(m *machine) {
 	}
 }
 
-// sees returns what has a reply judged: a write that is no sign of life must not count as one.
+// sees wraps the judgement of a reply: a write that is not a sign of life must not count
+// as one.
 func (p *process) sees() func(*machine) {
 	l, view := p.l, p.view
 	was, seen := view.Record()

@@ -20,12 +20,12 @@ type term struct {
 	owner   string
 	session string        // that keeps it alive
 	sent    time.Duration // when the write was that began it
-	kept    bool          // the lock was kept for it
+	kept    bool          // the lock was reserved for it
 	since   time.Time
 	told    bool             // it was in the history, once
 	hidden  bool             // a write of a former life has replaced what the record said of it
 	end     driver.EndReason // empty while it goes on
-	asked   *driver.Request  // what ended it, or what it did not answer
+	asked   *driver.Request  // the request that ended it, or that it did not answer
 	request struct {         // that is in the record of the lock
 		id       string
 		at       time.Duration
@@ -154,7 +154,7 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 func (l *lock) lives(r *protocol.Call, was driver.Record) {
 	is := l.store.rec
 	t := l.terms[is.Token]
-	if is.Beat != was.Beat || is.Token != was.Token { // a claim that was doubled has the beat that it had the first time
+	if is.Beat != was.Beat || is.Token != was.Token { // a duplicate of a claim has the same beat
 		t.beats++
 		l.beaten(is.Beat, t.beats)
 	}
@@ -170,7 +170,7 @@ func (l *lock) judgeWrite(m *machine, r *protocol.Call, was driver.Record, found
 	newTerm := is.Token != was.Token
 	for a := range l.actors {
 		if m, ok := a.(*machine); ok && newTerm && m.believes() {
-			m.traced(trace.Check, trace.Event{}) // at an instant at which it should not
+			m.traced(trace.Check, trace.Event{}) // at an instant at which it must not believe
 		}
 	}
 	switch {
@@ -187,8 +187,8 @@ func (l *lock) judgeWrite(m *machine, r *protocol.Call, was driver.Record, found
 	}
 }
 
-// only judges what a write may change of a record, beside the version. A request is added at
-// the end; of those in a session's record a heartbeat takes some out.
+// only judges what a write may change of a record, besides the version. A request is
+// added at the end; a heartbeat removes some of the requests in a session's record.
 func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 	same, session := was, r.Key != l.key
 	same.Version = is.Version
@@ -226,8 +226,8 @@ func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 	}
 }
 
-// hidden returns what a write that changes no holder may say of the term before: the same,
-// but where late duplicates, of its claim first, have come upon the terms of another life.
+// hidden returns what a write that changes no holder may say of the previous term: the
+// same, unless late duplicates, first of its claim, have met the terms of another life.
 func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Term {
 	if m.life == l.life || reflect.DeepEqual(was.Prev, is.Prev) {
 		return was.Prev
@@ -238,7 +238,7 @@ func (l *lock) hidden(m *machine, was, is driver.Record) *driver.Term {
 	return is.Prev
 }
 
-// began judges the beginning of a term, and what its record says of the one before.
+// began judges the beginning of a term, and what its record says of the previous term.
 func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
 	if is.Owner != m.owner() || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
@@ -276,7 +276,7 @@ func (l *lock) overtaken(m *machine, was driver.Record) {
 	}
 }
 
-// ends notes how a term ends that has not released the lock: as its record says, else so.
+// ends records how a term without a release ends: as its record says, else with end.
 func (t *term) ends(end driver.EndReason, was driver.Record) {
 	if t.end = end; was.End != "" {
 		t.end = was.End
@@ -297,7 +297,7 @@ func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record, since time
 	}
 }
 
-// remembers compares how the record shows the end of a term with what was.
+// remembers compares the end of a term in the record with its true end.
 func (l *lock) remembers(m *machine, token uint64) {
 	t, want := l.store.rec.Prev, l.terms[token]
 	if l.store.rec.State == driver.Released {

@@ -62,8 +62,8 @@ func Tight() protocol.Timing {
 	return protocol.Timing{Grace: time.Millisecond}.WithDefaults()
 }
 
-// drawTiming draws what differs between programs: a grace, a bound on progress or on stopping,
-// heartbeats that the program sends, and rare polls.
+// drawTiming draws the options that differ between programs: a grace, a bound on
+// progress or on stopping, heartbeats that the program sends, and rare polls.
 func drawTiming(src Source) protocol.Timing {
 	t := Tight()
 	switch src.IntN(4) {
@@ -83,7 +83,7 @@ func drawTiming(src Source) protocol.Timing {
 	return t
 }
 
-// minProcesses is how many processes a schedule has at least.
+// minProcesses is the least number of processes of a schedule.
 const minProcesses = 3
 
 // Schedule draws a world with faults. One of eight has clients of a lock service, another one
@@ -136,8 +136,8 @@ func (s *Sum) add(t *Tally) {
 }
 
 // Explore runs the schedules of the seeds from first on, until it has run n of them (for ever
-// if n is 0), ctx ends, or one fails: then it returns the one with the lowest seed that was
-// found. Shape changes the config that a seed has drawn. Each gets every thousandth sum.
+// if n is 0), ctx ends, or one fails: then it returns the failure with the lowest seed. Shape
+// changes the config that a seed has drawn. Each gets every thousandth sum.
 func Explore(
 	ctx context.Context, first, n uint64, shape func(seed uint64, c *Config), each func(Sum),
 ) (Sum, *Violation) {
@@ -174,7 +174,7 @@ func Explore(
 	return sum, failed
 }
 
-// Run runs the schedule that a source draws, and notes what is done in t.
+// Run runs the schedule that a source draws, and records it in t.
 func Run(src Source, shape func(*Config), t *Trace) (*Tally, error) {
 	cfg := Schedule(src)
 	if shape != nil {
@@ -184,9 +184,9 @@ func Run(src Source, shape func(*Config), t *Trace) (*Tally, error) {
 	return Tell(src, cfg)
 }
 
-// Shrink looks for fewer choices, and then for smaller ones, that break the same rule, in at
-// most so many runs. It returns what it has found, choices itself at worst.
-// Whatever it returns breaks the rule when it is played.
+// Shrink looks for fewer choices, and then for smaller ones, that break the same rule, in
+// at most so many runs. It returns the best choices found, at worst choices itself. They
+// break the rule when they are played.
 func Shrink(choices []int, rule string, runs int, run func(Source) error) []int {
 	best := trimmed(choices)
 	try := func(next []int) bool {
@@ -224,7 +224,7 @@ func Shrink(choices []int, rule string, runs int, run func(Source) error) []int 
 	return best
 }
 
-// trimmed drops choices at the end that are made without them, too.
+// trimmed drops choices at the end that the default source makes too.
 func trimmed(choices []int) []int {
 	n := len(choices)
 	for n > 0 && choices[n-1] == 0 {

@@ -22,8 +22,8 @@ type family struct {
 	ended bool // nothing is left
 }
 
-// orphans leaves what works under the leases of a process that crashes to guardians. It is at
-// work until it is dead, or its lease is over.
+// orphans leaves the work under the leases of a crashing process to guardians. The work
+// goes on until it is dead, or its lease is over.
 func (h *host) orphans() {
 	for _, p := range h.procs {
 		for _, m := range p.machines {
@@ -67,7 +67,7 @@ func (f *family) dies() {
 	})
 }
 
-// works says that the family acts under its lease now.
+// works reports whether the family acts under its lease now.
 func (f *family) works() bool { return !f.ended && f.clock.at(f.of.l.now) < f.until }
 
 // lasts has the last request of a family arrive where it works: within the grace after
@@ -93,8 +93,8 @@ func (f *family) lasts() {
 	})
 }
 
-// promptly sees, where nothing fails but processes that crash, that the lock of the dead
-// is soon free.
+// promptly checks that the lock of a dead family is soon free, where nothing but
+// processes fails.
 func (f *family) promptly() {
 	l := f.of.l
 	if l.cfg.Without != Crashes.Except() || l.final {

@@ -12,11 +12,11 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// debt is the duty of a process to write down how a term has ended, which it knows.
+// debt is the duty of a process to write the history entry of a term.
 type debt struct {
 	by    *host
 	epoch int // of its crashes
-	tries int // that were not answered, or refused, or found a former term
+	tries int // that got no answer, or were refused, or found a former term
 }
 
 // leastTries is how often the writing of a term is tried before it may be given

@@ -40,7 +40,7 @@ const (
 	Carried        Happening = "request in a session"
 	Delivered      Happening = "request delivered by a session"
 	GrantedUnless  Happening = "grant with UnlessAlive"
-	RefusedAlive   Happening = "refusal for a sign of life"
+	RefusedAlive   Happening = "refusal by UnlessAlive"
 	Cleared        Happening = "record deleted"
 	Beside         Happening = "acquire beside a lease"
 	OtherLease     Happening = "takeover with another lease" // than its own, by an acquire with its own timing

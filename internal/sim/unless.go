@@ -10,12 +10,12 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// peek is that a session was shown to a process.
+// peek records that a process has seen a session.
 type peek struct{ sent, at time.Duration }
 
-// peeked notes what an answer shows as it is: a session to its process, and when that was
-// asked for; and the record, the first time, to an acquire that gives up at a sign of life. A
-// cheap reply may show a former sign of life, but no session is closed before its time.
+// peeked records the true part of a reply: a session, for its process, with the time of
+// the request; and the first record that an acquire with UnlessAlive sees. An eventual
+// read may show a former sign of life, but no session is closed before its time.
 func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
 	h := m.on
 	strong := !r.Kind.Reads() || r.Consistency == driver.Strong

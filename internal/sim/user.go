@@ -32,7 +32,7 @@ func (p *process) act() bool {
 	return true
 }
 
-// wants draws what an acquire wants.
+// wants draws the options of an acquire.
 func (p *process) wants() protocol.Want {
 	l := p.l
 	want := protocol.Want{
@@ -80,7 +80,7 @@ func (p *process) acquire() {
 	}
 }
 
-// contends makes an acquire of a machine.
+// contends makes a machine an acquire.
 func (m *machine) contends(want protocol.Want) {
 	m.c = protocol.NewAcquirer(m.timing, m.l.env(m.on), want, m.p.view)
 	m.is = m.c
@@ -139,7 +139,7 @@ func (m *machine) hold(g protocol.Grant) {
 	}
 	m.after(l.upTo(l.t.Lease*3), ends)
 	for range l.src.IntN(4) {
-		m.after(l.upTo(l.t.Lease*2), m.lay)
+		m.after(l.upTo(l.t.Lease*2), m.storeData)
 	}
 }
 
@@ -154,8 +154,8 @@ func (m *machine) stop() {
 	}
 }
 
-// offer has the holder hand over of its own accord, which counts unless its right to
-// act has ended before.
+// offer makes the holder hand over unasked, which counts unless its right to act has
+// ended before.
 func (m *machine) offer() {
 	q := driver.Request{By: m.p.name, To: m.l.hosts[m.l.src.IntN(len(m.l.hosts))].name, Reason: "it leaves"}
 	m.l.note("%s is to hand over to %s", m, q.To)
@@ -168,10 +168,10 @@ func (m *machine) offer() {
 	m.took(act)
 }
 
-// unkeep has the holder say, when its right to act has ended, that the lock is not to
-// be reserved: neither for the owner that it is to hand over to, nor for a later one.
-func (m *machine) unkeep() {
-	q := driver.Request{By: m.p.name, Reason: "nobody comes"}
+// cancelHandOver has the holder say, when its right to act has ended, that the lock is
+// not to be reserved: neither for the owner of the hand-over, nor for a later one.
+func (m *machine) cancelHandOver() {
+	q := driver.Request{By: m.p.name, Reason: "no process comes"}
 	m.l.note("%s cancels its hand-over", m)
 	m.noHandOver = m.h.Asked() == nil
 	act := m.h.HandOver(m.clock(), q)
@@ -182,7 +182,7 @@ func (m *machine) unkeep() {
 	m.took(act)
 }
 
-// drain returns how long the work of a term takes to return when it was told to stop.
+// drain returns how long the work of a term takes to return when it must stop.
 func (l *lock) drain(token uint64) time.Duration {
 	switch {
 	case l.final:
@@ -207,7 +207,7 @@ func (m *machine) finish() {
 	}
 	m.begins()
 	if l.cfg.Requests && !l.final && m.h.Cause() != protocol.None && l.one(6) {
-		m.unkeep()
+		m.cancelHandOver()
 	}
 	l.note("%s: the work has returned", m)
 	m.done = true
@@ -222,13 +222,13 @@ func (m *machine) finish() {
 	m.took(m.h.Done(m.clock()))
 }
 
-// failure is what a holder says of work that has failed, but for the ID.
+// failure is a holder's note of failed work, without the ID.
 func failure(m *machine) driver.Request {
 	return driver.Request{Kind: driver.Fail, By: m.p.name, Reason: "the work has failed"}
 }
 
-// lay has the next data stored in the record.
-func (m *machine) lay() {
+// storeData stores the next data in the record.
+func (m *machine) storeData() {
 	if m.done {
 		return
 	}

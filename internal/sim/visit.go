@@ -26,7 +26,7 @@ const (
 	visitOver
 )
 
-// visit is what a client does about a lock, from an acquire to the end of the term.
+// visit is a client's use of a lock, from an acquire to the end of the term.
 type visit struct {
 	standing
 	stage stage
@@ -57,12 +57,12 @@ type visit struct {
 	why  string        // it is over
 }
 
-// at has do called when the client's clock shows an instant.
+// at calls do when the client's clock shows an instant.
 func (v *visit) at(instant time.Duration, do func()) {
 	v.after(v.on.hold.when(instant, v.l.now)-v.l.now, do)
 }
 
-// replica returns which one the next call goes to: mostly the one before it.
+// replica returns the replica for the next call: mostly the same as before.
 func (v *visit) replica() *process {
 	if v.l.one(4) {
 		v.on.at = v.l.src.IntN(v.l.cfg.Replicas)
@@ -108,8 +108,8 @@ func (v *visit) acquire() {
 	}
 }
 
-// gets takes a grant, and nothing counts from that. Some clients are slow to show life,
-// and some never do.
+// gets takes a grant; no lease counts from it. Some clients are slow to show life, and
+// some never do.
 func (v *visit) gets(r reply) {
 	l := v.l
 	v.stage, v.rec, v.confirmed = visitGranted, r.rec, r.rec.Beat
@@ -151,7 +151,7 @@ func (v *visit) try() {
 	v.calls(what, v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, heard)
 }
 
-// heard takes an answer to the heartbeat under way, or that there was none.
+// heard takes the answer to the heartbeat under way, or its absence.
 func (v *visit) heard(r reply) {
 	switch r.status {
 	case isLost:
@@ -172,7 +172,7 @@ func (v *visit) heard(r reply) {
 	}
 }
 
-// again has a call repeated after a while, which grows.
+// again repeats a call after a growing pause.
 func (v *visit) again() {
 	most, op := min(v.l.t.Lease/300<<min(v.tries, 5), v.l.t.Lease/15), v.op
 	v.after(most/2+v.l.upTo(most/2), func() {
@@ -251,7 +251,7 @@ func (v *visit) work() {
 	v.after(v.l.t.Lease/16+v.l.upTo(v.l.t.Lease), v.work)
 }
 
-// heeds tells the work to stop. Heartbeats go on meanwhile, for a lease at most.
+// heeds makes the work stop. Heartbeats go on meanwhile, for a lease at most.
 func (v *visit) heeds(q *driver.Request) {
 	if v.asked != nil {
 		return
@@ -263,8 +263,8 @@ func (v *visit) heeds(q *driver.Request) {
 	v.after(v.l.drain(v.token()), v.finish)
 }
 
-// finish is that the work has returned: the lock is released. A heartbeat that is under way is
-// awaited, or its beat remembered: perhaps that is in the record.
+// finish releases the lock after the work has returned. A heartbeat that is under way
+// is awaited, or its beat remembered: perhaps that is in the record.
 func (v *visit) finish() {
 	if v.stage != visitHolds || v.l.final && v.asked == nil {
 		return

@@ -15,11 +15,11 @@ import (
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// Config says what kind of world to run. The zero value of a field is the mildest.
+// Config configures a world. The zero value of a field is the mildest.
 type Config struct {
 	Timing    protocol.Timing
 	Processes int
-	Locks     int // that all processes contend for; 1 if it is zero
+	Locks     int // that all processes want; 1 if it is zero
 	// Length is how long the faults last. After it the network heals, every
 	// process that holds crashes, and the world runs on until another holds
 	// and has held for as long as Kept, 4 leases if that is zero.
@@ -28,22 +28,22 @@ type Config struct {
 	Without      Fault   // kinds of faults that do not happen
 	Rough        bool    // many writes are applied late, or twice
 	Skew         float64 // the largest rate error of a clock; Timing.Drift if it is zero
-	// Latency bounds what the network and the store need for a call, there
-	// and back; Timing.RequestTimeout if it is zero.
+	// Latency bounds the round trip of a call, the store's work included;
+	// Timing.RequestTimeout if it is zero.
 	Latency time.Duration
 
-	// Requests has people ask holders to make way, and operators free and revoke;
-	// contenders have different priorities, and some work does not stop in time.
+	// Requests makes operators ask holders to make way, free locks and revoke; acquirers
+	// have different priorities, and some work does not stop in time.
 	Requests bool
 	Labels   bool // processes have labels, some of them none, and holders hand over to a label
 	Sessions bool // processes take locks under a session, half of them
-	// Unheard has the store apply what some acquires under a session write, while their process
-	// gets no answer to it for a lease or two, although the session's heartbeats are answered.
+	// Unheard makes the store apply the writes of some acquires under a session without an
+	// answer for a lease or two, although it answers the session's heartbeats.
 	Unheard bool
 	Doubled bool // claims under sessions are applied again when their locks have been released
 	Trying  bool // no acquire waits any more when the faults are over: all try again and again
-	// Mixed gives each process a timing of its own, with other leases, other looks, and wider
-	// bounds of the clocks' errors; and some of its acquires and sessions another one.
+	// Mixed gives each process its own timing, with other leases, polls and wider bounds of
+	// clock errors; and some of its acquires and sessions another one.
 	Mixed     bool
 	Unless    bool // some acquires give up at the first sign of life
 	Observers bool // processes observe locks that they do not wait for
@@ -51,18 +51,18 @@ type Config struct {
 	Twice     bool // processes acquire a lock beside a lease of theirs on it
 	Deletions bool // operators delete records of released locks, so that tokens begin again
 	Fails     bool // the work fails now and then
-	// Clients is how many programs hold locks that have no store, through so many
-	// Replicas of a lock service, which take none for themselves.
+	// Clients is how many programs without a store hold locks, through so many Replicas of
+	// a lock service, which take none for themselves.
 	Clients, Replicas int
-	Harm              bool // clients are judged by what comes of what they do alone
-	// Guarded has the work of a process that crashes go on for a while, in processes of
-	// its own, until a guardian has killed them, which then frees the lock.
+	Harm              bool // clients are judged only by the effects of their actions
+	// Guarded makes the work of a crashed process go on for a while, in processes of its
+	// own, until a guardian has killed them and frees the lock.
 	Guarded bool
 	History int    // how many terms the history of a lock keeps; 100 if it is zero
-	Trace   *Trace // notes what is done; nil for nothing, which is faster
+	Trace   *Trace // records the run; nil is faster
 }
 
-// Trace is what a world notes of a run.
+// Trace is the record of a run.
 type Trace struct {
 	lines []string
 	// Events are those that the model knows, if it is not nil.
@@ -327,7 +327,7 @@ func (w *World) fail(format string, args ...any) {
 	}
 }
 
-// Violation is what a world has done that must not be.
+// Violation is a broken rule.
 type Violation struct {
 	What string
 	Seed uint64 // with which it was found, by Explore
@@ -356,7 +356,7 @@ func (t *Trace) Text(most int) string {
 	return strings.Join(t.lines[max(0, len(t.lines)-most):], "")
 }
 
-// after has do called when d has passed.
+// after calls do when d has passed.
 func (w *World) after(d time.Duration, do func()) {
 	e := event{w.now + d, w.number(), do}
 	i, _ := slices.BinarySearchFunc(w.queue, e, later)
@@ -383,7 +383,7 @@ func (w *World) number() int {
 	return w.count
 }
 
-// onceMore has do called once: after from and before from + to, or when the faults end.
+// onceMore calls do once: after from and before from + to, or when the faults end.
 func (w *World) onceMore(from, to time.Duration, do func()) {
 	once := sync.OnceFunc(do)
 	w.late = append(w.late, once)
