@@ -19,7 +19,7 @@ import (
 )
 
 // Three hosts with clocks that are wrong by 8 %, killed, cut off, slow and stepped at
-// random: periods are never too near, and as long as somebody is alive they come.
+// random: periods are never too near, and as long as a process is alive they come.
 func TestEveryThroughFaults(t *testing.T) {
 	enginetest.MakeVerify(t)
 	seeds := 10

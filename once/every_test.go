@@ -166,7 +166,7 @@ func TestEveryGoesOn(t *testing.T) {
 		stop := a.lives(hour, nil, nil)
 		time.Sleep(40 * minute)
 		stop()
-		time.Sleep(10 * minute) // nobody is alive, and nobody counts
+		time.Sleep(10 * minute) // no process is alive, and none counts
 		defer a.lives(hour, nil, nil)()
 		time.Sleep(21 * minute)
 		if at := s.begun(); len(at) != 1 || !near(at[0], hour+10*minute, 2*time.Second) {
@@ -242,7 +242,7 @@ func TestEverySpacingOverClocks(t *testing.T) {
 		defer slow.lives(hour, nil, nil)()
 		for range 40 {
 			time.Sleep(17 * minute)
-			fast.Step(25 * minute) // what a holder counts, and nobody else may
+			fast.Step(25 * minute) // what only a holder may count
 			slow.Step(3 * minute)
 		}
 		s.spaced(hour * 100 / 109)
@@ -623,8 +623,8 @@ func TestEveryWithoutALeaseBeginsNothing(t *testing.T) {
 	})
 }
 
-// The context ends while a claim is under way: the period counts as begun, nobody runs
-// it, and the next one is the next one.
+// The context ends while a claim is under way: the period counts as begun, no process
+// runs it, and the next one is the next one.
 func TestEveryGivenUpDuringAClaim(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		a.Faults().Inject(faultstore.Rule{Match: claimsOf, Fault: faultstore.Slow(0, time.Second), Count: 1})
@@ -688,7 +688,7 @@ func TestEveryBehindALostReply(t *testing.T) {
 	})
 }
 
-// A name under which nobody has kept time has no number; and a reset wants a reason.
+// A name without a ledger has no number; and a reset needs a reason.
 func TestShowEveryOfNothing(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		st := a.showEvery()

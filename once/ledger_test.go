@@ -259,7 +259,7 @@ func FuzzEveryLedger(f *testing.F) {
 			t.Fatalf("%s after %v: %v", l.bytes(), now, err)
 		}
 		age := s.now(now)
-		if age < period || token == 0 || l.N == math.MaxInt64 { // nobody counts so far
+		if age < period || token == 0 || l.N == math.MaxInt64 { // no count goes so far
 			return
 		}
 		for _, catchUp := range []int{0, 1, math.MaxInt} {

@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// A slot that is too far ahead is refused, and shuts out nobody. A reset opens the slot that
-// it names, and no other.
+// A slot that is too far ahead is refused, and shuts out no other. A reset opens the
+// slot that it names, and no other.
 func TestOnceAhead(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		s.twice = true // by the reset
@@ -217,7 +217,7 @@ func TestGapsAreGivenUp(t *testing.T) {
 	})
 }
 
-// A reset waits for nobody who is at work.
+// A reset waits for no holder at work.
 func TestResetWhileItRuns(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		a.begins(7, nil, takes(time.Minute))
@@ -339,7 +339,7 @@ func TestCatchUpAfterACrash(t *testing.T) {
 }
 
 // A host that loses its lease while it catches up begins none of the slots that follow,
-// and says that they were not begun: nobody need take them for run.
+// and says that they were not begun: they cannot be mistaken for run.
 func TestCatchUpWithoutALease(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		o := &once.Options{Between: lattice, CatchUp: 10}

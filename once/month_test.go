@@ -258,7 +258,7 @@ func (c *crontab) judge(first, last, edge int64, most int) {
 			c.s.t.Errorf("slot %d was not begun, and %s could have run it", slot, owner)
 		}
 		if !c.options.OutOfOrder && !c.told[slot] {
-			c.s.t.Errorf("slot %d was left out, and nobody was told", slot)
+			c.s.t.Errorf("slot %d was left out, but not reported", slot)
 		}
 		if slot >= first+edge && slot <= last-edge {
 			left++

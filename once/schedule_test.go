@@ -36,8 +36,8 @@ func every(n, offset int64, text string) *once.Options {
 }
 
 // Two schedules under one name are not taken for one: the second is refused, whatever its
-// slot is, until somebody says that the schedule was changed. Then nothing runs that was not
-// scheduled, and nothing again.
+// slot is, until a caller says that the schedule was changed. Then nothing runs that was
+// not scheduled, and nothing again.
 func TestTwoSchedules(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		utc, berlin := every(1440, 185, "5 3 * * * in UTC"), every(1440, 125, "5 3 * * * in Berlin")
@@ -126,7 +126,7 @@ func TestRescheduleWithoutALedger(t *testing.T) {
 		if _, err := a.once(25, every(5, 0, "each five"), nil); !errors.Is(err, once.ErrSchedule) {
 			t.Error(err)
 		}
-		if _, err := a.once(26, nil, nil); err != nil { // a number that somebody names
+		if _, err := a.once(26, nil, nil); err != nil { // a number named by an operator
 			t.Error(err)
 		}
 		if _, err := once.Reschedule(t.Context(), a.Client.Client, name, once.Schedule{}, 0); err == nil || !strings.Contains(err.Error(), "no text") {

@@ -127,8 +127,8 @@ func renewsAtTheLastMoment(t *testing.T, reads func(c faultstore.Call, remaining
 }
 
 // A reader whose slot was revoked may be at work until it hears of it, or its lease is over.
-// Until then the slot is reserved, for nobody: neither held nor free. A writer waits for it,
-// whether the slot was revoked before the writer came or while it waits.
+// Until then the slot is reserved without an owner: neither held nor free. A writer waits
+// for it, whether the slot was revoked before the writer came or while it waits.
 func TestRevokedReaderIsWaitedFor(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the writer waits already %v", waits), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenurelock/tenure/rwlock"
 )
 
-// Any number of processes read at a time; one writes, and then nobody reads.
+// Any number of processes read at a time; while one writes, no process reads.
 func Example() {
 	ctx := context.Background()
 	client, err := tenure.New(memstore.New(), &tenure.Options{Owner: "web-1"})
@@ -31,7 +31,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = catalog.RunWrite(ctx, nil, func(ctx context.Context, lease *rwlock.Lease) error {
-		return rebuild(ctx) // nobody else is here
+		return rebuild(ctx) // no other process is here
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -40,7 +40,7 @@ func Example() {
 		if last, ok := lease.LastWriter(); ok && last.End != tenure.EndReleased {
 			return fmt.Errorf("%s has written half of it, perhaps: %s", last.Owner, last.Ended())
 		}
-		return report(ctx) // others read as well, and nobody writes
+		return report(ctx) // others may read too, and no process writes
 	})
 	fmt.Println(err)
 	// Output: <nil>
@@ -93,7 +93,7 @@ func ExampleLease_Token() {
 	// <nil>
 }
 
-// A writer reads what it has written, with nobody writing in between.
+// A writer reads what it has written, with no other writer in between.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
 	client, err := tenure.New(memstore.New(), nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// The epoch rises with terms in which somebody may have written, and with none that
-// nobody has believed in, as far as the gate tells: it keeps the two latest ones.
+// The epoch rises with terms that may have a write, and not with abandoned terms, as far
+// as the gate shows: it keeps the two latest terms.
 func TestEpochOfAbandonedTerms(t *testing.T) {
 	const released, abandoned, expired = tenure.EndReleased, tenure.EndAbandoned, tenure.EndExpired
 	given := note{Token: 4, Epoch: 3, Last: &tenure.Term{Token: 3}}

@@ -56,8 +56,8 @@ func TestSemaphoreOfTheSameName(t *testing.T) {
 	})
 }
 
-// Nobody depends on the line alone: neither where who stands at its front is stuck, nor
-// where its record cannot be had.
+// No process depends on the line alone: neither where who stands at its front is stuck,
+// nor where its record cannot be had.
 func TestNoWriterDependsOnTheLine(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -140,7 +140,7 @@ func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 20*lease)
 			defer stop()
 			go func() {
-				// Somebody takes the gate again and again, as those at the front do.
+				// Another process takes the gate again and again, as writers at the front do.
 				for w.release(l); ctx.Err() == nil; time.Sleep(2 * refresh) {
 					if gate, err := front.TryAcquire(ctx, rwlock.GateName(name), nil); err == nil {
 						time.Sleep(work)

@@ -48,7 +48,7 @@ func (p *process) release(l *rwlock.Lease) {
 	testutil.Want(p.s.t, l.Release(p.s.t.Context()), nil)
 }
 
-// busy expects an error that says that somebody is in the way.
+// busy expects an error that names a holder in the way.
 func (p *process) busy(_ *rwlock.Lease, err error) *rwlock.BusyError {
 	p.s.t.Helper()
 	var busy *rwlock.BusyError

@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// When the last reader has left the slot, and before it is released, nobody joins it: the
-// lease of that reader would end at once.
+// When the last reader has left the slot, and before it is released, no reader joins
+// it: the lease of that reader would end at once.
 func TestNobodyJoinsASlotThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock()})
@@ -30,17 +30,17 @@ func TestNobodyJoinsASlotThatIsLeft(t *testing.T) {
 		}
 		other := l.join()
 		if other == nil {
-			t.Fatal("nobody joins a slot that is held")
+			t.Fatal("no reader joins a held slot")
 		}
 		s := lease.grip.Load().share
 		if l.leaveShare(s) || l.join() == nil {
-			t.Error("the slot is left although somebody reads")
+			t.Error("the slot is left although a process reads")
 		}
 		if l.leaveShare(s) || !l.leaveShare(s) {
 			t.Error("the last one of three does not leave the slot")
 		}
 		if l.join() != nil {
-			t.Error("somebody joins a slot that is left")
+			t.Error("a reader joins a slot that was left")
 		}
 		if err := s.slot.Release(t.Context()); err != nil {
 			t.Error(err)

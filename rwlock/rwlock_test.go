@@ -26,7 +26,7 @@ func TestReadersAndWriters(t *testing.T) {
 			t.Errorf("readers have %d and %d of %q", ra.Token(), rb.Token(), ra.Name())
 		}
 		if _, ok := ra.LastWriter(); ok {
-			t.Error("somebody has written")
+			t.Error("a process has written")
 		}
 		busy := c.busy(c.TryAcquireWrite(t.Context(), nil))
 		if len(busy.Readers) != 2 || busy.Writer != nil {

@@ -31,10 +31,10 @@ const (
 )
 
 // Under random schedules of lost, late, doubled and slow requests, cheap reads that are
-// behind, clocks that run wrong, pauses and crashes, nobody writes beside anybody, no late
-// access that the fence has let in disturbs anybody, the fence refuses nobody who may act,
-// nobody is told that the last writer ended well who did not, and when the faults stop a
-// writer comes.
+// behind, clocks that run wrong, pauses and crashes, no process writes beside another,
+// no late access that the fence has let in disturbs a holder, the fence refuses no
+// holder that may act, no lease says that the last writer ended well if it did not, and
+// when the faults stop a writer comes.
 func TestSchedules(t *testing.T) {
 	seeds := 30
 	if testing.Short() {

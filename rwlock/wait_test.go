@@ -158,7 +158,7 @@ func TestWriterWaitsForTerms(t *testing.T) {
 		time.Sleep(10 * refresh)
 		late := s.process("late")
 		_ = late.busy(late.TryAcquireRead(t.Context(), nil))
-		_ = r.busy(r.TryAcquireRead(t.Context(), nil)) // nobody joins once the gate was seen shut
+		_ = r.busy(r.TryAcquireRead(t.Context(), nil)) // no reader joins once the gate was seen shut
 		r.release(l)
 		written := <-got
 		if took := time.Since(begun); took > 12*refresh {
@@ -295,8 +295,8 @@ func TestFailedWriter(t *testing.T) {
 	})
 }
 
-// The end of the context is honoured at once, wherever somebody waits, and leaves nothing
-// behind that holds up others.
+// The end of the context is honoured at once, wherever a caller waits, and leaves
+// nothing behind that holds up others.
 func TestContextEndsTheWait(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
@@ -318,7 +318,7 @@ func TestContextEndsTheWait(t *testing.T) {
 				var busy *rwlock.BusyError
 				if !errors.As(err, &busy) || shut && (busy.Writer == nil || busy.Writer.Owner != "w") ||
 					!shut && (len(busy.Readers) != 1 || busy.Readers[0].Owner != "r") {
-					t.Errorf("it does not tell who is in the way: %v", err)
+					t.Errorf("it does not name the holder in the way: %v", err)
 				}
 				stop()
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
-// world fails the test when somebody writes beside somebody else.
+// world fails the test when a process writes beside another.
 type world struct {
 	*tenuretest.World
 	t    *testing.T
@@ -38,7 +38,7 @@ func (s *world) got(l *rwlock.Lease, err error) *rwlock.Lease {
 	s.held = slices.DeleteFunc(s.held, func(l *rwlock.Lease) bool { return errors.Is(l.Check(), tenure.ErrReleased) })
 	for _, other := range s.held {
 		if other.Check() == nil && l.Check() == nil && (l.Writing() || other.Writing()) {
-			s.t.Errorf("somebody has %d, beside somebody with %d", l.Token(), other.Token())
+			s.t.Errorf("one lease has %d, beside another with %d", l.Token(), other.Token())
 		}
 	}
 	s.held = append(s.held, l)

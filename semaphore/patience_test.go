@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/semaphore"
 )
 
-// A store that refuses for a moment, as a file does that somebody else has
-// locked, is asked again by every call, whichever read meets it.
+// A store that refuses for a moment, as a file does that another process has locked, is
+// asked again by every call, whichever read meets it.
 func TestAMomentWithoutTheStore(t *testing.T) {
 	calls := map[string]func(context.Context, *process) error{
 		"slots": func(ctx context.Context, p *process) error {
@@ -161,7 +161,7 @@ func TestIncidentEndsNoWaiter(t *testing.T) {
 					t.Errorf("call %d refused: %v", skip, err)
 				}
 			default:
-				t.Errorf("call %d refused: nobody has the slot", skip)
+				t.Errorf("call %d refused: the slot has no holder", skip)
 			}
 		})
 	}

@@ -63,8 +63,7 @@ func TestOneNumberCounts(t *testing.T) {
 	})
 }
 
-// A number that cannot be understood is left as it is: somebody else's lock has
-// that name.
+// A number that cannot be understood is left as it is: a foreign lock has that name.
 func TestForeignSizeIsLeftAlone(t *testing.T) {
 	for _, data := range []string{"hello", `{"slots":0,"highest":0}`, `{"slots":3,"highest":2}`, `{"slots":1,"highest":1001}`} {
 		onWorld(t, 2, func(t *testing.T, s *world) {

@@ -66,7 +66,7 @@ func starve(t *testing.T, s *world) {
 		t.Fatal("those that come now and then got nothing")
 	}
 	if longest := waits[len(waits)-1]; longest > 2*time.Minute {
-		t.Errorf("somebody waited for %v", longest)
+		t.Errorf("a process waited for %v", longest)
 	}
 	for i := range 3 {
 		if n := s.count[fmt.Sprintf("modest%d", i)]; n < 12 {

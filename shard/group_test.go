@@ -267,7 +267,7 @@ func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
 }
 
 // Who leaves does not hand over before the others have seen that it leaves, and
-// wait: no partition has nobody for any time then.
+// wait: no partition is without an owner then.
 func TestLeaveWaitsForTheOthers(t *testing.T) {
 	const n, partitions = 12, 120
 	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
@@ -349,12 +349,12 @@ func TestRestartOfAHeavyWorker(t *testing.T) {
 	})
 }
 
-// No worker has more than its maximum. What nobody has room for is told.
+// No worker has more than its maximum. Partitions without room are reported.
 func TestMax(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 50, Max: 20}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 40)
-		time.Sleep(5 * lease) // nobody adopts what is too much
+		time.Sleep(5 * lease) // no worker adopts the excess
 		if s.owned("a") != 20 || s.owned("b") != 20 || s.owned() != 40 {
 			t.Errorf("with 20 at most: %v", s.at())
 		}
@@ -363,7 +363,7 @@ func TestMax(t *testing.T) {
 		}
 		for _, w := range []*worker{a, b} {
 			if ev := w.of(shard.EventUnassigned); len(ev) == 0 || ev[len(ev)-1].Count != 10 {
-				t.Errorf("%s was told %v", w.owner, ev)
+				t.Errorf("%s got event %v", w.owner, ev)
 			}
 		}
 		st, err := a.Status(t.Context())
@@ -373,7 +373,7 @@ func TestMax(t *testing.T) {
 		s.worker("c")
 		s.settle(3, 50)
 		if ev := a.of(shard.EventUnassigned); ev[len(ev)-1].Count != 0 {
-			t.Errorf("it was not told that all are assigned: %v", ev)
+			t.Errorf("it got no event that all are assigned: %v", ev)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestFillUp(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	if fillUp(nil, before) != nil {
-		t.Error("nobody is in the group, and it has places")
+		t.Error("the group has no workers, but it has places")
 	}
 }
 

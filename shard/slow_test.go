@@ -96,8 +96,8 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 	})
 }
 
-// Where all workers are well nobody claims what another one is to have, however slow
-// that one is.
+// While all workers are well, none claims another's partition, however slow that one
+// is.
 func TestNobodyAdoptsInACalmGroup(t *testing.T) {
 	const n, partitions = 10, 400
 	onWorld(t, shard.Options{Partitions: partitions, Audit: 20}, func(t *testing.T, s *world) {

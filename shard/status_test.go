@@ -93,7 +93,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 			t.Errorf("seen of a leaving worker: %v", seen)
 		}
 
-		// One dies, the other one leaves: nobody coordinates any more, and nobody has anything.
+		// One worker dies, the other leaves: there is no coordinator any more, and no owner.
 		workers[1].crash()
 		look() // and its last heartbeat is seen
 		time.Sleep(refresh)
@@ -108,7 +108,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 	})
 }
 
-// What nobody understands is refused, and left alone.
+// Unreadable records are refused, and left alone.
 func TestUnreadableRecords(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.make("a")

@@ -58,7 +58,7 @@ func (s *world) stopAll(workers ...*worker) time.Duration {
 	return time.Since(begun)
 }
 
-// free fails the test if somebody has a partition, or one is reserved for somebody.
+// free fails the test if a partition is owned or reserved.
 func (s *world) free(partitions int) {
 	s.t.Helper()
 	for id := range partitions {
@@ -279,7 +279,7 @@ func TestOneDiesWhileOthersLeave(t *testing.T) {
 			})
 			// Where the successor has become the coordinator before, two things are waited for.
 			if late > runs/4 {
-				t.Errorf("a partition had nobody for more than %v in %d of %d runs", silence+4*refresh, late, runs)
+				t.Errorf("a partition had no owner for more than %v in %d of %d runs", silence+4*refresh, late, runs)
 			}
 		})
 	}
@@ -324,7 +324,7 @@ func TestAllAreReplaced(t *testing.T) {
 	}
 }
 
-// Where nobody has room for what a worker has, it does not wait for anybody.
+// If no worker has room for a leaving worker's partitions, it does not wait.
 func TestLeaveWhereAllAreFull(t *testing.T) {
 	const n, partitions, most = 4, 40, 10
 	times(t, 40, shard.Options{Partitions: partitions, Max: most}, func(s *world, run int) {

@@ -14,8 +14,8 @@ import (
 )
 
 // A high place is looked at each 5 polls when the group has just changed, and each 20 when it
-// has stood for a while. A worker that is in one all the same, because somebody has freed the
-// places below it by hand, is found by then.
+// has stood for a while. A worker that is in one all the same, because an operator has freed
+// the places below it by hand, is found by then.
 func TestVacantPlacesAreLookedAtSeldom(t *testing.T) {
 	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		const high, often, seldom, periods = 9, 5, 20, 120

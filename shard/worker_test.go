@@ -176,13 +176,13 @@ func (s *world) owned(by ...string) (n int) {
 	return n
 }
 
-// gap fails the test if a partition had nobody for longer since reset, and returns the
-// longest time.
+// gap fails the test if a partition had no owner for longer since reset, and returns
+// the longest time.
 func (s *world) gap(most time.Duration) (longest time.Duration) {
 	s.t.Helper()
 	s.each(func(id string, d *desk) {
 		if longest = max(longest, d.gap); d.gap > most {
-			s.t.Errorf("partition %s had nobody for %v, more than %v", id, d.gap, most)
+			s.t.Errorf("partition %s had no owner for %v, more than %v", id, d.gap, most)
 		}
 	})
 	return longest

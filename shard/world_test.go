@@ -30,8 +30,8 @@ type world struct {
 type desk struct {
 	p     *shard.Partition // the latest one at work
 	w     *worker          // that has it
-	left  time.Time        // when nobody was at work any more, and zero while somebody is
-	gap   time.Duration    // the longest for which nobody was
+	left  time.Time        // when no owner was at work any more, and zero while one is
+	gap   time.Duration    // the longest time without one
 	begun int              // how often it has come to a worker
 }
 

@@ -48,7 +48,7 @@ func (r *replica) noteChanges() {
 }
 
 // A leader tells its followers things through its data; the next one goes on,
-// and nobody sees a term of its own.
+// and no replica sees its own term.
 func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		replicas := map[string]*replica{}
@@ -111,7 +111,7 @@ func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
 }
 
 // A leader whose writes are lost begins to follow while the record still shows
-// its own term: that is nobody.
+// its own term: that counts as no leader.
 func TestNobodyFollowsItself(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r := s.replica("a")
@@ -155,9 +155,9 @@ func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
 	})
 }
 
-// An error of the store does not change who is followed, however long it lasts: that nobody leads
-// is what the store says, not what its silence says. When a leader has died meanwhile, that is
-// seen a lease after the store answers again at the latest.
+// An error of the store does not change the followed leader, however long it lasts: that no
+// process leads is what the store says, not what its silence says. When a leader has died
+// meanwhile, that is seen a lease after the store answers again at the latest.
 func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		rival := s.Client("rival")
@@ -185,8 +185,8 @@ func TestFollowedWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A slow loop over the changes skips states and holds up nobody, the handle
-// ends with the following, and its data is the caller's own.
+// A slow loop over the changes skips states and delays nothing else; the handle ends
+// with the following, and its data is the caller's own.
 func TestChangesSkipAndEnd(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		rival := s.rival()

@@ -288,7 +288,7 @@ func TestUnhealthyLeaderGivesWay(t *testing.T) {
 			led = append(led, time.Since(begun).Round(time.Second))
 			<-ctx.Done()
 			if l.Token() == 1 && !errors.Is(context.Cause(ctx), tenure.ErrUnhealthy) {
-				t.Errorf("told to stop because of %v", context.Cause(ctx))
+				t.Errorf("stopped because of %v", context.Cause(ctx))
 			}
 			return ctx.Err()
 		})

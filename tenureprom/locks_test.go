@@ -92,7 +92,7 @@ func TestLocks(t *testing.T) {
 }
 
 // TestStoreAway cuts the store off: no lock is shown as without a holder then, nor for having
-// had none while nobody could see it.
+// had none while no poll could see it.
 func TestStoreAway(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		c, l := watcher(t, w, tenureprom.LocksOptions{Leaders: []string{"leader", "free"}})
@@ -134,7 +134,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestStopped shows no lock if nobody polls any more.
+// TestStopped shows no lock if polling has stopped.
 func TestStopped(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
@@ -225,7 +225,7 @@ func TestPrefix(t *testing.T) {
 	})
 }
 
-// unreadable is a store with a record that nobody can read.
+// unreadable is a store with an unreadable record.
 type unreadable struct{ driver.Store }
 
 func (u unreadable) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {

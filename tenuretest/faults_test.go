@@ -41,7 +41,7 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// All of the world's clients can be cut off at once; and then nobody leads.
+// All of the world's clients can be cut off at once; then no client leads.
 func TestWorldPartition(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
 		first, second := campaign(t, a), campaign(t, b)

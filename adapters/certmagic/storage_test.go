@@ -146,7 +146,7 @@ func TestRenewLockLease(t *testing.T) {
 }
 
 // TestLateUnlock: a host that was paused until others have the lock frees its own lease alone;
-// within one process, nobody has the lock before the one before has unlocked.
+// within one process, no goroutine has the lock before its predecessor has unlocked.
 func TestLateUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHarness(t, "abc", 0, ours)
@@ -267,7 +267,7 @@ func TestSession(t *testing.T) {
 	})
 }
 
-// TestIssuerWithoutLock: an order that nobody has a lock for is refused.
+// TestIssuerWithoutLock: an order without a lock is refused.
 func TestIssuerWithoutLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHarness(t, "a", 0, func(_ *host, inner certmagic.Storage) certmagic.Storage { return unlocked{inner} })

@@ -208,7 +208,7 @@ func (p *operators) leader(other *operator) *operator {
 		}
 		p.mu.Unlock()
 	}
-	p.t.Fatal("nobody else reconciles within a minute")
+	p.t.Fatal("no other operator reconciles within a minute")
 	return nil
 }
 

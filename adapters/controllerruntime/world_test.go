@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
-// world counts the terms in which somebody reconciles.
+// world counts the terms with a reconcile.
 type world struct {
 	*tenuretest.World
 	stops time.Duration // a reconcile, when its context ends

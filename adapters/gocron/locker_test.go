@@ -62,8 +62,9 @@ var apart = []time.Duration{-20 * time.Second, 0, 30 * time.Second}
 
 const minutely = "* * * * *"
 
-// TestClocksApart: each occurrence begins once, on whichever host, and somebody runs all of them,
-// also where a host whose clock is behind comes by when the job has ended.
+// TestClocksApart: each occurrence begins once, on whichever host, and some host runs
+// each of them, also where a host whose clock is behind comes by when the job has
+// ended.
 func TestClocksApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, apart...)
@@ -87,7 +88,7 @@ func TestClocksApart(t *testing.T) {
 	})
 }
 
-// TestJobOutlastsItsPeriod: nobody comes in beside a job that runs on.
+// TestJobOutlastsItsPeriod: no process runs the job while it runs on.
 func TestJobOutlastsItsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWorld(t, 0, 0, 0)

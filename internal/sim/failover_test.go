@@ -26,7 +26,7 @@ type failedOver struct {
 // random moment, and another take over. Nothing else fails.
 func failover(src Source, cfg Config) (failedOver, error) {
 	l := newLock(src, cfg)
-	l.final = true // nobody tries only, or gives up
+	l.final = true // no process only tries, or gives up
 	l.after(0, l.procs[0].acquire)
 	for _, p := range l.procs[1:] {
 		l.after(l.t.Lease+l.upTo(l.t.Heartbeat), p.acquire)
@@ -139,7 +139,7 @@ var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 
 
 // TestPreference: in the end the candidate with the highest priority leads,
 // whatever the order in which they joined. Each change of leader is to a higher
-// priority, and nobody leads less than a lease.
+// priority, and no process leads for less than a lease.
 func TestPreference(t *testing.T) {
 	enginetest.MakeVerify(t)
 	timing := protocol.Timing{}.WithDefaults()

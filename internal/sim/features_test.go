@@ -48,7 +48,7 @@ func TestFeatures(t *testing.T) {
 			c.Doubled = seed%3 == 1 // orphans are writes that come late
 		}, map[Happening]int{ClosedByOthers: 1, Orphan: 1, Swept: 1, Carried: 1, Delivered: 1}},
 		// An acquire that does not hear for long that it has the lock has it in the end, or
-		// nobody has it for it.
+		// no process has it in its name.
 		{"unheard", 300, func(seed uint64, c *Config) {
 			unheard(c)
 			c.Faults = seed%3 == 0
@@ -58,7 +58,7 @@ func TestFeatures(t *testing.T) {
 		{"trying", 300, func(_ uint64, c *Config) { c.Sessions, c.Trying, c.Doubled = true, true, true }, map[Happening]int{OrphanFound: 33}},
 		// Holders behind replicas of a lock service, beside processes with the store. No two
 		// hold one lock, tokens rise, what has ended has no effect, an unused grant is freed
-		// and a request is told; and somebody has each lock in the end.
+		// and a request is reported; and each lock has a holder in the end.
 		{"clients", 900, func(seed uint64, c *Config) {
 			[...]func(*Config){served, servedLong, servedTwice}[seed%3](c)
 			c.Faults = seed%8 > 0

@@ -35,7 +35,7 @@ func TestSeedsReplay(t *testing.T) {
 			t.Errorf("seed %d: played from its tape it does something else", seed)
 		}
 		if len(one.Events.Events()) == 0 && Schedule(Seed(seed)).Clients == 0 && !Schedule(Seed(seed)).Guarded {
-			t.Errorf("seed %d: the model is told nothing", seed)
+			t.Errorf("seed %d: the model gets no events", seed)
 		}
 	}
 }

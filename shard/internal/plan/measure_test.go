@@ -22,10 +22,10 @@ type Balance struct {
 	Loads []Load
 
 	// Worst is the load of the member that has most beside its target, over that
-	// target: 1 if all have their weighted share, 0 if there is nobody.
+	// target: 1 if all have their weighted share, 0 without members.
 	Worst float64
 
-	// Unassigned is how many partitions nobody has room for.
+	// Unassigned is how many partitions no member has room for.
 	Unassigned int
 
 	// Abroad is how many partitions have a zone of their own in which there are
@@ -85,7 +85,7 @@ type Difference struct {
 func Moves(from, to *Plan) Difference {
 	var d Difference
 	places := max(len(from.membership.live), len(to.membership.live))
-	in, out := make([]int, places+1), make([]int, places+1) // the last: nobody
+	in, out := make([]int, places+1), make([]int, places+1) // the last: without an owner
 	moved := func(was, is int32) {
 		if was == is {
 			return

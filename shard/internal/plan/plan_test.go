@@ -41,8 +41,8 @@ func leaving(all []plan.Member, places ...int) []plan.Member {
 }
 
 // sound checks what holds for every plan: Owner, Of and Unassigned say the same,
-// only members that take part have partitions, nobody has more than it may, and
-// nobody is without an owner while a member has room.
+// only members that take part have partitions, no member has more than it may, and no
+// partition is without an owner while a member has room.
 func sound(t *testing.T, in plan.Input, p *plan.Plan) {
 	t.Helper()
 	room := 0
@@ -202,7 +202,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// When one leaves and nobody else is away, only what it had moves, and all others
+// When a member leaves and no other is away, only its partitions move, and all others
 // stay within a sixteenth of their share.
 func TestLeave(t *testing.T) {
 	for seed := range uint64(60) {
@@ -302,7 +302,7 @@ func TestLimits(t *testing.T) {
 	in.Members[4].Leaving = true
 	sound(t, in, plan.Make(in))
 	if p = plan.Make(plan.Input{Partitions: names(7)}); len(p.Unassigned()) != 7 {
-		t.Errorf("with nobody there, %v have no owner", p.Unassigned())
+		t.Errorf("without members, %v have no owner", p.Unassigned())
 	}
 }
 
@@ -327,8 +327,8 @@ func TestOddMembers(t *testing.T) {
 	}
 }
 
-// Partitions are worked on in their zone, as long as nobody there has a quarter
-// more than its share.
+// Partitions are worked on in their zone, as long as no member there has a quarter more
+// than its share.
 func TestZones(t *testing.T) {
 	in := plan.Input{Partitions: names(3_000), Members: members(30), Zones: map[string]string{}}
 	for i := range in.Members {
@@ -356,6 +356,6 @@ func TestZones(t *testing.T) {
 	}
 	in.Members = leaving(in.Members, 0, 3, 6, 9, 12, 15, 18, 21, 24, 27)
 	if b = plan.Make(in).Balance(); b.Abroad != 0 || b.Unassigned != 0 {
-		t.Errorf("nobody in the zone, and %d are abroad, %d nowhere", b.Abroad, b.Unassigned)
+		t.Errorf("no member in the zone, and %d are abroad, %d nowhere", b.Abroad, b.Unassigned)
 	}
 }
