@@ -13,7 +13,7 @@ import (
 // The rules of [Every] are here: no clock, no store, no goroutine. Instants are
 // readings of [elapsed].
 
-// periods is what the lock of [Every] has as its data.
+// periods is the data of the lock of [Every].
 type periods struct {
 	Kind string `json:"ledger"`
 	// ID is new with every ledger: the numbers of another one mean nothing.

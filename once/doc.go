@@ -15,9 +15,9 @@
 //		// another host has it
 //	}
 //
-// [Once] is for a schedule by the wall clock: the caller names the occurrence by a
-// number, and the store decides whether that one may run. [Every] is for "an hour
-// after the last time": the store keeps how much time has passed.
+// [Once] is for a schedule by the wall clock: the caller gives the occurrence a number,
+// and the store decides whether it may run. [Every] is for "an hour after the last
+// time": the store keeps how much time has passed.
 //
 // # The ledger
 //
@@ -25,31 +25,30 @@
 // [LockName] for Once, [EveryLockName] for Every. It keeps the last 20 runs, which
 // [Show] and [ShowEvery] read. Only the holder of the lock writes it, by a write
 // that fails if anybody else has written since. Data that are not a ledger are an
-// error, [tenure.ErrUnreadable], and never an empty ledger. Nobody but this package may
-// write the data of these locks: a table that is shared with other lock clients is
-// refused by its store.
+// error, [tenure.ErrUnreadable], and never an empty ledger. Only this package may write
+// the data of these locks: the store refuses them in a table that is shared with other
+// lock clients.
 //
 // # The rule of Once
 //
-// The ledger has a set of slots that count as begun: all up to a floor, and above it
-// those in at most 16 spans. A slot may begin if it is not in the set. It is in it
-// from the write that marks it on, before its work begins, and comes out again only
-// if that mark is taken back by the same holder, whose work has not begun, or by
-// [Reset], which opens the slot that it names.
+// The ledger has a set of slots that count as begun: all up to a floor, and above it at
+// most 16 spans. A slot may begin if it is not in the set. The write that marks a slot
+// adds it, before its work begins. A slot leaves the set only if the same holder takes
+// the mark back, because the work has not begun, or by [Reset].
 //
-// In order, a slot that begins takes all below it into the set: the floor is the
-// highest one. With [Options.OutOfOrder] it takes those alone that lie between the
-// slot of the schedule before it and itself, so that slots that were begun one after
-// the other are one span, and a slot that was missed is a gap between two. A slot in a
-// gap may begin, although a later slot was begun. A seventeenth span raises the floor
-// over the lowest gap; that shuts out, and never lets in.
+// In order, a slot that begins adds all lower slots to the set: the floor is the
+// highest slot. With [Options.OutOfOrder] it adds only the numbers between the previous
+// slot of the schedule and itself, so that consecutive slots are one span, and a missed
+// slot is a gap between two. A slot in a gap may begin, although a later slot was
+// begun. A seventeenth span raises the floor over the lowest gap; that shuts out, and
+// never lets in.
 //
 // So a host whose clock is ahead costs the slots that it runs, and no others. A host
-// whose clock is behind can at worst run, once, a slot that was missed, or one from
-// before the first run. Nobody else runs what was missed, but [Options.CatchUp].
+// whose clock is behind can at worst run, once, a slot that was missed, or a slot from
+// before the first run. Missed slots do not run otherwise, except with [Options.CatchUp].
 //
-// With [Options.Schedule] the ledger keeps which schedule the slots are of. Another
-// one is refused, until [Reschedule] raises the floor to the present.
+// With [Options.Schedule] the ledger records the schedule of its slots. Another schedule
+// is refused, until [Reschedule] raises the floor to the present.
 //
 // A run that was begun and has no end in the ledger had a lost holder: [Options.Redo]
 // marks its slot again, and never one whose end is known.
@@ -65,12 +64,12 @@
 //
 // # What is not guaranteed
 //
-// That a slot is run. A holder that crashes leaves its slot begun; [Options.Redo]
-// runs it again. A host that is ahead begins slots early, and the others find them
-// begun, or, in order, passed. An error or the ledger reports each of these.
+// A slot may not run: a holder that crashes leaves its slot begun; [Options.Redo] runs
+// it again. A host that is ahead begins slots early, and the others find them begun,
+// or, in order, passed. An error or the ledger reports each of these.
 //
-// That the work of two runs never overlaps: a process can be paused between its
-// last check and what it does. Fence at the resource with [Turn.Token].
+// The work of two runs may overlap: a process can be paused between its last check and
+// its action. Fence at the resource with [Turn.Token].
 //
 // If the lock's record is deleted, its ledger is lost too: slots can run again, and a new
 // period begins.

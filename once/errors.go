@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Why the work was not run. Each is ordinary but for ErrSlotAhead and ErrNotRun,
-// which somebody should hear of.
+// Errors that say why the work was not run. They are ordinary, except ErrSlotAhead and
+// ErrNotRun, which need attention.
 var (
 	// ErrDone is matched when the slot was begun before, by this process or by
 	// another one. It is not run again, however that run ended. See [DoneError].

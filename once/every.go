@@ -19,9 +19,8 @@ type EveryOptions struct {
 	// phase is kept: what a period has overrun counts for the next one, up to this
 	// many periods. Then runs are not spaced by a period, but in any time T there
 	// are at most T(1+ρ)/P + CatchUp + 1 of them. It makes up for work that took
-	// long and for changes of the leader, not for time in which no process was
-	// alive, which nobody has measured. If zero, each period is at least as long as
-	// it was set.
+	// long and for changes of the leader, not for time in which no process was alive,
+	// which is not measured. If zero, each period lasts at least Period.
 	CatchUp int
 
 	// Timeout, Retries and RetryDelay are as in [Options].
@@ -42,16 +41,16 @@ type EveryOptions struct {
 // does: one process leads, and the others take over when it ends. Period is at least
 // two heartbeat periods of the client.
 //
-// The store has how many periods were begun, and a lower bound of the time since
-// the last one was. The leader writes it, with heartbeats, each hundredth of the
-// period, or each heartbeat period if that is longer. When a period has passed, one
-// write begins the next one; the work runs when that is confirmed. Time is counted
-// by elapsed time of one process after the other, and not by wall clocks. So a
-// change of the leader makes a period longer by that interval at most, and by the
-// time in which no process was alive; never shorter.
+// The store has the number of begun periods, and a lower bound of the time since the
+// last one began. The leader writes it, with heartbeats, each hundredth of the period,
+// or each heartbeat period if that is longer. When a period has passed, one write
+// begins the next one; the work runs when that is confirmed. Time is the elapsed time
+// of one process after the other, not of wall clocks. So a change of the leader makes a
+// period longer by that interval at most, and by the time in which no process was
+// alive; never shorter.
 //
-// The first run comes a period after the first call, and so it is when the record
-// was deleted: nothing runs at once, because a new ledger looks like a lost one.
+// The first run comes a period after the first call, or after the record was deleted:
+// nothing runs at once, because a new ledger looks like a lost one.
 //
 // Every runs one work at a time. If the work takes longer than the period, the next
 // one begins when it returns. An error of the work ends nothing: it is in the
@@ -59,7 +58,7 @@ type EveryOptions struct {
 // its holder is lost then, the work is not run again.
 //
 // Every returns nil when ctx ends and the work has returned. It returns an error
-// that matches [tenure.ErrUnreadable] if the lock's data are no ledger, and the
+// that matches [tenure.ErrUnreadable] if the lock's data are not a ledger, and the
 // store's own as [tenure.Election.Run] does. A panic of work is written down as a
 // failure, releases the lock, and goes on.
 func Every(ctx context.Context, client *tenure.Client, name string, period time.Duration, options *EveryOptions, work Work) error {
@@ -101,7 +100,7 @@ func checkPeriod(client *tenure.Client, period time.Duration) error {
 // EveryStatus is what the store has of the periods of one name.
 type EveryStatus struct {
 	Name string
-	// Number is how many periods were begun; Kept is false if nobody has kept time
+	// Number is how many periods were begun; Kept is false if no process has kept time
 	// under this name yet.
 	Number int64
 	Kept   bool

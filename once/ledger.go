@@ -81,12 +81,11 @@ func (e entry) run(alive uint64) Run {
 	return r
 }
 
-// ledger is what the lock of [Once] has as its data. The newest run is the last
-// one of Runs.
+// ledger is the data of the lock of [Once]. The newest run is the last one of Runs.
 type ledger struct {
 	Begun    begun
 	Runs     []entry
-	Schedule *known // nil: none is known
+	Schedule *known // nil: unknown
 }
 
 // stored is a ledger in the form in which it is stored.
@@ -101,7 +100,7 @@ type stored struct {
 	Last *int64 `json:"last,omitempty"` // of oldKind: what the floor is now
 }
 
-// oldKind is a ledger of slots that only rose.
+// oldKind is the kind of a ledger whose slots only rose.
 const oldKind = "once/1"
 
 // parseOnce reads the data of a lock. No data means that no slot was begun. Token is
@@ -141,7 +140,7 @@ func (s stored) check(token uint64) error {
 	case s.Kind != onceKind:
 		return fmt.Errorf("its kind is %.40q: it must be %q", s.Kind, onceKind)
 	case s.Last != nil:
-		return errors.New("it has a last slot, as an older kind has")
+		return errors.New("it has a last slot, which only an older kind has")
 	}
 	slots := s.begun()
 	if err := slots.check(); err != nil {

@@ -5,8 +5,7 @@ package once
 
 import "github.com/tenurelock/tenure/internal/text"
 
-// MaxNameLen is the longest name in bytes: what a lock's name may have, less what
-// is put behind it.
+// MaxNameLen is the longest name in bytes: that of a lock, less the suffix.
 const MaxNameLen = 1018
 
 // LockName returns the name of the lock under which [Once] runs, whose data are
