@@ -20,20 +20,20 @@ import (
 // claim is a partition to claim.
 type claim struct {
 	id      string
-	adopted bool // others were to have it
+	adopted bool // the plan gives it to another worker
 }
 
 const (
-	// maxLooks is how many partitions a worker looks at before it looks at the
-	// rest of the group again.
+	// maxLooks is how many partitions a worker polls before it polls the rest of the group
+	// again.
 	maxLooks = 2000
-	// maxStuck is how often in a row a worker that is full finds that it has not
-	// what it is to have, before it makes room.
+	// maxStuck is the number of consecutive rounds in which a full worker may lack an
+	// assigned partition before it releases one that is not assigned to it.
 	maxStuck = 3
 )
 
-// reconcile begins what brings the worker nearer to the plan, and returns true if
-// there is more to do at once.
+// reconcile starts steps towards the plan, and returns true if there is more to do at
+// once.
 func (w *worker) reconcile() bool {
 	if w.seat == nil {
 		return false
@@ -49,7 +49,7 @@ func (w *worker) reconcile() bool {
 	return more
 }
 
-// dropRemoved ends the work on partitions that the group has no more.
+// dropRemoved ends the work on partitions that were removed from the group.
 func (w *worker) dropRemoved() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,8 +63,8 @@ func (w *worker) dropRemoved() {
 	}
 }
 
-// missing returns the partitions that this worker is to have and does nothing
-// about yet.
+// missing returns the partitions that the plan gives this worker and that it does not
+// claim or ask for yet.
 func (w *worker) missing() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *worker) toLook(missing []string) (look []string, more bool) {
 	return look, false
 }
 
-// looksAtOnce is how many partitions are looked at in one call.
+// looksAtOnce is how many partitions are polled in one call.
 const looksAtOnce = 200
 
 // look polls partitions, and claims the free ones.
@@ -174,7 +174,7 @@ func (l looked) free(owner string) bool {
 	return !l.Held
 }
 
-// note notes what was seen of a partition, and returns whether it can be claimed.
+// note records an observation of a partition, and reports whether it can be claimed.
 func (w *worker) note(id string, st looked) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,15 +182,15 @@ func (w *worker) note(id string, st looked) bool {
 		delete(w.known, id)
 		return true
 	}
-	if w.disowned(id, st) {
+	if w.orphaned(id, st) {
 		delete(w.known, id)
 		return true
 	}
 	k := observation{session: st.Session, owner: st.Owner, until: time.Now().Add(w.jittered())}
 	switch {
 	case st.err != nil, st.State == tenure.StateReserved, st.Session == w.session.ID():
-		// Later: the store fails, or it is kept for another one, or it has come here
-		// since it was looked at.
+		// Later: the store fails, or the partition is reserved for another owner, or this
+		// worker got it after the poll.
 		k = observation{until: k.until}
 	default:
 		k.lone = st.Session == ""
@@ -199,23 +199,23 @@ func (w *worker) note(id string, st looked) bool {
 	return false
 }
 
-// disowned says that a partition is held in the name of the worker's own session, and
+// orphaned says that a partition is held in the name of the worker's own session, but
 // that the worker does not have it: a claim of the session was applied late. To claim
 // it is what has the session give it up; no other process would, because the session
 // lives. The caller holds mu.
-func (w *worker) disowned(id string, st looked) bool {
+func (w *worker) orphaned(id string, st looked) bool {
 	return st.err == nil && st.State == tenure.StateHeld && st.Session == w.session.ID() &&
 		w.held[id] == nil && !w.claiming[id] && w.moves[id] == nil
 }
 
-// again has a partition looked at after a while.
+// again schedules another poll of a partition.
 func (w *worker) again(id string, after time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known[id] = observation{until: time.Now().Add(after)}
 }
 
-// claim has partitions claimed, a number of them at a time.
+// claim claims partitions, some at a time.
 func (w *worker) claim(claims []claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,7 +235,7 @@ func (w *worker) claim(claims []claim) {
 	w.claimMore()
 }
 
-// claimMore has as many claimed at once as there may be. The caller holds mu.
+// claimMore starts as many claims as the pace allows. The caller holds mu.
 func (w *worker) claimMore() {
 	for w.claimers < min(w.pace.atOnce, len(w.queue)) {
 		w.claimers++
@@ -250,12 +250,12 @@ func (w *worker) claimMore() {
 // period.
 type pace struct {
 	atOnce, most int
-	slow         time.Duration // what takes longer is slow
+	slow         time.Duration // a claim that takes longer is slow
 	careful      bool          // one was slow
 	quick        int           // since the last change
 }
 
-// firstClaims is how many claims there are at a time before one is answered.
+// firstClaims is the number of claims in flight before the first reply.
 const firstClaims = 2
 
 func newPace(most int, heartbeat time.Duration) pace {
@@ -299,8 +299,8 @@ func (w *worker) claimQueued() {
 	}
 }
 
-// wants says that a partition is to be claimed still, and gives its index. The
-// caller holds mu.
+// wants says that a partition is still to be claimed, and returns its index. The caller
+// holds mu.
 func (w *worker) wants(c claim) (int, bool) {
 	i, ok := w.view.find(c.id)
 	if !ok || w.leaving || w.ctx.Err() != nil {
@@ -321,7 +321,7 @@ func (w *worker) tryClaim(c claim, index int) {
 		}
 		w.begin(c.id, index, l, Event{Kind: kind})
 	case errors.As(err, &held) && !held.Own:
-		w.again(c.id, 0) // somebody was quicker
+		w.again(c.id, 0) // another worker was quicker
 	default:
 		w.again(c.id, w.jittered())
 		if held == nil {
@@ -330,9 +330,8 @@ func (w *worker) tryClaim(c claim, index int) {
 	}
 }
 
-// makeRoom releases a few partitions that others are to have, when the worker is
-// full and has not what it is to have: those that it would ask may wait for it in
-// the same way.
+// makeRoom releases a few surplus partitions when the worker is full and lacks planned
+// ones: their owners may be waiting for it in the same way.
 func (w *worker) makeRoom(missing int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -393,13 +392,13 @@ func (w *worker) audit() {
 	w.claim(free)
 }
 
-// vouches is for how many leases it is believed that the coordinator would know if a session
-// had ended, before an audit looks at that by itself.
+// vouches is the number of leases for which an audit relies on the coordinator to know
+// that a session has ended, before it reads the session itself.
 const vouches = 4
 
-// owners looks at the locks of partitions. Most of them are held under sessions that are on
-// the membership, which the coordinator follows. So these are not read but now and then, because it
-// may do nothing although it lives. Others are.
+// owners reads the locks of partitions. Most of them are held under sessions on the
+// membership, which the coordinator follows. So those sessions are only read now and
+// then, in case the coordinator is stuck. Other sessions are always read.
 func (w *worker) owners(ids []string) []looked {
 	out := w.read(lockNames(w.g.name, ids), &tenure.ReadOptions{Eventual: true, WithoutSessions: true})
 	w.mu.Lock()
@@ -444,7 +443,7 @@ func (w *worker) owners(ids []string) []looked {
 	return out
 }
 
-// maxSuspects bounds the partitions that a worker keeps an eye on.
+// maxSuspects bounds the partitions that a worker watches.
 const maxSuspects = 64
 
 // maxPassed is how many partitions an audit passes over for each that it looks at.
@@ -506,8 +505,7 @@ func (w *worker) mayHave(id string) bool {
 	return ok && in && (owner == me.Place || owner == plan.None)
 }
 
-// bounded returns a context of the worker's for one thing that must not take for
-// ever.
+// bounded returns a worker's context with a time limit.
 func (w *worker) bounded(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.ctx, d)
 }

@@ -80,7 +80,7 @@ func (c *coordinator) pause() time.Duration {
 	return c.w.jittered()
 }
 
-// begin takes the membership, and reads where the coordinator before has left it.
+// begin takes the membership's lock, and reads the previous coordinator's membership.
 func (c *coordinator) begin() (err error) {
 	w := c.w
 	o := &tenure.AcquireOptions{StoreTimeout: -1, AdditionalWait: w.client.Options().LeaseDuration}
@@ -93,7 +93,7 @@ func (c *coordinator) begin() (err error) {
 		if c.ctx.Err() != nil || !errors.As(err, &held) {
 			return err
 		}
-		w.trouble(notOurs(MembershipName(w.g.name), held.Owner, held.Token)) // a coordinator before would have given it up
+		w.trouble(notOurs(MembershipName(w.g.name), held.Owner, held.Token)) // a previous coordinator would have given it up
 	}
 	for {
 		if err = c.read(); err == nil || errors.Is(err, tenure.ErrUnreadable) || c.ctx.Err() != nil {
@@ -118,7 +118,7 @@ func (c *coordinator) read() error {
 	if err == nil && !stored {
 		s, err = changeSpec(c.ctx, w.client, w.g.name, func(s spec, stored bool) spec {
 			if stored {
-				return s // somebody was quicker
+				return s // another worker was quicker
 			}
 			return w.g.initial
 		})
@@ -207,8 +207,8 @@ func (c *coordinator) lookNow() {
 	}
 }
 
-// look looks at all places, frees those of the dead, and writes a new membership if
-// that is called for.
+// look looks at all places, frees those of the dead, and writes a new membership if that
+// is needed.
 func (c *coordinator) look() error {
 	w := c.w
 	list, errs := c.places()
@@ -240,16 +240,16 @@ func (c *coordinator) look() error {
 }
 
 const (
-	// Places that were vacant are looked at each so many polls, but for the lowest ones:
-	// a worker that comes takes one of these, and where one of them is taken all are looked at.
-	// A worker in a higher place alone is only there if an operator has freed the places below
-	// by hand. So that is looked for seldom when the membership has stood for a while.
+	// Vacant places are read once in several polls, except the lowest ones: a joining worker
+	// takes one of these, and then all places are read. A worker in a higher place alone is
+	// only there if an operator has freed the places below by hand. So the coordinator rarely
+	// reads them when the membership has stood for a while.
 	vacantEach = 5
 	restsEach  = 20
 	lowest     = 2
 )
 
-// places looks at the group's spec, and at all places where a worker may be.
+// places reads the group's spec, and all places that a worker may have.
 func (c *coordinator) places() ([]tenure.Status, []error) {
 	w := c.w
 	all := 1 + c.state.Places
@@ -313,7 +313,7 @@ func (c *coordinator) member(place int, st tenure.Status, err error, freed bool)
 	}
 	p, ok := parseMemberInfo(st.Data)
 	if !ok {
-		return member{}, false // somebody's own lock
+		return member{}, false // a foreign lock
 	}
 	return member{Place: place, Session: st.Session, Owner: shownOwner(st.Owner), Weight: p.Weight, Zone: p.Zone, Max: p.Max, Leaving: p.Leaving, Awaits: p.Awaits}, true
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Group is a number of partitions under one name, and this process as one of the
-// workers that have them. All methods may be called concurrently. It holds
-// nothing that needs closing: [Group.Run] gives back what it has taken.
+// Group is a set of partitions under one name, with this process as one of its workers.
+// All methods may be called concurrently. A Group need not be closed: [Group.Run]
+// releases all that it acquires.
 //
-// A client runs one worker of a group. Its owner name ([tenure.Options.Owner])
-// is the worker's, by which others hand partitions over to it: no two workers
+// A client runs one worker of a group. The worker has the client's owner name
+// ([tenure.Options.Owner]), by which others hand partitions over to it: no two workers
 // may have the same.
 type Group struct {
 	client  *tenure.Client
@@ -36,8 +36,8 @@ type Group struct {
 	worker  *worker       // nil while it has no session
 }
 
-// New returns the group of the given name. Which partitions it has must be given
-// in the options; an error names what is wrong.
+// New returns the group of the given name. The options must give its partitions; an error
+// says what is wrong with them.
 func New(client *tenure.Client, name string, options *Options) (*Group, error) {
 	var errs []error
 	if client == nil {
@@ -68,20 +68,19 @@ type Handler func(ctx context.Context, p *Partition) error
 //   - when the partition, or the session with all of them, is lost: the cause
 //     matches [tenure.ErrLost];
 //   - when the worker leaves and the partition could not be handed over in time, or
-//     the group has it no more, or the client is closed.
+//     it is removed from the group, or the client is closed.
 //
 // A handler that returns before that is run again, under the same token: after a
 // refresh period if it returned nil, and after a pause that doubles with each
 // error. When it has failed five times in a row, each time within a lease, the
-// partition is released; this worker keeps away from it for ten leases, and
-// others find it.
+// partition is released; this worker avoids it for ten leases, and others find it.
 //
 // A worker that loses its session waits for its handlers, opens another session,
 // and joins again. Run returns nil when it has left in order, and else an error
 // that matches [ErrLeftEarly], [tenure.ErrClosed], [tenure.ErrStopTimeout] if a
 // handler had not returned in time, or [ErrRunning]. It returns after all
 // handlers have. A panic of a handler ends all the others, frees the partitions,
-// and goes on in Run, as a [*Panic]. An OnEvent that does not return holds Run up for
+// and goes on in Run, as a [*Panic]. If OnEvent does not return, Run waits for it for
 // the client's StopTimeout and a lease at most; then the error says so.
 func (g *Group) Run(ctx context.Context, handler Handler) (err error) {
 	leave, stop := context.WithCancel(ctx)
@@ -103,7 +102,7 @@ func (g *Group) Run(ctx context.Context, handler Handler) (err error) {
 	}
 	err = r.run()
 	if r.thrown != nil {
-		panic(r.thrown) //nolint:forbidigo // it is the handler's own, handed on
+		panic(r.thrown) //nolint:forbidigo // the handler's own panic
 	}
 	return wrap("run", g.name, err)
 }
@@ -129,8 +128,8 @@ func (g *Group) end() {
 	close(g.ended)
 }
 
-// Leave has the worker leave, as the end of Run's context does, and waits until
-// Run has returned, or ctx has ended; the worker leaves nevertheless.
+// Leave makes the worker leave, as the end of Run's context does, and waits until Run has
+// returned, or ctx has ended; the worker leaves in any case.
 func (g *Group) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	running, ended := g.running, g.ended
@@ -161,8 +160,8 @@ type run struct {
 	thrown  *Panic
 }
 
-// period returns how often a worker looks at what it goes by. The client's may
-// be far longer, where the store can watch.
+// period returns how often a worker polls the group. The client's refresh period may be
+// far longer, where the store can watch.
 func period(client *tenure.Client) time.Duration {
 	o := client.Options()
 	return min(o.RefreshPeriod, o.LeaseDuration/5)
@@ -218,18 +217,17 @@ type Stats struct {
 	// Partitions is how many the group has, and Unassigned how many of them the
 	// plan gives to no worker, because all are full, or all leave.
 	Partitions, Unassigned int
-	// Planned is how many partitions the worker is to have, Held how many it
-	// has, those included that stop, and Surplus how many it has that others are
-	// to have.
+	// Planned is how many partitions the plan gives the worker, Held how many it has,
+	// including those that stop, and Surplus how many it has that the plan gives to others.
 	Planned, Held, Surplus int
-	// Claiming is how many partitions are about to be claimed, and MovingIn how
-	// many others are asked for.
+	// Claiming is how many partitions are about to be claimed, and MovingIn how many are
+	// requested from others.
 	Claiming, MovingIn int
 	// Coordinator says that this worker writes the membership.
 	Coordinator bool
 }
 
-// Stats returns the numbers of this worker as they are now. It sends nothing.
+// Stats returns the present numbers of this worker. It sends nothing.
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	w := g.worker
@@ -240,8 +238,8 @@ func (g *Group) Stats() Stats {
 	return w.stats()
 }
 
-// Options are for one worker of a group; but for the partitions, which are the
-// same for all. Nil means the defaults.
+// Options are for one worker of a group, except the partitions, which are the same for
+// all. Nil means the defaults.
 type Options struct {
 	// Partitions is how many partitions the group has, with the names "0", "1"
 	// and so on; or Names are their names. One of the two must be given. They
@@ -250,24 +248,24 @@ type Options struct {
 	Partitions int
 	Names      []string
 
-	// Weight is the share of the partitions that this worker is to have, beside
-	// the others' weights. If zero, it is 1.
+	// Weight sets this worker's share of the partitions, relative to the others' weights.
+	// If zero, it is 1.
 	Weight float64
 
 	// Zone is where the worker runs, such as a rack or an availability zone.
-	// Partitions that are better worked on there come to it: see Zones.
+	// It gets the partitions that prefer this zone: see Zones.
 	Zone string
 
-	// Zones are those in which partitions are better worked on, by their names:
-	// where their data are, say. They are as Partitions: what the store has counts,
-	// and [Group.SetZones] changes it. A partition goes to a worker of its zone as
-	// long as that has no more than five fourths of its share; then anywhere, as do
-	// those without a zone, or with one in which no worker is.
+	// Zones are the preferred zones of partitions, by their names: where their data are,
+	// say. As with Partitions, the zones in the store count, and [Group.SetZones] changes
+	// them. A partition goes to a worker of its zone as long as that worker has no more
+	// than five fourths of its share; then anywhere. Partitions without a zone, or whose
+	// zone has no worker, go anywhere.
 	Zones map[string]string
 
-	// Max is the most partitions that this worker takes, whatever happens to the
-	// others. What no worker has room for is unassigned, which an event, [Stats] and
-	// [Status] show. If zero, there is no such limit.
+	// Max is the most partitions that this worker takes, whatever happens to the others.
+	// Partitions that no worker has room for are unassigned: an event, [Stats] and [Status]
+	// show them. If zero, there is no such limit.
 	Max int
 
 	// Address is shown with the worker, so that others can reach it. It has at
@@ -307,17 +305,16 @@ type Options struct {
 	// matters where many run in one, in a test or a simulation.
 	Plans *Plans
 
-	// OnEvent is called with everything that happens, one event at a time. It
-	// may take its time: nothing waits for it but the end of Run, for a while, and
-	// events are dropped, and counted, when it falls far behind.
+	// OnEvent is called with each event, one at a time. It may be slow: only the end of Run
+	// waits for it, for a while. When it falls far behind, events are dropped and counted.
 	OnEvent func(Event)
 }
 
 const (
 	// MaxPartitions is the most partitions that a group can have.
 	MaxPartitions = 1_000_000
-	// MaxMembers is the most workers that a group can have: their membership is
-	// one record. Further ones wait until there is room.
+	// MaxMembers is the most workers that a group can have: their membership is one record.
+	// Further workers wait until there is room.
 	MaxMembers = 1000
 
 	defaultBudget = 16
@@ -388,17 +385,17 @@ func (o *Options) validate() (initial spec, _ error) {
 }
 
 var (
-	// ErrRunning is returned by [Group.Run] when the group is run already. One
-	// process is one worker: use another client for another one.
-	ErrRunning = errors.New("the group is running already")
+	// ErrRunning is returned by [Group.Run] when the group is already running. A client
+	// runs one worker: use another client for another worker.
+	ErrRunning = errors.New("the group is already running")
 
 	// ErrNotRunning is returned by [Group.Leave] when the group is not run.
 	ErrNotRunning = errors.New("the group is not running")
 
 	// ErrLeftEarly is matched by the error of [Group.Run] when the worker left
-	// before all of its partitions had been handed over, though others stay: they have
-	// no room for them, or did not come for them in [Options.LeaveTimeout]. They are
-	// free, and others find them. See [LeftEarlyError].
+	// before all of its partitions had been handed over, though others stay: the others
+	// have no room, or did not take them within [Options.LeaveTimeout]. The partitions
+	// are free, and others find them. See [LeftEarlyError].
 	ErrLeftEarly = errors.New("left before all partitions were handed over")
 )
 
@@ -416,14 +413,13 @@ func (e *LeftEarlyError) Error() string {
 // Is reports whether target is [ErrLeftEarly].
 func (e *LeftEarlyError) Is(target error) bool { return target == ErrLeftEarly }
 
-// Panic is what [Group.Run] panics with when a handler did: the panic of one
-// goroutine is handed on in another one, after the worker has given up its
-// partitions.
+// Panic is the value of Run's panic after a handler has panicked. Run panics when the
+// worker has given up its partitions.
 type Panic struct {
-	// Value is what the handler panicked with, and Stack where.
+	// Value is the handler's panic value, and Stack its stack.
 	Value any
 	Stack []byte
-	// Partition is what it worked on.
+	// Partition is the handler's partition.
 	Partition string
 }
 
@@ -452,12 +448,10 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// EventJoined: this worker has a place in the group, and is in its
-	// membership.
-	// Place is which.
+	// EventJoined: this worker has the place Place in the group, and is in its membership.
 	EventJoined EventKind = "joined"
-	// EventLost: the session of this worker was lost, and all its partitions
-	// with it. It joins again. Err is why.
+	// EventLost: the session of this worker was lost with all its partitions. It joins
+	// again. Err is the reason.
 	EventLost EventKind = "lost"
 	// EventLeaving: this worker leaves; it will hand Count partitions over.
 	EventLeaving EventKind = "leaving"
@@ -478,30 +472,30 @@ const (
 	EventMovedIn EventKind = "moved_in"
 	// EventMovedOut: this worker has handed a partition over, to Peer.
 	EventMovedOut EventKind = "moved_out"
-	// EventAdopted: this worker has claimed a partition that another one was to
-	// have, and that had no owner for two leases.
+	// EventAdopted: this worker has claimed another worker's planned partition, which had
+	// no owner for two leases.
 	EventAdopted EventKind = "adopted"
-	// EventDropped: this worker has released a partition that the group has no
-	// more, or that its handler has failed on too often (Err).
+	// EventDropped: this worker has released a partition that was removed from the group,
+	// or whose handler failed too often (Err).
 	EventDropped EventKind = "dropped"
-	// EventRevoked: this worker has lost one partition, and not the session. Err
-	// is why.
+	// EventRevoked: this worker has lost one partition, but not the session. Err is the
+	// reason.
 	EventRevoked EventKind = "revoked"
 	// EventHandlerEnded: the handler of a partition returned before it had to,
 	// with Err or nil. It is run again after Took.
 	EventHandlerEnded EventKind = "handler_ended"
-	// EventMoveFailed: a partition that Peer has has not come (Err). It is tried
+	// EventMoveFailed: a partition of Peer was not handed over (Err). The worker tries
 	// again.
 	EventMoveFailed EventKind = "move_failed"
 	// EventCoordinator: this worker is the coordinator of the group from now on.
 	EventCoordinator EventKind = "coordinator"
-	// EventResigned: this worker is the coordinator no more. Err is why, if it
-	// did not mean to.
+	// EventResigned: this worker is no longer the coordinator. Err is the reason, if it did
+	// not resign by itself.
 	EventResigned EventKind = "resigned"
 	// EventMemberDead: the coordinator has closed the session of a dead worker,
 	// so that its partitions can be claimed. Peer is its owner name.
 	EventMemberDead EventKind = "member_dead"
-	// EventError: something did not work, and is tried again (Err).
+	// EventError: an operation failed and is tried again (Err).
 	EventError EventKind = "error"
 )
 
@@ -565,10 +559,10 @@ func (e *events) emit(ev Event) {
 	}
 }
 
-// errEventTimeout is what Run returns when close has given OnEvent up.
-var errEventTimeout = errors.New("OnEvent has not returned, although the stop timeout and a lease duration have passed")
+// errEventTimeout is returned by Run when close has given OnEvent up.
+var errEventTimeout = errors.New("OnEvent did not return within the stop timeout and a lease duration")
 
-// close ends the goroutine after the events that wait. Nothing emits any more. OnEvent is
+// close ends the goroutine after the queued events. Nothing emits any more. OnEvent is
 // the caller's and may never return, so close waits for at most that long, and then
 // returns an error.
 func (e *events) close(most time.Duration) error {

@@ -221,8 +221,8 @@ func (g *Group) Resize(ctx context.Context, partitions int) error {
 	return wrap("resize", g.name, setSpec(ctx, g.client, g.name, partitions, nil))
 }
 
-// SetPartitions is as Resize, with the names of the partitions. Those that were
-// there before stay with their owners as far as the plan allows.
+// SetPartitions is Resize with partition names. Former partitions stay with their owners
+// as far as the plan allows.
 func (g *Group) SetPartitions(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return wrap("set partitions of", g.name, errors.New("the list of partitions is empty"))
@@ -259,8 +259,7 @@ func (g *Group) SetZones(ctx context.Context, zones map[string]string) error {
 	return wrap("set zones of", g.name, err)
 }
 
-// Limits of names. A lock's name has room for both and for what stands between
-// them.
+// Limits of names. A lock's name has room for both and the infix.
 const (
 	// MaxNameLen is the longest name of a group in bytes.
 	MaxNameLen = 512
@@ -272,8 +271,8 @@ const (
 // not taken for an error of the store.
 const maxDataLen = 256 << 10
 
-// LockName returns the name of the lock that is a partition of the group. It is
-// the resource that the partition's token fences.
+// LockName returns the name of a partition's lock. It is the resource that the
+// partition's token fences.
 func LockName(group, id string) string { return group + text.PartInfix + id }
 
 func lockNames(group string, ids []string) []string {
@@ -290,8 +289,7 @@ func CoordinatorLockName(group string) string { return group + text.LeadSuffix }
 // MembershipName returns the name of the lock whose data is the membership of the group.
 func MembershipName(group string) string { return group + text.MembershipSuffix }
 
-// SpecName returns the name of the lock whose data says which partitions the
-// group has.
+// SpecName returns the name of the lock whose data describe the group's partitions.
 func SpecName(group string) string { return group + text.SpecSuffix }
 
 // MemberName returns the name of the lock that the worker in a place of the group
@@ -311,11 +309,11 @@ func ParseLockName(lock string) (group, id string, ok bool) {
 	return group, id, true
 }
 
-// notOurs is the error of a lock that a coordinator needs, and a holder has that coordinates
-// nothing: no worker plans meanwhile.
+// notOurs is the error if a lock that the coordinator needs has a foreign holder: no
+// worker plans meanwhile.
 func notOurs(lock, owner string, token uint64) error {
-	return fmt.Errorf("lock %q is held by %q (token %d), which does not coordinate the group, and nobody can plan: "+
-		"end what holds it; if it is a lock of yours, choose another name for one of the two", lock, owner, token)
+	return fmt.Errorf("lock %q is held by %q (token %d), which does not coordinate the group, so no worker can plan: "+
+		"stop its holder, or rename that lock or the group", lock, owner, token)
 }
 
 func checkName(name string) error {
@@ -338,7 +336,7 @@ func checkText(what, s string, most int) error {
 	return cmp.Or(text.CheckNotEmpty(what, s, most), text.Check(what, s, most))
 }
 
-// memberInfo is what a worker says of itself, as the data of the lock of its place.
+// memberInfo describes a worker. It is the data of the lock of its place.
 type memberInfo struct {
 	Weight  float64 `json:"weight"`
 	Zone    string  `json:"zone,omitempty"`
@@ -350,8 +348,7 @@ type memberInfo struct {
 
 func (p memberInfo) bytes() []byte { return mustMarshal(p) }
 
-// parseProfile reads the data of a place. What a later version adds is taken no
-// notice of.
+// parseProfile reads the data of a place. It ignores fields of later versions.
 func parseMemberInfo(data []byte) (memberInfo, bool) {
 	var p memberInfo
 	if json.Unmarshal(data, &p) != nil || !(p.Weight >= minWeight && p.Weight <= maxWeight) || p.Max < 0 || p.Awaits < 0 {
@@ -380,8 +377,8 @@ func (m member) vacant() bool { return m.Session == "" }
 // active reports whether the member should have partitions.
 func (m member) active() bool { return !m.vacant() && !m.Leaving }
 
-// membership is what the coordinator writes: the membership of the group, and the
-// revision of the partitions. All workers compute the same plan from it.
+// membership is the coordinator's record: the members of the group, and the revision of
+// the partitions. All workers compute the same plan from it.
 type membership struct {
 	Format   int      `json:"format"`
 	Epoch    uint64   `json:"epoch"`
@@ -463,8 +460,8 @@ type coordinatorState struct {
 	Places int    `json:"places"` // how many places there are to be taken
 }
 
-// minPlaces is how many places there are at least. More come with members, so
-// that a worker that joins need not poll all that there may ever be.
+// minPlaces is the least number of places. More come with members, so that a joining
+// worker need not poll MaxMembers places.
 const minPlaces = 16
 
 func (o coordinatorState) bytes() []byte { return mustMarshal(o) }
@@ -478,8 +475,8 @@ func parseCoordinatorState(data []byte) coordinatorState {
 	return o
 }
 
-// maxPlaces is how many places there are at most. There are more than members,
-// so that many who join at once find one.
+// maxPlaces is the greatest number of places. There are more than members, so that many
+// workers that join at once find one.
 const maxPlaces = MaxMembers + MaxMembers/8
 
 func mustMarshal(v any) []byte {

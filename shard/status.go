@@ -60,7 +60,7 @@ type MemberStatus struct {
 	// it has.
 	Planned int `json:"planned"`
 	Owned   int `json:"owned"`
-	// Share is how many it would have if all had exactly their share by weight.
+	// Share is its exact share of the partitions by weight.
 	Share float64 `json:"share"`
 }
 
@@ -70,7 +70,7 @@ const (
 	MemberLeaving    = "leaving"    // alive, and handing over what it has
 	MemberLeft       = "left"       // it has closed its session in order
 	MemberDead       = "dead"       // it has shown no sign of life for its lease
-	MemberUnreadable = "unreadable" // nobody understands the record of its place
+	MemberUnreadable = "unreadable" // the record of its place cannot be understood
 )
 
 // PartitionStatus is one partition of a group.
@@ -142,7 +142,7 @@ func read(ctx context.Context, client *tenure.Client, group string) (Status, err
 	return out, out.look(ctx, client)
 }
 
-// look reads what the workers say of themselves.
+// look reads the workers' descriptions of themselves.
 func (out *Status) look(ctx context.Context, client *tenure.Client) error {
 	names := make([]string, len(out.Members))
 	for i, m := range out.Members {

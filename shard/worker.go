@@ -17,8 +17,7 @@ import (
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// view is what a worker goes by: the latest membership, and the plan that follows from
-// it. It does not change.
+// view is the latest membership that a worker knows, with its plan. It does not change.
 type view struct {
 	membership membership
 	spec       spec
@@ -127,13 +126,13 @@ type worker struct {
 	standOff    time.Time // until then it does not stand for coordinator
 }
 
-// observation is what was seen of a partition that this worker is to have.
+// observation is the last poll of a partition that the plan gives to this worker.
 type observation struct {
 	session string    // of its living holder, "" if it has none
 	lone    bool      // its holder has no session
 	owner   string    // of the holder
 	until   time.Time // it is not looked at before
-	// unanswered: it was waited for in vain.
+	// unanswered: the worker has waited for it in vain.
 	unanswered bool
 }
 
@@ -211,8 +210,8 @@ func (w *worker) finish() error {
 	return lost
 }
 
-// stopError is what is left of the error of closing a session that was not
-// needed any more. What the store did not hear of runs out by itself.
+// stopError is the relevant part of the error of closing a session. Leases that the store
+// did not release expire.
 func stopError(err error) error {
 	if errors.Is(err, tenure.ErrStopTimeout) || errors.Is(err, tenure.ErrClosed) {
 		return err
@@ -295,7 +294,7 @@ func (w *worker) wait() {
 	}
 }
 
-// poke has the worker see to its partitions at once.
+// poke makes the worker check its partitions at once.
 func (w *worker) poke() {
 	select {
 	case w.kick <- struct{}{}:
@@ -316,8 +315,8 @@ func (w *worker) trouble(err error) {
 	}
 }
 
-// hurry has the requests for partitions found early, while others are to have
-// some: without it they are found by the next heartbeat.
+// hurry finds requests for partitions early, while the worker has a surplus: otherwise
+// the next heartbeat finds them.
 func (w *worker) hurry() {
 	if w.surplus() == 0 || time.Since(w.renewed) < w.period/2 {
 		return
@@ -376,7 +375,7 @@ func (w *worker) poll() {
 	w.mu.Lock()
 	v := w.view
 	// A claim of its own that came late: to stand is what has the session give it up.
-	disowned := st.State == tenure.StateHeld && st.Session == w.session.ID() && w.coordinator == nil
+	orphaned := st.State == tenure.StateHeld && st.Session == w.session.ID() && w.coordinator == nil
 	w.mu.Unlock()
 	if o.Epoch != v.membership.Epoch && o.Epoch > 0 {
 		w.readMembership(v)
@@ -385,7 +384,7 @@ func (w *worker) poll() {
 		w.stranger = st.Token
 		w.trouble(notOurs(st.Name, st.Owner, st.Token))
 	}
-	if st.Held && !disowned || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
+	if st.Held && !orphaned || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
 		w.silent = time.Time{}
 		w.standBy()
 	} else {
@@ -393,8 +392,8 @@ func (w *worker) poll() {
 	}
 }
 
-// ownEach is how many polls a coordinator makes for each that reads its own record: somebody
-// may have changed that by hand.
+// ownEach is the number of polls after which a coordinator reads its own record, which an
+// operator may have changed.
 const ownEach = 5
 
 // coordinatorState reads the coordinator's lock: by a cheap read, unless it shows that
@@ -448,7 +447,7 @@ func (w *worker) readMembership(v *view) {
 	w.adopt(w.g.options.Plans.view(r, s, v))
 }
 
-// adopt has the worker go by a new plan.
+// adopt switches the worker to a new plan.
 func (w *worker) adopt(v *view) {
 	id := w.session.ID()
 	w.mu.Lock()
