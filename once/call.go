@@ -84,8 +84,8 @@ func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
 	return errors.Join(errs...)
 }
 
-// open reads the ledger, and returns the slots that are to be run. Each is the end of
-// the span that counts as begun with it.
+// open reads the ledger, and returns the slots to run. Each is the end of the span that
+// counts as begun with it.
 func (c *call) open(ctx context.Context) ([]span, error) {
 	data, err := dataOf(ctx, c.client, c.lease)
 	if err == nil {
@@ -189,7 +189,7 @@ func dataOf(ctx context.Context, client *tenure.Client, lease *tenure.Lease) ([]
 }
 
 // begin has the store confirm that the slot is begun, and all from the first one on. If it returns an error, the
-// work must not begin, and the lock is released, or runs out by itself.
+// work must not begin, and the lock is released, or expires.
 func (c *call) begin(ctx context.Context, e entry, first int64) (entry, error) {
 	if err := mayBegin(ctx, c.lease); err != nil {
 		return e, fmt.Errorf("slot %d was not begun: %w", e.Slot, errors.Join(err, c.release(ctx, nil)))

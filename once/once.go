@@ -11,10 +11,9 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Result is what [Once] has done.
+// Result is the result of [Once].
 type Result struct {
-	// Run is the run of the slot that was asked for. Its Token is 0 if its work was
-	// not run.
+	// Run is the run of the requested slot. Its Token is 0 if its work was not run.
 	Run Run
 	// Recorded says that the store has confirmed how the run ended. If not, others
 	// may see it as StateUnknown, and with [Options.Redo] run the slot again.
@@ -40,11 +39,10 @@ type Result struct {
 }
 
 // Once runs work for a slot, unless that slot, or, without [Options.OutOfOrder], a
-// later one, was begun before: by this process or by any other one, whatever became
-// of it. Slot is a name for
-// the occurrence, which the caller takes from the schedule: [Minute] of the
-// scheduled instant, say, or any number that rises. No clocks are compared: a wrong
-// clock decides when a host tries, never whether a slot may run twice.
+// later one, was begun before: by any process, whatever its outcome. Slot names the
+// occurrence, by the caller's schedule: [Minute] of the scheduled instant, say, or any
+// number that rises. No clocks are compared: a wrong clock decides when a host tries,
+// never whether a slot may run twice.
 //
 // Once takes the lock [LockName], has the store confirm that the slot is begun,
 // checks its lease, runs work, and writes how it ended with the release of the
@@ -119,7 +117,7 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 // without running the slot.
 const maxTries = 100
 
-// checkCall checks what every call is given.
+// checkCall checks the arguments of every call.
 func checkCall(client *tenure.Client, name string) error {
 	if client == nil {
 		return errors.New("client is nil: make one with tenure.New")

@@ -14,8 +14,8 @@ type Options struct {
 	// Redo runs a slot again that was begun and has no end in the ledger, because
 	// its holder was lost: at least once, in place of at most once. It concerns the
 	// last run alone, with OutOfOrder the last 20, and never one whose holder may be
-	// alive. The work must bear it that a part of it was done already. A slot whose
-	// work failed is not run again.
+	// alive. The work must tolerate that part of it was already done. A slot whose work
+	// failed is not run again.
 	Redo bool
 
 	// OutOfOrder lets a slot begin after a later slot, if it was not begun itself. A host
@@ -132,7 +132,7 @@ func checkCatchUp(n int) error {
 	return nil
 }
 
-// checkWork checks what bounds the work, and fills in the delay.
+// checkWork checks the bounds of the work, and fills in the delay.
 func checkWork(timeout time.Duration, retries int, delay *time.Duration) error {
 	if *delay == 0 {
 		*delay = defaultRetryDelay

@@ -13,22 +13,21 @@ import (
 )
 
 var (
-	// ErrBusy is matched when the lock cannot be had without waiting, and the caller
-	// was not to wait. Such an error matches [tenure.ErrHeld] as well. It is ordinary.
-	// See [BusyError].
+	// ErrBusy is matched when the lock cannot be acquired without waiting, and the caller
+	// does not wait. Such an error matches [tenure.ErrHeld] as well. It is ordinary. See
+	// [BusyError].
 	ErrBusy = errors.New("busy")
 
 	// ErrReading is matched when a process that reads asks to write. There is no
-	// upgrade: two readers that want to write would wait for each other. Release all
-	// leases to read that the process has, and then acquire: what was read may have
-	// changed by then.
+	// upgrade: two readers that want to write would wait for each other. Release all read
+	// leases of the process, and then acquire: the data may have changed by then.
 	ErrReading = errors.New("this process reads: release its read leases before it writes")
 
 	// ErrNotWriting is matched by the error of a [Lease.Downgrade] of a reader.
 	ErrNotWriting = errors.New("not a writer")
 )
 
-// Holder is a process in whose way the caller is not let.
+// Holder is a process that keeps the caller out.
 type Holder struct {
 	// Owner is its name, empty if its record cannot be understood.
 	Owner string
@@ -39,13 +38,13 @@ type Holder struct {
 // BusyError describes the readers or the writer. It matches [ErrBusy] and
 // [tenure.ErrHeld].
 type BusyError struct {
-	// Writer has the gate: it writes, or waits for readers. It is nil if none does, or
-	// if it is the caller that had the gate and found readers.
+	// Writer has the gate: it writes, or waits for readers. It is nil without a writer, or
+	// if the caller had the gate itself and found readers.
 	Writer *Holder
 	// Readers are the processes that read, if the caller was to write.
 	Readers []Holder
-	// FreeIn is after how long the lock can be had at the latest if all of them are
-	// dead.
+	// FreeIn is the time after which the lock can be acquired at the latest if all of them
+	// are dead.
 	FreeIn time.Duration
 }
 

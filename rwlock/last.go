@@ -15,8 +15,8 @@ import (
 // need not be cleared.
 type note struct {
 	Token uint64       `json:"token"`
-	Epoch uint64       `json:"epoch"`          // 0: nobody has ever written
-	Last  *tenure.Term `json:"last,omitempty"` // nil: nobody has ever written
+	Epoch uint64       `json:"epoch"`          // 0: there was no writer
+	Last  *tenure.Term `json:"last,omitempty"` // nil: there was no writer
 }
 
 func (n note) bytes() []byte {
@@ -45,11 +45,11 @@ func wrote(data []byte, t tenure.Term, before *tenure.Term) note {
 		return n
 	case t.End != tenure.EndAbandoned:
 		return note{t.Token, t.Token, &t}
-	case noted && n.Token == t.Token-1: // nobody has ever believed in t
+	case noted && n.Token == t.Token-1: // t was abandoned
 		return n
 	case t.Token == 1:
 		return note{}
-	case before != nil && before.End == tenure.EndAbandoned: // nor in the one before it
+	case before != nil && before.End == tenure.EndAbandoned: // so was the term before it
 		return wrote(data, *before, nil)
 	case before != nil:
 		t = *before

@@ -15,9 +15,9 @@ import (
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
-// Lease is what a reader or a writer has in hand. All methods may be called
-// concurrently. Readers of one process have leases of their own on a slot that they
-// share: it is released with the last of them.
+// Lease is the lease of a reader or a writer. All methods may be called concurrently.
+// Readers of one process have separate leases on a shared slot, which is released with
+// the last of them.
 //
 // It is a [github.com/tenurelock/tenure/fence.Grant]: its name is that of the lock, so
 // readers and writers meet at one fence.
@@ -69,9 +69,8 @@ func (l *Lease) Writing() bool { return l.grip.Load().share == nil }
 // Owner returns the name under which the lock is held.
 func (l *Lease) Owner() string { return l.grip.Load().inner.Owner() }
 
-// Epoch returns which writer this is, or whose work a reader sees: the token of the gate
-// that this writer had. It rises with each writer, by one or more. Readers of one epoch
-// read the same.
+// Epoch returns the gate's token of this writer, or of the writer whose work a reader
+// sees. It rises with each writer, by one or more. Readers of one epoch read the same.
 func (l *Lease) Epoch() uint64 { return l.grip.Load().epoch }
 
 // Token returns the fencing token: twice the epoch for a writer, and one more for a
@@ -206,8 +205,8 @@ func (l *Lease) run(ctx context.Context, op string, work func(context.Context, *
 // what it reads.
 //
 // An error that matches [tenure.ErrLost] says that the lease has ended. After another
-// one the writer is one still, unless Check fails; [ErrBusy] says that there was no slot.
-// There is no way back: two readers that want to write would wait for each other.
+// error the lease still writes, unless Check fails; [ErrBusy] says that there was no
+// slot. There is no way back: two readers that want to write would wait for each other.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +252,7 @@ func (l *Lease) downgrade(ctx context.Context) error {
 			l.end(err)
 			return err
 		}
-		return nil // others may have the gate by now: nobody joins
+		return nil // others may have the gate by now: no reader joins
 	}
 	lock.mu.Lock()
 	defer lock.mu.Unlock()
@@ -261,9 +260,9 @@ func (l *Lease) downgrade(ctx context.Context) error {
 	return nil
 }
 
-// confirm looks at a gate whose release was not confirmed, for the reader that its
-// holder has become. If it shows this same term, released or not, no other writer was
-// there since.
+// confirm reads a gate whose release was not confirmed, for the reader that its holder
+// has become. If it shows this same term, released or not, no other writer was there
+// since.
 func (l *Lease) confirm(ctx context.Context, slot *tenure.Lease, epoch uint64) error {
 	gate, err := l.l.look(context.WithoutCancel(ctx), slot)
 	switch {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// MaxNameLen is the longest name in bytes: what a lock's name may have, less what
-	// its slots put behind it.
+	// MaxNameLen is the longest name in bytes: that of a lock, less the suffix of its
+	// slots.
 	MaxNameLen = 1008
 	// MaxSlots is how many processes can read at the same time.
 	MaxSlots   = 1000
@@ -25,13 +25,13 @@ const (
 // GateName returns the name of the lock that the writer holds.
 func GateName(name string) string { return name + text.GateSuffix }
 
-// SlotName returns the name of a lock that a process holds which reads.
+// SlotName returns the name of a lock that a reading process holds.
 func SlotName(name string, slot int) string { return name + text.ReadInfix + strconv.Itoa(slot) }
 
 // SizeName returns the name of the lock whose data is the number of slots.
 func SizeName(name string) string { return name + text.ReadersSuffix }
 
-// LineName returns the name of the lock that the writer holds which comes next.
+// LineName returns the name of the lock that the next writer holds.
 func LineName(name string) string { return name + text.GateLineSuffix }
 
 // ParseGateName is the reverse of [GateName]. It returns false if lock is no gate.
@@ -45,8 +45,8 @@ func ParseSlotName(lock string) (name string, slot int, ok bool) {
 	return slots.ParseSlot(lock, text.ReadInfix, MaxSlots)
 }
 
-// ParseSize returns how many slots there are, by the status of the lock of [SizeName].
-// It returns false if it is no such lock.
+// ParseSize returns how many slots there are, by the status of the lock of [SizeName]. It
+// returns false for another lock.
 func ParseSize(st tenure.Status) (name string, n int, ok bool) {
 	name, z, ok := slots.SizeOf(st, text.ReadersSuffix, size.good)
 	return name, z.Slots, ok

@@ -67,8 +67,8 @@ func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) 
 	return lease, over(err)
 }
 
-// TryAcquireRead acquires the lock to read if no process writes, or waits to write with
-// the gate in hand. Otherwise the error is a [*BusyError], which matches [ErrBusy] and
+// TryAcquireRead acquires the lock to read if no process holds the gate, to write or to
+// wait for readers. Otherwise the error is a [*BusyError], which matches [ErrBusy] and
 // [tenure.ErrHeld]. If the store gave no answer but errors for StoreTimeout, which is
 // three request timeouts if it is zero, the error is the store's.
 func (l *Lock) TryAcquireRead(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
@@ -136,8 +136,8 @@ func (l *Lock) tryRead(ctx context.Context, o tenure.AcquireOptions) (*Lease, er
 	return l.begin(ctx, o)
 }
 
-// joinAfterLook looks at the gate, and joins the slot of this process if there is one
-// and the gate is open. Once it was seen shut, no reader joins that slot any more.
+// joinAfterLook reads the gate, and joins the slot of this process if there is one and
+// the gate is open. Once it was seen shut, no reader joins that slot any more.
 func (l *Lock) joinAfterLook(ctx context.Context) (*Lease, error) {
 	l.mu.Lock()
 	s := l.joinable()
@@ -168,8 +168,8 @@ func isOpen(gate tenure.Status) bool {
 	return gate.State == "" || gate.State == tenure.StateReleased
 }
 
-// begin takes a slot, and looks at the gate: first announce, then look. A writer does the
-// same, the other way round, so one of the two sees the other.
+// begin takes a slot, and then reads the gate. A writer takes the gate, and then reads
+// the slots, so one of the two sees the other.
 func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, error) {
 	slot, k, err := l.takeSlot(ctx, o)
 	if err != nil {
@@ -212,7 +212,7 @@ func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, erro
 	return l.begin(ctx, o)
 }
 
-// look looks at the gate, for the holder of a slot.
+// look reads the gate, for the holder of a slot.
 func (l *Lock) look(ctx context.Context, slot *tenure.Lease) (gate tenure.Status, err error) {
 	ctx, stop := slot.Bind(ctx)
 	defer stop()
@@ -229,7 +229,7 @@ func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
 	if gate.State == tenure.StateHeld {
 		err := admin.ReleaseDead(ctx, l.client, GateName(l.name), "the writer has shown no sign of life for its lease: readers wait")
 		switch {
-		case errors.Is(err, tenure.ErrNotHeld): // somebody was quicker
+		case errors.Is(err, tenure.ErrNotHeld): // another process was quicker
 			return nil
 		case errors.Is(err, tenure.ErrAlive):
 			return busyWriter(gate.Owner, gate.Lease)
@@ -265,7 +265,7 @@ func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.L
 		list, errs := l.client.Statuses(ctx, l.slotNames(from, n), nil)
 		for i, st := range list {
 			switch {
-			case errors.Is(errs[i], tenure.ErrUnreadable): // held by nobody knows whom
+			case errors.Is(errs[i], tenure.ErrUnreadable): // held by an unknown owner
 			case errs[i] != nil:
 				return nil, 0, errs[i]
 			case !inTheWay(st):

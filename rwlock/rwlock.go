@@ -137,8 +137,8 @@ func (l *Lock) number(ctx context.Context) (int, error) {
 }
 
 // waitOpen waits until the gate seems open, or its holder dead. Nothing rests on it. An
-// error is told once, and then only a change: so after one the store is asked whether it
-// answers.
+// error is reported once, and then only a change: so after an error the store is asked
+// whether it answers.
 func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 	for leader, err := range l.client.Election(GateName(l.name), nil).Observe(ctx) {
 		p.Answered()
@@ -190,7 +190,7 @@ func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Le
 		case errors.Is(err, tenure.ErrSessionClosed), errors.Is(err, tenure.ErrUnreadable), errors.Is(err, tenure.ErrTokenLimit), errors.Is(err, tenure.ErrSteppedDown):
 			return nil, err
 		case errors.Is(err, tenure.ErrLost):
-			// It was paused, or cut off, while it came to its lease.
+			// It was paused, or cut off, while it got its lease.
 			p.Answered()
 			err = nil
 		}

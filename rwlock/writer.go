@@ -24,8 +24,8 @@ type WriteOptions struct {
 	// once with WatchRequests. The writer also waits for readers that ignore it.
 	// [Lock.TryAcquireWrite] asks no one.
 	StepDown bool
-	// Reason is what the readers are told, and lands in the history of their slots. If
-	// empty, it says that a writer waits.
+	// Reason is sent to the readers, and is kept in the history of their slots. If empty,
+	// it says that a writer waits.
 	Reason string
 }
 
@@ -82,7 +82,7 @@ func (l *Lock) TryAcquireWrite(ctx context.Context, options *WriteOptions) (*Lea
 type writer struct {
 	l       *Lock
 	options WriteOptions
-	try     bool           // it waits for nobody
+	try     bool           // it does not wait
 	place   *slots.Place   // in the line of all processes; nil before it has one
 	alone   bool           // it can have none
 	gave    bool           // it has let the gate stand open for the readers
@@ -135,7 +135,7 @@ func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*Lease, error)
 	return w.claim(ctx)
 }
 
-// errLine is why a writer that has found others waiting does not go on.
+// errLine is the error of a writer that has found others waiting.
 var errLine = &BusyError{Writer: &Holder{}}
 
 // stand takes a place in the line, if the writer has none. The line is a lock, which any
@@ -249,8 +249,8 @@ func (w *writer) glance(ctx context.Context, p *slots.Patience) (st tenure.Statu
 }
 
 // lineBusy says that another process is in the line. It looks only where there was a line
-// a while ago: who finds out with the gate in hand gives it back. Where the line cannot be
-// read, nothing rests on it.
+// a while ago: a writer that finds one while it holds the gate gives it back. Where the
+// line cannot be read, nothing rests on it.
 func (w *writer) lineBusy(ctx context.Context) bool {
 	l := w.l
 	if l.lineAge() > lineMemory*l.client.Options().RefreshPeriod {
@@ -477,17 +477,17 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	return slices.Clip(left), nil
 }
 
-// giveGateBack releases a gate without a write. What is said of the last writer is what
-// was said before.
+// giveGateBack releases a gate without a write. The note of the last writer stays as it
+// was.
 func (l *Lock) giveGateBack(ctx context.Context, gate *tenure.Lease) {
 	n := lastBefore(gate)
 	n.Token = gate.Token()
 	l.base.GiveBackWith(ctx, gate, &tenure.ReleaseOptions{Data: n.bytes()})
 }
 
-// turn is whether it is the readers' turn, where no line of writers gives it to them: one
-// process that writes again and again would not let others in. They cannot tell, but each
-// that comes takes a slot and turns back, which raises the slot's token.
+// turn tracks the readers' turn where no line of writers gives it to them: one process
+// that writes again and again would not let others in. Readers do not say that they wait,
+// but each takes a slot and turns back, which raises the slot's token.
 type turn struct {
 	mu     sync.Mutex
 	tokens uint64    // of all slots, at the last read, and of the readers of this process since
@@ -525,7 +525,7 @@ func (t *turn) wroteWithin(d time.Duration) bool {
 	return !t.wrote.IsZero() && time.Since(t.wrote) < d
 }
 
-// left returns for how long the gate is to stand open yet.
+// left returns for how long the gate must still stay open.
 func (t *turn) left(refresh time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,15 +25,14 @@
 //
 // No process gets a removed slot. A holder reads the number of slots after its slot was
 // granted, from the store itself, and counts as a holder only if its slot is below that
-// number. So after a change to fewer slots, every holder of a slot that is gone was
-// granted it before the change: its slot's record shows it to any process that reads it
-// after the change, which is how Resize waits for them. It does not matter what a
-// process believed about the number before.
+// number. So after a change to fewer slots, every holder of a removed slot was granted
+// it before the change: its slot's record shows it to any process that reads it after
+// the change, which is how Resize waits for them. It does not matter what a process
+// believed about the number before.
 //
 // It follows that there are at most as many holders as slots, and after a change
-// to fewer, at most as many as before, until the last holder of a slot that is
-// gone has left. From the return of a Resize that waits for that, there are at
-// most the new number.
+// to fewer, at most as many as before, until the last holder of a removed slot has
+// left. After a Resize with Wait there are at most the new number.
 //
 // # Tokens
 //

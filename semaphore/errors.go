@@ -13,9 +13,8 @@ import (
 )
 
 var (
-	// ErrFull is matched when every slot has a holder and the caller was not to
-	// wait. Such an error matches [tenure.ErrHeld] as well. It is ordinary. See
-	// [FullError].
+	// ErrFull is matched when every slot has a holder and the caller does not wait. Such
+	// an error matches [tenure.ErrHeld] as well. It is ordinary. See [FullError].
 	ErrFull = errors.New("all slots are held")
 
 	// ErrDraining is matched by the error of a [Semaphore.Resize] that was to
@@ -36,8 +35,8 @@ type Holder struct {
 
 // FullError names the holders of the slots. It matches [ErrFull] and [tenure.ErrHeld].
 type FullError struct {
-	// Slots is how many there are, and Holders are their holders, in their order. A
-	// slot whose record cannot be understood counts as held, without an owner.
+	// Slots is the number of slots, and Holders are their holders, in order. A slot whose
+	// record cannot be understood counts as held, without an owner.
 	Slots   int
 	Holders []Holder
 }
@@ -71,7 +70,7 @@ func (e *FullError) Is(target error) bool { return target == ErrFull || target =
 // DrainingError lists the removed slots that are still held. It matches [ErrDraining].
 type DrainingError struct {
 	Slots []int
-	// Err is why it was not waited any longer.
+	// Err is why Resize stopped waiting.
 	Err error
 }
 
@@ -83,7 +82,7 @@ func (e *DrainingError) Error() string {
 // Is reports whether target is [ErrDraining].
 func (e *DrainingError) Is(target error) bool { return target == ErrDraining }
 
-// Unwrap returns why it was not waited any longer.
+// Unwrap returns why Resize stopped waiting.
 func (e *DrainingError) Unwrap() error { return e.Err }
 
 func wrap(op, name string, err error) error {

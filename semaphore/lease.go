@@ -9,12 +9,10 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Lease is what a holder of a slot has in hand. It is the lease of the slot's
-// lock: its methods are those of [tenure.Lease], with the difference that Name
-// is the slot's, see [LockName], and that the token is the slot's too. Tokens of
-// two slots cannot be compared. The resource to fence is one for each slot, by
-// that name: a semaphore itself has no token, because several holders at once
-// have no order.
+// Lease is the lease of the slot's lock. Its methods are those of [tenure.Lease], but
+// Name and Token are the slot's: see [LockName]. Tokens of two slots cannot be
+// compared. The resource to fence is one for each slot, by that name: a semaphore
+// itself has no token, because several holders at once have no order.
 //
 // It is a [github.com/tenurelock/tenure/fence.Grant].
 type Lease struct {
@@ -32,10 +30,10 @@ func (l *Lease) Slot() int { return l.slot }
 // Slots returns how many slots there were when this one was granted.
 func (l *Lease) Slots() int { return l.slots }
 
-// Release is as [tenure.Lease.Release]. Waiters of this process are told.
+// Release is as [tenure.Lease.Release]. It wakes waiters of this process.
 func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, nil) }
 
-// ReleaseWith is as [tenure.Lease.ReleaseWith]. Waiters of this process are told.
+// ReleaseWith is as [tenure.Lease.ReleaseWith]. It wakes waiters of this process.
 func (l *Lease) ReleaseWith(ctx context.Context, options *tenure.ReleaseOptions) error {
 	err := l.Lease.ReleaseWith(ctx, options)
 	l.s.view.left(l.slot, l)

@@ -12,12 +12,12 @@ import (
 	"github.com/tenurelock/tenure/internal/text"
 )
 
-// MaxNameLen is the longest name of a semaphore in bytes: what a lock's name
-// may have, less what its slots put behind it.
+// MaxNameLen is the longest name of a semaphore in bytes: that of a lock, less the suffix
+// of its slots.
 const MaxNameLen = 1008
 
-// LockName returns the name of the lock that is a slot of the semaphore. It is
-// what [Lease.Name] returns: the resource that the slot's token fences.
+// LockName returns the name of the lock of a slot. [Lease.Name] returns it: the resource
+// that the slot's token fences.
 func LockName(name string, slot int) string {
 	return name + text.SlotInfix + strconv.Itoa(slot)
 }
@@ -35,8 +35,8 @@ func ParseLockName(lock string) (name string, slot int, ok bool) {
 	return slots.ParseSlot(lock, text.SlotInfix, MaxSlots)
 }
 
-// ParseSize returns how many slots the semaphore has whose lock of [SizeName]
-// this is the status of. It returns false if it is no such lock.
+// ParseSize returns how many slots a semaphore has, by the status of its lock of
+// [SizeName]. It returns false for another lock.
 func ParseSize(st tenure.Status) (name string, n int, ok bool) {
 	name, z, ok := slots.SizeOf(st, text.SlotsSuffix, size.good)
 	return name, z.Slots, ok

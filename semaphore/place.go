@@ -19,14 +19,14 @@ type lineView struct {
 	behind bool
 }
 
-// lineAge is how long it is taken for granted that another process is at the
-// front: the place itself tells when it has come there.
+// lineAge is how long another process is assumed to be at the front: the place itself
+// shows when this one gets there.
 func lineAge(client *tenure.Client) time.Duration { return client.Options().HeartbeatPeriod }
 
 // behind says that another process is at the front of the line. A waiter that stands in the
-// line is told when it has come to the front, so it asks once; and again where the store gave
-// no answer. A line that cannot be read holds no waiter up: nothing rests on it, and whether
-// the store answers is seen at the slots.
+// line learns from its place when it gets to the front, so it asks once; and again if the
+// store gave no answer. A line that cannot be read holds no waiter up: nothing rests on it,
+// and whether the store answers is seen at the slots.
 func (w *waiter) behind(ctx context.Context) bool {
 	client := w.s.client
 	if w.line.behind && !w.failed && (w.place.Stands() || w.place != nil && time.Since(w.line.at) < lineAge(client)) {

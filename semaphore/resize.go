@@ -24,8 +24,7 @@ type ResizeOptions struct {
 	// waits as Wait does. A holder learns of it with its next heartbeat, or at
 	// once with [tenure.AcquireOptions.WatchRequests].
 	StepDown bool
-	// Reason lands in the history of the slots. If empty, it says what was
-	// changed.
+	// Reason is kept in the history of the slots. If empty, it says what was changed.
 	Reason string
 }
 

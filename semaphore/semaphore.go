@@ -107,7 +107,7 @@ func (s *Semaphore) Slots(ctx context.Context) (n int, stored bool, err error) {
 //
 // Options are those of the slot's lock; nil means the defaults. Data stays with
 // the slot, not with the semaphore: the next holder of the same slot finds it.
-// UnlessAlive, AdditionalWait and Priority mean nothing here, and are refused.
+// UnlessAlive, AdditionalWait and Priority do not apply to slots and are refused.
 //
 // The error matches the context's, and carries a [*FullError] if a deadline ended the
 // waiting and slots were seen held; or [tenure.ErrClosed], or [tenure.ErrUnreadable]
@@ -174,8 +174,8 @@ func (s *Semaphore) tryAcquire(ctx context.Context, options *tenure.AcquireOptio
 	return l, nil
 }
 
-// cached is how long a number of slots is taken for granted before it is asked
-// for again, where nothing rests on it.
+// cached is how long a number of slots may be used before it is read again, where
+// correctness does not depend on it.
 const cached = time.Minute
 
 // Run takes a slot, runs work while it is held, waits for it to return, and

@@ -18,7 +18,7 @@ type Status struct {
 	// Slots is how many there are, 0 if none are stored: it was not used yet.
 	Slots int
 	// Held are the slots that show a holder that may be alive, in their order,
-	// those that are gone too, as long as their holders have not left.
+	// including removed slots whose holders have not left.
 	Held []SlotStatus
 	// Front is the owner that waits at the front of the line, "" if none has waited
 	// there for longer than a moment.
@@ -28,7 +28,7 @@ type Status struct {
 // SlotStatus is one slot.
 type SlotStatus struct {
 	Slot int
-	// Gone says that the slot was taken away under its holder.
+	// Gone says that the slot was removed while it was held.
 	Gone bool
 	tenure.Status
 }
@@ -101,7 +101,7 @@ func (s *Semaphore) lookBy(ctx context.Context, slots []int, how *tenure.ReadOpt
 	return out
 }
 
-// certain looks again at those that seem to be held by the dead: see [slots.Expired].
+// certain reads the slots again that seem to have dead holders: see [slots.Expired].
 func (s *Semaphore) certain(ctx context.Context, seen []looked) []looked {
 	var again []int
 	for _, k := range seen {

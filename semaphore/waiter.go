@@ -204,8 +204,7 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc
 	return nil, holders, nil
 }
 
-// take takes a slot if it is free, and is still one. Otherwise it returns who
-// has it.
+// take takes a slot if it is free, and was not removed. Otherwise it returns its holder.
 func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 	s := w.s
 	inner, err := s.base.TryLock(ctx, LockName(s.name, slot), &w.options)

@@ -28,7 +28,7 @@ const (
 	// again.
 	maxLooks = 2000
 	// maxStuck is the number of consecutive rounds in which a full worker may lack an
-	// assigned partition before it releases one that is not assigned to it.
+	// assigned partition before it releases an unassigned one.
 	maxStuck = 3
 )
 

@@ -27,8 +27,8 @@ type move struct {
 	cancel context.CancelFunc // of what comes before that, and of waiting
 }
 
-// requestsOfSession is how many requests to one session the workers of a group
-// have under way together, about: it has room for 64.
+// requestsOfSession is about how many requests to one session the workers of a group have
+// under way together: it has room for 64.
 const requestsOfSession = 48
 
 // move asks for partitions that living workers have, within the budget.
@@ -73,8 +73,8 @@ func (w *worker) move(missing []string) {
 	}
 }
 
-// ahead is how many times as many partitions are waited for as come at a time, so
-// that their successors are waited for already.
+// ahead is the factor by which a worker waits for more partitions than come at a time, so
+// that it already waits for the following ones.
 const ahead = 2
 
 // awaits reports whether leaving workers hand over to this one unasked. The
@@ -90,8 +90,8 @@ func (w *worker) begins(m *move) {
 	w.jobs.Go(func() { w.carryOut(m) })
 }
 
-// recallMoves ends what comes before a request where a new plan does not want
-// it. The caller holds mu.
+// recallMoves ends the preparation of moves that a new plan does not want. The caller
+// holds mu.
 func (w *worker) recallMoves() {
 	for id, m := range w.moves {
 		if !m.waits && !m.asked && m.cancel != nil && !w.mayHave(id) {
@@ -100,8 +100,8 @@ func (w *worker) recallMoves() {
 	}
 }
 
-// recallWaits ends the waiting for partitions of others that leave: they know by now
-// that this worker does too.
+// recallWaits ends the waiting for partitions of other leaving workers: they know by now
+// that this worker leaves too.
 func (w *worker) recallWaits() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 	switch {
 	case err == nil, errors.Is(err, tenure.ErrNotHeld):
 	case errors.As(err, &before) && before.Request.To == o.Owner:
-		return nil, fmt.Errorf("waiting: %w", err) // of a move that was given up on
+		return nil, fmt.Errorf("waiting: %w", err) // of an abandoned move
 	case errors.Is(err, tenure.ErrUnanswered) && ctx.Err() == nil: // it is dead
 	default:
 		return nil, err
@@ -190,8 +190,8 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 	return w.session.TryAcquire(ctx, name, nil)
 }
 
-// takeReserved takes what is kept for this worker because it has asked for it, so
-// that it is free with the session: the worker goes, and does not come for it.
+// takeReserved takes a partition that is reserved for this worker by its request, so that
+// it is free with the session: the worker leaves, and will not use it.
 func (w *worker) takeReserved() {
 	w.mu.Lock()
 	var asked []string
@@ -210,17 +210,17 @@ func (w *worker) takeReserved() {
 		if st.err != nil || st.State != tenure.StateReserved || st.ReservedFor != w.client.Options().Owner {
 			continue
 		}
-		// Unless what has asked for it takes it at this moment, or it cannot be taken:
-		// then it is kept for a while yet.
+		// Unless the move takes it at this moment, or it cannot be taken: then it stays
+		// reserved for a while.
 		if l, err := w.session.TryAcquire(ctx, LockName(w.g.name, asked[i]), nil); err == nil {
 			w.giveBack(l)
 		}
 	}
 }
 
-// hear has the requests found that lie in the session's record, so that what was
-// asked for by other leaving workers is released before the session is closed, and is
-// not kept for them after that.
+// hear finds the requests in the session's record, so that partitions requested by other
+// leaving workers are released before the session is closed, and are not reserved for
+// them after that.
 func (w *worker) hear() {
 	if w.remaining() == 0 {
 		return
@@ -228,7 +228,7 @@ func (w *worker) hear() {
 	ctx, stop := w.bounded(w.client.Options().RequestTimeout)
 	defer stop()
 	if st, err := w.client.SessionStatus(ctx, w.session.ID(), nil); err == nil && st.Requests > 0 {
-		_ = w.session.Renew(ctx) // else they are found when it is closed
+		_ = w.session.Renew(ctx) // otherwise the close finds them
 	}
 }
 
@@ -241,7 +241,7 @@ func (w *worker) giveBack(l *tenure.Lease) {
 	})
 }
 
-// leavesToo says that a worker is leaving, as its place says, or has left.
+// leavesToo reports whether a worker is leaving, by its place, or has left.
 func (w *worker) leavesToo(owner string) bool {
 	w.mu.Lock()
 	i := slices.IndexFunc(w.view.membership.Members, func(m member) bool { return !m.vacant() && m.Owner == shownOwner(owner) })
@@ -283,14 +283,14 @@ func (w *worker) prepare(m *move) error {
 	return nil
 }
 
-// gives says that the worker with this session is to have a partition.
+// gives reports whether the plan gives a partition to the worker with this session.
 func (v *view) gives(id, session string) bool {
 	owner, ok := v.owner(id)
 	me, in := v.in[session]
 	return ok && in && owner == me.Place
 }
 
-// plannedElsewhere says that another worker is to have a partition.
+// plannedElsewhere reports whether the plan gives a partition to another worker.
 func (v *view) plannedElsewhere(id string, place int) bool {
 	owner, ok := v.owner(id)
 	return ok && owner != plan.None && owner != place
@@ -300,19 +300,19 @@ func (v *view) plannedElsewhere(id string, place int) bool {
 type departure struct {
 	until  time.Time // when it goes, even if not all next owners have come
 	marked time.Time // when its place has said so
-	hurry  time.Time // until then it looks often
+	hurry  time.Time // until then it polls often
 	deal   time.Time // when partitions are handed over next; zero until the membership says so
 
 	again   time.Time  // when others are due
 	queue   []handover // until then
 	portion int
-	former  []former // what some others may go by yet
+	former  []former // plans that other workers may still use
 }
 
 // former is a plan that has been replaced.
 type former struct {
 	v     *view     // nil for a plan that this worker has not seen
-	until time.Time // by then the others have looked, and found the new one
+	until time.Time // by then the others have polled and found the new one
 }
 
 // replaces notes that a plan has been replaced while the worker leaves. If there were
@@ -328,7 +328,7 @@ func (d *departure) replaces(before, v *view, period time.Duration) {
 	}
 }
 
-// knows says that a worker is to have a partition by all plans that it may go by.
+// knows reports whether all plans that a worker may use give it a partition.
 func (d *departure) knows(id string, to member) bool {
 	for _, f := range d.former {
 		if f.v == nil {
@@ -350,10 +350,9 @@ const (
 	hurrying = 4 // times as often
 )
 
-// leaveStep does the next thing for a worker that leaves, and returns true when
-// it can go. Until then its partitions are worked on. It hands them over to their
-// next owners by the plan, or is asked for them. When no other worker should have
-// any, it goes at once.
+// leaveStep does the next step of a leaving worker, and returns true when it can go.
+// Until then its handlers work on. It hands its partitions over to their next owners by
+// the plan, or on request. When no other worker should have any, it goes at once.
 func (w *worker) leaveStep() bool {
 	if w.departure == nil {
 		timeout := w.g.options.LeaveTimeout
@@ -361,7 +360,7 @@ func (w *worker) leaveStep() bool {
 		w.mu.Lock()
 		w.leaving = true
 		w.queue = nil
-		clear(w.claiming) // what is under way is seen to the end
+		clear(w.claiming) // claims under way are completed
 		w.recallMoves()
 		w.mu.Unlock()
 		w.events.emit(Event{Kind: EventLeaving, Place: w.place, Count: w.remaining()})
@@ -400,7 +399,7 @@ func (w *worker) stranded() bool {
 	return len(w.moves)+w.claimers == 0
 }
 
-// handover is a partition that a worker which leaves is to hand over.
+// handover is a partition that a leaving worker is to hand over.
 type handover struct {
 	p  *Partition
 	to member
@@ -441,8 +440,8 @@ func (w *worker) deal() {
 	}
 }
 
-// overtaken looks at the group before something is handed over, and returns true if there
-// is a new plan: the next owners may go by it already, and not know of this worker's.
+// overtaken polls the group before a hand-over, and returns true if there is a new plan:
+// the next owners may already use it, and not know this worker's plan.
 func (w *worker) overtaken() bool {
 	before := w.epoch()
 	w.poll()
@@ -504,11 +503,11 @@ func (w *worker) staying(all []handover) []handover {
 	})
 }
 
-// handOver has the handler of a partition stop, and the lock free then, for the next
-// owner, which waits for it; unless the plan has changed or something else has ended
-// its work. The lock is not kept for the next owner: that worker may have left too by
-// the time the handler returns, and then the new planned owner would have to wait. No
-// other worker takes it meanwhile.
+// handOver stops the handler of a partition and then frees the lock for the next owner,
+// which waits for it; unless the plan has changed or something else has ended its work.
+// The lock is not reserved for the next owner: that worker may have left too by the
+// time the handler returns, and then the new planned owner would have to wait. No other
+// worker takes it meanwhile.
 func (w *worker) handOver(h handover) {
 	w.mu.Lock()
 	place, ok := w.view.owner(h.p.id)
@@ -554,7 +553,7 @@ func (w *worker) hurryOn() {
 	}
 }
 
-// pause returns how long the worker waits until it looks at the group again.
+// pause returns how long the worker waits until it polls the group again.
 func (w *worker) pause() time.Duration {
 	if d := w.departure; d != nil && time.Now().Before(d.hurry) {
 		return w.jittered() / hurrying
@@ -569,7 +568,7 @@ func (w *worker) rolledOff() bool {
 	defer w.mu.Unlock()
 	m, in := w.view.in[w.session.ID()]
 	if in && m.Leaving && w.departure.deal.IsZero() {
-		// The others look first, and find what they are to have.
+		// The others poll first, and find their partitions.
 		w.departure.deal = time.Now()
 		for _, f := range w.departure.former {
 			w.departure.deal = f.until

@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// Partition is what a handler has in hand: one partition, under the lease of its
-// lock. All methods may be called concurrently.
+// Partition gives a handler one partition, under the lease of its lock. All methods may
+// be called concurrently.
 //
 // It is a [github.com/tenurelock/tenure/fence.Grant]: the resource to fence is
 // one for each partition, by the name of its lock.
@@ -38,8 +38,8 @@ type Partition struct {
 // ID returns the name of the partition.
 func (p *Partition) ID() string { return p.id }
 
-// Index returns the number of the partition among all when it was claimed. Of
-// partitions that were given by name it changes when others come and go.
+// Index returns the number of the partition among all when it was claimed. If partitions
+// have names, it changes when others come and go.
 func (p *Partition) Index() int { return p.index }
 
 // Name returns the name of the partition's lock: see [LockName].
@@ -94,8 +94,8 @@ var (
 const (
 	// maxFailures is how often in a row a handler may fail.
 	maxFailures = 5
-	// keepAway is how many leases a worker keeps away from a partition that it
-	// has failed on.
+	// keepAway is the number of leases for which a worker avoids a partition that it has
+	// failed on.
 	keepAway = 10
 )
 
@@ -159,7 +159,7 @@ func (w *worker) work(ctx context.Context, p *Partition) {
 
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
-// call runs the handler once. A panic is kept for Run, and ends the worker.
+// call runs the handler once. A panic ends the worker; Run panics with it.
 func (w *worker) call(ctx context.Context, p *Partition) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -199,7 +199,7 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	if givesUp && err != nil && ended == nil {
 		how = &tenure.ReleaseOptions{Failed: err}
 	}
-	_ = p.lease.ReleaseWith(w.values, how) // it runs out with the session
+	_ = p.lease.ReleaseWith(w.values, how) // else it ends with the session
 	now := time.Now()
 	w.mu.Lock()
 	delete(w.held, p.id)

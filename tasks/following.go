@@ -33,8 +33,7 @@ type following struct {
 	watched  chan struct{} // closed when watch has ended
 }
 
-// newFollowing follows from now on. The token is that of this replica's last
-// tenure.
+// newFollowing follows from now on. The token is that of this replica's last term.
 func newFollowing(g *Group, ctx context.Context, token uint64) *following {
 	ctx = context.WithoutCancel(ctx)
 	f := &following{

@@ -42,17 +42,15 @@ type Group struct {
 
 // Options are for one group. Nil means the defaults.
 type Options struct {
-	// StopTimeout bounds how long the group waits for one task that was told
-	// to stop. It then goes on with the next task, and Run returns an error
-	// that matches [ErrStopTimeout]. So a stop takes that long for each task
-	// that hangs; two of them fit into the 30 s that Kubernetes gives. If zero,
-	// it is 10 s.
+	// StopTimeout bounds how long the group waits for a task to return after its context
+	// has ended. It then goes on with the next task, and Run returns an error that
+	// matches [ErrStopTimeout]. So a stop takes that long for each task that hangs; two
+	// of them fit into the 30 s that Kubernetes gives. If zero, it is 10 s.
 	StopTimeout time.Duration
 
 	// Signals stop the group. If nil, they are SIGINT and SIGTERM; if empty,
-	// none. The group catches only the first one: a second one does what it
-	// does to any program, which is to end it. Inside a bubble of
-	// testing/synctest none is caught, whatever is set here.
+	// none. The group catches only the first signal: a second one ends the program, as
+	// usual. Inside a bubble of testing/synctest none is caught, whatever is set here.
 	Signals []os.Signal
 
 	// Logger gets a record of each start and end of a task. If nil, nothing is
@@ -117,8 +115,8 @@ func (g *Group) Leading(name string, run func(ctx context.Context, lease *tenure
 // Following adds a task of a replica that does not lead. It is started when
 // another is seen to lead, or when a second has passed without this replica
 // being elected, and stopped when it is elected, with [ErrElected]. It runs on
-// when the leader changes, and while no process leads: see [Followed], which tells it
-// so. If it returns nil, it is done until this replica has led and follows again.
+// when the leader changes, and while no process leads: see [Followed], which shows it.
+// If it returns nil, it is done until this replica has led and follows again.
 func (g *Group) Following(name string, run func(ctx context.Context, followed *Followed) error) {
 	t := &task{name: name, kind: "following"}
 	if run != nil {
@@ -139,13 +137,12 @@ func (g *Group) add(to *[]*task, t *task) {
 // Run runs the tasks until the group has stopped, and returns when all of them
 // have returned, or were given up.
 //
-// A stop that was asked for is no error: Run returns nil after a signal, after
-// the end of ctx, and after [ErrStop]. It returns nil, too, when all tasks
-// have returned nil in a group without leading tasks. Otherwise it returns the
-// error that began the stop, joined with the errors that tasks returned while they were
-// stopped, and with an error that matches [tenure.ErrLost] if the lease was lost before
-// its tasks had returned. What a task returns because its context has ended does not
-// count.
+// A requested stop is not an error: Run returns nil after a signal, after the end of
+// ctx, and after [ErrStop]. It returns nil, too, when all tasks have returned nil in a
+// group without leading tasks. Otherwise it returns the error that began the stop,
+// joined with the errors that tasks returned while they were stopped, and with an error
+// that matches [tenure.ErrLost] if the lease was lost before its tasks had returned.
+// What a task returns because its context has ended does not count.
 //
 // If a task panicked, Run panics with a [*PanicError] instead of returning.
 //
@@ -243,22 +240,21 @@ func (g *Group) result() error {
 	}
 	if p := g.panicked; p != nil {
 		p.Err = err
-		panic(p) //nolint:forbidigo // handed on
+		panic(p) //nolint:forbidigo // a task's panic
 	}
 	return err
 }
 
 // notify is signal.Notify. In a bubble of testing/synctest it does nothing, so that a
-// signal ends the test, as it does any: package signal uses the channel from outside
-// of the bubble, which is a fatal error.
+// signal ends the test, like any test: package signal uses the channel from outside of
+// the bubble, which is a fatal error.
 func notify(c chan<- os.Signal, signals ...os.Signal) {
 	if !clock.InBubble() {
 		signal.Notify(c, signals...)
 	}
 }
 
-// hookSignals has the first signal begin the stop. The function that it
-// returns ends that.
+// hookSignals makes the first signal begin the stop. The returned function ends that.
 func (g *Group) hookSignals() (unhook func()) {
 	if len(g.options.Signals) == 0 {
 		return func() {}

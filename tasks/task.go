@@ -35,8 +35,7 @@ type worker struct {
 	done   chan struct{} // closed when it has returned, and what it returned was noted
 }
 
-// crew is the tasks of one kind that are under way. One goroutine at a time
-// uses it.
+// crew is the set of running tasks of one kind. One goroutine at a time uses it.
 type crew struct {
 	g       *Group
 	workers []*worker
@@ -57,8 +56,8 @@ func (c *crew) start(ctx context.Context, tasks []*task, s inputs, goOn func() b
 }
 
 // stop stops the workers one by one, the last one first, and waits for each before it
-// stops the next. If the context that they share has ended, all of them know already.
-// It returns those that did not return in time.
+// stops the next. If their shared context has ended, all of them have been stopped. It
+// returns the workers that did not return in time.
 func (c *crew) stop(cause error) (stuck []*worker) {
 	for _, w := range slices.Backward(c.workers) {
 		w.cancel(cause)
@@ -132,8 +131,8 @@ func (g *Group) ended(w *worker, s inputs, err error) {
 	}
 }
 
-// panics notes the panic of a task, for Run to hand on. If Run has returned
-// already, no one is left to do that.
+// panics notes the panic of a task, for Run to panic with. If Run has returned already,
+// no one is left to do that.
 func (g *Group) panics(w *worker, p *PanicError) {
 	g.log(slog.LevelError, "task panicked", w, p)
 	g.mu.Lock()

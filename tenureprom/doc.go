@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenureprom gives Prometheus the metrics of leases: what this program holds, how
-// near its heartbeats come to the deadline, how its terms end; and what the records of
-// locks show to a program that holds none.
+// Package tenureprom exports metrics of leases to Prometheus: the locks that this program
+// holds, how near its heartbeats come to the deadline, how its terms end; and, for a
+// program that holds no locks, the records of locks.
 //
 //	metrics := tenureprom.New(&tenureprom.Options{Elections: []string{"scheduler"}})
 //	prometheus.MustRegister(metrics)
@@ -12,7 +12,7 @@
 //	metrics.Attach(&options)
 //	client, err := tenure.New(store, &options)
 //
-// # What holders tell
+// # Metrics of holders
 //
 // [Metrics] is fed by [tenure.Options.OnEvent], and by the events and numbers of workers of
 // package shard. leader_election_master_status is the metric of Kubernetes' client-go and
@@ -25,8 +25,8 @@
 //
 // [Locks] polls locks, by their names and prefixes, for programs that hold none of them:
 // tenure exporter is such a program. Its metrics begin with tenure_lock_. While the store
-// gives no answer they are absent, and tenure_store_up is 0: a store that is away looks in
-// no case like a lock without a holder.
+// gives no answer they are absent, and tenure_store_up is 0: so an unreachable store
+// never looks like a lock without a holder.
 //
 // # Labels
 //

@@ -14,11 +14,11 @@ import (
 
 var (
 	onceSlotDesc     = desc("tenure_once_last_slot", "The slot of the last run that was begun: with tenure once --cron in minutes since 1970, with every its number.", "name")
-	onceSuccessDesc  = desc("tenure_once_last_success_timestamp_seconds", "When the last run that succeeded has ended, by the wall clock of its host; if none is known, when the oldest run of the ledger began.", "name")
-	onceStatusDesc   = desc("tenure_once_last_status", "The exit status of the last run whose end is known; 1 if it failed without one, -1 if nobody knows how the last one ended.", "name")
-	onceTookDesc     = desc("tenure_once_last_duration_seconds", "How long the last run took whose end is known.", "name")
-	onceRunningDesc  = desc("tenure_once_running_since_timestamp_seconds", "When the run began that is under way, by the wall clock of its host.", "name")
-	onceMissedDesc   = desc("tenure_once_missed", "How many slots before the last run nobody has begun.", "name")
+	onceSuccessDesc  = desc("tenure_once_last_success_timestamp_seconds", "When the last successful run ended, by the wall clock of its host; if none is known, when the oldest run of the ledger began.", "name")
+	onceStatusDesc   = desc("tenure_once_last_status", "The exit status of the last run whose end is known; 1 if it failed without one, -1 if the end of the last one is not known.", "name")
+	onceTookDesc     = desc("tenure_once_last_duration_seconds", "How long the last run with a known end took.", "name")
+	onceRunningDesc  = desc("tenure_once_running_since_timestamp_seconds", "When the present run began, by the wall clock of its host.", "name")
+	onceMissedDesc   = desc("tenure_once_missed", "How many slots before the last run were never begun.", "name")
 	oncePeriodDesc   = desc("tenure_once_period_seconds", "The time from the last slot that was begun to the next one, or from the one before if that is longer, or the period of every.", "name")
 	onceDescriptions = []*prometheus.Desc{onceSlotDesc, onceSuccessDesc, onceStatusDesc, onceTookDesc, onceRunningDesc, onceMissedDesc, oncePeriodDesc}
 )

@@ -73,7 +73,7 @@ type Locks struct {
 	o      LocksOptions
 	named  map[string]bool
 	leader map[string]bool
-	stale  time.Duration // after which what was seen says nothing any more
+	stale  time.Duration // after which a poll is out of date
 
 	polls *prometheus.CounterVec
 	took  prometheus.Histogram
@@ -92,7 +92,7 @@ type Locks struct {
 	omitted int
 }
 
-// log is what was seen of one lock.
+// log is the history of one lock over the polls.
 type log struct {
 	token  uint64    // of the last term
 	ended  uint64    // of the last term whose end is counted
@@ -151,7 +151,7 @@ func NewLocks(client *tenure.Client, o *LocksOptions) (*Locks, error) {
 		l.polls.WithLabelValues(result)
 	}
 	l.took = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "tenure_poll_seconds", Help: "How long polls of all locks took, those that failed included.", Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		Name: "tenure_poll_seconds", Help: "How long polls of all locks took, including failed polls.", Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 	})
 	l.terms = counter("tenure_lock_tenures_total", "Terms that have begun since this program first saw the lock, by its tokens.", "name")
 	l.ended = counter("tenure_lock_tenures_ended_total", "Terms that have ended since this program first saw the lock, by how; unseen if another term had begun and ended by the next poll.", "name", "end")
@@ -198,7 +198,7 @@ func (l *Locks) Poll(ctx context.Context) error {
 	defer cancel()
 	seen, bad, omitted, err := l.poll(bounded)
 	if ctx.Err() != nil {
-		return ctx.Err() // it was stopped, and says nothing of the store
+		return ctx.Err() // it was stopped: that shows nothing of the store
 	}
 	l.took.Observe(time.Since(begun).Seconds())
 	result := "ok"
@@ -223,7 +223,7 @@ func (l *Locks) unknown() {
 	}
 }
 
-// current says that what the last poll saw still says something.
+// current says that the last poll is not out of date.
 func (l *Locks) current(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -370,10 +370,10 @@ func endedBy(st tenure.Status) uint64 {
 }
 
 var (
-	upDesc        = desc("tenure_store_up", "1 if the last poll of all locks had its answers, 0 if the store gave none: then no lock has a value.")
-	lastDesc      = desc("tenure_last_poll_timestamp_seconds", "When the last poll succeeded that the values of locks are of.")
+	upDesc        = desc("tenure_store_up", "1 if the store answered the last poll of all locks, else 0: then no lock has a value.")
+	lastDesc      = desc("tenure_last_poll_timestamp_seconds", "When the poll succeeded that the values of locks come from.")
 	badDesc       = desc("tenure_locks_unreadable", "Locks whose records this version cannot read. They have no other values.")
-	omittedDesc   = desc("tenure_locks_omitted", "Locks that begin with a prefix, and that are not shown because there are too many.")
+	omittedDesc   = desc("tenure_locks_omitted", "Locks with a listed prefix that are not shown because there are too many.")
 	expectedDesc  = desc("tenure_lock_expected", "1: the lock should always have a holder.", "name")
 	lockHeldDesc  = desc("tenure_lock_held", "1 if the lock has a holder that may be alive, else 0. A crashed holder counts as alive until its lease is over.", "name")
 	lockTokenDesc = desc("tenure_lock_token", "The fencing token of the holder, or of the last one; 0 if there was none. It never falls, unless the store has lost records.", "name")

@@ -54,8 +54,8 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// New returns metrics that are to be registered, and attached to the options of a client:
-// one for each client of the program. Options may be nil.
+// New returns metrics to register, and to attach to the options of a client: one for
+// each client of the program. Options may be nil.
 func New(o *Options) *Metrics {
 	if o == nil {
 		o = new(Options)
@@ -69,7 +69,7 @@ func New(o *Options) *Metrics {
 		acquired:  counter("tenure_acquired_total", "Terms of this program that began.", "name"),
 		ended:     counter("tenure_tenures_ended_total", "Terms of this program that ended, by how.", "name", "end"),
 		late:      counter("tenure_heartbeats_late_total", "Heartbeats that were confirmed when less than the grace of the lease was left before the deadline. A session's have no name.", "name"),
-		jeopardy:  counter("tenure_jeopardy_total", "Times at which heartbeats began to fail. A session's have no name.", "name"),
+		jeopardy:  counter("tenure_jeopardy_total", "How often heartbeats began to fail. A session's have no name.", "name"),
 		timeouts:  counter("tenure_stop_timeouts_total", "Terms whose work did not stop in time: another holder may have begun beside it.", "name"),
 		failed:    counter("tenure_store_errors_total", "Requests of acquires that failed.", "name"),
 		sessions:  counter("tenure_sessions_ended_total", "Sessions of this program that ended, by how.", "end"),
@@ -88,9 +88,9 @@ func New(o *Options) *Metrics {
 	return m
 }
 
-// Attach has a client that is made with the options feed the metrics. What the options have
-// as OnEvent is called, too. Call it once, before [tenure.New], and set the durations
-// of the options before it: the grace and the lease duration are metrics as well.
+// Attach makes a client with these options feed the metrics. The options' own OnEvent
+// is called, too. Call it once, before [tenure.New], and set the durations of the
+// options before it: the grace and the lease duration are metrics as well.
 func (m *Metrics) Attach(o *tenure.Options) {
 	m.mu.Lock()
 	m.timing, m.attached = telemetry.TimingOf(o), true
@@ -106,7 +106,7 @@ func (m *Metrics) Attach(o *tenure.Options) {
 	}
 }
 
-// begin has the counters of a label begin at 0: Prometheus sees the first increase of a
+// begin starts the counters of a label at 0: Prometheus sees the first increase of a
 // counter only if it has seen the counter before.
 func (m *Metrics) begin(label string) {
 	m.mu.Lock()
@@ -163,8 +163,8 @@ var (
 	statusDesc    = desc("leader_election_master_status", "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.", "name")
 	heldDesc      = desc("tenure_held", "How many locks of this name this program holds: leases whose deadline has not passed.", "name")
 	tokenDesc     = desc("tenure_token", "The fencing token of the lock that this program holds; the highest one of several locks.", "name")
-	remainingDesc = desc("tenure_remaining_seconds", "What is left until the deadline of the lease; the least of several locks.", "name")
-	slackDesc     = desc("tenure_slack_seconds", "What is left until the deadline of the lease, less its grace; the least of several locks.", "name")
+	remainingDesc = desc("tenure_remaining_seconds", "Time until the deadline of the lease; the least of several locks.", "name")
+	slackDesc     = desc("tenure_slack_seconds", "Time until the deadline of the lease, less its grace; the least of several locks.", "name")
 	shareDesc     = desc("tenure_busy_share", "The busy share of the last whole period, of holders that use Lease.Do; the highest of several locks.", "name")
 	openDesc      = desc("tenure_sessions_open", "Sessions of this program whose deadline has not passed.")
 	droppedDesc   = desc("tenure_events_dropped_total", "Events that were dropped because a callback was slow. The metrics do not count them.")

@@ -15,8 +15,8 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 )
 
-// Client is a client of a [World], with what can happen to its process, its machine and
-// its network. Hand the [tenure.Client] in it to the program under test.
+// Client is a client of a [World]. Its methods act on its process, its machine and its
+// network. Pass its [tenure.Client] to the program under test.
 //
 // All methods may be called concurrently. After [Client.Kill] the methods that change
 // something fail the test, since nothing can happen to a dead process.
@@ -96,7 +96,7 @@ func (c *Client) Slow(d time.Duration) {
 	c.w.t.Helper()
 	switch {
 	case d < 0:
-		c.w.t.Errorf("tenuretest: Slow(%v) of %q: a call cannot take less than no time; 0 ends the slowness", d, c.name)
+		c.w.t.Errorf("tenuretest: Slow(%v) of %q: the delay must not be negative; 0 ends it", d, c.name)
 	case c.lives("Slow"):
 		c.network.setSlow(d)
 	}
@@ -109,13 +109,13 @@ func (c *Client) LoseReplies(n int) {
 	c.w.t.Helper()
 	switch {
 	case n < 1:
-		c.w.t.Errorf("tenuretest: LoseReplies(%d) of %q: give a number of 1 or more; Heal ends what is left of an earlier one", n, c.name)
+		c.w.t.Errorf("tenuretest: LoseReplies(%d) of %q: the number must be at least 1; Heal ends an earlier call", n, c.name)
 	case c.lives("LoseReplies"):
 		c.network.loseReplies(n)
 	}
 }
 
-// Faults returns what stands between the client and the store, for faults of other
+// Faults returns the fault store between the client and its store, for faults of other
 // kinds: late and duplicate writes, stale reads, errors of your own. It also counts the
 // calls, and keeps a log of them.
 func (c *Client) Faults() *faultstore.Store { return c.faults }
@@ -242,15 +242,15 @@ func (c *Client) SetRate(rate float64) {
 	c.w.t.Helper()
 	switch {
 	case rate < 0:
-		c.w.t.Errorf("tenuretest: SetRate(%v) of %q: a clock never goes back; 1 is the right rate", rate, c.name)
+		c.w.t.Errorf("tenuretest: SetRate(%v) of %q: the rate must not be negative; 1 is the right rate", rate, c.name)
 	case c.lives("SetRate"):
 		c.process.setRate(rate)
 	}
 }
 
 // Step has the clock of the client show that d more may have passed, but not certainly,
-// as when the wall clock alone is ahead after a suspend: a holder counts that, and who
-// waits for a lock does not. See [tenure.Clock].
+// as when the wall clock alone is ahead after a suspend: a holder counts that, and a
+// waiter does not. See [tenure.Clock].
 //
 // A suspend that the wall clock alone has counted is Pause and SetRate(0), and after its
 // time Step, SetRate(1) and Resume.
@@ -258,7 +258,7 @@ func (c *Client) Step(d time.Duration) {
 	c.w.t.Helper()
 	switch {
 	case d < 0:
-		c.w.t.Errorf("tenuretest: Step(%v) of %q: a clock never goes back", d, c.name)
+		c.w.t.Errorf("tenuretest: Step(%v) of %q: the step must not be negative", d, c.name)
 	case c.lives("Step"):
 		c.process.step(d)
 	}
@@ -274,7 +274,7 @@ func (c *Client) Kill() {
 	if !c.lives("Kill") || !c.process.kill() {
 		return
 	}
-	c.network.cut(true) // before all else, so that nothing gets out
+	c.network.cut(true) // first, so that no request gets out
 	// Close ends the contexts at once, and then waits for releases, which cannot come.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(c.w.t.Context()), killTimeout)
 	defer stop()
@@ -322,7 +322,7 @@ func (c *Client) end() {
 	}
 }
 
-// state says how the client is, for the message of a test that fails.
+// state describes the client, for the message of a failing test.
 func (c *Client) state() string {
 	switch {
 	case c.killed():

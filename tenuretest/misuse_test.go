@@ -97,11 +97,11 @@ func TestMisuse(t *testing.T) {
 		},
 		"slowness": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Slow(-1) },
-			`tenuretest: Slow(-1ns) of "a": a call cannot take less than no time; 0 ends the slowness`,
+			`tenuretest: Slow(-1ns) of "a": the delay must not be negative; 0 ends it`,
 		},
 		"no reply": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.LoseReplies(0) },
-			`tenuretest: LoseReplies(0) of "a": give a number of 1 or more`,
+			`tenuretest: LoseReplies(0) of "a": the number must be at least 1`,
 		},
 		"two at work": {
 			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) { a.Work("x"); w.Client("b").Work("x") },
@@ -134,7 +134,7 @@ func TestMisuse(t *testing.T) {
 		},
 		"a clock that goes back": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.SetRate(-1); a.Step(-1) },
-			"SetRate(-1) of \"a\": a clock never goes back; 1 is the right rate\ntenuretest: Step(-1ns) of \"a\": a clock never goes back",
+			"SetRate(-1) of \"a\": the rate must not be negative; 1 is the right rate\ntenuretest: Step(-1ns) of \"a\": the step must not be negative",
 		},
 		"a lock that cannot be had": {
 			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.MustAcquire("x", nil) },

@@ -108,7 +108,7 @@ func (m *machine) told(k *protocol.Requester) {
 func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Record) bool {
 	t := cmp.Or(l.terms[token], &term{})
 	gone := token == 0 || t.end != "" || t.session != "" && l.sessionEnded(t.session)
-	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // without a session there are none
+	beats := max(t.beats, l.storeOf(driver.SessionKey(t.session)).beats) // none without a session
 	switch a {
 	case protocol.Delivered:
 		return l.delivered[m.request]

@@ -22,8 +22,8 @@ type membership struct {
 	link  []int32  // index in links of each partition, or None
 }
 
-// newMembership takes in an input, and from a former membership, if there is one, what is the
-// same in both.
+// newMembership reads an input, and reuses the unchanged parts of a former membership,
+// which may be nil.
 func newMembership(in Input, former *membership) *membership {
 	r := &membership{}
 	members := r.members(in.Members)
@@ -89,8 +89,8 @@ func sorted(names []string) ([]int32, []uint64) {
 	return order, in
 }
 
-// members takes in which worker is where. Of several in one place one counts, and
-// everybody takes the same.
+// members reads the places of the workers. Of several workers in one place one counts,
+// the same in all processes.
 func (r *membership) members(members []Member) []Member {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {
@@ -132,8 +132,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// zone takes in where members are, and where partitions would rather be. Zones
-// are numbered; nothing depends on which number one has.
+// zone reads the zones of members, and the preferred zones of partitions. Zones are
+// numbered; nothing depends on which number one has.
 func (r *membership) zone(in Input, members []Member) {
 	numbers := map[string]int32{}
 	for _, m := range members {

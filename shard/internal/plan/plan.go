@@ -4,9 +4,9 @@
 // Package plan says which member of a group works on which partition.
 //
 // A plan is a function of the membership alone: the names of the partitions and the
-// members with their places. It remembers nothing and asks no clock and no dice,
-// so all workers that read the same membership compute the same plan, in whole numbers,
-// on every machine.
+// members with their places. It uses no state, clock or random numbers, so all workers
+// that read the same membership compute the same plan, in whole numbers, on every
+// machine.
 //
 // Members have numbered places. A newcomer takes the lowest vacant one, so a
 // worker that is started again finds its place, and with it its partitions.
@@ -19,9 +19,8 @@
 // partition and the new place choose what moves.
 //
 // Then the partitions of places that are vacant go to members, by rendezvous
-// hashing with bounded loads. What belongs to a member stays. So do partitions
-// with a zone of their own move there, and what is more than a member may have
-// elsewhere.
+// hashing with bounded loads. Partitions of members stay. In the same way partitions
+// with a zone move there, and partitions above a member's limit move elsewhere.
 //
 // # Guarantees
 //

@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// Bounds of the load of a member, over its share of what there is: as parts of
-// its share. Loads are rounded up to whole partitions. They hold for partitions
-// that do not stay where the chain has them.
+// Bounds of the load of a member above its share, as fractions of the share. Loads are
+// rounded up to whole partitions. They hold for partitions that do not stay where the
+// chain has them.
 const (
 	spreadOver = 16 // 1/16 more, for partitions of vacant places
 	zoneOver   = 4  // 1/4 more, for partitions of its zone that find no room within 1/16
@@ -30,9 +30,8 @@ type setting struct {
 	live    []bool
 }
 
-// settle returns the owners of all partitions: what the chain says for places
-// that are taken, as long as zones and limits do not object, and someone else's
-// for the rest.
+// settle returns the owners of all partitions: the chain's owner if its place is taken
+// and zones and limits allow it, otherwise another one.
 func (s *setting) settle() []int32 {
 	owners := make([]int32, len(s.hashes))
 	for i := range owners {
@@ -156,7 +155,7 @@ func over(total, weight, weights, part uint64) int {
 	return int(q)
 }
 
-// evict takes from members what is over their bounds.
+// evict takes partitions above their bounds from members.
 func (s *setting) evict(m *matcher, owners []int32, load, bound []int, everybody []int32) []seeker {
 	over := map[int32][]grant{}
 	for i, place := range owners {
@@ -204,7 +203,7 @@ func (s *setting) fill(seekers []seeker, owners []int32, load []int, everybody [
 	}
 }
 
-// spare are the members with room, the least loaded first.
+// spare is the list of members with room, the least loaded first.
 type spare struct {
 	s     *setting
 	load  []int
@@ -276,8 +275,8 @@ func (m *matcher) rank(name uint64, place int32) uint64 {
 	return ^(m.log.rarity(h) << 30 / m.s.weights[place])
 }
 
-// match settles who of the seekers goes where, as long as loads stay within
-// bounds, and returns those that found no room among their first choices.
+// match assigns places to the seekers, as long as loads stay within bounds, and returns
+// the seekers that found no room among their first choices.
 func (m *matcher) match(seekers []seeker, owners []int32, load, bound []int) []seeker {
 	m.wishes = slices.Grow(m.wishes[:0], len(seekers)*choices)[:len(seekers)*choices]
 	m.asked = append(m.asked[:0], make([]int8, len(seekers))...)
