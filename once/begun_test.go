@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// A set of slots is what has been put into it, and not taken out again: beside a map of
-// some numbers around each end of the range. What it loses to its bound it has not lost
-// to anything that was begun.
+// A set of slots equals a map of the numbers that were added and not removed, around each
+// end of the range. The bound of its spans loses no begun slot.
 func TestBegun(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -41,7 +41,7 @@ type periods struct {
 	at []time.Duration // since the world was made
 }
 
-// note notes when the store has begun a period.
+// note records when the store has begun a period.
 func (s *world) note(w tenuretest.Write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,8 +288,8 @@ func numberOf(data []byte) int64 {
 	return l.N
 }
 
-// What a process knows of a period says nothing of another period, nor of the same
-// number in another ledger.
+// The age of a period does not count for another period, nor for the same number in
+// another ledger.
 func TestEveryAfterADeletion(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		stop := a.lives(hour, nil, nil)
@@ -401,7 +401,7 @@ func TestEveryCatchUpIsBounded(t *testing.T) {
 	}
 }
 
-// The claim is not confirmed: the work does not begin, the caller is told, and no
+// The claim is not confirmed: the work does not begin, the caller gets an error, and no
 // other process runs that period.
 func TestEveryClaimUnconfirmed(t *testing.T) {
 	for _, applied := range []bool{false, true} {
@@ -491,7 +491,8 @@ func TestEveryWithAProgressTimeout(t *testing.T) {
 	})
 }
 
-// What is wrong is named before anything is sent; and data that are no ledger end it.
+// Invalid arguments are reported before any request; and data that are not a ledger end
+// it.
 func TestEveryRefuses(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		manual := s.host("manual", func(o *tenure.Options) { o.ManualHeartbeat = true })
@@ -705,7 +706,7 @@ func TestShowEveryOfNothing(t *testing.T) {
 	})
 }
 
-// A leader is told to end while the claim of a period does not get through, and its
+// A leader is stopped while the claim of a period does not get through, and its
 // callback takes long. The release begins the period then, at no age.
 func TestEveryEndsWithAnUnconfirmedClaim(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {

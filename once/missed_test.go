@@ -194,7 +194,7 @@ func TestOnceMissedMore(t *testing.T) {
 }
 
 // A ledger keeps sixteen spans. With the next one the lowest slots that were missed are given
-// up, which is told; nothing is refused for it.
+// up, which is reported; nothing is refused for it.
 func TestGapsAreGivenUp(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		s.unordered = true

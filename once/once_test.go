@@ -205,7 +205,7 @@ func TestRedoLeavesTheLiving(t *testing.T) {
 }
 
 // The work does not begin unless the mark of its slot is confirmed under a good lease. The
-// caller is told whether the slot may count as begun.
+// error says whether the slot may count as begun.
 func TestMarkThatIsNotConfirmed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -264,8 +264,8 @@ func TestMarkThatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// The end of the run is not confirmed: the caller is told that the work is done, and
-// that others may not know.
+// The end of the run is not confirmed: the caller learns that the work is done, and that
+// others may not know.
 func TestOnceEndUnconfirmed(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		res, err := a.once(7, nil, func(context.Context, *once.Turn) error {
@@ -485,7 +485,7 @@ func TestLedgerKeepsTwentyRuns(t *testing.T) {
 	})
 }
 
-// What is wrong is named before anything is sent.
+// Invalid arguments are reported before any request.
 func TestOnceRefuses(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		work := func(context.Context, *once.Turn) error { return nil }
@@ -583,7 +583,7 @@ func TestScheduled(t *testing.T) {
 	}
 }
 
-// loseClaims has the replies of the next claim get lost, which is applied.
+// loseClaims loses the replies to the next claim, which is applied.
 func (h *host) loseClaims() {
 	h.Faults().Inject(faultstore.Rule{
 		Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpClaim },
@@ -614,7 +614,7 @@ func TestLedgerBehindALostReply(t *testing.T) {
 	})
 }
 
-// What is no ledger is told beside a holder, too.
+// Data that are not a ledger are reported beside a holder, too.
 func TestUnreadableBesideAHolder(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		go func() {
@@ -709,7 +709,7 @@ func TestRetryPauses(t *testing.T) {
 }
 
 // Work that has ended, and waits for what it has left behind, is not said to run; the slot
-// is done, and the next one is told what is waited for.
+// is done, and the next call learns what is waited for.
 func TestEndedBeforeItReturns(t *testing.T) {
 	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		var kept *once.Turn

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// lint returns what is wrong with a workflow.
+// lint returns the problems of a workflow.
 func lint(t *testing.T, name, text string) []*actionlint.Error {
 	t.Helper()
 	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{Shellcheck: "", Pyflakes: ""})
@@ -179,7 +179,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What the script cannot do it refuses, with its usage if that is not followed.
+// The script refuses what it cannot do, and prints its usage after a wrong call.
 func TestRefused(t *testing.T) {
 	dir := commit(t, "", "")
 	for args, want := range map[string]string{
@@ -242,7 +242,7 @@ func TestTag(t *testing.T) {
 	}
 }
 
-// If one module cannot be tagged, or is not what users could install, none is.
+// If one module cannot be tagged, or could not be installed, no module is tagged.
 func TestTagNone(t *testing.T) {
 	for _, c := range []struct{ file, text, want string }{
 		{"store/go.mod", "module " + root + "/stores\n\ngo 1.26.0\n", root + "/stores"},

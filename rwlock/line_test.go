@@ -56,8 +56,8 @@ func TestSemaphoreOfTheSameName(t *testing.T) {
 	})
 }
 
-// No process depends on the line alone: neither where who stands at its front is stuck,
-// nor where its record cannot be had.
+// No process depends on the line alone: neither if the writer at its front is stuck, nor
+// if its record cannot be read.
 func TestNoWriterDependsOnTheLine(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -118,8 +118,8 @@ func TestOneProcessDoesNotKeepAWriterOut(t *testing.T) {
 	})
 }
 
-// One process that writes in a loop lets readers in, who cannot tell it that they wait.
-// Without readers it does not pause.
+// One process that writes in a loop lets readers in, which cannot notify it that they
+// wait. Without readers it does not pause.
 func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -147,7 +147,7 @@ func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
 }
 
 // A writer that finds a process reading waits for that term, and not until the slot is
-// free: readers who come later turn back.
+// free: later readers turn back.
 func TestWriterWaitsForTerms(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		r, w := s.process("r"), s.process("w")
@@ -274,7 +274,7 @@ func TestCrashOfAWriter(t *testing.T) {
 	})
 }
 
-// Work of a writer that fails is told to those who come next.
+// Later holders learn that the work of a writer failed.
 func TestFailedWriter(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		w, r := s.process("w"), s.process("r")
@@ -459,8 +459,8 @@ func TestReleaseAgain(t *testing.T) {
 	})
 }
 
-// A writer does not wait for those who come after it and turn back, though they take the
-// slots all the time. It waits ten leases at most.
+// A writer does not wait for later readers that turn back, though they take the slots all
+// the time. It waits ten leases at most.
 func TestWriterComesBesideReadersThatTurnBack(t *testing.T) {
 	onWorld(t, func(t *testing.T, s *world) {
 		ctx, stop := context.WithCancel(t.Context())

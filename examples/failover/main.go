@@ -59,8 +59,9 @@ func say(name, format string, args ...any) {
 	fmt.Fprintf(os.Stdout, "%s  %s  %s\n", time.Now().Format(clock), name, fmt.Sprintf(format, args...))
 }
 
-// open returns a client for the locks in a file, and what closes it. With a store that all
-// hosts reach, such as pgstore or dynamostore, nothing else in this program would change.
+// open returns a client for the locks in a file, and a function that closes it. With a
+// store that all hosts reach, such as pgstore or dynamostore, nothing else in this
+// program would change.
 func open(file string, options *tenure.Options) (*tenure.Client, func() error, error) {
 	store, err := sqlitestore.Open(file, nil)
 	if err != nil {
@@ -242,7 +243,7 @@ func start(ctx context.Context, fail context.CancelCauseFunc, name, file string,
 	return p, nil
 }
 
-// end lets the process end in order.
+// end asks the process to end, and waits for it.
 func (p *process) end() {
 	_ = p.stdin.Close() // an error says that it has ended already
 	<-p.ended

@@ -14,12 +14,12 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// failedOver is what a failover was like.
+// failedOver describes a failover.
 type failedOver struct {
 	After time.Duration // from the crash of the holder to the grant of its successor
-	Wait  time.Duration // for how long the contenders had been waiting when it crashed
-	Reads float64       // of each contender, per second, until the crash
-	Sent  int           // requests of all contenders from the crash to the grant
+	Wait  time.Duration // for how long the waiters had been waiting when it crashed
+	Reads float64       // of each waiter, per second, until the crash
+	Sent  int           // requests of all waiters from the crash to the grant
 }
 
 // failover lets the first process hold, the others wait, the first crash at a
@@ -134,7 +134,7 @@ func preference(src Source, cfg Config, priorities []int, gap, length time.Durat
 	return led, l.failure()
 }
 
-// orders are all in which three candidates can join.
+// orders are all orders in which three candidates can join.
 var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
 // TestPreference: in the end the candidate with the highest priority leads,
@@ -181,9 +181,9 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// TestPreferenceOfWhoLooksRarely: what a preferred candidate knows is older than
-// the latest heartbeat nearly always, so that its request loses to one. That one
-// does not count.
+// TestPreferenceOfWhoLooksRarely: the view of a preferred candidate is nearly always
+// older than the latest heartbeat, so that its request loses to a heartbeat. Such a
+// request does not count.
 func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 	timing := protocol.Timing{Refresh: time.Hour}.WithDefaults()
 	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}

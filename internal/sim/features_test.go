@@ -20,8 +20,8 @@ func explore(t *testing.T, n uint64, shape func(seed uint64, c *Config)) Sum {
 	return sum
 }
 
-// TestFeatures: each rule holds in schedules with what is not in most of them, and it does
-// occur there.
+// TestFeatures: each rule holds in schedules with rare events, and the events do occur
+// there.
 func TestFeatures(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -39,18 +39,19 @@ func busy(c *Config) {
 	c.Length, c.Requests = 12*c.Timing.Lease, false
 }
 
-// calm has no faults, and works that stand still.
+// calm has no faults, and works that hang.
 func calm(c *Config) {
 	c.Sessions, c.Faults, c.Requests = true, false, true
 	c.Timing.Progress, c.Timing.StopTimeout = c.Timing.Lease/2, c.Timing.Lease/4
 	c.Length = 12 * c.Timing.Lease
 }
 
-// labelled has people ask holders to hand over to a label, which some processes have.
+// labelled makes operators ask holders to hand over to a label, which some processes
+// have.
 func labelled(c *Config) { c.Labels, c.Requests = true, true }
 
-// unheard shapes schedules in which an acquire under a session does not hear for
-// long that it has the lock, while others ask the session whether somebody does.
+// unheard shapes schedules in which an acquire under a session does not learn for long
+// that it has the lock, while others ask the session whether it holds the lock.
 func unheard(c *Config) {
 	c.Sessions, c.Unheard, c.Faults, c.Locks, c.Length = true, true, false, 1, 12*c.Timing.Lease
 	c.Deletions = false

@@ -77,8 +77,8 @@ func TestSchedulesAreWorthTheirCount(t *testing.T) {
 	}
 }
 
-// TestShrink: what is found becomes small, and still breaks the same rule. The rule here is
-// that no lock is taken over, which many schedules break.
+// TestShrink: a violation becomes small, and still breaks the same rule. The rule here
+// is that no lock is taken over, which many schedules break.
 func TestShrink(t *testing.T) {
 	enginetest.MakeVerify(t)
 	run := func(src Source) error {

@@ -33,7 +33,7 @@ const (
 	jobs       = "../../docs/guides/jobs.md"
 )
 
-// version is what is released: that at which the modules require each other.
+// version is the released version: the modules require each other at it.
 var version = func() string {
 	work, _ := os.ReadFile("../../go.work")
 	return string(regexp.MustCompile(`v\d\S+`).Find(work))
@@ -49,7 +49,7 @@ func file(t *testing.T, ending string) string {
 	return found[0]
 }
 
-// command returns a folder with what the archive of the release has.
+// command returns a folder with the contents of the release's archive.
 func command(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func shown(t *testing.T, page, heading, language string) (blocks []string) {
 	return blocks
 }
 
-// changed replaces what a guide leaves to its reader, and which is there.
+// changed replaces the placeholders of a guide, which must be there.
 func changed(t *testing.T, text, from, to string) string {
 	t.Helper()
 	if !strings.Contains(text, from) {

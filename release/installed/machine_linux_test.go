@@ -50,7 +50,7 @@ func inside(program string, args ...string) *exec.Cmd {
 	return exec.CommandContext(context.Background(), "nsenter", args...)
 }
 
-// output runs a command that succeeds, and returns what it says.
+// output runs a command that has to succeed, and returns its output.
 func output(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -109,7 +109,7 @@ func postgres(t *testing.T) string {
 // path is that of the programs of a machine, and of a container.
 const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// A machine is a stand-in for one.
+// A machine is a stand-in for a real machine.
 type machine struct {
 	t    *testing.T
 	name string
@@ -192,7 +192,7 @@ func (m *machine) write(path, text string) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, limit time.Duration, what string, is func() bool) {
 	t.Helper()
 	end := time.After(limit)

@@ -190,7 +190,7 @@ func in(value any, path ...any) any {
 	return value
 }
 
-// A running container has said something.
+// running is a running container, with its output.
 type running struct {
 	cmd  *exec.Cmd
 	mu   sync.Mutex
