@@ -129,7 +129,7 @@ func TestRescheduleWithoutALedger(t *testing.T) {
 		if _, err := a.once(26, nil, nil); err != nil { // a number named by an operator
 			t.Error(err)
 		}
-		if _, err := once.Reschedule(t.Context(), a.Client.Client, name, once.Schedule{}, 0); err == nil || !strings.Contains(err.Error(), "no text") {
+		if _, err := once.Reschedule(t.Context(), a.Client.Client, name, once.Schedule{}, 0); err == nil || !strings.Contains(err.Error(), "no Text") {
 			t.Error(err)
 		}
 		if !slices.ContainsFunc(a.show().Runs, func(r once.Run) bool { return r.Slot == 26 }) {

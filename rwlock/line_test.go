@@ -194,7 +194,7 @@ func TestStoreTimeoutInTheLine(t *testing.T) {
 // A foreign lock with the name of the number of slots, or of the gate, is reported: no
 // process reads or writes then.
 func TestForeignLocks(t *testing.T) {
-	for other, says := range map[string]string{rwlock.SizeName(name): `"other"`, rwlock.GateName(name): "a lock of yours"} {
+	for other, says := range map[string]string{rwlock.SizeName(name): `"other"`, rwlock.GateName(name): "another lock has the name"} {
 		onWorld(t, func(t *testing.T, s *world) {
 			p := s.process("p")
 			if _, err := s.process("other").client.TryAcquire(t.Context(), other, nil); err != nil {
