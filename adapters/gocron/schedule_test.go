@@ -68,7 +68,7 @@ func TestBadSchedules(t *testing.T) {
 		"period 1.5s: it must be a whole number of seconds": Period(1500 * time.Millisecond),
 		"period 0s: it must be":                             Period(0),
 		`crontab "every day":`:                              Cron("every day"),
-		"is empty":                                       {},
+		"is empty":                                          {},
 	} {
 		if _, err := NewLocker(nil, schedule, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
