@@ -220,7 +220,7 @@ type SweepOptions struct {
 	// RestartTokens says that the tokens of the locks may begin at 1 again. A
 	// fence that remembers a higher one refuses the next holders then, until it
 	// is told otherwise. It is not needed where the store keeps the tokens of
-	// deleted locks (see [driver.TokenKeeper]).
+	// deleted locks (see [driver.TokenRetainer]).
 	RestartTokens bool
 	// DryRun counts the locks, and deletes nothing.
 	DryRun bool
@@ -267,7 +267,7 @@ func SweepReleased(
 		o = *options
 	}
 	s := releasedSweep{operator: operatorOf(client), SweepOptions: o, past: map[string][]driver.Record{}}
-	keeps := s.Store.TokenKeeper != nil && s.Store.TokenKeeper.KeepsTokens()
+	keeps := s.Store.TokenRetainer != nil && s.Store.TokenRetainer.KeepsTokens()
 	err := s.Usable()
 	switch {
 	case o.ReleasedFor < minReleasedFor:

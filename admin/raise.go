@@ -214,7 +214,7 @@ func (k records) locks() bool { return k.prefix != driver.SessionPrefix }
 func (r *raising) look(ctx context.Context, saw func(records, driver.Record) error) error {
 	store := r.Store
 	all := []records{{list: store.List, prefix: driver.SessionPrefix}, {list: store.List, prefix: r.prefix}}
-	if store.TokenKeeper != nil {
+	if store.TokenRetainer != nil {
 		all = append(all, records{list: store.ListTokens, prefix: r.prefix, bare: true})
 	}
 	for _, kind := range all {

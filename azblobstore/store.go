@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // Store keeps records in a container. It implements [driver.Store], [driver.Raiser] and
-// [driver.TokenKeeper]. All methods may be called concurrently.
+// [driver.TokenRetainer]. All methods may be called concurrently.
 type Store struct {
 	*objectmap.Store
 	container string
@@ -56,7 +56,7 @@ type Store struct {
 var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
-	_ driver.TokenKeeper = (*Store)(nil)
+	_ driver.TokenRetainer = (*Store)(nil)
 )
 
 // New returns a store in the container of a client of the program's own, which must outlive

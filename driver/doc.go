@@ -51,9 +51,9 @@
 //     database or another client of the same table, must not read it as a lock
 //     whose holder is gone. Store it so that they cannot understand it, in a state
 //     of its own for example.
-//   - What one client of the store writes when it closes a session the others see
-//     in their next strong read, and only a strong read that finds no session
-//     proves that there is none: of Get with Eventual no more is asked than before.
+//   - When a client closes a session, the next strong read of every other client
+//     shows it, and only a strong read that finds no session proves that it does
+//     not exist. Get with Eventual promises no more than for locks.
 //
 // # Writing a store
 //

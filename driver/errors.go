@@ -18,22 +18,22 @@ var (
 	// cleaning up. See [NotApplied].
 	ErrNotApplied = errors.New("not applied")
 
-	// ErrPermanent is matched by an error that no retry can mend: a wrong
-	// table, a missing permission, a corrupt file. A caller that has never had a
-	// good answer from the store reports it instead of waiting. One that has takes
-	// it for an incident, which passes, unless it matches ErrReplaced, or
-	// [errors.ErrUnsupported]: see [Unsupported]. See [Permanent].
+	// ErrPermanent is matched by an error that no retry can fix: a wrong table, a
+	// missing permission, a corrupt file. A caller that has never had a good
+	// answer from the store reports it instead of waiting. A caller that has had
+	// one treats it as an incident, which passes, unless it matches ErrReplaced,
+	// or [errors.ErrUnsupported]: see [Unsupported]. See [Permanent].
 	ErrPermanent = errors.New("store unusable")
 
-	// ErrUnreadable is returned when a record is there but cannot be
-	// understood. Whoever gets it must not take the lock, and need not try
-	// again: nothing mends the record but a person.
+	// ErrUnreadable is returned when a record exists but cannot be decoded.
+	// The caller must not take the lock, and need not try again: only a
+	// person can fix the record.
 	ErrUnreadable = errors.New("record unreadable")
 
-	// ErrReplaced is matched by the error of a call on a handle whose engine is
-	// not the one that others now find under its name: its file was deleted, or
-	// another one was put in its place. What this handle reads and writes
-	// excludes nobody any more, so every lease on it is over, at once and for
+	// ErrReplaced is matched by the error of a call on a handle whose engine
+	// other processes no longer find under its name: its file was deleted, or
+	// another file was put in its place. A lock in this handle no longer
+	// excludes any other process, so every lease on it is over, at once and for
 	// good. A store returns it only if it is certain: an engine that cannot be
 	// reached is not replaced. It matches ErrPermanent as well. See [Replaced].
 	ErrReplaced = errors.New("store replaced")
@@ -72,8 +72,8 @@ func (e *ConflictError) Error() string {
 // result.
 func NotApplied(err error) error { return mark(err, ErrNotApplied) }
 
-// Permanent marks err as one that no retry can mend, and returns nil for nil.
-// Both ErrPermanent and err match the result. A write that failed so may
+// Permanent marks err as an error that no retry can fix, and returns nil for
+// nil. Both ErrPermanent and err match the result. A write that failed so may
 // still have an unknown outcome; mark it with NotApplied as well where it has
 // not.
 func Permanent(err error) error { return mark(err, ErrPermanent) }

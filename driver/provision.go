@@ -22,8 +22,9 @@ type Provisioner interface {
 
 // Granter is implemented by stores on an engine that grants rights: "tenure table policy".
 type Granter interface {
-	// Policy returns the least that must be granted, in the engine's own language, and a note
-	// for whoever reads it, which may be empty. An error of [Unsupported] is about the options.
+	// Policy returns the least privileges that must be granted, in the engine's own language,
+	// and a note for its reader, which may be empty. An error of [Unsupported] is about the
+	// options.
 	Policy(ctx context.Context, o PolicyOptions) (text, note string, err error)
 }
 

@@ -63,11 +63,11 @@ const (
 	// Held says that Owner had the lock when the record was written, and has
 	// it still as long as the beat keeps changing.
 	Held State = "held"
-	// Reserved says that nobody has the lock, and that it is kept for Owner, who
-	// may take it at once. Others take it over like a dead holder's when Beat
-	// has stood for Lease. The term that ended is Prev. Without an Owner it is kept
-	// for whoever has its Label, the first who comes. With neither it is kept for
-	// nobody: what it waits for is that a former holder has stopped.
+	// Reserved says that the lock has no holder, and is reserved for Owner, which
+	// may take it at once. Others take it over like a dead holder's when Beat has
+	// not changed for Lease. The term that ended is Prev. Without an Owner it is
+	// reserved for the first process that has its Label. With neither it is
+	// reserved for nobody, and waits until a former holder has stopped.
 	Reserved State = "reserved"
 	// Released says that nobody has the lock. The record stays, because it
 	// carries the token.

@@ -26,10 +26,10 @@ const (
 // Asked and Prev), and the records that it returns belong to the caller.
 //
 // A method returns soon after its context is done, with an error that matches
-// the context's. A write whose context is done before it begins, a write of a
-// record that the checks of this package refuse, one that meets a record that
-// is ErrUnreadable, one after Close, and a Claim of a record whose token is
-// MaxToken are not applied, and say so by ErrNotApplied.
+// the context's. A write is not applied, and its error matches ErrNotApplied,
+// if its context is done before it begins, if the checks of this package
+// refuse its record, if the stored record is ErrUnreadable, after Close, and
+// if it is a Claim of a record whose token is MaxToken.
 type Store interface {
 	// Get returns the record of key, or an error that matches ErrNotFound.
 	//
@@ -74,9 +74,8 @@ type Store interface {
 	// Delete removes the record if its version and token are those of prev, which
 	// may be all of prev that is filled in, beside the key: the caller need not have
 	// read the record. The same holds for the prev of a Swap. It returns a *ConflictError if one differs, and nil if the key is absent.
-	// The token of a deleted key starts again at 1, unless the store keeps it
-	// elsewhere, and says so as a [TokenKeeper]: locks that are in use are not
-	// deleted, they are released.
+	// The token of a deleted key starts again at 1, unless the store is a [TokenRetainer] that
+	// keeps it: locks that are in use are not deleted, they are released.
 	Delete(ctx context.Context, prev Record) error
 
 	// List returns records whose key begins with prefix, in the order of their
@@ -123,19 +122,19 @@ type Lookup struct {
 }
 
 // Watcher is implemented by stores whose engine can tell that a key changed.
-// It is a hint: correctness never depends on it, and whoever uses it looks at
-// the record anyway, only sooner.
+// It is a hint: correctness never depends on it, and its callers read the
+// record anyway, only sooner.
 type Watcher interface {
 	// Watch has hint called soon after the record of key changed in a way that
-	// somebody must know at once: by a Delete, or by a Swap of which [Wakes] is
-	// true. Those free a lock or keep it for somebody, or close a session, for
-	// which contenders wait; or they lay a request, which its holder would else
-	// find only at its next heartbeat. Changes made by other processes count as
-	// well. Calls may come twice, come without reason, and come concurrently; when
-	// the engine fails they may be missed, but a watch that was interrupted calls
-	// hint once it stands again. hint must not block. stop ends the
-	// watch, and may be called again; hint may still be running when it returns.
-	// Close ends all watches.
+	// another process must know at once: by a Delete, or by a Swap for which
+	// [Wakes] is true. Such a Swap releases or reserves a lock, or closes a
+	// session, for which acquirers wait; or it adds a request, which its holder
+	// would else find only at its next heartbeat. Changes made by other processes
+	// count as well. Calls may come twice, come without reason, and come
+	// concurrently; when the engine fails they may be missed, but a watch that was
+	// interrupted calls hint once it stands again. hint must not block. stop ends
+	// the watch, and may be called again; hint may still be running when it
+	// returns. Close ends all watches.
 	//
 	// A change after Watch returned is hinted, so that a caller that reads after
 	// that misses nothing: Watch returns when the engine has said that it will tell,
@@ -157,12 +156,12 @@ type ReplacedNotifier interface {
 	Replaced() <-chan struct{}
 }
 
-// TokenKeeper is implemented by stores that may keep the token of a lock whose
-// record is deleted. A sweep that deletes released locks, to make room, asks it
-// first: where the answer is no, or a store does not implement this, the tokens
-// of the lock begin at 1 again, and every fence that remembers a higher one
-// refuses its next holders.
-type TokenKeeper interface {
+// TokenRetainer is implemented by stores that may keep the token of a lock whose
+// record is deleted. A sweep that deletes released locks, to make room, calls
+// KeepsTokens first: if it returns false, or a store does not implement this,
+// the tokens of the lock begin at 1 again, and every fence that remembers a
+// higher token refuses its next holders.
+type TokenRetainer interface {
 	// KeepsTokens reports whether Delete leaves the token of a lock where the next
 	// Claim of its key finds it, so that the tokens go on. It is the same for all
 	// locks and for the life of the store. Keys that begin with [OwnPrefix] are no
@@ -176,10 +175,10 @@ type TokenKeeper interface {
 	ListTokens(ctx context.Context, prefix, cursor string) (Page, error)
 }
 
-// RefusalCharger is implemented by stores whose engine may charge a [Store.Claim] that it
-// refuses as one that it grants, while a read costs less and takes nothing of what the writes
-// of a record have for a limit. Without it a caller that asks once claims at once, in one
-// request, whether the lock is free or not.
+// RefusalCharger is implemented by stores whose engine may charge a refused [Store.Claim]
+// like a granted one, while a read costs less and does not count towards the limit for writes
+// of a record. Without it a caller that tries only once claims at once, in one request,
+// whether the lock is free or not.
 type RefusalCharger interface {
 	// ChargesRefusals reports whether it does. Then a caller that does not wait, and has
 	// never read the record of a lock, reads it first, and claims only what is free. It is
@@ -202,9 +201,9 @@ type Raiser interface {
 	// any amount, [MaxToken] at most: see [CheckRaise]. Sessions are closed by a Swap:
 	// their tokens stay.
 	//
-	// A prev without a Version stands for a lock that has no record, and of which the
-	// store keeps the token that prev names: see [TokenKeeper]. With any other store
-	// it is in conflict with whatever stands there, or does not.
+	// A prev without a Version stands for a lock that has no record, but whose token,
+	// the token of prev, the store keeps: see [TokenRetainer]. In any other store it
+	// is a conflict, whether the key has a record or not.
 	//
 	// What it returns, its errors and unknown outcomes are those of Swap, watches are
 	// hinted as at a release, and the token outlives a failure of the engine as that
@@ -212,9 +211,9 @@ type Raiser interface {
 	Raise(ctx context.Context, prev, next Record) (Record, error)
 }
 
-// Wakes reports whether a Swap from prev to next is one that watches hint: to
-// any state but Held and Alive, or one that lays a request. Heartbeats, data and
-// takeovers are none: they are no news for a waiter.
+// Wakes reports whether watches hint at a Swap from prev to next: a Swap to any
+// state but Held and Alive, or with a new request. They do not hint at
+// heartbeats, data and takeovers, which are no news for a waiter.
 func Wakes(prev, next Record) bool {
 	return next.State != Held && next.State != Alive || AddsRequest(prev, next)
 }

@@ -130,22 +130,22 @@ const (
 	// drops the request; if not, it releases the lock: a claim whose outcome it
 	// never learnt, or a late duplicate, was granted in its name.
 	Confirm RequestKind = "confirm"
-	// ReleaseDead and Revoke are acts of operators. They are never laid into a held
-	// record; they tell who ended a term, and why.
+	// ReleaseDead and Revoke are acts of operators. They are never requests in a
+	// held record; they record who ended a term, and why.
 	ReleaseDead RequestKind = "free"
 	Revoke      RequestKind = "revoke"
-	// Fail is never laid into a held record either: it tells why a holder called
-	// its own term [EndFailed].
+	// Fail is never a request in a held record either: it records why a holder
+	// called its own term [EndFailed].
 	Fail RequestKind = "fail"
-	// Raise is neither: it tells who raised the token of a lock, and why, and its
-	// Token is the one that the lock had before. See [EndRaised].
+	// Nor is Raise: it records who raised the token of a lock, and why, and its
+	// Token is the token before. See [EndRaised].
 	Raise RequestKind = "raise"
 )
 
-// Request is a message for the holder of a lock, laid into its record, or into
-// that of its session, by somebody else. It changes the version and leaves the
-// beat alone, so that it cannot prolong the life of a dead holder; the holder's
-// next heartbeat conflicts, and so it is delivered. For its text the rule of [Record]
+// Request is a message for the holder of a lock, which another process writes into
+// the record of the lock or of its session. It changes the version and leaves the
+// beat alone, so that it cannot prolong the life of a dead holder; the holder's next
+// heartbeat conflicts, and so it is delivered. For its text the rule of [Record]
 // holds.
 type Request struct {
 	ID     string // opaque, never used again; letters, digits and dashes

@@ -92,12 +92,12 @@ func (db *database) raisesKept(prev driver.Record) bool {
 	return kept && (token == prev.Token || db.is("keeping, raised from any token"))
 }
 
-// keeper is a handle of such a database.
-type keeper struct{ *handle }
+// retainer is a handle of such a database.
+type retainer struct{ *handle }
 
-func (k keeper) KeepsTokens() bool { return true }
+func (k retainer) KeepsTokens() bool { return true }
 
-func (k keeper) ListTokens(_ context.Context, prefix, cursor string) (driver.Page, error) {
+func (k retainer) ListTokens(_ context.Context, prefix, cursor string) (driver.Page, error) {
 	const size = 2
 	k.db.mu.Lock()
 	defer k.db.mu.Unlock()

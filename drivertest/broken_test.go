@@ -46,7 +46,7 @@ func newDatabase(bug string) *database {
 }
 
 // stepAside gives up db.mu until another call has given it up in the same place, so
-// that calls which race meet there on any machine; one that is alone goes on.
+// that calls which race meet there on any machine; a call that is alone goes on.
 func (db *database) stepAside() {
 	db.mu.Unlock()
 	defer db.mu.Lock()
@@ -71,7 +71,7 @@ func (db *database) open() driver.Store {
 			driver.Watcher
 		}{h, h}
 	case db.keeping() && !db.is("keeping, not listed"):
-		return keeper{h}
+		return retainer{h}
 	}
 	return h
 }
@@ -124,8 +124,8 @@ func (h *handle) Get(ctx context.Context, key string, _ driver.Consistency) (dri
 	return h.get(ctx, key)
 }
 
-// join answers a read as the one that is under way was answered, which may have been
-// before a write that the caller knows of.
+// join gives a read the answer of the read that is under way, which may be older
+// than a write that the caller knows of.
 func (h *handle) join(ctx context.Context, key string) (driver.Record, error) {
 	read := sync.OnceValues(func() (driver.Record, error) {
 		defer h.reads.Delete(key)
@@ -163,7 +163,7 @@ func (h *handle) get(ctx context.Context, key string) (driver.Record, error) {
 	h.cache[key] = r
 	h.saw(r)
 	c := h.copy(r)
-	if h.db.is("memory of a look shared") {
+	if h.db.is("memory of a read shared") {
 		h.cache[key] = c
 	}
 	return c, nil
@@ -188,7 +188,7 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	if h.db.is("claim not atomic") {
 		h.db.stepAside()
 	}
-	if seen, ok := h.cache[next.Key]; ok && h.db.is("memory of a look shared") && seen.Version == prev.Version && seen.Token == prev.Token {
+	if seen, ok := h.cache[next.Key]; ok && h.db.is("memory of a read shared") && seen.Version == prev.Version && seen.Token == prev.Token {
 		prev = seen // the guess is right
 	}
 	if seen, ok := h.cache[next.Key]; ok && h.db.is("memory without long data") && seen.Version == prev.Version && len(prev.Data) > 4<<10 {

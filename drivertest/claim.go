@@ -85,8 +85,8 @@ func testClaim(t *testing.T, e *env) {
 	}
 }
 
-// occupied make records over which nothing is claimed, whoever claims it: only Released is
-// free. What is reserved is taken by a Swap, also by the owner for whom it is kept, since a
+// occupied make records that no claim replaces, whose ever it is: only Released is free. A
+// reserved lock is taken by a Swap, also by the owner that it is reserved for, since a
 // claim does not say what it has seen. A holder that says how it ended may be at work
 // still. What a later version or a foreign client wrote is somebody's. History and a
 // session are claimed once, until they are deleted.
@@ -201,9 +201,9 @@ func testDelete(t *testing.T, e *env) {
 	})
 
 	t.Run("SaysWhetherTokensStay", func(t *testing.T) {
-		keeper, ok := a.Store.(driver.TokenKeeper)
-		if keeps := ok && keeper.KeepsTokens(); keeps != e.h.TokensOutliveDelete {
-			t.Errorf("as a driver.TokenKeeper the store says %t, and the harness that tokens outlive Delete: %t",
+		retainer, ok := a.Store.(driver.TokenRetainer)
+		if keeps := ok && retainer.KeepsTokens(); keeps != e.h.TokensOutliveDelete {
+			t.Errorf("driver.TokenRetainer of the store says %t, but TokensOutliveDelete of the harness is %t",
 				keeps, e.h.TokensOutliveDelete)
 		}
 	})

@@ -28,7 +28,7 @@ func (e *env) conditional() []step {
 }
 
 // formerly are the ways in which a write can name what is not stored. Each returns a
-// record that is not, and the one that is.
+// record that is not stored, and the stored one.
 func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stored driver.Record) {
 	t.Helper()
 	a, b := e.clients[0], e.clients[1]

@@ -57,7 +57,7 @@ type Harness struct {
 	Watches bool
 
 	// Raises says that the stores implement driver.Raiser. If TokensOutliveDelete is set
-	// as well, they must implement driver.TokenKeeper.
+	// as well, they must implement driver.TokenRetainer.
 	Raises bool
 
 	// EventualReads says that Get with driver.Eventual, and List, may see an

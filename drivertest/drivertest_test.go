@@ -123,7 +123,7 @@ var bugs = []struct{ name, check string }{
 	{"asked shared", "Ownership/Given"},
 	{"asked of the former tenure shared", "Ownership/Given"},
 	{"memory of a claim shared", "Ownership/NowAndPrev"},
-	{"memory of a look shared", "Ownership/Remembered"},
+	{"memory of a read shared", "Ownership/Remembered"},
 	{"memory without long data", "Data/Above4KiB"},
 	{"lease in seconds", "Fidelity/Durations"},
 	{"times in seconds", "Fidelity/Times"},

@@ -180,12 +180,12 @@ func (e *env) released(r driver.Record) driver.Record {
 	return next
 }
 
-// request returns a request that nobody has laid.
+// request returns a request that is in no record yet.
 func (e *env) request(kind driver.RequestKind) driver.Request {
 	return driver.Request{ID: e.fresh("request"), Kind: kind, By: "ops", Reason: "deploy", To: "other", At: time.Now()}
 }
 
-// asked returns the record for a request laid into r: the version alone is new.
+// asked returns the record for a request that is added to r: only the version is new.
 func (e *env) asked(r driver.Record) driver.Record {
 	next := r.Clone()
 	next.Version, next.Requests = e.fresh("asked"), []driver.Request{e.request(driver.StepDown)}
@@ -265,8 +265,8 @@ func (e *env) get(t *testing.T, c driver.Store, key string) driver.Record {
 	return rec
 }
 
-// wantClaimed claims, and fails the test unless that makes the record that it must of
-// next and prev, the zero record where there is none.
+// wantClaimed claims, and fails the test unless the result is the record that Claimed
+// makes of next and prev; prev is zero if there is no record.
 func (e *env) wantClaimed(t *testing.T, c driver.Store, next, prev driver.Record) driver.Record {
 	t.Helper()
 	now, replaced, err := c.Claim(t.Context(), next)
@@ -375,7 +375,7 @@ func (e *env) wantEqual(t *testing.T, what string, got, want driver.Record) {
 	}
 }
 
-// diff names the fields in which two records differ, "" if there is none.
+// diff names the fields in which two records differ, "" if they are equal.
 func (e *env) diff(got, want driver.Record) string {
 	var out []string
 	e.diffFields(&out, "", reflect.ValueOf(got), reflect.ValueOf(want))
@@ -388,8 +388,8 @@ var (
 	typeBytes    = reflect.TypeFor[[]byte]()
 )
 
-// diffFields walks through all fields, so that one that is added to the record
-// later is compared without a change here.
+// diffFields walks through all fields, so that a field that is added to the
+// record later is compared without a change here.
 func (e *env) diffFields(out *[]string, name string, got, want reflect.Value) {
 	equal := true
 	switch typ := got.Type(); {

@@ -200,15 +200,15 @@ func (e *env) wantListed(t *testing.T, want driver.Record) {
 	}
 }
 
-// filled returns a record of which no field is zero, and each is another than
-// in a record with another n. It does so by reflection, so that a field that
-// is added to the record cannot be forgotten here.
+// filled returns a record in which no field is zero, and each field differs
+// from that of a record with another n. It does so by reflection, so that a
+// field that is added to the record cannot be forgotten here.
 func filled(t *testing.T, key string, n int) driver.Record {
 	t.Helper()
 	var rec driver.Record
 	fill(t, reflect.ValueOf(&rec).Elem(), "Record", n)
 	rec.Key, rec.Session = key, fmt.Sprint("Session-", n) // which have a form
-	rec.Drift = 1 / float64(n+2)                          // of which no decimal is exact
+	rec.Drift = 1 / float64(n+2)                          // which no decimal represents exactly
 	rec.Unknown = ""                                      // which is the store's own
 	return rec
 }
@@ -461,7 +461,7 @@ func fillText(rec *driver.Record, s string) {
 
 // eachText calls do for each field that is text, with what sets it: in the last
 // request of a list, and in each record that withRequests returns. The fields are
-// found by reflection, so that one that is added to the record is not forgotten.
+// found by reflection, so that a new field is not forgotten.
 func eachText(do func(field string, set func(*driver.Record, string))) {
 	var walk func(typ reflect.Type, name string, at func(reflect.Value) reflect.Value)
 	walk = func(typ reflect.Type, name string, at func(reflect.Value) reflect.Value) {

@@ -18,7 +18,7 @@ import (
 const racers = 4 * handles
 
 func testRace(t *testing.T, e *env) {
-	// Of a key that is absent, and of one that is free again.
+	// Of an absent key, and of a key that is free again.
 	t.Run("Claim", func(t *testing.T) {
 		for range max(e.h.Ops/(4*racers), 3) {
 			key := e.key()
@@ -130,8 +130,8 @@ func (e *env) oneWins(t *testing.T, try func(c *client) (driver.Record, error)) 
 //
 // That takes no search. Every write brings a version of its own, and names the record
 // that it replaces, so that the writes of a key have one possible order. The model makes
-// them in that order, and must come to the same records; and each call, also one that
-// only read, must have been under way at its place in that order.
+// them in that order, and must come to the same records; and each call, also a read,
+// must have been under way at its place in that order.
 func (e *env) raceEverything(t *testing.T) {
 	each := max(e.h.Ops/racers, 10)
 	keys := []string{e.key(), e.key(), e.key(), e.key()}
@@ -277,7 +277,7 @@ func (e *env) checkCalls(t *testing.T, key string, calls []call) {
 		writes[from] = c
 	}
 	m := &model{key: key}
-	var last call // of those before, the one that began last
+	var last call // the call before that began last
 	inTime := func(c call) {
 		if c.end < last.begin {
 			t.Fatalf("a %s that shows %s had ended before a %s began that shows %s",

@@ -26,7 +26,7 @@ func testRaise(t *testing.T, e *env) {
 			"Held":              e.beat,
 			"Asked":             e.asked,
 			"Released":          e.released,
-			"Reserved":          func(rec driver.Record) driver.Record { return e.reserved(rec, "heir") },
+			"Reserved":          func(rec driver.Record) driver.Record { return e.reserved(rec, "next") },
 			"ReservedForNobody": func(rec driver.Record) driver.Record { return e.reserved(rec, "") },
 			"UnderASession": func(rec driver.Record) driver.Record {
 				next := e.taken(rec)
@@ -111,7 +111,7 @@ func (e *env) raiseRefused(t *testing.T) {
 // raiseKept raises the tokens of locks whose records were deleted.
 func (e *env) raiseKept(t *testing.T) {
 	a, b := e.clients[0], e.clients[1]
-	lister, lists := a.Store.(driver.TokenKeeper)
+	lister, lists := a.Store.(driver.TokenRetainer)
 	if !e.h.TokensOutliveDelete {
 		if lists && lister.KeepsTokens() {
 			t.Error("the store says that it keeps tokens of deleted locks, and the harness does not declare it")
@@ -119,7 +119,7 @@ func (e *env) raiseKept(t *testing.T) {
 		t.Skip("the harness declares no tokens that outlive a deletion")
 	}
 	if !lists || !lister.KeepsTokens() {
-		t.Fatal("the harness declares TokensOutliveDelete: a store that raises must list them, as a driver.TokenKeeper")
+		t.Fatal("the harness sets TokensOutliveDelete: a driver.Raiser must then be a driver.TokenRetainer and list the tokens")
 	}
 	const prefix = "kept/"
 	want := map[string]uint64{}
@@ -142,7 +142,7 @@ func (e *env) raiseKept(t *testing.T) {
 		wrong := prev
 		wrong.Token++
 		_, err := b.Raise(t.Context(), wrong, next)
-		e.wantAbsentConflict(t, "Raise from another token than the one that is kept", key, err)
+		e.wantAbsentConflict(t, "Raise from another token than the stored one", key, err)
 		e.wantEqual(t, "record after Raise", e.raise(t, b, prev, next), next)
 		e.wantStored(t, next)
 		_, err = a.Raise(t.Context(), prev, next)
@@ -158,7 +158,7 @@ func (e *env) raiseKept(t *testing.T) {
 // listsTokens says what is wrong with the tokens that are listed, "" if nothing is.
 func (e *env) listsTokens(t *testing.T, prefix string, want map[string]uint64) string {
 	t.Helper()
-	lister := e.clients[0].Store.(driver.TokenKeeper)
+	lister := e.clients[0].Store.(driver.TokenRetainer)
 	got := map[string]uint64{}
 	for cursor, last := "", ""; ; {
 		page, err := lister.ListTokens(t.Context(), prefix, cursor)

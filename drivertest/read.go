@@ -23,7 +23,7 @@ func testGet(t *testing.T, e *env) {
 		}
 	})
 
-	// A strong read sees each write that was answered, whoever made it.
+	// A strong read sees each write that was answered, from any client.
 	t.Run("Strong", func(t *testing.T) {
 		rec := e.claim(t, e.clients[0], e.held(e.key()))
 		for i := range 30 {

@@ -62,7 +62,7 @@ func (e *env) under(key, session string) driver.Record {
 // sessionRequests fills the list of a session: the longest that there may be, beside the
 // longest data.
 func (e *env) sessionRequests(t *testing.T) {
-	holder, asker := e.clients[0], e.clients[1]
+	holder, requester := e.clients[0], e.clients[1]
 	rec := e.claim(t, holder, e.opened())
 	next := e.beat(rec)
 	next.Data = []byte(strings.Repeat("d", driver.MaxSessionDataLen))
@@ -73,7 +73,7 @@ func (e *env) sessionRequests(t *testing.T) {
 		request.Reason = strings.Repeat("r", driver.MaxReasonLen)
 		next.Requests = append(next.Requests, request)
 	}
-	e.wantEqual(t, "record after Swap", e.swap(t, asker, rec, next), next)
+	e.wantEqual(t, "record after Swap", e.swap(t, requester, rec, next), next)
 	e.wantStored(t, next)
 	e.wantListed(t, next)
 	_, err := holder.Swap(t.Context(), rec, e.beat(rec))

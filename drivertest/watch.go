@@ -24,8 +24,8 @@ func testWatch(t *testing.T, e *env) {
 	}
 	a, b := e.clients[0], e.clients[1]
 
-	// Whoever waits may take it now, or knows that it is not for them. The holder need not
-	// wait for its next heartbeat. All who wait for a lock under a session may go on.
+	// A waiter may take it now, or knows that it is reserved for another. The holder need
+	// not wait for its next heartbeat. All waiters for a lock under a session may go on.
 	wakes := map[string][]step{
 		"Release":  {{op: opSwap, next: (*env).released}},
 		"Delete":   {{op: opDelete, next: (*env).beat}},

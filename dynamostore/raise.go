@@ -43,7 +43,7 @@ func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Rec
 }
 
 // ListTokens returns the tokens of locks without an item, in a table that is shared:
-// see [driver.TokenKeeper]. Clients of other kinds delete items at a release, and so
+// see [driver.TokenRetainer]. Clients of other kinds delete items at a release, and so
 // these may be most of the locks. It scans the table as [Store.List] does.
 func (s *Store) ListTokens(ctx context.Context, prefix, cursor string) (driver.Page, error) {
 	if err := s.ready(ctx); err != nil {
@@ -92,5 +92,5 @@ func (s *Store) ListTokens(ctx context.Context, prefix, cursor string) (driver.P
 
 var (
 	_ driver.Raiser      = (*Store)(nil)
-	_ driver.TokenKeeper = (*Store)(nil)
+	_ driver.TokenRetainer = (*Store)(nil)
 )

@@ -18,7 +18,7 @@ import (
 )
 
 // Store keeps records in a table. It implements [driver.Store],
-// [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper] and
+// [driver.BatchGetter], [driver.Raiser], [driver.TokenRetainer] and
 // [driver.RefusalCharger]; for people [driver.Diagnoser],
 // [driver.Provisioner] and [driver.Granter]. All methods may be called concurrently.
 type Store struct {
@@ -408,7 +408,7 @@ func (s *Store) remove(ctx context.Context, prev driver.Record, e *expression) e
 	return err
 }
 
-// KeepsTokens implements [driver.TokenKeeper]: in a table that is shared the
+// KeepsTokens implements [driver.TokenRetainer]: in a table that is shared the
 // tokens of locks stand beside, and outlive the items of the locks.
 func (s *Store) KeepsTokens() bool { return s.options.SharedTable }
 

@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// With refusals that say so, and slow replies, it is none the worse.
+// A store with refusals that say so, and slow replies, passes the suite.
 func TestConformanceWithRefusals(t *testing.T) {
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		s := memstore.New()

@@ -69,8 +69,8 @@ type Fault struct {
 	Deaf time.Duration
 
 	// Stale has a read that is not Strong show each record as it was before the
-	// last Stale writes of its key, whoever made them, or not at all if it was
-	// not there then: a Get that is Eventual, and a List. Strong reads are never
+	// last Stale writes of its key, from any client, or not at all if it did not
+	// exist then: a Get that is Eventual, and a List. Strong reads are never
 	// stale. What is more than MaxStale writes old, or older than the first
 	// Store of this package over the same records, is not known: the oldest
 	// known state is shown instead. It needs an inner store that is a [Past], as

@@ -35,7 +35,7 @@ func (c Call) eventual() bool {
 func (s *Store) sendPast(ctx context.Context, call Call, ago int) (r reply, err error) {
 	past, ok := s.inner.(Past)
 	if !ok {
-		panic("faultstore: the store cannot show what was before: Stale is for one that is a Past, as memstore's is") //nolint:forbidigo // a programmer's error
+		panic("faultstore: Stale needs a store that implements faultstore.Past, as memstore.Store does") //nolint:forbidigo // a programmer's error
 	}
 	ago = min(ago, MaxStale)
 	if call.Op == OpList {

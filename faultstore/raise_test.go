@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// A store that raises and does not watch, and one that watches and does not raise.
+// A store that raises and does not watch, and a store that watches and does not raise.
 type (
 	onlyRaising struct {
 		driver.Store

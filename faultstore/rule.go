@@ -17,9 +17,9 @@ type Op string
 const (
 	OpGet       Op = "get"
 	OpClaim     Op = "claim"
-	OpHeartbeat Op = "heartbeat" // a Swap that is none of those below
+	OpHeartbeat Op = "heartbeat" // a Swap, except as below
 	OpSetData   Op = "set data"  // a Swap that changes Data
-	OpRequest   Op = "request"   // a Swap that lays a request
+	OpRequest   Op = "request"   // a Swap that adds a request
 	OpReserve   Op = "reserve"   // a Swap to Reserved
 	OpRelease   Op = "release"   // a Swap to Released
 	OpClose     Op = "close"     // a Swap to Closed
@@ -88,7 +88,7 @@ type Rule struct {
 	Fault Fault
 	// Decide chooses the fault if it is not nil; Fault is not used then. It may
 	// be called concurrently, and may call the methods of the Store. The zero
-	// Fault is none, but counts as one.
+	// Fault does nothing, but counts.
 	Decide func(Call) Fault
 }
 

@@ -35,7 +35,7 @@ type Store struct {
 	pending int       // late writes, copies and hints still on their way
 	closed  bool
 	hole    bool
-	resumed chan struct{} // closed when a pause ends; nil while there is none
+	resumed chan struct{} // closed when a pause ends; nil while no pause is on
 	rand    *rand.Rand
 	rules   []*rule
 	counts  map[Op]int

@@ -43,7 +43,7 @@ type Options struct {
 }
 
 // Store keeps records in a bucket. It implements [driver.Store], [driver.Raiser] and
-// [driver.TokenKeeper]. All methods may be called concurrently.
+// [driver.TokenRetainer]. All methods may be called concurrently.
 type Store struct {
 	*objectmap.Store
 	objects *objects
@@ -52,7 +52,7 @@ type Store struct {
 var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
-	_ driver.TokenKeeper = (*Store)(nil)
+	_ driver.TokenRetainer = (*Store)(nil)
 )
 
 // New returns a store in a bucket, on a client of the program's own, which must outlive it,

@@ -202,7 +202,7 @@ func (db *database) sortedKeys() []string {
 	return db.sorted
 }
 
-// keysEver returns, in order, the keys that are there and those of which former
+// keysEver returns, in order, the keys that have a record or whose former
 // states are kept.
 func (db *database) keysEver() []string {
 	keys := slices.AppendSeq(slices.Clone(db.sortedKeys()), maps.Keys(db.past))

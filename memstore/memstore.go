@@ -126,7 +126,7 @@ func (s *Store) GetPast(ctx context.Context, key string, ago int) (driver.Record
 	return s.db.get(key, ago)
 }
 
-// ListPast is List of records each of which is as old as GetPast shows it.
+// ListPast is List, in which each record is as old as GetPast shows it.
 func (s *Store) ListPast(ctx context.Context, prefix, cursor string, ago int) (driver.Page, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.Page{}, err

@@ -93,7 +93,7 @@ func TestHintMayCallStore(t *testing.T) {
 	}
 }
 
-// Whoever watches a lock is not woken by each heartbeat of its holder.
+// A watch of a lock does not report each heartbeat of its holder.
 func TestNoHintOfHeartbeats(t *testing.T) {
 	ctx := t.Context()
 	s := memstore.New()

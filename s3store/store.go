@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Store keeps records in a bucket. It implements [driver.Store], [driver.Raiser] and
-// [driver.TokenKeeper]. All methods may be called concurrently.
+// [driver.TokenRetainer]. All methods may be called concurrently.
 type Store struct {
 	*objectmap.Store
 	objects *objects
@@ -48,7 +48,7 @@ type Store struct {
 var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
-	_ driver.TokenKeeper = (*Store)(nil)
+	_ driver.TokenRetainer = (*Store)(nil)
 	_ driver.Diagnoser   = (*Store)(nil)
 	_ driver.Granter     = (*Store)(nil)
 )

@@ -42,7 +42,7 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestBrokenIsFound: the suite finds a text of which the tag does not cover the version, and
+// TestBrokenIsFound: the suite finds a text whose tag does not cover the version, and
 // engines that a trial would have refused.
 func TestBrokenIsFound(t *testing.T) {
 	for fault, check := range map[string]string{

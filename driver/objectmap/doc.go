@@ -20,10 +20,10 @@
 //
 // # Tags
 //
-// A tag need not be new with each write: that of S3 is a hash of the body, and comes back
-// with it. So version and token of the record stand in the body, of which the tag is. The
-// version is never used twice, and the text of a record is a function of the record alone:
-// equal tags mean the same write.
+// A tag need not be new with each write: the tag of S3 is a hash of the body, and the same
+// body has the same tag. So the body contains the record's version and token. The version
+// is never used twice, and the text of a record is a function of the record alone: equal
+// tags mean the same write.
 //
 // # Deletion
 //

@@ -19,7 +19,7 @@ const (
 	Unknown    Meaning = iota // the write may have been applied, or may yet be
 	Slow                      // likewise; and the engine has too much to do
 	NotApplied                // it was not, and will not be
-	Hopeless                  // it was not, and trying again mends nothing
+	Hopeless                  // it was not, and trying again does not help
 )
 
 // Fault returns an error of an engine, marked as those of a [driver.Store] are. Its text is

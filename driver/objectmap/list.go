@@ -125,7 +125,7 @@ func (s *Store) each(ctx context.Context, prefix string, see func(name string)) 
 	}
 }
 
-// readAll reads the objects that were not read yet. One that is gone has no tag.
+// readAll reads the objects that were not read yet. A deleted object has no tag.
 func (s *Store) readAll(ctx context.Context, all []found) error {
 	var wg sync.WaitGroup
 	places := make(chan struct{}, atOnce)

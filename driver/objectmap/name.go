@@ -55,7 +55,7 @@ func keyOf(name string) (key string, ok bool) {
 func namesOf(prefix string) string { return records + inParts(escaped(prefix)) }
 
 // inParts cuts an escaped key. The beginning of a key stays the beginning. No part begins
-// with a dot: one that is a dot, or two, would be a folder.
+// with a dot: the parts "." and ".." would be folders.
 func inParts(text string) string {
 	if len(text) <= maxPart {
 		return text

@@ -43,9 +43,10 @@ type Objects interface {
 	// an error that matches errors.ErrUnsupported and does nothing: [Probe] finds out. If the object is absent, it returns nil or ErrMismatch.
 	Delete(ctx context.Context, name, tag string) error
 
-	// Names returns the names that begin with prefix, in any order, a part of them at a
-	// time. The first call has an empty cursor, each further one that of the call before;
-	// after the last part it is empty. What is written meanwhile may be left out.
+	// Names returns the names that begin with prefix, in any order, in pages. The first
+	// call has an empty cursor, and each further call the cursor that the call before
+	// returned; after the last page it is empty. Objects that are written meanwhile may
+	// be missing.
 	Names(ctx context.Context, prefix, cursor string) (names []string, next string, err error)
 
 	// Close frees what is held beside the caller's client.

@@ -23,8 +23,9 @@ const busyTries = 4
 // not keep locks. Any other error says that the engine could not be tried. plainDelete says
 // that it deletes without a condition, which a [Store] can live with.
 //
-// What it cannot find is a race: an engine that decides first and writes later, and one that
-// keeps the conditions as long as one server of it is asked. "tenure doctor" tries the first.
+// It cannot find a race: in an engine that checks the condition first and writes later, or an
+// engine whose conditions hold only for requests to the same server. "tenure doctor" tries
+// the first.
 func Probe(ctx context.Context, objects Objects, prefix string) (plainDelete bool, err error) {
 	t := &trial{ctx: ctx, objects: objects, name: prefix + probes + rand.Text()}
 	err = t.run()

@@ -13,15 +13,15 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Race has writers write one object at the same time, for so many rounds: first they all
-// create it, then all replace the one that is there. Each writes by one of the objects, in
-// turn, which are ways to the same engine. It takes about 2 requests for each writer and
-// round, below prefix + "probe/".
+// Race has writers write one object at the same time, for the given number of rounds:
+// first all of them create it, then all of them replace it. The writers use the given
+// ways, which lead to the same engine, in turn. It takes about 2 requests for each writer
+// and round, below prefix + "probe/".
 //
 // An error that matches driver.ErrPermanent says that more than one write won: two processes
-// would hold one lock there. Any other error says that the engine could not be tried: that
-// it throttles some writers is none, as long as one wins. That there is no error proves
-// nothing: a race need not show.
+// would hold one lock there. Any other error says that the engine could not be tried; a
+// throttled writer is no error as long as another writer wins. A nil error proves nothing: a
+// race need not show.
 func Race(ctx context.Context, ways []Objects, prefix string, writers, rounds int) error {
 	for round := range rounds {
 		name := prefix + probes + rand.Text()

@@ -19,7 +19,7 @@ const maxRemembered = 4 << 10
 
 // state is an object as it stood.
 type state struct {
-	rec  driver.Record // zero if there is none
+	rec  driver.Record // zero if there is no record
 	key  string        // as the object has it, if it can be read
 	tag  string        // empty: there is no object
 	kept uint64        // the token of a lock that was deleted, whose object stays

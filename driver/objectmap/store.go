@@ -38,7 +38,7 @@ type Options struct {
 
 const (
 	maxPrefixLen = 100
-	prefixForm   = "it must end with a slash, and have at most 100 letters, digits, and signs of _ . - in parts with one slash between them, none of which begins with a dot"
+	prefixForm   = "it must end with a slash, have at most 100 letters, digits, and characters of _ . - in parts separated by single slashes, and no part may begin with a dot"
 	pageSize     = 200
 	// mostTries is how often a call writes: once more after a definite mismatch.
 	mostTries = 2
@@ -74,7 +74,7 @@ func (o *Options) resolve() (Options, error) {
 }
 
 // Store keeps records in objects. It implements [driver.Store], [driver.Raiser] and
-// [driver.TokenKeeper]. All methods may be called concurrently.
+// [driver.TokenRetainer]. All methods may be called concurrently.
 type Store struct {
 	objects Objects
 	options Options
@@ -94,7 +94,7 @@ type verdict struct {
 var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
-	_ driver.TokenKeeper = (*Store)(nil)
+	_ driver.TokenRetainer = (*Store)(nil)
 )
 
 // New returns a store on objects, which it closes in the end. It sends nothing. Options may
@@ -150,8 +150,8 @@ func (s *Store) Try(ctx context.Context) error {
 	return err
 }
 
-// Reach is [Store.Try] for a store that was just made. One that trusts its engine reads once,
-// so that a wrong name and a missing permission are told.
+// Reach is [Store.Try] for a new store. A store that trusts its engine reads once, so that a
+// wrong name or a missing permission is reported.
 func (s *Store) Reach(ctx context.Context) error {
 	if err := s.Try(ctx); err != nil || !s.options.Trust {
 		return err

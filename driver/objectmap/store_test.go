@@ -354,7 +354,7 @@ func unlucky(t *testing.T, plain bool) {
 	defer cancel()
 	var holder *tenure.Lease
 	var highest uint64
-	var tenures, ends int
+	var terms, ends int
 	done := make(chan struct{})
 	const workers = 4
 	one := make(chan struct{}, 1) // guards what is above
@@ -382,7 +382,7 @@ func unlucky(t *testing.T, plain bool) {
 							t.Errorf("token %d after %d", lease.Token(), highest)
 						}
 						holder, highest = lease, max(highest, lease.Token())
-						tenures++
+						terms++
 					}
 					<-one
 					select {
@@ -396,7 +396,7 @@ func unlucky(t *testing.T, plain bool) {
 					}
 					return nil
 				})
-				if errors.Is(err, driver.ErrPermanent) { // a trial that has bad luck for long is none
+				if errors.Is(err, driver.ErrPermanent) { // a trial that has bad luck for long does not
 					t.Error(err)
 				}
 			}
@@ -408,10 +408,10 @@ func unlucky(t *testing.T, plain bool) {
 	for range workers {
 		<-done
 	}
-	if tenures < 40 {
-		t.Errorf("only %d tenures in 20 minutes", tenures)
+	if terms < 40 {
+		t.Errorf("only %d terms in 20 minutes", terms)
 	}
-	t.Logf("%d tenures, %d ended early", tenures, ends)
+	t.Logf("%d terms, %d ended early", terms, ends)
 }
 
 // TestDay: what a day costs is what the guide to object stores says, within 2 %. Beside a read

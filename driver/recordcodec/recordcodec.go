@@ -162,10 +162,10 @@ func DecodePart(text string) (driver.Record, error) {
 	return rec, nil
 }
 
-// DecodeTerm returns the term of a text of [EncodeTerm], nil for "null". The
-// text of a record that is released will do as well, if owner and token are in it:
-// its term is the one that ended, as [driver.Claimed] has it, and so an engine
-// that cannot compute can lay the one where the other belongs.
+// DecodeTerm returns the term of a text of [EncodeTerm], nil for "null". It also
+// accepts the text of a released record that has an owner and a token: the term is
+// the term that ended, as in [driver.Claimed]. So an engine that cannot compute
+// can store the record's text as the text of the previous term.
 func DecodeTerm(text string) (*driver.Term, error) {
 	if text == "null" {
 		return nil, nil //nolint:nilnil // nil is a term: none
@@ -219,7 +219,7 @@ type member struct {
 	read      bool // by a field
 }
 
-// open reads an object without a look at what its members hold.
+// open reads an object without the values of its members.
 func open(text, in string) (*reader, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("it is not UTF-8")
@@ -393,7 +393,7 @@ func (r *reader) record() driver.Record {
 		r.fail("state", "is %q under a session, not %q", driver.Held, resting)
 	}
 	drift, ok := value(r, "drift", "a number", func(raw string) (float64, error) { return strconv.ParseFloat(raw, 64) })
-	// Not a negative zero: it would be one that is written, and read as none.
+	// Not a negative zero: it would be written, and read as no drift.
 	if rec.Drift = drift; ok && !(drift >= 0 && drift < 1 && !math.Signbit(drift)) {
 		r.fail("drift", "is %v, not a number from 0 to less than 1", drift)
 	}
@@ -420,7 +420,7 @@ func (r *reader) unknown() string {
 	return "{" + string(w.text) + "}"
 }
 
-// object opens the object that is the value of a member, nil if it is none.
+// object opens the object that is the value of a member, nil if the value is not an object.
 func (r *reader) object(member, raw string) *reader {
 	inner, err := open(raw, r.name(member))
 	if err != nil {

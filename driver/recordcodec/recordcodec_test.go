@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "write the golden file again")
 
 // full has every field.
 func full() driver.Record {
@@ -58,7 +58,7 @@ func TestGolden(t *testing.T) {
 
 func TestEveryFieldComesBack(t *testing.T) {
 	rec := full()
-	for i := range reflect.TypeFor[driver.Record]().NumField() { // one that is added is noticed here
+	for i := range reflect.TypeFor[driver.Record]().NumField() { // a new field is noticed here
 		if reflect.ValueOf(rec).Field(i).IsZero() {
 			t.Errorf("the test leaves %s empty", reflect.TypeFor[driver.Record]().Field(i).Name)
 		}
@@ -99,7 +99,7 @@ func TestResting(t *testing.T) {
 	for _, state := range []driver.State{driver.Held, driver.Released, driver.Alive, "hibernating"} {
 		rec.State = state
 		text := recordcodec.Encode(rec)
-		older := strings.Replace(text, `"session":"S-1",`, "", 1) // as one that passes the member over
+		older := strings.Replace(text, `"session":"S-1",`, "", 1) // as a program that ignores the member
 		read, err := recordcodec.DecodePart(older)
 		if state == driver.Held {
 			if !errors.Is(err, driver.ErrUnreadable) || !strings.Contains(text, `"state":"resting"`) {

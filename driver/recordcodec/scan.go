@@ -3,7 +3,7 @@
 
 package recordcodec
 
-// The quick way to read an object. Records are read at each look of each waiter, and
+// The quick way to read an object. Records are read at each poll of each waiter, and
 // encoding/json takes twenty times as long to hand out the members of an object unread.
 
 // scan returns the members of an object of JSON, as [Encode] mostly writes it: without

@@ -15,7 +15,7 @@ import (
 
 // The quick way to write an object. A record is written with each claim, heartbeat and
 // release, and encoding/json takes four times as long to find its way through the fields.
-// The text is the one that encoding/json would write, without the escapes for HTML.
+// The text is what encoding/json would write, without the escapes for HTML.
 
 // usualText is how long the text of a record is at most, mostly, without its data.
 const usualText = 640
@@ -185,7 +185,7 @@ func appendQuoted(text []byte, s string) []byte {
 	return append(text, '"')
 }
 
-// appendNumber appends a number. One that needs an exponent is left to encoding/json.
+// appendNumber appends a number. A number that needs an exponent is left to encoding/json.
 func appendNumber(text []byte, x float64) []byte {
 	if x >= 1e-6 && x < 1e6 {
 		return strconv.AppendFloat(text, x, 'f', -1, 64)

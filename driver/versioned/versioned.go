@@ -21,8 +21,8 @@ import (
 
 // View is what a state of the engine says of a record.
 type View struct {
-	Record driver.Record // zero if there is none
-	Found  bool          // there is one, readable or not
+	Record driver.Record // zero if there is no record
+	Found  bool          // there is a record, readable or not
 	Err    error         // it cannot be understood
 	// Kept is the token that is kept of a deleted lock, where there is no record.
 	Kept uint64

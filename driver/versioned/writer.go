@@ -139,9 +139,9 @@ func (w *Writer[S]) changeFrom(ctx context.Context, prev driver.Record, step Ste
 	})
 }
 
-// change writes what decide says, if the record is still in the state for which decide
-// has said it. It may begin with a guess, for which decide has no other answer than a
-// write: what the engine shows then is none. With look it reads first.
+// change writes what decide returns, if the record is still in the state that decide
+// was given. It may begin with a guess, for which decide must return a write: the
+// guess is not a state that the engine has shown. With look it reads first.
 func (w *Writer[S]) change(ctx context.Context, key string, is S, look bool, decide func(View) (Step, error)) error {
 	err := w.Ready(ctx)
 	if err == nil && look {

@@ -28,7 +28,7 @@ type CheckedStore struct {
 	Store       driver.Store
 	Batch       driver.BatchGetter // nil if the store cannot read many at once
 	Raiser      driver.Raiser      // nil if it cannot raise tokens
-	TokenKeeper driver.TokenKeeper // nil if it keeps no tokens of deleted locks
+	TokenRetainer driver.TokenRetainer // nil if it keeps no tokens of deleted locks
 	answered    atomic.Bool
 	replaced    atomic.Pointer[replacement]
 	end         func(error) // ends everything that depends on the store
@@ -43,7 +43,7 @@ func newCheckedStore(store driver.Store, end func(error)) *CheckedStore {
 	s := &CheckedStore{Store: store, end: end}
 	s.Batch, _ = store.(driver.BatchGetter)
 	s.Raiser, _ = store.(driver.Raiser)
-	s.TokenKeeper, _ = store.(driver.TokenKeeper)
+	s.TokenRetainer, _ = store.(driver.TokenRetainer)
 	return s
 }
 
@@ -145,7 +145,7 @@ func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now
 // ListTokens calls the store's ListTokens.
 func (s *CheckedStore) ListTokens(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
 	if err = s.Before(); err == nil {
-		page, err = s.TokenKeeper.ListTokens(ctx, prefix, cursor)
+		page, err = s.TokenRetainer.ListTokens(ctx, prefix, cursor)
 		err = s.Judge(err)
 	}
 	return page, err

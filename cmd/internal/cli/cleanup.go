@@ -40,7 +40,7 @@ func (f *sweepCmd) Run(c *console) error {
 	if f.ReleasedBefore == nil {
 		return f.sessions(c, v)
 	}
-	keeper, ok := v.store.(driver.TokenKeeper)
+	keeper, ok := v.store.(driver.TokenRetainer)
 	if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
 		return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, " +
 			"and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")

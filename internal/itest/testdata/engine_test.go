@@ -145,7 +145,7 @@ func (s *bubbled) List(ctx context.Context, prefix, cursor string) (page driver.
 }
 
 func (s *bubbled) KeepsTokens() bool {
-	k, ok := s.store.(driver.TokenKeeper)
+	k, ok := s.store.(driver.TokenRetainer)
 	return ok && k.KeepsTokens()
 }
 

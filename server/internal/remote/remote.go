@@ -137,7 +137,7 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 //
 // A lock that is to vanish has the record and the history deleted that the release leaves, if
 // that can be done. Its tokens begin at 1 again, unless the store keeps them: see
-// [driver.TokenKeeper]. So it is for a lock that tries something out, whose token no fence
+// [driver.TokenRetainer]. So it is for a lock that tries something out, whose token no fence
 // sees: after it, two terms have one token, and a fence lets the writes of both pass. A lock
 // that somebody takes meanwhile is left alone. A release that is sent again finds no lock, and
 // gets an error that matches [tenure.ErrLost].
